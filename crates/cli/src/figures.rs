@@ -43,7 +43,7 @@ pub(crate) fn left(seconds: Option<f64>) -> String {
 
 /// "waits for client7: silent for 12 s".
 pub(crate) fn held_by(holder: &Holder) -> String {
-    format!("waits for {}: {}", holder.receiver, holder.why)
+    format!("waits for {}: {}", holder.receiver, holder.text)
 }
 
 /// "; slowest: client7 25 %, client8 50 %": the receivers that have least, given in that order with their whole percent.

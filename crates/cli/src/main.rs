@@ -7,6 +7,7 @@
 #[macro_use]
 mod output;
 
+mod advice;
 mod arguments;
 mod bench;
 mod domain_key;
@@ -85,8 +86,8 @@ fn main() -> ExitCode {
     });
     result.unwrap_or_else(|error| {
         match log::is_on() {
-            true => tracing::error!("{error}"),
-            false => remark!("treecast: {error}"),
+            true => tracing::error!("{}", advice::line(&*error)),
+            false => remark!("treecast: {}", advice::line(&*error)),
         }
         ExitCode::FAILURE
     })

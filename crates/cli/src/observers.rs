@@ -31,7 +31,8 @@ impl Observers {
     /// One line, when the metrics' address cannot be used.
     pub fn start(role: Role, metrics: Option<SocketAddr>) -> Result<Self, String> {
         let board = Board::new(Snapshot::new(role));
-        let metrics = metrics.map(|address| metrics::serve(address, &board)).transpose()?;
+        let metrics = metrics.map(|address| metrics::serve(address, &board)).transpose();
+        let metrics = metrics.map_err(|line| format!("{line} with --metrics"))?;
         let status = status::serve(&board).inspect_err(|line| tracing::warn!("{line}")).ok();
         Ok(Self { board, _status: status, _metrics: metrics, posted: None })
     }

@@ -25,7 +25,7 @@ use treecast_wire::{
     ticket::{Fanout, MAX_GROUPS, Repair, Ticket, group_address},
 };
 
-use crate::{Outcome, arguments, group::Group, observers::Observers, send::Dialect};
+use crate::{Outcome, advice, arguments, group::Group, observers::Observers, send::Dialect};
 
 /// What a session has and a carousel has not: options that do nothing with a carousel's ticket.
 const CONNECTION_HEADING: &str = "Connection to the sender, which a carousel has not";
@@ -151,7 +151,7 @@ pub fn run(args: Args) -> Outcome {
         check_port(&args)?;
     }
     let stop = stop(&args)?;
-    let mut display = display::Display::new(args.json, options.ticket.block_len);
+    let mut display = display::Display::new(args.json);
     let mut observers = Observers::start(Role::Receive, args.metrics)?;
     match options.dialect {
         receive::Dialect::Session => observers.note_ticket(&options.ticket),
@@ -164,7 +164,7 @@ pub fn run(args: Args) -> Outcome {
     let result = receive::run(&options, &stop, &mut on_event);
     let summary = result.map_err(|error| match time_limit(&stop) {
         Some(limit) => format!("{limit}: nothing was received"),
-        None => error.to_string(),
+        None => advice::line(&error),
     })?;
     display.finish(&summary);
     exit_code(&summary, time_limit(&stop))
@@ -224,7 +224,12 @@ fn options(args: &Args) -> Result<ReceiveOptions, String> {
         reconnect: Duration::from_secs(args.reconnect),
         stall_limit: Duration::from_secs(args.stall_limit),
         offload: Offload::from_environment()?,
-        identity: args.key.as_deref().map(Identity::named).transpose().map_err(|error| error.to_string())?,
+        identity: args
+            .key
+            .as_deref()
+            .map(Identity::named)
+            .transpose()
+            .map_err(|error| advice::line(&error))?,
         secure_only: args.secure,
         ..ReceiveOptions::new(ticket, args.into.clone())
     })
@@ -382,7 +387,7 @@ mod tests {
 
     #[test]
     fn a_file_may_hold_a_ticket_in_several_lines_and_something_behind_it() {
-        let path = std::env::temp_dir().join(format!("treecast-ticket-{}", std::process::id()));
+        let path = std::env::temp_dir().join(format!("treecast-read-ticket-{}", std::process::id()));
         let (first, second) = TICKET.split_at(40);
         let read = |text: String| {
             std::fs::write(&path, text).unwrap();

@@ -30,7 +30,7 @@ use treecast_proto::fec::Share;
 use treecast_wire::{header::MAX_PAYLOAD_LEN, iotup, ticket};
 
 use crate::{
-    Outcome, arguments,
+    Outcome, advice, arguments,
     group::Group,
     mead::sharing::{Grouping, SharingArgs, WireDialect},
     observers::Observers,
@@ -568,7 +568,8 @@ fn security(args: &Args) -> Result<Option<SendSecurity>, String> {
     if args.plain || args.dialect == Dialect::Iotup {
         return Ok(None);
     }
-    let identity = args.key.as_deref().map(Identity::named).transpose().map_err(|error| error.to_string())?;
+    let identity =
+        args.key.as_deref().map(Identity::named).transpose().map_err(|error| advice::line(&error))?;
     let allow = args.allow.as_deref().map(AllowList::load).transpose().map_err(|error| error.to_string())?;
     Ok(Some(SendSecurity { identity, allow }))
 }

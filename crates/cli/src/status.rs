@@ -3,14 +3,16 @@
 use std::{process::ExitCode, thread, time::Duration};
 
 use serde_json::{Value, json};
-use treecast_driver::status::{Found, GroupStatus, Phase, ReceiverStatus, Role, Snapshot, find};
+use treecast_driver::{
+    send::{GroupProgress, ReceiverProgress},
+    status::{Found, Phase, Role, Snapshot, find},
+};
 
 use crate::{
     Outcome,
     arguments::counted,
     figures::{bytes, held_by, left, part, percent, rate, slowest, standings, time},
     output,
-    send::display::holder_as_json,
 };
 
 /// How many receivers are named in one line.
@@ -51,14 +53,9 @@ fn as_json(found: &[Found]) -> Value {
     json!({"event": "status", "sessions": sessions.collect::<Vec<_>>()})
 }
 
-/// The snapshot's own fields, and reasons in words.
 pub(crate) fn session_as_json(snapshot: &Snapshot) -> Value {
     let mut session = json!(snapshot);
     session["answers"] = true.into();
-    session["held_by"] = json!(snapshot.held_by.as_ref().map(holder_as_json));
-    for (receiver, shown) in snapshot.receivers.iter().enumerate() {
-        session["receivers"][receiver]["why"] = json!(shown.why.map(|why| why.word()));
-    }
     session
 }
 
@@ -153,7 +150,7 @@ fn done_percent(snapshot: &Snapshot) -> u64 {
 
 /// Who is in which group, where there are several.
 fn groups(snapshot: &Snapshot) -> Option<String> {
-    let group = |group: &GroupStatus| {
+    let group = |group: &GroupProgress| {
         format!("{} at {}", counted(group.receivers as usize, "receiver"), rate(Some(group.rate_bps)))
     };
     let groups: Vec<_> = snapshot.groups.iter().map(group).collect();
@@ -166,9 +163,9 @@ fn groups(snapshot: &Snapshot) -> Option<String> {
 }
 
 fn receivers(snapshot: &Snapshot) -> String {
-    let there = snapshot.receivers.iter().filter(|receiver| receiver.connected);
-    let percent = |receiver: &ReceiverStatus| part(receiver.done_bytes, receiver.wanted_bytes);
-    let slowest = slowest(there.map(|receiver| (receiver.receiver.as_str(), percent(receiver))));
+    let there = snapshot.receivers.iter().filter(|receiver| receiver.is_connected);
+    let percent = |receiver: &ReceiverProgress| part(receiver.received_bytes, receiver.wanted_bytes);
+    let slowest = slowest(there.map(|receiver| (receiver.name.as_str(), percent(receiver))));
     let done = format!("{} done", snapshot.receivers_done);
     let standings = standings(done, snapshot.receivers_failed, snapshot.receivers_gone);
     format!("{} there, {standings}{slowest}", counted(snapshot.joined as usize, "receiver"))
@@ -177,7 +174,7 @@ fn receivers(snapshot: &Snapshot) -> String {
 /// Who has broken off, and why.
 fn gone(snapshot: &Snapshot) -> Option<String> {
     let gone = snapshot.receivers.iter().filter_map(|receiver| Some((receiver, receiver.left.as_ref()?)));
-    let named = gone.take(NAMED).map(|(receiver, why)| format!("{} ({why})", receiver.receiver));
+    let named = gone.take(NAMED).map(|(receiver, why)| format!("{} ({why})", receiver.name));
     let named: Vec<_> = named.collect();
     (!named.is_empty()).then(|| format!("gone: {}", named.join(", ")))
 }
@@ -186,7 +183,7 @@ fn gone(snapshot: &Snapshot) -> Option<String> {
 fn late(snapshot: &Snapshot) -> Option<String> {
     let late = snapshot.receivers.iter().filter(|receiver| receiver.objects_missed > 0);
     let named = late.take(NAMED).map(|receiver| {
-        format!("{} (not told of {})", receiver.receiver, counted(receiver.objects_missed as usize, "file"))
+        format!("{} (not told of {})", receiver.name, counted(receiver.objects_missed as usize, "file"))
     });
     let named: Vec<_> = named.collect();
     (!named.is_empty()).then(|| format!("came late: {}", named.join(", ")))
@@ -213,23 +210,23 @@ mod tests {
             now_bps: Some(94_100_000),
             joined: 2,
             receivers: vec![
-                ReceiverStatus {
-                    receiver: "client7".into(),
-                    connected: true,
-                    done_bytes: 1 << 28,
+                ReceiverProgress {
+                    name: "client7".into(),
+                    is_connected: true,
+                    received_bytes: 1 << 28,
                     wanted_bytes: 1 << 30,
                     why: Some(Hindrance::Silent(12.0)),
-                    ..ReceiverStatus::default()
+                    ..ReceiverProgress::default()
                 },
-                ReceiverStatus {
-                    receiver: "client2".into(),
-                    connected: true,
-                    done_bytes: 1 << 29,
+                ReceiverProgress {
+                    name: "client2".into(),
+                    is_connected: true,
+                    received_bytes: 1 << 29,
                     wanted_bytes: 1 << 30,
-                    ..ReceiverStatus::default()
+                    ..ReceiverProgress::default()
                 },
             ],
-            held_by: Some(Holder { receiver: "client7".into(), why: Hindrance::Silent(12.0) }),
+            held_by: Some(Holder::new("client7".into(), Hindrance::Silent(12.0))),
             ..Snapshot::default()
         }
     }
@@ -269,7 +266,7 @@ mod tests {
 
     #[test]
     fn moves_from_group_to_group_are_told() {
-        let group = GroupStatus { rate_bps: 4_000_000, sent_bytes: 0, receivers: 2 };
+        let group = GroupProgress { rate_bps: 4_000_000, sent_bytes: 0, receivers: 2 };
         let mut moved = Snapshot { groups: vec![group], moves: 1, ..snapshot() };
         assert!(session_as_text(&moved).contains("Mbit/s; 1 move\n"));
         moved.refused_moves = 7;

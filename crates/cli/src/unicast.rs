@@ -9,19 +9,18 @@ use std::{
 
 use clap::ValueEnum;
 use indicatif::ProgressBar;
-use serde_json::{Value, json};
 use treecast_driver::{
     stop::Stop,
     udp::Offload,
-    unicast::{ClientProgress, ServerEvent, tcp, udp},
+    unicast::{ClientProgress, FetchEvent, ServerEvent, tcp, udp},
 };
-use treecast_wire::{message::Digest, unicast::PORT};
+use treecast_wire::unicast::PORT;
 
 use crate::{
     Outcome,
     arguments::{self, counted},
     figures::{bytes, rate},
-    output,
+    output::{self, Lines},
     send::{Rate, parse_rate},
 };
 
@@ -88,7 +87,7 @@ fn serve(args: &Args, stop: &Stop) -> Outcome {
         .into());
     }
     let tell = |event: ServerEvent| match args.json {
-        true => say!("{}", server_event_as_json(&event)),
+        true => Lines::default().add(&event, false),
         false => say!("{}", output::in_one_line(&server_event(args, &event))),
     };
     let summary = match args.transport {
@@ -98,12 +97,9 @@ fn serve(args: &Args, stop: &Stop) -> Outcome {
             udp::serve(&args.file, args.address, args.rate.and_then(|rate| rate.0), offload, stop, tell)?
         }
     };
-    let done = json!({"event": "done", "served": summary.served, "failed": summary.failed});
     match args.json {
-        true => say!("{done}"),
-        false => {
-            say!("{} served, {} failed", counted(summary.served as usize, "request"), summary.failed);
-        }
+        true => Lines::default().add(&ServerEvent::Done(summary), false),
+        false => say!("{}", server_event(args, &ServerEvent::Done(summary))),
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -112,24 +108,14 @@ fn server_event(args: &Args, event: &ServerEvent) -> String {
     let over = if args.transport == Transport::Tcp { "TCP" } else { "UDP" };
     match event {
         ServerEvent::Ready { size, hash } => {
-            let (file, digest) = (args.file.display(), Digest::unsigned(*hash));
-            format!("serving {file} ({}, {digest}) at {} over {over}", bytes(*size), args.address)
+            let file = args.file.display();
+            format!("serving {file} ({}, {hash}) at {} over {over}", bytes(*size), args.address)
         }
         ServerEvent::Active { client } => format!("{client} asks"),
         ServerEvent::Served { client } => format!("{client} is served"),
         ServerEvent::Failed { client, reason } => format!("{client} failed: {reason}"),
-    }
-}
-
-fn server_event_as_json(event: &ServerEvent) -> Value {
-    match event {
-        ServerEvent::Ready { size, hash } => {
-            json!({"event": "ready", "bytes": size, "hash": Digest::unsigned(*hash).to_string()})
-        }
-        ServerEvent::Active { client } => json!({"event": "active", "client": client}),
-        ServerEvent::Served { client } => json!({"event": "served", "client": client}),
-        ServerEvent::Failed { client, reason } => {
-            json!({"event": "failed", "client": client, "reason": reason})
+        ServerEvent::Done(summary) => {
+            format!("{} served, {} failed", counted(summary.served as usize, "request"), summary.failed)
         }
     }
 }
@@ -137,7 +123,7 @@ fn server_event_as_json(event: &ServerEvent) -> Value {
 fn fetch(args: &Args, stop: &Stop) -> Outcome {
     let bar = output::waiting_bar(args.json, "waiting for the server");
     let tell = |progress: ClientProgress| match args.json {
-        true => say!("{}", progress_as_json("progress", &progress)),
+        true => Lines::default().add(&FetchEvent::Progress(progress), false),
         false => move_bar(&bar, &progress),
     };
     let progress = match args.transport {
@@ -149,8 +135,9 @@ fn fetch(args: &Args, stop: &Stop) -> Outcome {
     };
     bar.finish_and_clear();
     if args.json {
-        say!("{}", json!({"event": "object", "name": args.file, "bytes": progress.received_bytes}));
-        say!("{}", progress_as_json("done", &progress));
+        let mut lines = Lines::default();
+        lines.add(&FetchEvent::Object { name: args.file.clone(), bytes: progress.received_bytes }, true);
+        lines.add(&FetchEvent::Done(progress), false);
     } else {
         say!(
             "{}: {} in {:.2} s ({}), verified",
@@ -173,17 +160,6 @@ fn move_bar(bar: &ProgressBar, progress: &ClientProgress) {
     let mean = rate(Some(mean_bps as u64));
     bar.set_message(format!("{} of {}, {mean}", bytes(progress.received_bytes), bytes(total_bytes)));
     bar.set_position(progress.received_bytes);
-}
-
-fn progress_as_json(event: &str, progress: &ClientProgress) -> Value {
-    json!({
-        "event": event,
-        "seconds": progress.seconds,
-        "bytes": progress.received_bytes,
-        "total_bytes": progress.total_bytes,
-        "requests": progress.requests,
-        "dropped_packets": progress.dropped_packets,
-    })
 }
 
 fn parse_address(text: &str) -> Result<SocketAddr, String> {

@@ -5,20 +5,26 @@ mod child;
 use std::{
     collections::{BTreeMap, BTreeSet},
     fs,
+    net::Ipv6Addr,
     path::{Path, PathBuf},
     process::{Command, Output, Stdio},
     time::{Duration, Instant},
 };
 
 use child::{Guarded, SpawnGuarded};
-use serde_json::Value;
-
-/// Which files print the events of which section.
-const SOURCES: [(&str, &[&str]); 3] = [
-    ("send", &["send/display.rs", "send/carousel.rs"]),
-    ("receive", &["receive/display.rs"]),
-    ("status", &["status.rs"]),
-];
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+use treecast_driver::{
+    events::Timed,
+    explicit::event::{Branch, Counted, Group, Listed, MeadEvent, Registrations, Served},
+    files::{Lack, Shortage},
+    receive::{self, ReceiveEvent, ReceiveProgress},
+    send::{self, GroupProgress, RateProgress, ReceiverProgress, SendEvent, SendProgress},
+    status::{Hindrance, Holder, Snapshot},
+    unicast::{ClientProgress, FetchEvent, ServerEvent},
+};
+use treecast_proto::fanout::Way;
+use treecast_wire::message::ObjectKind;
 
 /// One section of the document.
 #[derive(Debug, Default)]
@@ -32,10 +38,116 @@ struct Section {
 #[test]
 fn every_event_that_is_documented_is_in_the_code_and_the_other_way_round() {
     let document = document();
-    for (section, sources) in SOURCES {
-        let printed: BTreeSet<String> = sources.iter().flat_map(|source| events_in(source)).collect();
-        assert_eq!(document[section].events, printed, "{section}");
+    let carousel = events_in("send/carousel.rs");
+    let status = events_in("status.rs");
+    for (section, told) in [
+        ("send", kinds::<SendEvent>().into_iter().chain(carousel).collect()),
+        ("receive", kinds::<ReceiveEvent>()),
+        ("mead", kinds::<MeadEvent>()),
+        ("unicast", kinds::<ServerEvent>().into_iter().chain(kinds::<FetchEvent>()).collect()),
+        ("status", status.into_iter().collect()),
+    ] {
+        assert_eq!(document[section].events, told, "{section}");
     }
+}
+
+/// What a session tells only now and then, such as its groups and its rate, is documented as well.
+#[test]
+fn every_field_of_an_event_is_documented() {
+    let document = document();
+    let progress = SendProgress {
+        rate: Some(RateProgress::default()),
+        fanout: Some(Box::default()),
+        groups: vec![GroupProgress::default()],
+        held_by: Some(Holder::new("client".to_owned(), Hindrance::Gone)),
+        receivers: vec![ReceiverProgress {
+            failures: vec![("file".to_owned(), "why".to_owned())],
+            ..ReceiverProgress::default()
+        }],
+        ..SendProgress::default()
+    };
+    let snapshot = Snapshot {
+        groups: progress.groups.clone(),
+        receivers: progress.receivers.clone(),
+        held_by: progress.held_by.clone(),
+        ..Snapshot::default()
+    };
+    let done = send::Done { progress, ..send::Done::default() };
+    let shortage = Shortage {
+        name: String::new(),
+        folder: PathBuf::new(),
+        part: None,
+        part_bytes: 0,
+        needed: 0,
+        free: 0,
+        lacks: Lack::Quota,
+        left: Duration::ZERO,
+    };
+    let served = || vec![Served { router: Ipv6Addr::LOCALHOST, receivers: Vec::new() }];
+    let group = Group {
+        lists: vec![
+            Listed::Mead { routers: served(), designated: served(), dont_replicate: 0 },
+            Listed::Xcast { destinations: Vec::new() },
+        ],
+        registered: Some(Vec::new()),
+        ..Group::default()
+    };
+    let branch = Branch { address: Ipv6Addr::LOCALHOST, hops: 0, receivers: Vec::new(), routers: Vec::new() };
+    let counted = Counted { registrations: Some(Registrations::default()), ..Counted::default() };
+    for (section, event) in [
+        ("send", json!(SendEvent::Done(done))),
+        ("receive", json!(ReceiveEvent::Done(receive::Done::default()))),
+        ("receive", json!(ReceiveEvent::Full(Box::new(shortage)))),
+        ("mead", json!(MeadEvent::Group(group))),
+        ("mead", json!(MeadEvent::Tree { sender: branch })),
+        ("mead", json!(MeadEvent::Done(counted))),
+        ("unicast", json!(FetchEvent::Done(ClientProgress::default()))),
+    ] {
+        check(&document[section], &event);
+    }
+    check_status(&document, json!({"event": "status", "sessions": [snapshot]}));
+}
+
+/// An event that is printed is the same when it is read.
+#[test]
+fn events_are_read_as_they_are_printed() {
+    let receiver = ReceiverProgress {
+        name: "client".to_owned(),
+        way: Some(Way::Xcast),
+        why: Some(Hindrance::Full),
+        failures: vec![("file".to_owned(), "no room".to_owned())],
+        ..ReceiverProgress::default()
+    };
+    let rate = RateProgress { round_trip: Duration::from_millis(250), ..RateProgress::default() };
+    let progress = SendProgress {
+        total_bytes: 7,
+        rate: Some(rate),
+        receivers: vec![receiver],
+        ..SendProgress::default()
+    };
+    let sent = [
+        SendEvent::Warning("a line".to_owned()),
+        SendEvent::Way { receiver: "client".to_owned(), way: Way::Mead, why: "it works".to_owned() },
+        SendEvent::Progress(progress.clone()),
+        SendEvent::Done(send::Done { progress, not_sent: 3, complete: true, interrupted: false }),
+    ];
+    for event in sent {
+        let line = json!(event);
+        let read: SendEvent =
+            serde_json::from_value(line.clone()).unwrap_or_else(|error| panic!("{error}: {line}"));
+        assert_eq!(json!(read), line);
+    }
+    let received = ReceiveEvent::Received { name: "file".to_owned(), kind: ObjectKind::Link, bytes: 0 };
+    let line = json!(Timed { event: received, seconds: Some(0.5) });
+    assert_eq!(line, json!({"event": "object", "name": "file", "kind": "link", "bytes": 0, "seconds": 0.5}));
+    let read = Timed::<ReceiveEvent>::read(&line.to_string()).unwrap();
+    assert_eq!(json!(read), line);
+    let progress = ReceiveProgress { seconds: 2.5, received_bytes: 9, ..ReceiveProgress::default() };
+    let line = json!(Timed { event: ReceiveEvent::Progress(progress), seconds: None });
+    assert_eq!(
+        (&line["event"], &line["seconds"], &line["bytes"]),
+        (&json!("progress"), &json!(2.5), &json!(9))
+    );
 }
 
 #[test]
@@ -61,13 +173,22 @@ fn every_event_and_field_of_a_session_is_documented() {
         status["sessions"].as_array().unwrap().iter().any(is_ours)
     });
     let document = document();
-    check(&document["status"], &status);
+    check_status(&document, status);
     for (section, child) in [("send", sender), ("receive", receiver)] {
         let printed = lines(child);
         assert!(printed.len() > 3, "{printed:?}");
         printed.iter().for_each(|event| check(&document[section], event));
     }
     fs::remove_dir_all(&folder).unwrap();
+}
+
+/// The document refers to a sender's `progress` for receivers.
+fn check_status(document: &BTreeMap<String, Section>, mut status: Value) {
+    for session in status["sessions"].as_array_mut().unwrap() {
+        let receivers = session["receivers"].take();
+        check(&document["send"], &json!({"event": "progress", "receivers": receivers}));
+    }
+    check(&document["status"], &status);
 }
 
 fn check(section: &Section, event: &Value) {
@@ -142,6 +263,14 @@ fn quoted(line: &str) -> Vec<String> {
     line.split('`').skip(1).step_by(2).map(str::to_owned).collect()
 }
 
+/// The kinds of event that a type knows, which it says when it is to read another.
+fn kinds<E: DeserializeOwned + std::fmt::Debug>() -> BTreeSet<String> {
+    let error = serde_json::from_str::<E>(r#"{"event": "no such kind"}"#).expect_err("it is no kind");
+    let kinds: BTreeSet<String> = quoted(&error.to_string()).into_iter().skip(1).collect();
+    assert!(!kinds.is_empty(), "{error}");
+    kinds
+}
+
 /// The events that a source file prints.
 fn events_in(source: &str) -> Vec<String> {
     let text = fs::read_to_string(folder("src").join(source)).unwrap();
@@ -149,8 +278,8 @@ fn events_in(source: &str) -> Vec<String> {
         let found = text.match_indices(marker).map(|(at, _)| &text[at + marker.len()..]);
         found.map(|rest| rest.split('"').next().unwrap().to_owned()).collect::<Vec<_>>()
     };
-    // In a JSON value, in a line written from a struct, and of an object.
-    [behind("\"event\": \""), behind(" event: \""), behind("as_json(\"")].concat()
+    // In a JSON value, and in a line written from a struct.
+    [behind("\"event\": \""), behind("as_json(\"")].concat()
 }
 
 fn folder(path: &str) -> PathBuf {

@@ -186,7 +186,7 @@ fn what_cannot_be_is_refused_in_one_line() {
     let doubled = doubled.to_str().expect("a plain name");
     let to = "fd00:1::2";
     let cases: [(&str, Vec<&str>, &str); 20] = [
-        ("s", vec!["--ok", "13", to, "5000"], "--ok 13 is no good where a packet has at most 12 addresses"),
+        ("s", vec!["--ok", "13", to, "5000"], "name 2 to 12 with --ok"),
         ("s", vec!["--ok", "1", "--max", "8", to, "5000"], "name 2 to 8"),
         ("s", vec!["--members", doubled, "5000"], "line 2: the receiver fd00:1::2 is named twice"),
         ("s", vec!["--members", members, "5000"], "line 2: a port of its own, which needs --ports"),

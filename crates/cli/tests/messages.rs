@@ -201,7 +201,7 @@ fn who_finds_nobody_is_told_why() {
     ] {
         let output = folder.run(&[&send, options].concat());
         let said = String::from_utf8(output.stderr).unwrap();
-        assert!(said.contains("0 of 3 receivers came within 0 s: ") && said.ends_with(advice), "{said}");
+        assert!(said.contains("0 of 3 receivers came within 0 s; ") && said.ends_with(advice), "{said}");
     }
     let output = folder.run(&["receive", "--interface", "lo", "--connect-timeout", "0", "@ticket"]);
     let said = String::from_utf8(output.stderr).unwrap();

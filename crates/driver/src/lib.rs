@@ -10,6 +10,7 @@ pub mod carousel;
 mod chunk_tree;
 pub mod clock;
 pub mod connection;
+pub mod events;
 pub mod explicit;
 mod fanout;
 pub mod fec;

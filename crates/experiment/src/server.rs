@@ -10,7 +10,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use serde_json::Value;
+use treecast_driver::send::SendEvent;
 use treecast_lab::process::Ended;
 
 use crate::{
@@ -129,11 +129,11 @@ impl<'a> Server<'a> {
     }
 
     fn note(&self, line: String) {
-        let event = serde_json::from_str::<Value>(&line).unwrap_or_default();
+        let event = serde_json::from_str(&line);
         let mut state = self.lock();
-        match event["event"].as_str() {
-            Some("ticket") => state.ticket = event["ticket"].as_str().map(Arc::from),
-            Some("started") => state.has_begun = true,
+        match event {
+            Ok(SendEvent::Ready { ticket }) => state.ticket = Some(ticket.to_string().into()),
+            Ok(SendEvent::Started { .. }) => state.has_begun = true,
             _ => {}
         }
         state.last = Some(line);

@@ -1,6 +1,10 @@
 //! What a client's program tells about itself, one JSON event a line (`treecast receive --json`).
 
-use serde_json::Value;
+use treecast_driver::{
+    events::Timed,
+    receive::{ReceiveEvent, ReceiveProgress},
+    unicast::{ClientProgress, FetchEvent},
+};
 
 /// Counts of one client, as its program has them.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -31,40 +35,74 @@ const MAX_OBJECTS: usize = 20_000;
 impl Told {
     /// Takes in a line. Returns whether it says that an object is complete and verified.
     pub fn listen(&mut self, line: &str) -> bool {
-        let Ok(event) = serde_json::from_str::<Value>(line) else { return false };
-        let take = |count: &mut u64, key: &str| {
-            if let Some(value) = event.get(key).and_then(Value::as_u64) {
-                *count = value;
-            }
-        };
-        take(&mut self.received_bytes, "bytes");
-        take(&mut self.retransmitted_bytes, "retransmitted_bytes");
-        take(&mut self.duplicate_bytes, "duplicate_bytes");
-        take(&mut self.dropped_packets, "dropped_packets");
-        let kind = event.get("event").and_then(Value::as_str);
-        if kind == Some("failed") {
-            self.failure = event.get("reason").and_then(Value::as_str).map(str::to_owned);
+        match Timed::read(line) {
+            Ok(Timed { event, seconds }) => self.note(event, seconds),
+            Err(_) => serde_json::from_str(line).is_ok_and(|event| self.note_fetch(&event)),
         }
-        self.note_object(kind, &event);
-        kind == Some("object")
     }
 
-    fn note_object(&mut self, kind: Option<&str>, event: &Value) {
-        let name = event.get("name").and_then(Value::as_str);
-        let Some((name, seconds)) = name.zip(event.get("seconds").and_then(Value::as_f64)) else { return };
-        match kind {
-            Some("announced") if self.objects.len() < MAX_OBJECTS => {
-                let object = ToldObject { name: name.to_owned(), announced: seconds, finished: None };
-                self.objects.push(object);
+    fn note(&mut self, event: ReceiveEvent, seconds: Option<f64>) -> bool {
+        match event {
+            ReceiveEvent::Progress(progress) => self.note_progress(&progress),
+            ReceiveEvent::Done(done) => self.note_progress(&done.progress),
+            ReceiveEvent::Failed { reason, .. } => self.failure = Some(reason),
+            ReceiveEvent::Announced { name, .. } => {
+                if let Some(announced) = seconds.filter(|_| self.objects.len() < MAX_OBJECTS) {
+                    self.objects.push(ToldObject { name, announced, finished: None });
+                }
             }
-            Some("object") => {
+            ReceiveEvent::Received { name, .. } => {
                 // It is one of the last that have begun.
                 let object = self.objects.iter_mut().rev().find(|object| object.name == name);
                 if let Some(object) = object {
-                    object.finished = Some(seconds);
+                    object.finished = seconds;
                 }
+                return true;
             }
             _ => {}
         }
+        false
+    }
+
+    fn note_progress(&mut self, progress: &ReceiveProgress) {
+        self.received_bytes = progress.received_bytes;
+        self.retransmitted_bytes = progress.retransmitted_bytes;
+        self.duplicate_bytes = progress.duplicate_bytes;
+        self.dropped_packets = progress.dropped_packets;
+    }
+
+    /// Takes in what a client of `treecast unicast` says.
+    fn note_fetch(&mut self, event: &FetchEvent) -> bool {
+        match event {
+            FetchEvent::Progress(progress) | FetchEvent::Done(progress) => {
+                let ClientProgress { received_bytes, dropped_packets, .. } = *progress;
+                (self.received_bytes, self.dropped_packets) = (received_bytes, dropped_packets);
+                false
+            }
+            FetchEvent::Object { .. } => true,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_receiver_and_a_client_of_unicast_are_understood() {
+        let mut told = Told::default();
+        for (line, is_whole) in [
+            (r#"{"event":"announced","name":"a","size":9,"seconds":0.5}"#, false),
+            (r#"{"event":"progress","bytes":7,"duplicate_bytes":3,"dropped_packets":2,"why":"loss"}"#, false),
+            (r#"{"event":"object","name":"a","kind":"file","bytes":9,"seconds":0.75}"#, true),
+            (r#"{"event":"later versions tell more","name":"a"}"#, false),
+            ("no JSON", false),
+        ] {
+            assert_eq!(told.listen(line), is_whole, "{line}");
+        }
+        let object = ToldObject { name: "a".into(), announced: 0.5, finished: Some(0.75) };
+        assert_eq!(told.objects, [object]);
+        assert_eq!((told.received_bytes, told.duplicate_bytes, told.dropped_packets), (7, 3, 2));
+        assert!(told.listen(r#"{"event":"object","name":"/tmp/a","bytes":9}"#), "a client of unicast");
     }
 }

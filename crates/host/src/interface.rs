@@ -19,7 +19,7 @@ pub enum InterfaceError {
     Down { name: String },
     #[error("interface {name} has no {family} address: give it one or choose another")]
     NoAddress { name: String, family: &'static str },
-    #[error("no interface is up and has an address: name one with --interface")]
+    #[error("no interface is up and has an address")]
     None,
     #[error("cannot list the network interfaces: {0}")]
     List(#[from] io::Error),

@@ -65,11 +65,11 @@ struct Route {
 pub enum TunError {
     #[error("cannot open {DEVICE}: {0}; be root, and load the kernel's module with `modprobe tun`")]
     Open(io::Error),
-    #[error("cannot make the TUN device {name}: {error}; be root, or name another with --tun")]
+    #[error("cannot make the TUN device {name}: {error}")]
     Create { name: String, error: io::Error },
     #[error("the name {0:?} is no good for an interface: take up to 15 letters, digits, - and _")]
     Name(String),
-    #[error("there is a route to {0} already: name another address with --tun-address")]
+    #[error("there is a route to {0} already")]
     Taken(Ipv6Addr),
     #[error("cannot configure the TUN device {name} ({what}): {error}; is IPv6 disabled here?")]
     Configure { name: String, what: &'static str, error: io::Error },

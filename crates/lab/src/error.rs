@@ -18,9 +18,7 @@ pub enum Error {
         "lab name {name:?} is no good: use 1 to 32 lower-case letters, digits, '-' and '_', starting with a letter"
     )]
     BadName { name: String },
-    #[error(
-        "there is a lab {name} already: take it down with `treecast lab down {name}`, or pass another --name"
-    )]
+    #[error("there is a lab {name} already: take it down with `treecast lab down {name}`")]
     Exists { name: String },
     #[error("there is no lab {name}: `treecast lab list` shows those there are")]
     NoSuchLab { name: String },
@@ -42,9 +40,7 @@ pub enum Error {
     Router { node: String, reason: String },
     #[error("lab {name} was never finished: take it down with `treecast lab down {name}`")]
     Unfinished { name: String },
-    #[error(
-        "namespace {namespace} exists and is not of this lab: remove it with `ip netns del {namespace}`, or pass another --name"
-    )]
+    #[error("namespace {namespace} exists and is not of this lab: remove it with `ip netns del {namespace}`")]
     NamespaceTaken { namespace: String },
     #[error("lab {name} is held by another treecast process: wait for it to end, then try again")]
     Busy { name: String },

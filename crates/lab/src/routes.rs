@@ -78,7 +78,7 @@ struct Target {
     network: Option<usize>,
     node: Option<usize>,
     prefixes: Vec<(IpAddr, u8)>,
-    /// Those who deliver to it without another router.
+    /// Routers that deliver to it without another router.
     routers: Vec<usize>,
 }
 

@@ -7,7 +7,7 @@ pub struct Summary {
     pub mean: f64,
     pub min: f64,
     pub max: f64,
-    /// Of the sample (divided by n - 1); 0 for a single number.
+    /// Standard deviation of the sample (divided by n - 1); 0 for a single number.
     pub standard_deviation: f64,
     pub median: f64,
     /// Half the width of the 95 % confidence interval of the mean (Student's t); 0 for a single number.
@@ -55,7 +55,7 @@ impl Running {
         self.squares += off * (value - self.mean);
     }
 
-    /// Of the sample, as in [`Summary`].
+    /// Returns the standard deviation of the sample, as in [`Summary`].
     pub fn standard_deviation(&self) -> f64 {
         if self.count < 2 { 0.0 } else { (self.squares / (self.count - 1) as f64).sqrt() }
     }

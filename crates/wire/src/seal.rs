@@ -23,7 +23,7 @@ pub const SEALED_HEADER_LEN: usize = PREFIX_LEN + HEADER_LEN;
 /// Length of the tag, in bytes.
 pub const TAG_LEN: usize = 16;
 
-/// By how many bytes a sealed packet is longer than a plain one.
+/// Number of bytes by which a sealed packet is longer than a plain one.
 pub const SEAL_LEN: usize = PREFIX_LEN + TAG_LEN;
 
 /// A random number that tells one key of a group from another.

@@ -179,7 +179,7 @@ fn lists_that_no_router_would_take_are_not_made() {
     assert!(Header::parse(&longest).is_ok());
 }
 
-/// Of who is served elsewhere nothing is asked: that is what the A bit leaves of an address.
+/// Addresses of destinations that are served elsewhere are not checked: the A bit has routers overwrite them.
 #[test]
 fn addresses_that_are_not_valid_may_be_anything() {
     let mut header = Header { is_anonymous: true, ..example() };

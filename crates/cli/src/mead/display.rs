@@ -2,9 +2,11 @@
 
 use std::{net::Ipv6Addr, time::Instant};
 
-use serde_json::{Value, json};
 use treecast_driver::{
-    explicit::{Notice, Totals},
+    explicit::{
+        Notice, Totals,
+        event::{Counted, MeadEvent},
+    },
     words::some_of,
 };
 use treecast_proto::explicit::{
@@ -12,7 +14,7 @@ use treecast_proto::explicit::{
     mead::tree::Tree,
 };
 
-use crate::arguments::counted;
+use crate::{arguments::counted, output::Lines};
 
 /// Bytes of both headers.
 const IP_AND_UDP_LEN: usize = 48;
@@ -35,80 +37,47 @@ impl Display {
     }
 
     pub fn show(&mut self, notice: &Notice<'_>) {
+        if matches!(notice, Notice::Ready { .. }) {
+            self.began = Instant::now();
+        }
+        let is_hidden = matches!(notice, Notice::Tree(_)) && !self.prints_tree;
+        match self.as_json {
+            _ if is_hidden => {}
+            true => print(&MeadEvent::new(notice, self.is_xcast, self.seconds())),
+            false => self.show_as_text(notice),
+        }
+    }
+
+    fn show_as_text(&self, notice: &Notice<'_>) {
         match notice {
-            Notice::Warning(text) if self.as_json => say!("{}", json!({"event": "warning", "text": text})),
             Notice::Warning(text) => remark!("treecast mead: {text}"),
-            Notice::Statistics(totals) if self.as_json => {
-                say!("{}", self.totals_as_json("statistics", totals))
-            }
             Notice::Statistics(totals) => self.print_data(totals),
-            Notice::Narrow { receivers, mtu, tun_mtu, longest_by_mead } => match self.as_json {
-                true => say!(
-                    "{}",
-                    json!({
-                        "event": "narrow", "receivers": receivers, "mtu_bytes": mtu, "tun_mtu_bytes": tun_mtu,
-                        "longest_by_mead_bytes": longest_by_mead,
-                    })
-                ),
-                false => {
-                    let by_unicast = match longest_by_mead + IP_AND_UDP_LEN < *tun_mtu as usize {
-                        true => format!(
-                            ", and datagrams of more than {longest_by_mead} bytes go there by unicast"
-                        ),
-                        false => String::new(),
-                    };
-                    let whom = some_of(receivers, NAMED);
-                    remark!(
-                        "treecast mead: only packets of up to {mtu} bytes fit on the way to {whom}: the device takes \
-                         {tun_mtu} now{by_unicast}"
-                    );
-                }
-            },
-            Notice::Unreachable { receivers, why } => match self.as_json {
-                true => say!(
-                    "{}",
-                    json!({"event": "unreachable", "receivers": receivers, "why": why.to_string()})
-                ),
-                false => remark!(
-                    "treecast mead: {} cannot be reached: {why}; it is still sent to",
-                    some_of(receivers, NAMED)
-                ),
-            },
-            Notice::Ready { tun, mtu, source } => {
-                self.began = Instant::now();
-                match self.as_json {
+            Notice::Narrow { receivers, mtu, tun_mtu, longest_by_mead } => {
+                let by_unicast = match longest_by_mead + IP_AND_UDP_LEN < *tun_mtu as usize {
                     true => {
-                        say!("{}", json!({"event": "ready", "tun": tun, "mtu_bytes": mtu, "source": source}));
+                        format!(", and datagrams of more than {longest_by_mead} bytes go there by unicast")
                     }
-                    false => {
-                        say!("ready: {tun} takes packets of up to {mtu} bytes, which leave from {source}")
-                    }
-                }
+                    false => String::new(),
+                };
+                let whom = some_of(receivers, NAMED);
+                remark!(
+                    "treecast mead: only packets of up to {mtu} bytes fit on the way to {whom}: the device takes \
+                     {tun_mtu} now{by_unicast}"
+                );
+            }
+            Notice::Unreachable { receivers, why } => {
+                let whom = some_of(receivers, NAMED);
+                remark!("treecast mead: {whom} cannot be reached: {why}; it is still sent to");
+            }
+            Notice::Ready { tun, mtu, source } => {
+                say!("ready: {tun} takes packets of up to {mtu} bytes, which leave from {source}");
             }
             Notice::Group(group) => self.group(group),
-            Notice::Tree(tree) if self.prints_tree => match self.as_json {
-                true => say!("{}", json!({"event": "tree", "sender": node_as_json(tree, Tree::ROOT)})),
-                false => print_tree(tree, Tree::ROOT, 0),
-            },
-            Notice::Tree(_) => {}
+            Notice::Tree(tree) => print_tree(tree, Tree::ROOT, 0),
         }
     }
 
     fn group(&self, group: &TransmissionGroup) {
-        if self.as_json {
-            let list_as_json = if self.is_xcast { destinations_as_json } else { list_as_json };
-            let lists: Vec<_> = group.lists.iter().map(list_as_json).collect();
-            let (number, unicast) = (group.number, &group.unicast);
-            let seconds = self.seconds();
-            let mut event = json!({
-                "event": "group", "number": number, "seconds": seconds, "lists": lists, "unicast": unicast,
-            });
-            if self.is_xcast {
-                event["registered"] = json!(group.routers);
-            }
-            say!("{event}");
-            return;
-        }
         let in_lists = counted(group.in_lists(), "receiver");
         let packets = counted(group.lists.len(), "packet");
         let unicast = group.unicast.len();
@@ -136,7 +105,7 @@ impl Display {
 
     pub fn end(&self, totals: &Totals) {
         if self.as_json {
-            return say!("{}", self.totals_as_json("done", totals));
+            return print(&MeadEvent::Done(Counted::new(totals, self.is_xcast, self.seconds())));
         }
         self.print_data(totals);
         let Totals { overrun, refused, malformed, discovery, registrations, .. } = totals;
@@ -171,39 +140,6 @@ impl Display {
         self.began.elapsed().as_secs_f64()
     }
 
-    fn totals_as_json(&self, event: &str, totals: &Totals) -> Value {
-        let Totals {
-            sent,
-            packets,
-            in_super_packets,
-            overrun,
-            refused,
-            discovery_bytes,
-            malformed,
-            discovery,
-            registrations,
-        } = totals;
-        let mut counts = json!({
-            "event": event, "seconds": self.seconds(), "packets": packets,
-            "in_super_packets": in_super_packets,
-            "mead_packets": sent.mead_packets, "mead_bytes": sent.mead_bytes,
-            "unicast_packets": sent.unicast_packets, "unicast_bytes": sent.unicast_bytes,
-            "discoveries": discovery.discoveries, "discovery_packets": discovery.requests,
-            "discovery_bytes": discovery_bytes, "responses": discovery.responses,
-            "farewells": discovery.farewells,
-            "late": discovery.late, "anomalous": discovery.anomalous, "malformed": malformed,
-            "unproved": discovery.unproved, "replayed": discovery.replayed, "forged": discovery.forged,
-            "stray": discovery.stray, "overrun_packets": overrun, "refused_packets": refused,
-        });
-        if self.is_xcast {
-            counts["registrations"] = json!({
-                "counted": registrations.registrations, "unwanted": registrations.unwanted,
-                "forged": registrations.forged, "replayed": registrations.replayed,
-            });
-        }
-        counts
-    }
-
     /// What left, in a line.
     fn print_data(&self, totals: &Totals) {
         let Totals { sent, packets, discovery_bytes, discovery, .. } = totals;
@@ -226,6 +162,10 @@ impl Display {
     }
 }
 
+fn print(event: &MeadEvent) {
+    Lines::default().add(event, false);
+}
+
 fn list_as_text(list: &List) -> String {
     let entries = list.entries.iter().map(|(router, receivers)| format!("{router}: {}", joined(receivers)));
     let by_group = |(router, receivers): &(Ipv6Addr, Vec<Ipv6Addr>)| {
@@ -234,20 +174,8 @@ fn list_as_text(list: &List) -> String {
     entries.chain(list.designated.iter().map(by_group)).collect::<Vec<_>>().join("; ")
 }
 
-fn list_as_json(list: &List) -> Value {
-    let entry =
-        |(router, receivers): &(Ipv6Addr, Vec<Ipv6Addr>)| json!({"router": router, "receivers": receivers});
-    let [entries, designated] =
-        [&list.entries, &list.designated].map(|entries| entries.iter().map(entry).collect::<Vec<_>>());
-    json!({"routers": entries, "designated": designated, "dont_replicate": list.dont_replicate})
-}
-
 fn destinations_as_text(list: &List) -> String {
     joined(&list.receivers().collect::<Vec<_>>())
-}
-
-fn destinations_as_json(list: &List) -> Value {
-    json!({"destinations": list.receivers().collect::<Vec<_>>()})
 }
 
 fn joined(addresses: &[Ipv6Addr]) -> String {
@@ -263,10 +191,4 @@ fn print_tree(tree: &Tree, index: usize, depth: usize) {
         say!("{}{leaf}", "  ".repeat(depth + 1));
     }
     node.children.iter().for_each(|child| print_tree(tree, *child, depth + 1));
-}
-
-fn node_as_json(tree: &Tree, index: usize) -> Value {
-    let node = tree.node(index);
-    let routers: Vec<_> = node.children.iter().map(|child| node_as_json(tree, *child)).collect();
-    json!({"address": node.address, "hops": node.hops, "receivers": node.leaves, "routers": routers})
 }

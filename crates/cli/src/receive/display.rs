@@ -2,9 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use serde::Serialize;
-use serde_json::{Value, json};
 use treecast_driver::{
+    events::Timed,
     files::{Lack, Shortage},
     receive::{ReceiveEvent, ReceiveProgress, ReceiveSummary, in_a_row},
     status::Hindrance,
@@ -18,29 +17,9 @@ use crate::{
     output::Lines,
 };
 
-/// The line of an object that begins. There may be thousands a second, for which a tree of values is too much.
-#[derive(Serialize)]
-struct AnnouncedLine<'a> {
-    event: &'static str,
-    name: &'a str,
-    seconds: f64,
-    size: u64,
-}
-
-/// The line of an object that is there.
-#[derive(Serialize)]
-struct ObjectLine<'a> {
-    bytes: u64,
-    event: &'static str,
-    kind: &'static str,
-    name: &'a str,
-    seconds: f64,
-}
-
 pub(super) struct Display {
     json: bool,
     started: Instant,
-    block_len: u64,
     line: MovingLine,
     lines: Lines,
     /// Files that have begun.
@@ -50,17 +29,9 @@ pub(super) struct Display {
 }
 
 impl Display {
-    pub fn new(json: bool, block_len: u16) -> Self {
+    pub fn new(json: bool) -> Self {
         let line = MovingLine::new(json, "looking for the sender");
-        Self {
-            json,
-            started: Instant::now(),
-            block_len: block_len.into(),
-            line,
-            lines: Lines::default(),
-            announced: 0,
-            current: None,
-        }
+        Self { json, started: Instant::now(), line, lines: Lines::default(), announced: 0, current: None }
     }
 
     pub fn show(&mut self, event: &ReceiveEvent) {
@@ -95,7 +66,10 @@ impl Display {
             }
             ReceiveEvent::Progress(progress) if progress.objects > 0 => self.move_bar(progress),
             // What is not wanted is counted at the end.
-            ReceiveEvent::Progress(_) | ReceiveEvent::Idle | ReceiveEvent::Ignored { exists: false, .. } => {}
+            ReceiveEvent::Progress(_)
+            | ReceiveEvent::Done(_)
+            | ReceiveEvent::Idle
+            | ReceiveEvent::Ignored { exists: false, .. } => {}
             ReceiveEvent::Received { name, kind, bytes } => match kind {
                 ObjectKind::File => self.line(&format!("{name}: {}, verified", figures::bytes(*bytes))),
                 ObjectKind::Link => self.line(&format!("{name}: a symbolic link")),
@@ -107,16 +81,8 @@ impl Display {
 
     pub fn finish(&mut self, summary: &ReceiveSummary) {
         self.line.finish();
-        let progress = &summary.progress;
         if self.json {
-            let mut done = self.progress_as_json("done", progress);
-            done["objects"] = (summary.received + summary.others).into();
-            done["failed"] = summary.failed.into();
-            done["not_wanted"] = summary.not_wanted.into();
-            done["existing"] = summary.existing.into();
-            done["complete"] = summary.is_complete().into();
-            self.lines.end(&done);
-            return;
+            return self.lines.end(&ReceiveEvent::Done(summary.into()));
         }
         say!("{}", in_one_line(summary, self.announced));
     }
@@ -145,7 +111,7 @@ impl Display {
     /// How many files are done, what came again, and what is received or holds it up.
     fn remark(&self, progress: &ReceiveProgress) -> String {
         // A carousel retransmits nothing: what comes again is what was there.
-        let again = progress.retransmitted_bytes.max(progress.duplicate_blocks * self.block_len);
+        let again = progress.retransmitted_bytes.max(progress.duplicate_bytes);
         let share = percent((again as f64 / progress.received_bytes.max(1) as f64).min(1.0));
         let what = match (progress.hindrance, &self.current) {
             (Some(Hindrance::Silent(seconds)), _) => format!("; the sender is silent for {seconds:.0} s"),
@@ -157,91 +123,20 @@ impl Display {
     }
 
     fn show_as_json(&mut self, event: &ReceiveEvent) {
-        let seconds = self.started.elapsed().as_secs_f64();
-        let line = match event {
-            ReceiveEvent::Warning(line) => json!({"event": "warning", "text": line}),
-            ReceiveEvent::Unreachable { addresses, reason, left } => {
-                let seconds_left = left.as_secs_f64();
-                json!({"event": "unreachable", "addresses": addresses, "reason": reason, "seconds_left": seconds_left})
-            }
-            ReceiveEvent::Joined { sender, interface } => {
-                json!({"event": "joined", "sender": sender, "interface": interface})
-            }
-            ReceiveEvent::Announced { name, bytes } => {
-                let line = AnnouncedLine { event: "announced", name, seconds, size: *bytes };
-                return self.lines.add(&line, true);
-            }
-            ReceiveEvent::Ignored { name, exists } => {
-                json!({"event": "ignored", "name": name, "exists": exists})
-            }
-            ReceiveEvent::Full(shortage) => {
-                let part = shortage.part.as_ref();
-                json!({"event": "full", "name": shortage.name, "folder": shortage.folder,
-                       "part": part.map(|(_, path)| path), "part_bytes": part.map_or(0, |(bytes, _)| *bytes),
-                       "needed_bytes": shortage.needed, "free_bytes": shortage.free, "lacks": lacks_word(shortage.lacks),
-                       "seconds_left": shortage.left.as_secs_f64()})
-            }
-            ReceiveEvent::Room => json!({"event": "room"}),
-            ReceiveEvent::Moved { group, address } => {
-                json!({"event": "moved", "group_number": group, "address": address})
-            }
-            ReceiveEvent::Progress(progress) => self.progress_as_json("progress", progress),
-            ReceiveEvent::Received { name, kind, bytes } => {
-                let kind = match kind {
-                    ObjectKind::File => "file",
-                    ObjectKind::Folder => "folder",
-                    ObjectKind::Link => "link",
-                };
-                let line = ObjectLine { bytes: *bytes, event: "object", kind, name, seconds };
-                return self.lines.add(&line, true);
-            }
-            ReceiveEvent::Failed { name, reason } => {
-                json!({"event": "failed", "name": name, "reason": reason, "seconds": seconds})
-            }
-            ReceiveEvent::Idle => return self.lines.show(),
-        };
-        self.lines.add(&line, false);
-    }
-
-    fn progress_as_json(&self, event: &str, progress: &ReceiveProgress) -> Value {
-        json!({
-            "event": event,
-            "seconds": progress.seconds,
-            "bytes": progress.received_bytes,
-            "kept_bytes": progress.kept_bytes,
-            "announced_bytes": progress.announced_bytes,
-            "retransmitted_bytes": progress.retransmitted_bytes,
-            "duplicate_bytes": progress.duplicate_blocks * self.block_len,
-            "dropped_packets": progress.dropped_packets,
-            "repair_symbols": progress.repair_symbols,
-            "decoded_blocks": progress.decoded_blocks,
-            "wrong_chunks": progress.wrong_chunks,
-            "ignored_packets": progress.ignored_packets,
-            "forged_packets": progress.forged_packets,
-            "replayed_packets": progress.replayed_packets,
-            "objects_begun": progress.objects,
-            "now_bps": progress.now_bps,
-            "retransmitted_bps": progress.retransmitted_bps,
-            "group_number": progress.group,
-            "requests": progress.requests,
-            "why": progress.hindrance.map(|why| why.word()),
-            "seconds_left": progress.seconds_left,
-        })
-    }
-}
-
-/// The name of a lack for programs.
-fn lacks_word(lacks: Lack) -> &'static str {
-    match lacks {
-        Lack::Bytes => "bytes",
-        Lack::Inodes => "inodes",
-        Lack::Quota => "quota",
+        if matches!(event, ReceiveEvent::Idle) {
+            return self.lines.show();
+        }
+        // There may be thousands of these in a second: they are written together.
+        let waits = matches!(event, ReceiveEvent::Announced { .. } | ReceiveEvent::Received { .. });
+        let is_timed = waits || matches!(event, ReceiveEvent::Failed { .. });
+        let seconds = is_timed.then(|| self.started.elapsed().as_secs_f64());
+        self.lines.add(&Timed { event, seconds }, waits);
     }
 }
 
 /// What is full, what for, and how long that is borne.
 fn full(shortage: &Shortage) -> String {
-    let Shortage { name, folder, part, needed, free, lacks, left } = shortage;
+    let Shortage { name, folder, part, part_bytes, needed, free, lacks, left } = shortage;
     let (folder, needed, free, left) = (folder.display(), bytes(*needed), bytes(*free), left.as_secs());
     let what = match lacks {
         Lack::Bytes => format!("folder {folder} is full: {name} needs {needed} more and {free} are free"),
@@ -252,8 +147,7 @@ fn full(shortage: &Shortage) -> String {
             "folder {folder} takes no more, though {free} are free (a quota?): {name} needs {needed} more"
         ),
     };
-    let there =
-        part.as_ref().map(|(there, path)| format!("; {} of it are in {}", bytes(*there), path.display()));
+    let there = part.as_ref().map(|path| format!("; {} of it are in {}", bytes(*part_bytes), path.display()));
     let there = there.unwrap_or_default();
     format!("{what}{there}; it waits for room for {left} s (--wait-for-space)")
 }
@@ -314,7 +208,7 @@ mod tests {
 
     #[test]
     fn the_largest_file_that_is_not_complete_is_named() {
-        let mut display = Display::new(false, 1000);
+        let mut display = Display::new(false);
         let progress = ReceiveProgress { objects: 3, objects_done: 1, ..ReceiveProgress::default() };
         for (name, bytes) in [("image", 9000), ("note", 5), ("empty", 0)] {
             display.show(&announced(name, bytes));
@@ -326,11 +220,11 @@ mod tests {
 
     #[test]
     fn what_a_carousel_sent_in_vain_came_again() {
-        let display = Display::new(false, 1000);
+        let display = Display::new(false);
         let progress = ReceiveProgress {
             objects: 1,
             received_bytes: 10_000,
-            duplicate_blocks: 5,
+            duplicate_bytes: 5_000,
             ..ReceiveProgress::default()
         };
         assert_eq!(display.remark(&progress), "0 of 1 done, 50 % came again");

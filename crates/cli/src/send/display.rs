@@ -1,9 +1,7 @@
 //! What `treecast send` shows: the ticket, a bar, and at the end who has what.
 
-use serde_json::{Value, json};
-use treecast_driver::{
-    send::{FanoutProgress, ReceiverProgress, SendEvent, SendProgress, SendSummary, Standing},
-    status::Holder,
+use treecast_driver::send::{
+    FanoutProgress, ReceiverProgress, SendEvent, SendProgress, SendSummary, Standing,
 };
 
 use crate::{
@@ -35,11 +33,10 @@ impl Display {
 
     pub fn show(&mut self, event: &SendEvent) {
         if self.json {
-            match as_json(event) {
-                Some(line) => self.lines.add(&line, matches!(event, SendEvent::ObjectDone { .. })),
-                None => self.lines.show(),
-            }
-            return;
+            return match event {
+                SendEvent::Idle | SendEvent::Listeners { .. } => self.lines.show(),
+                _ => self.lines.add(event, matches!(event, SendEvent::ObjectDone { .. })),
+            };
         }
         match event {
             SendEvent::Ready { ticket } => {
@@ -74,6 +71,7 @@ impl Display {
             SendEvent::ObjectDone { .. }
             | SendEvent::Listeners { .. }
             | SendEvent::Looped { .. }
+            | SendEvent::Done(_)
             | SendEvent::Idle => {}
             SendEvent::Withdrawn { reason, .. } => self.line(reason),
             SendEvent::NotSent { reason, .. } => self.line(reason),
@@ -83,8 +81,7 @@ impl Display {
     pub fn finish(&mut self, summary: &SendSummary) {
         self.line.finish();
         if self.json {
-            self.lines.end(&done_as_json(summary));
-            return;
+            return self.lines.end(&SendEvent::Done(summary.into()));
         }
         say!("{}", in_one_line(summary));
         let lacks_some = |receiver: &ReceiverProgress| receiver.failed + receiver.objects_missed > 0;
@@ -201,9 +198,10 @@ fn left_bytes(fanout: &FanoutProgress) -> String {
         ("Xcast", fanout.xcast),
         ("multicast", fanout.multicast),
     ];
-    let used = ways.into_iter().filter(|(_, (receivers, bytes))| *receivers > 0 || *bytes > 0);
-    let told = used.map(|(way, (receivers, left_bytes))| {
-        format!("{} by {way} (at the end {})", bytes(left_bytes), counted(receivers as usize, "receiver"))
+    let used = ways.into_iter().filter(|(_, way)| way.receivers > 0 || way.left_bytes > 0);
+    let told = used.map(|(name, way)| {
+        let receivers = counted(way.receivers as usize, "receiver");
+        format!("{} by {name} (at the end {receivers})", bytes(way.left_bytes))
     });
     format!("; what left: {}", told.collect::<Vec<_>>().join(", "))
 }
@@ -244,142 +242,9 @@ fn table<const N: usize>(header: &[&str; N], rows: &[[&str; N]]) -> String {
         .collect()
 }
 
-fn as_json(event: &SendEvent) -> Option<Value> {
-    Some(match event {
-        SendEvent::Ready { ticket } => json!({"event": "ticket", "ticket": ticket.to_string()}),
-        SendEvent::Warning(line) => json!({"event": "warning", "text": line}),
-        SendEvent::Joined { receiver, address, key, joined, wanted } => json!({
-            "event": "joined",
-            "receiver": receiver,
-            "address": address,
-            "key": key.map(|key| key.to_string()),
-            "joined": joined,
-            "wanted": wanted,
-        }),
-        SendEvent::Left { receiver, reason } => {
-            json!({"event": "left", "receiver": receiver, "reason": reason})
-        }
-        SendEvent::Refused { address, reason } => {
-            json!({"event": "refused", "address": address, "reason": reason})
-        }
-        SendEvent::Started { objects, bytes } => {
-            json!({"event": "started", "objects": objects, "bytes": bytes})
-        }
-        SendEvent::Progress(progress) => progress_as_json("progress", progress),
-        SendEvent::ObjectDone { name, bytes, complete, not_wanted, failed } => {
-            json!({"event": "object", "name": name, "bytes": bytes, "complete": complete, "not_wanted": not_wanted,
-                   "failed": failed})
-        }
-        SendEvent::Moved { receiver, group, rate_bps } => {
-            json!({"event": "moved", "receiver": receiver, "group_number": group, "rate_bps": rate_bps})
-        }
-        SendEvent::Way { receiver, way, why } => {
-            json!({"event": "way", "receiver": receiver, "way": way.to_string(), "why": why.to_string()})
-        }
-        SendEvent::NotSent { path, reason } => {
-            json!({"event": "not_sent", "path": path, "reason": reason})
-        }
-        SendEvent::Withdrawn { name, reason } => {
-            json!({"event": "withdrawn", "name": name, "reason": reason})
-        }
-        SendEvent::Listeners { .. } | SendEvent::Looped { .. } | SendEvent::Idle => return None,
-    })
-}
-
-fn done_as_json(summary: &SendSummary) -> serde_json::Value {
-    let mut done = progress_as_json("done", &summary.progress);
-    done["objects"] = summary.objects.into();
-    done["not_sent"] = summary.not_sent.into();
-    done["complete"] = summary.is_complete().into();
-    done["interrupted"] = summary.interrupted.into();
-    done
-}
-
-fn progress_as_json(event: &str, progress: &SendProgress) -> serde_json::Value {
-    let receivers: Vec<_> = progress
-        .receivers
-        .iter()
-        .map(|receiver| {
-            let failures = receiver.failures.iter();
-            json!({
-                "receiver": receiver.name,
-                "address": receiver.address,
-                "key": receiver.key.map(|key| key.to_string()),
-                "bytes": receiver.received_bytes,
-                "wanted_bytes": receiver.wanted_bytes,
-                "run_bytes": receiver.run_bytes,
-                "retransmitted_bytes": receiver.retransmitted_bytes,
-                "duplicate_blocks": receiver.duplicate_blocks,
-                "dropped_packets": receiver.dropped_packets,
-                "objects": receiver.objects_complete,
-                "failed": receiver.failed,
-                "connected": receiver.is_connected,
-                "standing": receiver.standing,
-                "left": receiver.left,
-                "group_number": receiver.group,
-                "way": receiver.way.map(|way| way.to_string()),
-                "now_bps": receiver.now_bps,
-                "requests": receiver.requests,
-                "silent_seconds": receiver.silent_seconds,
-                "why": receiver.why.map(|why| why.word()),
-                "seconds_left": receiver.seconds_left,
-                "not_wanted": receiver.objects_not_wanted,
-                "missed": receiver.objects_missed,
-                "failures": failures.map(|(name, reason)| json!({"name": name, "reason": reason})).collect::<Vec<_>>(),
-            })
-        })
-        .collect();
-    let rate = progress.rate.as_ref().map(|rate| {
-        json!({
-            "bits_per_second": rate.rate_bps,
-            "receiver": rate.receiver,
-            "why": rate.why,
-            "loss": rate.loss,
-            "round_trip_seconds": rate.round_trip.as_secs_f64(),
-        })
-    });
-    let groups = progress.groups.iter().map(|group| {
-        json!({"rate_bps": group.rate_bps, "sent_bytes": group.sent_bytes, "receivers": group.receivers})
-    });
-    let fanout = progress.fanout.as_deref().map(|fanout| {
-        let way = |(receivers, bytes): (u32, u64)| json!({"receivers": receivers, "left_bytes": bytes});
-        json!({
-            "unicast": way(fanout.unicast), "mead": way(fanout.mead), "xcast": way(fanout.xcast),
-            "multicast": way(fanout.multicast),
-        })
-    });
-    json!({
-        "event": event,
-        "fanout": fanout,
-        "groups": groups.collect::<Vec<_>>(),
-        "moves": progress.moves,
-        "refused_moves": progress.refused_moves,
-        "rate": rate,
-        "seconds": progress.seconds,
-        "sent_bytes": progress.sent_bytes,
-        "before_bytes": progress.before_bytes,
-        "bytes": progress.total_bytes,
-        "repair_symbols": progress.repair_symbols,
-        "objects": progress.objects,
-        "objects_done": progress.objects_done,
-        "now_bps": progress.now_bps,
-        "rate_bps": progress.rate_bps,
-        "retransmitted_bps": progress.retransmitted_bps,
-        "duplicate_share": progress.duplicate_share,
-        "held_by": progress.held_by.as_ref().map(holder_as_json),
-        "seconds_left": progress.seconds_left,
-        "receivers": receivers,
-    })
-}
-
-/// Who is waited for, and why: a word for programs, and a few for people.
-pub(crate) fn holder_as_json(holder: &Holder) -> Value {
-    json!({"receiver": holder.receiver, "why": holder.why.word(), "text": holder.why.to_string()})
-}
-
 #[cfg(test)]
 mod tests {
-    use treecast_driver::status::Hindrance;
+    use treecast_driver::status::{Hindrance, Holder};
 
     use super::*;
 
@@ -397,7 +262,7 @@ mod tests {
             .collect();
         let slowest = "0 of 4 done, 10 % sent again; slowest: client3 47 %, client2 48 %, client1 49 %";
         assert_eq!(remark(&progress), slowest);
-        progress.held_by = Some(Holder { receiver: "client3".into(), why: Hindrance::Silent(12.0) });
+        progress.held_by = Some(Holder::new("client3".into(), Hindrance::Silent(12.0)));
         assert_eq!(remark(&progress), "0 of 4 done, 10 % sent again; waits for client3: silent for 12 s");
         (progress.receivers[0].standing, progress.receivers[1].standing) = (Standing::Done, Standing::Gone);
         let one_is_gone = "1 of 4 done, 1 gone, 10 % sent again; waits for client3: silent for 12 s";

@@ -35,7 +35,7 @@ const NEXT: i32 = -1;
 const DROP: i32 = 2;
 const REDIRECT: i32 = 7;
 
-/// So many packets are checked with the same router.
+/// Number of packets that are checked with the same router.
 const PACKETS_A_ROUTER: u64 = 1000;
 
 type Failure = Box<dyn std::error::Error + Send + Sync>;

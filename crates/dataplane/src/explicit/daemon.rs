@@ -162,7 +162,7 @@ struct Daemon<'a> {
     monitor: Monitor,
     control: Server,
     plane: Plane,
-    /// Of interfaces that the program is at; given up when it is there no longer.
+    /// Claims to the interfaces that the program is attached to. A claim is given up when the program is there no longer.
     claims: Claims,
     /// Interfaces that another router serves, and of which that has been said.
     left_alone: BTreeSet<u32>,
@@ -176,7 +176,7 @@ struct Daemon<'a> {
     limiter: Limiter,
     answers: Socket,
     discovery: Discovery,
-    /// Of a designated router.
+    /// Registrations that a designated router of Xcast+ sends. `None` for other routers.
     registrations: Option<Registrations>,
     xcast_plus: Option<XcastPlus>,
 }

@@ -42,7 +42,7 @@ pub use status::{
     Copies, Discovery, Group, Interface, Leaving, Neighbour, OtherDialect, Registered, Setting, Status, Xcast,
 };
 
-/// Of its filters: behind those of others. What they drop has not come in.
+/// Priority of the router's filters, behind those of other programs. What other filters drop has not come in.
 const PRIORITY: u16 = 60_000;
 
 /// What the daemon is to do.

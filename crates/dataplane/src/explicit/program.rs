@@ -53,7 +53,7 @@ pub struct Program {
     neighbours: HashMap<MapData, NeighbourKey, Neighbour>,
     requests: RingBuf<MapData>,
     settings: Config,
-    /// By interface, also of those that are down: where it is a filter.
+    /// Attachments where the program is a filter of `tc`, by the name of the interface. Interfaces that are down are included.
     filters: BTreeMap<String, SchedClassifierLinkId>,
     /// Interfaces, by number, at which it stands before all filters, and not as one of them.
     before_filters: BTreeSet<u32>,

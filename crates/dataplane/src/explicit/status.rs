@@ -94,9 +94,9 @@ pub struct Copies {
     pub premature: u64,
     /// For all listeners on a link.
     pub multicast: u64,
-    /// Of all these, and of Xcast's: by the kernel's own way.
+    /// Number of these copies, and of Xcast's, that the kernel sends its own way.
     pub by_kernel: u64,
-    /// Of all these, and of Xcast's: that the device did not take.
+    /// Number of these copies, and of Xcast's, that a device did not take.
     pub not_sent: u64,
 }
 
@@ -271,7 +271,7 @@ impl Counted<'_> {
     }
 }
 
-/// Those that are not 0.
+/// Returns the counts that are not 0, by name.
 fn named(counts: impl Iterator<Item = (&'static str, u64)>) -> BTreeMap<String, u64> {
     counts.filter(|(_, count)| *count > 0).map(|(name, count)| (name.to_owned(), count)).collect()
 }

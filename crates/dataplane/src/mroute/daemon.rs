@@ -373,7 +373,7 @@ fn chosen<'a>(
     interfaces.values().filter(move |interface| interface.is_usable && is_named(&interface.name))
 }
 
-/// Those of the interfaces that have an address of a family, by number.
+/// Returns the interfaces that have an address of a family, by their numbers.
 fn with_address<'a>(
     interfaces: &[&'a Interface],
     address: impl Fn(&Interface) -> Option<IpAddr>,

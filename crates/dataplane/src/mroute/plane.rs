@@ -52,7 +52,7 @@ pub struct Plane {
 #[derive(Debug, PartialEq, Eq)]
 enum Suspicion {
     None,
-    /// Of packets from `source` to `group` that came by another interface, this one if the kernel has said it.
+    /// Packets from `source` to `group` came by another interface: by `slot`, if the kernel has said which.
     New {
         slot: Option<Slot>,
         source: IpAddr,

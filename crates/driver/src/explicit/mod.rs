@@ -4,6 +4,7 @@
 //! whole whenever it looks; the other discovers routers and replaces that group.
 
 mod discovery;
+pub mod event;
 mod machine;
 mod neighbours;
 mod raw;
@@ -154,25 +155,19 @@ pub enum Error {
     Ipv4(IpAddr),
     #[error("{0} is no receiver's address: name a global or unique local one")]
     NoReceiver(Ipv6Addr),
-    #[error(
-        "the receiver {0} has the address of the TUN device: name another --tun-address, which no host has"
-    )]
+    #[error("the receiver {0} has the address of the TUN device")]
     Device(Ipv6Addr),
     #[error("the receiver {0} is named twice: name each once")]
     Twice(Ipv6Addr),
     #[error("{0} is no group to be served by: name a multicast address that leaves a link, like ff15::4242")]
     NoGroup(Ipv6Addr),
-    #[error("there is no receiver: name one, or a file with --members")]
+    #[error("there is no receiver")]
     Nobody,
-    #[error(
-        "cannot hear registrations at UDP port {port} of {address}: {error}; does another sender run there with --group?"
-    )]
+    #[error("cannot hear registrations at UDP port {port} of {address}: {error}")]
     Registrations { address: Ipv6Addr, port: u16, error: io::Error },
     #[error("the receiver {receiver} cannot be reached: {error}; add a route, or leave it out")]
     NoRoute { receiver: Ipv6Addr, error: io::Error },
-    #[error(
-        "{0} has no global or unique local IPv6 address to send from: give it one, or name one with --address"
-    )]
+    #[error("{0} has no global or unique local IPv6 address to send from")]
     NoAddress(String),
     #[error("{0} is no address to send from: name a global or unique local one of this host")]
     NoSource(Ipv6Addr),
@@ -189,9 +184,7 @@ pub enum Error {
     Members { path: PathBuf, why: String },
     #[error("{0}")]
     Max(#[from] NoMax),
-    #[error(
-        "--ok {ok} is no good where a packet has at most {max} addresses: name 2 to {max}, or a larger --max"
-    )]
+    #[error("{ok} addresses are never good for a packet that has at most {max}")]
     Ok { ok: usize, max: usize },
     #[error("{0}")]
     Interface(#[from] InterfaceError),

@@ -18,7 +18,7 @@ pub struct Buffers(Arc<Mutex<Spare>>);
 
 #[derive(Debug, Default)]
 struct Spare {
-    /// By size.
+    /// Free buffers, one list for each size.
     buffers: [Vec<Vec<u8>>; SIZES],
     bytes: usize,
 }

@@ -19,7 +19,7 @@ pub(super) struct Held {
     pub content: Vec<u8>,
     /// What has come, in the order in which it came.
     pub there: Vec<Range<u64>>,
-    /// Of all of it, computed when the last byte came.
+    /// Hash of the whole object, computed when its last byte came.
     early_hash: Option<[u8; 32]>,
     /// The hash that was given out.
     pub hash: Option<[u8; 32]>,

@@ -29,7 +29,7 @@ const ENTRY_LEN: usize = 28;
 /// The most pieces of a record, which leave together.
 const MAX_PIECES: usize = 512;
 
-/// So much is written to one file before it is the other's turn.
+/// Number of bytes that are written to one file before it is the other's turn.
 const TURN_LEN: u64 = 4 << 20;
 
 /// More of a file is not read.
@@ -114,13 +114,13 @@ pub(super) struct HeldLog {
     position: u64,
     turn_end: u64,
     turns: u64,
-    /// Of the next record.
+    /// Number of the next record.
     number: u64,
 }
 
 impl HeldLog {
-    /// Of two files, opened for reading and writing, and what they say of objects that are wanted, by their indexes: the
-    /// newest, as much as is ever held.
+    /// Opens the log in two files that are open for reading and writing. Returns it with what the files hold of objects that
+    /// are wanted, by the objects' indexes: the newest records, and no more than is ever held in memory.
     pub fn open(
         mut files: [File; 2],
         is_wanted: impl Fn(u32) -> bool,
@@ -229,7 +229,7 @@ fn head(number: u64, pieces: &[Piece<'_>]) -> Vec<u8> {
     head
 }
 
-/// Of a head, without what stands where the check belongs.
+/// Computes the check of a record's head. The bytes where the check belongs are left out.
 fn check(head: &[u8]) -> [u8; 8] {
     let mut hasher = blake3::Hasher::new();
     hasher.update(&head[..HEADER_LEN - 8]).update(&head[HEADER_LEN..]);

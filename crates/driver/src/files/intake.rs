@@ -14,11 +14,11 @@ const MAX_AGE: Duration = Duration::from_millis(10);
 /// How many bytes do not wait.
 const ENOUGH_BYTES: usize = 128 * 1024;
 
-/// Of all that has been announced, one part in so many may wait for the store at a time: what has come and is not in a
-/// file, or not in the journal, a receiver that is killed has fetched in vain. As much again waits in the batch that is being filled.
+/// Announced bytes for each byte that may wait for the store at a time. A receiver that is killed has fetched what waits in
+/// vain, because it is in no file or not in the journal. As much again waits in the batch that is being filled.
 const SHARE: u64 = 512;
 
-/// So much may always wait.
+/// Number of bytes that may wait for the store however little has been announced.
 const LEAST_WAITING: usize = 16 * 1024;
 
 /// A batch that is being filled, and what is to be done with what is in it.

@@ -51,7 +51,7 @@ const MAX_SLOTS: u32 = 64;
 /// A longer journal is not added to: what it would have told is fetched again.
 const MAX_LEN: u64 = 64 << 20;
 
-/// So much is not kept back.
+/// Upper bound, in bytes, of records that are not yet written to the journal.
 const MAX_UNWRITTEN: usize = 64 * 1024;
 
 /// Bits of modes.
@@ -163,7 +163,7 @@ impl Done {
 pub enum Ending {
     /// Nothing more will come: nothing is left behind but what has its name.
     Over,
-    /// By the user: what is not whole goes, and what is whole is noted.
+    /// The user has ended it: what is not whole goes, and what is whole is noted.
     Interrupted,
     /// It may go on later: all stays.
     CutShort,

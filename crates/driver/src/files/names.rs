@@ -30,7 +30,8 @@ const MAX_FOLDERS: usize = 1 << 18;
 #[derive(Debug)]
 pub(super) struct Names {
     folder: TargetFolder,
-    /// By what the file system has there: where it takes two names for one, the second leads to the first's file.
+    /// Names given so far. The key is what the file system has there: where it takes two names for one, the second leads to the
+    /// first's file.
     given: BTreeMap<Inode, Box<str>>,
     /// What folders are to be like in the end.
     folders: BTreeMap<String, Attributes>,
@@ -426,7 +427,7 @@ mod tests {
         let link = of_kind(ObjectKind::Link, 0, "set/link", 5);
         let file = target.file("set/name", "new").unwrap_err();
         for line in [file, target.commit(&link, "other").unwrap_err()] {
-            assert!(line.contains("--keep-existing"), "{line}");
+            assert!(line.contains("stays as it is"), "{line}");
         }
         assert_eq!(std::fs::read(path.join("set/name")).unwrap(), b"first");
         assert_eq!(std::fs::read_link(path.join("set/link")).unwrap(), Path::new("name"));
@@ -549,7 +550,7 @@ mod tests {
         std::fs::write(path.join("file"), "x").unwrap();
         let mut target = Target::new(&path);
         let folder = of_kind(ObjectKind::Folder, 0o755, "file", 0);
-        let advice = "remove or rename it, or name another folder with --into";
+        let advice = "remove or rename it, or take another folder";
         for (line, what) in [
             (target.file("folder", "x").unwrap_err(), "folder is a folder"),
             (target.file("file/below", "x").unwrap_err(), "file is a file"),

@@ -166,9 +166,9 @@ struct Done {
 /// How many bytes of objects tasks bring to their files.
 #[derive(Debug, Clone, Copy, Default)]
 struct Bytes {
-    /// That are nowhere else, should the receiver be killed.
+    /// Bytes that are nowhere else, should the receiver be killed.
     stored: usize,
-    /// Of [`Task::Make`].
+    /// Bytes of objects that are made whole ([`Task::Make`]).
     made: usize,
 }
 
@@ -370,8 +370,8 @@ struct Worker {
     untold: Vec<Report>,
     /// None for an object that has failed and is not to be stored again.
     objects: BTreeMap<FileId, Option<Object>>,
-    /// Those that have failed for want of room: what is there of them stays for a receiver that is started again when
-    /// there is some, or until the session is over.
+    /// Objects that have failed for want of room. What is there of them stays until the session is over, for a receiver that
+    /// is started again when there is room.
     cramped: BTreeSet<FileId>,
     full: FullDisk,
     decoding: Decoding,
@@ -709,7 +709,7 @@ impl Worker {
         self.report(report);
     }
 
-    /// By way of a temporary name: something has the name, or the file system makes no files without one.
+    /// Makes a file under a temporary name first: something has its name, or the file system makes no files without one.
     fn make_by_part(&mut self, file: FileId, whole: &Whole) -> Result<Status, TargetError> {
         let Whole { begin, content, .. } = whole;
         let mut stored = self.stored(file, begin, &Kept::Nothing)?;

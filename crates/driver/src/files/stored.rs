@@ -49,7 +49,7 @@ const SHORTEST_STEP: u64 = 8 * 1024;
 /// ... nor longer than this.
 const LONGEST_STEP: u64 = 4 << 20;
 
-/// So many ranges are told of whatever their length.
+/// Number of ranges that are told of together, whatever their length.
 const MAX_UNNOTED: usize = 512;
 
 impl Stored {
@@ -66,8 +66,8 @@ impl Stored {
         }
     }
 
-    /// Of a file in which these ranges are stored already. All of it is read once it is whole, and not before: somebody else
-    /// may still change what lies there.
+    /// Takes up a file in which these ranges are stored already. All of it is read when it is whole, and not before:
+    /// somebody else may still change what lies there.
     pub fn resumed(part: PartFile, kept: &[Range<u64>]) -> Self {
         let mut stored = Self::new(part);
         kept.iter().for_each(|range| stored.note(range.clone()));

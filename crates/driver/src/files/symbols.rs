@@ -34,7 +34,7 @@ pub struct SourceBlock {
     /// The blocks in it, and how long they are.
     pub blocks: Range<u64>,
     pub symbol_len: u16,
-    /// Those that are not stored, in bytes.
+    /// Byte ranges of the object that are not stored.
     pub missing: Vec<Range<u64>>,
 }
 

@@ -23,25 +23,26 @@ use super::{
 /// Why a file cannot be stored.
 #[derive(Debug, Error)]
 pub enum TargetError {
-    #[error("cannot use folder {folder}: {source}; name one that you may write to with --into",
+    #[error("cannot use folder {folder}: {source}",
         folder = folder.display())]
     Folder { folder: PathBuf, source: io::Error },
     #[error("the name {name:?} is refused ({why}): nothing may leave the target folder")]
     Name { name: String, why: String },
-    #[error("folder {folder} is full: {name} needs {needed} bytes and {free} are free; make room or name another with --into",
+    #[error("folder {folder} is full: {name} needs {needed} bytes and {free} are free; make room, or take another folder",
         folder = folder.display())]
     Full { folder: PathBuf, name: String, needed: u64, free: u64 },
-    #[error("cannot give a file the name {name:?}: {path} is {what}; remove or rename it, or name another folder with --into",
+    #[error("cannot give a file the name {name:?}: {path} is {what}; remove or rename it, or take another folder",
         path = path.display())]
     InTheWay { name: String, path: PathBuf, what: &'static str },
     #[error("{name:?} and {other:?} are one name in folder {folder}, which does not tell them apart: only the first that came is kept; \
-             name another folder with --into", folder = folder.display())]
+             take another folder",
+        folder = folder.display())]
     OneName { name: String, other: String, folder: PathBuf },
-    #[error("{name:?} is there already in folder {folder}, and --keep-existing leaves it as it is", folder = folder.display())]
+    #[error("{name:?} is there already in folder {folder}, and what is there stays as it is", folder = folder.display())]
     Exists { name: String, folder: PathBuf },
     #[error("the symbolic link {name:?} to {target:?} is not made: {why}")]
     Link { name: String, target: String, why: &'static str },
-    #[error("cannot {doing} in folder {folder}: it is full; make room or name another with --into", folder = folder.display())]
+    #[error("cannot {doing} in folder {folder}: it is full; make room, or take another folder", folder = folder.display())]
     NoRoom { doing: String, folder: PathBuf },
     #[error("cannot {doing} in folder {folder}: its file system has no room for another file (no inode is free); remove files there \
              or name another folder with --into", folder = folder.display())]
@@ -293,7 +294,7 @@ mod tests {
         std::fs::write(path.join("file"), "x").unwrap();
         for file in ["file", "file/below"] {
             let line = TargetFolder::open(&path.join(file)).unwrap_err().to_string();
-            assert!(line.contains("--into") && line.contains("Not a directory"), "{line}");
+            assert!(line.contains("cannot use folder") && line.contains("Not a directory"), "{line}");
         }
         TargetFolder::open(&path.join("new/folder")).unwrap();
         assert!(path.join("new/folder").is_dir());

@@ -9,7 +9,10 @@ use prometheus_client::{
     registry::{Registry, Unit},
 };
 
-use crate::status::{Phase, ReceiverStatus, Role, Snapshot};
+use crate::{
+    send::ReceiverProgress,
+    status::{Phase, Role, Snapshot},
+};
 
 /// The most receivers that have series of their own: those that came first, so that there are never more. The others
 /// are summed up.
@@ -22,14 +25,14 @@ const OTHERS: &str = "(others)";
 #[derive(Debug, Default)]
 pub(super) struct Figures {
     /// Receivers with series of their own, as they were last seen.
-    named: BTreeMap<String, ReceiverStatus>,
+    named: BTreeMap<String, ReceiverProgress>,
 }
 
 impl Figures {
     pub fn render(&mut self, snapshot: &Snapshot) -> String {
         for receiver in &snapshot.receivers {
-            if self.named.len() < MAX_NAMED || self.named.contains_key(&receiver.receiver) {
-                self.named.insert(receiver.receiver.clone(), receiver.clone());
+            if self.named.len() < MAX_NAMED || self.named.contains_key(&receiver.name) {
+                self.named.insert(receiver.name.clone(), receiver.clone());
             }
         }
         let mut registry = Registry::with_prefix("treecast");
@@ -46,7 +49,7 @@ impl Figures {
 #[derive(Debug)]
 struct View {
     snapshot: Snapshot,
-    receivers: BTreeMap<String, ReceiverStatus>,
+    receivers: BTreeMap<String, ReceiverProgress>,
 }
 
 impl Collector for View {
@@ -129,7 +132,7 @@ impl View {
         counter(encoder, "refused_moves", help, None, snapshot.refused_moves)?;
         let all = snapshot.receivers_not_shown + snapshot.receivers.len() as u64;
         let has_others = all > self.receivers.len() as u64;
-        let received = |receiver: &ReceiverStatus| receiver.done_bytes;
+        let received = |receiver: &ReceiverProgress| receiver.received_bytes;
         let help = "Distinct bytes of files that a receiver has";
         let mut series =
             encoder.encode_descriptor("receiver_received", help, Some(&Unit::Bytes), MetricType::Gauge)?;
@@ -137,7 +140,7 @@ impl View {
         for (name, value) in self.by_receiver(has_others.then_some(total), received) {
             ConstGauge::new(signed(value)).encode(series.encode_family(&[("receiver", escaped(name))])?)?;
         }
-        let again = |receiver: &ReceiverStatus| receiver.retransmitted_bytes;
+        let again = |receiver: &ReceiverProgress| receiver.retransmitted_bytes;
         let help = "Bytes of files sent again to a receiver";
         let mut series = encoder.encode_descriptor(
             "receiver_retransmitted",
@@ -154,8 +157,8 @@ impl View {
             Some(&Unit::Seconds),
             MetricType::Gauge,
         )?;
-        for receiver in self.receivers.values().filter(|receiver| receiver.connected) {
-            let labels = [("receiver", escaped(&receiver.receiver))];
+        for receiver in self.receivers.values().filter(|receiver| receiver.is_connected) {
+            let labels = [("receiver", escaped(&receiver.name))];
             ConstGauge::new(receiver.silent_seconds).encode(series.encode_family(&labels)?)?;
         }
         Ok(())
@@ -165,7 +168,7 @@ impl View {
     fn by_receiver(
         &self,
         all: Option<u64>,
-        value: impl Fn(&ReceiverStatus) -> u64,
+        value: impl Fn(&ReceiverProgress) -> u64,
     ) -> impl Iterator<Item = (&str, u64)> {
         let named: u64 = self.receivers.values().map(&value).fold(0, u64::saturating_add);
         let others = all.map(|all| (OTHERS, all.saturating_sub(named)));
@@ -215,12 +218,12 @@ mod tests {
     use super::*;
 
     fn snapshot(receivers: usize) -> Snapshot {
-        let receiver = |number: usize| ReceiverStatus {
-            receiver: format!("client \"{number}\"\\\n"),
-            connected: true,
-            done_bytes: 10,
+        let receiver = |number: usize| ReceiverProgress {
+            name: format!("client \"{number}\"\\\n"),
+            is_connected: true,
+            received_bytes: 10,
             retransmitted_bytes: 2,
-            ..ReceiverStatus::default()
+            ..ReceiverProgress::default()
         };
         Snapshot {
             session: "0000feed".into(),

@@ -21,7 +21,7 @@ const MAX_HEADERS: usize = 64;
 
 const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// Of what people read who came to another page.
+/// Content type of the answer to a request for another page, which a person reads.
 const PLAIN_TEXT: &str = "text/plain; charset=utf-8";
 
 /// Answers until it is dropped.
@@ -37,11 +37,8 @@ pub struct MetricsServer {
 /// # Errors
 /// One line, when the address cannot be used.
 pub fn serve(address: SocketAddr, board: &Board) -> Result<MetricsServer, String> {
-    let refused = |error| {
-        format!(
-            "cannot answer Prometheus at {address}: {error}; choose a free address of this host with --metrics"
-        )
-    };
+    let refused =
+        |error| format!("cannot answer Prometheus at {address}: {error}; choose a free address of this host");
     let listener = TcpListener::bind(address).map_err(refused)?;
     let address = listener.local_addr().map_err(refused)?;
     let (board, mut figures) = (board.clone(), Figures::default());
@@ -132,6 +129,9 @@ mod tests {
             assert!(answer.contains("text/plain") && answer.ends_with("GET /metrics\n"), "{answer}");
         }
         let line = serve(server.address, &board).unwrap_err();
-        assert!(line.contains(&server.address.to_string()) && line.contains("--metrics"), "{line}");
+        assert!(
+            line.contains(&server.address.to_string()) && line.contains("choose a free address"),
+            "{line}"
+        );
     }
 }

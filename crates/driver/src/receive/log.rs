@@ -20,7 +20,7 @@ pub(crate) fn note(event: &ReceiveEvent) {
             warn!(target: LOG, name, needed, free, ?lacks, "the disk is full");
         }
         ReceiveEvent::Room => info!(target: LOG, "nothing waits for room any more"),
-        ReceiveEvent::Progress(_) | ReceiveEvent::Idle => {}
+        ReceiveEvent::Progress(_) | ReceiveEvent::Done(_) | ReceiveEvent::Idle => {}
         ReceiveEvent::Moved { group, address } => info!(target: LOG, group, %address, "moved"),
         ReceiveEvent::Received { name, bytes, .. } => info!(target: LOG, name, bytes, "object done"),
         ReceiveEvent::Failed { name, reason } => warn!(target: LOG, name, reason, "object failed"),

@@ -14,6 +14,7 @@ mod session;
 
 use std::{fmt, io, net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
 
+use serde::{Deserialize, Serialize};
 use thiserror::Error;
 use treecast_wire::{
     ParseError,
@@ -25,6 +26,7 @@ use comeback::{Carried, Ended};
 use session::Session;
 
 use crate::{
+    events::{as_field_text, as_kind, as_seconds},
     files::{Admission, Journal, Limit, Rules, Shortage, TargetError, TargetFolder},
     interface::InterfaceError,
     security::{Identity, PublicKey, tls::TlsError},
@@ -125,15 +127,18 @@ impl ReceiveOptions {
     }
 }
 
-/// Something to tell whoever watches.
-#[derive(Debug, Clone)]
+/// Something to tell whoever watches. It is also what `treecast receive --json` prints, an event a line.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(tag = "event", rename_all = "snake_case")]
 pub enum ReceiveEvent {
     /// Something is not as good as it could be.
+    #[serde(with = "as_field_text")]
     Warning(String),
     /// The sender has not been reached for a while, for this reason, and is tried for so long still.
     Unreachable {
         addresses: Vec<SocketAddr>,
         reason: String,
+        #[serde(rename = "seconds_left", with = "as_seconds")]
         left: Duration,
     },
     /// The sender has admitted this receiver.
@@ -144,6 +149,7 @@ pub enum ReceiveEvent {
     /// An object begins.
     Announced {
         name: String,
+        #[serde(rename = "size")]
         bytes: u64,
     },
     /// An object was not wanted, or something has its name that is to stay.
@@ -159,12 +165,15 @@ pub enum ReceiveEvent {
     /// This receiver listens to another group of a session with several rates.
     Moved {
         /// 0 is the first, and the fastest.
+        #[serde(rename = "group_number")]
         group: u8,
         address: SocketAddr,
     },
     /// An object is whole, right and under its name.
+    #[serde(rename = "object")]
     Received {
         name: String,
+        #[serde(with = "as_kind")]
         kind: ObjectKind,
         bytes: u64,
     },
@@ -172,22 +181,62 @@ pub enum ReceiveEvent {
         name: String,
         reason: String,
     },
+    /// The session is over. [`run`] returns its summary instead of this event.
+    Done(Done),
     /// Nothing more for now: what has been told since the last time may be shown together.
+    #[serde(skip)]
     Idle,
 }
 
+/// The end of a session, as its last event tells it.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub struct Done {
+    #[serde(flatten)]
+    pub progress: ReceiveProgress,
+    /// Number of files, folders and links that are as the sender has them.
+    pub objects: u64,
+    /// Number of objects that are not.
+    pub failed: u64,
+    /// Number of objects that were not wanted.
+    pub not_wanted: u64,
+    /// Number of objects that were left out because something had their names.
+    pub existing: u64,
+    /// Whether nothing failed and nothing was cut short.
+    pub complete: bool,
+}
+
+impl From<&ReceiveSummary> for Done {
+    fn from(summary: &ReceiveSummary) -> Self {
+        Self {
+            progress: summary.progress,
+            objects: summary.received + summary.others,
+            failed: summary.failed,
+            not_wanted: summary.not_wanted,
+            existing: summary.existing,
+            complete: summary.is_complete(),
+        }
+    }
+}
+
 /// How far a receiver is.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
+#[serde(default)]
 pub struct ReceiveProgress {
+    /// Seconds since the sender was reached.
     pub seconds: f64,
-    /// Distinct bytes of objects, and the size of all objects announced so far.
+    /// Bytes of objects that are there, each counted once.
+    #[serde(rename = "bytes")]
     pub received_bytes: u64,
     /// How many of the received bytes were there from before this receiver was started.
     pub kept_bytes: u64,
+    /// Total size of all objects announced so far, in bytes.
     pub announced_bytes: u64,
     /// Bytes that came a second time on purpose, over the control connection.
     pub retransmitted_bytes: u64,
+    /// Number of blocks that came although they were there.
     pub duplicate_blocks: u64,
+    /// Bytes of these blocks.
+    pub duplicate_bytes: u64,
     /// Repair symbols kept, and blocks computed from them.
     pub repair_symbols: u64,
     pub decoded_blocks: u64,
@@ -201,20 +250,26 @@ pub struct ReceiveProgress {
     pub forged_packets: u64,
     /// Packets of the sender's that had come before.
     pub replayed_packets: u64,
-    /// Begun so far; whole and verified; failed.
+    /// Number of objects that have begun.
+    #[serde(rename = "objects_begun")]
     pub objects: u64,
+    /// Number of objects that are whole and verified.
     pub objects_done: u64,
+    /// Number of objects that have failed.
     pub objects_failed: u64,
-    /// Bits of objects that came a second over the last seconds, and of those again; none before that is known.
+    /// Bits of objects that came a second over the last seconds; none before that is known.
     pub now_bps: Option<u64>,
+    /// Bits of objects that came again a second over the last seconds; none before that is known.
     pub retransmitted_bps: Option<u64>,
     /// The group that it listens to; 0 is the first.
+    #[serde(rename = "group_number")]
     pub group: u8,
     /// Requests for retransmissions.
     pub requests: u64,
     /// The share of blocks that came although they were there, 0 to 1.
     pub duplicate_share: f64,
     /// What keeps it from having what has been announced; none when nothing does.
+    #[serde(rename = "why")]
     pub hindrance: Option<Hindrance>,
     /// For what has been announced, by the recent rate; none when it is not known.
     pub seconds_left: Option<f64>,
@@ -287,16 +342,14 @@ pub enum ReceiveError {
     Interface(#[from] InterfaceError),
     #[error(transparent)]
     Udp(#[from] UdpError),
-    #[error("UDP port {port} is in use on this host: name another with --port, or leave it out")]
+    #[error("UDP port {port} is in use on this host")]
     PortInUse { port: u16 },
     #[error(
         "UDP port {port}, where the carousel's copies come, is in use on this host: end the program that has it, such as \
          another receiver of this carousel"
     )]
     CopiesPortInUse { port: u16 },
-    #[error(
-        "the session comes to a multicast group, at port {port} (its sender's --group names it): leave out --port"
-    )]
+    #[error("the session comes to a multicast group, at port {port}, and no other port can be chosen")]
     NoPort { port: u16 },
     #[error(
         "cannot reach the sender at {addresses} ({reason}): see that `treecast send` runs and that its port is \
@@ -308,9 +361,7 @@ pub enum ReceiveError {
          anew, and if it is the right one, somebody else answers there"
     )]
     WrongKey { address: SocketAddr, found: PublicKey, expected: PublicKey },
-    #[error(
-        "the ticket is that of a plain session, which --secure refuses: ask for one that `treecast send` prints without --plain"
-    )]
+    #[error("the ticket is that of a plain session")]
     Plain,
     #[error("the sender's key in the ticket is none: ask for the ticket anew")]
     SenderKey,
@@ -324,7 +375,7 @@ pub enum ReceiveError {
     Key(#[from] TlsError),
     #[error("the ticket names no address of the sender: use the first line that `treecast send` prints")]
     NoControl,
-    #[error("the name {name:?} cannot be used ({reason}): give another with --name")]
+    #[error("the name {name:?} cannot be used ({reason})")]
     Name { name: String, reason: String },
     #[error("the sender did not admit this receiver: {0}")]
     NotAdmitted(String),

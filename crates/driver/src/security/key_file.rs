@@ -44,7 +44,7 @@ pub enum KeyFileError {
     Exposed { path: PathBuf, mode: u32 },
     #[error("{} holds no Ed25519 key in PKCS#8 PEM, or is cut short ({why}): make one with `treecast keys new`", path.display())]
     NoKey { path: PathBuf, why: String },
-    #[error("cannot read the key file {}: {source}; name one with --key", path.display())]
+    #[error("cannot read the key file {}: {source}", path.display())]
     Read { path: PathBuf, source: io::Error },
     #[error("cannot write the key file {}: {source}; see that its folder may be written to", path.display())]
     Write { path: PathBuf, source: io::Error },

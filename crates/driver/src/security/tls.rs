@@ -72,7 +72,7 @@ impl SenderTls {
 pub struct ReceiverTls(Arc<ClientConfig>);
 
 impl ReceiverTls {
-    /// Of the receiver `identity`, for the sender whose key is `sender`.
+    /// Makes the TLS configuration of the receiver `identity` for the sender whose key is `sender`.
     ///
     /// # Errors
     /// When rustls cannot use the key, which none is known for.

@@ -39,7 +39,7 @@ impl Log {
                 info!(target: LOG, present, are_heard, "listeners");
             }
             SendEvent::Looped { loops } => info!(target: LOG, loops, "loop complete"),
-            SendEvent::Idle => {}
+            SendEvent::Done(_) | SendEvent::Idle => {}
             SendEvent::ObjectDone { name, bytes, complete, failed: 0, not_wanted } => {
                 info!(target: LOG, name, bytes, complete, not_wanted, "object done");
             }
@@ -62,7 +62,7 @@ impl Log {
         let holder =
             |holder: &Option<Holder>| holder.as_ref().map(|one| (one.receiver.clone(), one.why.word()));
         if holder(&self.held_by) != holder(&progress.held_by) {
-            if let Some(Holder { receiver, why }) = &progress.held_by {
+            if let Some(Holder { receiver, why, .. }) = &progress.held_by {
                 about(receiver).in_scope(|| debug!(target: LOG, why = why.word(), "waits for it: {why}"));
             }
             self.held_by = progress.held_by.clone();

@@ -28,10 +28,7 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
-use treecast_proto::{
-    fanout::{Way, Why},
-    fec::Share,
-};
+use treecast_proto::{fanout::Way, fec::Share};
 use treecast_wire::ticket::{Fanout, Ticket};
 
 pub use feed::FeedSource;
@@ -42,6 +39,7 @@ pub use session_file::SessionFileError;
 
 use crate::{
     carousel::ListenError,
+    events::{as_field_text, as_optional_text, as_reasons, as_seconds, as_text},
     explicit::Sharing,
     files::SourceError,
     interface::InterfaceError,
@@ -211,19 +209,24 @@ impl SendOptions {
     }
 }
 
-/// Something to tell whoever watches.
-#[derive(Debug, Clone)]
+/// Something to tell whoever watches. It is also what `treecast send --json` prints, an event a line.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(tag = "event", rename_all = "snake_case")]
 pub enum SendEvent {
     /// Receivers can come now.
+    #[serde(rename = "ticket")]
     Ready {
+        #[serde(with = "as_text")]
         ticket: Ticket,
     },
     /// Something is not as good as it could be.
+    #[serde(with = "as_field_text")]
     Warning(String),
     Joined {
         receiver: String,
         address: SocketAddr,
         /// The key that it has proved to have; none in a plain session.
+        #[serde(with = "as_optional_text")]
         key: Option<PublicKey>,
         joined: u32,
         wanted: u32,
@@ -239,7 +242,9 @@ pub enum SendEvent {
     },
     /// The receivers waited for are there.
     Started {
+        #[serde(default)]
         objects: u64,
+        #[serde(default)]
         bytes: u64,
     },
     Progress(SendProgress),
@@ -247,26 +252,32 @@ pub enum SendEvent {
     Moved {
         receiver: String,
         /// 0 is the first, and the fastest.
+        #[serde(rename = "group_number")]
         group: u8,
         rate_bps: u64,
     },
     /// A receiver is served by another way.
     Way {
         receiver: String,
+        #[serde(with = "as_text")]
         way: Way,
-        why: Why,
+        /// The reason in words.
+        why: String,
     },
-    /// A carousel's listeners have come, or have all gone.
+    /// A carousel's listeners have come, or have all gone. `--json` tells it as `started` and `paused`.
+    #[serde(skip)]
     Listeners {
         present: bool,
         /// Whether listeners can be heard; otherwise somebody is only taken to listen.
         are_heard: bool,
     },
     /// A carousel has sent every object so many times.
+    #[serde(rename = "loop")]
     Looped {
         loops: u64,
     },
     /// Every receiver has ended with an object.
+    #[serde(rename = "object")]
     ObjectDone {
         name: String,
         bytes: u64,
@@ -284,24 +295,57 @@ pub enum SendEvent {
         name: String,
         reason: String,
     },
+    /// The session is over. [`run`] returns its summary instead of this event.
+    Done(Done),
     /// Nothing more for now: what has been told since the last time may be shown together.
+    #[serde(skip)]
     Idle,
 }
 
+/// The end of a session, as its last event tells it.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub struct Done {
+    #[serde(flatten)]
+    pub progress: SendProgress,
+    /// Number of lines of the feed that named nothing to send.
+    pub not_sent: u64,
+    /// Whether every receiver has every object that it wanted.
+    pub complete: bool,
+    /// Whether a signal ended the session.
+    pub interrupted: bool,
+}
+
+impl From<&SendSummary> for Done {
+    fn from(summary: &SendSummary) -> Self {
+        Self {
+            progress: SendProgress { objects: summary.objects, ..summary.progress.clone() },
+            not_sent: summary.not_sent,
+            complete: summary.is_complete(),
+            interrupted: summary.interrupted,
+        }
+    }
+}
+
 /// How far a session is.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(default)]
 pub struct SendProgress {
+    /// Seconds since the start.
     pub seconds: f64,
-    /// Bytes of objects that this sender has sent to the group so far, an earlier one of the session before it, and of all.
+    /// Bytes of objects that this sender has sent to the group, retransmissions not counted.
     pub sent_bytes: u64,
+    /// Bytes of objects that an earlier sender of the session has sent to the group.
     pub before_bytes: u64,
+    /// Total size of all objects known so far, in bytes.
+    #[serde(rename = "bytes")]
     pub total_bytes: u64,
     /// The number of loops that a carousel has completed. `None` in a session that sends everything once.
     pub loops: Option<u64>,
-    /// Repair symbols sent so far, each as long as a block.
+    /// Number of repair symbols sent so far, each as long as a block.
     pub repair_symbols: u64,
-    /// Known so far, and ended at every receiver.
+    /// Number of objects known so far.
     pub objects: u64,
+    /// Number of objects that every receiver has ended with.
     pub objects_done: u64,
     /// Bits of objects sent to the group a second over the last seconds; none before that is known.
     pub now_bps: Option<u64>,
@@ -346,31 +390,47 @@ impl SendProgress {
 }
 
 /// The rate of `auto` and what limits it.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(default)]
 pub struct RateProgress {
+    /// The rate, in bits of IP packets a second.
+    #[serde(rename = "bits_per_second")]
     pub rate_bps: u64,
     /// The receiver that the sender follows.
     pub receiver: Option<String>,
     /// `start`, `loss`, `growth`, `unused` or `floor`.
-    pub why: &'static str,
-    /// That receiver's loss events a packet.
+    pub why: String,
+    /// Loss events of that receiver a packet, 0 to 1.
     pub loss: f64,
+    #[serde(rename = "round_trip_seconds", with = "as_seconds")]
     pub round_trip: Duration,
 }
 
-/// How many receivers each way serves, and how many bytes of IP packets have left by it, headers included and
-/// retransmissions not.
-#[derive(Debug, Clone, Copy, Default)]
+/// What each way of a session carries.
+#[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
+#[serde(default)]
 pub struct FanoutProgress {
-    pub unicast: (u32, u64),
-    pub mead: (u32, u64),
-    pub xcast: (u32, u64),
-    pub multicast: (u32, u64),
+    pub unicast: WayProgress,
+    pub mead: WayProgress,
+    pub xcast: WayProgress,
+    pub multicast: WayProgress,
+}
+
+/// What one way carries.
+#[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct WayProgress {
+    /// Number of receivers that it serves.
+    pub receivers: u32,
+    /// Bytes of IP packets that have left by it, headers included and retransmissions not.
+    pub left_bytes: u64,
 }
 
 /// One group of a session with several rates.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
 pub struct GroupProgress {
+    /// The group's rate, in bits of IP packets a second.
     pub rate_bps: u64,
     /// Bytes of objects that it was sent.
     pub sent_bytes: u64,
@@ -379,13 +439,17 @@ pub struct GroupProgress {
 }
 
 /// How far one receiver is, by its own last report.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default)]
 pub struct ReceiverProgress {
+    #[serde(rename = "receiver")]
     pub name: String,
     /// The key that it has proved to have; none in a plain session.
+    #[serde(with = "as_optional_text")]
     pub key: Option<PublicKey>,
     pub address: String,
-    /// Bytes of objects that it has.
+    /// Bytes of objects that it has, each counted once.
+    #[serde(rename = "bytes")]
     pub received_bytes: u64,
     /// Bytes of objects that it has or may still have: of all but those that it did not want, missed or ended without.
     pub wanted_bytes: u64,
@@ -396,21 +460,29 @@ pub struct ReceiverProgress {
     pub duplicate_blocks: u64,
     /// Packets that its kernel dropped.
     pub dropped_packets: u64,
+    /// Number of objects that it has whole and verified.
+    #[serde(rename = "objects")]
     pub objects_complete: u64,
-    /// Objects that it did not want.
+    /// Number of objects that it did not want.
+    #[serde(rename = "not_wanted")]
     pub objects_not_wanted: u64,
-    /// Objects of a feed that were done before it came: it was never told of them, and they are no failures.
+    /// Number of a feed's objects that were over before it came: it was never told of them, and they are no failures.
+    #[serde(rename = "missed")]
     pub objects_missed: u64,
-    /// The objects that it does not have, and why, at the end of the session: the first of them ...
+    /// The first of the objects that it does not have, and why, at the end of the session.
+    #[serde(with = "as_reasons")]
     pub failures: Vec<(String, String)>,
-    /// ... and how many there are.
+    /// Number of objects that it does not have.
     pub failed: u64,
-    /// Requests for retransmissions.
+    /// Number of its requests for retransmissions.
     pub requests: u64,
+    #[serde(rename = "connected")]
     pub is_connected: bool,
     /// The group that it listens to; 0 is the first.
+    #[serde(rename = "group_number")]
     pub group: u8,
     /// The way that serves it, or did when it went; none where all are served by multicast.
+    #[serde(with = "as_optional_text")]
     pub way: Option<Way>,
     pub standing: Standing,
     /// Why it is gone, if it is.
@@ -476,19 +548,13 @@ pub enum SendError {
     Udp(#[from] UdpError),
     #[error("{0}")]
     Options(String),
-    #[error(
-        "TCP port {port} is in use on this host: choose another with --control, or none; or, with --session, end that session first, if it is still running"
-    )]
+    #[error("TCP port {port} is in use on this host")]
     PortInUse { port: u16 },
-    #[error(
-        "cannot take control connections at {address}: {source}; choose an address of this host with --control"
-    )]
+    #[error("cannot take control connections at {address}: {source}")]
     Listen { address: SocketAddr, source: io::Error },
     #[error(
-        "{joined} of {of} came within {seconds} s{missing}: start them with the ticket, or wait longer with \
-         --wait-timeout{fewer}",
-        of = counted(*wanted as usize, "receiver"), missing = none_from(missing),
-        fewer = start_with_fewer(*joined, *at_least)
+        "{joined} of {of} came within {seconds} s{missing}",
+        of = counted(*wanted as usize, "receiver"), missing = none_from(missing)
     )]
     NoReceivers {
         joined: u32,
@@ -499,9 +565,7 @@ pub enum SendError {
         /// Those of the receivers named that nobody has come from.
         missing: Vec<IpAddr>,
     },
-    #[error(
-        "nobody has listened to group {group} for {seconds} s: start receivers, or wait longer with --wait-timeout"
-    )]
+    #[error("nobody has listened to group {group} for {seconds} s")]
     NoListener { group: IpAddr, seconds: u64 },
     #[error(transparent)]
     Listeners(#[from] ListenError),
@@ -529,15 +593,6 @@ impl SendError {
             Self::Interrupted => "it was stopped".to_owned(),
             other => other.to_string(),
         }
-    }
-}
-
-/// The advice to start with fewer receivers, where that would have helped.
-fn start_with_fewer(joined: u32, at_least: Option<u32>) -> String {
-    match (joined, at_least) {
-        (0, None) => String::new(),
-        (_, None) => "; --wait-at-least starts with fewer".to_owned(),
-        (_, Some(at_least)) => format!("; --wait-at-least asks for {at_least}"),
     }
 }
 

@@ -66,26 +66,25 @@ const OTHERS: u32 = 0o077;
 /// What is wrong with a session's file.
 #[derive(Debug, Error)]
 pub enum SessionFileError {
-    #[error("cannot read the session file {}: {source}; name another with --session", path.display())]
+    #[error("cannot read the session file {}: {source}", path.display())]
     Read { path: PathBuf, source: io::Error },
-    #[error("cannot write the session file {}: {source}; name one in a folder that you may write to with --session", path.display())]
+    #[error("cannot write the session file {}: {source}", path.display())]
     Write { path: PathBuf, source: io::Error },
-    #[error("another sender has just begun a session with {}: start again, or name another file with --session", path.display())]
+    #[error("another sender has just begun a session with {}", path.display())]
     Taken { path: PathBuf },
     #[error("others than its owner may read the session file {} (mode {mode:04o}), which holds a key: remove it and begin anew, or `chmod 600` it if nobody has", path.display())]
     Exposed { path: PathBuf, mode: u32 },
-    #[error("{} is no session file, or is cut short ({why}): name another with --session", path.display())]
+    #[error("{} is no session file, or is cut short ({why})", path.display())]
     Foreign { path: PathBuf, why: &'static str },
-    #[error("the session in {} began {how}: start the sender so again, or name another file with --session", path.display())]
+    #[error("the session in {} began {how}", path.display())]
     Options { path: PathBuf, how: String },
     #[error(
-        "the ticket of the session in {} expired {ago} ago by this host's clock, so that nobody can join: set the clock if \
-         it is wrong, or name another file with --session to begin anew", path.display()
+        "the ticket of the session in {} expired {ago} ago by this host's clock, so that nobody can join", path.display()
     )]
     Expired { path: PathBuf, ago: String },
-    #[error("the session in {} is of other files ({which}): name the same ones in the same order, or another file with --session", path.display())]
+    #[error("the session in {} is of other files ({which})", path.display())]
     Objects { path: PathBuf, which: String },
-    #[error("{name} has changed since the session in {} began: put it back as it was, or name another file with --session to send it anew", path.display())]
+    #[error("{name} has changed since the session in {} began", path.display())]
     Changed { path: PathBuf, name: String },
 }
 
@@ -502,18 +501,18 @@ mod tests {
         };
         let line = |change: fn(&mut SendOptions)| plan(&folder, &["a"], change).unwrap_err();
         plan(&folder, &["a"], ipv4).unwrap();
-        assert!(line(|options| options.fanout = Fanout::Unicast).contains("began with --fanout multicast:"));
-        assert!(line(|options| options.fanout = Fanout::Mead).contains("began with --fanout multicast:"));
+        assert!(line(|options| options.fanout = Fanout::Unicast).contains("began with --fanout multicast"));
+        assert!(line(|options| options.fanout = Fanout::Mead).contains("began with --fanout multicast"));
         assert!(
-            line(|options| options.source = Some("::1".parse().unwrap())).contains("began without --source:")
+            line(|options| options.source = Some("::1".parse().unwrap())).contains("began without --source")
         );
         assert!(
             line(|options| options.group = Some("ff15::9".parse().unwrap()))
-                .contains("began with --group 239.255.9.9:")
+                .contains("began with --group 239.255.9.9")
         );
         fs::remove_file(folder.join("session")).unwrap();
         plan(&folder, &["a"], plain_ipv4).unwrap();
-        assert!(line(|_| {}).contains("began with --plain:"));
+        assert!(line(|_| {}).contains("began with --plain"));
         fs::remove_dir_all(folder).unwrap();
     }
 

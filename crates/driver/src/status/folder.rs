@@ -20,7 +20,7 @@ pub(super) fn own() -> PathBuf {
     }
 }
 
-/// Those that this user may look into: its own, and as root everybody's.
+/// Folders that this user may look into: its own, and as root everybody's.
 pub(super) fn all() -> Vec<PathBuf> {
     let mut folders = vec![own()];
     if user::effective() == 0 {

@@ -15,9 +15,10 @@ const DISK_SHARE: f64 = 0.2;
 /// The share of what came again from which loss is named.
 const LOSS_SHARE: f64 = 0.01;
 
-/// What keeps a receiver (or, at a receiver, the session) from going faster.
+/// What keeps a receiver (or, at a receiver, the session) from going faster. Serialized, it is its word alone, and its figure
+/// is 0 when it is read again.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
+#[serde(into = "&'static str", try_from = "String")]
 pub enum Hindrance {
     /// Nothing has been heard for so many seconds.
     Silent(f64),
@@ -46,6 +47,14 @@ pub enum Hindrance {
 pub struct Holder {
     pub receiver: String,
     pub why: Hindrance,
+    /// The reason in words, with its figure.
+    pub text: String,
+}
+
+impl Holder {
+    pub fn new(receiver: String, why: Hindrance) -> Self {
+        Self { receiver, why, text: why.to_string() }
+    }
 }
 
 /// What can be seen of one that is behind. Rates are those of the last seconds.
@@ -97,6 +106,32 @@ impl Hindrance {
             Self::Behind => "behind",
             Self::Gone => "gone",
         }
+    }
+}
+
+impl From<Hindrance> for &'static str {
+    fn from(hindrance: Hindrance) -> Self {
+        hindrance.word()
+    }
+}
+
+impl TryFrom<String> for Hindrance {
+    type Error = String;
+
+    fn try_from(word: String) -> Result<Self, String> {
+        let all = [
+            Self::Silent(0.0),
+            Self::Disk(0.0),
+            Self::Buffer(0.0),
+            Self::Connection,
+            Self::Loss(0.0),
+            Self::CatchingUp,
+            Self::Full,
+            Self::Checking,
+            Self::Behind,
+            Self::Gone,
+        ];
+        all.into_iter().find(|one| one.word() == word).ok_or_else(|| format!("{word:?} hinders nobody"))
     }
 }
 

@@ -19,4 +19,4 @@ pub use hindrance::{Hindrance, Holder};
 pub(crate) use hindrance::{Symptoms, judge};
 pub(crate) use meter::{Meter, bits, time_for};
 pub use server::{StatusServer, serve};
-pub use snapshot::{GroupStatus, MAX_RECEIVERS_SHOWN, Phase, ReceiverStatus, Role, Snapshot};
+pub use snapshot::{MAX_RECEIVERS_SHOWN, Phase, Role, Snapshot};

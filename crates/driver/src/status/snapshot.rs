@@ -60,14 +60,14 @@ pub struct Snapshot {
     pub sent_bytes: u64,
     /// Bytes of objects that an earlier sender of the session has sent to the group.
     pub before_bytes: u64,
-    /// Of a carousel: loops that are complete.
+    /// Number of complete loops of a carousel. `None` for other sessions.
     pub loops: Option<u64>,
     /// Bits of objects a second over the last seconds, sent to the group or received; none before it is known.
     pub now_bps: Option<u64>,
     /// Bits of IP packets a second that may leave at most now; none where nothing but the receivers sets it.
     pub rate_bps: Option<u64>,
-    /// Of a sender with several rates: its groups, the fastest first.
-    pub groups: Vec<GroupStatus>,
+    /// Groups of a sender with several rates, the fastest first. Empty for other sessions.
+    pub groups: Vec<GroupProgress>,
     /// How often receivers have moved from one to another, and how often that was refused or not even answered.
     pub moves: u64,
     pub refused_moves: u64,
@@ -83,66 +83,23 @@ pub struct Snapshot {
     pub duplicate_share: f64,
     /// Packets that kernels dropped because a receive buffer was full.
     pub dropped_packets: u64,
-    /// At a sender: how many receivers are there, ...
+    /// At a sender: number of receivers that are there.
     pub joined: u32,
-    /// ... how many the start waits for, ...
+    /// Number of receivers that the start waits for.
     pub wanted: u32,
-    /// ... how many have what they want of every object, ...
+    /// Number of receivers that have what they want of every object.
     pub receivers_done: u32,
-    /// ... how many have ended without it, ...
+    /// Number of receivers that have ended without something that they wanted.
     pub receivers_failed: u32,
-    /// ... how many have broken off before they had it, ...
+    /// Number of receivers that have broken off before they had what they wanted.
     pub receivers_gone: u32,
-    /// ... the slowest ones, ...
-    pub receivers: Vec<ReceiverStatus>,
-    /// ... and how many there are besides.
+    /// The slowest receivers, at most [`MAX_RECEIVERS_SHOWN`].
+    pub receivers: Vec<ReceiverProgress>,
+    /// Number of receivers besides those in `receivers`.
     pub receivers_not_shown: u64,
     /// Who is waited for; none when nobody is.
     pub held_by: Option<Holder>,
-    /// By the slowest receiver that is waited for and the last seconds; none when it is not known.
-    pub seconds_left: Option<f64>,
-}
-
-/// One group of a session with several rates.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(default)]
-pub struct GroupStatus {
-    /// Bits of IP packets a second.
-    pub rate_bps: u64,
-    /// Bytes of objects that it was sent.
-    pub sent_bytes: u64,
-    /// Receivers that listen to it.
-    pub receivers: u32,
-}
-
-/// One receiver, as its sender sees it.
-#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
-#[serde(default)]
-pub struct ReceiverStatus {
-    pub receiver: String,
-    pub address: String,
-    pub connected: bool,
-    pub standing: Standing,
-    /// Why it is gone, if it is.
-    pub left: Option<String>,
-    /// The group that it listens to; 0 is the first.
-    pub group_number: u8,
-    /// Distinct bytes of objects that it has.
-    pub done_bytes: u64,
-    /// Total size, in bytes, of the objects that the receiver wants. Objects that it missed or ended without are not counted.
-    pub wanted_bytes: u64,
-    pub objects_done: u64,
-    pub objects_failed: u64,
-    /// Number of a feed's objects that were over before the receiver came.
-    pub objects_missed: u64,
-    pub now_bps: Option<u64>,
-    pub retransmitted_bytes: u64,
-    pub requests: u64,
-    pub dropped_packets: u64,
-    /// Since its last word.
-    pub silent_seconds: f64,
-    /// Why it is behind; none when it is not.
-    pub why: Option<Hindrance>,
+    /// Time left for the slowest receiver that is waited for, at the rate of the last seconds. `None` when it is not known.
     pub seconds_left: Option<f64>,
 }
 
@@ -186,7 +143,7 @@ impl Snapshot {
         (self.moves, self.refused_moves) = (progress.moves, progress.refused_moves);
         self.now_bps = progress.now_bps;
         self.rate_bps = progress.rate_bps;
-        self.groups = progress.groups.iter().map(GroupStatus::new).collect();
+        self.groups = progress.groups.clone();
         self.retransmitted_bytes = sum(|receiver| receiver.retransmitted_bytes);
         self.retransmitted_bps = progress.retransmitted_bps;
         self.requests = sum(|receiver| receiver.requests);
@@ -201,7 +158,7 @@ impl Snapshot {
         let mut slowest: Vec<&ReceiverProgress> = receivers.iter().collect();
         slowest.sort_by_key(|receiver| (receiver.standing == Standing::Done, receiver.received_bytes));
         slowest.truncate(MAX_RECEIVERS_SHOWN);
-        self.receivers = slowest.into_iter().map(ReceiverStatus::new).collect();
+        self.receivers = slowest.into_iter().cloned().collect();
         self.receivers_not_shown = (receivers.len() - self.receivers.len()) as u64;
         self.held_by = progress.held_by.clone();
         self.seconds_left = progress.seconds_left;
@@ -225,7 +182,7 @@ impl Snapshot {
         self.requests = progress.requests;
         self.duplicate_share = progress.duplicate_share;
         self.dropped_packets = progress.dropped_packets;
-        self.held_by = progress.hindrance.map(|why| Holder { receiver: hindered(why).to_owned(), why });
+        self.held_by = progress.hindrance.map(|why| Holder::new(hindered(why).to_owned(), why));
         self.seconds_left = progress.seconds_left;
     }
 }
@@ -233,37 +190,6 @@ impl Snapshot {
 /// Where it lies, seen from a receiver.
 fn hindered(why: Hindrance) -> &'static str {
     if matches!(why, Hindrance::Silent(_)) { "the sender" } else { "this receiver" }
-}
-
-impl GroupStatus {
-    fn new(group: &GroupProgress) -> Self {
-        Self { rate_bps: group.rate_bps, sent_bytes: group.sent_bytes, receivers: group.receivers }
-    }
-}
-
-impl ReceiverStatus {
-    fn new(receiver: &ReceiverProgress) -> Self {
-        Self {
-            receiver: receiver.name.clone(),
-            address: receiver.address.clone(),
-            connected: receiver.is_connected,
-            standing: receiver.standing,
-            left: receiver.left.clone(),
-            group_number: receiver.group,
-            done_bytes: receiver.received_bytes,
-            wanted_bytes: receiver.wanted_bytes,
-            objects_done: receiver.objects_complete,
-            objects_failed: receiver.failed,
-            objects_missed: receiver.objects_missed,
-            now_bps: receiver.now_bps,
-            retransmitted_bytes: receiver.retransmitted_bytes,
-            requests: receiver.requests,
-            dropped_packets: receiver.dropped_packets,
-            silent_seconds: receiver.silent_seconds,
-            why: receiver.why,
-            seconds_left: receiver.seconds_left,
-        }
-    }
 }
 
 #[cfg(test)]

@@ -52,7 +52,7 @@ pub enum UdpError {
     NotMulticast(IpAddr),
     #[error("UDP port {port} is in use on this host: choose another port or end the program that has it")]
     PortInUse { port: u16 },
-    #[error("cannot {doing} on interface {interface}: {source}; choose another with --interface")]
+    #[error("cannot {doing} on interface {interface}: {source}")]
     Interface { doing: String, interface: String, source: io::Error },
     #[error("cannot {doing}: {source}")]
     Socket { doing: String, source: io::Error },

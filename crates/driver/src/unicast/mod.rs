@@ -13,11 +13,13 @@ use std::{
     time::Duration,
 };
 
+use serde::{Deserialize, Serialize};
 use thiserror::Error;
 use treecast_proto::{Instant, unicast::ClientEvent};
 use treecast_wire::unicast::FileHeader;
 
 use crate::{
+    events::as_path_text,
     files::{Source, SourceError, TargetError},
     stop::Stop,
 };
@@ -58,32 +60,58 @@ pub enum UnicastError {
     Io(#[from] io::Error),
 }
 
-/// Something that a server tells whoever watches.
-#[derive(Debug, Clone, PartialEq)]
+/// Something that a server tells whoever watches. It is also what `treecast unicast server --json` prints.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "event", rename_all = "snake_case")]
 pub enum ServerEvent {
     /// The file is hashed and clients can come.
-    Ready { size: u64, hash: [u8; 32] },
+    Ready {
+        #[serde(rename = "bytes")]
+        size: u64,
+        /// BLAKE3 hash of the file, in hexadecimal digits.
+        hash: String,
+    },
     /// A client's request has come.
     Active { client: SocketAddr },
     /// The last request of a client has been served.
     Served { client: SocketAddr },
     /// A client's request failed, or was turned away.
     Failed { client: SocketAddr, reason: String },
+    /// The server has been stopped. The function that serves returns this summary instead of the event.
+    Done(ServerSummary),
+}
+
+/// Something that a client tells whoever watches. It is also what `treecast unicast client --json` prints.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "event", rename_all = "snake_case")]
+pub enum FetchEvent {
+    Progress(ClientProgress),
+    /// The copy is whole and verified.
+    Object {
+        /// Path of the copy.
+        #[serde(with = "as_path_text")]
+        name: PathBuf,
+        bytes: u64,
+    },
+    Done(ClientProgress),
 }
 
 /// What a server did in all.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct ServerSummary {
     pub served: u64,
     pub failed: u64,
 }
 
 /// How far a client is, or was at its end.
-#[derive(Debug, Clone, Copy, PartialEq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default)]
 pub struct ClientProgress {
     /// Size of the file, once it is known.
     pub total_bytes: Option<u64>,
+    #[serde(rename = "bytes")]
     pub received_bytes: u64,
+    /// Seconds since the client was started.
     pub seconds: f64,
     /// Requests sent, the first one included.
     pub requests: u64,

@@ -22,7 +22,7 @@ use treecast_proto::{
         },
     },
 };
-use treecast_wire::unicast::FileHeader;
+use treecast_wire::{message::Digest, unicast::FileHeader};
 
 use super::{
     ATTEMPTS, ClientProgress, Next, ServerEvent, ServerSummary, UnicastError, bind_error,
@@ -78,7 +78,7 @@ pub fn serve(
         waker: Waker::new()?,
         summary: ServerSummary::default(),
     };
-    tell(ServerEvent::Ready { size: header.file_size, hash: header.hash });
+    tell(ServerEvent::Ready { size: header.file_size, hash: Digest::unsigned(header.hash).to_string() });
     server.run(&listener, stop, &mut tell)
 }
 

@@ -12,7 +12,10 @@ use treecast_proto::{
         },
     },
 };
-use treecast_wire::unicast::{FileHeader, Reply, Request};
+use treecast_wire::{
+    message::Digest,
+    unicast::{FileHeader, Reply, Request},
+};
 
 use super::{
     ATTEMPTS, ClientProgress, Next, ServerEvent, ServerSummary, UnicastError, bind_error,
@@ -96,7 +99,7 @@ pub fn serve(
         buffer: vec![0; blocks * block_len],
         summary: ServerSummary::default(),
     };
-    tell(ServerEvent::Ready { size: file.file_size, hash: file.hash });
+    tell(ServerEvent::Ready { size: file.file_size, hash: Digest::unsigned(file.hash).to_string() });
     server.run(stop, &mut tell)
 }
 

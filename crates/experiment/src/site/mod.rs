@@ -20,6 +20,7 @@ use std::{
     time::Instant,
 };
 
+use serde::de::DeserializeOwned;
 use treecast_lab::{Topology, events::Fault, process::Ended};
 use treecast_measure::{Db, sample::Recorder, sample::SampleError};
 
@@ -154,8 +155,9 @@ impl Program {
         })
     }
 
-    /// Waits until `end` for an event that is a line of JSON, and fails when the program ends instead.
-    pub fn event(&self, end: Instant) -> io::Result<(Instant, serde_json::Value)> {
+    /// Waits until `end` for an event of type `E`, and fails when the program ends instead. Lines that are no such event are
+    /// passed over: later versions may tell more than is known here.
+    pub fn event<E: DeserializeOwned>(&self, end: Instant) -> io::Result<(Instant, E)> {
         loop {
             match self.next(end)? {
                 (at, Said::Line(line)) => {
@@ -320,7 +322,7 @@ pub mod tests {
         assert!(matches!(program.next(end).unwrap().1, Said::Line(line) if line == "one"));
         let (ended, last) = program.ended(end).unwrap();
         assert_eq!((ended.code, last.as_deref()), (Some(3), Some("last words")));
-        assert!(program.event(end).is_err());
+        assert!(program.event::<serde_json::Value>(end).is_err());
     }
 
     #[test]

@@ -124,7 +124,7 @@ impl<'a> Scene<'a> {
             command.args(self.arguments(group)?);
             let sender = MeadSender::new(self.site.start(&group.sender, command)?)?;
             // Else each datagram is two packets.
-            if let Some(room) = sender.mtu_bytes.checked_sub(HEADERS_LEN)
+            if let Some(room) = u64::from(sender.mtu_bytes).checked_sub(HEADERS_LEN)
                 && room < self.pace.payload_bytes as u64
             {
                 let payload = self.pace.payload_bytes;
@@ -237,13 +237,12 @@ impl<'a> Scene<'a> {
         for sender in self.senders {
             let done = sender.end()?;
             played.sender_cpu += done.cpu;
-            let counted = |name: &str| done.counted[name].as_u64().unwrap_or(0);
+            let counted = done.counted;
             let discovery = played.discovery.get_or_insert_default();
             discovery.groups += done.groups;
-            discovery.discoveries += counted("discoveries");
-            discovery.bytes += counted("discovery_bytes");
-            discovery.refused +=
-                ["anomalous", "unproved", "replayed", "forged"].into_iter().map(counted).sum::<u64>();
+            discovery.discoveries += counted.discoveries;
+            discovery.bytes += counted.discovery_bytes;
+            discovery.refused += counted.anomalous + counted.unproved + counted.replayed + counted.forged;
             let over = done.discovered.map_or(Duration::ZERO, |at| at.saturating_duration_since(origin));
             discovery.first_over = discovery.first_over.max(over);
         }

@@ -5,7 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use serde_json::Value;
+use treecast_driver::explicit::event::{Counted, MeadEvent};
 
 use crate::site::{Program, Said};
 
@@ -22,7 +22,7 @@ pub struct MeadSender {
     /// How many routers have registered for the newest group (Xcast+).
     registered: usize,
     /// The longest packet that its device takes, in bytes.
-    pub mtu_bytes: u64,
+    pub mtu_bytes: u32,
 }
 
 /// What a sender has counted and used.
@@ -31,8 +31,8 @@ pub struct Done {
     pub discovered: Option<Instant>,
     /// How many groups it has had: a new one each time when who serves whom has changed.
     pub groups: u64,
-    /// Its last event.
-    pub counted: Value,
+    /// What it had counted at its end.
+    pub counted: Counted,
     pub cpu: Duration,
 }
 
@@ -43,37 +43,43 @@ impl MeadSender {
     /// Takes over a program that has just started, and waits until it takes packets.
     pub fn new(program: Program) -> io::Result<Self> {
         let mut sender = Self { program, discovered: None, groups: 0, registered: 0, mtu_bytes: 0 };
-        sender.mtu_bytes = sender.wait_for("ready")?["mtu_bytes"].as_u64().unwrap_or(0);
+        sender.mtu_bytes = sender.wait_for(|event| match event {
+            MeadEvent::Ready { mtu_bytes, .. } => Some(*mtu_bytes),
+            _ => None,
+        })?;
         Ok(sender)
     }
 
     /// Waits until the first discovery is over. The group that it makes is in place a moment later.
     pub fn wait_discovered(&mut self) -> io::Result<()> {
-        self.wait_for("tree").map(drop)
+        self.wait_for(|event| matches!(event, MeadEvent::Tree { .. }).then_some(()))
     }
 
     /// Waits until it has a group in which so many routers have registered, and no others any more.
     pub fn wait_registered(&mut self, routers: usize) -> io::Result<()> {
-        self.wait_for("group")?;
+        let is_group = |event: &MeadEvent| matches!(event, MeadEvent::Group(_)).then_some(());
+        self.wait_for(is_group)?;
         while self.registered != routers {
-            self.wait_for("group")?;
+            self.wait_for(is_group)?;
         }
         Ok(())
     }
 
-    fn wait_for(&mut self, kind: &str) -> io::Result<Value> {
+    /// Listens until an event is one that is wanted. Returns what is wanted of it.
+    fn wait_for<T>(&mut self, wanted: impl Fn(&MeadEvent) -> Option<T>) -> io::Result<T> {
         let end = Instant::now() + PATIENCE;
         loop {
             let (at, event) = self.program.event(end)?;
-            if event["event"] == "tree" {
-                self.discovered.get_or_insert(at);
+            match &event {
+                MeadEvent::Tree { .. } => _ = self.discovered.get_or_insert(at),
+                MeadEvent::Group(group) => {
+                    self.groups += 1;
+                    self.registered = group.registered.as_ref().map_or(self.registered, Vec::len);
+                }
+                _ => {}
             }
-            self.groups += u64::from(event["event"] == "group");
-            if let Some(routers) = event["registered"].as_array() {
-                self.registered = routers.len();
-            }
-            if event["event"] == kind {
-                return Ok(event);
+            if let Some(found) = wanted(&event) {
+                return Ok(found);
             }
         }
     }
@@ -81,7 +87,10 @@ impl MeadSender {
     /// Ends it.
     pub fn end(mut self) -> io::Result<Done> {
         self.program.handle.signal(libc::SIGTERM);
-        let counted = self.wait_for("done")?;
+        let counted = self.wait_for(|event| match event {
+            MeadEvent::Done(counted) => Some(*counted),
+            _ => None,
+        })?;
         let end = Instant::now() + PATIENCE;
         let ended = loop {
             if let (_, Said::Ended(ended, _)) = self.program.next(end)? {

@@ -64,7 +64,7 @@ pub struct End<'a> {
     pub namespace: RawFd,
     /// The bridge it is a port of, in the same namespace.
     pub master: Option<u32>,
-    /// By which the lab deletes all its links in one request.
+    /// Number of the group of links by which the lab deletes all of them in one request.
     pub group: u32,
     /// Whether super-packets are cut into datagrams before they leave through this end.
     pub splits_super_packets: bool,

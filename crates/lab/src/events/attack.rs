@@ -1,4 +1,4 @@
-//! Those who want MEADcast to fail: discovery responses that are forged, or recorded and sent again
+//! Attacks on MEADcast: discovery responses that are forged, or recorded and sent again
 //! (meadcast-thesis-2024, 4.4.3 and 5.1.4).
 
 use std::collections::VecDeque;

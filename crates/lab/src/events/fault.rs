@@ -42,11 +42,11 @@ pub struct Forgery {
     pub to: String,
     /// Who seems to send them.
     pub router: String,
-    /// On whose way it says that it is.
+    /// Receivers on whose ways it claims to be.
     pub receivers: Vec<String>,
-    /// So many routers from the sender.
+    /// Number of routers between it and the sender, as it claims.
     pub hops: u8,
-    /// From one round of responses to the next.
+    /// Time from one round of responses to the next.
     pub every: Duration,
 }
 

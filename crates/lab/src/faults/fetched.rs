@@ -13,7 +13,7 @@ pub struct Report {
     pub fetched: u64,
 }
 
-/// Of one receiver, by its runs.
+/// What one receiver has fetched in each of its runs.
 #[derive(Debug, Default)]
 pub struct Fetched(BTreeMap<usize, Run>);
 

@@ -41,7 +41,7 @@ const ROUTER_TIME: Duration = Duration::from_secs(30);
 /// Bits a second.
 const RATE: &str = "30M";
 
-/// Of what a receiver fetches, so much may be there already.
+/// Percentage of what a receiver fetches that may have been there already.
 const TWICE_PERCENT: u64 = 2;
 
 /// Something to do at a certain time.

@@ -9,7 +9,7 @@ use std::{
     thread,
 };
 
-use serde_json::Value;
+use treecast_driver::{receive::ReceiveEvent, send::SendEvent};
 
 use treecast_host::process::die_with_parent;
 
@@ -105,8 +105,7 @@ impl Program {
                 let Ok(line) = line else { break };
                 // A log that cannot be written is missed only when something has failed.
                 _ = writeln!(log, "{line}");
-                let news = serde_json::from_str(&line).ok().and_then(|event| news(&event, who, run));
-                if news.is_some_and(|news| told.send(news).is_err()) {
+                if news(&line, who, run).is_some_and(|news| told.send(news).is_err()) {
                     break;
                 }
             }
@@ -130,19 +129,22 @@ impl Program {
     }
 }
 
-fn news(event: &Value, who: Who, run: usize) -> Option<Told> {
-    let count = |key: &str| event[key].as_u64().unwrap_or(0);
-    match (event["event"].as_str()?, who) {
-        ("started", None) => Some(Told::Started { run }),
-        ("progress" | "done", Some(who)) => {
-            let (held, kept) = (count("bytes"), count("kept_bytes"));
-            let fetched = (held + count("duplicate_bytes")).saturating_sub(kept);
-            Some(Told::Fetched { who, run, report: Report { held, kept, fetched } })
-        }
-        ("full", Some(who)) => Some(Told::Full { who, run }),
-        ("room", Some(who)) => Some(Told::Room { who, run }),
-        _ => None,
-    }
+/// What a line of a sender's or a receiver's says that is of interest.
+fn news(line: &str, who: Who, run: usize) -> Option<Told> {
+    let Some(who) = who else {
+        let event = serde_json::from_str(line).ok()?;
+        return matches!(event, SendEvent::Started { .. }).then_some(Told::Started { run });
+    };
+    let progress = match serde_json::from_str(line).ok()? {
+        ReceiveEvent::Progress(progress) => progress,
+        ReceiveEvent::Done(done) => done.progress,
+        ReceiveEvent::Full(_) => return Some(Told::Full { who, run }),
+        ReceiveEvent::Room => return Some(Told::Room { who, run }),
+        _ => return None,
+    };
+    let (held, kept) = (progress.received_bytes, progress.kept_bytes);
+    let fetched = (held + progress.duplicate_bytes).saturating_sub(kept);
+    Some(Told::Fetched { who, run, report: Report { held, kept, fetched } })
 }
 
 #[cfg(test)]

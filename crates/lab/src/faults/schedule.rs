@@ -67,7 +67,7 @@ pub struct Schedule {
     pub seed: u64,
     /// How the sender mends losses, as its arguments.
     pub repair: &'static [&'static str],
-    /// By the time since the start.
+    /// Faults and when each begins, in time since the start.
     pub faults: Vec<(Duration, Fault)>,
 }
 

@@ -34,9 +34,9 @@ pub enum MonitorError {
     Damaged { path: PathBuf, source: rusqlite::Error },
     #[error("{} was recorded by an older treecast, in a format that this one does not know: show it with that one", path.display())]
     Older { path: PathBuf },
-    #[error("cannot read {}: {source}; name a recording that `treecast monitor --out` made", path.display())]
+    #[error("cannot read {}: {source}", path.display())]
     Read { path: PathBuf, source: io::Error },
-    #[error("{} is no recording of treecast monitor: name one that `treecast monitor --out` made", path.display())]
+    #[error("{} is no recording of treecast monitor", path.display())]
     NoRecording { path: PathBuf },
     #[error("{} was recorded by a newer treecast (format {found}, this one knows {known}); update treecast", path.display())]
     Newer { path: PathBuf, found: i64, known: u32 },

@@ -18,9 +18,9 @@ pub struct ProgramEnd {
     pub elapsed: Duration,
     /// CPU of the program itself, and of what it started and waited for.
     pub cpu_user: Duration,
-    /// CPU of the kernel on its behalf.
+    /// Processor time of the kernel on its behalf.
     pub cpu_system: Duration,
-    /// Of the largest of its processes.
+    /// Peak memory, in bytes, of the largest of the program's processes.
     pub peak_memory_bytes: u64,
     pub exit: Exit,
 }

@@ -22,6 +22,7 @@ use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
     convert::Infallible,
     fmt,
+    str::FromStr,
     time::Duration,
 };
 
@@ -50,6 +51,17 @@ impl fmt::Display for Way {
             Self::Xcast => "xcast",
             Self::Unicast => "unicast",
         })
+    }
+}
+
+impl FromStr for Way {
+    type Err = String;
+
+    /// Reads what [`Way`] displays as.
+    fn from_str(text: &str) -> Result<Self, String> {
+        let ways = [Self::Multicast, Self::Mead, Self::Xcast, Self::Unicast];
+        let found = ways.into_iter().find(|way| way.to_string() == text);
+        found.ok_or_else(|| format!("{text:?} is no way: expected multicast, mead, xcast or unicast"))
     }
 }
 

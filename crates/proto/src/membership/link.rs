@@ -36,7 +36,7 @@ const SOLICITED_ADVERTISEMENT_INTERVAL: Duration = Duration::from_secs(1);
 pub struct Link {
     address: IpAddr,
     configured: Timers,
-    /// Those of the querier, which all routers of a link share.
+    /// Timers in force: the querier's, which all routers of a link share.
     timers: Timers,
     querier: Querier,
     advertisements: Advertisements,

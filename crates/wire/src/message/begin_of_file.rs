@@ -55,7 +55,7 @@ pub struct ModificationTime {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Attributes {
     pub kind: ObjectKind,
-    /// Of [`MODE_BITS`]; of no meaning for a link.
+    /// Permissions, a subset of [`MODE_BITS`]. They mean nothing for a link.
     pub mode: u16,
     pub modified: ModificationTime,
 }

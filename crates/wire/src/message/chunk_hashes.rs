@@ -116,12 +116,12 @@ impl ChunkHashes {
         self.page
     }
 
-    /// Of the page's chunks, in order.
+    /// Hashes of the page's chunks, in order.
     pub fn hashes(&self) -> &[[u8; HASH_LEN]] {
         &self.hashes
     }
 
-    /// From the page up to the root.
+    /// Chaining values that prove the page, from the page up to the root.
     pub fn proof(&self) -> &[[u8; HASH_LEN]] {
         &self.proof
     }

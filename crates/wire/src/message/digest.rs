@@ -27,7 +27,7 @@ const BATCH_DOMAIN: &[u8] = b"treecast manifests 1\0";
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Digest {
     pub hash: [u8; 32],
-    /// Of [`manifest_bytes`], or with a `place` of [`batch_bytes`]; none in a plain session.
+    /// Signature of [`manifest_bytes`], or of [`batch_bytes`] when there is a `place`. `None` in a plain session.
     pub signature: Option<[u8; SIGNATURE_LEN]>,
     /// Where the manifest stands among those that were signed together.
     pub place: Option<Place>,

@@ -24,7 +24,7 @@ const DOMAIN: &[u8] = b"treecast carousel 1\0";
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Signed {
     pub word: SignedWord,
-    /// Of [`SignedWord::signed_bytes`].
+    /// Signature of [`SignedWord::signed_bytes`].
     pub signature: [u8; SIGNATURE_LEN],
 }
 

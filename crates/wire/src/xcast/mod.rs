@@ -34,7 +34,7 @@ use crate::{
     membership::{fold, ones_complement_sum},
 };
 
-/// Of the routing header.
+/// Routing type of the header (RFC 5058, 9.3.2).
 pub const ROUTING_TYPE: u8 = 254;
 
 /// Where a packet can be sent for whatever Xcast router is on the link (RFC 5058, 9.1; the address is for experiments,
@@ -62,7 +62,7 @@ const ANONYMITY: u8 = 0b1000;
 const XCAST: u8 = 0b0100;
 const DSCPS: u8 = 0b0010;
 
-/// Of the octet with the number of destinations, without what is reserved.
+/// Bits of the count octet that hold the number of destinations. The other bit is reserved.
 const COUNT_BITS: u8 = 0x7f;
 
 /// The routing header. What [`Header::parse`] gives and [`Header::new`] makes keeps to the rules of [`Malformed`].
@@ -78,7 +78,7 @@ pub struct Header {
     pub channel: Ipv6Addr,
     /// Destinations to which the packet is still to be delivered.
     pub valid: Map,
-    /// Those that it was sent to. Some that are not valid may have been overwritten.
+    /// Destinations that the packet was sent to. Those that are no longer valid may have been overwritten.
     pub destinations: Vec<Ipv6Addr>,
 }
 

@@ -31,14 +31,14 @@ const KIND: u8 = 1;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Registration {
-    /// For so long it holds, if no other follows; 0: nobody listens any more.
+    /// Number of seconds for which the registration holds if no other follows. 0 means that nobody listens any more.
     pub holding_seconds: u16,
-    /// Of two from one router the higher one is the newer.
+    /// Sequence number. Of two registrations from one router, the one with the higher number is newer.
     pub sequence: u64,
-    /// Whose packets are listened to.
+    /// Address of the sender whose packets are listened to.
     pub source: Ipv6Addr,
     pub group: Ipv6Addr,
-    /// Where Xcast packets are to go.
+    /// Address of the router to which Xcast packets are to go.
     pub router: Ipv6Addr,
     pub code: [u8; REGISTRATION_CODE_LEN],
 }

@@ -31,7 +31,8 @@ pub enum Verdict {
 }
 
 impl Expected {
-    /// Of a packet with whatever padding is behind it, that came to this host's Ethernet address or to that of all Xcast routers.
+    /// Returns what the model makes of a packet and the padding behind it. The packet came to this host's Ethernet address, or to
+    /// that of all Xcast routers.
     pub fn of(router: &Router, packet: &[u8], is_for_all: bool) -> Self {
         let arrival = xcast::Arrival { interface: ENTRANCE, is_for_all };
         match xcast::forward(router, packet, arrival, &mut network::next_hop) {

@@ -72,7 +72,7 @@ pub fn next_hop(destination: Ipv6Addr) -> Option<NextHop> {
 /// How a packet leaves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Way {
-    /// By this interface, to this Ethernet address.
+    /// The packet leaves by this interface, to this Ethernet address.
     Direct(u32, [u8; 6]),
     /// Back to where it came in, for the kernel to do what it can.
     Kernel,
@@ -96,7 +96,7 @@ pub fn mac(neighbour: Ipv6Addr) -> [u8; 6] {
 
 pub struct Network {
     sockets: Vec<(u32, Socket)>,
-    /// Of the interfaces.
+    /// Ethernet address of each interface.
     macs: BTreeMap<u32, [u8; 6]>,
     buffer: Vec<u8>,
 }

@@ -35,7 +35,7 @@ const UNHEARD: Ipv6Addr = Ipv6Addr::new(0xff15, 0, 0, 0, 0, 0, 0, 10);
 /// SplitMix64 (Steele and others, 2014).
 pub struct Random {
     state: u64,
-    /// Of the packet at hand.
+    /// Source of the packet that is being made.
     source: Ipv6Addr,
     /// What the router at hand checks proofs with.
     lists: Option<(ListKey, u64)>,

@@ -11,10 +11,12 @@ use std::{
     time::{Duration, Instant},
 };
 
+use serde::{Deserialize, Serialize};
 use treecast_wire::{header::FileId, message::BeginOfFile};
 
 use super::{Object, Report, Task, Worker};
 use crate::{
+    events::{as_path_text, as_seconds},
     files::{Kept, TargetError},
     words::bytes,
 };
@@ -27,23 +29,31 @@ const LOOK_INTERVAL: Duration = Duration::from_millis(200);
 const PROGRESS_BYTES: u64 = 1 << 20;
 
 /// What a receiver tells when its disk is full.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Shortage {
     /// The first object for which there is no room.
     pub name: String,
+    #[serde(with = "as_path_text")]
     pub folder: PathBuf,
-    /// What of it is on the disk, in bytes, and in which file; none when nothing is.
-    pub part: Option<(u64, PathBuf)>,
-    /// How many bytes it needs more, and how many are free.
+    /// The file that holds what has come of the object; none when nothing has.
+    pub part: Option<PathBuf>,
+    /// Size of that file, in bytes.
+    pub part_bytes: u64,
+    /// Bytes that the object needs besides.
+    #[serde(rename = "needed_bytes")]
     pub needed: u64,
+    /// Bytes that are free in the folder.
+    #[serde(rename = "free_bytes")]
     pub free: u64,
     pub lacks: Lack,
-    /// For how long room is waited for.
+    /// How long room is still waited for.
+    #[serde(rename = "seconds_left", with = "as_seconds")]
     pub left: Duration,
 }
 
 /// What there is too little of.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Lack {
     /// Free bytes of the file system.
     Bytes,
@@ -324,15 +334,16 @@ impl Worker {
     }
 
     fn shortage(&self, file: FileId, begin: &BeginOfFile, left: Duration, error: &TargetError) -> Shortage {
-        let part = match self.objects.get(&file) {
-            Some(Some(Object::Announced { stored, .. })) => Some((stored.stored_bytes(), stored.path())),
-            _ => None,
+        let (part_bytes, part) = match self.objects.get(&file) {
+            Some(Some(Object::Announced { stored, .. })) => (stored.stored_bytes(), Some(stored.path())),
+            _ => (0, None),
         };
         let (needed, free) = (self.needed(file, begin), self.folder.free_bytes());
         Shortage {
             name: begin.file_name().to_owned(),
             folder: self.folder.path().to_owned(),
-            part: part.filter(|(bytes, _)| *bytes > 0),
+            part: part.filter(|_| part_bytes > 0),
+            part_bytes,
             needed,
             free: free.unwrap_or(0),
             lacks: match error {

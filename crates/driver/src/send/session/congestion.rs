@@ -129,7 +129,8 @@ impl Session<'_> {
                 Cause::Growth => "growth",
                 Cause::Unused => "unused",
                 Cause::Floor => "floor",
-            },
+            }
+            .to_owned(),
             loss: limit.loss,
             round_trip: limit.round_trip,
         })

@@ -16,7 +16,7 @@ use treecast_wire::ticket;
 
 use super::{
     super::{
-        FanoutProgress, Rate, SendEvent,
+        FanoutProgress, Rate, SendEvent, WayProgress,
         lane::{CopiesLane, Target},
         peer::Peer,
     },
@@ -228,6 +228,7 @@ impl Session<'_> {
         for (receiver, way, why) in moved {
             if let Some(peer) = self.peers.get_mut(&receiver).filter(|peer| !peer.closes) {
                 peer.way = Some(way);
+                let why = why.to_string();
                 (self.on_event)(SendEvent::Way { receiver: peer.name.clone(), way, why });
             }
         }
@@ -267,12 +268,15 @@ impl Session<'_> {
     /// What has left by which way; none where there is one.
     pub(super) fn fanout_progress(&self) -> Option<Box<FanoutProgress>> {
         let left = self.lanes.group.as_copies()?.left_bytes();
-        let by = |way: Way| self.peers.values().filter(|peer| peer.way == Some(way)).count() as u32;
+        let by = |way: Way, left_bytes| {
+            let receivers = self.peers.values().filter(|peer| peer.way == Some(way)).count() as u32;
+            WayProgress { receivers, left_bytes }
+        };
         Some(Box::new(FanoutProgress {
-            unicast: (by(Way::Unicast), left.unicast),
-            mead: (by(Way::Mead), left.mead),
-            xcast: (by(Way::Xcast), left.xcast),
-            multicast: (by(Way::Multicast), left.multicast),
+            unicast: by(Way::Unicast, left.unicast),
+            mead: by(Way::Mead, left.mead),
+            xcast: by(Way::Xcast, left.xcast),
+            multicast: by(Way::Multicast, left.multicast),
         }))
     }
 }

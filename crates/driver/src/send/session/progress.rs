@@ -149,7 +149,7 @@ impl Session<'_> {
         } else {
             None
         }?;
-        Some(Holder { receiver: receiver.name.clone(), why: receiver.why.unwrap_or(Hindrance::Behind) })
+        Some(Holder::new(receiver.name.clone(), receiver.why.unwrap_or(Hindrance::Behind)))
     }
 
     /// As long as the multicast and the slowest receiver still take at the rate of the last seconds. Not known of a

@@ -1,0 +1,138 @@
+//! Which option helps against which error. Libraries say what happened and to what; options are known here alone.
+
+use std::{borrow::Cow, error::Error};
+
+use treecast_driver::{
+    explicit,
+    files::TargetError,
+    interface::InterfaceError,
+    receive::ReceiveError,
+    security::KeyFileError,
+    send::{SendError, SessionFileError},
+    udp::UdpError,
+};
+use treecast_measure::monitor::MonitorError;
+
+type Advice = Cow<'static, str>;
+
+/// An error in one line: what happened, to what, and what to do about it.
+pub fn line(error: &(dyn Error + 'static)) -> String {
+    match advice(error) {
+        Some(advice) => format!("{error}; {advice}"),
+        None => error.to_string(),
+    }
+}
+
+fn advice(error: &(dyn Error + 'static)) -> Option<Advice> {
+    let of_session = error.downcast_ref().and_then(send).or_else(|| error.downcast_ref().and_then(receive));
+    let of_mead = error.downcast_ref().and_then(mead);
+    let of_key = error.downcast_ref().and_then(key);
+    let of_file = error.downcast_ref().and_then(target).or_else(|| error.downcast_ref().and_then(monitor));
+    let of_network = error.downcast_ref().and_then(interface).or_else(|| error.downcast_ref().and_then(udp));
+    let of_lab = error.downcast_ref().and_then(lab);
+    of_session.or(of_mead).or_else(|| of_key.or(of_file).or(of_network).or(of_lab).map(Cow::Borrowed))
+}
+
+fn send(error: &SendError) -> Option<Advice> {
+    let advice = match error {
+        SendError::Interface(error) => interface(error)?,
+        SendError::Udp(error) => udp(error)?,
+        SendError::SessionFile(error) => session_file(error)?,
+        SendError::PortInUse { .. } => {
+            "choose another with --control, or none; or, with --session, end that session first, if it is still running"
+        }
+        SendError::NoListener { .. } => "start receivers, or wait longer with --wait-timeout",
+        SendError::Listen { .. } => "choose an address of this host with --control",
+        SendError::NoReceivers { joined, at_least, .. } => {
+            let wait = "start them with the ticket, or wait longer with --wait-timeout";
+            return Some(match (joined, at_least) {
+                (0, None) => wait.into(),
+                (_, None) => format!("{wait}; --wait-at-least starts with fewer").into(),
+                (_, Some(at_least)) => format!("{wait}; --wait-at-least asks for {at_least}").into(),
+            });
+        }
+        _ => return None,
+    };
+    Some(advice.into())
+}
+
+fn receive(error: &ReceiveError) -> Option<Advice> {
+    let advice = match error {
+        ReceiveError::Target(error) => target(error)?,
+        ReceiveError::Interface(error) => interface(error)?,
+        ReceiveError::Udp(error) => udp(error)?,
+        ReceiveError::PortInUse { .. } => "name another with --port, or leave it out",
+        ReceiveError::NoPort { .. } => "leave out --port (the sender's --group names the port)",
+        ReceiveError::Plain => "--secure refuses it: ask for one that `treecast send` prints without --plain",
+        ReceiveError::Name { .. } => "give another with --name",
+        _ => return None,
+    };
+    Some(advice.into())
+}
+
+fn mead(error: &explicit::Error) -> Option<Advice> {
+    use explicit::{Error, TunError};
+    let advice = match error {
+        Error::Device(_) => "name another with --tun-address, which no host has",
+        Error::Nobody => "name one, or a file with --members",
+        Error::Registrations { .. } => "does another sender run there with --group?",
+        Error::NoAddress(_) => "give it one, or name one with --address",
+        Error::Ok { max, .. } => {
+            return Some(format!("name 2 to {max} with --ok, or a larger --max").into());
+        }
+        Error::Interface(error) => interface(error)?,
+        Error::Tun(TunError::Create { .. }) => "be root, or name another with --tun",
+        Error::Tun(TunError::Taken(_)) => "name another address with --tun-address",
+        _ => return None,
+    };
+    Some(advice.into())
+}
+
+fn session_file(error: &SessionFileError) -> Option<&'static str> {
+    match error {
+        SessionFileError::Read { .. } | SessionFileError::Foreign { .. } => {
+            Some("name another with --session")
+        }
+        SessionFileError::Write { .. } => Some("name one in a folder that you may write to with --session"),
+        SessionFileError::Taken { .. } => Some("start again, or name another file with --session"),
+        SessionFileError::Options { .. } => {
+            Some("start the sender so again, or name another file with --session")
+        }
+        SessionFileError::Expired { .. } => {
+            Some("set the clock if it is wrong, or name another file with --session to begin anew")
+        }
+        SessionFileError::Objects { .. } => {
+            Some("name the same ones in the same order, or another file with --session")
+        }
+        SessionFileError::Changed { .. } => {
+            Some("put it back as it was, or name another file with --session to send it anew")
+        }
+        SessionFileError::Exposed { .. } => None,
+    }
+}
+
+fn target(error: &TargetError) -> Option<&'static str> {
+    matches!(error, TargetError::Folder { .. }).then_some("name one that you may write to with --into")
+}
+
+fn interface(error: &InterfaceError) -> Option<&'static str> {
+    matches!(error, InterfaceError::None).then_some("name one with --interface")
+}
+
+fn udp(error: &UdpError) -> Option<&'static str> {
+    matches!(error, UdpError::Interface { .. }).then_some("choose another with --interface")
+}
+
+fn key(error: &KeyFileError) -> Option<&'static str> {
+    matches!(error, KeyFileError::Read { .. }).then_some("name one with --key")
+}
+
+fn monitor(error: &MonitorError) -> Option<&'static str> {
+    let is_none = matches!(error, MonitorError::Read { .. } | MonitorError::NoRecording { .. });
+    is_none.then_some("name a recording that `treecast monitor --out` made")
+}
+
+fn lab(error: &treecast_lab::Error) -> Option<&'static str> {
+    use treecast_lab::Error;
+    matches!(error, Error::Exists { .. } | Error::NamespaceTaken { .. }).then_some("or pass another --name")
+}

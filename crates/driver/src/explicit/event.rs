@@ -1,0 +1,280 @@
+//! What `treecast mead --json` prints, an event a line. [`Notice`] is what the sender tells its caller; this is the same in
+//! values that can be read again.
+
+use std::net::Ipv6Addr;
+
+use serde::{Deserialize, Serialize};
+use treecast_proto::explicit::{
+    mead::tree::Tree,
+    transmission::{List, TransmissionGroup},
+};
+
+use super::{Notice, Totals};
+use crate::events::as_field_text;
+
+/// An event of the sender.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "event", rename_all = "snake_case")]
+pub enum MeadEvent {
+    /// Programs can send.
+    Ready {
+        /// Name of the TUN device.
+        tun: String,
+        /// Length of the longest packet that the device takes.
+        mtu_bytes: u32,
+        /// Address that packets leave from.
+        source: Ipv6Addr,
+    },
+    /// Something is not as it should be.
+    #[serde(with = "as_field_text")]
+    Warning(String),
+    /// Less fits on the ways to these receivers than the sender may send.
+    Narrow {
+        receivers: Vec<Ipv6Addr>,
+        /// Length of the longest packet that fits.
+        mtu_bytes: usize,
+        /// Length of the longest packet that the device takes now.
+        tun_mtu_bytes: u32,
+        /// Length of the longest datagram that goes there by MEADcast. Longer ones go by unicast.
+        longest_by_mead_bytes: usize,
+    },
+    /// These receivers cannot be reached. They are still sent to.
+    Unreachable { receivers: Vec<Ipv6Addr>, why: String },
+    /// Packets go by this group from now on.
+    Group(Group),
+    /// A discovery is over and has found this tree, whose root is the sender.
+    Tree { sender: Branch },
+    /// What has been counted so far.
+    Statistics(Counted),
+    /// The sender has ended.
+    Done(Counted),
+}
+
+/// A grouping of the receivers.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Group {
+    /// The first grouping has the number 1.
+    pub number: u64,
+    /// Seconds since the sender became ready.
+    pub seconds: f64,
+    /// One list for each packet to several receivers.
+    pub lists: Vec<Listed>,
+    /// Receivers that get a copy of their own.
+    pub unicast: Vec<Ipv6Addr>,
+    /// Routers that have registered for the group (Xcast+). `None` with MEADcast.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub registered: Option<Vec<Ipv6Addr>>,
+}
+
+/// The addresses in one packet.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum Listed {
+    Mead {
+        /// Routers that stand in the packet with their receivers.
+        routers: Vec<Served>,
+        /// Routers that serve their receivers by the multicast group.
+        designated: Vec<Served>,
+        /// Number of routers that are to pass the packet on whole.
+        dont_replicate: u8,
+    },
+    Xcast {
+        destinations: Vec<Ipv6Addr>,
+    },
+}
+
+/// A router and the receivers that it serves.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Served {
+    pub router: Ipv6Addr,
+    pub receivers: Vec<Ipv6Addr>,
+}
+
+/// A node of the tree that a discovery has found.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Branch {
+    pub address: Ipv6Addr,
+    /// Number of MEADcast routers up to here, this one counted; 0 at the sender.
+    pub hops: u8,
+    /// Receivers for which this is the last router on the way.
+    pub receivers: Vec<Ipv6Addr>,
+    /// The next routers.
+    pub routers: Vec<Self>,
+}
+
+/// What a sender has counted since it began.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Counted {
+    /// Seconds since the sender became ready.
+    pub seconds: f64,
+    /// Packets that programs sent to the device's address.
+    pub packets: u64,
+    /// Packets among those that left whose super-packet left whole.
+    pub in_super_packets: u64,
+    /// Packets that left with a list of addresses: MEADcast's, or Xcast's.
+    pub mead_packets: u64,
+    /// Bytes of these packets, with IPv6 headers.
+    pub mead_bytes: u64,
+    /// Packets that left for one receiver.
+    pub unicast_packets: u64,
+    /// Bytes of these packets, with IPv6 headers.
+    pub unicast_bytes: u64,
+    /// Discoveries that are over.
+    pub discoveries: u64,
+    /// Discovery requests sent.
+    pub discovery_packets: u64,
+    /// Bytes of discovery requests, with IPv6 headers.
+    pub discovery_bytes: u64,
+    /// Responses that counted.
+    pub responses: u64,
+    /// Messages of routers that leave.
+    pub farewells: u64,
+    /// Responses outside of a discovery.
+    pub late: u64,
+    /// Responses that cannot be, or that contradict another.
+    pub anomalous: u64,
+    /// Packets with a wrong header.
+    pub malformed: u64,
+    /// Responses without a proof where one is needed.
+    pub unproved: u64,
+    /// Responses that prove an answer to another request.
+    pub replayed: u64,
+    /// Responses whose proof is wrong.
+    pub forged: u64,
+    /// ICMPv6 errors about no packet of this sender.
+    pub stray: u64,
+    /// Packets lost because programs sent faster than they could leave.
+    pub overrun_packets: u64,
+    /// Packets that the kernel did not take.
+    pub refused_packets: u64,
+    /// Registrations of Xcast+. `None` with MEADcast.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub registrations: Option<Registrations>,
+}
+
+/// Registrations of Xcast+ routers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Registrations {
+    /// Registrations that counted.
+    pub counted: u64,
+    /// Registrations for another channel, or too many.
+    pub unwanted: u64,
+    /// Registrations that were not made with the key.
+    pub forged: u64,
+    /// Registrations that were older than others.
+    pub replayed: u64,
+}
+
+impl MeadEvent {
+    /// Returns what a sender of MEADcast, or of Xcast, has told `seconds` after it became ready.
+    pub fn new(notice: &Notice<'_>, is_xcast: bool, seconds: f64) -> Self {
+        match notice {
+            Notice::Ready { tun, mtu, source } => {
+                Self::Ready { tun: (*tun).to_owned(), mtu_bytes: *mtu, source: *source }
+            }
+            Notice::Warning(text) => Self::Warning(text.clone()),
+            Notice::Narrow { receivers, mtu, tun_mtu, longest_by_mead } => Self::Narrow {
+                receivers: receivers.to_vec(),
+                mtu_bytes: *mtu,
+                tun_mtu_bytes: *tun_mtu,
+                longest_by_mead_bytes: *longest_by_mead,
+            },
+            Notice::Unreachable { receivers, why } => {
+                Self::Unreachable { receivers: receivers.to_vec(), why: why.to_string() }
+            }
+            Notice::Group(group) => Self::Group(Group::new(group, is_xcast, seconds)),
+            Notice::Tree(tree) => Self::Tree { sender: Branch::new(tree, Tree::ROOT) },
+            Notice::Statistics(totals) => Self::Statistics(Counted::new(totals, is_xcast, seconds)),
+        }
+    }
+}
+
+impl Group {
+    fn new(group: &TransmissionGroup, is_xcast: bool, seconds: f64) -> Self {
+        Self {
+            number: group.number,
+            seconds,
+            lists: group.lists.iter().map(|list| Listed::new(list, is_xcast)).collect(),
+            unicast: group.unicast.clone(),
+            registered: is_xcast.then(|| group.routers.clone()),
+        }
+    }
+}
+
+impl Listed {
+    fn new(list: &List, is_xcast: bool) -> Self {
+        if is_xcast {
+            return Self::Xcast { destinations: list.receivers().collect() };
+        }
+        let served = |(router, receivers): &(Ipv6Addr, Vec<Ipv6Addr>)| Served {
+            router: *router,
+            receivers: receivers.clone(),
+        };
+        Self::Mead {
+            routers: list.entries.iter().map(served).collect(),
+            designated: list.designated.iter().map(served).collect(),
+            dont_replicate: list.dont_replicate,
+        }
+    }
+}
+
+impl Branch {
+    /// The tree below a node. It is at most as deep as hops are counted.
+    fn new(tree: &Tree, index: usize) -> Self {
+        let node = tree.node(index);
+        Self {
+            address: node.address,
+            hops: node.hops,
+            receivers: node.leaves.clone(),
+            routers: node.children.iter().map(|child| Self::new(tree, *child)).collect(),
+        }
+    }
+}
+
+impl Counted {
+    pub fn new(totals: &Totals, is_xcast: bool, seconds: f64) -> Self {
+        let Totals {
+            sent,
+            packets,
+            in_super_packets,
+            refused,
+            overrun,
+            discovery_bytes,
+            malformed,
+            discovery,
+            registrations,
+        } = *totals;
+        Self {
+            seconds,
+            packets,
+            in_super_packets,
+            mead_packets: sent.mead_packets,
+            mead_bytes: sent.mead_bytes,
+            unicast_packets: sent.unicast_packets,
+            unicast_bytes: sent.unicast_bytes,
+            discoveries: discovery.discoveries,
+            discovery_packets: discovery.requests,
+            discovery_bytes,
+            responses: discovery.responses,
+            farewells: discovery.farewells,
+            late: discovery.late,
+            anomalous: discovery.anomalous,
+            malformed,
+            unproved: discovery.unproved,
+            replayed: discovery.replayed,
+            forged: discovery.forged,
+            stray: discovery.stray,
+            overrun_packets: overrun,
+            refused_packets: refused,
+            registrations: is_xcast.then_some(Registrations {
+                counted: registrations.registrations,
+                unwanted: registrations.unwanted,
+                forged: registrations.forged,
+                replayed: registrations.replayed,
+            }),
+        }
+    }
+}
