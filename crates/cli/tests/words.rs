@@ -77,15 +77,19 @@ fn doc_comments_name_their_subject() {
 
 #[test]
 fn strings_and_openings_are_found() {
-    let code = "/// Of it, \"--no\".\n/// By it.\nfn f() { let a = '\"'; let b = r#\"say \"--yes x\"\"#; // \"--no x\"\n g(\"a\\\"--b c\") }";
-    assert_eq!(strings(code), ["say \"--yes x\"", "a\\\"--b c"]);
+    let code = "/// Of it, \"--no\".\n/// By it.\nfn f() { let a = '\"'; let b = r#\"say --yes \"x\"\"#; // \"--no x\"\n g(\"a\\\" --b c\") }";
+    assert_eq!(strings(code), ["say --yes \"x\"", "a\\\" --b c"]);
     assert!(strings(code).iter().all(|text| names_option(text)) && !names_option("--interface"));
     assert_eq!(openings(code), [(1, "Of it, \"--no\".")]);
 }
 
-/// Whether a text is a sentence that names an option. An option alone is an argument for another program.
+/// Whether a text is a sentence that names an option. An option alone is an argument for another program, and one behind a
+/// quotation mark is a variable of a style sheet.
 fn names_option(text: &str) -> bool {
-    let is_option = |(at, _): (usize, &str)| text[at + 2..].starts_with(|c: char| c.is_ascii_lowercase());
+    let is_option = |(at, _): (usize, &str)| {
+        let is_word = !text[..at].ends_with('"');
+        is_word && text[at + 2..].starts_with(|c: char| c.is_ascii_lowercase())
+    };
     text.trim().contains(' ') && text.match_indices("--").any(is_option)
 }
 
@@ -100,8 +104,8 @@ fn strings(code: &str) -> Vec<&str> {
             let (text, next) = raw.split_once("\"#").unwrap_or((raw, ""));
             found.push(text);
             rest = next;
-        } else if here.starts_with("'\"'") {
-            rest = &here[3..];
+        } else if let Some(next) = here.strip_prefix("'\"'") {
+            rest = next;
         } else if let Some(text) = here.strip_prefix('"') {
             let mut escaped = false;
             let end = text.find(|c| {

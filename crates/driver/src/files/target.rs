@@ -45,9 +45,9 @@ pub enum TargetError {
     #[error("cannot {doing} in folder {folder}: it is full; make room, or take another folder", folder = folder.display())]
     NoRoom { doing: String, folder: PathBuf },
     #[error("cannot {doing} in folder {folder}: its file system has no room for another file (no inode is free); remove files there \
-             or name another folder with --into", folder = folder.display())]
+             or take another folder", folder = folder.display())]
     NoInode { doing: String, folder: PathBuf },
-    #[error("cannot {doing} in folder {folder}: this user's quota there is used up; remove files or name another folder with --into",
+    #[error("cannot {doing} in folder {folder}: this user's quota there is used up; remove files or take another folder",
         folder = folder.display())]
     Quota { doing: String, folder: PathBuf },
     #[error("cannot {doing} in folder {folder}: {source}", folder = folder.display())]
