@@ -5,8 +5,8 @@ use std::net::Ipv6Addr;
 
 use serde::{Deserialize, Serialize};
 use treecast_proto::explicit::{
+    lists::{List, TransmissionGroup},
     mead::tree::Tree,
-    transmission::{List, TransmissionGroup},
 };
 
 use super::{Notice, Totals};
