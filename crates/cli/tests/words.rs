@@ -15,6 +15,7 @@ const NAME_OPTIONS: &[(&str, usize)] = &[
     ("driver/src/explicit/sharing.rs", 1),
     ("driver/src/fanout/mod.rs", 2),
     ("driver/src/files/rules.rs", 4),
+    ("driver/src/files/store/decoding.rs", 1),
     ("driver/src/receive/join.rs", 1),
     ("driver/src/receive/refusal.rs", 3),
     ("driver/src/receive/session/objects.rs", 1),
