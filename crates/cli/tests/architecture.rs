@@ -162,8 +162,6 @@ const KNOWN_CIRCLES: &[(&str, &[&str])] = &[
         ],
     ),
     ("experiment::usecase", &["claims", "figures"]),
-    ("measure", &["analysis", "expression", "frame", "tables"]),
-    ("measure::plot::generic", &["bars", "curves"]),
     ("proto::carousel", &["ring", "sender"]),
     ("proto::vcmtp::receiver", &["chunks", "data_receiver", "ledger", "object", "symbols"]),
     ("proto::vcmtp::sender", &["coordinator", "objects", "offers", "over", "retransmitter", "slower"]),

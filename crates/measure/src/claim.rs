@@ -86,7 +86,7 @@ impl Claim {
     fn checked(&self, vocabulary: &Vocabulary) -> Result<(), String> {
         let claimed = Claimed::parse(&self.holds).map_err(|what| format!("`{}`: {what}", self.holds))?;
         let cells = conditions(&self.cells);
-        cells.iter().try_for_each(|condition| condition.check(vocabulary))?;
+        cells.iter().try_for_each(|condition| vocabulary.check(condition))?;
         if let Some(unknown) = self.each.iter().find(|name| !vocabulary.has_parameter(name)) {
             let there_are = vocabulary.parameters().into_iter().collect::<Vec<_>>().join(", ");
             return Err(format!("no run has a parameter `{unknown}`: there are {there_are}"));

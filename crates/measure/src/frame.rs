@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 
 use crate::{
+    condition::Condition,
     db::{self, Db, NodeInfo, Parameters, Role, RunId, Status},
-    expression::Condition,
 };
 
 /// The measure of a run that the program itself refused; the row's note has the program's words.
@@ -59,6 +59,28 @@ pub struct Vocabulary {
 }
 
 impl Vocabulary {
+    /// Checks that the parameter exists and that some run has a value that fits.
+    pub fn check(&self, condition: &Condition) -> Result<(), String> {
+        if condition.is_of_row() {
+            return Ok(());
+        }
+        let there_are = self.values_of(&condition.key);
+        if there_are.is_empty() {
+            let parameters = self.parameters().into_iter().collect::<Vec<_>>().join(", ");
+            return Err(format!(
+                "no run has a parameter `{}`: there are {parameters}, node and role",
+                condition.key
+            ));
+        }
+        match self.is_changed || there_are.iter().any(|value| condition.holds(value)) {
+            true => Ok(()),
+            false => {
+                let there_are: Vec<&str> = there_are.into_iter().collect();
+                Err(format!("no run has {condition}: {} is {}", condition.key, there_are.join(", ")))
+            }
+        }
+    }
+
     /// The names of all parameters.
     pub fn parameters(&self) -> BTreeSet<&str> {
         self.cells.iter().flat_map(|cell| cell.keys().map(String::as_str)).collect()

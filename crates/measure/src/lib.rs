@@ -17,6 +17,7 @@
 
 pub mod analysis;
 pub mod claim;
+pub mod condition;
 pub mod db;
 pub mod expression;
 pub mod frame;

@@ -23,8 +23,10 @@ use std::{
 
 use rusqlite::Connection;
 
-pub use rows::{NewRun, Parameters, Row};
-pub use types::{Event, Machine, NodeId, NodeInfo, Role, Run, RunEnd, RunId, Sample, SeriesId, Status};
+pub use rows::{NewRun, Row};
+pub use types::{
+    Event, Machine, NodeId, NodeInfo, Parameters, Role, Run, RunEnd, RunId, Sample, SeriesId, Status,
+};
 
 /// An open results database.
 pub struct Db {

@@ -1,12 +1,6 @@
 //! What a run is, as parameters, and what it came to, as rows: the same for every kind of experiment.
 
-use std::collections::BTreeMap;
-
-use super::{Db, Machine, NodeId, Result, RunId};
-
-/// What distinguishes a run from the others of its experiment, by name: `delivery` is `nack`, `size` is `1048576`.
-/// Numbers are in base units.
-pub type Parameters = BTreeMap<String, String>;
+use super::{Db, Machine, NodeId, Parameters, Result, RunId};
 
 /// A run that is about to begin.
 #[derive(Debug, Clone, PartialEq)]

@@ -1,9 +1,15 @@
 //! What goes into the database and comes out of it.
 
-use std::time::{Duration, SystemTime};
+use std::{
+    collections::BTreeMap,
+    time::{Duration, SystemTime},
+};
 
-use super::Parameters;
 use crate::series::Name;
+
+/// What distinguishes a run from the others of its experiment, by name: `delivery` is `nack`, `size` is `1048576`.
+/// Numbers are in base units.
+pub type Parameters = BTreeMap<String, String>;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RunId(pub i64);

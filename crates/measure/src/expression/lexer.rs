@@ -1,5 +1,7 @@
 //! Divides the text of an expression into tokens.
 
+use crate::condition::{is_letter, leading, leading_number};
+
 /// One token and the column, from 1, at which it begins.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Token {
@@ -19,28 +21,6 @@ pub(super) enum Kind {
     Sign(&'static str),
     End,
 }
-
-/// Suffixes of numbers: the factor to the base unit, and the base unit.
-const SUFFIXES: [(&str, f64, &str); 18] = [
-    ("%", 0.01, ""),
-    ("s", 1.0, "s"),
-    ("ms", 1e-3, "s"),
-    ("us", 1e-6, "s"),
-    ("min", 60.0, "s"),
-    ("k", 1e3, ""),
-    ("M", 1e6, ""),
-    ("G", 1e9, ""),
-    ("Ki", 1024.0, ""),
-    ("Mi", 1_048_576.0, ""),
-    ("Gi", 1_073_741_824.0, ""),
-    ("B", 1.0, "B"),
-    ("kB", 1e3, "B"),
-    ("MB", 1e6, "B"),
-    ("GB", 1e9, "B"),
-    ("KiB", 1024.0, "B"),
-    ("MiB", 1_048_576.0, "B"),
-    ("GiB", 1_073_741_824.0, "B"),
-];
 
 /// Operators and brackets, the longer ones first.
 const SIGNS: [&str; 17] =
@@ -64,7 +44,8 @@ pub(super) fn tokens(text: &str) -> Result<Vec<Token>, String> {
 fn next(rest: &str) -> Result<(Kind, usize), String> {
     let first = rest.chars().next().unwrap_or(' ');
     if first.is_ascii_digit() || first == '.' {
-        return number(rest);
+        let (value, unit, length) = leading_number(rest)?;
+        return Ok((Kind::Number(value, unit), length));
     }
     if is_letter(first) {
         let word = leading(rest, |c| is_letter(c) || c.is_ascii_digit());
@@ -78,40 +59,6 @@ fn next(rest: &str) -> Result<(Kind, usize), String> {
         Some(sign) => Ok((Kind::Sign(sign), sign.len())),
         None => Err(format!("`{first}` has no meaning here")),
     }
-}
-
-fn number(rest: &str) -> Result<(Kind, usize), String> {
-    let mut digits = leading(rest, |c| c.is_ascii_digit() || c == '.' || c == '_');
-    // An exponent, such as 1e6 or 1e-3.
-    let behind = &rest[digits.len()..];
-    if let Some(exponent) = behind.strip_prefix(['e', 'E']) {
-        let sign = exponent.starts_with(['-', '+']) as usize;
-        let power = leading(&exponent[sign..], |c| c.is_ascii_digit());
-        if !power.is_empty() {
-            digits = &rest[..digits.len() + 1 + sign + power.len()];
-        }
-    }
-    let value: f64 = digits.replace('_', "").parse().map_err(|_| format!("`{digits}` is no number"))?;
-    let behind = rest[digits.len()..].trim_start();
-    let suffix = if behind.starts_with('%') { "%" } else { leading(behind, is_letter) };
-    match SUFFIXES.iter().find(|(name, ..)| *name == suffix) {
-        Some((name, factor, unit)) => {
-            let length = rest.len() - behind.len() + name.len();
-            Ok((Kind::Number(value * factor, unit), length))
-        }
-        None if rest[digits.len()..].starts_with(is_letter) => {
-            Err(format!("`{digits}{suffix}`: the units are {}", SUFFIXES.map(|(name, ..)| name).join(", ")))
-        }
-        None => Ok((Kind::Number(value, ""), digits.len())),
-    }
-}
-
-fn is_letter(c: char) -> bool {
-    c.is_alphabetic() || c == '_'
-}
-
-fn leading(text: &str, belongs: impl Fn(char) -> bool) -> &str {
-    &text[..text.find(|c| !belongs(c)).unwrap_or(text.len())]
 }
 
 #[cfg(test)]

@@ -10,6 +10,7 @@ mod evaluate;
 mod lexer;
 mod parser;
 
+pub use crate::condition::{Condition, Relation, number};
 use crate::frame::Vocabulary;
 
 pub use evaluate::{Item, Lacking, Scope, Table, Value};
@@ -33,14 +34,6 @@ pub struct Selection {
     pub conditions: Vec<Condition>,
 }
 
-/// What a run's parameter, or the `node` or `role` of a row, has to be: one of `values` for `=`.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Condition {
-    pub key: String,
-    pub relation: Relation,
-    pub values: Vec<String>,
-}
-
 /// What one set is divided into, each part for an aggregate of its own.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Group {
@@ -57,17 +50,6 @@ pub enum Operator {
     Subtract,
     Multiply,
     Divide,
-}
-
-/// How two values compare.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Relation {
-    Less,
-    AtMost,
-    Greater,
-    AtLeast,
-    Equal,
-    NotEqual,
 }
 
 /// What makes one number of many.
@@ -158,7 +140,7 @@ impl Selection {
             let measures: Vec<&str> = vocabulary.measures.iter().map(|(name, _)| name.as_str()).collect();
             return Err(format!("no run measures `{}`: there are {}", self.name, measures.join(", ")));
         }
-        self.conditions.iter().try_for_each(|condition| condition.check(vocabulary))?;
+        self.conditions.iter().try_for_each(|condition| vocabulary.check(condition))?;
         let of_cell = cell.iter().filter(|outer| self.conditions.iter().all(|own| own.key != outer.key));
         let all: Vec<&Condition> = self.conditions.iter().chain(of_cell).collect();
         let matches = |parameters: &crate::db::Parameters| {
@@ -176,121 +158,6 @@ impl Selection {
     }
 }
 
-impl Condition {
-    /// The condition that a parameter has one value.
-    pub fn equal(key: &str, value: &str) -> Self {
-        Self { key: key.to_owned(), relation: Relation::Equal, values: vec![value.to_owned()] }
-    }
-
-    /// Checks that the parameter exists and that some run has a value that fits.
-    pub fn check(&self, vocabulary: &Vocabulary) -> Result<(), String> {
-        if self.is_of_row() {
-            return Ok(());
-        }
-        let there_are = vocabulary.values_of(&self.key);
-        if there_are.is_empty() {
-            let parameters = vocabulary.parameters().into_iter().collect::<Vec<_>>().join(", ");
-            return Err(format!(
-                "no run has a parameter `{}`: there are {parameters}, node and role",
-                self.key
-            ));
-        }
-        match vocabulary.is_changed || there_are.iter().any(|value| self.holds(value)) {
-            true => Ok(()),
-            false => {
-                let there_are: Vec<&str> = there_are.into_iter().collect();
-                Err(format!("no run has {self}: {} is {}", self.key, there_are.join(", ")))
-            }
-        }
-    }
-
-    /// Whether it is about a row of a run and not about the run.
-    pub fn is_of_row(&self) -> bool {
-        matches!(self.key.as_str(), "node" | "role")
-    }
-
-    /// Whether `is` fulfils it. Numbers are compared as numbers, everything else as text.
-    pub fn holds(&self, is: &str) -> bool {
-        let compare = |wanted: &String| match (number(is), number(wanted)) {
-            (Some(is), Some(wanted)) => self.relation.holds(is, wanted),
-            _ => match self.relation {
-                Relation::Equal => is == wanted,
-                Relation::NotEqual => is != wanted,
-                _ => false,
-            },
-        };
-        match self.relation {
-            Relation::NotEqual => self.values.iter().all(compare),
-            _ => self.values.iter().any(compare),
-        }
-    }
-}
-
-/// The number that a parameter's text is, with the suffixes that expressions have.
-pub fn number(text: &str) -> Option<f64> {
-    if !text.starts_with(|c: char| c.is_ascii_digit() || c == '.' || c == '-') {
-        return None;
-    }
-    match text.parse() {
-        Ok(number) => Some(number),
-        Err(_) => match Expression::parse(text).ok()? {
-            Expression::Number(number, _) => Some(number),
-            _ => None,
-        },
-    }
-}
-
-impl Relation {
-    const ALL: [Self; 6] =
-        [Self::Less, Self::AtMost, Self::Greater, Self::AtLeast, Self::Equal, Self::NotEqual];
-
-    fn sign(self) -> &'static str {
-        match self {
-            Self::Less => "<",
-            Self::AtMost => "<=",
-            Self::Greater => ">",
-            Self::AtLeast => ">=",
-            Self::Equal => "==",
-            Self::NotEqual => "!=",
-        }
-    }
-
-    /// Whether `left` stands in this relation to `right`.
-    pub fn holds(self, left: f64, right: f64) -> bool {
-        match self {
-            Self::Less => left < right,
-            Self::AtMost => left <= right,
-            Self::Greater => left > right,
-            Self::AtLeast => left >= right,
-            Self::Equal => left == right,
-            Self::NotEqual => left != right,
-        }
-    }
-
-    /// The relation with its sides exchanged: `a <= b` is `b >= a`.
-    pub fn turned(self) -> Self {
-        match self {
-            Self::Less => Self::Greater,
-            Self::Greater => Self::Less,
-            Self::AtMost => Self::AtLeast,
-            Self::AtLeast => Self::AtMost,
-            same => same,
-        }
-    }
-
-    /// The relation in words, before a value.
-    pub fn words(self) -> &'static str {
-        match self {
-            Self::Less => "under",
-            Self::AtMost => "at most",
-            Self::Greater => "over",
-            Self::AtLeast => "at least",
-            Self::Equal => "exactly",
-            Self::NotEqual => "not",
-        }
-    }
-}
-
 impl Aggregate {
     const NAMED: [(&'static str, Self); 6] = [
         ("median", Self::Median),
@@ -303,13 +170,6 @@ impl Aggregate {
 
     fn parse(name: &str) -> Option<Self> {
         Self::NAMED.into_iter().find(|(named, _)| *named == name).map(|(_, aggregate)| aggregate)
-    }
-}
-
-impl std::fmt::Display for Condition {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let sign = if self.relation == Relation::Equal { "=" } else { self.relation.sign() };
-        write!(f, "{} {sign} {}", self.key, self.values.join(" | "))
     }
 }
 
@@ -365,22 +225,5 @@ mod tests {
             }
             let _ = number(&text);
         }
-    }
-
-    #[test]
-    fn values_are_compared_as_numbers_where_both_are() {
-        let condition = |text: &str| {
-            let Expression::Of(selection) = Expression::parse(&format!("time{{{text}}}")).unwrap() else {
-                panic!("{text}")
-            };
-            selection.conditions[0].clone()
-        };
-        assert!(condition("size = 32Mi").holds("33554432"));
-        assert!(condition("loss = 2%").holds("0.02"));
-        assert!(condition("receivers >= 5").holds("12"));
-        assert!(!condition("receivers >= 5").holds("4"));
-        assert!(condition("delivery = nack | tcp").holds("tcp"));
-        assert!(!condition("delivery != nack | tcp").holds("tcp"));
-        assert!(!condition("delivery < 3").holds("nack"));
     }
 }

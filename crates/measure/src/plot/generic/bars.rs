@@ -3,7 +3,6 @@
 use plotters::style::text_anchor::HPos;
 
 use super::{
-    curves,
     gather::{Gathered, GroupOfValues},
     value_in_words,
 };
@@ -47,7 +46,7 @@ pub fn plot(gathered: &Gathered<'_>, boxes: bool) -> Option<Plot> {
         y_label: "",
         left: (16.0 + series_width + head_width + 14.0).min(330.0),
         right,
-        ..curves::sheet(gathered, Some(150.0 + lines * 22.0))
+        ..gathered.sheet(150.0 + lines * 22.0)
     };
     // The rows themselves say what the colours are.
     let paper = gathered.paper_legend();

@@ -1,9 +1,6 @@
 //! Lines over a parameter, and distributions.
 
-use super::{
-    gather::{Gathered, GroupOfValues},
-    parameter_in_words,
-};
+use super::{gather::Gathered, parameter_in_words};
 use crate::{
     expression::number,
     plot::{
@@ -48,7 +45,7 @@ pub fn lines(gathered: &Gathered<'_>) -> Option<Plot> {
             24.0
         },
         x_label: &x_name,
-        ..sheet(gathered, None)
+        ..gathered.sheet(400.0)
     };
     let x_words = |value: f64| {
         let name = gathered.spec.x.as_deref().unwrap_or_default();
@@ -90,15 +87,11 @@ pub fn distribution(gathered: &Gathered<'_>) -> Option<Plot> {
         true => Axis::logarithmic(all()),
         false => Axis::from_zero(all().fold(0.0, f64::max)),
     };
-    // A distribution of one value is no curve.
-    if gathered.groups.iter().all(|group| group.values.len() < 2) {
-        return super::bars::plot(gathered, false);
-    }
     let sheet = Sheet {
         subtitle: gathered.subtitle(),
         x_label: &gathered.label,
         y_label: "share of the values up to this one",
-        ..sheet(gathered, None)
+        ..gathered.sheet(400.0)
     };
     let percent = |share: f64| format!("{:.0} %", share * 100.0);
     Some(sheet.plot((x, &plain), (Axis::to_exactly(1.0), &percent), |canvas| {
@@ -110,24 +103,4 @@ pub fn distribution(gathered: &Gathered<'_>) -> Option<Plot> {
             canvas.steps(&first.into_iter().chain(steps).collect::<Vec<_>>(), style.ink, 2.0);
         }
     }))
-}
-
-/// What all plots of a spec have in common.
-pub fn sheet<'g>(gathered: &'g Gathered<'_>, height: Option<f64>) -> Sheet<'g> {
-    let mut legend = gathered.series();
-    let is_drawn = |group: &GroupOfValues| !group.values.is_empty() || group.paper.is_some();
-    legend.retain(|(name, _)| {
-        !name.is_empty() && gathered.groups.iter().any(|group| group.series == *name && is_drawn(group))
-    });
-    let muted = Style { ink: Ink::Muted, mark: Mark::Diamond };
-    legend.extend(gathered.paper_legend().map(|name| (name, muted)));
-    Sheet {
-        name: gathered.name.clone(),
-        title: gathered.title.clone(),
-        subtitle: gathered.subtitle.clone(),
-        height: height.unwrap_or(400.0),
-        y_label: &gathered.label,
-        legend,
-        ..Sheet::default()
-    }
 }

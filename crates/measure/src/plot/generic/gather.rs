@@ -5,7 +5,7 @@ use crate::{
     expression::{Condition, Expression, Scope, Value, number},
     frame::{Frame, FrameRun},
     paper::Point,
-    plot::Style,
+    plot::{Ink, Mark, Style, canvas::Sheet},
     tables::Scale,
 };
 
@@ -101,6 +101,26 @@ impl Gathered<'_> {
     /// The name of the paper's marks in a legend; `None` when nothing of the paper is drawn.
     pub fn paper_legend(&self) -> Option<String> {
         self.paper.clone().filter(|_| self.groups.iter().any(|group| group.paper.is_some()))
+    }
+
+    /// What all plots of a spec have in common.
+    pub fn sheet(&self, height: f64) -> Sheet<'_> {
+        let mut legend = self.series();
+        let is_drawn = |group: &GroupOfValues| !group.values.is_empty() || group.paper.is_some();
+        legend.retain(|(name, _)| {
+            !name.is_empty() && self.groups.iter().any(|group| group.series == *name && is_drawn(group))
+        });
+        let muted = Style { ink: Ink::Muted, mark: Mark::Diamond };
+        legend.extend(self.paper_legend().map(|name| (name, muted)));
+        Sheet {
+            name: self.name.clone(),
+            title: self.title.clone(),
+            subtitle: self.subtitle.clone(),
+            height,
+            y_label: &self.label,
+            legend,
+            ..Sheet::default()
+        }
     }
 
     pub fn is_logarithmic(&self, axis: char) -> bool {

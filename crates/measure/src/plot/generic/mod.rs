@@ -93,7 +93,7 @@ impl PlotSpec {
 
     fn checked(&self, vocabulary: &Vocabulary, papers: &Papers) -> Result<(), String> {
         let cells = conditions(&self.cells);
-        cells.iter().try_for_each(|condition| condition.check(vocabulary))?;
+        cells.iter().try_for_each(|condition| vocabulary.check(condition))?;
         let optional = [&self.x, &self.series, &self.rows].into_iter().flatten();
         for name in optional.chain(&self.each) {
             if !(vocabulary.has_parameter(name) || name == "node" || name == "role") {
@@ -166,6 +166,10 @@ pub fn draw(spec: &PlotSpec, drawing: Drawing<'_>) -> Vec<Plot> {
             Kind::Lines => curves::lines(&gathered),
             Kind::Bars => bars::plot(&gathered, false),
             Kind::Boxes => bars::plot(&gathered, true),
+            // A distribution of single values is no curve.
+            Kind::Distribution if gathered.groups.iter().all(|group| group.values.len() < 2) => {
+                bars::plot(&gathered, false)
+            }
             Kind::Distribution => curves::distribution(&gathered),
             Kind::Heat => heat::plot(&gathered),
             Kind::Time => None,
