@@ -157,11 +157,10 @@ const KNOWN_CIRCLES: &[(&str, &[&str])] = &[
     (
         "experiment",
         &[
-            "cargo", "client", "file", "network", "plan", "programs", "record", "run", "server", "sharing",
-            "stage",
+            "cargo", "carried", "client", "document", "ears", "plan", "programs", "record", "server", "session",
+            "sharing", "site", "stream",
         ],
     ),
-    ("experiment::usecase", &["claims", "figures"]),
     ("proto::carousel", &["ring", "sender"]),
     ("proto::vcmtp::receiver", &["chunks", "data_receiver", "ledger", "object", "symbols"]),
     ("proto::vcmtp::sender", &["coordinator", "objects", "offers", "over", "retransmitter", "slower"]),
