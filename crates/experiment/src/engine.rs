@@ -337,8 +337,9 @@ impl Engine<'_> {
         ssh: Option<&Ssh>,
     ) -> Result<(), Error> {
         let Some(unsettled) = self.settle(planned)? else { return Ok(()) };
-        self.tell_started(planned);
         let run = self.begin(site, planned, unsettled)?;
+        // Told once the database has the run: whoever ends the program on hearing it finds a run that was cut short.
+        self.tell_started(planned);
         let (outcome, carried) = match &planned.work {
             Work::Shared(..) => self.play_shared(run, cargo)?,
             _ => self.play_alone(run, cargo, ssh)?,
