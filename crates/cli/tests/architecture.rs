@@ -157,8 +157,8 @@ const KNOWN_CIRCLES: &[(&str, &[&str])] = &[
     (
         "experiment",
         &[
-            "cargo", "carried", "client", "document", "ears", "plan", "programs", "record", "server", "session",
-            "sharing", "site", "stream",
+            "cargo", "carried", "client", "document", "ears", "plan", "programs", "record", "server",
+            "session", "sharing", "site", "stream",
         ],
     ),
     ("proto::carousel", &["ring", "sender"]),
