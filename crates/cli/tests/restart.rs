@@ -65,7 +65,7 @@ fn a_session_goes_on_with_what_it_began_with_or_not_at_all() {
     sender.kill().unwrap();
     sender.wait().unwrap();
     refuse(&["--plain", path(&file)], &["--plain", path(&kept)]);
-    refuse(&["--fanout", "unicast", path(&file)], &["began with --fanout multicast:", "--session"]);
+    refuse(&["--fanout", "unicast", path(&file)], &["began with --fanout multicast;", "--session"]);
     refuse(&["--control", "127.0.0.1:1", path(&file)], &["--control"]);
     refuse(&["--feed", "-"], &["--feed", "--session"]);
     refuse(&["--dialect", "iotup", path(&file)], &["--session"]);
@@ -97,7 +97,7 @@ fn other_rates_are_taken_and_told() {
     assert!(told.contains("began with --rates 8000000,2000000: it goes on with 9000000,1000000"), "{told}");
     let mut fewer = treecast();
     fewer.args(["send", "--interface", "lo", "--session", path(&kept), path(&file)]);
-    refused(&mut fewer, &["began with --rates 8000000,2000000:"]);
+    refused(&mut fewer, &["began with --rates 8000000,2000000;"]);
 }
 
 /// What a receiver says at its end.
