@@ -162,6 +162,8 @@ pub fn clean() -> Result<Vec<String>, Error> {
         leave().map_err(Error::system("cannot take away what a killed router has left"))?;
         cleaned.push(interface.name);
     }
+    // By name, as `status` names them.
+    cleaned.sort();
     Ok(cleaned)
 }
 
@@ -178,6 +180,7 @@ fn find(interfaces: Vec<Interface>) -> Vec<(Interface, Left)> {
     });
     left.filter(|(_, left)| !left.is_empty()).collect()
 }
+
 /// What is left by killed routers, as it is told.
 fn remains(left: &[(Interface, Left)]) -> Remains {
     let leases: Option<Vec<u64>> = left.iter().flat_map(|(_, left)| left.leases()).collect();
