@@ -200,7 +200,7 @@ fn a_sender_says_which_of_the_receivers_named_have_not_come() {
     // It has come from one address of the host.
     let one_of_two =
         line.contains("none from 127.0.0.1, 127.0.0.7") || line.contains("none from ::1, 127.0.0.7");
-    assert!(one_of_two && line.contains("127.0.0.7, fd00::9: start"), "{line}");
+    assert!(one_of_two && line.contains("127.0.0.7, fd00::9; start"), "{line}");
     finish(receiver);
 }
 
