@@ -224,8 +224,17 @@ mod tests {
         let (mut encoders, file) = (Encoders::default(), FileId(1));
         let read = || Ok::<_, ()>((0..200 * 1400).map(|at: usize| ((at * 7919) >> 3) as u8).collect());
         let again = || -> Result<Vec<u8>, ()> { panic!("it is read once") };
-        encoders.prepare(file, 3, 1400, read).unwrap();
+        // A thread that works until it is let go.
+        let (go, waits) = std::sync::mpsc::channel::<()>();
+        let encoder = thread::spawn(move || {
+            _ = waits.recv();
+            None
+        });
+        encoders.coming = Some(Coming { file, source_block: 2, encoder });
         encoders.prepare(file, 4, 1400, again).expect("one at a time is made");
+        drop(go);
+        encoders.forget(file);
+        encoders.prepare(file, 3, 1400, read).unwrap();
         let prepared = encoders.get(file, 3, 1400, again).unwrap().expect("it is made").repair(200..260);
         encoders.prepare(file, 3, 1400, again).expect("it is here");
         assert_eq!(prepared, Encoder::new(&read().unwrap(), 1400).unwrap().repair(200..260));

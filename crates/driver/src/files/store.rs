@@ -665,7 +665,9 @@ impl Worker {
         }
         self.attempt(file, &[], |stored, begin, folder| {
             let compared = wrong_chunks(stored, begin.file_size, hash, page, buffer);
-            wrong = Some(compared.map_err(|source| read_back(folder, source))?);
+            let compared = compared.map_err(|source| read_back(folder, source))?;
+            compared.iter().flatten().for_each(|range| stored.forget(range.clone()));
+            wrong = Some(compared);
             Ok(())
         });
         if let Some(wrong) = wrong {

@@ -229,6 +229,24 @@ impl Stored {
         self.stored.iter().map(|(start, end)| end - start).sum()
     }
 
+    /// Counts a range as not stored any more, because its bytes are wrong. All of the object is read again for its hash.
+    pub fn forget(&mut self, range: Range<u64>) {
+        self.is_read_back = true;
+        self.behind.clear();
+        let before = self.stored.range(..=range.start).next_back();
+        let first = before.map_or(range.start, |(start, _)| *start);
+        let touched = self.stored.range(first..range.end).map(|(start, end)| (*start, *end));
+        for (start, end) in touched.filter(|(_, end)| *end > range.start).collect::<Vec<_>>() {
+            self.stored.remove(&start);
+            if start < range.start {
+                self.stored.insert(start, range.start);
+            }
+            if end > range.end {
+                self.stored.insert(range.end, end);
+            }
+        }
+    }
+
     /// The parts of a range that are not stored.
     pub fn missing(&self, range: Range<u64>) -> Vec<Range<u64>> {
         let before = self.stored.range(..=range.start).next_back();
@@ -383,6 +401,10 @@ mod tests {
         assert_eq!(stored.missing(15..35), [20..30]);
         assert_eq!(stored.missing(20..30), [20..30]);
         assert!(stored.missing(12..20).is_empty() && stored.missing(30..40).is_empty());
+        stored.forget(15..32);
+        assert_eq!(stored.missing(0..50), [0..10, 15..32, 40..50]);
+        stored.forget(0..50);
+        assert_eq!(stored.missing(0..50), [0..50]);
         std::fs::remove_dir_all(path).unwrap();
     }
 

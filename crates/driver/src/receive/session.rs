@@ -46,7 +46,7 @@ use super::{
 use crate::{
     clock::Clock,
     connection::Connection,
-    files::{Ending, Intake, Leftovers, SmallObjects, TargetFolder},
+    files::{Ending, Intake, Leftovers, Limit, SmallObjects, TargetFolder},
     poller::{Interest, Poller, Ready},
     status::Meter,
     stop::Stop,
@@ -204,7 +204,7 @@ impl Session<'_> {
             self.listen_if_asked()?;
             deadline = self.settle_all();
             self.report_progress();
-            if (stop.is_requested() || self.figures.summary.limit.is_some()) && self.end(stop.is_time_up()) {
+            if (stop.is_requested() || self.figures.summary.limit.is_some()) && self.end(stop.time_up()) {
                 return Ok(());
             }
             if !self.line.is_welcome && self.clock.now() > Instant::ZERO + WELCOME_TIMEOUT {
@@ -213,13 +213,16 @@ impl Session<'_> {
         }
     }
 
-    /// Ends the session before the sender does. Returns whether it is over at once.
-    fn end(&mut self, is_time_up: bool) -> bool {
+    /// Ends the session before the sender does, because of a limit, a signal, or its time (`time_up`) that is over. Returns whether it is over at
+    /// once.
+    fn end(&mut self, time_up: Option<Duration>) -> bool {
+        let is_time_up = time_up.is_some();
         if self.machine.carousel().is_some() {
             // What is whole is still checked and committed.
             self.line.is_time_up = is_time_up;
             self.figures.summary.interrupted = true;
-            let reason = self.figures.summary.why_stopped();
+            let reason = time_up.map(|time| Limit::Time(time).to_string());
+            let reason = reason.unwrap_or_else(|| self.figures.summary.why_stopped());
             self.handle(ReceiverInput::Close { reason }, None);
             return false;
         }

@@ -452,7 +452,8 @@ mod tests {
     fn a_carousel_keeps_its_secret() {
         let folder = filled("session-carousel");
         let change = |options: &mut SendOptions| {
-            options.repair = crate::send::Repair::Carousel(crate::send::CarouselOptions::default())
+            options.repair = crate::send::Repair::Carousel(crate::send::CarouselOptions::default());
+            options.rate = crate::send::Rate::Fixed(8_000_000);
         };
         let first = plan(&folder, &["a"], change).unwrap();
         let again = plan(&folder, &["a"], change).unwrap();
