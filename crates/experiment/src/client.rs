@@ -171,13 +171,14 @@ const NOT_STARTED: &str = "the run ended before it started";
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::site::tests::shell;
+    use crate::site::tests::{TICKET_LINE, shell};
 
-    fn client<'a>(script: impl Fn(&str) -> String + Sync + 'a) -> Client<'a> {
+    /// A client whose program is a script, by the number of the attempt.
+    fn client<'a>(script: impl Fn(u32) -> String + Sync + 'a) -> Client<'a> {
         Client {
             slot: Slot::default(),
             folder: PathBuf::new(),
-            start: Box::new(move |ticket, _| shell(&script(ticket))),
+            start: Box::new(move |_, attempt| shell(&script(attempt))),
             check: None,
             may_lack: false,
             sessions_follow: true,
@@ -185,13 +186,9 @@ mod tests {
         }
     }
 
-    /// Runs `client` against a server whose sessions last a moment each. Their tickets are their numbers.
+    /// Runs `client` against a server whose sessions last a moment each.
     fn run(client: &Client) -> Fared {
-        let number = std::sync::atomic::AtomicU32::new(0);
-        let start = |_| {
-            let number = 1 + number.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-            shell(&format!("echo '{{\"event\":\"ticket\",\"ticket\":\"{number}\"}}'; sleep 0.05"))
-        };
+        let start = |_| shell(&format!("echo '{TICKET_LINE}'; sleep 0.05"));
         let server = Server::new(1, Box::new(start), None);
         let now = Instant::now();
         thread::scope(|scope| {
@@ -204,9 +201,9 @@ mod tests {
 
     #[test]
     fn a_client_that_came_too_late_for_a_session_takes_part_in_the_next() {
-        let late = client(|ticket| {
+        let late = client(|attempt| {
             format!(
-                "test {ticket} = 1 && {{ echo too late >&2; exit 1; }}; echo '{{\"event\":\"object\",\"bytes\":7}}'"
+                "test {attempt} = 1 && {{ echo too late >&2; exit 1; }}; echo '{{\"event\":\"progress\",\"bytes\":7}}'"
             )
         });
         let fared = run(&late);

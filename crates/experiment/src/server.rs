@@ -219,7 +219,7 @@ impl<'a> Server<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::site::tests::shell;
+    use crate::site::tests::{TICKET_LINE, shell};
 
     fn server<'a>(script: &'a str) -> Server<'a> {
         Server::new(1, Box::new(move |_| shell(script)), None)
@@ -227,7 +227,8 @@ mod tests {
 
     #[test]
     fn a_session_that_ends_is_followed_by_another_with_a_new_ticket() {
-        let server = server("echo '{\"event\":\"ticket\",\"ticket\":\"t\"}'; sleep 0.05");
+        let script = format!("echo '{TICKET_LINE}'; sleep 0.05");
+        let server = server(&script);
         thread::scope(|scope| {
             scope.spawn(|| server.run());
             let until = Instant::now() + Duration::from_secs(30);

@@ -243,6 +243,12 @@ impl Slot {
 pub mod tests {
     use super::*;
 
+    /// A line as `treecast send --json` prints it when its ticket is ready.
+    pub const TICKET_LINE: &str = concat!(
+        r#"{"event":"ticket","ticket":"treecast2.HzwCqgADBZgG_xUAAAAAAAAAAAAAAAAAQhtZAAEG_QAAAAAAAAAAAAAAAAAAARtYAUsid3fU3R_GHG"#,
+        r#"-IT0hkHQK00SHT_TKMsItVMfys2r-KAAAAAAAAAAB4mr4b"}"#
+    );
+
     /// A program that is no site's: a shell with a script.
     pub fn shell(script: &str) -> io::Result<Program> {
         static NUMBER: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
