@@ -205,8 +205,8 @@ fn tickets() {
         refusal(&Ticket { group: "[fd00::1]:5000".parse().expect("an address"), ..ticket.clone() }),
         "the ticket is whole, but this version cannot use it: group: [fd00::1]:5000 found, expected a multicast address"
     );
-    let carousel = Ticket { groups: 3, repair: Repair::Carousel, ..ticket.clone() };
-    assert!(refusal(&carousel).contains("slower groups: 2 found, expected 0 to 7, where there is multicast"));
+    let lists = Ticket { groups: 3, fanout: Fanout::Xcast, ..ticket.clone() };
+    assert!(refusal(&lists).contains("slower groups: 2 found, expected 0 to 7, where there is multicast"));
     let text = ticket.to_string();
     let error = text[..text.len() - 3].parse::<Ticket>().expect_err("cut short").to_string();
     assert!(error.starts_with("the ticket is cut short or mistyped"), "{error}");
