@@ -7,9 +7,10 @@ use rustix::{
     time::{ClockId, Timespec, clock_getres, clock_gettime},
 };
 
-/// CLOCK_MONOTONIC, in nanoseconds: the clock that eBPF programs see.
-pub fn monotonic_ns() -> u64 {
-    let now = clock_gettime(ClockId::Monotonic);
+/// CLOCK_MONOTONIC_COARSE, in nanoseconds: the clock that treecast's eBPF programs read. It stands still between two ticks of the
+/// kernel, so it may lie some milliseconds behind CLOCK_MONOTONIC, and more while the host of a virtual machine is busy.
+pub fn coarse_ns() -> u64 {
+    let now = clock_gettime(ClockId::MonotonicCoarse);
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 

@@ -125,5 +125,5 @@ extern "C" fn on_signal(signal: libc::c_int) {
 
 /// Never 0. Safe to call in a signal handler.
 fn monotonic_ms() -> i64 {
-    (clock::monotonic_ns() / 1_000_000).max(1) as i64
+    (clock::coarse_ns() / 1_000_000).max(1) as i64
 }

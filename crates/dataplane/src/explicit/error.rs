@@ -116,7 +116,7 @@ impl From<Failure> for Error {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Remains {
     pub(super) interfaces: BTreeSet<String>,
-    /// When the last lease ends, in nanoseconds of CLOCK_MONOTONIC. None: something acts without one.
+    /// When the last lease ends, in nanoseconds of CLOCK_MONOTONIC_COARSE. None: something acts without one.
     pub(super) lease_ends_ns: Option<u64>,
 }
 

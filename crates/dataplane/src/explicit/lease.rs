@@ -10,7 +10,7 @@
 
 use std::time::Duration;
 
-use treecast_host::clock::monotonic_ns;
+use treecast_host::clock::coarse_ns;
 
 /// How long the program acts after its daemon has last said that it lives.
 pub const LEASE: Duration = Duration::from_secs(10);
@@ -18,13 +18,14 @@ pub const LEASE: Duration = Duration::from_secs(10);
 /// How often the daemon says that it lives.
 pub const BEAT: Duration = Duration::from_secs(1);
 
-/// When a lease that begins now ends, in nanoseconds of CLOCK_MONOTONIC.
+/// When a lease that begins now ends, in nanoseconds of [`coarse_ns`]'s clock: the one that the program compares it with, or else it
+/// would still act for a moment after somebody was told that it acts no more.
 pub fn end_ns() -> u64 {
-    monotonic_ns() + LEASE.as_nanos() as u64
+    coarse_ns() + LEASE.as_nanos() as u64
 }
 
 /// For how long a daemon has been silent whose last lease ends then. The lease is still there while that is less than [`LEASE`].
 pub fn silence(end_ns: u64) -> Duration {
     let began_ns = end_ns.saturating_sub(LEASE.as_nanos() as u64);
-    Duration::from_nanos(monotonic_ns().saturating_sub(began_ns))
+    Duration::from_nanos(coarse_ns().saturating_sub(began_ns))
 }

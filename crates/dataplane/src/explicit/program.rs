@@ -182,9 +182,9 @@ impl Program {
         Ok(self.config.set(0, self.settings, 0)?)
     }
 
-    /// Has it act until then, in nanoseconds of CLOCK_MONOTONIC.
-    pub fn act_until(&mut self, monotonic_ns: u64) -> Result<(), Failure> {
-        Ok(self.acts_until.set(0, monotonic_ns, 0)?)
+    /// Has it act until then, in nanoseconds of CLOCK_MONOTONIC_COARSE.
+    pub fn act_until(&mut self, end_ns: u64) -> Result<(), Failure> {
+        Ok(self.acts_until.set(0, end_ns, 0)?)
     }
 
     fn set_own(&mut self, own: &BTreeSet<Ipv6Addr>) -> Result<(), Failure> {
