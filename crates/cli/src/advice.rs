@@ -1,4 +1,5 @@
-//! Which option helps against which error. Libraries say what happened and to what; options are known here alone.
+//! Advice on errors: which option helps against which error. Libraries say what happened and to what. Only this
+//! crate knows the options.
 
 use std::{borrow::Cow, error::Error};
 
@@ -15,7 +16,7 @@ use treecast_measure::monitor::MonitorError;
 
 type Advice = Cow<'static, str>;
 
-/// An error in one line: what happened, to what, and what to do about it.
+/// The one line that reports an error: what happened, to what, and what to do about it.
 pub fn line(error: &(dyn Error + 'static)) -> String {
     match advice(error) {
         Some(advice) => format!("{error}; {advice}"),

@@ -1,5 +1,4 @@
-//! What arguments of several subcommands share: values that say what was expected of them, and the one
-//! line that refuses them.
+//! Parsers of argument values that several subcommands share, and the one line that refuses wrong arguments.
 
 use std::{
     net::{IpAddr, SocketAddr},
@@ -11,17 +10,17 @@ use clap::error::ErrorKind;
 
 use crate::output;
 
-/// A year: a deadline so far away can still be added to any clock.
+/// The longest time that an option takes, in seconds: a year. Added to any clock, it cannot overflow.
 const LONGEST_SECONDS: u64 = 366 * 24 * 3600;
 
-/// A whole number of seconds, with or without a unit: 90, 90s, 15m.
+/// Parses a whole number of seconds, with or without a unit: 90, 90s, 15m.
 pub fn seconds(text: &str) -> Result<u64, String> {
     let with_unit = || duration(text).ok().map(|time| time.as_secs());
     let seconds = text.parse().ok().or_else(with_unit).filter(|seconds| *seconds <= LONGEST_SECONDS);
     seconds.ok_or_else(|| format!("expected whole seconds from 0 to {LONGEST_SECONDS}"))
 }
 
-/// Bytes, with or without a unit: 500000, 500k, 20M, 4G.
+/// Parses a number of bytes, with or without a unit: 500000, 500k, 20M, 4G.
 pub fn bytes(text: &str) -> Result<u64, &'static str> {
     const EXPECTED: &str = "expected a number of bytes from 1 on, like 500k, 20M or 4G";
     let (at, shift) = match text.char_indices().next_back().ok_or(EXPECTED)? {
@@ -35,7 +34,7 @@ pub fn bytes(text: &str) -> Result<u64, &'static str> {
     count.and_then(|count| count.checked_mul(1 << shift)).filter(|bytes| *bytes > 0).ok_or(EXPECTED)
 }
 
-/// A time with its unit: 30s, 30m, 12h, 7d.
+/// Parses a time with its unit: 30s, 30m, 12h, 7d.
 pub fn duration(text: &str) -> Result<Duration, &'static str> {
     const EXPECTED: &str = "expected a time like 30m, 12h or 7d, of at most 366d";
     let (at, unit) = text.char_indices().next_back().ok_or(EXPECTED)?;
@@ -51,12 +50,12 @@ pub fn duration(text: &str) -> Result<Duration, &'static str> {
     seconds.filter(|seconds| (1..=LONGEST_SECONDS).contains(seconds)).map(Duration::from_secs).ok_or(EXPECTED)
 }
 
-/// An address of a host.
+/// Parses the address of a host.
 pub fn address(text: &str) -> Result<IpAddr, &'static str> {
     text.parse().map_err(|_| "expected an address like fd00::1 or 192.0.2.1")
 }
 
-/// An address of a host and a port of it.
+/// Parses the address of a host with a port.
 pub fn address_and_port(text: &str) -> Result<SocketAddr, &'static str> {
     text.parse()
         .map_err(|_| "expected an address and a port (0: a free one), like [fd00::1]:5000 or 192.0.2.1:5000")
@@ -64,7 +63,8 @@ pub fn address_and_port(text: &str) -> Result<SocketAddr, &'static str> {
 
 pub use treecast_driver::words::counted;
 
-/// Wrong arguments are told in one line, like everything else that is wrong; help is printed whole.
+/// Reports wrong arguments in one line, as all errors are reported, and prints help in full. Returns the exit
+/// code.
 pub fn refuse(error: &clap::Error) -> ExitCode {
     if !error.use_stderr() {
         output::to_stdout(format_args!("{error}"));
@@ -78,7 +78,7 @@ pub fn refuse(error: &clap::Error) -> ExitCode {
     ExitCode::FAILURE
 }
 
-/// What clap says in several lines, without its word "error" and how the command is used.
+/// Joins the lines of a message of clap into one, without the word "error" and without the usage.
 fn in_one_line(text: &str) -> String {
     let lines = text.lines().map(str::trim).take_while(|line| !line.starts_with("Usage:"));
     let lines = lines.filter(|line| !line.is_empty() && !line.starts_with("For more information"));
@@ -94,7 +94,8 @@ fn in_one_line(text: &str) -> String {
     plainly(said.trim_end_matches('.'))
 }
 
-/// What parsers of numbers and addresses say, in the words of [`seconds`] and its like.
+/// Replaces what the standard parsers of numbers and addresses say by the words of [`seconds`] and the other
+/// parsers here.
 fn plainly(said: &str) -> String {
     if let Some((of, range)) = said.rsplit_once(" is not in ")
         && let (Some((low, high)), Some((of, _))) = (range.split_once(".."), of.rsplit_once(' '))

@@ -1,4 +1,5 @@
-//! `treecast bench`: what a byte costs, beside what the machine could do and what uftp does (crate bench).
+//! `treecast bench`: goodput, beside what the machine can do and beside uftp. The measurements are in the crate
+//! bench.
 
 mod router;
 
@@ -11,8 +12,8 @@ use crate::{Outcome, output};
 
 /// Measure goodput against what this machine can do and against uftp
 ///
-/// Needs root (it makes network namespaces, and removes them) and memory for a copy of the file at each receiver.
-/// Exit code 0: all is as it is wanted; 3: not so; 1: the bench itself failed.
+/// Needs root, because it makes network namespaces (and removes them). Needs memory for a copy of the file at
+/// each receiver. Exit code 0: every figure is good enough; 3: some are not; 1: the bench itself failed.
 #[derive(clap::Args)]
 #[command(args_conflicts_with_subcommands = true)]
 pub struct Args {
@@ -25,7 +26,7 @@ pub struct Args {
     #[arg(long, value_name = "MIB", default_value_t = 1024, allow_negative_numbers = true,
           value_parser = clap::value_parser!(u64).range(1..=1 << 20))]
     size: u64,
-    /// How many times floor and treecast are measured; the medians count
+    /// How many times the floor and treecast are measured; the medians count
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=100), allow_negative_numbers = true)]
     runs: u32,
     /// Leave out uftp
@@ -37,7 +38,7 @@ pub struct Args {
     /// Leave out the runs with many small files
     #[arg(long)]
     no_small: bool,
-    /// Nothing but many small files beside one large one
+    /// Measure only many small files beside one large file
     #[arg(long, conflicts_with = "no_small")]
     only_small: bool,
     /// Leave out the sessions that are attacked (they take four receivers)
@@ -52,7 +53,7 @@ pub struct Args {
     /// Write the JSON object to this file, too
     #[arg(long, value_name = "PATH")]
     out: Option<PathBuf>,
-    /// One process of a measurement; what it takes is up to `worker`
+    /// Run one process of a measurement; `treecast bench` starts it with arguments for `worker`
     #[arg(long, hide = true, num_args = 1.., allow_hyphen_values = true)]
     worker: Vec<String>,
 }
@@ -107,7 +108,7 @@ fn show(args: &Args, report: &Report) -> Result<(), String> {
     Ok(())
 }
 
-/// What would only be found out after minutes.
+/// Refuses arguments that would otherwise fail only after minutes.
 fn check(args: &Args) -> Result<(), String> {
     if !args.folder.is_dir() {
         let folder = args.folder.display();

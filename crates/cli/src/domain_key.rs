@@ -1,19 +1,19 @@
-//! The file with the key that a domain's MEADcast routers and senders share.
+//! The file with the key that the MEADcast routers and senders of a domain share.
 
 use std::{fs, io, os::unix::fs::MetadataExt, path::Path};
 
 use treecast_lab::read_text;
 use treecast_proto::explicit::authentication::DomainKey;
 
-/// More than a key has.
+/// The largest file that is read, in bytes. A key is shorter.
 const MAX_LEN: u64 = 4096;
 
-/// For groups and others.
+/// The permission bits of the group and of others. A key file may have none of them.
 const OTHERS: u32 = 0o077;
 
 const MAKES_ONE: &str = "`(umask 077; openssl rand -hex 32 > FILE)`";
 
-/// Reads it; the error is one line.
+/// Reads the key file. The error is one line.
 pub fn read(path: &Path) -> Result<DomainKey, String> {
     let wrong = |why: String| format!("cannot use the domain key in {}: {why}", path.display());
     let unreadable = |error: &io::Error| {

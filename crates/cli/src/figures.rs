@@ -1,15 +1,15 @@
-//! Figures for people: bytes, rates, shares and times, short and of about the same width.
+//! Figures as people read them: bytes, rates, shares and times, short and of about the same width.
 
 pub(crate) use treecast_driver::words::bytes;
 use treecast_driver::{status::Holder, words::scaled};
 
-/// "94.1 Mbit/s", or "rate unknown" before it has been measured.
+/// Formats a rate: "94.1 Mbit/s", or "rate unknown" while it has not been measured.
 pub(crate) fn rate(bits_per_second: Option<u64>) -> String {
     let units = ["bit/s", "kbit/s", "Mbit/s", "Gbit/s", "Tbit/s"];
     bits_per_second.map_or_else(|| "rate unknown".to_owned(), |rate| scaled(rate as f64, 1000.0, &units))
 }
 
-/// "1.2 %" of a share of 0 to 1; small shares show that they are not nothing.
+/// Formats a share between 0 and 1 as "1.2 %". A small share that is not 0 never shows as 0.
 pub(crate) fn percent(share: f64) -> String {
     match share * 100.0 {
         percent if percent >= 9.95 => format!("{percent:.0} %"),
@@ -18,7 +18,7 @@ pub(crate) fn percent(share: f64) -> String {
     }
 }
 
-/// The part of a whole in whole percent, 100 only when it is the whole.
+/// Part of a whole in whole percent. The result is 100 only if `of` equals `whole`.
 pub(crate) fn part(of: u64, whole: u64) -> u64 {
     match whole {
         0 => 100,
@@ -26,7 +26,7 @@ pub(crate) fn part(of: u64, whole: u64) -> u64 {
     }
 }
 
-/// "0:12", "1:02:03"; as honest as whole seconds can be.
+/// Formats seconds as "0:12" or "1:02:03".
 pub(crate) fn time(seconds: f64) -> String {
     let seconds = seconds.ceil().clamp(0.0, 1e9) as u64;
     let (hours, minutes, seconds) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
@@ -36,20 +36,21 @@ pub(crate) fn time(seconds: f64) -> String {
     }
 }
 
-/// "0:12 left".
+/// Formats the time left: "0:12 left".
 pub(crate) fn left(seconds: Option<f64>) -> String {
     seconds.map_or_else(|| "time left unknown".to_owned(), |seconds| format!("{} left", time(seconds)))
 }
 
-/// "waits for client7: silent for 12 s".
+/// Says which receiver the session waits for and why: "waits for client7: silent for 12 s".
 pub(crate) fn held_by(holder: &Holder) -> String {
     format!("waits for {}: {}", holder.receiver, holder.text)
 }
 
-/// "; slowest: client7 25 %, client8 50 %": the receivers that have least, given in that order with their whole percent.
-/// Empty when all have equally much, or when there is only one.
+/// Names the slowest receivers: "; slowest: client7 25 %, client8 50 %". `receivers` must be sorted, the
+/// slowest first, and gives names with whole percents. The result is empty if all receivers have the same
+/// percentage, or if there is only one.
 pub(crate) fn slowest<'a>(receivers: impl Iterator<Item = (&'a str, u64)>) -> String {
-    /// How many are named.
+    /// The number of receivers that are named.
     const NAMED: usize = 3;
     let receivers: Vec<_> = receivers.collect();
     let least = receivers.first().map_or(0, |(_, percent)| *percent);
@@ -60,7 +61,7 @@ pub(crate) fn slowest<'a>(receivers: impl Iterator<Item = (&'a str, u64)>) -> St
     format!("; slowest: {}", named.collect::<Vec<_>>().join(", "))
 }
 
-/// "3 done, 1 failed, 1 gone": receivers by where they stand, behind how many are done.
+/// Counts receivers by their state: "3 done, 1 failed, 1 gone". `done` is the beginning of the text.
 pub(crate) fn standings(done: String, failed: u32, gone: u32) -> String {
     let others = [(failed, "failed"), (gone, "gone")].into_iter().filter(|(count, _)| *count > 0);
     others.fold(done, |text, (count, word)| format!("{text}, {count} {word}"))

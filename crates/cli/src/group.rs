@@ -6,7 +6,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 pub struct Group {
     pub address: IpAddr,
     pub port: Option<u16>,
-    /// What it would be with its end, written without brackets, as a port.
+    /// The group and port that the text would name if its last part were meant as a port, written without
+    /// brackets.
     seeming: Option<(Ipv6Addr, u16)>,
 }
 
@@ -29,7 +30,8 @@ impl Group {
         SocketAddr::new(self.address, self.port.unwrap_or(port))
     }
 
-    /// What to say of an address that may be meant to have a port. It is one all the same, and somebody's group, so it is not refused.
+    /// Advice for an address whose last part may be meant as a port. Such an address is a valid group, so it is
+    /// not refused.
     pub fn hint(&self) -> Option<String> {
         let (address, (group, port)) = (self.address, self.seeming?);
         Some(format!(
@@ -50,8 +52,9 @@ fn expected(text: &str) -> String {
     }
 }
 
-/// A multicast group and a port as nobody should write them: `ff15::42:7001`. Its last four digits may be the address's own; that
-/// they are a port is likely when they are decimal, above the ports of the system, and a group stands before them.
+/// Splits a group and a port that are written without brackets: `ff15::42:7001`. The last four digits may also
+/// belong to the address. They are taken for a port if they are decimal, above the ports of the system, and
+/// follow a group.
 fn split_port(text: &str) -> Option<(Ipv6Addr, u16)> {
     let (group, port) = text.rsplit_once(':')?;
     let group = group.parse().ok().filter(Ipv6Addr::is_multicast)?;
@@ -59,7 +62,7 @@ fn split_port(text: &str) -> Option<(Ipv6Addr, u16)> {
     Some((group, port.parse().ok().filter(|port| is_decimal && *port >= 1024)?))
 }
 
-/// Refuses groups by which nothing arrives, or that all hosts or routers listen to.
+/// Refuses groups at which nothing arrives, and groups that all hosts or routers listen to.
 fn usable(address: IpAddr) -> Result<(), String> {
     match address {
         IpAddr::V4(group) if is_reserved_v4(group) => {
@@ -70,25 +73,27 @@ fn usable(address: IpAddr) -> Result<(), String> {
     }
 }
 
-/// RFC 5771, 4: the Local Network Control Block, and groups that many hosts listen to: NTP, PTP, SSDP.
+/// Whether an IPv4 group is in the Local Network Control Block (RFC 5771, section 4), or is one that many hosts
+/// listen to: NTP, PTP, SSDP.
 fn is_reserved_v4(group: Ipv4Addr) -> bool {
     let known = [[224, 0, 1, 1], [224, 0, 1, 129], [239, 255, 255, 250]];
     group.octets()[..3] == [224, 0, 0] || known.contains(&group.octets())
 }
 
-/// Group IDs that are somebody's in every scope or in a wider one (IANA's registry of IPv6 multicast addresses): all nodes, all
-/// routers, SSDP, mDNS, NTP, DHCP servers.
+/// Group IDs that are assigned in every scope, or in a wider one (IANA's registry of IPv6 multicast addresses):
+/// all nodes, all routers, SSDP, mDNS, NTP, DHCP servers.
 const RESERVED_IDS: [u128; 6] = [1, 2, 0xc, 0xfb, 0x101, 0x1_0003];
 
 fn usable_v6(group: Ipv6Addr) -> Result<(), String> {
     let (flags, scope) = (group.octets()[1] >> 4, group.octets()[1] & 0xf);
-    // RFC 4291, 2.7: of scope 0 nothing may be sent, and scope 1 is the interface's own.
+    // RFC 4291, section 2.7: packets to scope 0 may not be sent, and scope 1 does not leave the interface.
     if scope <= 1 {
         return Err(format!(
             "{group} never leaves its host: take one of a wider scope, like ff15::1, if need be with --interface lo"
         ));
     }
-    // RFC 4291, 2.7: without flags a group is assigned by IANA; of a link's own, any.
+    // RFC 4291, section 2.7: a group without flags is assigned by IANA. All such groups of link scope are
+    // refused.
     let id = group.to_bits() & (u128::MAX >> 16);
     match flags {
         0 if scope == 2 || RESERVED_IDS.contains(&id) => Err(format!(

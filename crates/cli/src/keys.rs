@@ -10,9 +10,10 @@ use crate::Outcome;
 
 /// Make and show keys.
 ///
-/// A key says who a sender or a receiver is. `treecast send` and `receive` need none and make one for the session; with
-/// a key of its own (--key) a receiver can be named in a sender's --allow list, and a sender is known again.
-/// Keys lie in $XDG_CONFIG_HOME/treecast/keys or ~/.config/treecast/keys, for their owner alone.
+/// A key identifies a sender or a receiver. `treecast send` and `receive` need none: without one, they make a
+/// key for the session. With a key of its own (--key), a receiver can be listed in a sender's --allow file, and
+/// receivers can recognise a sender. Keys are files in $XDG_CONFIG_HOME/treecast/keys or
+/// ~/.config/treecast/keys, which only their owner can read.
 #[derive(clap::Args)]
 pub struct Args {
     #[command(subcommand)]
@@ -24,15 +25,15 @@ pub struct Args {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Make a key; one that is there is never overwritten
+    /// Make a key; an existing key is never overwritten
     New {
-        /// What to call it (letters, digits, - and _), or a file for it, named with its folder, like ./key.pem
+        /// The key's name (letters, digits, - and _), or a file for it, given with its folder, like ./key.pem
         #[arg(value_name = "NAME|PATH", default_value = DEFAULT_KEY_NAME)]
         name: String,
     },
-    /// Show the public half of a key, as an allow list takes it
+    /// Show the public half of a key, in the form for an allow list
     Show {
-        /// Its name, or its file
+        /// The key's name or file
         #[arg(default_value = DEFAULT_KEY_NAME)]
         name: String,
     },
@@ -63,7 +64,7 @@ pub fn run(args: Args) -> Outcome {
     Ok(ExitCode::SUCCESS)
 }
 
-/// A key that cannot be used is told of, and the others are shown.
+/// Lists the keys. A key that cannot be used is reported, and the others are shown.
 fn list(json: bool) -> Outcome {
     let folder = KeyFolder::of_user()?;
     let names = folder.names()?;

@@ -1,7 +1,8 @@
 //! Structured logs on standard error: `--log LEVEL` or `TREECAST_LOG`, as text or as JSON lines.
 //!
-//! Without them, what a session has to say goes to its display, and only other warnings are logged. With them, the
-//! display keeps to standard output, and its lines are log events instead.
+//! Without them, the messages of a session go to its display, and only other warnings are logged. With them,
+//! the display uses standard output only, and the lines that it would have printed to standard error become log
+//! events.
 
 use std::{
     io::{self, Write},
@@ -18,12 +19,12 @@ use tracing_subscriber::{
 
 use crate::output;
 
-/// Whether logs were asked for, and take the place of lines.
+/// Set if logs were asked for. They then replace the lines on standard error.
 static IS_ON: OnceLock<()> = OnceLock::new();
 
 const VARIABLE: &str = "TREECAST_LOG";
 
-/// In helps these stand below what a command has of its own, and not among it.
+/// The heading of these options in the help, so that they do not mix with a command's own options.
 const HEADING: &str = "Logs";
 
 #[derive(clap::Args)]
@@ -31,7 +32,7 @@ pub struct Args {
     /// Log what happens to standard error, in place of other lines there [default: TREECAST_LOG, else none]
     #[arg(long, global = true, value_enum, value_name = "LEVEL", help_heading = HEADING)]
     log: Option<Level>,
-    /// How logs look
+    /// The format of logs
     #[arg(long, global = true, value_enum, value_name = "FORMAT", default_value = "text", help_heading = HEADING)]
     log_format: Format,
 }
@@ -54,7 +55,7 @@ enum Format {
 /// Starts to log.
 ///
 /// # Errors
-/// One line, when `TREECAST_LOG` says what cannot be.
+/// One line, if the value of `TREECAST_LOG` is wrong.
 pub(crate) fn start(args: &Args) -> Result<(), String> {
     let asked = match args.log {
         Some(level) => Some(level),
@@ -62,7 +63,7 @@ pub(crate) fn start(args: &Args) -> Result<(), String> {
     };
     let filter = match asked {
         Some(level) => {
-            // The first of two is as good as the second.
+            // A second call changes nothing.
             _ = IS_ON.set(());
             Targets::new().with_default(filter(level))
         }
@@ -81,7 +82,8 @@ pub(crate) fn start(args: &Args) -> Result<(), String> {
     result.map_err(|error| format!("cannot log: {error}"))
 }
 
-/// Lines for people: each call brings whole events, in which names may hold anything.
+/// A writer that escapes control characters in log lines, because names in them may contain anything. Each call
+/// brings whole events.
 struct Escaping<W>(W);
 
 impl<W: Write> Write for Escaping<W> {
@@ -98,7 +100,7 @@ impl<W: Write> Write for Escaping<W> {
     }
 }
 
-/// Whether lines for people are logged instead.
+/// Whether lines for people are logged instead of printed.
 pub(crate) fn is_on() -> bool {
     IS_ON.get().is_some()
 }

@@ -1,9 +1,9 @@
-//! The `treecast` command. Thin: each subcommand turns its arguments into a call of the crate that
-//! does the work, and what comes back into lines for a person or JSON for a program.
+//! The `treecast` command. Each subcommand turns its arguments into a call of the crate that does the work. It
+//! turns the results into lines for a person, or JSON for a program.
 
 #![deny(clippy::print_stdout, clippy::print_stderr)] // They panic when nobody reads: see `output`.
 
-// First: its macros are for all others.
+// This module comes first, because all others use its macros.
 #[macro_use]
 mod output;
 
@@ -93,7 +93,7 @@ fn main() -> ExitCode {
     })
 }
 
-/// What a subcommand returns: its exit code, or one line that says what happened, to what, and what
+/// The result of a subcommand: its exit code, or an error whose one line says what happened, to what, and what
 /// to do about it.
 type Outcome = Result<ExitCode, Box<dyn std::error::Error>>;
 

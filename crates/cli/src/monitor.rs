@@ -34,13 +34,13 @@ enum Command {
 
 #[derive(clap::Args)]
 struct RecordArgs {
-    /// How often to sample, from 10ms to 60m
+    /// The time between two samples, from 10ms to 60m
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = parse_interval)]
     every: Duration,
     /// Record into this file, which must not exist; without it, samples go to the terminal
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
-    /// Sample this interface (may be repeated); all but the loopback when none is named
+    /// Sample this interface (may be repeated) [default: all except the loopback]
     #[arg(long, value_name = "IF")]
     interface: Vec<String>,
     /// Print each sample as a line of JSON
@@ -54,15 +54,15 @@ struct RecordArgs {
 /// Show a recording
 #[derive(clap::Args)]
 struct ShowArgs {
-    /// What `treecast monitor --out` recorded
+    /// The file that `treecast monitor --out` recorded
     file: PathBuf,
-    /// A line a sample, with the value of every series
+    /// Print a line for each sample, with the value of every series
     #[arg(long, group = "format")]
     csv: bool,
-    /// Statements that add the recording to a database, e.g. for sqlite3
+    /// Print SQL statements that add the recording to a database, e.g. for sqlite3
     #[arg(long, group = "format")]
     sql: bool,
-    /// An object a line
+    /// Print one JSON object a line
     #[arg(long, group = "format")]
     json: bool,
 }
@@ -97,7 +97,7 @@ fn record(args: RecordArgs) -> Outcome {
     Ok(match report.program.map(|program| program.exit) {
         None => ExitCode::SUCCESS,
         Some(Exit::Code(code)) => ExitCode::from(code as u8),
-        // As a shell tells it.
+        // The exit code is the one that a shell would report.
         Some(Exit::Signal(signal)) => ExitCode::from(128 + signal as u8),
     })
 }
@@ -126,7 +126,7 @@ fn summarise(report: &Report, out: Option<&Path>) {
     );
 }
 
-/// A line a sample, for a person.
+/// Prints a line for each sample, for a person.
 #[derive(Default)]
 struct Screen {
     lines: u64,
@@ -197,12 +197,12 @@ fn show(args: &ShowArgs) -> Outcome {
         _ => show_table(&recording, &mut to),
     };
     match shown {
-        // The table says so itself.
+        // The table itself says this.
         Ok(()) if recording.ending == Ending::CutShort && (args.csv || args.sql || args.json) => {
             remark!("treecast: {} was cut short; every sample before that is whole", args.file.display());
         }
         Ok(()) => {}
-        // Whoever reads has seen enough.
+        // The reader has gone, which is no error.
         Err(MonitorError::Export(e)) if e.kind() == io::ErrorKind::BrokenPipe => {}
         Err(e) => return Err(e.into()),
     }
@@ -214,7 +214,7 @@ fn show_table(recording: &Recording, to: &mut impl Write) -> Result<(), MonitorE
     to.write_all(table.to_text().as_bytes()).and_then(|()| to.flush()).map_err(MonitorError::Export)
 }
 
-/// `10ms`, `1s`, `2.5s`, `1m`.
+/// Parses an interval: `10ms`, `1s`, `2.5s`, `1m`.
 fn parse_interval(text: &str) -> Result<Duration, String> {
     const SHORTEST: f64 = 0.010;
     const LONGEST: f64 = 3600.0;

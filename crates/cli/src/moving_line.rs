@@ -1,4 +1,4 @@
-//! The moving line of a session: a bar on a terminal, and where there is none a line every few seconds.
+//! The moving line of a session: a bar on a terminal. Elsewhere, a line is printed every few seconds.
 
 use std::time::{Duration, Instant};
 
@@ -6,40 +6,40 @@ use indicatif::ProgressBar;
 
 use crate::{figures::part, log, output};
 
-/// How often a line goes where there is no terminal.
+/// The time between two lines where there is no terminal.
 const LINE_INTERVAL: Duration = Duration::from_secs(5);
 
-/// Two lines that fit 80 columns: how far and how fast, then who and why.
+/// Two lines that fit 80 columns. The first has progress and rate; the second has a remark.
 const STYLE: &str = "{bar:16} {percent:>3} %  {wide_msg}\n{prefix}";
 
-/// Of the second line, which is cut where the first one is cut by itself.
+/// The width of the second line in columns. (The first line is cut by the bar itself.)
 const WIDTH: usize = 79;
 
 pub(crate) struct MovingLine {
     bar: ProgressBar,
     is_moving: bool,
-    /// When the last line went, or the session began.
+    /// The time of the last line, or of the session's begin.
     told: Instant,
 }
 
-/// What it says now.
+/// The content of the moving line at one moment.
 pub(crate) struct Moment {
     pub done_bytes: u64,
     pub total_bytes: u64,
-    /// How much and how fast: "58.3 MiB of 1.2 GiB, 94.1 Mbit/s, 0:12 left".
+    /// Progress and rate: "58.3 MiB of 1.2 GiB, 94.1 Mbit/s, 0:12 left".
     pub figures: String,
-    /// Who is waited for, or what else is worth a line; may be empty.
+    /// The receiver that the session waits for, or another remark. It may be empty.
     pub remark: String,
 }
 
 impl MovingLine {
-    /// Says `text` until the session moves.
+    /// Shows `text` until the session begins to move.
     pub fn new(is_hidden: bool, text: &str) -> Self {
         let bar = output::waiting_bar(is_hidden || log::is_on(), text);
         Self { bar, is_moving: false, told: Instant::now() }
     }
 
-    /// What is waited for, as long as nothing moves.
+    /// Shows what the session waits for, while nothing moves.
     pub fn wait(&self, text: String) {
         if !self.is_moving {
             self.bar.set_message(output::in_one_line(&text));
@@ -72,9 +72,9 @@ impl MovingLine {
         }
     }
 
-    /// A line that stays above it.
+    /// Prints a line that stays above the moving line.
     pub fn line(&self, line: &str) {
-        // What is logged has said it.
+        // The log has said it already.
         if log::is_on() {
             return;
         }

@@ -1,4 +1,4 @@
-//! `treecast mroute`: the multicast routing daemon, and a look at the one that runs.
+//! `treecast mroute`: the multicast routing daemon, and a command that shows the state of the running one.
 
 use std::{ffi::OsString, ops::RangeInclusive, path::PathBuf, process::ExitCode, time::Duration};
 
@@ -8,9 +8,9 @@ use crate::Outcome;
 
 /// Route multicast between this host's networks, or show what the running router does.
 ///
-/// Asks every network who listens to what (MLDv2, IGMPv3), joins towards the senders, and has the kernel
-/// forward. Prints "ready" when it serves. SIGINT stops it. SIGTERM, too, but the kernel goes on for --keep, so that
-/// a restart loses no packet.
+/// Asks the hosts of every network which groups they listen to (MLDv2, IGMPv3), joins these groups towards the
+/// senders, and has the kernel forward. Prints "ready" when it serves. SIGINT stops it. SIGTERM stops it, too,
+/// but the kernel goes on forwarding for the time of --keep, so that a restart loses no packet.
 #[derive(clap::Args)]
 #[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 pub struct Args {
@@ -19,21 +19,22 @@ pub struct Args {
     /// Route between these interfaces only (may be repeated) [default: all that are up]
     #[arg(long = "interface", value_name = "IF")]
     interfaces: Vec<String>,
-    /// Where senders to any-source groups are reached; be only a host there, and forward to the networks
-    /// where this router is the querier. Needed where the network has loops, on every router: without, packets
-    /// still come only by the route to their sender, but hosts may get copies, and a group in which nothing was
-    /// ever sent stays joined [default: a sender may be behind any interface; the router learns where loops are]
+    /// The interface towards the senders of any-source groups. This router then acts as a host there, and
+    /// forwards to the networks where it is the querier. If the networks have loops, every router needs this
+    /// option. Without it, packets still come only by the route to their sender, but hosts may get copies, and
+    /// a group in which nothing was ever sent stays joined [default: a sender may be behind any interface; the
+    /// router learns where loops are]
     #[arg(long, value_name = "IF")]
     upstream: Option<String>,
     /// Time between two queries for listeners, from 1s to 31744s
     #[arg(long, value_name = "TIME", default_value = "125s", value_parser = query_interval)]
     query_interval: Duration,
-    /// Groups that the hosts on one interface can have this router look after, 1 to 65536, and sources and forwarding
-    /// entries in proportion. When they are used up, each host gets its share
+    /// The number of groups that this router serves for the hosts on one interface, 1 to 65536. Sources and
+    /// forwarding entries are limited in proportion. When all are used, each host gets its share
     #[arg(long, value_name = "N", default_value_t = 1024, value_parser = max_groups)]
     max_groups: usize,
-    /// After SIGTERM or SIGKILL, have the kernel go on forwarding for so long, for the next `treecast mroute` to take over
-    /// without a gap, up to 600s; 0s: never
+    /// The time for which the kernel goes on forwarding after SIGTERM or SIGKILL, up to 600s. A `treecast
+    /// mroute` that starts in this time takes over without a gap. 0s ends forwarding at once
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = keep)]
     keep: Duration,
     #[command(flatten)]
@@ -42,7 +43,7 @@ pub struct Args {
 
 #[derive(clap::Subcommand)]
 enum Command {
-    /// Hold the sockets of a daemon; it runs this itself
+    /// Hold the sockets of a daemon that ends; the daemon starts this itself
     #[command(hide = true)]
     Keep {
         #[arg(long, value_parser = keep)]
@@ -81,7 +82,7 @@ pub fn run(args: Args) -> Outcome {
         }
         None => {}
     }
-    // Whatever has become of the file, it is this program.
+    // Even if the file was replaced, this is the running program.
     let keeper = ["/proc/self/exe", "mroute", "keep", "--time", &format!("{}ms", args.keep.as_millis())];
     let config = Config {
         interfaces: args.interfaces,
@@ -111,7 +112,7 @@ fn max_groups(text: &str) -> Result<usize, &'static str> {
     number.ok_or("a number from 1 to 65536")
 }
 
-/// "125s", "2500ms" or "125".
+/// Parses a time: "125s", "2500ms" or "125".
 fn time(text: &str, range_millis: RangeInclusive<u64>) -> Result<Duration, String> {
     let (number, unit_millis) = match text.strip_suffix("ms") {
         Some(number) => (number, 1),
@@ -183,7 +184,8 @@ fn print_family(name: &str, family: &Family) {
     say!("");
 }
 
-/// Prints rows under their headings, in columns as wide as their widest cell; nothing when there are none.
+/// Prints rows below their headings, in columns as wide as their widest cell. Prints nothing if there are no
+/// rows.
 pub fn table<const N: usize>(headings: [&str; N], rows: impl Iterator<Item = [String; N]>) {
     let rows: Vec<_> = rows.collect();
     if rows.is_empty() {

@@ -1,5 +1,5 @@
-//! Who watches a session besides its own terminal: `treecast status`, and Prometheus. What they see is posted here, now and
-//! then; nothing is drawn or sent for them on the session's thread.
+//! Publishes the progress of a session for `treecast status` and Prometheus. The session only posts a snapshot
+//! now and then; other threads answer the observers.
 
 use std::{
     net::SocketAddr,
@@ -14,7 +14,7 @@ use treecast_driver::{
 };
 use treecast_wire::ticket::Ticket;
 
-/// Progress is posted at most so often.
+/// The shortest time between two posts.
 const POST_INTERVAL: Duration = Duration::from_millis(500);
 
 pub(crate) struct Observers {
@@ -25,10 +25,11 @@ pub(crate) struct Observers {
 }
 
 impl Observers {
-    /// Starts to answer. That `treecast status` cannot be answered is said, and no reason not to send.
+    /// Starts to answer observers. A failure that concerns only `treecast status` is a warning, and no reason
+    /// not to send.
     ///
     /// # Errors
-    /// One line, when the metrics' address cannot be used.
+    /// One line, if the address for metrics cannot be used.
     pub fn start(role: Role, metrics: Option<SocketAddr>) -> Result<Self, String> {
         let board = Board::new(Snapshot::new(role));
         let metrics = metrics.map(|address| metrics::serve(address, &board)).transpose();
@@ -41,7 +42,7 @@ impl Observers {
         self.board.update(|snapshot| snapshot.note_ticket(ticket));
     }
 
-    /// The IoT updater's frames know no session.
+    /// Notes a session with the IoT updater's frames, which have no session number.
     pub fn note_iotup(&mut self, group: SocketAddr) {
         self.board.update(|snapshot| {
             snapshot.group = group.to_string();
@@ -49,7 +50,7 @@ impl Observers {
         });
     }
 
-    /// How many receivers the start waits for.
+    /// Notes how many receivers the start waits for.
     pub fn note_wanted(&mut self, wanted: u32) {
         self.board.update(|snapshot| snapshot.wanted = wanted);
     }

@@ -1,8 +1,8 @@
 //! Lines on standard output and standard error.
 //!
-//! Whoever reads them may go away (`| head`), which `println!` takes for a reason to panic. Here it is none:
-//! a session, a lab or a router goes on and ends as it would have. Anything else that keeps lines from
-//! standard output, such as a full disk, is told at the end by [`failure`].
+//! The reader of these lines may go away (`| head`). `println!` panics then. The functions here ignore it: a
+//! session, a lab or a router goes on and ends as it would have. Every other reason that keeps lines from
+//! standard output, such as a full disk, is reported at the end by [`failure`].
 
 use std::{
     collections::VecDeque,
@@ -16,7 +16,7 @@ use std::{
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 
-/// Why the first line that did not reach standard output did not.
+/// The error of the first line that did not reach standard output.
 static FAILED: OnceLock<io::Error> = OnceLock::new();
 
 /// Prints a line on standard output, as `println!` does.
@@ -24,26 +24,26 @@ macro_rules! say {
     ($($text:tt)*) => { $crate::output::to_stdout(format_args!("{}\n", format_args!($($text)*))) };
 }
 
-/// Prints a line on standard error, as `eprintln!` does, and one only: see [`in_one_line`].
+/// Prints a single line on standard error, as `eprintln!` does; see [`in_one_line`].
 macro_rules! remark {
     ($($text:tt)*) => { $crate::output::to_stderr(format_args!("{}\n", $crate::output::in_one_line(&format!($($text)*)))) };
 }
 
-/// Writes text as it is, and at once: who reads a pipe waits for it.
+/// Writes text unchanged and at once, because the reader of a pipe waits for it.
 pub fn to_stdout(text: fmt::Arguments<'_>) {
     let mut stdout = io::stdout().lock();
     if let Err(error) = stdout.write_fmt(text).and_then(|()| stdout.flush()) {
-        // An earlier one is told.
+        // An earlier error is already known.
         _ = FAILED.set(error);
     }
 }
 
-/// JSON lines for standard output that are written together, so that ten thousand files do not cost as many writes.
-/// Lines that wait for others are written when it is dropped.
+/// JSON lines for standard output that are written together, so that ten thousand files do not cost ten
+/// thousand writes. Lines that wait for others are written when this is dropped.
 ///
-/// A thread writes them: a session, and so all of its other members, does not wait for whoever reads the pipe.
-/// Lines wait in memory, up to [`Lines::MOST_BYTES`]. Further ones are left out, and an event says how many.
-/// At its end the program waits for its reader, as other programs do, but not for ever: see [`Writer::PATIENCE`].
+/// A thread writes the lines, so a session and its receivers do not wait for the reader of the pipe. Lines wait
+/// in memory, up to [`Lines::MOST_BYTES`]. Further lines are left out, and an event says how many. At its end,
+/// the program waits for its reader, but not for ever: see [`Writer::PATIENCE`].
 #[derive(Debug, Default)]
 pub struct Lines {
     text: String,
@@ -51,15 +51,15 @@ pub struct Lines {
 }
 
 impl Lines {
-    /// Lines of so many bytes are written at once.
+    /// The number of bytes from which on waiting lines are written.
     const ENOUGH_BYTES: usize = 64 * 1024;
 
-    /// The most that waits for a reader: the events of some 50,000 files, or of an hour.
+    /// The largest number of bytes that wait for a reader: the events of about 50,000 files, or of an hour.
     const MOST_BYTES: usize = 16 << 20;
 
-    /// Adds a line, and writes it at once, with those before it, unless it waits for others.
+    /// Adds a line. Writes it at once, with all lines before it, unless `waits` is set.
     pub fn add(&mut self, line: &impl Serialize, waits: bool) {
-        // Nothing that is shown has keys other than strings, which is all that could fail.
+        // Serialising fails only for maps whose keys are not strings, and no event has one.
         self.text += &serde_json::to_string(line).unwrap_or_default();
         self.text.push('\n');
         if !waits || self.text.len() >= Self::ENOUGH_BYTES {
@@ -67,7 +67,7 @@ impl Lines {
         }
     }
 
-    /// Writes the lines that wait.
+    /// Writes the waiting lines.
     pub fn show(&mut self) {
         if self.text.is_empty() {
             return;
@@ -76,7 +76,8 @@ impl Lines {
         self.writer.get_or_insert_with(Writer::start).write(text, Self::MOST_BYTES);
     }
 
-    /// Adds the last line, and waits until all are written: the session is over, and holds nobody up.
+    /// Adds the last line, and waits until all lines are written. The session is over, so this delays no
+    /// receiver.
     pub fn end(&mut self, line: &impl Serialize) {
         self.show();
         drop(self.writer.take());
@@ -91,11 +92,11 @@ impl Drop for Lines {
     }
 }
 
-/// The thread that writes lines. Dropped, it is waited for as long as somebody reads.
+/// The thread that writes lines. Dropping this waits for the thread while somebody reads.
 #[derive(Debug)]
 struct Writer {
     shared: Arc<(Mutex<Unwritten>, Condvar)>,
-    /// None where no thread could be started.
+    /// `None` if no thread could be started.
     thread: Option<JoinHandle<()>>,
 }
 
@@ -103,16 +104,16 @@ struct Writer {
 struct Unwritten {
     texts: VecDeque<String>,
     bytes: usize,
-    /// How many texts have been written.
+    /// The number of texts that have been written.
     written: u64,
-    /// How many lines have been left out since there was no room for them.
+    /// The number of lines that were left out since memory was full.
     left_out: u64,
     is_over: bool,
     is_done: bool,
 }
 
 impl Writer {
-    /// A reader that has read nothing for so long at a session's end is not waited for any longer.
+    /// The time for which a reader may read nothing at the session's end. After it, the program stops waiting.
     const PATIENCE: Duration = Duration::from_secs(30);
 
     fn start() -> Self {
@@ -179,18 +180,18 @@ fn write_lines((unwritten, changed): &(Mutex<Unwritten>, Condvar)) {
     }
 }
 
-/// What is counted is right whoever has panicked meanwhile.
+/// The counts are right even if another thread has panicked.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 pub fn to_stderr(text: fmt::Arguments<'_>) {
-    // There is nowhere left to tell it.
+    // There is no place left to report an error of standard error.
     _ = io::stderr().lock().write_fmt(text);
 }
 
-/// A bar on standard error, where that is a terminal, which is a text until it is given another style: a bar
-/// of length 0 would be full.
+/// Creates a bar on standard error, if that is a terminal. It shows a text until it gets another style, because
+/// a bar of length 0 would look full.
 pub fn waiting_bar(is_hidden: bool, text: &str) -> ProgressBar {
     let bar = if is_hidden { ProgressBar::hidden() } else { ProgressBar::new(0) };
     set_template(&bar, "{msg}");
@@ -198,19 +199,19 @@ pub fn waiting_bar(is_hidden: bool, text: &str) -> ProgressBar {
     bar
 }
 
-/// Makes a bar look like `template` from now on.
+/// Changes the style of a bar to `template`.
 pub fn set_template(bar: &ProgressBar, template: &str) {
     if let Ok(style) = ProgressStyle::with_template(template) {
         bar.set_style(style);
     }
 }
 
-/// A line that stays above a bar, or goes to standard error where there is none: lines are for logs, too.
+/// Prints a line above a bar, or to standard error if there is no bar.
 pub fn above(bar: &ProgressBar, line: &str) {
     if bar.is_hidden() { self::line(line) } else { bar.println(in_one_line(line)) }
 }
 
-/// A line on standard error.
+/// Prints a line on standard error.
 pub fn line(line: &str) {
     remark!("{line}");
 }
@@ -222,7 +223,7 @@ pub fn is_unread() -> bool {
     FAILED.get().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
 }
 
-/// What kept lines from standard output, other than a reader that has seen enough.
+/// The error that kept lines from standard output. A reader that has gone away is none.
 pub fn failure() -> Option<String> {
     let error = FAILED.get().filter(|_| !is_unread())?;
     Some(format!("cannot write to standard output: {error}; what it should have said is lost"))

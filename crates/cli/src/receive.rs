@@ -1,4 +1,4 @@
-//! `treecast receive`: arguments in, progress and summary out.
+//! `treecast receive`: parses the arguments, and prints progress and a summary.
 
 mod display;
 
@@ -27,79 +27,84 @@ use treecast_wire::{
 
 use crate::{Outcome, advice, arguments, group::Group, observers::Observers, send::Dialect};
 
-/// What a session has and a carousel has not: options that do nothing with a carousel's ticket.
+/// The heading of options that have no effect with a carousel's ticket.
 const CONNECTION_HEADING: &str = "Connection to the sender, which a carousel has not";
 
-/// What protects a receiver's folder.
+/// The heading of options that protect a receiver's folder.
 const SENDER_HEADING: &str = "What the sender may do";
 
-/// A sender that lives speaks twice in this time.
+/// The smallest stall limit, in seconds. A live sender speaks twice in this time.
 const LEAST_STALL_LIMIT_SECONDS: u64 = 2 * KEEPALIVE.as_secs();
 
 /// Receive the files of a session.
 ///
-/// A file gets its name only when it is whole and its hash is right; one that had the name before is replaced, unless
-/// --keep-existing says otherwise. Nothing gets more permissions than the umask lets it have.
-/// Exit code: 0 when every file that is wanted came; 3 when some failed; 1 for anything else, also when --only matches no
-/// file of the session.
+/// A file gets its name only when it is complete and its hash is right. It then replaces a file of the same
+/// name, unless --keep-existing is given. Permissions are limited by the umask.
+/// Exit code: 0 when every wanted file came; 3 when some failed; 1 for anything else, also when no file of the
+/// session matches --only.
 #[derive(clap::Args)]
 pub struct Args {
     /// Network interface to listen on [default: the one of the route to the sender]
     #[arg(long, value_name = "IF")]
     interface: Option<String>,
-    /// UDP port at which to hear what is sent to this host's own address, for a firewall that lets in one: with --fanout
-    /// unicast, mead, xcast and auto [default: the port behind the group's, with unicast a free one]
+    /// UDP port for packets to this host's own address (--fanout unicast, mead, xcast and auto), for a firewall
+    /// that lets one port in [default: the port after the group's; with unicast a free one]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..), allow_negative_numbers = true,
           help_heading = CONNECTION_HEADING)]
     port: Option<u16>,
-    /// Folder for the files; made if it is missing
+    /// Folder for the files; it is made if it is missing
     #[arg(long, value_name = "DIR", default_value = ".")]
     into: PathBuf,
     /// Take only files whose names match, like '*.iso' or 'docs/*'
     #[arg(long, value_name = "GLOB", value_parser = parse_pattern)]
     only: Option<glob::Pattern>,
-    /// Leave files and symbolic links that exist as they are, and fetch only others [default: they are replaced]
+    /// Keep existing files and symbolic links, and fetch only others [default: they are replaced]
     #[arg(long, help_heading = SENDER_HEADING)]
     keep_existing: bool,
-    /// Take files and folders whose names begin with a dot, such as .bashrc or .ssh, at the top of the folder, too
+    /// Also take files and folders whose names begin with a dot at the top of the folder, such as .bashrc or
+    /// .ssh
     #[arg(long, help_heading = SENDER_HEADING)]
     hidden: bool,
-    /// End when there are more files, folders and links than that; what is whole stays
+    /// End when there are more files, folders and links than this; complete files stay
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..), allow_negative_numbers = true,
           help_heading = SENDER_HEADING)]
     max_files: Option<u64>,
-    /// End when the files are larger than that together (500k, 20M, 4G: powers of 1024); what is whole stays
+    /// End when the files are larger than this together (500k, 20M, 4G: powers of 1024); complete files stay
     #[arg(long, value_name = "BYTES", value_parser = arguments::bytes, allow_negative_numbers = true,
           help_heading = SENDER_HEADING)]
     max_bytes: Option<u64>,
-    /// End after this time, in seconds or with a unit (90, 90s, 15m, 2h); what came is kept, so that a receiver that is started again goes on
+    /// End after this time, in seconds or with a unit (90, 90s, 15m, 2h). Incomplete files stay, too, for the
+    /// next start
     #[arg(long, value_name = "SECONDS", value_parser = arguments::seconds, allow_negative_numbers = true,
           help_heading = SENDER_HEADING)]
     max_time: Option<u64>,
-    /// When the disk is full, wait so long for room and go on by itself; files fail after that. 0 waits for none
+    /// When the disk is full, wait this many seconds for room and continue then; files fail after that. 0 does
+    /// not wait
     #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = arguments::seconds,
           allow_negative_numbers = true)]
     wait_for_space: u64,
-    /// What the sender calls this receiver [default: host name and process id; in a lab its node's name]
+    /// The name of this receiver at the sender [default: host name and process id; in a lab the node's name]
     #[arg(long, help_heading = CONNECTION_HEADING)]
     name: Option<String>,
-    /// Who this receiver is: a key's name (see `treecast keys`) or file [default: a key made for the session]
+    /// The key that identifies this receiver: its name (see `treecast keys`) or file [default: a key made for
+    /// the session]
     #[arg(long, value_name = "NAME|PATH", help_heading = CONNECTION_HEADING)]
     key: Option<String>,
     /// Refuse the ticket of a plain session (`treecast send --plain`)
     #[arg(long)]
     secure: bool,
-    /// Give up when the sender cannot be reached in so many seconds, and on a carousel of which nothing comes for so long
+    /// Give up when the sender cannot be reached for this many seconds, or when nothing comes of a carousel for
+    /// so long
     #[arg(long, value_name = "SECONDS", default_value_t = 30, value_parser = arguments::seconds,
           allow_negative_numbers = true)]
     connect_timeout: u64,
-    /// When the connection to the sender breaks, try for so many seconds to reach it again, and fetch what is missing; 0
-    /// gives up at once
+    /// When the connection to the sender breaks, try for this many seconds to reach it again, and fetch what is
+    /// missing; 0 gives up at once
     #[arg(long, value_name = "SECONDS", default_value_t = receive::RECONNECT_TIME.as_secs(), value_parser = arguments::seconds, allow_negative_numbers = true,
           help_heading = CONNECTION_HEADING)]
     reconnect: u64,
-    /// Look for the sender again (--reconnect) when it has said nothing for so many seconds: stopped, or lost on the way. One
-    /// that only waits for other receivers speaks every 5 s
+    /// Look for the sender again (--reconnect) when it has been silent for this many seconds, because it was
+    /// stopped or the path broke. A sender that only waits for other receivers speaks every 5 s
     #[arg(long, value_name = "SECONDS", default_value_t = receive::STALL_LIMIT.as_secs(), value_parser = clap::value_parser!(u64).range(LEAST_STALL_LIMIT_SECONDS..=86_400),
           help_heading = CONNECTION_HEADING)]
     stall_limit: u64,
@@ -109,31 +114,32 @@ pub struct Args {
     /// One JSON event a line on standard output
     #[arg(long)]
     json: bool,
-    /// The packets: a treecast session's, or those of librecast's IoT updater, which has no tickets
+    /// The packets: those of a treecast session, or those of librecast's IoT updater, which has no tickets
     #[arg(long, value_enum, default_value = "session")]
     dialect: Dialect,
     /// The IoT updater's group
     #[arg(long, value_name = "ADDR[:PORT]", value_parser = Group::parse)]
     group: Option<Group>,
-    /// The number of groups that the IoT updater sends to (`treecast send --rates`), at addresses one behind the other
-    /// [default: 1]
+    /// The number of groups that the IoT updater sends to (`treecast send --rates`); their addresses follow
+    /// each other [default: 1]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=i64::from(MAX_GROUPS)),
           allow_negative_numbers = true)]
     groups: Option<u8>,
-    /// The first line that `treecast send` prints, or @ and a file that holds it; with --dialect iotup what the
-    /// file is to be called. White space and line breaks in a ticket mean nothing
+    /// The first line that `treecast send` prints, or @ and a file with that line. With --dialect iotup, the
+    /// name for the file. White space and line breaks in a ticket mean nothing
     #[arg(value_name = "TICKET|@PATH", required = true)]
     ticket: Vec<String>,
 }
 
 impl Args {
-    /// The ticket, or what stands in its place, in one piece.
+    /// The words of the ticket argument, joined.
     fn ticket(&self) -> String {
         self.ticket.join(" ")
     }
 }
 
-/// Joins the pieces of a ticket with spaces in it, so that none of them is taken for an option: they may begin with `-`.
+/// Joins the pieces of a ticket that contains spaces, so that no piece that begins with `-` is taken for an
+/// option.
 pub fn join_ticket(mut arguments: Vec<OsString>) -> Vec<OsString> {
     for start in 1..arguments.len() {
         let pieces = arguments[start..].iter().map_while(|argument| argument.to_str());
@@ -170,14 +176,14 @@ pub fn run(args: Args) -> Outcome {
     exit_code(&summary, time_limit(&stop))
 }
 
-/// What ends the session from outside: signals, and --max-time.
+/// The reasons that end the session from outside: signals, and --max-time.
 fn stop(args: &Args) -> std::io::Result<Stop> {
     let stop = Stop::on_signals()?;
     args.max_time.map_or(Ok(()), |seconds| stop.request_after(Duration::from_secs(seconds)))?;
     Ok(stop)
 }
 
-/// The limit of --max-time, when the time is over.
+/// The limit of --max-time, if its time is over.
 fn time_limit(stop: &Stop) -> Option<Limit> {
     stop.time_up().map(Limit::Time)
 }
@@ -192,7 +198,7 @@ fn rules(args: &Args) -> Rules {
     }
 }
 
-/// A carousel comes to its group.
+/// Refuses `--port` with a carousel, whose packets come at the group's port.
 fn check_port(args: &Args) -> Result<(), &'static str> {
     match args.port {
         None => Ok(()),
@@ -211,7 +217,7 @@ fn options(args: &Args) -> Result<ReceiveOptions, String> {
         Dialect::Session => (read_ticket(&args.ticket())?, receive::Dialect::Session),
         Dialect::Iotup => iotup(args)?,
     };
-    // The IoT updater's file has its name from the command line.
+    // The name of the IoT updater's file is in the ticket's place on the command line.
     let is_named = dialect != receive::Dialect::Session;
     Ok(ReceiveOptions {
         dialect,
@@ -235,7 +241,7 @@ fn options(args: &Args) -> Result<ReceiveOptions, String> {
     })
 }
 
-/// What stands for the ticket of an IoT updater, whose one file is named where a ticket would be.
+/// Makes a ticket for the IoT updater, which has none, and its dialect with the name of the one file.
 fn iotup(args: &Args) -> Result<(Ticket, receive::Dialect), String> {
     let group = args.group.ok_or("the IoT updater has no ticket: name its group with --group")?;
     if let Some(hint) = group.hint() {
@@ -276,9 +282,9 @@ fn parse_pattern(text: &str) -> Result<glob::Pattern, String> {
     }
 }
 
-/// The ticket itself, or from the first lines of the file behind `@`.
+/// Parses a ticket, or reads it from the first lines of the file after `@`.
 fn read_ticket(text: &str) -> Result<Ticket, String> {
-    /// More than the longest ticket.
+    /// The largest file that is read for a ticket, in bytes. No ticket is longer.
     const MAX_TICKET_FILE_LEN: u64 = 64 * 1024;
     let Some(path) = text.strip_prefix('@') else {
         return text.parse().map_err(|error| format!("{error}"));
@@ -287,7 +293,7 @@ fn read_ticket(text: &str) -> Result<Ticket, String> {
         let advice = "name the file that `treecast send --ticket-file` wrote, or give the ticket itself";
         format!("cannot read the ticket from {path:?}: {error}; {advice}")
     })?;
-    // Editors of other systems open a text with a byte order mark.
+    // Editors of other systems begin a text with a byte order mark.
     let content = content.trim_start_matches('\u{feff}');
     let mut lines = content.lines().skip_while(|line| line.trim().is_empty()).peekable();
     if lines.peek().is_none() {
@@ -296,7 +302,7 @@ fn read_ticket(text: &str) -> Result<Ticket, String> {
     Ticket::from_pieces(lines).map(|(ticket, _)| ticket).map_err(|error| format!("{path}: {error}"))
 }
 
-/// How a session ends that a limit has ended, in one line.
+/// Describes in one line how a limit has ended the session.
 fn at_limit(limit: Limit, summary: &ReceiveSummary) -> String {
     let whole = match summary.received {
         0 => "no file had come whole".to_owned(),

@@ -1,4 +1,4 @@
-//! `treecast router`: the MEADcast and Xcast router, and a look at the one that runs.
+//! `treecast router`: the MEADcast and Xcast router, and commands for the running one.
 
 use std::{collections::BTreeMap, path::PathBuf, process::ExitCode, time::Duration};
 
@@ -10,10 +10,11 @@ use treecast_wire::mead::{Dialect, MAX_ADDRESSES};
 
 use crate::{Outcome, arguments::seconds, domain_key, mroute::table};
 
-/// No packet has so many receivers: then none is replicated.
+/// The largest value of --min-dsts. It is more than a packet has receivers, so no packet is replicated then.
 const MAX_MIN_DSTS: i64 = MAX_ADDRESSES as i64;
 
-/// More than a sender with a link of 10 Gbit/s has use for, where each of its full packets becomes five.
+/// The default of --copies-per-second. A sender with a link of 10 Gbit/s, each of whose full packets becomes
+/// five, needs fewer.
 const COPIES_PER_SECOND: u32 = 5_000_000;
 
 /// Forward MEADcast and Xcast packets between this host's networks
@@ -34,85 +35,91 @@ enum Command {
         #[command(flatten)]
         control: Control,
     },
-    /// Change the running router; no MEADcast packet is lost by it
+    /// Change the settings of the running router; this loses no MEADcast packet
     Set {
         #[command(subcommand)]
         change: Change,
         #[command(flatten)]
         control: Control,
     },
-    /// Take away what a router that was killed has left at this host's interfaces
+    /// Remove what a killed router has left at this host's interfaces
     Clean,
-    /// Compare the eBPF program of this build, in this kernel, with the reference model, on random packets
+    /// Compare this build's eBPF program, in this kernel, with the reference model, on random packets
     Check {
-        /// How many packets
+        /// The number of packets
         #[arg(long, value_name = "N", default_value_t = 1_000_000, value_parser = clap::value_parser!(u64).range(1..))]
         packets: u64,
-        /// Which ones
+        /// The seed of the random packets
         #[arg(long, value_name = "N", default_value_t = 1)]
         seed: u64,
     },
 }
 
-/// Forward MEADcast and Xcast until SIGINT or SIGTERM, and then until senders have found other ways; a second signal ends it at once
+/// Forward MEADcast and Xcast until SIGINT or SIGTERM, and then until senders have found other ways; a second
+/// signal ends it at once
 ///
-/// An eBPF program takes MEADcast packets at the interfaces named, replicates them for other routers and turns them into
-/// unicast for the receivers behind this one. Xcast packets (RFC 5058; not with --dialect linux-6.5) go once to each next hop of their
-/// destinations, and as unicast to the last one. All other packets pass at the cost of one look. Prints "ready" when it serves.
+/// An eBPF program handles MEADcast packets at the named interfaces. It replicates them for other routers, and
+/// turns them into unicast for the receivers behind this router. An Xcast packet (RFC 5058; not with --dialect
+/// linux-6.5) goes once to each next hop of its destinations, and as unicast to the last one. All other packets
+/// pass after one look. Prints "ready" when it serves.
 #[derive(clap::Args)]
 #[command(group(clap::ArgGroup::new("where").args(["interfaces", "all"]).required(true)))]
 struct Run {
-    /// An Ethernet interface at which to look for MEADcast packets (may be repeated)
+    /// An Ethernet interface where MEADcast packets come in (may be repeated)
     #[arg(long = "interface", value_name = "IF")]
     interfaces: Vec<String>,
-    /// All Ethernet interfaces that are up, also those that come later
+    /// All Ethernet interfaces that are up, also those that appear later
     #[arg(long)]
     all: bool,
-    /// Turn into unicast what is for a router, or in Xcast for a next hop, with fewer receivers than this (0: never)
+    /// Turn a packet into unicast early if a router, or with Xcast a next hop, has fewer receivers than this
+    /// (0: never)
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u8).range(..=MAX_MIN_DSTS))]
     min_dsts: u8,
-    /// How headers are written: rfc, or linux-6.5 for senders and routers of the thesis
+    /// The form of headers: rfc, or linux-6.5 for senders and routers of the thesis
     #[arg(long, value_name = "DIALECT", default_value = "rfc", value_parser = dialect)]
     dialect: Dialect,
-    /// Be the designated router of hosts that join groups: ask on all links who listens (MLD), and serve them by one multicast
-    /// packet a link where a sender of theirs has a group (`treecast mead --designated GROUP`)
+    /// Be the designated router of hosts that join groups. Ask on all links who listens (MLD). If a sender uses
+    /// such a group (`treecast mead --designated GROUP`), serve its listeners by one multicast packet a link
     #[arg(long)]
     designated: bool,
-    /// Be the designated router of Xcast+ (RFC 5058) for the hosts on all links: register at the senders whose channels (source
-    /// and group) they join by MLDv2, and serve them by multicast what comes for it by Xcast; take the registrations of others for
-    /// senders on these links, and turn what those send to the group into Xcast for who has registered. Not where `treecast mroute`
-    /// forwards the same groups
+    /// Be the designated router of Xcast+ (RFC 5058) for the hosts on all links. For receivers: register at the
+    /// senders whose channels (source and group) they join by MLDv2, and multicast to them what comes by Xcast.
+    /// For senders: take the registrations of other routers, and turn the senders' multicast packets into Xcast
+    /// for these routers. Do not use this where `treecast mroute` forwards the same groups
     #[arg(long)]
     xcast_plus: bool,
-    /// A file with the domain's key, 64 hexadecimal digits: discovery responses and registrations prove that they are of the domain.
-    /// Copies are made, and discovery is answered, only for senders that prove the same (`treecast mead --key`, `treecast send
-    /// --domain-key`); others' packets pass as if there were no router. Hosts' clocks must not be more than ten minutes apart
+    /// A file with the domain's key, 64 hexadecimal digits. Discovery responses and registrations prove that
+    /// they come from the domain. The router answers discovery, and makes copies, only for senders that prove
+    /// the same (`treecast mead --key`, `treecast send --domain-key`); packets of others pass as if there were
+    /// no router. The clocks of all hosts may differ by ten minutes
     #[arg(long, value_name = "FILE")]
     key: Option<PathBuf>,
-    /// Which sources to believe by the way that their packets came. strict: those to which the route leads by the same interface;
-    /// loose: those to which there is a route (where routes are asymmetric; packets become multicast as with strict); off: all.
-    /// Packets of others are dropped
+    /// The check of a packet's source, by the interface where the packet came in. strict: the route to the
+    /// source must lead to that interface; loose: there must be a route to the source (for asymmetric routes;
+    /// packets become multicast only as with strict); off: no check. Other packets are dropped
     #[arg(long, value_name = "MODE", value_enum, default_value_t = Rpf::Strict)]
     rpf: Rpf,
-    /// Make copies only for sources in this network (may be repeated); others' packets pass as if there were no router
+    /// Make copies only for sources in this network (may be repeated); packets of others pass as if there were
+    /// no router
     #[arg(long = "allow-source", value_name = "PREFIX")]
     allowed: Vec<Prefix>,
-    /// The most copies that are made in a second for the sources of one network (/64), those of super-packets counted singly; what
-    /// is above that passes as if there were no router (0: any number)
+    /// The largest number of copies a second for the sources of one /64 network; each datagram of a
+    /// super-packet counts. Packets above this limit pass as if there were no router (0: no limit)
     #[arg(long, value_name = "N", default_value_t = COPIES_PER_SECOND)]
     copies_per_second: u32,
-    /// Send all copies the kernel's own way, past its firewall and policy routing, which is slower. Without, the firewall's
-    /// rules for forwarding do not see them
+    /// Let the kernel forward all copies, with its firewall and policy routing; this is slower. Without this
+    /// option, copies skip the firewall's rules for forwarding
     #[arg(long)]
     through_kernel: bool,
-    /// Look at packets behind the filters of `tc` that an interface has, as one of them, and not before all. All traffic
-    /// then pays about twice as much for the look
+    /// Run as a filter of `tc`, after the other filters of an interface, and not before them. All traffic then
+    /// pays about twice as much
     #[arg(long, conflicts_with = "user_space")]
     as_filter: bool,
-    /// Forward in user space, where no eBPF may be loaded. Slow, and super-packets are divided
+    /// Forward in user space, for hosts where no eBPF program may be loaded. Slow; super-packets are divided
     #[arg(long, conflicts_with = "through_kernel")]
     user_space: bool,
-    /// When told to end, or by `set disable`: act on data for at most so long, until senders have found other ways (0: do not wait)
+    /// The longest time in seconds to go on acting on data after a signal or `set disable`, until senders have
+    /// found other ways (0: do not wait)
     #[arg(long, value_name = "SECONDS", default_value = "75", value_parser = seconds)]
     leave_within: u64,
     #[command(flatten)]
@@ -140,16 +147,17 @@ impl From<Rpf> for ReversePath {
 enum Change {
     /// Act on MEADcast packets
     Enable,
-    /// Pass MEADcast packets on like all others, when senders have found other ways: answer discovery no more, and act on data
-    /// as long as some comes for this router's receivers (see `run --leave-within`). Senders of Xcast look for no ways
+    /// Pass MEADcast packets on like all others, once senders have found other ways: stop answering discovery,
+    /// and act on data as long as some comes for this router's receivers (see `run --leave-within`). Senders of
+    /// Xcast do not look for other ways
     Disable {
-        /// Do not wait: what senders send until they look for routers again reaches only the first receiver of each packet
+        /// Do not wait; until senders look for routers again, only the first receiver of each packet gets it
         #[arg(long)]
         now: bool,
     },
-    /// Turn into unicast what is for a router with fewer receivers than N
+    /// Turn packets for a router with fewer receivers than N into unicast
     MinDsts {
-        /// How many receivers a router must have to get a replica (0: any)
+        /// The number of receivers that a router must have to get a copy of its own (0: any)
         #[arg(value_parser = clap::value_parser!(u8).range(..=MAX_MIN_DSTS))]
         n: u8,
     },
@@ -341,7 +349,7 @@ fn print_xcast(xcast: &Xcast) {
     }
 }
 
-/// Packets that ended here, or of which no copies were made, by why.
+/// Lists packets that were dropped, or of which no copies were made, by reason.
 fn ended<'a>(
     malformed: &'a BTreeMap<String, u64>,
     dropped: &'a BTreeMap<String, u64>,

@@ -1,4 +1,4 @@
-//! `treecast send`: arguments in, progress and summary out.
+//! `treecast send`: parses the arguments, and prints progress and a summary.
 
 mod carousel;
 pub(crate) mod display;
@@ -39,42 +39,43 @@ use crate::{
 const DEFAULT_WAIT: u32 = 1;
 const DEFAULT_WAIT_TIMEOUT_SECONDS: u64 = 60;
 
-/// A receiver that lives speaks twice in this time.
+/// The smallest stall limit, in seconds. A live receiver speaks twice in this time.
 const LEAST_STALL_LIMIT_SECONDS: u64 = 2 * KEEPALIVE.as_secs();
 
 /// Send files to everyone who has the ticket.
 ///
-/// Prints the ticket as its first line; receivers start with it. Starts when enough receivers are there and
-/// ends when every receiver has every file. Exit code: 0 when all have all; 3 when some receivers failed (a table says who and why); 1 for
-/// anything else.
+/// Prints the ticket as its first line; receivers need it to start. Starts when enough receivers are there, and
+/// ends when every receiver has every file. Exit code: 0 when every receiver has every file; 3 when some
+/// receivers failed (a table names them and the reasons); 1 for anything else.
 #[derive(clap::Args)]
 pub struct Args {
-    /// How a packet reaches many hosts
+    /// The way a packet reaches many hosts
     #[arg(long, value_enum, default_value = "multicast")]
     fanout: Fanout,
-    /// Whom the session is for: addresses with commas between them, or a file with an address a line. With --fanout mead or
-    /// auto, MEADcast routers on the ways to them are looked for before they come; unless --wait says otherwise, the start
-    /// waits for as many receivers. A carousel sends its copies there
+    /// The expected receivers: addresses with commas between them, or a file with an address a line. With
+    /// --fanout mead or auto, the sender looks for MEADcast routers on the paths to them before they come.
+    /// Without --wait, the start waits for as many receivers. A carousel sends its copies to these addresses
     #[arg(long, value_name = "FILE|ADDR,...")]
     receivers: Option<String>,
     #[command(flatten)]
     sharing: SharingArgs,
-    /// Believe only MEADcast routers that have the domain's key, a file with 64 hexadecimal digits, and prove the same to them and to
-    /// Xcast's: routers with a key make copies for nobody else
+    /// Believe only MEADcast routers that have the domain's key, a file with 64 hexadecimal digits. The sender
+    /// proves to them and to Xcast routers that it has the key, too, because routers with a key make copies for
+    /// no other senders
     #[arg(long, value_name = "FILE", help_heading = "Protocol")]
     domain_key: Option<PathBuf>,
     /// The order of bits in MEADcast's headers [default: rfc]
     #[arg(long, value_enum, help_heading = "Protocol")]
     mead_dialect: Option<WireDialect>,
-    /// How loss is mended: while the file is out (nack), afterwards (after), by sending again and again
-    /// until nobody listens (carousel), or not (none)
+    /// The way lost packets are mended: send them again while the file goes out (nack), or afterwards (after);
+    /// send the whole file again and again until nobody listens (carousel); or not at all (none)
     #[arg(long, value_enum, default_value = "nack")]
     repair: Repair,
-    /// Forward error correction: mend losses with repair symbols (RaptorQ), each of which stands for any lost packet of
-    /// any receiver. N% of them follow each part of a file unasked, or as many as receivers have lately lacked (auto), or
-    /// none do. With --repair carousel (auto), every loop but the first is of repair symbols [default: with --repair nack
-    /// to a multicast group, as auto from when several receivers have lost different packets, at rates up to 400M;
-    /// otherwise none]
+    /// Forward error correction: mend losses with repair symbols (RaptorQ). One symbol can replace a different
+    /// lost packet at each receiver. N%: this share of symbols follows each part of a file; auto: as many as
+    /// receivers have lately lacked; none: no symbols. With --repair carousel (auto), all loops after the first
+    /// consist of symbols [default: none; but with --repair nack to a multicast group, at rates up to 400M,
+    /// auto as soon as several receivers have lost different packets]
     #[arg(long, value_name = "N%|auto|none", value_parser = parse_fec, allow_hyphen_values = true)]
     fec: Option<Fec>,
     /// Multicast group, with or without a port [default: a random one of site scope]
@@ -83,99 +84,107 @@ pub struct Args {
     /// Network interface to send on [default: the one of the route]
     #[arg(long, value_name = "IF")]
     interface: Option<String>,
-    /// Source-specific multicast: receivers listen to this address of the interface alone
+    /// Source-specific multicast: receivers listen only to this address of the interface
     #[arg(long, value_name = "ADDR", value_parser = arguments::address)]
     source: Option<IpAddr>,
-    /// Where to take control connections [default: any address, a free port]
+    /// The address for control connections [default: any address, a free port]
     #[arg(long, value_name = "ADDR:PORT", value_parser = arguments::address_and_port)]
     control: Option<SocketAddr>,
-    /// Bits of IP packets a second, headers included (500k, 100M, 2.5G), for a path on which so much is reserved; auto: as
-    /// much as a TCP connection to the worst receiver would take; max: as fast as the slowest attentive receiver takes it
-    /// [default: auto; a carousel: max]
+    /// The rate in bits of IP packets a second, headers included (500k, 100M, 2.5G), for a path where that much
+    /// is reserved. auto: as much as a TCP connection to the worst receiver would get; max: as fast as the
+    /// slowest attentive receiver takes it [default: auto; a carousel: max]
     #[arg(long, value_parser = rate::parse_asked, allow_negative_numbers = true)]
     rate: Option<rate::Asked>,
-    /// Do not wait for receivers that can bear less than so many bits a second: the rate follows the others, and those get
-    /// what they lose as retransmissions
+    /// The lowest rate that receivers may force, in bits a second. The sender does not slow down further for
+    /// receivers that can take less. They get lost packets as retransmissions
     #[arg(long, value_name = "RATE", value_parser = rate::parse_floor, allow_negative_numbers = true)]
     rate_floor: Option<u64>,
-    /// Several rates at once, from fast to slow (500M,100M,20M), as for --rate: the same files go to as many groups, and
-    /// receivers that lose more than a tenth of what comes move themselves to the next slower one, which is sent what they
-    /// have not got. Fast receivers do not notice slow ones. A carousel's receivers listen to all groups at first, and
-    /// leave the fastest ones when they lose packets
+    /// Several rates at once, from fast to slow (500M,100M,20M), in the form of --rate. As many groups carry
+    /// the same files. A receiver that loses more than a tenth of its packets moves to the next slower group,
+    /// which carries what its members lack. Slow receivers do not slow down fast ones. A carousel's receivers
+    /// listen to all groups at first, and leave the fastest ones when they lose packets
     #[arg(long, value_name = "RATE,RATE...", value_parser = rate::parse_rates, allow_hyphen_values = true)]
     rates: Option<rate::Rates>,
-    /// Hop limit of multicast packets: the routers that they may cross
+    /// Hop limit of multicast packets: the number of routers that they may cross
     #[arg(long, default_value_t = DEFAULT_MULTICAST_HOPS, value_parser = clap::value_parser!(u32).range(1..=255),
           allow_negative_numbers = true)]
     ttl: u32,
-    /// Start when so many receivers are there [default: 1]
+    /// Start when this many receivers are there [default: 1]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..),
           allow_negative_numbers = true)]
     wait: Option<u32>,
-    /// Give up when they are not there in so many seconds [default: 60; a carousel waits for ever]
+    /// Give up when they are not there after this many seconds [default: 60; a carousel waits for ever]
     #[arg(long, value_name = "SECONDS", value_parser = arguments::seconds, allow_negative_numbers = true)]
     wait_timeout: Option<u64>,
-    /// ... unless at least so many are: then start with those, and serve the others as they come [default: all of --wait]
+    /// Do not give up if at least this many receivers are there: start with them, and serve the others as they
+    /// come [default: all of --wait]
     #[arg(long, value_name = "M", value_parser = clap::value_parser!(u32).range(1..), allow_negative_numbers = true)]
     wait_at_least: Option<u32>,
-    /// Admit at most so many receivers from one address [default: 256]
+    /// Admit at most this many receivers from one address [default: 256]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), allow_negative_numbers = true)]
     per_address: Option<u32>,
-    /// Carousel: end when nobody has listened for so many seconds [default: 10]
+    /// Carousel: end when nobody has listened for this many seconds [default: 10]
     #[arg(long, value_name = "SECONDS", value_parser = arguments::seconds, allow_negative_numbers = true)]
     idle: Option<u64>,
-    /// Carousel: end after so many loops [default: go on while somebody listens, or until Ctrl-C]
+    /// Carousel: end after this many loops [default: go on while somebody listens, or until Ctrl-C]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..), allow_negative_numbers = true)]
     loops: Option<u64>,
-    /// The packets: a treecast session's, or those of librecast's IoT updater, which loops over one file
+    /// The packets: those of a treecast session, or those of librecast's IoT updater, which sends one file in
+    /// loops
     #[arg(long, value_enum, default_value = "session")]
     dialect: Dialect,
-    /// Dialect iotup: the hash of the file that frames carry, as the receivers' programs are built [default: blake2b]
+    /// Dialect iotup: the hash of the file in each frame; receivers' programs must be built with the same one
+    /// [default: blake2b]
     #[arg(long, value_enum)]
     hash: Option<HashArg>,
-    /// Give up on retransmissions of a file after X times what its multicast took [default: never]
+    /// Give up on retransmissions of a file after X times as long as its multicast took [default: never]
     #[arg(long, value_name = "X", value_parser = parse_factor, allow_negative_numbers = true)]
     retx_factor: Option<f64>,
-    /// ... but not before so many seconds [default: 2]
+    /// The shortest time for --retx-factor, in seconds [default: 2]
     #[arg(long, value_name = "SECONDS", value_parser = parse_factor, allow_negative_numbers = true)]
     retx_minimum: Option<f64>,
-    /// Who goes first when the rate is not enough for both: multicast, so that fast receivers do not notice slow ones,
-    /// or neither (fair: retransmissions get up to half of it) [default: multicast]
+    /// The order if the rate is not enough for both multicast and retransmissions. multicast: it goes first, so
+    /// that slow receivers do not slow down fast ones; fair: retransmissions get up to half of the rate
+    /// [default: multicast]
     #[arg(long, value_enum)]
     priority: Option<PriorityArg>,
-    /// Files that are multicast at the same time, taking turns; 1 sends one behind the other [default: 64]
+    /// The number of files that are multicast at the same time, in turns; 1 sends one after the other [default:
+    /// 64]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024), allow_negative_numbers = true)]
     at_once: Option<u32>,
-    /// Send also what comes while the session runs: a path a line, from this file or pipe, or - for standard input; its
-    /// end ends the session
+    /// Also send files that are named while the session runs: a path a line, from this file or pipe, or - for
+    /// standard input; its end ends the session
     #[arg(long, value_name = "FILE|-")]
     feed: Option<PathBuf>,
-    /// Give up on a receiver that has said nothing for so many seconds while it owes an answer (stopped, or its host
-    /// hangs); one that is only slow reports every few seconds [default: 120]
+    /// Give up on a receiver that is silent for this many seconds while it owes an answer, because it was
+    /// stopped or its host hangs. A receiver that is only slow reports every few seconds [default: 120]
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(LEAST_STALL_LIMIT_SECONDS..=86_400),
           allow_negative_numbers = true)]
     stall_limit: Option<u64>,
-    /// When all others are done, wait so many seconds for a receiver that has broken off, and has not said that it ends,
-    /// to come again [default: 10; a carousel waits for nobody]
+    /// When all other receivers are done, wait this many seconds for a receiver whose connection broke to come
+    /// back [default: 10; a carousel waits for nobody]
     #[arg(long, value_name = "SECONDS", value_parser = arguments::seconds, allow_negative_numbers = true)]
     linger: Option<u64>,
-    /// Bytes of a file in each packet [default: what the interface's MTU allows]
+    /// The bytes of a file in each packet [default: as many as the interface's MTU allows]
     #[arg(long, value_name = "BYTES", value_parser = parse_block, allow_negative_numbers = true)]
     block: Option<u16>,
-    /// Do without security: nothing is encrypted, and nobody proves who he is
+    /// Send without security: nothing is encrypted, and nobody proves their identity
     #[arg(long)]
     plain: bool,
-    /// Who the sender is: a key's name (see `treecast keys`) or file [default: a key made for the session]
+    /// The key that identifies the sender: its name (see `treecast keys`) or file [default: a key made for the
+    /// session]
     #[arg(long, value_name = "NAME|PATH")]
     key: Option<String>,
-    /// Admit only the receivers whose public keys stand in this file, one a line [default: whoever has the ticket]
+    /// Admit only the receivers whose public keys are in this file, one a line [default: everybody who has the
+    /// ticket]
     #[arg(long, value_name = "FILE")]
     allow: Option<PathBuf>,
-    /// Admit nobody later than that, like 30m, 12h or 7d [default: never]
+    /// Admit no receiver after this time, like 30m, 12h or 7d [default: never]
     #[arg(long, value_name = "DURATION", value_parser = arguments::duration, allow_hyphen_values = true)]
     expires: Option<Duration>,
-    /// Keep what the session is in this file, so that a sender that is started again with it goes on: same ticket, same
-    /// files, and receivers fetch only what they lack. It is made if it is missing, and holds a key: keep it safe
+    /// Keep the session's state in this file, so that the sender can be started again: with the same ticket and
+    /// the same files, receivers fetch only what they lack. The file is made if it is missing. It contains a
+    /// key, so keep it safe
     #[arg(long, value_name = "FILE")]
     session: Option<PathBuf>,
     /// Write the ticket to this file, too
@@ -194,15 +203,15 @@ pub struct Args {
 
 #[derive(Clone, Copy, PartialEq, ValueEnum)]
 enum Fanout {
-    /// One packet for all, by IP multicast
+    /// One packet for all receivers, by IP multicast
     Multicast,
     /// A copy for each receiver
     Unicast,
-    /// MEADcast where routers speak it, unicast elsewhere
+    /// MEADcast if routers speak it, unicast elsewhere
     Mead,
-    /// Xcast (RFC 5058) where it proves to work, unicast elsewhere
+    /// Xcast (RFC 5058) if it proves to work, unicast elsewhere
     Xcast,
-    /// Unicast, and from there to multicast or MEADcast whoever is reached by it
+    /// Begin with unicast, and move each receiver to multicast or MEADcast if that reaches it
     Auto,
 }
 
@@ -232,7 +241,7 @@ enum HashArg {
     Blake3,
 }
 
-/// Bits a second; none follows the receivers.
+/// A rate in bits a second. `None` follows the receivers.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Rate(pub Option<u64>);
 
@@ -251,14 +260,14 @@ pub fn run(args: Args) -> Outcome {
     exit_code(&summary)
 }
 
-/// Holds a session, tells whoever watches, and writes the ticket where the user wants it.
+/// Runs a session, passes its events to all observers, and writes the ticket where the user wants it.
 fn hold(
     args: &Args,
     options: &SendOptions,
     show: &mut dyn FnMut(&SendEvent),
 ) -> Result<SendSummary, Box<dyn std::error::Error>> {
     let stop = Stop::on_signals()?;
-    // A carousel's ticket lets whoever reads it take part.
+    // Anybody who reads a carousel's ticket can take part.
     let is_secret = options.repair.carousel().is_some() && options.security.is_some();
     let ticket_file = TicketFile { path: args.ticket_file.clone(), is_secret };
     let mut observers = Observers::start(Role::Send, args.metrics)?;
@@ -270,7 +279,7 @@ fn hold(
         {
             failed_ticket = Some(line);
             stop.request();
-            // A ticket that is not where others look for it is of no use.
+            // A ticket is useless if it is not where other programs look for it.
             return;
         }
         match &event {
@@ -286,7 +295,8 @@ fn hold(
     Ok(result?)
 }
 
-/// What receivers start with: the ticket, or the group's address where packets are the IoT updater's, which knows no tickets.
+/// What receivers need to start: the ticket, or with the IoT updater's packets, which have no ticket, the
+/// group's address.
 fn announcement(options: &SendOptions, ticket: &ticket::Ticket) -> String {
     match options.repair.is_iotup() {
         true => ticket.group.to_string(),
@@ -298,7 +308,7 @@ fn is_carousel(args: &Args) -> bool {
     args.repair == Repair::Carousel || args.dialect == Dialect::Iotup
 }
 
-/// Options that what is asked for cannot obey.
+/// Refuses combinations of options that cannot work together.
 fn check(args: &Args) -> Result<(), String> {
     let refused = refused(args).into_iter().chain(refused_by_iotup(args));
     let mut refused = refused.chain(refused_by_carousel(args)).chain(refused_by_fanout(args));
@@ -306,7 +316,7 @@ fn check(args: &Args) -> Result<(), String> {
     check_sharing(args)
 }
 
-/// Whether options are refused, and what to do about it.
+/// Whether a combination of options is refused, and what to do about it.
 type Refusal = (bool, &'static str);
 
 fn refused(args: &Args) -> [Refusal; 9] {
@@ -351,7 +361,7 @@ fn refused(args: &Args) -> [Refusal; 9] {
     ]
 }
 
-/// What the IoT updater's packets have no place for.
+/// Options that the IoT updater's packets have no field for.
 fn refused_by_iotup(args: &Args) -> [Refusal; 4] {
     let is_iotup = args.dialect == Dialect::Iotup;
     let has_keys = args.key.is_some() || args.allow.is_some();
@@ -372,7 +382,7 @@ fn refused_by_iotup(args: &Args) -> [Refusal; 4] {
     ]
 }
 
-/// What needs somebody to answer.
+/// Options that need answers of receivers.
 fn refused_by_carousel(args: &Args) -> [Refusal; 12] {
     let is_carousel = is_carousel(args);
     let has_group = matches!(args.fanout, Fanout::Multicast | Fanout::Auto);
@@ -424,7 +434,7 @@ fn refused_by_carousel(args: &Args) -> [Refusal; 12] {
     ]
 }
 
-/// What the way that packets take has no use for.
+/// Options that have no effect with the chosen fanout.
 fn refused_by_fanout(args: &Args) -> [Refusal; 5] {
     let has_group = matches!(args.fanout, Fanout::Multicast | Fanout::Auto);
     let is_copied = is_copied(args);
@@ -458,9 +468,9 @@ fn is_copied(args: &Args) -> bool {
     matches!(args.fanout, Fanout::Mead | Fanout::Auto)
 }
 
-/// Options of packets that receivers share.
+/// Refuses options for shared packets that have no effect with the chosen fanout.
 fn check_sharing(args: &Args) -> Result<(), String> {
-    // What lists there are with Xcast follows from addresses, and what it needs no more than how long they may be.
+    // Xcast makes its lists from the addresses alone, so only their length can be chosen.
     let is_xcast = args.fanout == Fanout::Xcast;
     if let Some(option) = args.sharing.named_but_max().filter(|_| is_xcast) {
         return Err(format!("{option} is of MEADcast: leave it out, or take --fanout mead or auto"));
@@ -478,7 +488,7 @@ fn check_sharing(args: &Args) -> Result<(), String> {
     }
 }
 
-/// Forward error correction that somebody has asked for: none is `--fec none`.
+/// The value of `--fec`. `Fec(None)` is `--fec none`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Fec(Option<Share>);
 
@@ -486,7 +496,8 @@ fn asks_for_fec(args: &Args) -> bool {
     args.fec.is_some_and(|Fec(share)| share.is_some())
 }
 
-/// What is asked for, or else what costs least: symbols where one packet reaches all receivers, and computing them keeps up.
+/// The share of repair symbols that was asked for. Otherwise what costs least: symbols, if one packet reaches
+/// all receivers and computing symbols keeps up with the rate.
 fn fec(args: &Args, rate: send::Rate) -> Option<Share> {
     if let Some(Fec(share)) = args.fec {
         return share;
@@ -563,7 +574,7 @@ fn options(args: &Args) -> Result<SendOptions, String> {
     })
 }
 
-/// None for a plain session, as the IoT updater's is.
+/// The security options. `None` for a plain session, such as that of the IoT updater.
 fn security(args: &Args) -> Result<Option<SendSecurity>, String> {
     if args.plain || args.dialect == Dialect::Iotup {
         return Ok(None);
@@ -574,7 +585,7 @@ fn security(args: &Args) -> Result<Option<SendSecurity>, String> {
     Ok(Some(SendSecurity { identity, allow }))
 }
 
-/// Receivers that lack what the sender could not send to its end have failed, too.
+/// The exit code. A receiver that lacks an object which the sender could not send to its end has failed, too.
 fn exit_code(summary: &SendSummary) -> Outcome {
     if summary.interrupted {
         return Err("interrupted: receivers keep only the files that were complete".into());
@@ -582,10 +593,10 @@ fn exit_code(summary: &SendSummary) -> Outcome {
     Ok(if summary.is_complete() { ExitCode::SUCCESS } else { ExitCode::from(3) })
 }
 
-/// The file that other programs read the ticket from: it is there whole or not at all.
+/// The file from which other programs read the ticket. It is there complete or not at all.
 struct TicketFile {
     path: Option<PathBuf>,
-    /// Only its owner may read it.
+    /// Whether only its owner may read it.
     is_secret: bool,
 }
 
@@ -603,7 +614,8 @@ impl TicketFile {
         hidden.push(name);
         hidden.push(format!(".{}", std::process::id()));
         let temporary = path.parent().unwrap_or(Path::new("")).join(hidden);
-        // A carousel's ticket lets whoever reads it take part. One is left there by a process of the same number.
+        // Anybody who reads a carousel's ticket can take part. A file of this name may be left from a process
+        // with the same number.
         _ = std::fs::remove_file(&temporary);
         let mut options = std::fs::OpenOptions::new();
         let file = options
@@ -613,7 +625,7 @@ impl TicketFile {
             .open(&temporary);
         let written = file.and_then(|mut file| file.write_all(format!("{ticket}\n").as_bytes()));
         written.and_then(|()| std::fs::rename(&temporary, path)).map_err(|error| {
-            // Where nothing could be written, there is nothing to remove.
+            // If nothing could be written, there is nothing to remove.
             _ = std::fs::remove_file(&temporary);
             failed(error.to_string())
         })
@@ -622,7 +634,7 @@ impl TicketFile {
 
 const LEAST_RATE_BPS: f64 = 1e3;
 
-/// No link of a host is faster.
+/// The highest rate, in bits a second. No link of a host is faster.
 const MOST_RATE_BPS: f64 = 400e9;
 
 pub(crate) fn parse_rate(text: &str) -> Result<Rate, String> {
@@ -660,7 +672,7 @@ fn parse_factor(text: &str) -> Result<f64, String> {
     if (0.0..=1e6).contains(&factor) { Ok(factor) } else { Err("expected a number of 0 or more".into()) }
 }
 
-/// What a block may have at all; the interface's MTU allows less.
+/// Parses the length of a block, in bytes. This is the limit of the header; the interface's MTU allows less.
 fn parse_block(text: &str) -> Result<u16, String> {
     let range = usize::from(MIN_BLOCK_LEN)..=MAX_PAYLOAD_LEN;
     let bytes = text.parse().ok().filter(|bytes: &u16| range.contains(&usize::from(*bytes)));

@@ -1,4 +1,4 @@
-//! `treecast status`: which senders and receivers run on this host, and how they get on.
+//! `treecast status`: shows which senders and receivers run on this host, and their progress.
 
 use std::{process::ExitCode, thread, time::Duration};
 
@@ -15,15 +15,16 @@ use crate::{
     output,
 };
 
-/// How many receivers are named in one line.
+/// The largest number of receivers that a line names.
 const NAMED: usize = 3;
 
 /// Show the senders and receivers that run on this host.
 ///
-/// Those of this user; as root, everybody's. Rates are those of the last seconds. Exit code: 0, also when none runs.
+/// Shows the sessions of this user; as root, those of all users. Rates are those of the last seconds. The exit
+/// code is 0, also if none runs.
 #[derive(clap::Args)]
 pub struct Args {
-    /// Again every second, until Ctrl-C
+    /// Repeat every second, until Ctrl-C
     #[arg(long)]
     watch: bool,
     /// One JSON object a line on standard output
@@ -60,7 +61,7 @@ pub(crate) fn session_as_json(snapshot: &Snapshot) -> Value {
 }
 
 fn as_text(found: &[Found], is_screen: bool) -> String {
-    /// Cursor home, and clear to the end.
+    /// Moves the cursor home, and clears the screen.
     const FRESH_SCREEN: &str = "\u{1b}[H\u{1b}[J";
     let mut text = if is_screen { FRESH_SCREEN.to_owned() } else { String::new() };
     if found.is_empty() {
@@ -81,7 +82,7 @@ fn session_as_text(snapshot: &Snapshot) -> String {
         "{role} {}  pid {}  {} ({})",
         snapshot.session, snapshot.pid, snapshot.group, snapshot.repair
     );
-    // A sender's clock begins with what it sends.
+    // A sender's time begins when it first sends.
     if (snapshot.phase, snapshot.role) != (Phase::Waiting, Role::Send) {
         first += &format!("  {}", time(snapshot.seconds));
     }
@@ -142,13 +143,14 @@ fn progress(snapshot: &Snapshot) -> Vec<String> {
     lines
 }
 
-/// At a sender, by what its receivers want; 100 only when it is all.
+/// The progress in percent. For a sender, it is the share of what its receivers want. 100 only if it is
+/// everything.
 fn done_percent(snapshot: &Snapshot) -> u64 {
     let whole = || part(snapshot.done_bytes, snapshot.total_bytes);
     snapshot.done_share.map_or_else(whole, |share| (share * 100.0) as u64)
 }
 
-/// Who is in which group, where there are several.
+/// Says how many receivers are in each group, if there are several.
 fn groups(snapshot: &Snapshot) -> Option<String> {
     let group = |group: &GroupProgress| {
         format!("{} at {}", counted(group.receivers as usize, "receiver"), rate(Some(group.rate_bps)))
@@ -171,7 +173,7 @@ fn receivers(snapshot: &Snapshot) -> String {
     format!("{} there, {standings}{slowest}", counted(snapshot.joined as usize, "receiver"))
 }
 
-/// Who has broken off, and why.
+/// Names the receivers whose connections broke, with the reasons.
 fn gone(snapshot: &Snapshot) -> Option<String> {
     let gone = snapshot.receivers.iter().filter_map(|receiver| Some((receiver, receiver.left.as_ref()?)));
     let named = gone.take(NAMED).map(|(receiver, why)| format!("{} ({why})", receiver.name));
@@ -179,7 +181,7 @@ fn gone(snapshot: &Snapshot) -> Option<String> {
     (!named.is_empty()).then(|| format!("gone: {}", named.join(", ")))
 }
 
-/// Who came late to a feed, and how many files were over then.
+/// Names the receivers that came late to a feed, and says how many files were over by then.
 fn late(snapshot: &Snapshot) -> Option<String> {
     let late = snapshot.receivers.iter().filter(|receiver| receiver.objects_missed > 0);
     let named = late.take(NAMED).map(|receiver| {

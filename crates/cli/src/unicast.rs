@@ -1,4 +1,4 @@
-//! `treecast unicast`: one file from one server to each client on its own, to compare with.
+//! `treecast unicast`: one server that sends one file to each client separately, to compare with.
 
 use std::{
     net::{IpAddr, SocketAddr},
@@ -24,17 +24,17 @@ use crate::{
     send::{Rate, parse_rate},
 };
 
-/// Serve one file to each client on its own, or fetch it.
+/// Serve one file to each client separately, or fetch it.
 ///
-/// The server runs until it is stopped. UDP replies to whoever asks, without a handshake: serve where strangers
-/// cannot reach it, and bound it with --rate.
+/// The server runs until it is stopped. UDP answers every request without a handshake, so serve where strangers
+/// cannot reach it, and limit it with --rate.
 #[derive(clap::Args)]
 pub struct Args {
-    /// Which of the two this is
+    /// The side: server or client
     side: Side,
-    /// What carries the file
+    /// The transport
     transport: Transport,
-    /// The file to serve; for a client: where its copy goes
+    /// The file to serve; for a client, the path of its copy
     file: PathBuf,
     /// The server's address
     #[arg(value_name = "ADDR[:PORT]", value_parser = parse_address)]
@@ -43,7 +43,7 @@ pub struct Args {
     /// [default: max]
     #[arg(long, value_parser = parse_rate, allow_negative_numbers = true)]
     rate: Option<Rate>,
-    /// UDP client: give up when nothing has come from the server in so many seconds [default: 10]
+    /// UDP client: give up when nothing has come from the server for this many seconds [default: 10]
     #[arg(long, value_name = "SECONDS", value_parser = arguments::seconds, allow_negative_numbers = true)]
     timeout: Option<u64>,
     /// One JSON event a line on standard output

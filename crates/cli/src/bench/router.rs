@@ -1,4 +1,5 @@
-//! `treecast bench router`: what the MEADcast router costs, beside what the kernel's own forwarding does (crate bench).
+//! `treecast bench router`: the speed of the MEADcast router, beside the kernel's own forwarding. The
+//! measurements are in the crate bench.
 
 use std::{process::ExitCode, time::Duration};
 
@@ -9,14 +10,14 @@ use crate::{Outcome, output};
 
 /// Measure the MEADcast router against the kernel's own forwarding
 ///
-/// Needs root: it makes a network of namespaces, and removes it. Takes about 25 s a run. Exit code 0: all is as it is
-/// wanted; 3: not so; 1: the bench itself failed.
+/// Needs root, because it makes a network of namespaces (and removes it). Takes about 25 s a run. Exit code 0:
+/// every figure is good enough; 3: some are not; 1: the bench itself failed.
 #[derive(clap::Args)]
 pub struct Args {
-    /// How often each is measured; medians count
+    /// How many times each speed is measured; the medians count
     #[arg(long, default_value_t = 7, value_parser = clap::value_parser!(u32).range(1..=1000), allow_negative_numbers = true)]
     runs: u32,
-    /// For how long, each time
+    /// How long each measurement takes, in seconds
     #[arg(long, value_name = "SECONDS", default_value = "1", value_parser = slice_seconds, allow_negative_numbers = true)]
     seconds: Duration,
     /// Receivers, each on a link of its own
@@ -30,7 +31,7 @@ pub struct Args {
     json: bool,
 }
 
-/// 0.01 to 60.
+/// Parses the seconds of one measurement: 0.01 to 60.
 fn slice_seconds(text: &str) -> Result<Duration, &'static str> {
     let seconds = text.parse().ok().filter(|seconds| (0.01..=60.0).contains(seconds));
     seconds.map(Duration::from_secs_f64).ok_or("expected seconds from 0.01 to 60, as in 0.5")

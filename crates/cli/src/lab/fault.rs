@@ -1,4 +1,4 @@
-//! `treecast lab fault`: what goes wrong in a network while it is used.
+//! `treecast lab fault`: breaks parts of a network while it is used.
 
 use std::{process::ExitCode, time::Duration};
 
@@ -17,7 +17,7 @@ use crate::Outcome;
 pub struct FaultArgs {
     /// The lab's name, as `lab list` shows it
     lab: String,
-    /// The node's name, such as client0, or that of a link between two nodes, such as r1-r3
+    /// The node's name, such as client0, or the name of a link between two nodes, such as r1-r3
     #[arg(value_name = "NODE|LINK")]
     place: String,
     #[command(subcommand)]
@@ -26,13 +26,13 @@ pub struct FaultArgs {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Pull the node's cable out
+    /// Unplug the node's cable
     Unplug(Interface),
     /// Put the cable back
     Plug(Interface),
-    /// Lose so much of what the node is sent, from now on
+    /// Lose a share of the packets to the node, from now on
     Lose {
-        /// 5%, or gilbert:TO_BAD:TO_GOOD[:IN_BAD[:IN_GOOD]] for bursts; 0% ends it
+        /// 5%, or gilbert:TO_BAD:TO_GOOD[:IN_BAD[:IN_GOOD]] for bursts; 0% ends the loss
         #[arg(value_parser = Loss::parse)]
         loss: Loss,
         #[command(flatten)]
@@ -40,29 +40,30 @@ enum Command {
     },
     /// End all programs in the node
     Kill,
-    /// Show what the node has lost so far
+    /// Show how many packets to the node were lost so far
     Show,
     /// Take the link down; routes avoid it at once
     Down,
-    /// Put the link up again, and routes over it
+    /// Take the link up again; routes use it again
     Up,
-    /// Have the link lose all packets while both of its ends seem up; routes do not notice
+    /// Have the link lose all packets while both of its ends seem up, so routes do not change
     Fail,
-    /// End that
+    /// Have the failed link carry packets again
     Mend,
     /// Have all routes avoid the link
     Avoid,
-    /// Have routes take the link again
+    /// Have routes use the link again
     Take,
     /// Drop IPv6 packets with a routing header that come to the node
     Firewall(Interface),
-    /// End that
+    /// Stop dropping them
     NoFirewall(Interface),
-    /// Switch the node's MEADcast router off: it passes everything on
+    /// Switch the node's MEADcast router off: it makes no copies and passes everything on
     RouterOff,
-    /// Switch it on
+    /// Switch the node's MEADcast router on again
     RouterOn,
-    /// Kill the node's MEADcast router: its program in the kernel forwards on, and nobody answers
+    /// Kill the node's MEADcast router: its program in the kernel goes on for 10 s, but discovery is not
+    /// answered
     RouterKill,
     /// End the node's MEADcast router, with its program in the kernel
     RouterGone,
@@ -70,9 +71,9 @@ enum Command {
     RouterStart,
     /// Send forged discovery responses from the node, until SIGINT or SIGTERM
     Forge(Forged),
-    /// Record discovery responses that come to the node, and send each again, until SIGINT or SIGTERM
+    /// Record discovery responses that come to the node, and send each one again later, until SIGINT or SIGTERM
     Replay {
-        /// How much later, such as 5s
+        /// The time after which a response is sent again, such as 5s
         #[arg(long, value_name = "TIME", default_value = "5s")]
         after: Time,
         #[command(flatten)]
@@ -82,7 +83,7 @@ enum Command {
 
 #[derive(clap::Args)]
 struct Interface {
-    /// Which cable [default: the node's first]
+    /// The interface of the cable [default: the node's first]
     #[arg(long, value_name = "IF")]
     interface: Option<String>,
 }
@@ -92,16 +93,16 @@ struct Forged {
     /// The MEADcast sender: a node or an IPv6 address
     #[arg(long, value_name = "NODE|ADDR")]
     to: String,
-    /// Who they seem to come from
+    /// The router that the responses seem to come from
     #[arg(long, value_name = "NODE|ADDR")]
     router: String,
-    /// On whose way that router says that it is
+    /// The receivers that the router claims to be on the way to
     #[arg(long, value_name = "NODE|ADDR", required = true, num_args = 1..)]
     receivers: Vec<String>,
-    /// Which MEADcast router from the sender it says that it is
+    /// The place on the way that the router claims: 1 is the first MEADcast router after the sender
     #[arg(long, default_value_t = 1)]
     hops: u8,
-    /// Time from one round of responses to the next
+    /// The time between two rounds of responses
     #[arg(long, value_name = "TIME", default_value = "200ms")]
     every: Time,
 }
@@ -123,7 +124,7 @@ pub fn run(args: FaultArgs) -> Outcome {
         Command::Show => show(&lab, &node)?,
         Command::Down => {
             begin(Fault::Down { link })?;
-            // OSPF does so by itself.
+            // OSPF routes around the link by itself.
             if is_ours {
                 begin(avoid)?;
             }

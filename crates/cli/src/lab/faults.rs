@@ -11,26 +11,27 @@ use treecast_lab::{
 
 use crate::{Outcome, arguments::counted};
 
-/// Play sessions in which receivers and the sender are killed and started again, cables cut, a disk filled, clocks
-/// stepped, addresses changed, connections lost and routers restarted, as drawn from seeds
+/// Play sessions with faults that are drawn from seeds: receivers and the sender are killed and started again,
+/// cables cut, a disk filled, clocks stepped, addresses changed, connections lost and routers restarted
 ///
-/// A sender, a router, five receivers and 9.5 MB, for each seed anew. Whoever is up at the end must have every file right, and must
-/// not have fetched more than 2 % twice. Exit code: 0 when that is so for all seeds; 3 when not.
+/// Each seed plays a new session: a sender, a router, five receivers and 9.5 MB. Every receiver that runs at
+/// the end must have every file right, and must not have fetched more than 2 % twice. Exit code: 0 when that is
+/// so for all seeds; 3 when not.
 #[derive(clap::Args)]
 pub struct FaultsArgs {
-    /// How many schedules to play
+    /// The number of seeds to play
     #[arg(long, value_name = "N", default_value_t = 10)]
     seeds: u64,
-    /// The first one's seed; the others follow
+    /// The first seed; the others follow
     #[arg(long, value_name = "SEED", default_value_t = 1)]
     first: u64,
     /// Keep the files and logs of sessions that fail in this folder
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
-    /// Show each schedule
+    /// Show the faults of each session
     #[arg(long, conflicts_with = "json")]
     verbose: bool,
-    /// One JSON object a schedule
+    /// One JSON object a session
     #[arg(long)]
     json: bool,
 }

@@ -34,12 +34,12 @@ enum Command {
     Fault(fault::FaultArgs),
     Faults(faults::FaultsArgs),
     Down(DownArgs),
-    /// Delay the cables of a lab (started by `lab up` where the kernel has no netem)
+    /// Delay packets on the cables of a lab (started by `lab up` if the kernel has no netem)
     #[command(hide = true)]
     Relay {
         lab: String,
     },
-    /// Run a program in a namespace until whoever starts it ends (started by `lab run`)
+    /// Run a program in a namespace until the process that starts it ends (started by `lab run`)
     #[command(hide = true)]
     Enter {
         namespace: String,
@@ -59,15 +59,15 @@ enum Command {
 struct UpArgs {
     /// The network, as above
     spec: String,
-    /// What to call it; its nodes are the namespaces NAME-NODE
+    /// The network's name; its nodes are the namespaces NAME-NODE
     #[arg(long)]
     name: Option<String>,
-    /// Route multicast between the LANs: start `treecast mroute` in every router; where there are loops, with
+    /// Route multicast between the LANs: start `treecast mroute` in every router. If there are loops, it gets
     /// --upstream towards the network of the first node, where the senders of any-source groups should be
     #[arg(long)]
     mroute: bool,
-    /// Have routers find IPv6 routes among each other by OSPFv3, with the daemons of Debian's frr, in place of routes computed
-    /// once
+    /// Have routers find IPv6 routes by OSPFv3, with the daemons of Debian's frr, in place of routes that are
+    /// computed once
     #[arg(long)]
     ospf: bool,
     /// Describe the network as JSON
@@ -108,7 +108,7 @@ struct DownArgs {
     /// The lab's name, as `lab list` shows it
     #[arg(conflicts_with = "all")]
     lab: Option<String>,
-    /// Remove every network, also what was left by a command that was killed
+    /// Remove every network, also the remains of commands that were killed
     #[arg(long)]
     all: bool,
 }
@@ -211,7 +211,8 @@ fn enter(namespace: &str, parent: u32, command: &[std::ffi::OsString]) -> Outcom
     Err(format!("could not start {} in {namespace}: {error}", program.display()).into())
 }
 
-/// A program ended by a signal counts as 128 and the signal's number, as in a shell.
+/// Converts the end of a program to an exit code. A program that a signal ended counts as 128 plus the signal's
+/// number, as in a shell.
 fn exit_code(status: std::process::ExitStatus) -> ExitCode {
     use std::os::unix::process::ExitStatusExt;
     let signalled = status.signal().map(|signal| 128 + signal);

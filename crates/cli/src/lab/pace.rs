@@ -1,14 +1,14 @@
-//! How far an experiment is: by what is done, and by the time that has passed of what it is expected to take.
+//! The progress of an experiment, from the runs that are done and from the time that has passed.
 
 use std::time::{Duration, Instant};
 
-/// How far an experiment and its current run are.
+/// The progress of an experiment and of its current run.
 #[derive(Debug, Default)]
 pub struct Pace {
     start: Option<Instant>,
     /// The plan's estimate for all runs.
     estimate: Duration,
-    /// The part of the estimate that was for runs that are over.
+    /// The part of the estimate that belongs to runs that are over.
     over: Duration,
     run: Option<Run>,
 }
@@ -16,7 +16,7 @@ pub struct Pace {
 #[derive(Debug)]
 struct Run {
     start: Instant,
-    /// The part of the estimate that is for it.
+    /// The part of the estimate that belongs to the current run.
     expected: Duration,
     clients: usize,
     done: usize,
@@ -41,19 +41,20 @@ impl Pace {
         self.over += self.run.take().map_or(Duration::ZERO, |run| run.expected);
     }
 
-    /// How much of the current run is over, from 0 to 1: 0 between two runs.
+    /// The share of the current run that is over, from 0 to 1. It is 0 between two runs.
     pub fn run_share(&self, now: Instant) -> f64 {
         self.run.as_ref().map_or(0.0, |run| run.share(now))
     }
 
-    /// How much of all runs is over, from 0 to 1.
+    /// The share of all runs that is over, from 0 to 1.
     pub fn all_share(&self, now: Instant) -> f64 {
         let current = self.run.as_ref().map_or(Duration::ZERO, |run| run.expected.mul_f64(run.share(now)));
         let estimate = self.estimate.as_secs_f64().max(f64::MIN_POSITIVE);
         ((self.over + current).as_secs_f64() / estimate).min(1.0)
     }
 
-    /// The time that is left, from what the first runs took, and from the estimate as long as they say little.
+    /// The estimated time left. It follows from the duration of the first runs, and from the plan's estimate
+    /// while too few runs are over.
     pub fn left(&self, now: Instant) -> Duration {
         let elapsed = self.start.map_or(Duration::ZERO, |start| now.saturating_duration_since(start));
         let share = self.all_share(now);
@@ -64,8 +65,9 @@ impl Pace {
 }
 
 impl Run {
-    /// All clients of a run may be done at its end only, so time counts, too. A run that takes longer than expected comes
-    /// nearer and nearer to its end.
+    /// Combines the share of clients that are done with the time that has passed, because all clients may
+    /// finish at the end of a run. The share of a run that takes longer than expected approaches 1 ever more
+    /// slowly.
     fn share(&self, now: Instant) -> f64 {
         const EVEN: f64 = 0.9;
         let passed = now.saturating_duration_since(self.start).as_secs_f64();

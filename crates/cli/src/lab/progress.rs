@@ -1,4 +1,4 @@
-//! What a person, or a program, sees while an experiment runs.
+//! The display of an experiment while it runs, for a person or a program.
 
 use std::{
     fmt,
@@ -14,18 +14,18 @@ use treecast_experiment::{Event, Fared, Finished};
 use super::pace::Pace;
 use crate::arguments::counted;
 
-/// Shows an experiment's events as bars, as lines where there is no terminal, or as JSON.
+/// Shows an experiment's events as bars on a terminal, as lines elsewhere, or as JSON.
 pub struct Progress {
     json: bool,
     bars: MultiProgress,
-    /// All runs.
+    /// The bar of all runs.
     all: ProgressBar,
-    /// The clients of the current run.
+    /// The bar of the current run's clients.
     run: ProgressBar,
     pace: Arc<Mutex<Pace>>,
 }
 
-/// Characters of a bar.
+/// The width of a bar, in characters.
 const WIDTH: usize = 40;
 
 impl Progress {
@@ -38,7 +38,7 @@ impl Progress {
             ProgressStyle::with_template(template)
                 .unwrap_or_else(|_| ProgressStyle::default_bar())
                 .with_key("share", move |_: &ProgressState, into: &mut dyn fmt::Write| {
-                    // A terminal that is gone shows nothing.
+                    // If the terminal is gone, there is nothing to do.
                     _ = into.write_str(&bar(share(&locked(&pace), Instant::now())));
                 })
                 .with_key("left", move |_: &ProgressState, into: &mut dyn fmt::Write| {
@@ -125,10 +125,10 @@ impl Progress {
         locked(&self.pace).end_run();
     }
 
-    /// A line that stays.
+    /// Prints a line that stays above the bars.
     fn line(&self, text: &str) {
         if std::io::stderr().is_terminal() {
-            // A terminal that is gone shows nothing; the results are in the database.
+            // If the terminal is gone, the results are still in the database.
             _ = self.bars.println(text);
         } else {
             remark!("{text}");
@@ -140,13 +140,13 @@ fn locked(pace: &Mutex<Pace>) -> MutexGuard<'_, Pace> {
     pace.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A bar of which a share, from 0 to 1, is full.
+/// Draws a bar that is filled to a share between 0 and 1.
 fn bar(share: f64) -> String {
     let full = (share * WIDTH as f64) as usize;
     format!("{:WIDTH$.WIDTH$}", "=".repeat(full) + ">")
 }
 
-/// A length of time as a person says it.
+/// Formats a duration for a person.
 pub fn span(time: Duration) -> String {
     match time.as_secs() {
         seconds @ 0..90 => format!("{seconds} s"),

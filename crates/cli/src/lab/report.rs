@@ -1,6 +1,7 @@
-//! The report of an experiment, now or again later.
+//! The report of an experiment, written after its runs or again later.
 //!
-//! What the results database does not have (the title, the claims, the networks' shapes) is kept beside it.
+//! The results database does not contain everything that a report needs. The title, the claims and the shapes
+//! of the networks are kept in a file beside it.
 
 use std::{
     error::Error,
@@ -23,7 +24,7 @@ pub const DATABASE: &str = "results.sqlite";
 const KEPT: &str = "experiment.json";
 const REPORT: &str = "report.html";
 
-/// What is kept beside the database.
+/// The parts of a report that are kept in a file beside the database.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub struct Kept {
     title: String,
@@ -31,7 +32,7 @@ pub struct Kept {
     findings: Vec<Finding>,
     notes: Vec<String>,
     pictures: Vec<KeptPicture>,
-    /// Of results from before they were kept there are none.
+    /// Each network with loss or delay, in words. Empty for results of versions that did not keep this.
     #[serde(default)]
     impairments: Vec<String>,
     #[serde(default)]
@@ -60,14 +61,14 @@ impl Kept {
         }
     }
 
-    /// Keeps this in `folder`, beside the database.
+    /// Writes this to a file in `folder`, beside the database.
     pub fn save(&self, folder: &Path) -> Result<(), Box<dyn Error>> {
         let path = folder.join(KEPT);
         let text = serde_json::to_string_pretty(self)?;
         fs::write(&path, text).map_err(|error| format!("cannot write {}: {error}", path.display()).into())
     }
 
-    /// What was kept in `folder`; of results that came about otherwise there is only their name.
+    /// Reads the file in `folder`. If there is none, the result contains only the folder's name.
     pub fn load(folder: &Path) -> Result<Self, Box<dyn Error>> {
         let path = folder.join(KEPT);
         if !path.exists() {
@@ -106,7 +107,7 @@ fn pictures(experiment: &Experiment) -> Vec<KeptPicture> {
     drawn.map(|(name, topology)| KeptPicture { network: name.clone(), svg: svg(&topology, name) }).collect()
 }
 
-/// Each network that has loss or delay, and what of it.
+/// Describes each network that has loss or delay.
 fn impairments(experiment: &Experiment) -> Vec<String> {
     let told = |network: &Network| {
         let impairments = network.impairments().ok().filter(|list| !list.is_empty())?;
@@ -115,7 +116,7 @@ fn impairments(experiment: &Experiment) -> Vec<String> {
     experiment.networks.iter().filter_map(told).collect()
 }
 
-/// Writes the report of the results in `folder`. Returns where it is, and its short form for a terminal.
+/// Writes the report of the results in `folder`. Returns the report's path, and a short form for a terminal.
 pub fn write(folder: &Path, kept: &Kept) -> Result<(PathBuf, String), Box<dyn Error>> {
     let path = folder.join(REPORT);
     let db = Db::open(&folder.join(DATABASE))?;
@@ -126,7 +127,7 @@ pub fn write(folder: &Path, kept: &Kept) -> Result<(PathBuf, String), Box<dyn Er
     Ok((path, report::to_text(&db, &input)?))
 }
 
-/// Writes each plot as a file of its own, for a talk or a paper.
+/// Writes each plot to a file of its own, for a talk or a paper.
 fn write_plots(folder: &Path, plots: &[Plot]) -> Result<(), Box<dyn Error>> {
     let failed = |error| format!("cannot write the plots into {}: {error}", folder.display());
     fs::create_dir_all(folder).map_err(failed)?;

@@ -21,8 +21,8 @@ use crate::Outcome;
 
 /// Run an experiment: every delivery, over every network, with every schedule, measured
 ///
-/// Exit code 0: every client has what it was to get, no run was refused by treecast, and no claim of the file fails; 3:
-/// not so; 1: the experiment could not be run.
+/// Exit code 0: every client has what it was to get, treecast refused no run, and no claim of the file fails;
+/// 3: one of these is not so; 1: the experiment could not be run.
 #[derive(clap::Args)]
 pub struct RunArgs {
     /// The experiment (TOML; labs/README.md describes it)
@@ -30,13 +30,13 @@ pub struct RunArgs {
     /// Folder for results.sqlite and report.html [default: out/NAME-OF-FILE]
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
-    /// Take this instead of what the file says, such as file=PATH, sizes=32M,128M or repeats=2
+    /// Replace a setting of the file, such as file=PATH, sizes=32M,128M or repeats=2
     #[arg(long = "set", value_name = "KEY=VALUE")]
     settings: Vec<String>,
-    /// Add to the results that DIR has, instead of putting them aside
+    /// Add to the results in DIR, instead of renaming them
     #[arg(long)]
     append: bool,
-    /// List the runs and about how long they take; run nothing
+    /// List the runs and estimate how long they take; run nothing
     #[arg(long)]
     plan: bool,
     /// Print one JSON event a line
@@ -51,7 +51,7 @@ pub struct ReportArgs {
     dir: PathBuf,
 }
 
-/// The exit code when the experiment ran, but not everything arrived or was shown.
+/// The exit code of an experiment that ran, if a copy is missing, a run was refused, or a claim failed.
 const NOT_ALL_WELL: u8 = 3;
 
 pub fn run(args: RunArgs) -> Outcome {
@@ -60,7 +60,7 @@ pub fn run(args: RunArgs) -> Outcome {
         return show_plan(&Preview::of(&experiment)?, args.json);
     }
     let (name, out) = place(&args);
-    // Before anything is written.
+    // This is checked before anything is written.
     experiment::check(&experiment)?;
     let _claim = claim(&out)?;
     let database = prepare(&out, args.append)?;
@@ -79,7 +79,7 @@ pub fn run(args: RunArgs) -> Outcome {
     conclude(Kept::of(&order.experiment, &order.command, &results), &out, &results, args.json)
 }
 
-/// What the results are filed under, and where.
+/// The name of the results, and their folder.
 fn place(args: &RunArgs) -> (String, PathBuf) {
     let name = args.file.file_stem().unwrap_or_default().to_string_lossy().into_owned();
     let out = args.out.clone().unwrap_or_else(|| Path::new("out").join(&name));
@@ -122,7 +122,7 @@ fn conclude(kept: Kept, out: &Path, results: &Results, json: bool) -> Outcome {
     Ok(if well && !results.interrupted { ExitCode::SUCCESS } else { ExitCode::from(NOT_ALL_WELL) })
 }
 
-/// Makes the folder for the results, and keeps other experiments out of it while what is returned is held.
+/// Makes the folder for the results. Other experiments cannot use it while the returned file is open.
 fn claim(out: &Path) -> Result<File, Box<dyn std::error::Error>> {
     fs::create_dir_all(out).map_err(cannot_keep(out))?;
     let folder = File::open(out).map_err(cannot_keep(out))?;
@@ -136,12 +136,12 @@ fn claim(out: &Path) -> Result<File, Box<dyn std::error::Error>> {
     }
 }
 
-/// Where the results are to be kept. Earlier ones are put aside under another name, unless they are to be
-/// added to.
+/// Prepares the path of the results database. Earlier results are renamed, unless the new ones are added to
+/// them.
 fn prepare(out: &Path, append: bool) -> Result<PathBuf, Box<dyn std::error::Error>> {
     let database = out.join(DATABASE);
     if database.exists() && !append {
-        // Opened and closed, so that its journal is in it before it moves.
+        // The database is opened and closed, so that its journal is merged into it before the file is renamed.
         drop(Db::open(&database)?);
         let aside = (1..).map(|n| out.join(format!("results-{n}.sqlite"))).find(|path| !path.exists());
         fs::rename(&database, aside.unwrap_or_else(|| out.join("results-0.sqlite")))
@@ -163,7 +163,7 @@ fn command(args: &RunArgs) -> String {
     words.join(" ")
 }
 
-/// A word as a shell takes it.
+/// Quotes a word for a shell, if that is needed.
 fn quoted(word: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./=:,@%+".contains(c);
     if !word.is_empty() && word.chars().all(is_plain) {

@@ -1,4 +1,4 @@
-//! What an experiment has found, for the terminal.
+//! The summary of an experiment for the terminal.
 
 use std::path::Path;
 
@@ -12,10 +12,10 @@ use treecast_measure::{
 use super::progress::span;
 use crate::arguments::counted;
 
-/// The most failures that are listed one by one.
+/// The largest number of failures that are listed one by one.
 const MAX_FAILURES: usize = 40;
 
-/// Prints what failed, and what was shown.
+/// Prints the failures and the results.
 pub fn print(results: &Results, report: &Path) {
     if !results.failures.is_empty() {
         say!("{}", failures_table(&results.failures).to_text());
@@ -33,7 +33,7 @@ pub fn print(results: &Results, report: &Path) {
     say!("{}", report.display());
 }
 
-/// Prints what an experiment will do.
+/// Prints the plan of an experiment.
 pub fn print_preview(preview: &Preview) {
     for run in &preview.runs {
         say!("{run}");
@@ -58,7 +58,7 @@ pub fn print_json(results: &Results, report: &Path) {
     say!("{done}");
 }
 
-/// The runs that the program itself refused to make, in its own words.
+/// A table of the runs that treecast refused, with its reasons.
 fn refusals_table(refused: &[Refusal]) -> Table {
     let mut table = Table::new("Refused by the program", &["<RUN", "<WHY"]);
     table.rows.extend(refused.iter().map(|one| vec![one.run.as_str().into(), one.reason.as_str().into()]));

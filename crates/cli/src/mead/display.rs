@@ -1,4 +1,4 @@
-//! What the MEADcast sender tells a person or a program.
+//! The output of the MEADcast sender, for a person or a program.
 
 use std::{net::Ipv6Addr, time::Instant};
 
@@ -16,10 +16,10 @@ use treecast_proto::explicit::{
 
 use crate::{arguments::counted, output::Lines};
 
-/// Bytes of both headers.
+/// The bytes of an IPv6 header and a UDP header.
 const IP_AND_UDP_LEN: usize = 48;
 
-/// Receivers that a line names.
+/// The largest number of receivers that a line names.
 const NAMED: usize = 3;
 
 pub struct Display {
@@ -27,7 +27,7 @@ pub struct Display {
     prints_tree: bool,
     is_xcast: bool,
     as_json: bool,
-    /// When the sender became ready.
+    /// The time when the sender became ready.
     began: Instant,
 }
 
@@ -140,7 +140,7 @@ impl Display {
         self.began.elapsed().as_secs_f64()
     }
 
-    /// What left, in a line.
+    /// Prints how much data has left, in a line.
     fn print_data(&self, totals: &Totals) {
         let Totals { sent, packets, discovery_bytes, discovery, .. } = totals;
         let data = |packets, bytes| format!("{packets} packets ({bytes} bytes)");
@@ -156,7 +156,7 @@ impl Display {
         );
     }
 
-    /// What packets to several are.
+    /// The name of the protocol of packets to several receivers.
     fn protocol(&self) -> &'static str {
         if self.is_xcast { "Xcast" } else { "MEADcast" }
     }
@@ -182,7 +182,7 @@ fn joined(addresses: &[Ipv6Addr]) -> String {
     addresses.iter().map(Ipv6Addr::to_string).collect::<Vec<_>>().join(" ")
 }
 
-/// At most as deep as hops are counted.
+/// Prints a part of the tree. The recursion is at most as deep as the largest number of hops.
 fn print_tree(tree: &Tree, index: usize, depth: usize) {
     let node = tree.node(index);
     let what = if index == Tree::ROOT { "sender".to_owned() } else { format!("router, hop {}", node.hops) };

@@ -1,4 +1,4 @@
-//! `treecast mead`: a MEADcast and Xcast sender for any program.
+//! `treecast mead`: sends the datagrams of any program by MEADcast or Xcast.
 
 mod display;
 mod plan;
@@ -22,97 +22,101 @@ use self::{
 };
 use crate::{Outcome, arguments};
 
-/// A year in seconds: a deadline so far away can still be added to any clock.
+/// The longest time that an option takes, in seconds: a year. Added to any clock, it cannot overflow.
 const LONGEST_SECONDS: f64 = 366.0 * 24.0 * 3600.0;
 
-/// Send what any program sends to a TUN device to a group of receivers, by MEADcast where routers speak it, or by Xcast.
+/// Send any program's datagrams to a group of receivers, by MEADcast if routers speak it, or by Xcast.
 ///
 /// Makes a TUN device and a route to it, prints "ready", and sends each UDP datagram that programs send to that
-/// address to all receivers, at their PORT: by MEADcast to those behind MEADcast routers, which it looks for, and by
-/// unicast to the others. Receivers need nothing of treecast. Stops at SIGINT or SIGTERM. Needs root.
+/// address to all receivers, at their PORT. Receivers behind MEADcast routers get it by MEADcast, the others by
+/// unicast. Receivers do not need treecast. Stops at SIGINT or SIGTERM. Needs root.
 #[derive(clap::Args)]
 #[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 pub struct Args {
     #[command(subcommand)]
     command: Option<Command>,
-    /// The receivers' addresses (with --members: more of them, or none), and then their UDP port
+    /// The receivers' addresses, and then their UDP port. With --members there may be none, and the file adds
+    /// more
     #[arg(required = true, value_name = "ADDR... PORT", allow_negative_numbers = true)]
     receivers: Vec<String>,
-    /// A file with receivers, an address a line, perhaps with a port of its own; when it changes, receivers join and leave
-    /// (put a new file in its place with `mv`: half of one is read as it is)
+    /// A file with receivers: an address a line, with a port if it differs. When the file changes, receivers
+    /// join and leave. Replace it with `mv`, because a half-written file is read as it is
     #[arg(long, value_name = "FILE")]
     members: Option<PathBuf>,
 
     /// The address to send from [default: that of the route to the first receiver]
     #[arg(short, long, value_name = "ADDR", help_heading = "Network")]
     address: Option<Ipv6Addr>,
-    /// The interface to use [default: where routes lead]
+    /// The interface to use [default: the one that the routes name]
     #[arg(short, long, value_name = "IF", help_heading = "Network")]
     interface: Option<String>,
     /// The UDP port that packets come from [default: the program's own]
     #[arg(short, long, value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..), help_heading = "Network")]
     port: Option<u16>,
-    /// Where programs send to
+    /// The address that programs send to
     #[arg(long, value_name = "ADDR", default_value = "fd15::1", help_heading = "Network")]
     tun_address: Ipv6Addr,
-    /// The TUN device's name [default: mead and a number that is free]
+    /// The TUN device's name [default: mead and a free number]
     #[arg(short, long, value_name = "IF", help_heading = "Network")]
     tun: Option<String>,
 
-    /// Time before the first discovery
+    /// Seconds before the first discovery
     #[arg(short, long, value_name = "SECONDS", default_value = "0", value_parser = seconds, help_heading = "Discovery")]
     delay: Duration,
-    /// Time from one discovery to the next
+    /// Seconds from the begin of one discovery to the next
     #[arg(short = 'I', long, value_name = "SECONDS", default_value = "5", value_parser = some_seconds, help_heading = "Discovery")]
     interval: Duration,
-    /// For how long a discovery waits for responses
+    /// Seconds for which a discovery waits for responses
     #[arg(short = 'T', long, value_name = "SECONDS", default_value = "2", value_parser = some_seconds, help_heading = "Discovery")]
     timeout: Duration,
     /// Wait for traffic before the first discovery
     #[arg(short, long, help_heading = "Discovery")]
     wait: bool,
-    /// The most discovery requests in a second; a discovery takes longer where they do not fit into the timeout's first quarter
+    /// The largest number of discovery requests in a second. A discovery takes longer if its requests do not
+    /// fit into the first quarter of the timeout
     #[arg(long, value_name = "N", default_value = "1000", value_parser = clap::value_parser!(u32).range(1..), help_heading = "Discovery")]
     requests: u32,
-    /// Believe only routers that have the domain's key, a file with 64 hexadecimal digits, and prove the same to them: routers with a
-    /// key make copies for nobody else. This host's clock and theirs must not be more than ten minutes apart
+    /// Believe only routers that have the domain's key, a file with 64 hexadecimal digits. The sender proves to
+    /// them that it has the key, too, because routers with a key make copies for no other senders. The clocks
+    /// of all hosts may differ by ten minutes
     #[arg(long, value_name = "FILE", help_heading = "Discovery")]
     key: Option<PathBuf>,
 
     #[command(flatten)]
     sharing: SharingArgs,
-    /// For --grouping cost: how long the programs' datagrams are
+    /// The length of the programs' datagrams in bytes, for --grouping cost
     #[arg(long, value_name = "BYTES", default_value = "1000", help_heading = "Grouping")]
     payload: u16,
 
-    /// Send all packets the kernel's own way, past its firewall and policy routing, which is slower: without, super-packets
-    /// (UDP_SEGMENT) of programs leave whole, and the firewall's rules for output do not see them
+    /// Let the kernel send all packets, with its firewall and policy routing; this is slower. Without this
+    /// option, super-packets (UDP_SEGMENT) of programs stay whole, and skip the firewall's output rules
     #[arg(long, help_heading = "Network")]
     through_kernel: bool,
 
     /// The order of bits in headers
     #[arg(long, value_enum, default_value_t = WireDialect::Rfc, help_heading = "Protocol")]
     dialect: WireDialect,
-    /// A group, which receivers join: designated routers (`treecast router run --designated`) serve those that have, on their
-    /// own links, by one multicast packet to it, and stand in packets without them. Receivers that join nothing are served as
-    /// without
+    /// A group that receivers join. Designated routers (`treecast router run --designated`) serve these
+    /// receivers on their own links, by one multicast packet to the group, and packets list the router without
+    /// them. Receivers that do not join are served as without this option
     #[arg(long, value_name = "GROUP", help_heading = "Protocol")]
     designated: Option<Ipv6Addr>,
-    /// Put each receiver's port into packets: needed where those in --members differ
+    /// Put each receiver's port into packets; needed if the ports in --members differ
     #[arg(long, help_heading = "Protocol")]
     ports: bool,
 
-    /// Send by Xcast (RFC 5058) and not by MEADcast: all receivers stand in address lists, up to --max in each, from the first packet
-    /// on, and nothing is looked for. The routers where their ways part must know Xcast (`treecast router run`): without them only
-    /// the first one of each list hears
+    /// Send by Xcast (RFC 5058) and not by MEADcast. All receivers are in address lists, up to --max in each,
+    /// from the first packet on, and the sender does not look for routers. Routers where paths diverge must
+    /// speak Xcast (`treecast router run`); otherwise only the first receiver of each list gets anything
     #[arg(long, help_heading = "Xcast", conflicts_with_all = NOT_WITH_XCAST)]
     xcast: bool,
-    /// Xcast+: a group. Routers (`treecast router run --xcast-plus`) whose hosts join it with this sender's address as source
-    /// register here, and serve them by multicast on their own links, at PORT. There may be no other receivers (with
-    /// --address or --interface). With --key only routers of the domain are believed
+    /// Xcast+: a group. A router (`treecast router run --xcast-plus`) whose hosts join this group with this
+    /// sender's address as source registers here. It serves its hosts by multicast on its own links, at PORT.
+    /// No other receivers may be given (with --address or --interface). With --key, only routers of the domain
+    /// are believed
     #[arg(long, value_name = "GROUP", requires = "xcast", help_heading = "Xcast")]
     group: Option<Ipv6Addr>,
-    /// Have routers overwrite, in each copy, the addresses of those whom it is not for (the A bit)
+    /// Have routers overwrite, in each copy, the addresses that the copy is not for (the A bit)
     #[arg(long, requires = "xcast", help_heading = "Xcast")]
     anonymous: bool,
 
@@ -122,7 +126,7 @@ pub struct Args {
     /// Print the tree of routers and receivers after each discovery
     #[arg(long, help_heading = "Verbosity")]
     print_tree: bool,
-    /// Tell what has been counted so often, not only at the end
+    /// Print statistics at this interval in seconds, and not only at the end
     #[arg(long, value_name = "SECONDS", value_parser = some_seconds, help_heading = "Verbosity")]
     statistics: Option<Duration>,
     /// One JSON event a line on standard output
@@ -130,7 +134,7 @@ pub struct Args {
     json: bool,
 }
 
-/// Of discovery, of grouping, and of MEADcast's header.
+/// Options that do not work with Xcast: they are about discovery, grouping, or MEADcast's header.
 const NOT_WITH_XCAST: [&str; 17] = [
     "delay",
     "interval",
@@ -156,7 +160,7 @@ enum Command {
     Plan(plan::Args),
 }
 
-/// Bytes of a UDP header.
+/// The bytes of a UDP header.
 const UDP_HEADER_LEN: usize = 8;
 
 pub fn run(args: &Args) -> Outcome {
@@ -215,13 +219,13 @@ fn parse_receiver(text: &str) -> Result<IpAddr, String> {
     arguments::address(text).map_err(|_| format!("{text} is no receiver: expected an address like fd00::1"))
 }
 
-/// Seconds with or without a fraction.
+/// Parses seconds, with or without a fraction.
 fn seconds(text: &str) -> Result<Duration, String> {
     let seconds = text.parse().ok().filter(|seconds| (0.0..=LONGEST_SECONDS).contains(seconds));
     seconds.map(Duration::from_secs_f64).ok_or_else(|| "expected seconds, like 5 or 0.5".to_owned())
 }
 
-/// Seconds that are more than none.
+/// Parses seconds that are more than 0.
 fn some_seconds(text: &str) -> Result<Duration, String> {
     let expected = || "expected more than 0 seconds, like 5 or 0.5".to_owned();
     seconds(text).ok().filter(|seconds| !seconds.is_zero()).ok_or_else(expected)

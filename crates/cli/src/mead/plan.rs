@@ -1,4 +1,4 @@
-//! `treecast mead plan`: what groupings cost on a topology, without sending anything.
+//! `treecast mead plan`: computes the cost of groupings on a topology, without sending anything.
 
 use std::{path::PathBuf, process::ExitCode};
 
@@ -12,26 +12,26 @@ use crate::Outcome;
 
 /// Compare the groupings by the bytes that they would put on a topology's links
 ///
-/// Nothing is sent. Shares are of what unicast takes. The last row of each group is what IP multicast would take: no
-/// grouping can take less.
+/// Nothing is sent. Shares are relative to unicast. The last row of each group is the cost of IP multicast,
+/// which no grouping can undercut.
 #[derive(clap::Args)]
 pub struct Args {
-    /// The network, as `treecast lab up` names it
+    /// The network, in the form that `treecast lab up` takes
     #[arg(long, value_name = "SPEC", default_value = "testbed:labs/meadcast/testbed.json")]
     topology: String,
-    /// Who sends and receives: a file like labs/meadcast/participants.toml
+    /// A file that names senders and receivers, like labs/meadcast/participants.toml
     #[arg(long, value_name = "FILE", default_value = "labs/meadcast/participants.toml")]
     participants: PathBuf,
-    /// Only this one of the file's use cases
+    /// Compute only this use case of the file
     #[arg(long, value_name = "NAME")]
     use_case: Option<String>,
-    /// How many receivers there are in each network
+    /// The numbers of receivers in each network
     #[arg(long, value_name = "N,...", default_value = "1,3,5", value_delimiter = ',')]
     receivers: Vec<usize>,
-    /// The most addresses in a packet [default: the use case's]
+    /// The largest number of addresses in a packet [default: the use case's]
     #[arg(long, value_name = "N")]
     max: Option<usize>,
-    /// Data in a datagram [default: what the thesis took, 1432 without 16 for each address]
+    /// The data bytes in a datagram [default: those of the thesis, 1432 less 16 for each address]
     #[arg(long, value_name = "BYTES")]
     payload: Option<u16>,
     /// The routers that speak MEADcast, by their nodes' names [default: all]

@@ -1,4 +1,4 @@
-//! How receivers share packets: the options of `treecast mead` that `treecast send` has, too.
+//! Options for packets that receivers share. `treecast mead` and `treecast send` have them.
 
 use std::path::Path;
 
@@ -11,33 +11,37 @@ use crate::domain_key;
 
 #[derive(clap::Args)]
 pub struct SharingArgs {
-    /// The most addresses in a packet, routers included: 2 to 32 [default: as many as leave room for 1280 bytes, 12 at an MTU of
-    /// 1500]
+    /// The largest number of addresses in a packet, routers included: 2 to 32 [default: as many as leave room
+    /// for 1280 bytes, 12 at an MTU of 1500]
     #[arg(long, value_name = "N", help_heading = "Grouping")]
     max: Option<usize>,
-    /// Receivers of a router with fewer receivers get unicast (with --min-routers: and fewer routers)
+    /// Serve receivers by unicast if their router has fewer receivers than this (with --min-routers: and also
+    /// fewer routers)
     #[arg(long, value_name = "N", help_heading = "Grouping")]
     min_leaves: Option<usize>,
-    /// Receivers of a router with fewer routers behind it get unicast (with --min-leaves: and fewer receivers)
+    /// Serve receivers by unicast if their router has fewer routers behind it than this (with --min-leaves: and
+    /// also fewer receivers)
     #[arg(long, value_name = "N", help_heading = "Grouping")]
     min_routers: Option<usize>,
-    /// Let one router serve another one's receivers, too, when it is at most so many hops before it; 0: never [default: 0]
+    /// Let a router also serve the receivers of another one that is at most this many hops behind it; 0: never
+    /// [default: 0]
     #[arg(short, long, value_name = "HOPS", help_heading = "Grouping")]
     merge: Option<u8>,
-    /// Fill no packet further that has so many addresses [default: --max]
+    /// Add no further addresses to a packet that has this many [default: --max]
     #[arg(long, value_name = "N", help_heading = "Grouping")]
     ok: Option<usize>,
-    /// Put receivers of one router into several packets where that fills them
+    /// Put receivers of one router into several packets if that fills the packets
     #[arg(short, long, help_heading = "Grouping")]
     split: bool,
-    /// Who shares a packet: as in the thesis, or so that the fewest bytes are on all links [default: thesis, and of `treecast
-    /// send` cost]
+    /// The way to choose the receivers that share a packet: as in the thesis, or so that the links carry the
+    /// fewest bytes [default: thesis, and for `treecast send` cost]
     #[arg(long, value_enum, help_heading = "Grouping")]
     grouping: Option<Grouping>,
-    /// Tell routers to replicate packets only where ways part
+    /// Tell routers to replicate packets only where paths diverge
     #[arg(long, help_heading = "Protocol")]
     dont_replicate: bool,
-    /// Address packets to routers, so that one that fails to act shows no receiver's address to another
+    /// Address packets to routers, so that a router that fails to act shows no receiver's address to another
+    /// receiver
     #[arg(long, help_heading = "Protocol")]
     to_router: bool,
 }
@@ -57,10 +61,10 @@ pub enum WireDialect {
 }
 
 impl SharingArgs {
-    /// `by_default` stands in for a grouping.
+    /// Converts the options. `by_default` is the grouping if none was named.
     ///
     /// # Errors
-    /// When the file with the key cannot be used.
+    /// If the file with the key cannot be used.
     pub fn sharing(
         &self,
         by_default: Grouping,
@@ -89,12 +93,12 @@ impl SharingArgs {
         })
     }
 
-    /// One of those that were named.
+    /// The first of these options that was given.
     pub fn named(&self) -> Option<&'static str> {
         self.max.map(|_| "--max").or_else(|| self.named_but_max())
     }
 
-    /// One of those that were named, if it is not only how long lists may be.
+    /// The first of these options that was given, except `--max`.
     pub fn named_but_max(&self) -> Option<&'static str> {
         let others = [
             (self.grouping.is_some(), "--grouping"),
@@ -104,7 +108,7 @@ impl SharingArgs {
         first_named(&others).or_else(|| self.limit_of_the_thesis())
     }
 
-    /// One of those that were named and limit only the thesis' groups.
+    /// The first of these options that was given and that limits only the thesis' grouping.
     pub fn limit_of_the_thesis(&self) -> Option<&'static str> {
         first_named(&[
             (self.min_leaves.is_some(), "--min-leaves"),
@@ -115,7 +119,7 @@ impl SharingArgs {
         ])
     }
 
-    /// Whether the thesis' grouping was named.
+    /// Whether the thesis' grouping was asked for.
     pub fn is_by_thesis(&self) -> bool {
         self.grouping == Some(Grouping::Thesis)
     }

@@ -1,4 +1,4 @@
-//! What `treecast receive` shows: a bar, each file as it is complete, and the sums.
+//! The display of `treecast receive`: a bar, each complete file, and the totals.
 
 use std::time::{Duration, Instant};
 
@@ -22,9 +22,9 @@ pub(super) struct Display {
     started: Instant,
     line: MovingLine,
     lines: Lines,
-    /// Files that have begun.
+    /// The number of files that have begun.
     announced: usize,
-    /// The largest of those that have begun since the last such was complete, and its bytes.
+    /// The largest file that has begun since the last one of its kind was complete, with its bytes.
     current: Option<(String, u64)>,
 }
 
@@ -65,7 +65,7 @@ impl Display {
                 self.line(&format!("moved to group {group} at {address}: {}", why_moved(*group)));
             }
             ReceiveEvent::Progress(progress) if progress.objects > 0 => self.move_bar(progress),
-            // What is not wanted is counted at the end.
+            // Files that are not wanted are counted at the end.
             ReceiveEvent::Progress(_)
             | ReceiveEvent::Done(_)
             | ReceiveEvent::Idle
@@ -108,9 +108,9 @@ impl Display {
         });
     }
 
-    /// How many files are done, what came again, and what is received or holds it up.
+    /// Says how many files are done, what was sent again, and what delays the session.
     fn remark(&self, progress: &ReceiveProgress) -> String {
-        // A carousel retransmits nothing: what comes again is what was there.
+        // A carousel has no retransmissions: blocks that come again were there already.
         let again = progress.retransmitted_bytes.max(progress.duplicate_bytes);
         let share = percent((again as f64 / progress.received_bytes.max(1) as f64).min(1.0));
         let what = match (progress.hindrance, &self.current) {
@@ -126,7 +126,7 @@ impl Display {
         if matches!(event, ReceiveEvent::Idle) {
             return self.lines.show();
         }
-        // There may be thousands of these in a second: they are written together.
+        // There may be thousands of these lines in a second, so they are written together.
         let waits = matches!(event, ReceiveEvent::Announced { .. } | ReceiveEvent::Received { .. });
         let is_timed = waits || matches!(event, ReceiveEvent::Failed { .. });
         let seconds = is_timed.then(|| self.started.elapsed().as_secs_f64());
@@ -134,7 +134,7 @@ impl Display {
     }
 }
 
-/// What is full, what for, and how long that is borne.
+/// Says what is full, which file waits for room, and how long it waits.
 fn full(shortage: &Shortage) -> String {
     let Shortage { name, folder, part, part_bytes, needed, free, lacks, left } = shortage;
     let (folder, needed, free, left) = (folder.display(), bytes(*needed), bytes(*free), left.as_secs());
@@ -152,12 +152,12 @@ fn full(shortage: &Shortage) -> String {
     format!("{what}{there}; it waits for room for {left} s (--wait-for-space)")
 }
 
-/// What a move to this group is for.
+/// Says why the receiver moves to this group.
 fn why_moved(group: u8) -> &'static str {
     if group == 0 { "the fastest" } else { "it brings what is missing at a lower rate" }
 }
 
-/// What is said while the sender cannot be reached.
+/// The line that is shown while the sender cannot be reached.
 fn unreachable(addresses: &str, reason: &str, left: Duration) -> String {
     let tried = match left.as_secs() {
         0 => "it is tried once more".to_owned(),
@@ -168,7 +168,8 @@ fn unreachable(addresses: &str, reason: &str, left: Duration) -> String {
     )
 }
 
-/// The bytes are those of files that are there; what is neither there nor failed was cut short.
+/// The summary in one line. Its bytes are those of files that are there. A file that is neither there nor
+/// failed was cut short.
 fn in_one_line(summary: &ReceiveSummary, announced: usize) -> String {
     let (received, failed) = ((summary.received + summary.others) as usize, summary.failed as usize);
     let progress = &summary.progress;

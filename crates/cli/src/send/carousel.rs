@@ -1,4 +1,4 @@
-//! `treecast send --repair carousel`, and `--dialect iotup`, which is one.
+//! `treecast send --repair carousel`, and `--dialect iotup`, which is a carousel, too.
 
 use std::{process::ExitCode, time::Duration};
 
@@ -20,7 +20,7 @@ pub(super) fn run(args: &Args, options: &SendOptions) -> Outcome {
     display.finish(&summary)
 }
 
-/// What only a carousel is told.
+/// The options that only a carousel has.
 pub(super) fn options(args: &Args) -> CarouselOptions {
     CarouselOptions {
         idle: Duration::from_secs(args.idle.unwrap_or(DEFAULT_IDLE_SECONDS)),
@@ -37,7 +37,7 @@ pub(super) fn options(args: &Args) -> CarouselOptions {
 struct Display {
     json: bool,
     bar: ProgressBar,
-    /// Whether an object could not be sent to its end, of which no receiver can have all.
+    /// Whether the sender could not send an object to its end. No receiver can have all of that object.
     has_withdrawn: bool,
 }
 
@@ -105,7 +105,8 @@ impl Display {
     }
 }
 
-/// What is said of listeners; nothing where nobody can be heard, for then somebody is only taken to listen.
+/// Says whether somebody listens. `None` if listeners cannot be heard, because somebody is then only assumed to
+/// listen.
 fn listening(present: bool, are_heard: bool) -> Option<&'static str> {
     match present {
         true => are_heard.then_some("somebody listens: sending"),

@@ -1,4 +1,4 @@
-//! What `treecast send` shows: the ticket, a bar, and at the end who has what.
+//! The display of `treecast send`: the ticket, a bar, and at the end a table of receivers.
 
 use treecast_driver::send::{
     FanoutProgress, ReceiverProgress, SendEvent, SendProgress, SendSummary, Standing,
@@ -15,7 +15,7 @@ pub(super) struct Display {
     json: bool,
     line: MovingLine,
     lines: Lines,
-    /// Who is there while the session waits for all; none when it has started.
+    /// The receivers that have joined while the session waits. `None` when it has started.
     waiting: Option<Waiting>,
 }
 
@@ -25,7 +25,7 @@ struct Waiting {
 }
 
 impl Display {
-    /// Of a session that starts when `wanted` receivers are there.
+    /// A display for a session that starts when `wanted` receivers are there.
     pub fn new(json: bool, wanted: u32) -> Self {
         let waiting = Some(Waiting { joined: 0, wanted });
         Self { json, line: MovingLine::new(json, ""), lines: Lines::default(), waiting }
@@ -100,14 +100,14 @@ impl Display {
         self.line.line(line);
     }
 
-    /// Says who is there, as long as the session waits for others.
+    /// Says who is there, while the session waits for others.
     fn wait_for(&mut self, now_joined: u32) {
         let Some(Waiting { joined, wanted }) = &mut self.waiting else { return };
         *joined = now_joined;
         self.line.wait(format!("waiting: {joined} of {}", counted(*wanted as usize, "receiver")));
     }
 
-    /// The bar stands where the receivers are on average.
+    /// Moves the bar to the receivers' average progress.
     fn move_bar(&mut self, progress: &SendProgress) {
         let (done_bytes, wanted_bytes) = (progress.done_bytes(), progress.wanted_bytes());
         let figures = format!(
@@ -122,7 +122,8 @@ impl Display {
     }
 }
 
-/// How many are done, what was sent again, and who is waited for or slowest.
+/// Says how many receivers are done, what was sent again, and which receiver the session waits for or is
+/// slowest.
 fn remark(progress: &SendProgress) -> String {
     let receivers = &progress.receivers;
     let stand = |standing| receivers.iter().filter(|receiver| receiver.standing == standing).count() as u32;
@@ -161,7 +162,7 @@ fn in_one_line(summary: &SendSummary) -> String {
     } + &progress.fanout.as_deref().map(left_bytes).unwrap_or_default()
 }
 
-/// How many receivers have everything, and how many what they wanted of it.
+/// Says how many receivers have everything, and how many have everything that they wanted.
 fn who_has_it(receivers: &[ReceiverProgress]) -> String {
     let lacks_nothing = |receiver: &&ReceiverProgress| receiver.failed + receiver.objects_missed == 0;
     let (all, chosen): (Vec<_>, Vec<_>) =
@@ -176,7 +177,7 @@ fn who_has_it(receivers: &[ReceiverProgress]) -> String {
     }
 }
 
-/// How fast receivers have got what they have. Those that failed are left out, and it is said that they are.
+/// Says how fast receivers got their files. Receivers that failed are left out, and the text says so.
 fn average(progress: &SendProgress) -> String {
     let rates = || {
         progress.receivers.iter().filter(|receiver| receiver.failed == 0).map(|receiver| receiver.run_bytes)
@@ -190,7 +191,7 @@ fn average(progress: &SendProgress) -> String {
     format!(" ({} at {whom} on average)", rate(Some((mean * 8.0 / progress.seconds.max(1e-9)) as u64)))
 }
 
-/// What has left the sender by which way.
+/// Says how many bytes have left the sender by each fanout.
 fn left_bytes(fanout: &FanoutProgress) -> String {
     let ways = [
         ("unicast", fanout.unicast),
@@ -206,7 +207,7 @@ fn left_bytes(fanout: &FanoutProgress) -> String {
     format!("; what left: {}", told.collect::<Vec<_>>().join(", "))
 }
 
-/// Who does not have what, and why.
+/// Lists the receivers that lack something, with the reasons.
 fn failures(summary: &SendSummary) -> String {
     let mut rows: Vec<[String; 4]> = Vec::new();
     for receiver in &summary.progress.receivers {
@@ -220,7 +221,7 @@ fn failures(summary: &SendSummary) -> String {
     table(&["receiver", "address", "file", "why not"], &rows)
 }
 
-/// What a receiver was never told of: their names are not kept.
+/// A row for the objects that a receiver was never told of. Their names are not known any more.
 fn missed(receiver: &ReceiverProgress, objects: u64) -> Option<(String, String)> {
     let missed = Some(receiver.objects_missed).filter(|missed| *missed > 0)?;
     let what = format!("{missed} of {}", counted(objects as usize, "file"));

@@ -5,7 +5,7 @@ use treecast_wire::ticket::MAX_GROUPS;
 
 use super::parse_rate;
 
-/// What was asked for.
+/// The value of `--rate`.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum Asked {
     Auto,
@@ -21,11 +21,11 @@ pub(super) fn parse_asked(text: &str) -> Result<Asked, String> {
     Ok(rate.0.map_or(Asked::Max, Asked::Fixed))
 }
 
-/// Several rates, in bits a second.
+/// The value of `--rates`, in bits a second.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Rates {
     pub first: u64,
-    /// Each lower than the one before; at least one.
+    /// The slower rates, each lower than the one before; at least one.
     pub slower: Vec<u64>,
 }
 
@@ -46,13 +46,14 @@ pub(super) fn parse_rates(text: &str) -> Result<Rates, String> {
     }
 }
 
-/// Bits a second of the floor.
+/// Parses the floor, in bits a second.
 pub(super) fn parse_floor(text: &str) -> Result<u64, String> {
     let refused = || "expected bits a second from 1k to 400G, like 2M".to_owned();
     parse_rate(text).ok().and_then(|rate| rate.0).ok_or_else(refused)
 }
 
-/// The rate of a session or, without connections that could tell what its receivers bear, of a carousel.
+/// The rate of a session or carousel. A carousel has no connections that could tell what its receivers can
+/// take.
 pub(super) fn rate(asked: Option<Asked>, floor_bps: Option<u64>, is_carousel: bool) -> Result<Rate, String> {
     let rate = match asked {
         None if is_carousel => Rate::Max,

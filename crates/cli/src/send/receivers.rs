@@ -2,7 +2,7 @@
 
 use std::{fs::File, io::Read, net::IpAddr, path::Path};
 
-/// More than any list of receivers has.
+/// The largest file that is read, in bytes. No list of receivers is longer.
 const MAX_BYTES: u64 = 1 << 20;
 
 /// The addresses that `text` names, in order.
