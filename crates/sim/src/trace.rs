@@ -1,24 +1,24 @@
-//! What happened in a run: a hash, to tell whether two runs are the same, and lines for people.
+//! The trace of a run: a hash, to tell whether two runs are the same, and lines for people.
 
 use std::fmt;
 
 use treecast_proto::Instant;
 
-/// One thing that happened.
+/// An event of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Entry {
     pub now: Instant,
     pub node: Node,
-    /// What it did or what happened to it: "sends data", "stores", "fails".
+    /// The action, or what happened to the node: "sends data", "stores", "fails".
     pub verb: &'static str,
     /// The object's index.
     pub object: u32,
-    /// The bytes of the object that it is about, or other numbers that the verb explains.
+    /// The bytes of the object that the event is about, or other numbers that depend on the verb.
     pub start: u64,
     pub end: u64,
 }
 
-/// Who did it.
+/// The node to which an event belongs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Node {
     Sender,
@@ -30,7 +30,7 @@ pub enum Node {
 pub struct Trace {
     hash: u64,
     entries: u64,
-    /// The lines, when they are wanted.
+    /// The lines, if they are wanted.
     lines: Option<Vec<String>>,
 }
 
@@ -55,7 +55,8 @@ impl Trace {
         }
     }
 
-    /// The same for two runs in which the same things happened at the same times.
+    /// The hash of all events and their times. Two runs with the same events at the same times have the same
+    /// hash.
     pub fn hash(&self) -> u64 {
         self.hash
     }

@@ -1,11 +1,11 @@
-//! How a run of one of the simpler protocols ended.
+//! The verdict on a run of one of the simpler protocols.
 
 use crate::trace::Trace;
 
-/// A run that is over.
+/// The verdict on a run.
 #[derive(Debug)]
 pub struct Verdict {
     pub trace: Trace,
-    /// What is wrong with it, one line each; none is as it should be.
+    /// The faults of the run, one line each. Empty if all went well.
     pub faults: Vec<String>,
 }

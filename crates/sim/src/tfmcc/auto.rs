@@ -11,7 +11,7 @@ use treecast_proto::{
 
 use super::PACKET_BYTES;
 
-/// As much leaves at once as the driver's pacer lets go.
+/// The length of a run: the pacer of the driver sends this much time's worth of packets at once.
 const RUN_TIME: Duration = Duration::from_millis(1);
 const MOST_PACKETS_A_RUN: u64 = 21;
 
@@ -22,11 +22,11 @@ pub const PACE_BYTES: u64 = 136;
 pub struct Auto {
     pub sender: Sender,
     pub receivers: Vec<Receiver>,
-    /// The way back of each is longer by this.
+    /// The extra delay of each receiver's way back.
     pub detours: Vec<Duration>,
     pub has_liar: bool,
     next_number: u32,
-    /// Reports in each round of those who were not followed.
+    /// The number of reports in each feedback round from receivers that do not limit the rate.
     reports: BTreeMap<u32, u32>,
     random: ChaCha8Rng,
 }
@@ -54,7 +54,7 @@ impl Auto {
         Self { sender, receivers: machines, detours, has_liar, next_number: 0, reports, random }
     }
 
-    /// How many packets leave now, and when the next ones do.
+    /// The number of packets that leave now, and the time until the next ones.
     pub fn run_len(&self) -> (u32, Duration) {
         let rate = self.sender.rate_bps().max(1);
         let bits = u64::from(PACKET_BYTES) * 8;
@@ -83,7 +83,7 @@ impl Auto {
         }
     }
 
-    /// What a receiver says now, if anything.
+    /// The report that a receiver sends now, if any.
     pub fn poll_receiver(&mut self, now: Instant, receiver: usize) -> Step<PaceReport, (), ()> {
         match self.receivers[receiver].poll(now) {
             Step::Transmit(report) if self.has_liar && receiver == 0 => Step::Transmit(self.lie(report)),
@@ -92,7 +92,7 @@ impl Auto {
         }
     }
 
-    /// Another report in its place, with some fields right so that it is believed.
+    /// Replaces a report by a false one. Some fields stay right, so that the sender believes it.
     fn lie(&mut self, report: PaceReport) -> PaceReport {
         let extremes = [0, 1, report.received_bps, u64::MAX / 2, u64::MAX - 1, u64::MAX];
         let mut draw = || extremes[self.random.random_range(0..extremes.len())];

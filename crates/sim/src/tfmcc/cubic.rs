@@ -1,6 +1,7 @@
-//! A TCP connection with CUBIC (RFC 9438) as Linux has it, of which only the window matters: it always has something to
-//! send, its receiver acknowledges every second packet, and the way keeps packets in order, so that a packet is lost when a
-//! later one is acknowledged.
+//! A TCP connection with CUBIC (RFC 9438) as in Linux.
+//!
+//! Only its window is modelled. The connection always has something to send. Its receiver acknowledges every
+//! second packet. The path keeps packets in order, so a packet is lost when a later one is acknowledged.
 
 use std::{collections::VecDeque, time::Duration};
 
@@ -11,16 +12,18 @@ use super::slow_start::SlowStart;
 /// Packets in the window at the start (RFC 6928).
 const FIRST_WINDOW: f64 = 10.0;
 
-/// RFC 9438, 4.1, 4.6 and 4.3.
+/// Constants of RFC 9438, sections 4.1, 4.6 and 4.3.
 const C: f64 = 0.4;
 const BETA: f64 = 0.7;
 const ALPHA: f64 = 3.0 * (1.0 - BETA) / (1.0 + BETA);
 
-/// Before the first loss Linux adds at least a packet for so many acknowledged ones, and never more than one for two.
+/// Before the first loss, Linux adds at least one packet for this many acknowledged ones, and never more than
+/// one for two.
 const UNPROVEN_PACKETS: f64 = 20.0;
 const LEAST_PACKETS: f64 = 2.0;
 
-/// RFC 6298, 2.4 asks for a second; Linux waits no longer than this beyond the round trip.
+/// The smallest retransmission timeout. RFC 6298, section 2.4, asks for a second. Linux waits at least this
+/// long beyond the round trip.
 const LEAST_TIMEOUT: Duration = Duration::from_millis(200);
 
 #[derive(Debug)]
@@ -35,34 +38,35 @@ pub struct Cubic {
     round_trip: Option<Duration>,
     shortest: Duration,
     next: u64,
-    /// Sent and not acknowledged, with the time.
+    /// Packets that were sent and not acknowledged, with the times of sending.
     under_way: VecDeque<(u64, Instant)>,
     last_heard: Instant,
-    /// At the receiver: a packet that waits for a second one to be acknowledged with.
+    /// A packet at the receiver whose acknowledgement waits for a second packet.
     unacknowledged: Option<u64>,
     highest: Option<u64>,
 }
 
-/// What comes back to the sender: of what was sent before these, nothing more will arrive.
+/// An acknowledgement. No packet that was sent before the acknowledged ones arrives any more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Acknowledgement {
     pub number: u64,
-    /// Another one that has waited at the receiver.
+    /// Another packet, which waited at the receiver and is acknowledged, too.
     pub before: Option<u64>,
 }
 
-/// Congestion avoidance since a reduction.
+/// The congestion avoidance phase since a reduction.
 #[derive(Debug)]
 struct Epoch {
     began: Instant,
     origin: f64,
-    /// Seconds until the window is at the origin.
+    /// Seconds until the window is at the origin of the cubic function.
     k: f64,
-    /// What Reno would have by now (RFC 9438, 4.3).
+    /// The window that Reno would have by now, in packets (RFC 9438, section 4.3).
     friendly: f64,
 }
 
-/// A reduction that goes on in step with what is acknowledged (RFC 6937), until all is acknowledged that was sent before.
+/// A reduction in progress. The window shrinks in step with acknowledgements (RFC 6937), until all packets that
+/// were sent before it are acknowledged.
 #[derive(Debug)]
 struct Recovery {
     until: u64,
@@ -103,8 +107,8 @@ impl Cubic {
         Some(self.next - 1)
     }
 
-    /// A packet has come to the receiver, which acknowledges it now if another waits or is missing (RFC 5681, 4.2);
-    /// otherwise it waits for the next.
+    /// Takes a packet at the receiver. The receiver acknowledges it now if another one waits or is missing (RFC
+    /// 5681, section 4.2). Otherwise it waits for the next one.
     pub fn received(&mut self, number: u64) -> Option<Acknowledgement> {
         let is_behind_gap = self.highest.replace(number).is_some_and(|highest| highest + 1 != number);
         let before = self.unacknowledged.take();
@@ -139,12 +143,12 @@ impl Cubic {
         }
     }
 
-    /// When nothing was acknowledged for too long.
+    /// The time of the retransmission timeout.
     pub fn deadline(&self) -> Instant {
         self.last_heard + LEAST_TIMEOUT + self.round_trip.unwrap_or(Duration::from_secs(1)) * 2
     }
 
-    /// RFC 9438, 4.8.
+    /// Reacts to the retransmission timeout (RFC 9438, section 4.8).
     pub fn time_out(&mut self, now: Instant) {
         self.last_heard = now;
         self.reduce();
@@ -159,7 +163,7 @@ impl Cubic {
         self.slow_start.measured(sample);
     }
 
-    /// RFC 9438, 4.6 and 4.7.
+    /// Reacts to a loss (RFC 9438, sections 4.6 and 4.7).
     fn lose(&mut self) {
         if self.recovery.is_some() {
             return;
@@ -176,7 +180,7 @@ impl Cubic {
         self.epoch = None;
     }
 
-    /// RFC 6937, 3.1.
+    /// Sets the window during a recovery (RFC 6937, section 3.1).
     fn recover(&mut self, count: f64) {
         let Some(recovery) = &mut self.recovery else { return };
         recovery.acknowledged += count;
@@ -189,7 +193,7 @@ impl Cubic {
         self.window = under_way + due.max(0.0);
     }
 
-    /// RFC 9438, 4.2 to 4.5 and 4.10.
+    /// Grows the window (RFC 9438, sections 4.2 to 4.5 and 4.10).
     fn grow(&mut self, now: Instant, last: u64, count: f64) {
         if self.window < self.threshold {
             self.window += count;

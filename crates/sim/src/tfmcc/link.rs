@@ -1,4 +1,4 @@
-//! The link that flows share: a rate, and a queue that loses what does not fit.
+//! The link that flows share: a rate, and a queue that drops packets that do not fit.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use crate::network::transmission_time;
 pub struct Link {
     rate_bps: u64,
     queue_bytes: u64,
-    /// When all that is queued has left.
+    /// The time when everything that is queued has left.
     free_at: Instant,
 }
 
@@ -19,7 +19,7 @@ impl Link {
         Self { rate_bps: 0, queue_bytes, free_at: Instant::ZERO }
     }
 
-    /// What is queued leaves at the rate that it came at: at most a queue's worth.
+    /// Changes the rate. Packets that are queued still leave at the old rate; they are at most a queue's worth.
     pub fn set_rate(&mut self, rate_bps: u64) {
         self.rate_bps = rate_bps;
     }
@@ -28,7 +28,7 @@ impl Link {
         self.rate_bps == 0
     }
 
-    /// When a packet that comes now has left; never, if the queue is full.
+    /// The time when a packet that arrives now has left. `None` if the queue is full.
     pub fn carry(&mut self, now: Instant, bytes: u64) -> Option<Instant> {
         if self.is_cut() {
             return None;

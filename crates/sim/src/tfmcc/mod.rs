@@ -1,7 +1,7 @@
 //! Congestion control on a shared link: flows of `--rate auto` and TCP connections behind one drop-tail queue.
 //!
-//! Of the retransmissions of `auto` only those are modelled that leave when nothing is due for the group, and not what TCP makes of
-//! them (the lab has that). Nor are queues on the way back.
+//! Two things are not modelled. Retransmissions of `auto` are modelled only while the sender has nothing for
+//! the group, and without TCP's own behaviour (the lab has that). And there are no queues on the way back.
 
 mod auto;
 mod cubic;
@@ -13,13 +13,13 @@ use std::{ops::Range, time::Duration};
 
 pub use world::run;
 
-/// Length of every full packet, in bytes of IP.
+/// Length of every full packet in bytes, with its IP header.
 pub const PACKET_BYTES: u32 = 1500;
 
-/// What shares the link.
+/// A flow that shares the link.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Flow {
-    /// A sender with so many receivers behind the link, of which the first may be a liar.
+    /// An `auto` sender with this many receivers behind the link. The first receiver may be a liar.
     Auto { receivers: usize, has_liar: bool },
     /// A TCP connection that always has something to send, with CUBIC (RFC 9438).
     Cubic,
@@ -28,29 +28,34 @@ pub enum Flow {
 #[derive(Debug, Clone)]
 pub struct Scenario {
     pub seed: u64,
-    /// Each flow and when it starts.
+    /// The flows, each with the time when it starts.
     pub flows: Vec<(Flow, Duration)>,
-    /// The link's rate from each time on; 0 is a cut cable. In order, the first at 0.
+    /// The link's rate in bits a second, with the time from which it holds. Times ascend from 0. A rate of 0 is
+    /// a cut cable.
     pub rates_bps: Vec<(Duration, u64)>,
     pub queue_bytes: u64,
-    /// Without the queue.
+    /// Round-trip time of the link without any queue.
     pub round_trip: Duration,
     pub length: Duration,
-    /// `auto` does not follow receivers that can bear less.
+    /// The floor of `auto` in bits a second: receivers that can take less do not limit the rate. `None`: no
+    /// floor.
     pub floor_bps: Option<u64>,
-    /// Meanwhile `auto` has nothing for the group and fills its rate with retransmissions.
+    /// The time in which `auto` has nothing for the group, and fills its rate with retransmissions. `None`:
+    /// never.
     pub retransmits: Option<Range<Duration>>,
 }
 
-/// What became of a flow, in spans of [`SPAN`].
+/// The results of one flow, in spans of [`SPAN`].
 #[derive(Debug, Clone, Default)]
 pub struct Figures {
     pub spans: Vec<Span>,
-    /// The most reports that came in one feedback round from receivers that the sender did not follow.
+    /// The largest number of reports that came in one feedback round from receivers that did not limit the
+    /// rate.
     pub most_reports_a_round: u32,
     /// The highest rate that the sender allowed itself, in bits a second.
     pub highest_bps: u64,
-    /// The lowest while it had nothing for the group.
+    /// The lowest rate in bits a second while the sender had nothing for the group. `None` if there was no such
+    /// time.
     pub alone_bps: Option<u64>,
 }
 
@@ -63,13 +68,13 @@ pub struct Span {
 }
 
 impl Figures {
-    /// Bits a second that got through the link between two times.
+    /// Bits a second that passed the link between two times.
     pub fn delivered_bps(&self, from: Duration, until: Duration) -> f64 {
         self.between(from, until).map(|span| span.delivered_bytes).sum::<u64>() as f64 * 8.0
             / (until - from).as_secs_f64()
     }
 
-    /// The share of what was sent between two times that the queue lost.
+    /// The share of the packets sent between two times that the queue dropped, 0 to 1.
     pub fn lost(&self, from: Duration, until: Duration) -> f64 {
         let sum = |bytes: fn(&Span) -> u64| self.between(from, until).map(bytes).sum::<u64>() as f64;
         let sent = sum(|span| span.sent_bytes);

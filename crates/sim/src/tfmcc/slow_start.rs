@@ -1,25 +1,25 @@
-//! When slow start ends without a loss: HyStart (Ha and Rhee, 2011) as Linux has it, without pacing.
+//! Ends slow start without a loss: HyStart (Ha and Rhee, 2011) as in Linux, without pacing.
 
 use std::time::Duration;
 
 use treecast_proto::Instant;
 
-/// Below, nothing is concluded.
+/// The smallest window in packets for which HyStart draws conclusions.
 const LEAST_WINDOW: f64 = 16.0;
 
-/// Acknowledgements closer together than this are one train.
+/// The longest gap between two acknowledgements of one train.
 const TRAIN_GAP: Duration = Duration::from_millis(2);
 
-/// The shortest round trip of a round is known after so many samples.
+/// The number of samples after which the shortest round trip of a round is known.
 const SAMPLES: u32 = 8;
 
-/// A round trip longer than the shortest by an eighth, within these bounds, tells of a queue.
+/// The bounds of the extra delay that shows a queue. Within them it is an eighth of the shortest round trip.
 const LEAST_QUEUE: Duration = Duration::from_millis(4);
 const MOST_QUEUE: Duration = Duration::from_millis(16);
 
 #[derive(Debug)]
 pub struct SlowStart {
-    /// The present round: when it began, what ends it, when the last acknowledgement of its train came.
+    /// The present round: its begin, the packet that ends it, and the last acknowledgement of its train.
     began: Instant,
     ends_behind: u64,
     train: Instant,
@@ -37,7 +37,8 @@ impl SlowStart {
         self.shortest = self.shortest.min(round_trip);
     }
 
-    /// `last` was acknowledged, `next` is the next packet to be sent; `shortest` is the shortest round trip of all.
+    /// Whether slow start is over. `last` is the packet just acknowledged, `next` the next one to be sent, and
+    /// `shortest` the shortest round trip so far.
     pub fn is_over(&mut self, now: Instant, last: u64, next: u64, window: f64, shortest: Duration) -> bool {
         if last >= self.ends_behind {
             *self = Self { ends_behind: next, ..Self::new(now) };

@@ -1,4 +1,4 @@
-//! The run of a scenario: what happens when.
+//! The event loop of a scenario.
 
 use std::time::Duration;
 
@@ -17,20 +17,21 @@ use super::{
 };
 use crate::{network::generator, schedule::Schedule};
 
-/// Hosts take up to so long for a packet: without it, flows would find the same places of a full queue again and again.
+/// The longest random delay of a packet in a host. Without it, flows would meet the same places of a full queue
+/// again and again.
 const JITTER: Duration = Duration::from_micros(250);
 
-/// So long a packet waits for another to be acknowledged with (Linux).
+/// The longest time for which an acknowledgement is delayed (Linux).
 const DELAYED: Duration = Duration::from_millis(40);
 
 #[derive(Debug)]
 enum Event {
     Start(usize),
     Rate(u64),
-    /// The pacer lets a flow's next run go.
+    /// The pacer lets the next run of a flow go.
     Send(usize),
     WakeSender(usize),
-    /// Packets have come to all receivers.
+    /// Packets arrive at all receivers of a flow.
     Arrive(usize, Arrived),
     Paced(usize, Pace, Arrived),
     WakeReceiver(usize, usize),
@@ -50,15 +51,15 @@ struct World<'a> {
     link: Link,
     nodes: Vec<Option<Node>>,
     figures: Vec<Figures>,
-    /// When each receiver of each flow is woken next.
+    /// The next wake-up of each receiver of each flow.
     wakes: Vec<Vec<Option<Instant>>>,
     sender_wakes: Vec<Option<Instant>>,
-    /// When the last acknowledgement of each flow comes back.
+    /// The time when the last acknowledgement of each flow arrives.
     acknowledged: Vec<Instant>,
     random: ChaCha8Rng,
 }
 
-/// Runs a scenario to its end; gives the figures of each flow.
+/// Runs a scenario to its end. Returns the results of each flow.
 pub fn run(scenario: &Scenario) -> Vec<Figures> {
     let mut world = World::new(scenario);
     let end = Instant::ZERO + scenario.length;
@@ -184,7 +185,7 @@ impl<'a> World<'a> {
         self.schedule.at(now + (next + jitter).saturating_sub(JITTER / 2), Event::Send(flow));
     }
 
-    /// Over a connection, of which congestion control hears nothing.
+    /// Sends retransmissions over a connection. The group's congestion control does not see them.
     fn retransmit(&mut self, now: Instant, flow: usize, packets: u32) {
         (0..packets).for_each(|_| _ = self.carry(now, flow, u64::from(PACKET_BYTES)));
         self.auto(flow).sent(now, 0, u64::from(packets * PACKET_BYTES));
@@ -193,7 +194,8 @@ impl<'a> World<'a> {
         self.figures[flow].alone_bps = Some(lowest.min(rate));
     }
 
-    /// A run of packets at once, as a super-packet leaves. What of it is not lost comes as it was cut by losses.
+    /// Sends a run of packets at once, as a super-packet. The packets that are not lost arrive in the pieces
+    /// that the losses leave.
     fn send_to_group(&mut self, now: Instant, flow: usize, packets: u32) {
         let mut whole: Option<(Arrived, Instant)> = None;
         for _ in 0..packets {
@@ -276,7 +278,7 @@ impl<'a> World<'a> {
         }
     }
 
-    /// A packet of TCP comes out of the link. It is acknowledged with the next one, or when it has waited for long.
+    /// Delivers a TCP packet from the link. It is acknowledged together with the next one, or after a delay.
     fn receive(&mut self, left_at: Instant, flow: usize, number: u64) {
         let Some(Node::Cubic(cubic)) = &mut self.nodes[flow] else { return };
         let jitter = Duration::from_nanos(self.random.random_range(0..JITTER.as_nanos() as u64));

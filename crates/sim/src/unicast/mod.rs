@@ -1,4 +1,4 @@
-//! Unicast servers with up to six clients, over UDP that loses, reorders and doubles packets, and over TCP
+//! Unicast servers with up to six clients, over UDP that loses, reorders and duplicates packets, and over TCP
 //! connections that break.
 
 pub mod tcp;
@@ -24,19 +24,19 @@ use crate::{
     },
 };
 
-/// How long hashing takes.
+/// The time that hashing takes.
 const HASHING: Duration = Duration::from_millis(2);
 
 /// The file's place in a client's storage.
 const INDEX: u32 = 0;
 
-/// More events than this are a run that goes round in circles.
+/// The largest number of events in a run. A run with more goes round in circles.
 const MAX_EVENTS: u64 = 2_000_000;
 
-/// By then every run has ended.
+/// The virtual time by which every run must have ended.
 const DEADLINE: Duration = Duration::from_secs(300);
 
-/// A server and its clients, whichever way they speak.
+/// A server and its clients, over UDP or TCP.
 trait World {
     type Event;
 
@@ -44,7 +44,7 @@ trait World {
 
     fn event(&mut self, now: Instant, event: Self::Event);
 
-    /// Runs until nothing is to happen any more. Returns what is wrong when that does not come.
+    /// Runs until there are no more events. Returns an error if that does not happen.
     fn run_to_end(&mut self) -> Option<String> {
         for _ in 0..MAX_EVENTS {
             let event = self.stage().schedule.take()?;
@@ -58,7 +58,7 @@ trait World {
     }
 }
 
-/// What every world has: time, what is to happen, what did, and the file.
+/// The common parts of a world: time, future events, the trace, and the file.
 struct Stage<E> {
     schedule: Schedule<E>,
     trace: Trace,
@@ -76,7 +76,7 @@ impl<E> Stage<E> {
         self.trace.add(Entry { now, node, verb, object: INDEX, start: range.start, end: range.end });
     }
 
-    /// Does what client `number` wants of its copy; `hashed` happens when it has the hash.
+    /// Carries out a storage task of client `number`. The event `hashed` is scheduled when the hash is ready.
     fn store(
         &mut self,
         number: usize,
@@ -93,7 +93,7 @@ impl<E> Stage<E> {
     }
 }
 
-/// A file with random contents: often small, sometimes empty.
+/// Draws a file with random contents: often small, sometimes empty.
 fn draw_file(random: &mut ChaCha8Rng, block_len: usize) -> Vec<u8> {
     let size = match random.random_range(0..8) {
         0 => 0,
@@ -110,7 +110,7 @@ fn header(file: &[u8]) -> FileHeader {
     FileHeader { file_size: file.len() as u64, hash: *blake3::hash(file).as_bytes() }
 }
 
-/// A client's storage and how its file ended.
+/// A client's storage, and how its file ended.
 #[derive(Debug)]
 struct Copy {
     planned: Option<Fault>,
@@ -124,7 +124,7 @@ impl Copy {
         Self { planned, storage: Storage::new(vec![planned]), end: None }
     }
 
-    /// Does what a client wants. Hashing takes its time: then there is no answer yet.
+    /// Carries out a storage task. Hashing takes time, so its answer comes later and `None` is returned.
     fn carry_out(&mut self, task: StorageTask, file: &[u8]) -> Option<StorageReport> {
         let result = match task {
             StorageTask::Announce { size } => {
@@ -145,12 +145,13 @@ impl Copy {
         result.unwrap_or_else(|reason| Some(StorageReport::Failed { reason }))
     }
 
-    /// The hash, after the time that it takes; none when all is discarded by then.
+    /// The report of the hash, when its time is over. `None` if the copy was discarded meanwhile.
     fn hashed(&mut self) -> Option<StorageReport> {
         self.storage.hash(INDEX).map(|(hash, _)| StorageReport::Hashed { hash })
     }
 
-    /// What is wrong with how it ended; `may_fail` when something but the storage was planned to go wrong.
+    /// The faults of how the client ended. `may_fail` is set if something other than storage was planned to go
+    /// wrong.
     fn faults(&self, file: &[u8], may_fail: bool) -> Option<String> {
         let there = self.storage.committed().get(&INDEX);
         if there.is_some_and(|bytes| bytes != file) {
@@ -168,12 +169,12 @@ impl Copy {
     }
 }
 
-/// One of a few rates, in bits a second.
+/// Draws one of a few rates, in bits a second.
 fn draw_rate(random: &mut ChaCha8Rng) -> u64 {
     *pick(random, &[2_000_000, 20_000_000, 200_000_000])
 }
 
-/// A task as a trace tells it.
+/// The verb and the bytes of a task, for the trace.
 fn verb(task: &StorageTask) -> (&'static str, Range<u64>) {
     match task {
         StorageTask::Announce { size } => ("learns the size", 0..*size),

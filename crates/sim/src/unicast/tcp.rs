@@ -26,7 +26,7 @@ const RETRY_DELAY: Duration = Duration::from_millis(100);
 const TIMEOUT: Duration = Duration::from_secs(10);
 const ATTEMPTS: u32 = 3;
 
-/// What arrives at once.
+/// The number of bytes that arrive at once.
 const PIECE_LEN: usize = 1400;
 
 /// Runs the scenario of a seed and judges it; `verbose` keeps the lines of the trace.
@@ -34,23 +34,23 @@ pub fn run_seed(seed: u64, verbose: bool) -> Verdict {
     World::new(seed, verbose).run()
 }
 
-/// What goes wrong with one connection.
+/// A fault of one connection.
 #[derive(Debug, Clone, Copy)]
 enum Break {
-    /// It breaks after so many bytes of the file.
+    /// The connection breaks after this many bytes of the file.
     Closes(usize),
-    /// Nothing comes any more after so many bytes.
+    /// Nothing arrives any more after this many bytes of the file.
     Stalls(usize),
 }
 
 #[derive(Debug)]
 enum Event {
     Start(usize),
-    /// A connection, by its number, has reached the server.
+    /// A connection reaches the server.
     Arrive(ConnectionId),
-    /// Something has come to a client on a connection.
+    /// Something arrives at a client on a connection.
     Come(usize, ConnectionId, ClientInput),
-    /// The server has written all, or its connection broke.
+    /// The server has written everything, or its connection broke.
     Finished(ConnectionId, Option<String>),
     Hashed(usize),
     WakeClient(usize),
@@ -61,7 +61,7 @@ struct World {
     stage: Stage<Event>,
     server: Server,
     clients: Vec<ClientNode>,
-    /// Which client each connection is of.
+    /// The client of each connection.
     connections: Vec<usize>,
 }
 
@@ -72,7 +72,7 @@ struct ClientNode {
     delay: Duration,
     /// The connection in use.
     connection: Option<ConnectionId>,
-    /// How many of its connections were bad.
+    /// The number of the client's connections that had faults.
     broken: u32,
     wake_at: Option<Instant>,
 }
@@ -99,7 +99,7 @@ impl super::World for World {
                 self.server.handle(now, ServerInput::Finished { client, failure });
                 self.pump_server(now);
             }
-            // What is under way on a connection that the client has closed is lost.
+            // Bytes under way on a connection that the client has closed are lost.
             Event::Come(number, connection, input) if self.clients[number].connection == Some(connection) => {
                 self.client(now, number, input);
             }
@@ -149,7 +149,7 @@ impl World {
     fn run(mut self) -> Verdict {
         let mut faults: Vec<String> = self.run_to_end().into_iter().collect();
         for (number, client) in self.clients.iter().enumerate() {
-            // A damaged copy takes an attempt, too.
+            // A damaged copy costs an attempt, too.
             let may_fail = client.broken > 0;
             let fault = client.copy.faults(&self.stage.file, may_fail);
             faults.extend(fault.map(|fault| format!("client {number}: {fault}")));

@@ -20,10 +20,11 @@ use crate::{
     vcmtp::scenario::{draw_path, millis, pick},
 };
 
-/// A client that has heard nothing new for so long asks again.
+/// The time after which a client that has heard nothing new asks again.
 const TIMEOUT: Duration = Duration::from_millis(300);
 
-/// With half of all packets lost each way, one of four requests is answered; a burst lasts longer.
+/// The number of timeouts after which a client gives up. With half of all packets lost each way, one of four
+/// requests is answered; a burst of losses lasts longer.
 const MAX_TIMEOUTS: u32 = 100;
 
 /// Runs the scenario of a seed and judges it; `verbose` keeps the lines of the trace.
@@ -51,12 +52,12 @@ struct World {
 }
 
 struct ClientNode {
-    /// None before it starts.
+    /// The client's machine. `None` before it starts.
     machine: Option<Client>,
     copy: Copy,
     to_server: Link,
     from_server: Link,
-    /// The wake-up that counts.
+    /// The time of the next wake-up. Earlier requests for wake-ups are ignored.
     wake_at: Option<Instant>,
 }
 
@@ -141,7 +142,7 @@ impl World {
         Verdict { trace: self.stage.trace, faults }
     }
 
-    /// Sends what the server's link takes now, and asks to be woken when it takes more.
+    /// Sends as much as the server's link takes now, and asks to be woken when it takes more.
     fn pump_server(&mut self, now: Instant) {
         while now >= self.free_at {
             match self.server.poll(now) {
@@ -224,7 +225,7 @@ impl World {
     }
 }
 
-/// A client's address; its port is its number.
+/// A client's address. Its port is its number.
 fn address(number: usize) -> SocketAddr {
     SocketAddr::from(([192, 0, 2, 1], number as u16))
 }
