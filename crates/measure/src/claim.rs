@@ -1,4 +1,4 @@
-//! What an experiment set out to show, and whether it did.
+//! Claims: what an experiment is to show, and whether it did.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use crate::{
     tables::quantity,
 };
 
-/// A claim, as an experiment's file has it.
+/// A claim, as written in the file of an experiment.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Claim {
@@ -19,17 +19,18 @@ pub struct Claim {
     pub says: String,
     /// The claim as an expression with a comparison.
     pub holds: String,
-    /// The cells for which it was made: parameters and their values. When none of these ran, it is not judged.
+    /// The cells that the claim is about: parameters and their values. If none of them ran, the claim is not
+    /// judged.
     #[serde(default, rename = "where")]
     pub cells: BTreeMap<String, Text>,
-    /// The parameters for each of whose combinations it is judged.
+    /// Parameters: the claim is judged once for each combination of their values.
     #[serde(default)]
     pub each: Vec<String>,
-    /// The file that `paper(...)` reads; without, all files of the experiment.
+    /// The data file that `paper(...)` reads. `None`: all data files of the experiment.
     pub paper: Option<String>,
 }
 
-/// A text, or a number that is read as one.
+/// A text. A number in the file is read as a text, too.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum Text {
@@ -39,7 +40,7 @@ pub enum Text {
 }
 
 impl Text {
-    /// The values that it allows.
+    /// The values that match.
     pub fn values(&self) -> Vec<String> {
         match self {
             Self::Text(text) => vec![text.clone()],
@@ -55,15 +56,15 @@ pub fn conditions(cells: &BTreeMap<String, Text>) -> Vec<Condition> {
     cells.iter().map(of).collect()
 }
 
-/// What became of a claim in one cell.
+/// The result of a claim in one cell.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Finding {
     pub says: String,
     /// The cell, such as `size = 33554432`; empty for a claim about all runs.
     pub cell: String,
-    /// What was measured, with its unit, or why there is no value.
+    /// The measured value with its unit, or the reason why there is none.
     pub measured: String,
-    /// What it had to be, e.g. `at most 1.15 s`.
+    /// The limit that the value had to meet, e.g. `at most 1.15 s`.
     pub limit: String,
     pub verdict: Verdict,
 }
@@ -73,12 +74,12 @@ pub struct Finding {
 pub enum Verdict {
     Holds,
     Fails,
-    /// No run was made that it is about.
+    /// No run was made that the claim is about.
     NotJudged,
 }
 
 impl Claim {
-    /// Checks the claim against what the experiment is going to run, so that a mistake shows before hours of measuring.
+    /// Checks the claim against the planned runs, so that a mistake shows before hours of measuring.
     pub fn check(&self, vocabulary: &Vocabulary) -> Result<(), String> {
         self.checked(vocabulary).map_err(|what| format!("claim `{}`: {what}", self.says))
     }
@@ -144,7 +145,8 @@ enum Judged {
 }
 
 impl Judged {
-    /// Which of several comparisons decides: what fails before what could not be judged before what holds.
+    /// The order of comparisons that decide a claim: one that fails comes before one that could not be judged,
+    /// which comes before one that holds.
     fn rank(&self) -> u8 {
         match self {
             Self::Compared { holds: true, .. } => 0,
@@ -174,7 +176,7 @@ fn compared(scope: &Scope<'_>, comparison: &Comparison) -> Result<Judged, Lackin
         holds &= relation.holds(left, *right);
         left = *right;
     }
-    // What was measured is the first side that is not a plain number; the others are its limits.
+    // The measured value is the first side that is not a plain number. The other sides are its limits.
     let sides = std::iter::once(&comparison.first).chain(comparison.others.iter().map(|(_, other)| other));
     let place = sides.clone().position(|side| !matches!(side, Expression::Number(..))).unwrap_or(0);
     let values: Vec<&(f64, String)> = std::iter::once(&first).chain(others.iter().map(|(_, v)| v)).collect();

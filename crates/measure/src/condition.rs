@@ -1,6 +1,7 @@
-//! Conditions on the parameters of runs, and the numbers that they are compared as.
+//! Conditions on the parameters of runs, and the parsing of their numbers.
 
-/// What a run's parameter, or the `node` or `role` of a row, has to be: one of `values` for `=`.
+/// A condition on a run's parameter, or on the `node` or `role` of a row. With `=`, the parameter must be one
+/// of `values`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Condition {
     pub key: String,
@@ -8,7 +9,7 @@ pub struct Condition {
     pub values: Vec<String>,
 }
 
-/// How two values compare.
+/// The relation between two values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Relation {
     Less,
@@ -19,7 +20,7 @@ pub enum Relation {
     NotEqual,
 }
 
-/// Suffixes of numbers: the factor to the base unit, and the base unit.
+/// Suffixes of numbers: the text, the factor to the base unit, and the base unit.
 const SUFFIXES: [(&str, f64, &str); 18] = [
     ("%", 0.01, ""),
     ("s", 1.0, "s"),
@@ -47,12 +48,12 @@ impl Condition {
         Self { key: key.to_owned(), relation: Relation::Equal, values: vec![value.to_owned()] }
     }
 
-    /// Whether it is about a row of a run and not about the run.
+    /// Whether the condition is about a row of a run, and not about the run.
     pub fn is_of_row(&self) -> bool {
         matches!(self.key.as_str(), "node" | "role")
     }
 
-    /// Whether `is` fulfils it. Numbers are compared as numbers, everything else as text.
+    /// Whether the value `is` meets the condition. Numbers are compared as numbers, everything else as text.
     pub fn holds(&self, is: &str) -> bool {
         let compare = |wanted: &String| match (number(is), number(wanted)) {
             (Some(is), Some(wanted)) => self.relation.holds(is, wanted),
@@ -69,7 +70,7 @@ impl Condition {
     }
 }
 
-/// The number that a parameter's text is, with the suffixes that expressions have.
+/// Parses a parameter's text as a number, with the same suffixes as in expressions.
 pub fn number(text: &str) -> Option<f64> {
     let (sign, digits) = text.strip_prefix('-').map_or((1.0, text), |rest| (-1.0, rest));
     if !digits.starts_with(|c: char| c.is_ascii_digit() || c == '.') {
@@ -79,7 +80,8 @@ pub fn number(text: &str) -> Option<f64> {
     (length == digits.len()).then_some(sign * value)
 }
 
-/// The number that a text begins with: its value in base units, its unit, and how many bytes it takes.
+/// Parses the number at the beginning of a text. Returns its value in base units, its unit, and its length in
+/// bytes.
 pub(crate) fn leading_number(rest: &str) -> Result<(f64, &'static str, usize), String> {
     let mut digits = leading(rest, |c| c.is_ascii_digit() || c == '.' || c == '_');
     // An exponent, such as 1e6 or 1e-3.

@@ -1,4 +1,4 @@
-//! Runs with their parameters and rows in memory: what claims, plots and tables are worked out over.
+//! Runs with their parameters and rows in memory, over which claims, plots and tables are evaluated.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,7 +9,7 @@ use crate::{
     db::{self, Db, NodeInfo, Parameters, Role, RunId, Status},
 };
 
-/// The measure of a run that the program itself refused; the row's note has the program's words.
+/// The measure of a run that treecast refused. The row's note has treecast's reason.
 pub const REFUSED: &str = "refused";
 
 /// Runs in the order in which they began. A paper's figures are a frame, too.
@@ -21,45 +21,46 @@ pub struct Frame {
 /// One run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct FrameRun {
-    /// Its number in the database.
+    /// The run's number in the database.
     pub id: i64,
     pub parameters: Parameters,
     pub nodes: Vec<NodeInfo>,
     pub rows: Vec<FrameRow>,
-    /// False for a run that was cut short: its averages would lack what came last.
+    /// Whether the run is complete. A run that was cut short is not used for averages.
     pub is_complete: bool,
-    /// The machine was at its limit.
+    /// Whether the machine limited the run.
     pub is_saturated: bool,
-    /// A parameter that it does not have matches every condition: a paper's figure says nothing about most of them.
+    /// Whether a parameter that the run does not have matches every condition. This is so for a paper's
+    /// figures, which name few parameters.
     pub is_open: bool,
 }
 
 /// One measured value.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct FrameRow {
-    /// The index in [`FrameRun::nodes`]; `None` for a value of the whole run.
+    /// The node's index in [`FrameRun::nodes`]. `None` for a value of the whole run.
     pub node: Option<usize>,
     pub measure: String,
-    /// `None` where there should be a value and is none.
+    /// The value. `None` if it should exist but could not be measured.
     pub value: Option<f64>,
     pub unit: String,
-    /// Why there is no value.
+    /// The reason why there is no value. Empty if there is one.
     pub note: String,
 }
 
-/// What an experiment is going to measure, known before it starts.
+/// The measures and parameters of an experiment, known before it starts.
 #[derive(Debug, Clone, Default)]
 pub struct Vocabulary {
     /// The names of the measures, each with its unit.
     pub measures: Vec<(String, String)>,
-    /// The parameters of every run that is planned.
+    /// The parameters of every planned run.
     pub cells: Vec<Parameters>,
-    /// Whether the command line has changed what the file says: then a cell that no run has is no mistake of the file.
+    /// Whether `--set` has changed the experiment. A cell that no run has is then no mistake of the file.
     pub is_changed: bool,
 }
 
 impl Vocabulary {
-    /// Checks that the parameter exists and that some run has a value that fits.
+    /// Checks that the parameter exists, and that some run has a value that matches.
     pub fn check(&self, condition: &Condition) -> Result<(), String> {
         if condition.is_of_row() {
             return Ok(());
@@ -97,7 +98,7 @@ impl Vocabulary {
 }
 
 impl Frame {
-    /// Loads `runs`, or all when the list is empty.
+    /// Loads `runs`, or all runs if the list is empty.
     pub fn load(db: &Db, runs: &[RunId]) -> db::Result<Self> {
         let wanted = |run: &db::Run| runs.is_empty() || runs.contains(&run.id);
         let mut frame = Self::default();
@@ -123,7 +124,7 @@ impl Frame {
         Ok(frame)
     }
 
-    /// Adds a complete run without rows; returns its index.
+    /// Adds a complete run without rows. Returns its index.
     pub fn add_run(&mut self, parameters: &[(&str, &str)]) -> usize {
         let parameters = parameters.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
         self.runs.push(FrameRun {
@@ -138,7 +139,7 @@ impl Frame {
         self.runs.len() - 1
     }
 
-    /// Adds a row to a run. A node that the run does not have yet becomes a client of it.
+    /// Adds a row to a run. A node that the run does not have yet is added as a client.
     pub fn add_row(
         &mut self,
         run: usize,
@@ -165,7 +166,7 @@ impl Frame {
         });
     }
 
-    /// The runs that fulfil all conditions on parameters, with their indices.
+    /// The runs that meet all conditions on parameters, with their indices.
     pub fn runs_that<'f>(
         &'f self,
         conditions: &'f [&'f Condition],
@@ -174,8 +175,8 @@ impl Frame {
         self.runs.iter().enumerate().filter(move |(_, run)| fulfils(run))
     }
 
-    /// The combinations of values that complete and other runs have for `parameters`, in order of appearance, as
-    /// conditions. Runs that lack one of the parameters are left out.
+    /// The combinations of values that the runs have for `parameters`, in order of appearance, as conditions.
+    /// Incomplete runs count, too. Runs that lack one of the parameters are left out.
     pub fn cells(&self, parameters: &[String], conditions: &[&Condition]) -> Vec<Vec<Condition>> {
         let mut cells: Vec<Vec<Condition>> = Vec::new();
         for (_, run) in self.runs_that(conditions) {
@@ -200,7 +201,7 @@ impl Frame {
         measures.into_iter().map(|(name, (_, unit))| (name.to_owned(), unit.to_owned())).collect()
     }
 
-    /// What was measured, in the form of what is planned.
+    /// The measures and parameters of these runs, in the form of an experiment's vocabulary.
     pub fn vocabulary(&self) -> Vocabulary {
         Vocabulary {
             measures: self.measures(),
@@ -211,7 +212,7 @@ impl Frame {
 }
 
 impl FrameRun {
-    /// Whether its parameters fulfil a condition. Conditions on rows are fulfilled by every run.
+    /// Whether the run's parameters meet a condition. Every run meets conditions on rows.
     pub fn fulfils(&self, condition: &Condition) -> bool {
         condition.is_of_row()
             || match self.parameters.get(&condition.key) {
@@ -220,12 +221,12 @@ impl FrameRun {
             }
     }
 
-    /// The words with which the program refused the run's cell; `None` when it did not.
+    /// The reason why treecast refused the run. `None` if it did not.
     pub fn refused(&self) -> Option<&str> {
         self.rows.iter().find(|row| row.measure == REFUSED).map(|row| row.note.as_str())
     }
 
-    /// Whether a row fulfils a condition on its node; other conditions are not about it.
+    /// Whether a row meets a condition on its node. It meets all other conditions.
     pub fn row_fulfils(&self, row: &FrameRow, condition: &Condition) -> bool {
         if !condition.is_of_row() {
             return true;
@@ -235,7 +236,7 @@ impl FrameRun {
     }
 }
 
-/// The unit of a parameter that is a number, by its name; most have none.
+/// The unit of a numeric parameter, by its name. Most have none.
 pub fn unit_of_parameter(name: &str) -> &'static str {
     match name {
         "size" => "B",

@@ -1,19 +1,19 @@
-//! What treecast measures, and how it is kept and shown: samples of a machine and of the nodes of a
-//! lab, statistics, the results database, tables, plots and the report.
+//! What treecast measures, stores and shows: samples of a machine and of the nodes of a lab, statistics, the
+//! results database, tables, plots and the report.
 //!
-//! This crate sends no packet, makes no namespace and knows no protocol: those who do hand it names,
-//! counters and times. It depends on no other crate of treecast.
+//! This crate sends no packet, creates no namespace and knows no protocol. Other crates hand it names, counters
+//! and times. Of treecast's crates it uses only `treecast-host`.
 //!
-//! The way of a number, from the kernel to the page:
+//! The path of a number, from the kernel to the page:
 //!
 //! ```text
 //! sample  --(readings)-->  monitor (SQLite file)  --> CSV, SQL, JSON, a table
-//!     \--(recorder)----->  db (one SQLite file)   --> frame --> claims, plots, tables --> report (one HTML file)
+//!     \--(recorder)----->  db (one SQLite file)   --> frame --> claims, plots, tables --> report (HTML)
 //! ```
 //!
-//! The results of a run are its parameters, rows and series ([`db`]), whatever the experiment was. [`frame`] holds them in
-//! memory, and [`expression`] works out what [`claim`]s and plots say about them. The figures of a [`paper`] are a data
-//! file, and take the same way.
+//! The results of a run are its parameters, rows and series ([`db`]), whatever the experiment was. [`frame`]
+//! holds them in memory, and [`expression`] evaluates the expressions of [`claim`]s and plots over them. The
+//! figures of a [`paper`] come from a data file and are handled in the same way.
 
 pub mod analysis;
 pub mod claim;

@@ -1,11 +1,13 @@
-//! Figures of papers, in files beside the experiments: claims and plots compare what was measured with them.
+//! Figures of papers, from data files beside the experiments. Claims and plots compare measured values with
+//! them.
 //!
-//! A file has a line for each value, with tabs between the columns, and a heading. `figure`, `measure` and `value` have to
-//! be there; `series` (words for a legend), `unit`, `low` and `high` may be. Every other column is a parameter. Lines that
-//! begin with `#` are for people; `# source: NAME` names the paper.
+//! A file has a heading, and a line for each value, with tabs between the columns. The columns `figure`,
+//! `measure` and `value` are required. The columns `series` (words for a legend), `unit`, `low` and `high` are
+//! optional. Every other column is a parameter. Lines that begin with `#` are comments; `# source: NAME` names
+//! the paper.
 //!
-//! Each line is a run with these parameters and one row, so that the same expression is worked out over the paper and
-//! over what was measured. A field that is empty fits every value of its parameter.
+//! Each line counts as a run with these parameters and one row, so that the same expression can be evaluated
+//! over the paper and over measured runs. An empty field matches every value of its parameter.
 
 use std::path::Path;
 
@@ -16,32 +18,32 @@ use crate::{
     frame::{Frame, FrameRow, FrameRun, Vocabulary},
 };
 
-/// Which figures an experiment takes, as its file has it.
+/// The reference of an experiment to figures, as written in its file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PaperKeys {
-    /// The name of the file, seen from the experiment's folder.
+    /// The name of the data file, relative to the experiment's folder.
     pub file: String,
-    /// Without, all figures of the file.
+    /// The figures that are used. `None`: all figures of the file.
     pub figures: Option<Vec<String>>,
-    /// A parameter in which the paper's values and ours may differ: plots draw the nearest one, and say so.
+    /// A parameter in which the paper's values and ours may differ. Plots draw the nearest value, and say so.
     pub nearest: Option<String>,
 }
 
-/// The figures of all papers that an experiment takes.
+/// The figures of all papers that an experiment refers to.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Papers {
     pub papers: Vec<Paper>,
 }
 
-/// The figures of one file.
+/// The figures of one data file.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Paper {
-    /// The file's name, as the experiment has it.
+    /// The file's name, as written in the experiment.
     pub file: String,
-    /// The paper's name; empty when the file does not say it.
+    /// The paper's name. Empty if the file does not name it.
     pub source: String,
-    /// The parameter that may differ.
+    /// The parameter that may differ, if any.
     pub nearest: Option<String>,
     pub points: Vec<Point>,
 }
@@ -50,13 +52,13 @@ pub struct Paper {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Point {
     pub figure: String,
-    /// Words for a legend; empty when the file does not say them.
+    /// Words for a legend. Empty if the file has none.
     pub series: String,
-    /// Its parameters and its value.
+    /// The parameters and the value, as a run.
     pub run: FrameRun,
-    /// From where to where an error bar goes.
+    /// The ends of an error bar, if there is one.
     pub range: Option<(f64, f64)>,
-    /// The line in the file, from 1.
+    /// The number of the line in the file, from 1.
     pub line: usize,
 }
 
@@ -64,7 +66,7 @@ pub struct Point {
 const OWN: [&str; 7] = ["figure", "measure", "value", "series", "unit", "low", "high"];
 
 impl Papers {
-    /// Reads all files; `folder` is the experiment's.
+    /// Reads all data files. `folder` is the experiment's folder.
     pub fn read(folder: &Path, keys: &[PaperKeys]) -> Result<Self, String> {
         let read = |keys: &PaperKeys| {
             let path = folder.join(&keys.file);
@@ -74,8 +76,8 @@ impl Papers {
         Ok(Self { papers: keys.iter().map(read).collect::<Result<_, _>>()? })
     }
 
-    /// The figures of one file, or of all, as runs. `figure` and `series` are parameters of them, so that an expression
-    /// can name one figure of several.
+    /// The figures of one file, or of all files, as runs. Their parameters include `figure` and `series`, so
+    /// that an expression can select one of several figures.
     pub fn frame(&self, file: Option<&str>) -> Frame {
         let papers = self.papers.iter().filter(|paper| file.is_none_or(|file| paper.file == file));
         let run = |point: &Point| {
@@ -100,7 +102,8 @@ impl Papers {
         }
     }
 
-    /// Checks that every column is a parameter of the experiment, and that some run has a point of every figure.
+    /// Checks that every column is a parameter of the experiment, and that each figure has a point for some
+    /// run.
     pub fn check(&self, vocabulary: &Vocabulary) -> Result<(), String> {
         self.papers
             .iter()
@@ -180,7 +183,7 @@ impl Paper {
 }
 
 impl Point {
-    /// Whether it is about runs with these parameters; those in `except` may differ.
+    /// Whether the point is about runs with the parameters of `cell`. Those in `except` may differ.
     pub fn is_of(&self, cell: &crate::db::Parameters, except: &[&str]) -> bool {
         let mut parameters = self.run.parameters.iter().filter(|(name, _)| !except.contains(&name.as_str()));
         parameters

@@ -1,17 +1,17 @@
-//! Names of what is sampled.
+//! Names of series.
 //!
 //! A name is a path whose last part ends in its unit: `interface/eth0/rx_bytes`, `cpu/user_ns`,
-//! `load/one_minute_milli`. Every value is an integer. Those that only grow (bytes, packets, drops,
-//! nanoseconds of CPU) are *counters*, the others (load, memory) *gauges*.
+//! `load/one_minute_milli`. Every value is an integer. Series that only grow (bytes, packets, drops,
+//! nanoseconds of processor time) are *counters*; the others (load, memory) are *gauges*.
 
 use std::sync::Arc;
 
-/// The name of a series: cheap to copy, as it is made once and then handed along with each reading.
+/// The name of a series. It is made once and shared by all readings, so it is cheap to copy.
 pub type Name = Arc<str>;
 
 /// 1-minute load average, in thousandths (librecast-updates-2022, 2.1).
 pub const LOAD_ONE_MINUTE_MILLI: &str = "load/one_minute_milli";
-/// Time that the processors of the machine spent in programs, all together.
+/// Time that all processors spent in programs, added up.
 pub const CPU_USER_NS: &str = "cpu/user_ns";
 /// Time that the processors spent in the kernel, interrupts included.
 pub const CPU_SYSTEM_NS: &str = "cpu/system_ns";
@@ -30,11 +30,11 @@ pub const SOFTNET_SQUEEZED_TIMES: &str = "softnet/squeezed_times";
 pub const PROCESS_CPU_NS: &str = "process/cpu_ns";
 /// Memory that the processes watched on a node hold now.
 pub const PROCESS_RESIDENT_BYTES: &str = "process/resident_bytes";
-/// The monitor's own cost.
+/// Processor time of the monitor itself.
 pub const SELF_CPU_NS: &str = "self/cpu_ns";
 pub const SELF_RESIDENT_BYTES: &str = "self/resident_bytes";
 
-/// What the kernel counts of an interface.
+/// A counter of an interface.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Counter {
     RxBytes,
@@ -68,7 +68,7 @@ impl Counter {
     }
 }
 
-/// The name of `counter` of the interface that is reported as `label`.
+/// The name of the series with `counter` of the interface that is labelled `label`.
 pub fn interface(label: &str, counter: Counter) -> Name {
     format!("interface/{label}/{}", counter.name()).into()
 }
@@ -79,12 +79,12 @@ pub fn parse_interface(name: &str) -> Option<(&str, Counter)> {
     Counter::ALL.into_iter().find(|c| c.name() == counter).map(|c| (label, c))
 }
 
-/// What the kernel knows of the queue in front of an interface's rate.
+/// A value of the queue in front of an interface's rate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Queue {
     PassedPackets,
     DroppedPackets,
-    /// What waits in it now.
+    /// Bytes that wait in the queue now.
     WaitingBytes,
 }
 
@@ -101,12 +101,12 @@ impl Queue {
     }
 }
 
-/// The name of `of` of the queue in front of the interface that is reported as `label`.
+/// The name of the series with value `of` of the queue of the interface that is labelled `label`.
 pub fn queue(label: &str, of: Queue) -> Name {
     format!("queue/{label}/{}", of.name()).into()
 }
 
-/// Whether the series only grows, so that differences of its values mean something.
+/// Whether the series only grows, so that differences of its values have a meaning.
 pub fn is_counter(name: &str) -> bool {
     parse_interface(name).is_some()
         || name.starts_with("softnet/")

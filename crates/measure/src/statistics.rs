@@ -1,6 +1,6 @@
 //! Statistics of a list of numbers.
 
-/// What a table or a plot says about a list of numbers.
+/// The statistics of a list of numbers, for tables and plots.
 #[derive(Debug, Clone, Copy, PartialEq, serde::Serialize)]
 pub struct Summary {
     pub count: usize,
@@ -15,7 +15,7 @@ pub struct Summary {
 }
 
 impl Summary {
-    /// Summary of `values`, of which those that are not finite are left out; `None` when none is left.
+    /// Computes the statistics of `values`. Values that are not finite are left out. `None` if none is left.
     pub fn of(values: &[f64]) -> Option<Self> {
         let sorted = sorted(values);
         let (&min, &max) = (sorted.first()?, sorted.last()?);
@@ -34,7 +34,7 @@ impl Summary {
     }
 }
 
-/// Statistics of numbers that are too many to keep (Welford's method).
+/// Statistics of numbers that are too many to store (Welford's method).
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Running {
     pub count: u64,
@@ -68,7 +68,7 @@ pub fn percentile(values: &[f64], percent: f64) -> Option<f64> {
     (!sorted.is_empty()).then(|| percentile_of_sorted(&sorted, percent))
 }
 
-/// The steps of the cumulative distribution: each value with the share (0 to 1) of values up to it.
+/// The steps of the cumulative distribution: each value, with the share (0 to 1) of values that are not larger.
 pub fn cumulative(values: &[f64]) -> Vec<(f64, f64)> {
     let sorted = sorted(values);
     let count = sorted.len() as f64;
@@ -95,8 +95,8 @@ fn percentile_of_sorted(sorted: &[f64], percent: f64) -> f64 {
     sorted[below] + (sorted[above] - sorted[below]) * rank.fract()
 }
 
-/// The 97.5 % quantile of Student's t distribution: from a table up to 30 degrees of freedom, beyond
-/// by the first two terms of its expansion around the normal distribution (error below 0.001).
+/// The 97.5 % quantile of Student's t distribution. It comes from a table up to 30 degrees of freedom, and
+/// beyond from the first two terms of the expansion around the normal distribution (error below 0.001).
 fn student_t_95(degrees_of_freedom: usize) -> f64 {
     const TABLE: [f64; 31] = [
         0.0, 12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160,

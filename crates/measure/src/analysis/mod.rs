@@ -1,4 +1,5 @@
-//! From samples to numbers: what counters did between two samples, and whether the machine was the limit of a run.
+//! Converts samples to numbers: the growth of counters between two samples, and whether the machine limited a
+//! run.
 
 mod rates;
 mod saturation;

@@ -8,12 +8,12 @@ pub struct Counted {
     by_time: BTreeMap<Duration, i64>,
 }
 
-/// What a counter did between two samples.
+/// The growth of a counter between two samples.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Rate {
     pub from: Duration,
     pub to: Duration,
-    /// Growth in one second; never negative.
+    /// Growth in one second. It is never negative.
     pub per_second: f64,
 }
 
@@ -41,12 +41,12 @@ impl Counted {
         self.by_time.is_empty()
     }
 
-    /// How much it grew from the first to the last sample.
+    /// The growth from the first to the last sample.
     pub fn growth(&self) -> i64 {
         self.rates_raw().map(|(_, _, growth)| growth).sum()
     }
 
-    /// The rate between each two samples that follow each other.
+    /// The rates between neighbouring samples.
     pub fn rates(&self) -> Vec<Rate> {
         self.rates_raw()
             .map(|(from, to, growth)| Rate {
@@ -57,7 +57,8 @@ impl Counted {
             .collect()
     }
 
-    /// A counter that went backwards was started again (a link made anew): it grew by what it has now.
+    /// The growth between neighbouring samples. A counter that went backwards was restarted (for example
+    /// because its link was created anew): it grew by its present value.
     fn rates_raw(&self) -> impl Iterator<Item = (Duration, Duration, i64)> {
         self.by_time.iter().zip(self.by_time.iter().skip(1)).map(|((&from, &before), (&to, &after))| {
             let growth = if after >= before { after - before } else { after };
@@ -66,12 +67,12 @@ impl Counted {
     }
 }
 
-/// Lists of rates, over time.
+/// A list of rates over time.
 pub trait RateList {
-    /// At most `most` rates over the same time and with the same sums, neighbours taken together.
+    /// Merges neighbours until at most `most` rates are left. Their times and sums stay the same.
     fn thinned(&self, most: usize) -> Self;
 
-    /// By how much the counter grew between two times, each rate taken to hold for all of its interval.
+    /// The counter's growth between two times. Each rate counts as constant within its interval.
     fn growth_within(&self, from: Duration, to: Duration) -> f64;
 }
 

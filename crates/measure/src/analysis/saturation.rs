@@ -8,13 +8,14 @@ use crate::{
     series,
 };
 
-/// Processors that are busier than this have nothing left to give.
+/// The share of processor time, 0 to 1, above which processors count as busy.
 const BUSY: f64 = 0.95;
-/// A machine that was that busy for this share of a run was its limit.
+/// The share of a run, 0 to 1, for which a machine must be busy to count as the run's limit.
 const SHARE_OF_RUN: f64 = 0.2;
 
-/// Why the machine was the limit of a run, in words for a person; `None` when it was not, or was not sampled. Only the time
-/// counts in which a client waited, by the events `started`, `finished` and `failed`; all of it in a run without these.
+/// The reason why the machine limited a run, in words for a person. `None` if it did not, or was not sampled.
+/// Only the time in which a client waited counts, by the events `started`, `finished` and `failed`. In a run
+/// without these events, all of its time counts.
 pub fn saturation(db: &Db, run: RunId) -> Result<Option<String>> {
     let cpus = db.run(run)?.map_or(1, |run| run.machine.cpus.max(1));
     let waited = waited(db, run)?;
@@ -37,7 +38,7 @@ pub fn saturation(db: &Db, run: RunId) -> Result<Option<String>> {
     Ok(None)
 }
 
-/// From when to when clients waited; `None` when nothing says so.
+/// The time span in which clients waited. `None` if the run has no events about it.
 fn waited(db: &Db, run: RunId) -> Result<Option<(Duration, Duration)>> {
     let events = db.events(run)?;
     let of = |kinds: &'static [&'static str]| {

@@ -1,11 +1,11 @@
-//! What a run says about the machine that it was made on.
+//! The description of the machine that a run was made on.
 
 use std::fs;
 
 use super::Machine;
 
 impl Machine {
-    /// This machine. What the kernel does not tell is left empty or 0.
+    /// Describes this machine. A field is empty or 0 if the kernel does not provide it.
     pub fn here(treecast_version: &str) -> Self {
         let line = |path: &str| fs::read_to_string(path).unwrap_or_default().trim().to_owned();
         let cpuinfo = line("/proc/cpuinfo");

@@ -32,11 +32,11 @@ pub use types::{
 pub struct Db {
     connection: Connection,
     path: PathBuf,
-    /// Which series a node's samples of a name go to, so that a sample costs one insertion.
+    /// The series of each node and name, so that adding a sample needs only one insertion.
     series: HashMap<(NodeId, crate::series::Name), SeriesId>,
 }
 
-/// What can go wrong with a results database, each with the file that it happened to.
+/// The errors of a results database. Each names the file.
 #[derive(Debug, thiserror::Error)]
 pub enum DbError {
     #[error("results database {}: {source}; {}", path.display(), advice(source))]
@@ -55,7 +55,7 @@ pub enum DbError {
     Damaged { path: PathBuf, what: String },
 }
 
-/// What to do about what SQLite says.
+/// Advice for an error of SQLite.
 fn advice(error: &rusqlite::Error) -> &'static str {
     use rusqlite::ErrorCode::{CannotOpen, DatabaseBusy, DiskFull, NotADatabase, PermissionDenied, ReadOnly};
     match error.sqlite_error_code() {
@@ -70,8 +70,8 @@ fn advice(error: &rusqlite::Error) -> &'static str {
 pub type Result<T> = std::result::Result<T, DbError>;
 
 impl Db {
-    /// Opens the database at `path`, which is made when it does not exist, and marks runs whose process
-    /// is gone as cut short.
+    /// Opens the database at `path`, and creates it if it does not exist. Runs whose process is gone are marked
+    /// as cut short.
     pub fn open(path: &Path) -> Result<Self> {
         let failed = |source| DbError::Sqlite { path: path.to_owned(), source };
         let connection = Connection::open(path).map_err(failed)?;
@@ -82,7 +82,7 @@ impl Db {
         Ok(db)
     }
 
-    /// Where the database is.
+    /// The path of the database.
     pub fn path(&self) -> &Path {
         &self.path
     }

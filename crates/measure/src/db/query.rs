@@ -1,4 +1,4 @@
-//! Asking the database.
+//! Queries of the database.
 
 use std::time::{Duration, UNIX_EPOCH};
 
@@ -17,7 +17,7 @@ impl Db {
         Ok(runs)
     }
 
-    /// One run; `None` when there is none of that id.
+    /// One run. `None` if no run has this id.
     pub fn run(&self, run: RunId) -> Result<Option<Run>> {
         Ok(self.runs()?.into_iter().find(|r| r.id == run))
     }
@@ -37,12 +37,12 @@ impl Db {
         Ok(nodes)
     }
 
-    /// The names of what was sampled at a node, sorted.
+    /// The names of the series that were sampled at a node, sorted.
     pub fn series_names(&self, node: NodeId) -> Result<Vec<String>> {
         self.collect("SELECT name FROM series WHERE node_id = ?1 ORDER BY name", [node.0], |row| row.get(0))
     }
 
-    /// The samples of one series of a node, by time; empty when it was not sampled.
+    /// The samples of one series of a node, in order of time. Empty if the series was not sampled.
     pub fn samples(&self, node: NodeId, name: &str) -> Result<Vec<(Duration, i64)>> {
         let id: Option<SeriesId> = self
             .connection
@@ -57,7 +57,7 @@ impl Db {
         })
     }
 
-    /// What happened in a run, by time.
+    /// The events of a run, in order of time.
     pub fn events(&self, run: RunId) -> Result<Vec<Event>> {
         self.collect("SELECT * FROM events WHERE run_id = ?1 ORDER BY at_ns, id", [run.0], |row| {
             Ok(Event {
@@ -82,7 +82,7 @@ impl Db {
     }
 }
 
-/// The inner `None`: the status is no word that this version knows.
+/// Reads a run from a row. `None` if this version does not know its status.
 fn run_of(row: &Row<'_>) -> rusqlite::Result<Option<Run>> {
     let Some(status) = Status::parse(&row.get::<_, String>("status")?) else { return Ok(None) };
     Ok(Some(Run {

@@ -1,4 +1,5 @@
-//! What a run is, as parameters, and what it came to, as rows: the same for every kind of experiment.
+//! The parameters and rows of runs, which are the same for every kind of experiment. Parameters are what a run
+//! is, rows are its results.
 
 use super::{Db, Machine, NodeId, Parameters, Result, RunId};
 
@@ -8,11 +9,11 @@ pub struct NewRun {
     /// The experiment that it belongs to, e.g. `demo`.
     pub experiment: String,
     pub parameters: Parameters,
-    /// What all randomness of the run comes from.
+    /// The seed of all random numbers of the run.
     pub seed: u64,
-    /// Which repetition this is, from 0.
+    /// The number of the repetition, from 0.
     pub repeat: u32,
-    /// The command that repeats it.
+    /// The command that repeats the run.
     pub command: String,
     pub machine: Machine,
 }
@@ -20,30 +21,30 @@ pub struct NewRun {
 /// One measured value of a run or of one of its nodes.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Row {
-    /// `None` for a value of the whole run.
+    /// The node that the value belongs to. `None` for a value of the whole run.
     pub node: Option<NodeId>,
     pub measure: String,
-    /// `None` where there should be a value and is none.
+    /// The value. `None` if it should exist but could not be measured.
     pub value: Option<f64>,
     /// A base unit: `s`, `B`, `bit/s`, `packets`, or empty for a share or a count.
     pub unit: String,
-    /// Why there is no value; otherwise empty.
+    /// The reason why there is no value. Empty if there is one.
     pub note: String,
 }
 
 impl Row {
-    /// A value of the whole run.
+    /// Creates a row with a value of the whole run.
     pub fn of_run(measure: &str, value: f64, unit: &str) -> Self {
         let (measure, unit) = (measure.to_owned(), unit.to_owned());
         Self { node: None, measure, value: Some(value), unit, note: String::new() }
     }
 
-    /// A value of a node.
+    /// Creates a row with a value of a node.
     pub fn of_node(node: NodeId, measure: &str, value: f64, unit: &str) -> Self {
         Self { node: Some(node), ..Self::of_run(measure, value, unit) }
     }
 
-    /// The same row without its value, and why that is.
+    /// Removes the value, and notes why there is none.
     pub fn lacking(self, why: impl Into<String>) -> Self {
         Self { value: None, note: why.into(), ..self }
     }
@@ -80,7 +81,7 @@ impl Db {
                 "INSERT INTO rows (run_id, node_id, measure, value, unit, note) VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
             )?;
             for row in rows {
-                // SQLite has no number that is none; NULL is what it would become.
+                // SQLite has no NaN. It would store NULL.
                 let value = row.value.filter(|value| value.is_finite());
                 insert.execute((run.0, row.node.map(|n| n.0), &row.measure, value, &row.unit, &row.note))?;
             }
@@ -102,8 +103,8 @@ impl Db {
         })
     }
 
-    /// Adds what a node came to over time: seconds since the run began, and the value. All or none. Of two points at one
-    /// time, the later one stays.
+    /// Adds the points of a series at a node: seconds since the run began, and the value. Adds all points or
+    /// none. If two points have the same time, the later one stays.
     pub fn add_series(
         &mut self,
         node: NodeId,
@@ -126,13 +127,13 @@ impl Db {
         insert().map_err(|e| self.failed(e))
     }
 
-    /// The unit of a series; `None` when it was not sampled.
+    /// The unit of a series. `None` if the series was not sampled.
     pub fn unit(&self, node: NodeId, measure: &str) -> Result<Option<String>> {
         let sql = "SELECT unit FROM series WHERE node_id = ?1 AND name = ?2";
         Ok(self.collect(sql, (node.0, measure), |row| row.get(0))?.pop())
     }
 
-    /// The points of a series: seconds since the run began, and the value; empty when it was not sampled.
+    /// The points of a series: seconds since the run began, and the value. Empty if the series was not sampled.
     pub fn points(&self, node: NodeId, measure: &str) -> Result<Vec<(f64, f64)>> {
         let sql = "SELECT at_ns, value FROM samples JOIN series ON series.id = series_id
             WHERE node_id = ?1 AND name = ?2 ORDER BY at_ns";

@@ -1,4 +1,4 @@
-//! The tables, and whether a run's process is still there.
+//! The tables of the database, and the check whether the process of a run still exists.
 
 use std::fs;
 
@@ -7,8 +7,9 @@ use super::{Db, DbError, Result, Status};
 /// The version of [`SCHEMA`], kept in SQLite's `user_version`.
 const VERSION: u32 = 6;
 
-/// A run of any kind is its parameters, its rows and its series, so that a new kind of experiment needs no new table.
-/// Clustering samples by series makes one series one read. A sample is any number: a counter's whole ones, and shares.
+/// The tables. A run of any kind consists of its parameters, rows and series, so a new kind of experiment needs
+/// no new table. Samples are clustered by series, so a series is one read. A sample may be an integer, such as
+/// a counter, or a fraction.
 const SCHEMA: &str = "
 CREATE TABLE runs (
     id INTEGER PRIMARY KEY,
@@ -76,13 +77,14 @@ CREATE INDEX events_of_run ON events (run_id, at_ns);
 ";
 
 impl Db {
-    /// Makes the tables in an empty file. A file of a newer or an older treecast is refused rather than misread.
+    /// Creates the tables in an empty file. Refuses a file of a newer or an older version of treecast.
     pub(super) fn prepare_schema(&mut self) -> Result<()> {
         let failed = |source| DbError::Sqlite { path: self.path.clone(), source };
         self.connection
             .execute_batch("PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL; PRAGMA foreign_keys = ON")
             .map_err(failed)?;
-        // Immediate, so that of two processes that open a new file at once, one makes the tables.
+        // The transaction is immediate, so that only one of two processes that open a new file at once creates
+        // the tables.
         let transaction = self
             .connection
             .transaction_with_behavior(rusqlite::TransactionBehavior::Immediate)
@@ -101,8 +103,8 @@ impl Db {
         transaction.commit().map_err(failed)
     }
 
-    /// A run that still says `running`, but whose process is gone, was cut short. Its duration becomes
-    /// the time of the last thing known of it.
+    /// Marks runs as cut short whose status is `running` and whose process is gone. Their duration ends with
+    /// the last thing known of them.
     pub(super) fn mark_runs_cut_short(&mut self) -> Result<()> {
         for (run, owner) in self.runs_said_to_be_running()? {
             if is_alive(&owner) {
@@ -134,8 +136,8 @@ impl Db {
     }
 }
 
-/// What tells this process from every other one of this machine, past and future: the boot, the
-/// process id, and when the process started (ids are used again).
+/// A text that identifies this process among all past and future ones of this machine. It contains the boot,
+/// the process id, and the start of the process, because ids are reused.
 pub(super) fn this_process() -> String {
     owner(std::process::id()).unwrap_or_default()
 }
@@ -148,7 +150,7 @@ fn is_alive(owner_then: &str) -> bool {
 fn owner(pid: u32) -> Option<String> {
     let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The command's name, in parentheses, may hold anything; the start time is field 22.
+    // The command's name, in parentheses, may contain anything. The start time is field 22.
     let start = stat.rsplit_once(')')?.1.split_whitespace().nth(19)?.to_owned();
     Some(format!("{} {pid} {start}", boot.trim()))
 }

@@ -1,4 +1,4 @@
-//! What goes into the database and comes out of it.
+//! The types that go into the database and come out of it.
 
 use std::{
     collections::BTreeMap,
@@ -7,8 +7,8 @@ use std::{
 
 use crate::series::Name;
 
-/// What distinguishes a run from the others of its experiment, by name: `delivery` is `nack`, `size` is `1048576`.
-/// Numbers are in base units.
+/// The parameters that distinguish a run from the others of its experiment, as pairs of name and value:
+/// `delivery` is `nack`, `size` is `1048576`. Numbers are in base units.
 pub type Parameters = BTreeMap<String, String>;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -32,49 +32,49 @@ pub struct Machine {
     pub treecast_version: String,
 }
 
-/// How a run stands.
+/// The status of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Status {
     Running,
     Complete,
-    /// It was ended early, or its process was killed; what was measured until then is kept.
+    /// The run was ended early, or its process was killed. Everything measured until then is kept.
     CutShort,
 }
 
-/// How a run ended.
+/// The end of a run.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RunEnd {
     /// [`Status::Complete`] or [`Status::CutShort`].
     pub status: Status,
-    /// How long it took, from `begin_run`.
+    /// The time from `begin` to the end of the run.
     pub duration: Duration,
-    /// Why the machine, and not the network, was the limit; `None` when it was not.
+    /// The reason why the machine, and not the network, limited the run. `None` if it did not.
     pub saturated: Option<String>,
 }
 
-/// A run as the database has it.
+/// A run, as stored in the database.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Run {
     pub id: RunId,
     /// The experiment that it belongs to, e.g. `demo`.
     pub experiment: String,
     pub parameters: Parameters,
-    /// Which repetition this is, from 0.
+    /// The number of the repetition, from 0.
     pub repeat: u32,
-    /// What all randomness of the run came from.
+    /// The seed of all random numbers of the run.
     pub seed: u64,
-    /// The command that repeats it.
+    /// The command that repeats the run.
     pub command: String,
     pub machine: Machine,
     pub started: SystemTime,
     pub status: Status,
-    /// Of a run cut short: until the last thing known of it.
+    /// The duration. For a run that was cut short, it ends with the last thing known of the run.
     pub duration: Duration,
     pub saturated: Option<String>,
 }
 
-/// What a node does in a run.
+/// The role of a node in a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Role {
@@ -95,13 +95,13 @@ pub struct NodeInfo {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Sample {
     pub node: NodeId,
-    /// A name as `crate::series` describes them.
+    /// The series' name, as `crate::series` defines it.
     pub series: Name,
     pub at: Duration,
     pub value: i64,
 }
 
-/// Something that happened in a run.
+/// An event of a run.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Event {
     pub at: Duration,

@@ -1,4 +1,4 @@
-//! Adding to the database.
+//! Additions to the database.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -23,7 +23,7 @@ impl Db {
                 named_params! {
                     ":experiment": run.experiment,
                     ":repeat": run.repeat,
-                    // SQLite's integers are signed; the bits are kept.
+                    // SQLite's integers are signed. The bits stay the same.
                     ":seed": run.seed as i64,
                     ":command": run.command,
                     ":hostname": machine.hostname,
@@ -54,7 +54,7 @@ impl Db {
         Ok(NodeId(self.connection.last_insert_rowid()))
     }
 
-    /// Adds samples, all or none. Of two samples of one series at one time, the later one stays.
+    /// Adds all samples or none. If two samples of a series have the same time, the later one stays.
     pub fn add_samples(&mut self, samples: &[Sample]) -> Result<()> {
         for sample in samples {
             self.series_of(sample.node, &sample.series)?;
@@ -62,7 +62,7 @@ impl Db {
         self.insert_samples(samples).map_err(|e| self.failed(e))
     }
 
-    /// Adds something that happened.
+    /// Adds an event.
     pub fn add_event(&mut self, run: RunId, event: &Event) -> Result<()> {
         self.connection
             .execute(
@@ -117,7 +117,7 @@ impl Db {
     }
 }
 
-/// Nanoseconds as SQLite keeps them; 292 years are enough.
+/// Converts a duration to SQLite's nanoseconds, which are enough for 292 years.
 fn ns(duration: Duration) -> i64 {
     i64::try_from(duration.as_nanos()).unwrap_or(i64::MAX)
 }

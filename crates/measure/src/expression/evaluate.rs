@@ -1,4 +1,4 @@
-//! The value of an expression over the runs of a frame.
+//! Evaluates expressions over the runs of a frame.
 
 use std::collections::HashMap;
 
@@ -8,59 +8,59 @@ use crate::{
     statistics::percentile,
 };
 
-/// What an expression is worked out over.
+/// The data that an expression is evaluated over.
 #[derive(Clone, Copy)]
 pub struct Scope<'f> {
     pub frame: &'f Frame,
-    /// What `paper(...)` reads, where there is a paper.
+    /// The figures that `paper(...)` reads. `None` if there is no paper.
     pub paper: Option<&'f Frame>,
-    /// Conditions that hold for every selection which does not name the same parameter itself.
+    /// Conditions for every selection that does not name the same parameter itself.
     pub cell: &'f [Condition],
 }
 
-/// A number, or a value for each of many rows or cells; each with its unit.
+/// The result of an expression: a number, or a value for each of many rows or cells, with a unit.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Value {
     Number(f64, String),
     Set(Vec<Item>, String),
-    /// A value for each combination of parameters.
+    /// A value for each combination of parameters, and their unit.
     Table(Table, String),
 }
 
-/// The values of combinations of parameters.
+/// Values by the combination of parameters that they belong to.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Table {
     pub parameters: Vec<String>,
     pub entries: Vec<(Vec<String>, Result<f64, String>)>,
 }
 
-/// A value of one row.
+/// The value of one row.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Item {
     /// The index of the run in its frame.
     pub run: usize,
-    /// The index of the node in its run; `None` for a value of the whole run.
+    /// The index of the node in its run. `None` for a value of the whole run.
     pub node: Option<usize>,
-    /// The value, or why there is none where there should be one.
+    /// The value, or the reason why it is missing.
     pub value: Result<f64, String>,
 }
 
-/// Why an expression has no value.
+/// The reason why an expression has no value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Lacking {
-    /// No run was made that it is about, or the paper says nothing about these.
+    /// No run was made that the expression is about, or the paper has no such figures.
     NotRun(String),
-    /// Runs were made, but what it needs was not measured in all of them.
+    /// Runs were made, but a value that the expression needs was not measured in all of them.
     NotMeasured(String),
 }
 
-/// The index of a run, and that of a node in it.
+/// The index of a run, and the index of a node in it, if any.
 type Place = (usize, Option<usize>);
 
 type Evaluated<T> = Result<T, Lacking>;
 
 impl Scope<'_> {
-    /// The value of `expression`.
+    /// Evaluates an expression.
     pub fn value(&self, expression: &Expression) -> Evaluated<Value> {
         match expression {
             Expression::Number(value, unit) => Ok(Value::Number(*value, (*unit).to_owned())),
@@ -78,7 +78,7 @@ impl Scope<'_> {
         }
     }
 
-    /// The value of an expression that has to be one number: a set of one value counts as one.
+    /// Evaluates an expression that must give one number. A set of one value counts as a number.
     pub fn number(&self, expression: &Expression) -> Evaluated<(f64, String)> {
         let (values, unit): (Vec<Result<f64, String>>, String) = match self.value(expression)? {
             Value::Number(value, unit) => return Ok((value, unit)),
@@ -98,7 +98,7 @@ impl Scope<'_> {
         let of_cell =
             self.cell.iter().filter(|outer| selection.conditions.iter().all(|own| own.key != outer.key));
         let conditions: Vec<&Condition> = selection.conditions.iter().chain(of_cell).collect();
-        // What the program itself refused was not run.
+        // A run that treecast refused has no values.
         let (refused, runs): (Vec<(usize, &FrameRun)>, Vec<_>) =
             self.frame.runs_that(&conditions).partition(|(_, run)| run.refused().is_some());
         if let (Some(words), []) = (refused.first().and_then(|(_, run)| run.refused()), &runs[..]) {
@@ -171,7 +171,7 @@ impl Scope<'_> {
         })
     }
 
-    /// The values of a run's parameters; `None` when it lacks one of them.
+    /// The values of some parameters of a run. `None` if the run lacks one of them.
     fn values_of(&self, run: usize, names: &[String]) -> Option<Vec<String>> {
         let parameters = &self.frame.runs.get(run)?.parameters;
         names.iter().map(|name| parameters.get(name).cloned()).collect()
@@ -221,7 +221,7 @@ impl Value {
         }
     }
 
-    /// The same with another unit and every value changed.
+    /// Changes every value, and the unit.
     fn map(self, unit: String, of: impl Fn(f64) -> f64) -> Self {
         match self {
             Self::Number(value, _) => Self::Number(of(value), unit),
@@ -237,7 +237,7 @@ impl Value {
     }
 }
 
-/// Items with the same key together, in the order in which keys first appear.
+/// Groups items by key, in the order in which keys first appear.
 fn grouped<K: Clone + Eq + std::hash::Hash>(
     items: &[Item],
     key: impl Fn(&Item) -> K,
@@ -255,7 +255,7 @@ fn grouped<K: Clone + Eq + std::hash::Hash>(
     groups
 }
 
-/// What was joined, unless nothing was.
+/// Returns the joined items, or an error if there are none.
 fn some<T>(joined: Vec<T>) -> Evaluated<Vec<T>> {
     match joined.is_empty() {
         true => Err(Lacking::NotMeasured("no run has both of the values that are combined".into())),
@@ -274,7 +274,7 @@ fn of_row(run: &FrameRun, row: &FrameRow) -> Result<f64, String> {
     })
 }
 
-/// One number of many, unless one of them is lacking.
+/// Aggregates many values to one. Fails if one of them is missing.
 fn of_all<'i>(aggregate: Aggregate, items: impl Iterator<Item = &'i Item>) -> Result<f64, String> {
     let values: Vec<f64> = items.map(|item| item.value.clone()).collect::<Result<_, _>>()?;
     let of = |percent: f64| percentile(&values, percent).unwrap_or(f64::NAN);
@@ -289,7 +289,7 @@ fn of_all<'i>(aggregate: Aggregate, items: impl Iterator<Item = &'i Item>) -> Re
     })
 }
 
-/// Each value of one set with that of the other for the same node, or with that of the whole run.
+/// Combines each value of one set with the value of the other set for the same node, or for the whole run.
 fn join(operator: Operator, left: &[Item], right: &[Item]) -> Evaluated<Vec<Item>> {
     let mut by_place: HashMap<Place, &Item> = HashMap::new();
     let mut nodes_of: HashMap<usize, Vec<&Item>> = HashMap::new();

@@ -2,7 +2,7 @@
 
 use crate::condition::{is_letter, leading, leading_number};
 
-/// One token and the column, from 1, at which it begins.
+/// A token, and the column, from 1, at which it begins.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Token {
     pub kind: Kind,
@@ -26,7 +26,7 @@ pub(super) enum Kind {
 const SIGNS: [&str; 17] =
     ["<=", ">=", "==", "!=", "<", ">", "=", "+", "-", "*", "/", "(", ")", "{", "}", ",", "|"];
 
-/// The tokens of `text`; the last one is [`Kind::End`].
+/// Divides `text` into tokens. The last one is [`Kind::End`].
 pub(super) fn tokens(text: &str) -> Result<Vec<Token>, String> {
     let mut tokens = Vec::new();
     let mut rest = text.trim_start();
@@ -40,7 +40,7 @@ pub(super) fn tokens(text: &str) -> Result<Vec<Token>, String> {
     Ok(tokens)
 }
 
-/// The first token of `rest`, which does not begin with a space, and its length in bytes.
+/// Reads the first token of `rest`, which does not begin with a space. Returns it with its length in bytes.
 fn next(rest: &str) -> Result<(Kind, usize), String> {
     let first = rest.chars().next().unwrap_or(' ');
     if first.is_ascii_digit() || first == '.' {

@@ -1,10 +1,11 @@
-//! Expressions over measures, as claims and plots have them: `median(time{delivery = "nack"}) <= 3 s`.
+//! Expressions over measures, as used by claims and plots: `median(time{delivery = "nack"}) <= 3 s`.
 //!
-//! [`Claimed::parse`] and [`Expression::parse`] read the text, [`Scope::value`] works out an expression over the runs of
-//! a [`Frame`]. A selection such as `time{delivery = "nack"}` is a *set*: a value for each row of each run that it
-//! selects. Arithmetic on two sets joins them by run and node. An aggregate makes one number of a set, with `by run` one
-//! for each run, and with `by load, receivers` one for each combination of these parameters: what a run saves against
-//! unicast in its own cell is `1 - bytes / median(bytes{delivery = "unicast"} by load, receivers)`.
+//! [`Claimed::parse`] and [`Expression::parse`] read the text. [`Scope::value`] evaluates an expression over
+//! the runs of a [`Frame`]. A selection such as `time{delivery = "nack"}` is a *set*: a value for each row of
+//! each run that it selects. Arithmetic on two sets joins them by run and node. An aggregate turns a set into
+//! one number; with `by run` into one number for each run, and with `by load, receivers` into one for each
+//! combination of these parameters. For example, the share that a run saves against unicast in its own cell is
+//! `1 - bytes / median(bytes{delivery = "unicast"} by load, receivers)`.
 
 mod evaluate;
 mod lexer;
@@ -22,25 +23,25 @@ pub enum Expression {
     Number(f64, &'static str),
     Of(Selection),
     Aggregate(Aggregate, Box<Expression>, Option<Group>),
-    /// The value that the paper has, in place of the measured one.
+    /// The paper's value, in place of the measured one.
     Paper(Box<Expression>),
     Binary(Operator, Box<Expression>, Box<Expression>),
 }
 
-/// A measure, or a parameter that is a number, in the runs that match all conditions.
+/// A measure, or a numeric parameter, in the runs that match all conditions.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Selection {
     pub name: String,
     pub conditions: Vec<Condition>,
 }
 
-/// What one set is divided into, each part for an aggregate of its own.
+/// How a set is divided into groups. Each group is aggregated by itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Group {
     Run,
-    /// Each node of each run.
+    /// One group for each node of each run.
     Node,
-    /// Each combination of these parameters.
+    /// One group for each combination of these parameters.
     Parameters(Vec<String>),
 }
 
@@ -52,7 +53,7 @@ pub enum Operator {
     Divide,
 }
 
-/// What makes one number of many.
+/// A function that turns many numbers into one.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Aggregate {
     Median,
@@ -61,25 +62,25 @@ pub enum Aggregate {
     Max,
     Sum,
     Count,
-    /// From 0 to 100.
+    /// The value below which this percentage of the values lie, 0 to 100.
     Percentile(f64),
 }
 
-/// Values, each compared with the one before it: `0.5 <= x <= 2`.
+/// A chain of comparisons, such as `0.5 <= x <= 2`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Comparison {
     pub first: Expression,
     pub others: Vec<(Relation, Expression)>,
 }
 
-/// All that a claim says: every comparison has to hold.
+/// The expression of a claim: every comparison has to hold.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Claimed {
     pub comparisons: Vec<Comparison>,
 }
 
 impl Claimed {
-    /// Reads the text of a claim. The error names the column and what was expected there.
+    /// Parses the text of a claim. The error names the column and what was expected there.
     pub fn parse(text: &str) -> Result<Self, String> {
         Ok(Self { comparisons: parser::Parser::new(text)?.claim()? })
     }
@@ -93,12 +94,12 @@ impl Claimed {
 }
 
 impl Expression {
-    /// Reads an expression without a comparison.
+    /// Parses an expression without a comparison.
     pub fn parse(text: &str) -> Result<Self, String> {
         parser::Parser::new(text)?.expression()
     }
 
-    /// Every selection of measured runs; those inside `paper(...)` are left out.
+    /// Every selection of measured runs. Selections inside `paper(...)` are left out.
     pub fn selections(&self) -> Vec<&Selection> {
         match self {
             Self::Number(..) | Self::Paper(_) => Vec::new(),
@@ -108,7 +109,7 @@ impl Expression {
         }
     }
 
-    /// Checks names and selections against what will be measured, before anything is.
+    /// Checks names and selections against the planned runs, before anything is measured.
     pub fn check(&self, vocabulary: &Vocabulary, cell: &[Condition]) -> Result<(), String> {
         let grouped = self.grouped();
         if let Some(unknown) = grouped.iter().find(|name| !vocabulary.has_parameter(name)) {

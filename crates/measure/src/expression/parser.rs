@@ -16,7 +16,7 @@ use super::{
     lexer::{Kind, Token, tokens},
 };
 
-/// Deeper brackets are refused, so that no text can exhaust the stack.
+/// The deepest nesting of brackets. Deeper ones are refused, so that no text can exhaust the stack.
 const MOST_NESTED: usize = 64;
 
 pub(super) struct Parser {
@@ -32,7 +32,7 @@ impl Parser {
         Ok(Self { tokens: tokens(text)?, next: 0, nested: 0 })
     }
 
-    /// All comparisons of a claim, to the end of the text.
+    /// Parses all comparisons of a claim, to the end of the text.
     pub fn claim(&mut self) -> Parsed<Vec<Comparison>> {
         let mut comparisons = vec![self.comparison()?];
         while self.takes_word("and") {
@@ -42,7 +42,7 @@ impl Parser {
         Ok(comparisons)
     }
 
-    /// An expression without a comparison, to the end of the text.
+    /// Parses an expression without a comparison, to the end of the text.
     pub fn expression(&mut self) -> Parsed<Expression> {
         let expression = self.sum()?;
         self.end("an operator or the end")?;
@@ -125,7 +125,7 @@ impl Parser {
         }
     }
 
-    /// The rest of a call, behind its opening bracket.
+    /// Parses the rest of a call, after its opening bracket.
     fn call(&mut self, name: &str) -> Parsed<Expression> {
         if name == "paper" {
             let inner = self.sum()?;
@@ -146,7 +146,7 @@ impl Parser {
             })?
         };
         let inner = self.sum()?;
-        // `by run` stands inside or behind the brackets: both read well.
+        // `by run` may be inside or after the brackets. Both read well.
         let inside = self.group()?;
         self.needs(")")?;
         let group = match inside {

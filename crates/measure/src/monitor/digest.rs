@@ -1,4 +1,4 @@
-//! A recording in one table.
+//! Summarises a recording in one table.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use super::{
 };
 use crate::{series, statistics::Running, tables::Table};
 
-/// What a recording says in short.
+/// The summary of a recording.
 #[derive(Debug, Clone)]
 pub struct Digest {
     pub start: Start,
@@ -18,7 +18,8 @@ pub struct Digest {
     pub samples: u64,
     pub elapsed: Duration,
     pub ending: Ending,
-    /// Name, and for a counter its growth a second between samples, for a gauge its values.
+    /// Each series' name and statistics. The statistics of a counter are about its growth a second between
+    /// samples, those of a gauge about its values.
     pub series: Vec<(String, Running)>,
 }
 
@@ -93,7 +94,7 @@ impl Digest {
     }
 }
 
-/// A series while the recording is read.
+/// A series while a recording is read.
 struct Watched {
     is_counter: bool,
     last: Option<(Duration, i64)>,
@@ -118,7 +119,7 @@ impl Watched {
     }
 }
 
-/// The unit that a series is shown in, and what its numbers are multiplied by.
+/// The unit in which a series is shown, and the factor for its values.
 fn unit_of(name: &str) -> (&'static str, f64) {
     if series::is_counter(name) {
         return match name {

@@ -1,4 +1,4 @@
-//! Recordings for other programs: CSV, SQL, and JSON a line.
+//! Exports recordings for other programs: as CSV, as SQL, and as JSON lines.
 
 use std::{
     io::{self, Write},
@@ -13,7 +13,8 @@ use super::{
     recording::{Recording, Start},
 };
 
-/// A heading and then a line a sample: seconds since the start and the value of every series.
+/// Writes CSV: a heading, and a line for each sample with the seconds since the start and the value of every
+/// series.
 pub fn csv(recording: &Recording, to: &mut impl Write) -> Result<(), MonitorError> {
     let mut heading = vec!["seconds".to_owned()];
     heading.extend(recording.series.iter().map(|name| csv_field(name)));
@@ -28,8 +29,8 @@ pub fn csv(recording: &Recording, to: &mut impl Write) -> Result<(), MonitorErro
     to.flush().map_err(MonitorError::Export)
 }
 
-/// Statements that add the recording to a database. Tables are made when they are not there, so that
-/// several recordings can go into one.
+/// Writes SQL statements that add the recording to a database. Tables are created if they do not exist, so
+/// several recordings can go into one database.
 pub fn sql(recording: &Recording, to: &mut impl Write) -> Result<(), MonitorError> {
     let write = |to: &mut dyn Write| -> io::Result<()> {
         writeln!(to, "BEGIN;\n{SQL_TABLES}")?;
@@ -51,7 +52,7 @@ pub fn sql(recording: &Recording, to: &mut impl Write) -> Result<(), MonitorErro
     writeln!(to, "COMMIT;").and_then(|()| to.flush()).map_err(MonitorError::Export)
 }
 
-/// An object a line: the start, each sample with the series that changed, the program's end, the end.
+/// Writes JSON lines: the start, each sample with the series that changed, the end of the program, and the end.
 pub fn json(recording: &Recording, to: &mut impl Write) -> Result<(), MonitorError> {
     let mut line = |object: serde_json::Value| writeln!(to, "{object}").map_err(MonitorError::Export);
     line(json!({
@@ -84,7 +85,7 @@ CREATE TABLE IF NOT EXISTS monitor_series (recording_id INTEGER, number INTEGER,
 PRIMARY KEY (recording_id, number));
 CREATE TABLE IF NOT EXISTS monitor_samples (recording_id INTEGER, series_number INTEGER, at_ns INTEGER, value INTEGER);";
 
-/// The recording that these statements have begun.
+/// The SQL expression for the recording that these statements have begun.
 const SQL_RECORDING: &str = "(SELECT max(id) FROM monitor_recordings)";
 
 fn sql_start(recording: &Recording, to: &mut dyn Write) -> io::Result<()> {
@@ -148,7 +149,7 @@ fn csv_field(text: &str) -> String {
     }
 }
 
-/// SQL has no escape for a zero byte, and SQLite's shell would end the statement there.
+/// Quotes a text for SQL. SQL has no escape for a zero byte, and SQLite's shell would end the statement there.
 fn sql_text(text: &str) -> String {
     format!("'{}'", text.replace('\0', "\u{fffd}").replace('\'', "''"))
 }

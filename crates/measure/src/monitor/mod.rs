@@ -19,7 +19,7 @@ pub use program::{Exit, ProgramEnd};
 pub use recording::{Ending, Recording, Start, Writer};
 pub use run::{Observed, Options, Report, run};
 
-/// What can go wrong with the monitor or a recording.
+/// The errors of the monitor and of recordings.
 #[derive(Debug, thiserror::Error)]
 pub enum MonitorError {
     #[error(transparent)]

@@ -1,4 +1,4 @@
-//! The program that the monitor starts, and what it used.
+//! The program that the monitor starts, and the resources that it used.
 
 use std::{
     ffi::OsString,
@@ -12,11 +12,11 @@ use treecast_host::process::{self, Watched};
 
 use super::MonitorError;
 
-/// What a program used, from its start to its end (librecast-updates-2022, 2.1).
+/// The resources that a program used, from its start to its end (librecast-updates-2022, 2.1).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ProgramEnd {
     pub elapsed: Duration,
-    /// CPU of the program itself, and of what it started and waited for.
+    /// Processor time of the program itself, and of the processes that it started and waited for.
     pub cpu_user: Duration,
     /// Processor time of the kernel on its behalf.
     pub cpu_system: Duration,
@@ -25,7 +25,7 @@ pub struct ProgramEnd {
     pub exit: Exit,
 }
 
-/// The exit code of a program, or the signal that ended it.
+/// The end of a program: its exit code, or the signal that ended it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Exit {
     Code(i32),
@@ -33,7 +33,7 @@ pub enum Exit {
 }
 
 impl Exit {
-    /// The exit code or the number of the signal; the other is `None`.
+    /// The exit code and the signal's number. One of them is `None`.
     pub fn code_and_signal(self) -> (Option<i32>, Option<i32>) {
         match self {
             Exit::Code(code) => (Some(code), None),
@@ -51,14 +51,14 @@ impl std::fmt::Display for Exit {
     }
 }
 
-/// A running program. When it is dropped before [`Program::end`], it is killed and waited for.
+/// A running program. If this is dropped before [`Program::end`], the program is killed and waited for.
 pub struct Program {
     process: Watched,
     started: Instant,
 }
 
 impl Program {
-    /// Starts `arguments`, the first of which is the program.
+    /// Starts a program. The first of `arguments` is its name.
     pub fn start(arguments: &[OsString]) -> Result<Self, MonitorError> {
         let Some((program, arguments)) = arguments.split_first() else {
             let source = io::Error::other("it has no name");
@@ -67,7 +67,7 @@ impl Program {
         let failed =
             |source| MonitorError::Program { program: program.to_string_lossy().into_owned(), source };
         let mut command = Command::new(program);
-        // The monitor keeps signals back to read them from a descriptor; its program must not inherit that.
+        // The monitor blocks signals and reads them from a descriptor. Its program must not inherit that.
         process::with_all_signals(command.args(arguments));
         Ok(Self { process: Watched::start(&mut command).map_err(failed)?, started: Instant::now() })
     }
@@ -76,7 +76,7 @@ impl Program {
         self.process.id()
     }
 
-    /// Readable when the program has ended.
+    /// A descriptor that is readable when the program has ended.
     pub fn ended(&self) -> BorrowedFd<'_> {
         self.process.as_fd()
     }
@@ -86,7 +86,7 @@ impl Program {
         self.process.signal(signal);
     }
 
-    /// Waits until the program has ended, and says what it used.
+    /// Waits until the program has ended. Returns the resources that it used.
     pub fn end(self) -> Result<ProgramEnd, MonitorError> {
         let ended = self.process.end().map_err(MonitorError::Wait)?;
         Ok(ProgramEnd {

@@ -1,8 +1,9 @@
-//! The file of a recording: an SQLite database with one row a sample, and one a series whose value changed in it.
+//! The file of a recording: an SQLite database. It has a row for each sample, and a row for each series whose
+//! value changed in it.
 //!
-//! Each sample is a transaction of its own, in SQLite's write-ahead log. So a monitor that is killed loses no sample that
-//! it took, and a recording can be read while it is written. After a kill, the log is a file of its own beside the
-//! recording (`FILE-wal`), which the next reader moves into it.
+//! Each sample is a transaction of its own, in SQLite's write-ahead log. So a monitor that is killed loses no
+//! sample, and a recording can be read while it is written. After a kill, the log is a separate file beside the
+//! recording (`FILE-wal`), until the next reader merges it.
 
 use std::{
     fs::OpenOptions,
@@ -19,12 +20,12 @@ use super::{
 };
 use crate::{db::Machine, sample::Reading, series::Name};
 
-/// Tells a recording from every other SQLite database: `TCMR`.
+/// The application id `TCMR`, which distinguishes recordings from other SQLite databases.
 const APPLICATION: i32 = 0x5443_4D52;
 /// The version of [`TABLES`]. Version 1 was a format of treecast's own.
 const VERSION: u32 = 2;
 
-/// The pages that SQLite keeps in memory: a monitor should not need what it measures.
+/// The memory for SQLite's cache, in KiB. It is small, because a monitor should not use up what it measures.
 const CACHE_KIB: u32 = 256;
 
 const TABLES: &str = "
@@ -41,7 +42,7 @@ CREATE TABLE readings (
 ) STRICT, WITHOUT ROWID;
 ";
 
-/// What was recorded where.
+/// The circumstances of a recording.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Start {
     pub at: SystemTime,
@@ -53,7 +54,7 @@ pub struct Start {
 pub struct Writer {
     connection: Connection,
     path: PathBuf,
-    /// Each series with its last value that was written.
+    /// Each series, with the last value that was written.
     series: Vec<(Name, i64)>,
     samples: i64,
 }
@@ -68,7 +69,7 @@ impl Writer {
         OpenOptions::new().write(true).create_new(true).open(path).map_err(failed)?;
         let begin = || -> rusqlite::Result<Connection> {
             let connection = Connection::open(path)?;
-            // A recording need not survive a loss of power, and a sample must not wait for a disk.
+            // A recording need not survive a power failure, and a sample must not wait for a disk.
             connection.execute_batch(&format!(
                 "PRAGMA journal_mode = WAL; PRAGMA synchronous = OFF; PRAGMA cache_size = -{CACHE_KIB};
                  PRAGMA application_id = {APPLICATION}; PRAGMA user_version = {VERSION}; BEGIN; {TABLES}"
@@ -86,7 +87,7 @@ impl Writer {
         }
     }
 
-    /// Writes which program was started.
+    /// Writes the program that was started.
     pub fn program(&mut self, pid: u32, arguments: &[String]) -> Result<(), MonitorError> {
         let arguments = serde_json::Value::from(arguments.to_vec()).to_string();
         self.written(|writer| {
@@ -97,7 +98,7 @@ impl Writer {
         })
     }
 
-    /// Writes a sample taken at a time since the start: the values that changed.
+    /// Writes the values that changed in a sample. `at` is the time since the start.
     pub fn sample(&mut self, at: Duration, readings: &[Reading]) -> Result<(), MonitorError> {
         self.written(|writer| writer.insert_sample(at, readings))
     }
@@ -163,20 +164,20 @@ pub fn discard(path: &Path) {
     for end in ["", "-wal", "-shm"] {
         let mut name = path.as_os_str().to_owned();
         name.push(end);
-        // What is not there need not be removed.
+        // A file that does not exist need not be removed.
         _ = std::fs::remove_file(name);
     }
 }
 
-/// Whether a recording is whole.
+/// Whether a recording is complete.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ending {
     Complete,
-    /// The monitor was killed, or is still at work. All samples that it took are there.
+    /// The monitor was killed, or still runs. All samples that it took are there.
     CutShort,
 }
 
-/// A recording to read.
+/// A recording that is read.
 pub struct Recording {
     connection: Connection,
     path: PathBuf,
@@ -184,9 +185,9 @@ pub struct Recording {
     pub ending: Ending,
     /// The program that was started, as its process id and its arguments.
     pub program: Option<(u32, Vec<String>)>,
-    /// What it used; `None` when there was none, or the recording was cut short.
+    /// The resources that the program used. `None` if there was no program, or the recording was cut short.
     pub program_end: Option<ProgramEnd>,
-    /// The names of the series. A reading's series is an index of it.
+    /// The names of the series. A reading refers to its series by the index in this list.
     pub series: Vec<String>,
 }
 
@@ -220,8 +221,8 @@ impl Recording {
         Ok(Self { connection, path: path.to_owned(), start, ending, program, program_end, series })
     }
 
-    /// Hands every sample to `see`, in order: its time since the start, and the series whose values changed, by ascending
-    /// number, with these.
+    /// Calls `see` for every sample in order, with its time since the start, and the series whose values
+    /// changed, by ascending index.
     pub fn samples<E: From<MonitorError>>(
         &self,
         mut see: impl FnMut(Duration, &[(usize, i64)]) -> Result<(), E>,
@@ -258,7 +259,8 @@ impl Recording {
     }
 }
 
-/// Refuses what is no SQLite database before SQLite has it, and names recordings of an older treecast.
+/// Refuses a file that is no SQLite database before SQLite opens it, and reports recordings of an older
+/// treecast.
 fn check_kind(path: &Path) -> Result<(), MonitorError> {
     let failed = |source| MonitorError::Read { path: path.to_owned(), source };
     let mut header = Vec::new();

@@ -1,4 +1,4 @@
-//! The monitor at work.
+//! The loop of the monitor.
 
 use std::{
     ffi::OsString,
@@ -21,21 +21,21 @@ use crate::{
     series,
 };
 
-/// What to monitor.
+/// The options of the monitor.
 #[derive(Debug, Clone, Default)]
 pub struct Options {
     pub every: Duration,
-    /// The recording; `None` for none.
+    /// The path of the recording. `None`: samples are not recorded.
     pub out: Option<PathBuf>,
-    /// The interfaces to sample; when empty, all but the loopback.
+    /// The interfaces to sample. If empty, all except the loopback.
     pub interfaces: Vec<String>,
-    /// The program to start, with its arguments; when empty, the monitor runs until it is told to stop.
+    /// The program to start, with its arguments. If empty, the monitor runs until it is told to stop.
     pub program: Vec<OsString>,
     pub treecast_version: String,
 }
 
 impl Options {
-    /// What was recorded of a program that never ran says nothing.
+    /// Removes the recording of a program that could not be started.
     fn discard_recording(&self) {
         if let Some(path) = &self.out {
             recording::discard(path);
@@ -43,18 +43,18 @@ impl Options {
     }
 }
 
-/// A sample, for whoever wants to show it.
+/// A sample, for observers.
 pub struct Observed<'a> {
     pub at: Duration,
     pub readings: &'a [Reading],
 }
 
-/// What came of it.
+/// The result of monitoring.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Report {
     pub samples: u64,
     pub elapsed: Duration,
-    /// CPU that the monitor itself used in that time.
+    /// Processor time that the monitor itself used.
     pub own_cpu: Duration,
     pub own_memory_bytes: u64,
     pub recorded_bytes: u64,
@@ -68,9 +68,9 @@ impl Report {
     }
 }
 
-/// Monitors until the program ends or, without one, until SIGINT, SIGTERM or SIGHUP. These are passed on
-/// to the program. When `observe` wants to see no more, the monitor stops, too, unless a program or a
-/// recording needs it. When recording fails, the program is killed.
+/// Monitors until the program ends or, without a program, until SIGINT, SIGTERM or SIGHUP. These signals are
+/// passed on to the program. If `observe` asks to stop, the monitor stops, unless it has a program or a
+/// recording. If recording fails, the program is killed.
 pub fn run(
     options: &Options,
     observe: &mut dyn FnMut(Observed<'_>) -> ControlFlow<()>,
@@ -92,13 +92,13 @@ pub fn run(
             break;
         }
     }
-    // One more round when the program is done (librecast-updates-2022, A.2).
+    // One more sample is taken when the program has ended (librecast-updates-2022, A.2).
     let end = program.map(Program::end).transpose()?;
     _ = monitor.sample(observe)?;
     monitor.finish(end)
 }
 
-/// True when it is time to stop, false at `deadline`.
+/// Waits until it is time to stop, and returns true then. Returns false at `deadline`.
 fn wait_until(deadline: Instant, signals: &Signals, program: Option<&Program>) -> Result<bool, MonitorError> {
     loop {
         let left = deadline.saturating_duration_since(Instant::now());

@@ -1,4 +1,4 @@
-//! An axis: from values to positions, and where its ticks are.
+//! Axes: the conversion of values to positions, and the places of ticks.
 
 /// A range of values on a linear or logarithmic scale.
 #[derive(Debug, Clone, PartialEq)]
@@ -10,7 +10,7 @@ pub struct Axis {
 }
 
 impl Axis {
-    /// From 0 to a little above `max`.
+    /// A linear axis from 0 to a little above `max`.
     pub fn from_zero(max: f64) -> Self {
         let max = if max > 0.0 && max.is_finite() { max } else { 1.0 };
         let top = max * 1.04;
@@ -36,18 +36,18 @@ impl Axis {
         }
     }
 
-    /// From 0 to exactly `max`, as for a share of all.
+    /// A linear axis from 0 to exactly `max`, as for a share.
     pub fn to_exactly(max: f64) -> Self {
         Self { min: 0.0, max, logarithmic: false, ticks: multiples(max / 4.0, max) }
     }
 
-    /// A logarithmic axis that has room for all `values` above 0; its ticks are at 1, 2 and 5 of each
-    /// power of ten, at more when that would be few, and at the powers alone when it would be many.
+    /// A logarithmic axis with room for all `values` above 0. It has ticks at 1, 2 and 5 of each power of ten.
+    /// If these are too few it has more ticks; if they are too many, only the powers.
     pub fn logarithmic(values: impl IntoIterator<Item = f64>) -> Self {
         let (low, high) = bounds(values.into_iter().filter(|v| *v > 0.0)).unwrap_or((1.0, 10.0));
         let (min, max) = (low / 1.25, high * 1.25);
         if max / min < 2.5 {
-            // So narrow that it is all but linear.
+            // Such a narrow axis is nearly linear.
             let ticks = multiples(step_for((max - min) / 6.0), max).into_iter().filter(|tick| *tick >= min);
             return Self { min, max, logarithmic: true, ticks: ticks.collect() };
         }
@@ -80,12 +80,13 @@ impl Axis {
         Self { min: 0.0, max: count, logarithmic: false, ticks: Vec::new() }
     }
 
-    /// Where a bar begins: at 0, or at the first value of an axis that has no 0.
+    /// The value at which bars begin: 0, or the first value of an axis without 0.
     pub fn start(&self) -> f64 {
         if self.logarithmic { self.min } else { 0.0_f64.clamp(self.min, self.max) }
     }
 
-    /// Where on the axis a value is: 0 at its start, 1 at its end. What lies outside is moved to the end.
+    /// The position of a value on the axis: 0 at the start, 1 at the end. A value outside is moved to the
+    /// nearer end.
     pub fn position(&self, value: f64) -> f64 {
         let value = if value.is_nan() { self.min } else { value.clamp(self.min, self.max) };
         if self.logarithmic {
@@ -96,7 +97,7 @@ impl Axis {
     }
 }
 
-/// A number for a tick: no more digits than it needs.
+/// Formats a number for a tick, with no more digits than it needs.
 pub fn plain(value: f64) -> String {
     if value == 0.0 {
         return "0".into();

@@ -1,7 +1,7 @@
 //! A sheet with a title, a legend, two axes, and marks on it.
 //!
-//! Lengths are in points of a sheet 760 wide. plotters' SVG has whole pixels only, so that all is
-//! drawn [`SCALE`] times as large: curves stay smooth, and the viewer scales them.
+//! Lengths are in points of a sheet that is 760 points wide. The SVG of plotters has only whole pixels, so
+//! everything is drawn [`SCALE`] times as large. Curves stay smooth, and the viewer scales them down.
 
 use std::cell::RefCell;
 
@@ -15,7 +15,7 @@ use super::{Ink, Mark, Plot, Style, axis::Axis};
 
 const SCALE: f64 = 4.0;
 pub const WIDTH: f64 = 760.0;
-/// plotters makes text that much smaller than it is told.
+/// The factor by which plotters makes text smaller than the size that it is given.
 const PLOTTERS_FONT_FACTOR: f64 = 1.24;
 const FONT: &str = "system-ui, Helvetica, Arial, sans-serif";
 
@@ -25,20 +25,20 @@ pub const SMALL: f64 = 11.0;
 /// Drawing into a string cannot fail; the type says so only because plotters has one for all backends.
 type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 
-/// What stands around the marks.
+/// The parts of a plot around its marks.
 pub struct Sheet<'t> {
-    /// For a file, e.g. `run-time-S1L20`.
+    /// A name for a file, e.g. `run-time-S1L20`.
     pub name: String,
     pub title: String,
-    /// What a reader has to know: which runs, what error bars mean.
+    /// What a reader must know: which runs are shown, and what error bars mean.
     pub subtitle: String,
     pub height: f64,
     pub x_label: &'t str,
     pub y_label: &'t str,
     pub legend: Vec<(String, Style)>,
-    /// Room for what stands left of the y axis.
+    /// The width left of the y axis, in points.
     pub left: f64,
-    /// Room right of the last x position.
+    /// The width right of the last x position, in points.
     pub right: f64,
 }
 
@@ -69,21 +69,21 @@ pub struct Canvas<'a> {
     bottom: f64,
     texts: (TickText<'a>, TickText<'a>),
     names: Names,
-    /// What a reader sees who points at a mark: SVG elements, in the sheet's own pixels.
+    /// SVG elements that show values when a reader points at a mark, in the sheet's own pixels.
     hovers: RefCell<String>,
 }
 
-/// The words for what a reader points at.
+/// The names of the values that are shown when a reader points at a mark.
 struct Names {
     legend: Vec<(String, Style)>,
     x: String,
     y: String,
 }
 
-/// A line has at most so many places that tell their value.
+/// The largest number of places on a line that show their value.
 const MOST_HOVERS_OF_A_LINE: usize = 60;
 
-/// How a tick of an axis is written.
+/// Formats the value of a tick.
 pub type TickText<'f> = &'f dyn Fn(f64) -> String;
 
 impl Sheet<'_> {
@@ -97,7 +97,7 @@ impl Sheet<'_> {
         let mut svg = String::new();
         let subtitle = wrapped(&self.subtitle, SUBTITLE_LETTERS);
         let lower = subtitle.len().saturating_sub(1) as f64 * SUBTITLE_LINE;
-        // Whole pixels, so that the size that plotters writes is known.
+        // The size is in whole pixels, so that the size that plotters writes is known.
         let height = (self.height + lower).round();
         let hovers;
         {
@@ -145,7 +145,7 @@ impl Canvas<'_> {
             self.text_at((16.0, top), line, Ink::Muted, SMALL + 0.5, HPos::Left, false);
             top += SUBTITLE_LINE;
         }
-        // The legend stands below the last line; without one, below the title.
+        // The legend is below the last line of the subtitle; without a subtitle, below the title.
         let lower = (top - 44.0 - SUBTITLE_LINE).max(0.0);
         for ((name, style), (left, top)) in sheet.legend.iter().zip(legend_places(&sheet.legend)) {
             let place = (left, top + lower + 66.0);
@@ -177,7 +177,8 @@ impl Canvas<'_> {
         let _ = self.area.draw_text(sheet.y_label, &style, place);
     }
 
-    /// A line through values, with a gap where a value is not a number. A value between two gaps is a dot.
+    /// Draws a line through values, with a gap where a value is not a number. A value between two gaps is drawn
+    /// as a dot.
     pub fn line(&self, points: &[(f64, f64)], ink: Ink, width: f64) {
         for part in points.split(|(x, y)| !x.is_finite() || !y.is_finite()) {
             match part {
@@ -195,7 +196,7 @@ impl Canvas<'_> {
         self.line_at(&points, ink, width);
     }
 
-    /// A line that holds each value until the next.
+    /// Draws a line of steps: each value holds until the next one.
     pub fn steps(&self, points: &[(f64, f64)], ink: Ink, width: f64) {
         let mut stairs: Vec<(f64, f64)> = Vec::with_capacity(points.len() * 2);
         for &(x, y) in points {
@@ -207,13 +208,13 @@ impl Canvas<'_> {
         self.line(&stairs, ink, width);
     }
 
-    /// A point, filled or hollow.
+    /// Draws a point, filled or hollow.
     pub fn mark(&self, at: (f64, f64), style: Style, size: f64, filled: bool) {
         self.hover(at, style.ink);
         self.mark_at((self.x_at(at.0), self.y_at(at.1)), style, size, filled);
     }
 
-    /// A vertical error bar with caps.
+    /// Draws a vertical error bar with caps.
     pub fn vertical_bar(&self, x: f64, low: f64, high: f64, ink: Ink) {
         let (x, low, high) = (self.x_at(x), self.y_at(low), self.y_at(high));
         self.line_at(&[(x, low), (x, high)], ink, 1.25);
@@ -222,7 +223,7 @@ impl Canvas<'_> {
         }
     }
 
-    /// A range along x with caps, `offset` points below the position of `y`.
+    /// Draws a range along x with caps, `offset` points below the position of `y`.
     pub fn horizontal_bar(&self, y: f64, offset: f64, low: f64, high: f64, ink: Ink) {
         let (y, low, high) = (self.y_at(y) + offset, self.x_at(low), self.x_at(high));
         self.line_at(&[(low, y), (high, y)], ink, 1.5);
@@ -231,27 +232,27 @@ impl Canvas<'_> {
         }
     }
 
-    /// A filled bar from 0 to `value` along x, `height` points high.
+    /// Draws a filled bar from 0 to `value` along x, `height` points high.
     pub fn bar(&self, y: f64, value: f64, height: f64, ink: Ink) {
         let start = self.x.start();
         self.hover((value, y), ink);
         self.filled((value.min(start), value.max(start)), y, height, ink);
     }
 
-    /// A filled range along x, `height` points high.
+    /// Draws a filled range along x, `height` points high.
     pub fn filled(&self, (low, high): (f64, f64), y: f64, height: f64, ink: Ink) {
         let y = self.y_at(y);
         let corners = [pixel((self.x_at(low), y - height / 2.0)), pixel((self.x_at(high), y + height / 2.0))];
         let _ = self.area.draw(&Rectangle::new(corners, colour(ink).filled()));
     }
 
-    /// The square of a heat map whose lower left corner is at `corner`; `shade` from 0 to 1.
+    /// Draws a square of a heat map. `corner` is its lower left corner; `shade` is from 0 to 1.
     pub fn square(&self, corner: (f64, f64), ink: Ink, shade: f64) {
         let (low, high) = self.square_at(corner);
         let _ = self.area.draw(&Rectangle::new([pixel(low), pixel(high)], colour(ink).mix(shade).filled()));
     }
 
-    /// What a reader sees who points at a square.
+    /// Shows a text when a reader points at a square.
     pub fn hover_square(&self, corner: (f64, f64), text: &str) {
         let (low, high) = self.square_at(corner);
         let ((left, top), (right, bottom)) = (pixel(low), pixel(high));
@@ -262,18 +263,18 @@ impl Canvas<'_> {
         );
     }
 
-    /// The upper left and the lower right corner of a square, with a gap to the next.
+    /// The upper left and lower right corners of a square, with a gap to the next one.
     fn square_at(&self, (x, y): (f64, f64)) -> ((f64, f64), (f64, f64)) {
         let (left, right) = (self.x_at(x), self.x_at(x + 1.0));
         let (bottom, top) = (self.y_at(y), self.y_at(y + 1.0));
         ((left + 1.5, top + 1.5), (right - 1.5, bottom - 1.5))
     }
 
-    /// Lets a reader see the values at a place, and which series it belongs to.
+    /// Shows the values and the series of a place when a reader points at it.
     fn hover(&self, at: (f64, f64), ink: Ink) {
         let series =
             self.names.legend.iter().find(|(_, style)| style.ink == ink).map(|(name, _)| name.as_str());
-        // An axis of rows has words of its own, and no value worth telling.
+        // An axis of rows has words of its own, and no value to show.
         let value = |axis: &Axis, name: &str, value: f64, text: TickText<'_>| {
             (!axis.ticks.is_empty()).then(|| {
                 let name = name.trim_end_matches(" (logarithmic)");
@@ -294,18 +295,18 @@ impl Canvas<'_> {
         );
     }
 
-    /// Text, moved by `offset` points from a position of values.
+    /// Draws a text, moved by `offset` points from a position of values.
     pub fn text(&self, at: (f64, f64), offset: (f64, f64), text: &str, ink: Ink, size: f64, align: HPos) {
         let place = (self.x_at(at.0) + offset.0, self.y_at(at.1) + offset.1);
         self.text_at(place, text, ink, size, align, false);
     }
 
-    /// Bold text left of the y axis, at a position of it.
+    /// Draws bold text left of the y axis, at a position on it.
     pub fn row_label(&self, y: f64, text: &str, ink: Ink) {
         self.text_at((16.0, self.y_at(y)), text, ink, BODY + 0.5, HPos::Left, true);
     }
 
-    /// Small text that ends at the y axis, at a position of it.
+    /// Draws small text that ends at the y axis, at a position on it.
     pub fn left_label(&self, y: f64, text: &str) {
         self.text_at((self.left - 8.0, self.y_at(y)), text, Ink::Muted, SMALL, HPos::Right, false);
     }
@@ -328,7 +329,7 @@ impl Canvas<'_> {
         let outline = outline(style.mark, at, size);
         let fill = colour(if filled { style.ink } else { Ink::Surface });
         let _ = self.area.draw(&Polygon::new(outline.clone(), fill.filled()));
-        // The first side twice, so that the corner in which the outline closes is as round as the others.
+        // The first side is drawn twice, so that the corner where the outline closes is round, too.
         let closed: Vec<_> = outline.iter().chain(outline.iter().take(2)).copied().collect();
         let stroke = colour(style.ink).stroke_width((1.75 * SCALE) as u32);
         let _ = self.area.draw(&PathElement::new(closed, stroke));
@@ -345,14 +346,14 @@ impl Canvas<'_> {
     }
 }
 
-/// A name that is one in any folder: a network's name may have been made by anybody.
+/// Turns a name into one that is a valid file name in any folder, because anybody may have named a network.
 fn file_name(name: &str) -> String {
     let plain = |c: char| if c.is_ascii_alphanumeric() || "-_".contains(c) { c } else { '-' };
     name.chars().map(plain).take(120).collect()
 }
 
-/// Where each entry of a legend stands: from the left, and from the top of the legend. What does not fit
-/// into a row goes into the next.
+/// The places of the entries of a legend, from the left and from the legend's top. An entry that does not fit
+/// into a row goes to the next one.
 fn legend_places(legend: &[(String, Style)]) -> Vec<(f64, f64)> {
     const LEFT: f64 = 22.0;
     let (mut left, mut top) = (LEFT, 0.0);
@@ -368,9 +369,9 @@ fn legend_places(legend: &[(String, Style)]) -> Vec<(f64, f64)> {
     places
 }
 
-/// Letters that a line of the subtitle has room for, in a wide font.
+/// The number of letters in a line of the subtitle, in a wide font.
 const SUBTITLE_LETTERS: usize = 112;
-/// The distance of its lines.
+/// The distance of two lines of the subtitle, in points.
 const SUBTITLE_LINE: f64 = 16.0;
 
 /// Divides a text into lines of at most `most` letters, between words.
@@ -388,14 +389,14 @@ fn wrapped(text: &str, most: usize) -> Vec<String> {
     lines
 }
 
-/// Text as XML has it. Control characters have no place in it, but for the line feed.
+/// Escapes a text for XML. Control characters are removed, except the line feed.
 fn escaped(text: &str) -> String {
     let plain: String = text.chars().filter(|c| !c.is_control() || *c == '\n').collect();
     plain.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 
-/// The size in which a text fits on the sheet, at most `size`; `letter` is the mean width of its letters in
-/// terms of their size, in a wide font.
+/// The font size in which a text fits on the sheet, at most `size`. `letter` is the mean width of a letter
+/// relative to its size, in a wide font.
 fn fitting(text: &str, size: f64, letter: f64) -> f64 {
     let width = text.chars().count() as f64 * size * letter;
     size * ((WIDTH - 32.0) / width.max(1.0)).min(1.0)
@@ -410,7 +411,7 @@ fn colour(ink: Ink) -> RGBColor {
     RGBColor(red, green, blue)
 }
 
-/// The corners of a mark; a circle is drawn as a polygon, too, so that all marks are of one kind.
+/// The corners of a mark. A circle is a polygon, too, so that all marks are drawn alike.
 fn outline(mark: Mark, (x, y): (f64, f64), size: f64) -> Vec<(i32, i32)> {
     let corner = |turn: f64, stretch: f64| {
         let angle = turn * std::f64::consts::TAU;

@@ -11,7 +11,7 @@ mod palette;
 
 pub use palette::{Ink, Mark, Style, Styles};
 
-/// A plot: SVG that can be written to a file as it is.
+/// A plot, as SVG text that can be written to a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Plot {
     /// A name for a file, e.g. `run-time-S1L20`.

@@ -1,7 +1,7 @@
 //! Colours and marks.
 
-/// A colour, by what it is for. A page may give each another value for a dark background; the
-/// value here is for a light one.
+/// A colour, named by its purpose. The value here is for a light background; a page may replace it for a dark
+/// one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Ink {
     Surface,
@@ -9,12 +9,12 @@ pub enum Ink {
     Text,
     Muted,
     Grid,
-    /// One of [`SERIES`].
+    /// A colour of [`SERIES`], by its index.
     Series(usize),
 }
 
-/// Light and dark values of the series' colours: Okabe and Ito's palette, which is made for
-/// colour-blind eyes, with lighter twins for dark backgrounds.
+/// Light and dark variants of the series' colours: the palette of Okabe and Ito, which is made for colour-blind
+/// eyes, with lighter variants for dark backgrounds.
 const SERIES: [(u32, u32); 8] = [
     (0x0072B2, 0x4DB2F0),
     (0x009E73, 0x2CC99B),
@@ -27,12 +27,12 @@ const SERIES: [(u32, u32); 8] = [
 ];
 
 impl Ink {
-    /// All inks, for a page that wants to restyle them.
+    /// All inks, for a page that restyles them.
     pub fn all() -> impl Iterator<Item = Ink> {
         [Ink::Surface, Ink::Text, Ink::Muted, Ink::Grid].into_iter().chain((0..SERIES.len()).map(Ink::Series))
     }
 
-    /// The value for a light background, 0xRRGGBB.
+    /// The colour on a light background, as 0xRRGGBB.
     pub fn light(self) -> u32 {
         match self {
             Ink::Surface => 0xFFFFFF,
@@ -43,7 +43,7 @@ impl Ink {
         }
     }
 
-    /// The value for a dark background, 0xRRGGBB.
+    /// The colour on a dark background, as 0xRRGGBB.
     pub fn dark(self) -> u32 {
         match self {
             Ink::Surface => 0x161B22,
@@ -76,21 +76,22 @@ pub enum Mark {
     Diamond,
 }
 
-/// How a series looks.
+/// The appearance of a series.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Style {
     pub ink: Ink,
     pub mark: Mark,
 }
 
-/// The style of each series of a report, so that it looks the same in all its plots and tables.
+/// The styles of all series of a report, so that a series looks the same in all plots and tables.
 #[derive(Debug, Clone, Default)]
 pub struct Styles {
     styles: Vec<(String, Style)>,
 }
 
 impl Styles {
-    /// Gives a style to each name. Well-known deliveries have theirs in every report; the others get what is left, in order.
+    /// Assigns a style to each name. Well-known deliveries have the same style in every report. The others get
+    /// the remaining styles, in order.
     pub fn new(names: impl IntoIterator<Item = String>) -> Self {
         let mut all: Vec<String> = Vec::new();
         for name in names {
@@ -103,7 +104,8 @@ impl Styles {
         let mut styles = Vec::new();
         for name in all {
             let style = known(&name).unwrap_or_else(|| {
-                // The ink that fewest have; of those, the first in an order in which neighbours differ most.
+                // The least used ink; if there are several, the first in an order in which neighbours differ
+                // most.
                 let uses = |ink: &Ink| taken.iter().filter(|other| *other == ink).count();
                 let inks = [0, 1, 3, 4, 5, 6, 2, 7].map(Ink::Series);
                 let ink = inks.into_iter().min_by_key(uses).unwrap_or(Ink::Text);
@@ -124,7 +126,7 @@ impl Styles {
     }
 }
 
-/// The style of a delivery that every report knows.
+/// The style of a well-known delivery.
 fn known(delivery: &str) -> Option<Style> {
     let (index, mark) = match delivery {
         "nack" => (0, Mark::Circle),
@@ -140,7 +142,7 @@ fn known(delivery: &str) -> Option<Style> {
     Some(Style { ink: Ink::Series(index), mark })
 }
 
-/// How a delivery looks in every plot and table. Multicast is blue and green, unicast warm.
+/// The style of a delivery in all plots and tables. Multicast is blue and green; unicast has warm colours.
 fn style_of(delivery: &str) -> Style {
     // The same name gets the same colour in every report.
     let other = || 6 + delivery.bytes().map(usize::from).sum::<usize>() % 2;

@@ -1,5 +1,5 @@
-//! What a report says about runs of any kind: their plots as the experiment's file has them, a table for each measure, and
-//! what the program refused.
+//! The parts of a report for runs of any kind: the plots from the experiment's file, a table for each measure,
+//! and the refused runs.
 
 use super::{ReportInput, html::Page};
 use crate::{
@@ -11,12 +11,12 @@ use crate::{
     tables::{Cell, Mark, Scale, Table, three_digits},
 };
 
-/// More plots of one kind than these are folded.
+/// The number of plots of one kind that are shown. Further plots are folded.
 const MOST_SHOWN: usize = 4;
-/// Columns of the short table for a terminal.
+/// The number of columns of the short table for a terminal.
 const MOST_MEASURES: usize = 6;
 
-/// The measures that most people look for, which come first in the short table.
+/// The measures that most readers look for. They come first in the short table.
 const FIRST: [&str; 10] = [
     "time",
     "robustness",
@@ -30,7 +30,7 @@ const FIRST: [&str; 10] = [
     "network_bytes",
 ];
 
-/// The names of everything that has a colour in the plots.
+/// The names of all series that have a colour in the plots.
 pub fn names(frame: &Frame, input: &ReportInput) -> Vec<String> {
     let mut parameters = vec!["delivery"];
     parameters.extend(input.plots.iter().filter_map(|spec| spec.series.as_deref()));
@@ -39,7 +39,7 @@ pub fn names(frame: &Frame, input: &ReportInput) -> Vec<String> {
     parameters.into_iter().flat_map(values).collect()
 }
 
-/// Plots, tables and refusals.
+/// Writes plots, tables and refusals.
 pub fn write(page: &mut Page, frame: &Frame, input: &ReportInput, db: &Db) {
     if frame.runs.is_empty() {
         return;
@@ -68,7 +68,7 @@ pub fn write(page: &mut Page, frame: &Frame, input: &ReportInput, db: &Db) {
     page.end_section();
 }
 
-/// How many copies came, in a sentence, and whether all did; `None` when no copies were to come.
+/// A sentence that says how many copies came, and whether all did. `None` if the runs had no copies.
 pub fn copies(frame: &Frame) -> Option<(bool, String)> {
     let is_copy = |run: &&FrameRun| run.is_complete && run.refused().is_none();
     let rows = frame.runs.iter().filter(is_copy).flat_map(|run| &run.rows);
@@ -81,7 +81,8 @@ pub fn copies(frame: &Frame) -> Option<(bool, String)> {
     }
 }
 
-/// Why copies are missing, a line each; more than a page can show are counted.
+/// The reasons why copies are missing, one line each. If there are more than a page can show, the rest is
+/// counted.
 pub fn failures(frame: &Frame) -> Vec<String> {
     const MOST: usize = 20;
     let mut lines: Vec<String> = Vec::new();
@@ -95,7 +96,7 @@ pub fn failures(frame: &Frame) -> Vec<String> {
     lines
 }
 
-/// The cells and their most important measures, for a terminal.
+/// The cells and their most important measures, as text for a terminal.
 pub fn to_text(frame: &Frame) -> String {
     if frame.runs.is_empty() {
         return String::new();
@@ -130,7 +131,7 @@ pub fn to_text(frame: &Frame) -> String {
     format!("{}{refused}{copies}", table.to_text())
 }
 
-/// The parameters that are not the same in all runs; which repetition it is does not count.
+/// The parameters that differ between runs. The number of the repetition does not count.
 fn varying(frame: &Frame) -> Vec<String> {
     let vocabulary = frame.vocabulary();
     let names = vocabulary.parameters().into_iter().filter(|name| *name != "repeat");
@@ -144,10 +145,10 @@ fn varying(frame: &Frame) -> Vec<String> {
     if names.is_empty() {
         names.extend(vocabulary.has_parameter("delivery").then(|| "delivery".to_owned()));
     }
-    // What determines others comes first: the network, then the delivery.
+    // Parameters that determine others come first: the network, then the delivery.
     let rank = |name: &String| ["network", "delivery"].iter().position(|first| first == name).unwrap_or(2);
     names.sort_by_key(rank);
-    // A parameter that says the same as one before it, such as the fanout that the delivery has, is left out.
+    // A parameter that repeats an earlier one is left out, such as the fanout, which the delivery determines.
     let mut kept: Vec<String> = Vec::new();
     for name in names {
         let with = [kept.clone(), vec![name.clone()]].concat();
@@ -183,7 +184,7 @@ fn heading(name: &str, unit: &str, scale: Option<Scale>) -> String {
     if unit.is_empty() { name } else { format!("{name}, {unit}") }
 }
 
-/// A measure by cell; `None` when no cell has a value.
+/// The table of a measure by cell. `None` if no cell has a value.
 fn table(frame: &Frame, measure: &str, unit: &str) -> Option<Table> {
     let varying = varying(frame);
     let scale = Scale::of(unit, highest(frame, measure));
@@ -214,7 +215,7 @@ fn table(frame: &Frame, measure: &str, unit: &str) -> Option<Table> {
     (!table.rows.is_empty() && measure != REFUSED).then_some(table)
 }
 
-/// The cells that the program refused, with its own words.
+/// The table of the cells that treecast refused, with its reasons.
 fn refused(frame: &Frame) -> Option<Table> {
     let varying = varying(frame);
     let names: Vec<String> = varying
@@ -228,7 +229,7 @@ fn refused(frame: &Frame) -> Option<Table> {
         let Some(words) = run.refused() else { continue };
         let value = |name: &String| value_in_words(name, run.parameters.get(name).map_or("", String::as_str));
         let cells: Vec<Cell> = varying.iter().map(value).chain([words.to_owned()]).map(Cell::from).collect();
-        // Cells that differ in the first parameter only, such as the network, are one row.
+        // Cells that differ only in the first parameter, such as the network, are one row.
         match table.rows.iter_mut().find(|row| row[1..] == cells[1..]) {
             Some(row) if varying.len() > 1 && !row[0].text.split(", ").any(|name| name == cells[0].text) => {
                 row[0].text += &format!(", {}", cells[0].text);

@@ -1,16 +1,16 @@
-//! The numbers to remember: in each network, which delivery was fastest, and by what factor.
+//! The main result: for each network, which delivery was fastest, and by what factor.
 
 use super::html::{Page, escape};
 use crate::{
     expression::Condition, frame::Frame, plot::generic::value_in_words, statistics::Summary, tables::quantity,
 };
 
-/// A sentence a network.
+/// One sentence for each network.
 pub fn sentences(frame: &Frame) -> Vec<String> {
     headlines(frame).iter().map(Headline::sentence).collect()
 }
 
-/// A card a network.
+/// Writes one card for each network.
 pub fn write_cards(page: &mut Page, frame: &Frame) {
     let headlines = headlines(frame);
     if headlines.is_empty() {
@@ -36,14 +36,15 @@ pub fn write_cards(page: &mut Page, frame: &Frame) {
 struct Headline {
     cell: String,
     fastest: Delivery,
-    /// What it is compared with: tcp or unicast when that was run, else the slowest.
+    /// The delivery that the fastest one is compared with: tcp or unicast if one of them was run, otherwise the
+    /// slowest.
     other: Delivery,
 }
 
 struct Delivery {
     delivery: String,
     seconds: f64,
-    /// Bytes that left the sender, where they were counted.
+    /// The bytes that left the sender, if they were counted.
     sent: Option<f64>,
     is_saturated: bool,
 }
@@ -70,13 +71,14 @@ impl Headline {
     }
 }
 
-/// One for each network in which several deliveries have a time, at its largest size and with all clients at once.
+/// A headline for each network in which several deliveries have a time, at the largest size and with all
+/// clients at once.
 fn headlines(frame: &Frame) -> Vec<Headline> {
     frame.cells(&["network".to_owned()], &[]).into_iter().filter_map(|cell| headline(frame, cell)).collect()
 }
 
 fn headline(frame: &Frame, mut cell: Vec<Condition>) -> Option<Headline> {
-    // The hardest of what was run: the largest size, most receivers and all at once.
+    // The hardest cell is used: the largest size, most receivers, and all at once.
     for name in ["size", "receivers", "schedule", "loss"] {
         let of_cell: Vec<&Condition> = cell.iter().collect();
         let values = frame.cells(&[name.to_owned()], &of_cell);
@@ -104,7 +106,7 @@ fn headline(frame: &Frame, mut cell: Vec<Condition>) -> Option<Headline> {
     Some(Headline { cell: words.collect::<Vec<_>>().join(" · "), fastest, other })
 }
 
-/// The means of a delivery; `None` when a copy is missing, so that nothing incomplete can be the fastest.
+/// The means of a delivery. `None` if a copy is missing, so that an incomplete delivery cannot be the fastest.
 fn of_delivery(frame: &Frame, cell: &[Condition], delivery: &Condition) -> Option<Delivery> {
     let conditions: Vec<&Condition> = cell.iter().chain([delivery]).collect();
     let runs: Vec<_> =

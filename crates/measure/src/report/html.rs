@@ -6,20 +6,20 @@ use crate::{
     tables::{Align, Cell, Mark, Table},
 };
 
-/// Longer tables are cut in the middle, as the paper's are; the database has all of it.
+/// The largest number of rows in a table. Longer tables are cut in the middle; the database has all rows.
 const MAX_ROWS: usize = 240;
 
-/// A page while it is written. What is handed in as text is escaped; HTML comes only from this module's
-/// and its callers' own literals.
+/// A page that is being written. Text from callers is escaped. HTML comes only from literals of this module and
+/// its callers.
 #[derive(Default)]
 pub struct Page {
     body: String,
-    /// Anchor and name of each section.
+    /// The anchor and name of each section.
     contents: Vec<(String, String)>,
     plots: Vec<Plot>,
     /// The colours of deliveries.
     styles: Styles,
-    /// How long the body was before and behind the heading of the section that is being written.
+    /// The length of the body before and after the heading of the current section.
     section: Option<(usize, usize)>,
 }
 
@@ -34,14 +34,14 @@ impl Page {
         &self.styles
     }
 
-    /// Adds HTML that a caller made of literals and escaped text.
+    /// Adds HTML that a caller made from literals and escaped text.
     pub fn raw(&mut self, html: &str) {
         self.body += html;
         self.body.push('\n');
     }
 
-    /// Opens a section with an entry in the contents; `about` follows its name in smaller letters. A section that stays
-    /// empty vanishes when it ends.
+    /// Opens a section with an entry in the contents. `about` follows its name in smaller letters. A section
+    /// that stays empty is removed when it ends.
     pub fn section(&mut self, name: &str, about: &str) {
         let before = self.body.len();
         let anchor = format!("section-{}", self.contents.len() + 1);
@@ -64,21 +64,21 @@ impl Page {
         self.raw(&format!("<p>{}</p>", escape(text)));
     }
 
-    /// A box that tells of something good or bad.
+    /// Adds a box with good or bad news.
     pub fn banner(&mut self, good: bool, text: &str) {
         let (class, sign) = if good { ("good", "✓") } else { ("warning", "!") };
         let text = escape(text);
         self.raw(&format!("<p class=\"banner {class}\"><b aria-hidden=\"true\">{sign}</b> {text}</p>"));
     }
 
-    /// A plot, and nothing where there is none.
+    /// Adds a plot, if there is one.
     pub fn plot(&mut self, plot: Option<Plot>) {
         let Some(plot) = plot else { return };
         self.raw(&format!("<figure>{}</figure>", inline_svg(&plot)));
         self.plots.push(plot);
     }
 
-    /// A table without what says nothing in it; nothing when nothing is left.
+    /// Adds a table without its empty columns and rows. Adds nothing if nothing is left.
     pub fn table(&mut self, table: &Table) {
         if let Some(table) = table.tidied() {
             let html = table_html(&table, &self.styles);
@@ -86,7 +86,7 @@ impl Page {
         }
     }
 
-    /// What a reader opens when interested; nothing when `write` adds nothing.
+    /// Adds a part that is folded until a reader opens it. Adds nothing if `write` adds nothing.
     pub fn folded(&mut self, summary: &str, write: impl FnOnce(&mut Page)) {
         let before = self.body.len();
         write(self);
@@ -97,13 +97,13 @@ impl Page {
         }
     }
 
-    /// Tables that a reader opens when interested.
+    /// Adds tables that are folded until a reader opens them.
     pub fn folded_tables(&mut self, summary: &str, tables: &[Table]) {
         let filled = tables.iter().filter(|table| !table.rows.is_empty());
         self.folded(summary, |page| filled.for_each(|table| page.table(table)));
     }
 
-    /// An SVG drawing from elsewhere, as an image, in which no script of it can run.
+    /// Adds an SVG drawing from elsewhere as an image, in which no script can run.
     pub fn picture(&mut self, svg: &str, description: &str) {
         self.raw(&format!(
             "<figure class=\"picture\"><img alt=\"{}\" src=\"data:image/svg+xml,{}\"></figure>",
@@ -112,7 +112,7 @@ impl Page {
         ));
     }
 
-    /// The whole page.
+    /// Completes the page.
     pub fn finish(self, title: &str) -> Report {
         let contents: String = self
             .contents
@@ -133,7 +133,7 @@ impl Page {
     }
 }
 
-/// Text as HTML text or as the value of a quoted attribute.
+/// Escapes a text for HTML, also for the value of a quoted attribute.
 pub fn escape(text: &str) -> String {
     let mut html = String::with_capacity(text.len());
     for c in text.chars() {
@@ -143,7 +143,7 @@ pub fn escape(text: &str) -> String {
             '>' => html += "&gt;",
             '"' => html += "&quot;",
             '\'' => html += "&#39;",
-            // HTML has no place for control characters, not even escaped.
+            // HTML does not allow control characters, not even escaped.
             c if c.is_control() && c != '\n' => html.push('\u{fffd}'),
             c => html.push(c),
         }
@@ -209,7 +209,7 @@ fn cell_html(cell: &Cell, styles: &Styles) -> String {
     }
 }
 
-/// The plot as part of a page: as wide as there is room, in the page's colours.
+/// The plot as a part of a page: as wide as the page allows, and in the page's colours.
 fn inline_svg(plot: &Plot) -> String {
     let mut svg = plot.svg.clone();
     if let Some(start) = svg.find("<svg ")

@@ -1,6 +1,6 @@
-//! The report: one HTML file that opens without a network, and its short form for a terminal.
+//! The report: one HTML file that opens offline, and its short form for a terminal.
 //!
-//! All that it says comes from the results database, but for what [`ReportInput`] adds.
+//! Its content comes from the results database. [`ReportInput`] adds what the database does not have.
 
 mod generic;
 mod headline;
@@ -17,18 +17,18 @@ use crate::{
 
 pub use crate::claim::{Finding, Verdict};
 
-/// What a report says that the results database does not.
+/// The parts of a report that the results database does not have.
 #[derive(Debug, Clone, Default)]
 pub struct ReportInput {
-    /// What was done, e.g. `One sender, twenty receivers, every way`.
+    /// The title, e.g. `One sender, twenty receivers, every way`.
     pub title: String,
-    /// The command that repeats it; when empty, that of the last run.
+    /// The command that repeats the experiment. If empty, the command of the last run.
     pub command: String,
-    /// The runs to report on; when empty, all.
+    /// The runs to report on. If empty, all runs.
     pub runs: Vec<RunId>,
     /// Drawings of the networks.
     pub pictures: Vec<Picture>,
-    /// What the experiment set out to show, and what came of it.
+    /// The claims of the experiment and their results.
     pub findings: Vec<Finding>,
     /// Sentences for the reader.
     pub notes: Vec<String>,
@@ -36,14 +36,14 @@ pub struct ReportInput {
     pub impairments: Vec<String>,
     /// The plots that the experiment's file asks for.
     pub plots: Vec<PlotSpec>,
-    /// The papers whose figures are drawn in them.
+    /// The papers whose figures are drawn in the plots.
     pub papers: Papers,
 }
 
 /// An SVG drawing of a network.
 #[derive(Debug, Clone)]
 pub struct Picture {
-    /// The network's name as the runs have it: the picture stands in its section.
+    /// The network's name in the runs. The picture is in the section of this name.
     pub topology: String,
     pub svg: String,
 }
@@ -53,11 +53,11 @@ pub struct Picture {
 pub struct Report {
     /// The file `report.html`.
     pub html: String,
-    /// The plots in it, each for a file of its own.
+    /// The plots of the report, each for a file of its own.
     pub plots: Vec<Plot>,
 }
 
-/// The report on `input.runs`.
+/// Renders the report on `input.runs`.
 pub fn render(db: &Db, input: &ReportInput) -> Result<Report> {
     let (runs, frame) = load(db, input)?;
     let mut page = html::Page::new(Styles::new(generic::names(&frame, input)));
@@ -66,7 +66,7 @@ pub fn render(db: &Db, input: &ReportInput) -> Result<Report> {
     Ok(page.finish(&input.title))
 }
 
-/// The report in short, for a terminal: the means of each cell, and the result in sentences.
+/// The report in short, for a terminal: the means of each cell, and the results in sentences.
 pub fn to_text(db: &Db, input: &ReportInput) -> Result<String> {
     let (_, frame) = load(db, input)?;
     let sentences = headline::sentences(&frame).into_iter().map(|sentence| format!("{sentence}\n"));

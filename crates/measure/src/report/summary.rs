@@ -1,4 +1,5 @@
-//! What a reader sees first: what was done, what came out, whether to trust it, how to repeat it.
+//! The head of a report: what was done, what came out, whether the results can be trusted, and how to repeat
+//! the experiment.
 
 use std::time::SystemTime;
 
@@ -128,7 +129,7 @@ fn facts(page: &mut Page, runs: &[Run], input: &ReportInput) {
     page.raw("</dl>");
 }
 
-/// The rates of the links, of each network where they differ; then their loss and delay.
+/// The rates of the links, for each network if they differ, and then their loss and delay.
 fn links(runs: &[Run], impairments: &[String]) -> String {
     let rates = rates(runs);
     let told = std::iter::once(rates.as_str()).chain(impairments.iter().map(String::as_str));
@@ -167,7 +168,7 @@ fn whole_seconds(seconds: u64) -> String {
     }
 }
 
-/// `2026-11-20 19:35`, by the rule for the Gregorian calendar with years that start in March.
+/// Formats a time as `2026-11-20 19:35`. The calculation uses years that start in March.
 fn utc(time: SystemTime) -> String {
     let seconds = time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs();
     let (days, minute_of_day) = (seconds / 86_400 + 719_468, seconds % 86_400 / 60);

@@ -1,4 +1,4 @@
-//! The machine as a whole, and what measuring it costs.
+//! Samples the machine as a whole, and the cost of sampling.
 
 use treecast_host::{clock::ns_per_tick, process::page_bytes};
 
@@ -49,7 +49,7 @@ impl MachineSampler {
         })
     }
 
-    /// Adds what there is to know now to `readings`.
+    /// Adds the present values to `readings`.
     pub fn sample(&mut self, readings: &mut Vec<Reading>) {
         let mut add = |name: &Name, value| readings.push(Reading { name: name.clone(), value });
         if let Some(load) = self.loadavg.read().ok().and_then(load_milli) {
@@ -77,7 +77,8 @@ fn load_milli(loadavg: &str) -> Option<i64> {
     Some((load * 1000.0).round() as i64)
 }
 
-/// The first line of /proc/stat, in ticks. Stolen time counts as the kernel's: it is not idle.
+/// The first line of /proc/stat, in ticks. Stolen time counts as kernel time, because the processor is not idle
+/// then.
 struct Cpu {
     user: i64,
     system: i64,
@@ -103,7 +104,8 @@ fn memory_and_swap(meminfo: &str) -> Option<(i64, i64)> {
     Some((memory, bytes("SwapTotal")? - bytes("SwapFree")?))
 }
 
-/// Packets dropped and budgets used up, of all processors: the second and third hexadecimal column.
+/// The packets dropped and the budgets used up, summed over all processors. They are the second and third
+/// hexadecimal columns.
 fn softnet(text: &str) -> Option<(i64, i64)> {
     let mut sum = (0, 0);
     for line in text.lines() {
@@ -114,7 +116,7 @@ fn softnet(text: &str) -> Option<(i64, i64)> {
     Some(sum)
 }
 
-/// What this very process costs.
+/// The resources that this process uses.
 pub struct OwnCost {
     statm: ProcFile,
     page_bytes: i64,
@@ -132,7 +134,7 @@ impl OwnCost {
         })
     }
 
-    /// Adds the CPU that this process has used, and its memory, to `readings`.
+    /// Adds the processor time and the memory of this process to `readings`.
     pub fn sample(&mut self, readings: &mut Vec<Reading>) {
         readings.push(Reading { name: self.cpu.clone(), value: super::process::own_cpu_ns() });
         let pages = self.statm.read().ok().and_then(|text| text.split(' ').nth(1)?.parse::<i64>().ok());

@@ -1,9 +1,9 @@
-//! Reading what the kernel counts: of the machine, of the interfaces of any number of network
-//! namespaces, and of processes.
+//! Reads the kernel's counters: of the machine, of the interfaces of any number of network namespaces, and of
+//! processes.
 //!
-//! Made to be cheap, as what measures must not disturb: files are opened once and read again from
-//! their start, a namespace is entered once to open a netlink socket that then stays in it, and one
-//! request gives all counters of all its interfaces.
+//! Sampling is cheap, so that it does not disturb what it measures. Files stay open and are read again from
+//! their start. A namespace is entered once, to open a netlink socket that stays in it. One request gets all
+//! counters of all its interfaces.
 
 mod machine;
 mod nodes;
@@ -20,15 +20,15 @@ pub use nodes::{InterfaceSource, NodeSampler, NodeSource};
 pub use process::own_cpu_ns;
 pub use recorder::Recorder;
 
-/// The value of one series now.
+/// The present value of one series.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Reading {
     pub name: Name,
     pub value: i64,
 }
 
-/// What can go wrong when sampling starts. Later, a thing that is gone (a process that ended, an
-/// interface that was taken down) is left out of the readings; it is no error.
+/// The errors when sampling starts. Later, a thing that is gone (a process that ended, an interface that was
+/// removed) is left out of the readings, and is no error.
 #[derive(Debug, thiserror::Error)]
 pub enum SampleError {
     #[error("cannot read {}: {source}", path.display())]

@@ -1,4 +1,4 @@
-//! The interfaces and processes of all nodes of a lab, from one thread.
+//! Samples the interfaces and processes of all nodes of a lab, in one thread.
 
 use std::{
     collections::HashMap,
@@ -21,21 +21,21 @@ use crate::series::{self, Counter, Name, Queue};
 #[derive(Debug, Clone, Default)]
 pub struct NodeSource {
     pub name: String,
-    /// Its network namespace, e.g. a file of /run/netns; `None` for the one of this thread.
+    /// The network namespace, e.g. a file of /run/netns. `None`: the one of this thread.
     pub namespace: Option<PathBuf>,
-    /// The interfaces to sample; when empty, all but the loopback.
+    /// The interfaces to sample. If empty, all except the loopback.
     pub interfaces: Vec<InterfaceSource>,
-    /// Whether the queues in front of their rates are sampled, too.
+    /// Whether to sample the queues in front of limited rates, too.
     pub queues: bool,
 }
 
 /// An interface to sample.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct InterfaceSource {
-    /// Its name on the node.
+    /// The interface's name on the node.
     pub device: String,
-    /// The name that it is reported under: of a router, `server` for the one towards the server and
-    /// `client` for the one towards the clients (librecast-updates-2022, 5.3).
+    /// The label for the interface in the results. A router's interfaces are `server`, for the one towards the
+    /// server, and `client`, for the one towards the clients (librecast-updates-2022, 5.3).
     pub label: String,
 }
 
@@ -48,9 +48,9 @@ pub struct NodeSampler {
 struct Node {
     source: NodeSource,
     socket: Netlink,
-    /// The series of each interface by its index; an interface that is not sampled has none.
+    /// The series of each interface, by its index. `None` for an interface that is not sampled.
     series: HashMap<u32, Option<[Name; 6]>>,
-    /// What each interface is reported under, by its index.
+    /// The label of each interface, by its index.
     queue_labels: HashMap<u32, String>,
     processes: Vec<ProcessTree>,
     cpu: Name,
@@ -58,9 +58,9 @@ struct Node {
 }
 
 impl NodeSampler {
-    /// Opens all `nodes`. Errors name the node that is not there, or the interface that it lacks.
+    /// Opens all `nodes`. An error names the node that does not exist, or the interface that it lacks.
     pub fn open(nodes: Vec<NodeSource>) -> Result<Self, SampleError> {
-        // A thread of its own, as entering a namespace changes the thread for good.
+        // This needs a thread of its own, because entering a namespace changes the thread for good.
         let opened = std::thread::scope(|scope| {
             let opener = std::thread::Builder::new().name("namespaces".into());
             let thread = opener
@@ -71,14 +71,15 @@ impl NodeSampler {
         Ok(Self { nodes: opened, counters: Vec::new() })
     }
 
-    /// Samples the process `pid`, and what it starts, with the node at `node` in the list that was opened.
+    /// Also samples the process `pid` and its descendants, under the node with the index `node` in the opened
+    /// list.
     pub fn watch_process(&mut self, node: usize, pid: u32) {
         if let Some(node) = self.nodes.get_mut(node) {
             node.processes.push(ProcessTree::new(pid));
         }
     }
 
-    /// Hands every reading, with the index of its node, to `each`.
+    /// Calls `each` for every reading, with the index of its node.
     pub fn sample(&mut self, mut each: impl FnMut(usize, Reading)) {
         for (index, node) in self.nodes.iter_mut().enumerate() {
             node.sample_interfaces(&mut self.counters, |reading| each(index, reading));
@@ -174,7 +175,7 @@ impl Node {
         }
     }
 
-    /// An interface that came after the start is sampled, too, when it is one of those wanted.
+    /// Starts to sample an interface that appeared after the start, if it is a wanted one.
     fn learn_new_interfaces(&mut self) {
         if let Ok(links) = self.socket.links() {
             self.name_series(&links);

@@ -1,4 +1,4 @@
-//! CPU and memory of a process and of what it started.
+//! Processor time and memory of a process and its descendants.
 
 use std::{
     collections::{HashMap, hash_map::Entry},
@@ -12,12 +12,12 @@ use treecast_host::{
 
 use super::procfile::ProcFile;
 
-/// Follows a process and its descendants. A descendant is found while it lives (if the main thread
-/// of its parent started it), and counted by its parent when that has waited for it.
+/// Follows a process and its descendants. A descendant is found while it lives, if the main thread of its
+/// parent started it. When its parent has waited for it, it is part of its parent's own counts.
 pub struct ProcessTree {
     root: u32,
     files: HashMap<u32, Files>,
-    /// The largest sum so far: in the moment in which a process ends its time is nowhere to be read.
+    /// The largest sum so far. When a process ends, its time is not visible anywhere for a moment.
     cpu_ns: i64,
     ns_per_tick: i64,
     page_bytes: i64,
@@ -36,7 +36,7 @@ impl Files {
     }
 }
 
-/// What a tree uses now.
+/// The resources that a tree of processes uses now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Usage {
     pub cpu_ns: i64,
@@ -54,13 +54,13 @@ impl ProcessTree {
         }
     }
 
-    /// What the tree has used until now; of a tree that has ended, what it used in all.
+    /// The resources that the tree has used until now. If it has ended, the total.
     pub fn sample(&mut self) -> Usage {
         let mut sum = Usage::default();
         let mut seen = Vec::new();
         let mut to_visit = vec![self.root];
         while let Some(pid) = to_visit.pop() {
-            // A tree is walked once a process, whatever the kernel says about its parents.
+            // Each process is visited once, whatever the kernel reports about its parents.
             if seen.contains(&pid) {
                 continue;
             }
@@ -91,7 +91,7 @@ impl ProcessTree {
     }
 }
 
-/// CPU that this process has used, all its threads together.
+/// Processor time of this process, of all its threads together.
 pub fn own_cpu_ns() -> i64 {
     ns(clock::own_process_time())
 }
@@ -105,7 +105,7 @@ struct Stat {
 
 impl Stat {
     fn parse(stat: &str) -> Option<Self> {
-        // The name in parentheses may hold anything, spaces and parentheses too. Field 3 follows it.
+        // The name in parentheses may contain anything, also spaces and parentheses. Field 3 follows it.
         let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
         let field = |number: usize| fields.get(number - 3)?.parse::<i64>().ok();
         Some(Self {

@@ -1,11 +1,11 @@
-//! A file of /proc that stays open and is read again and again.
+//! A file of /proc that stays open and is read repeatedly.
 
 use std::{fs::File, io, os::unix::fs::FileExt, path::Path};
 
 use super::SampleError;
 
-/// Longer files are cut; the longest that is read here, /proc/stat of a large machine, has what
-/// matters in its first line.
+/// The largest number of bytes that is read. The longest file here, /proc/stat of a large machine, has the
+/// relevant values in its first line.
 const MAX_LEN: usize = 64 * 1024;
 
 pub struct ProcFile {
@@ -20,7 +20,7 @@ impl ProcFile {
         Ok(Self { file, buffer: vec![0; 4096] })
     }
 
-    /// The file's text now; an error when the process that it describes is gone.
+    /// Reads the file. Fails if the process that it describes is gone.
     pub fn read(&mut self) -> io::Result<&str> {
         let mut len = 0;
         loop {

@@ -10,9 +10,9 @@ use std::{
 use super::{MachineSampler, NodeSampler, NodeSource, Reading, SampleError};
 use crate::db::{Db, NodeId, Sample};
 
-/// Samples are written when they have waited for this long, so that a killed run loses little ...
+/// The longest time for which samples wait to be written, so that a killed run loses little.
 const WRITE_EVERY: Duration = Duration::from_secs(1);
-/// ... or when there are this many.
+/// The number of waiting samples at which they are written.
 const WRITE_AT: usize = 20_000;
 
 /// Samples nodes, their processes and the machine at a fixed interval until it is stopped.
@@ -27,9 +27,8 @@ enum Command {
 }
 
 impl Recorder {
-    /// Starts sampling `nodes` and, under the node `machine`, this machine, `every` so often. `origin`
-    /// is the start of the run that the nodes belong to. Returns when all nodes are open and the first
-    /// sample is about to be taken.
+    /// Starts sampling `nodes`, and this machine under the name `machine`, at the interval `every`. `origin` is
+    /// the start of the run. Returns when all nodes are open and the first sample is about to be taken.
     pub fn start(
         database: &Path,
         origin: Instant,
@@ -55,13 +54,13 @@ impl Recorder {
         Ok(Self { commands, thread })
     }
 
-    /// Samples the process `pid`, and what it starts, with `node`.
+    /// Also samples the process `pid` and its descendants, under `node`.
     pub fn watch_process(&self, node: NodeId, pid: u32) {
-        // A recorder that has failed says why when it is stopped.
+        // A recorder that has failed reports the error when it is stopped.
         let _ = self.commands.send(Command::Watch { node, pid });
     }
 
-    /// Takes a last sample, and returns when all are written. An error is the first that happened.
+    /// Takes a last sample, and returns when all samples are written. An error is the first one that happened.
     pub fn stop(self) -> Result<(), SampleError> {
         let _ = self.commands.send(Command::Stop);
         self.thread.join().unwrap_or_else(|_| Err(SampleError::Thread(std::io::Error::other("it panicked"))))
@@ -95,7 +94,7 @@ impl Task {
         Ok(self.db.add_samples(&self.pending)?)
     }
 
-    /// Carries out commands until `deadline`; true when the recorder is to stop.
+    /// Carries out commands until `deadline`. Returns true if the recorder must stop.
     fn obey_until(&mut self, deadline: Instant, inbox: &Receiver<Command>) -> bool {
         loop {
             match inbox.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
@@ -112,8 +111,8 @@ impl Task {
 
     fn sample(&mut self) {
         let (ids, pending, origin) = (&self.ids, &mut self.pending, self.origin);
-        // A node's readings have the time at which the first of them was there, so that this thread, when
-        // it has to wait for a processor between two nodes, does not give the second an earlier time.
+        // All readings of a node get the time of its first one. So if this thread has to wait for a processor
+        // between two nodes, the second node does not get an earlier time.
         let (mut at, mut last) = (Duration::ZERO, None);
         let mut keep = |node, reading: Reading| {
             if last != Some(node) {

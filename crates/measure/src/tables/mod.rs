@@ -6,15 +6,15 @@ mod units;
 pub use quantity::{Scale, quantity, three_digits};
 pub use units::{bytes, rate, seconds};
 
-/// A table. Numbers are right-aligned, which a column says for itself.
+/// A table. Columns of numbers are right-aligned; each column says whether it is one.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Table {
     pub title: String,
     pub columns: Vec<Column>,
     pub rows: Vec<Vec<Cell>>,
-    /// What a reader has to know to read it right.
+    /// Notes that a reader needs to understand the table.
     pub notes: Vec<String>,
-    /// What green and red cells mean; without, whether it is as it should be.
+    /// The meaning of green and of red cells. `None`: green is as it should be, red is not.
     pub key: Option<[&'static str; 2]>,
 }
 
@@ -30,7 +30,7 @@ pub enum Align {
     Right,
 }
 
-/// The text of a cell, and whether a reader's eye should be drawn to it.
+/// The text of a cell, and its emphasis.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Cell {
     pub text: String,
@@ -40,7 +40,7 @@ pub struct Cell {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mark {
     Plain,
-    /// A delivery's name: it gets the colour that it has in the plots.
+    /// A delivery's name, in the colour that it has in the plots.
     Delivery,
     Good,
     Warning,
@@ -70,7 +70,7 @@ impl Table {
         Self { title: title.into(), columns: columns.iter().map(column).collect(), ..Self::default() }
     }
 
-    /// The table without what says nothing: columns and rows in which there are only dashes. `None` when nothing is left.
+    /// The table without columns and rows that contain only dashes. `None` if nothing is left.
     pub fn tidied(&self) -> Option<Self> {
         let is_dash = |cell: &Cell| matches!(cell.text.as_str(), "" | "-");
         let is_number =
@@ -91,14 +91,14 @@ impl Table {
         })
     }
 
-    /// What green and red mean in it; `None` when no cell has a colour.
+    /// The meaning of green and red in this table. `None` if no cell has such a colour.
     pub fn key(&self) -> Option<[&'static str; 2]> {
         let is_coloured = |cell: &Cell| matches!(cell.mark, Mark::Good | Mark::Warning);
         let coloured = self.rows.iter().flatten().any(is_coloured);
         coloured.then(|| self.key.unwrap_or(["as it should be", "not as it should be"]))
     }
 
-    /// The table for a terminal: title, heading, rows and notes, each line ended.
+    /// The table as text for a terminal: title, heading, rows and notes, each line with its end.
     pub fn to_text(&self) -> String {
         let widths: Vec<usize> = (0..self.columns.len()).map(|index| self.width(index)).collect();
         let heading: Vec<&str> = self.columns.iter().map(|column| column.name.as_str()).collect();

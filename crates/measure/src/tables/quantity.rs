@@ -1,6 +1,6 @@
-//! How a value with a base unit is written for people.
+//! Formats values that have a base unit.
 
-/// A unit that people read: its name, and how many base units it has.
+/// A unit for people: its name, and its size in base units.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Scale {
     pub unit: &'static str,
@@ -8,8 +8,8 @@ pub struct Scale {
 }
 
 impl Scale {
-    /// The unit in which values up to `highest` read best. One table or plot uses one scale for all its values of a
-    /// kind. An unknown unit stays as it is, and `None` says so.
+    /// The unit in which values up to `highest` read best. A table or plot uses one scale for all its values of
+    /// a kind. `None` for an unknown unit, whose values stay as they are.
     pub fn of(unit: &str, highest: f64) -> Option<Self> {
         let scales: &[(f64, &'static str)] = match unit {
             "s" => &[(1e-6, "µs"), (1e-3, "ms"), (1.0, "s")],
@@ -23,7 +23,7 @@ impl Scale {
     }
 }
 
-/// A value with its unit: `1.23 s`, `12.5 MB`, `0.431`.
+/// Formats a value with its unit: `1.23 s`, `12.5 MB`, `0.431`.
 pub fn quantity(value: f64, unit: &str) -> String {
     match Scale::of(unit, value) {
         Some(_) if value == 0.0 => format!("0 {unit}"),
@@ -33,7 +33,7 @@ pub fn quantity(value: f64, unit: &str) -> String {
     }
 }
 
-/// A number with at least three digits that count, and no more behind the point than these take.
+/// Formats a number with at least three significant digits, and with no more decimals than that needs.
 pub fn three_digits(value: f64) -> String {
     if value == 0.0 || !value.is_finite() {
         return if value == 0.0 { "0".into() } else { "-".into() };

@@ -1,6 +1,6 @@
-//! How numbers are written.
+//! Formats numbers.
 
-/// Seconds as the paper's tables have them: `7.572`, from a minute on `1:15.397`.
+/// Formats seconds as in the paper's tables: `7.572`, and from a minute on `1:15.397`.
 pub fn seconds(seconds: f64) -> String {
     let ms = (seconds * 1000.0).round() as u64;
     match ms / 60_000 {
@@ -9,7 +9,7 @@ pub fn seconds(seconds: f64) -> String {
     }
 }
 
-/// A size in MiB, which the paper calls MB: `32 MiB`, `6.97 MiB`; below a tenth, in bytes.
+/// Formats a size in MiB, which the paper calls MB: `32 MiB`, `6.97 MiB`. A size below 0.1 MiB is in bytes.
 pub fn bytes(bytes: u64) -> String {
     const MIB: u64 = 1 << 20;
     match bytes {
@@ -19,7 +19,7 @@ pub fn bytes(bytes: u64) -> String {
     }
 }
 
-/// A rate in bits a second: `1 Gbit/s`, `100 Mbit/s`.
+/// Formats a rate in bits a second: `1 Gbit/s`, `100 Mbit/s`.
 pub fn rate(bps: u64) -> String {
     let (value, unit) = match bps {
         0..1_000_000 => (bps as f64 / 1e3, "kbit/s"),

@@ -16,7 +16,7 @@ use crate::{
     tables::three_digits,
 };
 
-/// A bar (or box) for each group that has values, or a reason why there are none.
+/// Draws a bar or box for each group of values, or the reason why the group has none.
 pub fn plot(gathered: &Gathered<'_>, boxes: bool) -> Option<Plot> {
     let rows: Vec<&GroupOfValues> = gathered
         .groups
@@ -48,7 +48,7 @@ pub fn plot(gathered: &Gathered<'_>, boxes: bool) -> Option<Plot> {
         right,
         ..gathered.sheet(150.0 + lines * 22.0)
     };
-    // The rows themselves say what the colours are.
+    // The labels of the rows explain the colours.
     let paper = gathered.paper_legend();
     let legend = sheet.legend.iter().filter(|(name, _)| Some(name) == paper.as_ref()).cloned().collect();
     let sheet = Sheet { legend, ..sheet };

@@ -11,12 +11,12 @@ use crate::{
     statistics::{Summary, cumulative},
 };
 
-/// Means against a parameter, a line a series; the paper's values as hollow marks.
+/// Draws means over a parameter, one line for each series. The paper's values are hollow marks.
 pub fn lines(gathered: &Gathered<'_>) -> Option<Plot> {
     let numbers = gathered.numbers();
     let interval = |summary: &Summary| {
         let low = summary.mean - summary.confidence_95;
-        // An interval that reaches 0 has no place on a logarithmic axis.
+        // An interval that reaches 0 does not fit on a logarithmic axis.
         (if low > 0.0 { low } else { summary.min.min(summary.mean) }, summary.mean + summary.confidence_95)
     };
     let summaries: Vec<_> = gathered.groups.iter().map(|group| Summary::of(&group.values)).collect();
@@ -38,7 +38,7 @@ pub fn lines(gathered: &Gathered<'_>) -> Option<Plot> {
             true => format!("Mean; error bars: its 95 % confidence interval. {}", gathered.subtitle()),
             false => gathered.subtitle(),
         },
-        // A word beside the paper's mark says of which size it is.
+        // A word beside the paper's mark names its size.
         right: if gathered.groups.iter().any(|g| g.paper.as_ref().is_some_and(|p| !p.nearest.is_empty())) {
             76.0
         } else {
@@ -80,7 +80,7 @@ pub fn lines(gathered: &Gathered<'_>) -> Option<Plot> {
     }))
 }
 
-/// The share of values up to each value, a line a series.
+/// Draws the share of values up to each value, one line for each series.
 pub fn distribution(gathered: &Gathered<'_>) -> Option<Plot> {
     let all = || gathered.groups.iter().flat_map(|group| group.values.iter().copied());
     let x = match gathered.is_logarithmic('x') || gathered.is_logarithmic('y') {

@@ -1,4 +1,4 @@
-//! From runs to the values of each x and series, those of the paper beside.
+//! Gathers the values of each x and series from runs, and the paper's values beside them.
 
 use super::{Drawing, PlotSpec, value_in_words};
 use crate::{
@@ -9,15 +9,15 @@ use crate::{
     tables::Scale,
 };
 
-/// All that a plot shows, in the unit in which it shows it.
+/// All data of a plot, in the unit in which it is shown.
 pub struct Gathered<'s> {
     pub spec: &'s PlotSpec,
     pub name: String,
     pub title: String,
     pub subtitle: String,
-    /// What the values are, with their unit.
+    /// The name of the values, with their unit.
     pub label: String,
-    /// The name of the paper's marks in a legend.
+    /// The name of the paper's marks in the legend, if there are any.
     pub paper: Option<String>,
     pub groups: Vec<GroupOfValues>,
 }
@@ -25,30 +25,30 @@ pub struct Gathered<'s> {
 /// The values of one x (and row of a heat map) and series.
 #[derive(Debug, Clone, Default)]
 pub struct GroupOfValues {
-    /// The parameter's text; empty in a plot without x.
+    /// The text of the x parameter. Empty in a plot without x.
     pub x: String,
     pub row: String,
     pub series: String,
     pub style: Style,
     pub values: Vec<f64>,
-    /// Why there are fewer values than there should be; empty when all are there.
+    /// The reason why values are missing. Empty if none are.
     pub lacking: String,
-    /// The machine was at its limit in one of the runs.
+    /// Whether the machine limited one of the runs.
     pub is_saturated: bool,
     pub paper: Option<PaperValue>,
 }
 
-/// What the paper has for a group.
+/// The paper's value for a group.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PaperValue {
     pub value: f64,
     pub range: Option<(f64, f64)>,
-    /// Of which value of the parameter that may differ it is, such as `128 MiB`; empty when of the same.
+    /// The value of the parameter that may differ, such as `128 MiB`. Empty if it does not differ.
     pub nearest: String,
 }
 
 impl Gathered<'_> {
-    /// The numbers along x, ascending; fewer than there are values of x when these are no numbers.
+    /// The numbers along x, ascending. There are fewer than values of x if some of these are no numbers.
     pub fn numbers(&self) -> Vec<f64> {
         let with_values =
             self.groups.iter().filter(|group| !group.values.is_empty() || group.paper.is_some());
@@ -69,7 +69,7 @@ impl Gathered<'_> {
         series
     }
 
-    /// The sentences below the title, with what of the legend is lacking and why.
+    /// The sentences below the title. They also say what is missing from the legend, and why.
     pub fn subtitle(&self) -> String {
         let mut sentences = vec![self.subtitle.clone()];
         for (name, _) in self.series() {
@@ -83,7 +83,7 @@ impl Gathered<'_> {
         sentences.join(" ").trim().to_owned()
     }
 
-    /// The values of one column in order of appearance.
+    /// The distinct values of one column, in order of appearance.
     pub fn distinct(&self, of: impl Fn(&GroupOfValues) -> &String) -> Vec<String> {
         let mut values: Vec<String> = Vec::new();
         for group in &self.groups {
@@ -91,19 +91,19 @@ impl Gathered<'_> {
                 values.push(of(group).clone());
             }
         }
-        // Numbers ascend, words stay as the experiment has them.
+        // Numbers are sorted; words stay in the order of the experiment.
         if values.iter().all(|value| number(value).is_some()) {
             values.sort_by(|a, b| number(a).unwrap_or(0.0).total_cmp(&number(b).unwrap_or(0.0)));
         }
         values
     }
 
-    /// The name of the paper's marks in a legend; `None` when nothing of the paper is drawn.
+    /// The name of the paper's marks in the legend. `None` if no value of the paper is drawn.
     pub fn paper_legend(&self) -> Option<String> {
         self.paper.clone().filter(|_| self.groups.iter().any(|group| group.paper.is_some()))
     }
 
-    /// What all plots of a spec have in common.
+    /// The sheet that all plots of a spec have in common.
     pub fn sheet(&self, height: f64) -> Sheet<'_> {
         let mut legend = self.series();
         let is_drawn = |group: &GroupOfValues| !group.values.is_empty() || group.paper.is_some();
@@ -128,7 +128,7 @@ impl Gathered<'_> {
     }
 }
 
-/// Gathers what a plot of one cell shows; `None` when there are no values.
+/// Gathers the data of a plot for one cell. `None` if there are no values.
 pub fn gather<'s>(
     spec: &'s PlotSpec,
     drawing: &Drawing<'_>,
@@ -197,7 +197,7 @@ pub fn gather<'s>(
     })
 }
 
-/// The group of a run's value, made when it is the first.
+/// The group of a run's value. It is created for the first value.
 fn group_of<'g>(
     groups: &'g mut Vec<GroupOfValues>,
     spec: &PlotSpec,
@@ -249,13 +249,13 @@ fn of_paper(
     };
     let about = points.iter().filter(|point| point.is_of(&run.parameters, &except));
     let of_point = |point: &Point| {
-        // What the point does not say, such as the rate of a link, is as in the run.
+        // A parameter that the point does not name, such as a link's rate, is taken from the run.
         let mut parameters = run.parameters.clone();
         parameters.extend(point.run.parameters.clone());
         let frame = Frame { runs: vec![FrameRun { parameters, ..point.run.clone() }] };
         let value = Scope { frame: &frame, paper: None, cell: &[] }.number(expression).ok()?.0;
         let row = point.run.rows.first()?.value?;
-        // An error bar takes the same way as its value, in proportion.
+        // An error bar is scaled like its value.
         let range = point.range.map(|(low, high)| (low * value / row, high * value / row));
         let nearest = may_differ.filter(|_| off(point) > 1.001);
         let nearest = nearest.and_then(|name| Some(value_in_words(name, point.run.parameters.get(name)?)));
@@ -266,7 +266,7 @@ fn of_paper(
     about.into_iter().find_map(of_point)
 }
 
-/// Divides all values so that they are in the unit in which they read best; the outer `None`: there are no values.
+/// Converts all values to the unit in which they read best. The outer `None` means that there are no values.
 fn scale(groups: &mut [GroupOfValues], unit: &str) -> Option<Option<Scale>> {
     let papers = groups.iter().filter_map(|group| group.paper.as_ref()).map(|paper| paper.value);
     let all = groups.iter().flat_map(|group| group.values.iter().copied());

@@ -13,7 +13,7 @@ use crate::{
     tables::three_digits,
 };
 
-/// The median of each square. The stronger its colour, the higher its value.
+/// Draws the median of each square. A higher value has a stronger colour.
 pub fn plot(gathered: &Gathered<'_>) -> Option<Plot> {
     let (columns, rows) = (gathered.distinct(|group| &group.x), gathered.distinct(|group| &group.row));
     let spec = gathered.spec;
@@ -74,7 +74,7 @@ pub fn plot(gathered: &Gathered<'_>) -> Option<Plot> {
     }))
 }
 
-/// From 0 for the lowest value to 1 for the highest.
+/// The shade of a value: 0 for the lowest value, 1 for the highest.
 fn darkness(value: f64, lowest: f64, highest: f64, logarithmic: bool) -> f64 {
     let of = |value: f64| if logarithmic && lowest > 0.0 { value.ln() } else { value };
     let range = of(highest) - of(lowest);

@@ -1,8 +1,8 @@
-//! Plots from what an experiment's file says: which parameter goes along x, which expression along y, what has a colour
-//! of its own, and which figure of a paper is drawn beside.
+//! Plots that are described in the file of an experiment: which parameter is along x, which expression along y,
+//! which parameter has colours, and which figure of a paper is drawn beside them.
 //!
-//! [`PlotSpec::check`] finds mistakes before anything runs; [`draw`] makes a plot for each combination of the
-//! parameters in `each`. A combination without values makes none.
+//! [`PlotSpec::check`] finds mistakes before anything runs. [`draw`] makes a plot for each combination of the
+//! parameters in `each`. A combination without values makes no plot.
 
 mod bars;
 mod curves;
@@ -25,7 +25,7 @@ use crate::{
 
 pub use over_time::SeriesSource;
 
-/// A plot, as an experiment's file has it.
+/// A plot, as written in the file of an experiment.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PlotSpec {
@@ -33,26 +33,27 @@ pub struct PlotSpec {
     pub kind: Kind,
     /// The parameter along x. A distribution and a plot over time have none.
     pub x: Option<String>,
-    /// The expression along y, or the square's value of a heat map. Not aggregated: the kind says what a mark shows.
+    /// The expression along y, or for the squares of a heat map. It contains no aggregate, because the kind of
+    /// plot says what a mark shows.
     pub y: String,
-    /// What the values are, with their unit in brackets where it has one, beside the axis; without, the expression.
+    /// The label of the axis: the name of the values, with their unit in brackets. `None`: the expression.
     pub label: Option<String>,
-    /// The parameter whose values have a colour each; without, `delivery`.
+    /// The parameter that has a colour for each value. `None`: `delivery`.
     pub series: Option<String>,
     /// The parameter of a heat map's rows.
     pub rows: Option<String>,
-    /// The parameters for each of whose combinations there is a plot.
+    /// Parameters: there is a plot for each combination of their values.
     #[serde(default)]
     pub each: Vec<String>,
-    /// The runs that the plot is about: parameters and their values.
+    /// The runs that are shown: parameters and their values.
     #[serde(default, rename = "where")]
     pub cells: BTreeMap<String, Text>,
     /// The logarithmic axes: `x`, `y` or `xy`.
     #[serde(default)]
     pub log: String,
-    /// A paper's figure to draw beside.
+    /// A paper's figure that is drawn beside the runs.
     pub paper: Option<PaperOf>,
-    /// What a reader has to know.
+    /// A note for the reader.
     #[serde(default)]
     pub note: String,
 }
@@ -61,32 +62,32 @@ pub struct PlotSpec {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PaperOf {
-    /// The file, as the experiment's `papers` has it.
+    /// The data file, as named in the experiment's `papers`.
     pub file: String,
     pub figure: String,
-    /// The expression for the paper's values, where the paper has them otherwise than the runs; without, the plot's `y`.
+    /// The expression for the paper's values, if it differs from that of the runs. `None`: the plot's `y`.
     pub y: Option<String>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Kind {
-    /// Means with their 95 % confidence intervals, a line a series.
+    /// Means with their 95 % confidence intervals, one line for each series.
     Lines,
     /// Means, a bar for each x and series.
     Bars,
     /// Median, quartiles and extremes for each x and series.
     Boxes,
-    /// The share of values up to each value, a line a series.
+    /// The share of values up to each value, one line for each series.
     Distribution,
     /// The median for each x and row, as a colour and a number.
     Heat,
-    /// A series of the first complete run of each line.
+    /// A series over time: a line for each value of `series`, from the first complete run with that value.
     Time,
 }
 
 impl PlotSpec {
-    /// Checks names against what the experiment is going to run.
+    /// Checks the names against the planned runs.
     pub fn check(&self, vocabulary: &Vocabulary, papers: &Papers) -> Result<(), String> {
         self.checked(vocabulary, papers).map_err(|what| format!("plot `{}`: {what}", self.title))
     }
@@ -124,7 +125,7 @@ impl PlotSpec {
         self.series.as_deref().unwrap_or("delivery")
     }
 
-    /// The name of a file for the plot of one cell.
+    /// The file name of the plot of one cell.
     fn name(&self, cell: &[Condition]) -> String {
         let values = cell.iter().flat_map(|condition| condition.values.iter());
         let words: Vec<&str> =
@@ -141,13 +142,13 @@ impl PlotSpec {
     }
 }
 
-/// What plots are drawn of.
+/// The data that plots are drawn from.
 #[derive(Clone, Copy)]
 pub struct Drawing<'d> {
     pub frame: &'d Frame,
     pub papers: &'d Papers,
     pub styles: &'d Styles,
-    /// Where plots over time get their points.
+    /// The source of the points of plots over time.
     pub series: &'d dyn SeriesSource,
 }
 
@@ -182,7 +183,7 @@ pub fn draw(spec: &PlotSpec, drawing: Drawing<'_>) -> Vec<Plot> {
 pub fn value_in_words(parameter: &str, value: &str) -> String {
     let Some(number) = crate::expression::number(value) else { return value.to_owned() };
     match parameter {
-        // A size of so many whole megabytes was chosen in these.
+        // A size in whole megabytes was chosen in megabytes.
         "size" if number > 0.0 && number % 1e6 == 0.0 => format!("{} MB", number / 1e6),
         "size" => tables::bytes(number as u64),
         "link_rate" | "rate" => tables::rate(number as u64),

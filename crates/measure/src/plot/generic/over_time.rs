@@ -1,4 +1,4 @@
-//! Series of the first complete run of each line, over the seconds of the run.
+//! Plots of series over time, from the first complete run of each line.
 
 use super::{Drawing, PlotSpec};
 use crate::{
@@ -14,13 +14,13 @@ use crate::{
     tables::Scale,
 };
 
-/// Points of a line; more than a page can show.
+/// The largest number of points of a line. A page cannot show more.
 const MOST_POINTS: usize = 800;
 
 /// The points of a series: seconds, and the value.
 pub type Points = Vec<(f64, f64)>;
 
-/// Where the points of a series come from.
+/// A source of the points of series.
 pub trait SeriesSource {
     /// The points of `measure` at each node of a run that has it, and its unit.
     fn series(&self, run: &FrameRun, measure: &str) -> Vec<(String, String, Points)>;
@@ -37,7 +37,7 @@ impl SeriesSource for Db {
     }
 }
 
-/// A line for each value of the series' parameter, or for each node; `None` without points.
+/// Draws a line for each value of the series' parameter, or for each node. `None` if there are no points.
 pub fn plot(
     spec: &PlotSpec,
     drawing: &Drawing<'_>,
