@@ -1,5 +1,5 @@
-//! What a datagram to a group holds: a packet, and behind it as many others as fit. The rest is zeros, where the datagram
-//! is to be as long as those that leave with it.
+//! A datagram to a group: a packet, and behind it as many others as fit. Zeros may follow, so that the datagram
+//! is as long as those that leave with it.
 //!
 //! ```text
 //!  +--------+---------+--------+---------+-----------+
@@ -7,18 +7,18 @@
 //!  +--------+---------+--------+---------+-----------+
 //! ```
 //!
-//! The first header's packet number is the datagram's; the others' numbers are of no meaning.
+//! The first header's packet number belongs to the datagram. The other headers' packet numbers have no meaning.
 
 use crate::{
     ParseError,
     header::{HEADER_LEN, Header},
 };
 
-/// The next packet: its header, and where in `rest` its payload ends; it begins right behind the header. None where
-/// nothing but zeros is left.
+/// Parses the next packet of a datagram. Returns its header and the end of its payload in `rest`; the payload
+/// begins right behind the header. `None` if only zeros are left.
 ///
 /// # Errors
-/// When what is there is neither a packet nor zeros, or the packet is longer than `rest`.
+/// If the bytes are neither a packet nor zeros, or the packet is longer than `rest`.
 pub fn next_packet(rest: &[u8]) -> Result<Option<(Header, usize)>, ParseError> {
     if rest.iter().all(|byte| *byte == 0) {
         return Ok(None);

@@ -1,22 +1,24 @@
-//! Destination Options headers (RFC 8200, 4.2 and 4.6): the way through the options of one, and its end when one is written.
+//! Destination Options headers (RFC 8200, sections 4.2 and 4.6): reading the options of one, and padding one
+//! that is written.
 
 use crate::field::Reader;
 
 const PAD1: u8 = 0;
 const PADN: u8 = 1;
 
-/// The longest header in bytes that is walked through.
+/// The longest header that is read, in bytes.
 pub(crate) const MAX_LEN: usize = 256;
 
-/// Why there is no way through.
+/// The reason why a header cannot be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Wrong {
     Truncated { have: usize, need: usize },
     Options(&'static str),
 }
 
-/// Hands each option's type and body to `read`, which says whether it knows it. Others are passed over, if they may be.
-/// Returns the next header's number and the length of this one, which begins with `bytes`.
+/// Calls `read` with the type and body of each option. `read` returns whether it knows the option. An unknown
+/// option is skipped if its type allows that. `bytes` begins with the header. Returns the number of the next
+/// header, and the length of this one.
 pub(crate) fn walk<E: From<Wrong>>(
     bytes: &[u8],
     mut read: impl FnMut(u8, &[u8]) -> Result<bool, E>,
@@ -46,7 +48,7 @@ fn body<'a>(area: &mut Reader<'a>) -> Result<&'a [u8], Wrong> {
     area.take("option", len.into()).map_err(|_| Wrong::Options("one beyond the header's end found"))
 }
 
-/// Pads a header to whole units of 8 bytes, and writes how many there are.
+/// Pads a header to a multiple of 8 bytes, and writes its length field.
 pub(crate) fn close(bytes: &mut Vec<u8>) {
     match bytes.len().next_multiple_of(8) - bytes.len() {
         0 => {}

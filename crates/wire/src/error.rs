@@ -1,6 +1,6 @@
 use thiserror::Error;
 
-/// Why bytes are not the packet they should be: which field, what it held, what it should hold.
+/// The reason why bytes are not a valid packet: the field, its value, and what was expected.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum ParseError {
     /// The bytes end before the field does.
@@ -12,7 +12,7 @@ pub enum ParseError {
 }
 
 impl ParseError {
-    /// A field whose value is not one of those expected.
+    /// Creates the error for a field whose value is not one of those expected.
     pub fn invalid(field: &'static str, value: impl ToString, expected: &'static str) -> Self {
         Self::Invalid { field, value: value.to_string(), expected }
     }

@@ -1,5 +1,5 @@
-//! The 32-byte header that every packet of a treecast session starts with
-//! (VCMTP; interdomain-2013, 4.3.4, figure 4.2).
+//! The 32-byte header that every packet of a treecast session starts with (VCMTP; interdomain-2013, 4.3.4,
+//! figure 4.2).
 //!
 //! ```text
 //!  0        8        16        24        32
@@ -9,9 +9,9 @@
 //!  +--------+---------+---------+---------+
 //! ```
 //!
-//! The lower half of the flags holds one bit, the packet's type. The upper half is treecast's: it numbers the
-//! packets that a sender sends to its group, so that receivers can tell how many were lost and when, whatever
-//! they carry. It is 0 on control connections.
+//! The lower half of the flags holds one bit, the packet's type. The upper half is treecast's packet number. It
+//! counts all packets that a sender sends to its group, so that receivers can tell how many were lost and when.
+//! It is 0 on control connections.
 
 use std::fmt;
 
@@ -20,12 +20,12 @@ use crate::{ParseError, field::Reader};
 /// Length of the header in bytes.
 pub const HEADER_LEN: usize = 32;
 
-/// The longest payload that one packet may announce: what fits a UDP datagram over IPv4 behind the
-/// header, and what a block on a control connection is limited to.
+/// The longest payload of a packet, in bytes. It fits a UDP datagram over IPv4 behind the header. Blocks on
+/// control connections have the same limit.
 pub const MAX_PAYLOAD_LEN: usize = 65_507 - HEADER_LEN;
 
-/// The number that a sender gives an object. The upper half is the session's, so that packets of
-/// another session on the same group and port are told apart.
+/// The number of an object. Its upper half is the session's number, so that packets of another session on the
+/// same group and port are recognised.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct FileId(pub u64);
 
@@ -52,7 +52,7 @@ impl fmt::Display for FileId {
     }
 }
 
-/// A random number that tells one session from another.
+/// A random number that identifies a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct SessionId(pub u32);
 
@@ -73,53 +73,56 @@ pub enum PacketType {
     RetransmissionRequest = 1 << 5,
     EndOfRetransmissionRequests = 1 << 6,
     RetransmissionReject = 1 << 7,
-    /// Receiver to sender, first on a control connection: who asks, and for what.
+    /// Receiver to sender, the first message on a control connection: the receiver's name and properties, with
+    /// which it asks to be admitted.
     Hello = 1 << 8,
-    /// Sender to receiver: admitted.
+    /// Sender to receiver: the receiver is admitted.
     Welcome = 1 << 9,
     /// Sender to receiver: the BLAKE3 hash of an object that has been read to its end.
     Digest = 1 << 10,
-    /// Receiver to sender: how far it has come.
+    /// Receiver to sender: how much the receiver has.
     Progress = 1 << 11,
     /// Sender to receiver: an object is withdrawn, with the reason.
     Withdraw = 1 << 12,
     /// Receiver to sender: an object failed here, with the reason.
     Failed = 1 << 13,
-    /// Sender to receiver: no more objects come; with a reason, to one receiver that is put out.
+    /// Sender to receiver: no more objects come. With a reason, the receiver is put out of the session.
     Goodbye = 1 << 14,
-    /// Sender to group: how many objects a carousel's loop holds.
+    /// Sender to group: the number of objects in a carousel's loop.
     Contents = 1 << 15,
-    /// Sender to receiver, encrypted: what packets to the group are sealed with.
+    /// Sender to receiver, encrypted: the key of packets to the group.
     GroupKey = 1 << 16,
-    /// Receiver to sender: what an object's chunks should be, since its copy is wrong somewhere.
+    /// Receiver to sender: asks for the hashes of an object's chunks, because its copy is wrong somewhere.
     ChunkHashesRequest = 1 << 17,
-    /// Sender to receiver, or to the group of a carousel: what some chunks of an object are.
+    /// Sender to receiver, or to the group of a carousel: the hashes of some chunks of an object.
     ChunkHashes = 1 << 18,
     /// Sender to group, in a secure carousel: Contents, Withdraw or Goodbye with the sender's signature.
     Signed = 1 << 28,
-    /// Sender to group: the rate, and whom it follows.
+    /// Sender to group: the sender's rate, and the receiver that limits it.
     Pace = 1 << 19,
-    /// Receiver to sender: what the path to it would bear.
+    /// Receiver to sender: the rate that the path to it can take.
     PaceReport = 1 << 20,
-    /// Receiver to sender: it does not want an object, and needs no more of it.
+    /// Receiver to sender: the receiver does not want an object.
     NotWanted = 1 << 24,
-    /// A repair symbol of an object with forward error correction: its sequence number says of which source block,
-    /// and which (`treecast_proto::fec`).
+    /// A repair symbol of an object with forward error correction. Its sequence number contains the source
+    /// block and the number of the symbol (`treecast_proto::fec`).
     RepairSymbol = 1 << 21,
-    /// Receiver to sender: how many symbols source blocks lack here.
+    /// Receiver to sender: the number of symbols that source blocks lack at the receiver.
     SymbolRequest = 1 << 22,
-    /// Receiver to sender, before it moves to a slower group: what it has not heard of an object.
+    /// Receiver to sender, before the receiver moves to a slower group: the bytes of an object that it has not
+    /// heard.
     Lacking = 1 << 25,
-    /// Receiver to sender: it listens to another of the session's groups now. Sender to receiver: it is to go back there,
-    /// and stay.
+    /// Receiver to sender: the receiver now listens to another of the session's groups. Sender to receiver: the
+    /// receiver must go back to that group and stay there.
     Move = 1 << 26,
-    /// Sender to group: all repair symbols of a source block up to this one are out.
+    /// Sender to group: all repair symbols of a source block up to a number have been sent.
     SymbolsSent = 1 << 27,
-    /// Receiver to sender: how many of its packets have come, and by which way.
+    /// Receiver to sender: how many of the sender's packets came at the receiver's own address, and how many at
+    /// the group's.
     Heard = 1 << 29,
-    /// Receiver to sender: it wants some objects and not others, and is to be told which there will be.
+    /// Receiver to sender: the receiver wants only some objects, and asks which objects there will be.
     NamesRequest = 1 << 30,
-    /// Sender to receiver: an object that has not begun.
+    /// Sender to receiver: the announcement of an object that has not begun.
     Offer = 1 << 23,
 }
 
@@ -158,7 +161,7 @@ impl PacketType {
         Self::Offer,
     ];
 
-    /// Whether the payload is a block of an object, or as long as one and computed from them.
+    /// Whether the payload is a block of an object, or a repair symbol, which is as long as a block.
     pub fn is_block(self) -> bool {
         matches!(self, Self::Data | Self::RetransmittedData | Self::RepairSymbol)
     }
@@ -172,8 +175,8 @@ impl PacketType {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Header {
     pub file_id: FileId,
-    /// Position of the payload's first byte in the object, in bytes, or in its endless row of repair symbols; 0 in
-    /// control messages.
+    /// Position of the payload's first byte in the object, or in the sequence of all its repair symbols, in
+    /// bytes. 0 in control messages.
     pub sequence: u64,
     /// Length of the payload that follows, in bytes; at most [`MAX_PAYLOAD_LEN`].
     pub payload_len: u32,
@@ -183,11 +186,11 @@ pub struct Header {
 }
 
 impl Header {
-    /// Reads the header at the start of `bytes`; what follows it is not looked at.
+    /// Parses the header at the start of `bytes`, and ignores what follows.
     ///
     /// # Errors
-    /// When fewer than 32 bytes are there, the payload is longer than a packet can carry, a block
-    /// would reach beyond 2^64 bytes, or the lower half of the flags is not exactly one known bit.
+    /// If there are fewer than 32 bytes, the payload is longer than a packet can carry, a block would end
+    /// beyond 2^64 bytes, or the lower half of the flags is not exactly one known bit.
     pub fn parse(bytes: &[u8]) -> Result<Self, ParseError> {
         let mut reader = Reader::new(bytes);
         let file_id = FileId(reader.u64("file id")?);
@@ -206,7 +209,7 @@ impl Header {
         Ok(Self { file_id, sequence, payload_len: payload_len as u32, kind, number })
     }
 
-    /// The header as it stands on the wire.
+    /// The header's bytes on the wire.
     pub fn to_bytes(&self) -> [u8; HEADER_LEN] {
         let mut bytes = [0; HEADER_LEN];
         bytes[0..8].copy_from_slice(&self.file_id.0.to_be_bytes());
@@ -218,12 +221,12 @@ impl Header {
     }
 }
 
-/// Numbers the packets to one group.
+/// The counter of the packets to one group.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct PacketNumbers(u32);
 
 impl PacketNumbers {
-    /// The number of the next packet, behind which `count` packets count up, itself included.
+    /// Takes the numbers of the next `count` packets. Returns the first one.
     pub fn take(&mut self, count: u32) -> u32 {
         let first = self.0;
         self.0 = first.wrapping_add(count);
@@ -231,8 +234,8 @@ impl PacketNumbers {
     }
 }
 
-/// Gives a packet that was made for nobody in particular its number among those to the group. Bytes that are too
-/// short for a header stay as they are.
+/// Sets the number of a packet that was made without one. Bytes that are too short for a header stay as they
+/// are.
 pub fn set_number(packet: &mut [u8], number: u32) {
     if let Some(field) = packet.get_mut(24..28) {
         field.copy_from_slice(&number.to_be_bytes());

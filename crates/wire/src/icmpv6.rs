@@ -1,5 +1,5 @@
-//! The errors of ICMPv6 that say that a packet of ours has not arrived (RFC 4443, 3.1 and 3.2). Only hosts and routers make
-//! them; treecast reads them.
+//! The errors of ICMPv6 that report that a packet of ours has not arrived (RFC 4443, sections 3.1 and 3.2).
+//! Only hosts and routers send them; treecast reads them.
 //!
 //! ```text
 //!  0      1      2          4                             8
@@ -12,18 +12,18 @@ use std::fmt;
 
 use crate::{ParseError, field::Reader, ipv6};
 
-/// Types (RFC 4443, 2.1).
+/// The type of Destination Unreachable (RFC 4443, section 2.1).
 pub const DESTINATION_UNREACHABLE: u8 = 1;
-/// See [`DESTINATION_UNREACHABLE`].
+/// The type of Packet Too Big (RFC 4443, section 2.1).
 pub const PACKET_TOO_BIG: u8 = 2;
 
-/// What the kernel of whoever gets it has checked the checksum of.
+/// An error about a packet. The receiving kernel has checked its checksum.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DeliveryError<'a> {
     pub cause: Cause,
     /// The packet that did not arrive.
     pub packet: ipv6::Header,
-    /// What stands behind its IPv6 header. Its end may be missing.
+    /// The bytes behind the packet's IPv6 header. The end may be missing.
     pub payload: &'a [u8],
 }
 
@@ -47,10 +47,10 @@ pub enum Unreachable {
 }
 
 impl<'a> DeliveryError<'a> {
-    /// Reads a message from its type on. None, when it is of another type.
+    /// Parses an ICMPv6 message, from its type on. `None` if it is of another type.
     ///
     /// # Errors
-    /// When it ends before the IPv6 header of the packet that it is about does, or that is none.
+    /// If it ends before the IPv6 header of the quoted packet does, or that is no IPv6 header.
     pub fn parse(bytes: &'a [u8]) -> Result<Option<Self>, ParseError> {
         let mut reader = Reader::new(bytes);
         let (kind, code) = (reader.u8("type")?, reader.u8("code")?);

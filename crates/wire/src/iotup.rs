@@ -21,13 +21,13 @@ pub const PORT: u16 = 4242;
 /// Bytes before the data.
 pub const HEADER_LEN: usize = 52;
 
-/// The most data that a frame carries; all but the last of a file carry as much.
+/// The largest number of data bytes in a frame. All frames of a file but the last carry that many.
 pub const MAX_DATA_LEN: usize = 1194;
 
-/// What a frame says about its data.
+/// The header of a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Frame {
-    /// Counts frames and wraps: a gap tells a receiver of loss.
+    /// The sequence number, which counts frames and wraps. A gap shows loss.
     pub sequence: u16,
     /// Size of the whole file in bytes.
     pub file_size: u64,
@@ -38,10 +38,10 @@ pub struct Frame {
 }
 
 impl Frame {
-    /// A frame that carries `len` bytes of the file from `offset` on.
+    /// Creates the header of a frame with `len` bytes of the file from `offset` on.
     ///
     /// # Errors
-    /// When it carries more than [`MAX_DATA_LEN`] bytes or reaches beyond the file's end.
+    /// If it would carry more than [`MAX_DATA_LEN`] bytes, or reach beyond the file's end.
     pub fn new(
         sequence: u16,
         file_size: u64,
@@ -58,10 +58,10 @@ impl Frame {
         }
     }
 
-    /// Reads a frame: its fields and its data.
+    /// Parses a frame. Returns its header and its data.
     ///
     /// # Errors
-    /// When bytes are missing, or the fields are not those of a frame (see [`Frame::new`]).
+    /// If bytes are missing, or the fields are not those of a frame (see [`Frame::new`]).
     pub fn parse(bytes: &[u8]) -> Result<(Self, &[u8]), ParseError> {
         let mut reader = Reader::new(bytes);
         let sequence = reader.u16("seq")?;
@@ -79,7 +79,7 @@ impl Frame {
         self.offset..self.offset + u64::from(self.len)
     }
 
-    /// What precedes the data on the wire.
+    /// The header's bytes on the wire, which precede the data.
     pub fn to_bytes(&self) -> [u8; HEADER_LEN] {
         let mut bytes = [0; HEADER_LEN];
         bytes[0..2].copy_from_slice(&self.sequence.to_be_bytes());

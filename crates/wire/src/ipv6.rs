@@ -25,7 +25,7 @@ pub mod next_header {
     pub const ROUTING: u8 = 43;
     pub const FRAGMENT: u8 = 44;
     pub const ICMPV6: u8 = 58;
-    /// Nothing follows.
+    /// No header follows.
     pub const NONE: u8 = 59;
     pub const DESTINATION_OPTIONS: u8 = 60;
 }
@@ -34,7 +34,7 @@ pub mod next_header {
 pub struct Header {
     /// Traffic class and flow label, the lower 28 bits of the first word.
     pub class_and_label: u32,
-    /// Bytes behind this header.
+    /// The number of bytes behind this header.
     pub payload_len: u16,
     pub next_header: u8,
     pub hop_limit: u8,
@@ -43,20 +43,20 @@ pub struct Header {
 }
 
 impl Header {
-    /// Reads the header, and the payload that it announces. What stands behind that in the frame is padding.
+    /// Parses the header, and the payload whose length it has. Bytes behind that are padding of the frame.
     ///
     /// # Errors
-    /// When bytes are missing or the version is not 6. Jumbograms (RFC 2675) are not read.
+    /// If bytes are missing, or the version is not 6. Jumbograms (RFC 2675) are not supported.
     pub fn parse(bytes: &[u8]) -> Result<(Self, &[u8]), ParseError> {
         let (header, rest) = Self::parse_start(bytes)?;
         let payload = Reader::new(rest).take("payload", header.payload_len.into())?;
         Ok((header, payload))
     }
 
-    /// Reads the header of a packet of which perhaps only the beginning is there, and what there is behind it.
+    /// Parses the header of a packet whose end may be missing. Returns it with the bytes that follow.
     ///
     /// # Errors
-    /// When bytes of the header are missing or the version is not 6.
+    /// If bytes of the header are missing, or the version is not 6.
     pub fn parse_start(bytes: &[u8]) -> Result<(Self, &[u8]), ParseError> {
         let mut reader = Reader::new(bytes);
         let first = reader.u32("version, traffic class and flow label")?;
@@ -92,7 +92,7 @@ impl fmt::Display for Header {
     }
 }
 
-/// Unicast, and of a scope that routers forward.
+/// Whether an address is unicast and of a scope that routers forward.
 pub fn is_forwardable(address: Ipv6Addr) -> bool {
     !(address.is_unspecified()
         || address.is_loopback()
@@ -101,8 +101,8 @@ pub fn is_forwardable(address: Ipv6Addr) -> bool {
         || address.to_ipv4_mapped().is_some())
 }
 
-/// Looks behind up to two Destination Options headers and the Fragment header of a first fragment, at the beginning of what
-/// follows a router's routing header: the number of the header there, and where it begins. None when there is none.
+/// Skips up to two Destination Options headers, and the Fragment header of a first fragment, behind a router's
+/// routing header. Returns the number of the header after them, and its position. `None` if there is none.
 pub fn behind_extensions(mut next: u8, bytes: &[u8]) -> Option<(u8, usize)> {
     let mut at = 0;
     for _ in 0..2 {
@@ -120,15 +120,16 @@ pub fn behind_extensions(mut next: u8, bytes: &[u8]) -> Option<(u8, usize)> {
     Some((next, at))
 }
 
-/// Whether that header is a routing header, or may hide one. Of a packet that gets copies it would be a second one (RFC 8200, 4.1, has
-/// one at most): without the first one the copies would be copied again, and a few headers would make thousands of packets of one.
-/// Fragments count, because a firewall on the way may put them together and send on what is in them, as often as it is a fragment again.
+/// Whether a header is a routing header, or may hide one. A packet that gets copies may not have a second
+/// routing header (RFC 8200, section 4.1, allows one). Otherwise the copies would be copied again, and a few
+/// headers would turn one packet into thousands. Fragments count as well, because a firewall on the way may
+/// reassemble them and send their content on.
 pub fn has_routing_header(next: u8, bytes: &[u8]) -> bool {
     let hides = [next_header::ROUTING, next_header::FRAGMENT];
     behind_extensions(next, bytes).is_some_and(|(next, _)| hides.contains(&next))
 }
 
-/// Where the checksum of an upper layer stands, if it covers the addresses (RFC 8200, 8.1).
+/// The position of an upper layer's checksum, if it covers the addresses (RFC 8200, section 8.1).
 pub fn checksum_offset(next_header: u8) -> Option<usize> {
     match next_header {
         next_header::UDP => Some(6),
@@ -138,14 +139,15 @@ pub fn checksum_offset(next_header: u8) -> Option<usize> {
     }
 }
 
-/// The checksum of `segment` (RFC 8200, 8.1); its own checksum field must be 0 for it to be put there, and over a segment
-/// that holds its right one it is 0.
+/// Computes the checksum of `segment` (RFC 8200, section 8.1). To write it into the segment, its checksum field
+/// must be 0 first. Over a segment with a right checksum, the result is 0.
 pub fn upper_layer_checksum(source: Ipv6Addr, destination: Ipv6Addr, next_header: u8, segment: &[u8]) -> u16 {
     let pseudo_header = pseudo_header_sum(source, destination, next_header, segment.len());
     !fold(u64::from(pseudo_header) + ones_complement_sum(segment))
 }
 
-/// What the addresses, the length of the segment and its kind add to its checksum (RFC 8200, 8.1), not inverted.
+/// The sum of the pseudo header: the addresses, the segment's length and its type (RFC 8200, section 8.1). It
+/// is not inverted.
 pub fn pseudo_header_sum(
     source: Ipv6Addr,
     destination: Ipv6Addr,
@@ -156,7 +158,8 @@ pub fn pseudo_header_sum(
     fold(addresses + segment_len as u64 + u64::from(next_header))
 }
 
-/// The checksum after `old` bytes that it covers have become `new` (RFC 1624, equation 3). Both begin at an even place.
+/// Updates a checksum after the bytes `old` have become `new` (RFC 1624, equation 3). Both begin at an even
+/// position.
 pub fn updated_checksum(checksum: u16, old: &[u8], new: &[u8]) -> u16 {
     let without = u64::from(!fold(ones_complement_sum(old)));
     !fold(u64::from(!checksum) + without + ones_complement_sum(new))

@@ -1,5 +1,5 @@
-//! The proof that a packet's address list was written by a sender of the router's domain: an option of the Destination Options
-//! header behind MEADcast's or Xcast's routing header.
+//! The proof that a sender of the router's domain wrote a packet's address list. It is an option of the
+//! Destination Options header behind MEADcast's or Xcast's routing header.
 //!
 //! ```text
 //!  +------+-----+---+-----------+---------------+
@@ -7,19 +7,20 @@
 //!  +------+-----+---+-----------+---------------+
 //! ```
 //!
-//! Type 0x1e is for experiments, and hosts and routers that do not know it skip it (RFC 4727, 4). The epoch is the lower
-//! half of a number that counts up slowly; the code covers all of it (`proto::explicit::list_proof`).
+//! Type 0x1e is for experiments, and hosts and routers that do not know it skip it (RFC 4727, section 4). The
+//! epoch is the lower half of a number that counts up slowly. The code covers the whole number
+//! (`proto::explicit::list_proof`).
 
-/// Type of our options in Destination Options headers.
+/// The type of our options in Destination Options headers.
 pub const OPTION_TYPE: u8 = 0x1e;
 
-/// First octet of the option's body.
+/// The first octet of the option's body, which says that it is a proof.
 pub const KIND: u8 = 5;
 
-/// Bytes of the whole option.
+/// The length of the whole option, in bytes.
 pub const OPTION_LEN: usize = 3 + BODY_LEN;
 
-/// Bytes behind the kind.
+/// The number of bytes behind the kind.
 const BODY_LEN: usize = 10;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -30,13 +31,13 @@ pub struct ListProof {
 }
 
 impl ListProof {
-    /// Reads what follows the kind. None when its length is another.
+    /// Parses the bytes behind the kind. `None` if their number is wrong.
     pub fn parse(body: &[u8]) -> Option<Self> {
         let (epoch, code) = body.split_first_chunk()?;
         Some(Self { epoch: u16::from_be_bytes(*epoch), code: code.try_into().ok()? })
     }
 
-    /// The option, from its type on.
+    /// The option's bytes, from its type on.
     pub fn to_option(&self) -> [u8; OPTION_LEN] {
         let mut bytes = [0; OPTION_LEN];
         bytes[..3].copy_from_slice(&[OPTION_TYPE, OPTION_LEN as u8 - 2, KIND]);

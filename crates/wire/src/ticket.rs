@@ -29,22 +29,23 @@ use crate::{ParseError, field::Reader, header::SessionId};
 const NAME: &str = "treecast";
 const VERSION: u32 = 2;
 
-/// The bit of the repair's octet that says that there is forward error correction.
+/// The bit of the repair octet that says that there is forward error correction.
 const FEC: u8 = 0x80;
 
-/// The security of a carousel: its blocks count only as its sender has signed them ([`crate::message::BlockHashes`]).
+/// The value of the security field in a carousel. Its blocks count only if the sender has signed them
+/// ([`crate::message::BlockHashes`]).
 const SIGNED_BLOCKS: u8 = 3;
 
-/// The most groups that a session has.
+/// The largest number of groups of a session.
 pub const MAX_GROUPS: u8 = 8;
 
 /// Length of an Ed25519 public key and of a session's secret, in bytes.
 pub const KEY_LEN: usize = 32;
 
-/// The most control addresses that a ticket holds.
+/// The largest number of control addresses in a ticket.
 pub const MAX_CONTROL_ADDRESSES: usize = 16;
 
-/// More than the characters of the longest ticket.
+/// The longest text that is parsed. It is longer than any ticket.
 const MAX_TEXT_LEN: usize = 4096;
 
 /// How one packet reaches many hosts.
@@ -53,11 +54,11 @@ const MAX_TEXT_LEN: usize = 4096;
 pub enum Fanout {
     Multicast = 0,
     Unicast = 1,
-    /// MEADcast where routers are found, unicast elsewhere.
+    /// MEADcast if routers are found, unicast elsewhere.
     Mead = 2,
-    /// Whatever proves to work, for each receiver by itself.
+    /// The cheapest fanout that works, for each receiver by itself.
     Auto = 3,
-    /// Xcast for those to whom its packets prove to come, unicast elsewhere.
+    /// Xcast for receivers that report that its packets arrive, unicast for the others.
     Xcast = 4,
 }
 
@@ -67,7 +68,8 @@ impl Fanout {
         matches!(self, Self::Multicast | Self::Auto)
     }
 
-    /// Whether the sender chooses the way to each receiver by what that one has heard ([`crate::message::Heard`]).
+    /// Whether the sender chooses a fanout for each receiver, by what the receiver has heard
+    /// ([`crate::message::Heard`]).
     pub fn chooses(self) -> bool {
         matches!(self, Self::Mead | Self::Auto | Self::Xcast)
     }
@@ -106,24 +108,25 @@ impl fmt::Display for Repair {
     }
 }
 
-/// What makes a session trusted. Whoever has a ticket with a secret can read the session.
+/// The keys of a secure session. Anybody who has a ticket with a secret can read the session.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Security {
-    /// The sender's Ed25519 public key: receivers speak to nobody else.
+    /// The sender's Ed25519 public key. Receivers accept no other sender.
     pub sender_key: [u8; KEY_LEN],
-    /// What the packets to the group are sealed with, where no control connection could tell it: in a carousel.
+    /// The secret for packets to the group, if the session is a carousel. Other sessions send their key over
+    /// control connections.
     pub secret: Option<[u8; KEY_LEN]>,
 }
 
 impl fmt::Debug for Security {
-    /// Without the secret: this text may end in a log.
+    /// Leaves the secret out, because this text may end up in a log.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let secret = self.secret.map_or("none", |_| "hidden");
         write!(f, "Security {{ sender_key: {}, secret: {secret} }}", HEXLOWER.encode(&self.sender_key))
     }
 }
 
-/// Where a session is and how it is delivered.
+/// The addresses of a session, and how it is delivered.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ticket {
     pub session: SessionId,
@@ -131,24 +134,26 @@ pub struct Ticket {
     pub repair: Repair,
     /// Whether repair symbols mend losses (forward error correction; `treecast_proto::fec`).
     pub fec: bool,
-    /// Bytes of an object in each packet but the last.
+    /// The number of bytes of an object in each packet but the last.
     pub block_len: u16,
-    /// The multicast group and UDP port. Where there is none ([`Fanout::has_group`]) the address is unused.
+    /// The multicast group and UDP port. If the fanout has no group ([`Fanout::has_group`]), the address is
+    /// unused.
     pub group: SocketAddr,
-    /// How many groups get the same objects, each at a lower rate than the one before: 1 to [`MAX_GROUPS`]
-    /// ([`Ticket::group`] is the first).
+    /// The number of groups that get the same objects, each at a lower rate than the one before: 1 to
+    /// [`MAX_GROUPS`]. [`Ticket::group`] is the first of them.
     pub groups: u8,
-    /// The only source to listen to (source-specific multicast); none means any.
+    /// The only source to listen to (source-specific multicast). `None` means any source.
     pub source: Option<IpAddr>,
-    /// Where the sender takes control connections, best first; empty for a carousel.
+    /// The sender's addresses for control connections, the best one first. Empty for a carousel.
     pub control: Vec<SocketAddr>,
-    /// None for a plain session, which is neither encrypted nor authenticated.
+    /// The keys of a secure session. `None` for a plain session, which is neither encrypted nor authenticated.
     pub security: Option<Security>,
-    /// From when on the sender admits nobody with this ticket, by its own clock, in seconds since 1970.
+    /// The time in seconds since 1970 from which the sender admits nobody with this ticket, by its own clock.
+    /// `None` means never.
     pub expires: Option<NonZeroU64>,
 }
 
-/// Why a text is not a ticket.
+/// The reason why a text is not a ticket.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum TicketError {
     #[error("a ticket begins with \"treecast2.\": copy the whole first line that `treecast send` prints")]
@@ -190,7 +195,8 @@ impl fmt::Display for Ticket {
     }
 }
 
-/// The address of a session's group number `number`, of which 0 is at `first`; none where there are no such addresses.
+/// The address of the session's group with this number. Group 0 has the address `first`. `None` if there is no
+/// such address.
 pub fn group_address(first: SocketAddr, number: u8) -> Option<SocketAddr> {
     let ip: IpAddr = match first.ip() {
         IpAddr::V4(ip) => Ipv4Addr::from_bits(ip.to_bits().checked_add(number.into())?).into(),
@@ -200,8 +206,9 @@ pub fn group_address(first: SocketAddr, number: u8) -> Option<SocketAddr> {
 }
 
 impl Ticket {
-    /// The UDP port at which receivers should hear what goes to their own addresses, if they can. MEADcast's packets are shorter
-    /// where all have the same port, and a carousel's sender is told no other. 0 where the port does not matter.
+    /// The UDP port that receivers should use for packets to their own addresses, if they can. MEADcast's
+    /// packets are shorter if all receivers have the same port, and a carousel's sender does not learn of
+    /// another port. 0 if the port does not matter.
     pub fn own_port(&self) -> u16 {
         let is_told_nothing = self.repair == Repair::Carousel && self.fanout != Fanout::Multicast;
         match self.fanout.chooses() || is_told_nothing {
@@ -210,10 +217,11 @@ impl Ticket {
         }
     }
 
-    /// Reads the ticket that stands in the first of `pieces`, such as a file's lines, and says in how many of them.
+    /// Parses the ticket in the first of `pieces`, such as the lines of a file. Returns it with the number of
+    /// pieces that it takes.
     ///
     /// # Errors
-    /// Those of the first piece where no number of pieces is a ticket.
+    /// If the first pieces are not a ticket, however many are joined: the error for the first piece.
     pub fn from_pieces<'a>(pieces: impl IntoIterator<Item = &'a str>) -> Result<(Self, usize), TicketError> {
         let mut text = String::new();
         let mut refused = None;
@@ -231,7 +239,8 @@ impl Ticket {
         Err(refused.unwrap_or(TicketError::Prefix))
     }
 
-    /// The text of a ticket whose fields are these bytes, right or wrong: prefix, base64, checksum.
+    /// The text of a ticket with these bytes as fields, whether they are valid or not: prefix, base64,
+    /// checksum.
     pub fn seal(fields: &[u8]) -> String {
         let checksum = crc32fast::hash(fields).to_be_bytes();
         format!("{NAME}{VERSION}.{}", BASE64URL_NOPAD.encode(&[fields, &checksum].concat()))
@@ -256,7 +265,7 @@ impl FromStr for Ticket {
     }
 }
 
-/// The version and what follows it.
+/// Splits a text into the version and the rest.
 fn split_prefix(text: &str) -> Option<(u32, &str)> {
     let (version, fields) = text.strip_prefix(NAME)?.split_once('.')?;
     let is_number = version.bytes().all(|byte| byte.is_ascii_digit());

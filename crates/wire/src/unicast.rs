@@ -1,5 +1,5 @@
-//! What unicast servers and clients say to each other (librecast-updates-2022, 2.2 and A.4). The paper
-//! names the fields and gives no layout; this one is treecast's.
+//! The messages between unicast servers and clients (librecast-updates-2022, 2.2 and A.4). The paper names the
+//! fields without a layout; this layout is treecast's.
 //!
 //! ```text
 //! TCP reply     file size 8 | BLAKE3 hash 32 | the whole file
@@ -11,10 +11,10 @@ use std::{fmt, ops::Range};
 
 use crate::{ParseError, field::Reader, message::Digest};
 
-/// The TCP and UDP port of a server, unless another is named.
+/// The default TCP and UDP port of a server.
 pub const PORT: u16 = 4243;
 
-/// What every reply begins with: which file this is.
+/// The first fields of every reply, which identify the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FileHeader {
     /// Size of the whole file in bytes.
@@ -24,7 +24,7 @@ pub struct FileHeader {
 }
 
 impl FileHeader {
-    /// Length in bytes: all that a TCP reply has before the file.
+    /// Length in bytes. In a TCP reply, the file follows.
     pub const LEN: usize = 40;
 
     /// # Errors
@@ -37,7 +37,7 @@ impl FileHeader {
         Ok(Self { file_size: reader.u64("file size")?, hash: reader.array("hash")? })
     }
 
-    /// The header as it stands on the wire.
+    /// The header's bytes on the wire.
     pub fn to_bytes(&self) -> [u8; Self::LEN] {
         let mut bytes = [0; Self::LEN];
         bytes[..8].copy_from_slice(&self.file_size.to_be_bytes());
@@ -52,11 +52,11 @@ impl fmt::Display for FileHeader {
     }
 }
 
-/// Asks for a part of the file.
+/// A request for a part of the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Request {
     start: u64,
-    /// 0 means the end of the file.
+    /// The end of the part. 0 means the end of the file.
     end: u64,
 }
 
@@ -64,7 +64,7 @@ impl Request {
     /// Length in bytes.
     pub const LEN: usize = 16;
 
-    /// Asks for everything: both offsets 0.
+    /// The request for the whole file: both positions are 0.
     pub const WHOLE_FILE: Self = Self { start: 0, end: 0 };
 
     /// # Errors
@@ -76,7 +76,7 @@ impl Request {
         Ok(Self { start, end })
     }
 
-    /// The bytes asked for of a file of `file_size` bytes; empty when it has none of them.
+    /// The requested bytes of a file of `file_size` bytes. Empty if the file has none of them.
     pub fn range(&self, file_size: u64) -> Range<u64> {
         let end = if self.end == 0 { file_size } else { self.end.min(file_size) };
         self.start.min(end)..end
@@ -92,7 +92,7 @@ impl Request {
         Self::new(start, end)
     }
 
-    /// The request as it stands on the wire.
+    /// The request's bytes on the wire.
     pub fn to_bytes(&self) -> [u8; Self::LEN] {
         let mut bytes = [0; Self::LEN];
         bytes[..8].copy_from_slice(&self.start.to_be_bytes());
@@ -107,7 +107,7 @@ impl fmt::Display for Request {
     }
 }
 
-/// What a UDP reply says about its data.
+/// The header of a UDP reply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Reply {
     pub file: FileHeader,
@@ -116,7 +116,7 @@ pub struct Reply {
 }
 
 impl Reply {
-    /// Bytes before the data.
+    /// The number of bytes before the data.
     pub const HEADER_LEN: usize = FileHeader::LEN + 2 + 8;
 
     /// # Errors
@@ -128,10 +128,10 @@ impl Reply {
         }
     }
 
-    /// Reads a reply: its fields and its data.
+    /// Parses a reply. Returns its header and its data.
     ///
     /// # Errors
-    /// When bytes are missing or too many, or the data reaches beyond the file's end.
+    /// If bytes are missing or too many, or the data reaches beyond the file's end.
     pub fn parse(bytes: &[u8]) -> Result<(Self, &[u8]), ParseError> {
         let mut reader = Reader::new(bytes);
         let file = FileHeader::read(&mut reader)?;
@@ -143,12 +143,12 @@ impl Reply {
         Ok((reply, data))
     }
 
-    /// The bytes of the file that the reply carries.
+    /// The range of the file that the reply carries.
     pub fn range(&self) -> Range<u64> {
         self.offset..self.offset + u64::from(self.len)
     }
 
-    /// What precedes the data on the wire.
+    /// The header's bytes on the wire, which precede the data.
     pub fn to_bytes(&self) -> [u8; Self::HEADER_LEN] {
         let mut bytes = [0; Self::HEADER_LEN];
         bytes[..FileHeader::LEN].copy_from_slice(&self.file.to_bytes());

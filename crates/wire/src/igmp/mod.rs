@@ -21,13 +21,13 @@ pub type Query = membership::Query<Ipv4Addr>;
 pub type Report = membership::Report<Ipv4Addr>;
 pub type GroupRecord = membership::GroupRecord<Ipv4Addr>;
 
-/// Where version 3 reports go: all IGMPv3-capable routers.
+/// The destination of version 3 reports: all IGMPv3-capable routers.
 pub const REPORT_DESTINATION: Ipv4Addr = Ipv4Addr::new(224, 0, 0, 22);
-/// Where general queries go.
+/// The destination of general queries.
 pub const ALL_NODES: Ipv4Addr = Ipv4Addr::new(224, 0, 0, 1);
-/// Where version 2's leaves and router solicitations go.
+/// The destination of version 2 leaves and of router solicitations.
 pub const ALL_ROUTERS: Ipv4Addr = Ipv4Addr::new(224, 0, 0, 2);
-/// Where router advertisements and terminations go.
+/// The destination of router advertisements and terminations.
 pub const ALL_SNOOPERS: Ipv4Addr = Ipv4Addr::new(224, 0, 0, 106);
 
 const TYPE_QUERY: u8 = 0x11;
@@ -39,11 +39,11 @@ const TYPE_ROUTER_ADVERTISEMENT: u8 = 0x30;
 const TYPE_ROUTER_SOLICITATION: u8 = 0x31;
 const TYPE_ROUTER_TERMINATION: u8 = 0x32;
 
-/// One message.
+/// An IGMP message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Message {
     Query(Query),
-    /// A query of version 2, or of version 1 when its response time is zero.
+    /// A query of version 2. It is of version 1 if its response time is zero.
     QueryV2(V2),
     Report(Report),
     ReportV1(V2),
@@ -55,11 +55,11 @@ pub enum Message {
 }
 
 impl Message {
-    /// Reads an IP packet's payload, its checksum included.
+    /// Parses the payload of an IP packet, its checksum included.
     ///
     /// # Errors
-    /// When the checksum is wrong, the type is another, or bytes are missing. A query is of version 1
-    /// or 2 when it is 8 bytes long and of version 3 from 12 bytes on (RFC 9776, 7.1).
+    /// If the checksum is wrong, the type is unknown, or bytes are missing. A query is of version 1 or 2 if it
+    /// is 8 bytes long, and of version 3 if it has 12 bytes or more (RFC 9776, section 7.1).
     pub fn parse(bytes: &[u8]) -> Result<Self, ParseError> {
         let mut reader = Reader::new(bytes);
         let kind = reader.u8("IGMP type")?;

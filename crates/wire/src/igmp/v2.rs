@@ -16,12 +16,13 @@ use crate::{
     membership::{Address, address},
 };
 
-/// What a query, report or leave of version 1 or 2 says.
+/// A query, report or leave of version 1 or 2.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct V2 {
-    /// Meaningful in queries only; whole tenths of a second, at most 25.5 s, and zero in version 1.
+    /// The longest time until an answer, in queries only: whole tenths of a second, at most 25.5 s, and zero in
+    /// version 1.
     pub max_response: Duration,
-    /// The group; none in a general query.
+    /// The group. `None` in a general query.
     pub group: Option<Ipv4Addr>,
 }
 
@@ -29,7 +30,7 @@ impl V2 {
     /// Length on the wire in bytes.
     pub const LEN: usize = 8;
 
-    /// Reads the whole message but its type and checksum; bytes behind it are ignored.
+    /// Parses the message except its type and checksum. Bytes behind it are ignored.
     pub(super) fn parse(bytes: &[u8]) -> Result<Self, ParseError> {
         let mut reader = Reader::new(bytes);
         reader.u8("type")?;

@@ -1,15 +1,16 @@
-//! A set of places in the address list: the delivery map and the router map.
+//! A set of positions in the address list: the delivery map and the router map.
 
 use std::fmt;
 
-/// 32 bits, of which bit `i`, counted from the most significant, stands for the address at index `i`.
+/// A set of positions, as 32 bits. Bit `i`, counted from the most significant one, stands for the address with
+/// index `i`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub struct Map(u32);
 
 impl Map {
     pub const EMPTY: Self = Self(0);
 
-    /// Bit 0 of the map is the most significant one.
+    /// Creates a map from bits. Bit 0 of the map is the most significant one.
     pub fn from_bits(bits: u32) -> Self {
         Self(bits)
     }
@@ -18,12 +19,12 @@ impl Map {
         self.0
     }
 
-    /// A map of one place.
+    /// A map with one position.
     pub fn of(index: usize) -> Self {
         Self::EMPTY.with(index)
     }
 
-    /// The map with this place, which is below 32, too.
+    /// Adds a position, which must be below 32.
     #[must_use]
     pub fn with(self, index: usize) -> Self {
         Self(self.0 | 1 << (31 - index))
@@ -50,12 +51,12 @@ impl Map {
         self.0.count_ones() as usize
     }
 
-    /// One more than the last place; 0 when there is none.
+    /// One more than the last position. 0 if the map is empty.
     pub fn end(self) -> usize {
         32 - self.0.trailing_zeros() as usize
     }
 
-    /// The places, in order.
+    /// The positions, in order.
     pub fn iter(self) -> impl Iterator<Item = usize> {
         (0..32).filter(move |index| self.contains(*index))
     }
@@ -68,7 +69,7 @@ impl FromIterator<usize> for Map {
 }
 
 impl fmt::Display for Map {
-    /// The bits up to the last place.
+    /// Writes the bits up to the last position.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         (0..self.end().max(1)).try_for_each(|index| f.write_str(if self.contains(index) { "1" } else { "0" }))
     }

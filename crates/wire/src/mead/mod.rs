@@ -29,16 +29,17 @@ pub use self::{
 };
 use crate::ipv6::{has_routing_header, is_forwardable, next_header};
 
-/// The most addresses: the maps have no more bits.
+/// The largest number of addresses. The maps have no more bits.
 pub const MAX_ADDRESSES: usize = 32;
 
-/// Hops are counted up to this.
+/// The largest number of hops.
 pub const MAX_HOPS: u8 = 63;
 
-/// For experiments (RFC 3692, RFC 4727): the thesis uses both, we send the first. The second is Xcast's in our own dialect.
+/// The routing types for experiments (RFC 3692, RFC 4727). The thesis uses both. We send the first; in our own
+/// dialect, the second is Xcast's.
 pub const ROUTING_TYPES: [u8; 2] = [253, 254];
 
-/// Bytes before the addresses.
+/// The number of bytes before the addresses.
 pub const FIXED_LEN: usize = 16;
 
 const ADDRESS_LEN: usize = 16;
@@ -54,10 +55,11 @@ const AT_ROUTERS: usize = 12;
 /// The order of bits on the wire.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Hash)]
 pub enum Dialect {
-    /// Network order, as the tables have it.
+    /// Network order, as in the thesis' tables.
     #[default]
     Rfc,
-    /// As the thesis' sender and its kernel 6.5 write it: flags from the low bit up, maps in little-endian order.
+    /// The order of the thesis' sender and its kernel 6.5: flags from the low bit up, maps in little-endian
+    /// order.
     Linux65,
 }
 
@@ -68,29 +70,29 @@ pub enum Kind {
     Response,
 }
 
-/// The routing header. What [`Header::parse`] gives and [`Header::new`] makes keeps to the rules of [`Malformed`].
+/// The routing header. The headers that [`Header::parse`] and [`Header::new`] return are never [`Malformed`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Header {
-    /// What follows this header, its options included.
+    /// The type of the header behind this one and its options.
     pub next_header: u8,
     pub routing_type: u8,
     pub kind: Kind,
-    /// MEADcast routers passed, at most [`MAX_HOPS`].
+    /// The number of MEADcast routers that the packet has passed, at most [`MAX_HOPS`].
     pub hops: u8,
-    /// Routers that are to pass the packet on without replicating it (5.2.4).
+    /// The number of routers that must forward the packet without copying it (5.2.4).
     pub dont_replicate: u8,
     /// Routers to which the packet is still to be delivered.
     pub delivery: Map,
     pub routers: Map,
-    /// Each router with its receivers behind it. In discovery: the receiver.
+    /// The addresses: each router, followed by its receivers. In discovery: the receiver.
     pub addresses: Vec<Ipv6Addr>,
 }
 
 impl Header {
-    /// A data packet's header: routers with their receivers, all to be delivered.
+    /// Creates the header of a data packet for routers with their receivers, all of which must be served.
     ///
     /// # Errors
-    /// When there are none or more than 32 addresses, one that nothing can be forwarded to, or one twice.
+    /// If there are no addresses or more than 32, if one is not forwardable, or if one appears twice.
     pub fn data(next_header: u8, groups: &[(Ipv6Addr, Vec<Ipv6Addr>)]) -> Result<Self, Malformed> {
         let len = |(_, receivers): &(_, Vec<_>)| receivers.len() + 1;
         let count: usize = groups.iter().map(len).sum();
@@ -115,7 +117,7 @@ impl Header {
         Ok(header)
     }
 
-    /// A discovery request for the routers on the way to `receiver`.
+    /// Creates a discovery request to the routers on the path to `receiver`.
     pub fn request(receiver: Ipv6Addr) -> Self {
         Self {
             next_header: next_header::NONE,
@@ -137,10 +139,11 @@ impl Header {
         }
     }
 
-    /// Reads the header at the beginning of `bytes`; the rest follows it.
+    /// Parses the header at the beginning of `bytes`. Returns it with the bytes that follow. The caller checks
+    /// the routing type.
     ///
     /// # Errors
-    /// [`Malformed`] says what is wrong. The routing type is the caller's business.
+    /// [`Malformed`] says what is wrong.
     pub fn parse(bytes: &[u8], dialect: Dialect) -> Result<(Self, &[u8]), Malformed> {
         let fixed: &[u8; FIXED_LEN] = bytes.first_chunk().ok_or(short(bytes, FIXED_LEN))?;
         let count = fixed[AT_COUNT];
@@ -163,10 +166,10 @@ impl Header {
         Ok((header, rest))
     }
 
-    /// Looks at what follows this header in a packet.
+    /// Checks the bytes behind this header.
     ///
     /// # Errors
-    /// When another routing header follows ([`has_routing_header`]).
+    /// If another routing header follows ([`has_routing_header`]).
     pub fn check_rest(&self, rest: &[u8]) -> Result<(), Malformed> {
         match has_routing_header(self.next_header, rest) {
             true => Err(Malformed::SecondRoutingHeader),
@@ -191,7 +194,7 @@ impl Header {
         FIXED_LEN + self.addresses.len() * ADDRESS_LEN
     }
 
-    /// The receivers of the router at this place: what stands between it and the next one.
+    /// The positions of the receivers of the router at a position: those between it and the next router.
     pub fn receivers_of(&self, router: usize) -> std::ops::Range<usize> {
         let is_router = |index: &usize| self.routers.contains(*index);
         let end = (router + 1..self.addresses.len()).find(is_router).unwrap_or(self.addresses.len());
@@ -239,13 +242,14 @@ impl Header {
     }
 }
 
-/// The first address that stands before it, too: a list that names somebody twice has copies sent there twice.
+/// The first address that appears a second time. A list with an address twice would have copies sent there
+/// twice.
 pub(crate) fn first_repeated(addresses: impl Iterator<Item = Ipv6Addr>) -> Option<Ipv6Addr> {
     let mut seen = BTreeSet::new();
     addresses.into_iter().find(|address| !seen.insert(*address))
 }
 
-/// What the first bytes alone show.
+/// Checks the fields before the addresses.
 fn check_fixed(fixed: &[u8; FIXED_LEN]) -> Result<(), Malformed> {
     let (count, found) = (fixed[AT_COUNT], fixed[1]);
     match count {
@@ -263,7 +267,7 @@ fn check_fixed(fixed: &[u8; FIXED_LEN]) -> Result<(), Malformed> {
     }
 }
 
-/// In units of 8 bytes, without the first (RFC 8200, 4.4).
+/// The length field for `count` addresses, in units of 8 bytes without the first (RFC 8200, section 4.4).
 fn extension_len(count: u8) -> u8 {
     1 + 2 * count
 }
@@ -273,7 +277,7 @@ fn short(bytes: &[u8], need: usize) -> Malformed {
 }
 
 impl Dialect {
-    /// As options and JSON have it.
+    /// The name in options and JSON.
     pub fn name(self) -> &'static str {
         match self {
             Self::Rfc => "rfc",
@@ -281,7 +285,7 @@ impl Dialect {
         }
     }
 
-    /// The one of the two that this is not.
+    /// The other dialect.
     pub fn other(self) -> Self {
         match self {
             Self::Rfc => Self::Linux65,

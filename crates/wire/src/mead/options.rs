@@ -1,5 +1,5 @@
-//! What a Destination Options header (RFC 8200, 4.6) behind MEADcast's routing header says: our revision of
-//! meadcast-thesis-2024, 5.2.4 and 6.2, and the port list that the papers name without a format.
+//! The Destination Options header (RFC 8200, section 4.6) behind MEADcast's routing header. It carries our
+//! revision of meadcast-thesis-2024, 5.2.4 and 6.2, and the port list that the papers name without a format.
 //!
 //! ```text
 //!  0             1                2      3      4      5                    rounded up to 8
@@ -8,9 +8,9 @@
 //!  +-------------+----------------+------+------+------+----------------+-----+
 //! ```
 //!
-//! All are option 0x1e, which is for experiments, and which who does not know it skips (RFC 4727, 4): kind 1 is a list of
-//! UDP ports, one for each address; 2 is a nonce; 3 a nonce and a code that authenticates the response; 4 a group; 5 authenticates
-//! the address list ([`ListProof`]).
+//! All our options have type 0x1e, which is for experiments; hosts and routers that do not know it skip it (RFC
+//! 4727, section 4). The kinds are: 1, a list of UDP ports, one for each address; 2, a nonce; 3, a nonce and a
+//! code that authenticates a response; 4, a group; 5, a proof of the address list ([`ListProof`]).
 
 use std::net::Ipv6Addr;
 
@@ -25,13 +25,13 @@ const KIND_NONCE: u8 = 2;
 const KIND_PROOF: u8 = 3;
 const KIND_GROUP: u8 = 4;
 
-/// The longest header in bytes. All our options take 152; a router does not walk through more than this.
+/// The longest header that a router reads, in bytes. All our options together take 152.
 pub const MAX_OPTIONS_LEN: usize = destination_options::MAX_LEN;
 
 pub const NONCE_LEN: usize = 16;
 pub const CODE_LEN: usize = 16;
 
-/// A response's nonce, and a code that only who has the domain's key can make of it (`proto::explicit::mead`).
+/// A response's nonce, and a code that can only be computed with the domain's key (`proto::explicit::mead`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Proof {
     pub nonce: [u8; NONCE_LEN],
@@ -40,13 +40,14 @@ pub struct Proof {
 
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Options {
-    /// The UDP port of each address; 0 for routers. Who is turned into unicast gets its own.
+    /// The UDP port of each address; 0 for routers. A receiver's unicast packet gets its port.
     pub ports: Option<Vec<u16>>,
     /// Random number of a discovery request, which responses repeat to prove that they answer it.
     pub nonce: Option<[u8; NONCE_LEN]>,
     /// Proof that a discovery response comes from a router with the domain's key.
     pub proof: Option<Proof>,
-    /// Where a designated router, which has no receivers in the list, sends the data on its own links.
+    /// The group to which a designated router sends the data on its own links. Such a router has no receivers
+    /// in the list.
     pub group: Option<Ipv6Addr>,
     /// Proof that a sender of the domain wrote the address list. Data and discovery requests carry it.
     pub list_proof: Option<ListProof>,
@@ -57,15 +58,15 @@ impl Options {
         *self == Self::default()
     }
 
-    /// Reads the header at the beginning of `bytes`. Options of others are passed over. Returns it with the next header's
-    /// number and its own length.
+    /// Parses the header at the beginning of `bytes`, and skips unknown options. Returns it with the number of
+    /// the next header, and its own length.
     pub fn parse(bytes: &[u8]) -> Result<(Self, u8, usize), Malformed> {
         let mut options = Self::default();
         let (next_header, len) = destination_options::walk(bytes, |kind, body| options.read(kind, body))?;
         Ok((options, next_header, len))
     }
 
-    /// Returns whether the option is one of ours.
+    /// Reads an option's body. Returns whether the option is one of ours.
     fn read(&mut self, kind: u8, body: &[u8]) -> Result<bool, Malformed> {
         let (OPTION_TYPE, Some((kind, body))) = (kind, body.split_first()) else { return Ok(false) };
         let wrong = |_| Malformed::Options("one of a wrong length found");
@@ -98,7 +99,7 @@ impl Options {
         Ok(true)
     }
 
-    /// The header, in front of `next_header`; nothing when there are no options.
+    /// The header's bytes, with `next_header` as the next header. Empty if there are no options.
     pub fn to_bytes(&self, next_header: u8) -> Vec<u8> {
         if self.is_empty() {
             return Vec::new();

@@ -1,4 +1,4 @@
-//! The address types that groups and sources come in.
+//! The types of addresses of groups and sources.
 
 use std::{
     fmt,
@@ -7,17 +7,17 @@ use std::{
 
 use crate::{ParseError, field::Reader};
 
-/// An address of one family, of fixed length on the wire.
+/// An IP address of one family, which has a fixed length on the wire.
 pub trait Address: Copy + Ord + fmt::Debug + fmt::Display + Into<IpAddr> {
     /// Length on the wire in bytes.
     const LEN: usize;
     /// 0.0.0.0 or ::, which stands for "every group" in a general query.
     const UNSPECIFIED: Self;
 
-    /// The address that the first [`Self::LEN`] bytes hold.
+    /// Parses the address in the first [`Self::LEN`] bytes.
     ///
     /// # Errors
-    /// When fewer bytes are there; `field` is named in it.
+    /// If there are fewer bytes. The error names `field`.
     fn parse(field: &'static str, bytes: &[u8]) -> Result<Self, ParseError>;
 
     fn emit(&self, out: &mut Vec<u8>);
@@ -54,7 +54,7 @@ pub(crate) fn read<A: Address>(reader: &mut Reader<'_>, field: &'static str) -> 
     A::parse(field, reader.take(field, A::LEN)?)
 }
 
-/// Reads `count` addresses. Their bytes are known to be there before anything is allocated.
+/// Reads `count` addresses. It checks that their bytes exist before it allocates memory.
 pub(crate) fn read_many<A: Address>(
     reader: &mut Reader<'_>,
     field: &'static str,
@@ -64,7 +64,7 @@ pub(crate) fn read_many<A: Address>(
     bytes.chunks_exact(A::LEN).map(|chunk| A::parse(field, chunk)).collect()
 }
 
-/// Writes the number of `addresses` as 16 bits and at most that many of them.
+/// Writes the number of `addresses` with 16 bits, and at most that many addresses.
 pub(crate) fn emit_count(addresses: &[impl Address], out: &mut Vec<u8>) {
     let count = u16::try_from(addresses.len()).unwrap_or(u16::MAX);
     out.extend_from_slice(&count.to_be_bytes());

@@ -1,13 +1,12 @@
 //! The internet checksum (RFC 1071).
 
-/// The checksum of `bytes`, as it stands in the packet. Over bytes that contain their own right
-/// checksum it is 0.
+/// The checksum of `bytes`, in the form for the packet. Over bytes that contain their right checksum it is 0.
 pub(crate) fn internet_checksum(bytes: &[u8]) -> u16 {
     !fold(ones_complement_sum(bytes))
 }
 
-/// The sum of the 16-bit words of `bytes`, an odd last byte padded with zero, carries not yet folded.
-/// Up to 2^32 words cannot overflow it.
+/// The sum of the 16-bit words of `bytes`, before carries are folded. An odd last byte is padded with zero. Up
+/// to 2^32 words cannot overflow it.
 pub(crate) fn ones_complement_sum(bytes: &[u8]) -> u64 {
     let words = bytes.chunks_exact(2);
     let last = words.remainder().first().map_or(0, |byte| u64::from(*byte) << 8);

@@ -15,10 +15,10 @@ use std::fmt;
 
 use crate::{ParseError, field::Reader};
 
-/// "There is a multicast router here."
+/// The message that a multicast router is present on this link.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RouterAdvertisement {
-    /// Time between two advertisements in seconds (RFC 4286, 3.2.2: 4 to 180).
+    /// The time between two advertisements in seconds (RFC 4286, section 3.2.2: 4 to 180).
     pub advertisement_interval_s: u8,
     /// The querier's query interval in seconds.
     pub query_interval_s: u16,
@@ -29,7 +29,7 @@ impl RouterAdvertisement {
     /// Length on the wire in bytes.
     pub const LEN: usize = 8;
 
-    /// Reads the whole message but its type and checksum.
+    /// Parses the message except its type and checksum.
     pub(crate) fn parse(bytes: &[u8]) -> Result<Self, ParseError> {
         let mut reader = Reader::new(bytes);
         reader.u8("type")?;
@@ -40,7 +40,7 @@ impl RouterAdvertisement {
         Ok(Self { advertisement_interval_s, query_interval_s, robustness })
     }
 
-    /// Appends the whole message, its checksum 0.
+    /// Appends the whole message, with checksum 0.
     pub(crate) fn emit(&self, kind: u8, out: &mut Vec<u8>) {
         out.extend_from_slice(&[kind, self.advertisement_interval_s, 0, 0]);
         out.extend_from_slice(&self.query_interval_s.to_be_bytes());

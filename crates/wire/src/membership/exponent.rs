@@ -3,7 +3,7 @@
 //! A code below 2^(m+3) is the value itself. Above, its top bit is set, 3 bits of exponent and m bits
 //! of mantissa follow, and the value is (mantissa | 2^m) << (exponent + 3).
 
-/// The value that `code` stands for.
+/// Decodes a code to its value.
 pub(crate) fn decode(code: u16, mantissa_bits: u32) -> u32 {
     if u32::from(code) < 1 << (mantissa_bits + 3) {
         return u32::from(code);
@@ -13,7 +13,7 @@ pub(crate) fn decode(code: u16, mantissa_bits: u32) -> u32 {
     (mantissa | 1 << mantissa_bits) << (exponent + 3)
 }
 
-/// The code of the largest value that a code can hold and that does not exceed `value`.
+/// Encodes the largest value that a code can hold and that does not exceed `value`.
 pub(crate) fn encode(value: u32, mantissa_bits: u32) -> u16 {
     let threshold = 1 << (mantissa_bits + 3);
     if value < threshold {

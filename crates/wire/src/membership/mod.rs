@@ -1,5 +1,5 @@
-//! What MLDv2 (RFC 9777) and IGMPv3 (RFC 9776) have in common: the two protocols differ in their
-//! addresses, the first bytes of a query and the unit of one field, and in nothing else here.
+//! The common parts of MLDv2 (RFC 9777) and IGMPv3 (RFC 9776). The two protocols differ only in their
+//! addresses, the first bytes of a query, and the unit of one field.
 //!
 //! The protocols themselves are in [`crate::mld`] and [`crate::igmp`].
 

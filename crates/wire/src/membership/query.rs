@@ -1,6 +1,7 @@
-//! A query of the newer protocol versions: who listens? (RFC 9777, 5.1; RFC 9776, 4.1)
+//! A query of the newer protocol versions, which asks who listens (RFC 9777, section 5.1; RFC 9776, section
+//! 4.1).
 //!
-//! Behind the group address, which the older versions end with, both protocols continue with
+//! The older versions end with the group address. Behind it, both newer protocols continue with:
 //!
 //! ```text
 //!  +------+---+-----+------+-----------+-------------------+
@@ -17,23 +18,25 @@ use crate::{ParseError, field::Reader};
 /// An MLDv2 or IGMPv3 query.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Query<A> {
-    /// Listeners spread their answers over this time; in units of 1 ms (MLD) or 100 ms (IGMP), and
-    /// rounded down to what the code can say.
+    /// The time over which listeners spread their answers, in units of 1 ms (MLD) or 100 ms (IGMP). It is
+    /// rounded down to a value that the code can hold.
     pub max_response: Duration,
-    /// The group asked about; none in a general query.
+    /// The group that the query is about. `None` in a general query.
     pub group: Option<A>,
     /// The S flag: routers that hear this must not lower their timers.
     pub suppress_router_processing: bool,
     /// The querier's robustness variable, 0 to 7; 0 when it is above 7.
     pub robustness: u8,
-    /// The querier's query interval, in whole seconds, rounded down to what the code can say; at most 31,744 s.
+    /// The querier's query interval in whole seconds, at most 31,744 s. It is rounded down to a value that the
+    /// code can hold.
     pub query_interval: Duration,
-    /// The sources asked about; empty in a general and in a group-specific query.
+    /// The sources that the query is about. Empty in a general and in a group-specific query.
     pub sources: Vec<A>,
 }
 
 impl<A: Address> Query<A> {
-    /// Reads from the group address on. Bytes behind the last source are ignored, as both RFCs ask.
+    /// Parses the message from the group address on. Bytes behind the last source are ignored, as both RFCs
+    /// demand.
     pub(crate) fn parse_tail(max_response: Duration, bytes: &[u8]) -> Result<Self, ParseError> {
         let mut reader = Reader::new(bytes);
         let group: A = address::read(&mut reader, "group")?;
@@ -50,12 +53,12 @@ impl<A: Address> Query<A> {
         })
     }
 
-    /// Length in bytes of the group address and all behind it.
+    /// The length in bytes of the group address and everything behind it.
     pub(crate) fn tail_len(&self) -> usize {
         4 + A::LEN * (1 + self.sources.len())
     }
 
-    /// Appends the group address and all behind it.
+    /// Appends the group address and everything behind it.
     pub(crate) fn emit_tail(&self, out: &mut Vec<u8>) {
         self.group.unwrap_or(A::UNSPECIFIED).emit(out);
         let robustness = if self.robustness > 7 { 0 } else { self.robustness };

@@ -13,21 +13,21 @@ use std::fmt;
 use super::{Address, address, braced};
 use crate::{ParseError, field::Reader};
 
-/// What a record says about its source list.
+/// The meaning of a record's source list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum RecordKind {
-    /// MODE_IS_INCLUDE: listens to these sources only.
+    /// MODE_IS_INCLUDE: the host listens only to these sources.
     IsInclude = 1,
-    /// MODE_IS_EXCLUDE: listens to all but these sources.
+    /// MODE_IS_EXCLUDE: the host listens to all sources except these.
     IsExclude = 2,
-    /// CHANGE_TO_INCLUDE_MODE: from now on to these only.
+    /// CHANGE_TO_INCLUDE_MODE: from now on, the host listens only to these sources.
     ToInclude = 3,
-    /// CHANGE_TO_EXCLUDE_MODE: from now on to all but these.
+    /// CHANGE_TO_EXCLUDE_MODE: from now on, the host listens to all sources except these.
     ToExclude = 4,
-    /// ALLOW_NEW_SOURCES: to these, too.
+    /// ALLOW_NEW_SOURCES: the host listens to these sources, too.
     Allow = 5,
-    /// BLOCK_OLD_SOURCES: to these no longer.
+    /// BLOCK_OLD_SOURCES: the host no longer listens to these sources.
     Block = 6,
 }
 
@@ -40,7 +40,7 @@ impl RecordKind {
     }
 }
 
-/// What a listener says about one group.
+/// A host's state for one group, as its report describes it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GroupRecord<A> {
     pub kind: RecordKind,
@@ -49,8 +49,8 @@ pub struct GroupRecord<A> {
 }
 
 impl<A: Address> GroupRecord<A> {
-    /// Reads one record; none when its type is unknown, which receivers have to skip
-    /// (RFC 9777, 5.2.12; RFC 9776, 4.2.12).
+    /// Reads one record. `None` if its type is unknown; receivers must skip such records (RFC 9777, section
+    /// 5.2.12; RFC 9776, section 4.2.12).
     pub(super) fn parse(reader: &mut Reader<'_>) -> Result<Option<Self>, ParseError> {
         let kind = RecordKind::from_type(reader.u8("record type")?);
         let auxiliary_words = reader.u8("auxiliary data length")?;

@@ -12,7 +12,7 @@ use std::fmt;
 use super::{Address, GroupRecord};
 use crate::{ParseError, field::Reader};
 
-/// Length in bytes of what precedes the records.
+/// The length in bytes of the fields before the records.
 const HEAD_LEN: usize = 8;
 
 /// An MLDv2 or IGMPv3 report.
@@ -22,8 +22,8 @@ pub struct Report<A> {
 }
 
 impl<A: Address> Report<A> {
-    /// Reads the whole message but its checksum. Records of unknown type are left out; bytes behind
-    /// the last record are ignored, as both RFCs ask.
+    /// Parses the message except its checksum. Records of unknown type, and bytes behind the last record, are
+    /// ignored, as both RFCs demand.
     pub(crate) fn parse(bytes: &[u8]) -> Result<Self, ParseError> {
         let mut reader = Reader::new(bytes);
         reader.take("type, checksum and flags", HEAD_LEN - 2)?;
@@ -35,7 +35,7 @@ impl<A: Address> Report<A> {
         Ok(Self { records })
     }
 
-    /// Appends the whole message, its checksum 0. No more than 65,535 records are written.
+    /// Appends the whole message, with checksum 0. It writes at most 65,535 records.
     pub(crate) fn emit(&self, kind: u8, out: &mut Vec<u8>) {
         let count = u16::try_from(self.records.len()).unwrap_or(u16::MAX);
         out.extend_from_slice(&[kind, 0, 0, 0, 0, 0]);

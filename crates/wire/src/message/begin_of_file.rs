@@ -1,4 +1,4 @@
-//! Begin-of-File (interdomain-2013, table 4.1), and behind it what treecast says of an object that comes from a file
+//! Begin-of-File (interdomain-2013, table 4.1), followed by the attributes of an object that comes from a file
 //! system.
 //!
 //! ```text
@@ -8,9 +8,9 @@
 //!  +-------------+-----------+-----------------------+------+------+--------------+-------------+
 //! ```
 //!
-//! Kind 0 says nothing, and the three fields behind it are 0; 1 is a file, 2 a folder (no bytes), 3 a symbolic link
-//! (its bytes are what it points to). The mode is the nine permission bits, the time that of the last change, in
-//! seconds since 1970 (signed) and nanoseconds.
+//! Kind 0 means that there are no attributes; the three fields behind it are then 0. Kind 1 is a file, 2 a
+//! folder (without bytes), 3 a symbolic link (its bytes are the target). The mode is the nine permission bits.
+//! The time is that of the last change, in seconds since 1970 (signed) and nanoseconds.
 
 use std::{fmt, sync::Arc};
 
@@ -19,7 +19,7 @@ use crate::{ParseError, field::Reader};
 /// Width of the name field in bytes. A name is UTF-8 (the paper says ASCII) and may fill it.
 pub const FILE_NAME_LEN: usize = 256;
 
-/// Where an object comes from and goes to. The paper gives no numbers; these are in its order.
+/// The source and destination of an object. The paper gives no numbers; these follow its order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum TransferType {
@@ -29,10 +29,10 @@ pub enum TransferType {
     DiskToDisk = 3,
 }
 
-/// The permission bits of a mode: what is carried of it.
+/// The permission bits that are sent.
 pub const MODE_BITS: u16 = 0o777;
 
-/// What an object is in a file system.
+/// The kind of an object in a file system.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[repr(u8)]
 pub enum ObjectKind {
@@ -42,30 +42,30 @@ pub enum ObjectKind {
     Link = 3,
 }
 
-/// When a file was changed last.
+/// The time of a file's last change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ModificationTime {
-    /// Since 1970.
+    /// Seconds since 1970.
     pub seconds: i64,
-    /// Below 10^9.
+    /// Nanoseconds, below 10^9.
     pub nanoseconds: u32,
 }
 
-/// What a file system says of an object.
+/// The attributes of an object in a file system.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Attributes {
     pub kind: ObjectKind,
-    /// Permissions, a subset of [`MODE_BITS`]. They mean nothing for a link.
+    /// Permission bits, a subset of [`MODE_BITS`]. They have no meaning for a link.
     pub mode: u16,
     pub modified: ModificationTime,
 }
 
-/// Announces an object: its size in bytes and its name.
+/// The announcement of an object, with its size in bytes and its name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BeginOfFile {
     pub transfer_type: TransferType,
     pub file_size: u64,
-    /// Shared: receivers keep several copies of an announcement.
+    /// The name. It is shared, because receivers keep several copies of an announcement.
     file_name: Arc<str>,
     attributes: Option<Attributes>,
 }
@@ -90,10 +90,10 @@ impl BeginOfFile {
         Ok(Self { transfer_type, file_size, file_name: file_name.into(), attributes: None })
     }
 
-    /// The same announcement of an object with these attributes.
+    /// Adds attributes to the announcement.
     ///
     /// # Errors
-    /// When a mode has other bits than [`MODE_BITS`], a time has a second's worth of nanoseconds, or a folder bytes.
+    /// If the mode has bits outside [`MODE_BITS`], a time has 10^9 or more nanoseconds, or a folder has bytes.
     pub fn with_attributes(self, attributes: Attributes) -> Result<Self, ParseError> {
         if attributes.mode & !MODE_BITS != 0 {
             return Err(ParseError::invalid("mode", format!("{:#o}", attributes.mode), "bits of 0o777"));
@@ -107,17 +107,17 @@ impl BeginOfFile {
         Ok(Self { attributes: Some(attributes), ..self })
     }
 
-    /// What the sender's file system says of the object; none when it comes from none.
+    /// The object's attributes at the sender. `None` if it does not come from a file system.
     pub fn attributes(&self) -> Option<Attributes> {
         self.attributes
     }
 
-    /// What the object is; a file unless its attributes say otherwise.
+    /// The kind of the object. It is a file if there are no attributes.
     pub fn kind(&self) -> ObjectKind {
         self.attributes.map_or(ObjectKind::File, |attributes| attributes.kind)
     }
 
-    /// The name as the sender gave it. It is the receiver's task to see that it stays in its folder.
+    /// The name, as the sender gave it. The receiver must check that it stays in the receiver's folder.
     pub fn file_name(&self) -> &str {
         &self.file_name
     }

@@ -1,5 +1,5 @@
-//! BlockHashes: what the next blocks, or repair symbols, of a carousel's object are. The sender signs them
-//! ([`super::SignedWord`]), so that a receiver tells a block that somebody else has made up, and drops it.
+//! BlockHashes: the hashes of the next blocks, or repair symbols, of an object in a carousel. The sender signs
+//! them ([`super::SignedWord`]), so that a receiver recognises and drops forged blocks.
 //!
 //! ```text
 //!  0          8
@@ -8,27 +8,27 @@
 //!  +----------+------------------------------------------+
 //! ```
 //!
-//! The sequence number is the first block's. Whether these are blocks or symbols stands before, as the packet type of what is
-//! signed.
+//! The sequence number is the first block's. The packet type in front of the signed bytes says whether these
+//! are blocks or symbols.
 
 use std::fmt;
 
 use super::SIGNATURE_LEN;
 use crate::{ParseError, field::Reader, header::PacketType};
 
-/// The beginning of a block's BLAKE3 hash. To make up another block with the same takes 2^64 attempts.
+/// The first 8 bytes of a block's BLAKE3 hash. Forging another block with the same bytes takes 2^64 attempts.
 pub type BlockHash = [u8; 8];
 
-/// The most hashes in one page.
+/// The largest number of hashes in a page.
 pub const MAX_BLOCK_HASHES: usize = 128;
 
-/// Packets that hold fewer hashes than this are not worth a signature.
+/// The smallest number of hashes in a packet that is worth a signature.
 const FEWEST: usize = 16;
 
-/// Bytes of a signed page that are no hashes: the signature, the packet type and the sequence number.
+/// The bytes of a signed page besides the hashes: the signature, the packet type and the sequence number.
 const OVERHEAD: usize = SIGNATURE_LEN + 4 + BlockHashes::HEAD_LEN;
 
-/// What consecutive blocks of one object are.
+/// The hashes of consecutive blocks, or repair symbols, of one object.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BlockHashes {
     are_symbols: bool,
@@ -39,8 +39,8 @@ pub struct BlockHashes {
 impl BlockHashes {
     const HEAD_LEN: usize = 8;
 
-    /// How many blocks of `block_len` bytes a page is of that fits one packet. None where blocks are so short that
-    /// carousels do without.
+    /// The number of blocks of `block_len` bytes whose hashes fit in one packet. `None` if blocks are so short
+    /// that carousels do not sign them.
     pub fn per_page(block_len: u16) -> Option<usize> {
         let hashes = usize::from(block_len).saturating_sub(OVERHEAD) / size_of::<BlockHash>();
         (hashes >= FEWEST).then_some(hashes.min(MAX_BLOCK_HASHES))
@@ -55,24 +55,25 @@ impl BlockHashes {
         Ok(Self { are_symbols, sequence, hashes })
     }
 
-    /// Whether these are repair symbols and not blocks.
+    /// Whether the hashes are of repair symbols, and not of blocks.
     pub fn are_symbols(&self) -> bool {
         self.are_symbols
     }
 
-    /// How many hashes there are.
+    /// The number of hashes.
     pub fn count(&self) -> usize {
         self.hashes.len()
     }
 
-    /// The hash of the block with this sequence number, where all are `block_len` bytes long but the last. None of another block.
+    /// The hash of the block with this sequence number, if all blocks but the last are `block_len` bytes long.
+    /// `None` for a block that is not on this page.
     pub fn hash_of(&self, sequence: u64, block_len: u16) -> Option<&BlockHash> {
         let (offset, block_len) = (sequence.checked_sub(self.sequence)?, u64::from(block_len.max(1)));
         let index = usize::try_from(offset / block_len).ok()?;
         self.hashes.get(index).filter(|_| offset.is_multiple_of(block_len))
     }
 
-    /// How many bytes it takes.
+    /// The length on the wire in bytes.
     pub(super) fn emitted_len(&self) -> usize {
         Self::HEAD_LEN + size_of_val(&*self.hashes)
     }

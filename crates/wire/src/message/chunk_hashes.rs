@@ -1,6 +1,6 @@
-//! ChunkHashesRequest and ChunkHashes: what each chunk of an object should be, for a receiver whose copy is wrong
-//! somewhere. A page of them is at most [`PAGE_CHUNKS`] chunks of one object; its proof leads from them to the object's
-//! BLAKE3 hash, so that each page is checked on its own.
+//! ChunkHashesRequest and ChunkHashes: the hashes of an object's chunks, for a receiver whose copy is wrong
+//! somewhere. A page has the hashes of at most [`PAGE_CHUNKS`] chunks of one object. Its proof leads from these
+//! to the object's BLAKE3 hash, so that each page is checked by itself.
 //!
 //! ```text
 //!  0            4       8
@@ -9,25 +9,26 @@
 //!  +------------+-------+
 //!
 //!  0      4       8
-//!  +------+-------+--------+-------+             ChunkHashes: 32 bytes a hash
+//!  +------+-------+--------+-------+             ChunkHashes: 32 bytes for each hash
 //!  | page | count | hashes | proof |
 //!  +------+-------+--------+-------+
 //! ```
 //!
-//! A hash is the BLAKE3 chaining value of a chunk's subtree. The proof is the row of those of the subtrees beside the
-//! page's, beside its parent's, and so on up to the root's two. A page without hashes is one that the sender does not have.
+//! A hash is the BLAKE3 chaining value of a chunk's subtree. The proof has the chaining values of the subtree
+//! beside the page's, the one beside its parent's, and so on, up to the two below the root. A page without
+//! hashes is one that the sender does not have.
 
 use std::{fmt, ops::Range};
 
 use crate::{ParseError, field::Reader};
 
-/// The most chunks in one page: with its proof it fits a packet.
+/// The largest number of chunks in a page. With its proof, the page fits a packet.
 pub const PAGE_CHUNKS: usize = 16;
 
-/// The most hashes in a proof.
+/// The largest number of hashes in a proof.
 pub const MAX_PROOF: usize = 32;
 
-/// The most pages that are asked for at once.
+/// The largest number of pages in a request.
 pub const MAX_PAGES: u32 = 32;
 
 const HASH_LEN: usize = 32;
@@ -107,7 +108,7 @@ impl ChunkHashes {
         Ok(Self { page, hashes, proof })
     }
 
-    /// Says that the sender does not have this page.
+    /// Creates the answer that the sender does not have this page.
     pub fn none(page: u32) -> Self {
         Self { page, hashes: Vec::new(), proof: Vec::new() }
     }
@@ -116,17 +117,17 @@ impl ChunkHashes {
         self.page
     }
 
-    /// Hashes of the page's chunks, in order.
+    /// The hashes of the page's chunks, in order.
     pub fn hashes(&self) -> &[[u8; HASH_LEN]] {
         &self.hashes
     }
 
-    /// Chaining values that prove the page, from the page up to the root.
+    /// The chaining values that prove the page, from the page up to the root.
     pub fn proof(&self) -> &[[u8; HASH_LEN]] {
         &self.proof
     }
 
-    /// How many bytes follow the header.
+    /// The length on the wire in bytes, without the header.
     pub fn emitted_len(&self) -> usize {
         8 + (self.hashes.len() + self.proof.len()) * HASH_LEN
     }

@@ -1,14 +1,14 @@
-//! Contents: how many objects one loop of a carousel holds, 4 bytes. Their file ids have the indexes
-//! from 0 up; a receiver that has them all may leave.
+//! Contents: the number of objects in one loop of a carousel, 4 bytes. The indexes in their file ids count from
+//! 0. A receiver that has all of them may leave.
 
 use std::fmt;
 
 use crate::{ParseError, field::Reader};
 
-/// The most objects that a carousel may hold, which bounds what a receiver keeps about them.
+/// The largest number of objects in a carousel, which limits the memory of a receiver.
 pub const MAX_OBJECTS: u32 = 65_536;
 
-/// The size of a carousel.
+/// The number of objects in a carousel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Contents {
     objects: u32,
@@ -27,7 +27,7 @@ impl Contents {
         }
     }
 
-    /// The number of objects: their indexes are below it.
+    /// The number of objects. Their indexes are below it.
     pub fn objects(self) -> u32 {
         self.objects
     }

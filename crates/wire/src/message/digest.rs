@@ -1,6 +1,6 @@
-//! Digest: the BLAKE3-256 hash of a whole object, and in a secure session the sender's signature of the object's
-//! manifest: its announcement and its hash together. One signature may be that of many manifests; where this one has its
-//! place among them follows, then.
+//! Digest: the BLAKE3-256 hash of a whole object. In a secure session it also has the sender's signature of the
+//! object's manifest, which is its announcement together with its hash. One signature may be for many
+//! manifests. Then this manifest's place among them follows.
 //!
 //! ```text
 //!  0                   32                   96                 100
@@ -17,24 +17,25 @@ use crate::{ParseError, field::Reader, header::FileId};
 /// Length of an Ed25519 signature in bytes.
 pub const SIGNATURE_LEN: usize = 64;
 
-/// What a manifest's signature is good for, and nothing else's is.
+/// The first bytes of a signed manifest. No other signature of treecast covers such bytes.
 const MANIFEST_DOMAIN: &[u8] = b"treecast manifest 1\0";
 
-/// As [`MANIFEST_DOMAIN`], of the signature of many.
+/// The first bytes of the signature for many manifests. No other signature of treecast covers such bytes.
 const BATCH_DOMAIN: &[u8] = b"treecast manifests 1\0";
 
 /// The BLAKE3 hash of an object, sent once the sender has read the object to its end.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Digest {
     pub hash: [u8; 32],
-    /// Signature of [`manifest_bytes`], or of [`batch_bytes`] when there is a `place`. `None` in a plain session.
+    /// The signature of [`manifest_bytes`], or of [`batch_bytes`] if there is a `place`. `None` in a plain
+    /// session.
     pub signature: Option<[u8; SIGNATURE_LEN]>,
-    /// Where the manifest stands among those that were signed together.
+    /// The manifest's place among those that were signed together. `None` if it was signed alone.
     pub place: Option<Place>,
 }
 
-/// A leaf's place in a tree of hashes that is as wide as a power of two: what stands beside it and beside each node above
-/// it, from the leaf upwards.
+/// A leaf's place in a binary tree of hashes. It has the hashes beside the leaf and beside each node above it,
+/// from the leaf upwards.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Place {
     /// The leaf's number, from the left.
@@ -43,17 +44,18 @@ pub struct Place {
 }
 
 impl Place {
-    /// The most levels of a tree, the root not counted.
+    /// The largest number of levels of a tree, without the root.
     pub const MAX_DEPTH: usize = 8;
 }
 
-/// What the sender signs of many manifests: the root of a tree whose leaves they are.
+/// The bytes that the sender signs for many manifests: they contain the root of a tree whose leaves are the
+/// manifests.
 pub fn batch_bytes(root: &[u8; 32]) -> Vec<u8> {
     [BATCH_DOMAIN, root].concat()
 }
 
-/// What the sender of a secure session signs: which object of which session is how called, how long, what else its
-/// announcement says, and what its hash is.
+/// The bytes that the sender signs for one manifest: the object's session and number, its announcement, and its
+/// hash.
 pub fn manifest_bytes(file: FileId, begin: &BeginOfFile, hash: &[u8; 32]) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(MANIFEST_DOMAIN.len() + 8 + hash.len() + BeginOfFile::LEN);
     bytes.extend_from_slice(MANIFEST_DOMAIN);

@@ -1,5 +1,5 @@
-//! Group-Key: sender to one receiver, only over an encrypted control connection. What packets to the group will be
-//! sealed with ([`crate::seal`]).
+//! GroupKey: the key with which packets to the group will be sealed ([`crate::seal`]). It travels from the
+//! sender to one receiver, only over an encrypted control connection.
 //!
 //! ```text
 //! key id 8 | secret 32
@@ -13,7 +13,7 @@ use crate::{ParseError, field::Reader, seal::KeyId};
 #[derive(Clone, PartialEq, Eq)]
 pub struct GroupKey {
     pub id: KeyId,
-    /// What the key is derived from.
+    /// The secret that the key is derived from.
     pub secret: [u8; 32],
 }
 
@@ -34,7 +34,7 @@ impl GroupKey {
     }
 }
 
-/// Without the secret: this text may end in a log.
+/// Leaves the secret out, because this text may end up in a log.
 impl fmt::Debug for GroupKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "GroupKey({self})")

@@ -1,5 +1,5 @@
-//! Heard: what a receiver has got of its sender's packets, over its control connection, so that the sender can tell by
-//! which way it is reached (`treecast_proto::fanout`).
+//! Heard: a receiver's counts of the packets that it has received, sent over its control connection. The sender
+//! learns from them which fanouts reach the receiver (`treecast_proto::fanout`).
 //!
 //! ```text
 //!  0         8       16            20
@@ -12,14 +12,14 @@ use std::fmt;
 
 use crate::{ParseError, field::Reader};
 
-/// What has come so far. A packet that came twice counts twice.
+/// The counts so far. A packet that came twice counts twice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Heard {
-    /// Packets at the receiver's own address, whoever copied them.
+    /// The number of packets at the receiver's own address, by any fanout.
     pub unicast: u64,
-    /// Packets at the group's address.
+    /// The number of packets at the group's address.
     pub group: u64,
-    /// The highest number that any of them had ([`crate::header::Header::number`]).
+    /// The highest packet number that was received ([`crate::header::Header::number`]).
     pub last: u32,
 }
 

@@ -11,7 +11,7 @@ use std::fmt;
 
 use crate::{ParseError, field::Reader};
 
-/// The longest receiver name in bytes.
+/// The longest name of a receiver, in bytes.
 pub const MAX_RECEIVER_NAME_LEN: usize = 64;
 
 /// Length of [`Hello::member`] in bytes.
@@ -19,16 +19,16 @@ pub const MEMBER_LEN: usize = 16;
 
 const FIXED_LEN: usize = 1 + 2 + 4 + MEMBER_LEN;
 
-/// Who asks to be admitted to a session.
+/// The data with which a receiver asks to be admitted to a session.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Hello {
     pub version: u8,
-    /// Where the receiver hears unicast blocks (`--fanout unicast`); 0 when it hears none.
+    /// The UDP port at which the receiver hears packets to its own address. 0 if it hears none.
     pub udp_port: u16,
-    /// What its UDP socket can hold, in bytes: how far a sender may run ahead of it.
+    /// The size of the receive buffer of its UDP socket in bytes: how far a sender may run ahead of it.
     pub receive_buffer_bytes: u32,
-    /// What the sender of a plain session knows the receiver again by when it comes over another connection; zeroes
-    /// where nobody is to. In a secure session its key does that.
+    /// A random number by which the sender of a plain session recognises a receiver that comes back. In a
+    /// secure session it is all zeros, because the receiver's key serves that purpose.
     pub member: [u8; MEMBER_LEN],
     name: String,
 }
@@ -55,7 +55,7 @@ impl Hello {
         Ok(Self { version, udp_port, receive_buffer_bytes, member: [0; MEMBER_LEN], name: name.to_owned() })
     }
 
-    /// What the receiver calls itself, for people to read.
+    /// The receiver's name, for people to read.
     pub fn name(&self) -> &str {
         &self.name
     }

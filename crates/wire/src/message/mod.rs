@@ -1,5 +1,5 @@
-//! Control messages: what a [`Header`] is followed by when the packet carries no block
-//! (VCMTP; interdomain-2013, 4.3.3, 4.3.4 and table 4.1). Types above VCMTP's eight are treecast's.
+//! Control messages: the payloads of packets that carry no block (VCMTP; interdomain-2013, 4.3.3, 4.3.4 and
+//! table 4.1). The first eight types are VCMTP's, the others treecast's. A [`Header`] precedes each message.
 
 mod begin_of_file;
 mod block_hashes;
@@ -81,21 +81,21 @@ pub enum Message {
     NotWanted,
     SymbolRequest(SymbolRequest),
     SymbolsSent(SymbolsSent),
-    /// These bytes are as in a request; a slower group is to bring them.
+    /// A range of bytes that the sender must send to a slower group.
     Lacking(RetransmissionRequest),
     Move(Move),
     Heard(Heard),
     NamesRequest,
-    /// As an announcement, of an object that has not begun.
+    /// The announcement of an object that has not begun.
     Offer(BeginOfFile),
 }
 
 impl Message {
-    /// Reads the payload of a packet whose header is already read.
+    /// Parses the payload of a packet whose header was read before.
     ///
     /// # Errors
-    /// When `payload` is not as long as the header says, the packet carries a block, or a field of
-    /// the message is wrong.
+    /// If the length of `payload` differs from the header's, the packet carries a block, or a field of the
+    /// message is wrong.
     pub fn parse(header: &Header, payload: &[u8]) -> Result<Self, ParseError> {
         if payload.len() != header.payload_len as usize {
             return Err(ParseError::invalid(
@@ -142,7 +142,7 @@ impl Message {
         })
     }
 
-    /// The whole packet, header included, about the object `file_id`.
+    /// The whole packet about the object `file_id`, with its header.
     pub fn to_packet(&self, file_id: FileId) -> Vec<u8> {
         let mut packet = Vec::with_capacity(HEADER_LEN + self.payload_len());
         packet.resize(HEADER_LEN, 0);
@@ -153,7 +153,7 @@ impl Message {
         packet
     }
 
-    /// How many bytes follow the header.
+    /// The length of the payload in bytes.
     pub fn payload_len(&self) -> usize {
         match self {
             Self::BeginOfFile(_) | Self::Offer(_) => BeginOfFile::LEN,
@@ -216,7 +216,7 @@ impl Message {
         }
     }
 
-    /// The bit of the header's flags field that this message is sent under.
+    /// The packet type of this message.
     pub fn packet_type(&self) -> PacketType {
         match self {
             Self::BeginOfFile(_) => PacketType::BeginOfFile,

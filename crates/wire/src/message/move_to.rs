@@ -1,10 +1,10 @@
-//! Move: which of a session's groups a receiver listens to, in one octet: 0 is the fastest.
+//! Move: the number of the group that a receiver listens to, in one octet. 0 is the fastest group.
 
 use std::fmt;
 
 use crate::{ParseError, field::Reader, ticket::MAX_GROUPS};
 
-/// Another group, from now on.
+/// The group from now on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Move {
     group: u8,
@@ -15,7 +15,7 @@ impl Move {
     pub const LEN: usize = 1;
 
     /// # Errors
-    /// When no session has so many groups.
+    /// If no session has that many groups.
     pub fn new(group: u8) -> Result<Self, ParseError> {
         if group >= MAX_GROUPS {
             return Err(ParseError::invalid("group", group, "0 to 7"));

@@ -1,5 +1,5 @@
-//! Pace: what a sender tells its group about its rate (RFC 4654, 2.2.1, whose data header carries it; here a message
-//! of its own does, so that blocks are not longer for it).
+//! Pace: a sender's message to its group about its rate. In RFC 4654, section 2.2.1, the data header carries
+//! it. Here it is a separate message, so that blocks do not need a longer header.
 //!
 //! ```text
 //!  0           8      16            24     32      36             40       44       48        52      56
@@ -13,27 +13,28 @@ use std::fmt;
 
 use crate::{ParseError, field::Reader};
 
-/// The rate, whom it follows, and who need not answer.
+/// The sender's rate, the receiver that limits it, and the rate above which receivers need not report.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Pace {
     /// The sender's clock when this was sent, in microseconds since any moment.
     pub timestamp_us: u64,
-    /// Bits of IP packets a second that the sender lets go.
+    /// The sender's rate, in bits of IP packets a second.
     pub rate_bps: u64,
     /// The lowest rate that a receiver has asked for in this feedback round; [`Pace::NO_RATE`] before the first.
     pub suppression_bps: u64,
-    /// The timestamp of the last report of the receiver [`Pace::echo_for`], later by as long as it has lain at the
-    /// sender; 0 for nobody.
+    /// The timestamp of the last report of the receiver [`Pace::echo_for`], increased by the time since that
+    /// report arrived. 0 if there is none.
     pub echo_us: u64,
-    /// Counts the feedback rounds.
+    /// The number of the feedback round.
     pub round: u32,
     /// The longest round trip to a receiver, in microseconds.
     pub longest_round_trip_us: u32,
     /// Length of a full IP packet, in bytes.
     pub packet_bytes: u32,
-    /// Nothing was lost yet, and the rate doubles each round trip.
+    /// Whether nothing was lost yet, so that the rate doubles in each round trip.
     pub is_slow_start: bool,
-    /// The number of the current limiting receiver, which [`super::Welcome`] has told it; 0 for none.
+    /// The number of the receiver that limits the rate. The receiver knows its number from [`super::Welcome`].
+    /// 0 for none.
     pub limited_by: u32,
     /// The number of the receiver that [`Pace::echo_us`] is for; 0 for nobody.
     pub echo_for: u32,
@@ -43,7 +44,7 @@ impl Pace {
     /// Length of the payload in bytes.
     pub const LEN: usize = 56;
 
-    /// No rate yet.
+    /// The value that means that there is no rate yet.
     pub const NO_RATE: u64 = u64::MAX;
 
     pub(super) fn parse(payload: &[u8]) -> Result<Self, ParseError> {
@@ -76,7 +77,7 @@ impl Pace {
     }
 }
 
-/// The lowest bit; no other is known.
+/// Parses flags, of which only the lowest bit may be set.
 pub(super) fn flag(flags: u32) -> Result<bool, ParseError> {
     match flags {
         0 | 1 => Ok(flags == 1),

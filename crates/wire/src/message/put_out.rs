@@ -1,5 +1,5 @@
-//! PutOut: a Goodbye to one receiver that is not served, or no longer, although others may be; or that of a receiver that ends
-//! before its session.
+//! PutOut: a Goodbye with a reason. A sender sends it to a receiver that it refuses or puts out, while others
+//! may go on. A receiver sends it when it ends before its session.
 //!
 //! ```text
 //!  0      1
@@ -8,45 +8,46 @@
 //!  +------+----------------------------------+
 //! ```
 //!
-//! Every version must be able to read it, for it tells a receiver that it has another one. Until version 2 there was no code,
-//! and no text began with an octet below 32; so codes are below 32, one that is not known counts as [`PutOutCode::Refused`],
-//! and [`PutOutCode::OtherVersion`] is the text alone.
+//! Every version must be able to read it, because it also tells a receiver that the versions differ. Until
+//! version 2 there was no code, and no text began with an octet below 32. So codes are below 32. An unknown
+//! code counts as [`PutOutCode::Refused`], and [`PutOutCode::OtherVersion`] is sent as the text alone.
 
 use std::fmt;
 
 use super::Reason;
 use crate::{ParseError, field::Reader};
 
-/// Why a receiver is not served: a code for it to act on, and a text for whoever runs it.
+/// The reason why a receiver is not served: a code for the program, and a text for its user.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PutOut {
     pub code: PutOutCode,
     pub reason: Reason,
 }
 
-/// What a receiver can do about it.
+/// The kind of reason, which says what the receiver can do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum PutOutCode {
-    /// It was not admitted, for a reason that no other code names, and will not be if it comes again as it is.
+    /// The receiver was not admitted, for a reason that no other code names. Trying again will not help.
     Refused = 0,
     /// The ticket has expired by the sender's clock.
     Expired = 1,
-    /// It said nothing while it owed an answer; it may come again.
+    /// The receiver sent no answer while it owed one. It may come again.
     Stalled = 2,
-    /// It has itself come again, over another connection.
+    /// The receiver has come again over another connection, which replaces this one.
     Replaced = 3,
-    /// Who says it ends: the sender the session, or a receiver its part in it.
+    /// The session has ended, if the sender says so. The receiver's part in it has ended, if the receiver says
+    /// so.
     Ended = 4,
-    /// Its key is not on the sender's allow list.
+    /// The receiver's key is not on the sender's allow list.
     NotListed = 5,
-    /// A receiver with its key is there already, under another name.
+    /// A receiver with the same key is there already, under another name.
     KeyInUse = 6,
-    /// Its ticket is that of another session.
+    /// The receiver's ticket is of another session.
     OtherSession = 7,
-    /// It and the sender speak different versions of the protocol.
+    /// The receiver and the sender have different versions of the protocol.
     OtherVersion = 8,
-    /// As many receivers are there as a sender serves.
+    /// The sender serves no more receivers.
     Full = 9,
 }
 
@@ -64,13 +65,13 @@ impl PutOutCode {
         Self::Full,
     ];
 
-    /// Later versions have more of them, and what they say is in the text.
+    /// Converts a code. Later versions may have more codes; the text then says what they mean.
     fn parse(code: u8) -> Self {
         Self::ALL.into_iter().find(|known| *known as u8 == code).unwrap_or(Self::Refused)
     }
 }
 
-/// Where text begins: what is below is a code.
+/// The smallest first octet of a text. Smaller octets are codes.
 const FIRST_OF_TEXT: u8 = 32;
 
 impl PutOut {
@@ -83,7 +84,7 @@ impl PutOut {
         usize::from(self.has_code()) + self.reason.emitted_len()
     }
 
-    /// A message without code and text is a Goodbye.
+    /// Whether the code is sent. A message without code and text is a Goodbye.
     fn has_code(&self) -> bool {
         self.code != PutOutCode::OtherVersion || self.reason.emitted_len() == 0
     }

@@ -7,12 +7,13 @@ use crate::ParseError;
 /// The longest reason in bytes.
 pub const MAX_REASON_LEN: usize = 512;
 
-/// Why an object is withdrawn or failed, or a receiver put out. Nothing but a person acts on it.
+/// The reason why an object was withdrawn or failed, or a receiver put out. It is for people; no program acts
+/// on it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Reason(String);
 
 impl Reason {
-    /// Takes any text: control characters become spaces and what is too long is cut.
+    /// Creates a reason from any text. Control characters become spaces, and a text that is too long is cut.
     pub fn new(text: &str) -> Self {
         let mut line = String::new();
         for character in text.chars().map(|c| if c.is_control() { ' ' } else { c }) {

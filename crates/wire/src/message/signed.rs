@@ -1,5 +1,5 @@
-//! Signed: what a secure carousel's sender says that ends something, or that tells its blocks from those of others, with its
-//! signature. Everybody who has the ticket can seal packets, so these count only so.
+//! Signed: a message of a secure carousel with the sender's signature. Messages that end something, and the
+//! hashes of blocks, count only if they are signed, because everybody who has the ticket can seal packets.
 //!
 //! ```text
 //!  0              64            68
@@ -17,29 +17,29 @@ use crate::{
     header::{FileId, PacketType},
 };
 
-/// What the signature is good for, and nothing else's is.
+/// The first bytes of every signed message. No other signature of treecast covers such bytes.
 const DOMAIN: &[u8] = b"treecast carousel 1\0";
 
-/// A message and the sender's signature of it.
+/// A message and the sender's signature.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Signed {
     pub word: SignedWord,
-    /// Signature of [`SignedWord::signed_bytes`].
+    /// The signature of [`SignedWord::signed_bytes`].
     pub signature: [u8; SIGNATURE_LEN],
 }
 
-/// What a carousel's sender signs besides manifests.
+/// The messages that a carousel's sender signs, besides manifests.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SignedWord {
     Contents(Contents),
     Withdraw(Reason),
     Goodbye,
-    /// What the next blocks or repair symbols are.
+    /// The hashes of the next blocks or repair symbols.
     Blocks(BlockHashes),
 }
 
 impl SignedWord {
-    /// What is signed: which object of which session, and the words.
+    /// The bytes that are signed: the object's session and number, and the message.
     pub fn signed_bytes(&self, file: FileId) -> Vec<u8> {
         let mut bytes = DOMAIN.to_vec();
         bytes.extend_from_slice(&file.0.to_be_bytes());
@@ -47,7 +47,7 @@ impl SignedWord {
         bytes
     }
 
-    /// The message, if it is one of those that are signed.
+    /// Converts a message, if it is of a kind that is signed.
     pub fn of(message: &Message) -> Option<Self> {
         match message {
             Message::Contents(contents) => Some(Self::Contents(*contents)),
@@ -57,7 +57,7 @@ impl SignedWord {
         }
     }
 
-    /// The message that it is when it is not signed. None for what is never said so.
+    /// The message in its unsigned form. `None` for kinds that are never sent unsigned.
     pub fn into_message(self) -> Option<Message> {
         match self {
             Self::Contents(contents) => Some(Message::Contents(contents)),

@@ -1,5 +1,5 @@
-//! SymbolRequest: how many symbols some source blocks of an object lack at a receiver, 1 to 64 of them, 12 bytes
-//! each, behind a count of 8 bytes.
+//! SymbolRequest: how many symbols source blocks of an object lack at a receiver. A count of 8 bytes is
+//! followed by 1 to 64 source blocks, 12 bytes each.
 //!
 //! ```text
 //!  0              4         8
@@ -14,25 +14,25 @@ use std::fmt;
 
 use crate::{ParseError, field::Reader};
 
-/// The most source blocks that one message names.
+/// The largest number of source blocks in a message.
 pub const MAX_LACKS: usize = 64;
 
 const ARRIVED_LEN: usize = 8;
 
 const LACK_LEN: usize = 12;
 
-/// What one source block lacks.
+/// The number of symbols that one source block lacks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Lack {
     pub source_block: u32,
-    /// How many more symbols are needed, whichever they are. 0: the source block is whole, and blocks of it that have been asked
-    /// for need not be sent.
+    /// The number of symbols that are needed, whichever they are. 0 means that the source block is complete,
+    /// and that the sender need not send requested blocks of it.
     pub lacking: u32,
-    /// The number behind the last symbol that was out when this was counted.
+    /// The number after the last symbol that had been sent when the receiver counted.
     pub next: u32,
 }
 
-/// Asks for more repair symbols, or says that a source block needs none.
+/// A request for more repair symbols, or the message that a source block needs none.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SymbolRequest {
     arrived: u64,
@@ -40,10 +40,10 @@ pub struct SymbolRequest {
 }
 
 impl SymbolRequest {
-    /// `arrived` symbols have come over the receiver's own connection.
+    /// Creates a request. `arrived` is the number of symbols that have come over the receiver's own connection.
     ///
     /// # Errors
-    /// When it names no source block or more than [`MAX_LACKS`].
+    /// If it names no source block, or more than [`MAX_LACKS`].
     pub fn new(arrived: u64, lacks: Vec<Lack>) -> Result<Self, ParseError> {
         if lacks.is_empty() || lacks.len() > MAX_LACKS {
             return Err(ParseError::invalid("source blocks", lacks.len(), "1 to 64"));
@@ -51,8 +51,8 @@ impl SymbolRequest {
         Ok(Self { arrived, lacks })
     }
 
-    /// How many repair symbols, of whatever object, had come over the receiver's own connection: what the sender has sent
-    /// there beyond these is on its way.
+    /// The number of repair symbols, of all objects, that have come over the receiver's own connection. Symbols
+    /// that the sender has sent there beyond this number are on their way.
     pub fn arrived(&self) -> u64 {
         self.arrived
     }
@@ -61,7 +61,7 @@ impl SymbolRequest {
         &self.lacks
     }
 
-    /// How many bytes follow the header.
+    /// The length on the wire in bytes, without the header.
     pub fn emitted_len(&self) -> usize {
         ARRIVED_LEN + self.lacks.len() * LACK_LEN
     }

@@ -1,5 +1,5 @@
-//! SymbolsSent: how far the repair symbols of a source block are out. Behind it, who lacks some knows that asking
-//! makes sense.
+//! SymbolsSent: how many repair symbols of a source block the sender has sent. A receiver that still lacks
+//! symbols then knows that it must ask for more.
 //!
 //! ```text
 //!  0              4      8
@@ -12,7 +12,7 @@ use std::fmt;
 
 use crate::{ParseError, field::Reader};
 
-/// All symbols of a source block before number `next` are out.
+/// The message that all symbols of a source block with numbers below `next` have been sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SymbolsSent {
     pub source_block: u32,

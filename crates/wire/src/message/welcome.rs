@@ -11,13 +11,13 @@ use std::fmt;
 
 use crate::{ParseError, field::Reader};
 
-/// Admits a receiver.
+/// The message that a receiver is admitted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Welcome {
     pub version: u8,
-    /// Bytes of an object in each packet but the last: every block starts at a multiple of it.
+    /// The number of bytes of an object in each packet but the last. Every block starts at a multiple of it.
     pub block_len: u16,
-    /// What the sender calls this receiver in messages to the group; not 0.
+    /// The receiver's number in messages to the group; not 0.
     pub receiver: u32,
 }
 

@@ -1,9 +1,9 @@
-//! Multicast Listener Discovery for IPv6: version 2 (RFC 9777), the messages of version 1 that its
-//! speakers must accept (RFC 2710), and multicast router discovery (RFC 4286). All are ICMPv6 messages.
+//! Multicast Listener Discovery for IPv6: version 2 (RFC 9777), the messages of version 1 that version 2 must
+//! accept (RFC 2710), and multicast router discovery (RFC 4286). All are ICMPv6 messages.
 //!
-//! The checksum covers addresses that are not in the message, so [`Message::parse`] leaves it alone: a
-//! kernel checks it before a raw ICMPv6 socket sees the message, and fills it in behind one.
-//! Who reads whole packets calls [`parse_packet`]; who writes them calls [`seal`].
+//! The checksum covers addresses that are not in the message, so [`Message::parse`] does not check it. With a
+//! raw ICMPv6 socket, the kernel checks the checksum of messages that come, and computes that of messages that
+//! leave. Code that reads whole packets calls [`parse_packet`]; code that writes them calls [`seal`].
 
 mod packet;
 mod query;
@@ -24,13 +24,13 @@ pub type Query = membership::Query<Ipv6Addr>;
 pub type Report = membership::Report<Ipv6Addr>;
 pub type GroupRecord = membership::GroupRecord<Ipv6Addr>;
 
-/// Where version 2 reports go: all MLDv2-capable routers.
+/// The destination of version 2 reports: all MLDv2-capable routers.
 pub const REPORT_DESTINATION: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 0x16);
-/// Where general queries go.
+/// The destination of general queries.
 pub const ALL_NODES: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 1);
-/// Where version 1's Done and router solicitations go.
+/// The destination of version 1's Done and of router solicitations.
 pub const ALL_ROUTERS: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 2);
-/// Where router advertisements and terminations go.
+/// The destination of router advertisements and terminations.
 pub const ALL_SNOOPERS: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 0x6a);
 
 /// ICMPv6's number as a next header, and in the pseudo header.
@@ -44,7 +44,7 @@ const TYPE_ROUTER_ADVERTISEMENT: u8 = 151;
 const TYPE_ROUTER_SOLICITATION: u8 = 152;
 const TYPE_ROUTER_TERMINATION: u8 = 153;
 
-/// One message.
+/// An MLD message, or one of multicast router discovery.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Message {
     Query(Query),
@@ -69,11 +69,11 @@ impl Message {
         TYPE_ROUTER_TERMINATION,
     ];
 
-    /// Reads an ICMPv6 message from its type to its end; the checksum is not looked at.
+    /// Parses an ICMPv6 message, from its type to its end. The checksum is not checked.
     ///
     /// # Errors
-    /// When the type is another, or bytes are missing. A query is of version 1 when it is 24 bytes
-    /// long and of version 2 from 28 bytes on (RFC 9777, 8.1).
+    /// If the type is unknown, or bytes are missing. A query is of version 1 if it is 24 bytes long, and of
+    /// version 2 if it has 28 bytes or more (RFC 9777, section 8.1).
     pub fn parse(bytes: &[u8]) -> Result<Self, ParseError> {
         let mut reader = Reader::new(bytes);
         let kind = reader.u8("ICMPv6 type")?;
@@ -91,7 +91,7 @@ impl Message {
         })
     }
 
-    /// The message with checksum 0, as a raw ICMPv6 socket wants it.
+    /// The message with checksum 0, as a raw ICMPv6 socket expects it.
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(self.emitted_len());
         match self {
@@ -134,8 +134,8 @@ impl fmt::Display for Message {
     }
 }
 
-/// Writes the checksum of `message`, sent from `source` to `destination`, into its third and fourth
-/// byte; a message shorter than 4 bytes stays as it is.
+/// Writes the checksum of `message` from `source` to `destination` into its third and fourth byte. A message
+/// shorter than 4 bytes stays as it is.
 pub fn seal(message: &mut [u8], source: Ipv6Addr, destination: Ipv6Addr) {
     let Some(field) = message.get_mut(2..4) else { return };
     field.fill(0);
@@ -143,10 +143,10 @@ pub fn seal(message: &mut [u8], source: Ipv6Addr, destination: Ipv6Addr) {
     message[2..4].copy_from_slice(&checksum.to_be_bytes());
 }
 
-/// Checks the checksum that `message` came with.
+/// Checks the checksum of a received message.
 ///
 /// # Errors
-/// When it is wrong.
+/// If it is wrong.
 pub fn verify(message: &[u8], source: Ipv6Addr, destination: Ipv6Addr) -> Result<(), ParseError> {
     match checksum_sum(message, source, destination) {
         0xffff => Ok(()),

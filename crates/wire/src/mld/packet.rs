@@ -1,15 +1,16 @@
-//! MLD in its IPv6 packet, for who reads whole packets instead of what a raw ICMPv6 socket hands over.
+//! MLD with its IPv6 header, for code that reads whole packets and has no raw ICMPv6 socket.
 
 use std::net::Ipv6Addr;
 
 use super::{Message, NEXT_HEADER_ICMPV6, verify};
 use crate::ipv6;
 
-/// The next header that says: hop-by-hop options follow (RFC 8200, 4.3).
+/// The next header number of hop-by-hop options (RFC 8200, section 4.3).
 const NEXT_HEADER_HOP_BY_HOP: u8 = 0;
 
-/// What an IPv6 packet says by MLD, and who says it. None when it is damaged, or not as MLD's have to be: from a link-local
-/// address, with a hop limit of 1 and the router alert (RFC 9777, 5.1.14 and 5.2.13).
+/// Parses an IPv6 packet with MLD. Returns its source and the message. `None` if it is damaged, or does not
+/// meet the rules for MLD: a link-local source address, a hop limit of 1, and the router alert (RFC 9777,
+/// sections 5.1.14 and 5.2.13).
 pub fn parse_packet(packet: &[u8]) -> Option<(Ipv6Addr, Message)> {
     let (ip, payload) = ipv6::Header::parse(packet).ok()?;
     if ip.next_header != NEXT_HEADER_HOP_BY_HOP

@@ -16,12 +16,12 @@ use crate::{
     membership::{Address, address},
 };
 
-/// What a query, report or done of version 1 says.
+/// A query, report or done of version 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct V1 {
-    /// Meaningful in queries only; whole milliseconds, at most 65.535 s.
+    /// The longest time until an answer, in queries only: whole milliseconds, at most 65.535 s.
     pub max_response: Duration,
-    /// The group; none in a general query.
+    /// The group. `None` in a general query.
     pub group: Option<Ipv6Addr>,
 }
 
@@ -29,7 +29,7 @@ impl V1 {
     /// Length on the wire in bytes.
     pub const LEN: usize = 24;
 
-    /// Reads the whole message but its type and checksum; bytes behind it are ignored.
+    /// Parses the message except its type and checksum. Bytes behind it are ignored.
     pub(super) fn parse(bytes: &[u8]) -> Result<Self, ParseError> {
         let mut reader = Reader::new(bytes);
         reader.take("type, code and checksum", 4)?;

@@ -6,7 +6,7 @@ use thiserror::Error;
 
 use crate::destination_options::Wrong;
 
-/// What is wrong, with the value that was found.
+/// The error in a header, with the value that was found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum Malformed {
     #[error("packet: {have} bytes are there, {need} are needed")]
@@ -39,7 +39,8 @@ pub enum Malformed {
     Twice(Ipv6Addr),
 }
 
-/// The same without values: what is counted. Behind MEADcast's, the numbers are those of `bpf/mead.h`.
+/// The kind of an error, which routers count. Its number follows those of MEADcast's errors, as in
+/// `bpf/mead.h`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u32)]
 pub enum Reason {
@@ -77,7 +78,7 @@ impl Reason {
         Self::Twice,
     ];
 
-    /// As it stands in tables and JSON.
+    /// The name in tables and JSON.
     pub fn name(self) -> &'static str {
         match self {
             Self::Truncated => "truncated",

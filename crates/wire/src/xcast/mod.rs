@@ -34,17 +34,17 @@ use crate::{
     membership::{fold, ones_complement_sum},
 };
 
-/// Routing type of the header (RFC 5058, 9.3.2).
+/// The routing type of the header (RFC 5058, section 9.3.2).
 pub const ROUTING_TYPE: u8 = 254;
 
-/// Where a packet can be sent for whatever Xcast router is on the link (RFC 5058, 9.1; the address is for experiments,
-/// RFC 4727, 3.4.2).
+/// The group of all Xcast routers on a link (RFC 5058, section 9.1). The address is for experiments (RFC 4727,
+/// section 3.4.2).
 pub const ALL_XCAST_ROUTERS: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 0x114);
 
-/// The most destinations that are handled.
+/// The largest number of destinations that are handled.
 pub const MAX_DESTINATIONS: usize = 32;
 
-/// Bytes before the destinations: there are no more than the bits of one bitmap.
+/// The number of bytes before the destinations. It includes one bitmap, which limits their number.
 pub const FIXED_LEN: usize = 32;
 
 const VERSION: u8 = 1;
@@ -62,31 +62,32 @@ const ANONYMITY: u8 = 0b1000;
 const XCAST: u8 = 0b0100;
 const DSCPS: u8 = 0b0010;
 
-/// Bits of the count octet that hold the number of destinations. The other bit is reserved.
+/// The bits of the count octet that hold the number of destinations. The other bit is reserved.
 const COUNT_BITS: u8 = 0x7f;
 
-/// The routing header. What [`Header::parse`] gives and [`Header::new`] makes keeps to the rules of [`Malformed`].
+/// The routing header. The headers that [`Header::parse`] and [`Header::new`] return are never [`Malformed`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Header {
-    /// What follows this header, the list of ports included.
+    /// The type of the header behind this one. A list of ports counts as such a header.
     pub next_header: u8,
-    /// The A bit: who sees the packet is not to see the addresses of destinations that it is not for any more.
+    /// The A bit: a copy must not show the addresses of destinations that it is not for.
     pub is_anonymous: bool,
     /// The X bit: the packet must stay Xcast until it arrives.
     pub stays_xcast: bool,
-    /// With the source's address it names the channel (RFC 5058, 8.3); unspecified: there is none. In Xcast+ it is the group.
+    /// The channel identifier, which names the channel together with the source's address (RFC 5058, section
+    /// 8.3). In Xcast+ it is the group. The unspecified address means that there is none.
     pub channel: Ipv6Addr,
     /// Destinations to which the packet is still to be delivered.
     pub valid: Map,
-    /// Destinations that the packet was sent to. Those that are no longer valid may have been overwritten.
+    /// All destinations that the packet was sent to. Those that are no longer valid may have been overwritten.
     pub destinations: Vec<Ipv6Addr>,
 }
 
 impl Header {
-    /// A header for these destinations, all valid.
+    /// Creates a header for these destinations, all valid.
     ///
     /// # Errors
-    /// When there are none or more than 32 of them, one that nothing can be forwarded to, or one twice.
+    /// If there are no destinations or more than 32, if one is not forwardable, or if one appears twice.
     pub fn new(next_header: u8, channel: Ipv6Addr, destinations: Vec<Ipv6Addr>) -> Result<Self, Malformed> {
         if destinations.len() > MAX_DESTINATIONS {
             return Err(Malformed::TooManyAddresses(destinations.len().min(255) as u8));
@@ -100,10 +101,11 @@ impl Header {
         }
     }
 
-    /// Reads the header at the beginning of `bytes`; the rest follows it.
+    /// Parses the header at the beginning of `bytes`. Returns it with the bytes that follow. The caller checks
+    /// the routing type.
     ///
     /// # Errors
-    /// [`Malformed`] says what is wrong. The routing type is the caller's business.
+    /// [`Malformed`] says what is wrong.
     pub fn parse(bytes: &[u8]) -> Result<(Self, &[u8]), Malformed> {
         let fixed: &[u8; FIXED_LEN] = bytes.first_chunk().ok_or(short(bytes, FIXED_LEN))?;
         let count = check_fixed(fixed)?;
@@ -126,10 +128,10 @@ impl Header {
         Ok((header, rest))
     }
 
-    /// Looks at what follows this header in a packet.
+    /// Checks the bytes behind this header.
     ///
     /// # Errors
-    /// When another routing header follows ([`has_routing_header`]).
+    /// If another routing header follows ([`has_routing_header`]).
     pub fn check_rest(&self, rest: &[u8]) -> Result<(), Malformed> {
         match has_routing_header(self.next_header, rest) {
             true => Err(Malformed::SecondRoutingHeader),
@@ -157,7 +159,8 @@ impl Header {
         len(self.destinations.len())
     }
 
-    /// The header for some of its valid destinations, that of a copy. With the A bit the addresses of the others are gone.
+    /// The header of a copy for some of the valid destinations. With the A bit, the addresses of the others are
+    /// overwritten.
     #[must_use]
     pub fn only(&self, valid: Map) -> Self {
         let mut header = Self { valid, ..self.clone() };
@@ -169,7 +172,7 @@ impl Header {
         header
     }
 
-    /// The addresses that the packet is still to be delivered to, in their order.
+    /// The destinations to which the packet is still to be delivered, in order.
     pub fn valid_destinations(&self) -> impl Iterator<Item = Ipv6Addr> {
         self.valid.iter().map(|place| self.destinations[place])
     }
@@ -188,12 +191,12 @@ impl Header {
     }
 }
 
-/// Bytes of a header with so many destinations.
+/// The length in bytes of a header with this many destinations.
 pub fn len(destinations: usize) -> usize {
     FIXED_LEN + destinations * ADDRESS_LEN
 }
 
-/// What the first bytes alone show. Returns the number of destinations.
+/// Checks the fields before the destinations. Returns the number of destinations.
 fn check_fixed(fixed: &[u8; FIXED_LEN]) -> Result<u8, Malformed> {
     let (flags, count, found) = (fixed[AT_FLAGS], fixed[AT_COUNT] & COUNT_BITS, fixed[1]);
     if flags >> 4 != VERSION {
@@ -226,13 +229,13 @@ fn check_checksum(header: &[u8]) -> Result<(), Malformed> {
     Err(Malformed::Checksum { found, expected: !fold(sum - u64::from(found)) })
 }
 
-/// Whether packets to this group are for all Xcast routers: the same one of any scope.
+/// Whether a group is that of all Xcast routers, in any scope.
 pub fn is_all_xcast_routers(address: Ipv6Addr) -> bool {
     let [first, rest @ ..] = address.segments();
     first & 0xfff0 == 0xff00 && rest == [0, 0, 0, 0, 0, 0, 0x114]
 }
 
-/// In units of 8 bytes, without the first (RFC 8200, 4.4).
+/// The length field for `count` destinations, in units of 8 bytes without the first (RFC 8200, section 4.4).
 fn extension_len(count: u8) -> u8 {
     3 + 2 * count
 }

@@ -1,5 +1,5 @@
-//! What a Destination Options header behind Xcast's routing header says: the list of ports (RFC 5058, 9.3.2.2), and our proof
-//! of the address list ([`ListProof`]).
+//! The Destination Options header behind Xcast's routing header: the list of ports (RFC 5058, section 9.3.2.2),
+//! and our proof of the address list ([`ListProof`]).
 //!
 //! ```text
 //!  0             1                2      3      4                           rounded up to 8
@@ -8,8 +8,9 @@
 //!  +-------------+----------------+------+------+---------------------+-----+
 //! ```
 //!
-//! The type of the ports' option is one for experiments (RFC 4727) with the three first bits that the RFC asks for: who does not know it
-//! discards the packet, and it stays the same on its way.
+//! The type of the port option is for experiments (RFC 4727). Its first three bits are those that the RFC
+//! demands: a host that does not know the option discards the packet, and the option does not change on its
+//! way.
 
 use super::Malformed;
 use crate::{
@@ -23,12 +24,12 @@ pub const PORTS_OPTION: u8 = 0x5e;
 pub struct Options {
     /// The UDP port of each destination.
     pub ports: Option<Vec<u16>>,
-    /// What the address list proves.
+    /// The proof of the address list.
     pub list_proof: Option<ListProof>,
 }
 
 impl Options {
-    /// For packets with a port for each destination.
+    /// Creates options with a port for each destination.
     pub fn of_ports(ports: Vec<u16>) -> Self {
         Self { ports: Some(ports), list_proof: None }
     }
@@ -37,11 +38,12 @@ impl Options {
         *self == Self::default()
     }
 
-    /// Reads a Destination Options header at the beginning of `bytes`, behind the routing header of a packet to so many
-    /// destinations. Returns what it says, the next header's number, and its own length.
+    /// Parses a Destination Options header at the beginning of `bytes`, behind the routing header of a packet
+    /// to `destinations` destinations. Returns the options, the number of the next header, and its own length.
     ///
     /// # Errors
-    /// When it is cut or too long, has an option that may not be passed over, or not a port for each destination.
+    /// If it is cut or too long, has an unknown option that may not be skipped, or does not have a port for
+    /// each destination.
     pub fn parse(bytes: &[u8], destinations: usize) -> Result<(Self, u8, usize), Malformed> {
         let mut options = Self::default();
         let (next_header, len) = destination_options::walk(bytes, |kind, body| match (kind, body) {
@@ -61,7 +63,8 @@ impl Options {
         Ok((options, next_header, len))
     }
 
-    /// The header with at most 32 ports, in front of `next_header`; nothing when there are no options.
+    /// The header's bytes with at most 32 ports, and `next_header` as the next header. Empty if there are no
+    /// options.
     pub fn to_bytes(&self, next_header: u8) -> Vec<u8> {
         if self.is_empty() {
             return Vec::new();

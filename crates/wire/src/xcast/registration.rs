@@ -1,5 +1,6 @@
-//! What a designated router tells a sender in Xcast+: that there are listeners of its channel on the router's links.
-//! RFC 5058 names Xcast+ without a format; this one is ours, in a UDP datagram.
+//! The registration of Xcast+: a designated router tells a sender that there are listeners of its channel on
+//! the router's links. RFC 5058 names Xcast+ without a format. This format is ours; it is the payload of a UDP
+//! datagram.
 //!
 //! ```text
 //!  0         2         3      4                 6          8          16       32      48       64     80
@@ -8,21 +9,22 @@
 //!  +---------+---------+------+-----------------+----------+----------+--------+-------+--------+------+
 //! ```
 //!
-//! The code authenticates all before it with a key that the domain's routers and senders share (`proto::explicit::xcast`); without a key it is 0.
+//! The code authenticates everything before it with a key that the routers and senders of a domain share
+//! (`proto::explicit::xcast`). Without a key it is 0.
 
 use std::{fmt, net::Ipv6Addr};
 
 use crate::{ParseError, field::Reader, ipv6::is_forwardable};
 
-/// The UDP port that senders hear at: of no service that is known to IANA, and the RFC's number.
+/// The UDP port of senders. It is the RFC's number, and belongs to no service that IANA knows.
 pub const REGISTRATION_PORT: u16 = 5058;
 
-/// Bytes of a registration.
+/// Length of a registration in bytes.
 pub const REGISTRATION_LEN: usize = 80;
 
 pub const REGISTRATION_CODE_LEN: usize = 16;
 
-/// Bytes that the code covers.
+/// The number of bytes that the code covers.
 const AUTHENTICATED_LEN: usize = REGISTRATION_LEN - REGISTRATION_CODE_LEN;
 
 const MAGIC: [u8; 2] = *b"X+";
@@ -44,10 +46,10 @@ pub struct Registration {
 }
 
 impl Registration {
-    /// Reads a datagram.
+    /// Parses a datagram.
     ///
     /// # Errors
-    /// When it is longer or shorter, of another version or kind, or names addresses that cannot be.
+    /// If it has another length, version or kind, or names impossible addresses.
     pub fn parse(bytes: &[u8]) -> Result<Self, ParseError> {
         let mut reader = Reader::new(bytes);
         if reader.array::<2>("magic")? != MAGIC {
@@ -90,7 +92,7 @@ impl Registration {
         bytes
     }
 
-    /// What the code covers.
+    /// The bytes that the code covers.
     pub fn authenticated(&self) -> [u8; AUTHENTICATED_LEN] {
         let mut bytes = [0; AUTHENTICATED_LEN];
         bytes[..2].copy_from_slice(&MAGIC);
