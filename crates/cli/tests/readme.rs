@@ -1,0 +1,240 @@
+//! The commands that README.md shows, run as a reader would, in a small network of namespaces. Needs root.
+
+mod child;
+mod session;
+
+use std::{
+    cell::RefCell,
+    collections::BTreeSet,
+    fs,
+    io::Read,
+    net::UdpSocket,
+    os::unix::fs::symlink,
+    path::{Path, PathBuf},
+    process::Command,
+    thread,
+    time::Duration,
+};
+
+use session::{Guarded, Scratch, contents, finish_well, start, treecast, wait_until};
+use treecast_host::namespace::Namespace;
+
+/// Commands that are not run here, each with the reason.
+const NOT_RUN: &[(&str, &str)] = &[
+    ("make demo", "it installs packages and takes ten minutes"),
+    ("make test", "it runs this test"),
+    ("install target/release/treecast /usr/local/bin/", "it changes this machine"),
+    ("scp target/release/treecast root@HOST:/usr/local/bin/", "there is no other machine"),
+];
+
+/// A sender, and three receivers on two LANs, with the addresses that README.md names.
+const NETWORK: &str = r#"
+[nodes]
+server = { role = "server" }
+router = { role = "router" }
+client = { role = "client", count = 3 }
+[lans.up]
+nodes = ["router", "server"]
+[lans.left]
+nodes = ["router", "client0", "client1"]
+prefixes = ["fd00:3::/64"]
+[lans.right]
+nodes = ["router", "client2"]
+prefixes = ["fd00:4::/64"]
+"#;
+const CLIENTS: [&str; 3] = ["client0", "client1", "client2"];
+const SIZE: usize = 300_000;
+
+#[test]
+fn every_command_of_the_readme_does_what_it_says() {
+    let reader = Reader::new();
+    reader.send_a_file();
+    reader.image_machines();
+    reader.distribute_a_feed();
+    reader.evaluate_a_delivery();
+    reader.bring_a_program_to_many_hosts();
+    reader.find_out_what_a_network_does();
+    let not_run = NOT_RUN.iter().map(|(command, _)| (*command).to_owned()).collect();
+    assert_eq!(reader.commands.take(), not_run, "each command of README.md is run here, or is in NOT_RUN");
+}
+
+/// Somebody who types the commands of README.md, on the nodes of a lab.
+struct Reader {
+    lab: String,
+    folder: Scratch,
+    /// Commands that were not typed yet.
+    commands: RefCell<BTreeSet<String>>,
+}
+
+impl Reader {
+    fn new() -> Self {
+        let lab = format!("readme{}", std::process::id());
+        let folder = Scratch::new();
+        fs::write(folder.path("network.toml"), NETWORK).unwrap();
+        symlink(repository().join("labs"), folder.path("labs")).unwrap();
+        folder.file("image.iso", SIZE);
+        folder.file("image.raw", SIZE);
+        let mut up = treecast();
+        up.args(["lab", "up", "--mroute", "--name", &lab]).arg(folder.path("network.toml"));
+        finish_well(start(&mut up));
+        Self { lab, folder, commands: RefCell::new(commands()) }
+    }
+
+    fn send_a_file(&self) {
+        let mut sender = self.start("server", &self.command("treecast send --wait 2"));
+        let ticket = first_line(&mut sender);
+        let receive = self.command("treecast receive --into /srv/images");
+        let receivers = ["client0", "client2"].map(|client| {
+            let receive = replace(&receive, "treecast2.5wzN...", &ticket);
+            (client, self.start(client, &replace(&receive, "/srv/images", client)))
+        });
+        for (client, receiver) in receivers {
+            finish_well(receiver);
+            self.has(client, "image.iso");
+        }
+        finish_well(sender);
+    }
+
+    fn image_machines(&self) {
+        let send = self.command("treecast send --session");
+        let sender = self.start("server", &replace(&send, "--wait 300", "--wait 3"));
+        wait_until("the ticket is written", || self.folder.path("ticket").exists());
+        let receive = self.command("treecast receive --into /srv @ticket");
+        let receivers = CLIENTS.map(|client| self.start(client, &replace(&receive, "/srv", client)));
+        receivers.into_iter().for_each(|receiver| _ = finish_well(receiver));
+        CLIENTS.iter().for_each(|client| self.has(client, "image.raw"));
+        finish_well(sender);
+        assert!(self.folder.path("image.session").exists(), "the session is kept");
+    }
+
+    fn distribute_a_feed(&self) {
+        let feed = self.command("some-program | treecast send");
+        let mut sender = self.start("server", &replace(&feed, "some-program", "echo network.toml"));
+        let ticket = first_line(&mut sender);
+        let receivers =
+            CLIENTS.map(|client| self.start(client, &format!("treecast receive --into {client} {ticket}")));
+        receivers.into_iter().for_each(|receiver| _ = finish_well(receiver));
+        CLIENTS.iter().for_each(|client| assert!(self.folder.path(client).join("network.toml").exists()));
+        finish_well(sender);
+    }
+
+    fn evaluate_a_delivery(&self) {
+        let small = "--set sizes=1M --set settle=0s --set deliveries=nack";
+        let scaling = self.command("treecast lab run labs/librecast/scaling.toml");
+        let text = self.finish("server", &format!("{scaling} {small}"));
+        assert!(text.contains("All 45 copies came whole."), "{text}");
+        assert!(
+            self.folder.path("out/scaling/report.html").exists(),
+            "the report is where labs/README.md says"
+        );
+        // Its 204 nodes take too long here. `use_cases.rs` runs such an experiment.
+        let thesis = self.command("treecast lab run labs/meadcast/uc2.toml");
+        assert!(self.finish("server", &format!("{thesis} --plan")).contains("runs"));
+    }
+
+    fn bring_a_program_to_many_hosts(&self) {
+        let sockets = CLIENTS.map(|client| {
+            let socket = self.within(client, || UdpSocket::bind("[::]:5000").unwrap());
+            socket.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+            socket
+        });
+        let mut mead = self.start("server", &format!("exec {}", self.command("treecast mead")));
+        assert!(first_line(&mut mead).contains("ready"));
+        let program = self.within("server", || UdpSocket::bind("[::]:0").unwrap());
+        program.send_to(b"from any program", "[fd15::1]:7777").unwrap();
+        for socket in sockets {
+            let mut datagram = [0; 100];
+            let len = socket.recv(&mut datagram).unwrap();
+            assert_eq!(&datagram[..len], b"from any program");
+        }
+    }
+
+    fn find_out_what_a_network_does(&self) {
+        let text = self.finish("router", &self.command("treecast mroute show"));
+        assert!(text.contains("if1"), "{text}");
+        self.finish("server", &self.command("treecast monitor"));
+        assert!(self.folder.path("sum.rec").exists(), "the recording is there");
+        self.finish("server", &self.command("treecast status"));
+    }
+
+    /// The one command of README.md that begins so and was not typed yet.
+    fn command(&self, start: &str) -> String {
+        let mut commands = self.commands.borrow_mut();
+        let found = commands.iter().find(|command| command.starts_with(start)).cloned();
+        let found = found.unwrap_or_else(|| panic!("README.md shows no command that begins with {start:?}"));
+        commands.remove(&found);
+        found
+    }
+
+    /// Types a command on a node, in the folder with the files.
+    fn start(&self, node: &str, command: &str) -> Guarded {
+        let treecast = Path::new(env!("CARGO_BIN_EXE_treecast")).parent().unwrap().display();
+        let path = format!("{treecast}:{}", std::env::var("PATH").unwrap());
+        let mut shell = Command::new("sh");
+        shell.args(["-c", command]).current_dir(self.folder.path("")).env("PATH", path);
+        treecast_host::namespace::place(self.namespace(node), &mut shell);
+        start(&mut shell)
+    }
+
+    fn finish(&self, node: &str, command: &str) -> String {
+        finish_well(self.start(node, command))
+    }
+
+    #[track_caller]
+    fn has(&self, folder: &str, name: &str) {
+        let copy = fs::read(self.folder.path(folder).join(name)).unwrap();
+        assert!(copy == contents(SIZE), "{folder}/{name} is not as it was sent");
+    }
+
+    fn within<T: Send>(&self, node: &str, act: impl FnOnce() -> T + Send) -> T {
+        let namespace = self.namespace(node);
+        let enter = || {
+            namespace.enter().expect("root may");
+            act()
+        };
+        thread::scope(|scope| scope.spawn(enter).join().unwrap())
+    }
+
+    fn namespace(&self, node: &str) -> Namespace {
+        Namespace::open(&format!("{}-{node}", self.lab)).expect("the lab has this node")
+    }
+}
+
+impl Drop for Reader {
+    fn drop(&mut self) {
+        _ = treecast().args(["lab", "down", &self.lab]).output();
+    }
+}
+
+/// What README.md shows as commands: in a block with prompts the lines behind one, else all lines.
+fn commands() -> BTreeSet<String> {
+    let text = fs::read_to_string(repository().join("README.md")).unwrap();
+    let blocks = text.split("\n\n").filter(|block| block.starts_with("    "));
+    let commands = blocks.flat_map(|block| {
+        let lines: Vec<&str> = block.lines().map(str::trim).collect();
+        let typed: Vec<&str> = lines.iter().filter_map(|line| line.strip_prefix("$ ")).collect();
+        if typed.is_empty() { lines } else { typed }
+    });
+    commands.map(|line| line.split("  #").next().unwrap().trim().to_owned()).collect()
+}
+
+/// A command with other words in place of some of it.
+fn replace(command: &str, words: &str, others: &str) -> String {
+    assert!(command.contains(words), "README.md no longer has {words:?} in: {command}");
+    command.replace(words, others)
+}
+
+fn first_line(program: &mut Guarded) -> String {
+    let mut line = String::new();
+    let stdout = program.stdout.as_mut().expect("it is piped");
+    // Byte by byte, so that what follows is left for whoever reads on.
+    let mut byte = [0];
+    while stdout.read(&mut byte).unwrap() == 1 && byte != *b"\n" {
+        line.push(char::from(byte[0]));
+    }
+    line
+}
+
+fn repository() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
+}
