@@ -7,8 +7,9 @@ use rustix::{
     time::{ClockId, Timespec, clock_getres, clock_gettime},
 };
 
-/// CLOCK_MONOTONIC_COARSE, in nanoseconds: the clock that treecast's eBPF programs read. It stands still between two ticks of the
-/// kernel, so it may lie some milliseconds behind CLOCK_MONOTONIC, and more while the host of a virtual machine is busy.
+/// The time of CLOCK_MONOTONIC_COARSE, in nanoseconds: the clock that treecast's eBPF programs read. It stands
+/// still between two ticks of the kernel. So it may be some milliseconds behind CLOCK_MONOTONIC, and more while
+/// the host of a virtual machine is busy.
 pub fn coarse_ns() -> u64 {
     let now = clock_gettime(ClockId::MonotonicCoarse);
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
@@ -24,7 +25,7 @@ pub fn own_process_time() -> Duration {
     duration(clock_gettime(ClockId::ProcessCPUTime))
 }
 
-/// Processor time that another process has used, all its threads together; none when it is not there.
+/// Processor time that another process has used, all its threads together. `None` if there is no such process.
 pub fn process_time(process: u32) -> Option<Duration> {
     // See clock_getcpuclockid(3): the complemented number, with the scheduler's clock in the low bits.
     const SCHEDULER_CLOCK: libc::clockid_t = 2;
@@ -35,7 +36,7 @@ pub fn process_time(process: u32) -> Option<Duration> {
     (done == 0).then(|| Duration::new(time.tv_sec as u64, time.tv_nsec as u32))
 }
 
-/// Nanoseconds in one tick of the times that /proc gives.
+/// The number of nanoseconds in one tick of the times in /proc.
 pub fn ns_per_tick() -> i64 {
     1_000_000_000 / clock_ticks_per_second().max(1) as i64
 }

@@ -1,15 +1,16 @@
-//! Control messages, which go and come beside a packet's data (cmsg(3)): the segment size of a super-packet, the drop
+//! Control messages, which accompany a packet's data (cmsg(3)): the segment size of a super-packet, the drop
 //! counter, addresses, and times.
 //!
-//! They are written and read as bytes, so no pointer is needed: the kernel copies them and asks for no alignment.
+//! They are written and read as bytes, so no pointer is needed. The kernel copies them and demands no
+//! alignment.
 
 use std::{mem, net::IpAddr, time::Duration};
 
-/// Bytes of `struct cmsghdr`: a length, a level and a type.
+/// The size of `struct cmsghdr` in bytes: a length, a level and a type.
 const HEADER_LEN: usize = mem::size_of::<libc::cmsghdr>();
 const LEVEL_AT: usize = HEADER_LEN - 8;
 const KIND_AT: usize = HEADER_LEN - 4;
-/// Messages begin at multiples of this.
+/// The alignment of messages in bytes.
 const ALIGNMENT: usize = mem::size_of::<usize>();
 
 /// Room for the control messages of one packet, in bytes.
@@ -19,7 +20,7 @@ pub const CONTROL_LEN: usize = 128;
 const ECN_MASK: u8 = 3;
 const CONGESTION_EXPERIENCED: u8 = 3;
 
-/// The control messages of a packet that is sent.
+/// The control messages of a packet to send.
 #[derive(Debug, Clone, Copy)]
 pub struct Control {
     bytes: [u8; CONTROL_LEN],
@@ -29,14 +30,14 @@ pub struct Control {
 impl Control {
     pub const NONE: Self = Self { bytes: [0; CONTROL_LEN], len: 0 };
 
-    /// Makes the packet a super-packet of datagrams of `segment_len` bytes.
+    /// Makes the packet a super-packet of datagrams with `segment_len` bytes.
     #[must_use]
     pub fn with_segment_len(self, segment_len: u16) -> Self {
         self.with(libc::SOL_UDP, libc::UDP_SEGMENT, &segment_len.to_ne_bytes())
     }
 
-    /// Has the packet leave by this interface, from `source`, instead of from the address that the kernel would choose
-    /// (RFC 3542, 6, and ip(7)).
+    /// Sets the interface by which the packet leaves, and its source address. Otherwise the kernel chooses both
+    /// (RFC 3542, section 6, and ip(7)).
     #[must_use]
     pub fn with_source(self, source: IpAddr, interface: u32) -> Self {
         let interface = interface.to_ne_bytes();
@@ -66,31 +67,31 @@ impl Control {
         self
     }
 
-    /// What the kernel is handed.
+    /// The messages as bytes for the kernel.
     pub fn as_bytes(&self) -> &[u8] {
         &self.bytes[..self.len]
     }
 }
 
-/// What the kernel told about one received packet, as far as it was asked to.
+/// The control messages of one received packet. The kernel only sends those that it was asked for.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub struct Ancillary {
-    /// Length of each datagram but the last in a super-packet, in bytes; none for a single datagram.
+    /// Length of each datagram but the last in a super-packet, in bytes. `None` for a single datagram.
     pub segment_len: Option<usize>,
-    /// Datagrams dropped at this socket so far, modulo 2^32; none when nothing was.
+    /// Number of datagrams dropped at this socket so far, modulo 2^32. `None` if there were none.
     pub dropped: Option<u32>,
-    /// Congestion was experienced on the way (RFC 3168, 5).
+    /// Whether the packet experienced congestion on the way (RFC 3168, section 5).
     pub is_marked: bool,
-    /// The interface that it came in by.
+    /// Index of the interface where the packet came in.
     pub interface: Option<u32>,
-    /// Its hop limit on arrival.
+    /// The packet's hop limit on arrival.
     pub hop_limit: Option<u8>,
-    /// The time of its arrival, since 1970.
+    /// The time of the packet's arrival, since 1970.
     pub arrived: Option<Duration>,
     hop_options: Option<HopOptions>,
 }
 
-/// The hop-by-hop options of a packet, as many as there is room for.
+/// The hop-by-hop options of a packet. Longer options are cut.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct HopOptions {
     bytes: [u8; 64],
@@ -98,12 +99,12 @@ struct HopOptions {
 }
 
 impl Ancillary {
-    /// The packet's IPv6 hop-by-hop options header; empty when it has none, or one too long to be of use.
+    /// The packet's IPv6 hop-by-hop options header. Empty if it has none, or one that is too long.
     pub fn hop_options(&self) -> &[u8] {
         self.hop_options.as_ref().map_or(&[], |options| &options.bytes[..options.len])
     }
 
-    /// Reads what the kernel has left in a control buffer.
+    /// Parses a control buffer that the kernel has filled.
     pub fn read(control: &[u8]) -> Self {
         let mut ancillary = Self::default();
         for (level, kind, data) in messages(control) {
@@ -144,7 +145,7 @@ impl HopOptions {
     }
 }
 
-/// The level, type and data of each message in a control buffer, as far as they are whole.
+/// The level, type and data of each complete message in a control buffer.
 fn messages(mut bytes: &[u8]) -> impl Iterator<Item = (i32, i32, &[u8])> {
     std::iter::from_fn(move || {
         let len = usize::from_ne_bytes(*bytes.first_chunk()?);

@@ -1,26 +1,26 @@
-//! How many files this process may have open.
+//! The limit on the number of open files of this process.
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// Raises the limit as far as this user may: a lab takes two files a node, a monitor one, a sender one a
-/// receiver and a router one for every few groups, where 1,024 is the usual limit. To be called once, by the
-/// program; where the limit is met all the same, opening a file fails and says so.
+/// Raises the limit as far as this user may. A lab needs two files for each node, a monitor one, a sender one
+/// for each receiver, and a router one for every few groups. The usual limit is 1,024. The program calls this
+/// once. If the limit is reached nevertheless, opening a file fails with an error.
 pub fn raise() {
-    /// More than the largest lab takes (4,000 nodes).
+    /// The wanted limit. It is more than the largest lab needs (4,000 nodes).
     const ENOUGH: u64 = 1 << 16;
     let hard = getrlimit(Resource::Nofile).maximum;
     let most = hard.map(|hard| hard.max(ENOUGH));
-    // Only root may go beyond the hard limit. Without success the old limit stays.
+    // Only root may exceed the hard limit. If this fails, the old limit stays.
     if setrlimit(Resource::Nofile, Rlimit { current: most, maximum: most }).is_err() {
         _ = setrlimit(Resource::Nofile, Rlimit { current: hard, maximum: hard });
     }
 }
 
-/// How many files of objects a session has open at a time, as the limit stands now: half of what is left besides its
-/// sockets and its own files, as each object may need another one for a moment. Others are closed, and opened again when
-/// they are needed.
+/// The number of files of objects that a session keeps open at a time: half of the limit, after its sockets and
+/// its own files. The other half is left because an object may need another file for a moment. Further files
+/// are closed, and opened again when they are needed.
 pub fn for_objects() -> usize {
-    /// Sockets, pollers, journals, logs and the target folder of a session.
+    /// The number of other files of a session: sockets, pollers, journals, logs and the target folder.
     const OWN: u64 = 32;
     let current = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
     usize::try_from(current.saturating_sub(OWN) / 2).unwrap_or(usize::MAX).clamp(4, 512)

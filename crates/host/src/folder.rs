@@ -1,4 +1,4 @@
-//! Calls on names in an open folder. None of them follows a symbolic link.
+//! System calls on names in an open folder. None of them follows a symbolic link.
 
 use std::{
     ffi::{CStr, CString, OsStr},
@@ -20,13 +20,13 @@ use rustix::{
 
 use crate::user;
 
-/// A file's device and number: two names of one file have the same.
+/// A file's device and inode number. Two names of one file have the same pair.
 pub type Inode = (u64, u64);
 
-/// The flags with which a folder is opened on the way to something in it.
+/// The flags for opening a folder on the way to something in it.
 pub const OPEN_FOLDER: i32 = libc::O_RDONLY | libc::O_DIRECTORY | libc::O_NOFOLLOW | libc::O_CLOEXEC;
 
-/// A point in time as a file system keeps it.
+/// A point in time, as file systems store it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FileTime {
     /// Seconds since 1970.
@@ -35,14 +35,14 @@ pub struct FileTime {
     pub nanoseconds: u32,
 }
 
-/// What is at a name.
+/// The properties of the file, folder or link at a name.
 #[derive(Debug, Clone, Copy)]
 pub struct Status {
     pub inode: Inode,
     /// Size in bytes.
     pub size: u64,
     pub modified: FileTime,
-    /// When anything of it was changed last, its time of modification included. Nobody can set this one.
+    /// The time of the last change of the file or its properties. No program can set it.
     pub changed: FileTime,
     kind: FileType,
     mode: u16,
@@ -60,8 +60,9 @@ impl Status {
         self.owner == user::effective()
     }
 
-    /// Whether it is a file of this user's with one name, and with none of the permission bits `forbidden`. Anything
-    /// else under such a name somebody else may have put there: a FIFO, or another file's second name.
+    /// Whether it is a file of this user with a single name, and with none of the permission bits `forbidden`.
+    /// Anything else may have been put there by somebody else, for example a FIFO, or a second name of another
+    /// file.
     pub fn is_own_file(&self, forbidden: u16) -> bool {
         self.is_file() && self.is_ours() && self.names == 1 && self.mode & forbidden == 0
     }
@@ -75,25 +76,26 @@ impl Status {
     }
 }
 
-/// `name` for the kernel; an error when it holds a zero byte.
+/// Converts a name for the kernel. Fails if it contains a zero byte.
 pub fn c_string(name: impl AsRef<OsStr>) -> io::Result<CString> {
     CString::new(name.as_ref().as_bytes()).map_err(|_| io::ErrorKind::InvalidInput.into())
 }
 
-/// Opens `name`, one component, in a folder, with the flags of open(2). A file that is made gets the permissions `mode`.
+/// Opens `name`, which is one component, in a folder, with the flags of open(2). A new file gets the
+/// permissions `mode`.
 pub fn open_at(folder: &OwnedFd, name: &CStr, flags: i32, mode: u32) -> io::Result<OwnedFd> {
     Ok(fs::openat(folder, name, OFlags::from_bits_retain(flags as u32), Mode::from_raw_mode(mode))?)
 }
 
-/// Makes a file without a name, to be written and given one with [`give_name`].
+/// Creates a file without a name. It can get a name later with [`give_name`].
 pub fn open_unnamed(folder: &OwnedFd, mode: u32) -> io::Result<OwnedFd> {
     open_at(folder, c".", libc::O_RDWR | libc::O_TMPFILE | libc::O_CLOEXEC, mode)
 }
 
-/// Gives a file without a name one that nothing has.
+/// Gives a name to a file without one. The name must not exist.
 pub fn give_name(file: impl AsFd, folder: &OwnedFd, name: &CStr) -> io::Result<()> {
     match fs::linkat(file.as_fd(), c"", folder, name, AtFlags::EMPTY_PATH) {
-        // Kernels before 6.10 let only the privileged do so by descriptor.
+        // Kernels before 6.10 allow this by descriptor only to privileged processes.
         Err(Errno::NOENT) => {}
         given => return Ok(given?),
     }
@@ -101,8 +103,8 @@ pub fn give_name(file: impl AsFd, folder: &OwnedFd, name: &CStr) -> io::Result<(
     Ok(fs::linkat(fs::CWD, path, folder, name, AtFlags::SYMLINK_FOLLOW)?)
 }
 
-/// Opens the folder at `path` below another one in one step that no rename can lead out of it; an error of the kind
-/// `Unsupported` where the kernel is older than 5.6 or a sandbox forbids it.
+/// Opens the folder at `path` below another folder, in one step. No concurrent renaming can lead outside. The
+/// error has the kind `Unsupported` if the kernel is older than 5.6, or a sandbox forbids the call.
 pub fn open_folder_beneath(folder: &OwnedFd, path: &CStr) -> io::Result<OwnedFd> {
     let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
     let flags = OFlags::from_bits_retain(OPEN_FOLDER as u32);
@@ -112,7 +114,7 @@ pub fn open_folder_beneath(folder: &OwnedFd, path: &CStr) -> io::Result<OwnedFd>
     })
 }
 
-/// Makes a folder; returns false when there is something of that name.
+/// Creates a folder. Returns false if the name exists.
 pub fn make_folder_at(folder: &OwnedFd, name: &CStr, mode: u32) -> io::Result<bool> {
     match fs::mkdirat(folder, name, Mode::from_raw_mode(mode)) {
         Ok(()) => Ok(true),
@@ -121,20 +123,21 @@ pub fn make_folder_at(folder: &OwnedFd, name: &CStr, mode: u32) -> io::Result<bo
     }
 }
 
-/// Makes a symbolic link.
+/// Creates a symbolic link.
 pub fn make_link_at(target: &CStr, folder: &OwnedFd, name: &CStr) -> io::Result<()> {
     Ok(fs::symlinkat(target, folder, name)?)
 }
 
-/// Renames what is at one name in one folder to another name in another folder, and replaces what has that name.
+/// Moves a name from one folder to another. An existing target is replaced.
 pub fn rename_at(from: (&OwnedFd, &CStr), to: (&OwnedFd, &CStr)) -> io::Result<()> {
     Ok(fs::renameat(from.0, from.1, to.0, to.1)?)
 }
 
-/// As [`rename_at`], where nothing has the new name: `AlreadyExists` otherwise.
+/// Like [`rename_at`], but fails with `AlreadyExists` if the new name exists.
 pub fn rename_new_at(from: (&OwnedFd, &CStr), to: (&OwnedFd, &CStr)) -> io::Result<()> {
     match fs::renameat_with(from.0, from.1, to.0, to.1, RenameFlags::NOREPLACE) {
-        // Some network file systems cannot. Between this look and the renaming something may come there.
+        // Some network file systems do not support this. Then another process may create the name between this
+        // check and the renaming.
         Err(Errno::INVAL) => match status_at(to.0, to.1) {
             Ok(_) => Err(io::ErrorKind::AlreadyExists.into()),
             Err(_) => rename_at(from, to),
@@ -143,12 +146,13 @@ pub fn rename_new_at(from: (&OwnedFd, &CStr), to: (&OwnedFd, &CStr)) -> io::Resu
     }
 }
 
-/// Removes a name; a folder's is not removed.
+/// Removes a name, unless it is a folder's.
 pub fn remove_at(folder: &OwnedFd, name: &CStr) -> io::Result<()> {
     Ok(fs::unlinkat(folder, name, AtFlags::empty())?)
 }
 
-/// What `name` is, a symbolic link itself included; an empty name is the descriptor's own.
+/// The properties of `name`; of a symbolic link itself, not its target. An empty name means the descriptor
+/// itself.
 pub fn status_at(folder: impl AsFd, name: &CStr) -> io::Result<Status> {
     let status = fs::statat(folder, name, AtFlags::SYMLINK_NOFOLLOW | AtFlags::EMPTY_PATH)?;
     let time = |seconds, nanoseconds| FileTime { seconds, nanoseconds };
@@ -169,7 +173,8 @@ pub fn set_mode(file: impl AsFd, mode: u16) -> io::Result<()> {
     Ok(fs::fchmod(file, Mode::from_raw_mode(mode.into()))?)
 }
 
-/// Sets when `name`, a symbolic link itself included, was changed; an empty name is the descriptor's own.
+/// Sets the time of the last change of `name`; of a symbolic link itself, not its target. An empty name means
+/// the descriptor itself.
 pub fn set_modified_at(folder: impl AsFd, name: &CStr, time: FileTime) -> io::Result<()> {
     let times = Timestamps {
         last_access: fs::Timespec { tv_sec: 0, tv_nsec: fs::UTIME_OMIT },
@@ -181,30 +186,32 @@ pub fn set_modified_at(folder: impl AsFd, name: &CStr, time: FileTime) -> io::Re
     }
 }
 
-/// Makes sure that this process may make files in a folder.
+/// Checks that this process may create files in a folder.
 ///
 /// # Errors
-/// When it may not, or the folder is gone.
+/// If it may not, or the folder is gone.
 pub fn check_writable(folder: impl AsFd) -> io::Result<()> {
     Ok(fs::accessat(folder, c".", Access::WRITE_OK | Access::EXEC_OK, AtFlags::empty())?)
 }
 
-/// The bytes that this user may still write to the file system of a file or folder. None where the file system does not
-/// say (an unlimited tmpfs): writing will show.
+/// The number of bytes that this user may still write to the file system of a file or folder. `None` if the
+/// file system does not tell (an unlimited tmpfs).
 pub fn free_bytes(at: impl AsFd) -> Option<u64> {
     let statistics = fs::fstatvfs(at).ok()?;
     (statistics.f_blocks > 0).then(|| statistics.f_bavail.saturating_mul(statistics.f_frsize))
 }
 
-/// Whether the file system of a file or folder has room for another file. Some have no fixed number of them.
+/// Whether the file system of a file or folder has room for another file. Some file systems have no fixed
+/// number of files.
 pub fn has_free_inode(at: impl AsFd) -> bool {
     fs::fstatvfs(at).map_or(true, |statistics| statistics.f_files == 0 || statistics.f_favail > 0)
 }
 
-/// Takes the room for a file of `size` bytes now, where the file system does so without writing it. (tmpfs would.)
+/// Reserves the space for a file of `size` bytes now, if the file system can do so without writing it. (tmpfs
+/// would write it.)
 ///
 /// # Errors
-/// When there is no room, or the file system knows no such thing.
+/// If there is no space, or the file system does not support this.
 pub fn reserve(file: impl AsFd, size: u64) -> io::Result<()> {
     let is_memory = fs::fstatfs(&file).map(|it| it.f_type == libc::TMPFS_MAGIC);
     if size == 0 || is_memory.unwrap_or(true) {
@@ -213,36 +220,36 @@ pub fn reserve(file: impl AsFd, size: u64) -> io::Result<()> {
     Ok(fs::fallocate(file, FallocateFlags::empty(), 0, size)?)
 }
 
-/// Has the kernel read further ahead in a file that is read from start to end.
+/// Asks the kernel to read further ahead in a file that is read from start to end.
 pub fn read_ahead(file: impl AsFd) {
-    // It is advice.
+    // This is only advice, so errors do not matter.
     _ = fs::fadvise(file, 0, None, Advice::Sequential);
 }
 
-/// Sends up to `len` bytes of a file from `offset` on, which moves on by as many as have been sent.
+/// Sends up to `len` bytes of a file, from `offset` on. `offset` grows by the number of bytes sent.
 ///
 /// # Errors
-/// What the kernel says.
+/// The error of the kernel.
 pub fn send_file(to: impl AsFd, file: impl AsFd, offset: &mut u64, len: usize) -> io::Result<usize> {
     Ok(fs::sendfile(to, file, Some(offset), len)?)
 }
 
-/// Makes a named pipe that this user alone may use.
+/// Creates a named pipe that only this user may use.
 pub fn make_pipe(path: &Path) -> io::Result<()> {
     Ok(fs::mkfifoat(fs::CWD, path, Mode::RUSR | Mode::WUSR)?)
 }
 
-/// How an attempt to lock a file ended.
+/// The result of an attempt to lock a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Lock {
     Ours,
     /// Another descriptor holds the lock.
     Taken,
-    /// The file system knows no locks.
+    /// The file system does not support locks.
     Unknown,
 }
 
-/// Locks a file if nobody else has; the lock goes with the descriptor.
+/// Locks a file, if nobody else has locked it. Closing the descriptor unlocks it.
 pub fn lock(file: &impl AsFd) -> Lock {
     match fs::flock(file, FlockOperation::NonBlockingLockExclusive) {
         Ok(()) => Lock::Ours,

@@ -1,4 +1,4 @@
-//! Network interfaces: finding them, their addresses and their MTU.
+//! Finds network interfaces, their addresses and their MTU.
 
 use std::{
     io,
@@ -10,7 +10,7 @@ use thiserror::Error;
 pub use crate::netlink::Interface;
 use crate::netlink::Netlink;
 
-/// Why no interface can be used.
+/// The reason why no interface can be used.
 #[derive(Debug, Error)]
 pub enum InterfaceError {
     #[error("interface {name} does not exist here; there are: {known}")]
@@ -29,7 +29,7 @@ impl Interface {
     /// The interface of this name, if it is up.
     ///
     /// # Errors
-    /// When it is missing (the line lists those that are there) or down.
+    /// If it does not exist (the error lists the existing ones) or is down.
     pub fn named(name: &str) -> Result<Self, InterfaceError> {
         let all = list()?;
         let known = all.iter().map(|interface| interface.name.as_str()).collect::<Vec<_>>().join(", ");
@@ -40,11 +40,12 @@ impl Interface {
         if interface.is_up { Ok(interface) } else { Err(InterfaceError::Down { name: name.to_owned() }) }
     }
 
-    /// The interface that this host reaches others over: the one that the route to `towards` (or, without
-    /// it, the default route) uses, else the first that is up and has an address, loopback last.
+    /// The interface by which this host reaches others. It is the one of the route to `towards`, or of the
+    /// default route. If there is no route, it is the first one that is up and has an address, the loopback
+    /// last.
     ///
     /// # Errors
-    /// When none is up and has an address.
+    /// If none is up and has an address.
     pub fn by_route(towards: Option<IpAddr>) -> Result<Self, InterfaceError> {
         let all = list()?;
         let somewhere_v6 = IpAddr::V6(Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1));
@@ -65,7 +66,8 @@ impl Interface {
         candidates.first().map(|found| (*found).clone()).ok_or(InterfaceError::None)
     }
 
-    /// Its addresses that other hosts can use: global and unique local IPv6 first, then IPv4.
+    /// The interface's addresses that other hosts can use: global and unique local IPv6 addresses first, then
+    /// IPv4.
     pub fn reachable_addresses(&self) -> Vec<IpAddr> {
         let (v6, v4): (Vec<IpAddr>, Vec<IpAddr>) = self
             .addresses
@@ -76,10 +78,10 @@ impl Interface {
         v6.into_iter().chain(v4).collect()
     }
 
-    /// Whether it has an address of `group`'s family; with IPv6 a link-local one will do.
+    /// Checks that the interface has an address of `group`'s family. For IPv6, a link-local address is enough.
     ///
     /// # Errors
-    /// One line when it has none.
+    /// One line if it has none.
     pub fn check_family(&self, group: IpAddr) -> Result<(), InterfaceError> {
         if self.addresses.iter().any(|address| address.is_ipv4() == group.is_ipv4()) {
             return Ok(());
@@ -109,7 +111,8 @@ impl Interface {
     }
 }
 
-/// Whether no router lies between this host and `address`, by the networks of its interfaces. What cannot be told is no.
+/// Whether no router lies between this host and `address`, by the networks of its interfaces. False if that
+/// cannot be determined.
 pub fn is_on_link(address: Ipv6Addr) -> bool {
     let reaches = |interface: &Interface| interface.is_up && interface.is_on_link(address.into());
     list().is_ok_and(|all| all.iter().any(reaches))
@@ -118,19 +121,20 @@ pub fn is_on_link(address: Ipv6Addr) -> bool {
 /// All interfaces of this network namespace, by index.
 ///
 /// # Errors
-/// What the kernel says.
+/// The error of the kernel.
 pub fn list() -> io::Result<Vec<Interface>> {
     Ok(Netlink::open()?.interfaces()?.into_values().collect())
 }
 
-/// The address that packets to `target` would leave with; sends nothing.
+/// The source address of packets to `target`. Sends nothing.
 fn local_address_towards(target: IpAddr) -> Option<IpAddr> {
     let any: IpAddr =
         if target.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
     source_towards((any, 0).into(), (target, 9).into()).ok()
 }
 
-/// The address that the kernel takes for packets to `target` from a socket that is bound to `from`; sends nothing.
+/// The source address that the kernel uses for packets to `target` from a socket that is bound to `from`. Sends
+/// nothing.
 pub fn source_towards(from: SocketAddr, target: SocketAddr) -> io::Result<IpAddr> {
     let socket = UdpSocket::bind(from)?;
     socket.connect(target)?;

@@ -1,9 +1,9 @@
-//! What this machine's kernel offers: netlink, sockets and control messages, packet sockets, waiting, namespaces,
-//! processes, signals.
+//! What this machine's kernel offers: netlink, nftables, sockets and control messages, packet sockets, waiting,
+//! namespaces, processes, signals.
 //!
-//! This crate knows no protocol of treecast and decides nothing. It has nearly all `unsafe` code of treecast, each piece
-//! behind a function that is safe to call. Where the crate `rustix` has a safe wrapper for a system call, that is used;
-//! what is here by hand, `rustix` and `socket2` lack.
+//! This crate knows no protocol of treecast and decides nothing. It contains nearly all `unsafe` code of
+//! treecast, each piece inside a function that is safe to call. It uses the safe wrappers of `rustix` and
+//! `socket2` for system calls. Calls that these crates lack are written by hand.
 
 pub mod classic_bpf;
 pub mod clock;
@@ -36,12 +36,12 @@ pub mod wake;
 
 use std::io;
 
-/// The result of a system call that returns a negative number when it fails.
+/// Converts the result of a system call that returns a negative number on failure.
 fn checked(result: libc::c_int) -> io::Result<libc::c_int> {
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
 }
 
-/// The result of a system call that returns a length, or a negative number when it fails.
+/// Converts the result of a system call that returns a length, or a negative number on failure.
 fn checked_len(result: libc::ssize_t) -> io::Result<usize> {
     usize::try_from(result).map_err(|_| io::Error::last_os_error())
 }

@@ -1,5 +1,5 @@
-//! Sending and receiving messages whose parts lie in several places, one or many in a call (`sendmsg`, `sendmmsg`,
-//! `recvmsg`, `recvmmsg`).
+//! Sends and receives messages whose parts are in several places, one or many messages in a call (`sendmsg`,
+//! `sendmmsg`, `recvmsg`, `recvmmsg`).
 
 use std::{
     fmt,
@@ -13,7 +13,7 @@ use socket2::{MsgHdr, SockAddr, SockAddrStorage, SockRef};
 
 use crate::control::{Ancillary, CONTROL_LEN, Control};
 
-/// The most messages that [`Scatter::receive_many`] takes.
+/// The largest number of messages that [`Scatter::receive_many`] receives.
 pub const MAX_RECEIVED: usize = 64;
 
 /// Sends one message, gathered from its parts. A signal does not end the wait.
@@ -42,11 +42,11 @@ pub fn send(
     }
 }
 
-/// Sends messages in one call, each to its address, or where the socket is bound to. Returns how many the kernel has
-/// taken.
+/// Sends messages in one call, each to its address, or to the address that the socket is connected to. Returns
+/// how many the kernel has taken.
 ///
 /// # Errors
-/// What the kernel says to the first message.
+/// The kernel's error for the first message.
 pub fn send_many<'a>(
     socket: &impl AsFd,
     messages: impl IntoIterator<Item = (Option<&'a SockAddr>, &'a [IoSlice<'a>])>,
@@ -56,7 +56,7 @@ pub fn send_many<'a>(
         if let Some(to) = to {
             (message.msg_name, message.msg_namelen) = (to.as_ptr().cast_mut().cast(), to.len());
         }
-        // An IoSlice is laid out as an iovec. The kernel does not write to what it sends.
+        // An IoSlice has the layout of an iovec. The kernel does not write to what it sends.
         (message.msg_iov, message.msg_iovlen) = (parts.as_ptr().cast_mut().cast(), parts.len());
         libc::mmsghdr { msg_hdr: message, msg_len: 0 }
     };
@@ -67,20 +67,20 @@ pub fn send_many<'a>(
         .map(|sent| sent as usize)
 }
 
-/// What has been received.
+/// The result of receiving a message.
 #[derive(Debug, Default, Clone, Copy)]
 pub struct Received {
     /// Bytes received.
     pub len: usize,
-    /// Whether there was no room for all of it.
+    /// Whether the message was longer than the room for it.
     pub is_truncated: bool,
     pub ancillary: Ancillary,
 }
 
-/// Receives into parts that lie in several places.
+/// Receives messages into parts that are in several places.
 ///
-/// It keeps the list of parts that the kernel is handed, empty between calls: to allocate the list for each call is as dear
-/// as several small allocations.
+/// It keeps the list of parts for the kernel, which is empty between calls. Allocating the list for each call
+/// would be as expensive as several small allocations.
 #[derive(Default)]
 pub struct Scatter(Vec<libc::iovec>);
 
@@ -107,11 +107,11 @@ impl Scatter {
         Ok(received(len?, &message, &control))
     }
 
-    /// Receives messages that are there, each scattered over so many of the parts. Hands each to `each`, and returns how
-    /// many they were: at most [`MAX_RECEIVED`].
+    /// Receives messages that have arrived, each into the given number of parts. Calls `each` for each message.
+    /// Returns their number, at most [`MAX_RECEIVED`].
     ///
     /// # Errors
-    /// What the kernel says.
+    /// The error of the kernel.
     pub fn receive_many<'a>(
         &mut self,
         socket: &impl AsFd,
@@ -147,10 +147,10 @@ impl fmt::Debug for Scatter {
     }
 }
 
-/// Receives one message without waiting, and says who sent it.
+/// Receives one message without waiting, and returns its sender.
 ///
 /// # Errors
-/// What the kernel says; `WouldBlock` when nothing is there.
+/// The error of the kernel; `WouldBlock` if no message has arrived.
 pub fn receive_from(socket: &impl AsFd, buffer: &mut [u8]) -> io::Result<(SockAddr, Received)> {
     let mut control = ControlBuffer::EMPTY;
     let mut address = SockAddrStorage::zeroed();
@@ -165,7 +165,8 @@ pub fn receive_from(socket: &impl AsFd, buffer: &mut [u8]) -> io::Result<(SockAd
     Ok((from, received(len, &message, &control)))
 }
 
-/// Room for the control messages of a packet that is received. The kernel writes what has room, and says how much that is.
+/// Room for the control messages of a received packet. The kernel writes those that fit, and says how many
+/// bytes that is.
 #[repr(C, align(8))]
 #[derive(Clone, Copy)]
 struct ControlBuffer([u8; CONTROL_LEN]);

@@ -9,8 +9,8 @@ use rustix::{
 
 use crate::folder::c_string;
 
-/// Has what the calling thread mounts from now on stay its own. Namespaces and mounts that others make later are seen
-/// when `sees_others`. Safe between `fork` and `exec`.
+/// Makes later mounts of the calling thread invisible to other threads and processes. If `sees_others`, the
+/// thread still sees later mounts and namespaces of others. Safe between `fork` and `exec`.
 pub fn own_mounts(sees_others: bool) -> io::Result<()> {
     // SAFETY: only the calling thread gets other mounts; it shares no working directory with others afterwards.
     unsafe { unshare_unsafe(UnshareFlags::NEWNS) }?;
@@ -18,8 +18,8 @@ pub fn own_mounts(sees_others: bool) -> io::Result<()> {
     Ok(mount_change("/", kind | MountPropagationFlags::REC)?)
 }
 
-/// Has the program of `command` alone see `folder` in the place of another. Namespaces and what is mounted later are as
-/// everybody sees them.
+/// Has only the program of `command` see `folder` in place of another folder. Namespaces and later mounts are
+/// visible to it as to everybody.
 pub fn mount_over(folder: &Path, place: &'static str, command: &mut Command) -> io::Result<()> {
     let folder = c_string(folder)?;
     // SAFETY: it makes system calls on strings that are there already, as is needed after a fork.
@@ -32,13 +32,13 @@ pub fn mount_over(folder: &Path, place: &'static str, command: &mut Command) -> 
     Ok(())
 }
 
-/// Mounts a file system of memory, with room for so many bytes.
+/// Mounts a file system in memory with room for this many bytes.
 pub fn mount_memory(place: &Path, bytes: u64) -> io::Result<()> {
     let options = CString::new(format!("size={bytes}"))?;
     Ok(mount::mount("tmpfs", place, "tmpfs", MountFlags::empty(), options.as_c_str())?)
 }
 
-/// Takes away what is mounted at a place, as soon as nobody uses it.
+/// Unmounts a place, as soon as nobody uses it.
 pub fn unmount(place: &Path) -> io::Result<()> {
     Ok(mount::unmount(place, UnmountFlags::DETACH)?)
 }

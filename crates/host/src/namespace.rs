@@ -1,5 +1,5 @@
-//! Network namespaces by name, as `ip netns` keeps them: a file in `/run/netns` on which the
-//! namespace is mounted, so that it lives without a process.
+//! Network namespaces by name, as `ip netns` manages them. Each is mounted on a file in `/run/netns`, so it
+//! exists without a process.
 
 use std::{
     fs::{self, File, OpenOptions},
@@ -21,11 +21,11 @@ use rustix::{
 
 const DIRECTORY: &str = "/run/netns";
 
-/// An open namespace: it lives at least as long as this.
+/// An open namespace. It exists at least as long as this value.
 pub struct Namespace(OwnedFd);
 
 impl Namespace {
-    /// Moves the calling thread into a new namespace and gives that a [reserved](reserve) name.
+    /// Moves the calling thread into a new namespace, and gives the namespace a [reserved](reserve) name.
     pub fn create(name: &str) -> io::Result<Self> {
         Self::enter_new()?;
         let this = Self::of_thread()?;
@@ -33,7 +33,7 @@ impl Namespace {
         Ok(this)
     }
 
-    /// Moves the calling thread into a new namespace, which ends with it.
+    /// Moves the calling thread into a new namespace, which ends with the thread.
     pub fn enter_new() -> io::Result<()> {
         // SAFETY: only the calling thread changes its network; descriptors that are open stay where they are.
         Ok(unsafe { unshare_unsafe(UnshareFlags::NEWNET) }?)
@@ -49,7 +49,7 @@ impl Namespace {
         Self::of_file(&path(name))
     }
 
-    /// The namespace that a file stands for: one of /run/netns, or /proc/PID/ns/net.
+    /// The namespace of a file: one of /run/netns, or /proc/PID/ns/net.
     pub fn of_file(path: &Path) -> io::Result<Self> {
         Ok(Self(File::open(path)?.into()))
     }
@@ -60,14 +60,14 @@ impl Namespace {
     }
 }
 
-/// Has `command` start inside a namespace.
+/// Makes `command` start inside a namespace.
 pub fn place(namespace: Namespace, command: &mut Command) {
     // SAFETY: `enter` makes one system call and allocates nothing, as is needed after a fork.
     unsafe { command.pre_exec(move || namespace.enter()) };
 }
 
-/// Becomes the program of `command` inside the namespace called `name`, and ends with the thread of the process `parent` that
-/// has started this one. Returns only when that fails.
+/// Replaces this process by the program of `command`, inside the namespace called `name`. The program ends with
+/// the thread of the process `parent` that has started this process. Returns only on failure.
 pub fn become_inside(name: &str, parent: u32, mut command: Command) -> io::Error {
     let enter = || -> io::Result<()> {
         set_parent_process_death_signal(Some(Signal::KILL))?;
@@ -85,17 +85,17 @@ impl AsFd for Namespace {
     }
 }
 
-/// Where the namespace called `name` is to be found.
+/// The path of the namespace called `name`.
 pub fn path(name: &str) -> PathBuf {
     Path::new(DIRECTORY).join(name)
 }
 
-/// Makes the files on which namespaces are mounted: one file with many names, because on a disk a
-/// thousand files take a second to make and to remove.
+/// Creates the files on which namespaces are mounted. They are one file with many names, because creating and
+/// removing a thousand files takes a second on a disk.
 ///
 /// # Errors
-/// When a name is taken, `AlreadyExists`; the namespace that has it is left alone, and no name is
-/// reserved then.
+/// `AlreadyExists` if a name is taken. The namespace with that name is not touched, and no name is reserved
+/// then.
 pub fn reserve(names: &[&str]) -> io::Result<()> {
     for (index, name) in names.iter().enumerate() {
         if let Err(error) = reserve_one(name, names[0]) {
@@ -109,18 +109,19 @@ pub fn reserve(names: &[&str]) -> io::Result<()> {
 fn reserve_one(name: &str, first: &str) -> io::Result<()> {
     match fs::hard_link(path(first), path(name)) {
         Ok(()) => Ok(()),
-        // Not every file system has hard links, none has them without limit, and the first name is new.
+        // Not every file system has hard links, their number is limited, and the first name has nothing to link
+        // to.
         Err(_) => OpenOptions::new().write(true).create_new(true).mode(0o444).open(path(name)).map(drop),
     }
 }
 
-/// Whether that name is taken.
+/// Whether a name is taken.
 pub fn exists(name: &str) -> bool {
     path(name).symlink_metadata().is_ok()
 }
 
-/// Makes `/run/netns` a shared mount of its own, exactly as `ip netns add` does: a namespace that is
-/// unmounted then goes from the copies that `ip netns exec` made, too.
+/// Makes `/run/netns` a shared mount of its own, as `ip netns add` does. When a namespace is unmounted, it then
+/// also disappears from the copies that `ip netns exec` made.
 pub fn prepare_directory() -> io::Result<()> {
     let directory = Path::new(DIRECTORY);
     fs::create_dir_all(directory)?;
@@ -134,11 +135,11 @@ pub fn prepare_directory() -> io::Result<()> {
     Ok(share()?)
 }
 
-/// Takes the name away; the kernel ends the namespace when nothing else holds it. That there is none
-/// is no error: this is also how what a killed process left half-made is removed.
+/// Removes the name. The kernel ends the namespace when nothing else holds it. A missing name is no error, so
+/// this also removes what a killed process left incomplete.
 pub fn remove(name: &str) -> io::Result<()> {
     let path = path(name);
-    // Once for each time it is mounted: a plain bind of the directory shows every mount twice.
+    // It is unmounted once for each mount: a plain bind mount of the directory shows every mount twice.
     while unmount(&path, UnmountFlags::DETACH | UnmountFlags::NOFOLLOW).is_ok() {}
     match fs::remove_file(&path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),

@@ -1,8 +1,9 @@
-//! A table of nftables that drops packets with certain routing headers, as long as its owner lives.
+//! A table of nftables that drops packets with certain routing headers while its owner lives.
 //!
-//! The table is of the netdev family and owned by the socket that made it (`NFT_TABLE_F_OWNER`, Linux 5.12): the kernel removes
-//! it when that is closed, however the process ends. It is written in messages of its own (linux/netfilter/nf_tables.h) rather
-//! than with `nft`, whose process would be the owner.
+//! The table is of the netdev family, and belongs to the socket that made it (`NFT_TABLE_F_OWNER`, Linux 5.12).
+//! The kernel removes the table when the socket is closed, however the process ends. The program `nft` cannot
+//! be used, because its own process would be the owner. So the messages are written here
+//! (linux/netfilter/nf_tables.h).
 
 use std::{
     io::{self, Read},
@@ -36,23 +37,23 @@ const EQUAL: u32 = 0;
 const AT_MOST: u32 = 3;
 const AT_LEAST: u32 = 5;
 
-/// In an IPv6 packet: the next header, and the routing type of a routing header behind it.
+/// The positions in an IPv6 packet of the next header, and of the routing type in a routing header behind it.
 const AT_NEXT_HEADER: u32 = 6;
 const AT_ROUTING_TYPE: u32 = 42;
 const ETHERTYPE_IPV6: [u8; 2] = [0x86, 0xdd];
 const NEXT_HEADER_ROUTING: u8 = 43;
 
-/// A table that goes when this is dropped, or the process ends in any way.
+/// A table that is removed when this is dropped, or when the process ends.
 pub struct Table {
     socket: Socket,
     name: String,
-    /// The sequence number of the last changes. Answers to those before, some of which may have been refused, are passed
-    /// over.
+    /// The sequence number of the last changes. Answers to earlier changes, some of which may have been
+    /// refused, are ignored.
     sequence: u32,
 }
 
 impl Table {
-    /// Makes an empty table of this name.
+    /// Creates an empty table with this name.
     pub fn open(name: String) -> io::Result<Self> {
         let socket = netlink::open(libc::NETLINK_NETFILTER)?;
         let mut table = Self { socket, name, sequence: 0 };
@@ -64,7 +65,7 @@ impl Table {
         Ok(table)
     }
 
-    /// Drops what comes in by this interface with a routing header of one of these types.
+    /// Drops packets that come in by this interface with a routing header of one of these types.
     pub fn block(&mut self, interface: &str, routing_types: RangeInclusive<u8>) -> io::Result<()> {
         let chain = attributes(|it| {
             it.text(1, &self.name);
@@ -85,7 +86,7 @@ impl Table {
         self.commit(&[(NEW_CHAIN, libc::NLM_F_CREATE, chain), (NEW_RULE, append, rule)])
     }
 
-    /// Drops nothing at this interface any more.
+    /// Stops dropping packets at this interface.
     pub fn unblock(&mut self, interface: &str) -> io::Result<()> {
         let chain = attributes(|it| {
             it.text(1, &self.name);
@@ -94,11 +95,11 @@ impl Table {
         self.commit(&[(DELETE_CHAIN, 0, chain)])
     }
 
-    /// Makes all of the changes or none of them.
+    /// Makes all changes or none.
     fn commit(&mut self, changes: &[(u16, i32, Vec<u8>)]) -> io::Result<()> {
         self.sequence += 1;
         let mut bytes = Vec::new();
-        // struct nfgenmsg: a family, a version, and, at the edges of a batch, a subsystem.
+        // `struct nfgenmsg`: a family, a version, and, at the begin and end of a batch, a subsystem.
         let edge = [0, 0, 0, SUBSYSTEM as u8];
         netlink::write(&mut bytes, BATCH_BEGIN, 0, self.sequence, &edge);
         for (kind, flags, attributes) in changes {
@@ -122,7 +123,7 @@ impl Table {
     }
 }
 
-/// The expressions of a rule: IPv6, a routing header, one of the types: drop.
+/// Writes the expressions of a rule: an IPv6 packet with a routing header of one of the types is dropped.
 fn expressions(rule: &mut Attributes, routing_types: &RangeInclusive<u8>) {
     expression(rule, "meta", |data| {
         number(data, 1, REGISTER);
@@ -140,7 +141,7 @@ fn expressions(rule: &mut Attributes, routing_types: &RangeInclusive<u8>) {
     });
 }
 
-/// Loads an octet of the packet.
+/// Writes an expression that loads an octet of the packet.
 fn octet(rule: &mut Attributes, at: u32) {
     expression(rule, "payload", |data| {
         number(data, 1, REGISTER);
@@ -165,7 +166,7 @@ fn expression(rule: &mut Attributes, name: &str, fill: impl FnOnce(&mut Attribut
     });
 }
 
-/// Adds a number, which nftables has in network order.
+/// Adds a number. nftables uses network order.
 fn number(attributes: &mut Attributes, kind: u16, value: u32) {
     attributes.bytes(kind, &value.to_be_bytes());
 }

@@ -1,4 +1,5 @@
-//! What a kernel leaves to whoever sends a packet, and says in front of it (`struct virtio_net_hdr` of Linux's `virtio_net.h`).
+//! The offload header in front of a packet (`struct virtio_net_hdr` of Linux's `virtio_net.h`). It describes
+//! the work on a packet that the kernel leaves to its sender.
 //!
 //! ```text
 //!  0       1     2            4              6                8                 10
@@ -18,7 +19,7 @@ const UDP_CHECKSUM_OFFSET: u16 = 6;
 /// The length of a UDP header, in bytes.
 pub const UDP_HEADER_LEN: usize = 8;
 
-/// What is left to do to one packet.
+/// The work that is left to do on one packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Offload {
     flags: u8,
@@ -30,7 +31,8 @@ pub struct Offload {
 }
 
 impl Offload {
-    /// For UDP that begins at `start`, in bytes from the frame's first, and has no checksum yet; with segments, a super-packet.
+    /// The offload of a UDP packet without checksum. `start` is the position of its UDP header in the frame, in
+    /// bytes. With `segment_bytes`, it is a super-packet.
     pub fn of_udp(start: usize, segment_bytes: Option<usize>) -> Self {
         Self {
             flags: NEEDS_CHECKSUM,
@@ -42,14 +44,14 @@ impl Offload {
         }
     }
 
-    /// Reads it from in front of a frame.
+    /// Parses the header in front of a frame.
     pub fn parse(bytes: &[u8; OFFLOAD_LEN]) -> Self {
         let field = |at: usize| u16::from_ne_bytes([bytes[at], bytes[at + 1]]);
         let [header_len, segment_bytes, checksum_start, checksum_offset] = [2, 4, 6, 8].map(field);
         Self { flags: bytes[0], gso: bytes[1], header_len, segment_bytes, checksum_start, checksum_offset }
     }
 
-    /// As it stands in front of a frame.
+    /// The header's bytes in front of a frame.
     pub fn to_bytes(self) -> [u8; OFFLOAD_LEN] {
         let mut bytes = [self.flags, self.gso, 0, 0, 0, 0, 0, 0, 0, 0];
         let fields = [self.header_len, self.segment_bytes, self.checksum_start, self.checksum_offset];
@@ -59,12 +61,12 @@ impl Offload {
         bytes
     }
 
-    /// Data in each datagram of a super-packet.
+    /// The data bytes in each datagram of a super-packet. `None` for a single datagram.
     pub fn segment_bytes(&self) -> Option<usize> {
         (self.gso == GSO_UDP).then_some(self.segment_bytes.into())
     }
 
-    /// Whether the checksum is still to be made.
+    /// Whether the checksum must still be computed.
     pub fn needs_checksum(&self) -> bool {
         self.flags & NEEDS_CHECKSUM != 0
     }

@@ -9,12 +9,15 @@ use std::{
 
 use socket2::{Domain, Socket, Type};
 
-/// Lets this socket hear only the groups that it has joined itself; `IP_MULTICAST_ALL` in Linux's `in.h`.
+/// The option by which a socket hears only the groups that it has joined itself: `IP_MULTICAST_ALL` in Linux's
+/// `in.h`.
 pub const IP_MULTICAST_ALL: i32 = 49;
-/// The same for IPv6; `IPV6_MULTICAST_ALL` in Linux's `in6.h`.
+/// The option by which an IPv6 socket hears only the groups that it has joined itself: `IPV6_MULTICAST_ALL` in
+/// Linux's `in6.h`.
 pub const IPV6_MULTICAST_ALL: i32 = 29;
 
-/// Names the ICMPv6 types that a raw socket hears (RFC 3542, 3.2); libc does not have it.
+/// The option that selects the ICMPv6 types that a raw socket hears (RFC 3542, section 3.2). The crate libc
+/// lacks it.
 const ICMP6_FILTER: i32 = 1;
 const MCAST_JOIN_GROUP: i32 = 42;
 const MCAST_JOIN_SOURCE_GROUP: i32 = 46;
@@ -31,7 +34,7 @@ pub fn set_bytes(socket: &impl AsFd, level: i32, name: i32, value: &[u8]) -> io:
     crate::checked(unsafe { libc::setsockopt(fd, level, name, value.as_ptr().cast(), len) }).map(drop)
 }
 
-/// Reads an option. What the kernel does not fill in stays zero.
+/// Reads an option. Bytes that the kernel does not fill in are zero.
 ///
 /// # Safety
 /// Every bit pattern must be a value of `T`.
@@ -46,7 +49,7 @@ pub(crate) unsafe fn get<T: Copy>(socket: &impl AsFd, level: i32, name: i32) -> 
     }
 }
 
-/// Lets a raw ICMPv6 socket hear these types alone.
+/// Makes a raw ICMPv6 socket hear only these types.
 pub fn hear_icmpv6(socket: &impl AsFd, types: &[u8]) -> io::Result<()> {
     let filter = icmpv6_filter(types).map(u32::to_ne_bytes);
     set_bytes(socket, libc::IPPROTO_ICMPV6, ICMP6_FILTER, filter.as_flattened())
@@ -61,21 +64,21 @@ fn icmpv6_filter(types: &[u8]) -> [u32; 8] {
     blocked
 }
 
-/// Has what goes to IPv4 groups leave by this interface.
+/// Sets the interface by which packets to IPv4 groups leave.
 pub fn set_multicast_interface_v4(socket: &impl AsFd, interface: u32) -> io::Result<()> {
     // struct ip_mreqn: group, address, interface.
     let request = [&[0; 8][..], &interface.to_ne_bytes()].concat();
     set_bytes(socket, libc::IPPROTO_IP, libc::IP_MULTICAST_IF, &request)
 }
 
-/// Asks for a buffer of so many bytes beyond the limit, which takes CAP_NET_ADMIN, else for as much as is allowed.
-/// `force` and `polite` are `SO_RCVBUFFORCE` and `SO_RCVBUF`, or the two for sending.
+/// Requests a buffer of this many bytes beyond the limit, which needs CAP_NET_ADMIN, or otherwise as much as is
+/// allowed. `force` and `polite` are `SO_RCVBUFFORCE` and `SO_RCVBUF`, or the two options for sending.
 pub fn set_buffer(socket: &impl AsFd, force: i32, polite: i32, bytes: usize) -> io::Result<()> {
     let value = i32::try_from(bytes).unwrap_or(i32::MAX / 2);
     set(socket, libc::SOL_SOCKET, force, value).or_else(|_| set(socket, libc::SOL_SOCKET, polite, value))
 }
 
-/// What the kernel knows to fit on the way from one address to another, in bytes of IP packets. Sends nothing.
+/// The path MTU that the kernel knows between two addresses, in bytes of IP packets. Sends nothing.
 pub fn path_mtu(from: SocketAddr, to: SocketAddr) -> io::Result<u32> {
     let socket = UdpSocket::bind(from)?;
     socket.connect(to)?;
@@ -87,15 +90,15 @@ pub fn path_mtu(from: SocketAddr, to: SocketAddr) -> io::Result<u32> {
     unsafe { get::<u32>(&socket, level, name) }
 }
 
-/// Joins `group` on the interface with this index, from one source only when `source` names it
-/// (RFC 3678, 5.1.1 and 5.1.2: the same options for both families).
+/// Joins `group` on the interface with this index. If `source` is given, only packets from that source are
+/// received (RFC 3678, sections 5.1.1 and 5.1.2: the same options for both families).
 pub fn join(socket: &impl AsFd, group: IpAddr, source: Option<IpAddr>, interface: u32) -> io::Result<()> {
     let level = if group.is_ipv4() { libc::IPPROTO_IP } else { libc::IPPROTO_IPV6 };
     let name = if source.is_some() { MCAST_JOIN_SOURCE_GROUP } else { MCAST_JOIN_GROUP };
     set_bytes(socket, level, name, &group_request(group, source, interface))
 }
 
-/// A socket that has joined groups, all of one family, on an interface.
+/// Opens a socket that has joined groups, all of one family, on an interface.
 pub fn join_on_link(interface: u32, groups: &[IpAddr]) -> io::Result<Socket> {
     let is_ipv4 = groups.first().is_some_and(IpAddr::is_ipv4);
     let socket = Socket::new(if is_ipv4 { Domain::IPV4 } else { Domain::IPV6 }, Type::DGRAM, None)?;
@@ -103,8 +106,8 @@ pub fn join_on_link(interface: u32, groups: &[IpAddr]) -> io::Result<Socket> {
     Ok(socket)
 }
 
-/// `struct group_req` (RFC 3678, 5.1.1) or `struct group_source_req` (5.1.2): the interface, and addresses aligned as a
-/// pointer is.
+/// The bytes of `struct group_req` (RFC 3678, section 5.1.1) or `struct group_source_req` (5.1.2): the
+/// interface, and the addresses, aligned like a pointer.
 fn group_request(group: IpAddr, source: Option<IpAddr>, interface: u32) -> Vec<u8> {
     let mut request = interface.to_ne_bytes().to_vec();
     request.resize(mem::align_of::<libc::sockaddr_storage>(), 0);
@@ -113,7 +116,7 @@ fn group_request(group: IpAddr, source: Option<IpAddr>, interface: u32) -> Vec<u
     request
 }
 
-/// `address` as the bytes of a `struct sockaddr_storage`.
+/// The bytes of a `struct sockaddr_storage` with `address`.
 fn storage(address: IpAddr) -> [u8; mem::size_of::<libc::sockaddr_storage>()] {
     let mut bytes = [0; mem::size_of::<libc::sockaddr_storage>()];
     let (family, at, octets) = match address {

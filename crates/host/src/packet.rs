@@ -11,10 +11,10 @@ use socket2::{Domain, SockAddr, SockAddrStorage, Socket, Type};
 
 use crate::{messages, option};
 
-/// Frames that [`FrameSocket::send_all`] hands to the kernel in one call.
+/// The number of frames that [`FrameSocket::send_all`] hands to the kernel in one call.
 pub const BATCH_LEN: usize = 32;
 
-/// What waits at a socket that frames are forwarded from: a burst.
+/// The receive buffer, in bytes, of a socket that frames are forwarded from. It holds a burst.
 const FORWARDING_BUFFER_BYTES: usize = 4 << 20;
 
 /// Frames of every Ethernet type.
@@ -24,7 +24,7 @@ pub const IPV6: u16 = libc::ETH_P_IPV6 as u16;
 /// No frames at all.
 pub const NOTHING: u16 = 0;
 
-/// For whom a frame was that a packet socket has received.
+/// The addressee of a frame that a packet socket has received.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Addressee {
     /// This host, by its own address.
@@ -33,26 +33,26 @@ pub enum Addressee {
     Group,
     /// All hosts on the link.
     Everybody,
-    /// Another host; the interface takes frames that are not for it.
+    /// Another host. The interface accepts such frames, too.
     AnotherHost,
-    /// Somebody else: the frame leaves this host.
+    /// The frame leaves this host.
     Leaving,
 }
 
-/// Opens a socket that receives the frames of an Ethernet type that pass an interface, those that leave with
-/// [`ALL_TYPES`] only. Reading does not wait.
+/// Opens a socket that receives the frames of an Ethernet type that pass an interface. It receives frames that
+/// leave only with [`ALL_TYPES`]. Reading does not wait.
 ///
 /// # Errors
-/// When this user may not, or the interface is gone.
+/// If this user may not, or the interface is gone.
 pub fn open(interface: u32, ethertype: u16) -> io::Result<Socket> {
-    // Without a protocol nothing arrives before the socket is bound to its interface.
+    // Without a protocol, no frame arrives before the socket is bound to its interface.
     let socket = Socket::new(Domain::PACKET, Type::RAW.nonblocking(), None)?;
     bind(&socket, interface, ethertype)?;
     Ok(socket)
 }
 
-/// Opens a socket to forward from. Each frame comes behind a `struct virtio_net_hdr`, which says what the device would
-/// still have to do to it.
+/// Opens a socket to forward frames from. Each frame comes behind a `struct virtio_net_hdr`, which describes
+/// the work that the device would still have to do.
 ///
 /// # Errors
 /// As [`open`].
@@ -63,18 +63,20 @@ pub fn open_for_forwarding(interface: u32) -> io::Result<Socket> {
     Ok(socket)
 }
 
-/// Binds a packet socket to an interface, where it receives frames of this Ethernet type, and none of [`NOTHING`].
+/// Binds a packet socket to an interface. It then receives frames of this Ethernet type; with [`NOTHING`], no
+/// frames.
 ///
 /// # Errors
-/// When the interface is gone.
+/// If the interface is gone.
 pub fn bind(socket: &Socket, interface: u32, ethertype: u16) -> io::Result<()> {
     socket.bind(&address(interface, ethertype, false))
 }
 
-/// A socket and the address to send IPv6 packets to that this host is to take as if they had come in by its loopback.
+/// Opens a socket for IPv6 packets that this host handles as if they had come in by its loopback. Returns it
+/// with the address to send them to.
 ///
 /// # Errors
-/// When this user may not.
+/// If this user may not.
 pub fn open_loopback() -> io::Result<(Socket, SockAddr)> {
     // It has no protocol, so it receives nothing.
     let socket = Socket::new(Domain::PACKET, Type::DGRAM.nonblocking(), None)?;
@@ -82,19 +84,19 @@ pub fn open_loopback() -> io::Result<(Socket, SockAddr)> {
     Ok((socket, address(loopback, IPV6, true)))
 }
 
-/// Has the interface of a packet socket take what is for groups that this host has not joined, as long as the socket is
-/// open.
+/// Makes the interface of a packet socket accept packets to groups that this host has not joined, while the
+/// socket is open.
 ///
 /// # Errors
-/// What the kernel says.
+/// The error of the kernel.
 pub fn take_all_groups(socket: &Socket, interface: u32) -> io::Result<()> {
     add_membership(socket, interface, libc::PACKET_MR_ALLMULTI, &[])
 }
 
-/// Has the interface of a packet socket take what is for a link-layer address, as long as the socket is open.
+/// Makes the interface of a packet socket accept packets to a link-layer address, while the socket is open.
 ///
 /// # Errors
-/// What the kernel says; EINVAL when the interface has addresses of another length, or none.
+/// The error of the kernel; EINVAL if the interface has addresses of another length, or none.
 pub fn take_group(socket: &Socket, interface: u32, group: [u8; 6]) -> io::Result<()> {
     add_membership(socket, interface, libc::PACKET_MR_MULTICAST, &group)
 }
@@ -109,10 +111,10 @@ fn add_membership(socket: &Socket, interface: u32, kind: i32, link_address: &[u8
     option::set_bytes(socket, libc::SOL_PACKET, libc::PACKET_ADD_MEMBERSHIP, &request)
 }
 
-/// Reads a frame without waiting: its length in bytes, and for whom it was.
+/// Reads a frame without waiting. Returns its length in bytes, and its addressee.
 ///
 /// # Errors
-/// What the kernel says; `WouldBlock` when nothing is there.
+/// The error of the kernel; `WouldBlock` if there is no frame.
 pub fn receive(socket: &Socket, buffer: &mut [u8]) -> io::Result<(usize, Addressee)> {
     let (from, received) = messages::receive_from(socket, buffer)?;
     let addressee = match packet_type(&from) {
@@ -125,26 +127,26 @@ pub fn receive(socket: &Socket, buffer: &mut [u8]) -> io::Result<(usize, Address
     Ok((received.len, addressee))
 }
 
-/// A packet socket that frames are sent with. Each has an offload header in front (`struct virtio_net_hdr`).
+/// A packet socket to send frames with. Each frame has an offload header in front (`struct virtio_net_hdr`).
 #[derive(Debug)]
 pub struct FrameSocket(Socket);
 
 impl FrameSocket {
-    /// Opens a socket that only sends, by the interface named with each frame. It receives nothing, and so costs other
-    /// traffic nothing.
+    /// Opens a socket that only sends. Each frame names its interface. The socket receives nothing, so it costs
+    /// other traffic nothing.
     ///
     /// # Errors
-    /// When this user may not.
+    /// If this user may not.
     pub fn open() -> io::Result<Self> {
         let socket = Socket::new(Domain::PACKET, Type::RAW, None)?;
         option::set(&socket, libc::SOL_PACKET, libc::PACKET_VNET_HDR, 1)?;
         Ok(Self(socket))
     }
 
-    /// Opens a socket that only sends, by this interface and past its queue.
+    /// Opens a socket that only sends, by this interface, and skips the interface's queue.
     ///
     /// # Errors
-    /// When this user may not, or the interface is gone.
+    /// If this user may not, or the interface is gone.
     pub fn open_past_queue(interface: u32) -> io::Result<Self> {
         let this = Self::open()?;
         option::set(&this.0, libc::SOL_PACKET, libc::PACKET_QDISC_BYPASS, 1)?;
@@ -152,10 +154,11 @@ impl FrameSocket {
         Ok(this)
     }
 
-    /// Opens a socket that also receives what arrives at this interface, and what leaves through it by others not.
+    /// Opens a socket that sends by this interface, and receives what arrives there. It does not receive what
+    /// others send through it.
     ///
     /// # Errors
-    /// When this user may not, or the interface is gone.
+    /// If this user may not, or the interface is gone.
     pub fn open_both_ways(interface: u32, buffer_bytes: usize) -> io::Result<Self> {
         let this = Self::open()?;
         option::set(&this.0, libc::SOL_PACKET, libc::PACKET_IGNORE_OUTGOING, 1)?;
@@ -197,7 +200,8 @@ impl FrameSocket {
         messages::send_many(&self.0, slices[..count].chunks(1).map(|frame| (None, frame)))
     }
 
-    /// Reads a frame without waiting into `frame`, which it cuts to the frame's length; false when there is none.
+    /// Reads a frame without waiting into `frame`, and cuts that to the frame's length. Returns false if there
+    /// is none.
     pub fn receive(&self, frame: &mut Vec<u8>, max_bytes: usize) -> bool {
         frame.resize(max_bytes, 0);
         let Ok(len) = io::Read::read(&mut &self.0, frame) else { return false };
@@ -212,8 +216,8 @@ impl AsFd for FrameSocket {
     }
 }
 
-/// The address of an interface's link layer; of frames to send when `is_destination`, for which it tells the length of
-/// the address only.
+/// The link-layer address structure of an interface. For frames to send (`is_destination`), it only tells the
+/// length of the address.
 fn address(interface: u32, ethertype: u16, is_destination: bool) -> SockAddr {
     let mut storage = SockAddrStorage::zeroed();
     // SAFETY: the view is of plain numbers within the storage, and the length is that of what has been written.

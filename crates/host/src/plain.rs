@@ -1,4 +1,4 @@
-//! The kernel's structures as bytes.
+//! Structures of the kernel as bytes.
 
 use std::{
     io, mem,
@@ -8,10 +8,10 @@ use std::{
 
 use crate::option;
 
-/// A structure of the kernel's that is plain bytes.
+/// A structure of the kernel that consists of plain bytes.
 ///
 /// # Safety
-/// Every bit pattern is a value of the type, it has no padding, and it holds no references.
+/// Every bit pattern must be a value of the type. The type must have no padding and no references.
 pub unsafe trait Plain: Copy {}
 
 /// Sets a socket option to a structure.

@@ -1,4 +1,4 @@
-//! Waiting for descriptors with a deadline in nanoseconds (epoll).
+//! Waits for descriptors, with a deadline in nanoseconds (epoll).
 
 use std::{
     io,
@@ -8,7 +8,7 @@ use std::{
 
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 
-/// What a descriptor is waited for. Its errors are always waited for.
+/// The state of a descriptor that is awaited. Errors are always awaited.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Interest {
     Read,
@@ -18,7 +18,7 @@ pub enum Interest {
 /// A descriptor is ready.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Ready {
-    /// The number that it was added under.
+    /// The token that the descriptor was added with.
     pub token: u64,
     pub readable: bool,
     pub writable: bool,
@@ -40,26 +40,26 @@ impl Poller {
         Ok(Self { epoll: epoll::create(CreateFlags::CLOEXEC)?, has_nanoseconds: true })
     }
 
-    /// Adds a descriptor. It leaves by [`Poller::remove`] or by being closed.
+    /// Adds a descriptor. [`Poller::remove`] or closing it takes it out.
     ///
     /// # Errors
-    /// What the kernel says.
+    /// The error of the kernel.
     pub fn add(&self, fd: &impl AsFd, token: u64, interest: Interest) -> io::Result<()> {
         Ok(epoll::add(&self.epoll, fd, EventData::new_u64(token), interest.flags())?)
     }
 
-    /// Adds a descriptor to be waited for until it can be read.
+    /// Adds a descriptor, to wait until it is readable.
     ///
     /// # Errors
-    /// What the kernel says.
+    /// The error of the kernel.
     pub fn watch(&self, fd: &impl AsFd, token: u64) -> io::Result<()> {
         self.add(fd, token, Interest::Read)
     }
 
-    /// Changes what a descriptor is waited for.
+    /// Changes the awaited state of a descriptor.
     ///
     /// # Errors
-    /// What the kernel says.
+    /// The error of the kernel.
     pub fn modify(&self, fd: &impl AsFd, token: u64, interest: Interest) -> io::Result<()> {
         Ok(epoll::modify(&self.epoll, fd, EventData::new_u64(token), interest.flags())?)
     }
@@ -72,11 +72,11 @@ impl Poller {
         Ok(epoll::delete(&self.epoll, fd)?)
     }
 
-    /// Waits until a descriptor is ready or the time is up (none: for ever), and appends to `ready`. A signal
+    /// Waits until a descriptor is ready or the time is up (`None`: for ever), and appends to `ready`. A signal
     /// ends the wait, too.
     ///
     /// # Errors
-    /// What the kernel says.
+    /// The error of the kernel.
     pub fn wait(&mut self, timeout: Option<Duration>, ready: &mut Vec<Ready>) -> io::Result<()> {
         let mut events = [libc::epoll_event { events: 0, u64: 0 }; MAX_EVENTS];
         let count = match usize::try_from(self.wait_raw(timeout, &mut events)) {
@@ -98,17 +98,17 @@ impl Poller {
         Ok(())
     }
 
-    /// The tokens of the descriptors that are ready, after a wait as [`Poller::wait`] has it.
+    /// Waits like [`Poller::wait`]. Returns the tokens of the descriptors that are ready.
     ///
     /// # Errors
-    /// What the kernel says.
+    /// The error of the kernel.
     pub fn tokens(&mut self, timeout: Option<Duration>) -> io::Result<Vec<u64>> {
         let mut ready = Vec::new();
         self.wait(timeout, &mut ready)?;
         Ok(ready.into_iter().map(|ready| ready.token).collect())
     }
 
-    /// `epoll_pwait2` (Linux 5.11) where there is one; else milliseconds, rounded up.
+    /// Uses `epoll_pwait2` if the kernel has it (Linux 5.11). Otherwise the time is rounded up to milliseconds.
     fn wait_raw(&mut self, timeout: Option<Duration>, events: &mut [libc::epoll_event]) -> libc::c_int {
         let (epoll, len) = (self.epoll.as_raw_fd(), events.len() as libc::c_int);
         if self.has_nanoseconds {
@@ -136,7 +136,7 @@ impl Poller {
 }
 
 impl AsFd for Poller {
-    /// Readable itself when something that it waits for is ready.
+    /// The poller's own descriptor. It is readable when a descriptor in the poller is ready.
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.epoll.as_fd()
     }
@@ -151,10 +151,11 @@ impl Interest {
     }
 }
 
-/// Waits until one of `fds` is readable or the time is up, and says which are readable. A signal ends the wait, too.
+/// Waits until one of `fds` is readable or the time is up. Returns which ones are readable. A signal ends the
+/// wait, too.
 ///
 /// # Errors
-/// What the kernel says.
+/// The error of the kernel.
 pub fn wait_readable<const N: usize>(
     fds: [Option<BorrowedFd<'_>>; N],
     timeout: Duration,

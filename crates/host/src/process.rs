@@ -1,4 +1,4 @@
-//! Processes: their ends and what they used, signals to them, and what holds for those that are started.
+//! Processes: how they end and what they use, signals to them, and settings for those that are started.
 
 use std::{
     io, mem,
@@ -27,23 +27,24 @@ pub type Make<'a> = Box<dyn Fn(&Path) -> io::Result<Command> + Sync + 'a>;
 /// Starts a program where it belongs.
 pub type Spawn<'a> = Box<dyn Fn(Command) -> io::Result<Child> + Sync + 'a>;
 
-/// How a process ended, and what it and those that it waited for used (getrusage(2)).
+/// The end of a process, and the resources that it and the processes that it waited for have used
+/// (getrusage(2)).
 #[derive(Debug, Clone, Default)]
 pub struct Ended {
-    /// The exit code; none when a signal ended it.
+    /// The exit code. `None` if a signal ended it.
     pub code: Option<i32>,
-    /// The signal that ended it; none when it exited.
+    /// The signal that ended it. `None` if it exited.
     pub signal: Option<i32>,
     /// Processor time of the program itself.
     pub cpu_user: Duration,
     /// Processor time of the kernel on its behalf.
     pub cpu_system: Duration,
-    /// The memory of the largest of its processes, in bytes.
+    /// The peak memory of the largest of its processes, in bytes.
     pub peak_memory_bytes: u64,
 }
 
 impl Ended {
-    /// Adds what a later start of the same program used.
+    /// Adds the resources that a later start of the same program has used.
     pub fn add(&mut self, later: &Ended) {
         (self.code, self.signal) = (later.code, later.signal);
         self.cpu_user += later.cpu_user;
@@ -51,7 +52,7 @@ impl Ended {
         self.peak_memory_bytes = self.peak_memory_bytes.max(later.peak_memory_bytes);
     }
 
-    /// How it ended, in a few words.
+    /// Describes the end in a few words.
     pub fn describe(&self) -> String {
         match (self.code, self.signal) {
             (Some(code), _) => format!("its program ended with exit code {code}"),
@@ -64,40 +65,40 @@ impl Ended {
 /// Sends a signal to a process, by number.
 ///
 /// # Errors
-/// When it is not there, or another user's.
+/// If there is no such process, or it belongs to another user.
 pub fn kill(process: i32, signal: i32) -> io::Result<()> {
     let process = Pid::from_raw(process).ok_or(io::ErrorKind::InvalidInput)?;
     let signal = Signal::from_named_raw(signal).ok_or(io::ErrorKind::InvalidInput)?;
     Ok(kill_process(process, signal)?)
 }
 
-/// Whether a process is there, by number.
+/// Whether a process exists, by number.
 pub fn is_there(process: i32) -> bool {
     let tested = Pid::from_raw(process).map(test_kill_process);
-    // Another user's may not be signalled.
+    // A process of another user cannot be signalled, but exists.
     tested.is_some_and(|tested| matches!(tested, Ok(()) | Err(rustix::io::Errno::PERM)))
 }
 
 /// Sends a signal to a child that has not been waited for, so that its number is still its own.
 ///
 /// # Errors
-/// What the kernel says.
+/// The error of the kernel.
 pub fn signal(child: &Child, signal: i32) -> io::Result<()> {
     kill(child.id() as i32, signal)
 }
 
-/// A descriptor that is readable when the process has ended.
+/// Opens a descriptor that is readable when the process has ended.
 ///
 /// # Errors
-/// When it is not there.
+/// If there is no such process.
 pub fn open_end(process: u32) -> io::Result<OwnedFd> {
     Ok(pidfd_open(pid(process)?, PidfdFlags::empty())?)
 }
 
-/// Waits until a child has ended. Its number stays its own until [`reap`].
+/// Waits until a child has ended. Its number stays reserved until [`reap`].
 ///
 /// # Errors
-/// When it is no child of this process.
+/// If it is no child of this process.
 pub fn wait_without_reaping(process: u32) -> io::Result<()> {
     loop {
         match waitid(WaitId::Pid(pid(process)?), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT) {
@@ -107,10 +108,10 @@ pub fn wait_without_reaping(process: u32) -> io::Result<()> {
     }
 }
 
-/// Waits until a child has ended, and says how. Its number may be another process' from then on.
+/// Waits until a child has ended, and returns how. From then on, another process may get its number.
 ///
 /// # Errors
-/// When it is no child of this process.
+/// If it is no child of this process.
 pub fn reap(process: u32) -> io::Result<Ended> {
     let mut status = 0;
     // SAFETY: status and usage are plain numbers, for which zeroes are values, and outlive the calls.
@@ -134,8 +135,8 @@ pub fn reap(process: u32) -> io::Result<Ended> {
     })
 }
 
-/// A child whose end can be waited for together with other descriptors. When it is dropped before [`Watched::end`], it is
-/// killed and waited for.
+/// A child process whose end can be awaited together with other descriptors. If this is dropped before
+/// [`Watched::end`], the child is killed and waited for.
 #[derive(Debug)]
 pub struct Watched {
     child: Option<Child>,
@@ -164,17 +165,17 @@ impl Watched {
         self.child.as_ref().map_or(0, Child::id)
     }
 
-    /// Sends a signal. Nothing happens when the process has ended.
+    /// Sends a signal. Does nothing if the process has ended.
     pub fn signal(&self, number: i32) {
         self.child.iter().for_each(|child| _ = signal(child, number));
     }
 
-    /// Waits until the process has ended, and says how.
+    /// Waits until the process has ended, and returns how.
     ///
     /// # Errors
-    /// What the kernel says.
+    /// The error of the kernel.
     pub fn end(mut self) -> io::Result<Ended> {
-        // Not waited for by `Child`, as it has no usage to tell.
+        // `Child` does not wait here, because it does not return the used resources.
         let id = self.id();
         self.child = None;
         reap(id)
@@ -182,7 +183,7 @@ impl Watched {
 }
 
 impl AsFd for Watched {
-    /// Readable when the process has ended.
+    /// A descriptor that is readable when the process has ended.
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.ended.as_fd()
     }
@@ -197,7 +198,7 @@ impl Drop for Watched {
     }
 }
 
-/// A process that may be killed from another thread; never one that has its number by chance.
+/// A process that another thread may kill. It can never kill another process that got the same number.
 #[derive(Debug, Default)]
 pub struct Process {
     state: Mutex<State>,
@@ -205,14 +206,14 @@ pub struct Process {
 
 #[derive(Debug, Default)]
 struct State {
-    /// Present from start to end.
+    /// The process' number, from its start to its end.
     pid: Option<i32>,
-    /// Nothing may start any more.
+    /// Whether no process may start any more.
     barred: bool,
 }
 
 impl Process {
-    /// Starts a process by `spawn`, unless [`Process::bar`] came first; then `None`.
+    /// Starts a process with `spawn`. Returns `None` if [`Process::bar`] was called before.
     pub fn start(&self, spawn: impl FnOnce() -> io::Result<Child>) -> io::Result<Option<Child>> {
         let mut state = self.lock();
         if state.barred {
@@ -227,22 +228,22 @@ impl Process {
     pub fn wait(&self, child: Child) -> io::Result<Ended> {
         let process = child.id();
         wait_without_reaping(process)?;
-        // Reaped under the lock, so that nobody kills the number's next owner.
+        // The process is reaped under the lock, so that nobody kills another process with its number.
         let mut state = self.lock();
         state.pid = None;
         reap(process)
     }
 
-    /// Sends a signal, when the process is there.
+    /// Sends a signal, if the process exists.
     pub fn signal(&self, signal: i32) {
         let state = self.lock();
         if let Some(pid) = state.pid {
-            // The lock keeps the process from being reaped. One that has ended meanwhile is no failure.
+            // The lock prevents the process from being reaped. If it has ended meanwhile, that is no failure.
             _ = kill(pid, signal);
         }
     }
 
-    /// Sends a signal, when the process is there, and lets none start from now on.
+    /// Sends a signal if the process exists, and lets no process start from now on.
     pub fn bar(&self, signal: i32) {
         self.lock().barred = true;
         self.signal(signal);
@@ -261,13 +262,14 @@ impl Process {
     }
 }
 
-/// Has a program killed when the thread that starts it ends, so that killing this process ends the program, too.
+/// Makes the kernel kill a program when the thread that started it ends. So killing this process ends the
+/// program, too.
 pub fn die_with_parent(command: &mut Command) {
     // SAFETY: one system call that allocates nothing, as is needed after a fork.
     unsafe { command.pre_exec(|| Ok(set_parent_process_death_signal(Some(Signal::KILL))?)) };
 }
 
-/// Has a program get all signals, whatever this process keeps back.
+/// Makes a program receive all signals, even if this process blocks some.
 pub fn with_all_signals(command: &mut Command) {
     // SAFETY: system calls that allocate nothing, as is needed after a fork.
     unsafe {
@@ -280,21 +282,21 @@ pub fn with_all_signals(command: &mut Command) {
 
 /// Leaves the terminal and its process group, if this process is in one.
 pub fn leave_terminal() {
-    // It fails where the process has a session of its own.
+    // This fails if the process has a session of its own, which is no problem.
     _ = setsid();
 }
 
-/// Has the scheduler prefer the calling thread to others: -20 most, 19 least. Whoever may not stays as it is.
+/// Sets the priority of the calling thread, from -20 (the highest) to 19. Nothing changes if this user may not.
 pub fn set_priority(nice: i32) {
     _ = setpriority_process(None, nice);
 }
 
-/// The size of a page of memory, in bytes: what /proc counts memory in.
+/// The size of a memory page in bytes, which is the unit of memory in /proc.
 pub fn page_bytes() -> usize {
     rustix::param::page_size()
 }
 
-/// Has the kernel end the calling thread's waits when their time is up, and not 50 us later.
+/// Makes the kernel end the calling thread's waits exactly on time, instead of up to 50 us later.
 pub fn set_exact_timers() {
     _ = set_current_timer_slack(NonZero::new(1));
 }

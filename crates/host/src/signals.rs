@@ -1,4 +1,4 @@
-//! Signals, read from a descriptor.
+//! Reads signals from a descriptor.
 
 use std::{
     io, mem,
@@ -6,8 +6,8 @@ use std::{
     ptr,
 };
 
-/// Keeps some signals back from the calling thread while it lives, and tells which have come. Threads that this thread
-/// starts, and programs, inherit that.
+/// Blocks some signals for the calling thread while this value lives, and reports which ones have come. Threads
+/// and programs that this thread starts inherit that.
 #[derive(Debug)]
 pub struct Signals {
     fd: OwnedFd,
@@ -18,15 +18,15 @@ pub struct Signals {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Signal {
     pub number: i32,
-    /// The terminal sent it, and with it to all programs in the foreground.
+    /// Whether the terminal sent it, to all programs in the foreground.
     pub from_terminal: bool,
 }
 
 impl Signals {
-    /// Keeps the signals with these numbers back from now on.
+    /// Blocks the signals with these numbers from now on.
     ///
     /// # Errors
-    /// When no more descriptors are to be had.
+    /// If no more descriptors are available.
     pub fn catch(numbers: &[i32]) -> io::Result<Self> {
         // SAFETY: the sets are initialised before they are used, and outlive the calls; the descriptor
         // is owned from here on.
@@ -56,7 +56,7 @@ impl Signals {
 }
 
 impl AsFd for Signals {
-    /// Readable when a signal has come.
+    /// A descriptor that is readable when a signal has come.
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
     }
@@ -64,15 +64,15 @@ impl AsFd for Signals {
 
 impl Drop for Signals {
     fn drop(&mut self) {
-        // Who is told to stop twice stops once: a second signal must not kill what has stopped in order.
+        // A second signal of the same kind is discarded: it must not kill a program that has stopped in order.
         while self.next().is_some() {}
         // SAFETY: `before` was filled in by pthread_sigmask.
         unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &self.before, ptr::null_mut()) };
     }
 }
 
-/// Keeps no signal back from the calling thread, also in a process whose parent had kept some back. Safe between `fork`
-/// and `exec`.
+/// Unblocks all signals for the calling thread, also if the parent process had blocked some. Safe between
+/// `fork` and `exec`.
 pub fn keep_none_back() {
     // SAFETY: the set is initialised before it is used.
     unsafe {

@@ -1,4 +1,4 @@
-//! Stopping a session from outside: Ctrl-C, SIGTERM, or another thread.
+//! Stops a session from outside: by Ctrl-C, SIGTERM, or another thread.
 
 use std::{
     io,
@@ -12,22 +12,23 @@ use std::{
 
 use crate::{clock, wake::Waker};
 
-/// A request to stop, shared by who makes it and who heeds it.
+/// A request to stop, shared by those who make it and those who obey it.
 #[derive(Debug, Clone)]
 pub struct Stop {
     requested: Arc<AtomicBool>,
-    /// The time that [`Stop::request_after`] was given, once it has passed.
+    /// The time of [`Stop::request_after`], once it has passed.
     time_up: Arc<OnceLock<Duration>>,
     waker: Waker,
 }
 
-/// The descriptor that the signal handler writes to; negative without one.
+/// The descriptor that the signal handler writes to. Negative if there is none.
 static SIGNAL_FD: AtomicI32 = AtomicI32::new(-1);
 
-/// When the first signal came, in milliseconds of the monotonic clock; 0 before.
+/// The time of the first signal, in milliseconds of the monotonic clock. 0 before it.
 static FIRST_SIGNAL_MS: AtomicI64 = AtomicI64::new(0);
 
-/// Signals so close together are one request: `timeout` sends two, one to the process and one to its group.
+/// The time in milliseconds within which several signals are one request. The program `timeout` sends two, one
+/// to the process and one to its group.
 const ONE_REQUEST_MS: i64 = 1000;
 
 impl Stop {
@@ -37,15 +38,16 @@ impl Stop {
         Ok(Self { requested: Arc::default(), time_up: Arc::default(), waker: Waker::new()? })
     }
 
-    /// One that SIGINT and SIGTERM request, too. For one at a time in a process; the descriptor stays open
-    /// until the process ends. A second signal, a second later or more, ends the process at once.
+    /// Creates a request that SIGINT and SIGTERM make, too. A process may have only one at a time; its
+    /// descriptor stays open until the process ends. A second signal, a second later or more, ends the process
+    /// at once.
     ///
     /// # Errors
-    /// When no more descriptors are to be had.
+    /// If no more descriptors are available.
     pub fn on_signals() -> io::Result<Self> {
         let stop = Self::new()?;
         SIGNAL_FD.store(stop.waker.as_fd().as_raw_fd(), Ordering::SeqCst);
-        // The handler must never meet a closed descriptor, or one that is another file by then.
+        // The handler must never use a closed descriptor, or one that has become another file.
         std::mem::forget(stop.waker.clone());
         for signal in [libc::SIGINT, libc::SIGTERM] {
             // SAFETY: the action is plain data; the handler only calls what is safe in one.
@@ -66,15 +68,15 @@ impl Stop {
         self.waker.wake();
     }
 
-    /// Requests a stop when so much time has passed.
+    /// Requests a stop after this time.
     ///
     /// # Errors
-    /// When no thread can be started.
+    /// If no thread can be started.
     pub fn request_after(&self, time: Duration) -> io::Result<()> {
         let stop = self.clone();
         let wait = move || {
             std::thread::sleep(time);
-            // A longer limit that ends later changes nothing.
+            // A later limit changes nothing.
             _ = stop.time_up.set(time);
             stop.request();
         };
@@ -91,7 +93,7 @@ impl Stop {
         self.time_up().is_some()
     }
 
-    /// Whether a stop has been requested. Once true it stays so.
+    /// Whether a stop was requested. Once true, it stays true.
     pub fn is_requested(&self) -> bool {
         if self.waker.take() {
             self.requested.store(true, Ordering::SeqCst);
@@ -101,7 +103,7 @@ impl Stop {
 }
 
 impl AsFd for Stop {
-    /// Readable once a stop is requested, until [`Stop::is_requested`] has told so.
+    /// A descriptor that is readable once a stop is requested, until [`Stop::is_requested`] has returned true.
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.waker.as_fd()
     }
@@ -123,7 +125,7 @@ extern "C" fn on_signal(signal: libc::c_int) {
     unsafe { libc::write(fd, (&raw const one).cast(), 8) };
 }
 
-/// Never 0. Safe to call in a signal handler.
+/// The monotonic time in milliseconds, never 0. Safe to call in a signal handler.
 fn monotonic_ms() -> i64 {
     (clock::coarse_ns() / 1_000_000).max(1) as i64
 }

@@ -1,4 +1,4 @@
-//! What the kernel knows of a TCP connection.
+//! The kernel's measurements of a TCP connection.
 
 use std::{io, os::fd::AsFd, time::Duration};
 
@@ -6,21 +6,22 @@ use socket2::SockRef;
 
 use crate::option;
 
-/// The smoothed round trip, of which the handshake gives the first measurement; none where the kernel does not tell.
+/// The smoothed round-trip time. The handshake gives the first measurement. `None` if the kernel does not
+/// provide it.
 pub fn round_trip(connection: &impl AsFd) -> Option<Duration> {
     read(connection).filter(|info| info.tcpi_rtt > 0).map(|info| Duration::from_micros(info.tcpi_rtt.into()))
 }
 
-/// How a connection gets on, by the kernel's count.
+/// The progress of a connection, by the kernel's counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Delivery {
     /// Bytes acknowledged since the connection was opened.
     pub acknowledged_bytes: u64,
-    /// Bytes written and never sent yet.
+    /// Bytes that were written and never sent yet.
     pub unsent_bytes: u64,
-    /// Payload bytes in a full segment.
+    /// Payload bytes of a full segment.
     pub segment_bytes: u64,
-    /// The rate at which congestion control lets bytes leave.
+    /// The rate that congestion control allows, in bytes a second.
     pub pacing_bytes_a_second: u64,
 }
 
@@ -33,15 +34,15 @@ pub fn delivery(connection: &impl AsFd) -> Option<Delivery> {
     })
 }
 
-/// Has congestion control forget what it has measured: it is replaced by another one and put back.
+/// Makes congestion control forget its measurements, by replacing it with another algorithm and back.
 ///
 /// # Errors
-/// When the kernel refuses, or the connection is none of TCP's.
+/// If the kernel refuses, or the connection is no TCP connection.
 pub fn restart_congestion_control(connection: &impl AsFd) -> io::Result<()> {
     let socket = SockRef::from(connection);
     let name = socket.tcp_congestion()?;
     socket.set_tcp_congestion(b"reno")?;
-    // The kernel fills what is behind the name with zeroes.
+    // The kernel fills the bytes behind the name with zeros.
     let end = name.iter().position(|byte| *byte == 0).unwrap_or(name.len());
     socket.set_tcp_congestion(&name[..end])
 }

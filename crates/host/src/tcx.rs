@@ -1,7 +1,8 @@
-//! Programs at the ingress of an interface, before all filters of `tc` (tcx, since Linux 6.6).
+//! eBPF programs at the ingress of an interface, before all filters of `tc` (tcx, since Linux 6.6).
 //!
-//! Plain traffic pays about half of what a filter of clsact costs it, whatever the program does. A program that is attached
-//! so, and not by a link, stays when who attached it has ended. All is about interfaces of the calling thread's network.
+//! They cost plain traffic about half of what a filter of clsact costs, whatever the program does. A program
+//! that is attached directly, and not by a link, stays when the process that attached it has ended. All
+//! functions are about interfaces of the calling thread's network namespace.
 
 use std::{
     io, mem,
@@ -18,20 +19,20 @@ const TCX_INGRESS: u32 = 46;
 const REPLACE: u32 = 1 << 2;
 const BEFORE: u32 = 1 << 3;
 
-/// Where a program stands among others of an interface.
+/// The place of a program among the others of an interface.
 #[derive(Debug, Clone, Copy)]
 pub enum Place<'a> {
     First,
     Last,
-    /// Where this one was. No packet passes between the two.
+    /// The place of this other program, which is replaced. No packet passes between the two.
     InsteadOf(BorrowedFd<'a>),
 }
 
-/// Has a program look at what comes in by an interface. Nothing changes when it does already. Returns whether this kernel
-/// has such a place.
+/// Attaches a program that sees packets that come in by an interface. Nothing changes if it is attached
+/// already. Returns whether this kernel supports that.
 ///
 /// # Errors
-/// When the interface is gone, or this user may not.
+/// If the interface is gone, or this user may not.
 pub fn attach(program: BorrowedFd<'_>, interface: u32, place: Place<'_>) -> io::Result<bool> {
     let (flags, replaced) = match place {
         Place::First => (BEFORE, 0),
@@ -48,20 +49,20 @@ pub fn attach(program: BorrowedFd<'_>, interface: u32, place: Place<'_>) -> io::
     }
 }
 
-/// Has a program look no longer at what comes in by an interface.
+/// Detaches a program from an interface.
 ///
 /// # Errors
-/// When it did not, or the interface is gone.
+/// If it was not attached, or the interface is gone.
 pub fn detach(program: BorrowedFd<'_>, interface: u32) -> io::Result<()> {
     bpf(PROGRAM_DETACH, &attributes(program, interface, 0, 0))
 }
 
-/// The part of `union bpf_attr` for both; no program or revision is expected to be there.
+/// The part of `union bpf_attr` for both commands. No other program or revision is demanded.
 fn attributes(program: BorrowedFd<'_>, interface: u32, flags: u32, replaced: u32) -> [u32; 8] {
     [interface, program.as_raw_fd() as u32, TCX_INGRESS, flags, replaced, 0, 0, 0]
 }
 
-/// Carries out a command to the kernel's eBPF whose attributes hold no addresses, and which answers nothing.
+/// Carries out a command of the bpf system call whose attributes contain no addresses, and that has no answer.
 fn bpf(command: libc::c_int, attributes: &[u32; 8]) -> io::Result<()> {
     let len = mem::size_of_val(attributes);
     // SAFETY: the pointer and the length are those of live bytes, which the kernel copies.

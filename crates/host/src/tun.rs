@@ -1,7 +1,8 @@
 //! The TUN device that programs send to (meadcast-thesis-2024, 4.3.1, "Startup"), with a host route to it.
 //!
-//! It is made with `/dev/net/tun` and three requests to the kernel. The crate `tun-rs`, which DESIGN names, serves many
-//! systems and async runtimes and brings a netlink library; of that a device that is only read needs nothing.
+//! It is created with `/dev/net/tun` and three requests to the kernel. The crate `tun-rs`, which DESIGN names,
+//! serves many systems and async runtimes, and brings a netlink library. A device that is only read needs none
+//! of that.
 
 use std::{
     fs::{File, OpenOptions},
@@ -20,17 +21,17 @@ use crate::offload::{OFFLOAD_LEN, Offload};
 
 const DEVICE: &str = "/dev/net/tun";
 
-/// The kernel puts a number that is free in place of `%d`.
+/// The default name. The kernel replaces `%d` by a free number.
 const ANY_NAME: &str = "mead%d";
 
-/// An interface with less has no IPv6 (RFC 8200, 5).
+/// The smallest MTU. An interface with less has no IPv6 (RFC 8200, section 5).
 pub const MIN_MTU: u32 = 1280;
 
-/// Packets that wait for us: a program may send a burst. The kernel drops what comes when there are so many.
+/// The largest number of waiting packets. A program may send a burst. The kernel drops further packets.
 const QUEUE_PACKETS: libc::c_int = 4096;
 
-/// `if_tun.h` of Linux: checksums are left to whoever sends the packet, and super-packets of UDP come whole. There is no
-/// offload of IPv6's without IPv4's.
+/// Offload flags of Linux's `if_tun.h`: checksums are left to the sender of the packet, and UDP super-packets
+/// are not divided. IPv6 offload is only available together with IPv4's.
 const TUN_F_CSUM: u32 = 0x01;
 const TUN_F_USO4: u32 = 0x20;
 const TUN_F_USO6: u32 = 0x40;
@@ -38,13 +39,14 @@ const TUN_F_USO6: u32 = 0x40;
 /// `sockios.h` of Linux.
 const SIOCSIFTXQLEN: libc::c_ulong = 0x8943;
 
-/// Where the packets dropped on their way to a program stand in a line of /proc/net/dev, behind the name.
+/// The field with the packets that were dropped on their way to a program, in a line of /proc/net/dev behind
+/// the name.
 const DROPPED_FIELD: usize = 11;
 
-/// What a route has that nobody gave another preference (`IP6_RT_PRIO_USER`).
+/// The metric of a route without a preference of its own (`IP6_RT_PRIO_USER`).
 const ROUTE_METRIC: u32 = 1024;
 
-/// `struct in6_rtmsg` of Linux's `ipv6_route.h`; libc's has no field that can be set.
+/// `struct in6_rtmsg` of Linux's `ipv6_route.h`. The fields of libc's own type cannot be set.
 #[repr(C)]
 #[derive(Default)]
 struct Route {
@@ -60,7 +62,7 @@ struct Route {
     interface: libc::c_int,
 }
 
-/// Why there is no TUN device.
+/// The reason why there is no TUN device.
 #[derive(Debug, Error)]
 pub enum TunError {
     #[error("cannot open {DEVICE}: {0}; be root, and load the kernel's module with `modprobe tun`")]
@@ -75,7 +77,7 @@ pub enum TunError {
     Configure { name: String, what: &'static str, error: io::Error },
 }
 
-/// The device. It and its route are gone when this is dropped, or the process ends in any way.
+/// A TUN device. It and its route are removed when this is dropped, or the process ends.
 #[derive(Debug)]
 pub struct Tun {
     file: File,
@@ -83,7 +85,7 @@ pub struct Tun {
 }
 
 impl Tun {
-    /// Makes a device with a route to `address` alone. Reading it does not wait.
+    /// Creates a device with a route to `address` only. Reading it does not wait.
     pub fn open(name: Option<&str>, address: Ipv6Addr, mtu: u32) -> Result<Self, TunError> {
         if has_host_route(address) {
             return Err(TunError::Taken(address));
@@ -106,14 +108,14 @@ impl Tun {
         &self.name
     }
 
-    /// Has programs' super-packets handed over whole. Where the kernel cannot (before Linux 6.2), it divides them.
+    /// Asks for programs' super-packets in one piece. A kernel before Linux 6.2 divides them.
     fn take_super_packets(&self) {
         let offloads = libc::c_ulong::from(TUN_F_CSUM | TUN_F_USO4 | TUN_F_USO6);
         // SAFETY: the request takes a number.
         unsafe { libc::ioctl(self.file.as_raw_fd(), libc::TUNSETOFFLOAD as _, offloads) };
     }
 
-    /// The next packet, and what is left to do about it; none when there is none now.
+    /// The next packet, and the work that is left to do on it. `None` if there is none now.
     pub fn read<'a>(&self, buffer: &'a mut [u8]) -> io::Result<Option<(Offload, &'a mut [u8])>> {
         match (&self.file).read(buffer) {
             Ok(len) => {
@@ -127,7 +129,7 @@ impl Tun {
         }
     }
 
-    /// Packets that came when the queue was full.
+    /// The number of packets that came when the queue was full.
     pub fn dropped(&self) -> u64 {
         let text = std::fs::read_to_string("/proc/net/dev").unwrap_or_default();
         let mut lines =
@@ -136,7 +138,7 @@ impl Tun {
         field.and_then(|field| field.parse().ok()).unwrap_or(0)
     }
 
-    /// Makes the device take packets of so many bytes.
+    /// Sets the length of packets that the device takes, in bytes.
     pub fn set_mtu(&self, mtu: u32) -> Result<(), TunError> {
         let failed = |error| TunError::Configure { name: self.name.clone(), what: "MTU", error };
         let socket = UdpSocket::bind((Ipv6Addr::UNSPECIFIED, 0)).map_err(failed)?;
@@ -150,7 +152,7 @@ impl Tun {
         let socket = UdpSocket::bind((Ipv6Addr::UNSPECIFIED, 0)).map_err(failed("no IPv6 socket"))?;
         self.set_mtu(mtu)?;
         let mut request = interface_request(&self.name).expect("the kernel's own name");
-        // The union's member for it (`ifru_ivalue`) is as this one.
+        // The union's member for it (`ifru_ivalue`) has the same layout as this one.
         request.ifr_ifru.ifru_metric = QUEUE_PACKETS;
         control(&socket, SIOCSIFTXQLEN, &mut request).map_err(failed("queue"))?;
         request.ifr_ifru.ifru_flags = (libc::IFF_UP | libc::IFF_RUNNING) as libc::c_short;
@@ -175,7 +177,7 @@ impl AsFd for Tun {
     }
 }
 
-/// Whether the kernel lists a route to this address alone.
+/// Whether the kernel has a route to exactly this address.
 fn has_host_route(address: Ipv6Addr) -> bool {
     let digits: String = address.octets().iter().map(|octet| format!("{octet:02x}")).collect();
     let routes = std::fs::read_to_string("/proc/net/ipv6_route").unwrap_or_default();

@@ -1,28 +1,30 @@
-//! How the scheduler treats a thread beside others, as far as that needs no privilege.
+//! The scheduler's treatment of a thread beside others, as far as that needs no privilege.
 
 use std::{io, mem};
 
-/// The slice, in nanoseconds, of a thread whose packets must leave in time. It is the shortest that the kernel takes.
+/// The time slice of a thread whose packets must leave in time, in nanoseconds. It is the shortest that the
+/// kernel accepts.
 const SHORT_SLICE_NS: u64 = 100_000;
 
 /// The nice value of a thread whose work may wait for others, up to 19.
 const NICE_OF_WORK_THAT_WAITS: i32 = 10;
 
-/// Has the scheduler run the calling thread soon after it wakes, also while other threads compute. The thread gets no more
-/// processor time than before, but in shorter turns (Linux 6.12, `sched_setattr(2)`). Older kernels ignore it, and without
-/// permission nothing changes. A thread with a policy other than the usual one keeps it.
+/// Makes the scheduler run the calling thread soon after it wakes, also while other threads compute. The thread
+/// gets no more processor time than before, but in shorter turns (Linux 6.12, `sched_setattr(2)`). Older
+/// kernels ignore it, and without permission nothing changes. A thread with a special scheduling policy keeps
+/// it.
 pub fn take_short() {
     if let Ok(mut now) = attributes()
         && now.sched_policy == libc::SCHED_OTHER as u32
     {
         now.sched_runtime = SHORT_SLICE_NS;
-        // It works without, only less punctually.
+        // Without it, the thread only runs less punctually.
         _ = set_attributes(&now);
     }
 }
 
-/// Has the scheduler prefer other threads of this machine to the calling one. There is no way back without privileges. A
-/// thread with a policy other than the usual one, or where this is not permitted, stays as it is.
+/// Makes the scheduler prefer other threads of this machine to the calling one. Without privileges, this cannot
+/// be undone. Nothing changes for a thread with a special scheduling policy, or without permission.
 pub fn let_others_go_first() {
     if let Ok(mut now) = attributes()
         && now.sched_policy == libc::SCHED_OTHER as u32

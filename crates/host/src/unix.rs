@@ -1,4 +1,5 @@
-//! Unix sockets: who is at the other end, and passing open descriptors; descriptors that a service manager passes.
+//! Unix sockets: the peer's process and user, and passing open descriptors. Also descriptors that a service
+//! manager passes.
 
 use std::{
     io::{self, IoSlice, IoSliceMut},
@@ -21,13 +22,14 @@ use socket2::{Domain, SockAddr, Socket, Type};
 
 use crate::option;
 
-/// The most descriptors that are passed at once.
+/// The largest number of descriptors that are passed at once.
 const MAX_DESCRIPTORS: usize = 64;
 
-/// The most bytes that come with descriptors.
+/// The largest number of bytes that accompany descriptors.
 const MAX_BYTES: usize = 64;
 
-/// Who holds the other end of a Unix socket. The other end of a listener is whoever began to listen.
+/// The process and user at the other end of a Unix socket. For a connection to a listener, that is the process
+/// that began to listen.
 #[derive(Debug, Clone, Copy)]
 pub struct Peer {
     /// The process' number; 0 when this process cannot see it.
@@ -43,8 +45,8 @@ pub fn peer(stream: &impl AsFd) -> io::Result<Peer> {
     Ok(Peer { process: peer.pid, user: peer.uid })
 }
 
-/// Connects to an abstract Unix socket without waiting for whoever listens there: [`io::ErrorKind::WouldBlock`] when it does
-/// not accept connections.
+/// Connects to an abstract Unix socket without waiting. The error is [`io::ErrorKind::WouldBlock`] if its
+/// listener does not accept connections.
 pub fn connect_at_once(abstract_name: &str) -> io::Result<UnixStream> {
     let socket = Socket::new(Domain::UNIX, Type::STREAM.nonblocking(), None)?;
     socket.connect(&SockAddr::unix(format!("\0{abstract_name}"))?)?;
@@ -64,7 +66,8 @@ pub fn send_descriptors(socket: &impl AsFd, bytes: &[u8], descriptors: &[Borrowe
     Ok(())
 }
 
-/// Receives what [`send_descriptors`] has sent, at most 64 bytes and as many descriptors as fit; waits for it.
+/// Waits for what [`send_descriptors`] has sent, and receives it: at most 64 bytes, and as many descriptors as
+/// fit.
 pub fn receive_descriptors(socket: &impl AsFd) -> io::Result<(Vec<u8>, Vec<OwnedFd>)> {
     let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(MAX_DESCRIPTORS))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
@@ -81,8 +84,8 @@ pub fn receive_descriptors(socket: &impl AsFd) -> io::Result<(Vec<u8>, Vec<Owned
     Ok((bytes, descriptors))
 }
 
-/// The descriptors that a service manager has passed to this process, by the names that it gives them
-/// (sd_listen_fds(3)). To be called once.
+/// The descriptors that a service manager has passed to this process, with the names that it gives them
+/// (sd_listen_fds(3)). May be called only once.
 pub fn passed_descriptors() -> Vec<(String, OwnedFd)> {
     const FIRST: RawFd = 3;
     let number = |name| std::env::var(name).ok().and_then(|value| value.parse::<u32>().ok());

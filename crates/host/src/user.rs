@@ -1,10 +1,10 @@
-//! The user for whom this process acts, and what that user may do.
+//! The user of this process, and the user's privileges.
 
 use std::{fs, io};
 
 use rustix::{fs::Mode, process};
 
-/// The number of the user whose rights this process has.
+/// The number of the effective user.
 pub fn effective() -> u32 {
     process::geteuid().as_raw()
 }
@@ -14,23 +14,23 @@ pub fn is_root() -> bool {
     effective() == 0
 }
 
-/// Permissions that this process' files and folders do not get: its umask.
+/// The umask of this process: permissions that its new files and folders do not get.
 pub fn umask() -> u16 {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let told = status.lines().find_map(|line| line.strip_prefix("Umask:"));
     told.and_then(|octal| u16::from_str_radix(octal.trim(), 8).ok()).unwrap_or_else(|| {
-        // A file made by another thread in between has fewer permissions than usual.
+        // A file that another thread creates in between has fewer permissions than usual.
         let mask = process::umask(Mode::from_raw_mode(0o077));
         process::umask(mask);
         mask.as_raw_mode() as u16
     })
 }
 
-/// Whether this thread has CAP_NET_ADMIN (capabilities(7)). Other programs that need it say that it is lacking in words
-/// of their own, so it is asked for before they are started.
+/// Whether this thread has CAP_NET_ADMIN (capabilities(7)). It is checked before other programs are started
+/// that need it, because these report its lack in words of their own.
 ///
 /// # Errors
-/// When there is no procfs.
+/// If there is no procfs.
 pub fn may_administer_networks() -> io::Result<bool> {
     const CAP_NET_ADMIN: u32 = 12;
     let status = fs::read_to_string("/proc/thread-self/status")?;

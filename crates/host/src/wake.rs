@@ -1,4 +1,4 @@
-//! Waking a thread that waits on file descriptors.
+//! Wakes a thread that waits for descriptors.
 
 use std::{
     io,
@@ -8,7 +8,7 @@ use std::{
 
 use rustix::event::{EventfdFlags, eventfd};
 
-/// A counter of the kernel's (eventfd) that becomes readable when any of its clones is woken.
+/// A counter in the kernel (eventfd). It becomes readable when any of its clones is woken.
 #[derive(Debug, Clone)]
 pub struct Waker(Arc<OwnedFd>);
 
@@ -21,7 +21,7 @@ impl Waker {
 
     /// Makes the descriptor readable. Safe to call in a signal handler.
     pub fn wake(&self) {
-        // It fails only when the counter is full, and then it is readable.
+        // This fails only if the counter is full, and then it is readable.
         _ = rustix::io::write(&*self.0, &1_u64.to_ne_bytes());
     }
 

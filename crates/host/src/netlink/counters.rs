@@ -15,10 +15,10 @@ const RTM_NEWLINK: u16 = libc::RTM_NEWLINK;
 const RTM_NEWQDISC: u16 = libc::RTM_NEWQDISC;
 const RTM_NEWSTATS: u16 = 92;
 const RTM_GETSTATS: u16 = 94;
-/// Bytes of `struct if_stats_msg`.
+/// The size of `struct if_stats_msg` in bytes.
 const STATS_LEN: usize = 12;
 const IFLA_STATS_LINK_64: u16 = 1;
-/// Bytes of `struct tcmsg`.
+/// The size of `struct tcmsg` in bytes.
 const QUEUE_LEN: usize = 20;
 
 /// Counters of one interface.
@@ -30,17 +30,17 @@ pub struct Counters {
     pub values: [u64; 6],
 }
 
-/// What passed a token bucket filter, was dropped by it, and waits in it.
+/// The state of a token bucket filter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct QueueState {
-    /// The index of its interface.
+    /// Index of the filter's interface.
     pub index: u32,
-    /// Packets that passed, packets that were dropped, and bytes that wait.
+    /// Number of packets that passed, number of packets that were dropped, and bytes that wait.
     pub values: [u64; 3],
 }
 
 impl Netlink {
-    /// Index and name of each interface.
+    /// Reads the index and name of each interface.
     pub fn links(&mut self) -> io::Result<Vec<(u32, String)>> {
         let mut links = Vec::new();
         self.dump(libc::RTM_GETLINK, &link_request(), |kind, body| {
@@ -49,7 +49,7 @@ impl Netlink {
         Ok(links)
     }
 
-    /// Counters of each interface, appended to `counters`.
+    /// Reads the counters of each interface and appends them to `counters`.
     pub fn counters(&mut self, counters: &mut Vec<Counters>) -> io::Result<()> {
         let mut request = [0u8; STATS_LEN];
         request[8..].copy_from_slice(&(1u32 << (IFLA_STATS_LINK_64 - 1)).to_ne_bytes());
@@ -58,7 +58,7 @@ impl Netlink {
         })
     }
 
-    /// The state of each interface's token bucket filter, where it has one, appended to `queues`.
+    /// Reads the state of the token bucket filter of each interface that has one, and appends it to `queues`.
     pub fn queues(&mut self, queues: &mut Vec<QueueState>) -> io::Result<()> {
         self.dump(libc::RTM_GETQDISC, &[0; QUEUE_LEN], |kind, body| {
             queues.extend(parse_queue(body).filter(|_| kind == RTM_NEWQDISC));
@@ -66,7 +66,8 @@ impl Netlink {
     }
 }
 
-/// `struct ifinfomsg`, and the wish to leave the counters out (`RTEXT_FILTER_SKIP_STATS`).
+/// The body of a request for links: `struct ifinfomsg`, and the flag that leaves the counters out
+/// (`RTEXT_FILTER_SKIP_STATS`).
 fn link_request() -> Vec<u8> {
     const IFLA_EXT_MASK: u16 = 29;
     const SKIP_STATS: u32 = 1 << 3;
@@ -82,8 +83,8 @@ fn parse_link(body: &[u8]) -> Option<(u32, String)> {
     Some((u32_at(body, 4)?, text(name)))
 }
 
-/// `struct rtnl_link_stats64` starts with received and sent packets, bytes, errors and drops;
-/// received packets that the device had no room for (`rx_missed_errors`) are drops, too.
+/// Parses `struct rtnl_link_stats64`. It starts with received and sent packets, bytes, errors and drops.
+/// Received packets that the device had no room for (`rx_missed_errors`) count as drops.
 fn parse_counters(body: &[u8]) -> Option<Counters> {
     let stats = attribute(body.get(STATS_LEN..)?, IFLA_STATS_LINK_64)?;
     let value = |field: usize| -> Option<u64> {
@@ -95,8 +96,8 @@ fn parse_counters(body: &[u8]) -> Option<Counters> {
     Some(Counters { index: u32_at(body, 4)?, values })
 }
 
-/// `TCA_STATS2` holds a `struct gnet_stats_basic` (bytes, packets) and a `struct gnet_stats_queue` (packets and bytes that
-/// wait, drops), see linux/gen_stats.h.
+/// Parses `TCA_STATS2`. It contains a `struct gnet_stats_basic` (bytes, packets) and a `struct
+/// gnet_stats_queue` (packets and bytes that wait, drops); see linux/gen_stats.h.
 fn parse_queue(body: &[u8]) -> Option<QueueState> {
     const TCA_KIND: u16 = 1;
     const TCA_STATS2: u16 = 7;

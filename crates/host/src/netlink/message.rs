@@ -1,35 +1,35 @@
-//! How messages are laid out: a header, a fixed part, and attributes, each padded to four bytes
-//! (`linux/netlink.h`). Numbers are in the machine's own order.
+//! The layout of netlink messages: a header, a fixed part, and attributes, each padded to four bytes
+//! (`linux/netlink.h`). Numbers are in the machine's byte order.
 
 use std::{io, ops::Range};
 
-/// Bytes of `struct nlmsghdr`.
+/// The size of `struct nlmsghdr` in bytes.
 pub const HEADER_LEN: usize = 16;
 const NLA_F_NESTED: u16 = libc::NLA_F_NESTED as u16;
-/// An attribute's type without its flags.
+/// The mask of an attribute's type without its flags.
 const NLA_TYPE_MASK: u16 = 0x3fff;
 
-/// The most that is handed to the kernel in one call: well under a socket's default send buffer, and
-/// few enough that a refusal of each fits its receive buffer.
+/// The largest number of bytes that is handed to the kernel in one call. It is well below a socket's default
+/// send buffer, and small enough that a refusal of each request fits the receive buffer.
 const MAX_PART_BYTES: usize = 32 * 1024;
 const MAX_PART_REQUESTS: usize = 64;
 
-/// Requests to be carried out in order.
+/// Requests that the kernel carries out in order.
 #[derive(Default)]
 pub struct Batch {
     bytes: Vec<u8>,
-    /// Where each request starts, and what it is for. Sequence numbers are positions in here.
+    /// The position of each request, and its description. A request's sequence number is its index here.
     requests: Vec<(usize, String)>,
 }
 
-/// What is handed to the kernel at once.
+/// A part of a batch, which is handed to the kernel at once.
 pub(super) struct Part {
     pub bytes: Range<usize>,
     pub last_sequence: u32,
 }
 
 impl Batch {
-    /// Adds a request of type `kind`; `what` is said should the kernel refuse it.
+    /// Adds a request of type `kind`. `what` describes it in an error, if the kernel refuses it.
     pub fn request(
         &mut self,
         what: String,
@@ -55,8 +55,8 @@ impl Batch {
         &self.bytes[part.bytes.clone()]
     }
 
-    /// Cuts the batch between requests, and has the last request of each part acknowledged: the
-    /// kernel answers the others only when it refuses them.
+    /// Divides the batch between requests. The kernel acknowledges the last request of each part. It answers
+    /// the others only if it refuses them.
     pub(super) fn cut(&mut self) -> Vec<Part> {
         let mut parts = Vec::new();
         let mut first = 0;
@@ -78,7 +78,7 @@ impl Batch {
     }
 }
 
-/// Appends a request without attributes. Its body may be continued, if the length is set again.
+/// Appends a request without attributes. If its body is continued, the length must be set again.
 pub fn write(bytes: &mut Vec<u8>, kind: u16, flags: i32, sequence: u32, body: &[u8]) {
     let start = bytes.len();
     bytes.extend(0u32.to_ne_bytes());
@@ -90,17 +90,17 @@ pub fn write(bytes: &mut Vec<u8>, kind: u16, flags: i32, sequence: u32, body: &[
     set_len(bytes, start);
 }
 
-/// Makes the message that begins at `start` reach to the end.
+/// Sets the length of the message that begins at `start`, so that it reaches to the end.
 fn set_len(bytes: &mut [u8], start: usize) {
     let len = (bytes.len() - start) as u32;
     bytes[start..start + 4].copy_from_slice(&len.to_ne_bytes());
 }
 
-/// The attributes of a request, or of an attribute that nests others.
+/// The attributes of a request, or of an attribute that contains others.
 pub struct Attributes<'a>(&'a mut Vec<u8>);
 
 impl<'a> Attributes<'a> {
-    /// Appends attributes to `bytes`.
+    /// Creates a writer that appends attributes to `bytes`.
     pub fn of(bytes: &'a mut Vec<u8>) -> Self {
         Self(bytes)
     }
@@ -133,7 +133,7 @@ impl<'a> Attributes<'a> {
         self.0[start..start + 2].copy_from_slice(&length.to_ne_bytes());
     }
 
-    /// Puts bytes that are no attribute in front of the nested ones, as `VETH_INFO_PEER` has them.
+    /// Writes bytes that are no attribute in front of the nested ones, as in `VETH_INFO_PEER`.
     pub fn raw(&mut self, value: &[u8]) {
         self.0.extend(value);
         pad(self.0);
@@ -152,13 +152,13 @@ pub struct Message<'a> {
 }
 
 impl Message<'_> {
-    /// Whether it is a refusal or an acknowledgement.
+    /// Whether the message is a refusal or an acknowledgement.
     pub fn is_error(&self) -> bool {
         i32::from(self.kind) == libc::NLMSG_ERROR
     }
 }
 
-/// The messages of one datagram, as far as they are whole.
+/// The complete messages of one datagram.
 pub fn messages(mut bytes: &[u8]) -> impl Iterator<Item = Message<'_>> {
     std::iter::from_fn(move || {
         let len = u32_at(bytes, 0)? as usize;
@@ -169,7 +169,7 @@ pub fn messages(mut bytes: &[u8]) -> impl Iterator<Item = Message<'_>> {
     })
 }
 
-/// The refusal in the body of an error message (`struct nlmsgerr`); an acknowledgement is none.
+/// The refusal in the body of an error message (`struct nlmsgerr`). An acknowledgement is no refusal.
 pub fn error_of(body: &[u8]) -> io::Result<()> {
     match u32_at(body, 0).map(|code| code as i32) {
         Some(0) => Ok(()),
@@ -178,7 +178,7 @@ pub fn error_of(body: &[u8]) -> io::Result<()> {
     }
 }
 
-/// The attributes in `bytes`, as far as they are whole: their types, without flags, and values.
+/// The complete attributes in `bytes`: their types without flags, and their values.
 pub fn attributes(mut bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
     std::iter::from_fn(move || {
         let (len, kind) = (usize::from(u16_at(bytes, 0)?), u16_at(bytes, 2)?);
@@ -201,7 +201,7 @@ pub fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
     Some(u32::from_ne_bytes(*bytes.get(at..)?.first_chunk()?))
 }
 
-/// A text up to its zero byte.
+/// Reads a text up to its zero byte.
 pub fn text(bytes: &[u8]) -> String {
     let end = bytes.iter().position(|byte| *byte == 0).unwrap_or(bytes.len());
     String::from_utf8_lossy(&bytes[..end]).into_owned()

@@ -1,12 +1,14 @@
 //! rtnetlink (RFC 3549, rtnetlink(7)): links, addresses, routes, neighbours, queueing disciplines and counters.
 //!
-//! [`Netlink`] is a socket to the kernel. [`Batch`]es of requests change things: [`requests`] has them. Questions are its
-//! methods, in `queries` and [`counters`]. [`Monitor`] tells what has changed.
+//! [`Netlink`] is a socket to the kernel. [`Batch`]es of requests change things; the requests are in
+//! [`requests`]. Queries are methods of [`Netlink`], in `queries` and [`counters`]. [`Monitor`] reports
+//! changes.
 //!
-//! The messages are written and read here rather than with the `rtnetlink` or `netlink-packet-route` crates. A lab of a
-//! thousand nodes sends ten thousand requests: here a whole namespace is configured by one `send` and one `recv`. Counters
-//! are read ten times a second without building a tree of attributes. And those crates have neither the 64-bit counters nor
-//! netem nor tbf. Reading and writing messages, which they would take over, is a file of 200 lines (`message.rs`).
+//! The messages are written and read by hand, and not with the crates `rtnetlink` or `netlink-packet-route`. A
+//! lab of a thousand nodes sends ten thousand requests: here, one `send` and one `recv` configure a whole
+//! namespace. Counters are read ten times a second without building a tree of attributes. And those crates have
+//! neither the 64-bit counters nor netem nor tbf. They would replace the reading and writing of messages, which
+//! is a file of 200 lines (`message.rs`).
 
 pub mod counters;
 mod message;
@@ -28,13 +30,14 @@ pub use self::{
     queries::{BpfFilter, Interface, Route},
 };
 
-/// The kernel answers before a request returns. This only turns a kernel that does not into an error.
+/// The time for which an answer is awaited. A kernel answers before a request returns, so the time only matters
+/// if it does not.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Room for the largest message that a kernel puts together for a dump.
+/// The size of the buffer for answers in bytes. It holds the largest message of a dump.
 const BUFFER_LEN: usize = 32 * 1024;
 
-/// What the kernel refused, and why.
+/// A request that the kernel refused, and the reason.
 #[derive(Debug, thiserror::Error)]
 #[error("{what}: {error}")]
 struct Refusal {
@@ -48,7 +51,7 @@ pub fn is_refused_with(error: &io::Error, errno: i32) -> bool {
     refusal.is_some_and(|refusal| refusal.error.raw_os_error() == Some(errno))
 }
 
-/// A socket in the namespace of the thread that opened it; it may be used from any other.
+/// A netlink socket in the namespace of the thread that opened it. Any thread may use it.
 #[derive(Debug)]
 pub struct Netlink {
     socket: Socket,
@@ -62,8 +65,8 @@ impl Netlink {
         Ok(Self { socket: open(libc::NETLINK_ROUTE)?, sequence: 0, buffer: vec![0; BUFFER_LEN] })
     }
 
-    /// Carries out the requests in order, and waits for the last. The first refusal is returned, with
-    /// what was asked for; some of the requests after it may have been carried out nevertheless.
+    /// Carries out the requests in order, and waits for the last one. Returns the first refusal, with the
+    /// description of its request. Some of the requests after it may have been carried out nevertheless.
     pub fn run(&self, mut batch: Batch) -> io::Result<()> {
         for part in batch.cut() {
             self.socket.send(batch.bytes(&part))?;
@@ -72,7 +75,7 @@ impl Netlink {
         Ok(())
     }
 
-    /// Reads answers until the one to `last_sequence`: refusals of others come before it.
+    /// Reads answers until the one to `last_sequence`. Refusals of other requests come before it.
     fn wait_for(&self, last_sequence: u32, batch: &Batch) -> io::Result<()> {
         let mut outcome = Ok(());
         let mut buffer = vec![0; BUFFER_LEN];
@@ -92,12 +95,12 @@ impl Netlink {
         }
     }
 
-    /// Asks for all there is of a kind, and hands the type and body of each message of the answer to `take`.
+    /// Requests all objects of a kind. Calls `take` with the type and body of each message of the answer.
     fn dump(&mut self, kind: u16, body: &[u8], take: impl FnMut(u16, &[u8])) -> io::Result<()> {
         self.ask(kind, libc::NLM_F_DUMP, body, take)
     }
 
-    /// Sends a request, and hands the type and body of each message of the answer to `take`.
+    /// Sends a request. Calls `take` with the type and body of each message of the answer.
     fn ask(
         &mut self,
         kind: u16,
@@ -116,7 +119,7 @@ impl Netlink {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
                 read => read?,
             };
-            // What is left of a dump that was given up is not an answer to this request.
+            // The rest of a dump that was given up is no answer to this request.
             for message in messages(&self.buffer[..len]).filter(|message| message.sequence == self.sequence) {
                 match i32::from(message.kind) {
                     libc::NLMSG_DONE => return Ok(()),

@@ -1,4 +1,4 @@
-//! News of the kernel's about interfaces, addresses and routes.
+//! The kernel's notifications about interfaces, addresses and routes.
 
 use std::{
     io::{self, Read},
@@ -10,21 +10,21 @@ use socket2::Socket;
 
 use super::{BUFFER_LEN, messages, open};
 
-/// What has changed.
+/// The kinds of things that have changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Changes {
     pub interfaces: bool,
     pub routes: bool,
 }
 
-/// A socket that hears of changes in the namespace of the thread that opened it.
+/// A socket that is notified of changes in the namespace of the thread that opened it.
 #[derive(Debug)]
 pub struct Monitor {
     socket: Socket,
 }
 
 impl Monitor {
-    /// Opens a socket that hears of changes from now on.
+    /// Opens a socket that is notified of changes from now on.
     pub fn open() -> io::Result<Self> {
         let socket = open(libc::NETLINK_ROUTE)?;
         let groups = libc::RTMGRP_LINK
@@ -37,7 +37,8 @@ impl Monitor {
         Ok(Self { socket })
     }
 
-    /// What has changed since the last call; everything, when there was more news than room for it.
+    /// The changes since the last call. Everything counts as changed if notifications were lost for lack of
+    /// room.
     pub fn changes(&self) -> io::Result<Changes> {
         let mut changes = Changes::default();
         let mut buffer = vec![0; BUFFER_LEN];

@@ -1,4 +1,4 @@
-//! Questions about interfaces, routes, neighbours and filters.
+//! Queries about interfaces, routes, neighbours and filters.
 
 use std::{
     collections::BTreeMap,
@@ -11,17 +11,17 @@ use super::{
     message::{Attributes, attribute, attributes, text, u16_at, u32_at},
 };
 
-/// The ingress half of clsact.
+/// The handle of the ingress half of clsact.
 const TC_H_MIN_INGRESS: u32 = 0xffff_fff2;
 const TCA_BPF_NAME: u16 = 7;
 const TCA_BPF_ID: u16 = 11;
 
-/// Bytes of `struct ifinfomsg`.
+/// The size of `struct ifinfomsg` in bytes.
 pub(super) const LINK_LEN: usize = 16;
-/// Bytes of `struct rtmsg` and of `struct ndmsg`.
+/// The size of `struct rtmsg`, and of `struct ndmsg`, in bytes.
 const ROUTE_LEN: usize = 12;
 
-/// States of a neighbour whose link address is no guess: all but incomplete and failed ones.
+/// The states of a neighbour whose link address is certain: all except incomplete and failed ones.
 const KNOWN: u16 = libc::NUD_REACHABLE
     | libc::NUD_STALE
     | libc::NUD_DELAY
@@ -29,36 +29,38 @@ const KNOWN: u16 = libc::NUD_REACHABLE
     | libc::NUD_NOARP
     | libc::NUD_PERMANENT;
 
-/// One network interface, as it was when it was looked up.
+/// A network interface, as it was when it was looked up.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Interface {
     pub name: String,
     pub index: u32,
     pub is_up: bool,
     pub is_loopback: bool,
-    /// Whether it can multicast and is neither the loopback nor part of another, as a bridge's port is.
+    /// Whether it can multicast, is not the loopback, and is not a part of another interface, such as a
+    /// bridge's port.
     pub is_usable: bool,
     /// Whether its frames begin with an Ethernet header.
     pub is_ethernet: bool,
-    /// Its link-layer address, where that is as long as an Ethernet address.
+    /// Its link-layer address, if that is as long as an Ethernet address.
     pub mac: Option<[u8; 6]>,
-    /// The longest IP packet that it takes, in bytes.
+    /// The length of the longest IP packet that it can send, in bytes.
     pub mtu: u32,
-    /// The address that it sends IGMP from: its first.
+    /// The source address of IGMP messages: its first IPv4 address.
     pub ipv4: Option<IpAddr>,
-    /// The address that it sends MLD from: its first link-local one, once that is known to be unique.
+    /// The source address of MLD messages: its first link-local address, once that is known to be unique.
     pub ipv6: Option<IpAddr>,
-    /// The networks that are reached without a router: an address in each, and the length of its prefix in bits.
+    /// The networks that are reached without a router: an address in each, and the length of its prefix in
+    /// bits.
     pub networks: Vec<(IpAddr, u8)>,
     /// All addresses of both families, link-local ones included.
     pub addresses: Vec<IpAddr>,
 }
 
-/// Where the kernel sends packets to an address.
+/// The route of packets to an address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Route {
     pub interface: u32,
-    /// The router that they go to; none: the address is on the link.
+    /// The next router. `None` if the address is on the link.
     pub gateway: Option<IpAddr>,
 }
 
@@ -67,9 +69,9 @@ pub struct Route {
 pub struct BpfFilter {
     pub priority: u16,
     pub handle: u32,
-    /// Its name; empty where it has none.
+    /// The filter's name. Empty if it has none.
     pub name: String,
-    /// The number of its eBPF program. None: it is classic BPF.
+    /// The number of its eBPF program. `None` if it is classic BPF.
     pub program: Option<u32>,
 }
 
@@ -84,8 +86,8 @@ impl Netlink {
         Ok(by_index)
     }
 
-    /// Where packets to `address` leave, if they must leave by `by`, when that is named. None when there is no route, or
-    /// when the address is this host's own.
+    /// The route of packets to `address`, restricted to the interface `by` if that is given. `None` if there is
+    /// no route, or the address is this host's own.
     pub fn route(&mut self, address: IpAddr, by: Option<u32>) -> io::Result<Option<Route>> {
         let (family, octets) = family_and_octets(address);
         let mut body = vec![0; ROUTE_LEN];
@@ -121,7 +123,7 @@ impl Netlink {
         }
     }
 
-    /// The Ethernet address of an interface of this host; none where it is none of Ethernet's, or gone.
+    /// The Ethernet address of an interface of this host. `None` if it is no Ethernet interface, or is gone.
     pub fn link_address(&mut self, interface: u32) -> io::Result<Option<[u8; 6]>> {
         let mut body = [0; LINK_LEN];
         body[4..8].copy_from_slice(&interface.to_ne_bytes());
@@ -133,7 +135,7 @@ impl Netlink {
         }
     }
 
-    /// The filters at an interface's ingress that run BPF; none, where nothing can hang.
+    /// The BPF filters at an interface's ingress. Empty if the interface has no place for filters.
     pub fn ingress_filters(&mut self, interface: u32) -> io::Result<Vec<BpfFilter>> {
         // struct tcmsg: family, padding, interface, handle, parent, info.
         let words = [0, interface, 0, TC_H_MIN_INGRESS, 0].map(u32::to_ne_bytes).concat();
@@ -146,7 +148,7 @@ impl Netlink {
     }
 }
 
-/// The family and octets of an address, as messages have them.
+/// The family and octets of an address, as used in messages.
 pub(super) fn family_and_octets(address: IpAddr) -> (u8, Vec<u8>) {
     match address {
         IpAddr::V4(address) => (libc::AF_INET as u8, address.octets().to_vec()),
@@ -154,7 +156,7 @@ pub(super) fn family_and_octets(address: IpAddr) -> (u8, Vec<u8>) {
     }
 }
 
-/// An address out of the 4 or 16 octets at the start of `bytes`.
+/// The address in the 4 or 16 octets at the start of `bytes`.
 fn address(family: u8, bytes: &[u8]) -> Option<IpAddr> {
     match i32::from(family) {
         libc::AF_INET => Some(Ipv4Addr::from(*bytes.first_chunk::<4>()?).into()),

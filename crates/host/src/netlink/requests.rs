@@ -1,5 +1,5 @@
-//! Requests that change links, addresses, routes, neighbours and queueing disciplines. Constants are those of `linux/if_link.h`, `linux/if_bridge.h` and
-//! `linux/pkt_sched.h` that the `libc` crate lacks.
+//! Requests that change links, addresses, routes, neighbours and queueing disciplines. The constants come from
+//! `linux/if_link.h`, `linux/if_bridge.h` and `linux/pkt_sched.h`, because the crate `libc` lacks them.
 
 use std::{net::IpAddr, os::fd::RawFd, time::Duration};
 
@@ -29,16 +29,17 @@ const IFLA_BR_MCAST_QUERIER: u16 = 25;
 const IFLA_BR_MCAST_STARTUP_QUERY_CNT: u16 = 29;
 const IFLA_BR_MCAST_QUERY_RESPONSE_INTVL: u16 = 34;
 const IFLA_BR_MCAST_STARTUP_QUERY_INTVL: u16 = 35;
-/// In how much time listeners answer a bridge (`clock_t`). It floods every group until it has asked
-/// and waited so long.
+/// The time in which listeners answer a bridge (`clock_t`). The bridge floods every group until it has asked
+/// and waited for this time.
 const RESPONSE_CENTISECONDS: u64 = 100;
-/// The first question comes before the bridge has an address to ask from, so others follow soon.
+/// The number of a bridge's first queries. The first one comes before the bridge has an address to ask from, so
+/// others follow soon.
 const STARTUP_QUERIES: u32 = 10;
 const STARTUP_CENTISECONDS: u64 = 100;
 const IFLA_BR_MCAST_IGMP_VERSION: u16 = 43;
 const IFLA_BR_MCAST_MLD_VERSION: u16 = 44;
 const IFLA_BRPORT_MULTICAST_ROUTER: u16 = 25;
-/// `MDB_RTR_TYPE_PERM`: always treated as leading to a multicast router.
+/// `MDB_RTR_TYPE_PERM`: the port is always treated as leading to a multicast router.
 const ROUTER_PERMANENT: u8 = 2;
 
 const TCA_TBF_PARMS: u16 = 1;
@@ -56,22 +57,22 @@ pub struct Bridge<'a> {
     pub group: u32,
 }
 
-/// One end of a veth pair, which is made in its namespace at once rather than moved there.
+/// One end of a veth pair. It is created in its namespace at once, and not moved there.
 pub struct End<'a> {
     pub name: &'a str,
     pub index: u32,
     pub mac: [u8; 6],
     pub namespace: RawFd,
-    /// The bridge it is a port of, in the same namespace.
+    /// The bridge that this end is a port of, in the same namespace.
     pub master: Option<u32>,
-    /// Number of the group of links by which the lab deletes all of them in one request.
+    /// Number of the group of links. The lab deletes all links of a group in one request.
     pub group: u32,
-    /// Whether super-packets are cut into datagrams before they leave through this end.
+    /// Whether super-packets are divided into datagrams before they leave through this end.
     pub splits_super_packets: bool,
     pub up: bool,
 }
 
-/// A port's bridge keeps sending it every group.
+/// Whether the port's bridge always sends every group through it.
 pub struct Port {
     pub index: u32,
 }
@@ -96,7 +97,7 @@ pub fn add_bridge(batch: &mut Batch, bridge: &Bridge) {
     });
 }
 
-/// Has a bridge ask for listeners: snooping is of no use without somebody who does.
+/// Makes a bridge ask for listeners. Snooping is useless if nobody asks.
 pub fn set_querier(batch: &mut Batch, index: u32) {
     let what = format!("have bridge {index} ask for listeners");
     batch.request(what, libc::RTM_NEWLINK, 0, &link_header(index, false), |attributes| {
@@ -145,8 +146,8 @@ pub fn set_up(batch: &mut Batch, index: u32, up: bool) {
     batch.request(what, libc::RTM_NEWLINK, 0, &header, |_| ());
 }
 
-/// Keeps the kernel from giving the interface a link-local address by itself, which it would then
-/// not use until it had asked whether anybody else does.
+/// Prevents the kernel from giving the interface a link-local address. The kernel would not use that address
+/// before it had asked whether another host has it.
 pub fn disable_automatic_address(batch: &mut Batch, index: u32) {
     const IFLA_INET6_ADDR_GEN_MODE: u16 = 8;
     const IN6_ADDR_GEN_MODE_NONE: u8 = 1;
@@ -170,7 +171,7 @@ pub fn set_port_router(batch: &mut Batch, port: &Port) {
     });
 }
 
-/// Deletes every link of `group` in the socket's namespace, and with each the other end of its cable.
+/// Deletes every link of `group` in the socket's namespace, together with the other end of its cable.
 pub fn delete_group(batch: &mut Batch, group: u32) {
     let what = format!("delete link group {group}");
     batch.request(what, libc::RTM_DELLINK, 0, &link_header(0, false), |attributes| {
@@ -202,7 +203,7 @@ pub fn add_address(batch: &mut Batch, index: u32, address: IpAddr, prefix_length
     });
 }
 
-/// Sends `prefix/length` to `gateway`, which is on the network of interface `index`.
+/// Adds a route for `prefix/length` to `gateway`, which is on the network of interface `index`.
 pub fn add_route(batch: &mut Batch, prefix: IpAddr, length: u8, gateway: IpAddr, index: u32) {
     let what = format!("route {prefix}/{length} via {gateway}");
     let (family, bytes) = family_and_octets(prefix);
@@ -216,7 +217,7 @@ pub fn add_route(batch: &mut Batch, prefix: IpAddr, length: u8, gateway: IpAddr,
     });
 }
 
-/// Forgets the route that [`add_route`] made for `prefix/length`.
+/// Removes the route that [`add_route`] made for `prefix/length`.
 pub fn delete_route(batch: &mut Batch, prefix: IpAddr, length: u8) {
     let what = format!("forget the route to {prefix}/{length}");
     let (family, bytes) = family_and_octets(prefix);
@@ -233,7 +234,8 @@ pub fn delete_route(batch: &mut Batch, prefix: IpAddr, length: u8) {
     );
 }
 
-/// Sends IPv4 groups out of interface `index` where the program names none; IPv6 has such a route by itself.
+/// Adds a route by which IPv4 groups leave through interface `index` if the program names no interface. IPv6
+/// has such a route by itself.
 pub fn add_multicast_route(batch: &mut Batch, index: u32) {
     let header = route_header(libc::AF_INET as u8, 4, libc::RT_SCOPE_LINK);
     batch.request("route 224.0.0.0/4".into(), libc::RTM_NEWROUTE, CREATE_OR_REPLACE, &header, |attributes| {
@@ -254,8 +256,8 @@ fn route_header(family: u8, length: u8, scope: u8) -> [u8; 12] {
     header
 }
 
-/// Tells the node behind the socket the link address of a neighbour, for good. Such entries do not
-/// count against the kernel's limit of neighbours, which all namespaces share.
+/// Sets the link address of a neighbour permanently. Such entries do not count against the kernel's limit of
+/// neighbours, which all namespaces share.
 pub fn set_address_permanent(batch: &mut Batch, index: u32, address: IpAddr, mac: [u8; 6]) {
     const NDA_DST: u16 = 1;
     const NDA_LLADDR: u16 = 2;
@@ -278,8 +280,8 @@ pub fn set_address_permanent(batch: &mut Batch, index: u32, address: IpAddr, mac
     );
 }
 
-/// Limits what leaves through interface `index`; `burst_bytes` must hold a super-packet with its
-/// headers, or it is cut to pieces. Replaces the limit there is.
+/// Limits the rate of packets that leave through interface `index`, and replaces an existing limit.
+/// `burst_bytes` must be larger than a super-packet with its headers; otherwise super-packets are divided.
 pub fn add_tbf(
     batch: &mut Batch,
     index: u32,
@@ -310,22 +312,22 @@ pub fn add_tbf(
     });
 }
 
-/// Says that a queueing discipline goes below netem.
+/// Marks that a queueing discipline goes below netem.
 pub struct Netem;
 
-/// The handle that the lab gives netem, `1:`.
+/// The handle of the lab's netem, `1:`.
 const NETEM_HANDLE: u32 = 1 << 16;
 
-/// A delay, as netem makes it.
+/// A delay for netem.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Delay {
     pub delay: Duration,
     pub jitter: Duration,
-    /// The most packets that may be on their way.
+    /// The largest number of packets that may be delayed at the same time.
     pub held_packets: u32,
 }
 
-/// Delays what leaves through interface `index`. Replaces the delay there is.
+/// Delays packets that leave through interface `index`, and replaces an existing delay.
 pub fn add_netem(batch: &mut Batch, index: u32, delay: Delay) -> Netem {
     const TCA_NETEM_LATENCY64: u16 = 10;
     const TCA_NETEM_JITTER64: u16 = 11;
@@ -344,17 +346,17 @@ pub fn add_netem(batch: &mut Batch, index: u32, delay: Delay) -> Netem {
     Netem
 }
 
-/// Makes room for filters on what arrives at interface `index`.
+/// Adds the queueing discipline that holds filters for packets that arrive at interface `index`.
 pub fn add_clsact(batch: &mut Batch, index: u32) {
     let header = queue_header(index, TC_H_CLSACT & 0xffff_0000, TC_H_CLSACT);
     let what = format!("prepare interface {index} for filters");
-    // A MEADcast router may have made it.
+    // A MEADcast router may have added it before.
     batch.request(what, libc::RTM_NEWQDISC, libc::NLM_F_CREATE, &header, |attributes| {
         attributes.text(libc::TCA_KIND, "clsact")
     });
 }
 
-/// Has `program`, an eBPF classifier, decide about every packet that arrives at interface `index`.
+/// Attaches `program`, an eBPF classifier, which decides about every packet that arrives at interface `index`.
 pub fn add_ingress_filter(batch: &mut Batch, index: u32, program: RawFd) {
     const TC_H_INGRESS_FILTERS: u32 = 0xffff_fff2;
     const TCA_BPF_FD: u16 = 6;
@@ -373,7 +375,7 @@ pub fn add_ingress_filter(batch: &mut Batch, index: u32, program: RawFd) {
     });
 }
 
-/// Has interface `index` cut super-packets into datagrams before they leave, or no longer.
+/// Sets whether interface `index` divides super-packets into datagrams before they leave.
 pub fn set_splitting(batch: &mut Batch, index: u32, splits: bool) {
     let what = format!("have interface {index} cut super-packets");
     batch.request(what, libc::RTM_NEWLINK, 0, &link_header(index, false), |attributes| {
