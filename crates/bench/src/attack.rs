@@ -1,5 +1,5 @@
-//! A session beside one that is attacked: junk at the group's port as fast as one process can send it, and ten thousand
-//! connections that say nothing.
+//! A session under attack, beside one without. The attacker sends junk to the group's port as fast as one
+//! process can, and opens ten thousand connections that say nothing.
 
 use std::{
     io::Read,
@@ -27,19 +27,20 @@ use super::{
     stage::{Result, Stage},
 };
 
-/// Receivers of the session. One more client is the attacker: what it sends, each of them gets.
+/// The number of receivers of the session. One more client is the attacker; each receiver gets what it sends.
 const RECEIVERS: u32 = 3;
 
-/// Connections that are opened and say nothing.
+/// The number of connections that are opened and say nothing.
 const HALF_OPEN: usize = 10_000;
 
-/// An attack ends by itself after this.
+/// The time after which an attack ends by itself.
 const TIME_LIMIT: Duration = Duration::from_secs(120);
 
-/// Junk of these lengths: nothing, less than a header, a header, a sealed packet with nothing in it, full packets.
+/// The lengths of junk packets: nothing, less than a header, a header, a sealed packet without content, full
+/// packets.
 const LENGTHS: [usize; 8] = [0, 1, 31, 32, 64, 200, 1420, 1452];
 
-/// One comparison.
+/// The comparison of a session under attack with one without.
 #[derive(Debug, Clone, Serialize)]
 pub struct Attack {
     pub alone: Ours,
@@ -47,13 +48,13 @@ pub struct Attack {
 }
 
 impl Attack {
-    /// The goodput under attack as a share of that without.
+    /// The goodput under attack, divided by the goodput without.
     pub fn share(&self) -> f64 {
         self.alone.slowest_seconds() / self.attacked.slowest_seconds()
     }
 }
 
-/// Whether there are clients enough.
+/// Whether there are enough clients.
 pub(super) fn is_possible(stage: &Stage) -> bool {
     stage.receivers > RECEIVERS
 }
@@ -72,13 +73,13 @@ pub(super) fn measure(stage: &Stage) -> Result<Attack> {
     Ok(Attack { alone, attacked })
 }
 
-/// The attacker's process: goes on until its input ends.
+/// The attacker's process. It goes on until its input ends.
 pub(super) fn run(interface: &str, ticket: &Path) -> Result<()> {
     file_limit::raise();
     let is_over = Arc::new(AtomicBool::new(false));
     let over = Arc::clone(&is_over);
     super::answer("ready")?;
-    // Nothing is said: the end of the input, or of this process, is the end.
+    // The input carries no data. Its end, or the end of this process, ends the attack.
     std::thread::spawn(move || {
         _ = std::io::stdin().read_to_end(&mut Vec::new());
         over.store(true, Ordering::Relaxed);
@@ -105,16 +106,16 @@ fn wait_for_ticket(path: &Path, go_on: impl Fn() -> bool) -> Result<Option<Ticke
     Ok(None)
 }
 
-/// Opens a connection without waiting for it; none when there are no descriptors left.
+/// Opens a connection without waiting for it. `None` if no descriptors are left.
 fn knock(to: SocketAddr) -> Option<Socket> {
     let socket = Socket::new(Domain::for_address(to), Type::STREAM, None).ok()?;
     socket.set_nonblocking(true).ok()?;
-    // It goes on by itself.
+    // The connection is established in the background.
     _ = socket.connect(&to.into());
     Some(socket)
 }
 
-/// Sends junk to the group until `go_on` says no.
+/// Sends junk to the group while `go_on` returns true.
 fn flood(to: &GroupAddress, go_on: impl Fn() -> bool) -> Result<()> {
     let socket = open_group_sender(to, DEFAULT_MULTICAST_HOPS)?;
     let mut round = 0_u8;

@@ -1,4 +1,4 @@
-//! Processes that start together: each says that it is ready, all are told to go.
+//! Processes that start together. Each reports that it is ready; then all are told to go.
 
 use std::{
     io::{BufRead, BufReader, Read, Write},
@@ -11,10 +11,10 @@ use treecast_host::process;
 
 use super::stage::{Result, Stage};
 
-/// The time for one measurement.
+/// The longest time of a measurement.
 const TIME_LIMIT: Duration = Duration::from_secs(180);
 
-/// Started processes. Those that still run when it is dropped are ended.
+/// Started processes. Dropping this ends those that still run.
 #[derive(Default)]
 pub struct Crew {
     members: Vec<Member>,
@@ -39,12 +39,12 @@ impl Crew {
         self.members.push(Member { name: name.to_owned(), child });
     }
 
-    /// Waits until the one added last says that it is ready, with what it says behind that.
+    /// Waits until the process that was added last reports that it is ready. Returns the rest of its line.
     pub fn wait_ready(&mut self) -> Result<String> {
         let member = self.members.last_mut().ok_or("nobody was started")?;
         let Some(output) = &mut member.child.stdout else { return Err("it has no output".into()) };
         let mut line = String::new();
-        // One byte at a time: the rest is for whoever reads next.
+        // Bytes are read one at a time, because the following ones are for the next reader.
         let mut reader = BufReader::with_capacity(1, output);
         reader.read_line(&mut line)?;
         match line.trim().strip_prefix("ready") {
@@ -53,7 +53,7 @@ impl Crew {
         }
     }
 
-    /// Tells everyone to go, and returns how long it takes until all are done.
+    /// Tells all processes to go. Returns the time until all are done.
     pub fn go(mut self, stop: &Stop) -> Result<Duration> {
         let start = Instant::now();
         for member in &mut self.members {
@@ -65,7 +65,7 @@ impl Crew {
         Ok(start.elapsed())
     }
 
-    /// Waits until all have ended well.
+    /// Waits until all processes have ended without error.
     pub fn wait(&mut self, stop: &Stop) -> Result<()> {
         let deadline = Instant::now() + TIME_LIMIT;
         for member in &mut self.members {
@@ -85,16 +85,16 @@ impl Crew {
         Ok(())
     }
 
-    /// Asks all to end (SIGTERM), which they do well.
+    /// Ends all processes with SIGTERM. They must end without error.
     pub fn end(mut self, stop: &Stop) -> Result<()> {
         for member in &self.members {
-            // One that has ended by itself is waited for below.
+            // A process that has ended by itself is waited for below.
             _ = process::signal(&member.child, libc::SIGTERM);
         }
         self.wait(stop)
     }
 
-    /// Their process ids.
+    /// The ids of the processes.
     pub fn ids(&self) -> impl Iterator<Item = u32> {
         self.members.iter().map(|member| member.child.id())
     }
@@ -103,7 +103,7 @@ impl Crew {
 impl Drop for Crew {
     fn drop(&mut self) {
         for member in &mut self.members {
-            // One that has ended cannot be killed; that is as well.
+            // A process that has ended cannot be killed, and need not be.
             let _ = member.child.kill();
             let _ = member.child.wait();
         }

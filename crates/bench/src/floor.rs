@@ -1,4 +1,4 @@
-//! What the machine can do: three costs, each measured alone, added up.
+//! The costs that no delivery can avoid: three costs, each measured alone, and added up.
 
 use std::time::Duration;
 
@@ -10,14 +10,14 @@ use super::{
     worker::LOST,
 };
 
-/// How long each of the three took for the whole file, in seconds.
+/// The time that each cost takes for the whole file, in seconds.
 #[derive(Debug, Clone, Copy, Serialize)]
 pub struct Floor {
-    /// Through super-packet sockets, from one sender to all receivers.
+    /// Sending the file through super-packet sockets, from one sender to all receivers.
     pub network_seconds: f64,
-    /// Written to a memory-backed file, by as many processes as there are receivers.
+    /// Writing the file to memory, by as many processes as there are receivers.
     pub write_seconds: f64,
-    /// Hashed with BLAKE3, by as many.
+    /// Hashing the file with BLAKE3, by as many processes as there are receivers.
     pub hash_seconds: f64,
 }
 
@@ -38,7 +38,7 @@ pub(super) fn measure(stage: &Stage) -> Result<Floor> {
     })
 }
 
-/// Without repair a packet lost spoils the measurement; then it is made again.
+/// Measures the network. A lost packet spoils a measurement, because nothing is repaired; it is then repeated.
 fn network_unless_lost(stage: &Stage) -> Result<Duration> {
     const ATTEMPTS: usize = 5;
     let mut result = network(stage);
@@ -67,7 +67,7 @@ fn network(stage: &Stage) -> Result<Duration> {
     crew.go(&stage.stop)
 }
 
-/// So many bytes written to a file by every receiver at the same time.
+/// Has every receiver write this many bytes to a file at the same time.
 pub(super) fn write(stage: &Stage, bytes: u64) -> Result<Duration> {
     let bytes = bytes.to_string();
     let mut crew = Crew::default();

@@ -1,18 +1,19 @@
-//! What a byte costs, beside what this machine could do and what uftp does; and what the MEADcast router costs ([`router`]).
+//! The cost of delivering a byte, beside what this machine could do and beside uftp. Also the cost of the
+//! MEADcast router ([`router`]).
 //!
 //! This crate prints nothing and reads no arguments: [`measure`] returns a [`Report`], which the command shows.
 //!
 //! Everything is measured in one network of namespaces (a sender and receivers on a bridge, veth at full speed)
 //! and in memory-backed files:
 //!
-//! - the *floor*: the three things that no delivery can do without, each alone: a byte through
-//!   super-packet sockets to all receivers, a byte written to a file by each, a byte hashed by each. Their
-//!   times added up are what the machine can do;
-//! - *treecast*: the two commands as a user starts them, back to back with the floor, plain and secure;
-//! - many small files beside one large one of the same size;
-//! - a session that is attacked beside one that is not;
-//! - *uftp* (Debian's), at the best of several rates at which it serves everyone;
-//! - memory: a file of eight times the size to one receiver, sampled.
+//! - The *floor*: the three things that no delivery can avoid, each alone. A byte goes through super-packet
+//! sockets to all receivers, each receiver writes it to a file, and each hashes it. The sum of their times is
+//! what the machine can do.
+//! - *treecast*: the two commands as a user starts them, directly after the floor, plain and secure.
+//! - Many small files beside one large file of the same size.
+//! - A session under attack beside one without.
+//! - *uftp* (Debian's), at the best of several rates at which it serves everyone.
+//! - Memory: a file of eight times the size to one receiver, sampled.
 
 mod attack;
 mod crew;
@@ -41,10 +42,10 @@ use ours::Delivery;
 use report::Run;
 use stage::Stage;
 
-/// Shows a line to whoever waits for the bench.
+/// Shows a line to the user while the bench runs.
 pub type Tell = fn(&str);
 
-/// Which measurements are made.
+/// The measurements that are made.
 #[derive(Debug, Clone)]
 pub struct Scope {
     /// Number of receivers on the bridge.
@@ -67,10 +68,10 @@ pub struct Scope {
     pub memory: bool,
 }
 
-/// Measures what `scope` asks for. What was set up for it is gone when this returns.
+/// Makes the measurements of `scope`. Everything that was set up for them is removed when this returns.
 ///
 /// # Errors
-/// One line when something that a measurement needs is not there, or when `stop` is requested.
+/// One line if something that a measurement needs is missing, or if `stop` is requested.
 pub fn measure(scope: &Scope, stop: Stop, tell: Tell) -> Result<Report> {
     if scope.uftp {
         uftp::check()?;
@@ -103,7 +104,7 @@ pub fn measure(scope: &Scope, stop: Stop, tell: Tell) -> Result<Report> {
     Ok(report)
 }
 
-/// One large file: the floor, a plain session and a secure one.
+/// Measures one large file: the floor, a plain session and a secure one.
 fn measure_whole_runs(scope: &Scope, stage: &Stage, report: &mut Report) -> Result<()> {
     (stage.tell)("warming up");
     let plain = Delivery { source: &stage.source, receivers: scope.receivers, plain: true };
@@ -121,7 +122,7 @@ fn measure_whole_runs(scope: &Scope, stage: &Stage, report: &mut Report) -> Resu
     Ok(())
 }
 
-/// Tells the bench, which reads this worker's output, a line.
+/// Writes a line to the bench, which reads this worker's output.
 fn answer(line: &str) -> io::Result<()> {
     let mut stdout = io::stdout().lock();
     writeln!(stdout, "{line}")?;

@@ -1,4 +1,4 @@
-//! How much memory sender and receivers take: the anonymous part of what is resident, so file pages apart.
+//! The memory of sender and receivers: the anonymous part of resident memory, without file pages.
 
 use std::{
     fs::File,
@@ -15,20 +15,20 @@ use super::{
     stage::{Result, Stage},
 };
 
-/// How much larger the large file is.
+/// The size of the file, in multiples of the bench's usual size.
 const FACTOR: u64 = 8;
 
 const SAMPLE_INTERVAL: Duration = Duration::from_millis(20);
 
-/// A session with a file of eight times the size, to one receiver. The file has no blocks of its own (it reads
-/// as zeroes), the copy has.
+/// Measures a session with a file of eight times the size, to one receiver. The file has no blocks on the disk,
+/// and reads as zeros. The copy has blocks.
 pub(super) fn measure(stage: &Stage) -> Result<Ours> {
     let source = stage.path("large");
     File::create(&source)?.set_len(stage.bytes * FACTOR)?;
     ours::measure(stage, Delivery { source: &source, receivers: 1, plain: false })
 }
 
-/// Follows processes until `on` is false; returns the peak of each, in bytes.
+/// Samples processes until `on` is false. Returns the peak of each in bytes.
 pub(super) fn sample(ids: Vec<u32>, on: Arc<AtomicBool>) -> JoinHandle<Vec<u64>> {
     std::thread::spawn(move || {
         let mut peaks = vec![0; ids.len()];
@@ -42,7 +42,7 @@ pub(super) fn sample(ids: Vec<u32>, on: Arc<AtomicBool>) -> JoinHandle<Vec<u64>>
     })
 }
 
-/// `RssAnon` of /proc/PID/status; 0 for a process that has ended.
+/// The value `RssAnon` of /proc/PID/status, in bytes. 0 for a process that has ended.
 fn anonymous_bytes(id: u32) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{id}/status")).unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:"));

@@ -1,4 +1,4 @@
-//! treecast itself: `treecast send` and `treecast receive` as a user starts them.
+//! Measures treecast itself: `treecast send` and `treecast receive`, as a user starts them.
 
 use std::{
     io::{BufRead, BufReader},
@@ -21,38 +21,39 @@ use super::{
     stage::{Result, Stage},
 };
 
-/// One session.
+/// The result of one session.
 #[derive(Debug, Clone, Serialize)]
 pub struct Ours {
-    /// From the start, all receivers there, until each has the file verified under its name.
+    /// For each receiver, the seconds from the start, when all receivers are there, until it has the file
+    /// verified and named.
     pub seconds: Vec<f64>,
-    /// From the start until the sender knows that all have it.
+    /// The seconds from the start until the sender knows that all receivers have the file.
     pub sender_seconds: f64,
     pub retransmitted_bytes: u64,
     pub dropped_packets: u64,
-    /// The most anonymous memory that sender and receivers had resident.
+    /// The peak of the sender's anonymous resident memory, in bytes.
     pub sender_peak_bytes: u64,
     pub receiver_peak_bytes: u64,
 }
 
 impl Ours {
-    /// The slowest receiver's.
+    /// The time of the slowest receiver, in seconds.
     pub fn slowest_seconds(&self) -> f64 {
         self.seconds.iter().copied().fold(0.0, f64::max)
     }
 }
 
-/// What one process told, line by line, and when.
+/// The events of one process, each with the time when it came.
 type Told = JoinHandle<Vec<(Instant, Value)>>;
 
-/// What goes to whom, and how.
+/// A delivery to measure.
 #[derive(Debug, Clone, Copy)]
 pub struct Delivery<'a> {
     /// A file, or a folder of files.
     pub source: &'a Path,
-    /// The first so many clients.
+    /// The number of receivers: the first clients of the network.
     pub receivers: u32,
-    /// Neither encrypted nor authenticated.
+    /// Whether the session is neither encrypted nor authenticated.
     pub plain: bool,
 }
 
@@ -105,12 +106,12 @@ fn start_receiver(stage: &Stage, client: &str, ticket: &Path) -> Result<Child> {
     stage.spawn(client, command)
 }
 
-/// Reads a process's events on a thread of their own, so that each gets its moment.
+/// Reads a process's events in a thread, so that each gets its own time.
 fn listen(child: &mut Child) -> Result<Told> {
     let output: ChildStdout = child.stdout.take().ok_or("it has no output")?;
     Ok(std::thread::spawn(move || {
         let lines = BufReader::new(output).lines().map_while(std::result::Result::ok);
-        // What they say is read when nothing is measured any more.
+        // The events are read when nothing is measured any more.
         let told: Vec<_> = lines.map(|line| (Instant::now(), line)).collect();
         told.into_iter().filter_map(|(at, line)| Some((at, serde_json::from_str(&line).ok()?))).collect()
     }))
@@ -121,7 +122,7 @@ fn wait_for_file(stage: &Stage, path: &Path, crew: &mut Crew) -> Result<()> {
     while !path.exists() {
         stage.go_on()?;
         if Instant::now() > deadline {
-            // What the sender has to say is better than that nothing came.
+            // The sender's error explains more than that nothing came.
             crew.wait(&stage.stop)?;
             return Err("the sender wrote no ticket within 10 s".into());
         }
@@ -130,8 +131,8 @@ fn wait_for_file(stage: &Stage, path: &Path, crew: &mut Crew) -> Result<()> {
     Ok(())
 }
 
-/// The receiver has compared the hash; here is seen that the file is where it said. It is removed, so that
-/// its memory serves the next run.
+/// Checks that the receiver's file is where it said. (The receiver has compared the hash.) The file is removed,
+/// so that its memory is free for the next run.
 fn check_copy(stage: &Stage, client: &str, source: &Path) -> Result<()> {
     let copy = stage.path(client).join(source.file_name().unwrap_or_default());
     let (there, expected) = (count(&copy)?, count(source)?);
@@ -142,7 +143,7 @@ fn check_copy(stage: &Stage, client: &str, source: &Path) -> Result<()> {
     Ok(())
 }
 
-/// How many files there are in a folder, or one, and their bytes.
+/// The number of files in a folder, or 1 for a file, and their bytes.
 fn count(path: &Path) -> Result<(u64, u64)> {
     if !path.is_dir() {
         return Ok((1, std::fs::metadata(path)?.len()));
@@ -154,7 +155,7 @@ fn count(path: &Path) -> Result<(u64, u64)> {
     Ok(sum)
 }
 
-/// Adds what the sender said of receivers that failed.
+/// Adds the sender's reasons for failed receivers to an error.
 fn explain(error: Box<dyn std::error::Error>, told: &[Vec<(Instant, Value)>]) -> String {
     let done = told.first().and_then(|events| Some(&events.last()?.1["receivers"]));
     let receivers = done.and_then(Value::as_array).into_iter().flatten();

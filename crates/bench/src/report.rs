@@ -1,4 +1,4 @@
-//! The sums, as a table and as JSON.
+//! The results, as a table and as JSON.
 
 use serde_json::{Value, json};
 
@@ -11,21 +11,21 @@ use super::{
 };
 use treecast_driver::words::counted;
 
-/// What is asked of treecast: a share of what the machine can do, a multiple of uftp, a limit of memory.
+/// The goodput that a plain session must reach, as a share of what the machine can do.
 const WANTED_SHARE: f64 = 0.6;
 const WANTED_MULTIPLE: f64 = 7.0;
 const WANTED_BYTES: u64 = 64 << 20;
 
-/// Of a secure session, as a share of a plain one's goodput.
+/// The goodput that a secure session must reach, as a share of a plain one's.
 const WANTED_SECURE_SHARE: f64 = 0.6;
 
-/// Of many small files, as a share of one large file's goodput.
+/// The goodput that many small files must reach, as a share of one large file's.
 const WANTED_SMALL_SHARE: f64 = 0.5;
 
-/// Of a session under attack, as a share of its goodput without.
+/// The goodput that a session under attack must reach, as a share of the goodput without attack.
 const WANTED_ATTACKED_SHARE: f64 = 0.5;
 
-/// All that was measured.
+/// All results.
 pub struct Report {
     receivers: u32,
     bytes: u64,
@@ -36,12 +36,12 @@ pub struct Report {
     pub large: Option<Ours>,
 }
 
-/// Floor and treecast, measured back to back.
+/// One run: the floor and treecast, measured directly after each other.
 pub struct Run {
     pub floor: Floor,
-    /// Plain, as the others are.
+    /// The plain session.
     pub ours: Ours,
-    /// Encrypted and authenticated, as by default.
+    /// The encrypted and authenticated session, which is treecast's default.
     pub secure: Ours,
 }
 
@@ -67,7 +67,8 @@ impl Report {
         self.gbps(self.median(|run| run.ours.slowest_seconds()))
     }
 
-    /// The median of each run's own share: what disturbs the machine disturbs both.
+    /// The median of the shares of all runs. A disturbance of the machine affects both parts of a run, so each
+    /// run has its own share.
     fn share(&self) -> f64 {
         self.median(|run| run.floor.seconds() / run.ours.slowest_seconds())
     }
@@ -117,7 +118,7 @@ impl Report {
         rows.iter().map(|(name, text)| format!("{}\n", format!("{name:<32} {text}").trim_end())).collect()
     }
 
-    /// Of the runs with one file.
+    /// The rows about runs with one file.
     fn whole_rows(&self) -> Vec<(String, String)> {
         let receivers = counted(self.receivers as usize, "receiver");
         if self.runs.is_empty() {
@@ -242,7 +243,7 @@ impl Report {
         })
     }
 
-    /// Whether all is as it is wanted.
+    /// Whether every figure reaches its limit.
     pub fn is_met(&self) -> bool {
         let are_fast = self.share() >= WANTED_SHARE && self.secure_share() >= WANTED_SECURE_SHARE;
         (are_fast || self.runs.is_empty())

@@ -1,16 +1,18 @@
-//! What the MEADcast router costs, beside what the kernel's own forwarding does.
+//! The cost of the MEADcast router, beside the kernel's own forwarding.
 //!
-//! One sender, one router and ten receivers, each on a link of its own, in one run on one machine. One program sends all
-//! of it, in one way: whole frames into the sender's link, super-packets undivided. Measured in turn are
+//! One sender, one router and ten receivers, each on a link of its own, in one run on one machine. One program
+//! sends all packets in the same way: whole frames into the sender's link, super-packets undivided. These are
+//! measured in turn:
 //!
-//! - super-packets, multicast by the kernel (`treecast mroute`) beside M2U and X2U by the MEADcast and Xcast router;
-//! - single packets, forwarded as unicast by the kernel beside M2U, counted in packets that come out;
-//! - plain traffic, datagrams and a TCP connection, without the router's program and with it, in short turns;
+//! - super-packets: multicast by the kernel (`treecast mroute`), beside MEADcast and Xcast turned into unicast
+//! by the router (M2U and X2U);
+//! - single packets: unicast forwarded by the kernel, beside M2U, counted in packets that come out;
+//! - plain traffic, datagrams and a TCP connection: without the router's program and with it, in short turns;
 //! - M2U of lists that carry a proof, by a router with a key (`--key`), beside M2U without;
-//! - frames that the router does not take: what only the sender costs.
+//! - frames that the router ignores, which show the cost of the sender alone.
 //!
-//! The machine has few processors and all nodes share them, so there are two figures for each: what arrives in a second
-//! and what a packet that arrives costs of a processor, sending left out.
+//! The machine has few processors, and all nodes share them. So each measurement gives two figures: the packets
+//! that arrive in a second, and the processor time for each of them without the sender's.
 
 mod frames;
 mod network;
@@ -29,11 +31,12 @@ use network::{Mead, Network};
 use report::{Plain, Run};
 use slice::{Connection, Slice};
 
-/// Pairs of plain traffic for each run, each of slices of a fourth of a run's time.
+/// The number of pairs of plain traffic in each run. A slice of a pair takes a fourth of the time of other
+/// measurements.
 const PAIRS_A_RUN: u32 = 8;
 const SLICES_A_SECOND: u32 = 4;
 
-/// What is measured of the router.
+/// The measurements of the router.
 #[derive(Debug, Clone)]
 pub struct Scope {
     /// How many times each measurement is made; medians count.
@@ -46,10 +49,10 @@ pub struct Scope {
     pub user_space: bool,
 }
 
-/// Measures what `scope` asks for. The network is gone when this returns.
+/// Makes the measurements of `scope`. The network is removed when this returns.
 ///
 /// # Errors
-/// One line when the network cannot be made, a packet does not arrive as it should, or `stop` is requested.
+/// One line if the network cannot be made, a packet does not arrive as it should, or `stop` is requested.
 pub fn measure(scope: &Scope, stop: Stop, tell: Tell) -> Result<Report> {
     let number = |number: u32, what: &str| tell(&format!("run {number} of {}: {what}", scope.runs));
     let mut network = Network::set(scope.receivers, stop, tell)?;
@@ -78,7 +81,7 @@ pub fn measure(scope: &Scope, stop: Stop, tell: Tell) -> Result<Report> {
     Ok(report)
 }
 
-/// All that is sent.
+/// All flows that are sent.
 struct Flows {
     multicast_super: Flow,
     mead_super: Flow,
@@ -108,7 +111,8 @@ impl Flows {
         })
     }
 
-    /// Each receiver gets the right bytes of each flow. Then neighbours and listeners are known, too.
+    /// Checks that each receiver gets the right bytes of each flow. After that, neighbours and listeners are
+    /// known, too.
     fn check(&self, network: &mut Network, in_user_space: bool) -> Result<()> {
         let failed = |what: &str, error| format!("{what}: {error}");
         network.check(&self.multicast_super).map_err(|error| failed("multicast by the kernel", error))?;
@@ -127,7 +131,7 @@ impl Flows {
         Ok(())
     }
 
-    /// Each flow once. Which of the two comes first does not matter, but it might.
+    /// Measures each flow once. `mead_first` swaps the order, in case it matters.
     fn measure(&self, network: &mut Network, duration: Duration, mead_first: bool) -> Result<Run> {
         let mut run = Run::default();
         for is_mead in [mead_first, !mead_first] {

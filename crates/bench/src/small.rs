@@ -1,4 +1,4 @@
-//! Many small files beside one large one of the same size, and what making so many files costs in any case.
+//! Many small files beside one large file of the same size, and the unavoidable cost of creating so many files.
 
 use std::{fs, path::PathBuf};
 
@@ -14,38 +14,40 @@ use super::{
 pub(super) const FILES: u32 = 10_000;
 pub(super) const FILE_BYTES: u64 = 10_000;
 
-/// One comparison; all times are for the same number of bytes.
+/// One comparison. All times are for the same number of bytes.
 #[derive(Debug, Clone, Serialize)]
 pub struct Small {
     pub one: Ours,
     pub many: Ours,
-    /// The files made by every receiver at the same time, with nothing else to do.
+    /// The seconds in which every receiver creates the files at the same time, and does nothing else.
     pub create_seconds: f64,
-    /// The large one written by every receiver at the same time, which is what making files takes the place of.
+    /// The seconds in which every receiver writes the large file at the same time. Creating small files
+    /// replaces this cost.
     pub write_seconds: f64,
 }
 
 impl Small {
-    /// The goodput of many as a share of that of one.
+    /// The goodput of many files, as a share of the goodput of one.
     pub fn share(&self) -> f64 {
         self.one.slowest_seconds() / self.many.slowest_seconds()
     }
 
-    /// As much of it as is possible: if many cost what one costs, but for the files that are made and not written.
+    /// The largest possible share: many files then cost as much as one, except that files are created and not
+    /// only written.
     pub fn possible_share(&self) -> f64 {
         let one = self.one.slowest_seconds();
         one / (one - self.write_seconds + self.create_seconds)
     }
 }
 
-/// What is sent.
+/// The files that are sent.
 pub struct Sources {
     one: PathBuf,
     many: PathBuf,
 }
 
 impl Sources {
-    /// Fills one file and as many as it takes.
+    /// Fills one large file, and as many small files as have its size.
     pub fn fill(stage: &Stage) -> Result<Self> {
         let (one, many) = (stage.path("one"), stage.path("many"));
         fill(&one, u64::from(FILES) * FILE_BYTES)?;

@@ -1,4 +1,4 @@
-//! What all measurements share: the network, the file, the folders. Gone when dropped.
+//! The common parts of all measurements: the network, the file, the folders. Removed when dropped.
 
 use std::{
     fs::File,
@@ -12,7 +12,7 @@ use treecast_lab::{Lab, Options, Topology};
 
 use super::Tell;
 
-/// What a measurement returns; an error is one line for a person.
+/// The result of a measurement. An error is one line for a person.
 pub type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
 
 /// The network and the files of a bench.
@@ -29,7 +29,8 @@ pub struct Stage {
 impl Stage {
     /// Builds the network and fills the file.
     pub fn set(receivers: u32, bytes: u64, under: &Path, stop: Stop, tell: Tell) -> Result<Self> {
-        // A copy each, the source, what uftp sends and, alone, a file of eight times the size.
+        // There must be room for a copy for each receiver, the source, uftp's file and, alone, a file of eight
+        // times the size.
         let needed = bytes * u64::from(receivers + 2).max(10);
         TargetFolder::open(under)?.check_room("the bench", needed)?;
         let name = format!("bench{}", std::process::id());
@@ -45,7 +46,7 @@ impl Stage {
         Ok(stage)
     }
 
-    /// A command of this very program.
+    /// A command that runs this program.
     pub fn treecast(&self) -> Result<Command> {
         Ok(Command::new(std::env::current_exe()?))
     }
@@ -85,7 +86,7 @@ impl Stage {
         self.folder.join(name)
     }
 
-    /// An error when somebody wants the bench to end.
+    /// Fails if the user wants the bench to end.
     pub fn go_on(&self) -> Result<()> {
         if self.stop.is_requested() { Err("interrupted".into()) } else { Ok(()) }
     }
@@ -108,7 +109,7 @@ impl Drop for Stage {
     }
 }
 
-/// Fills a file with bytes that no program can make shorter.
+/// Fills a file with bytes that no program can compress.
 pub(super) fn fill(path: &Path, bytes: u64) -> Result<()> {
     let failed = |error| format!("cannot fill {} with {bytes} bytes: {error}", path.display());
     let mut random = File::open("/dev/urandom").map_err(failed)?;

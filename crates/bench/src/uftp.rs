@@ -14,16 +14,17 @@ use super::{
     stage::{self, Result, Stage},
 };
 
-/// The rates tried, in Mbit/s: each next one half as much again, until it gets no better; then around the best.
+/// The first rate, in Mbit/s. Each further one is half as much again, until the goodput gets no better; then
+/// rates around the best one are tried.
 const FIRST_RATE_MBPS: u32 = 100;
 const LAST_RATE_MBPS: u32 = 2000;
 
-/// A file of a quarter of the size is enough to tell its speed.
+/// The divisor of the file's size. A smaller file is enough to measure uftp.
 const SHARE: u64 = 4;
 
 const TIME_LIMIT_SECONDS: &str = "90";
 
-/// What it did at each rate.
+/// The results at each rate.
 #[derive(Debug, Clone, Serialize)]
 pub struct Uftp {
     pub attempts: Vec<Attempt>,
@@ -32,7 +33,7 @@ pub struct Uftp {
 #[derive(Debug, Clone, Copy, Serialize)]
 pub struct Attempt {
     pub rate_mbps: u32,
-    /// At each receiver, by uftp's own clock; 0 when not all were served.
+    /// The goodput at each receiver in bits a second, by uftp's own clock. 0 if not all receivers were served.
     pub goodput_bps: f64,
 }
 
@@ -49,9 +50,9 @@ impl Uftp {
     }
 }
 
-/// Sees that it is installed, before all else is measured.
+/// Checks that uftp is installed, before anything is measured.
 pub(super) fn check() -> Result<()> {
-    // Without arguments it only says how it is used.
+    // Without arguments, uftp only prints how it is used.
     Command::new("uftp").output().map(drop).map_err(|error| missing(error.into()).into())
 }
 
@@ -62,14 +63,15 @@ pub(super) fn measure(stage: &Stage) -> Result<Uftp> {
     let mut rate_mbps = FIRST_RATE_MBPS;
     let mut uftp = Uftp { attempts: Vec::new() };
     let mut worse = 0;
-    // Two rates in a row that are no better end the search: beyond, it only retransmits more.
+    // The search ends after two rates in a row that are no better, because uftp only retransmits more at higher
+    // rates.
     while rate_mbps <= LAST_RATE_MBPS && worse < 2 {
         let best = uftp.best().map_or(0.0, |attempt| attempt.goodput_bps);
         let goodput_bps = uftp.try_rate(stage, &source, rate_mbps)?;
         worse = if goodput_bps > best { 0 } else { worse + 1 };
         rate_mbps = rate_mbps * 3 / 2;
     }
-    // Between the steps, and once more where it was best.
+    // Rates between the steps are tried, and the best one once more.
     let best = uftp.best().map_or(FIRST_RATE_MBPS, |attempt| attempt.rate_mbps);
     for rate_mbps in [best * 4 / 5, best, best * 5 / 4] {
         uftp.try_rate(stage, &source, rate_mbps)?;
@@ -77,7 +79,7 @@ pub(super) fn measure(stage: &Stage) -> Result<Uftp> {
     Ok(uftp)
 }
 
-/// One transfer to everyone.
+/// Makes one transfer to all receivers.
 fn attempt(stage: &Stage, source: &Path, rate_mbps: u32) -> Result<f64> {
     let mut crew = Crew::default();
     for client in stage.clients() {
@@ -91,7 +93,7 @@ fn attempt(stage: &Stage, source: &Path, rate_mbps: u32) -> Result<f64> {
     }
     std::thread::sleep(Duration::from_millis(500));
     let interface = stage.interface("server0")?;
-    // At a rate far too high it would go on for minutes.
+    // At a rate far too high, uftp would go on for minutes.
     let mut command = Command::new("timeout");
     command.args([
         TIME_LIMIT_SECONDS,
@@ -108,7 +110,7 @@ fn attempt(stage: &Stage, source: &Path, rate_mbps: u32) -> Result<f64> {
     command.arg(source);
     let mut sender = stage.spawn("server0", command).map_err(missing)?;
     drain(sender.stdout.take());
-    // It logs to its standard error.
+    // uftp logs to its standard error.
     let output = sender.stderr.take().ok_or("uftp has no output")?;
     let lines: Vec<String> = BufReader::new(output).lines().map_while(std::result::Result::ok).collect();
     sender.wait()?;
@@ -130,14 +132,14 @@ fn missing(error: Box<dyn std::error::Error>) -> String {
     format!("{error}; install uftp (`apt-get install uftp`) or leave it out with --no-uftp")
 }
 
-/// Reads what nobody wants, so that the pipe does not fill up.
+/// Reads output that nobody needs, so that the pipe does not fill up.
 fn drain(output: Option<impl Read + Send + 'static>) {
     if let Some(mut output) = output {
         std::thread::spawn(move || std::io::copy(&mut output, &mut std::io::sink()));
     }
 }
 
-/// From uftp's line `Overall throughput: 14426.71 KB/s`.
+/// Parses uftp's line `Overall throughput: 14426.71 KB/s`.
 fn throughput_bps(lines: &[String]) -> Option<f64> {
     let kilobytes = lines.iter().find_map(|line| {
         line.split_once("Overall throughput:")?.1.trim().strip_suffix("KB/s")?.trim().parse::<f64>().ok()

@@ -1,4 +1,4 @@
-//! The processes that measure the floor: nothing but sockets, nothing but a file, nothing but hashing.
+//! The processes that measure the floor: one only sends and receives, one only writes a file, one only hashes.
 
 use std::{
     io::{Read, Write},
@@ -25,28 +25,28 @@ use treecast_wire::{
 
 use super::{attack, stage::Result};
 
-/// Bytes of a block behind IPv6, UDP and the header, at an MTU of 1500.
+/// The bytes of a block behind IPv6, UDP and the header, at an MTU of 1500.
 const BLOCK_LEN: usize = 1420;
 
-/// How the line begins that tells of a packet lost; without repair that is the end.
+/// The beginning of the line that reports lost packets. Nothing is repaired, so a loss ends the measurement.
 pub(super) const LOST: &str = "packets were lost";
 
 const RUN_LEN: usize = 256 * 1024;
 
-/// A receiver says so each time that so many bytes have come.
+/// The number of bytes after which a receiver sends an acknowledgement.
 const ACKNOWLEDGED_BYTES: u64 = 1 << 19;
 
-/// How far the sender runs ahead of the slowest: what a receive buffer surely holds, and the queues
-/// between the namespaces, too.
+/// The number of bytes by which the sender may run ahead of the slowest receiver. Receive buffers and the
+/// queues between the namespaces surely hold them.
 const WINDOW_BYTES: u64 = RECEIVE_BUFFER_BYTES as u64 / 2;
 
-/// How long the last packets may take.
+/// The longest time for the last packets.
 const LAST_PACKETS: Duration = Duration::from_secs(2);
 
-/// Does the part of a measurement that a worker process is started for: `args` says which.
+/// Does the part of a measurement that a worker process is started for. `args` names it.
 ///
 /// # Errors
-/// One line when there is no such worker, or what it does fails.
+/// One line if there is no such worker, or if it fails.
 pub fn run(args: &[String]) -> Result<()> {
     let args: Vec<&str> = args.iter().map(String::as_str).collect();
     match args[..] {
@@ -69,7 +69,7 @@ fn group_address(interface: &str, group: &str) -> Result<GroupAddress> {
     Ok(GroupAddress { group: group.parse()?, source: None, interface })
 }
 
-/// Super-packets to everyone, no further ahead than their buffers hold.
+/// Sends super-packets to all receivers, no further ahead than their buffers hold.
 fn send(address: &GroupAddress, receivers: usize, bytes: u64) -> Result<()> {
     let socket = open_group_sender(address, DEFAULT_MULTICAST_HOPS)?;
     let mut transmitter = Transmitter::new(socket, Offload::SuperPackets);
@@ -98,7 +98,7 @@ fn send(address: &GroupAddress, receivers: usize, bytes: u64) -> Result<()> {
     Ok(())
 }
 
-/// Takes super-packets from the kernel and forgets them.
+/// Receives super-packets, and discards them.
 fn receive(address: &GroupAddress, control: SocketAddr, bytes: u64) -> Result<()> {
     let (socket, _) = open_group_receiver(address, RECEIVE_BUFFER_BYTES)?;
     let mut receiver = DatagramReceiver::new(socket, Offload::SuperPackets);
@@ -117,7 +117,7 @@ fn receive(address: &GroupAddress, control: SocketAddr, bytes: u64) -> Result<()
         if timeout.is_some() && ready.is_empty() {
             return Err(format!("{LOST}: {} bytes", bytes - taken).into());
         }
-        // The sender says nothing on the connection; its end makes it readable.
+        // The sender sends no data on the connection. Its end makes it readable.
         if ready.iter().any(|event| event.token == 1) {
             poller.remove(&stream)?;
             timeout = Some(LAST_PACKETS);
@@ -151,12 +151,12 @@ fn hash(bytes: u64) -> Result<()> {
     for position in (0..bytes).step_by(RUN_LEN) {
         hasher.update(&buffer[..(bytes - position).min(RUN_LEN as u64) as usize]);
     }
-    // The hash must be wanted, or there would be no need to compute it.
+    // The hash must be used, or the compiler would not compute it.
     super::answer(&hasher.finalize().to_hex())?;
     Ok(())
 }
 
-/// Makes files as a receiver does: each appears under its name whole, with its mode and time.
+/// Creates files like a receiver: each appears under its name complete, with its mode and time.
 fn create(folder: &Path, files: u32, bytes: usize) -> Result<()> {
     let content = vec![7; bytes];
     let folder = TargetFolder::open(folder)?;

@@ -1,4 +1,4 @@
-//! What the sender puts on the link: the same payload as multicast, as MEADcast, as Xcast and as plain unicast.
+//! The frames that the sender sends: the same payload as multicast, as MEADcast, as Xcast and as plain unicast.
 
 use std::net::Ipv6Addr;
 
@@ -12,11 +12,11 @@ use treecast_wire::{
 
 use super::Result;
 
-/// Bytes of a datagram in a super-packet: with a list of ten receivers, it fits an MTU of 1,500.
+/// The bytes of a datagram in a super-packet. With a list of ten receivers, it fits an MTU of 1,500.
 const SEGMENT_LEN: usize = 1200;
 const SEGMENTS: usize = 50;
 
-/// Bytes of payload in an IPv6 packet of 1,000 bytes.
+/// The bytes of payload in an IPv6 packet of 1,000 bytes.
 const SINGLE_LEN: usize = 1000 - ipv6::HEADER_LEN - UDP_LEN;
 
 const ETHERNET_LEN: usize = 14;
@@ -25,15 +25,15 @@ const UDP_LEN: usize = 8;
 const HOP_LIMIT: u8 = 64;
 const SOURCE_PORT: u16 = 4000;
 
-/// Nobody's: the router's network layer throws away what is addressed so.
+/// An Ethernet address that nobody has. The router's network layer discards frames to it.
 const STRANGER: [u8; 6] = [2, 0xff, 0xff, 0xff, 0xff, 0xff];
 
-/// What a packet holds.
+/// The content of a packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Size {
-    /// 50 datagrams of 1,200 bytes in one.
+    /// A super-packet of 50 datagrams with 1,200 bytes each.
     Super,
-    /// One datagram, 1,000 bytes with its IPv6 header.
+    /// A single datagram, with 1,000 bytes including its IPv6 header.
     Single,
 }
 
@@ -52,7 +52,7 @@ impl Size {
         }
     }
 
-    /// Datagrams that a receiver gets of one packet.
+    /// The number of datagrams that a receiver gets from one packet.
     pub fn datagrams(self) -> usize {
         match self {
             Self::Super => SEGMENTS,
@@ -60,24 +60,24 @@ impl Size {
         }
     }
 
-    /// Whether this is the packet's datagram of this number.
+    /// Whether `datagram` is the packet's datagram with this number.
     pub fn is_datagram(self, number: usize, datagram: &[u8]) -> bool {
         datagram.len() == self.segment_len() && datagram.iter().all(|byte| *byte == number as u8)
     }
 }
 
-/// Frames that are sent in turn, and what is to come of each.
+/// Frames that are sent in turn, and the packets that are expected from each.
 #[derive(Debug, Clone)]
 pub struct Flow {
     pub frames: Vec<Vec<u8>>,
-    /// Copies that arrive of each frame.
+    /// The number of copies that arrive of each frame.
     pub copies: usize,
     pub size: Size,
-    /// The port at which they arrive.
+    /// The UDP port at which the copies arrive.
     pub port: u16,
 }
 
-/// Who is there.
+/// The addresses of all nodes.
 #[derive(Debug, Clone)]
 pub struct Addresses {
     pub sender: Ipv6Addr,
@@ -91,22 +91,22 @@ pub struct Addresses {
 }
 
 impl Addresses {
-    /// One packet to the group.
+    /// A flow of one packet to the group.
     pub fn multicast(&self, size: Size) -> Flow {
         let [.., a, b, c, d] = self.group.octets();
-        // RFC 2464, 7.
+        // RFC 2464, section 7, maps a group to an Ethernet address.
         let mac = [0x33, 0x33, a, b, c, d];
         let frame = self.frame(mac, self.group, (self.group_port, None), size);
         Flow { frames: vec![frame], copies: self.receivers.len(), size, port: self.group_port }
     }
 
-    /// One packet that the router turns into one for each receiver.
+    /// A flow of one MEADcast packet, which the router turns into one packet for each receiver.
     pub fn mead(&self, size: Size) -> Result<Flow> {
         let header = Header::data(next_header::UDP, &[(self.router, self.receivers.clone())])?;
         Ok(self.flow(header.to_bytes(Dialect::Rfc), size))
     }
 
-    /// The same, with a list that proves that a sender with the key has written it.
+    /// A flow like [`Addresses::mead`], with a proof that a sender with the key has written the list.
     pub fn proved(&self, size: Size, key: ListKey, epoch: u64) -> Result<Flow> {
         let options = next_header::DESTINATION_OPTIONS;
         let header = Header::data(options, &[(self.router, self.receivers.clone())])?;
@@ -118,31 +118,32 @@ impl Addresses {
         Ok(self.flow([header.to_bytes(Dialect::Rfc), options].concat(), size))
     }
 
-    /// Packets with this routing header, of which each receiver gets a copy.
+    /// A flow of packets with this routing header, of which each receiver gets a copy.
     fn flow(&self, header: Vec<u8>, size: Size) -> Flow {
         let frame = self.frame(self.router_mac, self.receivers[0], (self.port, Some(&header)), size);
         Flow { frames: vec![frame], copies: self.receivers.len(), size, port: self.port }
     }
 
-    /// The same, with a list of destinations that the router knows the ways to.
+    /// A flow of one Xcast packet, with a list of destinations that the router has routes to.
     pub fn xcast(&self, size: Size) -> Result<Flow> {
         let header = xcast::Header::new(next_header::UDP, Ipv6Addr::UNSPECIFIED, self.receivers.clone())?;
         Ok(self.flow(header.to_bytes(), size))
     }
 
-    /// A packet to each receiver.
+    /// A flow with a packet to each receiver.
     pub fn unicast(&self, size: Size) -> Flow {
         let frame = |to: &Ipv6Addr| self.frame(self.router_mac, *to, (self.port, None), size);
         Flow { frames: self.receivers.iter().map(frame).collect(), copies: 1, size, port: self.port }
     }
 
-    /// Packets that the router does not take: what they cost, the sender costs.
+    /// A flow of packets that the router ignores. Their cost is the cost of the sender.
     pub fn stray(&self, size: Size) -> Flow {
         let frame = self.frame(STRANGER, self.receivers[0], (self.port, None), size);
         Flow { frames: vec![frame], copies: 0, size, port: self.port }
     }
 
-    /// A frame as a sender's kernel gives it to a device that finishes checksums and divides super-packets.
+    /// Makes a frame in the form that a kernel gives to a device, which completes checksums and divides
+    /// super-packets.
     fn frame(
         &self,
         mac: [u8; 6],
@@ -160,8 +161,8 @@ impl Addresses {
             source: self.sender,
             destination: to,
         };
-        // The device adds up the segment itself; it is given the sum of what stands elsewhere, which is what the checksum of
-        // as many zeros is, turned over.
+        // The device adds up the segment itself. It expects the sum of the other covered bytes, which is the
+        // inverted checksum of as many zeros.
         let pseudo = !upper_layer_checksum(self.sender, to, next_header::UDP, &vec![0; len.into()]);
         let udp = [SOURCE_PORT, port, len, pseudo].map(u16::to_be_bytes).concat();
         let start = ETHERNET_LEN + ipv6::HEADER_LEN + routing.len();

@@ -1,4 +1,5 @@
-//! The network of the router's bench: a sender, a router and receivers, each of these on a link of its own to the router.
+//! The network of the router's bench: a sender, a router and receivers, each receiver on a link of its own to
+//! the router.
 
 use std::{
     collections::BTreeSet,
@@ -42,29 +43,29 @@ const GROUP: Ipv6Addr = Ipv6Addr::new(0xff15, 0, 0, 0, 0, 0, 0, 0x7ca5);
 const GROUP_PORT: u16 = 7000;
 const PORT: u16 = 7001;
 
-/// Packets that nobody reads are kept up to this, and from then on dropped where they would have been put.
+/// The receive buffer of a socket that nobody reads, in bytes. Further packets are dropped.
 const BUFFER_BYTES: usize = 64 * 1024;
 
-/// The time in which a packet must have come to all receivers.
+/// The time within which a packet must have come to all receivers.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// What forwards in the router besides the kernel.
+/// The MEADcast router beside the kernel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mead {
     Detached,
     Program,
-    /// With the key that lists must prove.
+    /// With a key, so that lists must have a proof.
     Keyed,
     UserSpace,
 }
 
-/// Counted as by default, and never too many.
+/// The value of `--copies-per-second`: copies are counted as by default, and never too many.
 const MOST_COPIES: &str = "4294967295";
 
-/// A file with the domain's key, which is gone when dropped.
+/// A file with the domain's key, which is removed when this is dropped.
 struct KeyFile(PathBuf);
 
-/// The key of this network alone.
+/// The secret, which only this network uses.
 const SECRET: [u8; 32] = [7; 32];
 
 impl KeyFile {
@@ -83,12 +84,12 @@ impl KeyFile {
 
 impl Drop for KeyFile {
     fn drop(&mut self) {
-        // Somebody may have tidied up.
+        // The file may be gone already.
         let _ = fs::remove_file(&self.0);
     }
 }
 
-/// The network with what runs in it. Gone when dropped.
+/// The network with its programs. Removed when this is dropped.
 pub struct Network {
     lab: Option<Lab>,
     stop: Stop,
@@ -98,21 +99,21 @@ pub struct Network {
     key_file: KeyFile,
     receivers: Vec<Receiver>,
     sampler: NodeSampler,
-    /// The multicast router, for as long as this.
+    /// The multicast router, which runs as long as this.
     _mroute: Crew,
     mead: (Mead, Crew),
 }
 
-/// Sockets that are only read when what comes is to be checked.
+/// The sockets of a receiver. They are read only when packets are checked.
 struct Receiver {
     multicast: DatagramReceiver,
     unicast: DatagramReceiver,
 }
 
-/// What has come to all receivers together.
+/// The packets that have come to all receivers together.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Arrived {
-    /// Super-packets count once.
+    /// The number of packets. A super-packet counts as one.
     pub packets: u64,
     pub bytes: u64,
 }
@@ -131,13 +132,13 @@ impl Network {
         }
     }
 
-    /// The key of lists, and the epoch for which they are made: the bench is over before that.
+    /// The key for proofs of lists, and their epoch. The bench is over before the epoch is.
     pub fn lists() -> Result<(ListKey, u64)> {
         let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH)?;
         Ok((DomainKey::new(&SECRET).of_lists(), epoch_at(since.as_secs())))
     }
 
-    /// An error when somebody wants the bench to end.
+    /// Fails if the user wants the bench to end.
     pub fn go_on(&self) -> Result<()> {
         if self.stop.is_requested() { Err("interrupted".into()) } else { Ok(()) }
     }
@@ -165,7 +166,8 @@ impl Network {
         Ok(())
     }
 
-    /// Sends frames of the flow until each receiver has got one packet whole and unaltered, and forgets what else has come.
+    /// Sends frames of the flow until each receiver has got one packet complete and unaltered. Discards
+    /// everything else that has come.
     pub fn check(&mut self, flow: &Flow) -> Result<()> {
         self.drain();
         let deadline = Instant::now() + PATIENCE;
@@ -179,7 +181,7 @@ impl Network {
             for frame in &flow.frames {
                 self.frames.send_all(&[frame])?;
             }
-            // Time for neighbours to answer and, at first, for listeners to be known.
+            // This gives neighbours time to answer, and at first listeners time to be known.
             std::thread::sleep(Duration::from_millis(20));
             for (number, receiver) in self.receivers.iter_mut().enumerate() {
                 if receiver.hears(flow)? {
@@ -194,13 +196,13 @@ impl Network {
     fn drain(&mut self) {
         for receiver in &mut self.receivers {
             for socket in [&mut receiver.multicast, &mut receiver.unicast] {
-                // What cannot be read will be told when it is to be checked.
+                // A socket that cannot be read is reported when packets are checked.
                 while socket.receive(|_, _| {}).unwrap_or(false) {}
             }
         }
     }
 
-    /// What has come by now, since the network is there.
+    /// The packets that have come since the network was made.
     pub fn arrived(&mut self) -> Arrived {
         let mut arrived = Arrived::default();
         self.sampler.sample(|_, reading| match parse_interface(&reading.name) {
@@ -211,7 +213,7 @@ impl Network {
         arrived
     }
 
-    /// A connection from the sender, and its end at the first receiver.
+    /// Opens a connection from the sender to the first receiver. Returns both ends.
     pub fn connect(&self) -> Result<(TcpStream, TcpStream)> {
         let lab = self.lab()?;
         let to = SocketAddr::V6(SocketAddrV6::new(self.addresses.receivers[0], PORT, 0, 0));
@@ -238,12 +240,12 @@ impl Drop for Network {
 }
 
 impl Receiver {
-    /// Whether a packet of the flow has come. What comes otherwise must not.
+    /// Whether a packet of the flow has come. Any other packet is an error.
     fn hears(&mut self, flow: &Flow) -> Result<bool> {
         let socket = if flow.port == GROUP_PORT { &mut self.multicast } else { &mut self.unicast };
         let (mut count, mut wrong) = (0, None);
         let mut check = |datagram: &[u8]| {
-            // Each packet has as many, in order.
+            // Each packet has as many datagrams, in order.
             if !flow.size.is_datagram(count % flow.size.datagrams(), datagram) {
                 wrong = Some(datagram.len());
             }
@@ -257,7 +259,7 @@ impl Receiver {
     }
 }
 
-/// What is made in the nodes.
+/// The sockets that are made in the nodes.
 struct Built {
     addresses: Addresses,
     frames: FrameSocket,
@@ -327,11 +329,11 @@ fn topology(receivers: u32) -> Result<Topology> {
     Ok(Topology::from_toml(&text, "the bench's network")?)
 }
 
-/// Starts this program in the router, and returns when it says that it is ready.
+/// Starts this program in the router. Returns when the program reports that it is ready.
 fn start(lab: &Lab, arguments: &[&str]) -> Result<Crew> {
     let mut command = Command::new(std::env::current_exe()?);
     command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    // What ends the bench is not for it: it is ended when nothing needs it.
+    // A signal that ends the bench must not end this program. It is ended when nothing needs it any more.
     command.process_group(0);
     let mut crew = Crew::default();
     crew.add(&format!("treecast {}", arguments.join(" ")), lab.spawn(ROUTER, command)?);
@@ -354,7 +356,7 @@ fn open_receiver(lab: &Lab, node: &str) -> Result<Receiver> {
     Ok(lab.enter(node, open)??)
 }
 
-/// Takes the queues off the router's interfaces at which filters hang, with all of them.
+/// Removes the queueing disciplines with filters from the router's interfaces, with all their filters.
 fn clear_interfaces(lab: &Lab) -> Result<()> {
     let interfaces = lab.node(ROUTER)?.interfaces.iter();
     let batch: String =

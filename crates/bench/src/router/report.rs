@@ -1,4 +1,4 @@
-//! The sums of the router's bench, as a table and as JSON.
+//! The results of the router's bench, as a table and as JSON.
 
 use std::time::Duration;
 
@@ -10,15 +10,16 @@ use super::Slice;
 use crate::report::median;
 use treecast_driver::words::counted;
 
-/// What is asked of the MEADcast router (issue 4, Shows 4), as shares of what the kernel does without.
+/// The speed that the MEADcast router must reach with super-packets (issue 4, Shows 4), as a share of the
+/// kernel's own forwarding.
 const WANTED_SUPER: f64 = 0.7;
 const WANTED_SINGLE: f64 = 0.8;
 const WANTED_PLAIN: f64 = 0.97;
 
-/// What is asked of packets with a proof (issue 15, Shows 2), as a share of those without.
+/// The speed that packets with a proof must reach (issue 15, Shows 2), as a share of those without.
 const WANTED_PROVED: f64 = 0.9;
 
-/// Everything against the kernel's own forwarding, once.
+/// One run of all measurements beside the kernel's own forwarding.
 #[derive(Debug, Clone, Copy, Default, Serialize)]
 pub struct Run {
     pub multicast_super: Slice,
@@ -26,10 +27,10 @@ pub struct Run {
     pub xcast_super: Slice,
     pub unicast_single: Slice,
     pub mead_single: Slice,
-    /// The same with a proof of the list, by a router with a key.
+    /// Super-packets by MEADcast with a proof of the list, by a router with a key.
     pub proved_super: Slice,
     pub proved_single: Slice,
-    /// What the router does not take.
+    /// Packets that the router ignores.
     pub stray_super: Slice,
     pub stray_single: Slice,
 }
@@ -51,8 +52,8 @@ impl Run {
         self.proved_single.packets_per_second() / self.mead_single.packets_per_second()
     }
 
-    /// The kernel's processor time for a packet out as a multiple of ours, which is what a share would be of if sending were
-    /// free.
+    /// The kernel's processor time for each packet out, divided by ours. This would be the share of speed if
+    /// sending were free.
     fn super_cpu_share(&self) -> f64 {
         let cost = |slice: &Slice| slice.cpu_per_packet_out(&self.stray_super);
         cost(&self.multicast_super) / cost(&self.mead_super)
@@ -94,7 +95,7 @@ pub struct Report {
     seconds: Duration,
     pub runs: Vec<Run>,
     pub plain: Vec<Plain>,
-    /// Single packets through the router in user space.
+    /// Single packets through the router in user space. Empty if that was not measured.
     pub user_space: Vec<Slice>,
 }
 
@@ -111,7 +112,8 @@ impl Report {
         Spread::of(self.plain.iter().map(value))
     }
 
-    /// Single packets through user space as a share of the program's.
+    /// The speed of the router in user space with single packets, as a share of the eBPF program's. `None` if
+    /// that was not measured.
     fn user_space_share(&self) -> Option<f64> {
         let of = |slice: &Slice| slice.packets_per_second();
         let program = self.of_runs(|run| of(&run.mead_single)).median;
@@ -230,7 +232,7 @@ impl Report {
         })
     }
 
-    /// Whether all is as it is wanted.
+    /// Whether every figure reaches its limit.
     pub fn is_met(&self) -> bool {
         self.of_runs(Run::super_share).median >= WANTED_SUPER
             && self.of_runs(Run::single_share).median >= WANTED_SINGLE
@@ -241,7 +243,7 @@ impl Report {
     }
 }
 
-/// The middle of many measurements, and the half of them that is closest to it.
+/// The median of many measurements, and the range of the half of them that is closest to it.
 #[derive(Debug, Clone, Copy, Serialize)]
 struct Spread {
     median: f64,

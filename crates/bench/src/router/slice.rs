@@ -1,4 +1,4 @@
-//! One measurement: frames as fast as they go for a while, and what came of them.
+//! One measurement: frames are sent as fast as possible for a while, and arrivals are counted.
 
 use std::{
     io::{Read, Write},
@@ -17,20 +17,20 @@ use treecast_measure::sample::own_cpu_ns;
 
 use super::{Result, frames::Flow, network::Network};
 
-/// What is on its way when the sender has stopped arrives in this time.
+/// The time in which packets on their way arrive after the sender has stopped.
 const LAST_PACKETS: Duration = Duration::from_millis(5);
 
-/// What a stretch of sending came to.
+/// The result of sending for a while.
 #[derive(Debug, Clone, Copy, Default, Serialize)]
 pub struct Slice {
     pub seconds: f64,
-    /// Of a processor: what the sender takes, and the kernel for it as far as to the receivers' sockets.
+    /// Processor time in seconds: the sender's, and the kernel's for the packets up to the receivers' sockets.
     pub cpu_seconds: f64,
     pub packets_in: u64,
-    /// At all receivers together; super-packets count once.
+    /// The number of packets at all receivers together. A super-packet counts as one.
     pub packets_out: u64,
     pub bytes_out: u64,
-    /// Copies that did not arrive.
+    /// The number of copies that did not arrive.
     pub packets_lost: u64,
 }
 
@@ -59,7 +59,7 @@ impl Slice {
     }
 }
 
-/// Sends a flow for so long.
+/// Sends a flow for this time.
 pub(super) fn send(network: &mut Network, flow: &Flow, duration: Duration) -> Result<Slice> {
     network.go_on()?;
     let frames: Vec<&[u8]> = flow.frames.iter().map(Vec::as_slice).cycle().take(BATCH_LEN).collect();
@@ -83,7 +83,7 @@ pub(super) fn send(network: &mut Network, flow: &Flow, duration: Duration) -> Re
     })
 }
 
-/// A connection through the router whose far end is read as fast as it goes.
+/// A TCP connection through the router. Its far end is read as fast as possible.
 pub struct Connection {
     near: TcpStream,
     read: Arc<AtomicU64>,
@@ -104,7 +104,7 @@ impl Connection {
         Ok(Self { near, read, reader: Some(reader) })
     }
 
-    /// Sends for so long. Both processes' time is in what it takes of the processor.
+    /// Sends for this time. The processor time includes both processes.
     pub fn send(&mut self, network: &Network, duration: Duration) -> Result<Slice> {
         network.go_on()?;
         let buffer = vec![0; 256 * 1024];
@@ -116,7 +116,7 @@ impl Connection {
         }
         let (elapsed, bytes_out) = (start.elapsed(), self.read.load(Ordering::Relaxed) - before);
         let cpu_seconds = (own_cpu_ns() - cpu_ns) as f64 * 1e-9;
-        // What waits in the buffers is not for the next one.
+        // Bytes that wait in the buffers must not count in the next measurement.
         while self.read.load(Ordering::Relaxed) - before < bytes_in {
             network.go_on()?;
             std::thread::sleep(Duration::from_millis(1));
@@ -127,7 +127,7 @@ impl Connection {
 
 impl Drop for Connection {
     fn drop(&mut self) {
-        // One that has broken needs no end.
+        // A broken connection need not be ended.
         let _ = self.near.shutdown(Shutdown::Both);
         let _ = self.reader.take().map(JoinHandle::join);
     }
