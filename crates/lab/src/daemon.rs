@@ -1,4 +1,4 @@
-//! Programs that stay in a node after the command that started them.
+//! Programs in a node that go on after the command that started them.
 
 use std::fs::{self, File};
 use std::os::unix::process::CommandExt;
@@ -13,7 +13,7 @@ use treecast_host::{
 
 use crate::error::{Error, Result};
 
-/// A program in a node of a lab, ended by `down`. Dropping this lets it go on.
+/// A program in a node of a lab. `down` ends it. Dropping this does not.
 pub struct Daemon {
     node: String,
     child: Child,
@@ -46,7 +46,7 @@ impl Daemon {
     /// Waits until the program has printed `line`.
     ///
     /// # Errors
-    /// The program's last line when it ends instead, or when `timeout` is over.
+    /// The program's last line if it ends first, or if `timeout` is over.
     pub fn wait_for_line(&mut self, line: &str, timeout: Duration) -> Result<()> {
         let deadline = Instant::now() + timeout;
         loop {
@@ -63,12 +63,12 @@ impl Daemon {
         }
     }
 
-    /// Ends it by SIGTERM, and waits until it has ended.
+    /// Ends the program with SIGTERM, and waits until it has ended.
     pub fn end(self) -> Result<()> {
         self.end_by(libc::SIGTERM)
     }
 
-    /// Ends it by a signal, and waits until it has ended.
+    /// Ends the program with a signal, and waits until it has ended.
     pub fn end_by(mut self, signal: i32) -> Result<()> {
         if !self.has_ended() {
             _ = process::signal(&self.child, signal);
@@ -77,12 +77,12 @@ impl Daemon {
         ended.map_err(Error::system(format!("wait for a program in {}", self.node)))
     }
 
-    /// Whether it has ended by itself.
+    /// Whether the program has ended by itself.
     pub(crate) fn has_ended(&mut self) -> bool {
         self.child.try_wait().ok().flatten().is_some()
     }
 
-    /// What it printed last.
+    /// The last line that the program printed.
     pub(crate) fn last_line(&self) -> String {
         let printed = fs::read_to_string(&self.log).unwrap_or_default();
         printed.lines().last().unwrap_or("it printed nothing").to_owned()

@@ -1,4 +1,4 @@
-//! Taking a lab down, whole or half-built: processes, links, names, in that order.
+//! Takes a lab down, complete or half-built: first processes, then links, then names.
 
 use std::collections::HashSet;
 use std::fs;
@@ -18,7 +18,7 @@ use crate::plan::{CableEnd, Plan};
 
 const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Removes everything in `plan` that there is. Can be repeated after a failure.
+/// Removes everything in `plan` that exists. Can be repeated after a failure.
 pub(crate) fn remove(lab: &str, plan: &Plan) -> Result<()> {
     kill_processes(lab, &plan.namespaces().collect::<Vec<_>>())?;
     delete_links(plan)?;
@@ -44,14 +44,14 @@ pub(crate) fn kill_processes(lab: &str, namespaces: &[&str]) -> Result<()> {
             return Err(Error::StillThere { name, what: "processes", seconds, remaining });
         }
         for process in processes {
-            // It was in the lab's namespace a moment ago. One that has ended since is no failure.
+            // The process was in the lab's namespace a moment ago. If it has ended since, that is no failure.
             _ = process::kill(process, libc::SIGKILL);
         }
         std::thread::sleep(Duration::from_millis(2));
     }
 }
 
-/// The processes whose main thread is in one of the namespaces, this one left out.
+/// The processes whose main thread is in one of the namespaces, except this process.
 fn processes_in(inodes: &HashSet<u64>) -> Vec<i32> {
     let own = std::process::id() as i32;
     let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
@@ -63,8 +63,8 @@ fn processes_in(inodes: &HashSet<u64>) -> Vec<i32> {
     numbers.filter(|process| *process != own && is_inside(process)).collect()
 }
 
-/// Deletes both ends of every cable at once, so that they are gone on return whoever still holds a
-/// namespace: the kernel takes its time to end one.
+/// Deletes both ends of every cable at once. So they are gone when this returns, even if somebody holds a
+/// namespace; the kernel ends namespaces later.
 fn delete_links(plan: &Plan) -> Result<()> {
     let with_links = plan.cables.iter().filter_map(|cable| match cable.ends {
         [CableEnd::Node(node, _), CableEnd::Node(..)] => Some(node),
@@ -75,7 +75,7 @@ fn delete_links(plan: &Plan) -> Result<()> {
     nodes.dedup();
     let mut names: Vec<&str> = nodes.into_iter().map(|node| plan.nodes[node].namespace.as_str()).collect();
     names.push(&plan.switch);
-    // Each waits for all processors to have seen its links go, which takes as long for many at once.
+    // Each deletion waits until all processors have seen its links go, which takes as long for many at once.
     const THREADS: usize = 32;
     parallel::map_on(THREADS, names.len(), |index| delete_links_in(names[index]))?;
     Ok(())
@@ -91,7 +91,7 @@ fn delete_links_in(name: &str) -> Result<()> {
     requests::delete_group(&mut batch, links::GROUP);
     let deleted = Netlink::open().and_then(|netlink| netlink.run(batch));
     match deleted {
-        // None were left: they went with their other ends.
+        // No links are left: they went with their other ends.
         Err(error) if netlink::is_refused_with(&error, libc::ENODEV) => Ok(()),
         deleted => deleted.map_err(Error::system(format!("delete the links of {name}"))),
     }

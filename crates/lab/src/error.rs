@@ -1,4 +1,4 @@
-//! What can go wrong in a lab, one line each: what happened, to what, and what to do about it.
+//! The errors of a lab, one line each: what happened, to what, and what to do about it.
 
 use std::io;
 use std::net::Ipv6Addr;
@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use crate::topology::SpecError;
 
-/// Why a lab could not be built, found, changed or taken down.
+/// The reason why a lab could not be built, found, changed or taken down.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -66,7 +66,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// Names what was being done when the system refused it.
+    /// Wraps an error of the system with the action that failed.
     pub(crate) fn system(action: impl Into<String>) -> impl FnOnce(io::Error) -> Error {
         let action = action.into();
         move |source| Error::System { action, source }

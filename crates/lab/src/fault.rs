@@ -1,4 +1,4 @@
-//! Faults on demand while a run goes on. Each takes effect before the call returns.
+//! Faults on demand while a lab is used. Each is in effect before the call returns.
 
 use std::io;
 
@@ -19,8 +19,8 @@ use crate::topology::{Loss, Member, NetworkKind, Quality};
 use crate::up;
 
 impl Lab {
-    /// Pulls a cable out of a node, or puts it back. The node sees that there is no carrier but keeps
-    /// its addresses and routes: it is the other end that goes down.
+    /// Unplugs a cable from a node, or plugs it in again. The node sees that there is no carrier, but keeps its
+    /// addresses and routes, because it is the other end that goes down.
     pub fn set_link_up(&self, node: &str, interface: &str, is_up: bool) -> Result<()> {
         let (cable, end) = self.interface(node, interface)?.cable;
         let (namespace, index) = self.far_end(self.interface(node, interface)?);
@@ -29,7 +29,7 @@ impl Lab {
         if let CableEnd::Node(far, _) = self.plan().cables[cable].ends[1 - end]
             && is_up
         {
-            // The kernel has forgotten what the other node had on this link.
+            // The kernel has removed the other node's routes and addresses on this link.
             let record = self.record()?;
             let routes = routes::given(self.topology(), self.routing(), &record.avoided);
             up::configure(&mut batch, self.plan(), &self.plan().nodes[far], &routes[far]);
@@ -37,10 +37,10 @@ impl Lab {
         run_in(namespace, batch)
     }
 
-    /// Has `node` lose what it is sent over `interface` so from now on.
+    /// Makes `node` lose packets that come by `interface`, from now on.
     pub fn set_loss(&self, node: &str, interface: &str, loss: Loss) -> Result<()> {
         let it = self.interface(node, interface)?;
-        // Where all or none is lost, it does not matter what a packet is.
+        // If all packets or none are lost, their kind does not matter.
         let is_partial = !matches!(loss, Loss::None | Loss::Uniform(1.0));
         if is_partial && it.quality.loss.is_none() {
             let (namespace, far_index) = self.far_end(it);
@@ -51,14 +51,14 @@ impl Lab {
         self.change_losses(node, it, |losses| losses.set(it.index, loss))
     }
 
-    /// Has `node` drop IPv6 packets with a routing header that it is sent over `interface`, or no longer
+    /// Makes `node` drop IPv6 packets with a routing header that come by `interface`, or stop doing so
     /// (meadcast-thesis-2024, 4.4.3 and listing A.5).
     pub fn set_firewall(&self, node: &str, interface: &str, is_on: bool) -> Result<()> {
         let it = self.interface(node, interface)?;
         self.change_losses(node, it, |losses| losses.set_firewall(it.index, is_on))
     }
 
-    /// Changes the loss program of the lab, which sees what arrives at `interface` from then on.
+    /// Changes the lab's loss program, which sees packets that arrive at `interface` from then on.
     fn change_losses(
         &self,
         node: &str,
@@ -81,8 +81,8 @@ impl Lab {
         locked.write(&record)
     }
 
-    /// Has all routes avoid a link between two nodes, or take it again, as a routing protocol does that has noticed
-    /// what became of it. A node's new routes are there before its old ones go.
+    /// Makes all routes avoid a link between two nodes, or use it again, as a routing protocol does when it has
+    /// noticed a change. A node gets its new routes before its old ones are removed.
     pub fn set_avoided(&self, link: &str, is_avoided: bool) -> Result<()> {
         let (index, _) = self.link(link)?;
         if self.routing() == Routing::Ospf {
@@ -118,7 +118,7 @@ impl Lab {
             let mut batch = Batch::default();
             requests::delete_route(&mut batch, route.prefix, route.length);
             match change_in(&node.namespace, batch) {
-                // It went with its interface.
+                // The route went with its interface.
                 Err(error) if netlink::is_refused_with(&error, libc::ESRCH) => {}
                 deleted => deleted.map_err(Error::system(changing(&node.namespace)))?,
             }
@@ -126,7 +126,8 @@ impl Lab {
         Ok(())
     }
 
-    /// A link between two nodes by its name: its index in the topology, and each end's node and interface.
+    /// Finds a link between two nodes by its name. Returns its index in the topology, and the node and
+    /// interface at each end.
     pub fn link(&self, name: &str) -> Result<(usize, [(&LabNode, &Interface); 2])> {
         let networks = || self.topology().networks.iter().enumerate();
         let found = networks().find(|(_, network)| network.name == name && network.kind == NetworkKind::Link);
@@ -157,7 +158,7 @@ impl Lab {
         record.ok_or_else(|| Error::Unfinished { name: self.name().to_owned() })
     }
 
-    /// Has what `node` sends over `interface` go at another rate from now on. The queue stays as long as it was.
+    /// Changes the rate at which `node` sends over `interface`. The queue keeps its length.
     pub fn set_rate(&self, node: &str, interface: &str, rate_bps: u64) -> Result<()> {
         let interface = self.interface(node, interface)?;
         let quality = self.plan().sends_with(interface);
@@ -168,7 +169,8 @@ impl Lab {
         run_in(&self.node(node)?.namespace, batch)
     }
 
-    /// What `node` has received and lost over `interface` since that loses anything; before, zero.
+    /// The packets that `node` has received and lost over `interface` since it began to lose packets. Zero
+    /// before that.
     pub fn loss_counters(&self, node: &str, interface: &str) -> Result<LossCounters> {
         let index = self.interface(node, interface)?.index;
         let record = state::peek(self.state_directory(), self.name())?;

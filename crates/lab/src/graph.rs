@@ -1,7 +1,7 @@
-//! A picture of a topology: servers on top, LANs as bars, clients hanging from them.
+//! Draws a topology: servers at the top, LANs as bars, clients below them.
 //!
-//! In a large topology, equal LANs of one router that hold nothing but clients are one box: `3 × 5` are three LANs of five clients. The picture
-//! has dark colours for whoever prefers them.
+//! In a large topology, equal LANs of one router with nothing but clients are drawn as one box: `3 × 5` means
+//! three LANs of five clients. The picture also has colours for dark mode.
 
 mod layout;
 
@@ -13,7 +13,7 @@ use treecast_driver::words::counted;
 
 use crate::topology::{Loss, Network, NetworkKind, Quality, Role, Topology};
 
-/// Draws `topology` as an SVG document that needs nothing else.
+/// Draws `topology` as a self-contained SVG document.
 pub fn svg(topology: &Topology, title: &str) -> String {
     let layout = Layout::of(topology);
     let mut svg = String::new();
@@ -111,7 +111,7 @@ fn draw_box(
     Ok(())
 }
 
-/// Equal LANs that are one box under their router.
+/// Draws the box for equal LANs under their router.
 fn draw_folded(svg: &mut String, topology: &Topology, layout: &Layout, folded: &Folded) -> std::fmt::Result {
     let (at, node) = (folded.at, layout.nodes[folded.under]);
     writeln!(svg, r#"<line x1="{:.1}" y1="{:.1}" x2="{:.1}" y2="{:.1}"/>"#, node.x, node.y, at.x, at.y)?;
@@ -149,7 +149,7 @@ fn draw_lan(svg: &mut String, topology: &Topology, layout: &Layout, index: usize
     Ok(())
 }
 
-/// The delay that all members who have any have in common.
+/// The delay that all members with a delay have in common.
 fn delay_of(network: &Network) -> Quality {
     let mut delayed =
         network.members.iter().map(|member| &member.quality).filter(|quality| quality.is_delayed());
@@ -162,7 +162,7 @@ fn delay_of(network: &Network) -> Quality {
 
 fn draw_link(svg: &mut String, layout: &Layout, network: &Network, labels: &mut Labels) -> std::fmt::Result {
     let [a, b] = [0, 1].map(|end| layout.nodes[network.members[end].node]);
-    // Routers side by side: around whoever stands between them.
+    // Between routers side by side, the link goes around the nodes between them.
     let bend = if (a.y - b.y).abs() < 1.0 { -(0.12 * (a.x - b.x).abs()).clamp(12.0, 34.0) } else { 0.0 };
     let control = Point { x: (a.x + b.x) / 2.0, y: (a.y + b.y) / 2.0 + 2.0 * bend };
     writeln!(
@@ -181,12 +181,12 @@ fn draw_link(svg: &mut String, layout: &Layout, network: &Network, labels: &mut 
     Ok(())
 }
 
-/// Where the labels of links are, with their widths: no two should be read as one.
+/// The places of the labels of links, with their widths, so that no two labels touch.
 #[derive(Default)]
 struct Labels(Vec<(Point, f64)>);
 
 impl Labels {
-    /// The best place along a link that is still free, its middle before all others.
+    /// Chooses the best free place along a link, preferably its middle.
     fn place(&mut self, text: &str, along: impl Fn(f64) -> Point) -> Point {
         const SHARES: [f64; 5] = [0.5, 0.65, 0.35, 0.75, 0.25];
         const LETTER_WIDTH: f64 = 5.2;
@@ -210,7 +210,7 @@ fn on_curve([start, control, end]: [Point; 3], share: f64) -> Point {
     Point { x: s * start.x + c * control.x + e * end.x, y: s * start.y + c * control.y + e * end.y }
 }
 
-/// What a node loses on its first interface that loses anything.
+/// The loss on a node's first interface with loss.
 fn loss_of(topology: &Topology, node: usize) -> Option<Loss> {
     let members = topology.networks.iter().flat_map(|network| &network.members);
     members

@@ -1,4 +1,4 @@
-//! A lab that is up, as its user sees it.
+//! A lab that is up, as its users see it.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -22,7 +22,7 @@ use crate::state::{self, Locked, Phase, Record};
 use crate::topology::Topology;
 use crate::up;
 
-/// Tells a program in which node it runs: receivers are called after it.
+/// The variable that tells a program its node's name. Receivers use it as their name.
 const NODE_VARIABLE: &str = "TREECAST_NODE";
 
 /// A network of namespaces on this machine.
@@ -42,11 +42,11 @@ pub struct Lab {
 #[derive(Debug, Clone, PartialEq, serde::Serialize)]
 pub struct Summary {
     pub name: String,
-    /// `None`: the lab was never finished, and should be taken down.
+    /// The number of nodes. `None`: the lab was never finished, and should be taken down.
     pub nodes: Option<usize>,
 }
 
-// Building, finding, removing.
+// Functions that build, find and remove labs.
 impl Lab {
     /// Builds the network and returns when every link and route works. A lab that cannot be built
     /// leaves nothing behind.
@@ -122,15 +122,15 @@ impl Lab {
         Ok(names.into_iter().map(summary).collect())
     }
 
-    /// Removes the lab: its processes are ended, then nothing of it is left.
+    /// Removes the lab: first ends its processes, then removes everything else.
     pub fn down(self) -> Result<()> {
         Self::remove(&self.name, &self.options)
     }
 
-    /// Removes the lab called `name`, whatever state it is in.
+    /// Removes the lab called `name`, in any state.
     ///
     /// # Errors
-    /// [`Error::NoSuchLab`]; [`Error::Busy`] when another process is building it.
+    /// [`Error::NoSuchLab`]; [`Error::Busy`] if another process is building it.
     pub fn remove(name: &str, options: &Options) -> Result<()> {
         require_root()?;
         let locked = Locked::open(&options.state_directory, name)?;
@@ -154,7 +154,7 @@ impl Lab {
         let mut outcome = Ok(());
         for name in &names {
             match Self::remove(name, options) {
-                // Somebody else was faster.
+                // Another process was faster.
                 Err(Error::NoSuchLab { .. }) => (),
                 removed => outcome = outcome.and(removed),
             }
@@ -163,7 +163,7 @@ impl Lab {
     }
 }
 
-// What it consists of.
+// Functions that describe the lab.
 impl Lab {
     pub(crate) fn plan(&self) -> &Plan {
         &self.plan
@@ -181,12 +181,12 @@ impl Lab {
         &self.topology
     }
 
-    /// Who says where packets go.
+    /// The source of the lab's routes.
     pub fn routing(&self) -> Routing {
         self.routing
     }
 
-    /// In the order of the topology.
+    /// The nodes, in the order of the topology.
     pub fn nodes(&self) -> &[LabNode] {
         &self.plan.nodes
     }
@@ -212,18 +212,18 @@ impl Lab {
     }
 }
 
-// Running things in it.
+// Functions that run programs in the lab.
 impl Lab {
-    /// Has `command` start inside `node`, and know that node's name.
+    /// Makes `command` start inside `node`, with that node's name in its environment.
     pub fn place(&self, node: &str, command: &mut Command) -> Result<()> {
         namespace::place(self.namespace(node)?, command);
         command.env(NODE_VARIABLE, node);
         Ok(())
     }
 
-    /// The command that runs `command` inside `node`, and ends with the thread that starts it. Where many are started, this is
-    /// cheaper than [`Lab::spawn`], which copies this process' memory map each time. It has the arguments and environment of
-    /// `command` alone.
+    /// A command that runs `command` inside `node`, and ends with the thread that starts it. If many are
+    /// started, this is cheaper than [`Lab::spawn`], which copies this process' memory map each time. It has
+    /// only the arguments and environment of `command`.
     pub fn inside(&self, node: &str, command: &Command) -> Result<Command> {
         let namespace = &self.node(node)?.namespace;
         let mut inside = Command::new(&self.options.program);
@@ -247,7 +247,7 @@ impl Lab {
         )))
     }
 
-    /// Runs `work` on a thread inside `node`. Sockets and files that it returns stay of that node.
+    /// Runs `work` on a thread inside `node`. Sockets and files that it returns still belong to that node.
     pub fn enter<T: Send>(&self, node: &str, work: impl FnOnce() -> T + Send) -> Result<T> {
         let namespace = self.namespace(node)?;
         parallel::aside(|| {
@@ -280,7 +280,7 @@ fn check_name(name: &str) -> Result<()> {
     if is_good { Ok(()) } else { Err(Error::BadName { name: name.to_owned() }) }
 }
 
-/// The first few names, so that a line stays one.
+/// Lists the first few names, so that a line stays short.
 pub(crate) fn list<'a>(names: impl Iterator<Item = &'a str>) -> String {
     let mut names: Vec<&str> = names.take(9).collect();
     if names.len() == 9 {

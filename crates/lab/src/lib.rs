@@ -1,12 +1,12 @@
 //! A network of namespaces on this machine, with real processes in it and faults on demand.
 //!
-//! What it does not do: it forwards no packet itself (the kernel does), it speaks no routing protocol
-//! (it computes unicast routes once, or has frr's daemons speak OSPF; multicast is `treecast mroute`'s),
-//! and it never touches an interface, namespace or process that it did not make.
+//! The lab forwards no packets itself; the kernel does. It speaks no routing protocol: it computes unicast
+//! routes once, or runs frr's daemons for OSPF, and `treecast mroute` routes multicast. It never touches an
+//! interface, namespace or process that it did not make.
 //!
-//! [`Topology::parse`] reads what the network shall be, [`Lab::up`] builds it. `plan` decides every
-//! number and name, `up` and `down` carry that out through `treecast-host`, `state` keeps
-//! on disk what is needed to remove a lab whose builder was killed.
+//! [`Topology::parse`] reads the description of a network, and [`Lab::up`] builds it. `plan` decides every
+//! number and name. `up` and `down` carry the plan out through `treecast-host`. `state` keeps on disk what is
+//! needed to remove a lab whose builder was killed.
 
 mod daemon;
 mod down;

@@ -14,23 +14,23 @@ use crate::error::{Error, Result};
 use crate::plan::{Cable, CableEnd, Delaying, Plan, mac};
 use crate::topology::{Quality, Topology};
 
-/// What a node is configured through.
+/// The means to configure a node.
 pub(crate) struct Handle {
     pub namespace: Namespace,
     pub netlink: Netlink,
 }
 
-/// All links of a lab are in this group, to be deleted at once.
+/// The group of all links of a lab, so that they can be deleted at once.
 pub(crate) const GROUP: u32 = 0x7ca5;
 
-/// What holds back the packets of `topology` on this machine.
+/// The means that delays the packets of `topology` on this machine.
 pub(crate) fn delaying(topology: &Topology) -> Delaying {
     let mut members = topology.networks.iter().flat_map(|network| &network.members);
     let is_delayed = members.any(|member| member.quality.is_delayed());
     if !is_delayed || has_netem().unwrap_or(false) { Delaying::Netem } else { Delaying::Relay }
 }
 
-/// Tries it, in a namespace that nobody else ever sees: that also loads the kernel's module.
+/// Tries netem in a private namespace. That also loads the kernel's module.
 fn has_netem() -> std::io::Result<bool> {
     const LOOPBACK: u32 = 1;
     crate::parallel::aside(|| {
@@ -41,11 +41,11 @@ fn has_netem() -> std::io::Result<bool> {
     })
 }
 
-/// Makes the switch, which holds all bridges, and all cables from there. Must run on a thread of its own.
+/// Creates the switch, which contains all bridges, and from there all cables. Must run on a thread of its own.
 pub(crate) fn make(plan: &Plan, nodes: &[Handle]) -> Result<()> {
     let action = || format!("make namespace {}", plan.switch);
     let switch = Namespace::create(&plan.switch).map_err(Error::system(action()))?;
-    // Ports carry the packets of others and need no addresses of their own.
+    // Ports carry the packets of other hosts, and need no addresses of their own.
     namespace::write_setting("ipv6/conf/default/disable_ipv6", "1").map_err(Error::system(action()))?;
     spare_packets_the_firewall();
     let netlink = Netlink::open().map_err(Error::system(action()))?;
@@ -63,11 +63,11 @@ pub(crate) fn make(plan: &Plan, nodes: &[Handle]) -> Result<()> {
     netlink.run(batch).map_err(Error::system("make the cables"))
 }
 
-/// Where the kernel shows bridged packets to its IP firewall (br_netfilter), which a switch does not have: each packet of a LAN
-/// costs a twentieth more so.
+/// Keeps bridged packets away from the kernel's IP firewall (br_netfilter). A real switch has none, and the
+/// firewall would make each packet of a LAN cost a twentieth more.
 fn spare_packets_the_firewall() {
     for name in ["bridge/bridge-nf-call-iptables", "bridge/bridge-nf-call-ip6tables"] {
-        // Most kernels have no such thing.
+        // Most kernels do not have this setting.
         _ = namespace::write_setting(name, "0");
     }
 }
@@ -127,16 +127,16 @@ fn describe<'a>(
         master: bridge.map(|bridge| plan.bridges[bridge].index),
         group: GROUP,
         splits_super_packets: cable.quality[end].single_packets || !cable.quality[1 - end].loss.is_none(),
-        // A queueing discipline is changed at no cost only while the link is down.
+        // A queueing discipline can be changed at no cost only while the link is down.
         up: end == 1 && kind == 1 && sends_freely,
     }
 }
 
-/// Limits and delays what leaves through interface `index`.
+/// Limits and delays packets that leave through interface `index`.
 pub(crate) fn hold_back(batch: &mut Batch, index: u32, quality: &Quality) {
-    /// Two super-packets with the headers of their datagrams, so that none is cut to pieces.
+    /// The smallest burst: two super-packets with the headers of their datagrams, so that none is divided.
     const MIN_BURST_BYTES: u64 = 128 * 1024;
-    /// Two frames, so that a timer that is a little late costs nothing of the rate.
+    /// Two frames, so that a timer that is slightly late does not reduce the rate.
     const TWO_FRAMES_BYTES: u64 = 2 * 1514;
     let parent = quality.is_delayed().then(|| requests::add_netem(batch, index, delay(quality)));
     let Some(rate_bps) = quality.rate_bps else { return };
@@ -146,13 +146,13 @@ pub(crate) fn hold_back(batch: &mut Batch, index: u32, quality: &Quality) {
     requests::add_tbf(batch, index, parent, rate_bps, burst_bytes, quality.queue_bytes() as u32);
 }
 
-/// What netem is to do for a cable of this quality.
+/// The delay that netem makes for a cable of this quality.
 fn delay(quality: &Quality) -> Delay {
     Delay { delay: quality.delay, jitter: quality.jitter, held_packets: held_packets(quality) }
 }
 
-/// The most packets that are on their way: full ones at the cable's rate, and as many small ones
-/// again, within bounds.
+/// The largest number of packets under way: full packets at the cable's rate, and as many small ones, within
+/// bounds.
 fn held_packets(quality: &Quality) -> u32 {
     const FULL_PACKET_BITS: f64 = 1500.0 * 8.0;
     let seconds = (quality.delay + quality.jitter).as_secs_f64();

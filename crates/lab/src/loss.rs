@@ -1,7 +1,8 @@
-//! The program that loses packets: loaded once for a lab, attached to every interface that loses.
+//! The eBPF program that loses packets. It is loaded once for a lab, and attached to every interface that
+//! loses.
 //!
-//! It stays without a process: each interface holds the program, and the program its table. Both are
-//! found again by the numbers that the kernel gave them.
+//! It needs no process: each interface holds the program, and the program its table. Both are found again by
+//! the numbers that the kernel gave them.
 
 use std::io;
 use std::mem::{offset_of, size_of};
@@ -43,16 +44,16 @@ const _: () = assert!(offset_of!(Entry, dropped) == 32);
 // SAFETY: a C structure of integers without padding: every pattern of bits is a value.
 unsafe impl aya::Pod for Entry {}
 
-/// What an interface has received and lost since the lab is up.
+/// The packets that an interface has received and lost since the lab is up.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct LossCounters {
-    /// Packets that went through.
+    /// The number of packets that were not lost.
     pub passed: u64,
-    /// Packets that were lost on purpose.
+    /// The number of packets that were lost on purpose.
     pub dropped: u64,
 }
 
-/// The kernel's numbers of the program and of its table.
+/// The kernel's numbers of the program and its table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LossObjects {
     program: u32,
@@ -67,8 +68,8 @@ pub struct Losses {
 }
 
 impl Losses {
-    /// Loads the program, with room for interfaces numbered below `interfaces`. It goes away with
-    /// this unless an interface holds it.
+    /// Loads the program, with room for interfaces with numbers below `interfaces`. When this is dropped, the
+    /// program goes away, unless an interface holds it.
     pub fn load(interfaces: u32) -> Result<Self> {
         try_load(interfaces).map_err(failed("load the loss program"))
     }
@@ -88,13 +89,13 @@ impl Losses {
         self.objects
     }
 
-    /// What is to be attached.
+    /// The program to attach.
     pub fn program(&self) -> BorrowedFd<'_> {
         self.program.as_fd()
     }
 
-    /// Has interface `index` lose packets so from now on. Its counters go on; those of packets that
-    /// arrive in this very moment may be missing from them.
+    /// Makes interface `index` lose packets from now on. Its counters continue; packets that arrive at this
+    /// very moment may be missing from them.
     pub fn set(&mut self, index: u32, loss: Loss) -> Result<()> {
         let outcome = self.table.get(&index, 0).and_then(|entry| {
             let Entry { firewall, passed, dropped, .. } = entry;
@@ -103,7 +104,7 @@ impl Losses {
         outcome.map_err(|error| failed("set the loss of an interface")(error.into()))
     }
 
-    /// Has interface `index` drop IPv6 packets with a routing header from now on, or no longer.
+    /// Makes interface `index` drop IPv6 packets with a routing header, or stop doing so.
     pub fn set_firewall(&mut self, index: u32, is_on: bool) -> Result<()> {
         let outcome = self
             .table

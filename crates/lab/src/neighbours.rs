@@ -1,8 +1,8 @@
-//! Link addresses that nodes are told rather than left to ask for.
+//! Link addresses that nodes are given, so that they need not ask for them.
 //!
-//! The kernel keeps at most 1,024 learnt neighbours (`gc_thresh3`) for all namespaces together and
-//! only the host's administrator may raise that. Entries made for good are not counted, so a lab
-//! with LANs too large for the limit gets those.
+//! The kernel keeps at most 1,024 learnt neighbours (`gc_thresh3`) for all namespaces together, and only the
+//! host's administrator may raise that. Permanent entries are not counted. So nodes on LANs that are too large
+//! for the limit get permanent entries.
 
 use std::collections::HashMap;
 
@@ -11,19 +11,20 @@ use treecast_host::netlink::{Batch, requests};
 use crate::plan::{Interface, LabNode, Plan};
 use crate::topology::Role;
 
-/// Half the limit: there may be another lab, and link-local addresses are neighbours too.
+/// The number of learnt neighbours up to which nothing is done: half the limit, because there may be another
+/// lab, and link-local addresses are neighbours, too.
 const MAX_LEARNT: usize = 512;
 
-/// Who is on which LAN, for those LANs where that must be told.
+/// The members of the LANs whose nodes need permanent entries.
 pub(crate) struct Neighbours<'a> {
     lans: HashMap<&'a str, Lan<'a>>,
 }
 
-/// On a LAN with more clients than this, they speak with servers and routers only: each one's entries of all others would be
-/// as many as the square.
+/// The number of clients on a LAN above which they speak only with servers and routers. Entries for all pairs
+/// of clients would be too many.
 const MAX_PEERS: usize = 64;
 
-/// Clients speak with servers and routers, and on smaller LANs with each other.
+/// A LAN. Clients speak with servers and routers, and on smaller LANs also with each other.
 #[derive(Default)]
 struct Lan<'a> {
     clients: Vec<&'a Interface>,
@@ -47,7 +48,7 @@ impl<'a> Neighbours<'a> {
         Self { lans }
     }
 
-    /// Tells `node` of those it will speak with.
+    /// Gives `node` the link addresses of its peers.
     pub fn add(&self, batch: &mut Batch, node: &LabNode) {
         for interface in &node.interfaces {
             let Some(lan) = self.lans.get(interface.network.as_str()) else { continue };
@@ -63,7 +64,7 @@ impl<'a> Neighbours<'a> {
 }
 
 impl Lan<'_> {
-    /// How many entries all members together come to have.
+    /// The number of entries of all members together.
     fn pairs(&self) -> usize {
         let (clients, others) = (self.clients.len(), self.others.len());
         let peers = if clients <= MAX_PEERS { clients * clients.saturating_sub(1) } else { 0 };

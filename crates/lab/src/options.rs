@@ -8,17 +8,16 @@ use crate::state;
 /// How a lab is built.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// Where the lab is recorded: the same for whoever is to find it again.
+    /// The folder where the lab is recorded. Whoever looks for the lab needs the same folder.
     pub state_directory: PathBuf,
-    /// The `treecast` command, of which a lab starts `lab relay` where cables have a delay and the
-    /// kernel has no netem.
+    /// The `treecast` program. A lab starts `lab relay` if cables have a delay and the kernel has no netem.
     pub program: PathBuf,
-    /// Who says where packets go.
+    /// The source of the lab's routes.
     pub routing: Routing,
 }
 
 impl Default for Options {
-    /// `/run/treecast/labs`, or what `TREECAST_LAB_STATE` names, and the program that runs.
+    /// The folder `/run/treecast/labs`, or the one that `TREECAST_LAB_STATE` names, and the running program.
     fn default() -> Self {
         let program = std::env::current_exe().unwrap_or_else(|_| PathBuf::from("treecast"));
         Self { state_directory: state::directory(), program, routing: Routing::default() }

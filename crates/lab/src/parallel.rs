@@ -1,4 +1,4 @@
-//! The same work for many items, on as many threads as the machine has processors.
+//! Does the same work for many items, on as many threads as the machine has processors.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
@@ -11,7 +11,7 @@ pub fn map<T: Send, E: Send>(count: usize, work: impl Fn(usize) -> Result<T, E> 
     map_on(thread::available_parallelism().map_or(2, usize::from), count, work)
 }
 
-/// The same on up to `threads` threads, for work that mostly waits.
+/// Like [`map`], on up to `threads` threads, for work that mostly waits.
 pub fn map_on<T: Send, E: Send>(
     threads: usize,
     count: usize,
@@ -50,7 +50,7 @@ pub fn map_on<T: Send, E: Send>(
     Ok(all.into_iter().map(|(_, result)| result).collect())
 }
 
-/// Calls `work` on a thread of its own, which may therefore change its namespace.
+/// Calls `work` on a separate thread, which may therefore change its namespace.
 pub fn aside<T: Send>(work: impl FnOnce() -> T + Send) -> T {
     let joined = thread::scope(|scope| scope.spawn(work).join());
     joined.unwrap_or_else(|panic| std::panic::resume_unwind(panic))

@@ -1,6 +1,6 @@
-//! A topology with everything decided that building it needs: the namespace of every node, the
-//! number and link address of every interface. The same topology always gives the same plan, so the
-//! record of a lab need not hold it.
+//! The plan of a lab: a topology with everything that building it needs, such as the namespace of every node,
+//! and the number and link address of every interface. The same topology always gives the same plan, so the
+//! record of a lab need not contain the plan.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
@@ -9,16 +9,16 @@ use serde::{Deserialize, Serialize};
 
 use crate::topology::{Loss, Member, Network, NetworkKind, Quality, Role, Topology};
 
-/// Interfaces are numbered throughout the lab from here, above what the kernel makes by itself in a
-/// new namespace (`lo`, tunnels). A number thus means the same in every namespace.
+/// The first number of an interface. Numbers are unique in the lab, and above those that the kernel uses in a
+/// new namespace (`lo`, tunnels). So a number means the same in every namespace.
 const FIRST_INTERFACE: u32 = 32;
 
-/// A node as it is built.
+/// A node of the plan.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LabNode {
     pub name: String,
     pub role: Role,
-    /// As `ip netns list` shows it.
+    /// The namespace's name, as shown by `ip netns list`.
     pub namespace: String,
     pub interfaces: Vec<Interface>,
     /// Addresses of the node itself, on `lo`.
@@ -29,10 +29,10 @@ pub struct LabNode {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Interface {
     pub name: String,
-    /// The number that sockets take (`sin6_scope_id`), unique in the lab.
+    /// The number for sockets (`sin6_scope_id`), unique in the lab.
     pub index: u32,
     pub mac: [u8; 6],
-    /// The name of the LAN or link it is in.
+    /// The name of its LAN or link.
     pub network: String,
     pub v4: Ipv4Addr,
     pub v4_length: u8,
@@ -44,7 +44,7 @@ pub struct Interface {
 }
 
 impl LabNode {
-    /// The address by which others should call the node: its own, or that of its first interface.
+    /// The address that others should use for the node: its own, or that of its first interface.
     pub fn v6(&self) -> Option<Ipv6Addr> {
         let first = self.interfaces.first().map(|interface| interface.v6);
         self.loopback_v6.first().copied().or(first)
@@ -60,13 +60,13 @@ impl LabNode {
 }
 
 impl Interface {
-    /// The address by which only those on the same network know it (RFC 4291, appendix A).
+    /// The link-local address, which only nodes on the same network can use (RFC 4291, appendix A).
     pub fn link_local(&self) -> Ipv6Addr {
         let [a, b, c, d, e, f] = self.mac.map(u16::from);
         Ipv6Addr::new(0xfe80, 0, 0, 0, (a ^ 2) << 8 | b, c << 8 | 0xff, 0xfe00 | d, e << 8 | f)
     }
 
-    /// Its addresses with their prefixes' lengths.
+    /// The addresses with the lengths of their prefixes.
     pub fn addresses(&self) -> [(IpAddr, u8); 2] {
         [(self.v4.into(), self.v4_length), (self.v6.into(), self.v6_length)]
     }
@@ -74,7 +74,7 @@ impl Interface {
 
 pub(crate) struct Plan {
     pub nodes: Vec<LabNode>,
-    /// The namespace of all bridges. No node can be called so.
+    /// The namespace of all bridges. No node can have this name.
     pub switch: String,
     pub bridges: Vec<PlannedBridge>,
     pub cables: Vec<Cable>,
@@ -86,11 +86,11 @@ pub(crate) struct Plan {
 pub(crate) struct PlannedBridge {
     pub name: String,
     pub index: u32,
-    /// Nobody else on the LAN asks for listeners.
+    /// Whether the bridge asks for listeners, because nobody else on the LAN does.
     pub querier: bool,
 }
 
-/// A veth pair, and what each end sends with.
+/// A veth pair, and the quality of each end for sending.
 pub(crate) struct Cable {
     pub ends: [CableEnd; 2],
     pub quality: [Quality; 2],
@@ -106,32 +106,32 @@ pub(crate) enum CableEnd {
 pub(crate) struct PlannedPort {
     pub name: String,
     pub index: u32,
-    /// Index in [`Plan::bridges`]; `None`: a relay's.
+    /// Index in [`Plan::bridges`]. `None`: the port of a relay.
     pub bridge: Option<usize>,
-    /// A server or router must hear every group and report on its LAN.
+    /// Whether the port gets every group, because a server or router is behind it.
     pub hears_all: bool,
 }
 
-/// What holds packets back on their way.
+/// The means that delays packets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Delaying {
-    /// The kernel's queueing discipline, at the sending end.
+    /// The kernel's queueing discipline netem, at the sending end.
     Netem,
-    /// A process between the two halves of a cable, where the kernel has no netem.
+    /// A process between the two halves of a cable, if the kernel has no netem.
     Relay,
 }
 
-/// A process's place in a cable: what arrives at one interface leaves by the other.
+/// The place of a relay in a cable: what arrives at one interface leaves by the other.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct PlannedRelay {
     /// The numbers of the two interfaces in the switch's namespace.
     pub indices: [u32; 2],
-    /// What to hold back of what arrives at each.
+    /// The delays of packets that arrive at each interface.
     pub delays: [Hold; 2],
 }
 
-/// A delay is drawn evenly from `delay` ± `jitter`.
+/// A delay that is drawn evenly from `delay` ± `jitter`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Hold {
     pub delay: Duration,
@@ -184,7 +184,7 @@ impl Plan {
         for ((end, quality), member) in ends.into_iter().zip(&network.members) {
             let hears_all = topology.nodes[member.node].role != Role::Client;
             let port = self.port("port", bridge, hears_all);
-            // What the port sends is what the node receives: loss is at the node's end only.
+            // The port sends what the node receives, so loss is at the node's end only.
             let port_quality = Quality { loss: Loss::None, ..quality.clone() };
             self.join([(end, quality), (port, port_quality)]);
         }
@@ -213,7 +213,7 @@ impl Plan {
         CableEnd::Switch(PlannedPort { name: format!("{prefix}{index}"), index, bridge, hears_all })
     }
 
-    /// Puts a cable between two ends, or two and a relay.
+    /// Adds a cable between two ends, or two cables with a relay between them.
     fn join(&mut self, ends: [(CableEnd, Quality); 2]) {
         let is_delayed = ends.iter().any(|(_, quality)| quality.is_delayed());
         let [(a, mut a_quality), (b, mut b_quality)] = ends;
@@ -245,13 +245,13 @@ impl Plan {
         self.cables.push(Cable { ends, quality });
     }
 
-    /// What an interface sends with.
+    /// The quality with which an interface sends.
     pub fn sends_with(&self, interface: &Interface) -> &Quality {
         let (cable, end) = interface.cable;
         &self.cables[cable].quality[end]
     }
 
-    /// One more than the highest number of a node's interface.
+    /// One more than the highest number of an interface.
     pub fn interfaces_end(&self) -> u32 {
         let indices =
             self.nodes.iter().flat_map(|node| &node.interfaces).map(|interface| interface.index + 1);
@@ -264,7 +264,7 @@ impl Plan {
     }
 }
 
-/// A locally administered address that shows the interface's number.
+/// A locally administered link address that contains the interface's number.
 pub(crate) fn mac(kind: u8, index: u32) -> [u8; 6] {
     let [a, b, c, d] = index.to_be_bytes();
     [2, kind, a, b, c, d]

@@ -1,8 +1,8 @@
-//! Cables with a delay, where the kernel has no netem: one process a lab moves the frames from the one
-//! half of each cable to the other, in the order in which they came, each when its time has come.
+//! Delays cables if the kernel has no netem. One process for each lab moves frames from one half of each cable
+//! to the other. It keeps their order, and sends each when its delay is over.
 //!
-//! Frames are read and written with the kernel's notes on them (`PACKET_VNET_HDR`), so super-packets
-//! pass whole and checksums are left to whoever needs them.
+//! Frames are read and written with the kernel's offload headers (`PACKET_VNET_HDR`), so super-packets are not
+//! divided, and checksums are left to those who need them.
 
 mod queue;
 
@@ -21,7 +21,7 @@ use crate::options::Options;
 use crate::plan::{Hold, Plan};
 use crate::state;
 
-/// Starts the lab's relay, where its plan has cables for one.
+/// Starts the lab's relay, if its plan has cables that need one.
 pub(crate) fn start(plan: &Plan, lab: &str, options: &Options) -> Result<()> {
     const TIMEOUT: Duration = Duration::from_secs(20);
     if plan.relays.is_empty() {
@@ -33,17 +33,17 @@ pub(crate) fn start(plan: &Plan, lab: &str, options: &Options) -> Result<()> {
     Daemon::start(folder, "switch", &plan.switch, command)?.wait_for_line("ready", TIMEOUT)
 }
 
-/// Relays the delayed cables of a lab until it is taken down, which kills this process. Says "ready"
-/// on standard output when frames get through.
+/// Relays the delayed cables of a lab until the lab is taken down, which kills this process. Prints "ready"
+/// when frames get through.
 ///
 /// # Errors
-/// [`Error::NoSuchLab`], and what the kernel refuses.
+/// [`Error::NoSuchLab`], and errors of the kernel.
 pub fn relay(lab: &str, options: &Options) -> Result<()> {
     let record = state::peek(&options.state_directory, lab)?;
     let plan = record.ok_or_else(|| Error::NoSuchLab { name: lab.to_owned() })?.plan();
     let begin = || {
         Namespace::open(&plan.switch)?.enter()?;
-        // A cable does not wait for a processor. Where this is not allowed, a busy machine makes delays longer.
+        // A cable does not wait for a processor. Without this privilege, a busy machine makes delays longer.
         process::set_priority(-20);
         process::set_exact_timers();
         let relay = Relay::open(&plan)?;
@@ -54,16 +54,17 @@ pub fn relay(lab: &str, options: &Options) -> Result<()> {
     begin().map_err(Error::system(format!("relay the cables of lab {lab}")))?.run()
 }
 
-/// A socket for what arrives at interface `index` of the thread's namespace, and to send through it.
+/// Opens a socket for frames that arrive at interface `index` of the thread's namespace, and for sending
+/// through it.
 pub(crate) fn open(index: u32) -> io::Result<FrameSocket> {
     const BUFFER_BYTES: usize = 8 << 20;
     FrameSocket::open_both_ways(index, BUFFER_BYTES)
 }
 
-/// One way of a cable.
+/// One direction of a cable.
 struct Way {
     from: FrameSocket,
-    /// The way that starts where this one ends: its socket is written to.
+    /// The index of the opposite direction, to whose socket frames are written.
     back: usize,
     hold: Hold,
     queue: Queue,
@@ -101,7 +102,7 @@ impl Relay {
         }
     }
 
-    /// Queues what has arrived, a bounded number at once: other ways have their turn, too.
+    /// Queues frames that have arrived, a limited number at once, so that other directions get their turn.
     fn take(&mut self, index: usize) {
         const MAX_AT_ONCE: usize = 64;
         for _ in 0..MAX_AT_ONCE {
@@ -114,7 +115,7 @@ impl Relay {
         }
     }
 
-    /// Sends what is due. A frame that the other half does not take is lost, as on a full cable.
+    /// Sends the frames that are due. A frame that the other half does not take is lost, as on a full cable.
     fn pass_on(&mut self) {
         let now = Instant::now();
         for index in 0..self.ways.len() {
@@ -126,7 +127,7 @@ impl Relay {
         }
     }
 
-    /// Between 0 and 1 (xorshift64*, Vigna 2016).
+    /// A random number between 0 and 1 (xorshift64*, Vigna 2016).
     fn random(&mut self) -> f64 {
         self.seed ^= self.seed >> 12;
         self.seed ^= self.seed << 25;
@@ -136,7 +137,7 @@ impl Relay {
     }
 }
 
-/// From `delay - jitter` at a spread of 0 to `delay + jitter` at 1.
+/// The delay for a spread: `delay - jitter` at 0, `delay + jitter` at 1.
 fn delay(hold: Hold, spread: f64) -> Duration {
     hold.delay.saturating_sub(hold.jitter) + hold.jitter.mul_f64(2.0 * spread)
 }

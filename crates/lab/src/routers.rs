@@ -1,4 +1,4 @@
-//! Programs that stay in a lab's nodes, and the routers among them.
+//! Starts programs that stay in a lab's nodes, such as routers.
 
 use std::path::Path;
 use std::process::Command;
@@ -10,19 +10,19 @@ use crate::lab::Lab;
 use crate::plan::LabNode;
 use crate::topology::Role;
 
-/// A multicast router of which nothing is left when it ends.
+/// The arguments of a multicast router of which nothing is left when it ends.
 const MROUTE: [&str; 3] = ["mroute", "--keep", "0s"];
 
 impl Lab {
-    /// Starts `command` in `node`, away from this terminal. What it prints is kept beside the lab's
-    /// record, and is removed with the lab.
+    /// Starts `command` in `node`, detached from this terminal. Its output is kept beside the lab's record, and
+    /// is removed with the lab.
     pub fn start_daemon(&self, node: &str, command: Command) -> Result<Daemon> {
         let namespace = &self.node(node)?.namespace;
         Daemon::start(self.state_directory().join(self.name()), node, namespace, command)
     }
 
-    /// Starts `program mroute` in every router, and returns when all of them are ready. `prepare` is done to each
-    /// command before. Where the network has loops, they are told of the way to the first node's network.
+    /// Starts `program mroute` in every router, and returns when all are ready. `prepare` may change each
+    /// command. If the network has loops, the routers are told the way to the first node's network.
     pub fn start_routers(&self, program: &Path, prepare: impl Fn(&mut Command)) -> Result<Vec<Daemon>> {
         self.start_in_routers(program, prepare, |upstream| {
             let upstream = upstream.map(|interface| ["--upstream", interface]);
@@ -30,7 +30,8 @@ impl Lab {
         })
     }
 
-    /// The same for source-specific groups alone: their joins follow the routes to their sources, also where there are loops.
+    /// Like [`Lab::start_routers`], for source-specific groups only. Their joins follow the routes to their
+    /// sources, also in a network with loops.
     pub fn start_source_specific_routers(
         &self,
         program: &Path,

@@ -1,9 +1,9 @@
-//! Unicast routes: the shortest path from every node to every network, in as few entries a node as
-//! forward the same.
+//! Unicast routes: the shortest path from every node to every network, with as few entries in each node as
+//! possible.
 //!
-//! The entries are the smallest table by the method of Draves, King, Venkatachary and Zill
-//! ("Constructing optimal IP routing tables", 1999), with one liberty: addresses that no network of
-//! the lab has may go anywhere, so a host ends up with nothing but a default route.
+//! The entries are the smallest table by the method of Draves, King, Venkatachary and Zill ("Constructing
+//! optimal IP routing tables", 1999), with one liberty: addresses that no network of the lab has may go
+//! anywhere. So a host ends up with only a default route.
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::topology::{Member, Role, Topology};
 
-/// `prefix/length` is sent to `gateway`.
+/// A route: packets to `prefix/length` go to `gateway`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Route {
     pub prefix: IpAddr,
@@ -22,14 +22,14 @@ pub struct Route {
     pub interface: usize,
 }
 
-/// Who says where IPv6 packets go.
+/// The source of IPv6 routes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Routing {
-    /// The lab, once and for all.
+    /// The lab computes them once.
     #[default]
     Computed,
-    /// Routers among each other, by OSPFv3. Hosts have the lab's routes.
+    /// Routers find them by OSPFv3. Hosts have the lab's routes.
     Ospf,
 }
 
@@ -43,13 +43,14 @@ pub fn given(topology: &Topology, routing: Routing, avoided: &BTreeSet<usize>) -
     routes
 }
 
-/// The routes of every node, in the order of the topology. Where paths are equally short, the
-/// network and then the router defined first is taken.
+/// The routes of every node, in the order of the topology. Of equally short paths, the one by the network, and
+/// then the router, that was defined first is used.
 pub fn compute(topology: &Topology) -> Vec<Vec<Route>> {
     avoiding(topology, &BTreeSet::new())
 }
 
-/// The same where no packet may go over some of the networks. Their own addresses cannot be reached then.
+/// Like [`compute`], without using the networks in `avoided`. Addresses on these networks cannot be reached
+/// then.
 pub fn avoiding(topology: &Topology, avoided: &BTreeSet<usize>) -> Vec<Vec<Route>> {
     let graph = Graph::avoiding(topology, avoided);
     let targets: Vec<Target> = targets(topology)
@@ -73,12 +74,12 @@ pub fn avoiding(topology: &Topology, avoided: &BTreeSet<usize>) -> Vec<Vec<Route
     routes
 }
 
-/// Something to be reached: a network, or a node by an address of its own.
+/// A destination: a network, or a node by an address of its own.
 struct Target {
     network: Option<usize>,
     node: Option<usize>,
     prefixes: Vec<(IpAddr, u8)>,
-    /// Routers that deliver to it without another router.
+    /// The routers that deliver to the destination without another router.
     routers: Vec<usize>,
 }
 
@@ -147,10 +148,10 @@ fn left_aligned(address: IpAddr) -> u128 {
     }
 }
 
-/// Who is in which network, both ways, and which members are routers.
+/// The members of each network and the networks of each node, and which members are routers.
 pub(crate) struct Graph {
     pub(crate) networks_of: Vec<Vec<usize>>,
-    /// None in networks that are avoided.
+    /// The routers of each network. Empty for networks that are avoided.
     pub(crate) routers_of: Vec<Vec<usize>>,
 }
 
@@ -173,7 +174,7 @@ impl Graph {
         Self { networks_of, routers_of }
     }
 
-    /// How many routers are passed from each router to the nearest of `goals`.
+    /// The number of routers on the way from each router to the nearest of `goals`.
     pub(crate) fn distances(&self, goals: &[usize]) -> Vec<u16> {
         let mut distance = vec![u16::MAX; self.networks_of.len()];
         let mut seen = vec![false; self.routers_of.len()];
@@ -195,7 +196,7 @@ impl Graph {
         distance
     }
 
-    /// The routers that a node can hand packets to, and the interface that leads to each.
+    /// The routers to which a node can hand packets, and the interface towards each.
     fn neighbours<'a>(&self, topology: &'a Topology, node: usize) -> Vec<(usize, &'a Member)> {
         let networks = self.networks_of[node].iter().enumerate();
         let members = networks.flat_map(|(interface, network)| {
@@ -211,7 +212,7 @@ impl Graph {
     }
 }
 
-/// A prefix, left-aligned in 128 bits, and the neighbour it goes to.
+/// A prefix, left-aligned in 128 bits, and the neighbour for it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Entry {
     bits: u128,
@@ -228,17 +229,18 @@ fn compress(mut entries: Vec<Entry>) -> Vec<Entry> {
     table
 }
 
-/// A prefix and what may be done with the addresses under it.
+/// A prefix in the tree of prefixes, and the neighbours that may serve its addresses.
 struct Branch {
     bits: u128,
     length: u8,
-    /// The neighbours that serve the most addresses under it; `None`: all do.
+    /// The neighbours that serve the most addresses under the prefix. `None`: all of them.
     hops: Option<Vec<usize>>,
     children: Vec<Branch>,
 }
 
 impl Branch {
-    /// `entries` are sorted and under `bits/length`; `above` is where addresses go that none names.
+    /// Builds the branch of `bits/length`. `entries` are sorted and under that prefix. `above` is the neighbour
+    /// for addresses that no entry names.
     fn build(entries: &[Entry], bits: u128, length: u8, above: Option<usize>) -> Self {
         let leaf = |hops| Self { bits, length, hops, children: Vec::new() };
         let Some(first) = entries.first() else { return leaf(above.map(|hop| vec![hop])) };
@@ -261,7 +263,7 @@ impl Branch {
         Self { bits, length, hops: combine(&children[0].hops, &children[1].hops), children }
     }
 
-    /// Adds the entries needed where addresses otherwise go to `inherited`.
+    /// Adds the entries that are needed if addresses otherwise go to `inherited`.
     fn choose(&self, inherited: Option<usize>, table: &mut Vec<Entry>) {
         let Some(hops) = &self.hops else { return };
         let hop = inherited.filter(|hop| hops.contains(hop)).or(hops.first().copied());
@@ -272,7 +274,7 @@ impl Branch {
     }
 }
 
-/// What both halves may use, or else what either may.
+/// The neighbours that both halves may use, or else those that either half may use.
 fn combine(left: &Option<Vec<usize>>, right: &Option<Vec<usize>>) -> Option<Vec<usize>> {
     let (Some(left), Some(right)) = (left, right) else { return left.clone().or_else(|| right.clone()) };
     let both: Vec<usize> = left.iter().copied().filter(|hop| right.contains(hop)).collect();
@@ -285,7 +287,7 @@ fn combine(left: &Option<Vec<usize>>, right: &Option<Vec<usize>>) -> Option<Vec<
     Some(either)
 }
 
-/// How many leading bits all entries share, at most the length of the first.
+/// The number of leading bits that all entries share, at most the length of the first.
 fn common_length(entries: &[Entry]) -> u8 {
     let (Some(first), Some(last)) = (entries.first(), entries.last()) else { return 0 };
     let shared = (first.bits ^ last.bits).leading_zeros() as u8;

@@ -1,5 +1,5 @@
-//! What is known of a lab outside the process that built it: one folder a lab with a record, written
-//! before the first namespace is made, and a lock, held while the lab is built, changed or removed.
+//! The record of a lab outside the process that built it. Each lab has a folder with a record, which is written
+//! before the first namespace is made. A lock is held while the lab is built, changed or removed.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
@@ -17,25 +17,25 @@ use crate::routes::Routing;
 use crate::topology::Topology;
 use treecast_host::folder::{Lock, lock};
 
-/// Where labs are recorded unless `TREECAST_LAB_STATE` names another folder.
+/// The folder for records, unless `TREECAST_LAB_STATE` names another one.
 const DEFAULT_DIRECTORY: &str = "/run/treecast/labs";
 
-/// How long another process may hold a lab before that is an error.
+/// The time for which another process may hold a lab's lock, before that is an error.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// Enough to find and remove all that a lab has made, however far that got.
+/// The record of a lab. It is enough to find and remove everything that the lab has made, at any stage.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Record {
     pub name: String,
     pub phase: Phase,
     pub topology: Topology,
     pub delaying: Delaying,
-    /// Set once the lab loses packets on purpose.
+    /// The loss program, once the lab loses packets on purpose.
     pub loss: Option<LossObjects>,
     /// The numbers of the interfaces that were made to lose packets after the lab was up.
     #[serde(default)]
     pub losing: Vec<u32>,
-    /// The networks, by their index, that routes avoid at present.
+    /// The networks that routes avoid at present, by index.
     #[serde(default)]
     pub avoided: BTreeSet<usize>,
     #[serde(default)]
@@ -52,7 +52,7 @@ impl Record {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Phase {
-    /// Being built or taken down; if nobody holds the lock, whoever did that is gone.
+    /// The lab is being built or taken down. If nobody holds the lock, the process that did so is gone.
     Unfinished,
     Up,
 }
@@ -82,7 +82,7 @@ pub struct Locked {
 }
 
 impl Locked {
-    /// Makes the folder of a new lab.
+    /// Creates the folder of a new lab.
     pub fn create(directory: &Path, name: &str) -> Result<Self> {
         let folder = directory.join(name);
         fs::create_dir_all(directory).map_err(Error::system(format!("make {}", directory.display())))?;
@@ -95,7 +95,7 @@ impl Locked {
         Self::lock(folder, name)
     }
 
-    /// Waits until nobody else holds the lab.
+    /// Opens a lab's folder, and waits until nobody else holds the lock.
     pub fn open(directory: &Path, name: &str) -> Result<Self> {
         let folder = directory.join(name);
         if !folder.is_dir() {
@@ -112,7 +112,7 @@ impl Locked {
             let gone = |_| Error::NoSuchLab { name: name.to_owned() };
             let file = file.map_err(gone)?;
             if lock(&file) == Lock::Ours {
-                // Whoever held the lock may have removed the lab, and this file with it.
+                // The process that held the lock may have removed the lab, and this file with it.
                 if is_same(&file, &path) {
                     return Ok(Self { folder, name: name.to_owned(), _lock: file });
                 }
@@ -123,12 +123,12 @@ impl Locked {
         }
     }
 
-    /// What else belongs to the lab may be kept there; it is removed with the record.
+    /// The folder. Other files of the lab may be kept there; they are removed with the record.
     pub fn folder(&self) -> &Path {
         &self.folder
     }
 
-    /// Replaces the record at once: a reader sees the old one or the new one.
+    /// Replaces the record at once: a reader sees the old record or the new one.
     pub fn write(&self, record: &Record) -> Result<()> {
         let path = record_path(&self.folder);
         let new = self.folder.join("record.new");
@@ -137,12 +137,12 @@ impl Locked {
         written.map_err(Error::system(format!("write {}", path.display())))
     }
 
-    /// `None`: whoever made the folder was ended before it made anything else.
+    /// Reads the record. `None`: the process that made the folder ended before it made anything else.
     pub fn read(&self) -> Result<Option<Record>> {
         read(&self.folder, &self.name)
     }
 
-    /// Forgets the lab.
+    /// Removes the lab's record and folder.
     pub fn remove(self) -> Result<()> {
         fs::remove_dir_all(&self.folder).map_err(Error::system(format!("remove {}", self.folder.display())))
     }

@@ -1,5 +1,5 @@
-//! Building a lab. Three steps, each over all nodes at once: namespaces with their settings; bridges
-//! and cables, which the kernel makes one after the other whoever asks; addresses and routes.
+//! Builds a lab in three steps, each over all nodes at once: namespaces with their settings; bridges and
+//! cables, which the kernel creates one after the other anyway; addresses and routes.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -20,8 +20,8 @@ use crate::plan::{LabNode, Plan};
 use crate::routes::{self, Route, Routing};
 use crate::topology::{Role, Topology};
 
-/// Settings of a router's namespace. Hosts get none: the kernel's defaults suit them, and it takes
-/// longer to find a setting's file in a new namespace than to make the namespace.
+/// The settings of a router's namespace. Hosts keep the kernel's defaults: finding a setting's file in a new
+/// namespace takes longer than creating the namespace.
 const ROUTER_SETTINGS: [(&str, &str); 6] = [
     ("ipv6/conf/all/forwarding", "1"),
     ("ipv4/ip_forward", "1"),
@@ -31,14 +31,15 @@ const ROUTER_SETTINGS: [(&str, &str); 6] = [
     ("ipv4/igmp_max_msf", "512"),
 ];
 
-/// Reserves the names of all namespaces. Where that fails, nothing is left to remove.
+/// Reserves the names of all namespaces. If that fails, nothing is left to remove.
 pub(crate) fn reserve(plan: &Plan) -> Result<()> {
     let names: Vec<&str> = plan.namespaces().collect();
     let reserved = namespace::prepare_directory().and_then(|()| namespace::reserve(&names));
     reserved.map_err(Error::system("name the namespaces in /run/netns"))
 }
 
-/// Makes everything in `plan`, which is that of `topology` and has its names. Returns what loses packets, if anything does.
+/// Builds everything in `plan`, which belongs to `topology`. Returns the loss program, if an interface loses
+/// packets.
 pub(crate) fn build(topology: &Topology, plan: &Plan, routing: Routing) -> Result<Option<LossObjects>> {
     let handles = parallel::map(plan.nodes.len(), |node| make_namespace(&plan.nodes[node]))?;
     parallel::aside(|| links::make(plan, &handles))?;
@@ -63,7 +64,7 @@ pub(crate) fn build(topology: &Topology, plan: &Plan, routing: Routing) -> Resul
     Ok(losses.map(|losses| losses.objects()))
 }
 
-/// Loads the program that loses packets where an interface needs it, and tells it of those.
+/// Loads the loss program if an interface needs it, and sets each interface's loss.
 fn load_losses(plan: &Plan) -> Result<Option<Losses>> {
     let interfaces = plan.nodes.iter().flat_map(|node| &node.interfaces);
     let losing: Vec<_> = interfaces.filter(|interface| !interface.quality.loss.is_none()).collect();
@@ -77,8 +78,8 @@ fn load_losses(plan: &Plan) -> Result<Option<Losses>> {
     Ok(Some(losses))
 }
 
-/// Has what arrives at interface `index` of a namespace go through the loss program, before anything else sees it, such as a
-/// MEADcast router's program; in an old kernel as the first filter.
+/// Attaches the loss program to interface `index` of a namespace. It sees packets before everything else, such
+/// as a MEADcast router's program; in an old kernel it is the first filter.
 pub(crate) fn lose(namespace: &Namespace, index: u32, losses: &Losses) -> io::Result<()> {
     parallel::aside(|| {
         namespace.enter()?;
@@ -103,7 +104,7 @@ fn make_namespace(node: &LabNode) -> Result<Handle> {
     make().map_err(Error::system(format!("make namespace {}", node.namespace)))
 }
 
-/// Everything inside a node once its interfaces are there. May be repeated.
+/// Configures a node once its interfaces exist. May be repeated.
 pub(crate) fn configure(batch: &mut Batch, plan: &Plan, node: &LabNode, routes: &[Route]) {
     const LOOPBACK: u32 = 1;
     requests::set_up(batch, LOOPBACK, true);
@@ -112,7 +113,8 @@ pub(crate) fn configure(batch: &mut Batch, plan: &Plan, node: &LabNode, routes: 
     }
     for interface in &node.interfaces {
         links::hold_back(batch, interface.index, plan.sends_with(interface));
-        // The lab gives no address twice: without this, the kernel looks for a second second.
+        // The lab gives no address twice. Without this setting, the kernel looks for a second owner of each
+        // address for a second.
         requests::disable_automatic_address(batch, interface.index);
         requests::set_up(batch, interface.index, true);
         requests::add_address(batch, interface.index, interface.link_local().into(), 64);

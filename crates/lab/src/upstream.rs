@@ -1,19 +1,20 @@
-//! Where each router of a network with loops has its upstream (`treecast mroute --upstream`).
+//! The upstream interface of each router in a network with loops (`treecast mroute --upstream`).
 //!
-//! Without one, a router carries the joins of any-source groups on by every link but the listeners' own. Around
-//! a loop they come back, and keep each other alive when the last listener has left. The lab knows all
+//! Without an upstream, a router forwards the joins of any-source groups by every link except the listeners'
+//! own. In a loop they come back, and keep each other alive when the last listener has left. The lab knows all
 //! links, so it can tell each router the way to one root.
 
 use crate::routes::Graph;
 use crate::topology::{Role, Topology};
 
 impl Topology {
-    /// The interface by which each node leads to the network of the first node, by the node's index: none for
-    /// hosts and for routers without a way there, and none at all where no two routers are joined by two ways.
+    /// The interface of each node towards the network of the first node, by the node's index. `None` for hosts,
+    /// and for routers without a way there; `None` for all nodes if no two routers are connected by two ways.
     ///
-    /// Networks are ranked by how many routers lie between them and the root, then by their order, and a
-    /// router's upstream is the first of its networks. So whichever router serves a network has it from one that
-    /// is ranked before: the upstreams make a tree (RFC 4605, 3), however queriers are elected.
+    /// Networks are ranked by the number of routers between them and the root, then by their order. A router's
+    /// upstream is the first of its networks in this ranking. So every router that serves a network gets its
+    /// packets from a network with a smaller rank, and the upstreams form a tree (RFC 4605, section 3),
+    /// whichever router is elected querier.
     pub fn multicast_upstreams(&self) -> Vec<Option<&str>> {
         let graph = Graph::of(self);
         let root = (0..self.nodes.len()).find_map(|node| graph.networks_of[node].first());
@@ -40,7 +41,7 @@ impl Topology {
     }
 }
 
-/// Whether there are two ways between any two routers: cable after cable, one that joins what is joined already.
+/// Whether two routers are connected by two ways: some cable then connects nodes that are connected already.
 fn has_loop(graph: &Graph) -> bool {
     let networks = graph.routers_of.len();
     let mut joined: Vec<usize> = (0..networks + graph.networks_of.len()).collect();
@@ -56,7 +57,7 @@ fn has_loop(graph: &Graph) -> bool {
     false
 }
 
-/// Who stands for all that `one` is joined with.
+/// The node that represents all nodes that `one` is connected with.
 fn end(joined: &mut [usize], mut one: usize) -> usize {
     while joined[one] != one {
         joined[one] = joined[joined[one]];

@@ -51,8 +51,8 @@ impl Slice {
         self.cpu_seconds / self.bytes_out.max(1) as f64
     }
 
-    /// Processor time of router and receivers for each packet out, in seconds: what sending costs, as `stray` has it, is
-    /// taken off.
+    /// Processor time of router and receivers for each packet out, in seconds. The cost of sending, which
+    /// `stray` shows, is subtracted.
     pub fn cpu_per_packet_out(&self, stray: &Slice) -> f64 {
         let forwarding = self.cpu_seconds - stray.cpu_per_packet_in() * self.packets_in as f64;
         forwarding / self.packets_out.max(1) as f64

@@ -1,5 +1,5 @@
-//! Attacks on MEADcast: discovery responses that are forged, or recorded and sent again
-//! (meadcast-thesis-2024, 4.4.3 and 5.1.4).
+//! Attacks on MEADcast: discovery responses that are forged, or recorded and sent again (meadcast-thesis-2024,
+//! 4.4.3 and 5.1.4).
 
 use std::collections::VecDeque;
 use std::net::{Ipv6Addr, SocketAddr, SocketAddrV6};
@@ -17,13 +17,13 @@ use crate::error::{Error, Result};
 use crate::lab::Lab;
 use crate::relay::{self, MAX_FRAME_BYTES};
 
-/// How long it takes at most until an attack ends, and how late a packet may be.
+/// The longest time until an attack ends, and the largest delay of a packet.
 const TURN: Duration = Duration::from_millis(10);
 
-/// Recorded responses that wait for their time; those that come while there are so many are passed over.
+/// The largest number of recorded responses that wait for their time. Further ones are ignored.
 const MAX_WAITING: usize = 1 << 16;
 
-/// What the kernel puts before each frame.
+/// The length of the header that the kernel puts before each frame, in bytes.
 const VNET_LEN: usize = 10;
 const ETHERNET_LEN: usize = 14;
 const HOP_LIMIT: u8 = 64;
@@ -42,7 +42,7 @@ impl Attack {
         Self { stop, sent, thread: Some(thread::spawn(move || work(&must_stop, &count))) }
     }
 
-    /// Packets sent so far.
+    /// The number of packets sent so far.
     pub fn sent(&self) -> u64 {
         self.sent.load(Ordering::Relaxed)
     }
@@ -57,7 +57,7 @@ impl Drop for Attack {
     }
 }
 
-/// Sends made-up responses, a round at a time.
+/// Sends forged responses, a round at a time.
 pub(super) fn forge(lab: &Lab, forgery: &Forgery) -> Result<Attack> {
     let (to, router) = (lab.address(&forgery.to)?, lab.address(&forgery.router)?);
     let receivers = forgery.receivers.iter().map(|name| lab.address(name)).collect::<Result<Vec<_>>>()?;
@@ -100,7 +100,7 @@ pub(super) fn replay(lab: &Lab, node: &str, interface: &str, after: Duration) ->
     }))
 }
 
-/// A frame, if it is a response: whom it is to, and all of it from the IPv6 header on.
+/// Parses a frame. If it is a response, returns its destination and its bytes from the IPv6 header on.
 fn recorded(frame: &[u8]) -> Option<(Ipv6Addr, Vec<u8>)> {
     let packet = frame.get(VNET_LEN + ETHERNET_LEN..)?;
     let (ip, rest) = ipv6::Header::parse(packet).ok()?;
@@ -118,13 +118,13 @@ fn sending_socket(lab: &Lab, node: &str) -> Result<Socket> {
 
 fn send(socket: &Socket, to: Ipv6Addr, packet: &[u8], sent: &AtomicU64) {
     let address = SocketAddr::V6(SocketAddrV6::new(to, 0, 0, 0));
-    // An attacker whose network is broken, too, sends nothing.
+    // If the attacker's own network is broken, it sends nothing.
     if socket.send_to(packet, &address.into()).is_ok() {
         sent.fetch_add(1, Ordering::Relaxed);
     }
 }
 
-/// What a router answers that has no key, from any address.
+/// The response of a router without a key, from any address.
 fn response(router: Ipv6Addr, to: Ipv6Addr, receiver: Ipv6Addr, hops: u8) -> Vec<u8> {
     let header = Header { kind: Kind::Response, hops, ..Header::request(receiver) };
     let header = header.to_bytes(Dialect::Rfc);

@@ -1,4 +1,4 @@
-//! What can go wrong in a network that runs, each with its undoing.
+//! The faults of a running network, and how each is undone.
 
 use std::fmt;
 use std::net::Ipv6Addr;
@@ -6,57 +6,58 @@ use std::time::Duration;
 
 use crate::topology::{Loss, NetworkKind, Role, Topology};
 
-/// Something that goes wrong, until it is undone. Links, nodes and interfaces are named.
+/// A fault, which lasts until it is undone. Links, nodes and interfaces are given by name.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Fault {
-    /// A link is down at its second end; the first one has no carrier.
+    /// A link is down at its second end, and its first end has no carrier.
     Down { link: String },
-    /// A link loses all packets, and both ends seem up.
+    /// A link loses all packets, while both ends seem up.
     Fail { link: String },
-    /// Routes avoid a link, as those of a routing protocol do that has noticed.
+    /// Routes avoid a link, as those of a routing protocol do when it has noticed a failure.
     Avoid { link: String },
-    /// A cable is out of its node.
+    /// A node's cable is unplugged. Without `interface`, the first one is meant.
     Unplug { node: String, interface: Option<String> },
-    /// A node loses what it is sent so.
+    /// A node loses packets that are sent to it.
     Lose { node: String, interface: Option<String>, loss: Loss },
     /// A node drops IPv6 packets with a routing header.
     Firewall { node: String, interface: Option<String> },
-    /// A MEADcast router passes everything on.
+    /// A MEADcast router makes no copies and passes everything on.
     RouterOff { node: String },
-    /// A MEADcast router's daemon is killed; its program in the kernel forwards on.
+    /// A MEADcast router's daemon is killed. Its program in the kernel goes on forwarding.
     RouterKilled { node: String },
-    /// A MEADcast router has ended, and its program with it.
+    /// A MEADcast router has ended, together with its program in the kernel.
     RouterGone { node: String },
-    /// Discovery responses come from somebody who is no router.
+    /// Discovery responses come from a node that is no router.
     Forge(Forgery),
-    /// Discovery responses that pass a node come again, later.
+    /// Discovery responses that come to a node are sent again later.
     Replay { node: String, interface: Option<String>, after: Duration },
 }
 
-/// Discovery responses that somebody makes up (the thesis: with scapy). All but the first name a node, or an IPv6 address.
+/// Forged discovery responses (in the thesis: made with scapy). All addresses may be names of nodes, or IPv6
+/// addresses.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Forgery {
-    /// Who sends them.
+    /// The name of the node that sends them.
     pub node: String,
     /// The MEADcast sender.
     pub to: String,
-    /// Who seems to send them.
+    /// The router that seems to send them.
     pub router: String,
-    /// Receivers on whose ways it claims to be.
+    /// Receivers that the router claims to be on the way to.
     pub receivers: Vec<String>,
-    /// Number of routers between it and the sender, as it claims.
+    /// The position that the router claims: 1 is the first MEADcast router after the sender.
     pub hops: u8,
-    /// Time from one round of responses to the next.
+    /// The time between two rounds of responses.
     pub every: Duration,
 }
 
 impl Forgery {
-    /// Often enough that each discovery hears it.
+    /// The default of `every`. Each discovery hears responses that come that often.
     pub const EVERY: Duration = Duration::from_millis(200);
 }
 
 impl Fault {
-    /// The words by which this begins and ends in a list of events, and on the command line.
+    /// The two words for the begin and end of this fault, in a list of events and on the command line.
     pub fn words(&self) -> [&'static str; 2] {
         match self {
             Self::Down { .. } => ["down", "up"],
@@ -73,7 +74,7 @@ impl Fault {
         }
     }
 
-    /// What it happens to: a link, or a node and perhaps its interface.
+    /// The place of the fault: a link, or a node and perhaps its interface.
     pub fn place(&self) -> (&str, Option<&str>) {
         match self {
             Self::Down { link } | Self::Fail { link } | Self::Avoid { link } => (link, None),
@@ -88,15 +89,15 @@ impl Fault {
         }
     }
 
-    /// Whether it goes on by itself until it is ended, and does not just change something.
+    /// Whether the fault is an attack, which goes on by itself until it is ended.
     pub fn is_attack(&self) -> bool {
         matches!(self, Self::Forge(_) | Self::Replay { .. })
     }
 
-    /// Refuses what names something that is not there.
+    /// Checks that everything that the fault names exists.
     ///
     /// # Errors
-    /// What is wrong, and what there is.
+    /// What is wrong, and which names exist.
     pub fn check(&self, topology: &Topology) -> Result<(), String> {
         let (place, interface) = self.place();
         match self {
@@ -156,7 +157,7 @@ fn check_node(topology: &Topology, name: &str, interface: Option<&str>) -> Resul
 }
 
 impl fmt::Display for Fault {
-    /// What happens, and to what: `r1-r3 down`.
+    /// Writes the place and the fault: `r1-r3 down`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (place, interface) = self.place();
         write!(f, "{place}")?;

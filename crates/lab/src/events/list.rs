@@ -1,4 +1,4 @@
-//! A list of events as a file has it, and what is to be done when.
+//! A list of events from a file, and the times of its steps.
 
 use std::fmt;
 use std::time::Duration;
@@ -9,21 +9,22 @@ use super::fault::{Fault, Forgery};
 use crate::quantity::Time;
 use crate::topology::{Loss, Topology};
 
-/// One line of a list: a fault, from when and until when.
+/// An event of a list: a fault, its begin and its end.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(try_from = "Written")]
 pub struct Event {
-    /// Since the run's start.
+    /// The time since the run's start.
     pub at: Duration,
-    /// When it is undone; none: when the run is over.
+    /// The time when the fault is undone. `None`: at the end of the run.
     pub until: Option<Duration>,
     pub fault: Fault,
-    /// How much later routes avoid a link that is down or fails, and later than its mending they take it again: what a
-    /// routing protocol takes to notice. None: they do not.
+    /// The delay after which routes avoid a link that is down or fails, and after which they use it again when
+    /// it is mended. This imitates the time that a routing protocol takes to notice. `None`: routes do not
+    /// change.
     pub noticed: Option<Duration>,
 }
 
-/// An event as it is written.
+/// An event, as written in the file.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Written {
@@ -43,27 +44,27 @@ struct Written {
     after: Option<Time>,
 }
 
-/// What is done at a time of a run.
+/// A step at a certain time of a run.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Step {
-    /// Since the run's start.
+    /// The time since the run's start.
     pub at: Duration,
     /// Whether the fault begins, or ends.
     pub begins: bool,
     pub fault: Fault,
 }
 
-/// All that is to be done, by time; of the same time, in the order of the list.
+/// All steps in order of time. Steps at the same time have the order of the list.
 pub fn agenda(events: &[Event]) -> Vec<Step> {
     let mut steps: Vec<Step> = events.iter().flat_map(Event::steps).collect();
     steps.sort_by_key(|step| step.at);
     steps
 }
 
-/// Refuses a list that names what is not there, or has a fault begin that has not ended.
+/// Checks a list: everything that it names must exist, and a fault must not begin while it goes on.
 ///
 /// # Errors
-/// Which event it is, and what is wrong with it.
+/// The event, and what is wrong with it.
 pub fn check(events: &[Event], topology: &Topology) -> Result<(), String> {
     for (index, event) in events.iter().enumerate() {
         let what = |why: String| format!("event {} ({} at {:?}): {why}", index + 1, event.fault, event.at);
@@ -89,7 +90,7 @@ impl Event {
         steps.extend(self.until.map(|until| step(until, false, &self.fault)));
         let (link, _) = self.fault.place();
         let avoid = Fault::Avoid { link: link.to_owned() };
-        // Nobody notices what is over before.
+        // A fault that is over before routes would change is not noticed.
         let noticed =
             self.noticed.filter(|noticed| self.until.is_none_or(|until| self.at + *noticed < until));
         if let Some(noticed) = noticed {
@@ -127,7 +128,7 @@ impl TryFrom<Written> for Event {
 }
 
 impl Written {
-    /// Takes what the fault needs.
+    /// Reads the keys that the fault needs.
     fn fault(&mut self) -> Result<Fault, String> {
         let name = std::mem::take(&mut self.fault);
         let lacks = |what: &'static str| {
@@ -173,7 +174,7 @@ impl Written {
         Ok(fault)
     }
 
-    /// A key that no part of the fault has taken.
+    /// A key that does not belong to the fault, if there is one.
     fn left(&self) -> Option<&'static str> {
         let keys = [
             ("link", self.link.is_some()),
@@ -192,7 +193,7 @@ impl Written {
 }
 
 impl fmt::Display for Step {
-    /// What happens, and to what: `r1-r3 up`.
+    /// Writes the place and what happens: `r1-r3 up`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (self.begins, self.fault.place()) {
             (true, _) => write!(f, "{}", self.fault),

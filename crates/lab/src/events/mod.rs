@@ -1,7 +1,8 @@
-//! Faults at given times of a run, and on demand (meadcast-thesis-2024, 4.4.3: dynamic network environments, anomalies).
+//! Faults at certain times of a run, and on demand (meadcast-thesis-2024, 4.4.3: dynamic network environments,
+//! anomalies).
 //!
-//! [`Event`] is what a file says, [`agenda`] what that means when, both without a network; [`Lab::begin`] and [`Lab::end`]
-//! carry one fault out, and [`Player`] a whole list by the clock.
+//! [`Event`] is an entry of a file, and [`agenda`] makes steps of a list of them; both need no network.
+//! [`Lab::begin`] and [`Lab::end`] carry out one fault. [`Player`] carries out a whole list by the clock.
 
 mod attack;
 mod fault;
@@ -21,15 +22,16 @@ use crate::lab::Lab;
 use crate::topology::Loss;
 
 impl Lab {
-    /// Has something go wrong. It has begun when this returns; an attack goes on until what is returned is dropped.
+    /// Begins a fault. It is in effect when this returns. An attack goes on until the returned value is
+    /// dropped.
     ///
     /// # Errors
-    /// When the lab has no such link, node or interface, no router runs there, or the system refuses.
+    /// If the lab has no such link, node or interface, no router runs there, or the system refuses.
     pub fn begin(&self, fault: &Fault) -> Result<Option<Attack>> {
         self.change(fault, true)
     }
 
-    /// Undoes a fault. An attack ends when what [`Lab::begin`] returned is dropped, and not by this.
+    /// Undoes a fault. (An attack ends when the value that [`Lab::begin`] returned is dropped.)
     ///
     /// # Errors
     /// As for [`Lab::begin`].
@@ -83,7 +85,7 @@ impl Lab {
         first.ok_or_else(|| Error::NoInterface { node: node.name.clone() })
     }
 
-    /// The address of a node, or one that is written out.
+    /// The address of a node, or the address that `name` itself is.
     fn address(&self, name: &str) -> Result<Ipv6Addr> {
         if let Ok(address) = name.parse() {
             return Ok(address);
@@ -97,7 +99,7 @@ impl Lab {
 pub struct Player<'a> {
     lab: &'a Lab,
     agenda: VecDeque<Step>,
-    /// What has begun and not ended, in that order.
+    /// The faults that have begun and not ended, in this order.
     ongoing: Vec<(Fault, Option<Attack>)>,
 }
 
@@ -106,11 +108,11 @@ impl<'a> Player<'a> {
         Self { lab, agenda: agenda(events).into(), ongoing: Vec::new() }
     }
 
-    /// Does all that is to be done until `since_start`, and calls `told` with each when it is done. Returns when there is
-    /// something to do next.
+    /// Carries out all steps up to `since_start`, and calls `told` after each. Returns the time of the next
+    /// step, if there is one.
     ///
     /// # Errors
-    /// As for [`Lab::begin`]; what was to be done is not tried again.
+    /// As for [`Lab::begin`]. A failed step is not repeated.
     pub fn act(&mut self, since_start: Duration, told: &mut dyn FnMut(&Step)) -> Result<Option<Duration>> {
         let due = self.agenda.partition_point(|step| step.at <= since_start);
         for step in self.agenda.drain(..due).collect::<Vec<_>>() {
@@ -126,10 +128,10 @@ impl<'a> Player<'a> {
         Ok(self.agenda.front().map(|step| step.at))
     }
 
-    /// Undoes what still goes on, in the order in which it began: a link is up before routes take it.
+    /// Undoes all faults that still go on, in the order in which they began: a link is up before routes use it.
     ///
     /// # Errors
-    /// The first that could not be undone; the others are undone all the same.
+    /// The first fault that could not be undone. The others are undone nevertheless.
     pub fn end(self) -> Result<()> {
         let mut outcome = Ok(());
         for (fault, attack) in self.ongoing {

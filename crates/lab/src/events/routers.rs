@@ -1,4 +1,4 @@
-//! MEADcast routers of a lab: switched off and on, ended, and started again as they were.
+//! Switches a lab's MEADcast routers off and on, ends them, and starts them again as before.
 
 use std::fs;
 use std::os::unix::ffi::OsStringExt;
@@ -14,23 +14,23 @@ use treecast_host::process;
 use crate::error::{Error, Result};
 use crate::lab::Lab;
 
-/// How long a router may take to end or to be ready.
+/// The longest time until a router has ended or is ready.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// How a router that was ended had been started.
+/// The command and settings with which an ended router had been started.
 #[derive(Serialize, Deserialize)]
 struct Started {
     program: PathBuf,
     arguments: Vec<OsString>,
 }
 
-/// Has the router of `node` act on MEADcast packets, or pass them on.
+/// Makes the router of `node` act on MEADcast packets, or pass them on.
 pub(super) fn enable(lab: &Lab, node: &str, is_enabled: bool) -> Result<()> {
     let set = lab.enter(node, || explicit::set(None, Setting::Enabled(is_enabled)))?;
     set.map_err(failed(node))
 }
 
-/// Ends the router of `node` by a signal, and keeps how it was started.
+/// Ends the router of `node` with a signal, and remembers how it was started.
 pub(super) fn end(lab: &Lab, node: &str, signal: i32) -> Result<()> {
     let process = lab.enter(node, || explicit::process(None))?.map_err(failed(node))?;
     let action = |what: &str| format!("{what} the MEADcast router of {node}");
@@ -39,10 +39,10 @@ pub(super) fn end(lab: &Lab, node: &str, signal: i32) -> Result<()> {
     let kept = text.and_then(|text| fs::write(record(lab, node), text));
     kept.map_err(Error::system(action("keep the command of")))?;
     if signal == libc::SIGTERM {
-        // A router that fails does not wait until senders have found other ways.
+        // A failing router does not wait until senders have found other ways.
         enable(lab, node, false)?;
     }
-    // It has just been asked who it is.
+    // It has answered a moment ago, so it exists.
     process::kill(process, signal).map_err(Error::system(action("end")))?;
     let deadline = Instant::now() + PATIENCE;
     while lab.enter(node, || explicit::process(None))?.is_ok() {
@@ -54,7 +54,7 @@ pub(super) fn end(lab: &Lab, node: &str, signal: i32) -> Result<()> {
     Ok(())
 }
 
-/// Starts the router of `node` as it was started before it was ended.
+/// Starts the router of `node` as before it was ended.
 pub(super) fn start_again(lab: &Lab, node: &str) -> Result<()> {
     let path = record(lab, node);
     let nothing = |_| Error::Router {

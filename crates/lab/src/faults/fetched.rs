@@ -1,19 +1,19 @@
-//! What a receiver has fetched, and what of that it had no room for.
+//! Counts the bytes that a receiver has fetched, and those for which it had no room.
 
 use std::collections::BTreeMap;
 
-/// A receiver's own words on how far it is.
+/// A receiver's own report of its progress.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Report {
-    /// Bytes that it has, ...
+    /// Bytes that the receiver has.
     pub held: u64,
-    /// ... those of them that an earlier run has left, ...
+    /// The part of `held` that an earlier run had left.
     pub kept: u64,
-    /// ... and those that have come over the network since it was started.
+    /// Bytes that have come over the network since the receiver was started.
     pub fetched: u64,
 }
 
-/// What one receiver has fetched in each of its runs.
+/// The bytes that one receiver has fetched in each of its runs.
 #[derive(Debug, Default)]
 pub struct Fetched(BTreeMap<usize, Run>);
 
@@ -21,7 +21,7 @@ pub struct Fetched(BTreeMap<usize, Run>);
 struct Run {
     last: Report,
     most: u64,
-    /// What has come since its disk was full; none while there is room.
+    /// The bytes that have come since the disk was full. `None` while there is room.
     since_full: Option<u64>,
     has_room: bool,
 }
@@ -31,7 +31,7 @@ impl Fetched {
         let Run { last, most, since_full, has_room } = self.0.entry(run).or_default();
         if let Some(since) = since_full {
             *since += report.fetched.saturating_sub(last.fetched);
-            // It says itself that it has not got what came then.
+            // The receiver itself reports that it does not have these bytes.
             let lost = last.held.saturating_sub(report.held).min(*since);
             *since -= lost;
             *most = most.saturating_sub(lost);
@@ -47,12 +47,12 @@ impl Fetched {
         self.0.entry(run).or_default().since_full.get_or_insert(0);
     }
 
-    /// The next report says what is there.
+    /// Notes that there is room again. The next report says how many bytes are there.
     pub fn room(&mut self, run: usize) {
         self.0.entry(run).or_default().has_room = true;
     }
 
-    /// Bytes that have come, but for those that came while the disk was full and were not there afterwards.
+    /// All bytes that have come, except those that came while the disk was full and are not there.
     pub fn bytes(&self) -> u64 {
         let all: u64 = self.0.values().map(|run| run.most).sum();
         let next = self.0.values().skip(1);

@@ -1,4 +1,4 @@
-//! The files that are sent, and whether they have come.
+//! The files that are sent, and the check whether they have come.
 
 use std::{
     fs, io,
@@ -10,7 +10,7 @@ use treecast_host::mount;
 
 use super::schedule::Random;
 
-/// What is sent: a set of a few files of some MiB, small ones, an empty one and a link.
+/// A set to send: a few files of some MiB, small files, an empty one and a link.
 #[derive(Debug)]
 pub struct Files {
     pub folder: PathBuf,
@@ -21,7 +21,7 @@ const LINK: &str = "a-link";
 const LINK_TARGET: &str = "large0";
 
 impl Files {
-    /// Makes the set `set` in `folder`, with contents of the seed's.
+    /// Creates the set `set` in `folder`. Its contents follow from the seed.
     pub fn make(folder: &Path, seed: u64) -> io::Result<Self> {
         let mut random = Random::new(seed ^ 0xf11e);
         let set = folder.join("set");
@@ -39,18 +39,18 @@ impl Files {
             fs::write(set.join(name), contents)?;
         }
         std::os::unix::fs::symlink(LINK_TARGET, set.join(LINK))?;
-        // A clock that was wrong when a file was written: it lies in the future.
+        // A clock that was wrong when a file was written: its date is in the future.
         let ahead = SystemTime::now() + Duration::from_secs(400 * 86_400);
         fs::File::options().write(true).open(set.join("large1"))?.set_modified(ahead)?;
         Ok(Self { folder: set, files })
     }
 
-    /// Bytes of all objects.
+    /// The bytes of all objects.
     pub fn bytes(&self) -> u64 {
         self.files.iter().map(|(_, contents)| contents.len() as u64).sum::<u64>() + LINK_TARGET.len() as u64
     }
 
-    /// What is wrong with a receiver's folder; with `all`, what is missing, too.
+    /// Checks a receiver's folder. With `all`, nothing may be missing.
     pub fn check(&self, into: &Path, all: bool) -> Result<(), String> {
         let set = into.join("set");
         for (name, contents) in &self.files {
@@ -75,7 +75,8 @@ fn contents(random: &mut Random, size: usize) -> Vec<u8> {
     contents
 }
 
-/// Dates what a receiver has left behind so many seconds off, as a clock that is stepped does.
+/// Changes the dates of the hidden files that a receiver has left by this many seconds, as if the clock had
+/// been changed.
 pub fn redate(into: &Path, seconds: i64) -> io::Result<()> {
     let off = Duration::from_secs(seconds.unsigned_abs());
     let now = SystemTime::now();
@@ -88,22 +89,22 @@ pub fn redate(into: &Path, seconds: i64) -> io::Result<()> {
     Ok(())
 }
 
-/// A disk of its own for one receiver, as large as it needs and as much again: memory, of which nothing is left when
-/// this process is gone.
+/// A small disk for one receiver: twice as large as the receiver needs. It is in memory, so nothing is left of
+/// it when this process has ended.
 #[derive(Debug)]
 pub struct SmallDisk {
     root: PathBuf,
 }
 
 impl SmallDisk {
-    /// Mounts it, for the calling thread and the programs that it starts alone.
+    /// Mounts the disk. Only the calling thread and the programs that it starts see it.
     pub fn mount(root: PathBuf, bytes: u64) -> io::Result<Self> {
         fs::create_dir_all(&root)?;
         mount::mount_memory(&root, bytes)?;
         Ok(Self { root })
     }
 
-    /// Takes all room that is left.
+    /// Fills the disk.
     pub fn fill(&self) -> io::Result<()> {
         let mut file = fs::File::options().append(true).create(true).open(self.root.join("filler"))?;
         let piece = vec![1; 64 * 1024];
@@ -120,7 +121,7 @@ impl SmallDisk {
 
 impl Drop for SmallDisk {
     fn drop(&mut self) {
-        // It goes with this process at the latest.
+        // The disk goes with this process at the latest.
         _ = mount::unmount(&self.root);
     }
 }

@@ -1,5 +1,6 @@
-//! Sessions in which things go wrong: a sender, a router and five receivers in a lab of their own, and schedules of faults
-//! drawn from seeds. Whoever is up at the end has every file right, and has fetched hardly anything twice.
+//! Sessions in which things go wrong: a sender, a router and five receivers in a lab of their own, and faults
+//! that are drawn from seeds. Every receiver that runs at the end must have every file right, and must have
+//! fetched hardly anything twice.
 
 mod fetched;
 mod files;
@@ -16,23 +17,23 @@ use schedule::RECEIVERS;
 pub use play::Outcome;
 pub use schedule::{Fault, Schedule};
 
-/// What to play.
+/// The sessions to play.
 #[derive(Debug)]
 pub struct Order {
-    /// The seeds `first`, `first` + 1, ...
+    /// The first seed. The others follow: `first` + 1, and so on.
     pub first: u64,
     pub seeds: u64,
-    /// The treecast program.
+    /// The path of the treecast program.
     pub treecast: PathBuf,
-    /// Where the files and logs of sessions that fail stay; none removes them, too.
+    /// The folder for the files and logs of sessions that fail. `None`: they are removed.
     pub out: Option<PathBuf>,
     pub options: Options,
 }
 
-/// Plays sessions until all are over or `stop` says so; `tell` hears of each.
+/// Plays sessions until all are over or `stop` is requested. Calls `tell` with the outcome of each.
 ///
 /// # Errors
-/// When the lab cannot be built or used; a session that fails is no error.
+/// If the lab cannot be built or used. A session that fails is no error.
 pub fn run(
     order: &Order,
     tell: &mut (dyn FnMut(&Schedule, &Outcome) + Send),
@@ -52,7 +53,7 @@ fn in_lab(
     stop: &(dyn Fn() -> bool + Sync),
 ) -> Result<()> {
     lab.start_mead_routers(&order.treecast, |_| {})?;
-    // What is mounted is seen by this thread and what it starts alone, and gone with it.
+    // Mounts are visible only to this thread and the programs that it starts, and go with the thread.
     let result = std::thread::scope(|scope| {
         scope
             .spawn(|| {
@@ -91,6 +92,6 @@ fn play_all(
 }
 
 fn remove(folder: &Path) {
-    // What cannot be removed lies in the folder for temporary files.
+    // Files that cannot be removed are in the folder for temporary files.
     _ = std::fs::remove_dir_all(folder);
 }

@@ -1,7 +1,8 @@
-//! What goes wrong between a receiver and the sender: its address changes, its connection dies without a word.
+//! Faults between a receiver and the sender: the receiver's address changes, or its connection dies silently.
 //!
-//! A connection is cut by a classic BPF filter on the receiver's interface, which drops its packets in both directions and
-//! answers nothing. `iproute2` sets it up, so neither `nft` nor a connection tracker is needed.
+//! A classic BPF filter on the receiver's interface cuts a connection: it drops the connection's packets in
+//! both directions and answers nothing. `iproute2` sets it up, so neither `nft` nor a connection tracker is
+//! needed.
 
 use std::{
     fs, io,
@@ -14,17 +15,17 @@ use crate::{
     plan::{Interface, LabNode},
 };
 
-/// A node's established connections.
+/// The state of an established connection in `/proc/net/tcp`.
 const ESTABLISHED: &str = "01";
 
-/// An established TCP connection: both ends' ports.
+/// The ports of both ends of an established TCP connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Ports {
     own: u16,
     peer: u16,
 }
 
-/// The node has other addresses on its first interface from now on, its usual ones no longer; or the other way round.
+/// Replaces the addresses of a node's first interface by other ones, or the other way round.
 pub fn change_addresses(lab: &Lab, node: &str, is_changed: bool) -> Result<()> {
     let (_, interface) = first_interface(lab, node)?;
     let usual = (interface.v6, interface.v4);
@@ -39,7 +40,7 @@ pub fn change_addresses(lab: &Lab, node: &str, is_changed: bool) -> Result<()> {
     let (name, v6_length, v4_length) = (&interface.name, interface.v6_length, interface.v4_length);
     let add = |address: String| format!("ip addr add {address} dev {name}");
     let delete = |address: String| format!("ip addr del {address} dev {name}");
-    // Otherwise the new address would go with the old one.
+    // Otherwise the new address would be removed with the old one.
     let setting = format!("/proc/sys/net/ipv4/conf/{name}/promote_secondaries");
     let written = lab.enter(node, || fs::write(&setting, "1"))?;
     written.map_err(Error::system(format!("set {setting} of {node}")))?;
@@ -52,12 +53,13 @@ pub fn change_addresses(lab: &Lab, node: &str, is_changed: bool) -> Result<()> {
     run(lab, node, &commands)
 }
 
-/// Drops what belongs to the node's connections from now on, and says so to nobody. With `resets`, the node's own programs
-/// hear that they are over, as behind a NAT that has forgotten them; their peers do not.
+/// Drops all packets of the node's present connections from now on, silently. With `resets`, the node's own
+/// programs are told that the connections are over, as behind a NAT that has forgotten them. Their peers are
+/// not told.
 pub fn cut_connections(lab: &Lab, node: &str, resets: bool) -> Result<()> {
     let (_, interface) = first_interface(lab, node)?;
     let name = &interface.name;
-    // Fails where a filter stands already.
+    // This fails if there is a filter already.
     _ = run(lab, node, &[format!("tc qdisc add dev {name} clsact")]);
     for ports in
         lab.enter(node, connections)?.map_err(Error::system(format!("list connections of {node}")))?
@@ -73,7 +75,7 @@ pub fn cut_connections(lab: &Lab, node: &str, resets: bool) -> Result<()> {
     Ok(())
 }
 
-/// Nothing of the node's connections is dropped any more.
+/// Stops dropping packets of the node's connections.
 pub fn mend_connections(lab: &Lab, node: &str) -> Result<()> {
     let name = &first_interface(lab, node)?.1.name;
     run(lab, node, &[format!("tc qdisc del dev {name} clsact")])
@@ -85,7 +87,7 @@ fn first_interface<'a>(lab: &'a Lab, node: &str) -> Result<(&'a LabNode, &'a Int
     Ok((node, first))
 }
 
-/// The established connections of this thread's network, but those to itself.
+/// The established connections of this thread's network, except those to itself.
 fn connections() -> io::Result<Vec<Ports>> {
     let mut found = Vec::new();
     for table in ["tcp", "tcp6"] {
@@ -95,7 +97,7 @@ fn connections() -> io::Result<Vec<Ports>> {
     Ok(found)
 }
 
-/// A line of `/proc/net/tcp`: number, own address and port, the peer's, state, ...
+/// Parses a line of `/proc/net/tcp`: number, own address and port, the peer's, state, and more.
 fn parse_connection(line: &str) -> Option<Ports> {
     let mut words = line.split_whitespace().skip(1);
     let port = |word: &str| u16::from_str_radix(word.rsplit_once(':')?.1, 16).ok();
@@ -103,12 +105,13 @@ fn parse_connection(line: &str) -> Option<Ports> {
     (words.next()? == ESTABLISHED).then_some(ports)
 }
 
-/// A filter that drops TCP from the first port to the second, in IPv6 without extension headers and in IPv4 without options.
+/// A filter that drops TCP packets between two ports, in IPv6 without extension headers and in IPv4 without
+/// options.
 fn program(Ports { own, peer }: Ports) -> String {
     const DROP: u32 = 2;
     const GO_ON: u32 = u32::MAX;
     let (half, byte, equal, give) = (40, 48, 21, 6);
-    // Operation, how many to skip when it is so and when not, operand.
+    // Each instruction: the operation, how many instructions to skip if it holds and if not, and the operand.
     let instructions = [
         (half, 0, 0, 12),
         (equal, 0, 6, 0x86dd),
@@ -135,7 +138,7 @@ fn program(Ports { own, peer }: Ports) -> String {
 /// Runs commands in a node, one after the other.
 fn run(lab: &Lab, node: &str, commands: &[String]) -> Result<()> {
     for line in commands {
-        // The program is one word with spaces in it.
+        // The program is one word that contains spaces.
         let (line, bytecode) = match line.split_once(" bytecode ") {
             Some((before, bytecode)) => (before, bytecode.strip_suffix(" da")),
             None => (line.as_str(), None),

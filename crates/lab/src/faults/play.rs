@@ -1,4 +1,4 @@
-//! One session with its faults: who is started and killed when, and what came of it.
+//! One session with its faults: which program is started and killed when, and the outcome.
 
 use std::{
     collections::BTreeMap,
@@ -20,31 +20,32 @@ use super::{
 };
 use crate::{Daemon, Error, Lab, Result, events};
 
-/// Everything has ended by then, or the session has failed.
+/// The time by which everything must have ended. Otherwise the session has failed.
 const TIME_LIMIT: Duration = Duration::from_secs(60);
 
-/// The sender ends soon when all receivers have.
+/// The time within which the sender must end after all receivers have.
 const SENDER_TIME: Duration = Duration::from_secs(20);
 
-/// A receiver is killed when it has just told how much it has fetched, so that this is known; or this much later.
+/// The longest delay until a receiver is killed. It is killed just when it has reported how much it has
+/// fetched, so that this is known.
 const KILL_DELAY: Duration = Duration::from_millis(400);
 
-/// What a sender says to whom nobody has come.
+/// The words of a sender to which no receiver has come.
 const NOBODY: &str = "receivers came within";
 
 /// The node with both routers.
 const ROUTER: &str = "router0";
 
-/// A router is ready by then.
+/// The time by which a router must be ready.
 const ROUTER_TIME: Duration = Duration::from_secs(30);
 
-/// Bits a second.
+/// The sender's rate in bits a second.
 const RATE: &str = "30M";
 
-/// Percentage of what a receiver fetches that may have been there already.
+/// The largest percentage of the bytes that a receiver may fetch twice.
 const TWICE_PERCENT: u64 = 2;
 
-/// Something to do at a certain time.
+/// An action at a certain time.
 #[derive(Debug)]
 enum Action {
     Fault(Fault),
@@ -56,11 +57,12 @@ enum Action {
     StartMulticastRouter,
 }
 
-/// A receiver, however often it is started.
+/// A receiver, over all its starts.
 #[derive(Debug, Default)]
 struct Member {
     program: Option<Program>,
-    /// When it is killed at the latest, how long it stays away, and how far off its files are dated meanwhile.
+    /// The time by which the receiver is killed, how long it stays away, and by how many seconds its files'
+    /// dates are changed meanwhile.
     condemned: Option<(Instant, Duration, i64)>,
     exit: Option<Exit>,
     fetched: Fetched,
@@ -74,27 +76,27 @@ pub struct Session<'a> {
     files: Files,
     disk: Option<SmallDisk>,
     agenda: BTreeMap<Instant, Vec<Action>>,
-    /// None while it is away.
+    /// The multicast router. `None` while it is away.
     multicast_router: Option<Daemon>,
     members: Vec<Member>,
     sender: Option<Program>,
     sender_exit: Option<Exit>,
-    /// How often a sender has been started, and whether the last one has begun to send.
+    /// How many times a sender was started, and whether the last one has begun to send.
     senders: usize,
     has_begun: bool,
     runs: usize,
     told: (Sender<Told>, Receiver<Told>),
 }
 
-/// What came of a session.
+/// The outcome of a session.
 #[derive(Debug)]
 pub struct Outcome {
-    /// The most that a receiver that is up at the end has fetched twice, as a share of all.
+    /// The largest share of all bytes that a receiver which runs at the end has fetched twice.
     pub twice: f64,
     pub failures: Vec<String>,
 }
 
-/// Plays a schedule in `folder`, which is empty.
+/// Plays a schedule in `folder`, which must be empty.
 pub fn play(lab: &Lab, treecast: &Path, schedule: &Schedule, folder: &Path) -> Result<Outcome> {
     let made = || Error::system(format!("make files in {}", folder.display()));
     let files = Files::make(folder, schedule.seed).map_err(made())?;
@@ -147,7 +149,8 @@ impl Session<'_> {
         Ok(())
     }
 
-    /// All receivers have ended and are not started again, or have everything when the sender has ended.
+    /// Whether the session is over: all receivers have ended and are not started again, or they have everything
+    /// and the sender has ended.
     fn is_over(&self) -> bool {
         let sender_is_done = self.sender.is_none() && self.sender_exit == Some(Exit::Code(0));
         let is_done = |receiver: usize| {
@@ -265,7 +268,7 @@ impl Session<'_> {
                         let condemned = (now + KILL_DELAY, Duration::from_millis(100), 0);
                         self.members[SMALL_DISK].condemned = Some(condemned);
                     }
-                    // It has ended with an error, and somebody has made room.
+                    // The receiver ended with an error, and there is room again.
                     None if !self.is_to_start(SMALL_DISK) => self.start_receiver(SMALL_DISK)?,
                     None => {}
                 }
@@ -346,10 +349,10 @@ impl Session<'_> {
         }
     }
 
-    /// Ends what has not ended, and mends the network.
+    /// Ends all programs that still run, and mends the network.
     fn end(&mut self) -> Result<()> {
         let deadline = Instant::now() + SENDER_TIME;
-        // One that was started when all had gone waits for them in vain.
+        // A sender that was started when all receivers had gone waits for them in vain.
         while self.sender.is_some() && self.has_begun && Instant::now() < deadline {
             if let Ok(told) = self.told.1.recv_timeout(Duration::from_millis(100)) {
                 self.hear(told)?;
@@ -368,7 +371,7 @@ impl Session<'_> {
             }
         }
         for (_, fault) in &self.schedule.faults {
-            // One that had not come yet has left nothing to mend.
+            // A receiver that had not come yet has left nothing to mend.
             match fault {
                 Fault::ChangeAddress { receiver } => {
                     _ = change_addresses(self.lab, &node_of(Some(*receiver)), false);
@@ -389,7 +392,7 @@ impl Session<'_> {
             let verdict = match self.members[receiver].program.take() {
                 Some(program) => {
                     program.kill();
-                    // One that was started when all was over may look for a sender, and have everything.
+                    // A receiver that was started when all was over may look for a sender, and have everything.
                     self.files
                         .check(&self.folder_of(receiver), true)
                         .map_err(|why| format!("it has not ended, and {why}"))
@@ -427,10 +430,10 @@ impl Session<'_> {
         outcome
     }
 
-    /// A sender ends with 0. Where a receiver has failed that was to, it says so; and one that is started again when all
-    /// have gone finds nobody.
+    /// Judges the sender's end. It must end with 0. If a receiver failed as planned, the sender says so. A
+    /// sender that is started again when all receivers have gone finds nobody.
     fn judge_sender(&self) -> std::result::Result<(), String> {
-        // None: it was killed, and everything was over before it was to be started again.
+        // `None`: it was killed, and all was over before its next start.
         let Some(exit) = self.sender_exit else { return Ok(()) };
         let found_nobody = self.senders > 1 && self.logs(None).any(|log| log.contains(NOBODY));
         if exit.is_well(found_nobody) || exit == Exit::Code(3) && self.schedule.leaves_full() {
@@ -440,14 +443,15 @@ impl Session<'_> {
         }
     }
 
-    /// A receiver that has everything ends with 0; one that was started again when the sender had gone finds none.
+    /// Judges a receiver's exit code. A receiver that has everything ends with 0, but if it was started again
+    /// when the sender had gone, it finds no sender.
     fn judge_exit(&self, receiver: usize) -> std::result::Result<(), String> {
         let was_started_again = self.logs(Some(receiver)).count() > 1;
         let is_well = self.members[receiver].exit.is_none_or(|exit| exit.is_well(was_started_again));
         if is_well { Ok(()) } else { Err("it has everything, and has not ended well".to_owned()) }
     }
 
-    /// What the programs of one role have said.
+    /// The logs of the programs of one role.
     fn logs(&self, who: Who) -> impl Iterator<Item = String> {
         let prefix = format!("{}.", node_of(who));
         let logs = fs::read_dir(&self.folder).into_iter().flatten().flatten();
@@ -455,7 +459,7 @@ impl Session<'_> {
         own.filter_map(|entry| Some(String::from_utf8_lossy(&fs::read(entry.path()).ok()?).into_owned()))
     }
 
-    /// A receiver whose disk has stayed full has ended with a clear error, and nothing wrong.
+    /// Judges a receiver whose disk stayed full: it must have ended with a clear error, and have nothing wrong.
     fn judge_full(&self, receiver: usize) -> std::result::Result<(), String> {
         self.files.check(&self.folder_of(receiver), false)?;
         if let Some(exit @ Exit::Signal) = self.members[receiver].exit {

@@ -1,4 +1,4 @@
-//! A sender or a receiver in the lab: started, listened to, killed.
+//! Starts, observes and kills a sender or a receiver in the lab.
 
 use std::{
     fmt, fs,
@@ -16,23 +16,23 @@ use treecast_host::process::die_with_parent;
 use super::fetched::Report;
 use crate::{Error, Lab, Result};
 
-/// Whose words those are: a receiver's by its number, or the sender's.
+/// The program that a message comes from: a receiver's number, or `None` for the sender.
 pub type Who = Option<usize>;
 
-/// What a program has said. `run` counts the programs of one role.
+/// A message of a program. `run` counts the programs of one role.
 #[derive(Debug)]
 pub enum Told {
     /// A sender has begun to send.
     Started {
         run: usize,
     },
-    /// How far a receiver is.
+    /// The progress of a receiver.
     Fetched {
         who: usize,
         run: usize,
         report: Report,
     },
-    /// A receiver's disk is full, or is so no more.
+    /// A receiver's disk is full, or has room again.
     Full {
         who: usize,
         run: usize,
@@ -41,26 +41,27 @@ pub enum Told {
         who: usize,
         run: usize,
     },
-    /// It has ended.
+    /// The program has ended.
     Gone {
         who: Who,
         run: usize,
     },
 }
 
-/// How a program has ended.
+/// The way a program has ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Exit {
     Code(i32),
     Signal,
-    /// It had work left when its time was up.
+    /// The program still had work when its time was up.
     Killed,
-    /// It was started again when there was nothing left to do, and waited.
+    /// The program was started again when there was nothing left to do, and waited.
     Waiting,
 }
 
 impl Exit {
-    /// Whether it has done what it was to do; 1 is well where it `found_nobody` because all the others were done.
+    /// Whether the program has done its work. Exit code 1 counts as well if it `found_nobody` because all
+    /// others were done.
     pub fn is_well(self, found_nobody: bool) -> bool {
         matches!(self, Self::Code(0) | Self::Waiting) || found_nobody && self == Self::Code(1)
     }
@@ -77,7 +78,7 @@ impl fmt::Display for Exit {
     }
 }
 
-/// A program that runs.
+/// A running program.
 #[derive(Debug)]
 pub struct Program {
     child: Child,
@@ -85,7 +86,7 @@ pub struct Program {
 }
 
 impl Program {
-    /// Starts a program in a node; what it says goes to `told` and to a file called `log`.
+    /// Starts a program in a node. Its messages go to `told`, and its output to a file called `log`.
     pub fn start(
         lab: &Lab,
         node: &str,
@@ -103,33 +104,33 @@ impl Program {
         thread::spawn(move || {
             for line in output.into_iter().flat_map(|output| BufReader::new(output).lines()) {
                 let Ok(line) = line else { break };
-                // A log that cannot be written is missed only when something has failed.
+                // A log that cannot be written is missed only if something fails.
                 _ = writeln!(log, "{line}");
                 if news(&line, who, run).is_some_and(|news| told.send(news).is_err()) {
                     break;
                 }
             }
-            // Whoever does not listen any more needs no end.
+            // If nobody listens any more, the end need not be reported.
             _ = told.send(Told::Gone { who, run });
         });
         Ok(Self { child, run })
     }
 
-    /// SIGKILL.
+    /// Kills the program with SIGKILL.
     pub fn kill(mut self) {
         // It may have ended by itself.
         _ = self.child.kill();
         _ = self.child.wait();
     }
 
-    /// How a program has ended, or is ending.
+    /// Waits for the program's end, and returns how it has ended.
     pub fn wait(mut self) -> Exit {
         let code = self.child.wait().ok().and_then(|status| status.code());
         code.map_or(Exit::Signal, Exit::Code)
     }
 }
 
-/// What a line of a sender's or a receiver's says that is of interest.
+/// Parses a line of a sender's or a receiver's output. `None` if it is not of interest.
 fn news(line: &str, who: Who, run: usize) -> Option<Told> {
     let Some(who) = who else {
         let event = serde_json::from_str(line).ok()?;

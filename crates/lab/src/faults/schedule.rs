@@ -1,19 +1,19 @@
-//! What goes wrong in a session, and when, drawn from a seed.
+//! The faults of a session and their times, drawn from a seed.
 
 use std::{fmt, time::Duration};
 
-/// Receivers 0 to 3 have a large disk, the last one's can be filled.
+/// The number of receivers. The last one has a small disk that can be filled; the others have a large one.
 pub const RECEIVERS: usize = 5;
 pub const SMALL_DISK: usize = RECEIVERS - 1;
 
-/// Faults begin within this time of the start, while the files are under way.
+/// The time from the start within which faults begin, while the files are under way.
 const FAULTY_TIME: Duration = Duration::from_millis(2200);
 
-/// Sessions in which the router's MEADcast serves receivers, if nothing else does.
+/// The arguments of sessions in which the router's MEADcast serves receivers.
 const MEAD: &[&str] = &["--repair", "nack", "--fanout", "mead"];
 const AUTO: &[&str] = &["--repair", "nack", "--fanout", "auto"];
 
-/// Numbers that look random, the same for one seed (SplitMix64).
+/// A generator of pseudo-random numbers, which are the same for the same seed (SplitMix64).
 #[derive(Debug, Clone)]
 pub struct Random(u64);
 
@@ -38,36 +38,37 @@ impl Random {
     }
 }
 
-/// Something that goes wrong.
+/// A fault.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Fault {
-    /// SIGKILL; started again, with the same folder, after `away`. Meanwhile, what the receiver
-    /// has left behind is dated so many seconds off, as by a clock that was stepped.
+    /// A receiver is killed with SIGKILL, and started again with the same folder after `away`. Meanwhile, the
+    /// dates of its hidden files are changed by `dated_seconds`, as if the clock had been changed.
     KillReceiver { receiver: usize, away: Duration, dated_seconds: i64 },
-    /// SIGKILL; started again, with the same session file, after `away`.
+    /// The sender is killed with SIGKILL, and started again with the same session file after `away`.
     KillSender { away: Duration },
-    /// The cable of a receiver, or of the sender, is out for so long.
+    /// The cable of a receiver, or of the sender (`None`), is unplugged for this time.
     Unplug { receiver: Option<usize>, time: Duration },
-    /// The small disk is full: for so long, after which its receiver is killed and started again, or for good.
+    /// The small disk is full for this time; then its receiver is killed and started again. `None`: it stays
+    /// full.
     FillDisk { time: Option<Duration> },
-    /// A receiver has other addresses from now on, its old ones no longer.
+    /// A receiver gets other addresses and loses its old ones.
     ChangeAddress { receiver: usize },
-    /// What belongs to a receiver's connections is dropped from now on, without a word. With `resets`, the receiver is told
-    /// that they are over and the sender is not, as behind a NAT that has forgotten them.
+    /// All packets of a receiver's connections are dropped from now on, silently. With `resets`, the receiver
+    /// is told that the connections are over, and the sender is not, as behind a NAT that has forgotten them.
     CutConnection { receiver: usize, resets: bool },
-    /// The router no longer acts on MEADcast packets, for so long.
+    /// The router does not act on MEADcast packets for this time.
     DisableRouter { time: Duration },
-    /// The multicast router's daemon is ended, by SIGKILL or by SIGTERM, and started again after `away`.
+    /// The multicast router's daemon is ended, by SIGKILL (`kills`) or SIGTERM, and started again after `away`.
     RestartMulticastRouter { kills: bool, away: Duration },
 }
 
-/// One session's faults.
+/// The faults of one session.
 #[derive(Debug, Clone)]
 pub struct Schedule {
     pub seed: u64,
-    /// How the sender mends losses, as its arguments.
+    /// The sender's arguments that choose repair and fanout.
     pub repair: &'static [&'static str],
-    /// Faults and when each begins, in time since the start.
+    /// The faults, each with the time since the start when it begins.
     pub faults: Vec<(Duration, Fault)>,
 }
 
@@ -85,7 +86,7 @@ impl Schedule {
         let has_mead = repair == MEAD || repair == AUTO;
         let count = 2 + random.below(4);
         let mut faults: Vec<_> = (0..count).map(|_| draw_fault(&mut random, has_mead)).collect();
-        // A disk is filled once, and one connection is lost: it takes long until that is noticed.
+        // A disk is filled at most once, and at most one connection is lost, because noticing that takes long.
         let (mut is_filled, mut is_cut) = (false, false);
         faults.retain(|(_, fault)| match fault {
             Fault::FillDisk { .. } => !std::mem::replace(&mut is_filled, true),
@@ -130,7 +131,7 @@ fn draw_fault(random: &mut Random, has_mead: bool) -> (Duration, Fault) {
 }
 
 impl fmt::Display for Schedule {
-    /// In one line.
+    /// Writes the schedule in one line.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.repair.join(" "))?;
         for (at, fault) in &self.faults {

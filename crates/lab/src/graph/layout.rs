@@ -1,8 +1,8 @@
-//! Where everything in the picture goes.
+//! The positions of everything in the picture.
 //!
-//! A breadth-first walk from the servers makes a tree of nodes and LANs; each is centred above what
-//! it leads to. Clients that are on one LAN only hang from it in a block. What the tree leaves out
-//! (a ring's last link) is drawn between the places that come out.
+//! A breadth-first walk from the servers makes a tree of nodes and LANs. Each is centred above those that it
+//! leads to. Clients on a single LAN hang below it in a block. Links that are not in the tree (such as a ring's
+//! last link) are drawn between the resulting positions.
 
 use std::collections::VecDeque;
 
@@ -15,27 +15,27 @@ pub const BOX_HEIGHT: f64 = 20.0;
 
 const GAP: f64 = 8.0;
 const MARGIN: f64 = 16.0;
-/// Room for the title and the legend.
+/// The height of the title and the legend.
 const TOP: f64 = 96.0;
-/// Between a node and the LAN or node below it.
+/// The distance between a node and the LAN or node below it.
 const LEVEL: f64 = 52.0;
 const ROW: f64 = BOX_HEIGHT + 9.0;
-/// Clients under a LAN stand in columns of so many, and in no more columns than this.
+/// The number of clients in a column under a LAN, and the largest number of columns.
 const ROWS: usize = 5;
 const MAX_COLUMNS: usize = 12;
-/// Topologies with more nodes than this are drawn with their equal LANs folded.
+/// The number of nodes above which equal LANs are drawn as one box.
 const LARGE: usize = 60;
-/// Room for a LAN's label left of the cable in the middle.
+/// The smallest width of a LAN's bar, which leaves room for its label left of the cable in the middle.
 const MIN_BAR: f64 = 176.0;
 
-/// The middle of something.
+/// The centre of something.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Point {
     pub x: f64,
     pub y: f64,
 }
 
-/// A LAN.
+/// The bar of a LAN.
 #[derive(Debug, Clone, Copy)]
 pub struct Bar {
     pub left: f64,
@@ -43,11 +43,11 @@ pub struct Bar {
     pub y: f64,
 }
 
-/// Places by index of the topology's nodes and networks.
+/// The positions of nodes and networks, by their index in the topology.
 pub struct Layout {
     pub nodes: Vec<Point>,
     pub bars: Vec<Option<Bar>>,
-    /// Whether a node is part of something folded, and not drawn itself.
+    /// Whether each node is part of a box of equal LANs, and not drawn itself.
     pub is_folded: Vec<bool>,
     pub folded: Vec<Folded>,
     /// The width of a node's box.
@@ -75,13 +75,13 @@ enum Thing {
     Lan(usize),
 }
 
-/// Part of the tree.
+/// A branch of the tree.
 struct Branch {
     thing: Thing,
     below: Vec<usize>,
     /// Clients that hang from a LAN.
     clients: Vec<usize>,
-    /// Equal LANs that hang from a node: each group is the branches of its LANs.
+    /// Equal LANs below a node. Each group has the branches of its LANs.
     folded: Vec<Vec<usize>>,
 }
 
@@ -139,7 +139,7 @@ impl Layout {
 }
 
 impl Layout {
-    /// Places equal LANs as one thing.
+    /// Positions equal LANs as one box.
     fn fold(&mut self, walk: &Walk, under: Thing, lans: &[usize], at: Point) {
         let (Thing::Node(under), Some(&first)) = (under, lans.first()) else { return };
         let Branch { thing: Thing::Lan(lan), clients, .. } = &walk.branches[first] else { return };
@@ -159,11 +159,11 @@ struct Walk {
     branches: Vec<Branch>,
     roots: Vec<usize>,
     widths: Vec<f64>,
-    /// The width of a box with the gap beside it.
+    /// The width of a box including the gap beside it.
     cell: f64,
 }
 
-/// What a walk has not been to yet, and where to go on.
+/// The nodes and networks that the walk has not visited yet, and the branches where it continues.
 struct Frontier {
     networks_of: Vec<Vec<usize>>,
     seen_nodes: Vec<bool>,
@@ -205,7 +205,7 @@ impl Walk {
         walk
     }
 
-    /// Puts equal LANs of one node that lead no further together.
+    /// Groups equal LANs of one node that lead no further.
     fn fold(&mut self, topology: &Topology) {
         for index in 0..self.branches.len() {
             if !matches!(self.branches[index].thing, Thing::Node(_)) {
@@ -226,8 +226,8 @@ impl Walk {
         }
     }
 
-    /// The number of clients of a LAN that leads no further, and what all its cables are like; `None` for everything else,
-    /// and for a LAN whose cables differ or lose packets.
+    /// The number of clients of a LAN that leads no further, and the quality of its cables. `None` for
+    /// everything else, and for a LAN whose cables differ or lose packets.
     fn leaf_lan(&self, topology: &Topology, branch: usize) -> Option<(usize, Quality)> {
         let Branch { thing: Thing::Lan(lan), below, clients, .. } = &self.branches[branch] else {
             return None;
@@ -239,13 +239,13 @@ impl Walk {
         (is_plain && are_alike).then(|| (clients.len(), quality.clone()))
     }
 
-    /// The width of what hangs from a branch and is no branch itself.
+    /// The width of the block of clients below a branch.
     fn block(&self, branch: usize) -> f64 {
         let Branch { clients, folded, .. } = &self.branches[branch];
         columns(clients.len()).max(usize::from(!folded.is_empty())) as f64 * self.cell
     }
 
-    /// Hangs under `branch` what is reached from it first.
+    /// Adds the nodes and networks that are first reached from `branch` below it.
     fn go_on(&mut self, topology: &Topology, frontier: &mut Frontier, branch: usize) {
         let thing = self.branches[branch].thing;
         let reached = match thing {
@@ -265,7 +265,7 @@ impl Walk {
         }
     }
 
-    /// Hangs a node's new LANs under it, and returns who is at the end of its new links.
+    /// Adds a node's new LANs below it. Returns the nodes at the ends of its new links.
     fn take_networks(
         &mut self,
         topology: &Topology,
@@ -297,7 +297,7 @@ impl Walk {
         branch
     }
 
-    /// What is below was added later.
+    /// Branches below were added later, so they come first here.
     fn measure(&mut self) {
         self.widths = vec![0.0; self.branches.len()];
         for (index, branch) in self.branches.iter().enumerate().rev() {

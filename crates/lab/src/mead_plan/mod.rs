@@ -1,5 +1,5 @@
-//! The plan of a use case on a testbed: what each way of grouping receivers costs (`proto::explicit::plan`), by the lab's
-//! topologies and routes.
+//! The computed costs of a use case on a testbed, for each way of grouping receivers (`proto::explicit::plan`).
+//! They follow from the lab's topologies and routes.
 
 mod participants;
 mod ways;
@@ -15,36 +15,37 @@ use crate::topology::Topology;
 
 pub use treecast_proto::explicit::plan::{Cost, Group, Way};
 
-/// What is compared.
+/// The options of the comparison.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// The most addresses in a packet; none: those of the use case.
+    /// The largest number of addresses in a packet. `None`: that of the use case.
     pub max: Option<usize>,
-    /// Data in a datagram, in bytes; none: what the thesis took, which an MTU of 1484 bytes leaves beside its header.
+    /// The data in a datagram, in bytes. `None`: as in the thesis, the bytes that an MTU of 1484 leaves beside
+    /// its header.
     pub payload_bytes: Option<usize>,
-    /// The routers that speak MEADcast, by name; none: all.
+    /// The routers that speak MEADcast, by name. `None`: all.
     pub support: Option<BTreeSet<String>>,
 }
 
-/// One way to serve one group of a use case.
+/// One way of serving one group of a use case.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Row {
     pub use_case: String,
     pub receivers_per_network: usize,
     pub receivers: usize,
     pub max: usize,
-    /// What it costs.
+    /// The cost, relative to unicast.
     pub share: plan::Share,
 }
 
-/// As in listing A.8 of the thesis: `-l $(1484 - 20 * 16 - 52)`.
+/// The MTU in listing A.8 of the thesis: `-l $(1484 - 20 * 16 - 52)`.
 const THESIS_MTU: usize = 1484;
 const THESIS_HEADERS: usize = 52;
 
-/// Compares all ways of grouping for a use case with so many receivers in each network.
+/// Compares all ways of grouping for a use case with this many receivers in each network.
 ///
 /// # Errors
-/// One line when the use case names what the topology has not.
+/// One line if the use case names something that the topology does not have.
 pub fn plan(
     topology: &Topology,
     use_case: &UseCase,
@@ -61,7 +62,7 @@ pub fn plan(
         ));
     }
     let groups = use_case.groups(receivers_per_network);
-    // The first stands for all that send to each other.
+    // The first sender stands for all that send to each other.
     let group = groups.first().ok_or("there is nobody to send")?;
     let shares = plan::compare(&Ways::of(topology), group, options.support.as_ref(), (max, payload_bytes));
     let row = |share| Row {
@@ -75,7 +76,7 @@ pub fn plan(
     Ok(shares.into_iter().map(row).collect())
 }
 
-/// The group of a use case: the first host of the sender's network, and so many of each of the others.
+/// The group of a use case: the first host of the sender's network, and this many hosts of each other network.
 pub fn group_of(use_case: &UseCase, receivers_per_network: usize) -> Group {
     let clients = 1..=receivers_per_network;
     let of_network = |network: &u16| {
@@ -91,10 +92,10 @@ pub fn host(network: u16, client: usize) -> String {
     format!("c{network}-{client}")
 }
 
-/// What one datagram of so many bytes of data to a group costs with packets of at most `max` addresses.
+/// The cost of one datagram with this many data bytes to a group, with packets of at most `max` addresses.
 ///
 /// # Errors
-/// One line when the group has what the topology has not.
+/// One line if the group names something that the topology does not have.
 pub fn cost(
     topology: &Topology,
     group: &Group,
@@ -105,20 +106,20 @@ pub fn cost(
     plan::cost(&Ways::of(topology), group, support, max_and_data_bytes, way)
 }
 
-/// The routers on the receivers' links, by which they are reached.
+/// The routers on the receivers' links.
 ///
 /// # Errors
-/// One line when the group has what the topology has not.
+/// One line if the group names something that the topology does not have.
 pub fn last_routers(topology: &Topology, group: &Group) -> Result<BTreeSet<String>, String> {
     plan::last_routers(&Ways::of(topology), group)
 }
 
-/// The data in a datagram that leaves room for so many addresses, as the thesis took it (listing A.8).
+/// The data bytes in a datagram that leave room for this many addresses, as in the thesis (listing A.8).
 pub fn thesis_payload(max: usize) -> usize {
     THESIS_MTU.saturating_sub(16 * max + THESIS_HEADERS)
 }
 
-/// The rows as a table, a use case's thesis figures below it.
+/// Formats the rows as a table, with the thesis' figures for each use case below.
 pub fn table(rows: &[Row], use_cases: &[UseCase]) -> Table {
     let columns = [
         "<USE CASE",

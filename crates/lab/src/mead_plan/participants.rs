@@ -1,4 +1,4 @@
-//! The file that says who takes part in which use case.
+//! Files that name the participants of use cases.
 
 use std::path::Path;
 
@@ -6,7 +6,7 @@ use serde::Deserialize;
 
 use super::{Group, group_of};
 
-/// More than any such file has.
+/// The largest file that is read, in bytes.
 const MAX_BYTES: u64 = 1 << 20;
 
 /// All use cases of a file.
@@ -27,17 +27,17 @@ pub struct UseCase {
     pub sender: u16,
     /// The networks that receive.
     pub networks: Vec<u16>,
-    /// The most addresses in a packet.
+    /// The largest number of addresses in a packet.
     pub max: usize,
-    /// Whether all of them send to each other; `sender` is one of them then.
+    /// Whether all hosts send to each other. The network `sender` is then one of them.
     #[serde(default)]
     pub all_send: bool,
-    /// What the thesis measured.
+    /// The thesis' measurement, if there is one.
     pub reduction: Option<Reduction>,
 }
 
 impl UseCase {
-    /// Who sends to whom with so many hosts of each network.
+    /// The groups, each with its sender and receivers, with this many hosts of each network.
     pub fn groups(&self, hosts_per_network: usize) -> Vec<Group> {
         let group = group_of(self, hosts_per_network);
         if !self.all_send {
@@ -61,8 +61,10 @@ pub struct Reduction {
 }
 
 impl Participants {
+    /// Reads a file.
+    ///
     /// # Errors
-    /// One line when the file cannot be read or says something else.
+    /// One line if the file cannot be read or has other content.
     pub fn read(path: &Path) -> Result<Self, String> {
         let name = path.display();
         let text =

@@ -1,4 +1,4 @@
-//! The way of a packet through a topology, by the routes that the lab would give its nodes.
+//! The path of a packet through a topology, by the routes that the lab would give its nodes.
 
 use std::net::{IpAddr, Ipv6Addr};
 

@@ -1,16 +1,16 @@
-//! What ospf6d of a router is told.
+//! The configuration of a router's ospf6d.
 
 use std::fmt::Write;
 use std::net::Ipv4Addr;
 
 use crate::topology::{Network, NetworkKind, Role, Topology};
 
-/// How often routers say that they are there, and after how long without that a link is given up. The thesis' routes
-/// changed about so long after a link had failed (meadcast-thesis-2024, figure 5.9 (e) and (f)).
+/// The interval of hellos, and the time without a hello after which a link counts as failed. In the thesis,
+/// routes changed about that long after a failure (meadcast-thesis-2024, figure 5.9 (e) and (f)).
 const HELLO_SECONDS: u16 = 3;
 const DEAD_SECONDS: u16 = 12;
 
-/// The file for a router, by its index.
+/// The configuration file of a router, by the router's index.
 pub(super) fn of(topology: &Topology, router: usize) -> String {
     let mut text = format!("hostname {}\n", topology.nodes[router].name);
     let mut own_area = 0;
@@ -20,10 +20,10 @@ pub(super) fn of(topology: &Topology, router: usize) -> String {
             add_interface(&mut text, &member.interface, network.area, kind(topology, network));
         }
     }
-    // On a boundary, in the area whose prefix it publishes.
+    // The address of a boundary router is in the area whose prefix it publishes.
     add_interface(&mut text, "lo", own_area, Kind::Passive);
     let id = Ipv4Addr::from(router as u32 + 1);
-    // One way to each: MEADcast's packets are to pass the routers that discovery has found.
+    // Each destination has one next hop, because MEADcast's packets must pass the routers that discovery found.
     add(&mut text, format_args!("router ospf6\n ospf6 router-id {id}\n maximum-paths 1"));
     for range in topology.area_ranges.iter().filter(|range| range.router == router) {
         add(&mut text, format_args!(" area {} range {}", area(range.area), range.prefix));
@@ -31,10 +31,10 @@ pub(super) fn of(topology: &Topology, router: usize) -> String {
     text
 }
 
-/// How OSPF is spoken on a network.
+/// How OSPF is used on a network.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
-    /// Not at all: no other router is there.
+    /// Not at all, because there is no other router.
     Passive,
     PointToPoint,
     Broadcast,
@@ -62,11 +62,11 @@ fn add_interface(text: &mut String, interface: &str, in_area: u16, kind: Kind) {
 }
 
 fn add(text: &mut String, line: std::fmt::Arguments<'_>) {
-    // A string takes everything.
+    // Writing to a string cannot fail.
     _ = writeln!(text, "{line}");
 }
 
-/// As frr writes it, like an IPv4 address.
+/// An area in frr's notation, which is that of an IPv4 address.
 fn area(number: u16) -> Ipv4Addr {
     Ipv4Addr::from(u32::from(number))
 }

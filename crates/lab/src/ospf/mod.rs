@@ -1,7 +1,8 @@
-//! Routes between routers by OSPFv3 (RFC 5340), spoken by Debian's frr: two daemons in each router.
+//! Routes between routers by OSPFv3 (RFC 5340), with Debian's frr: two daemons in each router.
 //!
-//! Whatever they write goes to the lab's folder, one for each router, which they see as `/run/frr`: several run on one
-//! machine, and Debian's own beside them, and none knows of the others. They end with their namespaces.
+//! All their files are in the lab's folder, one subfolder for each router, which the router's daemons see as
+//! `/run/frr`. So several daemons run on one machine, and Debian's own beside them, without affecting each
+//! other. They end with their namespaces.
 
 mod config;
 
@@ -21,23 +22,25 @@ use crate::parallel;
 use crate::plan::{LabNode, Plan};
 use crate::topology::{Role, Topology};
 
-/// Where Debian and others keep its daemons.
+/// The folders where Debian and other distributions keep frr's daemons.
 const DIRECTORIES: [&str; 2] = ["/usr/lib/frr", "/usr/libexec/frr"];
 
-/// Who they run as. The package makes that user.
+/// The user of the daemons. The package creates this user.
 const USER: &str = "frr";
 
-/// Where they keep sockets and what they have to remember, all of them under the same names.
+/// The folder for the daemons' sockets and other files, whose names are the same for all daemons.
 const RUN_DIRECTORY: &str = "/run/frr";
 
-/// In it: where ospf6d finds zebra, which puts routes into the kernel. Who comes too early tries again after 10 s.
+/// The socket in that folder where ospf6d finds zebra, which puts routes into the kernel. A daemon that comes
+/// too early tries again after 10 s.
 const ZEBRA_SOCKET: &str = "zserv.api";
 
-/// How long zebra may take to begin, and then all routes to be there: 39 routers on two processors take 8 s.
+/// The longest time until zebra has started, and then until all routes are there. 39 routers on two processors
+/// take 8 s.
 const PATIENCE: Duration = Duration::from_secs(120);
 const LOOK: Duration = Duration::from_millis(100);
 
-/// Where frr is, and whose it is.
+/// The location of frr, and its user and group.
 pub(crate) struct Frr {
     directory: PathBuf,
     user: (u32, u32),
@@ -57,11 +60,11 @@ impl Frr {
         }
     }
 
-    /// A daemon that keeps everything in `folder`.
+    /// The command of a daemon that keeps all its files in `folder`.
     fn daemon(&self, name: &str, folder: &Path) -> io::Result<Command> {
         let mut command = Command::new(self.directory.join(name));
         command.args(["-u", USER, "-g", USER, "--log", "stdout", "-P", "0", "-f"]);
-        // By that path: as that user it may not be let into the folders above its own.
+        // The path is used because frr's user may not enter the folders above its own.
         command.arg(format!("{RUN_DIRECTORY}/{name}.conf"));
         mount_over(folder, RUN_DIRECTORY, &mut command)?;
         Ok(command)
@@ -75,7 +78,7 @@ impl Frr {
     }
 }
 
-/// Starts OSPF in all routers, and returns when each has a route to every network and router.
+/// Starts OSPF in all routers. Returns when each has a route to every network and router.
 pub(crate) fn start(frr: &Frr, topology: &Topology, plan: &Plan, lab: &Path) -> Result<()> {
     fs::create_dir_all(RUN_DIRECTORY).map_err(Error::system(format!("make {RUN_DIRECTORY}")))?;
     let nodes = plan.nodes.iter().enumerate();
@@ -122,12 +125,12 @@ fn targets(topology: &Topology) -> Vec<Ipv6Addr> {
     of_networks.chain(of_routers).collect()
 }
 
-/// The first of the addresses to which a router knows no way.
+/// The first of the addresses to which a router has no route.
 fn lacks(router: &LabNode, targets: &[Ipv6Addr]) -> Result<Option<Ipv6Addr>> {
     let look = || -> io::Result<Option<Ipv6Addr>> {
         Namespace::open(&router.namespace)?.enter()?;
         let socket = UdpSocket::bind((Ipv6Addr::UNSPECIFIED, 0))?;
-        // Sends nothing: the kernel looks up the route.
+        // This sends nothing: the kernel only looks up the route.
         let has_no_route = |address: &&Ipv6Addr| socket.connect((**address, 9)).is_err();
         Ok(targets.iter().find(has_no_route).copied())
     };
@@ -146,7 +149,7 @@ fn wait_for_socket(path: &Path, zebra: &mut Daemon, node: &str) -> Result<()> {
     Ok(())
 }
 
-/// The number of frr's user and group in the text of `/etc/passwd`.
+/// The user and group numbers of frr in the text of `/etc/passwd`.
 fn user(users: &str) -> Option<(u32, u32)> {
     let mut lines = users.lines().map(|line| line.split(':').collect::<Vec<_>>());
     let fields = lines.find(|fields| fields.first() == Some(&USER))?;

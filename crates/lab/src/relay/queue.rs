@@ -1,13 +1,14 @@
-//! Frames on their way, bounded in bytes. Their memory is used again.
+//! Frames under way, limited in bytes. Their memory is reused.
 
 use std::collections::VecDeque;
 use std::time::Instant;
 
-/// A second of a gigabit each way would be 125 MB: beyond this, frames are lost as in a full queue.
+/// The largest number of bytes under way. A second of a gigabit in each direction would be 125 MB; beyond this
+/// limit, frames are lost as in a full queue.
 const MAX_BYTES: usize = 32 << 20;
-/// The longest frame: a super-packet with the kernel's note in front.
+/// The longest frame in bytes: a super-packet with the kernel's offload header in front.
 pub const MAX_FRAME_BYTES: usize = 10 + 14 + 65_536;
-/// Used frames that are kept for the next ones.
+/// The number of used frames that are kept for later ones.
 const MAX_SPARE: usize = 64;
 
 #[derive(Default)]
@@ -18,9 +19,9 @@ pub struct Queue {
 }
 
 impl Queue {
-    /// Reads a frame with `receive`, which fills the buffer and returns whether there was one, and
-    /// keeps it until `due`, but never lets it overtake the one before it. `due` is asked once the frame is
-    /// there: asked before, a frame that comes a little later would be held too short.
+    /// Reads a frame with `receive`, which fills the buffer and returns whether there was one. Keeps the frame
+    /// until `due`, but never lets it overtake an earlier one. `due` is called after the frame has arrived.
+    /// Before that, a frame that comes slightly later would be delayed too little.
     pub fn fill(
         &mut self,
         due: impl FnOnce() -> Instant,

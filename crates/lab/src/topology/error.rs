@@ -1,12 +1,12 @@
 //! The error that all parsers of topologies share.
 
-/// Why a topology was refused: where, and what to do about it, in one line.
+/// The reason why a topology was refused, in one line: where the error is, and what to do about it.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{}{message}", place(.file, .line))]
 pub struct SpecError {
-    /// The file, or the words of a generator.
+    /// The name of the file, or the text of a generator.
     pub file: String,
-    /// Counted from 1; `None` where the whole is meant.
+    /// The number of the line, from 1. `None` if the error is about the whole.
     pub line: Option<usize>,
     pub message: String,
 }

@@ -60,7 +60,7 @@ pub(super) fn parse(text: &str, file_name: &str) -> Result<Topology, SpecError> 
     Draft { file: file_name, name, nodes, networks }.finish()
 }
 
-/// `labs/x/Campus.toml` makes a lab called `campus`.
+/// The lab's default name: `labs/x/Campus.toml` makes a lab called `campus`.
 fn lab_name(file_name: &str) -> String {
     let stem = std::path::Path::new(file_name).file_stem().unwrap_or_default();
     stem.to_string_lossy().to_lowercase().replace(|c: char| !c.is_ascii_alphanumeric(), "-")
@@ -146,7 +146,7 @@ fn read_network(
     Ok(DraftNetwork { name, kind, v4, v6, members, line: Some(value.line()) })
 }
 
-/// A name, or all nodes whose names start with what is before a `*`.
+/// Expands a name, or all nodes whose names start with the text before a `*`.
 fn expand(value: &Value, nodes: &[DraftNode]) -> Result<Vec<String>, SpecError> {
     let name = value.string()?;
     let Some(prefix) = name.strip_suffix('*') else { return Ok(vec![name]) };
@@ -191,10 +191,10 @@ fn parse_prefix(value: &Value) -> Result<(IpAddr, u8), SpecError> {
     })
 }
 
-/// How many cables can be named, and thus how long a chain of `like` can be.
+/// The largest number of named cables, and so the longest chain of `like`.
 const MAX_CABLES: usize = 500;
 
-/// The named cables, each with all that it takes over from others.
+/// The named cables, each with the settings that it takes from others.
 struct Cables(HashMap<String, Quality>);
 
 impl Cables {
@@ -210,7 +210,7 @@ impl Cables {
         Ok(cables)
     }
 
-    /// Follows `like` from cable to cable; `path` is the way so far.
+    /// Follows `like` from cable to cable. `path` has the cables so far.
     fn resolve(
         &mut self,
         name: &str,
@@ -246,7 +246,7 @@ impl Cables {
         known.ok_or_else(|| value.wrong(format!("there is no cable {name}: define [cables.{name}]")))
     }
 
-    /// Takes the cable and its properties out of `section`; what is not set stays as in `quality`.
+    /// Reads the cable and its settings from `section`. What is not set stays as in `quality`.
     fn read_quality(&self, section: &mut Section, mut quality: Quality) -> Result<Quality, SpecError> {
         if let Some(cable) = section.take("cable") {
             quality = self.named(&cable)?;
@@ -267,7 +267,7 @@ impl Cables {
     }
 }
 
-/// The file, to turn a byte's position into a line.
+/// The file, which converts the position of a byte into a line.
 struct Source<'a> {
     text: &'a str,
     file: &'a str,
@@ -279,7 +279,7 @@ impl Source<'_> {
     }
 }
 
-/// A table of which each key must be taken by somebody.
+/// A table. Every key must be read; otherwise it is unknown.
 struct Section<'a> {
     source: &'a Source<'a>,
     line: usize,
@@ -316,7 +316,7 @@ impl<'a> Section<'a> {
         self.entries.into_iter().map(value)
     }
 
-    /// Refuses what nobody has taken.
+    /// Refuses keys that were not read.
     fn finish(self, known: &str) -> Result<(), SpecError> {
         let Some((name, start, _)) = self.entries.first() else { return Ok(()) };
         let message = format!("unknown key {name:?} in {}: it has {known}", self.what);
@@ -324,7 +324,7 @@ impl<'a> Section<'a> {
     }
 }
 
-/// A value, with the key it stands under and where.
+/// A value with its key and its position.
 struct Value<'a> {
     source: &'a Source<'a>,
     name: String,

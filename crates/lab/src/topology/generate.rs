@@ -10,7 +10,7 @@ const MAX_CLIENTS: usize = 4000;
 const MAX_LEVELS: usize = 8;
 const MAX_SERVERS: usize = 100;
 
-/// The interface that leads to clients, and the one that leads to servers (A.2, figure 6).
+/// The interface towards clients, and the one towards servers (A.2, figure 6).
 const TOWARDS_CLIENTS: &str = "if1";
 const TOWARDS_SERVERS: &str = "if2";
 
@@ -96,7 +96,7 @@ pub(super) fn shared(keys: &Keys) -> Result<Topology, SpecError> {
     draft.finish()
 }
 
-/// The routers one level below `router`: none for those on a client LAN.
+/// The routers one level below `router`. None for routers on a client LAN.
 fn children(router: usize, leaves: usize) -> std::ops::Range<usize> {
     match router.checked_sub(leaves) {
         None => 0..0,
@@ -104,16 +104,16 @@ fn children(router: usize, leaves: usize) -> std::ops::Range<usize> {
     }
 }
 
-/// The keys that both generators understand.
+/// The keys that both generators have.
 struct Size {
     servers: usize,
     clients: usize,
     levels: usize,
-    /// Every cable but servers' and clients'.
+    /// The quality of every cable except those of servers and clients.
     cable: Quality,
-    /// The servers' cables, whose rate may be another.
+    /// The quality of the servers' cables, whose rate may differ.
     server_cable: Quality,
-    /// The clients' cables, which alone have the loss and the delay.
+    /// The quality of the clients' cables. Only they have the loss and the delay.
     client_cable: Quality,
 }
 
@@ -201,8 +201,8 @@ impl<'a> Keys<'a> {
         Ok(Self { spec, pairs })
     }
 
-    /// Calls `accept` with every pair; `None` from it means that the key is unknown, an error what
-    /// was expected of the value.
+    /// Calls `accept` with every pair. It returns `None` if the key is unknown, and an error that says what was
+    /// expected if the value is wrong.
     pub fn each(
         &self,
         known: &str,
@@ -223,7 +223,7 @@ impl<'a> Keys<'a> {
     }
 }
 
-/// A whole number within bounds, or what was expected.
+/// Parses a whole number within bounds. The error says what was expected.
 fn number(value: &str, range: std::ops::RangeInclusive<usize>) -> Result<usize, String> {
     let number = value.parse().ok().filter(|number| range.contains(number));
     number.ok_or_else(|| format!("a number from {} to {}", range.start(), range.end()))

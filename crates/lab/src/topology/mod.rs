@@ -1,8 +1,8 @@
-//! What a lab looks like: nodes, the networks that join them, and how good each cable is.
+//! Topologies: nodes, the networks between them, and the quality of each cable.
 //!
-//! A [`Topology`] is only ever made whole: [`Topology::parse`] (a generator or a file) ends in the
-//! checks of `check.rs`, so whoever holds one knows that names are unique, references resolve,
-//! addresses differ and no router has more multicast interfaces than the kernel can route between.
+//! A [`Topology`] always passes the checks of `check.rs` ([`Topology::parse`] ends with them). So names are
+//! unique, references resolve, addresses differ, and no router has more multicast interfaces than the kernel
+//! can route between.
 
 mod addresses;
 mod check;
@@ -21,25 +21,26 @@ use serde::{Deserialize, Serialize};
 pub use error::SpecError;
 pub use quality::{Loss, Quality, parse_rate_bps};
 
-/// The kernel's limit: `MAXVIFS` (IPv4) and `MAXMIFS` (IPv6) of one multicast routing table.
+/// The largest number of multicast interfaces of a router. It is the kernel's limit: `MAXVIFS` (IPv4) and
+/// `MAXMIFS` (IPv6) of one multicast routing table.
 pub const MAX_MULTICAST_INTERFACES: usize = 32;
 
-/// The longest name of an interface (`IFNAMSIZ` - 1); bridges are named after LANs.
+/// The longest name of an interface in bytes (`IFNAMSIZ` - 1). Bridges have the names of LANs.
 pub const MAX_NAME_BYTES: usize = 15;
 
-/// A network as it shall be built. Nodes are referred to by their index in `nodes`.
+/// The description of a network. Nodes are referred to by their index in `nodes`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Topology {
-    /// The lab's name when none is given.
+    /// The lab's default name.
     pub name: String,
     pub nodes: Vec<Node>,
     pub networks: Vec<Network>,
-    /// Which areas their routers on the boundary publish as one prefix, where routes are OSPF's.
+    /// The OSPF areas that boundary routers publish as one prefix. Used only if routes come from OSPF.
     #[serde(default)]
     pub area_ranges: Vec<AreaRange>,
 }
 
-/// What is behind a router on the boundary of an OSPF area (RFC 5340, appendix C.2).
+/// The prefix that a router on the boundary of an OSPF area publishes (RFC 5340, appendix C.2).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AreaRange {
     pub router: usize,
@@ -51,11 +52,11 @@ pub struct AreaRange {
 pub struct Node {
     pub name: String,
     pub role: Role,
-    /// Addresses of the node itself rather than of one of its interfaces; reachable from everywhere.
+    /// Addresses of the node itself, and not of an interface. They are reachable from everywhere.
     pub loopback_v6: Vec<Ipv6Addr>,
 }
 
-/// What a node is for. Only routers forward.
+/// The role of a node. Only routers forward.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Role {
@@ -72,7 +73,7 @@ pub struct Network {
     pub v4: Subnet<Ipv4Addr>,
     pub v6: Subnet<Ipv6Addr>,
     pub members: Vec<Member>,
-    /// Its OSPF area, where routes are OSPF's.
+    /// The OSPF area of the network. Used only if routes come from OSPF.
     #[serde(default)]
     pub area: u16,
 }
@@ -104,18 +105,18 @@ pub struct Member {
 }
 
 impl Topology {
-    /// Reads a topology from what a person names it by: `lan:clients=20`,
-    /// `tree:levels=3,clients=5`, `shared:clients=5,rate=50M`, `testbed:FILE`, or the path of a TOML file.
+    /// Parses a topology: `lan:clients=20`, `tree:levels=3,clients=5`, `shared:clients=5,rate=50M`,
+    /// `testbed:FILE`, or the path of a TOML file.
     pub fn parse(spec: &str) -> Result<Self, SpecError> {
         spec::parse(spec)
     }
 
-    /// Reads a topology from the text of a TOML file, which errors call `file_name`.
+    /// Parses the text of a TOML file, which errors call `file_name`.
     pub fn from_toml(text: &str, file_name: &str) -> Result<Self, SpecError> {
         file::parse(text, file_name)
     }
 
-    /// How many nodes have `role`.
+    /// The number of nodes with `role`.
     pub fn count(&self, role: Role) -> usize {
         self.nodes.iter().filter(|node| node.role == role).count()
     }

@@ -1,55 +1,57 @@
-//! How good a cable is: rate, queue, loss, delay and jitter, and how people write them.
+//! The quality of a cable: rate, queue, loss, delay and jitter, and how people write them.
 
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-/// One cable. Rate, queue, delay and jitter hold for each direction by itself; loss is what the
-/// node at this end loses of what it is sent.
+/// The quality of one cable. Rate, queue, delay and jitter hold for each direction separately. Loss is the
+/// share of the packets to the node at this end that is lost.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Quality {
-    /// Ethernet frames with their headers, in bits a second; `None`: as fast as the machine can.
+    /// The rate in bits of Ethernet frames a second, headers included. `None`: as fast as the machine can.
     pub rate_bps: Option<u64>,
-    /// What waits in front of the rate before packets are dropped; `None`: see [`Quality::queue_bytes`].
+    /// The number of bytes that may wait to be sent at the rate before packets are dropped. `None`: see
+    /// [`Quality::queue_bytes`].
     pub queue_bytes: Option<u64>,
     pub loss: Loss,
-    /// One way.
+    /// The delay in one direction.
     pub delay: Duration,
     /// Each packet's delay is drawn evenly from `delay` ± `jitter`; packets are not reordered.
     pub jitter: Duration,
-    /// Whether packets are sent one by one, super-packets cut before they wait, as the queue of a router sees them.
+    /// Whether super-packets are divided before they wait, so that the queue contains single packets like a
+    /// router's queue.
     #[serde(default)]
     pub single_packets: bool,
 }
 
-/// Which packets are lost.
+/// The kind of loss.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Loss {
     #[default]
     None,
-    /// Each packet by itself, with this probability.
+    /// Each packet is lost independently with this probability.
     Uniform(f64),
-    /// Two states, each with its own loss, changed between packets (Gilbert 1960, Elliott 1963).
+    /// Two states, each with its own loss. The state may change after each packet (Gilbert 1960, Elliott 1963).
     Gilbert { to_bad: f64, to_good: f64, in_bad: f64, in_good: f64 },
 }
 
 impl Quality {
-    /// The shortest queue in front of a rate: four super-packets.
+    /// The smallest queue in front of a rate: four super-packets.
     const MIN_QUEUE_BYTES: u64 = 256 * 1024;
 
-    /// The queue in front of the rate: what was asked for, otherwise 50 ms of the rate.
+    /// The size of the queue in bytes: the wanted size, or otherwise 50 ms of the rate.
     pub fn queue_bytes(&self) -> u64 {
         let fifty_milliseconds = self.rate_bps.unwrap_or(0) / 8 / 20;
         self.queue_bytes.unwrap_or(fifty_milliseconds.max(Self::MIN_QUEUE_BYTES))
     }
 
-    /// Whether packets are held back on their way, by `netem` or a relay.
+    /// Whether packets are delayed, by `netem` or a relay.
     pub fn is_delayed(&self) -> bool {
         !self.delay.is_zero() || !self.jitter.is_zero()
     }
 
-    /// Sets one property from the words of a spec. `Err` says what was expected.
+    /// Sets one property from a pair of key and value. `Err` says what was expected.
     pub(super) fn set(&mut self, key: &str, value: &str) -> Option<Result<(), &'static str>> {
         Some(match key {
             "rate" => parse_rate_bps(value).map(|rate| self.rate_bps = Some(rate)),
@@ -63,8 +65,8 @@ impl Quality {
 }
 
 impl Loss {
-    /// Reads `5%`, or `gilbert:1%:25%` (into the bad state, out of it), to which the loss inside the
-    /// bad state (100 %) and inside the good one (0 %) may be added.
+    /// Parses `5%`, or `gilbert:1%:25%` (the chances of entering and of leaving the bad state). The loss in the
+    /// bad state (100 %) and in the good state (0 %) may be added.
     pub fn parse(text: &str) -> Result<Self, &'static str> {
         const EXPECTED: &str = "a percentage like 5%, or gilbert:TO_BAD:TO_GOOD[:IN_BAD[:IN_GOOD]]";
         let Some(states) = text.strip_prefix("gilbert:") else {
@@ -81,7 +83,7 @@ impl Loss {
         })
     }
 
-    /// The share of packets that are lost in the long run, from 0 to 1.
+    /// The mean share of packets that are lost, from 0 to 1.
     pub fn mean(&self) -> f64 {
         match *self {
             Self::None => 0.0,
@@ -121,7 +123,7 @@ fn percent(fraction: f64) -> f64 {
 }
 
 fn parse_percentage(text: &str) -> Option<f64> {
-    // Nothing is nothing in any unit.
+    // Zero is zero in any unit.
     if text == "0" {
         return Some(0.0);
     }
@@ -129,7 +131,7 @@ fn parse_percentage(text: &str) -> Option<f64> {
     (0.0..=100.0).contains(&number).then_some(number / 100.0)
 }
 
-/// Reads a rate: `500M`, `1G`, `64k`, or bits a second.
+/// Parses a rate: `500M`, `1G`, `64k`, or bits a second.
 pub fn parse_rate_bps(text: &str) -> Result<u64, &'static str> {
     let rate = parse_scaled(text, 1000).filter(|&rate| (8_000..=400_000_000_000).contains(&rate));
     rate.ok_or("a rate from 8k to 400G, like 500M or 1G")

@@ -47,7 +47,7 @@ struct Stub {
     clients: u16,
 }
 
-/// Two routers, and the area of the link between them.
+/// A link between two routers, and its area.
 #[derive(Deserialize)]
 struct Transit((u16, u16), u16);
 
@@ -59,7 +59,7 @@ struct Boundary {
     mask: u8,
 }
 
-/// The network number of the first transit link of an area is the one after this.
+/// The number before that of an area's first transit link.
 const TRANSIT_NETWORKS: u16 = 0xf000;
 
 /// The host number of a stub network's router.
@@ -165,7 +165,7 @@ fn member(node: String, interface: Option<String>, v6: Ipv6Addr, line: usize) ->
     DraftMember { interface, v6: Some(v6), line, ..DraftMember::of(node, Quality::default()) }
 }
 
-/// A router, and where the file first speaks of it.
+/// A router, and the line where the file first mentions it.
 struct Router {
     area: u16,
     line: usize,
@@ -191,7 +191,7 @@ impl Source<'_> {
         elements.iter().map(read).collect()
     }
 
-    /// Every router of a transit link; those of stubs and boundaries must be among them.
+    /// All routers of transit links. Routers of stubs and boundaries must be among them.
     fn routers(
         &self,
         stubs: &[(usize, Stub)],
@@ -221,7 +221,7 @@ impl Source<'_> {
         Ok(routers)
     }
 
-    /// The base of a range that leaves room for area, network and client.
+    /// Parses the base of a range, which must leave room for area, network and client.
     fn range(&self, key: &str, value: &str) -> Result<u128, SpecError> {
         let parsed = value.split_once('/').and_then(|(base, length)| {
             let (base, length): (Ipv6Addr, u8) = (base.parse().ok()?, length.parse().ok()?);
@@ -251,7 +251,7 @@ impl Source<'_> {
         Ok(Ipv6Addr::from(base | u128::from(area) << 32 | u128::from(network) << 16 | u128::from(host)))
     }
 
-    /// 47 becomes 0x47, which an address shows as `47`.
+    /// Converts a number to digits of an address: 47 becomes 0x47, which an address shows as `47`.
     fn digits(&self, line: usize, number: u16) -> Result<u16, SpecError> {
         u16::from_str_radix(&number.to_string(), 16).map_err(|_| {
             let message = format!("{number} does not fit an address: numbers go up to 9999");
@@ -266,7 +266,7 @@ impl Source<'_> {
     }
 }
 
-/// Blanks comments, and commas before a closing bracket; lines stay where they are.
+/// Replaces comments, and commas before a closing bracket, by spaces. The numbers of lines stay the same.
 fn plain_json(text: &str) -> String {
     let mut plain = String::with_capacity(text.len());
     let mut rest = text.chars().peekable();
