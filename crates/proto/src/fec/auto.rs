@@ -27,6 +27,9 @@ const PROBE: u32 = 2 * ENOUGH;
 /// and what the same link loses again.
 const APART_COST: f64 = 2.0;
 
+/// A receiver that loses less than this share of what another loses is better off than that.
+const ALIKE: f64 = 0.8;
+
 /// What a block over a receiver's own connection costs, in symbols to the group: acknowledgements, and what is lost again.
 const NAMED_COST: f64 = 1.1;
 
@@ -145,9 +148,8 @@ impl Estimate {
         // A round costs no time while the object is going out. Later it costs more than a few symbols.
         let deviations = if to_go.is_out { self.deviations() } else { 0.0 };
         let wanted = needed(want, rate, deviations).ceil() as u32;
-        let others = self.receivers.values().filter(|loss| loss.rate(0.0) < rate * 0.8).count();
-        let alike = self.receivers.len() - others;
-        let is_cheaper_apart = alike as f64 * APART_COST < 1.0 / (1.0 - rate);
+        let others = self.receivers.values().filter(|loss| loss.rate(0.0) < rate * ALIKE).count();
+        let is_cheaper_apart = is_cheaper_apart(self.receivers.len() - others, rate);
         let was_apart = self.receivers.get(&receiver).is_some_and(|loss| loss.apart_of == Some(index));
         let is_hopeless = rate > HOPELESS_LOSS || self.is_unreached(receiver);
         if is_hopeless || is_cheaper_apart && (others > 0 || was_apart) {
@@ -235,13 +237,26 @@ impl Estimate {
         self.receivers.get(&receiver).map_or(usual, |loss| loss.rate(usual)).clamp(0.0, MAX_LOSS)
     }
 
-    /// The loss that nine of ten receivers do not exceed.
+    /// The loss that nine of ten receivers do not exceed. The few who lose so much more than the others that they are served
+    /// apart do not count.
     fn usual(&self) -> f64 {
         let mut rates: Vec<f64> = self.receivers.values().map(|loss| loss.rate(0.0)).collect();
         rates.sort_by(f64::total_cmp);
+        while let Some(most) = rates.last().map(|most| most.min(MAX_LOSS)) {
+            let others = rates.partition_point(|rate| *rate < most * ALIKE);
+            if others == 0 || !is_cheaper_apart(rates.len() - others, most) {
+                break;
+            }
+            rates.truncate(others);
+        }
         let at = (rates.len() * 9).div_ceil(10).saturating_sub(1);
         rates.get(at).copied().unwrap_or(0.0).min(MAX_LOSS)
     }
+}
+
+/// Whether so many receivers, who lose a share `rate`, cost less over their own connections than with symbols to the group.
+fn is_cheaper_apart(receivers: usize, rate: f64) -> bool {
+    receivers as f64 * APART_COST < 1.0 / (1.0 - rate)
 }
 
 /// How many symbols are to be sent to somebody who loses a share `rate` of them, so that `want` arrive: on average, or even

@@ -41,6 +41,23 @@ fn what_a_receiver_has_asked_for_is_not_sent_when_it_has_decoded_it() {
     assert!(bench.group().starts_with("symbols 0/0 200.."), "what it lacks is sent");
 }
 
+/// Found by seed 55 of `lab faults`: the group got 2,016 symbols for the 520 blocks that four receivers lacked, because the
+/// fifth lacked 870 and was served over its own connection.
+#[test]
+fn a_receiver_that_is_served_apart_does_not_raise_the_share_of_the_group() {
+    let mut bench = Bench::of(SenderConfig { fec: Some(Share::Needed), ..Bench::config() });
+    let receivers = [1, 2, 3, 4, 5].map(ReceiverId);
+    receivers.iter().for_each(|receiver| bench.join(*receiver));
+    bench.send(151_300);
+    while bench.step(Lane::Group).is_some_and(|words| words != "data 0 100000..100200") {}
+    for receiver in receivers {
+        bench.message(receiver, request(5_000, if receiver == receivers[4] { 92_000 } else { 57_000 }));
+    }
+    bench.group();
+    let sent = bench.sender.repair_symbols();
+    assert!((520..1_000).contains(&sent), "{sent} symbols for 520 lost blocks");
+}
+
 fn lack(bench: &mut Bench, from: ReceiverId, index: u32, lack: Lack) {
     let message = Message::SymbolRequest(SymbolRequest::new(0, vec![lack]).unwrap());
     bench.input(SenderInput::Message { from, file: file(index), message });
