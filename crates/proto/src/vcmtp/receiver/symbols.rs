@@ -291,7 +291,10 @@ impl Receiver {
             }
             self.reporter.note(now);
         } else {
-            lacking.due.insert(source_block.into()..u64::from(source_block) + 1);
+            // Its count takes the place of what this receiver has asked for, also of a source block that went by before it came.
+            let one = u64::from(source_block)..u64::from(source_block) + 1;
+            lacking.open.insert(one.clone());
+            lacking.due.insert(one);
             self.say_lacks_at(index, Some(now));
         }
         self.account(index, before);
