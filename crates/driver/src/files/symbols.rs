@@ -127,21 +127,19 @@ impl Symbols {
 }
 
 /// The blocks that are stored, by their numbers in the source block; the object's last one is filled up with zeroes.
+/// Neighbours are read together, since 2,900 system calls for a source block take milliseconds.
 fn source_symbols(stored: &Stored, source_block: &SourceBlock) -> io::Result<Vec<(u32, Vec<u8>)>> {
     let len = u64::from(source_block.symbol_len);
+    let (begin, end) = (source_block.blocks.start * len, source_block.blocks.end * len);
     let size = stored.file_len()?;
-    let mut missing = source_block.missing.iter().peekable();
-    let mut symbols = Vec::new();
-    for (number, block) in (0..).zip(source_block.blocks.clone()) {
-        let start = block * len;
-        while missing.next_if(|gap| gap.end <= start).is_some() {}
-        if missing.peek().is_some_and(|gap| gap.start <= start) {
-            continue;
-        }
-        let mut symbol = vec![0; usize::from(source_block.symbol_len)];
-        let there = size.saturating_sub(start).min(len) as usize;
-        stored.read(start, &mut symbol[..there])?;
-        symbols.push((number, symbol));
+    let (mut symbols, mut from) = (Vec::new(), begin);
+    for gap in source_block.missing.iter().cloned().chain(std::iter::once(end..end)) {
+        let mut run = vec![0; gap.start.saturating_sub(from) as usize];
+        let there = size.saturating_sub(from).min(run.len() as u64) as usize;
+        stored.read(from, &mut run[..there])?;
+        let first = ((from - begin) / len) as u32;
+        symbols.extend((first..).zip(run.chunks_exact(len as usize).map(<[u8]>::to_vec)));
+        from = gap.end.next_multiple_of(len);
     }
     Ok(symbols)
 }
