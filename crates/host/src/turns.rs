@@ -6,8 +6,11 @@ use std::{io, mem};
 /// kernel accepts.
 const SHORT_SLICE_NS: u64 = 100_000;
 
-/// The nice value of a thread whose work may wait for others, up to 19.
+/// How much nicer than the rest of the process a thread is whose work may wait for others.
 const NICE_OF_WORK_THAT_WAITS: i32 = 10;
+
+/// The highest nice value that there is.
+const NICEST: i32 = 19;
 
 /// Makes the scheduler run the calling thread soon after it wakes, also while other threads compute. The thread
 /// gets no more processor time than before, but in shorter turns (Linux 6.12, `sched_setattr(2)`). Older
@@ -30,7 +33,7 @@ pub fn let_others_go_first() {
         && now.sched_policy == libc::SCHED_OTHER as u32
     {
         now.sched_runtime = 0;
-        now.sched_nice = now.sched_nice.max(NICE_OF_WORK_THAT_WAITS);
+        now.sched_nice = (now.sched_nice + NICE_OF_WORK_THAT_WAITS).min(NICEST);
         _ = set_attributes(&now);
     }
 }
@@ -79,7 +82,7 @@ mod tests {
             take_short();
             let_others_go_first();
         });
-        assert_eq!(behind.sched_nice, before.sched_nice.max(NICE_OF_WORK_THAT_WAITS));
+        assert_eq!(behind.sched_nice, (before.sched_nice + NICE_OF_WORK_THAT_WAITS).min(NICEST));
         assert_eq!(behind.sched_runtime, before.sched_runtime);
         assert_eq!(attributes().unwrap().sched_nice, before.sched_nice, "other threads are as they were");
     }
