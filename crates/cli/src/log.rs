@@ -75,9 +75,11 @@ pub(crate) fn start(args: &Args) -> Result<(), String> {
     let registry = tracing_subscriber::registry().with(filter);
     let result = match args.log_format {
         Format::Text => {
-            registry.with(layer.with_writer(|| Escaping(io::stderr())).with_ansi(false)).try_init()
+            registry.with(layer.with_writer(|| Escaping(output::ErrorLog)).with_ansi(false)).try_init()
         }
-        Format::Json => registry.with(layer.with_writer(io::stderr).json().flatten_event(true)).try_init(),
+        Format::Json => {
+            registry.with(layer.with_writer(|| output::ErrorLog).json().flatten_event(true)).try_init()
+        }
     };
     result.map_err(|error| format!("cannot log: {error}"))
 }

@@ -57,6 +57,12 @@ enum Command {
 }
 
 fn main() -> ExitCode {
+    let code = run();
+    output::finish();
+    code
+}
+
+fn run() -> ExitCode {
     let arguments = receive::join_ticket(std::env::args_os().collect());
     let cli = match Cli::try_parse_from(arguments) {
         Ok(cli) => cli,

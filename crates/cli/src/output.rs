@@ -15,6 +15,7 @@ use std::{
 
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
+use treecast_host::poller::is_writable;
 
 /// The error of the first line that did not reach standard output.
 static FAILED: OnceLock<io::Error> = OnceLock::new();
@@ -29,7 +30,7 @@ macro_rules! remark {
     ($($text:tt)*) => { $crate::output::to_stderr(format_args!("{}\n", $crate::output::in_one_line(&format!($($text)*)))) };
 }
 
-/// Writes text unchanged and at once, because the reader of a pipe waits for it.
+/// Writes text to standard output unchanged and at once, because the reader of a pipe waits for it.
 pub fn to_stdout(text: fmt::Arguments<'_>) {
     let mut stdout = io::stdout().lock();
     if let Err(error) = stdout.write_fmt(text).and_then(|()| stdout.flush()) {
@@ -73,7 +74,7 @@ impl Lines {
             return;
         }
         let text = std::mem::take(&mut self.text);
-        self.writer.get_or_insert_with(Writer::start).write(text, Self::MOST_BYTES);
+        self.writer.get_or_insert_with(|| Writer::start(Stream::Output)).write(text, Self::MOST_BYTES);
     }
 
     /// Adds the last line, and waits until all lines are written. The session is over, so this delays no
@@ -92,9 +93,37 @@ impl Drop for Lines {
     }
 }
 
+/// Where a [`Writer`] writes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stream {
+    /// Standard output, with JSON lines.
+    Output,
+    /// Standard error, with lines for people and logs.
+    Error,
+}
+
+impl Stream {
+    fn write(self, text: &str) {
+        match self {
+            Self::Output => to_stdout(format_args!("{text}")),
+            // There is nowhere left to tell what goes wrong here.
+            Self::Error => _ = io::stderr().lock().write_all(text.as_bytes()),
+        }
+    }
+
+    /// The line that stands for lines that have been left out.
+    fn left_out(self, lines: u64) -> String {
+        match self {
+            Self::Output => format!("{{\"event\":\"left_out\",\"lines\":{lines}}}\n"),
+            Self::Error => format!("treecast: {lines} lines are left out here, as nobody read them\n"),
+        }
+    }
+}
+
 /// The thread that writes lines. Dropping this waits for the thread while somebody reads.
 #[derive(Debug)]
 struct Writer {
+    stream: Stream,
     shared: Arc<(Mutex<Unwritten>, Condvar)>,
     /// `None` if no thread could be started.
     thread: Option<JoinHandle<()>>,
@@ -116,16 +145,16 @@ impl Writer {
     /// The time for which a reader may read nothing at the session's end. After it, the program stops waiting.
     const PATIENCE: Duration = Duration::from_secs(30);
 
-    fn start() -> Self {
+    fn start(stream: Stream) -> Self {
         let shared = Arc::<(Mutex<Unwritten>, Condvar)>::default();
         let theirs = Arc::clone(&shared);
-        let thread = thread::Builder::new().name("lines".into()).spawn(move || write_lines(&theirs));
-        Self { shared, thread: thread.ok() }
+        let thread = thread::Builder::new().name("lines".into()).spawn(move || write_lines(stream, &theirs));
+        Self { stream, shared, thread: thread.ok() }
     }
 
     fn write(&self, text: String, most_bytes: usize) {
         if self.thread.is_none() {
-            return to_stdout(format_args!("{text}"));
+            return self.stream.write(&text);
         }
         let mut unwritten = lock(&self.shared.0);
         if unwritten.left_out == 0 && unwritten.bytes + text.len() <= most_bytes {
@@ -148,28 +177,30 @@ impl Drop for Writer {
             unwritten =
                 changed.wait_timeout(unwritten, Self::PATIENCE).unwrap_or_else(PoisonError::into_inner).0;
             if !unwritten.is_done && unwritten.written == written {
-                let seconds = Self::PATIENCE.as_secs();
-                remark!(
-                    "standard output was not read for {seconds} s after the session: its last events are lost"
-                );
+                if self.stream == Stream::Output {
+                    let seconds = Self::PATIENCE.as_secs();
+                    remark!(
+                        "standard output was not read for {seconds} s after the session: its last events are lost"
+                    );
+                }
                 return;
             }
         }
     }
 }
 
-fn write_lines((unwritten, changed): &(Mutex<Unwritten>, Condvar)) {
+fn write_lines(stream: Stream, (unwritten, changed): &(Mutex<Unwritten>, Condvar)) {
     let mut waiting = lock(unwritten);
     loop {
         if let Some(text) = waiting.texts.pop_front() {
             drop(waiting);
-            to_stdout(format_args!("{text}"));
+            stream.write(&text);
             waiting = lock(unwritten);
             waiting.bytes -= text.len();
             waiting.written += 1;
         } else if waiting.left_out > 0 {
             let lines = std::mem::take(&mut waiting.left_out);
-            waiting.texts.push_back(format!("{{\"event\":\"left_out\",\"lines\":{lines}}}\n"));
+            waiting.texts.push_back(stream.left_out(lines));
             waiting.bytes += waiting.texts[0].len();
         } else if waiting.is_over {
             waiting.is_done = true;
@@ -185,9 +216,41 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// The thread that writes to standard error. `None` until a line finds the pipe full.
+static REMARKS: Mutex<Option<Writer>> = Mutex::new(None);
+
+/// Writes text to standard error unchanged. The caller never waits for the reader: text that finds no room is kept as
+/// [`Lines`] are.
 pub fn to_stderr(text: fmt::Arguments<'_>) {
-    // There is no place left to report an error of standard error.
-    _ = io::stderr().lock().write_fmt(text);
+    /// A pipe that has any room takes so many bytes (`PIPE_BUF`).
+    const ROOM_BYTES: usize = 4096;
+    let text = text.to_string();
+    let mut writer = lock(&REMARKS);
+    if writer.is_none() && text.len() <= ROOM_BYTES && is_writable(&io::stderr()) {
+        Stream::Error.write(&text);
+    } else {
+        writer.get_or_insert_with(|| Writer::start(Stream::Error)).write(text, Lines::MOST_BYTES);
+    }
+}
+
+/// Waits at the program's end until standard error has been read, or until nobody reads it any more.
+pub fn finish() {
+    let writer = lock(&REMARKS).take();
+    drop(writer);
+}
+
+/// Standard error for logs, written as by [`to_stderr`]: each write is one event.
+pub struct ErrorLog;
+
+impl Write for ErrorLog {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        to_stderr(format_args!("{}", String::from_utf8_lossy(bytes)));
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
 }
 
 /// Creates a bar on standard error, if that is a terminal. It shows a text until it gets another style, because

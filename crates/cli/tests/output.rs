@@ -6,6 +6,7 @@ mod session;
 use std::{
     fs::File,
     io::{pipe, read_to_string},
+    path::PathBuf,
     process::{Command, ExitStatus, Stdio},
 };
 
@@ -41,16 +42,21 @@ fn a_reader_that_went_away_is_no_failure() {
     }
 }
 
-/// Neither the sender nor the other receivers wait for a program that does not read what it has asked for.
-#[test]
-fn a_session_does_not_wait_for_who_reads_its_events_and_loses_none_of_them() {
-    const FILES: usize = 1500;
-    let scratch = Scratch::new();
-    // Their events are more than a pipe holds.
+const FILES: usize = 1500;
+
+/// A folder with so many files that the lines about them are more than a pipe holds.
+fn many_files(scratch: &Scratch) -> PathBuf {
     for number in 0..FILES {
         scratch.file(&format!("set/{number:0100}"), 10);
     }
-    let set = scratch.path("set");
+    scratch.path("set")
+}
+
+/// Neither the sender nor the other receivers wait for a program that does not read what it has asked for.
+#[test]
+fn a_session_does_not_wait_for_who_reads_its_events_and_loses_none_of_them() {
+    let scratch = Scratch::new();
+    let set = many_files(&scratch);
     let mut sender = scratch.send(&["--json", "--wait", "2", path(&set)]);
     let mut command = scratch.receive_command("steady");
     command.arg(format!("@{}", scratch.path("ticket").display())).stdout(Stdio::null()).stderr(Stdio::null());
@@ -67,6 +73,24 @@ fn a_session_does_not_wait_for_who_reads_its_events_and_loses_none_of_them() {
         assert!(objects >= FILES && last.contains(r#""event":"done""#), "{objects}: {last}");
         assert_eq!(program.wait().unwrap().code(), Some(0));
     }
+}
+
+#[test]
+fn a_receiver_does_not_wait_for_who_reads_standard_error_and_loses_no_line() {
+    let scratch = Scratch::new();
+    let set = many_files(&scratch);
+    let sender = scratch.send(&["--wait", "1", path(&set)]);
+    let mut command = scratch.receive_command("unread");
+    command
+        .arg(format!("@{}", scratch.path("ticket").display()))
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped());
+    let mut unread = command.spawn_guarded();
+    finish_well(sender);
+    assert_eq!(scratch.names("unread/set").len(), FILES);
+    let said = read_to_string(unread.stderr.take().unwrap()).unwrap();
+    assert_eq!(said.lines().filter(|line| line.ends_with(": 10 B, verified")).count(), FILES, "{said}");
+    assert_eq!(unread.wait().unwrap().code(), Some(0));
 }
 
 #[test]

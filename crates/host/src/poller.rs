@@ -6,7 +6,14 @@ use std::{
     time::Duration,
 };
 
-use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
+use rustix::{
+    event::{
+        PollFd, PollFlags,
+        epoll::{self, CreateFlags, EventData, EventFlags},
+        poll,
+    },
+    time::Timespec,
+};
 
 /// The state of a descriptor that is awaited. Errors are always awaited.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -166,6 +173,12 @@ pub fn wait_readable<const N: usize>(
     }
     let ready = poller.tokens(Some(timeout))?;
     Ok(std::array::from_fn(|index| ready.contains(&(index as u64))))
+}
+
+/// Whether a write of up to 4,096 bytes returns at once. A descriptor that cannot be asked counts as writable.
+pub fn is_writable(fd: &impl AsFd) -> bool {
+    let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
+    poll(&mut [PollFd::new(fd, PollFlags::OUT)], Some(&at_once)).map_or(true, |ready| ready > 0)
 }
 
 #[cfg(test)]
