@@ -67,15 +67,12 @@ impl Session<'_> {
         Ok(encoder.and_then(|encoder| encoder.repair(symbols)))
     }
 
-    /// Has symbols of a source block ready when the last of its blocks is out, if the object has needed any before. The object
-    /// has been multicast up to byte `end`. What is encoded has just been read, so that reading it again takes no time.
+    /// Has symbols of a source block ready when the last of its blocks is out, if the object has needed symbols before, or will
+    /// by what receivers have named. The object has been multicast up to byte `end`. What is encoded has just been read, so
+    /// that reading it again takes no time.
     pub(super) fn prepare_symbols(&mut self, file: FileId, end: u64) -> Result<(), SourceError> {
-        if !self.objects.encoders.has_any_of(file) {
-            return Ok(());
-        }
-        let (sources, block_len) = (&mut self.objects.sources, self.plan.block_len);
-        let size = sources.size(file);
-        let Some(layout) = Layout::new(size, block_len) else { return Ok(()) };
+        let size = self.objects.sources.size(file);
+        let Some(layout) = Layout::new(size, self.plan.block_len) else { return Ok(()) };
         let next_block = end / layout.block_len();
         let source_block = layout.source_block(next_block);
         let blocks = layout.blocks(source_block);
@@ -83,9 +80,15 @@ impl Session<'_> {
         if source_block >= layout.count() || !is_near_its_end {
             return Ok(());
         }
+        let is_expected =
+            || self.machine.vcmtp().is_some_and(|machine| machine.expects_symbols(file, source_block));
+        if !self.objects.encoders.has_any_of(file) && !is_expected() {
+            return Ok(());
+        }
+        let sources = &mut self.objects.sources;
         let read =
             || read_source_block(&layout, source_block, size, |at, into| sources.read_any(file, at, into));
-        self.objects.encoders.prepare(file, source_block, block_len, read)
+        self.objects.encoders.prepare(file, source_block, self.plan.block_len, read)
     }
 
     fn multicast_symbols(&mut self, now: Instant, first: Header, run: &[u8]) -> Result<(), SendError> {

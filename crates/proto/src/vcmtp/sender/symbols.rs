@@ -10,7 +10,10 @@ use std::{
     time::Duration,
 };
 
-use treecast_wire::message::{Digest, Lack, Message, SymbolsSent};
+use treecast_wire::{
+    header::FileId,
+    message::{Digest, Lack, Message, SymbolsSent},
+};
 
 use super::{super::Repair, Destination, ReceiverId, Sender, SenderTransmit, objects::Object, to_group};
 use crate::{
@@ -151,22 +154,29 @@ impl Symbols {
         named.new.insert(from);
     }
 
-    /// Symbols take the place of what has been named of a source block, if that costs less. Returns whose blocks they are.
+    /// Whether symbols cost less than the blocks that receivers have named of a source block.
+    fn is_worth(&self, object: &Object, of: (u32, u32)) -> bool {
+        let Some((estimate, schedule)) = self.estimate.as_ref().zip(object.schedule.as_ref()) else {
+            return false;
+        };
+        let Some(named) = self.named.get(&of) else { return false };
+        let symbols = schedule.layout().source_symbols(of.1);
+        let has_symbols = schedule.next(of.1).is_some_and(|next| next > symbols) || schedule.to_go(of.1) > 0;
+        let reached = named.lost.values().copied().filter(|lost| !is_out_of_reach(*lost, symbols));
+        has_symbols || (self.may_code || self.is_coding) && estimate.is_worth(symbols, reached)
+    }
+
+    /// Has symbols take the place of what has been named of a source block, if that costs less. Returns whose blocks they are.
     fn code(&mut self, object: &mut Object, of: (u32, u32)) -> Vec<ReceiverId> {
+        if !self.is_worth(object, of) {
+            return Vec::new();
+        }
         let (index, source_block) = of;
         let Some((estimate, schedule)) = self.estimate.as_mut().zip(object.schedule.as_mut()) else {
             return Vec::new();
         };
         let Some(named) = self.named.get_mut(&of) else { return Vec::new() };
         let symbols = schedule.layout().source_symbols(source_block);
-        let has_symbols = schedule.next(source_block).is_some_and(|next| next > symbols)
-            || schedule.to_go(source_block) > 0;
-        let reached = named.lost.iter().filter(|(_, lost)| !is_out_of_reach(**lost, symbols));
-        let may_code = self.may_code || self.is_coding;
-        let is_worth = has_symbols || may_code && estimate.is_worth(symbols, reached.map(|(_, lost)| *lost));
-        if !is_worth {
-            return Vec::new();
-        }
         self.is_coding = true;
         let lack = |lost: u32| Lack { source_block, lacking: lost, next: symbols };
         let new: Vec<_> =
@@ -296,6 +306,12 @@ impl Sender {
     /// time for them.
     pub fn set_may_code(&mut self, may_code: bool) {
         self.symbols.may_code = may_code;
+    }
+
+    /// Whether a source block that is being multicast will be followed by symbols, as far as receivers have named its blocks.
+    pub fn expects_symbols(&self, file: FileId, source_block: u32) -> bool {
+        let index = file.index();
+        self.objects.get(index).is_some_and(|object| self.symbols.is_worth(object, (index, source_block)))
     }
 
     /// Blocks have been multicast up to byte `end` of an object: where that is the end of a source block, symbols for it are due.

@@ -58,6 +58,20 @@ fn a_receiver_that_is_served_apart_does_not_raise_the_share_of_the_group() {
     assert!((520..1_000).contains(&sent), "{sent} symbols for 520 lost blocks");
 }
 
+/// The driver encodes a source block while its end is being sent, so that the sender need not stand still.
+#[test]
+fn symbols_are_expected_of_a_source_block_once_several_receivers_have_named_blocks() {
+    let mut bench = Bench::of(SenderConfig { fec: Some(Share::Needed), ..Bench::config() });
+    [A, B].iter().for_each(|receiver| bench.join(*receiver));
+    bench.send(20_000);
+    while bench.step(Lane::Group).is_some_and(|words| words != "data 0 10000..10200") {}
+    bench.message(A, request(0, 1_000));
+    assert!(!bench.sender.expects_symbols(file(0), 0), "its blocks are sent again");
+    bench.message(B, request(2_000, 3_000));
+    assert!(bench.sender.expects_symbols(file(0), 0) && !bench.sender.expects_symbols(file(0), 1));
+    assert!(bench.group().contains("symbols 0/0 "));
+}
+
 fn lack(bench: &mut Bench, from: ReceiverId, index: u32, lack: Lack) {
     let message = Message::SymbolRequest(SymbolRequest::new(0, vec![lack]).unwrap());
     bench.input(SenderInput::Message { from, file: file(index), message });
