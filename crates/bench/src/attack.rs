@@ -14,11 +14,8 @@ use std::{
 
 use serde::Serialize;
 use socket2::{Domain, Socket, Type};
-use treecast_driver::{
-    interface::Interface,
-    udp::{DEFAULT_MULTICAST_HOPS, GroupAddress, open_group_sender},
-};
-use treecast_host::file_limit;
+use treecast_driver::udp::{DEFAULT_MULTICAST_HOPS, GroupAddress, open_group_sender};
+use treecast_host::{file_limit, interface::Interface};
 use treecast_wire::ticket::Ticket;
 
 use super::{

@@ -6,8 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use treecast_driver::stop::Stop;
-use treecast_host::process;
+use treecast_host::{process, stop::Stop};
 
 use super::stage::{Result, Stage};
 

@@ -32,8 +32,6 @@ use std::{
     path::PathBuf,
 };
 
-use treecast_driver::stop::Stop;
-
 pub use report::Report;
 pub use stage::Result;
 pub use worker::run as work;
@@ -41,6 +39,8 @@ pub use worker::run as work;
 use ours::Delivery;
 use report::Run;
 use stage::Stage;
+
+use treecast_host::stop::Stop;
 
 /// Shows a line to the user while the bench runs.
 pub type Tell = fn(&str);

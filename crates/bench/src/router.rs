@@ -21,7 +21,7 @@ mod slice;
 
 use std::time::Duration;
 
-use treecast_driver::stop::Stop;
+use treecast_host::stop::Stop;
 
 use crate::{Result, Tell};
 pub use report::Report;

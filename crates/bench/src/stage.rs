@@ -7,7 +7,8 @@ use std::{
     process::{Child, Command, Stdio},
 };
 
-use treecast_driver::{files::TargetFolder, stop::Stop};
+use treecast_driver::files::TargetFolder;
+use treecast_host::stop::Stop;
 use treecast_lab::{Lab, Options, Topology};
 
 use super::Tell;

@@ -10,13 +10,15 @@ use std::{
 
 use treecast_driver::{
     files::TargetFolder,
-    interface::Interface,
-    poller::{Interest, Poller},
     receive::RECEIVE_BUFFER_BYTES,
     udp::{
         DEFAULT_MULTICAST_HOPS, DatagramReceiver, GroupAddress, Offload, Transmitter, blocks_in_super_packet,
         open_group_receiver, open_group_sender,
     },
+};
+use treecast_host::{
+    interface::Interface,
+    poller::{Interest, Poller},
 };
 use treecast_wire::{
     header::{FileId, HEADER_LEN, Header, PacketType},

@@ -6,12 +6,12 @@ use std::{borrow::Cow, error::Error};
 use treecast_driver::{
     explicit,
     files::TargetError,
-    interface::InterfaceError,
     receive::ReceiveError,
     security::KeyFileError,
     send::{SendError, SessionFileError},
     udp::UdpError,
 };
+use treecast_host::interface::InterfaceError;
 use treecast_measure::monitor::MonitorError;
 
 type Advice = Cow<'static, str>;

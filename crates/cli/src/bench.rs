@@ -6,7 +6,8 @@ mod router;
 use std::{path::PathBuf, process::ExitCode};
 
 use treecast_bench::{Report, Scope};
-use treecast_driver::stop::Stop;
+
+use treecast_host::stop::Stop;
 
 use crate::{Outcome, output};
 

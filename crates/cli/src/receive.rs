@@ -16,9 +16,9 @@ use treecast_driver::{
     security::Identity,
     send::KEEPALIVE,
     status::Role,
-    stop::Stop,
     udp::Offload,
 };
+use treecast_host::stop::Stop;
 use treecast_wire::{
     header::SessionId,
     iotup,

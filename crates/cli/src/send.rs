@@ -23,9 +23,9 @@ use treecast_driver::{
         SendSummary,
     },
     status::Role,
-    stop::Stop,
     udp::{DEFAULT_MULTICAST_HOPS, Offload},
 };
+use treecast_host::stop::Stop;
 use treecast_proto::fec::Share;
 use treecast_wire::{header::MAX_PAYLOAD_LEN, iotup, ticket};
 

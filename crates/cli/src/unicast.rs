@@ -10,10 +10,10 @@ use std::{
 use clap::ValueEnum;
 use indicatif::ProgressBar;
 use treecast_driver::{
-    stop::Stop,
     udp::Offload,
     unicast::{ClientProgress, FetchEvent, ServerEvent, tcp, udp},
 };
+use treecast_host::stop::Stop;
 use treecast_wire::unicast::PORT;
 
 use crate::{

@@ -18,11 +18,11 @@ use serde_json::Value;
 use session::{Guarded, Scratch, contents, finish, finish_well, path};
 use treecast_driver::{
     connection::Connection,
-    interface::Interface,
     seal::Sealer,
     security::{Identity, PublicKey, tls::ReceiverTls},
     udp::{DEFAULT_MULTICAST_HOPS, GroupAddress, open_group_receiver, open_group_sender},
 };
+use treecast_host::interface::Interface;
 use treecast_wire::{
     header::{FileId, HEADER_LEN, Header, PacketType},
     message::{GroupKey, Hello, Message, PROTOCOL_VERSION, Progress, PutOut, PutOutCode},

@@ -99,7 +99,7 @@ fn without_routers_everybody_gets_unicast_and_nothing_is_left_behind() {
     );
     assert_eq!((&done["unicast_bytes"], &done["overrun_packets"]), (&(80 * 1048).into(), &0.into()));
     assert!(done["discovery_packets"].as_u64() >= Some(4), "{done}");
-    let interfaces = network.within("s", || treecast_driver::interface::list().expect("interfaces"));
+    let interfaces = network.within("s", || treecast_host::interface::list().expect("interfaces"));
     assert!(interfaces.iter().all(|interface| !interface.name.starts_with("mead")));
     let routes =
         network.within("s", || fs::read_to_string("/proc/thread-self/net/ipv6_route").expect("routes"));
@@ -469,7 +469,7 @@ const GROUP: &str = "ff15::4242";
 /// Joins the group, as a program does that knows nothing of MEADcast.
 fn join(network: &Network, node: &str, socket: &UdpSocket) {
     network.within(node, || {
-        let interface = treecast_driver::interface::Interface::named("b1").expect("on the LAN");
+        let interface = treecast_host::interface::Interface::named("b1").expect("on the LAN");
         socket.join_multicast_v6(&GROUP.parse().expect("an address"), interface.index).expect("it joins");
     });
 }

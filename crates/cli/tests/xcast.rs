@@ -174,7 +174,7 @@ fn inject_by(network: &Network, (node, interface): (&str, &str), ip: ipv6::Heade
         let raw = Some(Protocol::from(libc::IPPROTO_RAW));
         let socket = Socket::new(Domain::IPV6, Type::RAW, raw).expect("root may");
         if ip.destination.is_multicast() {
-            let interface = treecast_driver::interface::Interface::named(interface).expect("a cable");
+            let interface = treecast_host::interface::Interface::named(interface).expect("a cable");
             socket.set_multicast_if_v6(interface.index).expect("it is there");
         }
         let to = SocketAddr::V6(SocketAddrV6::new(ip.destination, 0, 0, 0));

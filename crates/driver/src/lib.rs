@@ -25,5 +25,3 @@ pub mod status;
 pub mod udp;
 pub mod unicast;
 pub mod words;
-
-pub use treecast_host::{file_limit, interface, poller, stop, wake};

@@ -11,18 +11,17 @@ use std::{
 
 use treecast_driver::{
     carousel::FrameHash,
-    interface::Interface,
     receive::{self, ReceiveError, ReceiveEvent, ReceiveOptions, ReceiveSummary},
     seal::{Sealer, Secret},
     security::Identity,
     send::{
         self, CarouselOptions, Dialect, Plan, Rate, Repair, SendError, SendOptions, SendSecurity, SendSummary,
     },
-    stop::Stop,
     udp::{
         DEFAULT_MULTICAST_HOPS, GroupAddress, Offload, Transmitter, open_group_receiver, open_group_sender,
     },
 };
+use treecast_host::{interface::Interface, stop::Stop};
 use treecast_proto::fec::Share;
 use treecast_wire::{
     header::{FileId, Header, PacketType, SessionId},

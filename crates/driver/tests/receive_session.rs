@@ -10,8 +10,8 @@ use treecast_driver::{
     connection::{Connection, ConnectionError},
     receive::{self, ReceiveError, ReceiveEvent, ReceiveOptions, ReceiveSummary},
     security::{Identity, tls::SenderTls},
-    stop::Stop,
 };
+use treecast_host::stop::Stop;
 use treecast_wire::{
     header::{FileId, Header, PacketType, SessionId},
     message::{

@@ -9,10 +9,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use treecast_driver::{
-    send::{self, Rate, ReceiverProgress, Repair, SendError, SendEvent, SendOptions, SendSummary},
-    stop::Stop,
+use treecast_driver::send::{
+    self, Rate, ReceiverProgress, Repair, SendError, SendEvent, SendOptions, SendSummary,
 };
+use treecast_host::stop::Stop;
 use treecast_wire::{
     header::{FileId, HEADER_LEN, Header},
     message::{Hello, Message, PROTOCOL_VERSION, Progress, RetransmissionRequest},

@@ -3,13 +3,13 @@
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use treecast_driver::{
-    interface::Interface,
     seal::{Opener, Refused, Sealer, draw_group_key},
     udp::{
         Batch, Collector, DEFAULT_MULTICAST_HOPS, GroupAddress, Item, Offload, Transmitter,
         open_group_receiver, open_group_sender, open_unicast_receiver, open_unicast_sender,
     },
 };
+use treecast_host::interface::Interface;
 use treecast_wire::{
     header::{FileId, Header, PacketType, SessionId},
     message::{BeginOfFile, Message, TransferType},

@@ -13,12 +13,10 @@ use std::{
     time::{Duration, Instant, SystemTime},
 };
 
-use treecast_driver::{
-    interface::Interface,
-    stop::Stop,
-    udp::{DatagramReceiver, GroupAddress, Offload, open_group_receiver, open_unicast_receiver},
+use treecast_driver::udp::{
+    DatagramReceiver, GroupAddress, Offload, open_group_receiver, open_unicast_receiver,
 };
-use treecast_host::packet::FrameSocket;
+use treecast_host::{interface::Interface, packet::FrameSocket, stop::Stop};
 use treecast_lab::{Lab, Options, Topology};
 use treecast_measure::{
     sample::{NodeSampler, NodeSource},

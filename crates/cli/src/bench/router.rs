@@ -4,7 +4,8 @@
 use std::{process::ExitCode, time::Duration};
 
 use treecast_bench::router::{self, Scope};
-use treecast_driver::stop::Stop;
+
+use treecast_host::stop::Stop;
 
 use crate::{Outcome, output};
 

@@ -3,7 +3,7 @@
 use std::{process::ExitCode, time::Duration};
 
 use clap::Subcommand;
-use treecast_driver::stop::Stop;
+use treecast_host::stop::Stop;
 use treecast_lab::{
     Lab, Loss, Options, Routing,
     events::{Fault, Forgery},

@@ -3,7 +3,7 @@
 use std::{path::PathBuf, process::ExitCode};
 
 use serde_json::json;
-use treecast_driver::stop::Stop;
+use treecast_host::stop::Stop;
 use treecast_lab::{
     Options,
     faults::{self, Order, Outcome as Played, Schedule},

@@ -13,7 +13,7 @@ use std::time::Instant;
 
 use clap::Subcommand;
 use serde_json::json;
-use treecast_driver::stop::Stop;
+use treecast_host::stop::Stop;
 use treecast_lab::{Lab, LabNode, Options, Routing, Topology};
 
 use crate::{Outcome, arguments::counted, output};

@@ -7,9 +7,11 @@ use std::{
     process::ExitCode,
 };
 
-use treecast_driver::stop::Stop;
 use treecast_experiment::{self as experiment, Experiment, Order, Preview, Results};
-use treecast_host::folder::{Lock, lock};
+use treecast_host::{
+    folder::{Lock, lock},
+    stop::Stop,
+};
 use treecast_measure::{Db, claim::Verdict};
 
 use super::{

@@ -11,10 +11,8 @@ use std::{
     time::Duration,
 };
 
-use treecast_driver::{
-    explicit::{self, Settings, Xcast},
-    stop::Stop,
-};
+use treecast_driver::explicit::{self, Settings, Xcast};
+use treecast_host::stop::Stop;
 
 use self::{
     display::Display,

@@ -18,10 +18,8 @@ use std::{
 
 use crate::child::{Guarded, SpawnGuarded};
 use treecast_dataplane::mroute::{self, Entry, Family, Status};
-use treecast_driver::{
-    interface::Interface,
-    udp::{GroupAddress, open_group_receiver, open_group_sender},
-};
+use treecast_driver::udp::{GroupAddress, open_group_receiver, open_group_sender};
+use treecast_host::interface::Interface;
 
 /// Long enough for anything that is going to happen on a busy machine.
 pub const PATIENCE: Duration = Duration::from_secs(30);

@@ -2,6 +2,7 @@
 
 use std::{fmt, net::Ipv6Addr};
 
+use treecast_host::interface::is_on_link;
 use treecast_proto::{
     Instant, Step,
     explicit::{
@@ -15,7 +16,6 @@ use treecast_proto::{
 use treecast_wire::{icmpv6::Cause, xcast::Registration};
 
 use super::raw::{Failure, Response, RoutingHeader};
-use crate::interface::is_on_link;
 
 pub(crate) enum Machine {
     Mead(Box<Sender>),

@@ -22,6 +22,7 @@ use std::{
 };
 
 use thiserror::Error;
+use treecast_host::interface::InterfaceError;
 use treecast_proto::explicit::{
     lists::TransmissionGroup,
     mead::{grouping::NoMax, sender::Counters, tree::Tree},
@@ -37,7 +38,6 @@ pub(crate) use self::session::check_receivers;
 pub(crate) use self::sharing::KeyWatch;
 pub(crate) use self::super_socket::SuperSocket;
 pub use self::{session::run, sharing::Sharing};
-use crate::interface::InterfaceError;
 pub use treecast_host::tun::TunError;
 
 /// What the sender is to do. Names are those of listing A.3 where it has one.

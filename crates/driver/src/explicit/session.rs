@@ -9,6 +9,13 @@ use std::{
     time::{Duration, SystemTime},
 };
 
+use treecast_host::{
+    interface::{Interface, source_towards},
+    option,
+    poller::{Interest, Poller},
+    stop::Stop,
+    tun::{MIN_MTU, Tun},
+};
 use treecast_proto::{
     Instant,
     explicit::{
@@ -33,15 +40,7 @@ use super::{
     super_socket::SuperSocket,
     transmitter::{self, Shared},
 };
-use crate::{
-    clock::Clock,
-    interface::{Interface, source_towards},
-    poller::{Interest, Poller},
-    security::random,
-    stop::Stop,
-};
-use treecast_host::option;
-use treecast_host::tun::{MIN_MTU, Tun};
+use crate::{clock::Clock, security::random};
 
 /// Bytes of both headers.
 const IP_AND_UDP_LEN: usize = 48;

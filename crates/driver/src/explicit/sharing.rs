@@ -2,6 +2,7 @@
 
 use std::net::Ipv6Addr;
 
+use treecast_host::{interface::Interface, tun::MIN_MTU};
 use treecast_proto::explicit::{
     authentication::DomainKey,
     lists::Form,
@@ -14,8 +15,6 @@ use treecast_proto::explicit::{
 use treecast_wire::mead::{Dialect, MAX_ADDRESSES};
 
 use super::Error;
-use crate::interface::Interface;
-use treecast_host::tun::MIN_MTU;
 
 /// What routers and groupings are. Names are those of listing A.3 where it has one.
 #[derive(Debug, Clone)]

@@ -12,6 +12,12 @@ use std::{
     time::Instant,
 };
 
+use treecast_host::{
+    offload::OFFLOAD_LEN,
+    poller::{Interest, Poller},
+    tun::Tun,
+    wake::Waker,
+};
 use treecast_proto::explicit::{
     lists::{Form, TransmissionGroup},
     transmission::{Packets, Sent, SuperPacket, complete_checksum},
@@ -22,12 +28,6 @@ use super::{
     raw::{PacketSocket, epoch},
     super_socket::SuperSocket,
 };
-use crate::{
-    poller::{Interest, Poller},
-    wake::Waker,
-};
-use treecast_host::offload::OFFLOAD_LEN;
-use treecast_host::tun::Tun;
 
 /// Packets that are read before any is sent.
 const READ_AHEAD: usize = 32;

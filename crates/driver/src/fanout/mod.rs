@@ -12,6 +12,7 @@ use std::{
     sync::{Arc, Mutex},
 };
 
+use treecast_host::interface::Interface;
 use treecast_proto::{
     explicit::{
         lists::{Form, Xcast},
@@ -24,7 +25,6 @@ use treecast_wire::ipv6::is_forwardable;
 pub(crate) use self::{discovery::Discovery, lists::SharedList};
 use crate::{
     explicit::{Hearing, PacketSocket, Sharing, SuperSocket, check_receivers},
-    interface::Interface,
     udp::Offload,
     words::some_of,
 };

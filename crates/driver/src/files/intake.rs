@@ -3,10 +3,11 @@
 
 use std::{io, time::Duration};
 
+use treecast_host::wake::Waker;
 use treecast_proto::Instant;
 
 use super::{Buffers, Ending, Journal, Report, Store, TargetFolder, Task};
-use crate::{udp::Batch, wake::Waker};
+use crate::udp::Batch;
 
 /// How long bytes wait for others.
 const MAX_AGE: Duration = Duration::from_millis(10);

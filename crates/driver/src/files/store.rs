@@ -17,6 +17,7 @@ use std::{
     thread::JoinHandle,
 };
 
+use treecast_host::{file_limit, wake::Waker};
 use treecast_proto::object::chunks::Chunks;
 use treecast_wire::{
     header::FileId,
@@ -38,8 +39,7 @@ use super::{
     symbols::{SourceBlock, Symbols},
     sys::Status,
 };
-use crate::{udp::Batch, wake::Waker};
-use treecast_host::file_limit;
+use crate::udp::Batch;
 
 /// The most batches there are at a time: 12 MiB.
 const MAX_BATCHES: usize = 48;

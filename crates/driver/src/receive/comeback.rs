@@ -8,6 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use treecast_host::stop::Stop;
 use treecast_wire::header::FileId;
 
 use super::{
@@ -15,10 +16,7 @@ use super::{
     join::{self, Member},
     session::Session,
 };
-use crate::{
-    files::{Admission, Ending, Journal, TargetFolder},
-    stop::Stop,
-};
+use crate::files::{Admission, Ending, Journal, TargetFolder};
 
 /// How long a failed attempt is left alone.
 const PAUSE: Duration = Duration::from_millis(100);

@@ -9,21 +9,18 @@ use std::{
 };
 
 use data_encoding::HEXLOWER;
+use treecast_host::{clock, interface::Interface, stop::Stop};
 use treecast_wire::{
     header::FileId,
     message::{Hello, MAX_RECEIVER_NAME_LEN, MEMBER_LEN, Message, PROTOCOL_VERSION},
     ticket::{Fanout, Repair, Ticket},
 };
 
-use treecast_host::clock;
-
 use super::{Dialect, RECEIVE_BUFFER_BYTES, ReceiveError, ReceiveEvent, ReceiveOptions, reach::Reach};
 use crate::{
     connection::Connection,
     files::Journal,
-    interface::Interface,
     security::{Identity, PublicKey, tls::ReceiverTls},
-    stop::Stop,
     udp::{
         GroupAddress, ReceiveBuffer, UdpError, open_group_receiver, open_unicast_receiver,
         share_port_with_group,

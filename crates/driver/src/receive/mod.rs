@@ -16,6 +16,7 @@ use std::{fmt, io, net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
 
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
+use treecast_host::{interface::InterfaceError, stop::Stop};
 use treecast_wire::{
     ParseError,
     message::ObjectKind,
@@ -28,10 +29,8 @@ use session::Session;
 use crate::{
     events::{as_field_text, as_kind, as_seconds},
     files::{Admission, Journal, Limit, Rules, Shortage, TargetError, TargetFolder},
-    interface::InterfaceError,
     security::{Identity, PublicKey, tls::TlsError},
     status::Hindrance,
-    stop::Stop,
     udp::{Offload, UdpError},
 };
 

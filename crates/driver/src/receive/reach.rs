@@ -8,15 +8,17 @@ use std::{
     time::{Duration, Instant},
 };
 
+use treecast_host::{
+    poller::{Interest, Poller},
+    stop::Stop,
+};
 use treecast_wire::header::MAX_PAYLOAD_LEN;
 
 use super::{ReceiveError, ReceiveEvent, ReceiveOptions};
 use crate::{
     clock,
     connection::{Connection, ConnectionError},
-    poller::{Interest, Poller},
     security::tls::{ReceiverTls, TlsError},
-    stop::Stop,
 };
 
 /// How long one address gets to take a connection.

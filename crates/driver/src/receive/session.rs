@@ -18,6 +18,11 @@ use std::{
     time::Duration,
 };
 
+use treecast_host::{
+    poller::{Interest, Poller, Ready},
+    stop::Stop,
+    wake::Waker,
+};
 use treecast_proto::{
     Instant, Step,
     object::{Channel, ReceiverInput},
@@ -47,11 +52,8 @@ use crate::{
     clock::Clock,
     connection::Connection,
     files::{Ending, Intake, Leftovers, Limit, SmallObjects, TargetFolder},
-    poller::{Interest, Poller, Ready},
     status::Meter,
-    stop::Stop,
     udp::{BATCH_LEN, Item},
-    wake::Waker,
 };
 
 const GROUP: u64 = 0;

@@ -13,10 +13,9 @@ use std::{
     thread,
 };
 
-use crate::{
-    files::{Found, NamedSource, find_sources},
-    wake::Waker,
-};
+use treecast_host::wake::Waker;
+
+use crate::files::{Found, NamedSource, find_sources};
 
 /// The most objects that wait between the reader and the session.
 const AHEAD: usize = 64;

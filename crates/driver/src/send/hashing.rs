@@ -12,12 +12,12 @@ use std::{
     thread::JoinHandle,
 };
 
+use treecast_host::wake::Waker;
 use treecast_wire::{header::FileId, message::ChunkHashes};
 
 use crate::{
     chunk_tree::{self, ChunkTree, Hashes},
     files::{Source, SourceError},
-    wake::Waker,
 };
 
 /// How many hashes wait to be taken.

@@ -28,6 +28,7 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
+use treecast_host::{interface::InterfaceError, stop::Stop};
 use treecast_proto::{fanout::Way, fec::Share};
 use treecast_wire::ticket::{Fanout, Ticket};
 
@@ -42,10 +43,8 @@ use crate::{
     events::{as_field_text, as_optional_text, as_reasons, as_seconds, as_text},
     explicit::Sharing,
     files::SourceError,
-    interface::InterfaceError,
     security::{AllowList, Identity, PublicKey, tls::TlsError},
     status::{Hindrance, Holder},
-    stop::Stop,
     udp::{DEFAULT_MULTICAST_HOPS, Offload, UdpError},
     words::{counted, some_of},
 };

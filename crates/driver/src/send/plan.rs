@@ -7,6 +7,7 @@ use std::{
     time::Duration,
 };
 
+use treecast_host::{interface::Interface, stop::Stop};
 use treecast_proto::fec::{Layout, Share};
 use treecast_wire::{
     header::{HEADER_LEN, MAX_PAYLOAD_LEN, SessionId},
@@ -20,11 +21,9 @@ use crate::{
     clock,
     fanout::{Kind, Lists},
     files::{Found, NamedSource, find_sources_until},
-    interface::Interface,
     pacer,
     seal::Secret,
     security::{self, Identity},
-    stop::Stop,
     udp::GroupAddress,
 };
 

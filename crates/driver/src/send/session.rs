@@ -27,6 +27,11 @@ use std::{
     time::Duration,
 };
 
+use treecast_host::{
+    poller::{Interest, Poller, Ready},
+    stop::Stop,
+    wake::Waker,
+};
 use treecast_proto::{
     Instant, Step,
     object::{Destination, Lane, Outcome, ReceiverId, SenderEvent, SenderInput, SenderTransmit},
@@ -61,10 +66,7 @@ use crate::{
     fec::Encoders,
     files::{NamedSource, SourceError},
     pacer::{self, Pacer},
-    poller::{Interest, Poller, Ready},
     security::manifest::Signer,
-    stop::Stop,
-    wake::Waker,
 };
 
 /// What the poller's tokens mean: below `FIRST_CONNECTION` one of these, else a connection's number.

@@ -405,13 +405,13 @@ fn object_line(begin: &BeginOfFile) -> String {
 mod tests {
     use std::fs;
 
+    use treecast_host::stop::Stop;
     use treecast_wire::ticket::Fanout;
 
     use super::*;
     use crate::{
         files::find_sources,
         send::{Plan, SendError},
-        stop::Stop,
     };
 
     /// A plan for these files with a session file, as a sender makes it.

@@ -17,7 +17,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crate::{
+use treecast_host::{
     poller::{Interest, Poller, Ready},
     wake::Waker,
 };

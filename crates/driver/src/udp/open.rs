@@ -7,9 +7,7 @@ use std::{
 
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
 use thiserror::Error;
-
-use crate::interface::Interface;
-use treecast_host::option;
+use treecast_host::{interface::Interface, option};
 
 /// The hop limit of multicast packets unless the user names one: crosses a site. (The kernel's own default
 /// is 1, which no router passes on.)

@@ -2,6 +2,11 @@
 
 use std::{io, path::Path};
 
+use treecast_host::{
+    poller::{Interest, Poller},
+    stop::Stop,
+    wake::Waker,
+};
 use treecast_proto::{
     Instant,
     unicast::{StorageReport, StorageTask},
@@ -16,10 +21,7 @@ use super::{ClientProgress, TELL_INTERVAL, UnicastError};
 use crate::{
     clock::Clock,
     files::{Buffers, Intake, Journal, Kept, Report, TargetFolder, Task},
-    poller::{Interest, Poller},
-    stop::Stop,
     udp::Batch,
-    wake::Waker,
 };
 
 /// The file, its clock, and what its client has told.

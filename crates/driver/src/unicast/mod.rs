@@ -15,13 +15,13 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
+use treecast_host::stop::Stop;
 use treecast_proto::{Instant, unicast::ClientEvent};
 use treecast_wire::unicast::FileHeader;
 
 use crate::{
     events::as_path_text,
     files::{Source, SourceError, TargetError},
-    stop::Stop,
 };
 
 /// What a client's machine wants of its driver once all else is done.

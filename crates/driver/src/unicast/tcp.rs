@@ -11,7 +11,12 @@ use std::{
     time::Duration,
 };
 
-use treecast_host::folder;
+use treecast_host::{
+    folder,
+    poller::{Interest, Poller},
+    stop::Stop,
+    wake::Waker,
+};
 use treecast_proto::{
     Instant, Step,
     unicast::{
@@ -29,12 +34,7 @@ use super::{
     copy::{Copy, object},
     hash, open_again, outcome,
 };
-use crate::{
-    files::Source,
-    poller::{Interest, Poller},
-    stop::Stop,
-    wake::Waker,
-};
+use crate::files::Source;
 
 /// How many clients are served at once, and how many may wait for their turn.
 const MAX_ACTIVE: usize = 256;

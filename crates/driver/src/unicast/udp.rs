@@ -2,6 +2,11 @@
 
 use std::{io, net::SocketAddr, ops::Range, path::Path, time::Duration};
 
+use treecast_host::{
+    interface,
+    poller::{Interest, Poller},
+    stop::Stop,
+};
 use treecast_proto::{
     Instant, Step,
     unicast::{
@@ -25,10 +30,7 @@ use super::{
 use crate::{
     clock::Clock,
     files::Source,
-    interface,
     pacer::{self, Pacer},
-    poller::{Interest, Poller},
-    stop::Stop,
     udp::{
         Batch, DatagramReceiver, Item, Offload, Transmitter, frames_in_super_packet, open_unicast_client,
         open_unicast_server,

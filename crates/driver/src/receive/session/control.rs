@@ -1,5 +1,6 @@
 //! The connection to the sender: what comes over it, and what is said on it.
 
+use treecast_host::poller::Interest;
 use treecast_proto::{
     object::{Channel, ReceiverInput},
     tfmcc,
@@ -16,7 +17,6 @@ use super::{
 use crate::{
     connection::{Connection, ConnectionError},
     files::Task,
-    poller::Interest,
 };
 
 impl Session<'_> {

@@ -3,6 +3,7 @@
 
 use std::{io, time::Duration};
 
+use treecast_host::poller::{Interest, Poller};
 use treecast_proto::{Instant, object::Channel, replay_window::ReplayWindow, tfmcc::Arrived};
 use treecast_wire::{
     header::FileId,
@@ -10,10 +11,7 @@ use treecast_wire::{
 };
 
 use super::{super::ReceiveError, GROUP, Session};
-use crate::{
-    poller::{Interest, Poller},
-    udp::Spare,
-};
+use crate::udp::Spare;
 
 /// A report goes to the sender at least so often while packets come.
 const REPORT_INTERVAL: Duration = Duration::from_millis(100);

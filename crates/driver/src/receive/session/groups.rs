@@ -10,6 +10,7 @@ use std::{
     time::Duration,
 };
 
+use treecast_host::{interface::Interface, poller::Interest};
 use treecast_proto::{Instant, object::ReceiverInput, rates::Mover, tfmcc::Arrived};
 use treecast_wire::ticket::{Ticket, group_address};
 
@@ -18,11 +19,7 @@ use super::{
     GROUP, Session,
     backlog::MOST_HELD,
 };
-use crate::{
-    interface::Interface,
-    poller::Interest,
-    udp::{GroupAddress, Spare, UdpError, open_group_receiver},
-};
+use crate::udp::{GroupAddress, Spare, UdpError, open_group_receiver};
 
 #[derive(Debug)]
 pub(super) struct Groups {

@@ -5,6 +5,10 @@ use std::{
     time::Duration,
 };
 
+use treecast_host::{
+    poller::{Interest, Poller},
+    wake::Waker,
+};
 use treecast_proto::{
     Instant, carousel,
     object::ReceiverInput,
@@ -28,10 +32,8 @@ use super::{
 use crate::{
     clock::{self, Clock},
     files::{Intake, Journal, Leftovers, SmallObjects, TargetFolder},
-    poller::{Interest, Poller},
     seal::{Opener, Secret},
     status::Meter,
-    wake::Waker,
 };
 
 /// A report goes to the sender at least so often while something is new ...

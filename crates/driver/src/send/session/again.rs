@@ -2,6 +2,7 @@
 
 use std::{net::SocketAddr, time::Duration};
 
+use treecast_host::poller::Interest;
 use treecast_proto::{
     Instant,
     object::{ReceiverId, SenderInput},
@@ -18,10 +19,7 @@ use super::{
     FIRST_CONNECTION, HASHES, Session,
     connections::say_put_out,
 };
-use crate::{
-    files::{NamedSource, SourceError},
-    poller::Interest,
-};
+use crate::files::{NamedSource, SourceError};
 
 impl Session<'_> {
     /// Hands the machine all objects: from the start, or from where an earlier sender was.

@@ -2,6 +2,7 @@
 
 use std::{collections::BTreeSet, io, net::IpAddr, time::Duration};
 
+use treecast_host::poller::Interest;
 use treecast_proto::{
     Instant, Step,
     object::{Lane, ReceiverId, SenderInput},
@@ -18,7 +19,7 @@ use super::{
     },
     FIRST_CONNECTION, Session, Turn,
 };
-use crate::{connection::Connection, poller::Interest};
+use crate::connection::Connection;
 
 /// The most connections taken between runs, so that those taken before get on.
 const ACCEPTED_A_TURN: usize = 16;

@@ -7,6 +7,7 @@ use std::{
     time::Duration,
 };
 
+use treecast_host::poller::Interest;
 use treecast_proto::{
     Instant, Step,
     fanout::{Config, Event, Fanout, Heard, Input, Way},
@@ -22,10 +23,7 @@ use super::{
     },
     ROUTERS, Session, Turn,
 };
-use crate::{
-    fanout::{Discovery, too_narrow},
-    poller::Interest,
-};
+use crate::fanout::{Discovery, too_narrow};
 
 /// A receiver that has heard nothing of what left for so long, and a round trip, is back at unicast. Reports come every
 /// 100 ms, and some late.

@@ -2,6 +2,10 @@
 
 use std::{collections::BTreeSet, io, net::SocketAddr, sync::Arc};
 
+use treecast_host::{
+    poller::{Interest, Poller},
+    wake::Waker,
+};
 use treecast_proto::Instant;
 use treecast_wire::header::PacketNumbers;
 
@@ -16,9 +20,7 @@ use super::{
 use crate::{
     fec::Encoders,
     pacer::Pacer,
-    poller::{Interest, Poller},
     security::{manifest::Signer, tls::SenderTls},
-    wake::Waker,
 };
 
 impl Door {

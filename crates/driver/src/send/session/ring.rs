@@ -5,6 +5,7 @@
 
 use std::{collections::BTreeMap, net::SocketAddr, ops::Range, sync::Arc, time::Duration};
 
+use treecast_host::{poller::Interest, stop::Stop};
 use treecast_proto::{
     Instant,
     carousel::{block_hash, copies},
@@ -26,8 +27,6 @@ use super::{
 };
 use crate::{
     carousel::{FrameSender, ListenerWatch},
-    poller::Interest,
-    stop::Stop,
     udp::GroupAddress,
 };
 
