@@ -23,7 +23,7 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     net::{IpAddr, TcpListener},
     ops::Range,
-    sync::{Arc, mpsc::TryRecvError},
+    sync::mpsc::TryRecvError,
     time::Duration,
 };
 
@@ -54,7 +54,7 @@ use super::{
     feed::{Arrival, Feed},
     gather::Gather,
     hashing::Hashing,
-    lane::{GroupLane, Target},
+    lane::GroupLane,
     lobby::Lobby,
     peer::{Peer, shown},
     repair_share::RepairShare,
@@ -145,8 +145,6 @@ struct Lanes {
     repairs: RepairShare,
     /// Bytes of IP packets that leave at once.
     run_bytes: u64,
-    /// Where copies go.
-    destinations: Arc<[Target]>,
     /// Who is served by which way. `None` where all are by one.
     ways: Option<Ways>,
     /// Receivers of which the user knows that less fits on the way to them than was to be sent.
@@ -481,12 +479,12 @@ impl<'a> Session<'a> {
             Destination::Group if self.gather_message(now, &packet)? => {}
             Destination::Group => {
                 header::set_number(&mut packet, self.number_packets(now, 0, 1)?);
-                let sent = self.lanes.group.send_message(now, 0, &self.lanes.destinations, &packet)?;
+                let sent = self.lanes.group.send_message(now, 0, &packet)?;
                 self.lanes.pacer.sent(now, sent);
             }
             Destination::Slower(group) => {
                 header::set_number(&mut packet, self.number_packets(now, group, 1)?);
-                let sent = self.lanes.group.send_message(now, group, &self.lanes.destinations, &packet)?;
+                let sent = self.lanes.group.send_message(now, group, &packet)?;
                 self.note_sent_slowly(now, group, sent);
             }
             Destination::Receiver(receiver) => {
@@ -515,14 +513,7 @@ impl<'a> Session<'a> {
         self.lanes.runs += 1;
         match self.objects.sources.read_in_order(file, range.clone()) {
             Ok(run) => {
-                let sent = self.lanes.group.send_blocks(
-                    now,
-                    0,
-                    &self.lanes.destinations,
-                    first,
-                    self.plan.block_len,
-                    run,
-                )?;
+                let sent = self.lanes.group.send_blocks(now, 0, first, run)?;
                 self.note_multicast(now, sent);
             }
             Err(error) => {

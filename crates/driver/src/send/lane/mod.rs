@@ -31,6 +31,10 @@ pub(super) struct GroupLane {
     /// What packets are sealed with. `None` in a plain session. All groups of a session share one key, and so its counter.
     sealer: Option<Sealer>,
     sealed: Vec<u8>,
+    /// Bytes of an object in each packet of blocks.
+    block_len: usize,
+    /// Where copies go. Empty where packets leave as multicast.
+    pub targets: Arc<[Target]>,
 }
 
 #[derive(Debug)]
@@ -70,7 +74,8 @@ impl GroupLane {
             (None, Some(secret)) => Some(Sealer::from_secret(secret.clone())?),
             (None, None) => None,
         };
-        Ok(Self { way, sealer, sealed: Vec::new() })
+        let block_len = plan.block_len.into();
+        Ok(Self { way, sealer, sealed: Vec::new(), block_len, targets: Arc::new([]) })
     }
 
     /// Seals with another key from now on.
@@ -116,13 +121,7 @@ impl GroupLane {
 
     /// Sends one control message to the group of this number. Returns the bytes of IP packets that left: none where copies
     /// leave one by one ([`CopiesLane::send_due`]).
-    pub fn send_message(
-        &mut self,
-        now: Instant,
-        group: u8,
-        targets: &Arc<[Target]>,
-        packet: &[u8],
-    ) -> Result<u64, SendError> {
+    pub fn send_message(&mut self, now: Instant, group: u8, packet: &[u8]) -> Result<u64, SendError> {
         let packets = match &mut self.sealer {
             None => Packets::Message(packet.into()),
             Some(sealer) => {
@@ -131,7 +130,7 @@ impl GroupLane {
                 Packets::Message(Cow::Borrowed(&self.sealed))
             }
         };
-        self.way.send(now, group, targets, packets)
+        self.way.send(now, group, &self.targets, packets)
     }
 
     /// Sends a run of blocks. Returns as [`GroupLane::send_message`].
@@ -139,12 +138,10 @@ impl GroupLane {
         &mut self,
         now: Instant,
         group: u8,
-        targets: &Arc<[Target]>,
         first: Header,
-        block_len: u16,
         run: &[u8],
     ) -> Result<u64, SendError> {
-        let block_len = usize::from(block_len);
+        let block_len = self.block_len;
         let packets = match &mut self.sealer {
             None => Packets::Blocks { first, block_len, run: run.into() },
             Some(sealer) => {
@@ -154,7 +151,7 @@ impl GroupLane {
                 Packets::Segments { segment_len, bytes: Cow::Borrowed(&self.sealed) }
             }
         };
-        self.way.send(now, group, targets, packets)
+        self.way.send(now, group, &self.targets, packets)
     }
 
     /// Sends datagrams of `datagram_len` bytes (the last one may be shorter) that lie one behind the other to the first
@@ -162,7 +159,6 @@ impl GroupLane {
     pub fn send_gathered(
         &mut self,
         now: Instant,
-        targets: &Arc<[Target]>,
         datagram_len: usize,
         datagrams: &[u8],
     ) -> Result<u64, SendError> {
@@ -177,7 +173,7 @@ impl GroupLane {
                 Packets::Segments { segment_len, bytes: Cow::Borrowed(&self.sealed) }
             }
         };
-        self.way.send(now, 0, targets, packets)
+        self.way.send(now, 0, &self.targets, packets)
     }
 }
 

@@ -109,7 +109,7 @@ impl Session<'_> {
     }
 
     pub(super) fn copies(&self) -> u64 {
-        self.lanes.destinations.len().max(1) as u64
+        self.lanes.group.targets.len().max(1) as u64
     }
 
     /// The rate and what limits it, for those who watch.

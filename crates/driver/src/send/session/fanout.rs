@@ -108,7 +108,7 @@ impl Session<'_> {
         }
         let Some(ways) = &mut self.lanes.ways else {
             let connected = self.peers.values().filter(|peer| peer.connection.is_some());
-            self.lanes.destinations = connected.filter_map(|peer| peer.udp).map(Target::Receiver).collect();
+            self.lanes.group.targets = connected.filter_map(|peer| peer.udp).map(Target::Receiver).collect();
             return;
         };
         let now = self.clock.now();
@@ -250,7 +250,7 @@ impl Session<'_> {
             peer.connection.as_ref().and(peer.udp)
         };
         let unicast = plan.unicast.iter().filter_map(address).map(Target::Receiver);
-        self.lanes.destinations =
+        self.lanes.group.targets =
             group.into_iter().chain(lists.into_iter().map(Target::List)).chain(unicast).collect();
         self.has_news = true;
         match self.plan.options.rate {

@@ -73,10 +73,7 @@ impl Session<'_> {
         let number = self.take_numbers(now, 0, count as u64)?;
         let (datagram_len, datagrams) =
             (self.lanes.gather.datagram_len(), self.lanes.gather.take(count, number));
-        let sent = {
-            let (lanes, len) = (&mut self.lanes, datagram_len);
-            lanes.group.send_gathered(now, &lanes.destinations, len, &datagrams)?
-        };
+        let sent = self.lanes.group.send_gathered(now, datagram_len, &datagrams)?;
         self.lanes.runs += 1;
         self.note_multicast(now, sent);
         Ok(())

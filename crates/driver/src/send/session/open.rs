@@ -1,6 +1,6 @@
 //! What a session begins with: its parts, from the plan.
 
-use std::{collections::BTreeSet, io, net::SocketAddr, sync::Arc};
+use std::{collections::BTreeSet, io, net::SocketAddr};
 
 use treecast_host::{
     poller::{Interest, Poller},
@@ -59,7 +59,6 @@ impl Lanes {
             congestion: Congestion::new(plan),
             repairs: RepairShare::new(plan.options.priority, rate.is_auto()),
             run_bytes: packets as u64 * plan.packet_bytes(),
-            destinations: Arc::new([]),
             ways: None,
             told_narrow: BTreeSet::new(),
         })

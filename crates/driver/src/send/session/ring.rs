@@ -3,7 +3,7 @@
 //! A run that the machine hands out is read once. Where blocks are signed, it is as long as a page of their hashes; then it
 //! leaves in several bursts, behind that page.
 
-use std::{collections::BTreeMap, net::SocketAddr, ops::Range, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, net::SocketAddr, ops::Range, time::Duration};
 
 use treecast_host::{poller::Interest, stop::Stop};
 use treecast_proto::{
@@ -159,8 +159,7 @@ impl Session<'_> {
         let named = self.plan.options.receivers.iter().map(|ip| SocketAddr::new(*ip, port));
         let named: Vec<SocketAddr> = named.collect();
         let Some(ways) = &mut self.lanes.ways else {
-            let targets: Arc<[Target]> = named.into_iter().map(Target::Receiver).collect();
-            self.lanes.destinations = targets;
+            self.lanes.group.targets = named.into_iter().map(Target::Receiver).collect();
             return Ok(());
         };
         for (number, address) in (0..).zip(named) {
@@ -306,8 +305,7 @@ impl Session<'_> {
         let Some(pending) = ring.pending.get_mut(&group) else { return Ok(false) };
         if let Some(mut page) = pending.pages.pop() {
             header::set_number(&mut page, self.number_packets(now, group, 1)?);
-            let to = &self.lanes.destinations;
-            let sent = self.lanes.group.send_message(now, group, to, &page)?;
+            let sent = self.lanes.group.send_message(now, group, &page)?;
             self.note_left(now, group, sent);
             return Ok(true);
         }
@@ -335,10 +333,7 @@ impl Session<'_> {
                 lane.send_frames(now, group, frames, (sequence, block_len), burst)?;
                 packets * (self.plan.packet_bytes() - u64::from(block_len)) + burst.len() as u64
             }
-            _ => {
-                let (first, to) = (Header { sequence, number, ..first }, &self.lanes.destinations);
-                self.lanes.group.send_blocks(now, group, to, first, block_len, burst)?
-            }
+            _ => self.lanes.group.send_blocks(now, group, Header { sequence, number, ..first }, burst)?,
         };
         pending.left = end;
         ring.sent_bytes += (end - start) as u64;

@@ -94,8 +94,7 @@ impl Session<'_> {
             self.withdraw(now, file, &error);
             return Ok(());
         }
-        let (to, block_len) = (&self.lanes.destinations, self.plan.block_len);
-        let sent = self.lanes.group.send_blocks(now, group, to, first, block_len, &lane.run)?;
+        let sent = self.lanes.group.send_blocks(now, group, first, &lane.run)?;
         self.note_sent_slowly(now, group, sent);
         Ok(())
     }

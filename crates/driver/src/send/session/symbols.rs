@@ -94,14 +94,7 @@ impl Session<'_> {
     fn multicast_symbols(&mut self, now: Instant, first: Header, run: &[u8]) -> Result<(), SendError> {
         let count = run.len().div_ceil(self.plan.block_len.into()) as u64;
         let first = Header { number: self.number_packets(now, 0, count)?, ..first };
-        let sent = self.lanes.group.send_blocks(
-            now,
-            0,
-            &self.lanes.destinations,
-            first,
-            self.plan.block_len,
-            run,
-        )?;
+        let sent = self.lanes.group.send_blocks(now, 0, first, run)?;
         self.note_multicast(now, sent);
         Ok(())
     }
