@@ -366,7 +366,7 @@ fn routers_of_another_domain_are_not_believed() {
     // The tree comes first.
     assert_eq!(sender.next("tree")["sender"]["receivers"].as_array().map(Vec::len), Some(2));
     let warning = sender.next("warning");
-    assert!(warning["text"].as_str().is_some_and(|text| text.contains("has the key of --key")), "{warning}");
+    assert!(warning["text"].as_str().is_some_and(|text| text.contains("has the domain's key")), "{warning}");
     send(&network, 3, 100);
     assert_eq!(received(&sockets["e1"], 3, 100).0.len(), 3);
     let done = sender.end();

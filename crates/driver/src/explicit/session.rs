@@ -36,7 +36,7 @@ use super::{
     machine::Machine,
     raw::PacketSocket,
     registrations::RegistrationSocket,
-    sharing::KeyWatch,
+    sharing::{KeyWatch, NO_ROUTER_HAS_KEY},
     super_socket::SuperSocket,
     transmitter::{self, Shared},
 };
@@ -97,7 +97,7 @@ pub fn run(settings: &Settings, stop: &Stop, notify: &mut dyn FnMut(Notice<'_>))
         max: parameters.max,
         scope: if settings.interface.is_some() { interface.index } else { 0 },
         totals: Totals::default(),
-        key_watch: KeyWatch::new(settings.sharing.key.is_some()),
+        key_watch: settings.sharing.key.as_ref().map(|_| KeyWatch::default()),
         next_statistics: clock.now() + settings.statistics.unwrap_or_default(),
         unreachable: BTreeSet::new(),
     };
@@ -169,7 +169,8 @@ struct Session<'a> {
     /// The interface that packets leave by; 0: where routes lead.
     scope: u32,
     totals: Totals,
-    key_watch: KeyWatch,
+    /// `None` without a domain's key, and once the user has been warned.
+    key_watch: Option<KeyWatch>,
     next_statistics: Instant,
     /// Receivers that there was a warning about.
     unreachable: BTreeSet<Ipv6Addr>,
@@ -236,8 +237,10 @@ impl Session<'_> {
                     if let Some(tree) = self.sender.tree() {
                         notify(Notice::Tree(tree));
                     }
-                    let warning = self.key_watch.note(self.sender.counters(), "--key");
-                    warning.into_iter().for_each(|line| notify(Notice::Warning(line)));
+                    let counters = self.sender.counters();
+                    if self.key_watch.take_if(|watch| watch.misses_key(counters)).is_some() {
+                        notify(Notice::Warning(NO_ROUTER_HAS_KEY.to_owned()));
+                    }
                 }
                 News::Event(Event::Narrow(receivers, mtu)) => narrow.push((receivers, mtu)),
                 News::Event(Event::Unreachable(receivers, why)) => {

@@ -99,35 +99,23 @@ impl Sharing {
     }
 }
 
-/// Whether any router proves that it has the domain's key.
-#[derive(Debug)]
+/// Watches, where routers have to prove the domain's key, whether any router does. A router with another key does not answer.
+#[derive(Debug, Default)]
 pub(crate) struct KeyWatch {
-    /// Routers have to prove the domain's key. Those that have another one do not answer at all.
-    has_key: bool,
     /// Responses that were refused, and believed, until the last discovery.
     answers: (u64, u64),
-    has_warned: bool,
 }
 
-impl KeyWatch {
-    pub fn new(has_key: bool) -> Self {
-        Self { has_key, answers: (0, 0), has_warned: false }
-    }
+/// Warning for a user whose routers do not have the domain's key.
+pub(crate) const NO_ROUTER_HAS_KEY: &str = "no router proves that it has the domain's key, and nobody is served by MEADcast: there \
+     is no router on the ways, or all have another key or none; give them this one";
 
-    /// When a discovery is over: the warning that nobody is served by MEADcast for want of a router with the key, once.
-    /// `option` is what the key was named with.
-    pub fn note(&mut self, counters: Counters, option: &str) -> Option<String> {
+impl KeyWatch {
+    /// Returns whether the discovery that has just ended shows that no router has the key.
+    pub fn misses_key(&mut self, counters: Counters) -> bool {
         let now = (counters.forged + counters.unproved, counters.responses);
         let (was_refused, was_believed) = std::mem::replace(&mut self.answers, now);
-        let is_refused = now.0 > was_refused || now.1 == 0;
-        if !self.has_key || !is_refused || now.1 > was_believed || self.has_warned {
-            return None;
-        }
-        self.has_warned = true;
-        Some(format!(
-            "no router proves that it has the key of {option}, and nobody is served by MEADcast: there is no router on the \
-             ways, or all have another key or none; give them this one (`treecast router run --key`)"
-        ))
+        (now.0 > was_refused || now.1 == 0) && now.1 <= was_believed
     }
 }
 
@@ -136,16 +124,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_foreign_domain_is_told_of_once_and_only_when_nobody_proves() {
+    fn a_foreign_domain_is_noticed_only_when_nobody_proves() {
         let counters = |forged, responses| Counters { forged, unproved: 0, responses, ..Counters::default() };
-        assert_eq!(KeyWatch::new(false).note(counters(0, 0), "--key"), None);
-        let mut silence = KeyWatch::new(true);
-        assert!(silence.note(counters(0, 0), "--key").is_some(), "routers with another key do not answer");
-        assert_eq!(silence.note(counters(0, 0), "--key"), None);
-        let mut watch = KeyWatch::new(true);
-        assert_eq!(watch.note(counters(3, 1), "--key"), None);
-        assert_eq!(watch.note(counters(3, 1), "--key"), None, "a discovery without an answer");
-        assert!(watch.note(counters(5, 1), "--key").is_some_and(|line| line.contains("--key")));
-        assert_eq!(watch.note(counters(9, 1), "--key"), None);
+        assert!(KeyWatch::default().misses_key(counters(0, 0)), "routers with another key do not answer");
+        let mut watch = KeyWatch::default();
+        assert!(!watch.misses_key(counters(3, 1)));
+        assert!(!watch.misses_key(counters(3, 1)), "a discovery without an answer");
+        assert!(watch.misses_key(counters(5, 1)));
     }
 }

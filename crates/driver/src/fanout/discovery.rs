@@ -27,7 +27,7 @@ use super::{
     lists::{Common, SharedList},
 };
 use crate::{
-    explicit::{KeyWatch, Machine, News, carry_out},
+    explicit::{KeyWatch, Machine, NO_ROUTER_HAS_KEY, News, carry_out},
     security::random,
     udp::NarrowWay,
     words::some_of,
@@ -45,9 +45,6 @@ const REQUESTS_PER_SECOND: u32 = 1000;
 /// From one discovery to the next (meadcast-thesis-2024, listing A.3).
 const INTERVAL: Duration = Duration::from_secs(5);
 
-/// What names the domain's key where sessions are sent.
-const KEY_OPTION: &str = "--domain-key";
-
 /// Finds lists of receivers that could share packets.
 #[derive(Debug)]
 pub(crate) struct Discovery {
@@ -62,7 +59,8 @@ pub(crate) struct Discovery {
     hosts: BTreeMap<Ipv6Addr, Vec<(u32, u16)>>,
     lists: Vec<List>,
     has_news: bool,
-    key_watch: KeyWatch,
+    /// `None` without a domain's key, and once the user has been warned.
+    key_watch: Option<KeyWatch>,
     /// What the user should know ...
     warnings: Vec<String>,
     /// ... and about which ways.
@@ -74,7 +72,7 @@ impl Discovery {
     /// mark packets instead of losing them.
     pub fn new(how: Lists, datagram_len: usize, source_port: u16, heeds_marks: bool) -> Self {
         Self {
-            key_watch: KeyWatch::new(how.sharing.key.is_some()),
+            key_watch: how.sharing.key.as_ref().map(|_| KeyWatch::default()),
             how,
             payload_bytes: 8 + datagram_len,
             source_port,
@@ -192,7 +190,10 @@ impl Discovery {
                     self.warnings.push(format!("{} cannot be reached: {why}", some_of(&receivers, NAMED)));
                 }
                 News::Event(Event::Discovered) => {
-                    self.warnings.extend(self.key_watch.note(machine.counters(), KEY_OPTION));
+                    let counters = machine.counters();
+                    if self.key_watch.take_if(|watch| watch.misses_key(counters)).is_some() {
+                        self.warnings.push(NO_ROUTER_HAS_KEY.to_owned());
+                    }
                 }
             }
         }
