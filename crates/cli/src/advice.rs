@@ -8,7 +8,7 @@ use treecast_driver::{
     files::TargetError,
     receive::ReceiveError,
     security::KeyFileError,
-    send::{SendError, SessionFileError},
+    send::{OptionsError, SendError, SessionFileError},
     udp::UdpError,
 };
 use treecast_host::interface::InterfaceError;
@@ -38,6 +38,7 @@ fn send(error: &SendError) -> Option<Advice> {
     let advice = match error {
         SendError::Interface(error) => interface(error)?,
         SendError::Udp(error) => udp(error)?,
+        SendError::Options(error) => options(error)?,
         SendError::SessionFile(error) => session_file(error)?,
         SendError::PortInUse { .. } => {
             "choose another with --control, or none; or, with --session, end that session first, if it is still running"
@@ -55,6 +56,27 @@ fn send(error: &SendError) -> Option<Advice> {
         _ => return None,
     };
     Some(advice.into())
+}
+
+fn options(error: &OptionsError) -> Option<&'static str> {
+    Some(match error {
+        OptionsError::Feed { .. } => "name a file or pipe of paths with --feed",
+        OptionsError::Rates => "name them with --rates from fast to slow, as 500M,100M,20M",
+        OptionsError::RatesWithoutGroup => "leave out --rates, or take --fanout multicast",
+        OptionsError::RatesUnmended => "take --repair nack, after or carousel",
+        OptionsError::RatesWithFec => "leave out --fec, or take one --rate",
+        OptionsError::TooFewGroups => "name another with --group",
+        OptionsError::CarouselRate => "name a --rate that their links bear",
+        OptionsError::CarouselReceivers(_) => "name their addresses with --receivers",
+        OptionsError::NamedReceivers => "leave out --receivers, or take another --fanout",
+        OptionsError::IotupFanout => "take --fanout multicast",
+        OptionsError::FecShare(_) => "name such a share with --fec, or auto",
+        OptionsError::FecSize { .. } => "leave out --fec, or send it in parts",
+        OptionsError::Lists(_) => "--interface names another interface, and --fanout another way",
+        OptionsError::NoControl(_) => "name one with --control",
+        OptionsError::OtherControl(_) => "leave out --control, or name another file with --session",
+        _ => return None,
+    })
 }
 
 fn receive(error: &ReceiveError) -> Option<Advice> {
@@ -76,6 +98,9 @@ fn mead(error: &explicit::Error) -> Option<Advice> {
     let advice = match error {
         Error::Device(_) => "name another with --tun-address, which no host has",
         Error::Nobody => "name one, or a file with --members",
+        Error::Members { .. } => {
+            "--members names a file with a receiver's address a line (--ports allows ports)"
+        }
         Error::Registrations { .. } => "does another sender run there with --group?",
         Error::NoAddress(_) => "give it one, or name one with --address",
         Error::Ok { max, .. } => {

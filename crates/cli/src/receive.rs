@@ -11,10 +11,10 @@ use std::{
 };
 
 use treecast_driver::{
+    connection::KEEPALIVE,
     files::{Limit, Rules},
     receive::{self, NameFilter, ReceiveEvent, ReceiveOptions, ReceiveSummary},
     security::Identity,
-    send::KEEPALIVE,
     status::Role,
     udp::Offload,
 };
@@ -309,11 +309,13 @@ fn at_limit(limit: Limit, summary: &ReceiveSummary) -> String {
         1 => "1 file had come whole, and is kept".to_owned(),
         files => format!("{files} files had come whole, and are kept"),
     };
-    let rest = match limit {
-        Limit::Time(_) => "what came of others is kept: start again with the same ticket and folder to go on",
-        Limit::Files(_) | Limit::Bytes(_) => "what was not complete is removed",
+    let goes_on = "what came of others is kept: start again with the same ticket and folder to go on";
+    let (option, rest) = match limit {
+        Limit::Time(_) => ("--max-time", goes_on),
+        Limit::Files(_) => ("--max-files", "what was not complete is removed"),
+        Limit::Bytes(_) => ("--max-bytes", "what was not complete is removed"),
     };
-    format!("the session ended early: {limit}; {whole}; {rest}")
+    format!("the session ended early: {limit} ({option}); {whole}; {rest}")
 }
 
 fn exit_code(summary: &ReceiveSummary, time_limit: Option<Limit>) -> Outcome {
@@ -358,7 +360,7 @@ mod tests {
         for (received, whole) in [(0, "no file had come whole"), (2, "2 files had come whole, and are kept")]
         {
             let line = told(received);
-            assert!(line.ends_with(&format!(" allows; {whole}; {removed}")), "{line}");
+            assert!(line.ends_with(&format!(" are allowed (--max-bytes); {whole}; {removed}")), "{line}");
         }
     }
 

@@ -16,7 +16,7 @@ use std::{
 
 use clap::ValueEnum;
 use treecast_driver::{
-    receive::KEEPALIVE,
+    connection::KEEPALIVE,
     security::{AllowList, Identity},
     send::{
         self, FeedSource, MAX_FEC_PERCENT, MIN_BLOCK_LEN, Priority, SendEvent, SendOptions, SendSecurity,

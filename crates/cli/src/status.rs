@@ -193,7 +193,7 @@ fn late(snapshot: &Snapshot) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use treecast_driver::status::{Hindrance, Holder};
+    use treecast_driver::hindrance::{Hindrance, Holder};
 
     use super::*;
 

@@ -466,7 +466,9 @@ fn a_way_that_is_too_narrow_for_the_session_is_told_of() {
     check_files(&scratch, "file", LEN);
     let is_told = |event: &Value| {
         let text = event["text"].as_str().unwrap_or_default();
-        event["event"] == "warning" && text.contains("up to 1280 bytes fit") && text.contains("--block")
+        event["event"] == "warning"
+            && text.contains("up to 1280 bytes fit")
+            && text.contains("with blocks of")
     };
     assert!(events.iter().any(is_told), "{events:?}");
 }
@@ -493,7 +495,8 @@ fn a_way_that_is_too_narrow_for_copies_is_told_of() {
         let narrow: Vec<_> =
             told.iter().filter(|text| text.contains("1280 bytes fit on the way to fd00:4::2,")).collect();
         assert!(narrow.len() == 1, "{fanout}: {told:?}");
-        let advice = narrow[0].split_once("with --block ").expect("it says what to do").1;
+        let advice = narrow[0].split_once("with blocks of ").expect("it says what to do").1;
+        let advice = advice.strip_suffix(" bytes").expect("it says how long");
         let all_headers = 1280 - advice.parse::<usize>().expect("a number");
         assert_eq!(all_headers, 48 + 32 + 32, "IPv6, UDP, the session's header and its seal: {}", narrow[0]);
     }

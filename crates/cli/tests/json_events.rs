@@ -18,9 +18,10 @@ use treecast_driver::{
     events::Timed,
     explicit::event::{Branch, Counted, Group, Listed, MeadEvent, Registrations, Served},
     files::{Lack, Shortage},
+    hindrance::{Hindrance, Holder},
     receive::{self, ReceiveEvent, ReceiveProgress},
     send::{self, GroupProgress, RateProgress, ReceiverProgress, SendEvent, SendProgress},
-    status::{Hindrance, Holder, Snapshot},
+    status::Snapshot,
     unicast::{ClientProgress, FetchEvent, ServerEvent},
 };
 use treecast_proto::fanout::Way;

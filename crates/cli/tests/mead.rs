@@ -189,7 +189,11 @@ fn what_cannot_be_is_refused_in_one_line() {
         ("s", vec!["--ok", "13", to, "5000"], "name 2 to 12 with --ok"),
         ("s", vec!["--ok", "1", "--max", "8", to, "5000"], "name 2 to 8"),
         ("s", vec!["--members", doubled, "5000"], "line 2: the receiver fd00:1::2 is named twice"),
-        ("s", vec!["--members", members, "5000"], "line 2: a port of its own, which needs --ports"),
+        (
+            "s",
+            vec!["--members", members, "5000"],
+            "line 2: a port of its own, for which packets have no room unless they carry ports; --members",
+        ),
         ("s", vec!["192.0.2.1", "5000"], "192.0.2.1 is an IPv4 address"),
         ("s", vec!["::ffff:192.0.2.1", "5000"], "is an IPv4 address"),
         ("s", vec![to, to, "5000"], "fd00:1::2 is named twice"),

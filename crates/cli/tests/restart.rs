@@ -64,8 +64,8 @@ fn a_session_goes_on_with_what_it_began_with_or_not_at_all() {
     refuse(&[path(&file)], &["in use"]);
     sender.kill().unwrap();
     sender.wait().unwrap();
-    refuse(&["--plain", path(&file)], &["--plain", path(&kept)]);
-    refuse(&["--fanout", "unicast", path(&file)], &["began with --fanout multicast;", "--session"]);
+    refuse(&["--plain", path(&file)], &["began with security;", path(&kept)]);
+    refuse(&["--fanout", "unicast", path(&file)], &["began with fanout multicast;", "--session"]);
     refuse(&["--control", "127.0.0.1:1", path(&file)], &["--control"]);
     refuse(&["--feed", "-"], &["--feed", "--session"]);
     refuse(&["--dialect", "iotup", path(&file)], &["--session"]);
@@ -94,10 +94,10 @@ fn other_rates_are_taken_and_told() {
     let sender = again(&scratch, sender, &args("9M,1M"));
     finish_well(scratch.receive("a", &[]));
     let told = finish_well(sender);
-    assert!(told.contains("began with --rates 8000000,2000000: it goes on with 9000000,1000000"), "{told}");
+    assert!(told.contains("began with rates 8000000,2000000: it goes on with 9000000,1000000"), "{told}");
     let mut fewer = treecast();
     fewer.args(["send", "--interface", "lo", "--session", path(&kept), path(&file)]);
-    refused(&mut fewer, &["began with --rates 8000000,2000000;"]);
+    refused(&mut fewer, &["began with rates 8000000,2000000;"]);
 }
 
 /// What a receiver says at its end.

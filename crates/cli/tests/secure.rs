@@ -75,7 +75,7 @@ fn a_plain_session_says_so() {
         &["plain session", "--secure"],
     );
     let told = finish_well(scratch.receive("a", &[]));
-    assert!(told.contains("the session is plain") && told.contains("--secure"), "{told}");
+    assert!(told.contains("the session is plain") && told.contains("refuse such tickets"), "{told}");
     finish_well(sender);
 }
 

@@ -8,11 +8,6 @@ use blake3::{
 use treecast_proto::object::chunks::Chunks;
 use treecast_wire::message::{ChunkHashes, PAGE_CHUNKS};
 
-use crate::files::{Source, SourceError};
-
-/// How much of a source is read at once.
-const RUN_LEN: usize = 256 * 1024;
-
 /// An object's hash, and its chunks' if it has more than one.
 pub(crate) type Hashes = ([u8; 32], Option<ChunkTree>);
 
@@ -21,14 +16,14 @@ pub(crate) type Hashes = ([u8; 32], Option<ChunkTree>);
 pub(crate) struct ChunkHasher {
     /// None when the object is a single chunk.
     chunks: Option<Chunks>,
-    /// Of the chunk whose bytes are coming.
+    /// Hasher of the chunk whose bytes are coming.
     hasher: Hasher,
     position: u64,
     hashes: Vec<ChainingValue>,
 }
 
 impl ChunkHasher {
-    /// Of an object of `size` bytes.
+    /// Begins with an object of `size` bytes.
     pub fn new(size: u64) -> Self {
         Self { chunks: Chunks::new(size), hasher: Hasher::new(), position: 0, hashes: Vec::new() }
     }
@@ -99,26 +94,6 @@ impl ChunkTree {
         let proof = self.levels.iter().enumerate().filter_map(beside).collect();
         ChunkHashes::new(page, hashes.to_vec(), proof).ok()
     }
-}
-
-/// Reads and hashes a source from its beginning to its end, and closes it. None when `goes_on` says that it is not wanted
-/// any more.
-pub(crate) fn hash(source: &mut Source, goes_on: impl Fn() -> bool) -> Result<Option<Hashes>, SourceError> {
-    let (size, mut position) = (source.size(), 0);
-    let mut hasher = ChunkHasher::new(size);
-    let mut run = vec![0; RUN_LEN.min(usize::try_from(size).unwrap_or(RUN_LEN))];
-    while position < size {
-        if !goes_on() {
-            return Ok(None);
-        }
-        let len = (size - position).min(RUN_LEN as u64) as usize;
-        source.read(position, &mut run[..len])?;
-        hasher.update(&run[..len]);
-        position += len as u64;
-    }
-    source.check_unchanged()?;
-    source.close();
-    Ok(Some(hasher.finish()))
 }
 
 /// Whether a page is part of an object with this hash.

@@ -26,6 +26,10 @@ use pulse::Pulse;
 use secure::Secure;
 use treecast_host::option;
 
+/// Time within which each end of a connection says something, if only that it lives. A receiver does so while an object is
+/// under way, and its sender at any time.
+pub const KEEPALIVE: Duration = Duration::from_secs(5);
+
 /// Output beyond this is not accepted before some is written: what one connection may hold in memory.
 pub const MAX_OUTPUT_BYTES: usize = 256 * 1024;
 

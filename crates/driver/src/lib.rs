@@ -15,6 +15,7 @@ pub mod explicit;
 mod fanout;
 pub mod fec;
 pub mod files;
+pub mod hindrance;
 pub mod metrics;
 pub mod pacer;
 pub mod receive;

@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 use treecast_driver::{
     events::Timed,
     files::{Lack, Shortage},
+    hindrance::Hindrance,
     receive::{ReceiveEvent, ReceiveProgress, ReceiveSummary, in_a_row},
-    status::Hindrance,
 };
 use treecast_wire::message::ObjectKind;
 

@@ -245,7 +245,7 @@ fn table<const N: usize>(header: &[&str; N], rows: &[[&str; N]]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use treecast_driver::status::{Hindrance, Holder};
+    use treecast_driver::hindrance::{Hindrance, Holder};
 
     use super::*;
 

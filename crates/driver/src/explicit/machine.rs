@@ -86,7 +86,7 @@ impl Machine {
         }
     }
 
-    /// So much is the most that the kernel lets go to a receiver.
+    /// Notes that packets to a receiver have at most `mtu_bytes` bytes, and that one of `len` bytes was too long.
     pub fn narrow(&mut self, now: Instant, receiver: Ipv6Addr, len: usize, mtu_bytes: u32) {
         self.lose(now, receiver, len, None, Cause::TooBig { mtu_bytes });
     }
@@ -126,7 +126,7 @@ impl Machine {
         }
     }
 
-    /// Of discovery.
+    /// Counters of discovery.
     pub fn counters(&self) -> Counters {
         match self {
             Self::Mead(sender) => sender.counters(),
@@ -134,7 +134,7 @@ impl Machine {
         }
     }
 
-    /// Of registrations.
+    /// Counters of registrations.
     pub fn registrations(&self) -> xcast::Counters {
         match self {
             Self::Mead(_) => xcast::Counters::default(),

@@ -142,9 +142,9 @@ pub struct Totals {
     pub discovery_bytes: u64,
     /// Packets with a MEADcast routing header that is wrong.
     pub malformed: u64,
-    /// Of discovery.
+    /// Counters of discovery.
     pub discovery: Counters,
-    /// Of Xcast+.
+    /// Counters of Xcast+ registrations.
     pub registrations: xcast::Counters,
 }
 

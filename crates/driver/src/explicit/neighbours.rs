@@ -47,7 +47,7 @@ pub(super) struct Neighbours {
     /// Where packets must leave; none: where routes lead.
     interface: Option<u32>,
     ways: BTreeMap<Ipv6Addr, Way>,
-    /// By interface and next hop.
+    /// Known frames, by interface and next hop, and when they were asked for.
     hops: BTreeMap<(u32, Ipv6Addr), (Instant, Hop)>,
 }
 

@@ -187,7 +187,7 @@ pub(crate) struct Failure {
     pub port: Option<u16>,
 }
 
-/// Of a packet of ours.
+/// Routing header of a packet that this sender sent.
 #[derive(Debug)]
 pub(crate) enum RoutingHeader {
     Mead(Header),

@@ -27,7 +27,7 @@ impl RegistrationSocket {
         Ok(Self(socket))
     }
 
-    /// Those that have come, at most so many that there is time for other things.
+    /// Takes the registrations that have come. Returns at most [`BATCH`], so that there is time for other things.
     pub fn receive(&self) -> io::Result<Vec<Result<Registration, ParseError>>> {
         let mut registrations = Vec::new();
         let mut buffer = [0; REGISTRATION_LEN + 1];

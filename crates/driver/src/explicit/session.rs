@@ -344,7 +344,7 @@ fn reason(error: &std::io::Error) -> String {
     }
 }
 
-/// By which a file that was read is known again, also one that has been put in its place with its length and time.
+/// Mark of a file that was read. It changes when another file takes its place, even one of the same length and time.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Stamp {
     modified: SystemTime,
@@ -404,10 +404,10 @@ impl Members {
         let Some(path) = &self.path else { return Ok(Change::default()) };
         let wrong = |why: String| Error::Members { path: path.clone(), why };
         let advice = match &self.found {
-            None => "name a file with a receiver's address a line with --members",
-            Some(_) => "until it can be read, the receivers are those of before",
+            None => "",
+            Some(_) => "; until it can be read, the receivers are those of before",
         };
-        let unreadable = |why: String| wrong(format!("{why}; {advice}"));
+        let unreadable = |why: String| wrong(format!("{why}{advice}"));
         let found = Stamp::of(path).map_err(|error| error.to_string());
         if self.found.as_ref() == Some(&found) {
             return Ok(Change::default());
@@ -424,7 +424,9 @@ impl Members {
                     wrong(format!("line {number}: {line:?}, expected an address and perhaps a port"))
                 })?;
                 if port != self.port && !self.has_ports {
-                    return Err(wrong(format!("line {number}: a port of its own, which needs --ports")));
+                    return Err(wrong(format!(
+                        "line {number}: a port of its own, for which packets have no room unless they carry ports"
+                    )));
                 }
                 admit(&mut receivers, self.device, address, port)
                     .map_err(|error| wrong(format!("line {number}: {error}")))?;
@@ -563,7 +565,7 @@ fn warn_of_long_packets(form: &Form, max: usize, mtu: u32, notify: &mut dyn FnMu
     if whole < mtu as usize {
         notify(Notice::Warning(format!(
             "packets of more than {whole} bytes leave in several, for a header with {max} addresses does not fit beside them \
-             into {} bytes: have programs send at most {} bytes in a datagram, or take a smaller --max",
+             into {} bytes: have programs send at most {} bytes in a datagram, or put fewer addresses into a packet",
             form.mtu,
             whole.saturating_sub(IP_AND_UDP_LEN)
         )));

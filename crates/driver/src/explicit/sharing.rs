@@ -27,13 +27,13 @@ pub struct Sharing {
     pub parameters: Parameters,
     /// Whether to group so that the fewest bytes are on all links, and not as in the thesis.
     pub by_cost: bool,
-    /// Of headers.
+    /// Order of the bits in headers.
     pub dialect: Dialect,
     /// Whether routers are told when not to replicate.
     pub dont_replicate: bool,
     /// Whether packets are addressed to routers.
     pub to_router: bool,
-    /// Of the routers' domain.
+    /// Key of the routers' domain. `None` believes every router.
     pub key: Option<DomainKey>,
 }
 
@@ -54,7 +54,7 @@ impl Default for Sharing {
 }
 
 impl Sharing {
-    /// Of packets from `source` by `interface`; ports and groups are the caller's.
+    /// The form of packets from `source` by `interface`. Ports and groups are up to the caller.
     pub(crate) fn form(&self, source: Ipv6Addr, interface: &Interface) -> Form {
         Form {
             source,

@@ -49,7 +49,7 @@ const INTERVAL: Duration = Duration::from_secs(5);
 #[derive(Debug)]
 pub(crate) struct Discovery {
     how: Lists,
-    /// Of a full packet, behind its IPv6 header.
+    /// Length of a full packet behind its IPv6 header, in bytes.
     payload_bytes: usize,
     source_port: u16,
     heeds_marks: bool,

@@ -27,7 +27,7 @@ const HOP_LIMIT: u8 = 64;
 pub(crate) struct SharedList {
     out: Arc<Out>,
     maker: Mutex<Maker>,
-    /// Of the routing header and its options, in bytes.
+    /// Length of the routing header and its options, in bytes.
     header_len: usize,
     way: Way,
 }
@@ -82,7 +82,7 @@ impl SharedList {
         }
     }
 
-    /// By which way its packets go.
+    /// The way that its packets go by.
     pub fn way(&self) -> Way {
         self.way
     }

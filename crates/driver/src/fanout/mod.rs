@@ -42,7 +42,7 @@ const NAMED: usize = 3;
 pub(crate) fn too_narrow(receivers: &[IpAddr], mtu: usize, longest: usize, block_len: u16) -> String {
     format!(
         "only packets of up to {mtu} bytes fit on the way to {}, and the session's have up to {longest}: they go there in \
-         fragments, which is slower and loses more; start a session with --block {}",
+         fragments, which is slower and loses more; start a session with blocks of {} bytes",
         some_of(receivers, NAMED),
         usize::from(block_len).saturating_sub(longest - mtu)
     )
@@ -106,8 +106,7 @@ impl Lists {
     ) -> Result<Self, String> {
         let source = source(interface).ok_or_else(|| {
             format!(
-                "interface {} has no global or unique local IPv6 address to send {} from: give it one, or name another with \
-                 --interface",
+                "interface {} has no global or unique local IPv6 address to send {} from: give it one, or name another",
                 interface.name,
                 kind.name()
             )

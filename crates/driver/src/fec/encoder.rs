@@ -24,7 +24,8 @@ pub struct Encoder {
 }
 
 impl Encoder {
-    /// Of blocks that lie one behind the other. None when they are not of `symbol_len` bytes each, none, or too many.
+    /// Prepares blocks that lie one behind the other. Returns `None` when there are none or too many, or when one is not
+    /// `symbol_len` bytes long.
     pub fn new(blocks: &[u8], symbol_len: u16) -> Option<Self> {
         let len = usize::from(symbol_len.max(1));
         let symbols = u32::try_from(blocks.len() / len).ok().filter(|_| blocks.len().is_multiple_of(len))?;

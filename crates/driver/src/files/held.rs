@@ -8,8 +8,10 @@ use super::{
     Task,
     held_log::{Announced, HeldLog, Left, Piece},
     journal::announced,
-    small::OVERHEAD_BYTES,
 };
+
+/// The most memory, in bytes, that a held object takes besides its content.
+pub(super) const OVERHEAD_BYTES: usize = 1024;
 
 #[derive(Debug)]
 pub(super) struct Held {

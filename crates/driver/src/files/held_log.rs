@@ -18,7 +18,7 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use super::{TargetError, small::MAX_HELD_BYTES};
+use super::TargetError;
 
 /// The first bytes of a record.
 const MAGIC: &[u8; 8] = b"tc-held1";
@@ -37,6 +37,10 @@ const MAX_LEN: u64 = 32 << 20;
 
 /// What a piece takes in memory besides its bytes, at most.
 const OVERHEAD_BYTES: usize = 256;
+
+/// The most memory, in bytes, for all small objects that are held. What comes beyond it goes to the disk as large objects do. What an earlier receiver
+/// has held may take as much until it is asked for.
+pub(super) const MAX_HELD_BYTES: usize = 8 << 20;
 
 /// Half a hash of what an object was announced as.
 pub(super) type Announced = [u8; 16];

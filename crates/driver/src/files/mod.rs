@@ -8,6 +8,7 @@
 //! come of it is in a log, too. What a receiver that was killed has left, another one of the session goes on with: its
 //! [`Journal`] says what is there.
 
+mod admission;
 mod buffers;
 mod chunk_check;
 mod held;
@@ -20,30 +21,31 @@ mod part;
 mod rules;
 mod small;
 mod source;
+mod source_error;
 mod store;
 mod stored;
 mod symbols;
 mod target;
+mod task;
 mod tree_hash;
-mod unsendable;
 mod walk;
 
 use treecast_host::folder as sys;
 use treecast_wire::message::ModificationTime;
 
+pub(crate) use admission::Admission;
 pub use buffers::Buffers;
 pub(crate) use intake::Intake;
 pub use journal::{Ending, Journal, Kept, Leftovers};
 pub use part::PartFile;
-pub(crate) use rules::Admission;
 pub use rules::{Limit, Rules};
 pub(crate) use small::SmallObjects;
-pub use small::Whole;
-pub use source::{Source, SourceError};
-pub use store::{Lack, Report, Shortage, Store, Task};
+pub use source::Source;
+pub use source_error::{SourceError, Unsendable};
+pub use store::{Lack, Report, Shortage, Store};
 pub use symbols::SourceBlock;
 pub use target::{TargetError, TargetFolder, check_name};
-pub use unsendable::Unsendable;
+pub use task::{Task, Whole};
 pub use walk::{Found, NamedSource, Skipped, find_sources, find_sources_until};
 
 /// A time of modification as a file system takes it.

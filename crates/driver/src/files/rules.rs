@@ -1,14 +1,7 @@
 //! What a receiver lets its sender do in the target folder: which names it takes, and how much in all.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    fmt,
-    time::Duration,
-};
+use std::{fmt, time::Duration};
 
-use treecast_wire::message::{BeginOfFile, ObjectKind};
-
-use super::{Kept, TargetFolder, check_name};
 use crate::words::bytes;
 
 /// What may be done in a target folder. By default a file or symbolic link that has the name of a received one is
@@ -39,163 +32,13 @@ pub enum Limit {
 impl fmt::Display for Limit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Time(time) => write!(f, "the {} s that --max-time gives are over", time.as_secs()),
+            Self::Time(time) => write!(f, "the {} s that receiving may take are over", time.as_secs()),
             Self::Files(files) => {
-                write!(f, "there are more files, folders and links than --max-files {files} allows")
+                write!(f, "there are more files, folders and links than the {files} that are allowed")
             }
             Self::Bytes(most) => {
-                write!(f, "the files are larger together than the {} that --max-bytes allows", bytes(*most))
+                write!(f, "the files are larger together than the {} that are allowed", bytes(*most))
             }
         }
-    }
-}
-
-/// What has been taken of a session, by the objects' numbers, and what has not.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Admission {
-    rules: Rules,
-    /// Sizes in bytes; empty where nothing is limited.
-    taken: BTreeMap<u32, u64>,
-    /// Their sum, in bytes. Sizes are as announced, and so as large as anybody says: 64 bits would not hold two of them.
-    bytes: u128,
-    refused: BTreeMap<u32, Limit>,
-    /// Objects that are left out because something has their names.
-    existing: BTreeSet<u32>,
-}
-
-/// The most refused objects that are remembered: the first one ends the session.
-const MAX_REFUSED: usize = 1024;
-
-impl Admission {
-    pub fn new(rules: Rules) -> Self {
-        Self { rules, ..Self::default() }
-    }
-
-    /// Whether something is there that keeps its name from an object, unless that is there as a whole from an earlier
-    /// receiver.
-    pub fn is_kept_out(
-        &mut self,
-        folder: &TargetFolder,
-        index: u32,
-        begin: &BeginOfFile,
-        kept: &Kept,
-    ) -> bool {
-        let is_judged = self.rules.keep_existing && begin.kind() != ObjectKind::Folder;
-        let is_there = || folder.status_of(begin.file_name()).is_ok_and(|there| !there.is_folder());
-        let is_kept_out = is_judged && !matches!(kept, Kept::Whole { .. }) && is_there();
-        if is_kept_out {
-            self.existing.insert(index);
-        }
-        is_kept_out
-    }
-
-    /// How many objects something has kept out.
-    pub fn existing(&self) -> u64 {
-        self.existing.len() as u64
-    }
-
-    /// Takes an object, announced for the first time or anew.
-    ///
-    /// # Errors
-    /// Why it is refused.
-    pub fn admit(&mut self, index: u32, begin: &BeginOfFile) -> Result<(), String> {
-        self.give_back(index);
-        self.refused.remove(&index);
-        // Whatever else is wrong with it, the store says so.
-        if begin.file_name().starts_with('.') && check_name(begin.file_name()).is_ok() && !self.rules.hidden {
-            return Err(format!(
-                "the name {:?} begins with a dot at the top of the target folder, where programs may obey it: take such \
-                 files with --hidden",
-                begin.file_name()
-            ));
-        }
-        let (files, bytes) = (self.taken.len() as u64 + 1, self.bytes + u128::from(begin.file_size));
-        let too_many = self.rules.max_files.filter(|most| files > *most).map(Limit::Files);
-        let too_large = self.rules.max_bytes.filter(|most| bytes > u128::from(*most)).map(Limit::Bytes);
-        if let Some(limit) = too_many.or(too_large) {
-            if self.refused.len() < MAX_REFUSED {
-                self.refused.insert(index, limit);
-            }
-            return Err(limit.to_string());
-        }
-        if self.rules.max_files.or(self.rules.max_bytes).is_some() {
-            self.taken.insert(index, begin.file_size);
-            self.bytes = bytes;
-        }
-        Ok(())
-    }
-
-    /// Gives back the room of an object that has failed, or was not what it was announced as.
-    pub fn give_back(&mut self, index: u32) {
-        self.bytes -= u128::from(self.taken.remove(&index).unwrap_or(0));
-    }
-
-    /// The limit for which an object was refused last, if it was for one.
-    pub fn limit(&self, index: u32) -> Option<Limit> {
-        self.refused.get(&index).copied()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use treecast_wire::message::TransferType;
-
-    use super::*;
-
-    fn begin(size: u64, name: &str) -> BeginOfFile {
-        BeginOfFile::new(TransferType::DiskToDisk, size, name).unwrap()
-    }
-
-    #[test]
-    fn limits_are_of_all_that_is_taken_together() {
-        let rules = Rules { max_files: Some(2), max_bytes: Some(10), ..Rules::default() };
-        let mut admission = Admission::new(rules);
-        admission.admit(0, &begin(6, "a")).unwrap();
-        admission.admit(1, &begin(5, "b")).unwrap_err();
-        assert_eq!((admission.limit(0), admission.limit(1)), (None, Some(Limit::Bytes(10))));
-        admission.admit(1, &begin(4, "b")).unwrap();
-        assert_eq!(admission.limit(1), None, "it is another announcement");
-        admission.admit(2, &begin(0, "c")).unwrap_err();
-        assert_eq!(admission.limit(2), Some(Limit::Files(2)));
-        admission.give_back(1);
-        admission.admit(2, &begin(4, "c")).unwrap();
-    }
-
-    /// With `--max-files` alone, any sizes are taken, up to what an announcement can say.
-    #[test]
-    fn sizes_that_no_disk_has_are_given_back_as_they_were_taken() {
-        let mut admission = Admission::new(Rules { max_files: Some(9), ..Rules::default() });
-        for index in 0..3 {
-            admission.admit(index, &begin(u64::MAX, "a")).unwrap();
-        }
-        (0..3).for_each(|index| admission.give_back(index));
-        assert_eq!(admission.bytes, 0);
-    }
-
-    /// Anybody in a group can announce an object. Whether the sender does is known only when that has been asked.
-    #[test]
-    fn what_a_member_has_announced_uses_up_limits_until_it_is_given_back() {
-        for rules in [
-            Rules { max_bytes: Some(10), ..Rules::default() },
-            Rules { max_files: Some(1), ..Rules::default() },
-        ] {
-            let mut admission = Admission::new(rules);
-            admission.admit(7, &begin(9, "forged")).unwrap();
-            admission.admit(0, &begin(5, "wanted")).unwrap_err();
-            assert!(admission.limit(0).is_some());
-            admission.give_back(7);
-            admission.admit(0, &begin(5, "wanted")).unwrap();
-        }
-    }
-
-    #[test]
-    fn a_name_that_begins_with_a_dot_is_taken_where_it_is_asked_for_or_in_a_folder() {
-        let mut admission = Admission::new(Rules::default());
-        for name in [".bashrc", ".ssh", ".ssh/authorized_keys"] {
-            let line = admission.admit(0, &begin(1, name)).unwrap_err();
-            assert!(line.contains("--hidden") && admission.limit(0).is_none(), "{line}");
-            Admission::new(Rules { hidden: true, ..Rules::default() }).admit(0, &begin(1, name)).unwrap();
-        }
-        admission.admit(0, &begin(1, "site/.htaccess")).unwrap();
     }
 }

@@ -13,38 +13,21 @@ use treecast_wire::{
 };
 
 use super::{
-    Buffers, Journal, Kept, Leftovers, Task,
-    held::{Held, carry_over},
-    held_log::{Announced, Left, SharedLog},
+    Buffers, Journal, Kept, Leftovers, Task, Whole,
+    held::{Held, OVERHEAD_BYTES, carry_over},
+    held_log::{Left, MAX_HELD_BYTES, SharedLog},
     names::Names,
 };
 
 /// Objects up to this size, in bytes, are small.
 const MAX_LEN: u64 = 64 * 1024;
 
-/// The most memory for all of them; what comes beyond it goes to the disk as large objects do. What an earlier receiver
-/// has held may take as much until it is asked for.
-pub(super) const MAX_HELD_BYTES: usize = 8 << 20;
-
 /// What is held beyond this does not wait until the group's socket is empty: the sender's word on it is most often there,
 /// and files are best made of what the caches still hold. With 4 MiB here 10,000 of 10 KB cost 3 % more.
 const MANY_BYTES: usize = 512 << 10;
 
-/// What an object takes besides its bytes, at most.
-pub(super) const OVERHEAD_BYTES: usize = 1024;
-
-/// A small object that is whole, and its hash.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Whole {
-    pub begin: BeginOfFile,
-    /// What stands for `begin` in a journal.
-    pub(super) announced: Announced,
-    pub content: Vec<u8>,
-    pub hash: [u8; 32],
-}
-
 /// The small objects of a session that are under way.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct SmallObjects {
     held: BTreeMap<FileId, Held>,
     /// What has come of objects that are not announced, with its positions.
@@ -62,22 +45,9 @@ pub(crate) struct SmallObjects {
 }
 
 impl SmallObjects {
-    pub fn new() -> Self {
-        Self {
-            held: BTreeMap::new(),
-            early: BTreeMap::new(),
-            held_bytes: 0,
-            stored: BTreeSet::new(),
-            log: SharedLog::default(),
-            unlogged: Vec::new(),
-            left: BTreeMap::new(),
-            buffers: Buffers::default(),
-        }
-    }
-
-    /// As [`SmallObjects::new`], for a receiver with this journal, from which a later one can go on.
+    /// Takes over what an earlier receiver has held, for a receiver with this journal, from which a later one can go on.
     pub fn resuming(journal: &Journal, leftovers: &Leftovers) -> Self {
-        let mut small = Self::new();
+        let mut small = Self::default();
         // What is noted elsewhere came later, or is as much.
         if let Some(left) = journal.open_held_log(leftovers) {
             (small.log, small.left) = (journal.held_log(), left);
@@ -294,7 +264,7 @@ mod tests {
     }
 
     fn held(file: FileId, size: u64) -> SmallObjects {
-        let mut small = SmallObjects::new();
+        let mut small = SmallObjects::default();
         assert!(small.announce(file, begin(size, "a"), Kept::Nothing).is_empty());
         small
     }
@@ -342,7 +312,7 @@ mod tests {
         };
         let folder = begin(0, "b").with_attributes(folder).unwrap();
         for begin in [begin(MAX_LEN + 1, "a"), begin(5, "../a"), folder] {
-            let mut small = SmallObjects::new();
+            let mut small = SmallObjects::default();
             let expected = Task::Announce { file: FILE, begin: begin.clone(), kept: Kept::Nothing };
             assert_eq!(small.announce(FILE, begin, Kept::Nothing), [expected]);
             assert!(!small.keep(FILE, 0, b"a") && !small.has(FILE));
@@ -351,7 +321,7 @@ mod tests {
 
     #[test]
     fn what_came_before_its_announcement_is_held_once_it_is_announced_as_small() {
-        let mut small = SmallObjects::new();
+        let mut small = SmallObjects::default();
         assert!(small.keep(FILE, 2, b"cde"));
         assert!(small.announce(FILE, begin(5, "a"), Kept::Nothing).is_empty());
         assert!(small.has(FILE) && small.keep(FILE, 0, b"ab"));
@@ -362,7 +332,7 @@ mod tests {
 
     #[test]
     fn what_came_before_its_announcement_goes_to_the_store_with_one_that_is_large() {
-        let mut small = SmallObjects::new();
+        let mut small = SmallObjects::default();
         assert!(small.keep(FILE, 0, b"ab") && !small.keep(FILE, MAX_LEN, b"cd"));
         assert!(!small.keep(FILE, 2, b"cd"), "the store has some of it");
         let begin = begin(1 << 20, "a");
@@ -458,7 +428,7 @@ mod tests {
 
     #[test]
     fn memory_is_bounded_and_the_rest_goes_to_the_store() {
-        let mut small = SmallObjects::new();
+        let mut small = SmallObjects::default();
         let mut announce =
             |index| small.announce(FileId(index), begin(MAX_LEN, "a"), Kept::Nothing).is_empty();
         let count = (0..1000).filter(|index| announce(*index)).count() as u64;
@@ -469,7 +439,7 @@ mod tests {
 
     #[test]
     fn the_connection_is_read_long_before_the_memory_is_used_up() {
-        let mut small = SmallObjects::new();
+        let mut small = SmallObjects::default();
         let few = MANY_BYTES as u64 / (MAX_LEN + OVERHEAD_BYTES as u64);
         for index in 0..=few {
             assert!(

@@ -10,34 +10,13 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use thiserror::Error;
 use treecast_host::folder;
 use treecast_wire::message::{Attributes, MODE_BITS, ModificationTime, ObjectKind};
 
-use super::Unsendable;
+use super::SourceError;
 
-/// Why a file cannot be sent, or not any longer.
-#[derive(Debug, Error)]
-pub enum SourceError {
-    #[error("cannot read {path}: {source}; check the name and the permissions", path = path.display())]
-    Unreadable { path: PathBuf, source: io::Error },
-    #[error("{path} is neither a file nor a folder: name regular files or folders of them", path = path.display())]
-    NotRegular { path: PathBuf },
-    #[error("{path} changed while it was sent: send it again when nothing writes to it", path = path.display())]
-    Changed { path: PathBuf },
-    #[error("{path} became shorter while it was sent: send it again when nothing writes to it", path = path.display())]
-    Shrunk { path: PathBuf },
-    #[error("{path} and {other} would both be called {name}: rename one or send them apart", path = path.display(), other = other.display())]
-    SameName { path: PathBuf, other: PathBuf, name: String },
-    #[error("the name of {path} cannot be sent ({why}): rename it", path = path.display())]
-    Name { path: PathBuf, why: String },
-    #[error("{path} has no name that receivers could give it: name the folders in it that are to be sent", path = path.display())]
-    NoName { path: PathBuf },
-    #[error(transparent)]
-    Several(Unsendable),
-    #[error("interrupted while files were looked for: nothing has been sent")]
-    Interrupted,
-}
+/// Bytes that are read at once where a file is read from its beginning to its end.
+const RUN_LEN: u64 = 256 * 1024;
 
 /// Files up to this size are read at once.
 const SHORT_LEN: u64 = 256 * 1024;
@@ -158,6 +137,32 @@ impl Source {
             io::ErrorKind::UnexpectedEof => SourceError::Shrunk { path: self.path.clone() },
             _ => SourceError::Unreadable { path: self.path.clone(), source },
         })
+    }
+
+    /// Reads everything in order, a run at a time, and closes the file. Returns false when `goes_on` says that it is not
+    /// wanted any more.
+    ///
+    /// # Errors
+    /// When it cannot be read, or has changed.
+    pub(crate) fn read_all(
+        &mut self,
+        goes_on: impl Fn() -> bool,
+        mut take: impl FnMut(&[u8]),
+    ) -> Result<bool, SourceError> {
+        let (size, mut position) = (self.size(), 0);
+        let mut run = vec![0; size.min(RUN_LEN) as usize];
+        while position < size {
+            if !goes_on() {
+                return Ok(false);
+            }
+            let run = &mut run[..(size - position).min(RUN_LEN) as usize];
+            self.read(position, run)?;
+            take(run);
+            position += run.len() as u64;
+        }
+        self.check_unchanged()?;
+        self.close();
+        Ok(true)
     }
 
     /// Whether the file is still what it was when it was opened.

@@ -3,48 +3,20 @@
 //! It goes on as one that was killed and started again does, from its journal; so there is one way to come back, and
 //! what is there is not fetched twice.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    time::{Duration, Instant},
-};
+use std::time::{Duration, Instant};
 
 use treecast_host::stop::Stop;
 use treecast_wire::header::FileId;
 
 use super::{
-    ReceiveError, ReceiveEvent, ReceiveOptions, ReceiveProgress, ReceiveSummary,
+    ReceiveError, ReceiveEvent, ReceiveOptions, ReceiveSummary,
     join::{self, Member},
-    session::Session,
+    session::{Carried, Ended, Session},
 };
 use crate::files::{Admission, Ending, Journal, TargetFolder};
 
 /// How long a failed attempt is left alone.
 const PAUSE: Duration = Duration::from_millis(100);
-
-/// What a receiver takes along from one connection to the next.
-#[derive(Debug, Clone, Default)]
-pub(super) struct Carried {
-    pub has_come_back: bool,
-    /// What had come over earlier connections.
-    pub progress: ReceiveProgress,
-    pub summary: ReceiveSummary,
-    /// The objects that have ended, by number, and whether they are there.
-    pub ended: BTreeMap<u32, bool>,
-    /// Those that somebody was told of, by number.
-    pub announced: BTreeSet<u32>,
-    pub admission: Admission,
-}
-
-/// How a connection ended.
-pub(super) enum Ended {
-    Over(Box<ReceiveSummary>),
-    /// It broke for this reason, and these objects fail unless the receiver comes back.
-    Broken {
-        carried: Box<Carried>,
-        reason: String,
-        failing: Vec<(FileId, String, String)>,
-    },
-}
 
 /// Receives a session over as many connections as it takes.
 pub(super) fn run(

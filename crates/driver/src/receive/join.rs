@@ -38,8 +38,7 @@ const SNOOPING_TIME: Duration = Duration::from_millis(8);
 const ROUTED_MEMBERSHIP_TIME: Duration = Duration::from_millis(40);
 
 /// What is said of a plain session.
-const PLAIN: &str =
-    "the session is plain: nothing is encrypted, and nobody proves who he is; --secure refuses such tickets";
+const PLAIN: &str = "the session is plain: nothing is encrypted, and nobody proves who he is; a receiver can be told to refuse such tickets";
 
 /// A receiver with its sockets, that the sender has answered.
 #[derive(Debug)]

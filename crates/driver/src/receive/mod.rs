@@ -23,25 +23,21 @@ use treecast_wire::{
     ticket::{Repair, Ticket},
 };
 
-use comeback::{Carried, Ended};
-use session::Session;
+use session::{Carried, Ended, Session};
 
 use crate::{
     events::{as_field_text, as_kind, as_seconds},
     files::{Admission, Journal, Limit, Rules, Shortage, TargetError, TargetFolder},
+    hindrance::Hindrance,
     security::{Identity, PublicKey, tls::TlsError},
-    status::Hindrance,
     udp::{Offload, UdpError},
 };
 
 /// What the receive buffer should hold: a few milliseconds at 10 Gbit/s, and as far as a sender runs ahead.
 pub const RECEIVE_BUFFER_BYTES: usize = 8 * 1024 * 1024;
 
-/// While an object is under way here, the sender hears at least so often that this receiver lives.
-pub const KEEPALIVE: Duration = Duration::from_secs(5);
-
 /// How long nothing may come over the connection before the sender is looked for again. One that lives speaks every
-/// [`KEEPALIVE`](crate::send::KEEPALIVE). `docs/decisions/moving-receivers.md` says why.
+/// [`KEEPALIVE`](crate::connection::KEEPALIVE). `docs/decisions/moving-receivers.md` says why.
 pub const STALL_LIMIT: Duration = Duration::from_secs(15);
 
 /// How long a receiver tries to reach its sender again when the connection breaks: as long as a sender waits for a

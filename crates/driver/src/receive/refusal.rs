@@ -39,15 +39,13 @@ impl Refusal {
         match code {
             PutOutCode::Expired => "ask whoever sends for a new ticket",
             PutOutCode::NotListed if self.has_own_key => {
-                "ask whoever sends to add this key to the list (--allow)"
+                "ask whoever sends to add this key to the allow list"
             }
             PutOutCode::NotListed => {
                 "that key is for this session alone; make one with `treecast keys new`, ask whoever sends to add what it \
-                 prints to the list (--allow), and start again with --key default"
+                 prints to the allow list, and start again with that key"
             }
-            PutOutCode::KeyInUse => {
-                "give each receiver a key of its own (`treecast keys new`, `--key default`)"
-            }
+            PutOutCode::KeyInUse => "give each receiver a key of its own (`treecast keys new`)",
             PutOutCode::OtherSession => {
                 "ask whoever sends for the ticket of the session that is held there now"
             }
@@ -80,9 +78,12 @@ mod tests {
 
     #[test]
     fn who_is_on_no_list_asks_for_a_key_that_lasts_to_be_added() {
-        assert!(line(PutOutCode::NotListed, true, 0).ends_with("add this key to the list (--allow)"));
+        assert!(line(PutOutCode::NotListed, true, 0).ends_with("add this key to the allow list"));
         let for_once = line(PutOutCode::NotListed, false, 0);
-        assert!(for_once.contains("for this session alone") && for_once.contains("--key"), "{for_once}");
+        assert!(
+            for_once.contains("for this session alone") && for_once.contains("with that key"),
+            "{for_once}"
+        );
     }
 
     #[test]

@@ -43,16 +43,14 @@ use source::Source;
 use trust::Trust;
 
 use super::{
-    NameFilter, RECEIVE_BUFFER_BYTES, ReceiveError, ReceiveEvent, ReceiveSummary,
-    comeback::{Carried, Ended},
-    outbox::Outbox,
-    refusal::Refusal,
+    NameFilter, RECEIVE_BUFFER_BYTES, ReceiveError, ReceiveEvent, ReceiveProgress, ReceiveSummary,
+    outbox::Outbox, refusal::Refusal,
 };
 use crate::{
     clock::Clock,
     connection::Connection,
-    files::{Ending, Intake, Leftovers, Limit, SmallObjects, TargetFolder},
-    status::Meter,
+    files::{Admission, Ending, Intake, Leftovers, Limit, SmallObjects, TargetFolder},
+    hindrance::Meter,
     udp::{BATCH_LEN, Item},
 };
 
@@ -83,6 +81,31 @@ pub(super) struct Session<'a> {
     figures: Figures,
     /// What earlier connections have left. Its objects are added to.
     carried: Carried,
+}
+
+/// What a receiver takes along from one connection to the next.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Carried {
+    pub has_come_back: bool,
+    /// What had come over earlier connections.
+    pub progress: ReceiveProgress,
+    pub summary: ReceiveSummary,
+    /// The objects that have ended, by number, and whether they are there.
+    pub ended: BTreeMap<u32, bool>,
+    /// Numbers of the objects that the user was told of.
+    pub announced: BTreeSet<u32>,
+    pub admission: Admission,
+}
+
+/// How a connection ended.
+pub(super) enum Ended {
+    Over(Box<ReceiveSummary>),
+    /// It broke for this reason, and these objects fail unless the receiver comes back.
+    Broken {
+        carried: Box<Carried>,
+        reason: String,
+        failing: Vec<(FileId, String, String)>,
+    },
 }
 
 /// What the group brings, or the receiver's own address.

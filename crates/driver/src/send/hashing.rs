@@ -16,7 +16,7 @@ use treecast_host::wake::Waker;
 use treecast_wire::{header::FileId, message::ChunkHashes};
 
 use crate::{
-    chunk_tree::{self, ChunkTree, Hashes},
+    chunk_tree::{ChunkHasher, ChunkTree, Hashes},
     files::{Source, SourceError},
 };
 
@@ -46,7 +46,12 @@ impl Hashing {
         let work = move || {
             for (file, mut source) in sources {
                 let goes_on = || !over.load(Ordering::Relaxed);
-                let Some(hashed) = chunk_tree::hash(&mut source, goes_on).transpose() else { return };
+                let mut hasher = ChunkHasher::new(source.size());
+                let hashed = match source.read_all(goes_on, |run| hasher.update(run)) {
+                    Ok(true) => Ok(hasher.finish()),
+                    Ok(false) => return,
+                    Err(error) => Err(error),
+                };
                 if results.send((file, hashed)).is_err() {
                     return;
                 }

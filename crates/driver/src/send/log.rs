@@ -3,7 +3,7 @@
 use tracing::{debug, info, info_span, warn};
 
 use super::{SendEvent, SendProgress};
-use crate::{SESSION_LOG as LOG, status::Holder};
+use crate::{SESSION_LOG as LOG, hindrance::Holder};
 
 /// A rate is logged again when it has changed by so much.
 const CHANGED: f64 = 1.25;

@@ -10,6 +10,7 @@ mod hashing;
 mod lane;
 mod lobby;
 mod log;
+mod options_error;
 mod peer;
 mod plan;
 mod repair;
@@ -18,6 +19,7 @@ mod roll;
 mod session;
 mod session_file;
 mod source_table;
+mod who;
 
 use std::{
     io,
@@ -33,7 +35,8 @@ use treecast_proto::{fanout::Way, fec::Share};
 use treecast_wire::ticket::{Fanout, Ticket};
 
 pub use feed::FeedSource;
-pub use plan::{MAX_FEC_PERCENT, MIN_BLOCK_LEN, Plan};
+pub use options_error::{MAX_FEC_PERCENT, MIN_BLOCK_LEN, OptionsError};
+pub use plan::Plan;
 pub use repair::{CarouselOptions, Dialect, Repair};
 pub use repair_share::{LEAST_SHARE, Priority};
 pub use session_file::SessionFileError;
@@ -43,14 +46,14 @@ use crate::{
     events::{as_field_text, as_optional_text, as_reasons, as_seconds, as_text},
     explicit::Sharing,
     files::SourceError,
+    hindrance::{Hindrance, Holder},
     security::{AllowList, Identity, PublicKey, tls::TlsError},
-    status::{Hindrance, Holder},
     udp::{DEFAULT_MULTICAST_HOPS, Offload, UdpError},
     words::{counted, some_of},
 };
 
 /// How long a receiver may say nothing while it owes an answer. One that lives speaks every
-/// [`KEEPALIVE`](crate::receive::KEEPALIVE), and one that a network has lost comes again as soon as it can
+/// [`KEEPALIVE`](crate::connection::KEEPALIVE), and one that a network has lost comes again as soon as it can
 /// (`docs/decisions/moving-receivers.md`).
 pub const STALL_LIMIT: Duration = Duration::from_secs(120);
 
@@ -66,9 +69,6 @@ pub const MINIMUM_RETRANSMISSION_TIME: Duration = Duration::from_secs(2);
 
 /// How long a receiver that has broken off is waited for when all others are done.
 pub const LINGER: Duration = Duration::from_secs(10);
-
-/// A receiver that nothing else is said to hears at least so often that its sender lives.
-pub const KEEPALIVE: Duration = Duration::from_secs(5);
 
 /// The highest rate, in bits a second, at which repair symbols take the place of lost blocks by themselves. One core decodes
 /// about 3 Gbit/s, and a receiver that loses anything has to decode nearly all that comes.
@@ -166,7 +166,7 @@ impl Rate {
 pub struct SendSecurity {
     /// Who the sender is; none makes a key for the session.
     pub identity: Option<Identity>,
-    /// Whom it admits; none admits everyone who has the ticket.
+    /// Keys of the receivers that it admits. `None` admits everyone who has the ticket.
     pub allow: Option<AllowList>,
 }
 
@@ -356,7 +356,7 @@ pub struct SendProgress {
     pub duplicate_share: f64,
     /// Who is waited for now; none when nobody is.
     pub held_by: Option<Holder>,
-    /// By the recent rate of the slowest receiver that is waited for; none when it is not known.
+    /// Time left, at the recent rate of the slowest receiver that is waited for. `None` when it is not known.
     pub seconds_left: Option<f64>,
     /// What limits the rate of `auto`; none at a rate that was given.
     pub rate: Option<RateProgress>,
@@ -492,7 +492,7 @@ pub struct ReceiverProgress {
     pub silent_seconds: f64,
     /// Why it is behind what has been sent; none when it is not.
     pub why: Option<Hindrance>,
-    /// By its recent rate; none when it is not known.
+    /// Time left at its recent rate. `None` when it is not known.
     pub seconds_left: Option<f64>,
 }
 
@@ -545,8 +545,8 @@ pub enum SendError {
     Interface(#[from] InterfaceError),
     #[error(transparent)]
     Udp(#[from] UdpError),
-    #[error("{0}")]
-    Options(String),
+    #[error(transparent)]
+    Options(#[from] OptionsError),
     #[error("TCP port {port} is in use on this host")]
     PortInUse { port: u16 },
     #[error("cannot take control connections at {address}: {source}")]
@@ -561,7 +561,7 @@ pub enum SendError {
         /// How many are enough when the time is over; none when all are needed.
         at_least: Option<u32>,
         seconds: u64,
-        /// Those of the receivers named that nobody has come from.
+        /// Addresses of named receivers from which nobody has come.
         missing: Vec<IpAddr>,
     },
     #[error("nobody has listened to group {group} for {seconds} s")]

@@ -1,15 +1,14 @@
 //! A receiver as its sender sees it.
 
-use std::{fmt, net::SocketAddr, time::Duration};
+use std::{net::SocketAddr, time::Duration};
 
 use treecast_proto::{Instant, fanout::Way};
-use treecast_wire::message::{Hello, MEMBER_LEN, Progress};
+use treecast_wire::message::{Hello, Progress};
 
-use super::{ReceiverProgress, Standing, roll::Absent};
+use super::{ReceiverProgress, Standing, roll::Absent, who::Who};
 use crate::{
     connection::Connection,
-    security::PublicKey,
-    status::{Hindrance, Meter, Symptoms, bits, judge, time_for},
+    hindrance::{Hindrance, Meter, Symptoms, bits, judge, time_for},
     words,
 };
 
@@ -88,58 +87,6 @@ pub(super) enum Awaited {
     Missing,
 }
 
-/// What a receiver is known again by when it comes over another connection.
-#[derive(Debug, Clone)]
-pub(super) struct Who {
-    /// The key that it has proved to have; none in a plain session.
-    pub key: Option<PublicKey>,
-    member: [u8; MEMBER_LEN],
-    /// What it calls itself.
-    pub name: String,
-}
-
-impl Who {
-    pub fn new(key: Option<PublicKey>, hello: &Hello) -> Self {
-        Self { key, member: hello.member, name: hello.name().to_owned() }
-    }
-
-    /// Whether both are one receiver: by the key that both have proved, and by the name, because receivers may share a
-    /// key; in a plain session by a number that nobody else has heard, and not by the name, which anybody may take.
-    pub fn is(&self, other: &Self) -> bool {
-        match self.key {
-            Some(_) => self.key == other.key && self.name == other.name,
-            None => other.key.is_none() && self.member == other.member && self.member != [0; MEMBER_LEN],
-        }
-    }
-
-    /// As [`fmt::Display`] writes it.
-    pub fn from_line(line: &str) -> Option<Self> {
-        let (mark, name) = line.split_once(' ')?;
-        let name = name.to_owned();
-        if let Ok(key) = mark.parse() {
-            return Some(Self { key: Some(key), member: [0; MEMBER_LEN], name });
-        }
-        let has_all = mark.len() == 2 * MEMBER_LEN;
-        let member = u128::from_str_radix(mark, 16).ok().filter(|_| has_all)?.to_be_bytes();
-        Some(Self { key: None, member, name })
-    }
-
-    /// Whether it can be taken for one that is not there any more, where nobody is hurt if it is somebody else.
-    pub fn may_be(&self, departed: &Self) -> bool {
-        self.key == departed.key && (self.key.is_some() || self.name == departed.name)
-    }
-}
-
-/// In one line: a name has no control characters.
-impl fmt::Display for Who {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.key {
-            Some(key) => write!(f, "{key} {}", self.name),
-            None => write!(f, "{:032x} {}", u128::from_be_bytes(self.member), self.name),
-        }
-    }
-}
-
 /// How much of what a receiver has has come since it came. It does not say what it had before, from an earlier sender or
 /// before its connection broke; but more than was sent cannot have come.
 #[derive(Debug, Default)]
@@ -152,7 +99,7 @@ pub(super) struct Fresh {
 }
 
 impl Fresh {
-    /// Of a receiver that comes when so many bytes have been sent.
+    /// Begins for a receiver that comes when `sent` bytes have been sent.
     pub fn since(sent: u64) -> Self {
         Self { sent, ..Self::default() }
     }
@@ -175,7 +122,7 @@ pub(super) struct Seen {
     pub silent: Duration,
     /// Whether nothing is left of what it has asked for.
     pub is_answered: bool,
-    /// Of the whole session.
+    /// Number of objects of the whole session.
     pub objects: u64,
     pub total_bytes: u64,
     pub sent_bytes: u64,
@@ -411,7 +358,6 @@ mod tests {
     use std::net::{TcpListener, TcpStream};
 
     use super::*;
-    use crate::security::Identity;
 
     fn peer() -> Peer {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -423,23 +369,6 @@ mod tests {
     fn settled(mut peer: Peer, interrupted: bool) -> Vec<(String, String)> {
         peer.settle(5, interrupted);
         peer.failures
-    }
-
-    #[test]
-    fn a_receiver_is_known_again_by_its_key_or_its_number_and_never_by_its_name_alone() {
-        let keys = [(); 2].map(|()| Some(Identity::generate().unwrap().public_key()));
-        let who = |key, member, name| {
-            let mut hello = Hello::new(1, 0, 0, name).unwrap();
-            hello.member = [member; MEMBER_LEN];
-            Who::new(key, &hello)
-        };
-        let secure = who(keys[0], 0, "a");
-        assert!(secure.is(&who(keys[0], 0, "a")) && !secure.is(&who(keys[1], 0, "a")));
-        assert!(!secure.is(&who(keys[0], 0, "b")), "they share a key");
-        assert!(!secure.is(&who(None, 0, "a")) && !who(None, 0, "a").is(&secure));
-        let plain = who(None, 7, "a");
-        assert!(plain.is(&who(None, 7, "b")) && !plain.is(&who(None, 8, "a")));
-        assert!(!who(None, 0, "a").is(&who(None, 0, "a")), "neither has said who it is");
     }
 
     #[test]

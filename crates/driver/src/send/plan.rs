@@ -16,7 +16,10 @@ use treecast_wire::{
     ticket::{Fanout, MAX_GROUPS, Security, Ticket, group_address},
 };
 
-use super::{FeedSource, Repair, SendError, SendOptions, SendSecurity, roll::Roll, session_file};
+use super::{
+    FeedSource, MAX_FEC_PERCENT, MIN_BLOCK_LEN, OptionsError, Repair, SendError, SendOptions, SendSecurity,
+    roll::Roll, session_file,
+};
 use crate::{
     clock,
     fanout::{Kind, Lists},
@@ -26,9 +29,6 @@ use crate::{
     security::{self, Identity},
     udp::GroupAddress,
 };
-
-/// A block holds at least the longest control message to the group: a signed reason.
-pub const MIN_BLOCK_LEN: u16 = 580;
 
 /// All that is known before the first packet.
 #[derive(Debug)]
@@ -231,108 +231,66 @@ fn identity(options: &SendOptions) -> Result<Option<Identity>, SendError> {
 }
 
 /// A feed that is not there is told of before anything is sent; opening it may wait for whoever writes it.
-fn check_feed(options: &SendOptions) -> Result<(), SendError> {
+fn check_feed(options: &SendOptions) -> Result<(), OptionsError> {
     let Some(FeedSource::File(path)) = &options.feed else { return Ok(()) };
-    let refused = |why: String| {
-        let path = path.display();
-        SendError::Options(format!(
-            "cannot read paths from {path}: {why}; name a file or pipe of paths with --feed"
-        ))
+    let why = match path.metadata() {
+        Ok(found) if found.is_dir() => "it is a folder".to_owned(),
+        Ok(_) => return Ok(()),
+        Err(error) => error.to_string(),
     };
-    match path.metadata() {
-        Ok(found) if found.is_dir() => Err(refused("it is a folder".into())),
-        Ok(_) => Ok(()),
-        Err(error) => Err(refused(error.to_string())),
-    }
+    Err(OptionsError::Feed { path: path.clone(), why })
 }
 
 /// What several rates cannot do.
-fn check_rates(options: &SendOptions) -> Result<(), SendError> {
+fn check_rates(options: &SendOptions) -> Result<(), OptionsError> {
     let slower = &options.slower_rates;
     if slower.is_empty() {
         return Ok(());
     }
-    let refused = |line: &str| Err(SendError::Options(line.to_owned()));
-    if slower.len() >= usize::from(MAX_GROUPS) {
-        return refused("there are too many --rates: name 2 to 8 of them");
+    let rates: Vec<u64> = options.rate.fixed_bps().into_iter().chain(slower.iter().copied()).collect();
+    let is_falling = rates.windows(2).all(|pair| pair[0] > pair[1]) && !rates.contains(&0);
+    if rates.len() != slower.len() + 1 || rates.len() > usize::from(MAX_GROUPS) || !is_falling {
+        return Err(OptionsError::Rates);
     }
-    let Some(first) = options.rate.fixed_bps() else {
-        return refused("--rates are fixed, and auto or max are not: leave out --rate, or --rates");
-    };
-    let rates: Vec<u64> = [first].into_iter().chain(slower.iter().copied()).collect();
-    if rates.contains(&0) || rates.windows(2).any(|pair| pair[0] <= pair[1]) {
-        return refused("--rates go from fast to slow, each lower than the one before, as 500M,100M,20M");
-    }
-    if options.fanout != Fanout::Multicast {
-        return refused("--rates are of multicast groups: leave out --rates, or take --fanout multicast");
-    }
-    if options.repair == Repair::None {
-        return refused(
-            "who moves to another of the --rates misses something: take --repair nack, after or carousel",
-        );
-    }
-    if options.fec.is_some() && options.repair.carousel().is_none() {
-        return refused("--rates mend losses without repair symbols: leave out --fec, or take one --rate");
-    }
-    match options.group {
-        Some(group) if group_address(SocketAddr::new(group, 0), slower.len() as u8).is_none() => {
-            refused("--rates need as many group addresses, one behind the other: name another with --group")
-        }
+    let has_too_few = |group| group_address(SocketAddr::new(group, 0), slower.len() as u8).is_none();
+    match options {
+        _ if options.fanout != Fanout::Multicast => Err(OptionsError::RatesWithoutGroup),
+        _ if options.repair == Repair::None => Err(OptionsError::RatesUnmended),
+        _ if options.fec.is_some() && options.repair.carousel().is_none() => Err(OptionsError::RatesWithFec),
+        _ if options.group.is_some_and(has_too_few) => Err(OptionsError::TooFewGroups),
         _ => Ok(()),
     }
 }
 
 /// What a carousel cannot do: it hears nothing of its receivers.
-fn check_carousel(options: &SendOptions, sources: &[NamedSource]) -> Result<(), SendError> {
-    let refused = |line: String| Err(SendError::Options(line));
+fn check_carousel(options: &SendOptions, sources: &[NamedSource]) -> Result<(), OptionsError> {
     if options.repair.carousel().is_none() {
         return Ok(());
     }
-    if options.rate.is_auto() {
-        return refused(
-            "a carousel hears nothing of its receivers: name a rate that their links bear".into(),
-        );
-    }
-    if !options.fanout.has_group() && options.receivers.is_empty() {
-        return refused(format!(
-            "nobody tells a carousel by {} where its receivers are: name their addresses with --receivers",
-            options.fanout
-        ));
-    }
-    if options.fanout == Fanout::Multicast && !options.receivers.is_empty() {
-        return refused("multicast needs no --receivers: leave them out, or take another --fanout".into());
-    }
-    if options.repair.is_iotup() && options.fanout != Fanout::Multicast {
-        return refused("the IoT updater's receivers listen to a group: take --fanout multicast".into());
-    }
+    let (fanout, is_iotup, has_names) =
+        (options.fanout, options.repair.is_iotup(), !options.receivers.is_empty());
     match sources.len() {
-        1 => Ok(()),
-        files if options.repair.is_iotup() => {
-            refused(format!("the IoT updater's frames carry one file, and there are {files}: name one"))
-        }
+        _ if options.rate.is_auto() => Err(OptionsError::CarouselRate),
+        _ if !fanout.has_group() && !has_names => Err(OptionsError::CarouselReceivers(fanout)),
+        _ if fanout == Fanout::Multicast && has_names => Err(OptionsError::NamedReceivers),
+        _ if is_iotup && fanout != Fanout::Multicast => Err(OptionsError::IotupFanout),
+        files if is_iotup && files != 1 => Err(OptionsError::IotupFiles(files)),
         _ => Ok(()),
     }
 }
 
-/// The most repair symbols for 100 blocks: beyond it, sending everything twice and thrice costs less.
-pub const MAX_FEC_PERCENT: u32 = 300;
-
 /// What forward error correction cannot do, or could do only at a loss.
-fn check_fec(options: &SendOptions, sources: &[NamedSource], block_len: u16) -> Result<(), SendError> {
+fn check_fec(options: &SendOptions, sources: &[NamedSource], block_len: u16) -> Result<(), OptionsError> {
     let Some(share) = options.fec else { return Ok(()) };
-    let refused = |line: String| Err(SendError::Options(line));
     if let Share::Percent(percent) = share
         && !(1..=MAX_FEC_PERCENT).contains(&percent)
     {
-        return refused(format!("--fec {percent}% does not do: it may be 1% to {MAX_FEC_PERCENT}%, or auto"));
+        return Err(OptionsError::FecShare(percent));
     }
     match sources.iter().find(|named| Layout::new(named.source.size(), block_len).is_none()) {
         // Its blocks are sent again.
         Some(_) if share == Share::Needed => Ok(()),
-        Some(named) => refused(format!(
-            "{} is too large for --fec with blocks of {block_len} bytes: leave out --fec, or send it in parts",
-            named.name
-        )),
+        Some(named) => Err(OptionsError::FecSize { name: named.name.clone(), block_len }),
         None => Ok(()),
     }
 }
@@ -352,7 +310,7 @@ fn lists(options: &SendOptions, interface: &Interface) -> Result<(Option<Lists>,
     let kind = if options.fanout == Fanout::Xcast { Kind::Xcast } else { Kind::Mead };
     match Lists::open(kind, interface, &options.sharing, &options.receivers, options.offload) {
         Ok(lists) => Ok((Some(lists), None)),
-        Err(line) if options.fanout != Fanout::Auto => Err(SendError::Options(line)),
+        Err(line) if options.fanout != Fanout::Auto => Err(OptionsError::Lists(line).into()),
         Err(line) => Ok((None, Some(format!("does without MEADcast: {line}")))),
     }
 }
@@ -362,8 +320,7 @@ fn only_this_host(options: &SendOptions, interface: &Interface) -> Option<String
     let is_chance = interface.is_loopback && options.interface.is_none();
     is_chance.then(|| {
         format!(
-            "only receivers on this host can join: no interface but {} is up with an address; bring one up, or name \
-             one with --interface",
+            "only receivers on this host can join: no interface but {} is up with an address; bring one up, or name one",
             interface.name
         )
     })
@@ -405,20 +362,22 @@ fn group(options: &SendOptions, interface: &Interface, bytes: [u8; 16]) -> Resul
     })
 }
 
-fn check_source(options: &SendOptions, interface: &Interface, group: IpAddr) -> Result<(), SendError> {
+fn check_source(options: &SendOptions, interface: &Interface, group: IpAddr) -> Result<(), OptionsError> {
     let Some(source) = options.source else { return Ok(()) };
     if source.is_ipv4() != group.is_ipv4() {
-        let line = format!("source {source} and group {group} are of two families: name both of one");
-        return Err(SendError::Options(line));
+        return Err(OptionsError::Families { from: source, group });
     }
     if !interface.addresses.contains(&source) {
-        let line = format!("source {source} is no address of interface {}: name one of it", interface.name);
-        return Err(SendError::Options(line));
+        return Err(OptionsError::ForeignSource { from: source, interface: interface.name.clone() });
     }
     Ok(())
 }
 
-fn block_len(options: &SendOptions, group: &GroupAddress, lists: Option<&Lists>) -> Result<u16, SendError> {
+fn block_len(
+    options: &SendOptions,
+    group: &GroupAddress,
+    lists: Option<&Lists>,
+) -> Result<u16, OptionsError> {
     // Unicast packets may go to hosts of either family.
     let is_ipv4 = group.group.is_ipv4() && options.fanout == Fanout::Multicast;
     if options.repair.is_iotup() {
@@ -430,10 +389,8 @@ fn block_len(options: &SendOptions, group: &GroupAddress, lists: Option<&Lists>)
     let fits = room.saturating_sub(headers).min((MAX_PAYLOAD_LEN - SEAL_LEN) as u64) as u16;
     let block_len = options.block_len.unwrap_or(fits);
     if !(MIN_BLOCK_LEN..=fits).contains(&block_len) {
-        return Err(SendError::Options(format!(
-            "blocks of {block_len} bytes do not do on interface {} (MTU {}): they may have {MIN_BLOCK_LEN} to {fits}",
-            group.interface.name, group.interface.mtu
-        )));
+        let (interface, mtu) = (group.interface.name.clone(), group.interface.mtu);
+        return Err(OptionsError::Block { block_len, interface, mtu, fits });
     }
     Ok(block_len)
 }
@@ -484,7 +441,7 @@ mod tests {
         let lo = Interface::named("lo").unwrap();
         assert_eq!(only_this_host(&options(), &lo), None);
         let line = only_this_host(&SendOptions { interface: None, ..options() }, &lo).unwrap();
-        assert!(line.starts_with("only receivers on this host") && line.contains("--interface"), "{line}");
+        assert!(line.starts_with("only receivers on this host") && line.ends_with("or name one"), "{line}");
         let other = Interface { is_loopback: false, ..lo };
         assert_eq!(only_this_host(&SendOptions { interface: None, ..options() }, &other), None);
     }

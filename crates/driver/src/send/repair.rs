@@ -11,11 +11,11 @@ use crate::carousel::FrameHash;
 pub enum Repair {
     /// Not at all: an object with a gap at its end has failed.
     None,
-    /// By retransmissions, when an object has been sent to its end (VCMTP 1).
+    /// Retransmissions, when an object has been sent to its end (VCMTP 1).
     After,
-    /// By retransmissions, while an object is being sent (VCMTP 2).
+    /// Retransmissions, while an object is being sent (VCMTP 2).
     Nack,
-    /// By sending all objects again and again. Nobody is asked what is missing.
+    /// All objects are sent again and again. Nobody is asked what is missing.
     Carousel(CarouselOptions),
 }
 

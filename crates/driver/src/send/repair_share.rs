@@ -93,7 +93,7 @@ impl RepairShare {
 struct Credit {
     /// Bytes of multicast that let one byte of retransmissions leave.
     price: i64,
-    /// Of multicast; negative after more than was there has left at once.
+    /// Credit in bytes of multicast. It is negative after more has left at once than was there.
     bytes: i64,
 }
 

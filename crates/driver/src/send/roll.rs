@@ -10,7 +10,7 @@
 
 use std::{collections::BTreeMap, net::SocketAddr};
 
-use super::peer::Who;
+use super::who::Who;
 
 /// The most receivers that are kept.
 const MOST: usize = 1000;
@@ -31,9 +31,9 @@ pub(super) struct Absent {
 
 #[derive(Debug, Default, Clone)]
 pub(super) struct Roll {
-    /// By the text of who it is.
+    /// Addresses of the receivers that are there. The key is the text of who the receiver is.
     there: BTreeMap<String, SocketAddr>,
-    /// Of the lines so far, and of those that are still to come of who is there.
+    /// Length of the lines so far and of those that will strike out who is there, in bytes.
     len: u64,
 }
 

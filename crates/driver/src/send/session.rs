@@ -195,7 +195,7 @@ enum Turn {
 }
 
 impl Turn {
-    /// That of two lanes.
+    /// What two lanes want together.
     fn or(self, other: Self) -> Self {
         match (self, other) {
             (Self::Until(one), Self::Until(other)) => Self::Until([one, other].into_iter().flatten().min()),

@@ -34,7 +34,7 @@ use treecast_proto::fec::Share;
 use treecast_wire::{message::BeginOfFile, ticket::Ticket};
 use zeroize::Zeroizing;
 
-use super::{SendOptions, peer::Who, roll::Roll};
+use super::{SendOptions, roll::Roll, who::Who};
 use crate::{
     clock,
     files::NamedSource,
@@ -95,13 +95,13 @@ pub(super) struct Kept {
     pub ticket: Ticket,
     /// Whether it admits only the receivers of a list.
     has_allow_list: bool,
-    /// Those of its groups in bits a second, as `5000000,1000000`; none where there is one group.
+    /// Rates of its groups in bits a second, as `5000000,1000000`. `None` for one group.
     rates: Option<String>,
     /// None where the session is plain or has a key of its own.
     pub identity: Option<Identity>,
     /// As [`object_line`] has them.
     objects: Vec<String>,
-    /// By object.
+    /// How far the sender came with each object, by the object's number.
     pub marks: BTreeMap<u32, Mark>,
     pub roll: Roll,
 }
@@ -263,30 +263,33 @@ impl Kept {
         let rates = usize::from(kept.groups) != options.slower_rates.len() + 1;
         let may_lack_fec = options.fec.is_none_or(|share| share == Share::Needed);
         let has_other_fec = if kept.fec { options.fec.is_none() } else { !may_lack_fec };
-        let with = |has: bool, option: &str| format!("{} {option}", if has { "with" } else { "without" });
-        let source = kept.source.map_or("--source".to_owned(), |source| format!("--source {source}"));
+        let with = |has: bool, what: &str| format!("{} {what}", if has { "with" } else { "without" });
+        let source = kept.source.map_or("a source".to_owned(), |source| format!("source {source}"));
         self.refuse([
-            (kept.fanout != options.fanout, format!("with --fanout {}", kept.fanout)),
-            (kept.repair != options.repair.in_ticket(), format!("with --repair {}", kept.repair)),
-            (has_other_fec, with(kept.fec, "--fec")),
-            (group || port, format!("with --group {}", kept.group)),
+            (kept.fanout != options.fanout, format!("with fanout {}", kept.fanout)),
+            (kept.repair != options.repair.in_ticket(), format!("with repair {}", kept.repair)),
+            (has_other_fec, with(kept.fec, "repair symbols")),
+            (group || port, format!("with group {}", kept.group)),
             (
                 rates,
                 match (&self.rates, kept.groups) {
-                    (Some(rates), _) => format!("with --rates {rates}"),
-                    (None, 1) => "without --rates".to_owned(),
+                    (Some(rates), _) => format!("with rates {rates}"),
+                    (None, 1) => "with one rate".to_owned(),
                     // Of a version that kept only how many.
-                    (None, groups) => format!("with {groups} rates in --rates"),
+                    (None, groups) => format!("with {groups} rates"),
                 },
             ),
             (kept.source != options.source, with(kept.source.is_some(), &source)),
-            (kept.security.is_some() != options.security.is_some(), with(kept.security.is_none(), "--plain")),
-            (self.has_allow_list != admits_listed, with(self.has_allow_list, "--allow")),
+            (
+                kept.security.is_some() != options.security.is_some(),
+                with(kept.security.is_some(), "security"),
+            ),
+            (self.has_allow_list != admits_listed, with(self.has_allow_list, "an allow list")),
             (
                 kept.expires.is_some() != options.expires_in.is_some(),
-                with(kept.expires.is_some(), "--expires"),
+                with(kept.expires.is_some(), "a time when the ticket expires"),
             ),
-            (block, format!("with --block {}", kept.block_len)),
+            (block, format!("with blocks of {} bytes", kept.block_len)),
         ])
     }
 
@@ -298,7 +301,7 @@ impl Kept {
         let key = |ticket: &Ticket| ticket.security.as_ref().map(|security| security.sender_key);
         let has_other_key = key(&self.ticket) != key(ticket);
         let is_other = self.ticket != *ticket;
-        self.refuse([(has_other_key, "with another --key".to_owned()), (is_other, "otherwise".to_owned())])
+        self.refuse([(has_other_key, "with another key".to_owned()), (is_other, "otherwise".to_owned())])
     }
 
     fn refuse<const N: usize>(&self, differs: [(bool, String); N]) -> Result<(), SessionFileError> {
@@ -324,7 +327,7 @@ impl Kept {
         let (began, now) = (self.rates.as_ref()?, listed(rates));
         let path = self.path.display();
         (*began != now)
-            .then(|| format!("the session in {path} began with --rates {began}: it goes on with {now}"))
+            .then(|| format!("the session in {path} began with rates {began}: it goes on with {now}"))
     }
 
     /// Refuses to send other objects under the numbers of those that the session began with.
@@ -474,18 +477,18 @@ mod tests {
         assert!(line(&["a"], |_| {}).contains("b is missing"));
         assert!(line(&["a", "b", "c"], |_| {}).contains("c was not there"));
         assert!(line(&["b", "a"], |_| {}).contains("b was not there"));
-        assert!(line(&["a", "b"], |options| options.security = None).contains("--plain"));
+        assert!(line(&["a", "b"], |options| options.security = None).contains("with security"));
         let another = |options: &mut SendOptions| {
             let identity = Some(Identity::generate().unwrap());
             options.security = Some(crate::send::SendSecurity { identity, allow: None });
         };
-        assert!(line(&["a", "b"], another).contains("--key"));
+        assert!(line(&["a", "b"], another).contains("with another key"));
         let closed = |options: &mut SendOptions| {
             let allow = Some(crate::security::AllowList::default());
             options.security = Some(crate::send::SendSecurity { identity: None, allow });
         };
-        assert!(line(&["a", "b"], closed).contains("--allow"));
-        assert!(line(&["a", "b"], |options| options.block_len = Some(1000)).contains("--block"));
+        assert!(line(&["a", "b"], closed).contains("without an allow list"));
+        assert!(line(&["a", "b"], |options| options.block_len = Some(1000)).contains("with blocks of"));
         fs::write(folder.join("b"), "changed").unwrap();
         assert!(line(&["a", "b"], |_| {}).contains("has changed"));
         fs::remove_dir_all(folder).unwrap();
@@ -502,18 +505,18 @@ mod tests {
         };
         let line = |change: fn(&mut SendOptions)| plan(&folder, &["a"], change).unwrap_err();
         plan(&folder, &["a"], ipv4).unwrap();
-        assert!(line(|options| options.fanout = Fanout::Unicast).contains("began with --fanout multicast"));
-        assert!(line(|options| options.fanout = Fanout::Mead).contains("began with --fanout multicast"));
+        assert!(line(|options| options.fanout = Fanout::Unicast).contains("began with fanout multicast"));
+        assert!(line(|options| options.fanout = Fanout::Mead).contains("began with fanout multicast"));
         assert!(
-            line(|options| options.source = Some("::1".parse().unwrap())).contains("began without --source")
+            line(|options| options.source = Some("::1".parse().unwrap())).contains("began without a source")
         );
         assert!(
             line(|options| options.group = Some("ff15::9".parse().unwrap()))
-                .contains("began with --group 239.255.9.9")
+                .contains("began with group 239.255.9.9")
         );
         fs::remove_file(folder.join("session")).unwrap();
         plan(&folder, &["a"], plain_ipv4).unwrap();
-        assert!(line(|_| {}).contains("began with --plain"));
+        assert!(line(|_| {}).contains("began without security"));
         fs::remove_dir_all(folder).unwrap();
     }
 

@@ -9,7 +9,7 @@ use treecast_wire::{header::FileId, message::ChunkHashes};
 
 use crate::{
     chunk_tree::{ChunkHasher, ChunkTree},
-    files::{NamedSource, SourceError},
+    files::{NamedSource, Source, SourceError},
 };
 use treecast_host::file_limit;
 
@@ -22,7 +22,7 @@ pub(super) struct SourceTable {
     objects: BTreeMap<FileId, Object>,
     /// Objects whose files are open, the one that was opened first in front.
     open: VecDeque<FileId>,
-    /// So many files are open at a time, whoever asks for them.
+    /// Upper bound of files that are open at a time.
     most_open: usize,
 }
 
@@ -68,6 +68,11 @@ impl SourceTable {
 
     pub fn size(&self, file: FileId) -> u64 {
         self.objects.get(&file).map_or(0, |object| object.named.source.size())
+    }
+
+    /// The file of an object.
+    pub fn source(&mut self, file: FileId) -> Option<&mut Source> {
+        self.objects.get_mut(&file).map(|object| &mut object.named.source)
     }
 
     /// The bytes `range` of an object, which are asked for in order, each once.

@@ -8,15 +8,10 @@ pub(crate) mod answer;
 mod board;
 mod find;
 mod folder;
-mod hindrance;
-mod meter;
 mod server;
 mod snapshot;
 
 pub use board::Board;
 pub use find::{Found, find};
-pub use hindrance::{Hindrance, Holder};
-pub(crate) use hindrance::{Symptoms, judge};
-pub(crate) use meter::{Meter, bits, time_for};
 pub use server::{StatusServer, serve};
 pub use snapshot::{MAX_RECEIVERS_SHOWN, Phase, Role, Snapshot};

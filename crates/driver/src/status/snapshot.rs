@@ -3,8 +3,8 @@
 use serde::{Deserialize, Serialize};
 use treecast_wire::ticket::{Fanout, Ticket};
 
-use super::{Hindrance, Holder};
 use crate::{
+    hindrance::{Hindrance, Holder},
     receive::ReceiveProgress,
     send::{GroupProgress, ReceiverProgress, SendProgress, Standing},
 };

@@ -68,7 +68,7 @@ impl Spare {
 struct Slot {
     /// The seal's prefix, if there is one, and the header.
     head: [u8; SEALED_HEADER_LEN],
-    /// Of a sealed packet whose block is whole; that of a shorter one follows it at once.
+    /// Tag of a sealed packet whose block is whole. The tag of a shorter block follows that block at once.
     tag: [u8; TAG_LEN],
 }
 

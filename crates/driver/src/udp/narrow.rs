@@ -23,7 +23,7 @@ const IPV4_HEADER_LEN: usize = 20;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct NarrowWay {
     pub to: IpAddr,
-    /// Of IP packets.
+    /// Length of the longest IP packet that fits, in bytes.
     pub mtu_bytes: usize,
     /// How long packets were to be.
     pub packet_bytes: usize,

@@ -37,7 +37,7 @@ pub fn frames_in_super_packet(frame_len: usize) -> usize {
 pub struct Transmitter {
     socket: UdpSocket,
     offload: Offload,
-    /// Those of one super-packet, one behind the other.
+    /// Headers of one super-packet, one behind the other.
     headers: Vec<u8>,
     header_len: usize,
     /// Seldom any.

@@ -30,9 +30,6 @@ enum Next {
     Wait(Option<Instant>),
 }
 
-/// How much of a file is read at once to hash it.
-const HASH_RUN_LEN: usize = 1 << 20;
-
 /// How often progress is told.
 const TELL_INTERVAL: Duration = Duration::from_millis(100);
 
@@ -121,21 +118,9 @@ pub struct ClientProgress {
 
 /// Hashes a file; none when that was interrupted.
 fn hash(source: &mut Source, stop: &Stop) -> Result<Option<FileHeader>, SourceError> {
-    let file_size = source.size();
     let mut hasher = blake3::Hasher::new();
-    let mut buffer = vec![0; HASH_RUN_LEN];
-    let mut position = 0;
-    while position < file_size {
-        if stop.is_requested() {
-            return Ok(None);
-        }
-        let run = &mut buffer[..(file_size - position).min(HASH_RUN_LEN as u64) as usize];
-        source.read(position, run)?;
-        hasher.update(run);
-        position += run.len() as u64;
-    }
-    source.check_unchanged()?;
-    Ok(Some(FileHeader { file_size, hash: *hasher.finalize().as_bytes() }))
+    let is_read = source.read_all(|| !stop.is_requested(), |run| _ = hasher.update(run))?;
+    Ok(is_read.then(|| FileHeader { file_size: source.size(), hash: *hasher.finalize().as_bytes() }))
 }
 
 /// Opens the file that clients get, for reading by several at once.

@@ -165,7 +165,7 @@ impl Worker {
     fn give_up_decoding(&mut self, file: FileId, said: &str) {
         if matches!(self.objects.get(&file), Some(Some(Object::Announced { .. }))) {
             let reason = format!(
-                "the decoder of repair symbols failed: {said}; receive it again, and have the sender send with --fec none"
+                "the decoder of repair symbols failed: {said}; receive it again, and have it sent without repair symbols"
             );
             self.give_up(file, reason);
         }

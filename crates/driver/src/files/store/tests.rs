@@ -10,7 +10,7 @@ use treecast_wire::{
 };
 
 use super::*;
-use crate::files::{Rules, walk::tests::scratch};
+use crate::files::{Rules, SourceBlock, walk::tests::scratch};
 
 fn begin(size: u64, name: &str) -> BeginOfFile {
     BeginOfFile::new(TransferType::DiskToDisk, size, name).unwrap()

@@ -27,7 +27,8 @@ impl Backlog {
         self.since_asked.is_some()
     }
 
-    /// So many bytes were taken, and something is left, of two sockets at the one with less; none where nothing is left.
+    /// Notes how many bytes were taken while something is left. `None` says that nothing is left. With two sockets, the
+    /// smaller number counts.
     /// `was_asked`: whether the machine waited before that. Returns whether what was there when it asked is among these
     /// bytes or those before; it waits no more then.
     pub fn note(&mut self, was_asked: bool, left: Option<u64>) -> bool {

@@ -26,7 +26,7 @@ pub(super) struct Ears {
     group: Option<Spare>,
     /// Whether packets are taken from it now.
     at_group: bool,
-    /// Those that came twice among them.
+    /// Numbers of packets heard at each address. Packets that came twice count.
     heard: Heard,
     told: Heard,
     told_at: Instant,
@@ -149,7 +149,7 @@ impl Session<'_> {
         }
     }
 
-    /// Those of some packets that have not come before, by another way.
+    /// Returns the packets that have not come before by another way.
     pub(super) fn new_of(&mut self, from: Channel, packets: Arrived) -> Option<Arrived> {
         match &mut self.hearing.ears {
             Some(ears) if from == Channel::Group => ears.note(packets),

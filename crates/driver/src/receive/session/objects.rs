@@ -6,7 +6,7 @@ use std::ops::Range;
 use treecast_proto::{
     Instant, Step,
     fec::symbol_number,
-    object::{CutShort, ReceiverEvent, ReceiverInput, ReceiverTransmit, Response},
+    object::{ReceiverEvent, ReceiverInput, ReceiverTransmit, Response},
 };
 use treecast_wire::{
     header::FileId,
@@ -249,7 +249,7 @@ impl Session<'_> {
             ReceiverEvent::Failed { file, reason } => self.note_failed(file, reason),
             ReceiverEvent::CalledBack { group } => self.called_back(group),
             ReceiverEvent::Closed { reason } => {
-                self.figures.summary.cut_short = reason.map(in_words);
+                self.figures.summary.cut_short = reason.map(|reason| reason.to_string());
                 self.line.closed = true;
             }
         }
@@ -323,13 +323,5 @@ impl Session<'_> {
         self.trust.forget(file);
         self.store.small.discard(file);
         self.store.begins.remove(&file)
-    }
-}
-
-/// The reason why a session ended early, in words. Who has waited in vain learns which option says for how long.
-fn in_words(reason: CutShort) -> String {
-    match reason {
-        CutShort::Silent(_) => format!("{reason}, the time that --connect-timeout gives"),
-        other => other.to_string(),
     }
 }

@@ -23,17 +23,18 @@ use treecast_wire::{
 
 use super::{
     super::{
-        Dialect, KEEPALIVE, ReceiveError, ReceiveEvent, ReceiveOptions, ReceiveSummary, comeback::Carried,
-        join::Joined, outbox::Outbox, refusal::Refusal,
+        Dialect, ReceiveError, ReceiveEvent, ReceiveOptions, ReceiveSummary, join::Joined, outbox::Outbox,
+        refusal::Refusal,
     },
-    Backlog, CONTROL, Ears, Figures, GROUP, Groups, Hearing, Lifeline, Line, STORE, Session, Source, Storing,
-    Trust,
+    Backlog, CONTROL, Carried, Ears, Figures, GROUP, Groups, Hearing, Lifeline, Line, STORE, Session, Source,
+    Storing, Trust,
 };
 use crate::{
     clock::{self, Clock},
+    connection,
     files::{Intake, Journal, Leftovers, SmallObjects, TargetFolder},
+    hindrance::Meter,
     seal::{Opener, Secret},
-    status::Meter,
 };
 
 /// A report goes to the sender at least so often while something is new ...
@@ -216,7 +217,7 @@ fn machine(options: &ReceiveOptions, buffer_bytes: usize, resumes: bool) -> Rece
         },
         progress_bytes: (buffer_bytes / REPORT_SHARE).max(1) as u64,
         progress_interval: REPORT_INTERVAL,
-        keepalive: KEEPALIVE,
+        keepalive: connection::KEEPALIVE,
         stall_limit: options.stall_limit,
         resumes,
     };

@@ -8,7 +8,7 @@ use super::{
     super::{ReceiveEvent, ReceiveProgress},
     PROGRESS_INTERVAL, Session,
 };
-use crate::status::{Hindrance, Symptoms, bits, judge, time_for};
+use crate::hindrance::{Hindrance, Symptoms, bits, judge, time_for};
 
 impl Session<'_> {
     pub(super) fn report_progress(&mut self) {

@@ -1,4 +1,4 @@
-//! Whom the session admits, and what others are told.
+//! Admission to a session: which receivers get in, and what the others are told.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -9,7 +9,8 @@ use super::{
     super::{
         SendEvent,
         lobby::{Arrival, place},
-        peer::{Fresh, Peer, Who, shown},
+        peer::{Fresh, Peer, shown},
+        who::Who,
     },
     ADMISSIONS_A_TURN, FIRST_CONNECTION, Session,
     connections::say_put_out,
@@ -74,7 +75,7 @@ impl Session<'_> {
         there.map(|(receiver, peer)| (*receiver, peer))
     }
 
-    /// By the sender's clock, whatever the receiver's says.
+    /// Why an expired ticket is refused. The sender's clock counts, whatever the receiver's says.
     fn expired(&self) -> Option<String> {
         let ago = clock::unix_seconds().checked_sub(self.plan.expires?.get())?;
         Some(format!("the ticket expired {} ago by the sender's clock", clock::duration_in_words(ago)))
@@ -126,7 +127,7 @@ impl Session<'_> {
         let most = self.plan.options.per_address;
         if count(&|other| other.to_canonical() == ip.to_canonical()) >= most as usize {
             let are = if most == 1 { "receiver is" } else { "receivers are" };
-            return full(format!("{most} {are} there already from its address (the sender's --per-address)"));
+            return full(format!("{most} {are} there already from its address (the sender's limit)"));
         }
         let network = place(ip);
         if count(&|other| place(other) == network) >= MAX_FROM_ONE_NETWORK {

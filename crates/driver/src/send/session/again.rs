@@ -13,8 +13,9 @@ use super::{
     super::{
         SendError, Standing,
         hashing::Hashing,
-        peer::{Awaited, Peer, Who},
+        peer::{Awaited, Peer},
         session_file::Marks,
+        who::Who,
     },
     FIRST_CONNECTION, HASHES, Session,
     connections::say_put_out,

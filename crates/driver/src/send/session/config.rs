@@ -10,10 +10,10 @@ use treecast_proto::{
 use treecast_wire::message::BlockHashes;
 
 use super::super::{
-    KEEPALIVE, Plan, Rate, Repair, SendError,
+    Plan, Rate, Repair, SendError,
     repair::{CarouselOptions, Dialect},
 };
-use crate::{files::NamedSource, pacer, security::random, udp::frames_in_super_packet};
+use crate::{connection, files::NamedSource, pacer, security::random, udp::frames_in_super_packet};
 
 /// A receiver that reports nothing for this long while it holds the rest up, or less than it could have taken at the floor,
 /// is not waited for.
@@ -83,7 +83,7 @@ fn vcmtp_config(plan: &Plan, repair: vcmtp::Repair) -> SenderConfig {
         stall_limit: plan.options.stall_limit,
         at_once: plan.options.at_once,
         is_feed: plan.options.feed.is_some(),
-        keepalive: KEEPALIVE,
+        keepalive: connection::KEEPALIVE,
     }
 }
 

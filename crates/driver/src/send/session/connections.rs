@@ -212,7 +212,7 @@ impl Session<'_> {
         self.merge_departed();
     }
 
-    /// Of very many receivers that have left, only the number is kept.
+    /// Keeps only the number of receivers that have left, where there are very many.
     fn merge_departed(&mut self) {
         let departed: Vec<_> = self
             .peers

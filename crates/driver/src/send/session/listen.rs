@@ -8,7 +8,7 @@ use std::{
 use socket2::{Domain, Socket, Type};
 use treecast_wire::ticket;
 
-use super::super::{Plan, SendError};
+use super::super::{OptionsError, Plan, SendError};
 
 /// Opens the control port, and lists the addresses that receivers reach it at.
 pub(super) fn listen(plan: &Plan) -> Result<(TcpListener, Vec<SocketAddr>), SendError> {
@@ -42,11 +42,7 @@ pub(super) fn listen(plan: &Plan) -> Result<(TcpListener, Vec<SocketAddr>), Send
         .take(ticket::MAX_CONTROL_ADDRESSES)
         .collect();
     if control.is_empty() {
-        let interface = &plan.group.interface.name;
-        let line = format!(
-            "interface {interface} has no address that receivers could connect to: name one with --control"
-        );
-        return Err(SendError::Options(line));
+        return Err(OptionsError::NoControl(plan.group.interface.name.clone()).into());
     }
     Ok((listener, control))
 }
@@ -61,10 +57,7 @@ fn asked(plan: &Plan) -> Result<Option<SocketAddr>, SendError> {
     if is_port && is_address {
         return Ok(Some(SocketAddr::new(asked.ip(), kept.port())));
     }
-    Err(SendError::Options(format!(
-        "the session was begun at {kept}, where its receivers look for it: leave out --control, or name another file with \
-         --session"
-    )))
+    Err(OptionsError::OtherControl(*kept).into())
 }
 
 fn bind(address: SocketAddr) -> io::Result<TcpListener> {

@@ -15,7 +15,7 @@ use super::{
     PROGRESS_INTERVAL, Session,
     ring::Ring,
 };
-use crate::status::{Hindrance, Holder, Meter, bits, time_for};
+use crate::hindrance::{Hindrance, Holder, Meter, bits, time_for};
 
 /// The share of the time for which the multicast has waited for somebody's buffer from which that one is named.
 const WAITED_SHARE: f64 = 0.2;

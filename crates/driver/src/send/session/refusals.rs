@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use treecast_proto::Instant;
 
-/// So many are told one by one ...
+/// Number of refusals in one [`WHILE`] that are told one by one.
 const TOLD: u64 = 20;
 
-/// ... in such a while.
+/// Time for which refusals are counted together.
 const WHILE: Duration = Duration::from_secs(10);
 
 #[derive(Debug, Default)]

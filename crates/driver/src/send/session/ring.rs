@@ -33,9 +33,6 @@ use crate::{
 /// How often listeners are looked for while packets go out.
 const LOOK_INTERVAL: Duration = Duration::from_millis(20);
 
-/// How much of a file is hashed at once where the hash is needed before the first packet.
-const HASH_RUN_LEN: usize = 1 << 20;
-
 #[derive(Debug)]
 pub(super) struct Ring {
     options: CarouselOptions,
@@ -175,16 +172,10 @@ impl Session<'_> {
         let Some(ring) = &mut self.ring else { return Ok(()) };
         let Dialect::Iotup(kind) = ring.options.dialect else { return Ok(()) };
         let file = FileId::new(self.plan.session, 0);
-        let (size, mut position) = (self.objects.sources.size(file), 0);
+        let Some(source) = self.objects.sources.source(file) else { return Ok(()) };
         let mut hasher = kind.hasher();
-        let mut buffer = vec![0; HASH_RUN_LEN];
-        while position < size && !stop.is_requested() {
-            let run = &mut buffer[..(size - position).min(HASH_RUN_LEN as u64) as usize];
-            self.objects.sources.read_any(file, position, run)?;
-            hasher.update(run);
-            position += run.len() as u64;
-        }
-        let frames = FrameSender { file_size: size, hash: hasher.finish(), sequence: 0 };
+        source.read_all(|| !stop.is_requested(), |run| hasher.update(run))?;
+        let frames = FrameSender { file_size: source.size(), hash: hasher.finish(), sequence: 0 };
         ring.frames = vec![frames; self.lanes.slower.len() + 1];
         Ok(())
     }

@@ -25,7 +25,7 @@ pub(super) struct SlowerLane {
 }
 
 impl SlowerLane {
-    /// Those of a session, the fastest first.
+    /// The lanes of a session's slower groups, fastest first.
     pub fn all(plan: &Plan, now: Instant) -> Vec<Self> {
         let lane = |rate_bps: &u64| Self {
             rate_bps: *rate_bps,

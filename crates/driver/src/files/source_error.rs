@@ -1,12 +1,35 @@
-//! All that keeps a set from being sent, so that it need not be found out one by one.
+//! Why files cannot be sent: each by itself, and all of a set together, so that they need not be found out one by one.
 
 use std::{
     collections::BTreeMap,
-    fmt,
+    fmt, io,
     path::{Path, PathBuf},
 };
 
-use super::SourceError;
+use thiserror::Error;
+
+/// Why a file cannot be sent, or not any longer.
+#[derive(Debug, Error)]
+pub enum SourceError {
+    #[error("cannot read {path}: {source}; check the name and the permissions", path = path.display())]
+    Unreadable { path: PathBuf, source: io::Error },
+    #[error("{path} is neither a file nor a folder: name regular files or folders of them", path = path.display())]
+    NotRegular { path: PathBuf },
+    #[error("{path} changed while it was sent: send it again when nothing writes to it", path = path.display())]
+    Changed { path: PathBuf },
+    #[error("{path} became shorter while it was sent: send it again when nothing writes to it", path = path.display())]
+    Shrunk { path: PathBuf },
+    #[error("{path} and {other} would both be called {name}: rename one or send them apart", path = path.display(), other = other.display())]
+    SameName { path: PathBuf, other: PathBuf, name: String },
+    #[error("the name of {path} cannot be sent ({why}): rename it", path = path.display())]
+    Name { path: PathBuf, why: String },
+    #[error("{path} has no name that receivers could give it: name the folders in it that are to be sent", path = path.display())]
+    NoName { path: PathBuf },
+    #[error(transparent)]
+    Several(Unsendable),
+    #[error("interrupted while files were looked for: nothing has been sent")]
+    Interrupted,
+}
 
 /// The most of them that are named.
 const MAX_NAMED: usize = 10;

@@ -1,10 +1,13 @@
 //! Why a receiver is behind, as far as that can be seen from its reports and its connection.
 
+mod meter;
+
 use std::{fmt, time::Duration};
 
 use serde::{Deserialize, Serialize};
 
-use crate::receive::KEEPALIVE;
+pub(crate) use self::meter::{Meter, bits, time_for};
+use crate::connection::KEEPALIVE;
 
 /// One that lives and owes something has spoken by then.
 const SILENT_AFTER: Duration = KEEPALIVE.saturating_add(Duration::from_secs(1));

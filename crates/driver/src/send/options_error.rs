@@ -1,0 +1,61 @@
+//! Why options do not go together. Which option helps is up to whoever reads them.
+
+use std::{
+    net::{IpAddr, SocketAddr},
+    path::PathBuf,
+};
+
+use thiserror::Error;
+use treecast_wire::ticket::{Fanout, MAX_GROUPS};
+
+/// The most repair symbols for 100 blocks: beyond it, sending everything twice and thrice costs less.
+pub const MAX_FEC_PERCENT: u32 = 300;
+
+/// A block holds at least the longest control message to the group: a signed reason.
+pub const MIN_BLOCK_LEN: u16 = 580;
+
+/// Options that do not go together, or not with this host.
+#[derive(Debug, Error, PartialEq, Eq)]
+pub enum OptionsError {
+    #[error("cannot read paths from {}: {why}", path.display())]
+    Feed { path: PathBuf, why: String },
+    #[error("several rates are fixed, 2 to {MAX_GROUPS} of them, and each is lower than the one before")]
+    Rates,
+    #[error("several rates need multicast groups")]
+    RatesWithoutGroup,
+    #[error("receivers miss something when they move to another rate, and nothing mends that")]
+    RatesUnmended,
+    #[error("a session with several rates mends losses without repair symbols")]
+    RatesWithFec,
+    #[error("several rates need as many group addresses, one behind the other")]
+    TooFewGroups,
+    #[error("a carousel hears nothing of its receivers, and cannot follow them with its rate")]
+    CarouselRate,
+    #[error("nobody tells a carousel by {0} where its receivers are")]
+    CarouselReceivers(Fanout),
+    #[error("a carousel by multicast has no use for the addresses of receivers")]
+    NamedReceivers,
+    #[error("the IoT updater's receivers listen to a multicast group")]
+    IotupFanout,
+    #[error("the IoT updater's frames carry one file, and there are {0}: name one")]
+    IotupFiles(usize),
+    #[error("{0} % of repair symbols do not do: a session may have 1 % to {MAX_FEC_PERCENT} %")]
+    FecShare(u32),
+    #[error("{name} is too large for repair symbols with blocks of {block_len} bytes")]
+    FecSize { name: String, block_len: u16 },
+    /// The host cannot make packets with address lists, for this reason.
+    #[error("{0}")]
+    Lists(String),
+    #[error("source {from} and group {group} are of two families: name both of one")]
+    Families { from: IpAddr, group: IpAddr },
+    #[error("source {from} is no address of interface {interface}: name one of it")]
+    ForeignSource { from: IpAddr, interface: String },
+    #[error(
+        "blocks of {block_len} bytes do not do on interface {interface} (MTU {mtu}): they may have {MIN_BLOCK_LEN} to {fits}"
+    )]
+    Block { block_len: u16, interface: String, mtu: u32, fits: u16 },
+    #[error("interface {0} has no address that receivers could connect to")]
+    NoControl(String),
+    #[error("the session was begun at {0}, where its receivers look for it")]
+    OtherControl(SocketAddr),
+}
