@@ -10,7 +10,7 @@ use treecast_driver::{
     metrics::{self, MetricsServer},
     receive::ReceiveEvent,
     send::SendEvent,
-    status::{self, Board, Phase, Role, Snapshot, StatusServer},
+    status::{self, Board, Phase, Progress, Sending, Snapshot, StatusServer},
 };
 use treecast_wire::ticket::Ticket;
 
@@ -30,8 +30,8 @@ impl Observers {
     ///
     /// # Errors
     /// One line, if the address for metrics cannot be used.
-    pub fn start(role: Role, metrics: Option<SocketAddr>) -> Result<Self, String> {
-        let board = Board::new(Snapshot::new(role));
+    pub fn start(progress: Progress, metrics: Option<SocketAddr>) -> Result<Self, String> {
+        let board = Board::new(Snapshot::new(progress));
         let metrics = metrics.map(|address| metrics::serve(address, &board)).transpose();
         let metrics = metrics.map_err(|line| format!("{line} with --metrics"))?;
         let status = status::serve(&board).inspect_err(|line| tracing::warn!("{line}")).ok();
@@ -52,22 +52,20 @@ impl Observers {
 
     /// Notes how many receivers the start waits for.
     pub fn note_wanted(&mut self, wanted: u32) {
-        self.board.update(|snapshot| snapshot.wanted = wanted);
+        self.update_sender(|sending| sending.wanted = wanted);
     }
 
     pub fn note_send(&mut self, event: &SendEvent) {
         match event {
             SendEvent::Ready { ticket } => self.note_ticket(ticket),
             SendEvent::Joined { joined, wanted, .. } => {
-                self.board.update(|snapshot| (snapshot.joined, snapshot.wanted) = (*joined, *wanted));
+                self.update_sender(|sending| (sending.joined, sending.wanted) = (*joined, *wanted));
             }
             SendEvent::Left { .. } => {
-                self.board.update(|snapshot| snapshot.joined = snapshot.joined.saturating_sub(1));
+                self.update_sender(|sending| sending.joined = sending.joined.saturating_sub(1));
             }
-            SendEvent::Listeners { present, .. } => {
-                let phase = if *present { Phase::Running } else { Phase::Waiting };
-                self.board.update(|snapshot| snapshot.phase = phase);
-            }
+            SendEvent::Started { .. } => self.board.update(|snapshot| snapshot.phase = Phase::Running),
+            SendEvent::Paused => self.board.update(|snapshot| snapshot.phase = Phase::Waiting),
             SendEvent::Progress(progress) if self.is_due() => {
                 self.board.update(|snapshot| snapshot.note_send(progress));
             }
@@ -78,13 +76,20 @@ impl Observers {
     pub fn note_receive(&mut self, event: &ReceiveEvent) {
         match event {
             ReceiveEvent::Joined { sender, .. } => {
-                self.board.update(|snapshot| snapshot.sender = Some(sender.to_string()));
+                self.board.update(|snapshot| {
+                    let receiving = snapshot.receiving().into_iter();
+                    receiving.for_each(|receiving| receiving.sender = Some(sender.to_string()));
+                });
             }
             ReceiveEvent::Progress(progress) if self.is_due() => {
                 self.board.update(|snapshot| snapshot.note_receive(progress));
             }
             _ => {}
         }
+    }
+
+    fn update_sender(&self, change: impl FnOnce(&mut Sending)) {
+        self.board.update(|snapshot| _ = snapshot.sending().map(change));
     }
 
     fn is_due(&mut self) -> bool {

@@ -15,7 +15,7 @@ use treecast_driver::{
     files::{Limit, Rules},
     receive::{self, NameFilter, ReceiveEvent, ReceiveOptions, ReceiveSummary},
     security::Identity,
-    status::Role,
+    status::Progress,
     udp::Offload,
 };
 use treecast_host::stop::Stop;
@@ -158,7 +158,7 @@ pub fn run(args: Args) -> Outcome {
     }
     let stop = stop(&args)?;
     let mut display = display::Display::new(args.json);
-    let mut observers = Observers::start(Role::Receive, args.metrics)?;
+    let mut observers = Observers::start(Progress::Receive(Box::default()), args.metrics)?;
     match options.dialect {
         receive::Dialect::Session => observers.note_ticket(&options.ticket),
         receive::Dialect::Iotup { .. } => observers.note_iotup(options.ticket.group),

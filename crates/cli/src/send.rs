@@ -22,7 +22,7 @@ use treecast_driver::{
         self, FeedSource, MAX_FEC_PERCENT, MIN_BLOCK_LEN, Priority, SendEvent, SendOptions, SendSecurity,
         SendSummary,
     },
-    status::Role,
+    status::Progress,
     udp::{DEFAULT_MULTICAST_HOPS, Offload},
 };
 use treecast_host::stop::Stop;
@@ -270,7 +270,7 @@ fn hold(
     // Anybody who reads a carousel's ticket can take part.
     let is_secret = options.repair.carousel().is_some() && options.security.is_some();
     let ticket_file = TicketFile { path: args.ticket_file.clone(), is_secret };
-    let mut observers = Observers::start(Role::Send, args.metrics)?;
+    let mut observers = Observers::start(Progress::default(), args.metrics)?;
     observers.note_wanted(options.wait_for);
     let mut failed_ticket = None;
     let mut on_event = |event: SendEvent| {

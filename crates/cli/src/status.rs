@@ -4,8 +4,9 @@ use std::{process::ExitCode, thread, time::Duration};
 
 use serde_json::{Value, json};
 use treecast_driver::{
-    send::{GroupProgress, ReceiverProgress},
-    status::{Found, Phase, Role, Snapshot, find},
+    receive::ReceiveProgress,
+    send::{GroupProgress, ReceiverProgress, SendProgress},
+    status::{Found, Phase, Progress, Sending, Snapshot, find},
 };
 
 use crate::{
@@ -77,86 +78,98 @@ fn as_text(found: &[Found], is_screen: bool) -> String {
 }
 
 fn session_as_text(snapshot: &Snapshot) -> String {
-    let role = if snapshot.role == Role::Send { "send" } else { "receive" };
-    let mut first = format!(
-        "{role} {}  pid {}  {} ({})",
-        snapshot.session, snapshot.pid, snapshot.group, snapshot.repair
-    );
+    let (role, seconds, holder) = match &snapshot.progress {
+        Progress::Send(sending) => ("send", sending.progress.seconds, &sending.progress.held_by),
+        Progress::Receive(receiving) => ("receive", receiving.progress.seconds, &receiving.held_by),
+    };
+    let Snapshot { pid, session, group, repair, .. } = snapshot;
+    let mut first = format!("{role} {session}  pid {pid}  {group} ({repair})");
+    let waits = snapshot.phase == Phase::Waiting;
     // A sender's time begins when it first sends.
-    if (snapshot.phase, snapshot.role) != (Phase::Waiting, Role::Send) {
-        first += &format!("  {}", time(snapshot.seconds));
+    if !waits || role == "receive" {
+        first += &format!("  {}", time(seconds));
     }
     let mut lines = vec![first];
-    match (snapshot.phase, snapshot.role) {
-        (Phase::Waiting, Role::Send) if snapshot.repair != "carousel" => {
-            lines.push(format!("waits for receivers: {} of {} there", snapshot.joined, snapshot.wanted));
+    match &snapshot.progress {
+        Progress::Send(sending) if waits && repair != "carousel" => {
+            lines.push(format!("waits for receivers: {} of {} there", sending.joined, sending.wanted));
         }
-        (Phase::Waiting, Role::Send) => lines.push("waits for a listener".to_owned()),
-        (Phase::Waiting, Role::Receive) => lines.push("waits for the first file".to_owned()),
-        (Phase::Running, _) => lines.extend(progress(snapshot)),
+        Progress::Send(_) if waits => lines.push("waits for a listener".to_owned()),
+        Progress::Receive(_) if waits => lines.push("waits for the first file".to_owned()),
+        Progress::Send(sending) => lines.extend(sender(sending)),
+        Progress::Receive(receiving) => lines.extend(receiver(&receiving.progress)),
     }
-    lines.extend(snapshot.held_by.as_ref().map(held_by));
+    lines.extend(holder.as_ref().map(held_by));
     let lines = lines.iter().map(|line| output::in_one_line(line));
     format!("{}\n", lines.collect::<Vec<_>>().join("\n  "))
 }
 
-fn progress(snapshot: &Snapshot) -> Vec<String> {
-    if let Some(loops) = snapshot.loops {
-        return vec![format!(
-            "{} of {}, {} complete; {}",
-            counted(snapshot.objects as usize, "file"),
-            bytes(snapshot.total_bytes),
-            counted(loops as usize, "loop"),
-            rate(snapshot.now_bps)
-        )];
+fn sender(sending: &Sending) -> Vec<String> {
+    let Sending { progress, sums, .. } = sending;
+    let (files, total) = (counted(progress.objects as usize, "file"), bytes(progress.total_bytes));
+    let rate = rate(progress.now_bps);
+    if let Some(loops) = progress.loops {
+        return vec![format!("{files} of {total}, {} complete; {rate}", counted(loops as usize, "loop"))];
     }
-    let failed = match snapshot.objects_failed {
+    // By what its receivers want; 100 only when it is all.
+    let percent = (sums.done_share * 100.0) as u64;
+    let left = left(progress.seconds_left);
+    let mut lines = vec![
+        format!("{} of {files}, {percent} % of {total}; {rate}; {left}", progress.objects_done),
+        again(sums.retransmitted_bytes, sums.requests, progress.duplicate_share, sums.dropped_packets),
+    ];
+    lines.extend(groups(progress));
+    lines.push(receivers(sending));
+    lines.extend(gone(progress));
+    lines.extend(late(progress));
+    lines
+}
+
+fn receiver(progress: &ReceiveProgress) -> Vec<String> {
+    let failed = match progress.objects_failed {
         0 => String::new(),
         failed => format!(" ({failed} failed)"),
     };
     let mut lines = vec![
         format!(
             "{} of {}{failed}, {} % of {}; {}; {}",
-            snapshot.objects_done,
-            counted(snapshot.objects as usize, "file"),
-            done_percent(snapshot),
-            bytes(snapshot.total_bytes),
-            rate(snapshot.now_bps),
-            left(snapshot.seconds_left)
+            progress.objects_done,
+            counted(progress.objects as usize, "file"),
+            part(progress.received_bytes, progress.announced_bytes),
+            bytes(progress.announced_bytes),
+            rate(progress.now_bps),
+            left(progress.seconds_left)
         ),
-        format!(
-            "{} sent again ({}), {} twice, {} dropped",
-            bytes(snapshot.retransmitted_bytes),
-            counted(snapshot.requests as usize, "request"),
-            percent(snapshot.duplicate_share),
-            counted(snapshot.dropped_packets as usize, "packet")
+        again(
+            progress.retransmitted_bytes,
+            progress.requests,
+            progress.duplicate_share,
+            progress.dropped_packets,
         ),
     ];
-    if snapshot.role == Role::Send {
-        lines.extend(groups(snapshot));
-        lines.push(receivers(snapshot));
-        lines.extend(gone(snapshot));
-        lines.extend(late(snapshot));
-    } else if snapshot.group_number > 0 {
-        lines.push(format!("in group {}, which is slower than the first", snapshot.group_number));
+    if progress.group > 0 {
+        lines.push(format!("in group {}, which is slower than the first", progress.group));
     }
     lines
 }
 
-/// The progress in percent. For a sender, it is the share of what its receivers want. 100 only if it is
-/// everything.
-fn done_percent(snapshot: &Snapshot) -> u64 {
-    let whole = || part(snapshot.done_bytes, snapshot.total_bytes);
-    snapshot.done_share.map_or_else(whole, |share| (share * 100.0) as u64)
+fn again(again_bytes: u64, requests: u64, duplicate_share: f64, dropped_packets: u64) -> String {
+    format!(
+        "{} sent again ({}), {} twice, {} dropped",
+        bytes(again_bytes),
+        counted(requests as usize, "request"),
+        percent(duplicate_share),
+        counted(dropped_packets as usize, "packet")
+    )
 }
 
 /// Says how many receivers are in each group, if there are several.
-fn groups(snapshot: &Snapshot) -> Option<String> {
+fn groups(progress: &SendProgress) -> Option<String> {
     let group = |group: &GroupProgress| {
         format!("{} at {}", counted(group.receivers as usize, "receiver"), rate(Some(group.rate_bps)))
     };
-    let groups: Vec<_> = snapshot.groups.iter().map(group).collect();
-    let moves = match (snapshot.moves, snapshot.refused_moves) {
+    let groups: Vec<_> = progress.groups.iter().map(group).collect();
+    let moves = match (progress.moves, progress.refused_moves) {
         (0, 0) => String::new(),
         (moves, 0) => format!("; {}", counted(moves as usize, "move")),
         (moves, refused) => format!("; {}, {refused} refused", counted(moves as usize, "move")),
@@ -164,26 +177,26 @@ fn groups(snapshot: &Snapshot) -> Option<String> {
     (!groups.is_empty()).then(|| groups.join(", ") + &moves)
 }
 
-fn receivers(snapshot: &Snapshot) -> String {
-    let there = snapshot.receivers.iter().filter(|receiver| receiver.is_connected);
+fn receivers(sending: &Sending) -> String {
+    let there = sending.progress.receivers.iter().filter(|receiver| receiver.is_connected);
     let percent = |receiver: &ReceiverProgress| part(receiver.received_bytes, receiver.wanted_bytes);
     let slowest = slowest(there.map(|receiver| (receiver.name.as_str(), percent(receiver))));
-    let done = format!("{} done", snapshot.receivers_done);
-    let standings = standings(done, snapshot.receivers_failed, snapshot.receivers_gone);
-    format!("{} there, {standings}{slowest}", counted(snapshot.joined as usize, "receiver"))
+    let done = format!("{} done", sending.sums.receivers_done);
+    let standings = standings(done, sending.sums.receivers_failed, sending.sums.receivers_gone);
+    format!("{} there, {standings}{slowest}", counted(sending.joined as usize, "receiver"))
 }
 
 /// Names the receivers whose connections broke, with the reasons.
-fn gone(snapshot: &Snapshot) -> Option<String> {
-    let gone = snapshot.receivers.iter().filter_map(|receiver| Some((receiver, receiver.left.as_ref()?)));
+fn gone(progress: &SendProgress) -> Option<String> {
+    let gone = progress.receivers.iter().filter_map(|receiver| Some((receiver, receiver.left.as_ref()?)));
     let named = gone.take(NAMED).map(|(receiver, why)| format!("{} ({why})", receiver.name));
     let named: Vec<_> = named.collect();
     (!named.is_empty()).then(|| format!("gone: {}", named.join(", ")))
 }
 
 /// Names the receivers that came late to a feed, and says how many files were over by then.
-fn late(snapshot: &Snapshot) -> Option<String> {
-    let late = snapshot.receivers.iter().filter(|receiver| receiver.objects_missed > 0);
+fn late(progress: &SendProgress) -> Option<String> {
+    let late = progress.receivers.iter().filter(|receiver| receiver.objects_missed > 0);
     let named = late.take(NAMED).map(|receiver| {
         format!("{} (not told of {})", receiver.name, counted(receiver.objects_missed as usize, "file"))
     });
@@ -193,49 +206,53 @@ fn late(snapshot: &Snapshot) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use treecast_driver::hindrance::{Hindrance, Holder};
+    use treecast_driver::{
+        hindrance::{Hindrance, Holder},
+        send::Sums,
+    };
 
     use super::*;
 
-    fn snapshot() -> Snapshot {
+    fn sending() -> Sending {
+        let receiver = |name: &str, received_bytes, why| ReceiverProgress {
+            name: name.into(),
+            is_connected: true,
+            received_bytes,
+            wanted_bytes: 1 << 30,
+            why,
+            ..ReceiverProgress::default()
+        };
+        let progress = SendProgress {
+            seconds: 42.0,
+            objects: 3,
+            objects_done: 1,
+            total_bytes: 1 << 30,
+            now_bps: Some(94_100_000),
+            receivers: vec![
+                receiver("client7", 1 << 28, Some(Hindrance::Silent(12.0))),
+                receiver("client2", 1 << 29, None),
+            ],
+            held_by: Some(Holder::new("client7".into(), Hindrance::Silent(12.0))),
+            ..SendProgress::default()
+        };
+        let sums = Sums { done_share: 0.5, ..Sums::default() };
+        Sending { progress, sums, joined: 2, ..Sending::default() }
+    }
+
+    fn snapshot(sending: Sending) -> Snapshot {
         Snapshot {
             pid: 7,
             phase: Phase::Running,
             session: "0000feed".into(),
             group: "[ff15::1]:5000".into(),
             repair: "nack".into(),
-            seconds: 42.0,
-            objects: 3,
-            objects_done: 1,
-            total_bytes: 1 << 30,
-            done_bytes: 1 << 29,
-            now_bps: Some(94_100_000),
-            joined: 2,
-            receivers: vec![
-                ReceiverProgress {
-                    name: "client7".into(),
-                    is_connected: true,
-                    received_bytes: 1 << 28,
-                    wanted_bytes: 1 << 30,
-                    why: Some(Hindrance::Silent(12.0)),
-                    ..ReceiverProgress::default()
-                },
-                ReceiverProgress {
-                    name: "client2".into(),
-                    is_connected: true,
-                    received_bytes: 1 << 29,
-                    wanted_bytes: 1 << 30,
-                    ..ReceiverProgress::default()
-                },
-            ],
-            held_by: Some(Holder::new("client7".into(), Hindrance::Silent(12.0))),
-            ..Snapshot::default()
+            progress: Progress::Send(Box::new(sending)),
         }
     }
 
     #[test]
     fn a_session_takes_a_few_lines_of_a_terminal() {
-        let text = session_as_text(&snapshot());
+        let text = session_as_text(&snapshot(sending()));
         let expected = "send 0000feed  pid 7  [ff15::1]:5000 (nack)  0:42\n  \
                         1 of 3 files, 50 % of 1.0 GiB; 94.1 Mbit/s; time left unknown\n  \
                         0 B sent again (0 requests), 0.0 % twice, 0 packets dropped\n  \
@@ -247,37 +264,42 @@ mod tests {
 
     #[test]
     fn nobody_is_slowest_of_none() {
-        let text = session_as_text(&Snapshot { receivers: Vec::new(), joined: 0, ..snapshot() });
+        let mut nobody = Sending { joined: 0, ..sending() };
+        nobody.progress.receivers.clear();
+        let text = session_as_text(&snapshot(nobody));
         assert!(text.contains("\n  0 receivers there, 0 done\n"), "{text}");
     }
 
     #[test]
     fn a_sender_that_waits_says_for_how_many_and_has_no_time_yet() {
-        let waits = Snapshot { phase: Phase::Waiting, wanted: 3, held_by: None, ..snapshot() };
+        let mut waiting = Sending { wanted: 3, ..sending() };
+        waiting.progress.held_by = None;
+        let waits = Snapshot { phase: Phase::Waiting, ..snapshot(waiting) };
         let expected = "send 0000feed  pid 7  [ff15::1]:5000 (nack)\n  waits for receivers: 2 of 3 there\n";
         assert_eq!(session_as_text(&waits), expected);
     }
 
     #[test]
     fn who_came_late_to_a_feed_is_told() {
-        let mut late = snapshot();
-        late.receivers[0].objects_missed = 17;
-        let text = session_as_text(&late);
+        let mut late = sending();
+        late.progress.receivers[0].objects_missed = 17;
+        let text = session_as_text(&snapshot(late));
         assert!(text.contains("came late: client7 (not told of 17 files)"), "{text}");
     }
 
     #[test]
     fn moves_from_group_to_group_are_told() {
         let group = GroupProgress { rate_bps: 4_000_000, sent_bytes: 0, receivers: 2 };
-        let mut moved = Snapshot { groups: vec![group], moves: 1, ..snapshot() };
-        assert!(session_as_text(&moved).contains("Mbit/s; 1 move\n"));
-        moved.refused_moves = 7;
-        assert!(session_as_text(&moved).contains("; 1 move, 7 refused\n"));
+        let mut moved = sending();
+        (moved.progress.groups, moved.progress.moves) = (vec![group], 1);
+        assert!(session_as_text(&snapshot(moved.clone())).contains("Mbit/s; 1 move\n"));
+        moved.progress.refused_moves = 7;
+        assert!(session_as_text(&snapshot(moved)).contains("; 1 move, 7 refused\n"));
     }
 
     #[test]
     fn reasons_are_words_in_json() {
-        let session = session_as_json(&snapshot());
+        let session = session_as_json(&snapshot(sending()));
         let why = json!({"receiver": "client7", "why": "silent", "text": "silent for 12 s"});
         assert_eq!((&session["held_by"], &session["receivers"][0]["why"]), (&why, &json!("silent")));
     }

@@ -3,7 +3,7 @@
 use std::{process::ExitCode, time::Duration};
 
 use indicatif::ProgressBar;
-use serde_json::{Value, json};
+use serde_json::json;
 use treecast_driver::{
     carousel::FrameHash,
     send::{CarouselOptions, Dialect, SendEvent, SendOptions, SendProgress, SendSummary},
@@ -60,16 +60,11 @@ impl Display {
         if let SendEvent::Ready { ticket } = event {
             return self.ready(&announcement(options, ticket), options.repair.is_iotup());
         }
-        if self.json {
-            as_json(event).iter().for_each(|line| say!("{line}"));
-            return;
-        }
         match event {
-            SendEvent::Listeners { present, are_heard } => {
-                if let Some(line) = listening(*present, *are_heard) {
-                    self.line(line);
-                }
-            }
+            SendEvent::Idle => {}
+            _ if self.json => say!("{}", json!(event)),
+            SendEvent::Started { is_presumed: false, .. } => self.line("somebody listens: sending"),
+            SendEvent::Paused => self.line("nobody listens any more: waiting"),
             SendEvent::Warning(line) | SendEvent::Withdrawn { reason: line, .. } => self.line(line),
             SendEvent::Progress(progress) => self.move_bar(progress),
             _ => {}
@@ -92,9 +87,7 @@ impl Display {
     fn finish(&self, summary: &SendSummary) -> Outcome {
         self.bar.finish_and_clear();
         match self.json {
-            true => {
-                say!("{}", progress_as_json("done", &summary.progress, summary.interrupted));
-            }
+            true => say!("{}", json!(SendEvent::Done(summary.into()))),
             false => say!("{}", in_one_line(&summary.progress)),
         }
         Ok(if self.has_withdrawn { ExitCode::from(3) } else { ExitCode::SUCCESS })
@@ -102,15 +95,6 @@ impl Display {
 
     fn line(&self, line: &str) {
         output::above(&self.bar, line);
-    }
-}
-
-/// Says whether somebody listens. `None` if listeners cannot be heard, because somebody is then only assumed to
-/// listen.
-fn listening(present: bool, are_heard: bool) -> Option<&'static str> {
-    match present {
-        true => are_heard.then_some("somebody listens: sending"),
-        false => Some("nobody listens any more: waiting"),
     }
 }
 
@@ -122,40 +106,4 @@ fn in_one_line(progress: &SendProgress) -> String {
         counted(progress.loops.unwrap_or_default() as usize, "whole loop"),
         bytes(progress.total_bytes),
     )
-}
-
-fn as_json(event: &SendEvent) -> Option<Value> {
-    Some(match event {
-        SendEvent::Listeners { present: true, .. } => json!({"event": "started"}),
-        SendEvent::Listeners { present: false, .. } => json!({"event": "paused"}),
-        SendEvent::Warning(line) => json!({"event": "warning", "text": line}),
-        SendEvent::Looped { loops } => json!({"event": "loop", "loops": loops}),
-        SendEvent::Withdrawn { name, reason } => {
-            json!({"event": "withdrawn", "name": name, "reason": reason})
-        }
-        SendEvent::Progress(progress) => progress_as_json("progress", progress, false),
-        _ => return None,
-    })
-}
-
-fn progress_as_json(event: &str, progress: &SendProgress, interrupted: bool) -> Value {
-    json!({
-        "event": event,
-        "seconds": progress.seconds,
-        "sent_bytes": progress.sent_bytes,
-        "bytes": progress.total_bytes,
-        "loops": progress.loops.unwrap_or_default(),
-        "interrupted": interrupted,
-    })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn who_cannot_hear_does_not_say_that_somebody_listens() {
-        assert_eq!(listening(true, true), Some("somebody listens: sending"));
-        assert_eq!(listening(true, false), None);
-    }
 }

@@ -34,7 +34,7 @@ impl Display {
     pub fn show(&mut self, event: &SendEvent) {
         if self.json {
             return match event {
-                SendEvent::Idle | SendEvent::Listeners { .. } => self.lines.show(),
+                SendEvent::Idle => self.lines.show(),
                 _ => self.lines.add(event, matches!(event, SendEvent::ObjectDone { .. })),
             };
         }
@@ -69,7 +69,7 @@ impl Display {
                 self.line(&format!("{receiver} is served by {}: {why}", way.title()));
             }
             SendEvent::ObjectDone { .. }
-            | SendEvent::Listeners { .. }
+            | SendEvent::Paused
             | SendEvent::Looped { .. }
             | SendEvent::Done(_)
             | SendEvent::Idle => {}

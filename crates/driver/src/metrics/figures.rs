@@ -1,17 +1,11 @@
-//! A snapshot as metrics. Names and units are Prometheus': base units, `_total` for what only grows.
+//! A snapshot as metrics, in the text format of OpenMetrics. Names and units are Prometheus': base units, `_total` for what
+//! only grows.
 
-use std::{collections::BTreeMap, fmt};
-
-use prometheus_client::{
-    collector::Collector,
-    encoding::{DescriptorEncoder, EncodeMetric, text::encode},
-    metrics::{MetricType, counter::ConstCounter, gauge::ConstGauge},
-    registry::{Registry, Unit},
-};
+use std::{collections::BTreeMap, fmt::Write};
 
 use crate::{
-    send::ReceiverProgress,
-    status::{Phase, Role, Snapshot},
+    send::{ReceiverProgress, SendProgress},
+    status::{Phase, Progress, Sending, Snapshot},
 };
 
 /// The most receivers that have series of their own: those that came first, so that there are never more. The others
@@ -28,187 +22,168 @@ pub(super) struct Figures {
     named: BTreeMap<String, ReceiverProgress>,
 }
 
+/// Name, unit, help and value of a metric. The unit is empty for plain numbers.
+type Row = (&'static str, &'static str, &'static str, f64);
+
 impl Figures {
     pub fn render(&mut self, snapshot: &Snapshot) -> String {
-        for receiver in &snapshot.receivers {
-            if self.named.len() < MAX_NAMED || self.named.contains_key(&receiver.name) {
-                self.named.insert(receiver.name.clone(), receiver.clone());
-            }
-        }
-        let mut registry = Registry::with_prefix("treecast");
-        let view = View { snapshot: snapshot.clone(), receivers: self.named.clone() };
-        registry.register_collector(Box::new(view));
-        let mut text = String::new();
-        // Writing to a string does not fail.
-        _ = encode(&mut text, &registry);
-        text
-    }
-}
-
-/// What one answer holds.
-#[derive(Debug)]
-struct View {
-    snapshot: Snapshot,
-    receivers: BTreeMap<String, ReceiverProgress>,
-}
-
-impl Collector for View {
-    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
-        self.encode_session(&mut encoder)?;
-        self.encode_progress(&mut encoder)?;
-        if self.snapshot.role == Role::Send {
-            self.encode_receivers(&mut encoder)?;
-        }
-        Ok(())
-    }
-}
-
-impl View {
-    fn encode_session(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
-        let snapshot = &self.snapshot;
-        let role = if snapshot.role == Role::Send { "send" } else { "receive" };
+        let mut page = String::new();
+        let role = match snapshot.progress {
+            Progress::Send(_) => "send",
+            Progress::Receive(_) => "receive",
+        };
         let labels = [
-            ("session", snapshot.session.as_str()),
+            ("session", &*snapshot.session),
             ("role", role),
             ("group", &snapshot.group),
             ("repair", &snapshot.repair),
         ];
-        let mut info =
-            encoder.encode_descriptor("session", "What the session is", None, MetricType::Gauge)?;
-        ConstGauge::new(1_i64).encode(info.encode_family(&labels)?)?;
-        let is_running = i64::from(snapshot.phase == Phase::Running);
-        gauge(encoder, "running", "Whether it has begun: 0 while it waits", None, is_running)?;
-        gauge(encoder, "elapsed", "Since the start", Some(Unit::Seconds), snapshot.seconds)?;
-        match snapshot.seconds_left {
-            Some(left) => gauge(
-                encoder,
-                "left",
-                "Time left, by the slowest receiver that is waited for; absent while unknown",
-                Some(Unit::Seconds),
-                left,
-            ),
-            None => Ok(()),
+        let labels = labels.map(|(name, value)| label(name, value)).join(",");
+        family(&mut page, "gauge", ("session", "", "What the session is"), [(labels, 1.0)]);
+        gauges(snapshot).for_each(|row| single(&mut page, "gauge", row));
+        counters(&snapshot.progress).into_iter().for_each(|row| single(&mut page, "counter", row));
+        if let Progress::Send(sending) = &snapshot.progress {
+            receivers(sending).into_iter().for_each(|row| single(&mut page, "gauge", row));
+            moves(&sending.progress).into_iter().for_each(|row| single(&mut page, "counter", row));
+            for receiver in &sending.progress.receivers {
+                if self.named.len() < MAX_NAMED || self.named.contains_key(&receiver.name) {
+                    self.named.insert(receiver.name.clone(), receiver.clone());
+                }
+            }
+            self.by_receiver(&mut page, sending);
         }
+        page + "# EOF\n"
     }
 
-    fn encode_progress(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
-        let snapshot = &self.snapshot;
-        let bytes = || Some(Unit::Bytes);
-        gauge(encoder, "objects", "Files known so far", None, signed(snapshot.objects))?;
-        counter(encoder, "objects_done", "Files that are done", None, snapshot.objects_done)?;
-        counter(encoder, "objects_failed", "Files that failed here", None, snapshot.objects_failed)?;
-        gauge(encoder, "size", "Size of all files known so far", bytes(), signed(snapshot.total_bytes))?;
-        let help = "Distinct bytes of files received, by receivers on average";
-        gauge(encoder, "received", help, bytes(), signed(snapshot.done_bytes))?;
-        counter(encoder, "sent", "Bytes of files sent to the group", bytes(), snapshot.sent_bytes)?;
-        let help = "Bytes of files sent again over connections";
-        counter(encoder, "retransmitted", help, bytes(), snapshot.retransmitted_bytes)?;
-        counter(encoder, "retransmission_requests", "Requests for them", None, snapshot.requests)?;
-        gauge(
-            encoder,
-            "duplicate_ratio",
-            "The share of blocks that came twice",
-            None,
-            snapshot.duplicate_share,
-        )?;
-        let help = "Packets dropped because a receive buffer was full";
-        counter(encoder, "dropped_packets", help, None, snapshot.dropped_packets)
-    }
-
-    fn encode_receivers(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
-        let snapshot = &self.snapshot;
-        gauge(encoder, "receivers", "Receivers that are there", None, i64::from(snapshot.joined))?;
-        gauge(encoder, "receivers_wanted", "What the start waits for", None, i64::from(snapshot.wanted))?;
-        let done = i64::from(snapshot.receivers_done);
-        gauge(encoder, "receivers_done", "Receivers that have every file that they want", None, done)?;
-        let failed = i64::from(snapshot.receivers_failed);
-        gauge(encoder, "receivers_failed", "Receivers that have ended without some file", None, failed)?;
-        let gone = i64::from(snapshot.receivers_gone);
-        let help = "Receivers that have broken off before they had every file, and have not come again";
-        gauge(encoder, "receivers_gone", help, None, gone)?;
-        let help = "Moves of receivers from one group to another, where there are several";
-        counter(encoder, "moves", help, None, snapshot.moves)?;
-        let help = "Moves that were refused or not even answered";
-        counter(encoder, "refused_moves", help, None, snapshot.refused_moves)?;
-        let all = snapshot.receivers_not_shown + snapshot.receivers.len() as u64;
-        let has_others = all > self.receivers.len() as u64;
-        let received = |receiver: &ReceiverProgress| receiver.received_bytes;
+    fn by_receiver(&self, page: &mut String, sending: &Sending) {
+        let all = sending.receivers_not_shown + sending.progress.receivers.len() as u64;
+        let has_others = all > self.named.len() as u64;
+        // Each named receiver's value, and what is left of the sum for the others, if there are any.
+        let series = |sum: u64, value: fn(&ReceiverProgress) -> u64| {
+            let named: u64 = self.named.values().map(value).fold(0, u64::saturating_add);
+            let others = has_others.then(|| (OTHERS, sum.saturating_sub(named)));
+            let each = self.named.iter().map(move |(name, receiver)| (name.as_str(), value(receiver)));
+            each.chain(others).map(|(name, value)| (label("receiver", name), value as f64))
+        };
+        let received =
+            series(sending.sums.done_bytes.saturating_mul(all), |receiver| receiver.received_bytes);
         let help = "Distinct bytes of files that a receiver has";
-        let mut series =
-            encoder.encode_descriptor("receiver_received", help, Some(&Unit::Bytes), MetricType::Gauge)?;
-        let total = snapshot.done_bytes.saturating_mul(all);
-        for (name, value) in self.by_receiver(has_others.then_some(total), received) {
-            ConstGauge::new(signed(value)).encode(series.encode_family(&[("receiver", escaped(name))])?)?;
-        }
-        let again = |receiver: &ReceiverProgress| receiver.retransmitted_bytes;
+        family(page, "gauge", ("receiver_received", "bytes", help), received);
+        let again = series(sending.sums.retransmitted_bytes, |receiver| receiver.retransmitted_bytes);
         let help = "Bytes of files sent again to a receiver";
-        let mut series = encoder.encode_descriptor(
-            "receiver_retransmitted",
-            help,
-            Some(&Unit::Bytes),
-            MetricType::Counter,
-        )?;
-        for (name, value) in self.by_receiver(has_others.then_some(snapshot.retransmitted_bytes), again) {
-            ConstCounter::new(value).encode(series.encode_family(&[("receiver", escaped(name))])?)?;
-        }
-        let mut series = encoder.encode_descriptor(
-            "receiver_silent",
-            "Since a receiver's last word",
-            Some(&Unit::Seconds),
-            MetricType::Gauge,
-        )?;
-        for receiver in self.receivers.values().filter(|receiver| receiver.is_connected) {
-            let labels = [("receiver", escaped(&receiver.name))];
-            ConstGauge::new(receiver.silent_seconds).encode(series.encode_family(&labels)?)?;
-        }
-        Ok(())
-    }
-
-    /// Each named receiver's value, and what is left of the sum for the others, if there are any.
-    fn by_receiver(
-        &self,
-        all: Option<u64>,
-        value: impl Fn(&ReceiverProgress) -> u64,
-    ) -> impl Iterator<Item = (&str, u64)> {
-        let named: u64 = self.receivers.values().map(&value).fold(0, u64::saturating_add);
-        let others = all.map(|all| (OTHERS, all.saturating_sub(named)));
-        self.receivers.iter().map(move |(name, receiver)| (name.as_str(), value(receiver))).chain(others)
+        family(page, "counter", ("receiver_retransmitted", "bytes", help), again);
+        let there = self.named.values().filter(|receiver| receiver.is_connected);
+        let silent = there.map(|receiver| (label("receiver", &receiver.name), receiver.silent_seconds));
+        family(page, "gauge", ("receiver_silent", "seconds", "Since a receiver's last word"), silent);
     }
 }
 
-fn counter(
-    encoder: &mut DescriptorEncoder<'_>,
-    name: &str,
-    help: &str,
-    unit: Option<Unit>,
-    value: u64,
-) -> fmt::Result {
-    let metric = encoder.encode_descriptor(name, help, unit.as_ref(), MetricType::Counter)?;
-    ConstCounter::new(value).encode(metric)
+fn gauges(snapshot: &Snapshot) -> impl Iterator<Item = Row> {
+    let (seconds, objects, total_bytes, done_bytes, duplicate_share, seconds_left) = match &snapshot.progress
+    {
+        Progress::Send(sending) => {
+            let (told, done_bytes) = (&sending.progress, sending.sums.done_bytes);
+            (
+                told.seconds,
+                told.objects,
+                told.total_bytes,
+                done_bytes,
+                told.duplicate_share,
+                told.seconds_left,
+            )
+        }
+        Progress::Receive(receiving) => {
+            let told = &receiving.progress;
+            let (bytes, share) = (told.received_bytes, told.duplicate_share);
+            (told.seconds, told.objects, told.announced_bytes, bytes, share, told.seconds_left)
+        }
+    };
+    let is_running = f64::from(snapshot.phase == Phase::Running);
+    let left = "Time left, by the slowest receiver that is waited for; absent while unknown";
+    let received = "Distinct bytes of files received, by receivers on average";
+    let rows = [
+        ("running", "", "Whether it has begun: 0 while it waits", is_running),
+        ("elapsed", "seconds", "Since the start", seconds),
+        ("objects", "", "Files known so far", objects as f64),
+        ("size", "bytes", "Size of all files known so far", total_bytes as f64),
+        ("received", "bytes", received, done_bytes as f64),
+        ("duplicate_ratio", "", "The share of blocks that came twice", duplicate_share),
+    ];
+    rows.into_iter().chain(seconds_left.map(|seconds| ("left", "seconds", left, seconds)))
 }
 
-fn gauge<V>(
-    encoder: &mut DescriptorEncoder<'_>,
-    name: &str,
-    help: &str,
-    unit: Option<Unit>,
-    value: V,
-) -> fmt::Result
-where
-    ConstGauge<V>: EncodeMetric,
-{
-    let metric = encoder.encode_descriptor(name, help, unit.as_ref(), MetricType::Gauge)?;
-    ConstGauge::new(value).encode(metric)
+fn counters(progress: &Progress) -> [Row; 6] {
+    let (done, failed, sent, again, requests, dropped) = match progress {
+        Progress::Send(sending) => {
+            let (told, sums) = (&sending.progress, &sending.sums);
+            let (again, dropped) = (sums.retransmitted_bytes, sums.dropped_packets);
+            (told.objects_done, 0, told.sent_bytes, again, sums.requests, dropped)
+        }
+        Progress::Receive(receiving) => {
+            let told = &receiving.progress;
+            let (again, dropped) = (told.retransmitted_bytes, told.dropped_packets);
+            (told.objects_done, told.objects_failed, 0, again, told.requests, dropped)
+        }
+    };
+    [
+        ("objects_done", "", "Files that are done", done as f64),
+        ("objects_failed", "", "Files that failed here", failed as f64),
+        ("sent", "bytes", "Bytes of files sent to the group", sent as f64),
+        ("retransmitted", "bytes", "Bytes of files sent again over connections", again as f64),
+        ("retransmission_requests", "", "Requests for them", requests as f64),
+        ("dropped_packets", "", "Packets dropped because a receive buffer was full", dropped as f64),
+    ]
 }
 
-/// As a label's value: the encoder writes it as it is, and receivers choose their names.
-fn escaped(name: &str) -> String {
-    name.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
+fn receivers(sending: &Sending) -> [Row; 5] {
+    let done = "Receivers that have every file that they want";
+    let failed = "Receivers that have ended without some file";
+    let gone = "Receivers that have broken off before they had every file, and have not come again";
+    [
+        ("receivers", "", "Receivers that are there", sending.joined.into()),
+        ("receivers_wanted", "", "What the start waits for", sending.wanted.into()),
+        ("receivers_done", "", done, sending.sums.receivers_done.into()),
+        ("receivers_failed", "", failed, sending.sums.receivers_failed.into()),
+        ("receivers_gone", "", gone, sending.sums.receivers_gone.into()),
+    ]
 }
 
-/// What gauges are made of.
-fn signed(value: u64) -> i64 {
-    i64::try_from(value).unwrap_or(i64::MAX)
+fn moves(progress: &SendProgress) -> [Row; 2] {
+    let moves = "Moves of receivers from one group to another, where there are several";
+    let refused = "Moves that were refused or not even answered";
+    [
+        ("moves", "", moves, progress.moves as f64),
+        ("refused_moves", "", refused, progress.refused_moves as f64),
+    ]
+}
+
+fn single(page: &mut String, kind: &str, (name, unit, help, value): Row) {
+    family(page, kind, (name, unit, help), [(String::new(), value)]);
+}
+
+/// Writes a metric of a kind with its samples, each with its labels.
+fn family(
+    page: &mut String,
+    kind: &str,
+    (name, unit, help): (&str, &str, &str),
+    samples: impl IntoIterator<Item = (String, f64)>,
+) {
+    let name = if unit.is_empty() { format!("treecast_{name}") } else { format!("treecast_{name}_{unit}") };
+    // Writing to a string does not fail.
+    _ = writeln!(page, "# HELP {name} {help}\n# TYPE {name} {kind}");
+    if !unit.is_empty() {
+        _ = writeln!(page, "# UNIT {name} {unit}");
+    }
+    let total = if kind == "counter" { "_total" } else { "" };
+    for (labels, value) in samples {
+        let labels = if labels.is_empty() { labels } else { format!("{{{labels}}}") };
+        _ = writeln!(page, "{name}{total}{labels} {value}");
+    }
+}
+
+/// Receivers choose their names: what would end the value is escaped.
+fn label(name: &str, value: &str) -> String {
+    format!("{name}=\"{}\"", value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n"))
 }
 
 #[cfg(test)]
@@ -225,18 +200,17 @@ mod tests {
             retransmitted_bytes: 2,
             ..ReceiverProgress::default()
         };
-        Snapshot {
-            session: "0000feed".into(),
+        let progress = SendProgress {
             objects: 3,
             objects_done: 1,
             sent_bytes: 1 << 40,
-            done_bytes: 10,
-            retransmitted_bytes: 2 * receivers as u64,
             duplicate_share: 0.25,
-            joined: receivers as u32,
             receivers: (0..receivers).map(receiver).collect(),
-            ..Snapshot::default()
-        }
+            ..SendProgress::default()
+        };
+        let mut snapshot = Snapshot { session: "0000feed".into(), ..Snapshot::default() };
+        snapshot.note_send(&progress);
+        snapshot
     }
 
     #[test]

@@ -113,7 +113,7 @@ mod tests {
         let server = serve("127.0.0.1:0".parse().unwrap(), &board).unwrap();
         let metrics = "GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n";
         assert!(ask(server.address, metrics).contains("\ntreecast_objects 0\n"));
-        board.update(|snapshot| snapshot.objects = 7);
+        board.update(|snapshot| snapshot.sending().unwrap().progress.objects = 7);
         let answer = ask(server.address, metrics);
         assert!(
             answer.starts_with("HTTP/1.1 200 OK\r\n") && answer.contains("\ntreecast_objects 7\n"),

@@ -214,7 +214,7 @@ impl From<&ReceiveSummary> for Done {
 }
 
 /// How far a receiver is.
-#[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ReceiveProgress {
     /// Seconds since the sender was reached.

@@ -27,7 +27,7 @@ impl Log {
                 about(receiver).in_scope(|| warn!(target: LOG, reason, "left"));
             }
             SendEvent::Refused { address, reason } => warn!(target: LOG, %address, reason, "refused"),
-            SendEvent::Started { objects, bytes } => info!(target: LOG, objects, bytes, "started"),
+            SendEvent::Started { objects, bytes, .. } => info!(target: LOG, objects, bytes, "started"),
             SendEvent::Progress(progress) => self.note_progress(progress),
             SendEvent::Moved { receiver, group, rate_bps } => {
                 about(receiver).in_scope(|| info!(target: LOG, group, rate_bps, "moved"));
@@ -35,9 +35,7 @@ impl Log {
             SendEvent::Way { receiver, way, why } => {
                 about(receiver).in_scope(|| info!(target: LOG, %way, %why, "another way"));
             }
-            SendEvent::Listeners { present, are_heard } => {
-                info!(target: LOG, present, are_heard, "listeners");
-            }
+            SendEvent::Paused => info!(target: LOG, "paused"),
             SendEvent::Looped { loops } => info!(target: LOG, loops, "loop complete"),
             SendEvent::Done(_) | SendEvent::Idle => {}
             SendEvent::ObjectDone { name, bytes, complete, failed: 0, not_wanted } => {

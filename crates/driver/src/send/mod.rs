@@ -239,13 +239,16 @@ pub enum SendEvent {
         address: SocketAddr,
         reason: String,
     },
-    /// The receivers waited for are there.
+    /// The receivers waited for are there. A carousel tells it each time that somebody listens again.
     Started {
-        #[serde(default)]
         objects: u64,
-        #[serde(default)]
         bytes: u64,
+        /// Whether somebody is only taken to listen to a carousel, because listeners cannot be heard.
+        #[serde(skip)]
+        is_presumed: bool,
     },
+    /// Nobody listens to a carousel any more.
+    Paused,
     Progress(SendProgress),
     /// A receiver has gone to another group of a session with several rates.
     Moved {
@@ -262,13 +265,6 @@ pub enum SendEvent {
         way: Way,
         /// The reason in words.
         why: String,
-    },
-    /// A carousel's listeners have come, or have all gone. `--json` tells it as `started` and `paused`.
-    #[serde(skip)]
-    Listeners {
-        present: bool,
-        /// Whether listeners can be heard; otherwise somebody is only taken to listen.
-        are_heard: bool,
     },
     /// A carousel has sent every object so many times.
     #[serde(rename = "loop")]
@@ -326,7 +322,7 @@ impl From<&SendSummary> for Done {
 }
 
 /// How far a session is.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct SendProgress {
     /// Seconds since the start.
@@ -381,6 +377,27 @@ impl SendProgress {
         self.mean_of_those_there(|receiver| receiver.wanted_bytes).unwrap_or(self.total_bytes)
     }
 
+    /// Sums over all receivers.
+    pub fn sums(&self) -> Sums {
+        let receivers = &self.receivers;
+        let sum = |count: fn(&ReceiverProgress) -> u64| receivers.iter().map(count).sum::<u64>();
+        let stand =
+            |standing| receivers.iter().filter(|receiver| receiver.standing == standing).count() as u32;
+        Sums {
+            done_bytes: sum(|receiver| receiver.received_bytes) / receivers.len().max(1) as u64,
+            done_share: match self.wanted_bytes() {
+                0 => 1.0,
+                wanted => (self.done_bytes() as f64 / wanted as f64).min(1.0),
+            },
+            retransmitted_bytes: sum(|receiver| receiver.retransmitted_bytes),
+            requests: sum(|receiver| receiver.requests),
+            dropped_packets: sum(|receiver| receiver.dropped_packets),
+            receivers_done: stand(Standing::Done),
+            receivers_failed: stand(Standing::Failed),
+            receivers_gone: stand(Standing::Gone),
+        }
+    }
+
     /// None when nobody is there.
     fn mean_of_those_there(&self, bytes: fn(&ReceiverProgress) -> u64) -> Option<u64> {
         let there = self.receivers.iter().filter(|receiver| receiver.standing != Standing::Gone);
@@ -388,8 +405,30 @@ impl SendProgress {
     }
 }
 
+/// Sums over a session's receivers.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Sums {
+    /// Bytes that receivers have on average.
+    pub done_bytes: u64,
+    /// Share that the receivers that are not gone have of what they want, 0 to 1.
+    pub done_share: f64,
+    /// Bytes sent to receivers again.
+    pub retransmitted_bytes: u64,
+    /// Number of requests for retransmissions.
+    pub requests: u64,
+    /// Packets that receivers' kernels dropped.
+    pub dropped_packets: u64,
+    /// Number of receivers that have what they want of every object.
+    pub receivers_done: u32,
+    /// Number of receivers that have ended without something that they wanted.
+    pub receivers_failed: u32,
+    /// Number of receivers that have broken off before they had what they wanted.
+    pub receivers_gone: u32,
+}
+
 /// The rate of `auto` and what limits it.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct RateProgress {
     /// The rate, in bits of IP packets a second.
@@ -406,7 +445,7 @@ pub struct RateProgress {
 }
 
 /// What each way of a session carries.
-#[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct FanoutProgress {
     pub unicast: WayProgress,
@@ -416,7 +455,7 @@ pub struct FanoutProgress {
 }
 
 /// What one way carries.
-#[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct WayProgress {
     /// Number of receivers that it serves.

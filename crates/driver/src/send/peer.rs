@@ -29,6 +29,29 @@ pub(super) struct Peer {
     pub address: SocketAddr,
     /// Where unicast blocks go, if the receiver hears them.
     pub udp: Option<SocketAddr>,
+    pub link: Link,
+    pub progress: Progress,
+    pub fresh: Fresh,
+    /// How many bytes of objects had been sent to the group when it came. What it lacks of them it gets over its connection,
+    /// without having lost it.
+    pub sent_before: u64,
+    pub tally: Tally,
+    /// The group that it listens to.
+    pub group: u8,
+    /// The way that serves it, or did when it went; none where all are served by multicast.
+    pub way: Option<Way>,
+    /// Bytes received, and those of them that were lost and sent again, packets dropped, and milliseconds of waiting for its disk.
+    meter: Meter<4>,
+    /// Whether it was one of those that the session has waited for.
+    pub was_there_at_start: bool,
+    /// Whether it has said more than who it is.
+    pub has_spoken: bool,
+    pub absence: Absence,
+}
+
+/// A receiver's connection.
+#[derive(Debug, Default)]
+pub(super) struct Link {
     /// None once it is closed; what is known of the receiver stays for the summary.
     pub connection: Option<Connection>,
     /// Whether the connection is waited for to take output.
@@ -37,12 +60,11 @@ pub(super) struct Peer {
     pub closes: bool,
     /// All is written and the connection half closed: how long its receiver's own end is waited for.
     pub lingers_until: Option<Instant>,
-    pub progress: Progress,
-    pub retransmitted_bytes: u64,
-    pub fresh: Fresh,
-    /// How many bytes of objects had been sent to the group when it came. What it lacks of them it gets over its connection,
-    /// without having lost it.
-    pub sent_before: u64,
+}
+
+/// What a receiver has ended with, and what it was sent again.
+#[derive(Debug, Default)]
+pub(super) struct Tally {
     pub objects_complete: u64,
     pub objects_not_wanted: u64,
     /// Objects of a feed that were done before it came.
@@ -57,21 +79,17 @@ pub(super) struct Peer {
     pub forgone_bytes: u64,
     /// Requests for retransmissions.
     pub requests: u64,
-    /// The group that it listens to.
-    pub group: u8,
-    /// The way that serves it, or did when it went; none where all are served by multicast.
-    pub way: Option<Way>,
-    /// Bytes received, and those of them that were lost and sent again, packets dropped, and milliseconds of waiting for its disk.
-    meter: Meter<4>,
-    /// Whether it was one of those that the session has waited for.
-    pub was_there_at_start: bool,
-    /// Whether it has said more than who it is.
-    pub has_spoken: bool,
-    /// Why it went before the session was over ...
+    pub retransmitted_bytes: u64,
+}
+
+/// Why a receiver is not there, and whether it is waited for.
+#[derive(Debug, Default)]
+pub(super) struct Absence {
+    /// Why it went before the session was over.
     pub left: Option<String>,
-    /// ... and whether it has said itself that it ends, ...
+    /// Whether it has said itself that it ends.
     pub has_quit: bool,
-    /// ... or the session waits for it to come again.
+    /// Whether the session waits for it to come again.
     pub awaited: Awaited,
 }
 
@@ -148,14 +166,16 @@ impl Peer {
         let udp = (hello.udp_port != 0).then(|| SocketAddr::new(plain(address.ip()), hello.udp_port));
         let who = Who::new(connection.peer_key(), hello);
         let way = udp.map(|_| Way::Unicast);
-        Self { udp, connection: Some(connection), way, ..Self::without_connection(who, name, address) }
+        let link = Link { connection: Some(connection), ..Link::default() };
+        Self { udp, link, way, ..Self::without_connection(who, name, address) }
     }
 
     /// One that an earlier sender of the session had.
     pub fn missing(absent: Absent, listed: Option<&str>) -> Self {
         let name = shown(listed.unwrap_or(&absent.who.name));
         let left = Some("it has not come back to the sender that was started again".to_owned());
-        Self { left, awaited: Awaited::Missing, ..Self::without_connection(absent.who, name, absent.address) }
+        let absence = Absence { left, awaited: Awaited::Missing, ..Absence::default() };
+        Self { absence, ..Self::without_connection(absent.who, name, absent.address) }
     }
 
     fn without_connection(who: Who, name: String, address: SocketAddr) -> Self {
@@ -164,30 +184,17 @@ impl Peer {
             name,
             address,
             udp: None,
-            connection: None,
-            waits_for_room: false,
-            closes: false,
-            lingers_until: None,
+            link: Link::default(),
             progress: Progress::default(),
-            retransmitted_bytes: 0,
             fresh: Fresh::default(),
             sent_before: 0,
-            objects_complete: 0,
-            missed: 0,
-            objects_not_wanted: 0,
-            complete_bytes: 0,
-            failures: Vec::new(),
-            failed: 0,
-            forgone_bytes: 0,
-            requests: 0,
+            tally: Tally::default(),
             group: 0,
             way: None,
             meter: Meter::default(),
             was_there_at_start: false,
             has_spoken: false,
-            left: None,
-            has_quit: false,
-            awaited: Awaited::No,
+            absence: Absence::default(),
         }
     }
 
@@ -205,49 +212,53 @@ impl Peer {
 
     /// It has ended with an object without having it. `told` counts what of all receivers is told one by one.
     pub fn fail(&mut self, told: &mut usize, name: String, bytes: u64, reason: String) {
-        self.forgone_bytes = self.forgone_bytes.saturating_add(bytes);
-        self.failed += 1;
-        let has_room = self.failures.len() < MAX_FAILURES && *told < MAX_ALL_FAILURES;
-        if self.failures.is_empty() || has_room {
+        self.tally.forgone_bytes = self.tally.forgone_bytes.saturating_add(bytes);
+        self.tally.failed += 1;
+        let has_room = self.tally.failures.len() < MAX_FAILURES && *told < MAX_ALL_FAILURES;
+        if self.tally.failures.is_empty() || has_room {
             *told += 1;
-            self.failures.push((name, reason));
+            self.tally.failures.push((name, reason));
         }
     }
 
     /// A receiver that is not there to the end failed at whatever it does not have, started or not; one that is
     /// there joined after that was sent.
     pub fn settle(&mut self, objects: u64, interrupted: bool) {
-        let untold = self.failed - self.failures.len() as u64;
+        let untold = self.tally.failed - self.tally.failures.len() as u64;
         if untold > 0 {
-            self.failures.push((format!("{} more", counted(untold)), "as those before".to_owned()));
+            self.tally.failures.push((format!("{} more", counted(untold)), "as those before".to_owned()));
         }
-        let ended = self.missed + self.objects_complete + self.objects_not_wanted + self.failed;
+        let ended = self.tally.missed
+            + self.tally.objects_complete
+            + self.tally.objects_not_wanted
+            + self.tally.failed;
         let lacking = objects.saturating_sub(ended);
         if lacking == 0 {
             return;
         }
-        let what = match (self.failures.is_empty(), lacking) {
+        let what = match (self.tally.failures.is_empty(), lacking) {
             (true, _) => format!("{lacking} of {}", counted(objects)),
             (false, _) => format!("{} more", counted(lacking)),
         };
-        let why = match &self.left {
+        let why = match &self.absence.left {
             Some(reason) => format!("the receiver left: {reason}"),
             None if interrupted => "interrupted".to_owned(),
             None => "the receiver joined after that was sent".to_owned(),
         };
-        self.failed += lacking;
-        self.failures.push((what, why));
+        self.tally.failed += lacking;
+        self.tally.failures.push((what, why));
     }
 
     /// Whether it has ended with all of a session's objects.
     fn has_ended(&self, objects: u64) -> bool {
-        self.missed + self.objects_complete + self.objects_not_wanted + self.failed >= objects
+        self.tally.missed + self.tally.objects_complete + self.tally.objects_not_wanted + self.tally.failed
+            >= objects
     }
 
     /// What the machine ends for one that has left counts as failed: where it stands is told by what it has.
     pub fn standing(&self, objects: u64) -> Standing {
-        let wanted = self.missed + self.objects_complete + self.objects_not_wanted;
-        match (&self.left, wanted >= objects) {
+        let wanted = self.tally.missed + self.tally.objects_complete + self.tally.objects_not_wanted;
+        match (&self.absence.left, wanted >= objects) {
             (_, true) => Standing::Done,
             (Some(_), false) => Standing::Gone,
             (None, false) if self.has_ended(objects) => Standing::Failed,
@@ -257,23 +268,24 @@ impl Peer {
 
     /// Whether it came after the start and went without having had a part in the session.
     pub fn has_only_passed_by(&self) -> bool {
-        let has_nothing = self.failed + self.objects_complete + self.objects_not_wanted == 0;
-        self.connection.is_none() && has_nothing && !self.has_spoken && !self.was_there_at_start
+        let has_nothing =
+            self.tally.failed + self.tally.objects_complete + self.tally.objects_not_wanted == 0;
+        self.link.connection.is_none() && has_nothing && !self.has_spoken && !self.was_there_at_start
     }
 
     /// Without its failures, which are told at the end: there may be many, and reports are frequent.
     pub fn report(&mut self, now: Instant, seen: Seen) -> ReceiverProgress {
         // Its last report may be older than its last object.
-        let received_bytes = self.progress.received_bytes.max(self.complete_bytes);
+        let received_bytes = self.progress.received_bytes.max(self.tally.complete_bytes);
         let fresh_bytes =
-            self.fresh.note(received_bytes, seen.run_bytes.saturating_add(self.retransmitted_bytes));
+            self.fresh.note(received_bytes, seen.run_bytes.saturating_add(self.tally.retransmitted_bytes));
         let run_bytes = if seen.goes_on { fresh_bytes } else { received_bytes };
         // As far as can be known: it does not say how much it had.
-        let had = received_bytes.saturating_sub(fresh_bytes).saturating_add(self.forgone_bytes);
+        let had = received_bytes.saturating_sub(fresh_bytes).saturating_add(self.tally.forgone_bytes);
         let missed = self.sent_before.saturating_sub(had);
         let counters = [
             fresh_bytes,
-            self.retransmitted_bytes.saturating_sub(missed),
+            self.tally.retransmitted_bytes.saturating_sub(missed),
             self.progress.dropped_packets,
             self.progress.disk_wait_ms,
         ];
@@ -281,8 +293,8 @@ impl Peer {
         let rates = self.meter.rates(now, counters);
         let standing = self.standing(seen.objects);
         let has_ended = matches!(standing, Standing::Done | Standing::Failed);
-        let ended_bytes = received_bytes + self.forgone_bytes;
-        let wanted_bytes = seen.total_bytes.saturating_sub(self.forgone_bytes);
+        let ended_bytes = received_bytes + self.tally.forgone_bytes;
+        let wanted_bytes = seen.total_bytes.saturating_sub(self.tally.forgone_bytes);
         let lacking = if has_ended { 0 } else { wanted_bytes.saturating_sub(received_bytes) };
         let is_behind = !has_ended && (lacking == 0 || ended_bytes < seen.sent_bytes);
         ReceiverProgress {
@@ -292,26 +304,26 @@ impl Peer {
             received_bytes,
             wanted_bytes,
             run_bytes,
-            retransmitted_bytes: self.retransmitted_bytes,
+            retransmitted_bytes: self.tally.retransmitted_bytes,
             duplicate_blocks: self.progress.duplicate_blocks,
             dropped_packets: self.progress.dropped_packets,
-            objects_complete: self.objects_complete,
-            objects_not_wanted: self.objects_not_wanted,
-            objects_missed: self.missed,
+            objects_complete: self.tally.objects_complete,
+            objects_not_wanted: self.tally.objects_not_wanted,
+            objects_missed: self.tally.missed,
             failures: Vec::new(),
-            failed: self.failed,
-            requests: self.requests,
-            is_connected: self.connection.is_some(),
+            failed: self.tally.failed,
+            requests: self.tally.requests,
+            is_connected: self.link.connection.is_some(),
             group: self.group,
             way: self.way,
             standing,
-            left: self.left.clone().filter(|_| standing == Standing::Gone),
+            left: self.absence.left.clone().filter(|_| standing == Standing::Gone),
             now_bps: rates.map(|[received, ..]| bits(received)),
             silent_seconds: seen.silent.as_secs_f64(),
             why: match standing {
-                Standing::Gone if !self.has_quit => Some(Hindrance::Gone),
-                _ if is_behind && self.connection.is_some() => {
-                    let catches_up = self.retransmitted_bytes < missed;
+                Standing::Gone if !self.absence.has_quit => Some(Hindrance::Gone),
+                _ if is_behind && self.link.connection.is_some() => {
+                    let catches_up = self.tally.retransmitted_bytes < missed;
                     Some(self.judge(seen, lacking, catches_up, rates))
                 }
                 _ => None,
@@ -325,7 +337,7 @@ impl Peer {
         judge(&Symptoms {
             silent: seen.silent,
             has_all: lacking == 0,
-            waits_for_connection: self.waits_for_room && !seen.is_answered,
+            waits_for_connection: self.link.waits_for_room && !seen.is_answered,
             catches_up,
             received_bytes_a_second: received,
             retransmitted_bytes_a_second: again,
@@ -366,9 +378,13 @@ mod tests {
         Peer::new(Connection::to_receiver(stream, 1024, None).unwrap(), &hello, None, |_| false)
     }
 
+    fn with(tally: Tally) -> Peer {
+        Peer { tally, ..peer() }
+    }
+
     fn settled(mut peer: Peer, interrupted: bool) -> Vec<(String, String)> {
         peer.settle(5, interrupted);
-        peer.failures
+        peer.tally.failures
     }
 
     #[test]
@@ -377,16 +393,21 @@ mod tests {
         let late = "the receiver joined after that was sent";
         assert_eq!(settled(peer(), false), [row("5 of 5 files", late)]);
         assert_eq!(
-            settled(Peer { objects_complete: 2, ..peer() }, true),
+            settled(with(Tally { objects_complete: 2, ..Tally::default() }), true),
             [row("3 of 5 files", "interrupted")]
         );
-        let gone = Peer { left: Some("it closed".to_owned()), objects_complete: 4, ..peer() };
+        let mut gone = with(Tally { objects_complete: 4, ..Tally::default() });
+        gone.absence.left = Some("it closed".to_owned());
         assert_eq!(settled(gone, true), [row("1 of 5 files", "the receiver left: it closed")]);
-        let mut failed = Peer { objects_complete: 3, ..peer() };
+        let mut failed = with(Tally { objects_complete: 3, ..Tally::default() });
         failed.fail(&mut 0, "a".into(), 7, "it was lost".into());
         assert_eq!(settled(failed, false), [row("a", "it was lost"), row("1 file more", late)]);
-        assert_eq!(settled(Peer { objects_complete: 5, ..peer() }, true), []);
-        assert_eq!(settled(Peer { objects_complete: 1, missed: 4, ..peer() }, false), [], "a feed goes on");
+        assert_eq!(settled(with(Tally { objects_complete: 5, ..Tally::default() }), true), []);
+        assert_eq!(
+            settled(with(Tally { objects_complete: 1, missed: 4, ..Tally::default() }), false),
+            [],
+            "a feed goes on"
+        );
     }
 
     #[test]
@@ -397,13 +418,13 @@ mod tests {
         told = MAX_ALL_FAILURES - 2;
         (0..10).for_each(|_| fail(&mut peers[1], &mut told));
         (0..10).for_each(|_| fail(&mut peers[2], &mut told));
-        assert_eq!(peers.each_ref().map(|peer| peer.failures.len()), [MAX_FAILURES, 2, 1]);
+        assert_eq!(peers.each_ref().map(|peer| peer.tally.failures.len()), [MAX_FAILURES, 2, 1]);
         assert!(peers[2].report(Instant::ZERO, seen(0, false)).failures.is_empty(), "it is not the end");
         peers[2].settle(10, false);
         let more = ("9 files more".to_owned(), "as those before".to_owned());
-        assert_eq!((peers[2].failures.last(), peers[2].failed), (Some(&more), 10));
+        assert_eq!((peers[2].tally.failures.last(), peers[2].tally.failed), (Some(&more), 10));
         peers[0].settle(2 * MAX_FAILURES as u64, false);
-        assert_eq!(peers[0].failures[MAX_FAILURES].0, "1000 files more");
+        assert_eq!(peers[0].tally.failures[MAX_FAILURES].0, "1000 files more");
     }
 
     fn seen(run_bytes: u64, goes_on: bool) -> Seen {
@@ -417,7 +438,7 @@ mod tests {
         let at = |seconds| Instant::ZERO + Duration::from_secs(seconds);
         peer.report(at(0), seen(0, true));
         peer.note_progress(Progress { received_bytes: 900, ..Progress::default() }, 1000);
-        peer.retransmitted_bytes = 20;
+        peer.tally.retransmitted_bytes = 20;
         let told = peer.report(at(2), seen(80, true));
         assert_eq!((told.received_bytes, told.run_bytes, told.now_bps), (900, 100, Some(400)));
         assert_eq!(peer.report(at(2), seen(80, false)).run_bytes, 900, "there was no earlier sender");
@@ -446,7 +467,7 @@ mod tests {
         let mut why = |second, received_bytes, retransmitted_bytes| {
             let sent_bytes = if second == 0 { 600 } else { 1000 };
             peer.note_progress(Progress { received_bytes, ..Progress::default() }, 1000);
-            peer.retransmitted_bytes = retransmitted_bytes;
+            peer.tally.retransmitted_bytes = retransmitted_bytes;
             peer.report(Instant::ZERO + Duration::from_secs(second), seen(sent_bytes)).why
         };
         why(0, 100, 0);

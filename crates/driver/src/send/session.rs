@@ -458,7 +458,7 @@ impl<'a> Session<'a> {
             }
             SenderTransmit::CloseConnection(receiver) => {
                 if let Some(peer) = self.peers.get_mut(&receiver) {
-                    peer.closes = true;
+                    peer.link.closes = true;
                     self.note_ended(receiver);
                 }
             }
@@ -488,7 +488,7 @@ impl<'a> Session<'a> {
                 self.note_sent_slowly(now, group, sent);
             }
             Destination::Receiver(receiver) => {
-                let connection = self.peers.get_mut(&receiver).and_then(|peer| peer.connection.as_mut());
+                let connection = self.peers.get_mut(&receiver).and_then(|peer| peer.link.connection.as_mut());
                 if let Some(connection) = connection {
                     connection.queue(&packet);
                 }
@@ -547,7 +547,7 @@ impl<'a> Session<'a> {
         range: Range<u64>,
     ) {
         let Some(peer) = self.peers.get_mut(&to) else { return };
-        let Some(connection) = &mut peer.connection else { return };
+        let Some(connection) = &mut peer.link.connection else { return };
         let len = (range.end - range.start) as usize;
         let header =
             Header { file_id: file, sequence: range.start, payload_len: len as u32, kind, number: 0 };
@@ -557,7 +557,7 @@ impl<'a> Session<'a> {
         });
         match result {
             Ok(()) => {
-                peer.retransmitted_bytes += len as u64;
+                peer.tally.retransmitted_bytes += len as u64;
                 let sent = pacer::tcp_bytes((HEADER_LEN + len) as u64);
                 self.note_repaired(now, sent);
             }
@@ -633,12 +633,12 @@ impl<'a> Session<'a> {
         let Some(peer) = self.peers.get_mut(&receiver) else { return };
         match outcome {
             Outcome::Complete => {
-                peer.objects_complete += 1;
-                peer.complete_bytes += size;
+                peer.tally.objects_complete += 1;
+                peer.tally.complete_bytes += size;
             }
             Outcome::NotWanted => {
-                peer.objects_not_wanted += 1;
-                peer.forgone_bytes = peer.forgone_bytes.saturating_add(size);
+                peer.tally.objects_not_wanted += 1;
+                peer.tally.forgone_bytes = peer.tally.forgone_bytes.saturating_add(size);
             }
             // Why is told of the object, once for all.
             Outcome::Failed(_) if self.figures.summary.withdrawn.iter().any(|(other, _)| *other == name) => {
@@ -704,7 +704,7 @@ impl<'a> Session<'a> {
         self.peers.values_mut().for_each(|peer| peer.settle(objects, interrupted));
         let mut progress = self.progress(now);
         for (receiver, peer) in progress.receivers.iter_mut().zip(self.peers.values_mut()) {
-            receiver.failures = std::mem::take(&mut peer.failures);
+            receiver.failures = std::mem::take(&mut peer.tally.failures);
         }
         self.figures.summary.progress = progress;
         (self.on_event)(SendEvent::Progress(self.figures.summary.progress.clone()));
@@ -724,7 +724,7 @@ impl<'a> Session<'a> {
         // Once connections are closed, nothing is left that could be interrupted.
         let all_done =
             self.objects.feed.is_none() && self.figures.objects_done == self.figures.summary.objects;
-        if all_done && self.peers.values().any(|peer| peer.closes) {
+        if all_done && self.peers.values().any(|peer| peer.link.closes) {
             return Ok(Some(self.figures.ended.unwrap_or(now)));
         }
         self.figures.summary.interrupted = true;

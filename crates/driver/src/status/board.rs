@@ -48,9 +48,9 @@ mod tests {
     fn who_reads_keeps_what_was_there() {
         let board = Board::default();
         let (first, before) = board.read();
-        board.update(|snapshot| snapshot.objects = 7);
+        board.update(|snapshot| snapshot.session = "7".into());
         let (second, after) = board.read();
-        assert_eq!((before.objects, after.objects), (0, 7));
+        assert_eq!((&*before.session, &*after.session), ("", "7"));
         assert!(second > first);
     }
 }

@@ -14,4 +14,4 @@ mod snapshot;
 pub use board::Board;
 pub use find::{Found, find};
 pub use server::{StatusServer, serve};
-pub use snapshot::{MAX_RECEIVERS_SHOWN, Phase, Role, Snapshot};
+pub use snapshot::{MAX_RECEIVERS_SHOWN, Phase, Progress, Receiving, Sending, Snapshot};

@@ -65,7 +65,7 @@ mod tests {
     #[test]
     fn a_session_is_found_while_it_is_there_and_stale_sockets_are_removed() {
         let folder = std::env::temp_dir().join(format!("treecast-server-{}", std::process::id()));
-        let board = Board::new(Snapshot { objects: 7, ..Snapshot::default() });
+        let board = Board::new(Snapshot { session: "7".into(), ..Snapshot::default() });
         // A killed process may have had this one's number.
         folder::prepare(&folder).unwrap();
         drop(UnixListener::bind(folder.join(format!("{}.sock", std::process::id()))).unwrap());
@@ -81,10 +81,10 @@ mod tests {
         assert!(other.accept().is_err() && !stale.exists());
         fs::remove_file(folder.join("1.sock")).unwrap();
         drop(UnixListener::bind(&stale).unwrap());
-        board.update(|snapshot| snapshot.objects_done = 3);
+        board.update(|snapshot| snapshot.repair = "nack".into());
         let found = find::find_in(std::slice::from_ref(&folder));
         let shown: Vec<_> = found.iter().map(|found| found.snapshot.clone().unwrap()).collect();
-        assert_eq!(shown, [Snapshot { objects: 7, objects_done: 3, ..Snapshot::default() }]);
+        assert_eq!(shown, [Snapshot { session: "7".into(), repair: "nack".into(), ..Snapshot::default() }]);
         assert!(!stale.exists() && folder.join("other").exists());
         drop(server);
         assert!(find::find_in(std::slice::from_ref(&folder)).is_empty());

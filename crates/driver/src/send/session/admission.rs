@@ -71,7 +71,7 @@ impl Session<'_> {
 
     /// The receivers that are there, and have not been told Goodbye.
     fn there(&self) -> impl Iterator<Item = (ReceiverId, &Peer)> {
-        let there = self.peers.iter().filter(|(_, peer)| peer.connection.is_some() && !peer.closes);
+        let there = self.peers.iter().filter(|(_, peer)| peer.link.connection.is_some() && !peer.link.closes);
         there.map(|(receiver, peer)| (*receiver, peer))
     }
 
@@ -139,7 +139,7 @@ impl Session<'_> {
     /// A receiver has come back before its old connection was found to be lost.
     fn replace(&mut self, receiver: ReceiverId) {
         let Some(peer) = self.peers.get_mut(&receiver) else { return };
-        if let Some(connection) = &mut peer.connection {
+        if let Some(connection) = &mut peer.link.connection {
             let reason = "another receiver with its key and name has come";
             say_put_out(connection, self.plan.session, PutOutCode::Replaced, reason);
         }
@@ -156,8 +156,8 @@ impl Session<'_> {
         peer.fresh = Fresh::since(self.all_run_bytes());
         peer.sent_before = self.machine.figures().multicast_bytes;
         if self.plan.options.feed.is_some() {
-            peer.missed = self.figures.objects_done;
-            peer.forgone_bytes = self.figures.done_bytes;
+            peer.tally.missed = self.figures.objects_done;
+            peer.tally.forgone_bytes = self.figures.done_bytes;
         }
         let (name, address) = (peer.name.clone(), peer.address);
         self.note_came(&who, address);

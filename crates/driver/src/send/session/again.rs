@@ -101,9 +101,9 @@ impl Session<'_> {
         let objects = self.figures.summary.objects;
         if let Some(peer) = self.peers.get_mut(&receiver) {
             // What the machine has ended for it, as it left, is not what it has ended with.
-            let may_come = !peer.has_quit && peer.standing(objects) == Standing::Gone;
-            peer.awaited = if may_come { Awaited::Gone } else { Awaited::No };
-            if peer.has_quit {
+            let may_come = !peer.absence.has_quit && peer.standing(objects) == Standing::Gone;
+            peer.absence.awaited = if may_come { Awaited::Gone } else { Awaited::No };
+            if peer.absence.has_quit {
                 self.note_ended(receiver);
             }
         }
@@ -111,7 +111,7 @@ impl Session<'_> {
     }
 
     pub(super) fn update_hold(&mut self) {
-        let most = self.peers.values().map(|peer| peer.awaited).max().unwrap_or_default();
+        let most = self.peers.values().map(|peer| peer.absence.awaited).max().unwrap_or_default();
         let lacks_some = most == Awaited::Missing;
         let stall_limit = if lacks_some { self.plan.options.stall_limit } else { Duration::ZERO };
         let linger = (most != Awaited::No).then_some(self.plan.options.linger);
@@ -126,7 +126,7 @@ impl Session<'_> {
         // One that had ended with everything, and failed at some of it, may not have heard its Goodbye.
         let ends = |peer: &Peer| {
             let is_same = peer.who.key == who.key && peer.who.name == who.name;
-            peer.closes && peer.failed > 0 && is_same
+            peer.link.closes && peer.tally.failed > 0 && is_same
         };
         let ending: Vec<_> = self.peers.iter().filter(|(_, peer)| ends(peer)).map(|(id, _)| *id).collect();
         for receiver in ending {
@@ -134,9 +134,9 @@ impl Session<'_> {
             self.peers.remove(&receiver);
         }
         // Receivers that share a key are told apart while they keep their names, or numbers.
-        let is_known = self.peers.values().any(|peer| peer.left.is_some() && who.is(&peer.who));
+        let is_known = self.peers.values().any(|peer| peer.absence.left.is_some() && who.is(&peer.who));
         let has_come = |peer: &Peer| {
-            peer.left.is_some() && if is_known { who.is(&peer.who) } else { who.may_be(&peer.who) }
+            peer.absence.left.is_some() && if is_known { who.is(&peer.who) } else { who.may_be(&peer.who) }
         };
         let come: Vec<_> = self.peers.iter().filter(|(_, peer)| has_come(peer)).map(|(id, _)| *id).collect();
         for receiver in come {
@@ -182,7 +182,7 @@ impl Session<'_> {
         if self.plan.options.session_file.is_some() {
             return;
         }
-        for connection in self.peers.values_mut().filter_map(|peer| peer.connection.as_mut()) {
+        for connection in self.peers.values_mut().filter_map(|peer| peer.link.connection.as_mut()) {
             say_put_out(connection, self.plan.session, PutOutCode::Ended, why);
         }
     }

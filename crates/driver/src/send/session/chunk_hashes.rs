@@ -20,7 +20,7 @@ impl Session<'_> {
         file: FileId,
         pages: Range<u32>,
     ) {
-        let Some(connection) = self.peers.get_mut(&to).and_then(|peer| peer.connection.as_mut()) else {
+        let Some(connection) = self.peers.get_mut(&to).and_then(|peer| peer.link.connection.as_mut()) else {
             return;
         };
         let mut queued = 0;

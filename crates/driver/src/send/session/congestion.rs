@@ -33,7 +33,7 @@ impl Congestion {
 
 impl Session<'_> {
     pub(super) fn congestion_joined(&mut self, now: Instant, receiver: ReceiverId) {
-        let connection = self.peers.get(&receiver).and_then(|peer| peer.connection.as_ref());
+        let connection = self.peers.get(&receiver).and_then(|peer| peer.link.connection.as_ref());
         let round_trip = connection.and_then(tcp_info::round_trip);
         self.congestion(now, SenderInput::Joined { receiver: receiver.number(), round_trip });
     }

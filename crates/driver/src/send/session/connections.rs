@@ -83,7 +83,7 @@ impl Session<'_> {
     /// Blocks take their share of the rate. Messages do not wait for it: a receiver that has everything is not done
     /// before it is told the hash.
     fn has_room(&mut self, now: Instant, receiver: ReceiverId) -> bool {
-        let connection = self.peers.get(&receiver).and_then(|peer| peer.connection.as_ref());
+        let connection = self.peers.get(&receiver).and_then(|peer| peer.link.connection.as_ref());
         let Some(machine) = self.machine.vcmtp() else { return false };
         let (pacer, run_bytes) = (&mut self.lanes.pacer, self.lanes.run_bytes);
         let has_rate = || pacer.delay(now, run_bytes).is_zero();
@@ -110,7 +110,7 @@ impl Session<'_> {
     /// Takes what a receiver has sent.
     pub(super) fn read(&mut self, receiver: ReceiverId) {
         let Some(peer) = self.peers.get_mut(&receiver) else { return };
-        let Some(connection) = &mut peer.connection else { return };
+        let Some(connection) = &mut peer.link.connection else { return };
         match connection.read() {
             Ok(_) => self.take_messages(receiver),
             Err(error) => self.disconnect(receiver, &error.to_string()),
@@ -121,7 +121,7 @@ impl Session<'_> {
         let now = self.clock.now();
         loop {
             let Some(peer) = self.peers.get_mut(&from) else { return };
-            let Some(connection) = &mut peer.connection else { return };
+            let Some(connection) = &mut peer.link.connection else { return };
             let parsed = match connection.next_packet() {
                 Ok(None) => return,
                 Ok(Some((header, payload))) => Message::parse(&header, payload)
@@ -132,7 +132,7 @@ impl Session<'_> {
             match parsed {
                 Ok((file, message)) => {
                     peer.has_spoken = true;
-                    peer.requests += u64::from(matches!(message, Message::RetransmissionRequest(_)));
+                    peer.tally.requests += u64::from(matches!(message, Message::RetransmissionRequest(_)));
                     if let Message::Progress(progress) = message {
                         peer.note_progress(progress, self.figures.total_bytes);
                     }
@@ -146,7 +146,7 @@ impl Session<'_> {
                             continue;
                         }
                         Message::PutOut(word) => {
-                            peer.has_quit = true;
+                            peer.absence.has_quit = true;
                             return self.disconnect(from, &shown(word.reason.as_str()));
                         }
                         _ => {}
@@ -160,16 +160,16 @@ impl Session<'_> {
 
     fn flush(&mut self, now: Instant, receiver: ReceiverId) {
         let Some(peer) = self.peers.get_mut(&receiver) else { return };
-        let Some(connection) = &mut peer.connection else { return };
-        if !connection.has_output() && !peer.closes && !peer.waits_for_room {
+        let Some(connection) = &mut peer.link.connection else { return };
+        if !connection.has_output() && !peer.link.closes && !peer.link.waits_for_room {
             return;
         }
         let all_written = match connection.flush() {
             Ok(all_written) => all_written,
             Err(error) => return self.disconnect(receiver, &error.to_string()),
         };
-        if all_written && peer.closes {
-            let until = *peer.lingers_until.get_or_insert_with(|| {
+        if all_written && peer.link.closes {
+            let until = *peer.link.lingers_until.get_or_insert_with(|| {
                 connection.finish();
                 now + LINGER
             });
@@ -177,8 +177,8 @@ impl Session<'_> {
                 return self.disconnect(receiver, "the session is over");
             }
         }
-        if peer.waits_for_room == all_written {
-            peer.waits_for_room = !all_written;
+        if peer.link.waits_for_room == all_written {
+            peer.link.waits_for_room = !all_written;
             let interest = if all_written { Interest::Read } else { Interest::ReadWrite };
             // A descriptor that is in the poller can be changed there; were it not, reading would tell.
             let _ = self.poller.modify(connection, u64::from(receiver.0) + FIRST_CONNECTION, interest);
@@ -187,11 +187,11 @@ impl Session<'_> {
 
     pub(super) fn disconnect(&mut self, receiver: ReceiverId, reason: &str) {
         let Some(peer) = self.peers.get_mut(&receiver) else { return };
-        peer.connection = None;
-        let closes = peer.closes;
+        peer.link.connection = None;
+        let closes = peer.link.closes;
         let name = peer.name.clone();
         if !closes {
-            peer.left = Some(reason.to_owned());
+            peer.absence.left = Some(reason.to_owned());
             self.await_return(receiver);
         }
         self.update_destinations();
@@ -217,7 +217,7 @@ impl Session<'_> {
         let departed: Vec<_> = self
             .peers
             .iter()
-            .filter(|(_, peer)| peer.left.is_some() && peer.awaited != Awaited::Missing)
+            .filter(|(_, peer)| peer.absence.left.is_some() && peer.absence.awaited != Awaited::Missing)
             .map(|(receiver, _)| *receiver)
             .collect();
         for receiver in departed.iter().take(departed.len().saturating_sub(MAX_DEPARTED)) {
@@ -229,13 +229,13 @@ impl Session<'_> {
     /// The machine serves this receiver no more.
     pub(super) fn put_out(&mut self, receiver: ReceiverId, reason: &str) {
         let Some(peer) = self.peers.get_mut(&receiver) else { return };
-        if let Some(mut connection) = peer.connection.take() {
+        if let Some(mut connection) = peer.link.connection.take() {
             say_put_out(&mut connection, self.plan.session, PutOutCode::Stalled, reason);
         }
-        if peer.lingers_until.is_some() {
+        if peer.link.lingers_until.is_some() {
             return;
         }
-        peer.left = Some(reason.to_owned());
+        peer.absence.left = Some(reason.to_owned());
         let name = peer.name.clone();
         self.await_return(receiver);
         self.congestion_left(self.clock.now(), receiver);
@@ -249,7 +249,7 @@ impl Session<'_> {
         let here: BTreeSet<IpAddr> = self
             .peers
             .values()
-            .filter(|peer| peer.connection.is_some())
+            .filter(|peer| peer.link.connection.is_some())
             .map(|peer| peer.address.ip().to_canonical())
             .collect();
         let named = self.plan.options.receivers.iter().copied();
@@ -258,7 +258,7 @@ impl Session<'_> {
 
     /// How many receivers are there.
     pub(super) fn connected(&self) -> u32 {
-        self.peers.values().filter(|peer| peer.connection.is_some()).count() as u32
+        self.peers.values().filter(|peer| peer.link.connection.is_some()).count() as u32
     }
 }
 

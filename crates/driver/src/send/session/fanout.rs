@@ -107,13 +107,13 @@ impl Session<'_> {
             return;
         }
         let Some(ways) = &mut self.lanes.ways else {
-            let connected = self.peers.values().filter(|peer| peer.connection.is_some());
+            let connected = self.peers.values().filter(|peer| peer.link.connection.is_some());
             self.lanes.group.targets = connected.filter_map(|peer| peer.udp).map(Target::Receiver).collect();
             return;
         };
         let now = self.clock.now();
         let there = |(id, peer): (&ReceiverId, &Peer)| {
-            peer.connection.as_ref().and(peer.udp).map(|address| (*id, address))
+            peer.link.connection.as_ref().and(peer.udp).map(|address| (*id, address))
         };
         let there: Vec<(ReceiverId, SocketAddr)> = self.peers.iter().filter_map(there).collect();
         let mut unreachable = Vec::new();
@@ -224,7 +224,7 @@ impl Session<'_> {
             self.handle(now, SenderInput::Unheard { receiver });
         }
         for (receiver, way, why) in moved {
-            if let Some(peer) = self.peers.get_mut(&receiver).filter(|peer| !peer.closes) {
+            if let Some(peer) = self.peers.get_mut(&receiver).filter(|peer| !peer.link.closes) {
                 peer.way = Some(way);
                 let why = why.to_string();
                 (self.on_event)(SendEvent::Way { receiver: peer.name.clone(), way, why });
@@ -247,7 +247,7 @@ impl Session<'_> {
                 return Some(*address);
             }
             let peer = self.peers.get(&ReceiverId(*receiver))?;
-            peer.connection.as_ref().and(peer.udp)
+            peer.link.connection.as_ref().and(peer.udp)
         };
         let unicast = plan.unicast.iter().filter_map(address).map(Target::Receiver);
         self.lanes.group.targets =

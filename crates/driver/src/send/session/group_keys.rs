@@ -75,7 +75,8 @@ impl Session<'_> {
 
     fn queue_key(&mut self, receiver: ReceiverId, key: GroupKey) {
         let file = FileId::new(self.plan.session, 0);
-        if let Some(connection) = self.peers.get_mut(&receiver).and_then(|peer| peer.connection.as_mut()) {
+        if let Some(connection) = self.peers.get_mut(&receiver).and_then(|peer| peer.link.connection.as_mut())
+        {
             connection.queue(&Message::GroupKey(key).to_packet(file));
         }
     }

@@ -54,7 +54,7 @@ impl Session<'_> {
         self.warn_of_narrow_ways();
         if self.figures.started.is_some() && now >= self.figures.next_progress {
             self.figures.next_progress = now + PROGRESS_INTERVAL;
-            let connections = self.peers.values_mut().filter_map(|peer| peer.connection.as_mut());
+            let connections = self.peers.values_mut().filter_map(|peer| peer.link.connection.as_mut());
             connections.for_each(|connection| connection.feel_pulse(now));
             let progress = self.progress(now);
             (self.on_event)(SendEvent::Progress(progress));
@@ -144,7 +144,7 @@ impl Session<'_> {
         } else if self.objects.feed.is_none() && !receivers.iter().any(is_awaited) {
             let at = ids
                 .iter()
-                .position(|id| self.peers.get(id).is_some_and(|peer| peer.awaited != Awaited::No))?;
+                .position(|id| self.peers.get(id).is_some_and(|peer| peer.absence.awaited != Awaited::No))?;
             receivers.get(at)
         } else {
             None

@@ -217,16 +217,16 @@ impl Session<'_> {
 
     pub(super) fn note_ring(&mut self, now: Instant, event: &SenderEvent) {
         let Some(ring) = &mut self.ring else { return };
-        let are_heard = !ring.watches.is_empty();
         let told = match event {
             SenderEvent::Looped { loops } => {
                 ring.loops = *loops;
                 SendEvent::Looped { loops: *loops }
             }
-            SenderEvent::Paused => SendEvent::Listeners { present: false, are_heard },
+            SenderEvent::Paused => SendEvent::Paused,
             _ => {
                 self.figures.started.get_or_insert(now);
-                SendEvent::Listeners { present: true, are_heard }
+                let (objects, bytes) = (self.figures.summary.objects, self.figures.total_bytes);
+                SendEvent::Started { objects, bytes, is_presumed: ring.watches.is_empty() }
             }
         };
         (self.on_event)(told);

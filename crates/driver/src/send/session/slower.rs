@@ -126,7 +126,7 @@ impl Session<'_> {
         let rates =
             self.lanes.pacer.rate_bps().into_iter().chain(self.lanes.slower.iter().map(|lane| lane.rate_bps));
         let there = |group: u8| {
-            let mut peers = self.peers.values().filter(|peer| peer.connection.is_some());
+            let mut peers = self.peers.values().filter(|peer| peer.link.connection.is_some());
             peers.by_ref().filter(|peer| peer.group == group).count() as u32
         };
         let sent_bytes = |group: u8| match group {

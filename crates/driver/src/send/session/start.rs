@@ -20,8 +20,8 @@ impl Session<'_> {
         }
         self.figures.started = Some(now);
         self.peers.values_mut().for_each(|peer| peer.was_there_at_start = true);
-        let objects = self.figures.summary.objects;
-        (self.on_event)(SendEvent::Started { objects, bytes: self.figures.total_bytes });
+        let (objects, bytes) = (self.figures.summary.objects, self.figures.total_bytes);
+        (self.on_event)(SendEvent::Started { objects, bytes, is_presumed: false });
         self.send_all(now)?;
         let before_bytes = self.figures.before_bytes;
         self.peers.values_mut().for_each(|peer| peer.sent_before = before_bytes);

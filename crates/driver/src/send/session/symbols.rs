@@ -101,11 +101,11 @@ impl Session<'_> {
 
     fn symbols_to(&mut self, now: Instant, to: ReceiverId, first: Header, run: &[u8]) {
         let Some(peer) = self.peers.get_mut(&to) else { return };
-        let Some(connection) = &mut peer.connection else { return };
+        let Some(connection) = &mut peer.link.connection else { return };
         let header = Header { payload_len: run.len() as u32, ..first };
         connection.queue(&header.to_bytes());
         connection.queue(run);
-        peer.retransmitted_bytes += run.len() as u64;
+        peer.tally.retransmitted_bytes += run.len() as u64;
         let sent = pacer::tcp_bytes((HEADER_LEN + run.len()) as u64);
         self.note_repaired(now, sent);
     }
