@@ -1,17 +1,10 @@
 //! The output of the MEADcast sender, for a person or a program.
 
-use std::{net::Ipv6Addr, time::Instant};
+use std::net::Ipv6Addr;
 
 use treecast_driver::{
-    explicit::{
-        Notice, Totals,
-        event::{Counted, MeadEvent},
-    },
+    explicit::event::{Branch, Counted, Group, Listed, MeadEvent, Served},
     words::some_of,
-};
-use treecast_proto::explicit::{
-    lists::{List, TransmissionGroup},
-    mead::tree::Tree,
 };
 
 use crate::{arguments::counted, output::Lines};
@@ -27,61 +20,60 @@ pub struct Display {
     prints_tree: bool,
     is_xcast: bool,
     as_json: bool,
-    /// The time when the sender became ready.
-    began: Instant,
 }
 
 impl Display {
     pub fn new(prints_groups: bool, prints_tree: bool, is_xcast: bool, as_json: bool) -> Self {
-        Self { prints_groups, prints_tree, is_xcast, as_json, began: Instant::now() }
+        Self { prints_groups, prints_tree, is_xcast, as_json }
     }
 
-    pub fn show(&mut self, notice: &Notice<'_>) {
-        if matches!(notice, Notice::Ready { .. }) {
-            self.began = Instant::now();
-        }
-        let is_hidden = matches!(notice, Notice::Tree(_)) && !self.prints_tree;
+    pub fn show(&self, event: &MeadEvent) {
+        let is_hidden = matches!(event, MeadEvent::Tree { .. }) && !self.prints_tree;
         match self.as_json {
             _ if is_hidden => {}
-            true => print(&MeadEvent::new(notice, self.is_xcast, self.seconds())),
-            false => self.show_as_text(notice),
+            true => Lines::default().add(event, false),
+            false => self.show_as_text(event),
         }
     }
 
-    fn show_as_text(&self, notice: &Notice<'_>) {
-        match notice {
-            Notice::Warning(text) => remark!("treecast mead: {text}"),
-            Notice::Statistics(totals) => self.print_data(totals),
-            Notice::Narrow { receivers, mtu, tun_mtu, longest_by_mead } => {
-                let by_unicast = match longest_by_mead + IP_AND_UDP_LEN < *tun_mtu as usize {
+    fn show_as_text(&self, event: &MeadEvent) {
+        match event {
+            MeadEvent::Warning(text) => remark!("treecast mead: {text}"),
+            MeadEvent::Statistics(counted) => self.print_data(counted),
+            MeadEvent::Narrow { receivers, mtu_bytes, tun_mtu_bytes, longest_by_mead_bytes } => {
+                let by_unicast = match longest_by_mead_bytes + IP_AND_UDP_LEN < *tun_mtu_bytes as usize {
                     true => {
-                        format!(", and datagrams of more than {longest_by_mead} bytes go there by unicast")
+                        format!(
+                            ", and datagrams of more than {longest_by_mead_bytes} bytes go there by unicast"
+                        )
                     }
                     false => String::new(),
                 };
                 let whom = some_of(receivers, NAMED);
                 remark!(
-                    "treecast mead: only packets of up to {mtu} bytes fit on the way to {whom}: the device takes \
-                     {tun_mtu} now{by_unicast}"
+                    "treecast mead: only packets of up to {mtu_bytes} bytes fit on the way to {whom}: the device takes \
+                     {tun_mtu_bytes} now{by_unicast}"
                 );
             }
-            Notice::Unreachable { receivers, why } => {
+            MeadEvent::Unreachable { receivers, why } => {
                 let whom = some_of(receivers, NAMED);
                 remark!("treecast mead: {whom} cannot be reached: {why}; it is still sent to");
             }
-            Notice::Ready { tun, mtu, source } => {
-                say!("ready: {tun} takes packets of up to {mtu} bytes, which leave from {source}");
+            MeadEvent::Ready { tun, mtu_bytes, source } => {
+                say!("ready: {tun} takes packets of up to {mtu_bytes} bytes, which leave from {source}");
             }
-            Notice::Group(group) => self.group(group),
-            Notice::Tree(tree) => print_tree(tree, Tree::ROOT, 0),
+            MeadEvent::Group(group) => self.group(group),
+            MeadEvent::Tree { sender } => print_tree(sender, 0),
+            MeadEvent::Done(counted) => self.print_end(counted),
         }
     }
 
-    fn group(&self, group: &TransmissionGroup) {
-        let in_lists = counted(group.in_lists(), "receiver");
+    fn group(&self, group: &Group) {
+        let in_lists = counted(group.lists.iter().map(|list| receivers(list).count()).sum(), "receiver");
         let packets = counted(group.lists.len(), "packet");
         let unicast = group.unicast.len();
-        let registered = match group.routers.len() {
+        let routers = group.registered.as_deref().unwrap_or_default();
+        let registered = match routers.len() {
             0 => String::new(),
             count => format!(", {} registered", counted(count, "router")),
         };
@@ -91,11 +83,9 @@ impl Display {
             group.number
         );
         if self.prints_groups {
-            for list in &group.lists {
-                say!("  {}", if self.is_xcast { destinations_as_text(list) } else { list_as_text(list) });
-            }
-            if !group.routers.is_empty() {
-                say!("  registered: {}", joined(&group.routers));
+            group.lists.iter().for_each(|list| say!("  {}", list_as_text(list)));
+            if !routers.is_empty() {
+                say!("  registered: {}", joined(routers));
             }
             if unicast > 0 {
                 say!("  unicast: {}", joined(&group.unicast));
@@ -103,23 +93,20 @@ impl Display {
         }
     }
 
-    pub fn end(&self, totals: &Totals) {
-        if self.as_json {
-            return print(&MeadEvent::Done(Counted::new(totals, self.is_xcast, self.seconds())));
-        }
-        self.print_data(totals);
-        let Totals { overrun, refused, malformed, discovery, registrations, .. } = totals;
+    fn print_end(&self, counted: &Counted) {
+        self.print_data(counted);
         let dropped = [
-            ("late", discovery.late),
-            ("anomalous", discovery.anomalous),
-            ("malformed", *malformed),
-            ("unproved", discovery.unproved),
-            ("replayed", discovery.replayed),
-            ("forged", discovery.forged),
+            ("late", counted.late),
+            ("anomalous", counted.anomalous),
+            ("malformed", counted.malformed),
+            ("unproved", counted.unproved),
+            ("replayed", counted.replayed),
+            ("forged", counted.forged),
         ];
         for (what, count) in dropped.into_iter().filter(|(_, count)| *count > 0) {
             say!("Responses dropped, {what}: {count}.");
         }
+        let registrations = counted.registrations.unwrap_or_default();
         let dropped = [
             ("for another channel, or too many", registrations.unwanted),
             ("forged", registrations.forged),
@@ -128,31 +115,30 @@ impl Display {
         for (what, count) in dropped.into_iter().filter(|(_, count)| *count > 0) {
             say!("Registrations dropped, {what}: {count}.");
         }
-        if *overrun > 0 {
-            say!("Packets lost because programs sent faster than they could leave: {overrun}.");
+        if counted.overrun_packets > 0 {
+            say!(
+                "Packets lost because programs sent faster than they could leave: {}.",
+                counted.overrun_packets
+            );
         }
-        if *refused > 0 {
-            say!("Packets that the kernel refused: {refused}.");
+        if counted.refused_packets > 0 {
+            say!("Packets that the kernel refused: {}.", counted.refused_packets);
         }
-    }
-
-    fn seconds(&self) -> f64 {
-        self.began.elapsed().as_secs_f64()
     }
 
     /// Prints how much data has left, in a line.
-    fn print_data(&self, totals: &Totals) {
-        let Totals { sent, packets, discovery_bytes, discovery, .. } = totals;
+    fn print_data(&self, counted: &Counted) {
         let data = |packets, bytes| format!("{packets} packets ({bytes} bytes)");
         let of_discovery = match self.is_xcast {
             true => String::new(),
-            false => format!("; {} of discovery", data(discovery.requests, *discovery_bytes)),
+            false => format!("; {} of discovery", data(counted.discovery_packets, counted.discovery_bytes)),
         };
         say!(
-            "{packets} packets of programs: {} by {}, {} by unicast{of_discovery}",
-            data(sent.mead_packets, sent.mead_bytes),
+            "{} packets of programs: {} by {}, {} by unicast{of_discovery}",
+            counted.packets,
+            data(counted.mead_packets, counted.mead_bytes),
             self.protocol(),
-            data(sent.unicast_packets, sent.unicast_bytes),
+            data(counted.unicast_packets, counted.unicast_bytes),
         );
     }
 
@@ -162,33 +148,37 @@ impl Display {
     }
 }
 
-fn print(event: &MeadEvent) {
-    Lines::default().add(event, false);
+/// All receivers in a list.
+fn receivers(list: &Listed) -> Box<dyn Iterator<Item = &Ipv6Addr> + '_> {
+    match list {
+        Listed::Mead { routers, designated, .. } => {
+            Box::new(routers.iter().chain(designated).flat_map(|served| &served.receivers))
+        }
+        Listed::Xcast { destinations } => Box::new(destinations.iter()),
+    }
 }
 
-fn list_as_text(list: &List) -> String {
-    let entries = list.entries.iter().map(|(router, receivers)| format!("{router}: {}", joined(receivers)));
-    let by_group = |(router, receivers): &(Ipv6Addr, Vec<Ipv6Addr>)| {
-        format!("{router} by multicast: {}", joined(receivers))
+fn list_as_text(list: &Listed) -> String {
+    let Listed::Mead { routers, designated, .. } = list else {
+        return joined(receivers(list));
     };
-    entries.chain(list.designated.iter().map(by_group)).collect::<Vec<_>>().join("; ")
+    let entries =
+        routers.iter().map(|Served { router, receivers }| format!("{router}: {}", joined(receivers)));
+    let by_group =
+        |Served { router, receivers }: &Served| format!("{router} by multicast: {}", joined(receivers));
+    entries.chain(designated.iter().map(by_group)).collect::<Vec<_>>().join("; ")
 }
 
-fn destinations_as_text(list: &List) -> String {
-    joined(&list.receivers().collect::<Vec<_>>())
-}
-
-fn joined(addresses: &[Ipv6Addr]) -> String {
-    addresses.iter().map(Ipv6Addr::to_string).collect::<Vec<_>>().join(" ")
+fn joined<'a>(addresses: impl IntoIterator<Item = &'a Ipv6Addr>) -> String {
+    addresses.into_iter().map(Ipv6Addr::to_string).collect::<Vec<_>>().join(" ")
 }
 
 /// Prints a part of the tree. The recursion is at most as deep as the largest number of hops.
-fn print_tree(tree: &Tree, index: usize, depth: usize) {
-    let node = tree.node(index);
-    let what = if index == Tree::ROOT { "sender".to_owned() } else { format!("router, hop {}", node.hops) };
-    say!("{}{} ({what})", "  ".repeat(depth), node.address);
-    for leaf in &node.leaves {
-        say!("{}{leaf}", "  ".repeat(depth + 1));
+fn print_tree(branch: &Branch, depth: usize) {
+    let what = if depth == 0 { "sender".to_owned() } else { format!("router, hop {}", branch.hops) };
+    say!("{}{} ({what})", "  ".repeat(depth), branch.address);
+    for receiver in &branch.receivers {
+        say!("{}{receiver}", "  ".repeat(depth + 1));
     }
-    node.children.iter().for_each(|child| print_tree(tree, *child, depth + 1));
+    branch.routers.iter().for_each(|router| print_tree(router, depth + 1));
 }

@@ -11,7 +11,7 @@ use std::{
     time::Duration,
 };
 
-use treecast_driver::explicit::{self, Settings, Xcast};
+use treecast_driver::explicit::{self, Settings, Xcast, event::MeadEvent};
 use treecast_host::stop::Stop;
 
 use self::{
@@ -167,9 +167,9 @@ pub fn run(args: &Args) -> Outcome {
     }
     let settings = settings(args)?;
     let stop = Stop::on_signals()?;
-    let mut display = Display::new(args.print_groups, args.print_tree, args.xcast, args.json);
-    let totals = explicit::run(&settings, &stop, &mut |notice| display.show(&notice))?;
-    display.end(&totals);
+    let display = Display::new(args.print_groups, args.print_tree, args.xcast, args.json);
+    let counted = explicit::run(&settings, &stop, &mut |event| display.show(&event))?;
+    display.show(&MeadEvent::Done(counted));
     Ok(ExitCode::SUCCESS)
 }
 

@@ -1,5 +1,4 @@
-//! What `treecast mead --json` prints, an event a line. [`Notice`] is what the sender tells its caller; this is the same in
-//! values that can be read again.
+//! What a sender of MEADcast or Xcast tells its caller, and `treecast mead --json` prints, an event a line.
 
 use std::net::Ipv6Addr;
 
@@ -9,7 +8,6 @@ use treecast_proto::explicit::{
     mead::tree::Tree,
 };
 
-use super::{Notice, Totals};
 use crate::events::as_field_text;
 
 /// An event of the sender.
@@ -168,32 +166,8 @@ pub struct Registrations {
     pub replayed: u64,
 }
 
-impl MeadEvent {
-    /// Returns what a sender of MEADcast, or of Xcast, has told `seconds` after it became ready.
-    pub fn new(notice: &Notice<'_>, is_xcast: bool, seconds: f64) -> Self {
-        match notice {
-            Notice::Ready { tun, mtu, source } => {
-                Self::Ready { tun: (*tun).to_owned(), mtu_bytes: *mtu, source: *source }
-            }
-            Notice::Warning(text) => Self::Warning(text.clone()),
-            Notice::Narrow { receivers, mtu, tun_mtu, longest_by_mead } => Self::Narrow {
-                receivers: receivers.to_vec(),
-                mtu_bytes: *mtu,
-                tun_mtu_bytes: *tun_mtu,
-                longest_by_mead_bytes: *longest_by_mead,
-            },
-            Notice::Unreachable { receivers, why } => {
-                Self::Unreachable { receivers: receivers.to_vec(), why: why.to_string() }
-            }
-            Notice::Group(group) => Self::Group(Group::new(group, is_xcast, seconds)),
-            Notice::Tree(tree) => Self::Tree { sender: Branch::new(tree, Tree::ROOT) },
-            Notice::Statistics(totals) => Self::Statistics(Counted::new(totals, is_xcast, seconds)),
-        }
-    }
-}
-
 impl Group {
-    fn new(group: &TransmissionGroup, is_xcast: bool, seconds: f64) -> Self {
+    pub fn new(group: &TransmissionGroup, is_xcast: bool, seconds: f64) -> Self {
         Self {
             number: group.number,
             seconds,
@@ -223,58 +197,13 @@ impl Listed {
 
 impl Branch {
     /// The tree below a node. It is at most as deep as hops are counted.
-    fn new(tree: &Tree, index: usize) -> Self {
+    pub fn new(tree: &Tree, index: usize) -> Self {
         let node = tree.node(index);
         Self {
             address: node.address,
             hops: node.hops,
             receivers: node.leaves.clone(),
             routers: node.children.iter().map(|child| Self::new(tree, *child)).collect(),
-        }
-    }
-}
-
-impl Counted {
-    pub fn new(totals: &Totals, is_xcast: bool, seconds: f64) -> Self {
-        let Totals {
-            sent,
-            packets,
-            in_super_packets,
-            refused,
-            overrun,
-            discovery_bytes,
-            malformed,
-            discovery,
-            registrations,
-        } = *totals;
-        Self {
-            seconds,
-            packets,
-            in_super_packets,
-            mead_packets: sent.mead_packets,
-            mead_bytes: sent.mead_bytes,
-            unicast_packets: sent.unicast_packets,
-            unicast_bytes: sent.unicast_bytes,
-            discoveries: discovery.discoveries,
-            discovery_packets: discovery.requests,
-            discovery_bytes,
-            responses: discovery.responses,
-            farewells: discovery.farewells,
-            late: discovery.late,
-            anomalous: discovery.anomalous,
-            malformed,
-            unproved: discovery.unproved,
-            replayed: discovery.replayed,
-            forged: discovery.forged,
-            stray: discovery.stray,
-            overrun_packets: overrun,
-            refused_packets: refused,
-            registrations: is_xcast.then_some(Registrations {
-                counted: registrations.registrations,
-                unwanted: registrations.unwanted,
-                forged: registrations.forged,
-                replayed: registrations.replayed,
-            }),
         }
     }
 }

@@ -23,13 +23,7 @@ use std::{
 
 use thiserror::Error;
 use treecast_host::interface::InterfaceError;
-use treecast_proto::explicit::{
-    lists::TransmissionGroup,
-    mead::{grouping::NoMax, sender::Counters, tree::Tree},
-    transmission::Sent,
-    xcast::sender as xcast,
-};
-use treecast_wire::icmpv6::Unreachable;
+use treecast_proto::explicit::mead::grouping::NoMax;
 
 pub(crate) use self::discovery::{Hearing, News, carry_out};
 pub(crate) use self::machine::Machine;
@@ -90,62 +84,6 @@ pub struct Settings {
 pub struct Xcast {
     /// Whether routers overwrite the addresses of those that a copy is not for.
     pub is_anonymous: bool,
-}
-
-/// What the sender tells while it runs.
-#[derive(Debug)]
-pub enum Notice<'a> {
-    /// Programs can send.
-    Ready {
-        /// The device's name.
-        tun: &'a str,
-        /// The longest packet that it takes, in bytes.
-        mtu: u32,
-        /// The sender's address.
-        source: Ipv6Addr,
-    },
-    /// Packets go by this group from now on.
-    Group(&'a TransmissionGroup),
-    /// A discovery is over and has found this.
-    Tree(&'a Tree),
-    /// On the ways to these receivers only so many bytes fit, with the IPv6 header, so that the device takes fewer now.
-    Narrow {
-        receivers: &'a [Ipv6Addr],
-        mtu: usize,
-        /// What the device takes now.
-        tun_mtu: u32,
-        /// The longest datagram for which there is room beside the smallest MEADcast header, in bytes.
-        longest_by_mead: usize,
-    },
-    /// These receivers cannot be reached. They are still sent to.
-    Unreachable { receivers: &'a [Ipv6Addr], why: Unreachable },
-    /// What has been counted so far.
-    Statistics(&'a Totals),
-    /// Something is not as it should be.
-    Warning(String),
-}
-
-/// What was sent and received until the end.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct Totals {
-    /// Data.
-    pub sent: Sent,
-    /// Packets that programs sent to the device's address.
-    pub packets: u64,
-    /// Packets among those that left, which left as super-packets.
-    pub in_super_packets: u64,
-    /// Packets that the kernel took from none of us: no route, no room, too long.
-    pub refused: u64,
-    /// Packets that programs sent faster than they could leave: the device's queue was full.
-    pub overrun: u64,
-    /// Bytes of discovery requests, with the IPv6 header.
-    pub discovery_bytes: u64,
-    /// Packets with a MEADcast routing header that is wrong.
-    pub malformed: u64,
-    /// Counters of discovery.
-    pub discovery: Counters,
-    /// Counters of Xcast+ registrations.
-    pub registrations: xcast::Counters,
 }
 
 /// Why the sender cannot begin, or go on.

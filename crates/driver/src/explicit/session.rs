@@ -23,6 +23,7 @@ use treecast_proto::{
         mead::{
             grouping::Parameters,
             sender::{Config, Event, Sender},
+            tree::Tree,
         },
         xcast::sender as xcast,
     },
@@ -31,8 +32,9 @@ use treecast_proto::{
 use treecast_wire::ipv6::is_forwardable;
 
 use super::{
-    Error, Notice, Settings, Totals,
+    Error, Settings,
     discovery::{Hearing, News, carry_out},
+    event::{Branch, Counted, Group, MeadEvent, Registrations},
     machine::Machine,
     raw::PacketSocket,
     registrations::RegistrationSocket,
@@ -52,11 +54,14 @@ const HEARING: u64 = 0;
 const STOP: u64 = 1;
 const NEWS: u64 = 2;
 
-/// Sends what programs send to the TUN device to all receivers, until `stop` is requested.
+/// Takes what the sender tells.
+type Notify<'a> = &'a mut dyn FnMut(MeadEvent);
+
+/// Sends what programs send to the TUN device to all receivers, until `stop` is requested. Returns what was counted.
 ///
 /// # Errors
 /// When it cannot begin, with what to do about it, or the system fails it later.
-pub fn run(settings: &Settings, stop: &Stop, notify: &mut dyn FnMut(Notice<'_>)) -> Result<Totals, Error> {
+pub fn run(settings: &Settings, stop: &Stop, notify: Notify<'_>) -> Result<Counted, Error> {
     if let Some(group) = settings.group.filter(|group| !is_routable_group((*group).into())) {
         return Err(Error::NoGroup(group));
     }
@@ -80,7 +85,7 @@ pub fn run(settings: &Settings, stop: &Stop, notify: &mut dyn FnMut(Notice<'_>))
     let channel = settings.group.filter(|_| settings.xcast.is_some()).map(|group| (source, group));
     let registrations = channel.map(|_| RegistrationSocket::open(source)).transpose()?;
     let tun = Tun::open(settings.tun.as_deref(), settings.tun_address, mtu)?;
-    notify(Notice::Ready { tun: tun.name(), mtu, source });
+    notify(MeadEvent::Ready { tun: tun.name().to_owned(), mtu_bytes: mtu, source });
     warn_of_long_packets(&form, parameters.max, mtu, notify);
 
     let clock = Clock::start();
@@ -96,7 +101,7 @@ pub fn run(settings: &Settings, stop: &Stop, notify: &mut dyn FnMut(Notice<'_>))
         form: &form,
         max: parameters.max,
         scope: if settings.interface.is_some() { interface.index } else { 0 },
-        totals: Totals::default(),
+        counted: Counted::default(),
         key_watch: settings.sharing.key.as_ref().map(|_| KeyWatch::default()),
         next_statistics: clock.now() + settings.statistics.unwrap_or_default(),
         unreachable: BTreeSet::new(),
@@ -120,7 +125,7 @@ pub fn run(settings: &Settings, stop: &Stop, notify: &mut dyn FnMut(Notice<'_>))
             result = transmitted.map_err(Error::System);
         }
     });
-    result.map(|()| session.totals())
+    result.map(|()| session.counted())
 }
 
 /// How packets look.
@@ -168,7 +173,8 @@ struct Session<'a> {
     max: usize,
     /// The interface that packets leave by; 0: where routes lead.
     scope: u32,
-    totals: Totals,
+    /// What this thread has counted.
+    counted: Counted,
     /// `None` without a domain's key, and once the user has been warned.
     key_watch: Option<KeyWatch>,
     next_statistics: Instant,
@@ -182,7 +188,7 @@ impl Session<'_> {
         stop: &Stop,
         members: &mut Members,
         statistics: Option<Duration>,
-        notify: &mut dyn FnMut(Notice<'_>),
+        notify: Notify<'_>,
         has_ended: impl Fn() -> bool,
     ) -> Result<(), Error> {
         let mut poller = Poller::new()?;
@@ -205,18 +211,18 @@ impl Session<'_> {
             if self.shared.take_too_long() {
                 members.known.keys().for_each(|receiver| self.measure(*receiver));
             }
-            self.totals.malformed += self.hearing.hear(self.clock.now(), Some(&mut self.sender))?;
+            self.counted.malformed += self.hearing.hear(self.clock.now(), Some(&mut self.sender))?;
             self.tell_statistics(statistics, notify);
             match members.look() {
                 Ok(changed) => self.change(&changed),
-                Err(error) => notify(Notice::Warning(error.to_string())),
+                Err(error) => notify(MeadEvent::Warning(error.to_string())),
             }
         }
         Ok(())
     }
 
     /// Carries out all that the machine wants. Returns for how long it can be left alone.
-    fn carry_out(&mut self, notify: &mut dyn FnMut(Notice<'_>)) -> Result<Option<Duration>, Error> {
+    fn carry_out(&mut self, notify: Notify<'_>) -> Result<Option<Duration>, Error> {
         let now = self.clock.now();
         let (news, deadline) = carry_out(&mut self.sender, now, self.form, self.packets);
         // Told when the device is as they need it.
@@ -224,56 +230,51 @@ impl Session<'_> {
         for news in news {
             match news {
                 News::Asked { receiver, bytes, failure } => {
-                    self.totals.discovery_bytes += bytes as u64;
+                    self.counted.discovery_bytes += bytes as u64;
                     self.note_request(receiver, failure, notify);
                 }
                 News::Event(Event::Group(group)) => {
                     // What is told is so.
                     self.fit(&group)?;
                     self.shared.replace(group.clone());
-                    notify(Notice::Group(&group));
+                    notify(MeadEvent::Group(Group::new(&group, self.is_xcast(), self.seconds())));
                 }
                 News::Event(Event::Discovered) => {
                     if let Some(tree) = self.sender.tree() {
-                        notify(Notice::Tree(tree));
+                        notify(MeadEvent::Tree { sender: Branch::new(tree, Tree::ROOT) });
                     }
                     let counters = self.sender.counters();
                     if self.key_watch.take_if(|watch| watch.misses_key(counters)).is_some() {
-                        notify(Notice::Warning(NO_ROUTER_HAS_KEY.to_owned()));
+                        notify(MeadEvent::Warning(NO_ROUTER_HAS_KEY.to_owned()));
                     }
                 }
                 News::Event(Event::Narrow(receivers, mtu)) => narrow.push((receivers, mtu)),
                 News::Event(Event::Unreachable(receivers, why)) => {
-                    notify(Notice::Unreachable { receivers: &receivers, why });
+                    notify(MeadEvent::Unreachable { receivers, why: why.to_string() });
                 }
             }
         }
-        self.tell_narrow(&narrow, notify);
+        self.tell_narrow(narrow, notify);
         Ok(deadline.map(|deadline| deadline - now))
     }
 
     /// Warns of a receiver to which no request leaves, until one does.
-    fn note_request(
-        &mut self,
-        receiver: Ipv6Addr,
-        failure: Option<io::Error>,
-        notify: &mut dyn FnMut(Notice<'_>),
-    ) {
+    fn note_request(&mut self, receiver: Ipv6Addr, failure: Option<io::Error>, notify: Notify<'_>) {
         let Some(failure) = failure else {
             self.unreachable.remove(&receiver);
             return;
         };
-        self.totals.refused += 1;
+        self.counted.refused_packets += 1;
         if self.unreachable.insert(receiver) {
-            notify(Notice::Warning(format!("{receiver} cannot be reached: {}", reason(&failure))));
+            notify(MeadEvent::Warning(format!("{receiver} cannot be reached: {}", reason(&failure))));
         }
     }
 
     /// Tells what has been counted, when it is time.
-    fn tell_statistics(&mut self, every: Option<Duration>, notify: &mut dyn FnMut(Notice<'_>)) {
+    fn tell_statistics(&mut self, every: Option<Duration>, notify: Notify<'_>) {
         let now = self.clock.now();
         if every.is_some() && now >= self.next_statistics {
-            notify(Notice::Statistics(&self.totals()));
+            notify(MeadEvent::Statistics(self.counted()));
         }
         while every.is_some_and(|every| !every.is_zero()) && now >= self.next_statistics {
             self.next_statistics += every.unwrap_or_default();
@@ -291,11 +292,11 @@ impl Session<'_> {
         Ok(())
     }
 
-    fn tell_narrow(&self, narrow: &[(Vec<Ipv6Addr>, usize)], notify: &mut dyn FnMut(Notice<'_>)) {
-        for (receivers, mtu) in narrow {
-            let longest_by_mead = mtu.saturating_sub(self.form.header_len(2) + IP_AND_UDP_LEN);
-            let (mtu, tun_mtu) = (*mtu, self.tun_mtu);
-            notify(Notice::Narrow { receivers, mtu, tun_mtu, longest_by_mead });
+    fn tell_narrow(&self, narrow: Vec<(Vec<Ipv6Addr>, usize)>, notify: Notify<'_>) {
+        for (receivers, mtu_bytes) in narrow {
+            let longest_by_mead_bytes = mtu_bytes.saturating_sub(self.form.header_len(2) + IP_AND_UDP_LEN);
+            let tun_mtu_bytes = self.tun_mtu;
+            notify(MeadEvent::Narrow { receivers, mtu_bytes, tun_mtu_bytes, longest_by_mead_bytes });
         }
     }
 
@@ -322,12 +323,46 @@ impl Session<'_> {
         }
     }
 
-    fn totals(&self) -> Totals {
+    fn is_xcast(&self) -> bool {
+        self.form.xcast.is_some()
+    }
+
+    /// Seconds since the sender became ready.
+    fn seconds(&self) -> f64 {
+        (self.clock.now() - Instant::ZERO).as_secs_f64()
+    }
+
+    fn counted(&self) -> Counted {
         let transmitter::Data { sent, packets, in_super_packets, refused } = self.shared.counted();
-        let refused = self.totals.refused + refused;
-        let (overrun, discovery) = (self.tun.dropped(), self.sender.counters());
-        let registrations = self.sender.registrations();
-        Totals { sent, packets, in_super_packets, refused, overrun, discovery, registrations, ..self.totals }
+        let (discovery, registrations) = (self.sender.counters(), self.sender.registrations());
+        Counted {
+            seconds: self.seconds(),
+            packets,
+            in_super_packets,
+            mead_packets: sent.mead_packets,
+            mead_bytes: sent.mead_bytes,
+            unicast_packets: sent.unicast_packets,
+            unicast_bytes: sent.unicast_bytes,
+            discoveries: discovery.discoveries,
+            discovery_packets: discovery.requests,
+            responses: discovery.responses,
+            farewells: discovery.farewells,
+            late: discovery.late,
+            anomalous: discovery.anomalous,
+            unproved: discovery.unproved,
+            replayed: discovery.replayed,
+            forged: discovery.forged,
+            stray: discovery.stray,
+            overrun_packets: self.tun.dropped(),
+            refused_packets: self.counted.refused_packets + refused,
+            registrations: self.is_xcast().then_some(Registrations {
+                counted: registrations.registrations,
+                unwanted: registrations.unwanted,
+                forged: registrations.forged,
+                replayed: registrations.replayed,
+            }),
+            ..self.counted
+        }
     }
 }
 
@@ -560,10 +595,10 @@ fn tun_mtu(form: &Form, max: usize, path_mtu: usize) -> u32 {
     (path_mtu.min(form.mtu).saturating_sub(form.header_len(max)) as u32).max(MIN_MTU)
 }
 
-fn warn_of_long_packets(form: &Form, max: usize, mtu: u32, notify: &mut dyn FnMut(Notice<'_>)) {
+fn warn_of_long_packets(form: &Form, max: usize, mtu: u32, notify: Notify<'_>) {
     let whole = form.mtu.saturating_sub(form.header_len(max));
     if whole < mtu as usize {
-        notify(Notice::Warning(format!(
+        notify(MeadEvent::Warning(format!(
             "packets of more than {whole} bytes leave in several, for a header with {max} addresses does not fit beside them \
              into {} bytes: have programs send at most {} bytes in a datagram, or put fewer addresses into a packet",
             form.mtu,
