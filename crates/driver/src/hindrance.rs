@@ -2,7 +2,7 @@
 
 mod meter;
 
-use std::{fmt, time::Duration};
+use std::{fmt, mem, time::Duration};
 
 use serde::{Deserialize, Serialize};
 
@@ -95,20 +95,24 @@ pub(crate) fn judge(symptoms: &Symptoms) -> Hindrance {
 }
 
 impl Hindrance {
+    /// All of them, with a word for programs each.
+    const WORDS: [(Self, &str); 10] = [
+        (Self::Silent(0.0), "silent"),
+        (Self::Disk(0.0), "disk"),
+        (Self::Buffer(0.0), "buffer"),
+        (Self::Connection, "connection"),
+        (Self::Loss(0.0), "loss"),
+        (Self::CatchingUp, "catching_up"),
+        (Self::Full, "full"),
+        (Self::Checking, "checking"),
+        (Self::Behind, "behind"),
+        (Self::Gone, "gone"),
+    ];
+
     /// One word, for programs.
     pub fn word(self) -> &'static str {
-        match self {
-            Self::Silent(_) => "silent",
-            Self::Disk(_) => "disk",
-            Self::Buffer(_) => "buffer",
-            Self::Connection => "connection",
-            Self::Loss(_) => "loss",
-            Self::CatchingUp => "catching_up",
-            Self::Full => "full",
-            Self::Checking => "checking",
-            Self::Behind => "behind",
-            Self::Gone => "gone",
-        }
+        let is_it = |(one, _): &(Self, &str)| mem::discriminant(one) == mem::discriminant(&self);
+        Self::WORDS.into_iter().find(is_it).map_or("", |(_, word)| word)
     }
 }
 
@@ -122,19 +126,8 @@ impl TryFrom<String> for Hindrance {
     type Error = String;
 
     fn try_from(word: String) -> Result<Self, String> {
-        let all = [
-            Self::Silent(0.0),
-            Self::Disk(0.0),
-            Self::Buffer(0.0),
-            Self::Connection,
-            Self::Loss(0.0),
-            Self::CatchingUp,
-            Self::Full,
-            Self::Checking,
-            Self::Behind,
-            Self::Gone,
-        ];
-        all.into_iter().find(|one| one.word() == word).ok_or_else(|| format!("{word:?} hinders nobody"))
+        let found = Self::WORDS.into_iter().find(|(_, one)| *one == word);
+        found.map(|(one, _)| one).ok_or_else(|| format!("{word:?} hinders nobody"))
     }
 }
 

@@ -18,7 +18,7 @@ use std::{
 };
 
 use treecast_host::{file_limit, wake::Waker};
-use treecast_proto::object::chunks::Chunks;
+use treecast_proto::object::{ReceiverInput, chunks::Chunks};
 use treecast_wire::{
     header::FileId,
     message::{BeginOfFile, ChunkHashes},
@@ -51,26 +51,8 @@ const MAX_MAKING_BYTES: usize = 4 << 20;
 /// What the thread has to tell.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Report {
-    Hashed {
-        file: FileId,
-        hash: [u8; 32],
-    },
-    /// Which bytes of a page's chunks are wrong; none when the page is no part of the object.
-    Checked {
-        file: FileId,
-        page: u32,
-        wrong: Option<Vec<Range<u64>>>,
-    },
-    /// The object has its final name.
-    Committed {
-        file: FileId,
-    },
-    /// Whether a source block could be decoded. Its symbols are forgotten then.
-    Decoded {
-        file: FileId,
-        source_block: u32,
-        is_right: bool,
-    },
+    /// What became of a task, as a receiver's machine wants to know it.
+    Input(ReceiverInput),
     /// The object cannot be stored as it was announced. Nothing of it is kept before [`Task::Discard`].
     Refused {
         file: FileId,
@@ -80,21 +62,9 @@ pub enum Report {
         is_full: bool,
     },
     /// There is no room: from now on, objects wait for it.
-    Full {
-        shortage: Box<Shortage>,
-    },
+    Full { shortage: Box<Shortage> },
     /// Nothing waits for room any more.
     Room,
-    /// These bytes of an object that has waited for room are not stored. Nothing that was asked for since is answered.
-    Lost {
-        file: FileId,
-        ranges: Vec<Range<u64>>,
-    },
-    /// Nothing of this object is kept any longer.
-    Failed {
-        file: FileId,
-        reason: String,
-    },
 }
 
 /// The thread's front: hands work over and takes reports. Dropping it removes all that is not committed, unless
@@ -606,7 +576,7 @@ impl Worker {
             // What cannot be read has no hash that anything has, and comes again.
             let computed = || hash_by_name(&self.folder, begin.file_name()).unwrap_or_default();
             let hash = *known.get_or_insert_with(computed);
-            self.report(Report::Hashed { file, hash });
+            self.report(Report::Input(ReceiverInput::Hashed { file, hash }));
         }
         self.attempt_hash(file, |stored| stored.hash(buffer));
     }
@@ -618,7 +588,7 @@ impl Worker {
             Ok(())
         });
         if let Some(hash) = hash {
-            self.report(Report::Hashed { file, hash });
+            self.report(Report::Input(ReceiverInput::Hashed { file, hash }));
         }
     }
 
@@ -637,7 +607,7 @@ impl Worker {
             Ok(())
         });
         if let Some(wrong) = wrong {
-            self.report(Report::Checked { file, page: page.page(), wrong });
+            self.report(Report::Input(ReceiverInput::Checked { file, page: page.page(), wrong }));
         }
     }
 
@@ -646,9 +616,9 @@ impl Worker {
         let report = match self.give_name(file) {
             Ok(()) => {
                 self.full.note_progress(file);
-                Report::Committed { file }
+                Report::Input(ReceiverInput::Committed { file })
             }
-            Err(reason) => Report::Failed { file, reason },
+            Err(reason) => Report::Input(ReceiverInput::StoreFailed { file, reason }),
         };
         self.report(report);
     }
@@ -664,14 +634,14 @@ impl Worker {
                 if let Some(journal) = &mut self.journal {
                     journal.done_as(file, &whole.begin, whole.announced, &whole.hash, status);
                 }
-                Report::Committed { file }
+                Report::Input(ReceiverInput::Committed { file })
             }
             Err(error) => {
                 let all = 0..whole.begin.file_size;
                 if self.waits_for_room(file, &whole.begin, &Kept::Nothing, slice::from_ref(&all), &error) {
                     return;
                 }
-                Report::Failed { file, reason: error.to_string() }
+                Report::Input(ReceiverInput::StoreFailed { file, reason: error.to_string() })
             }
         };
         self.report(report);
@@ -785,7 +755,7 @@ impl Worker {
     fn give_up(&mut self, file: FileId, reason: String) {
         self.discard(file);
         self.objects.insert(file, None);
-        self.report(Report::Failed { file, reason });
+        self.report(Report::Input(ReceiverInput::StoreFailed { file, reason }));
     }
 
     fn end(&mut self, ending: Ending) -> Option<String> {

@@ -49,7 +49,7 @@ impl SenderTls {
     /// # Errors
     /// When rustls cannot use the key, which none is known for.
     pub fn new(identity: &Identity) -> Result<Self, TlsError> {
-        let keys = AnyKey(algorithms());
+        let keys = AnyKey { algorithms: algorithms() };
         let builder = ServerConfig::builder_with_details(provider(), Arc::new(NoClock))
             .with_protocol_versions(&[&TLS13])?
             .with_client_cert_verifier(Arc::new(keys));
@@ -126,18 +126,36 @@ impl TimeProvider for NoClock {
     }
 }
 
-fn verify(
-    algorithms: &WebPkiSupportedAlgorithms,
-    message: &[u8],
-    key: &CertificateDer<'_>,
-    signed: &DigitallySignedStruct,
-) -> Result<HandshakeSignatureValid, Error> {
-    let key = SubjectPublicKeyInfoDer::from(key.as_ref());
-    verify_tls13_signature_with_raw_key(message, &key, signed, algorithms)
-}
+/// The part that is the same for both sides: keys are raw Ed25519 keys, and TLS 1.2 is not spoken.
+macro_rules! raw_ed25519_keys {
+    () => {
+        fn verify_tls12_signature(
+            &self,
+            _: &[u8],
+            _: &CertificateDer<'_>,
+            _: &DigitallySignedStruct,
+        ) -> Result<HandshakeSignatureValid, Error> {
+            Err(Error::General("TLS 1.2 is not spoken".to_owned()))
+        }
 
-fn no_tls12() -> Result<HandshakeSignatureValid, Error> {
-    Err(Error::General("TLS 1.2 is not spoken".to_owned()))
+        fn verify_tls13_signature(
+            &self,
+            message: &[u8],
+            key: &CertificateDer<'_>,
+            signed: &DigitallySignedStruct,
+        ) -> Result<HandshakeSignatureValid, Error> {
+            let key = SubjectPublicKeyInfoDer::from(key.as_ref());
+            verify_tls13_signature_with_raw_key(message, &key, signed, &self.algorithms)
+        }
+
+        fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+            vec![SignatureScheme::ED25519]
+        }
+
+        fn requires_raw_public_keys(&self) -> bool {
+            true
+        }
+    };
 }
 
 /// Takes the one key that the ticket names.
@@ -164,36 +182,14 @@ impl ServerCertVerifier for PinnedKey {
         Err(CertificateError::Other(OtherError(Arc::new(wrong))).into())
     }
 
-    fn verify_tls12_signature(
-        &self,
-        _: &[u8],
-        _: &CertificateDer<'_>,
-        _: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        no_tls12()
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        key: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        verify(&self.algorithms, message, key, signed)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        vec![SignatureScheme::ED25519]
-    }
-
-    fn requires_raw_public_keys(&self) -> bool {
-        true
-    }
+    raw_ed25519_keys!();
 }
 
 /// Takes any key, if only the receiver has the private half of it.
 #[derive(Debug)]
-struct AnyKey(WebPkiSupportedAlgorithms);
+struct AnyKey {
+    algorithms: WebPkiSupportedAlgorithms,
+}
 
 impl ClientCertVerifier for AnyKey {
     fn root_hint_subjects(&self) -> &[DistinguishedName] {
@@ -210,31 +206,7 @@ impl ClientCertVerifier for AnyKey {
         Ok(ClientCertVerified::assertion())
     }
 
-    fn verify_tls12_signature(
-        &self,
-        _: &[u8],
-        _: &CertificateDer<'_>,
-        _: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        no_tls12()
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        key: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        verify(&self.0, message, key, signed)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        vec![SignatureScheme::ED25519]
-    }
-
-    fn requires_raw_public_keys(&self) -> bool {
-        true
-    }
+    raw_ed25519_keys!();
 }
 
 impl From<Error> for TlsError {

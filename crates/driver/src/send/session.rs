@@ -22,7 +22,6 @@ mod symbols;
 use std::{
     collections::{BTreeMap, BTreeSet},
     net::{IpAddr, TcpListener},
-    ops::Range,
     sync::mpsc::TryRecvError,
     time::Duration,
 };
@@ -38,7 +37,7 @@ use treecast_proto::{
     repair::Sender,
 };
 use treecast_wire::{
-    header::{self, FileId, HEADER_LEN, Header, PacketNumbers, PacketType},
+    header::{self, FileId, HEADER_LEN, Header, PacketNumbers},
     message::Message,
 };
 
@@ -428,22 +427,18 @@ impl<'a> Session<'a> {
     fn transmit(&mut self, now: Instant, transmit: SenderTransmit) -> Result<(), SendError> {
         match transmit {
             SenderTransmit::Message { to, file, message } => self.send_message(now, to, file, &message)?,
-            SenderTransmit::Blocks { to: Destination::Group, kind, file, range } if self.ring.is_some() => {
-                self.turn_over(now, 0, kind, file, range);
-            }
-            SenderTransmit::Blocks { to: Destination::Slower(group), kind, file, range }
-                if self.ring.is_some() =>
-            {
-                self.turn_over(now, group, kind, file, range);
-            }
-            SenderTransmit::Blocks { to: Destination::Group, kind, file, range } => {
-                self.multicast(now, kind, file, range)?;
-            }
-            SenderTransmit::Blocks { to: Destination::Slower(group), kind, file, range } => {
-                self.multicast_slowly(now, group, kind, file, range)?;
-            }
-            SenderTransmit::Blocks { to: Destination::Receiver(receiver), kind, file, range } => {
-                self.retransmit(now, receiver, kind, file, range);
+            SenderTransmit::Blocks { to, kind, file, range } => {
+                let first = Header { file_id: file, sequence: range.start, payload_len: 0, kind, number: 0 };
+                let len = (range.end - range.start) as usize;
+                match to {
+                    Destination::Group if self.ring.is_some() => self.turn_over(now, 0, first, len),
+                    Destination::Slower(group) if self.ring.is_some() => {
+                        self.turn_over(now, group, first, len);
+                    }
+                    Destination::Group => self.multicast(now, first, len)?,
+                    Destination::Slower(group) => self.multicast_slowly(now, group, first, len)?,
+                    Destination::Receiver(receiver) => self.retransmit(now, receiver, first, len),
+                }
             }
             SenderTransmit::Symbols { to, file, source_block, symbols } => {
                 self.send_symbols(now, to, file, source_block, symbols)?;
@@ -497,18 +492,13 @@ impl<'a> Session<'a> {
         Ok(())
     }
 
-    fn multicast(
-        &mut self,
-        now: Instant,
-        kind: PacketType,
-        file: FileId,
-        range: Range<u64>,
-    ) -> Result<(), SendError> {
-        let first = Header { file_id: file, sequence: range.start, payload_len: 0, kind, number: 0 };
+    /// Sends `len` bytes of an object to the group, from where `first` begins.
+    fn multicast(&mut self, now: Instant, first: Header, len: usize) -> Result<(), SendError> {
+        let (file, range) = (first.file_id, first.sequence..first.sequence + len as u64);
         if self.gather_blocks(now, first, range.clone())? {
             return Ok(());
         }
-        let blocks = (range.end - range.start).div_ceil(self.plan.block_len.into());
+        let blocks = len.div_ceil(self.plan.block_len.into()) as u64;
         let first = Header { number: self.number_packets(now, 0, blocks)?, ..first };
         self.lanes.runs += 1;
         match self.objects.sources.read_in_order(file, range.clone()) {
@@ -538,22 +528,13 @@ impl<'a> Session<'a> {
         }
     }
 
-    fn retransmit(
-        &mut self,
-        now: Instant,
-        to: ReceiverId,
-        kind: PacketType,
-        file: FileId,
-        range: Range<u64>,
-    ) {
+    fn retransmit(&mut self, now: Instant, to: ReceiverId, first: Header, len: usize) {
         let Some(peer) = self.peers.get_mut(&to) else { return };
         let Some(connection) = &mut peer.link.connection else { return };
-        let len = (range.end - range.start) as usize;
-        let header =
-            Header { file_id: file, sequence: range.start, payload_len: len as u32, kind, number: 0 };
+        let header = Header { payload_len: len as u32, ..first };
         let result = connection.queue_with(HEADER_LEN + len, |packet| {
             packet[..HEADER_LEN].copy_from_slice(&header.to_bytes());
-            self.objects.sources.read_any(file, range.start, &mut packet[HEADER_LEN..])
+            self.objects.sources.read_any(first.file_id, first.sequence, &mut packet[HEADER_LEN..])
         });
         match result {
             Ok(()) => {
@@ -561,7 +542,7 @@ impl<'a> Session<'a> {
                 let sent = pacer::tcp_bytes((HEADER_LEN + len) as u64);
                 self.note_repaired(now, sent);
             }
-            Err(error) => self.withdraw(now, file, &error),
+            Err(error) => self.withdraw(now, first.file_id, &error),
         }
     }
 

@@ -9,6 +9,7 @@ use treecast_host::{
 };
 use treecast_proto::{
     Instant,
+    object::ReceiverInput,
     unicast::{StorageReport, StorageTask},
 };
 use treecast_wire::{
@@ -79,15 +80,13 @@ impl<'a> Copy<'a> {
         self.waker.take();
         std::iter::from_fn(|| self.intake.report())
             .filter_map(|report| match report {
-                Report::Hashed { hash, .. } => Some(StorageReport::Hashed { hash }),
-                Report::Committed { .. } => Some(StorageReport::Committed),
-                // A copy has no repair symbols, and nobody who tells of its chunks.
-                Report::Decoded { .. } | Report::Checked { .. } => None,
-                // Nothing waits for room here.
-                Report::Full { .. } | Report::Room | Report::Lost { .. } => None,
-                Report::Refused { reason, .. } | Report::Failed { reason, .. } => {
+                Report::Input(ReceiverInput::Hashed { hash, .. }) => Some(StorageReport::Hashed { hash }),
+                Report::Input(ReceiverInput::Committed { .. }) => Some(StorageReport::Committed),
+                Report::Refused { reason, .. } | Report::Input(ReceiverInput::StoreFailed { reason, .. }) => {
                     Some(StorageReport::Failed { reason })
                 }
+                // A copy has no repair symbols, nobody tells of its chunks, and nothing waits for room.
+                Report::Input(_) | Report::Full { .. } | Report::Room => None,
             })
             .collect()
     }

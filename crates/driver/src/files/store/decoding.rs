@@ -10,6 +10,7 @@ use std::{
     thread::{self, JoinHandle},
 };
 
+use treecast_proto::object::ReceiverInput;
 use treecast_wire::header::FileId;
 
 use super::{Object, Report, Worker, read_back, write};
@@ -158,7 +159,11 @@ impl Worker {
             self.symbols.forget_source_block(file, source_block.number);
         }
         self.note_stored(file, false);
-        self.report(Report::Decoded { file, source_block: source_block.number, is_right });
+        self.report(Report::Input(ReceiverInput::Decoded {
+            file,
+            source_block: source_block.number,
+            is_right,
+        }));
     }
 
     /// The same symbols would have the decoder panic again.

@@ -12,6 +12,7 @@ use std::{
 };
 
 use serde::{Deserialize, Serialize};
+use treecast_proto::object::ReceiverInput;
 use treecast_wire::{header::FileId, message::BeginOfFile};
 
 use super::{Object, Report, Task, Worker};
@@ -304,7 +305,7 @@ impl Worker {
     pub(super) fn tell_lost(&mut self, file: FileId, lost: Vec<Range<u64>>) {
         match self.full.waiting.get_mut(&file) {
             Some(waiting) => waiting.lost.extend(lost),
-            None => self.report(Report::Lost { file, ranges: lost }),
+            None => self.report(Report::Input(ReceiverInput::Lost { file, ranges: lost })),
         }
     }
 

@@ -46,8 +46,10 @@ fn commit(store: &mut Store, file: FileId) -> (Vec<Report>, Result<(), String>) 
     let mut before = Vec::new();
     loop {
         match store.reports.recv().unwrap() {
-            Report::Committed { file: of } if of == file => return (before, Ok(())),
-            Report::Failed { file: of, reason } if of == file => return (before, Err(reason)),
+            Report::Input(ReceiverInput::Committed { file: of }) if of == file => return (before, Ok(())),
+            Report::Input(ReceiverInput::StoreFailed { file: of, reason }) if of == file => {
+                return (before, Err(reason));
+            }
             other => before.push(other),
         }
     }
@@ -118,9 +120,18 @@ fn a_whole_object_becomes_a_file_with_its_mode_and_time_whatever_had_its_name() 
         );
         assert_eq!(std::fs::read(path.join(name)).unwrap(), b"abc");
     }
-    let committed = (0..3).map(|index| Report::Committed { file: FileId(index) });
+    let committed = (0..3).map(|index| Report::Input(ReceiverInput::Committed { file: FileId(index) }));
     assert_eq!(reports[..3], committed.collect::<Vec<_>>());
-    assert!(matches!(&reports[3..], [Report::Failed { .. }, Report::Failed { .. }]), "{reports:?}");
+    assert!(
+        matches!(
+            &reports[3..],
+            [
+                Report::Input(ReceiverInput::StoreFailed { .. }),
+                Report::Input(ReceiverInput::StoreFailed { .. })
+            ]
+        ),
+        "{reports:?}"
+    );
     assert_eq!(names(&path).len(), 2, "no temporary name is left");
     std::fs::remove_dir_all(path).unwrap();
 }
@@ -291,7 +302,9 @@ fn source_blocks_are_decoded_beside_other_work_unless_nobody_wants_them_any_more
     tasks.extend(decode_both(wanted, "wanted"));
     let reports = done(&mut store, &bytes, tasks);
     let reports = wait_for(&store, reports, 2);
-    let decoded = |source_block, is_right| Report::Decoded { file: wanted, source_block, is_right };
+    let decoded = |source_block, is_right| {
+        Report::Input(ReceiverInput::Decoded { file: wanted, source_block, is_right })
+    };
     assert_eq!(reports, [decoded(0, true), decoded(1, false)]);
     done(&mut store, &bytes, vec![keep_blocks(wanted, 5..6)]);
     commit(&mut store, wanted).1.unwrap();
@@ -308,7 +321,9 @@ fn a_decoder_that_panics_fails_its_object_and_no_other() {
     store.hands.lock().unwrap().worker.decoding.decode = |_, _, _| panic!("no such {}", "symbol");
     let reports = done(&mut store, &bytes, decode_both(bad, "bad"));
     let reports = wait_for(&store, reports, 1);
-    let [Report::Failed { file, reason }] = &reports[..] else { panic!("{reports:?}") };
+    let [Report::Input(ReceiverInput::StoreFailed { file, reason })] = &reports[..] else {
+        panic!("{reports:?}")
+    };
     assert!(*file == bad && reason.contains("no such symbol"), "{reason}");
     store.hands.lock().unwrap().worker.decoding.decode = crate::fec::decode;
     let reports = done(&mut store, &bytes, decode_both(good, "good"));
@@ -336,7 +351,10 @@ fn what_comes_while_its_source_block_is_decoded_is_not_written_over() {
     done(&mut store, &bytes, decode_both(file, "name"));
     let reports =
         done(&mut store, &bytes, vec![keep_blocks(file, 0..1), keep_blocks(file, 5..6), Task::Hash { file }]);
-    assert_eq!(reports, [Report::Hashed { file, hash: *blake3::hash(&data).as_bytes() }]);
+    assert_eq!(
+        reports,
+        [Report::Input(ReceiverInput::Hashed { file, hash: *blake3::hash(&data).as_bytes() })]
+    );
     drop(closed);
     wait_for(&store, Vec::new(), 2);
     commit(&mut store, file).1.unwrap();

@@ -37,15 +37,15 @@ impl Session<'_> {
         self.store.store_waker.take();
         while let Some(report) = self.store.intake.report() {
             let input = match report {
-                Report::Hashed { file, hash } if self.hashes_otherwise(file, hash) => {
+                Report::Input(ReceiverInput::Hashed { file, hash }) if self.hashes_otherwise(file, hash) => {
                     self.add(Task::HashAsBlake2b { file });
                     continue;
                 }
-                Report::Hashed { file, hash } => ReceiverInput::Hashed { file, hash },
-                Report::Checked { file, page, wrong } => ReceiverInput::Checked { file, page, wrong },
-                Report::Committed { file } => ReceiverInput::Committed { file },
-                Report::Decoded { file, source_block, is_right } => {
-                    ReceiverInput::Decoded { file, source_block, is_right }
+                Report::Input(input) => {
+                    if let ReceiverInput::Lost { file, .. } = &input {
+                        self.store.small.leave_to_store(*file);
+                    }
+                    input
                 }
                 Report::Refused { file, begin, reason, is_full } => {
                     if is_full {
@@ -55,11 +55,6 @@ impl Session<'_> {
                     self.refuse(file, begin, reason);
                     self.settle(None);
                     continue;
-                }
-                Report::Failed { file, reason } => ReceiverInput::StoreFailed { file, reason },
-                Report::Lost { file, ranges } => {
-                    self.store.small.leave_to_store(file);
-                    ReceiverInput::Lost { file, ranges }
                 }
                 Report::Full { shortage } => {
                     self.store.full_since = Some(self.clock.now());

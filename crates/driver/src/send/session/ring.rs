@@ -3,7 +3,7 @@
 //! A run that the machine hands out is read once. Where blocks are signed, it is as long as a page of their hashes; then it
 //! leaves in several bursts, behind that page.
 
-use std::{collections::BTreeMap, net::SocketAddr, ops::Range, time::Duration};
+use std::{collections::BTreeMap, net::SocketAddr, time::Duration};
 
 use treecast_host::{poller::Interest, stop::Stop};
 use treecast_proto::{
@@ -247,20 +247,12 @@ impl Session<'_> {
     }
 
     /// Reads a run of blocks that is to leave for a group.
-    pub(super) fn turn_over(
-        &mut self,
-        now: Instant,
-        group: u8,
-        kind: PacketType,
-        file: FileId,
-        range: Range<u64>,
-    ) {
+    pub(super) fn turn_over(&mut self, now: Instant, group: u8, first: Header, len: usize) {
         let mut run = self.spare_run(group);
-        run.resize((range.end - range.start) as usize, 0);
-        let first = Header { file_id: file, sequence: range.start, payload_len: 0, kind, number: 0 };
-        match self.objects.sources.read_again(file, range.start, &mut run) {
+        run.resize(len, 0);
+        match self.objects.sources.read_again(first.file_id, first.sequence, &mut run) {
             Ok(()) => self.pend(group, first, run),
-            Err(error) => self.withdraw(now, file, &error),
+            Err(error) => self.withdraw(now, first.file_id, &error),
         }
     }
 

@@ -1,12 +1,10 @@
 //! The lanes of slower groups: one socket and one key for all, a pace and packet numbers for each.
 
-use std::ops::Range;
-
 use treecast_proto::{
     Instant, Step,
     object::{Lane, ReceiverId},
 };
-use treecast_wire::header::{FileId, Header, PacketNumbers, PacketType};
+use treecast_wire::header::{Header, PacketNumbers};
 
 use super::{
     super::{GroupProgress, Plan, SendError, SendEvent},
@@ -81,17 +79,15 @@ impl Session<'_> {
         &mut self,
         now: Instant,
         group: u8,
-        kind: PacketType,
-        file: FileId,
-        range: Range<u64>,
+        first: Header,
+        len: usize,
     ) -> Result<(), SendError> {
-        let len = range.end - range.start;
-        let number = self.number_packets(now, group, len.div_ceil(self.plan.block_len.into()))?;
-        let first = Header { file_id: file, sequence: range.start, payload_len: 0, kind, number };
+        let number = self.number_packets(now, group, len.div_ceil(self.plan.block_len.into()) as u64)?;
+        let first = Header { number, ..first };
         let Some(lane) = self.lanes.slower.get_mut(usize::from(group) - 1) else { return Ok(()) };
-        lane.run.resize(len as usize, 0);
-        if let Err(error) = self.objects.sources.read_any(file, range.start, &mut lane.run) {
-            self.withdraw(now, file, &error);
+        lane.run.resize(len, 0);
+        if let Err(error) = self.objects.sources.read_any(first.file_id, first.sequence, &mut lane.run) {
+            self.withdraw(now, first.file_id, &error);
             return Ok(());
         }
         let sent = self.lanes.group.send_blocks(now, group, first, &lane.run)?;
