@@ -11,10 +11,7 @@ use std::{
 };
 
 use self::figures::Figures;
-use crate::status::{
-    Board,
-    answer::{Answerer, Listener},
-};
+use crate::status::{Board, answer::Answerer};
 
 /// More than Prometheus sends.
 const MAX_HEADERS: usize = 64;
@@ -41,23 +38,17 @@ pub fn serve(address: SocketAddr, board: &Board) -> Result<MetricsServer, String
         |error| format!("cannot answer Prometheus at {address}: {error}; choose a free address of this host");
     let listener = TcpListener::bind(address).map_err(refused)?;
     let address = listener.local_addr().map_err(refused)?;
-    let (board, mut figures) = (board.clone(), Figures::default());
-    let mut rendered: Option<(u64, Arc<[u8]>)> = None;
-    let mut page = move || {
-        let (version, snapshot) = board.read();
-        if rendered.as_ref().is_none_or(|(of, _)| *of != version) {
-            rendered = Some((version, response("200 OK", CONTENT_TYPE, &figures.render(&snapshot))));
-        }
-        rendered.as_ref().map(|(_, page)| Arc::clone(page))
-    };
+    let mut figures = Figures::default();
+    let mut page =
+        board.clone().render(move |snapshot| response("200 OK", CONTENT_TYPE, &figures.render(snapshot)));
     let answer = move |request: &[u8]| match judge(request) {
         Verdict::More => None,
-        Verdict::Metrics => page(),
+        Verdict::Metrics => Some(page()),
         Verdict::Refused(status) => {
             Some(response(status, PLAIN_TEXT, &format!("{status}: the figures are at GET /metrics\n")))
         }
     };
-    let answerer = Answerer::start(Listener::Tcp(listener), Box::new(answer)).map_err(refused)?;
+    let answerer = Answerer::start(listener, Box::new(answer)).map_err(refused)?;
     Ok(MetricsServer { _answerer: answerer, address })
 }
 

@@ -7,16 +7,12 @@
 use std::{
     collections::BTreeMap,
     io::{self, Read, Write},
-    net::{TcpListener, TcpStream},
-    os::{
-        fd::{AsFd, BorrowedFd},
-        unix::net::{UnixListener, UnixStream},
-    },
     sync::Arc,
     thread::JoinHandle,
     time::{Duration, Instant},
 };
 
+use socket2::Socket;
 use treecast_host::{
     poller::{Interest, Poller, Ready},
     wake::Waker,
@@ -34,11 +30,6 @@ const FIRST_CONNECTION: u64 = 2;
 /// What to say to whoever has sent these bytes; none while more of them are needed.
 pub(crate) type Answer = Box<dyn FnMut(&[u8]) -> Option<Arc<[u8]>> + Send>;
 
-pub(crate) enum Listener {
-    Unix(UnixListener),
-    Tcp(TcpListener),
-}
-
 /// The thread that answers. It ends when this is dropped.
 #[derive(Debug)]
 pub(crate) struct Answerer {
@@ -49,8 +40,9 @@ pub(crate) struct Answerer {
 impl Answerer {
     /// # Errors
     /// When no thread or descriptor is to be had.
-    pub fn start(listener: Listener, answer: Answer) -> io::Result<Self> {
-        listener.set_nonblocking()?;
+    pub fn start(listener: impl Into<Socket>, answer: Answer) -> io::Result<Self> {
+        let listener = listener.into();
+        listener.set_nonblocking(true)?;
         let (poller, waker) = (Poller::new()?, Waker::new()?);
         poller.add(&listener, LISTENER, Interest::Read)?;
         poller.add(&waker, WAKER, Interest::Read)?;
@@ -77,7 +69,7 @@ impl Drop for Answerer {
 
 /// Where they queue up.
 struct Counter {
-    listener: Listener,
+    listener: Socket,
     answer: Answer,
     poller: Poller,
     waker: Waker,
@@ -86,18 +78,13 @@ struct Counter {
 }
 
 struct Connection {
-    stream: Box<dyn Stream>,
+    stream: Socket,
     deadline: Instant,
     request: Vec<u8>,
     /// None until the request is whole.
     answer: Option<Arc<[u8]>>,
     written: usize,
 }
-
-trait Stream: Read + Write + AsFd + Send {}
-
-impl Stream for UnixStream {}
-impl Stream for TcpStream {}
 
 impl Counter {
     fn run(mut self) {
@@ -130,13 +117,15 @@ impl Counter {
 
     fn accept(&mut self) {
         // One that is gone before it is taken, or for which no descriptor is left, gets no answer.
-        let Ok(stream) = self.listener.accept() else { return };
+        let Ok((stream, _)) = self.listener.accept() else { return };
         if self.connections.len() >= MAX_CONNECTIONS {
             self.connections.pop_first();
         }
         let token = self.next_token;
         self.next_token += 1;
-        if self.poller.add(&stream, token, Interest::Read).is_ok() {
+        let is_ready =
+            stream.set_nonblocking(true).and_then(|()| self.poller.add(&stream, token, Interest::Read));
+        if is_ready.is_ok() {
             let deadline = Instant::now() + PATIENCE;
             let connection = Connection { stream, deadline, request: Vec::new(), answer: None, written: 0 };
             self.connections.insert(token, connection);
@@ -195,41 +184,10 @@ impl Connection {
     }
 }
 
-impl Listener {
-    fn set_nonblocking(&self) -> io::Result<()> {
-        match self {
-            Self::Unix(listener) => listener.set_nonblocking(true),
-            Self::Tcp(listener) => listener.set_nonblocking(true),
-        }
-    }
-
-    fn accept(&self) -> io::Result<Box<dyn Stream>> {
-        match self {
-            Self::Unix(listener) => {
-                let (stream, _) = listener.accept()?;
-                stream.set_nonblocking(true)?;
-                Ok(Box::new(stream))
-            }
-            Self::Tcp(listener) => {
-                let (stream, _) = listener.accept()?;
-                stream.set_nonblocking(true)?;
-                Ok(Box::new(stream))
-            }
-        }
-    }
-}
-
-impl AsFd for Listener {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        match self {
-            Self::Unix(listener) => listener.as_fd(),
-            Self::Tcp(listener) => listener.as_fd(),
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use std::net::{TcpListener, TcpStream};
+
     use super::*;
 
     /// Answers whoever says a line.
@@ -238,7 +196,7 @@ mod tests {
         let address = listener.local_addr().unwrap();
         let large: Arc<[u8]> = vec![b'x'; 3_000_000].into();
         let answer = move |request: &[u8]| request.ends_with(b"\n").then(|| Arc::clone(&large));
-        (Answerer::start(Listener::Tcp(listener), Box::new(answer)).unwrap(), address)
+        (Answerer::start(listener, Box::new(answer)).unwrap(), address)
     }
 
     fn ask(address: std::net::SocketAddr) -> usize {

@@ -34,6 +34,18 @@ impl Board {
         (posted.version, Arc::clone(&posted.snapshot))
     }
 
+    /// Renders the latest snapshot, each version once.
+    pub(crate) fn render(self, mut render: impl FnMut(&Snapshot) -> Arc<[u8]>) -> impl FnMut() -> Arc<[u8]> {
+        let mut rendered: Option<(u64, Arc<[u8]>)> = None;
+        move || {
+            let (version, snapshot) = self.read();
+            match &rendered {
+                Some((of, text)) if *of == version => Arc::clone(text),
+                _ => Arc::clone(&rendered.insert((version, render(&snapshot))).1),
+            }
+        }
+    }
+
     fn lock(&self) -> MutexGuard<'_, Posted> {
         // A snapshot that a change has left half done is still one to show.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)

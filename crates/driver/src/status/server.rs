@@ -4,14 +4,9 @@ use std::{
     fs, io,
     os::unix::{fs::PermissionsExt, net::UnixListener},
     path::{Path, PathBuf},
-    sync::Arc,
 };
 
-use super::{
-    Board,
-    answer::{Answerer, Listener},
-    find, folder,
-};
+use super::{Board, answer::Answerer, find, folder};
 
 /// Answers on this process' socket; the socket goes when this is dropped.
 #[derive(Debug)]
@@ -38,16 +33,8 @@ fn serve_in(folder: &Path, board: &Board) -> io::Result<StatusServer> {
     let listener = UnixListener::bind(&path)?;
     // The folder may be one that others can read: as root, labs are in it, too.
     fs::set_permissions(&path, fs::Permissions::from_mode(0o600))?;
-    let board = board.clone();
-    let mut rendered: Option<(u64, Arc<[u8]>)> = None;
-    let answer = move |_: &[u8]| {
-        let (version, snapshot) = board.read();
-        if rendered.as_ref().is_none_or(|(of, _)| *of != version) {
-            rendered = Some((version, serde_json::to_vec(&*snapshot).unwrap_or_default().into()));
-        }
-        rendered.as_ref().map(|(_, text)| Arc::clone(text))
-    };
-    let answerer = Answerer::start(Listener::Unix(listener), Box::new(answer))?;
+    let mut text = board.clone().render(|snapshot| serde_json::to_vec(snapshot).unwrap_or_default().into());
+    let answerer = Answerer::start(listener, Box::new(move |_: &[u8]| Some(text())))?;
     Ok(StatusServer { _answerer: answerer, path })
 }
 
