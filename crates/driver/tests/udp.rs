@@ -207,7 +207,7 @@ fn strangers_packets_are_counted_and_dropped() {
     }
     let mut malformed = 0;
     collect(&mut collector, |batch| {
-        malformed += batch.malformed();
+        malformed += batch.take_malformed();
         let items = batch.take_items();
         batch.clear();
         assert_eq!(items, []);

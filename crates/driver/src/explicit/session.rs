@@ -62,20 +62,7 @@ type Notify<'a> = &'a mut dyn FnMut(MeadEvent);
 /// # Errors
 /// When it cannot begin, with what to do about it, or the system fails it later.
 pub fn run(settings: &Settings, stop: &Stop, notify: Notify<'_>) -> Result<Counted, Error> {
-    if let Some(group) = settings.group.filter(|group| !is_routable_group((*group).into())) {
-        return Err(Error::NoGroup(group));
-    }
-    let mut members = Members::new(settings)?;
-    let first = members.known.keys().next().copied();
-    // In Xcast+ all may be served by their routers, which come by themselves.
-    let may_be_none = settings.xcast.is_some() && settings.group.is_some();
-    if first.is_none() && !may_be_none {
-        return Err(Error::Nobody);
-    }
-    let (source, interface) = source(settings, first)?;
-    for receiver in members.known.keys() {
-        check_route(source, *receiver, settings.interface.as_deref(), &interface)?;
-    }
+    let (mut members, source, interface) = endpoints(settings)?;
     let form = form(settings, source, &interface);
     let parameters = settings.sharing.limits(&form, &interface)?;
     let mtu = tun_mtu(&form, parameters.max, form.mtu);
@@ -110,22 +97,38 @@ pub fn run(settings: &Settings, stop: &Stop, notify: Notify<'_>) -> Result<Count
     // Without one, super-packets are divided here.
     let leaves_by = settings.interface.is_some().then_some(interface.index);
     let super_socket = if settings.divides { None } else { SuperSocket::open(leaves_by).ok() };
-    let mut result = Ok(());
     std::thread::scope(|scope| {
         // The first group is there before the first packet.
         let begun = session.carry_out(notify);
         let sockets = (&packets, super_socket);
         let transmitter = transmitter::start(scope, &shared, (&tun, settings.tun_address), sockets, &form);
-        result = begun.and_then(|_| {
+        let result = begun.and_then(|_| {
             session.run(stop, &mut members, settings.statistics, notify, || transmitter.is_finished())
         });
         shared.end();
         let transmitted = transmitter.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-        if result.is_ok() {
-            result = transmitted.map_err(Error::System);
-        }
-    });
-    result.map(|()| session.counted())
+        result.and(transmitted.map_err(Error::System))
+    })?;
+    Ok(session.counted())
+}
+
+/// The receivers, each of which packets can go to, the sender's address, and the interface that packets leave by.
+fn endpoints(settings: &Settings) -> Result<(Members, Ipv6Addr, Interface), Error> {
+    if let Some(group) = settings.group.filter(|group| !is_routable_group((*group).into())) {
+        return Err(Error::NoGroup(group));
+    }
+    let members = Members::new(settings)?;
+    let first = members.known.keys().next().copied();
+    // In Xcast+ all may be served by their routers, which come by themselves.
+    let may_be_none = settings.xcast.is_some() && settings.group.is_some();
+    if first.is_none() && !may_be_none {
+        return Err(Error::Nobody);
+    }
+    let (source, interface) = source(settings, first)?;
+    for receiver in members.known.keys() {
+        check_route(source, *receiver, settings.interface.as_deref(), &interface)?;
+    }
+    Ok((members, source, interface))
 }
 
 /// How packets look.

@@ -38,8 +38,8 @@ const MAX_LEN: u64 = 32 << 20;
 /// What a piece takes in memory besides its bytes, at most.
 const OVERHEAD_BYTES: usize = 256;
 
-/// The most memory, in bytes, for all small objects that are held. What comes beyond it goes to the disk as large objects do. What an earlier receiver
-/// has held may take as much until it is asked for.
+/// Upper bound of the memory for small objects that are held, in bytes. Further objects go to the disk, as large ones do.
+/// What an earlier receiver has held may take as much again until it is asked for.
 pub(super) const MAX_HELD_BYTES: usize = 8 << 20;
 
 /// Half a hash of what an object was announced as.

@@ -65,7 +65,8 @@ impl PartFile {
         Ok(())
     }
 
-    /// Gives the file its final name in `parent`, replacing what had it if the folder's rules let it. Returns its status under that name.
+    /// Gives the file its final name in `parent`, and replaces what had that name if the folder's rules let it. Returns its
+    /// status under that name.
     ///
     /// # Errors
     /// When the kernel refuses, or when another file than this one has the temporary name: whoever may write to the folder

@@ -238,8 +238,8 @@ impl Session<'_> {
         }
     }
 
-    /// Ends the session before the sender does, because of a limit, a signal, or its time (`time_up`) that is over. Returns whether it is over at
-    /// once.
+    /// Ends the session before the sender does, because of a limit or a signal, or because its time (`time_up`) is over.
+    /// Returns whether it is over at once.
     fn end(&mut self, time_up: Option<Duration>) -> bool {
         let is_time_up = time_up.is_some();
         if self.machine.carousel().is_some() {

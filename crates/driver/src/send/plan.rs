@@ -395,8 +395,8 @@ fn block_len(
     Ok(block_len)
 }
 
-/// What a packet has that goes to one receiver, where the longest list leaves so much: when that is hardly more than every IPv6 link takes
-/// (RFC 8200, 5), just that. No link on the way is then too narrow for it.
+/// Length of a packet to one receiver, in bytes, where the longest list leaves `room`. A length that is hardly more than
+/// every IPv6 link takes (RFC 8200, 5) is cut to that, so that no link on the way is too narrow.
 fn without_list(room: u64) -> u64 {
     const LEAST_MTU: u64 = 1280;
     const ADDRESS_LEN: u64 = 16;

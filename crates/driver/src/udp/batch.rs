@@ -107,12 +107,7 @@ impl Batch {
         self.used
     }
 
-    /// Packets that were no packets of treecast and were dropped.
-    pub fn malformed(&self) -> u64 {
-        self.malformed
-    }
-
-    /// As [`Batch::malformed`], which is 0 then.
+    /// Takes the number of packets that were dropped because they were no packets of treecast.
     pub fn take_malformed(&mut self) -> u64 {
         std::mem::take(&mut self.malformed)
     }
@@ -136,7 +131,8 @@ impl Batch {
         self.add_payload(header, at, payload.len());
     }
 
-    /// Appends what one read from a stream yields, as far as it fits, as a block that begins at `sequence`. Returns how many bytes that were; 0 at the stream's end.
+    /// Appends what one read from a stream yields, as far as it fits, as a block that begins at `sequence`. Returns the
+    /// number of bytes. 0 is the stream's end.
     ///
     /// # Errors
     /// What the stream says.
@@ -281,7 +277,7 @@ mod tests {
             Item::Blocks { file: FileId(7), range: 400..450, at: 200 },
         ];
         assert_eq!(batch.take_items(), expected);
-        assert_eq!((batch.used(), batch.malformed()), (250, 0));
+        assert_eq!((batch.used(), batch.take_malformed()), (250, 0));
     }
 
     #[test]
@@ -333,7 +329,7 @@ mod tests {
         batch.add_datagram(&[&header(100, 50)[..], &[1; 50], &padded].concat());
         assert_eq!(batch.take_items().len(), 3);
         batch.add_datagram(&[&header(100, 50)[..], &[1; 50], &end[..31]].concat());
-        assert_eq!((batch.take_items().len(), batch.malformed()), (1, 1));
+        assert_eq!((batch.take_items().len(), batch.take_malformed()), (1, 1));
     }
 
     #[test]
@@ -343,6 +339,6 @@ mod tests {
         batch.add_received(&header(100, 101), 100, 100);
         batch.add_received(&header(200, 100), 200, 100);
         assert_eq!(batch.take_items().len(), 2);
-        assert_eq!(batch.malformed(), 1);
+        assert_eq!(batch.take_malformed(), 1);
     }
 }

@@ -29,6 +29,7 @@ pub use open::{
     share_port_with_group,
 };
 pub use outage::Outage;
+pub(crate) use transmitter::headers;
 pub use transmitter::{Transmitter, blocks_in_super_packet, frames_in_super_packet};
 
 /// How datagrams cross the border to the kernel, best first.

@@ -1,5 +1,5 @@
-//! Hosts on the way to which less fits than is to be sent, as routes say, or routers have told the kernel (RFC 1191, RFC 8201). It sends
-//! them fragments, and takes no super-packets for them; others need not do without.
+//! Hosts to which the session's packets do not fit whole, as routes say, or as routers have told the kernel (RFC 1191,
+//! RFC 8201). The kernel sends them fragments, and takes no super-packets for them. Other hosts still get super-packets.
 
 use std::{
     collections::BTreeMap,

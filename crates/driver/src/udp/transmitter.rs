@@ -31,6 +31,17 @@ pub fn frames_in_super_packet(frame_len: usize) -> usize {
     (MAX_SUPER_PACKET_LEN / frame_len.max(1)).clamp(1, MAX_SEGMENTS)
 }
 
+/// Makes the headers of a run's blocks, one after the other. `first` is as for [`Transmitter::send_blocks`].
+pub(crate) fn headers(mut first: Header) -> impl FnMut(&[u8]) -> [u8; HEADER_LEN] {
+    move |block| {
+        first.payload_len = block.len() as u32;
+        let bytes = first.to_bytes();
+        first.sequence += block.len() as u64;
+        first.number = first.number.wrapping_add(1);
+        bytes
+    }
+}
+
 /// Sends blocks and messages from one socket. Blocks while the socket's send buffer is full, which is
 /// how a slow link slows its sender down.
 #[derive(Debug)]
@@ -82,14 +93,7 @@ impl Transmitter {
         block_len: usize,
         run: &[u8],
     ) -> io::Result<()> {
-        let mut header = first;
-        self.send_frames(to, block_len, run, |block| {
-            header.payload_len = block.len() as u32;
-            let bytes = header.to_bytes();
-            header.sequence += block.len() as u64;
-            header.number = header.number.wrapping_add(1);
-            bytes
-        })
+        self.send_frames(to, block_len, run, headers(first))
     }
 
     /// As [`Transmitter::send_blocks`], with headers of another format: `header_of` gives that of each

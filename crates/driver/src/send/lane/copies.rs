@@ -22,7 +22,7 @@ use super::{
 use crate::{
     fanout::SharedList,
     pacer::Pacer,
-    udp::{NarrowWay, Transmitter, UdpError, open_unicast_sender},
+    udp::{NarrowWay, Transmitter, UdpError, headers, open_unicast_sender},
 };
 
 /// A socket for each family that the host has, and one for the group where there is one.
@@ -169,13 +169,10 @@ fn send_to_list(packets: &Packets<'_>, list: &SharedList) -> std::io::Result<()>
 /// A run of blocks as datagrams one behind the other. `first` is as for [`Transmitter::send_blocks`].
 fn with_headers(first: Header, block_len: usize, run: &[u8]) -> Vec<u8> {
     let mut datagrams = Vec::with_capacity(run.len() + run.len().div_ceil(block_len) * HEADER_LEN);
-    let mut header = first;
+    let mut header_of = headers(first);
     for block in run.chunks(block_len) {
-        header.payload_len = block.len() as u32;
-        datagrams.extend_from_slice(&header.to_bytes());
+        datagrams.extend_from_slice(&header_of(block));
         datagrams.extend_from_slice(block);
-        header.sequence += block.len() as u64;
-        header.number = header.number.wrapping_add(1);
     }
     datagrams
 }
