@@ -1,4 +1,4 @@
-//! The forwarding entries that a router has told its kernel, and those that it is about to.
+//! The forwarding entries that a router has told its kernel, or is about to tell it.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -10,23 +10,24 @@ use std::{
 use super::LinkId;
 use crate::Instant;
 
-/// Packets from one source to one group: where they come in and where they go out.
+/// An entry for packets from one source to one group: where they come in and where they go out.
 #[derive(Debug, Clone)]
 pub struct Entry {
-    /// Where the first packet came in.
+    /// The link where the first packet came in.
     pub arrived: LinkId,
-    /// What the kernel has been told; none before the first time.
+    /// The forwarding that the kernel was told last. `None` before the first time.
     pub installed: Option<Forwarding>,
-    /// A packet has come in elsewhere, and the route is being looked up again.
+    /// Whether a packet has come in by another link, so that the route is being looked up again.
     pub is_suspect: bool,
-    /// Links to which an earlier daemon forwarded, and whose listeners have not had the time to say so again.
+    /// Links to which an earlier daemon forwarded, and whose listeners have not had time to report again.
     pub presumed: BTreeSet<LinkId>,
-    /// The kernel's count when it was last asked, and since when it has been that.
+    /// The kernel's packet count when it was last read, and the time since which it has had this value.
     packets: u64,
     since: Instant,
 }
 
-/// One incoming link, any number of outgoing ones; with none, packets end here without an upcall.
+/// The forwarding of one source's packets: one incoming link, and any number of outgoing ones. Without outgoing
+/// links, the kernel drops the packets and does not ask again.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Forwarding {
     pub from: LinkId,
@@ -72,7 +73,7 @@ impl Entries {
         self.of(group).filter_map(|(_, entry)| Some(entry.installed.as_ref()?.from)).collect()
     }
 
-    /// The groups with a suspect entry of `source`, which is so no longer.
+    /// The groups that have a suspect entry of `source`. These entries are no longer suspect afterwards.
     pub fn take_suspicions(&mut self, source: IpAddr) -> Vec<IpAddr> {
         let suspects = self.map.iter_mut().filter(|((_, of), entry)| *of == source && entry.is_suspect);
         suspects
@@ -83,14 +84,15 @@ impl Entries {
             .collect()
     }
 
-    /// The listeners of `link` have said that they want the sources of `group` that pass: they need not be presumed to.
+    /// Notes that the listeners of `link` have reported that they want those sources of `group` for which
+    /// `passes` is true. They need not be presumed any more.
     pub fn confirm(&mut self, group: IpAddr, link: LinkId, passes: impl Fn(IpAddr) -> bool) {
         for source in self.sources(group).into_iter().filter(|source| passes(*source)) {
             self.map.entry((group, source)).and_modify(|entry| entry.presumed.retain(|of| *of != link));
         }
     }
 
-    /// Nothing is presumed any more. Returns group and source of the entries that this concerns.
+    /// Ends all presumptions. Returns group and source of the entries that had any.
     pub fn forget_presumptions(&mut self) -> Vec<(IpAddr, IpAddr)> {
         let presumed = self.map.iter_mut().filter(|(_, entry)| !entry.presumed.is_empty());
         presumed
@@ -101,7 +103,7 @@ impl Entries {
             .collect()
     }
 
-    /// Group, source and entry of all.
+    /// All entries, each with its group and source.
     pub fn iter(&self) -> impl Iterator<Item = (IpAddr, IpAddr, &Entry)> {
         self.map.iter().map(|((group, source), entry)| (*group, *source, entry))
     }
@@ -118,7 +120,7 @@ impl Entries {
 }
 
 impl Entry {
-    /// The kernel has counted `packets` for this entry. Returns whether none came for `idle`.
+    /// Notes the kernel's count of packets for this entry. Returns whether no packet came for `idle`.
     pub fn counted(&mut self, now: Instant, packets: u64, idle: Duration) -> bool {
         if packets != self.packets {
             self.packets = packets;

@@ -1,4 +1,4 @@
-//! A source filter: which sources of a group are wanted (RFC 9777, 3; RFC 9776, 3).
+//! Source filters, which say which sources of a group are wanted (RFC 9777, section 3; RFC 9776, section 3).
 
 use std::{collections::BTreeSet, fmt, net::IpAddr};
 
@@ -10,7 +10,7 @@ pub enum Mode {
     Exclude,
 }
 
-/// Which sources of a group are wanted.
+/// The wanted sources of a group.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Filter {
     pub mode: Mode,
@@ -18,10 +18,10 @@ pub struct Filter {
 }
 
 impl Filter {
-    /// Wants nothing: nobody listens.
+    /// The filter that wants nothing, because nobody listens.
     pub const NOTHING: Self = Self { mode: Mode::Include, sources: BTreeSet::new() };
 
-    /// Wants every source.
+    /// The filter that wants every source.
     pub const EVERYTHING: Self = Self { mode: Mode::Exclude, sources: BTreeSet::new() };
 
     pub fn include(sources: impl IntoIterator<Item = IpAddr>) -> Self {
@@ -40,7 +40,7 @@ impl Filter {
         self.mode == Mode::Include && self.sources.is_empty()
     }
 
-    /// Wants from now on what either of the two wanted (RFC 9777, 4.2; RFC 9776, 3.2).
+    /// Adds the sources that another filter wants (RFC 9777, section 4.2; RFC 9776, section 3.2).
     pub fn merge(&mut self, other: &Self) {
         match (self.mode, other.mode) {
             (Mode::Include, Mode::Include) => self.sources.extend(&other.sources),

@@ -1,8 +1,10 @@
-//! The router as a host on one link: it tells other routers what it listens to (RFC 9777, 6; RFC 9776, 5).
+//! The router as a host on one link: it reports to other routers what it listens to (RFC 9777, section 6; RFC
+//! 9776, section 5).
 //!
-//! A kernel would do that for a socket that joins. But a kernel also hands such a socket what it forwards to the link
-//! itself, unless those sources are excluded. Linux's bridge remembers an excluded source against hosts that join by
-//! MLDv1 or IGMPv2 later, so they would hear nothing. This host joins no socket, and excludes what its listeners exclude.
+//! A kernel would send these reports for a socket that joins groups. But a kernel also gives such a socket the
+//! packets that it forwards to the link itself, unless their sources are excluded. Linux's bridge applies an
+//! excluded source also to hosts that join later by MLDv1 or IGMPv2, so they would hear nothing. Therefore this
+//! host joins no socket, and excludes only what its listeners exclude.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -14,35 +16,38 @@ use treecast_wire::membership::RecordKind;
 use super::{Filter, Message, Mode, Query, Record, Timers};
 use crate::Instant;
 
-/// Sources in one record, so that a report of one record fits a packet of the smallest MTU that IPv6 allows.
+/// The largest number of sources in a record, so that a report with one record fits a packet of the smallest
+/// IPv6 MTU.
 const SOURCES_PER_RECORD: usize = 64;
 
-/// Room for records in one report, in bytes: what the same packet has beside its headers.
+/// The room for records in a report, in bytes: what such a packet holds beside its headers.
 const REPORT_LEN: usize = 1200;
 
-/// What the router listens to on one link, and what it has yet to say about that.
+/// The filters of the groups that the router listens to on one link, and the reports that it still has to send.
 ///
-/// Call [`Self::want`] and [`Self::heard`] for what happens, then [`Self::due`], and again when [`Self::deadline`] has
-/// come.
+/// Call [`Self::want`] and [`Self::heard`] for inputs. Then call [`Self::due`], and again when
+/// [`Self::deadline`] has come.
 #[derive(Debug, Default)]
 pub struct Host {
-    /// No group is in here with a filter that wants nothing.
+    /// The filters of all groups. A filter that wants nothing is not in here.
     wanted: BTreeMap<IpAddr, Filter>,
     changes: BTreeMap<IpAddr, Change>,
-    /// When a general query is answered.
+    /// The time to answer a general query, if there is one.
     answers_all_at: Option<Instant>,
     answers: BTreeMap<IpAddr, Answer>,
-    /// A querier of an older version is there until then; it understands its own version only.
+    /// The version of an older querier, and the time until which it counts as present. It understands only its
+    /// own version.
     old_querier: Option<(OldVersion, Instant)>,
 }
 
-/// A change of a group's filter that is being told: as often as the robustness says, since reports may get lost.
+/// A change of a group's filter that is reported repeatedly, as often as the robustness demands, because
+/// reports may get lost.
 #[derive(Debug)]
 struct Change {
     reports_left: u8,
     next: Instant,
     is_of_mode: bool,
-    /// Sources that are wanted now and were not, or the other way round.
+    /// Sources that are newly wanted, or no longer wanted.
     sources: BTreeSet<IpAddr>,
 }
 
@@ -50,7 +55,7 @@ struct Change {
 #[derive(Debug)]
 struct Answer {
     at: Instant,
-    /// Sources that were asked about; none: the whole group.
+    /// The sources that the query is about. `None`: the whole group.
     sources: Option<BTreeSet<IpAddr>>,
 }
 
@@ -62,7 +67,7 @@ enum OldVersion {
 }
 
 impl Host {
-    /// From now on `filter` is what it listens to of `group`.
+    /// Sets the filter of `group` to `filter`.
     pub fn want(&mut self, now: Instant, group: IpAddr, filter: Filter, timers: &Timers) {
         let before = self.wanted.remove(&group).unwrap_or(Filter::NOTHING);
         if before != filter {
@@ -82,7 +87,7 @@ impl Host {
         }
     }
 
-    /// A querier has sent `message`, perhaps this router itself, which is `own` on the link.
+    /// Handles a query, perhaps this router's own. `own` is the router's address on the link.
     pub fn heard(&mut self, now: Instant, own: IpAddr, message: &Message, timers: &Timers) {
         match message {
             Message::Query(query) => self.heard_query(now, own, query),
@@ -103,7 +108,7 @@ impl Host {
         }
     }
 
-    /// What is to be sent now.
+    /// The messages to send now.
     pub fn due(&mut self, now: Instant, timers: &Timers) -> Vec<Message> {
         if self.deadline().is_none_or(|at| at > now) {
             return Vec::new();
@@ -135,25 +140,26 @@ impl Host {
         }
     }
 
-    /// When [`Self::due`] has something to send.
+    /// The time when [`Self::due`] has something to send.
     pub fn deadline(&self) -> Option<Instant> {
         let changes = self.changes.values().map(|change| change.next);
         let answers = self.answers.values().map(|answer| answer.at);
         changes.chain(answers).chain(self.answers_all_at).min()
     }
 
-    /// What it listens to.
+    /// The groups that it listens to, with their filters.
     pub fn wanted(&self) -> impl Iterator<Item = (IpAddr, &Filter)> {
         self.wanted.iter().map(|(group, filter)| (*group, filter))
     }
 
-    /// What it listens to of one group.
+    /// The filter of one group.
     pub fn wanted_of(&self, group: IpAddr) -> Filter {
         self.wanted.get(&group).cloned().unwrap_or(Filter::NOTHING)
     }
 
     fn heard_query(&mut self, now: Instant, own: IpAddr, query: &Query) {
-        // Routers are few, and their answers are what others wait for: they answer in the first half of the time.
+        // There are few routers, and others wait for their answers, so they answer in the first half of the
+        // time.
         let at = now + query.max_response / 16 * (1 + u32::from(last_octet(own) % 8));
         let sources = (!query.sources.is_empty()).then(|| query.sources.iter().copied().collect());
         match query.group {
@@ -217,7 +223,7 @@ impl Change {
     }
 }
 
-/// The answer to a query of the whole group, or of all groups.
+/// The records that answer a query of the whole group, or of all groups.
 fn current_state(group: IpAddr, filter: &Filter) -> Vec<Record> {
     match filter.mode {
         Mode::Include => records(group, RecordKind::IsInclude, RecordKind::IsInclude, filter.sources.iter()),
@@ -225,20 +231,21 @@ fn current_state(group: IpAddr, filter: &Filter) -> Vec<Record> {
     }
 }
 
-/// The answer to a query about some sources: those of them that are wanted.
+/// The records that answer a query about some sources: those of them that are wanted.
 fn of_asked(group: IpAddr, filter: &Filter, asked: &BTreeSet<IpAddr>) -> Vec<Record> {
     let wanted: BTreeSet<_> = asked.iter().copied().filter(|source| filter.passes(*source)).collect();
     let kind = RecordKind::IsInclude;
     if wanted.is_empty() { Vec::new() } else { records(group, kind, kind, wanted.iter()) }
 }
 
-/// Excluded sources beyond a packet's room are received and dropped.
+/// The record for an EXCLUDE filter. Excluded sources that do not fit are left out; their packets come and are
+/// dropped.
 fn exclude(group: IpAddr, kind: RecordKind, filter: &Filter) -> Vec<Record> {
     let sources = filter.sources.iter().copied().take(SOURCES_PER_RECORD).collect();
     vec![Record { kind, group, sources }]
 }
 
-/// As many records as the sources take, at least one: the first of one kind, the others of another.
+/// As many records as the sources need, at least one. The first has one kind, the others another.
 fn records<'a>(
     group: IpAddr,
     first: RecordKind,
@@ -253,7 +260,7 @@ fn records<'a>(
     [first].into_iter().chain(rest).collect()
 }
 
-/// As few reports as have room for the records.
+/// Packs records into as few reports as possible.
 fn reports(records: Vec<Record>) -> Vec<Message> {
     let mut reports: Vec<Vec<Record>> = Vec::new();
     let mut room = 0;

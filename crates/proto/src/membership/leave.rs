@@ -1,8 +1,8 @@
-//! The querier's own leaving: who asks whether anybody else listens?
+//! The querier's own leaving, after which it must ask whether anybody else listens.
 //!
-//! The querier asks when it hears a listener leave. When the one who leaves is the querier itself, as a
-//! listener on behalf of its other links, it has to ask all the same: the other routers of the link have
-//! heard that it listened, and wait for the querier's question before they forget it.
+//! The querier asks when it hears a listener leave. The querier itself may be that listener, because it listens
+//! on behalf of its other links. It must ask in this case, too: the other routers of the link have heard that
+//! it listened, and wait for a query before they forget the group.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -12,7 +12,7 @@ use std::{
 use super::{Filter, Mode, Timers};
 use crate::Instant;
 
-/// The questions that this router has to ask on a link about groups that it has left there itself.
+/// The queries that this router must send on a link about groups that it has left there itself.
 #[derive(Debug, Default)]
 pub struct Leaves {
     groups: BTreeMap<IpAddr, Leave>,
@@ -28,7 +28,8 @@ struct Leave {
 }
 
 impl Leaves {
-    /// The router listens to `after` instead of `before`; asks from now on about what is not wanted any more.
+    /// Notes that the router listens to `after` instead of `before`. Schedules queries about what is no longer
+    /// wanted.
     pub fn note(&mut self, now: Instant, group: IpAddr, before: &Filter, after: &Filter, timers: &Timers) {
         let whole = before.mode == Mode::Exclude && after.mode == Mode::Include;
         let named = before.sources.iter().chain(&after.sources).copied();
@@ -70,7 +71,7 @@ impl Leaves {
         self.groups.values().map(|leave| leave.next).min()
     }
 
-    /// No longer the querier: it is another's business.
+    /// Drops all queries, because another router is the querier now.
     pub fn clear(&mut self) {
         self.groups.clear();
     }

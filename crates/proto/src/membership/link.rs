@@ -1,4 +1,4 @@
-//! One interface of a router: who the querier is, and which groups are listened to there.
+//! One interface of a router: which router is the querier there, and which groups have listeners.
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -18,11 +18,11 @@ use super::{
 };
 use crate::Instant;
 
-/// Sources named in one query: what fits a packet of the smallest MTU that IPv6 allows.
+/// The largest number of sources in a query. Such a query fits a packet of the smallest IPv6 MTU.
 const SOURCES_PER_QUERY: usize = 64;
 
-/// RFC 4286, 8: time between advertisements, at the beginning and later, and between answers to
-/// solicitations.
+/// The time between advertisements, at the beginning and later, and between answers to solicitations (RFC 4286,
+/// section 8).
 const ADVERTISEMENT_INTERVAL: Duration = Duration::from_secs(20);
 const INITIAL_ADVERTISEMENT_INTERVAL: Duration = Duration::from_secs(2);
 const INITIAL_ADVERTISEMENTS: u8 = 3;
@@ -36,7 +36,7 @@ const SOLICITED_ADVERTISEMENT_INTERVAL: Duration = Duration::from_secs(1);
 pub struct Link {
     address: IpAddr,
     configured: Timers,
-    /// Timers in force: the querier's, which all routers of a link share.
+    /// The timers in force. They are the querier's, which all routers of a link share.
     timers: Timers,
     querier: Querier,
     advertisements: Advertisements,
@@ -48,19 +48,20 @@ pub struct Link {
     out: VecDeque<Output>,
 }
 
-/// What a link wants.
+/// Something that a link demands of its owner.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Output {
     Send(Message),
-    /// [`Link::filter`] of this group is another now.
+    /// The value of [`Link::filter`] for this group has changed.
     Changed(IpAddr),
     /// The router is the querier now, or is so no longer.
     QuerierChanged,
-    /// Hosts want more groups or sources than there is room for; told once until there is plenty again.
+    /// Hosts want more groups or sources than there is room for. This is reported once, until there is plenty
+    /// of room again.
     Full,
 }
 
-/// RFC 9777, 7.6.2; RFC 9776, 6.6.2.
+/// The querier of the link (RFC 9777, 7.6.2; RFC 9776, 6.6.2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Querier {
     Own { next_query: Instant, startup_queries_left: u8 },
@@ -75,7 +76,7 @@ struct Advertisements {
 }
 
 impl Link {
-    /// A link that has just come up, on which the router has this address.
+    /// Creates a link that has just come up. `address` is the router's address there.
     pub fn new(now: Instant, address: IpAddr, timers: Timers, limits: Limits) -> Self {
         Self {
             address,
@@ -91,13 +92,13 @@ impl Link {
         }
     }
 
-    /// The router has another address here now.
+    /// Sets the router's new address.
     pub fn set_address(&mut self, address: IpAddr) {
         self.address = address;
     }
 
-    /// A message came from `from`, a neighbour on this link. The router's own are ignored: a kernel
-    /// hands them back.
+    /// Handles a message from `from`, a neighbour on this link. The router's own messages, which a kernel hands
+    /// back, are ignored.
     pub fn handle(&mut self, now: Instant, from: IpAddr, message: Message) {
         if from == self.address {
             return;
@@ -135,17 +136,19 @@ impl Link {
         }
     }
 
-    /// The router itself, as a listener here, wants `after` instead of `before`.
+    /// Notes that the router itself, as a listener here, wants `after` instead of `before`.
     pub fn listens(&mut self, now: Instant, group: IpAddr, before: &Filter, after: &Filter) {
         if self.is_querier() {
             self.leaves.note(now, group, before, after, &self.timers);
         }
     }
 
-    /// Asks who listens to `group`, whoever the querier is. Unless somebody answers in time, nobody does any more.
+    /// Asks who listens to `group`, whichever router is the querier. If nobody answers in time, the group has
+    /// no listeners any more.
     ///
-    /// A router leaves this to the querier, whose question it hears. A switch that snoops may be the querier, and asks only
-    /// at the port where a listener has left (RFC 4541, 2.1.1). Who has to know asks as well, and has routers keep their timers.
+    /// A router usually leaves this to the querier, whose query it hears. But a switch that snoops may be the
+    /// querier, and ask only at the port where a listener has left (RFC 4541, 2.1.1). A caller that must know
+    /// asks as well, and makes routers keep their timers.
     pub fn doubt(&mut self, now: Instant, group: IpAddr) {
         if self.groups.contains_key(&group) {
             let own = self.configured;
@@ -156,7 +159,7 @@ impl Link {
         }
     }
 
-    /// The next thing to do; none before the [`Self::deadline`] or the next input.
+    /// The next output. `None` until the [`Self::deadline`] or the next input.
     pub fn poll(&mut self, now: Instant) -> Option<Output> {
         if self.out.is_empty() {
             self.query(now);
@@ -173,7 +176,7 @@ impl Link {
         self.out.pop_front()
     }
 
-    /// When [`Self::poll`] has something to do without further input.
+    /// The time when [`Self::poll`] has something to do without further input.
     pub fn deadline(&self) -> Instant {
         let querier = match self.querier {
             Querier::Own { next_query, .. } => next_query,
@@ -184,7 +187,7 @@ impl Link {
         others.fold(querier, Instant::min)
     }
 
-    /// Which sources of `group` are wanted here.
+    /// The wanted sources of `group`.
     pub fn filter(&self, group: IpAddr) -> Filter {
         self.groups.get(&group).map_or(Filter::NOTHING, Group::filter)
     }
@@ -211,13 +214,13 @@ impl Link {
         matches!(self.querier, Querier::Own { .. })
     }
 
-    /// How much room is left for what hosts want, and for whom it is used.
+    /// The room that is left for hosts, and the hosts that use it.
     pub fn room(&self) -> RoomSnapshot {
         self.room.snapshot()
     }
 
     fn apply(&mut self, now: Instant, from: IpAddr, record: Record) {
-        // RFC 4604, 2.2.1 and 2.2.4: in the range of source-specific groups, "all but" means nothing.
+        // RFC 4604, 2.2.1 and 2.2.4: EXCLUDE filters have no meaning for source-specific groups.
         let excludes = matches!(record.kind, RecordKind::IsExclude | RecordKind::ToExclude);
         if excludes && is_source_specific(record.group) || !is_routable_group(record.group) {
             return;
@@ -241,8 +244,8 @@ impl Link {
         }
     }
 
-    /// Returns the sources of a report for which there is room, and the entries (group and source) of others that give way to
-    /// them.
+    /// Finds room for the sources of a report. Returns those that have room, and the entries (group and source)
+    /// of others that must give way.
     fn make_room(
         &mut self,
         host: IpAddr,
@@ -251,11 +254,11 @@ impl Link {
         mut sources: BTreeSet<IpAddr>,
     ) -> (BTreeSet<IpAddr>, Vec<(IpAddr, IpAddr)>) {
         match kind {
-            // No others are left when it has been applied.
+            // No other sources are left when it has been applied.
             RecordKind::IsExclude | RecordKind::ToExclude => {
                 self.room.keep_sources(group, |source| sources.contains(&source));
             }
-            // It brings in no source.
+            // It adds no source.
             RecordKind::Block
                 if self.groups.get(&group).is_none_or(|group| group.exclude_until().is_none()) =>
             {
@@ -272,13 +275,13 @@ impl Link {
                 true
             }
         });
-        // One that others want, too, may have given way itself.
+        // A source that others want, too, may itself have given way.
         sources.retain(|source| self.room.holds_source(group, *source));
         (sources, replaced)
     }
 
-    /// Changes a group, carries out its timers and queries, and tells when its filter has become another. Where the
-    /// group is there only because of a host, it is `by` that host, and needs room.
+    /// Changes a group, carries out its timers and queries, and reports a change of its filter. A group that
+    /// exists only because of a host needs room; `by` names that host.
     fn update(
         &mut self,
         now: Instant,
@@ -313,7 +316,7 @@ impl Link {
         self.tell_if_full();
     }
 
-    /// Whether there is room for a group that a host wants; another may have to give way.
+    /// Whether there is room for a group that a host wants. Another group may have to give way.
     fn makes_room(&mut self, host: IpAddr, group: IpAddr) -> bool {
         match self.room.claim_group(host, group) {
             Claim::Held => true,
@@ -328,7 +331,7 @@ impl Link {
         }
     }
 
-    /// A group that is not among the others any more is forgotten; `before` is what was wanted of it.
+    /// Forgets a group that was removed from the list. `before` is its last filter.
     fn forget_group(&mut self, address: IpAddr, before: &Filter) {
         if !before.is_nothing() {
             self.out.push_back(Output::Changed(address));
@@ -353,7 +356,8 @@ impl Link {
         }
     }
 
-    /// Another router asks about a group: whoever answers does so within the querier's time, not one's own.
+    /// Lowers timers after another router's query. Listeners answer within the querier's time, and not within
+    /// this router's.
     fn lower(&mut self, now: Instant, group: Option<IpAddr>, sources: &[IpAddr], max_response: Duration) {
         let Some(group) = group.filter(|group| self.groups.contains_key(group)) else { return };
         self.update(now, None, group, |group, timers| {
@@ -364,8 +368,8 @@ impl Link {
         });
     }
 
-    /// Whether `from` is the querier, to this router's knowledge: the lowest address wins. Snooping bridges ask
-    /// from 0.0.0.0, and take no part (RFC 4541, 2.1.1).
+    /// Whether this router accepts `from` as the querier. The lowest address wins. Snooping bridges ask from
+    /// 0.0.0.0, and take no part (RFC 4541, 2.1.1).
     fn yields_to(&self, from: IpAddr) -> bool {
         let lowest = match self.querier {
             Querier::Other { address, .. } => address,
@@ -374,8 +378,8 @@ impl Link {
         !from.is_unspecified() && from <= lowest
     }
 
-    /// Lets `from` ask for as long as it goes on to, by its own timers, which have been adopted (RFC 9777, 9.5;
-    /// RFC 9776, 8.5).
+    /// Accepts `from` as the querier while it goes on to ask, by its own timers, which have been adopted (RFC
+    /// 9777, 9.5; RFC 9776, 8.5).
     fn follow(&mut self, now: Instant, from: IpAddr) {
         if self.is_querier() {
             self.stop_asking();
@@ -385,8 +389,8 @@ impl Link {
         self.querier = Querier::Other { address: from, until };
     }
 
-    /// Takes over the querier's robustness and interval, and one's own where it does not say (RFC 9777, 5.1.8,
-    /// 5.1.9; RFC 9776, 4.1.6, 4.1.7).
+    /// Adopts the querier's robustness and interval, or this router's own if the query has none (RFC 9777,
+    /// 5.1.8, 5.1.9; RFC 9776, 4.1.6, 4.1.7).
     fn adopt(&mut self, query: &Query) {
         let own = &self.configured;
         self.timers.robustness = if query.robustness > 0 { query.robustness } else { own.robustness };
@@ -433,7 +437,7 @@ impl Link {
         }
     }
 
-    /// Asks about some sources of a group, or about the group itself where there are none.
+    /// Sends queries about some sources of a group, or about the group itself if `sources` is empty.
     fn send_specific_queries(&mut self, group: IpAddr, sources: &[IpAddr], suppress_router_processing: bool) {
         let max_response = self.timers.last_listener_query_interval;
         if sources.is_empty() {
@@ -461,8 +465,9 @@ impl Link {
         })));
     }
 
-    /// Bridges send reports only where they know a router, and know only the querier by its queries:
-    /// without this, all other routers of a link would hear nothing (RFC 4286, 1; RFC 4541, 2.1.1).
+    /// Sends an advertisement. Bridges forward reports only to known routers, and know only the querier, by its
+    /// queries. Without advertisements, all other routers of a link would hear nothing (RFC 4286, 1; RFC 4541,
+    /// 2.1.1).
     fn advertise(&mut self, now: Instant) {
         let advertisements = &mut self.advertisements;
         if advertisements.next > now {
@@ -483,7 +488,7 @@ impl Link {
     }
 }
 
-/// Takes out the entry of a group whose deadline was this.
+/// Removes the entry of a group with this deadline.
 fn forget(deadlines: &mut BTreeSet<(Instant, IpAddr)>, deadline: Option<Instant>, group: IpAddr) {
     if let Some(at) = deadline {
         deadlines.remove(&(at, group));

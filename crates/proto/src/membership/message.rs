@@ -1,4 +1,4 @@
-//! What MLD and IGMP messages say, without saying which of the two it was.
+//! The content of MLD and IGMP messages, independent of the protocol.
 
 use std::{net::IpAddr, time::Duration};
 
@@ -11,7 +11,7 @@ use treecast_wire::{
 pub type Query = membership::Query<IpAddr>;
 pub type Record = GroupRecord<IpAddr>;
 
-/// A message of either protocol.
+/// A message of MLD or IGMP.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Message {
     Query(Query),
@@ -21,9 +21,9 @@ pub enum Message {
         max_response: Duration,
     },
     Report(Vec<Record>),
-    /// A report of MLDv1 or IGMPv2: every source of this group, please.
+    /// A report of MLDv1 or IGMPv2, which asks for every source of this group.
     OldReport(IpAddr),
-    /// The same of a host that cannot say that it leaves.
+    /// A report of IGMPv1. Such a host cannot report that it leaves.
     IgmpV1Report(IpAddr),
     /// MLDv1's Done, IGMPv2's Leave.
     OldLeave(IpAddr),
@@ -33,7 +33,8 @@ pub enum Message {
 }
 
 impl Message {
-    /// The message as MLD; none of what routers do not send. Addresses of the other family are left out.
+    /// Converts the message to MLD. `None` for messages that routers do not send. Addresses of the other family
+    /// are left out.
     pub fn to_mld(&self) -> Option<mld::Message> {
         Some(match self {
             Self::Query(query) => mld::Message::Query(convert_query(query, v6)),
@@ -47,7 +48,8 @@ impl Message {
         })
     }
 
-    /// The message as IGMP; none of what routers do not send. Addresses of the other family are left out.
+    /// Converts the message to IGMP. `None` for messages that routers do not send. Addresses of the other
+    /// family are left out.
     pub fn to_igmp(&self) -> Option<igmp::Message> {
         Some(match self {
             Self::Query(query) => igmp::Message::Query(convert_query(query, v4)),
@@ -62,7 +64,7 @@ impl Message {
         })
     }
 
-    /// What an MLD message says; none when it says nothing (an old report without a group).
+    /// Converts an MLD message. `None` if it has no content (an old report without a group).
     pub fn from_mld(message: mld::Message) -> Option<Self> {
         use mld::Message as Mld;
         Some(match message {
@@ -79,7 +81,7 @@ impl Message {
         })
     }
 
-    /// What an IGMP message says; none when it says nothing (an old report without a group).
+    /// Converts an IGMP message. `None` if it has no content (an old report without a group).
     pub fn from_igmp(message: igmp::Message) -> Option<Self> {
         use igmp::Message as Igmp;
         Some(match message {

@@ -1,15 +1,15 @@
-//! Who listens to what, and what to forward where: multicast routers without I/O.
+//! Multicast routing without I/O: which hosts listen to which groups, and where to forward packets.
 //!
-//! Three layers, each usable alone:
+//! There are three layers, and each can be used alone:
 //!
-//! - [`group`]: one group on one link, by the tables of RFC 9777, 7 (MLDv2) and RFC 9776, 6 (IGMPv3),
-//!   which are the same table in two words for each thing;
-//! - [`Link`]: one interface: who is the querier there, which groups are listened to;
-//! - [`Router`]: all interfaces of one address family: what to forward from where to where, and what to
-//!   listen to oneself, towards the sources (RFC 4605, for more than one upstream).
+//! - [`group`]: one group on one link, by the tables of RFC 9777, section 7 (MLDv2) and RFC 9776, section 6
+//! (IGMPv3), which are the same table in different words.
+//! - [`Link`]: one interface. It knows the querier there, and the groups with listeners.
+//! - [`Router`]: all interfaces of one address family. It decides from where to where packets are forwarded,
+//! and what the router itself listens to, towards the sources (RFC 4605, for more than one upstream).
 //!
-//! IPv4 and IPv6 share all of it; addresses are [`std::net::IpAddr`], and whoever feeds a machine gives
-//! it those of one family only.
+//! IPv4 and IPv6 share all of this. Addresses are [`std::net::IpAddr`]; one machine must only get addresses of
+//! one family.
 
 mod entries;
 mod filter;
@@ -38,14 +38,14 @@ pub use snapshot::{EntrySnapshot, GroupSnapshot, LinkSnapshot, MembershipSnapsho
 /// The protocol's times (RFC 9777, 9; RFC 9776, 8).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Timers {
-    /// How many messages in a row may get lost; at least 1.
+    /// The number of messages in a row that may get lost, at least 1.
     pub robustness: u8,
     /// Time between general queries.
     pub query_interval: Duration,
-    /// Listeners spread their answers to a general query over this time.
+    /// The time over which listeners spread their answers to a general query.
     pub query_response_interval: Duration,
-    /// Listeners spread their answers to a specific query over this time, which is also the time
-    /// between two of them.
+    /// The time over which listeners spread their answers to a specific query, and also the time between two
+    /// such queries.
     pub last_listener_query_interval: Duration,
 }
 
@@ -66,18 +66,18 @@ impl Timers {
         }
     }
 
-    /// After this time without a report nobody listens any more (Multicast Address Listening
-    /// Interval, Group Membership Interval).
+    /// The time without a report after which nobody listens any more (Multicast Address Listening Interval,
+    /// Group Membership Interval).
     pub fn listening_interval(&self) -> Duration {
         self.query_interval * u32::from(self.robustness) + self.query_response_interval
     }
 
-    /// After this time without a query the other querier is gone.
+    /// The time without a query after which the other querier is gone.
     pub fn other_querier_present_interval(&self) -> Duration {
         self.query_interval * u32::from(self.robustness) + self.query_response_interval / 2
     }
 
-    /// How long a last listener has to object when another has left.
+    /// The time that remaining listeners have to answer when one has left.
     pub fn last_listener_query_time(&self) -> Duration {
         self.last_listener_query_interval * u32::from(self.robustness)
     }
@@ -87,28 +87,29 @@ impl Timers {
         self.query_interval / 4
     }
 
-    /// Listeners spread their answers to a startup query over this time. The RFCs have the query
-    /// response interval here; a shorter one lets a restarted router forward again within a second.
+    /// The time over which listeners spread their answers to a startup query. The RFCs use the query response
+    /// interval; a shorter one lets a restarted router forward again within a second.
     pub fn startup_response_interval(&self) -> Duration {
         self.query_response_interval.min(Duration::from_secs(1))
     }
 }
 
-/// How much state others can make a router hold.
+/// The limits on the state that others can make a router hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// Groups that the hosts of a link may want. Hosts have equal shares of these and of sources.
+    /// The number of groups that the hosts of a link may want. Hosts have equal shares of groups and of
+    /// sources.
     pub groups_per_link: usize,
     pub sources_per_group: usize,
     pub sources_per_link: usize,
-    /// Forwarding entries, those that forward nowhere included.
+    /// The number of forwarding entries, including those without outgoing links.
     pub entries: usize,
-    /// Sources whose routes are watched.
+    /// The number of sources whose routes are watched.
     pub routes: usize,
 }
 
 impl Limits {
-    /// Limits for so many groups on each link, and sources and entries in proportion.
+    /// Limits for this many groups on each link, with sources and entries in proportion.
     pub fn with_groups_per_link(groups_per_link: usize) -> Self {
         Self {
             groups_per_link,

@@ -11,34 +11,34 @@ use super::{
     shares::{Claim, Shares},
 };
 
-/// The groups and sources that have room on one link. Each counts for a host that wants it.
+/// The groups and sources of one link that have room. Each counts for a host that wants it.
 #[derive(Debug)]
 pub struct Room {
     groups: Shares<IpAddr>,
-    /// Group and source.
+    /// The sources, as pairs of group and source.
     sources: Shares<(IpAddr, IpAddr)>,
     limits: Limits,
     refused: u64,
     replaced: u64,
-    /// There was no room for something, and there has not been plenty since; the first time is news.
+    /// Whether something found no room, and there has not been plenty since. Only the first time is reported.
     is_short: bool,
     is_news: bool,
 }
 
-/// How much room there is, for people.
+/// The room of a link, for people.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RoomSnapshot {
     pub max_groups: usize,
-    /// Sources held, of all groups, and the most that may be.
+    /// The number of sources of all groups, and its limit.
     pub sources: usize,
     pub max_sources: usize,
-    /// No further group or source has room, unless another gives way.
+    /// Whether no further group or source has room, unless another gives way.
     pub is_full: bool,
-    /// Groups and sources that found no room, ever.
+    /// The number of groups and sources that found no room since the start.
     pub refused: u64,
-    /// Groups and sources that had to give way to those of hosts that hold less, ever.
+    /// The number of groups and sources that had to give way to those of hosts with fewer, since the start.
     pub replaced: u64,
-    /// The host for which most groups are held, and how many.
+    /// The host with the most groups, and their number.
     pub largest: Option<(IpAddr, usize)>,
 }
 
@@ -55,14 +55,14 @@ impl Room {
         }
     }
 
-    /// `host` wants something of a group.
+    /// Claims room for a group that `host` wants.
     pub fn claim_group(&mut self, host: IpAddr, group: IpAddr) -> Claim<IpAddr> {
         let claim = self.groups.claim(host, group);
         self.count(&claim);
         claim
     }
 
-    /// `host` names a source of a group, which gets room for it. Returns group and source if it is instead of others.
+    /// Claims room for a source that `host` names. Returns the group and source that gave way, if any did.
     pub fn claim_source(&mut self, host: IpAddr, group: IpAddr, source: IpAddr) -> Claim<(IpAddr, IpAddr)> {
         let claim = match self.newest_of_largest(host, group, source) {
             None => self.sources.claim(host, (group, source)),
@@ -81,14 +81,14 @@ impl Room {
         self.sources.is_held((group, source))
     }
 
-    /// None of a group's sources is held any more, but those that `is_kept`.
+    /// Releases the group's sources, except those that `is_kept`.
     pub fn keep_sources(&mut self, group: IpAddr, is_kept: impl Fn(IpAddr) -> bool) {
         let of_group = self.sources.range(sources_of(group)).map(|((_, source), ..)| source);
         let gone: Vec<_> = of_group.filter(|source| !is_kept(*source)).collect();
         gone.into_iter().for_each(|source| self.sources.release((group, source)));
     }
 
-    /// A group is forgotten, with its sources.
+    /// Releases a group and its sources.
     pub fn release_group(&mut self, group: IpAddr) {
         self.keep_sources(group, |_| false);
         self.groups.release(group);
@@ -116,7 +116,8 @@ impl Room {
         std::mem::take(&mut self.is_news)
     }
 
-    /// Where a group has as many sources as it may: the source to give way to one more of `host`, if any is to.
+    /// If a group has as many sources as it may: the source that gives way to another one of `host`, if any
+    /// does.
     fn newest_of_largest(&self, host: IpAddr, group: IpAddr, source: IpAddr) -> Option<Option<IpAddr>> {
         let held: Vec<_> = self.sources.range(sources_of(group)).collect();
         if held.len() < self.limits.sources_per_group || self.sources.is_held((group, source)) {
@@ -142,7 +143,7 @@ impl Room {
     }
 }
 
-/// All that can be held of a group's sources.
+/// The range of all sources of a group.
 fn sources_of(group: IpAddr) -> RangeInclusive<(IpAddr, IpAddr)> {
     let (lowest, highest): (IpAddr, IpAddr) = match group {
         IpAddr::V4(_) => (Ipv4Addr::UNSPECIFIED.into(), Ipv4Addr::BROADCAST.into()),

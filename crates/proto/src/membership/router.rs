@@ -1,26 +1,28 @@
 //! All interfaces of a router, of one address family: what to forward, and what to listen to.
 //!
-//! A packet from source S to group G is forwarded from the link that the route to S uses to every other
-//! link where somebody wants it. Where there is no route to S, the link where its packets arrive counts
-//! as that link. What the listeners of all other links want, the router itself listens to:
+//! A packet from source S to group G is forwarded from the link of the route to S, to every other link where
+//! somebody wants it. If there is no route to S, the link where its packets arrive takes that place. The router
+//! itself listens to what the listeners of all other links want:
 //!
-//! - sources asked for by name: on the link of the route to each;
-//! - "any source": on every link but the listeners' own. So in a network without loops a sender may be
-//!   anywhere, and every link carries what is wanted behind it and nothing else. Whether the router is the
-//!   querier of a link plays no part, since routers above and below share links and either may be elected.
+//! - It listens to sources that are asked for by name on the link of the route to each.
+//! - It listens to "any source" on every link except the listeners' own. So in a network without loops, a
+//! sender may be anywhere, and every link carries only what is wanted behind it. It does not matter whether the
+//! router is the querier of a link, because neighbouring routers share links and either may be elected.
 //!
-//! In a network with loops, or with more than one router from link to link, that does not do: joins go round
-//! and keep each other alive. A router that gets a source's packets by another link than that of its route
-//! learns from that, and listens to "any source" of the group on the links of the routes to its known sources
-//! only, until these are silent or nobody wants the group. Before a source is heard, or for hosts not to get
-//! copies, an upstream is to be configured on every router, so that the upstreams make a tree (RFC 4605). Then:
+//! This is not enough in a network with loops, or with several routers between two links: joins go round and
+//! keep each other alive. A router that gets a source's packets by another link than that of its route learns
+//! from that. It then listens to "any source" of the group only on the links of the routes to its known
+//! sources, until these are silent or nobody wants the group. This does not help before a source is heard, and
+//! hosts may get copies meanwhile. To prevent that, an upstream must be configured on every router, so that the
+//! upstreams form a tree (RFC 4605). Then:
 //!
-//! - on its upstream the router is a host: it neither asks nor hears who listens there;
-//! - "any source" is listened to there and nowhere else, and what comes from elsewhere also goes there (4.2);
-//! - other links get packets from, and have theirs forwarded by, the one router that is the querier there.
+//! - On its upstream the router is a host: it does not ask who listens there.
+//! - It listens to "any source" there and on no other link. Packets that come from elsewhere also go there
+//! (section 4.2).
+//! - On every other link, one router, the querier, sends packets to the link and forwards packets from it.
 //!
-//! The router tells others what it listens to itself (`host.rs`), and asks its kernel for nothing: a kernel that routes
-//! multicast receives all groups.
+//! The router reports what it listens to itself (`host.rs`). It does not ask its kernel to join groups, because
+//! a kernel that routes multicast receives all groups.
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -39,24 +41,24 @@ use super::{
 };
 use crate::{Instant, Step};
 
-/// The kernel's counts are asked for so often, and at least twice before an entry counts as idle.
+/// The time between two reads of the kernel's counts. An entry is read at least twice before it counts as idle.
 const COUNT_INTERVAL: Duration = Duration::from_secs(10);
 
 #[derive(Debug, Clone, Copy)]
 pub struct RouterConfig {
     pub timers: Timers,
     pub limits: Limits,
-    /// Where packets of any-source groups come from, and where the router is only a host; none: from
-    /// wherever they come.
+    /// The link of senders to any-source groups, where the router is only a host. `None`: packets may come from
+    /// any link.
     pub upstream: Option<LinkId>,
-    /// An entry whose packets have stopped for this long is removed.
+    /// The time without packets after which an entry is removed.
     pub entry_idle: Duration,
 }
 
-/// Something that has happened.
+/// An input of the router.
 #[derive(Debug, Clone)]
 pub enum Input {
-    /// An interface is up with this address, or has another address now.
+    /// An interface is up with this address, or has got another address.
     Up {
         link: LinkId,
         address: IpAddr,
@@ -64,9 +66,9 @@ pub enum Input {
     Down {
         link: LinkId,
     },
-    /// [`RouterConfig::upstream`] is another now.
+    /// The value of [`RouterConfig::upstream`] has changed.
     Upstream(Option<LinkId>),
-    /// A neighbour on the link has sent this.
+    /// A neighbour on the link has sent this message.
     Message {
         link: LinkId,
         from: IpAddr,
@@ -78,14 +80,14 @@ pub enum Input {
         source: IpAddr,
         group: IpAddr,
     },
-    /// An earlier daemon has left the kernel this entry, which is to stay until listeners have had the time to say again
-    /// what they want.
+    /// An earlier daemon has left this entry in the kernel. It stays until listeners have had time to report
+    /// again.
     Inherited {
         source: IpAddr,
         group: IpAddr,
         forwarding: Forwarding,
     },
-    /// A packet has come in elsewhere than its entry says.
+    /// A packet has come in by another link than its entry says.
     WrongLink {
         link: LinkId,
         source: IpAddr,
@@ -96,9 +98,9 @@ pub enum Input {
         source: IpAddr,
         route: Route,
     },
-    /// Any route may be another now.
+    /// Any route may have changed.
     RoutesChanged,
-    /// The answer to [`Transmit::Count`]: packets that the entry has seen, ever.
+    /// The answer to [`Transmit::Count`]: the number of packets for the entry since it was made.
     Counted {
         source: IpAddr,
         group: IpAddr,
@@ -109,18 +111,18 @@ pub enum Input {
 /// Where the route to a source leads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Route {
-    /// Out of this interface, whether or not the router was given it.
+    /// The route uses this interface, which the router may not know.
     Via(LinkId),
-    /// Nowhere, or it is this host itself: its packets come in where they come in.
+    /// There is no route, or the source is this host itself. Its packets may come in by any link.
     None,
 }
 
-/// Something for the caller to do.
+/// An action for the caller.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Transmit {
     /// Send this on the link.
     Send { link: LinkId, message: Message },
-    /// Tell the kernel to forward so, in place of what it was told before.
+    /// Tell the kernel this forwarding, in place of an earlier one.
     Install { source: IpAddr, group: IpAddr, forwarding: Forwarding },
     /// Tell the kernel to forget the entry.
     Remove { source: IpAddr, group: IpAddr },
@@ -130,14 +132,14 @@ pub enum Transmit {
     Count { source: IpAddr, group: IpAddr },
 }
 
-/// Something that a person may want to know.
+/// An event that a person may want to know.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Event {
     /// The hosts of a link want more groups or sources than there is room for: see [`Router::room`].
     Full { link: LinkId },
 }
 
-/// What a router waits for.
+/// The thing that a router waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Wait {
     /// Interfaces.
@@ -151,20 +153,21 @@ pub enum Wait {
 pub struct Router {
     config: RouterConfig,
     links: BTreeMap<LinkId, Link>,
-    /// Where the router is only a host, if that is up: its upstream, and its address there.
+    /// The upstream link, where the router is only a host, and its address there. `None` if that link is not
+    /// up.
     upstream: Option<(LinkId, IpAddr)>,
     entries: Entries,
-    /// Routes to all sources of entries and of named requests; none while the answer is awaited.
+    /// The routes to all sources of entries and of named requests. `None` while the answer is awaited.
     routes: BTreeMap<IpAddr, Option<Route>>,
-    /// What this router listens to itself, on every link that is up and on its upstream.
+    /// The router as a host, on every link that is up and on its upstream.
     hosts: BTreeMap<LinkId, Host>,
-    /// Groups whose packets come by more than one way, and the links that the routes to their sources use; while
-    /// somebody wants them.
+    /// Groups whose packets come by more than one link, with the links of the routes to their sources. They are
+    /// kept while somebody wants them.
     learned: BTreeMap<IpAddr, BTreeSet<LinkId>>,
     next_count: Option<Instant>,
-    /// When inherited entries are to have listeners that have said so, if there are any.
+    /// The time when the presumptions of inherited entries end, if there are any.
     presumes_until: Option<Instant>,
-    /// Upcalls that found no room for an entry.
+    /// The number of upcalls for which there was no room for an entry.
     refused: u64,
     out: VecDeque<Transmit>,
 }
@@ -201,7 +204,7 @@ impl Router {
         }
     }
 
-    /// What to do next; see the crate's documentation.
+    /// The next step; see the crate's documentation.
     pub fn poll(&mut self, now: Instant) -> Step<Transmit, Event, Wait> {
         self.count(now);
         self.forget_presumptions(now);
@@ -232,7 +235,7 @@ impl Router {
         Step::Wait(links.into_iter().chain(hosts).chain(own).min(), why)
     }
 
-    /// The router stops: leaves what it listens to, and tells bridges, so that they need not find out.
+    /// Stops the router: it leaves all groups, and tells bridges, so that they need not find out.
     pub fn close(&mut self, now: Instant) {
         let timers = Timers { robustness: 1, ..self.config.timers };
         for host in self.hosts.values_mut() {
@@ -247,7 +250,7 @@ impl Router {
         self.hosts.clear();
     }
 
-    /// What there is to see, for people.
+    /// The router's state, for people.
     pub fn snapshot(&self, now: Instant) -> RouterSnapshot {
         let refused_links: u64 = self.links.values().map(|link| link.room().refused).sum();
         RouterSnapshot::new(
@@ -260,7 +263,7 @@ impl Router {
         )
     }
 
-    /// The room that a link has for what its hosts want; none on the upstream, and where no link is up.
+    /// The room of a link for its hosts. `None` for the upstream, and for a link that is not up.
     pub fn room(&self, link: LinkId) -> Option<RoomSnapshot> {
         self.links.get(&link).map(Link::room)
     }
@@ -288,7 +291,8 @@ impl Router {
         self.refresh_all(now);
     }
 
-    /// Both the old and the new upstream, where they are up, go down and come up again in their new parts.
+    /// Changes the upstream. The old and the new one, if they are up, go down and come up again in their new
+    /// roles.
     fn set_upstream(&mut self, now: Instant, upstream: Option<LinkId>) {
         if self.config.upstream == upstream {
             return;
@@ -305,7 +309,7 @@ impl Router {
         self.hosts.contains_key(&id)
     }
 
-    /// What a neighbour says concerns the router as one, and queries concern it as a host.
+    /// Handles a neighbour's message: messages are for the router, and queries also for it as a host.
     fn hear(&mut self, now: Instant, id: LinkId, from: IpAddr, message: Message) {
         let link = self.links.get_mut(&id);
         let of_upstream = self.upstream.filter(|(upstream, _)| *upstream == id).map(|(_, own)| own);
@@ -318,7 +322,8 @@ impl Router {
         }
     }
 
-    /// Sends a message of a link; a query to this router itself, too, which other routers there want to hear answer.
+    /// Sends a message of a link. If it is a query, this router answers it, too, because other routers there
+    /// need to hear the answer.
     fn send(&mut self, now: Instant, id: LinkId, message: Message) {
         if let (Some(host), Some(link)) = (self.hosts.get_mut(&id), self.links.get(&id)) {
             host.heard(now, link.address(), &message, link.timers());
@@ -326,7 +331,7 @@ impl Router {
         self.out.push_back(Transmit::Send { link: id, message });
     }
 
-    /// Sends what the router has to say as a host.
+    /// Sends the reports that the router has to send as a host.
     fn report(&mut self, now: Instant) {
         for (link, host) in &mut self.hosts {
             let timers = self.links.get(link).map_or(&self.config.timers, Link::timers);
@@ -345,7 +350,7 @@ impl Router {
         }
         let full = self.entries.len() >= self.config.limits.entries;
         match self.entries.get_mut(group, source) {
-            // The kernel has lost what it was told, or not been told yet.
+            // The kernel has lost the entry, or was not told of it yet.
             Some(entry) => entry.installed = None,
             None if full => {
                 self.refused += 1;
@@ -356,7 +361,7 @@ impl Router {
         self.refresh_entry(now, group, source);
     }
 
-    /// Takes over an entry as it is. Listeners are given the time for answers to two queries, since one may get lost.
+    /// Adopts an entry as it is. Listeners have time to answer two queries, because one may get lost.
     fn inherit(&mut self, now: Instant, source: IpAddr, group: IpAddr, forwarding: Forwarding) {
         let is_wanted = is_routable_group(group) && self.has(forwarding.from);
         if !is_wanted || self.entries.len() >= self.config.limits.entries {
@@ -382,8 +387,9 @@ impl Router {
         }
     }
 
-    /// Either the route has changed or, without a route, the source has moved; or another router
-    /// forwards to a link to which this one does, which is not this entry's business.
+    /// Handles a packet that came by the wrong link. There are two possible reasons. The route has changed, or,
+    /// without a route, the source has moved. Or another router forwards to a link to which this one forwards,
+    /// too, which does not concern the entry.
     fn wrong_link(&mut self, now: Instant, link: LinkId, source: IpAddr, group: IpAddr) {
         let unrouted = self.routes.get(&source) == Some(&Some(Route::None));
         if let Some(entry) = self.entries.get_mut(group, source) {
@@ -411,8 +417,8 @@ impl Router {
         groups.into_iter().for_each(|group| self.refresh(now, group));
     }
 
-    /// The route to `source` is what it was. So where its packets came by another link, too, the network has a
-    /// loop, around which joins would keep each other alive: its groups get an upstream.
+    /// Handles an unchanged route to `source`. If its packets came by another link nevertheless, the network
+    /// has a loop, in which joins would keep each other alive. So its groups get an upstream.
     fn learn(&mut self, now: Instant, source: IpAddr) {
         for group in self.entries.take_suspicions(source) {
             let ways = self.entries.ways(group);
@@ -423,7 +429,7 @@ impl Router {
         }
     }
 
-    /// Follows the sources of a group that has learned upstreams, and forgets these when nobody wants it.
+    /// Updates the links of a group that has learned upstreams, and forgets them when nobody wants the group.
     fn learn_again(&mut self, group: IpAddr) {
         let Some(learned) = self.learned.get_mut(&group) else { return };
         let ways = self.entries.ways(group);
@@ -438,7 +444,7 @@ impl Router {
         self.out.extend(self.routes.keys().map(|source| Transmit::FindRoute { source: *source }));
     }
 
-    /// The link that packets from `source` come in by, where a route says so.
+    /// The link by which packets from `source` come in, if a route says so.
     fn route(&mut self, source: IpAddr) -> Option<Route> {
         if let Some(known) = self.routes.get(&source) {
             return *known;
@@ -459,7 +465,7 @@ impl Router {
         groups.into_iter().for_each(|group| self.refresh(now, group));
     }
 
-    /// Brings all that concerns `group` into line with what its listeners want now.
+    /// Updates everything about `group` to what its listeners want now.
     fn refresh(&mut self, now: Instant, group: IpAddr) {
         self.listen_everywhere(now, group);
         for source in self.entries.sources(group) {
@@ -510,13 +516,13 @@ impl Router {
         let forwarding = match route {
             Route::None => Forwarding { from: arrived, to: self.outgoing(arrived, source, group) },
             Route::Via(from) if self.has(from) => Forwarding { from, to: self.outgoing(from, source, group) },
-            // The route leads out of an interface that is not this router's: nothing is forwarded.
+            // The route leads to an interface that the router does not use, so nothing is forwarded.
             Route::Via(_) => Forwarding { from: arrived, to: BTreeSet::new() },
         };
         self.forward(now, group, source, forwarding);
     }
 
-    /// Brings the kernel's entry into line with `forwarding`.
+    /// Updates the kernel's entry to `forwarding`.
     fn forward(&mut self, now: Instant, group: IpAddr, source: IpAddr, forwarding: Forwarding) {
         let is_up = self.has(forwarding.from);
         let Some(entry) = self.entries.get_mut(group, source) else { return };
@@ -539,7 +545,7 @@ impl Router {
         self.listen_everywhere(now, group);
     }
 
-    /// The links that packets of `source` go out by when they come in by `from`.
+    /// The links by which packets of `source` that come in by `from` go out.
     fn outgoing(&self, from: LinkId, source: IpAddr, group: IpAddr) -> BTreeSet<LinkId> {
         let serves = |link: &Link| self.config.upstream.is_none() || link.is_querier();
         if !is_routable_source(source) || !self.links.get(&from).is_none_or(serves) {
@@ -555,7 +561,7 @@ impl Router {
     }
 
     fn count(&mut self, now: Instant) {
-        // Every source of an entry has a route, so with no routes there is nothing to look after.
+        // Every source of an entry has a route, so without routes there is nothing to do.
         if self.routes.is_empty() {
             self.next_count = None;
             return;

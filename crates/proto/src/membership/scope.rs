@@ -1,4 +1,4 @@
-//! Which groups a router looks after.
+//! The scopes of groups and sources, which decide what a router forwards.
 
 use std::net::IpAddr;
 

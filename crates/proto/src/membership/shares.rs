@@ -1,9 +1,10 @@
-//! Room that all hosts of a link share: when it is used up, whoever holds most has to give way.
+//! Room that all hosts of a link share. When it is used up, the host that holds most must give way.
 //!
-//! Hosts are known by their addresses, and a flooder may invent those. With k of them it gets k shares: a host that
-//! asks for no more than its own share is served all the same. Who holds but one thing never loses it. So a flood
-//! from as many addresses as there is room keeps newcomers out, but not those who were there before. In IPv4 the
-//! addresses of the link's network are the bound of that; in IPv6 nothing is but the time that state is kept.
+//! Hosts are known by their addresses, and an attacker may invent those. With k addresses it gets k shares, but
+//! a host that asks for no more than its own share is still served. A host that holds a single thing never
+//! loses it. So a flood from as many addresses as there are places keeps newcomers out, but not hosts that were
+//! there before. In IPv4, the addresses of the link's network limit such a flood. In IPv6, only the time for
+//! which state is kept limits it.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -11,12 +12,12 @@ use std::{
     ops::RangeBounds,
 };
 
-/// Which host each thing is held for, of those that have room.
+/// The things that have room, and the host that each counts for.
 #[derive(Debug)]
 pub struct Shares<K> {
     limit: usize,
     held: BTreeMap<K, Holding>,
-    /// What each host holds, in the order in which it came.
+    /// The things that each host holds, in the order in which they came.
     hosts: BTreeMap<IpAddr, BTreeMap<u64, K>>,
     by_count: BTreeSet<(usize, IpAddr)>,
     next_number: u64,
@@ -28,13 +29,13 @@ struct Holding {
     number: u64,
 }
 
-/// What comes of a claim.
+/// The result of a claim.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Claim<K> {
     Held,
-    /// It is held now, and this, the newest of the host that held most, no longer.
+    /// The thing has room now. In exchange, this newest thing of the host that held most has lost its room.
     Instead(K),
-    /// No other host holds so much more that it would have to give way.
+    /// The thing has no room, because no other host holds enough more to give way.
     Refused,
 }
 
@@ -49,8 +50,8 @@ impl<K: Copy + Ord> Shares<K> {
         }
     }
 
-    /// `host` wants `thing`. What several hosts want counts as that one's which holds least, so that nobody can make
-    /// others lose it.
+    /// Claims room for `thing`, which `host` wants. A thing that several hosts want counts for the one that
+    /// holds least, so that nobody can make others lose it.
     pub fn claim(&mut self, host: IpAddr, thing: K) -> Claim<K> {
         let count = self.count(host);
         if let Some(holding) = self.held.get(&thing).copied() {
@@ -74,7 +75,7 @@ impl<K: Copy + Ord> Shares<K> {
         Claim::Instead(newest)
     }
 
-    /// Nobody wants `thing` any more.
+    /// Releases `thing`, which nobody wants any more.
     pub fn release(&mut self, thing: K) {
         let Some(Holding { host, number }) = self.held.remove(&thing) else { return };
         let count = self.count(host);
@@ -87,7 +88,7 @@ impl<K: Copy + Ord> Shares<K> {
         }
     }
 
-    /// What is held within `range`: the thing, its host, and a number that is higher the later it came.
+    /// The things within `range`, each with its host and a number that is higher the later it came.
     pub fn range(&self, range: impl RangeBounds<K>) -> impl Iterator<Item = (K, IpAddr, u64)> {
         self.held.range(range).map(|(thing, holding)| (*thing, holding.host, holding.number))
     }
@@ -100,7 +101,7 @@ impl<K: Copy + Ord> Shares<K> {
         self.held.len()
     }
 
-    /// The host that holds most, and how much that is.
+    /// The host that holds most, and the number of its things.
     pub fn largest(&self) -> Option<(IpAddr, usize)> {
         self.by_count.last().map(|(count, host)| (*host, *count))
     }

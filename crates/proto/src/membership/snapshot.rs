@@ -1,4 +1,4 @@
-//! A router's state as plain values, for people and programs to look at.
+//! The state of a router as plain values, for people and programs.
 
 use std::{collections::BTreeMap, net::IpAddr, time::Duration};
 
@@ -10,7 +10,7 @@ pub struct RouterSnapshot {
     pub links: Vec<LinkSnapshot>,
     pub entries: Vec<EntrySnapshot>,
     pub listening: Vec<MembershipSnapshot>,
-    /// Groups, sources and entries that found no room, ever.
+    /// The number of groups, sources and entries that found no room since the start.
     pub refused: u64,
 }
 
@@ -18,23 +18,23 @@ pub struct RouterSnapshot {
 pub struct LinkSnapshot {
     pub link: LinkId,
     pub address: IpAddr,
-    /// None on the upstream, where the router is only a host.
+    /// The querier of the link. `None` on the upstream, where the router is only a host.
     pub querier: Option<IpAddr>,
-    /// Time until the other querier counts as gone; none when this router is the querier.
+    /// Time until the other querier counts as gone. `None` if this router is the querier.
     pub querier_expires: Option<Duration>,
     pub groups: Vec<GroupSnapshot>,
-    /// None on the upstream.
+    /// The room for hosts. `None` on the upstream.
     pub room: Option<RoomSnapshot>,
 }
 
-/// What the listeners of a link want of a group.
+/// The state of a group on a link.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GroupSnapshot {
     pub group: IpAddr,
     pub filter: Filter,
     /// Time until the group is forgotten if nobody reports it again.
     pub expires: Duration,
-    /// Sources asked for by name, and the time until each is forgotten.
+    /// The sources that were asked for by name, each with the time until it is forgotten.
     pub requested: Vec<(IpAddr, Duration)>,
 }
 
@@ -44,11 +44,11 @@ pub struct EntrySnapshot {
     pub source: IpAddr,
     pub group: IpAddr,
     pub from: LinkId,
-    /// Empty: its packets end here.
+    /// The outgoing links. If empty, the kernel drops the packets.
     pub to: Vec<LinkId>,
 }
 
-/// What the router itself listens to.
+/// A group that the router itself listens to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MembershipSnapshot {
     pub link: LinkId,
