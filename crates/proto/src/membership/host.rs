@@ -203,7 +203,8 @@ impl Host {
 }
 
 impl Change {
-    /// The table of RFC 9777, 6.1 (RFC 9776, 5.1), for what has changed since it was first told.
+    /// The records for a change since it was first reported, by the table of RFC 9777, section 6.1 (RFC 9776,
+    /// section 5.1).
     fn records(&self, group: IpAddr, filter: &Filter) -> Vec<Record> {
         if self.is_of_mode {
             return match filter.mode {

@@ -50,7 +50,7 @@ impl Leaves {
         leave.next = now;
     }
 
-    /// The queries that are due now: groups, and sources (none: the group as a whole).
+    /// The queries that must be sent now: groups, and sources (empty: the group as a whole).
     pub fn due(&mut self, now: Instant, timers: &Timers) -> Vec<(IpAddr, Vec<IpAddr>)> {
         let mut due = Vec::new();
         for (group, leave) in self.groups.iter_mut().filter(|(_, leave)| leave.next <= now) {

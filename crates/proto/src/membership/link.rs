@@ -54,7 +54,7 @@ pub enum Output {
     Send(Message),
     /// The value of [`Link::filter`] for this group has changed.
     Changed(IpAddr),
-    /// The router is the querier now, or is so no longer.
+    /// This router has become the querier, or no longer is.
     QuerierChanged,
     /// Hosts want more groups or sources than there is room for. This is reported once, until there is plenty
     /// of room again.

@@ -1,4 +1,4 @@
-//! How much the hosts of one link may have the router look after: groups, and sources of groups.
+//! The limit on the state of one link's hosts: groups, and sources of groups.
 
 use std::{
     collections::BTreeMap,

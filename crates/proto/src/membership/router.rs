@@ -108,7 +108,7 @@ pub enum Input {
     },
 }
 
-/// Where the route to a source leads.
+/// The direction of the route to a source.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Route {
     /// The route uses this interface, which the router may not know.

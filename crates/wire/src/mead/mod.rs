@@ -11,8 +11,8 @@
 //!  +----------------------------------------------------------------------------------------------+
 //! ```
 //!
-//! Of `reserved`, which the thesis sends as 0 and does not look at, the second byte is our revision's don't-replicate
-//! counter (5.2.4): as long as it is more than 0, a router that is not named takes one off and passes the packet on whole.
+//! The thesis sends `reserved` as 0 and does not read it. Its second byte is our revision's don't-replicate counter
+//! (5.2.4): while it is more than 0, a router that is not named subtracts one and forwards the packet without copies.
 //!
 //! The thesis' published C code writes the same struct as host-order bit-fields: [`Dialect::Linux65`].
 
