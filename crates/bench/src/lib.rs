@@ -7,8 +7,8 @@
 //! and in memory-backed files:
 //!
 //! - The *floor*: the three things that no delivery can avoid, each alone. A byte goes through super-packet
-//! sockets to all receivers, each receiver writes it to a file, and each hashes it. The sum of their times is
-//! what the machine can do.
+//!   sockets to all receivers, each receiver writes it to a file, and each hashes it. The sum of their times is
+//!   what the machine can do.
 //! - *treecast*: the two commands as a user starts them, directly after the floor, plain and secure.
 //! - Many small files beside one large file of the same size.
 //! - A session under attack beside one without.

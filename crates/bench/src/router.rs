@@ -5,7 +5,7 @@
 //! measured in turn:
 //!
 //! - super-packets: multicast by the kernel (`treecast mroute`), beside MEADcast and Xcast turned into unicast
-//! by the router (M2U and X2U);
+//!   by the router (M2U and X2U);
 //! - single packets: unicast forwarded by the kernel, beside M2U, counted in packets that come out;
 //! - plain traffic, datagrams and a TCP connection: without the router's program and with it, in short turns;
 //! - M2U of lists that carry a proof, by a router with a key (`--key`), beside M2U without;

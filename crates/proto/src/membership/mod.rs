@@ -3,10 +3,10 @@
 //! There are three layers, and each can be used alone:
 //!
 //! - [`group`]: one group on one link, by the tables of RFC 9777, section 7 (MLDv2) and RFC 9776, section 6
-//! (IGMPv3), which are the same table in different words.
+//!   (IGMPv3), which are the same table in different words.
 //! - [`Link`]: one interface. It knows the querier there, and the groups with listeners.
 //! - [`Router`]: all interfaces of one address family. It decides from where to where packets are forwarded,
-//! and what the router itself listens to, towards the sources (RFC 4605, for more than one upstream).
+//!   and what the router itself listens to, towards the sources (RFC 4605, for more than one upstream).
 //!
 //! IPv4 and IPv6 share all of this. Addresses are [`std::net::IpAddr`]; one machine must only get addresses of
 //! one family.

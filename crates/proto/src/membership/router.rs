@@ -6,8 +6,8 @@
 //!
 //! - It listens to sources that are asked for by name on the link of the route to each.
 //! - It listens to "any source" on every link except the listeners' own. So in a network without loops, a
-//! sender may be anywhere, and every link carries only what is wanted behind it. It does not matter whether the
-//! router is the querier of a link, because neighbouring routers share links and either may be elected.
+//!   sender may be anywhere, and every link carries only what is wanted behind it. It does not matter whether the
+//!   router is the querier of a link, because neighbouring routers share links and either may be elected.
 //!
 //! This is not enough in a network with loops, or with several routers between two links: joins go round and
 //! keep each other alive. A router that gets a source's packets by another link than that of its route learns
@@ -18,7 +18,7 @@
 //!
 //! - On its upstream the router is a host: it does not ask who listens there.
 //! - It listens to "any source" there and on no other link. Packets that come from elsewhere also go there
-//! (section 4.2).
+//!   (section 4.2).
 //! - On every other link, one router, the querier, sends packets to the link and forwards packets from it.
 //!
 //! The router reports what it listens to itself (`host.rs`). It does not ask its kernel to join groups, because
