@@ -17,7 +17,9 @@ const LONGEST_SECONDS: u64 = 366 * 24 * 3600;
 pub fn seconds(text: &str) -> Result<u64, String> {
     let with_unit = || duration(text).ok().map(|time| time.as_secs());
     let seconds = text.parse().ok().or_else(with_unit).filter(|seconds| *seconds <= LONGEST_SECONDS);
-    seconds.ok_or_else(|| format!("expected whole seconds from 0 to {LONGEST_SECONDS}"))
+    seconds.ok_or_else(|| {
+        format!("expected whole seconds from 0 to {LONGEST_SECONDS}, or a time like 90s, 15m or 2h")
+    })
 }
 
 /// Parses a number of bytes, with or without a unit: 500000, 500k, 20M, 4G.

@@ -121,7 +121,7 @@ fn time(text: &str, range_millis: RangeInclusive<u64>) -> Result<Duration, Strin
     let millis = number.parse().ok().and_then(|number: u64| number.checked_mul(unit_millis));
     let millis = millis.filter(|millis| range_millis.contains(millis)).ok_or_else(|| {
         let [from, to] = [range_millis.start(), range_millis.end()].map(|millis| millis / 1000);
-        format!("a time from {from}s to {to}s, as in 25s or 2500ms")
+        format!("expected a time from {from}s to {to}s, like 25s or 2500ms")
     })?;
     Ok(Duration::from_millis(millis))
 }

@@ -108,6 +108,8 @@ fn a_delivery_that_cannot_be_is_refused_with_its_cell() {
         ),
         "whisper in room cannot be: nothing mends a stream: leave out repair and fec"
     );
+    let unknown = refused("unknown", "fanout = \"unicast\"\n", "fanout = [\"multi\"]\n");
+    assert!(unknown.contains("`multi`, expected one of `multicast`, `mead`"), "{unknown}");
 }
 
 #[test]

@@ -93,7 +93,7 @@ const MISTAKES: &[(&str, &str, &str)] = &[
     (
         "delay = \"10ms\"",
         "delay = \"10\"",
-        "campus.toml:26: delay = \"10\" is no good: a time up to 10s, like 10ms or 500us was expected",
+        "campus.toml:26: delay = \"10\": expected a time up to 10s, like 10ms or 500us",
     ),
     (
         "delay = \"10ms\"",
@@ -109,7 +109,7 @@ const MISTAKES: &[(&str, &str, &str)] = &[
     (
         "10.1.0.0/24",
         "10.1.0.1/24",
-        "campus.toml:18: \"10.1.0.1/24\" is no prefix: one like fd00:1::/64 or 10.1.0.0/24 was expected",
+        "campus.toml:18: \"10.1.0.1/24\" is no prefix: expected one like fd00:1::/64 or 10.1.0.0/24",
     ),
     (
         "cable = \"gigabit\"",

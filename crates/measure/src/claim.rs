@@ -30,9 +30,9 @@ pub struct Claim {
     pub paper: Option<String>,
 }
 
-/// A text. A number in the file is read as a text, too.
+/// A text, a number, or a list of these, as an experiment's file names the values of a parameter.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(untagged)]
+#[serde(untagged, expecting = "expected a text, a number, or a list of these")]
 pub enum Text {
     Text(String),
     Number(f64),

@@ -143,7 +143,7 @@ pub fn clean() -> Result<Vec<String>, Error> {
     let refused = Error::system("cannot take away what a killed router has left");
     match user::may_administer_networks() {
         Ok(true) => {}
-        Ok(false) => return Err(refused(io::Error::from_raw_os_error(libc::EPERM))),
+        Ok(false) => return Err(refused(io::Error::other("this needs root: run it as root"))),
         Err(error) => return Err(refused(error)),
     }
     let mut cleaned = Vec::new();

@@ -1,8 +1,11 @@
 //! A delivery as an experiment file describes it: a fanout times a repair, or another program to compare with.
 
-use std::{collections::BTreeSet, fmt};
+use std::{collections::BTreeSet, fmt, marker::PhantomData};
 
-use serde::Deserialize;
+use serde::{
+    Deserialize, Deserializer,
+    de::{self, IntoDeserializer, SeqAccess, Visitor, value::SeqAccessDeserializer},
+};
 use treecast_lab::{
     Role, Topology,
     events::{self, Fault},
@@ -141,26 +144,37 @@ pub enum Grouping {
 #[serde(from = "Several<String>")]
 pub struct Support(Vec<String>);
 
-/// One value, or a list of values.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-#[serde(untagged)]
-pub enum Several<T> {
-    One(T),
-    List(Vec<T>),
+/// The values of a key, which has one value or a list of them. An error is about the value that is wrong.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Several<T>(Vec<T>);
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for Several<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(OneOrList(PhantomData))
+    }
 }
 
-impl<T> Several<T> {
-    pub fn list(self) -> Vec<T> {
-        match self {
-            Self::One(one) => vec![one],
-            Self::List(list) => list,
-        }
+struct OneOrList<T>(PhantomData<T>);
+
+impl<'de, T: Deserialize<'de>> Visitor<'de> for OneOrList<T> {
+    type Value = Several<T>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a text or a list of texts")
+    }
+
+    fn visit_str<E: de::Error>(self, text: &str) -> Result<Self::Value, E> {
+        Ok(Several(vec![T::deserialize(text.into_deserializer())?]))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, list: A) -> Result<Self::Value, A::Error> {
+        Vec::deserialize(SeqAccessDeserializer::new(list)).map(Several)
     }
 }
 
 impl From<Several<String>> for Support {
     fn from(words: Several<String>) -> Self {
-        Self(words.list())
+        Self(words.0)
     }
 }
 
@@ -181,8 +195,8 @@ impl DeliveryKeys {
             return Err(format!("delivery `{said}`: {program} has no fanout, repair or fec: leave them out"));
         }
         let default = if is_ours { Fanout::default() } else { Fanout::Unicast };
-        let fanouts = self.fanout.map_or(vec![default], Several::list);
-        let repairs = self.repair.map_or(vec![None], |all| all.list().into_iter().map(Some).collect());
+        let fanouts = self.fanout.map_or(vec![default], |several| several.0);
+        let repairs = self.repair.map_or(vec![None], |several| several.0.into_iter().map(Some).collect());
         if self.name.is_some() && fanouts.len() * repairs.len() != 1 {
             return Err(format!("delivery `{said}` is several: leave out its name"));
         }

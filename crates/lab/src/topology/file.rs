@@ -187,7 +187,7 @@ fn parse_prefix(value: &Value) -> Result<(IpAddr, u8), SpecError> {
         is_base.then_some((base, length))
     });
     parsed.ok_or_else(|| {
-        value.wrong(format!("{text:?} is no prefix: one like fd00:1::/64 or 10.1.0.0/24 was expected"))
+        value.wrong(format!("{text:?} is no prefix: expected one like fd00:1::/64 or 10.1.0.0/24"))
     })
 }
 
@@ -255,9 +255,7 @@ impl Cables {
             let Some(value) = section.take(key) else { continue };
             let text = value.string()?;
             let outcome = quality.set(key, &text).unwrap_or(Ok(()));
-            outcome.map_err(|expected| {
-                value.wrong(format!("{key} = {text:?} is no good: {expected} was expected"))
-            })?;
+            outcome.map_err(|expected| value.wrong(format!("{key} = {text:?}: expected {expected}")))?;
         }
         if quality.jitter > quality.delay {
             let message = "jitter is more than delay: a packet cannot arrive before it is sent";

@@ -214,7 +214,7 @@ impl<'a> Keys<'a> {
                 let message = if expected.is_empty() {
                     format!("unknown key {key:?}: use {known}")
                 } else {
-                    format!("{key}={value} is no good: {expected} was expected")
+                    format!("{key}={value}: expected {expected}")
                 };
                 SpecError::new(self.spec, None, message)
             })?;

@@ -233,9 +233,7 @@ impl Source<'_> {
             SpecError::new(
                 self.path,
                 line,
-                format!(
-                    "{key} {value:?} is no good: a prefix of at most 80 bits like fd14::/32 was expected"
-                ),
+                format!("{key} {value:?} is no prefix of at most 80 bits: expected one like fd14::/32"),
             )
         })
     }
