@@ -1,5 +1,6 @@
-//! The hashes of an object's chunks, which are nodes of the BLAKE3 tree whose root is the object's hash: so they need no
-//! signature of their own. A page of them is sent with the nodes beside its path to the root, and is checked alone.
+//! The hashes of an object's chunks. They are nodes of the BLAKE3 tree whose root is the object's hash, so they
+//! need no signature of their own. A page of them is sent with the nodes beside its path to the root, and can
+//! be checked by itself.
 
 use blake3::{
     Hasher,
@@ -23,12 +24,12 @@ pub(crate) struct ChunkHasher {
 }
 
 impl ChunkHasher {
-    /// Begins with an object of `size` bytes.
+    /// Creates a hasher for an object of `size` bytes.
     pub fn new(size: u64) -> Self {
         Self { chunks: Chunks::new(size), hasher: Hasher::new(), position: 0, hashes: Vec::new() }
     }
 
-    /// Takes in what comes next.
+    /// Hashes the next bytes of the object.
     pub fn update(&mut self, mut bytes: &[u8]) {
         let Some(chunks) = self.chunks else {
             self.hasher.update(bytes);
@@ -48,7 +49,8 @@ impl ChunkHasher {
         }
     }
 
-    /// The object's hash, and its chunks' if it has more than one. All of its bytes have come.
+    /// Finishes when all bytes have come. Returns the object's hash, and the hashes of its chunks if it has
+    /// more than one.
     pub fn finish(mut self) -> Hashes {
         let Some(chunks) = self.chunks else { return (*self.hasher.finalize().as_bytes(), None) };
         if !self.position.is_multiple_of(chunks.chunk_len()) {
@@ -85,7 +87,7 @@ impl ChunkTree {
         root(self.levels.last().unwrap_or(&self.chunks).clone())
     }
 
-    /// A page, with its proof; none that there is not.
+    /// A page of hashes with its proof. `None` if the object has no such page.
     pub fn page(&self, page: u32) -> Option<ChunkHashes> {
         let hashes = self.chunks.chunks(PAGE_CHUNKS).nth(page as usize)?;
         let beside = |(level, nodes): (usize, &Vec<ChainingValue>)| {

@@ -1,8 +1,8 @@
-//! Real time as machines want it.
+//! Real time, in the form that machines need.
 
 use treecast_proto::Instant;
 
-/// Counts from when it was made.
+/// A clock that counts from its creation.
 #[derive(Debug, Clone, Copy)]
 pub struct Clock(std::time::Instant);
 
@@ -16,12 +16,12 @@ impl Clock {
     }
 }
 
-/// The host's clock, in seconds since 1970; 0 when it stands before that.
+/// The host's clock, in seconds since 1970. 0 if it is set to an earlier time.
 pub fn unix_seconds() -> u64 {
     std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(0, |time| time.as_secs())
 }
 
-/// "40 s", "5 minutes", "3 hours", "2 days": as exact as a person wants it.
+/// Formats a duration in words: "40 s", "5 minutes", "3 hours", "2 days".
 pub fn duration_in_words(seconds: u64) -> String {
     let (count, unit) = match seconds {
         0..120 => return format!("{seconds} s"),
@@ -32,7 +32,7 @@ pub fn duration_in_words(seconds: u64) -> String {
     format!("{count} {unit}")
 }
 
-/// A number that no other process of a group has, to draw from.
+/// A number that differs between the processes of a group, as a seed.
 pub fn seed() -> u64 {
     let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
     since.as_nanos() as u64 ^ u64::from(std::process::id()).rotate_left(40)

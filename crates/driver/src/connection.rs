@@ -64,22 +64,22 @@ const ACKNOWLEDGEMENT_DELAY_MAX: Duration = Duration::from_millis(5);
 const TCP_RTO_MIN_US: i32 = 45;
 const TCP_DELACK_MAX_US: i32 = 46;
 
-/// Why a connection is of no more use.
+/// The reason why a connection cannot be used any more.
 #[derive(Debug, Error)]
 pub enum ConnectionError {
     #[error("the other side closed the connection")]
     Closed,
-    /// Without the end that TLS has (close_notify): somebody between may have cut it.
+    /// The connection ended without TLS's end mark (close_notify), so somebody on the path may have cut it.
     #[error("the connection was cut off")]
     CutOff,
     #[error(transparent)]
     Tls(#[from] TlsError),
     #[error("the connection broke: {0}")]
     Broken(#[from] io::Error),
-    /// Nobody took the connection.
+    /// Nobody accepted the connection.
     #[error("no connection: {0}")]
     Refused(io::Error),
-    /// The other side took the connection and said nothing within the time that it had.
+    /// The other side accepted the connection, and did not answer in time.
     #[error("it takes the connection, but does not answer")]
     NoAnswer,
     #[error("the other side does not speak treecast's protocol ({0})")]
@@ -103,10 +103,11 @@ pub struct Connection {
 }
 
 impl Connection {
-    /// A receiver's connection to its sender. No packet with a longer payload than `max_payload` is accepted on it.
+    /// Creates a receiver's connection to its sender. It accepts no packet with a payload longer than
+    /// `max_payload`.
     ///
     /// # Errors
-    /// When the stream is gone already.
+    /// If the stream is gone already.
     pub fn to_sender(
         stream: TcpStream,
         max_payload: usize,
@@ -121,10 +122,10 @@ impl Connection {
         Ok(connection)
     }
 
-    /// A sender's connection with whoever has come.
+    /// Creates a sender's connection to a receiver.
     ///
     /// # Errors
-    /// When the stream is gone already.
+    /// If the stream is gone already.
     pub fn to_receiver(
         stream: TcpStream,
         max_payload: usize,
@@ -159,22 +160,22 @@ impl Connection {
         _ = option::set(&self.stream, libc::IPPROTO_TCP, name, time.as_micros() as i32);
     }
 
-    /// To be called a few times in a second: TCP that has come to a halt is started anew.
+    /// Restarts TCP's congestion control if it has come to a halt. Call this several times a second.
     pub fn feel_pulse(&mut self, now: Instant) {
         self.pulse.look(now, &self.stream);
     }
 
-    /// The key that the other side has proved to have; none in a plain session, and before it has.
+    /// The key that the other side has proved to have. `None` in a plain session, and before the proof.
     pub fn peer_key(&self) -> Option<PublicKey> {
         self.secure.as_ref()?.peer_key()
     }
 
-    /// Whether packets have to wait until both sides know each other.
+    /// Whether the handshake is not over yet, so that packets must wait.
     pub fn is_handshaking(&self) -> bool {
         self.secure.as_ref().is_some_and(Secure::is_handshaking)
     }
 
-    /// This host's end.
+    /// The address of this host's end.
     pub fn local(&self) -> Option<SocketAddr> {
         self.stream.local_addr().ok()
     }
@@ -183,11 +184,11 @@ impl Connection {
         self.peer
     }
 
-    /// Reads what is there, up to one packet of the longest kind beyond what is unparsed. Returns
-    /// whether there may be more.
+    /// Reads available bytes, up to one packet of the longest kind beyond the unparsed ones. Returns whether
+    /// there may be more.
     ///
     /// # Errors
-    /// When the other side is gone.
+    /// If the other side is gone.
     pub fn read(&mut self) -> Result<bool, ConnectionError> {
         self.input.drain(..self.parsed);
         self.parsed = 0;
@@ -208,10 +209,10 @@ impl Connection {
         }
     }
 
-    /// The next packet that is there whole.
+    /// The next complete packet, if there is one.
     ///
     /// # Errors
-    /// When what came in is no packet.
+    /// If the bytes are no packet.
     pub fn next_packet(&mut self) -> Result<Option<(Header, &[u8])>, ConnectionError> {
         let unparsed = &self.input[self.parsed..];
         if unparsed.len() < HEADER_LEN {
@@ -228,7 +229,7 @@ impl Connection {
         Ok(Some((header, payload)))
     }
 
-    /// Whether [`Connection::next_packet`] has something to say: a packet, or that there is none.
+    /// Whether [`Connection::next_packet`] returns a packet or an error.
     pub fn has_packet(&self) -> bool {
         let unparsed = &self.input[self.parsed..];
         let header = unparsed.get(..HEADER_LEN).map(Header::parse);
@@ -250,12 +251,12 @@ impl Connection {
         self.written < self.output.len() || self.secure.as_ref().is_some_and(Secure::has_output)
     }
 
-    /// Queues bytes.
+    /// Queues bytes for writing.
     pub fn queue(&mut self, bytes: &[u8]) {
         self.output.extend_from_slice(bytes);
     }
 
-    /// Queues `len` bytes that `fill` writes; nothing when it fails.
+    /// Queues `len` bytes that `fill` writes. If `fill` fails, nothing is queued.
     pub fn queue_with<E>(
         &mut self,
         len: usize,
@@ -266,10 +267,10 @@ impl Connection {
         fill(&mut self.output[start..]).inspect_err(|_| self.output.truncate(start))
     }
 
-    /// Writes what the connection takes now. Returns whether all is written.
+    /// Writes as much as the connection takes now. Returns whether everything is written.
     ///
     /// # Errors
-    /// When the other side is gone.
+    /// If the other side is gone.
     pub fn flush(&mut self) -> Result<bool, ConnectionError> {
         while self.has_output() {
             let bytes = &self.output[self.written..];
@@ -292,7 +293,7 @@ impl Connection {
         Ok(true)
     }
 
-    /// Forgets what is queued.
+    /// Discards everything that is queued.
     pub fn discard_output(&mut self) {
         self.output.clear();
         self.written = 0;
@@ -301,7 +302,7 @@ impl Connection {
         }
     }
 
-    /// Says that nothing more will be written.
+    /// Announces to the other side that nothing more will be written.
     pub fn finish(&mut self) {
         if let Some(secure) = &mut self.secure {
             secure.finish(&mut self.stream);

@@ -1,8 +1,9 @@
-//! How events stand in the lines of `--json`: what serde does not do by itself.
+//! The form of events in the lines of `--json`, as far as serde does not provide it.
 //!
-//! Each event is one type with `Serialize` and `Deserialize`: [`crate::send::SendEvent`], [`crate::receive::ReceiveEvent`],
-//! [`crate::unicast::FetchEvent`], [`crate::unicast::ServerEvent`], [`crate::explicit::event::MeadEvent`] and
-//! [`crate::status::Snapshot`]. Programs print it with `treecast ... --json`, and experiments read the same type.
+//! Each event is one type with `Serialize` and `Deserialize`: [`crate::send::SendEvent`],
+//! [`crate::receive::ReceiveEvent`], [`crate::unicast::FetchEvent`], [`crate::unicast::ServerEvent`],
+//! [`crate::explicit::event::MeadEvent`] and [`crate::status::Snapshot`]. Programs print them with `treecast
+//! ... --json`, and experiments read the same types.
 
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
@@ -17,10 +18,10 @@ pub struct Timed<E> {
 }
 
 impl<E: DeserializeOwned> Timed<E> {
-    /// Reads one line of `--json`.
+    /// Parses one line of `--json`.
     ///
     /// # Errors
-    /// When the line is no JSON, or an event of another kind.
+    /// If the line is no JSON, or is an event of another kind.
     pub fn read(line: &str) -> serde_json::Result<Self> {
         #[derive(Deserialize)]
         struct Stamp {

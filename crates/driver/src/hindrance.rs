@@ -1,4 +1,4 @@
-//! Why a receiver is behind, as far as that can be seen from its reports and its connection.
+//! The reasons why a receiver is behind, as far as its reports and its connection show them.
 
 mod meter;
 
@@ -18,34 +18,34 @@ const DISK_SHARE: f64 = 0.2;
 /// The share of what came again from which loss is named.
 const LOSS_SHARE: f64 = 0.01;
 
-/// What keeps a receiver (or, at a receiver, the session) from going faster. Serialized, it is its word alone, and its figure
-/// is 0 when it is read again.
+/// The reason why a receiver (or, at a receiver, the session) does not go faster. Only its word is serialized;
+/// its figure is 0 when it is read again.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(into = "&'static str", try_from = "String")]
 pub enum Hindrance {
-    /// Nothing has been heard for so many seconds.
+    /// Nothing was heard for this many seconds.
     Silent(f64),
     /// Packets have waited for the disk for this share of the time.
     Disk(f64),
-    /// The kernel has dropped so many packets a second because the receive buffer was full.
+    /// The kernel drops this many packets a second, because the receive buffer is full.
     Buffer(f64),
-    /// What is to be sent again waits for the receiver's connection to take more.
+    /// Retransmissions wait until the receiver's connection takes more.
     Connection,
-    /// This share of what came lately had to be sent again.
+    /// This share of the recent bytes had to be sent again.
     Loss(f64),
-    /// It came late, or came again, and is still sent what the others had been sent before.
+    /// The receiver came late or came back, and still gets what was sent before.
     CatchingUp,
-    /// Its disk is full, and it waits for room.
+    /// The receiver's disk is full, and it waits for space.
     Full,
-    /// All is there and is being verified.
+    /// The receiver has all bytes, and verifies them.
     Checking,
-    /// None of these: the sender's rate is all there is.
+    /// None of these. The sender's rate is the limit.
     Behind,
-    /// Its connection has broken.
+    /// The receiver's connection has broken.
     Gone,
 }
 
-/// Who holds a session up, and why.
+/// The receiver that a session waits for, and the reason.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Holder {
     pub receiver: String,
@@ -64,11 +64,11 @@ impl Holder {
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Symptoms {
     pub silent: Duration,
-    /// Whether it lacks nothing but its word that it is done.
+    /// Whether only its report that it is done is missing.
     pub has_all: bool,
-    /// Whether something that it has asked for waits for its connection.
+    /// Whether a retransmission that it asked for waits for its connection.
     pub waits_for_connection: bool,
-    /// Whether it is sent what had been sent before it came; that is no loss.
+    /// Whether it gets what was sent before it came, which is no loss.
     pub catches_up: bool,
     pub received_bytes_a_second: f64,
     pub retransmitted_bytes_a_second: f64,
@@ -109,7 +109,7 @@ impl Hindrance {
         (Self::Gone, "gone"),
     ];
 
-    /// One word, for programs.
+    /// The reason in one word, for programs.
     pub fn word(self) -> &'static str {
         let is_it = |(one, _): &(Self, &str)| mem::discriminant(one) == mem::discriminant(&self);
         Self::WORDS.into_iter().find(is_it).map_or("", |(_, word)| word)

@@ -1,9 +1,9 @@
 //! Runs treecast's protocol machines on a host: sockets, files and real time.
 //!
-//! This crate decides nothing about a protocol: what to send, ask for or store is up to the machines of
-//! `treecast-proto`. What the kernel offers is in `treecast-host`, and with it all `unsafe` code.
+//! This crate makes no decision about a protocol. The machines of `treecast-proto` decide what to send, ask for
+//! or store. `treecast-host` makes the system calls, and contains all `unsafe` code.
 
-/// The target of what a session logs: its events, which its caller is told as well.
+/// The log target of a session's events. The caller gets the same events.
 pub const SESSION_LOG: &str = "treecast::session";
 
 pub mod carousel;

@@ -4,22 +4,22 @@ use std::time::Duration;
 
 use treecast_proto::Instant;
 
-/// The most bytes that leave at once, however long nothing was sent.
+/// The largest number of bytes that leave at once, however long nothing was sent.
 pub const BURST_BYTES: u64 = 64 * 1024;
 
-/// Bytes of IP and UDP header in front of a packet's own 32.
+/// The bytes of IP and UDP headers in front of a packet.
 pub fn ip_overhead(is_ipv4: bool) -> u64 {
     if is_ipv4 { 20 + 8 } else { 40 + 8 }
 }
 
-/// About what `bytes` come to on a TCP connection, in IP packets: 1,428 of 1,500 bytes are the stream's, and
-/// where packets are lost, some of TCP's are, too.
+/// The approximate bytes of IP packets that `bytes` cost on a TCP connection. 1,428 of 1,500 bytes are the
+/// stream's, and if packets are lost, some of TCP's are lost, too.
 pub fn tcp_bytes(bytes: u64) -> u64 {
     bytes + bytes / 10
 }
 
-/// Says when the next packets may leave, so that in any span of time no more than the span's share of the
-/// rate and [`BURST_BYTES`] leave. Bytes are those of IP packets, headers included.
+/// A pacer, which decides when the next packets may leave. In any time span, at most the rate's share of that
+/// time and [`BURST_BYTES`] leave. Bytes count IP packets with their headers.
 #[derive(Debug, Clone)]
 pub struct Pacer {
     rate_bps: Option<u64>,
@@ -38,13 +38,13 @@ const PER_BIT: i128 = 1_000_000_000;
 const DEPTH: i128 = BURST_BYTES as i128 * 8 * PER_BIT;
 
 impl Pacer {
-    /// A pacer whose bucket is full; without a rate everything may leave at once.
+    /// Creates a pacer whose bucket is full. Without a rate, everything may leave at once.
     pub fn new(rate_bps: Option<u64>, now: Instant) -> Self {
         Self { rate_bps: rate_bps.map(|rate| rate.max(1)), depth: DEPTH, tokens: DEPTH, filled: now }
     }
 
-    /// Goes on at another rate, in runs of `run_bytes`: short bursts at slow rates, which shared queues take, and at fast
-    /// ones no shorter than a late timer has to make up for.
+    /// Changes the rate, and the length of runs. At slow rates, bursts are short, so that shared queues can
+    /// hold them. At fast rates, they are long enough to make up for a late timer.
     pub fn set_rate(&mut self, now: Instant, rate_bps: u64, run_bytes: u64) {
         let rate = rate_bps.max(1);
         self.fill(now, self.rate_bps.unwrap_or(rate));
@@ -53,12 +53,12 @@ impl Pacer {
         self.tokens = self.tokens.min(self.depth);
     }
 
-    /// Bits a second; none lets everything leave at once.
+    /// The rate in bits a second. `None`: everything may leave at once.
     pub fn rate_bps(&self) -> Option<u64> {
         self.rate_bps
     }
 
-    /// How long to wait before `bytes` may leave; zero for now. More than [`BURST_BYTES`] count as that.
+    /// The time until `bytes` may leave; zero means now. More than [`BURST_BYTES`] count as [`BURST_BYTES`].
     pub fn delay(&mut self, now: Instant, bytes: u64) -> Duration {
         let Some(rate) = self.rate_bps else { return Duration::ZERO };
         self.fill(now, rate);
@@ -66,7 +66,7 @@ impl Pacer {
         Duration::from_nanos(u64::try_from(missing.div_ceil(u128::from(rate))).unwrap_or(u64::MAX))
     }
 
-    /// Takes note that `bytes` have left.
+    /// Notes that `bytes` have left.
     pub fn sent(&mut self, now: Instant, bytes: u64) {
         if let Some(rate) = self.rate_bps {
             self.fill(now, rate);
@@ -85,14 +85,14 @@ fn cost(bytes: u64) -> i128 {
     i128::from(bytes) * 8 * PER_BIT
 }
 
-/// As [`packets_per_run`], for a rate that shares links with others' traffic: a millisecond's worth.
+/// Like [`packets_per_run`], for a rate that shares links with other traffic: a millisecond's worth.
 pub fn packets_per_smooth_run(rate_bps: u64, packet_bytes: u64, limit: usize) -> usize {
     let bytes = rate_bps / 8 / 1000;
     usize::try_from(bytes / packet_bytes.max(1)).unwrap_or(limit).clamp(1, limit)
 }
 
-/// How many packets of `packet_bytes` (headers included) to send at once at this rate: a few
-/// milliseconds' worth and half a bucket at most, so that a late timer is made up for; without a rate,
+/// The number of packets of `packet_bytes` (headers included) to send at once at this rate. It is a few
+/// milliseconds' worth, so that a late timer is made up for, and at most half a bucket. Without a rate it is
 /// `limit`.
 pub fn packets_per_run(rate_bps: Option<u64>, packet_bytes: u64, limit: usize) -> usize {
     const RUN_MILLIS: u64 = 4;

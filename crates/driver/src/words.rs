@@ -1,10 +1,11 @@
-//! Lists and names as a person reads them.
+//! Formats lists, names and amounts for people.
 
 use std::fmt::Display;
 
-/// Text for one line of a terminal or a log, with escapes for what would break the line, command the terminal, or make
-/// text read otherwise than it is: control characters, those that turn the direction of writing, and invisible ones.
-/// Names of files and receivers, and reasons, come from the other side: all that shows them to a person uses this.
+/// Makes a text fit for one line of a terminal or a log. It escapes characters that would break the line,
+/// control the terminal, or make the text misleading: control characters, characters that change the direction
+/// of writing, and invisible ones. Names and reasons come from the other side, so everything that shows them to
+/// a person uses this.
 pub fn in_one_line(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     for c in text.chars() {
@@ -32,12 +33,13 @@ fn misleads(c: char) -> bool {
         )
 }
 
-/// An amount of data in units of 1024: "999 B", "58.3 MiB".
+/// Formats an amount of data in units of 1024: "999 B", "58.3 MiB".
 pub fn bytes(bytes: u64) -> String {
     scaled(bytes as f64, 1024.0, &["B", "KiB", "MiB", "GiB", "TiB", "PiB"])
 }
 
-/// A value with the largest of `units` in which it is at least 1. Each unit is `step` times the one before it.
+/// Formats a value with the largest of `units` in which it is at least 1. Each unit is `step` times the one
+/// before it.
 pub fn scaled(mut value: f64, step: f64, units: &[&str]) -> String {
     let mut unit = 0;
     while value >= 999.5 && unit + 1 < units.len() {
@@ -48,12 +50,12 @@ pub fn scaled(mut value: f64, step: f64, units: &[&str]) -> String {
     format!("{value:.digits$} {}", units[unit])
 }
 
-/// "1 file", "2 files".
+/// Formats a count: "1 file", "2 files".
 pub fn counted(count: usize, what: &str) -> String {
     format!("{count} {what}{}", if count == 1 { "" } else { "s" })
 }
 
-/// "a", "a, b", "a, b and 3 more": the first of them, `most` by name; nothing when there are none.
+/// Lists the first `most` items: "a", "a, b", "a, b and 3 more". Empty if there are none.
 pub fn some_of<T: Display>(all: &[T], most: usize) -> String {
     let named: Vec<String> = all.iter().take(most).map(T::to_string).collect();
     match all.len() - named.len() {

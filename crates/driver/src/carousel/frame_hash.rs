@@ -1,11 +1,12 @@
-//! What the IoT updater's frames call a file by.
+//! The hashes by which the IoT updater's frames identify their file.
 
 use std::fmt;
 
-/// What frames call their file by: a hash of 256 bits without a key. Nothing in a frame says which.
+/// The kind of hash that identifies a frame's file: 256 bits, without a key. A frame does not say which kind it
+/// has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum FrameHash {
-    /// BLAKE2b-256, libsodium's `crypto_generichash`: what the updater's own programs use unless they are built otherwise.
+    /// BLAKE2b-256, libsodium's `crypto_generichash`. The updater's own programs use it by default.
     #[default]
     Blake2b,
     Blake3,
@@ -20,7 +21,7 @@ impl FrameHash {
     }
 }
 
-/// Hashes with either.
+/// A hasher of either kind.
 pub enum FrameHasher {
     Blake2b(Box<blake2b_simd::State>),
     Blake3(Box<blake3::Hasher>),

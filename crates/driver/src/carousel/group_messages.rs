@@ -1,8 +1,8 @@
-//! Hearing the messages of MLD and IGMP that are addressed to the group itself: what another querier asks about it, and reports of the
-//! older versions.
+//! Reads messages of MLD and IGMP that are addressed to the group itself: queries of another querier about it,
+//! and reports of the older versions.
 //!
-//! A kernel passes on only what is for groups that its host has joined. A sender must not join, or it would be a listener that
-//! never leaves. So a packet socket hears them.
+//! A kernel passes on only messages for groups that its host has joined. A sender must not join, because it
+//! would then be a listener that never leaves. So a packet socket reads them.
 
 use std::{
     io::{self, Read as _},
@@ -47,10 +47,10 @@ impl GroupMessages {
         Ok(Self(socket))
     }
 
-    /// What has come: who says it, and what.
+    /// Reads the messages that have come, each with its sender.
     ///
     /// # Errors
-    /// What the kernel says.
+    /// The error of the kernel.
     pub fn read(&self) -> io::Result<Vec<(IpAddr, Message)>> {
         let mut buffer = [0; MAX_PACKET_LEN];
         let mut heard = Vec::new();

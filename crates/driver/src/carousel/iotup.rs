@@ -1,4 +1,4 @@
-//! The IoT updater's frames on a socket.
+//! Sends and receives the IoT updater's frames on a socket.
 
 use std::{
     collections::BTreeMap,
@@ -62,7 +62,7 @@ pub(crate) struct FrameCollector {
 }
 
 impl FrameCollector {
-    /// The file is called `name`. Frames do not say of which session they are.
+    /// Creates a collector whose file gets the name `name`. Frames do not name their session.
     pub fn new(receiver: DatagramReceiver, session: SessionId, name: String) -> Self {
         let file = FileId::new(session, 0);
         Self {
@@ -78,17 +78,18 @@ impl FrameCollector {
         }
     }
 
-    /// How much has been taken from the socket so far, in bytes.
+    /// The number of bytes taken from the socket so far.
     pub fn taken(&self) -> u64 {
         self.taken
     }
 
-    /// As [`DatagramReceiver::swap`].
+    /// Like [`DatagramReceiver::swap`].
     pub fn swap(&mut self, spare: &mut Spare) {
         self.receiver.swap(spare);
     }
 
-    /// The hash of what has come is not the frames'. Whether another kind of hash may be: frames do not say which theirs is.
+    /// Notes that the computed hash differs from the frames' hash. Returns whether another kind of hash can be
+    /// tried, because frames do not say which kind they have.
     pub fn hashes_otherwise(&mut self) -> bool {
         self.is_hashed_otherwise = !self.is_hashed_otherwise;
         self.is_hashed_otherwise
@@ -98,8 +99,8 @@ impl FrameCollector {
         &self.receiver
     }
 
-    /// Takes what one call to the kernel yields: blocks into the batch, and, with the first frame, what it
-    /// says about the file. Returns false when nothing is there.
+    /// Receives what one call to the kernel yields: blocks into the batch, and, with the first frame, the
+    /// file's size and hash. Returns false if there is nothing.
     pub fn receive(&mut self, batch: &mut Batch) -> io::Result<bool> {
         let Self { receiver, file, name, expected, items, taken, next, arrivals, .. } = self;
         let next = next.entry(receiver.socket().as_raw_fd()).or_default();
@@ -125,13 +126,13 @@ impl FrameCollector {
         })
     }
 
-    /// The numbers of the frames that have come.
+    /// Takes the numbers of the frames that have come.
     pub fn take_arrivals(&mut self) -> Vec<(SessionId, Arrived)> {
         let session = self.file.session();
         self.arrivals.drain(..).map(|arrived| (session, arrived)).collect()
     }
 
-    /// What the first frame said besides its block, once.
+    /// Takes the announcement that the first frame contains. It is returned once.
     pub fn take_items(&mut self) -> Vec<Item> {
         std::mem::take(&mut self.items)
     }

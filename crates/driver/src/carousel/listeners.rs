@@ -1,9 +1,10 @@
-//! Hearing who listens to a group on the sender's link: MLD for IPv6, IGMP for IPv4.
+//! Finds out who listens to a group on the sender's link: by MLD for IPv6, by IGMP for IPv4.
 //!
-//! A bridge that snoops passes reports on to routers only. So the sender behaves as a multicast router
-//! that forwards nothing: it makes itself known by Multicast Router Discovery (RFC 4286), and it asks
-//! when nobody else does, which also finds out listeners that went without a word. When a listener leaves, it asks whether
-//! there are others even if somebody else is the querier: a switch that is asks only at the port of the one who leaves.
+//! A bridge that snoops forwards reports only to routers. So the sender behaves like a multicast router that
+//! forwards nothing. It announces itself by Multicast Router Discovery (RFC 4286). It asks for listeners if
+//! nobody else does, which also detects listeners that vanished silently. When a listener leaves, it asks
+//! whether there are others, even if another host is the querier: a switch that is the querier asks only at the
+//! port of the listener that left.
 
 use std::{
     io::{self, IoSlice},
@@ -47,7 +48,7 @@ const MAX_MESSAGES: usize = 64;
 const HOP_BY_HOP_ROUTER_ALERT: [u8; 8] = [0, 0, 5, 2, 0, 0, 1, 0];
 const IP_ROUTER_ALERT: [u8; 4] = [0x94, 4, 0, 0];
 
-/// Why listeners cannot be heard.
+/// The reason why listeners cannot be heard.
 #[derive(Debug, Error)]
 pub enum ListenError {
     #[error("hearing who listens takes root (CAP_NET_RAW)")]
@@ -60,7 +61,7 @@ pub enum ListenError {
     Socket { interface: String, source: io::Error },
 }
 
-/// Knows whether anybody on the link listens to one group.
+/// Watches whether anybody on the link listens to one group.
 #[derive(Debug)]
 pub struct ListenerWatch {
     socket: Socket,
@@ -80,10 +81,10 @@ pub struct ListenerWatch {
 }
 
 impl ListenerWatch {
-    /// Opens its sockets and asks, at the first [`ListenerWatch::look`], who is there.
+    /// Opens the sockets. The first [`ListenerWatch::look`] asks for listeners.
     ///
     /// # Errors
-    /// When this process is not allowed to, or nobody reports such a group.
+    /// If this process may not, or hosts do not report such a group.
     pub fn open(address: &GroupAddress, now: Instant) -> Result<Self, ListenError> {
         let group = address.group.ip();
         if address.interface.is_loopback || !is_routable_group(group) {
@@ -114,10 +115,10 @@ impl ListenerWatch {
         })
     }
 
-    /// Reads what has come, sends what is due, and says whether anybody listens.
+    /// Reads messages, sends those that are due, and returns whether anybody listens.
     ///
     /// # Errors
-    /// When the interface is gone.
+    /// If the interface is gone.
     pub fn look(&mut self, now: Instant) -> Result<bool, ListenError> {
         for _ in 0..MAX_MESSAGES {
             match self.receive() {
@@ -189,19 +190,19 @@ impl ListenerWatch {
         let _ = self.send(&Message::Query(query));
     }
 
-    /// When [`ListenerWatch::look`] has something to do even if nothing comes.
+    /// The time when [`ListenerWatch::look`] has something to do even if nothing comes.
     pub fn deadline(&self) -> Instant {
         let rechecks = !self.is_present && self.rechecks_left > 0;
         let others = self.doubt_at().into_iter().chain(rechecks.then_some(self.next_recheck));
         others.fold(self.link.deadline(), Instant::min)
     }
 
-    /// Says that no router is here any longer.
+    /// Announces that this router is gone.
     pub fn leave(&mut self) {
         let _ = self.send(&Message::RouterTermination);
     }
 
-    /// Readable when [`ListenerWatch::look`] has something to read.
+    /// The sockets. They are readable when [`ListenerWatch::look`] has something to read.
     pub fn sockets(&self) -> [BorrowedFd<'_>; 2] {
         [self.socket.as_fd(), self.group_messages.as_fd()]
     }

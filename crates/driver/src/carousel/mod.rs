@@ -1,5 +1,5 @@
-//! What only carousels need of a network: hearing who listens, and the IoT updater's frames. Their loops are those of all
-//! sessions ([`crate::send`], [`crate::receive`]).
+//! The parts that only carousels need: listeners on the network, and the IoT updater's frames. The loops of
+//! carousels are those of all sessions ([`crate::send`], [`crate::receive`]).
 
 mod frame_hash;
 mod group_messages;

@@ -1,9 +1,9 @@
-//! Starts congestion control anew where it has come to a halt.
+//! Restarts congestion control that has come to a halt.
 //!
-//! BBR, which many hosts have as their default, sends as fast as it has seen packets arrive. Where most of a small window
-//! is lost for some timeouts in a row (30 % loss and a busy host do), it has seen one packet a second, sends the
-//! next one a second later, and never sees more: measured, 2 kbit/s for minutes on a path of 100 Mbit/s. Congestion
-//! controls that are paced by a window do not get there, and starting them anew leaves their window as it is.
+//! BBR, which many hosts use by default, sends as fast as it has seen packets arrive. If most of a small window
+//! is lost in several timeouts in a row (with 30 % loss and a busy host), it has seen one packet a second. It
+//! then sends one packet a second, and never sees more. Measured: 2 kbit/s for minutes on a path of 100 Mbit/s.
+//! Congestion control with a window does not get into this state, and restarting it keeps its window.
 
 use std::{net::TcpStream, time::Duration};
 
@@ -29,7 +29,7 @@ pub(super) struct Pulse {
 }
 
 impl Pulse {
-    /// Looks at a connection, if it is time.
+    /// Checks a connection, if it is time.
     pub fn look(&mut self, now: Instant, stream: &TcpStream) {
         if now < self.next {
             return;

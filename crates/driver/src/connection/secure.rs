@@ -1,4 +1,4 @@
-//! TLS inside a connection: what it reads and writes in place of the bytes themselves.
+//! TLS inside a connection. It replaces reading and writing of the stream's bytes.
 
 use std::{
     io::{self, Read, Write},
@@ -34,8 +34,8 @@ impl Secure {
         PublicKey::from_spki(keys.first()?).ok()
     }
 
-    /// Reads once, up to `len` bytes, and appends all that they hold to `input`: what stayed in here would wake
-    /// nobody. Returns whether there may be more.
+    /// Reads once, up to `len` bytes, and appends all decrypted bytes to `input`. Bytes that stayed in here
+    /// would wake nobody. Returns whether there may be more.
     pub fn read(
         &mut self,
         stream: &mut TcpStream,
@@ -76,12 +76,13 @@ impl Secure {
         Ok(())
     }
 
-    /// Whether something is left to be written.
+    /// Whether something must still be written.
     pub fn has_output(&self) -> bool {
         self.tls.wants_write() && !self.is_discarded
     }
 
-    /// Seals and writes what the stream takes of `bytes`. Returns how many of them need not be given again.
+    /// Encrypts and writes as many of `bytes` as the stream takes. Returns how many of them need not be given
+    /// again.
     pub fn write(&mut self, stream: &mut TcpStream, bytes: &[u8]) -> io::Result<usize> {
         self.write_records(stream)?;
         if self.is_handshaking() {
@@ -98,7 +99,7 @@ impl Secure {
         self.is_discarded = true;
     }
 
-    /// Says that nothing more will be written (close_notify).
+    /// Announces that nothing more will be written (close_notify).
     pub fn finish(&mut self, stream: &mut TcpStream) {
         self.tls.send_close_notify();
         // The other side may have gone before; then nothing is left to say.

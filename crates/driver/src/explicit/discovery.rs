@@ -1,5 +1,5 @@
-//! The loop that `treecast mead` and senders of sessions share: requests leave, and what routers and ICMPv6 say about them and
-//! about packets comes in.
+//! The loop that `treecast mead` and senders of sessions share: it sends requests, and reads responses of
+//! routers and ICMPv6 errors.
 
 use std::{
     io,
@@ -40,30 +40,30 @@ pub(crate) enum News {
 }
 
 impl Hearing {
-    /// Listens at the sender's address; to answers only if it asks for routers.
+    /// Opens the sockets at the sender's address. The one for responses is only opened if `asks` is set.
     ///
     /// # Errors
-    /// When this user may not, or the address is none of this host.
+    /// If this user may not, or the address is not this host's.
     pub fn open(source: Ipv6Addr, dialect: Dialect, asks: bool) -> io::Result<Self> {
         let responses = asks.then(|| ResponseSocket::open(source, dialect)).transpose()?;
         Ok(Self { responses, errors: ErrorSocket::open(source, dialect)?, registrations: None })
     }
 
-    /// Hears routers that register, too.
+    /// Also accepts registrations of routers.
     pub fn with_registrations(self, registrations: Option<RegistrationSocket>) -> Self {
         Self { registrations, ..self }
     }
 
-    /// All sockets, to be waited for; the first is the one for answers, if there is one.
+    /// All sockets, for waiting. The first one is for responses, if there is one.
     pub fn sockets(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         let responses = self.responses.iter().map(AsFd::as_fd);
         responses.chain([self.errors.as_fd()]).chain(self.registrations.iter().map(AsFd::as_fd))
     }
 
-    /// Tells a machine what has come. Returns how many messages were none.
+    /// Hands everything that has come to a machine. Returns how many messages were malformed.
     ///
     /// # Errors
-    /// What the kernel says.
+    /// The error of the kernel.
     pub fn hear(&self, now: Instant, mut machine: Option<&mut Machine>) -> io::Result<u64> {
         let mut malformed = 0;
         let mut tell =

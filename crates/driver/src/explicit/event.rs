@@ -1,4 +1,4 @@
-//! What a sender of MEADcast or Xcast tells its caller, and `treecast mead --json` prints, an event a line.
+//! The events of a sender of MEADcast or Xcast. `treecast mead --json` prints them, one a line.
 
 use std::net::Ipv6Addr;
 
@@ -26,7 +26,7 @@ pub enum MeadEvent {
     /// Something is not as it should be.
     #[serde(with = "as_field_text")]
     Warning(String),
-    /// Less fits on the ways to these receivers than the sender may send.
+    /// The path to these receivers has a smaller MTU than the sender's packets.
     Narrow {
         receivers: Vec<Ipv6Addr>,
         /// Length of the longest packet that fits.
@@ -36,13 +36,13 @@ pub enum MeadEvent {
         /// Length of the longest datagram that goes there by MEADcast. Longer ones go by unicast.
         longest_by_mead_bytes: usize,
     },
-    /// These receivers cannot be reached. They are still sent to.
+    /// These receivers cannot be reached. The sender goes on sending to them.
     Unreachable { receivers: Vec<Ipv6Addr>, why: String },
-    /// Packets go by this group from now on.
+    /// Packets use this grouping from now on.
     Group(Group),
     /// A discovery is over and has found this tree, whose root is the sender.
     Tree { sender: Branch },
-    /// What has been counted so far.
+    /// The counts so far.
     Statistics(Counted),
     /// The sender has ended.
     Done(Counted),
@@ -70,11 +70,11 @@ pub struct Group {
 #[serde(untagged)]
 pub enum Listed {
     Mead {
-        /// Routers that stand in the packet with their receivers.
+        /// Routers that are in the packet together with their receivers.
         routers: Vec<Served>,
         /// Routers that serve their receivers by the multicast group.
         designated: Vec<Served>,
-        /// Number of routers that are to pass the packet on whole.
+        /// Number of routers that must forward the packet without copying it.
         dont_replicate: u8,
     },
     Xcast {
@@ -109,9 +109,9 @@ pub struct Counted {
     pub seconds: f64,
     /// Packets that programs sent to the device's address.
     pub packets: u64,
-    /// Packets among those that left whose super-packet left whole.
+    /// Sent packets whose super-packet was not divided.
     pub in_super_packets: u64,
-    /// Packets that left with a list of addresses: MEADcast's, or Xcast's.
+    /// Packets that left with a list of addresses (MEADcast or Xcast).
     pub mead_packets: u64,
     /// Bytes of these packets, with IPv6 headers.
     pub mead_bytes: u64,
@@ -131,7 +131,7 @@ pub struct Counted {
     pub farewells: u64,
     /// Responses outside of a discovery.
     pub late: u64,
-    /// Responses that cannot be, or that contradict another.
+    /// Responses that are impossible, or contradict another one.
     pub anomalous: u64,
     /// Packets with a wrong header.
     pub malformed: u64,
@@ -141,11 +141,11 @@ pub struct Counted {
     pub replayed: u64,
     /// Responses whose proof is wrong.
     pub forged: u64,
-    /// ICMPv6 errors about no packet of this sender.
+    /// ICMPv6 errors about packets that this sender did not send.
     pub stray: u64,
-    /// Packets lost because programs sent faster than they could leave.
+    /// Packets lost because programs sent faster than the sender could.
     pub overrun_packets: u64,
-    /// Packets that the kernel did not take.
+    /// Packets that the kernel refused.
     pub refused_packets: u64,
     /// Registrations of Xcast+. `None` with MEADcast.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -196,7 +196,7 @@ impl Listed {
 }
 
 impl Branch {
-    /// The tree below a node. It is at most as deep as hops are counted.
+    /// Converts the tree below a node. It is at most as deep as the largest number of hops.
     pub fn new(tree: &Tree, index: usize) -> Self {
         let node = tree.node(index);
         Self {

@@ -1,4 +1,5 @@
-//! Who decides whom packets go to: MEADcast's sender, which discovers routers, or Xcast's, to which routers may register.
+//! The machine that decides which packets go to which receivers: MEADcast's sender, which discovers routers, or
+//! Xcast's, with which routers may register.
 
 use std::{fmt, net::Ipv6Addr};
 
@@ -29,7 +30,7 @@ impl fmt::Debug for Machine {
 }
 
 impl Machine {
-    /// Programs have something to send.
+    /// Notes that programs have something to send.
     pub fn note_traffic(&mut self, now: Instant) {
         if let Self::Mead(sender) = self {
             sender.handle(now, Input::Traffic);
@@ -118,7 +119,7 @@ impl Machine {
         }
     }
 
-    /// What the last discovery has found.
+    /// The tree that the last discovery has found.
     pub fn tree(&self) -> Option<&Tree> {
         match self {
             Self::Mead(sender) => Some(sender.tree()),

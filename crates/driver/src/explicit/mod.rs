@@ -1,7 +1,8 @@
-//! The MEADcast sender on a host, which can send Xcast, too: what any program sends to a TUN device goes to a group.
+//! The MEADcast and Xcast sender on a host: datagrams that any program sends to a TUN device go to a group of
+//! receivers.
 //!
-//! Two threads, as in meadcast-thesis-2024, 4.3.1: one reads the device and sends, by a transmission group that it finds
-//! whole whenever it looks; the other discovers routers and replaces that group.
+//! There are two threads, as in meadcast-thesis-2024, 4.3.1. One reads the device and sends, always by a
+//! complete transmission group. The other discovers routers and replaces that group.
 
 mod discovery;
 pub mod event;
@@ -34,59 +35,60 @@ pub(crate) use self::super_socket::SuperSocket;
 pub use self::{session::run, sharing::Sharing};
 pub use treecast_host::tun::TunError;
 
-/// What the sender is to do. Names are those of listing A.3 where it has one.
+/// The settings of the sender. Names are those of listing A.3, if it has one.
 #[derive(Debug, Clone)]
 pub struct Settings {
-    /// Each with its UDP port.
+    /// The receivers, each with its UDP port.
     pub receivers: Vec<(IpAddr, u16)>,
-    /// More of them, an address a line with a port of its own or without; read again when it changes.
+    /// A file with more receivers: an address a line, with or without a port. It is read again when it changes.
     pub members: Option<PathBuf>,
-    /// The UDP port of those that have none of their own.
+    /// The UDP port of receivers that have no port of their own.
     pub port: u16,
-    /// The sender's address; none: that of the route to the first receiver.
+    /// The sender's address. `None`: that of the route to the first receiver.
     pub address: Option<Ipv6Addr>,
-    /// Where packets leave; none: where routes lead.
+    /// The interface by which packets leave. `None`: the one that routes name.
     pub interface: Option<String>,
-    /// The UDP port that packets come from; none: the program's own.
+    /// The UDP source port of packets. `None`: the program's own.
     pub source_port: Option<u16>,
-    /// Where programs send to.
+    /// The address that programs send to.
     pub tun_address: Ipv6Addr,
-    /// The device's name; none: one that is free.
+    /// The device's name. `None`: a free name.
     pub tun: Option<String>,
-    /// Before the first discovery.
+    /// The time before the first discovery.
     pub delay: Duration,
-    /// Between two discoveries.
+    /// The time from the begin of one discovery to the next.
     pub interval: Duration,
-    /// For how long responses are gathered.
+    /// The time for which a discovery gathers responses.
     pub timeout: Duration,
-    /// The most requests in a second.
+    /// The largest number of requests in a second.
     pub requests_per_second: u32,
     /// Whether to discover only when there is traffic.
     pub wait: bool,
     /// How receivers share packets.
     pub sharing: Sharing,
-    /// For grouping by cost: packets carry so many bytes behind their IPv6 header.
+    /// The bytes behind the IPv6 header of a packet, for grouping by cost.
     pub payload_bytes: usize,
-    /// Whether ports stand in packets.
+    /// Whether packets contain the receivers' ports.
     pub has_ports: bool,
-    /// The group by which routers may serve receivers on their own links that have joined it.
+    /// The multicast group by which routers may serve receivers on their own links.
     pub group: Option<Ipv6Addr>,
-    /// Whether to send Xcast, without discovery. `group` is Xcast+'s then, whose routers register.
+    /// The settings of Xcast, if it is sent instead of MEADcast. There is no discovery then, and `group` is
+    /// Xcast+'s group, whose routers register.
     pub xcast: Option<Xcast>,
-    /// Whether super-packets of programs leave divided, the kernel's own way, where a firewall sees them.
+    /// Whether the kernel sends all packets, divided, so that a firewall sees them.
     pub divides: bool,
-    /// How often to tell what has been counted; none: at the end only.
+    /// The interval between statistics. `None`: they are only reported at the end.
     pub statistics: Option<Duration>,
 }
 
-/// How Xcast is sent.
+/// The settings of Xcast.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Xcast {
     /// Whether routers overwrite the addresses of those that a copy is not for.
     pub is_anonymous: bool,
 }
 
-/// Why the sender cannot begin, or go on.
+/// The reason why the sender cannot begin, or go on.
 #[derive(Debug, Error)]
 pub enum Error {
     #[error("{0} is an IPv4 address, and MEADcast is IPv6 only: name the receiver's IPv6 address")]

@@ -1,8 +1,10 @@
-//! Which frame takes a packet to its next hop, by the kernel's own routes and neighbours (rtnetlink(7)).
+//! Finds the frame header that takes a packet to its next hop, by the kernel's own routes and neighbours
+//! (rtnetlink(7)).
 //!
-//! Super-packets leave by a packet socket, which the kernel neither routes nor resolves neighbours for. What it knows is asked for
-//! five times a second: the route for each destination, and the Ethernet addresses for each next hop, of which there are few. Once in
-//! ten seconds there is no answer: then a packet goes the kernel's own way, by which it notices that a neighbour has gone.
+//! Super-packets leave by a packet socket. The kernel neither routes its packets nor resolves neighbours for
+//! it. So the kernel is asked five times a second: for the route of each destination, and for the Ethernet
+//! addresses of each next hop, of which there are few. Once in ten seconds a packet is left to the kernel, so
+//! that the kernel notices when a neighbour has gone.
 
 use std::{
     collections::BTreeMap,
@@ -27,7 +29,7 @@ pub(super) const ETHERNET_LEN: usize = 14;
 
 const IPV6_ETHERTYPE: [u8; 2] = [0x86, 0xdd];
 
-/// Where a frame leaves, and how it begins.
+/// The interface by which a frame leaves, and the frame's header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Hop {
     pub interface: u32,
@@ -56,7 +58,7 @@ impl Neighbours {
         Ok(Self { netlink: Netlink::open()?, interface, ways: BTreeMap::new(), hops: BTreeMap::new() })
     }
 
-    /// The next hop to `destination`; none when the kernel must find it.
+    /// The next hop to `destination`. `None` if the kernel must find it.
     pub fn towards(&mut self, now: Instant, destination: Ipv6Addr) -> Option<Hop> {
         if self.ways.len().max(self.hops.len()) >= MAX_WAYS {
             self.ways.clear();

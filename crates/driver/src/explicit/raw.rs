@@ -1,4 +1,5 @@
-//! Whole IPv6 packets out, and MEADcast's discovery responses and ICMPv6's errors in.
+//! Raw sockets of a MEADcast sender: complete IPv6 packets go out, and discovery responses and ICMPv6 errors
+//! come in.
 
 use std::{
     io::{self, IoSlice},
@@ -47,12 +48,13 @@ impl PacketSocket {
         Ok(Self(socket))
     }
 
-    /// Holds no more than so many bytes back: a socket that fills holds its sender up before the link's queue overflows.
+    /// Limits the bytes that wait in the socket. A full socket delays its sender before the link's queue
+    /// overflows.
     pub fn hold_at_most(&self, bytes: usize) -> io::Result<()> {
         self.0.set_send_buffer_size(bytes)
     }
 
-    /// Sends all, each to its address. Returns how many the kernel refused, and the last reason.
+    /// Sends all packets, each to its address. Returns how many the kernel refused, and the last reason.
     pub fn send(&self, packets: &[(Ipv6Addr, Vec<u8>)]) -> (u64, Option<io::Error>) {
         let (mut refused, mut last) = (0, None);
         for batch in packets.chunks(BATCH) {
@@ -136,8 +138,9 @@ impl ResponseSocket {
         Ok(Self { socket: listen(next_header::ROUTING, source)?, dialect })
     }
 
-    /// The next response; none when there is none now. What is no MEADcast header is passed over, and so is what other senders
-    /// have for this host as one of their receivers: requests, and data that no router took the header from.
+    /// The next response. `None` if there is none now. Packets without a MEADcast header are skipped. So are
+    /// packets in which other senders list this host as a receiver: requests, and data from which no router has
+    /// removed the header.
     pub fn receive(&self) -> io::Result<Option<Result<Response, Malformed>>> {
         let mut buffer = [0; MAX_RESPONSE_LEN];
         while let Some((from, bytes)) = receive(&self.socket, &mut buffer)? {
@@ -181,7 +184,7 @@ pub(crate) struct ErrorSocket {
 pub(crate) struct Failure {
     pub cause: Cause,
     pub destination: Ipv6Addr,
-    /// Bytes with the IPv6 header.
+    /// The length in bytes, with the IPv6 header.
     pub len: usize,
     pub header: Option<RoutingHeader>,
     pub port: Option<u16>,
@@ -201,7 +204,7 @@ impl ErrorSocket {
         Ok(Self { socket, source, dialect })
     }
 
-    /// The next error about a packet from this sender's address; none when there is none now.
+    /// The next error about a packet from this sender's address. `None` if there is none now.
     pub fn receive(&self) -> io::Result<Option<Failure>> {
         let mut buffer = [0; MAX_RESPONSE_LEN];
         while let Some((_, bytes)) = receive(&self.socket, &mut buffer)? {

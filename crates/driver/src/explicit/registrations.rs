@@ -1,4 +1,4 @@
-//! Where routers register in Xcast+.
+//! The socket at which routers register in Xcast+.
 
 use std::{
     io,
@@ -27,7 +27,7 @@ impl RegistrationSocket {
         Ok(Self(socket))
     }
 
-    /// Takes the registrations that have come. Returns at most [`BATCH`], so that there is time for other things.
+    /// Reads the registrations that have come, at most [`BATCH`], so that there is time for other work.
     pub fn receive(&self) -> io::Result<Vec<Result<Registration, ParseError>>> {
         let mut registrations = Vec::new();
         let mut buffer = [0; REGISTRATION_LEN + 1];

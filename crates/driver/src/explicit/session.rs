@@ -1,4 +1,4 @@
-//! The thread that discovers routers, and what is checked before anything is made.
+//! The thread that discovers routers, and the checks before anything is set up.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -57,10 +57,11 @@ const NEWS: u64 = 2;
 /// Takes what the sender tells.
 type Notify<'a> = &'a mut dyn FnMut(MeadEvent);
 
-/// Sends what programs send to the TUN device to all receivers, until `stop` is requested. Returns what was counted.
+/// Sends the datagrams that programs send to the TUN device to all receivers, until `stop` is requested.
+/// Returns the counts.
 ///
 /// # Errors
-/// When it cannot begin, with what to do about it, or the system fails it later.
+/// If it cannot begin, with advice, or if the system fails later.
 pub fn run(settings: &Settings, stop: &Stop, notify: Notify<'_>) -> Result<Counted, Error> {
     let (mut members, source, interface) = endpoints(settings)?;
     let form = form(settings, source, &interface);
@@ -437,7 +438,7 @@ impl Members {
         Ok(members)
     }
 
-    /// Reads the file if it has changed since the last time.
+    /// Reads the file of members, if it has changed since the last time.
     fn look(&mut self) -> Result<Change, Error> {
         let Some(path) = &self.path else { return Ok(Change::default()) };
         let wrong = |why: String| Error::Members { path: path.clone(), why };

@@ -1,4 +1,4 @@
-//! How receivers share packets, for both senders: that of any program's packets and that of a session's.
+//! How receivers share packets. It is used by both senders: `treecast mead` and senders of sessions.
 
 use std::net::Ipv6Addr;
 
@@ -16,16 +16,16 @@ use treecast_wire::mead::{Dialect, MAX_ADDRESSES};
 
 use super::Error;
 
-/// What routers and groupings are. Names are those of listing A.3 where it has one.
+/// The settings of routers and groupings. Names are those of listing A.3, if it has one.
 #[derive(Debug, Clone)]
 pub struct Sharing {
-    /// The most addresses in a packet; none: as many as leave room for 1280 bytes.
+    /// The largest number of addresses in a packet. `None`: as many as leave room for 1280 bytes.
     pub max: Option<usize>,
-    /// A list with so many is not filled further; none: only one with `max`.
+    /// The number of addresses from which on a list is not filled further. `None`: `max`.
     pub ok: Option<usize>,
-    /// The other limits of groups; `max` and `ok` above stand in for theirs.
+    /// The other limits of groups. Their own `max` and `ok` are not used.
     pub parameters: Parameters,
-    /// Whether to group so that the fewest bytes are on all links, and not as in the thesis.
+    /// Whether to group so that the links carry the fewest bytes, and not as in the thesis.
     pub by_cost: bool,
     /// Order of the bits in headers.
     pub dialect: Dialect,

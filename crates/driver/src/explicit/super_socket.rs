@@ -1,7 +1,8 @@
-//! Super-packets out, whole: the kernel or the network interface divides them behind the last queue.
+//! Sends super-packets undivided: the kernel or the network interface divides them behind the last queue.
 //!
-//! A raw socket takes none that it does not divide itself, and no UDP socket one with a routing header of ours; a packet
-//! socket takes frames with an offload header in front (`struct virtio_net_hdr`, packet(7)).
+//! A raw socket accepts only super-packets that it divides itself, and a UDP socket none with a routing header
+//! of ours. A packet socket accepts frames with an offload header in front (`struct virtio_net_hdr`,
+//! packet(7)).
 
 use std::{
     io::{self, IoSlice},
@@ -27,19 +28,21 @@ pub(crate) struct SuperSocket {
 }
 
 impl SuperSocket {
-    /// Sends where routes lead, or by that interface.
+    /// Opens the socket. Packets leave by `interface`, or where routes lead.
     pub fn open(interface: Option<u32>) -> io::Result<Self> {
         let socket = FrameSocket::open()?;
         _ = SockRef::from(&socket).set_send_buffer_size(BUFFER_BYTES);
         Ok(Self { socket, neighbours: Neighbours::open(interface)? })
     }
 
-    /// Holds no more than so many bytes back: a socket that fills holds its sender up before the link's queue overflows.
+    /// Limits the bytes that wait in the socket. A full socket delays its sender before the link's queue
+    /// overflows.
     pub fn hold_at_most(&self, bytes: usize) -> io::Result<()> {
         SockRef::from(&self.socket).set_send_buffer_size(bytes)
     }
 
-    /// Sends it. Returns whether it could: where not, the kernel must find the way, or it is taken in parts.
+    /// Sends a part of a super-packet. Returns false if it could not: then the kernel must find the way, or the
+    /// part must be divided.
     pub fn send(&mut self, now: Instant, part: &Part<'_>) -> bool {
         let Some(hop) = self.neighbours.towards(now, part.destination) else { return false };
         let start = ETHERNET_LEN + part.udp_at;

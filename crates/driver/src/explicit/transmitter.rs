@@ -73,7 +73,7 @@ impl Shared {
         })
     }
 
-    /// Makes the next packet go by this group.
+    /// Replaces the transmission group, from the next packet on.
     pub fn replace(&self, group: TransmissionGroup) {
         *self.group.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(group);
     }
@@ -90,7 +90,7 @@ impl Shared {
         self.has_traffic.load(Ordering::Relaxed)
     }
 
-    /// Whether there were packets too long since the last time.
+    /// Whether packets were too long since the last call.
     pub fn take_too_long(&self) -> bool {
         self.is_too_long.swap(false, Ordering::Relaxed)
     }

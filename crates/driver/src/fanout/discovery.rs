@@ -1,6 +1,7 @@
-//! Who could share packets: with MEADcast, by discovery of the routers on the ways to a session's receivers; with Xcast, by their
-//! addresses. What ICMPv6 says about the packets is heeded as by `treecast mead`: lists are as short as the narrowest way needs, and
-//! those whose lists are turned away are in none for a minute.
+//! Finds receivers that could share packets: with MEADcast by discovery of the routers on the paths to a
+//! session's receivers, with Xcast by their addresses. ICMPv6 errors about the packets are handled as by
+//! `treecast mead`. Lists are as short as the narrowest path needs, and receivers whose lists are refused are
+//! in no list for a minute.
 
 use std::{
     collections::BTreeMap,
@@ -68,8 +69,8 @@ pub(crate) struct Discovery {
 }
 
 impl Discovery {
-    /// For datagrams of `datagram_len` bytes at most that leave from `source_port`; `heeds_marks` says whether routers may
-    /// mark packets instead of losing them.
+    /// Creates a discovery for datagrams of at most `datagram_len` bytes that leave from `source_port`.
+    /// `heeds_marks` says whether routers may mark packets instead of dropping them.
     pub fn new(how: Lists, datagram_len: usize, source_port: u16, heeds_marks: bool) -> Self {
         Self {
             key_watch: how.sharing.key.as_ref().map(|_| KeyWatch::default()),
@@ -91,7 +92,8 @@ impl Discovery {
         self.how.kind.way()
     }
 
-    /// Asks about those who are known before they come; they will hear at `port`, if they can.
+    /// Asks for routers on the paths to receivers that are known before they come. They will listen at `port`,
+    /// if they can.
     pub fn expect(&mut self, now: Instant, port: u16) -> io::Result<()> {
         if self.how.kind == Kind::Xcast {
             return Ok(());
@@ -118,13 +120,13 @@ impl Discovery {
         self.machine.as_mut().ok_or_else(|| io::ErrorKind::NotFound.into())
     }
 
-    /// Whether nothing is known yet, and will be soon.
+    /// Whether nothing is known yet, but will be soon.
     pub fn is_first(&self) -> bool {
         let awaits = |machine: &Machine| machine.counters().discoveries == 0;
         self.how.kind == Kind::Mead && self.machine.as_ref().is_some_and(awaits)
     }
 
-    /// A receiver hears packets at `address`. False when no list can reach that.
+    /// Notes that a receiver hears packets at `address`. Returns false if no list can reach that address.
     pub fn join(&mut self, now: Instant, receiver: u32, address: SocketAddr) -> io::Result<bool> {
         let IpAddr::V6(ip) = address.ip() else { return Ok(false) };
         if !is_forwardable(ip) {
@@ -157,17 +159,17 @@ impl Discovery {
         });
     }
 
-    /// The socket for routers' answers; with Xcast, which asks nothing, the one for errors.
+    /// The socket for routers' responses. With Xcast, which has none, the one for errors.
     pub fn responses(&self) -> Option<BorrowedFd<'_>> {
         self.how.hearing.sockets().next()
     }
 
-    /// Takes what routers have answered, and what they have said about packets.
+    /// Reads routers' responses, and their errors about packets.
     pub fn hear(&mut self, now: Instant) -> io::Result<()> {
         self.how.hearing.hear(now, self.machine.as_mut()).map(drop)
     }
 
-    /// Asks what is to be asked. Returns when there is more to do.
+    /// Sends requests that are due. Returns the time when there is more to do.
     pub fn carry_out(&mut self, now: Instant) -> Option<Instant> {
         let machine = self.machine.as_mut()?;
         let (news, deadline) = carry_out(machine, now, &self.how.form, &self.how.out.packets);
@@ -200,24 +202,24 @@ impl Discovery {
         deadline
     }
 
-    /// What the user should know, once.
+    /// Takes warnings for the user.
     pub fn take_warnings(&mut self) -> Vec<String> {
         std::mem::take(&mut self.warnings)
     }
 
-    /// Receivers, lately found, to whom full packets do not fit, whichever way they take.
+    /// Takes receivers that were lately found to have a path too narrow for full packets.
     pub fn take_narrow(&mut self) -> Vec<NarrowWay> {
         std::mem::take(&mut self.narrow)
     }
 
-    /// The receivers of each list, when there is news of them.
+    /// Takes the receivers of each list, if the lists have changed.
     pub fn take_lists(&mut self) -> Option<Vec<Vec<u32>>> {
         let number = |ip: &Ipv6Addr| self.hosts.get(ip)?.first().map(|(receiver, _)| *receiver);
         let members = |list: &List| list.receivers().filter_map(|ip| number(&ip)).collect::<Vec<_>>();
         std::mem::take(&mut self.has_news).then(|| self.lists.iter().map(members).collect())
     }
 
-    /// The lists of a plan, each with those of its receivers who are in it.
+    /// The lists of a plan, each with those of its receivers that are in the plan.
     pub fn planned(&self, plan: &Plan) -> Vec<Arc<SharedList>> {
         let ports: BTreeMap<_, _> =
             self.hosts.iter().filter_map(|(ip, here)| Some((*ip, here.first()?.1))).collect();

@@ -46,10 +46,10 @@ pub(super) struct Common {
     pub way: Way,
     pub out: Arc<Out>,
     pub form: Form,
-    /// Each receiver's UDP port.
+    /// The UDP port of each receiver.
     pub ports: BTreeMap<Ipv6Addr, u16>,
     pub source_port: u16,
-    /// Whether routers may mark packets instead of losing them.
+    /// Whether routers may mark packets instead of dropping them.
     pub heeds_marks: bool,
 }
 
@@ -82,21 +82,22 @@ impl SharedList {
         }
     }
 
-    /// The way that its packets go by.
+    /// The fanout of the list's packets.
     pub fn way(&self) -> Way {
         self.way
     }
 
-    /// Bytes of an IP packet that carries a datagram of so many.
+    /// The length in bytes of an IP packet that carries a datagram of this length.
     pub fn packet_bytes(&self, datagram_len: usize) -> u64 {
         (ipv6::HEADER_LEN + self.header_len + UDP_HEADER_LEN + datagram_len) as u64
     }
 
-    /// Sends datagrams of `segment_bytes` (the last one may be shorter) that lie one behind the other: as super-packets, where
-    /// the way to the next hop is known, and one by one otherwise. Those that the kernel refuses count as lost.
+    /// Sends datagrams of `segment_bytes` (the last one may be shorter) that are stored one after the other.
+    /// They leave as super-packets if the next hop is known, and otherwise one by one. Those that the kernel
+    /// refuses count as lost.
     ///
     /// # Errors
-    /// The last reason for which the kernel has refused one.
+    /// The last reason for which the kernel refused one.
     pub fn send(&self, segment_bytes: usize, datagrams: &[u8]) -> io::Result<()> {
         if datagrams.is_empty() || segment_bytes == 0 {
             return Ok(());

@@ -1,6 +1,8 @@
-//! MEADcast and Xcast for a session's packets: which host can make them, which routers there are, and the packets.
+//! MEADcast and Xcast for the packets of a session: whether this host can make them, which routers there are,
+//! and the packets themselves.
 //!
-//! Who is served by them is up to `treecast_proto::fanout`; a session's sender carries it out (`send/session/fanout`).
+//! `treecast_proto::fanout` decides which receivers they serve. A session's sender carries that out
+//! (`send/session/fanout`).
 
 mod discovery;
 mod lists;
@@ -93,10 +95,10 @@ impl Kind {
 }
 
 impl Lists {
-    /// `receivers` are those who are known before they come.
+    /// Opens the sockets. `receivers` are those that are known before they come.
     ///
     /// # Errors
-    /// One line that says what the host lacks, or who cannot be reached.
+    /// One line that says what the host lacks, or which receiver cannot be reached.
     pub fn open(
         kind: Kind,
         interface: &Interface,
@@ -140,7 +142,7 @@ impl Lists {
         })
     }
 
-    /// The longest header that packets get, in bytes.
+    /// The length of the longest header that packets get, in bytes.
     pub fn header_len(&self) -> usize {
         self.form.header_len(self.limits.max)
     }

@@ -1,4 +1,4 @@
-//! From some symbols of a source block to all of its blocks.
+//! Decodes a source block: computes all of its blocks from some of its symbols.
 
 use std::collections::BTreeSet;
 
@@ -7,9 +7,9 @@ use raptorq::{EncodingPacket, PayloadId, SourceBlockDecoder};
 use super::code;
 use treecast_proto::fec::MAX_SYMBOLS;
 
-/// The blocks of a source block, one behind the other, from symbols with their numbers: blocks' own, or repair symbols'.
-/// None when they do not suffice, which is so for hardly one in a hundred sets of as many as there are blocks, or when
-/// one is of a wrong length or number.
+/// Computes the blocks of a source block, stored one after the other, from numbered symbols, which may be
+/// blocks or repair symbols. `None` if they are not enough, which is rare if there are as many symbols as
+/// blocks (about one set in a hundred). Also `None` if one has a wrong length or number.
 pub fn decode(symbols: u32, symbol_len: u16, received: Vec<(u32, Vec<u8>)>) -> Option<Vec<u8>> {
     let code = code(symbols, symbol_len)?;
     let is_right =

@@ -1,4 +1,4 @@
-//! From the blocks of a source block to repair symbols.
+//! Encodes a source block: computes repair symbols from its blocks.
 
 use std::{
     collections::VecDeque,
@@ -15,7 +15,7 @@ use super::{code, is_repair};
 /// What all encoders may hold: about twice their source blocks, where these are not tiny.
 const MAX_BYTES: usize = 64 << 20;
 
-/// One source block, ready to give repair symbols.
+/// A source block that is ready to produce repair symbols.
 #[derive(Debug)]
 pub struct Encoder {
     encoder: SourceBlockEncoder,
@@ -24,8 +24,8 @@ pub struct Encoder {
 }
 
 impl Encoder {
-    /// Prepares blocks that lie one behind the other. Returns `None` when there are none or too many, or when one is not
-    /// `symbol_len` bytes long.
+    /// Prepares blocks that are stored one after the other. `None` if there are none or too many, or if one is
+    /// not `symbol_len` bytes long.
     pub fn new(blocks: &[u8], symbol_len: u16) -> Option<Self> {
         let len = usize::from(symbol_len.max(1));
         let symbols = u32::try_from(blocks.len() / len).ok().filter(|_| blocks.len().is_multiple_of(len))?;
@@ -33,7 +33,8 @@ impl Encoder {
         Some(Self { encoder: SourceBlockEncoder::new(0, &code, blocks), symbols, symbol_len })
     }
 
-    /// Repair symbols by their numbers, one behind the other. None when there are no such.
+    /// Computes the repair symbols with these numbers, stored one after the other. `None` if there are no such
+    /// numbers.
     pub fn repair(&self, numbers: Range<u32>) -> Option<Vec<u8>> {
         let (first, last) = (numbers.start, numbers.end.checked_sub(1)?);
         if first > last || !is_repair(self.symbols, first) || !is_repair(self.symbols, last) {
@@ -52,11 +53,11 @@ impl Encoder {
     }
 }
 
-/// The blocks of a source block of an object of `size` bytes, by what `read` gives from a position on; an object's last
-/// one is filled up with zeroes.
+/// Reads the blocks of a source block of an object with `size` bytes, by calling `read` with positions. The
+/// last block of the object is filled up with zeros.
 ///
 /// # Errors
-/// What `read` says.
+/// The error of `read`.
 pub fn read_source_block<E>(
     layout: &Layout,
     source_block: u32,
@@ -71,7 +72,7 @@ pub fn read_source_block<E>(
     Ok(bytes)
 }
 
-/// The encoders of the source blocks that have been asked for last, and of one that will be.
+/// The encoders of the source blocks that were used last, and of one that will be used next.
 #[derive(Debug, Default)]
 pub struct Encoders {
     /// The one used last is at the end.
@@ -90,10 +91,10 @@ struct Coming {
 }
 
 impl Encoders {
-    /// The encoder of a source block, made of what `read` gives when it is not here.
+    /// The encoder of a source block. If it is not here, it is made from the bytes that `read` gives.
     ///
     /// # Errors
-    /// What `read` says.
+    /// The error of `read`.
     pub fn get<E>(
         &mut self,
         file: FileId,
@@ -115,11 +116,11 @@ impl Encoders {
         Ok(self.recent.back().map(|(_, _, encoder)| encoder))
     }
 
-    /// Has a thread make the encoder of a source block that will be asked for. There is one such thread at a time: while it
-    /// works, nothing is prepared.
+    /// Starts a thread that makes the encoder of a source block in advance. There is one such thread at a time;
+    /// while it works, nothing else is prepared.
     ///
     /// # Errors
-    /// When `read` fails.
+    /// If `read` fails.
     pub fn prepare<E>(
         &mut self,
         file: FileId,
@@ -168,7 +169,7 @@ impl Encoders {
         self.recent.push_back((file, source_block, encoder));
     }
 
-    /// Lets go of what belongs to an object.
+    /// Drops all encoders of an object.
     pub fn forget(&mut self, file: FileId) {
         if self.coming.as_ref().is_some_and(|coming| coming.file == file) {
             self.welcome();

@@ -1,4 +1,5 @@
-//! RaptorQ (RFC 6330), by the crate `raptorq`, which panics on wrong lengths and numbers: all are checked here.
+//! RaptorQ (RFC 6330), by the crate `raptorq`. That crate panics on wrong lengths and numbers, so all of them
+//! are checked here.
 
 mod decoder;
 mod encoder;

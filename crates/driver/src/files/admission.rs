@@ -1,4 +1,4 @@
-//! Which objects a receiver takes, by its rules.
+//! Decides which objects a receiver accepts, by its rules.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -27,8 +27,8 @@ impl Admission {
         Self { rules, ..Self::default() }
     }
 
-    /// Whether something is there that keeps its name from an object, unless that is there as a whole from an earlier
-    /// receiver.
+    /// Whether an existing file keeps its name and excludes an object. A complete object of an earlier receiver
+    /// is not excluded.
     pub fn is_kept_out(
         &mut self,
         folder: &TargetFolder,
@@ -45,15 +45,15 @@ impl Admission {
         is_kept_out
     }
 
-    /// How many objects something has kept out.
+    /// The number of objects that existing files have excluded.
     pub fn existing(&self) -> u64 {
         self.existing.len() as u64
     }
 
-    /// Takes an object, announced for the first time or anew.
+    /// Accepts an object that is announced for the first time or again.
     ///
     /// # Errors
-    /// Why it is refused.
+    /// The reason why it is refused.
     pub fn admit(&mut self, index: u32, begin: &BeginOfFile) -> Result<(), String> {
         self.give_back(index);
         self.refused.remove(&index);
@@ -81,12 +81,12 @@ impl Admission {
         Ok(())
     }
 
-    /// Gives back the room of an object that has failed, or was not what it was announced as.
+    /// Releases the room of an object that has failed, or was not what its announcement said.
     pub fn give_back(&mut self, index: u32) {
         self.bytes -= u128::from(self.taken.remove(&index).unwrap_or(0));
     }
 
-    /// The limit for which an object was refused last, if it was for one.
+    /// The limit that refused an object, if one did.
     pub fn limit(&self, index: u32) -> Option<Limit> {
         self.refused.get(&index).copied()
     }

@@ -1,5 +1,5 @@
-//! Buffers for the bytes of small objects, used again and again. They are filled by one thread and let go of by another,
-//! which is what an allocator does worst: it cost as much as hashing what is in them.
+//! Reusable buffers for the bytes of small objects. One thread fills them and another one releases them, which
+//! is the worst case for an allocator: it cost as much as hashing the content.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -12,7 +12,7 @@ const SIZES: usize = 5;
 /// The most memory of buffers that nobody uses.
 const MAX_SPARE_BYTES: usize = 4 << 20;
 
-/// What all who take and give buffers share.
+/// The buffers, shared by all threads that take and release them.
 #[derive(Debug, Clone, Default)]
 pub struct Buffers(Arc<Mutex<Spare>>);
 
@@ -24,7 +24,7 @@ struct Spare {
 }
 
 impl Buffers {
-    /// An empty buffer with room for so many bytes, and for no more than twice as many.
+    /// Takes an empty buffer with room for this many bytes, and for at most twice as many.
     pub fn take(&self, len: usize) -> Vec<u8> {
         let Some(size) = size_for(len) else { return Vec::with_capacity(len) };
         let mut spare = self.lock();
@@ -37,7 +37,7 @@ impl Buffers {
         }
     }
 
-    /// Takes a buffer back that is of no more use.
+    /// Gives a buffer back.
     pub fn give(&self, mut buffer: Vec<u8>) {
         let capacity = buffer.capacity();
         let Some(size) = size_for(capacity).filter(|size| LEAST_LEN << size == capacity) else { return };

@@ -1,4 +1,4 @@
-//! Which chunks of an object that is on the disk are not what they should be.
+//! Finds the chunks of a stored object that differ from the sender's.
 
 use std::{io, ops::Range};
 

@@ -1,4 +1,4 @@
-//! A small object in a receiver's memory, and what of those there are goes on in the log.
+//! A small object in a receiver's memory, and the parts of it that are written to the log.
 
 use std::{collections::BTreeMap, io, ops::Range};
 
@@ -17,20 +17,20 @@ pub(super) const OVERHEAD_BYTES: usize = 1024;
 pub(super) struct Held {
     pub begin: BeginOfFile,
     pub announced: Announced,
-    /// As far as it has come, with zeros where something is missing.
+    /// The bytes that have come, with zeros where some are missing.
     pub content: Vec<u8>,
-    /// What has come, in the order in which it came.
+    /// The ranges that have come, in the order in which they came.
     pub there: Vec<Range<u64>>,
     /// Hash of the whole object, computed when its last byte came.
     early_hash: Option<[u8; 32]>,
-    /// The hash that was given out.
+    /// The hash that was reported to the machine.
     pub hash: Option<[u8; 32]>,
-    /// The first of the log's turns in which something of it was noted.
+    /// The first turn of the log in which a part of the object was noted.
     pub logged: Option<u64>,
 }
 
 impl Held {
-    /// An object of which these ranges of `content` have come.
+    /// Creates an object of which these ranges of `content` have come.
     pub fn new(begin: BeginOfFile, content: Vec<u8>, there: Vec<Range<u64>>) -> Self {
         Self {
             announced: announced(&begin),
@@ -43,12 +43,12 @@ impl Held {
         }
     }
 
-    /// What it takes in memory when it is whole, in bytes.
+    /// The memory that it takes when it is complete, in bytes.
     pub fn len(&self) -> usize {
         self.begin.file_size as usize + OVERHEAD_BYTES
     }
 
-    /// Takes bytes that lie within the object.
+    /// Stores bytes that are within the object.
     pub fn put(&mut self, at: usize, bytes: &[u8]) {
         let (before, end) = (self.content.len(), at + bytes.len());
         if at == before {
@@ -66,7 +66,7 @@ impl Held {
         self.early_hash = is_whole.then(|| *blake3::hash(&self.content).as_bytes());
     }
 
-    /// The hash of all of it, all of which has come.
+    /// Computes the hash of the object, all of which must have come.
     pub fn compute_hash(&self) -> [u8; 32] {
         self.early_hash.unwrap_or_else(|| *blake3::hash(&self.content).as_bytes())
     }
@@ -76,13 +76,13 @@ impl Held {
         self.there.iter().filter_map(move |range| self.piece(file, range))
     }
 
-    /// Bytes that have come, for the log.
+    /// A part of the object for the log.
     pub fn piece(&self, file: FileId, range: &Range<u64>) -> Option<Piece<'_>> {
         let bytes = self.content.get(range.start as usize..range.end as usize)?;
         Some(Piece { index: file.index(), announced: self.announced, position: range.start as u32, bytes })
     }
 
-    /// What hands the store all that has come.
+    /// The tasks that hand all bytes to the store.
     pub fn into_tasks(self, file: FileId) -> impl Iterator<Item = Task> {
         let Self { content, there, .. } = self;
         there.into_iter().map(move |range| {

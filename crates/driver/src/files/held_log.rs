@@ -1,7 +1,8 @@
-//! What a receiver holds in memory, noted at once where a later one finds it when this one is killed: two hidden files that
-//! are written in turn, each from its start, so that they stay short and their pages stay in the kernel's memory.
+//! The log of small objects that a receiver holds in memory. It is written at once, so that a later receiver
+//! finds it if this one is killed. It consists of two hidden files that are written in turn, each from its
+//! start, so that they stay short and their pages stay in the kernel's memory.
 //!
-//! A file is a row of records, each with the number after the one before:
+//! A file is a sequence of records. Each has the number after the one before:
 //!
 //! ```text
 //! MAGIC number:u64 pieces:u32 check:u64                        little-endian, as all
@@ -9,7 +10,8 @@
 //! the bytes of all pieces
 //! ```
 //!
-//! The check is of all before the bytes. These need none: an object's hash shows what is wrong, as it does in a part file.
+//! The check covers everything before the bytes. The bytes need no check, because an object's hash shows
+//! errors, as in a part file.
 
 use std::{
     collections::BTreeMap,
@@ -62,7 +64,7 @@ pub(super) struct Left {
 }
 
 impl Left {
-    /// What is noted of object `index`.
+    /// The logged pieces of object `index`.
     pub fn pieces(&self, index: u32) -> impl Iterator<Item = Piece<'_>> {
         let piece = move |(position, bytes)| Piece { index, announced: self.announced, position, bytes };
         self.pieces.iter().map(|(position, bytes)| (*position, &**bytes)).map(piece)
@@ -75,12 +77,12 @@ impl Left {
 pub(super) struct SharedLog(Arc<Mutex<Option<HeldLog>>>);
 
 impl SharedLog {
-    /// Goes on with this log.
+    /// Uses this log from now on, in place of the one before.
     pub fn set(&self, log: HeldLog) {
         *self.lock() = Some(log);
     }
 
-    /// Writes to the log; gives it up when it cannot be written.
+    /// Writes to the log. Gives the log up if it cannot be written.
     pub fn write(&self, write: impl FnOnce(&mut HeldLog) -> io::Result<()>) {
         let mut log = self.lock();
         if log.as_mut().is_some_and(|log| write(log).is_err()) {
@@ -88,8 +90,8 @@ impl SharedLog {
         }
     }
 
-    /// Does what takes room on the disk. Where there is none, gives the log up and tries once more, also when the thread
-    /// that writes it has given it up meanwhile.
+    /// Carries out `act`, which needs space on the disk. If there is none, gives the log up and tries once
+    /// more, also if the thread that writes it has given it up meanwhile.
     pub fn with_room<T>(&self, mut act: impl FnMut() -> Result<T, TargetError>) -> Result<T, TargetError> {
         act().or_else(|error| {
             if !error.is_full() {
@@ -100,7 +102,7 @@ impl SharedLog {
         })
     }
 
-    /// Gives back the room of the log, to which nothing is written any more; false when there is none.
+    /// Removes the log to free its space. Returns false if there is no log.
     pub fn give_up(&self) -> bool {
         self.lock().take().map(HeldLog::clear).is_some()
     }
@@ -123,8 +125,8 @@ pub(super) struct HeldLog {
 }
 
 impl HeldLog {
-    /// Opens the log in two files that are open for reading and writing. Returns it with what the files hold of objects that
-    /// are wanted, by the objects' indexes: the newest records, and no more than is ever held in memory.
+    /// Opens the log in two files, which are open for reading and writing. Returns it with the logged pieces of
+    /// wanted objects, by the objects' indexes: the newest records, and no more than memory may hold.
     pub fn open(
         mut files: [File; 2],
         is_wanted: impl Fn(u32) -> bool,
@@ -159,18 +161,17 @@ impl HeldLog {
         Ok((log, left))
     }
 
-    /// The number of this turn. What was noted in the last one lies in the other file; what was noted before is, or will be,
-    /// written over.
+    /// The number of this turn. Pieces of the last turn are in the other file; older pieces are overwritten.
     pub fn turns(&self) -> u64 {
         self.turns
     }
 
-    /// Whether it is the other file's turn.
+    /// Whether the next turn should begin, in the other file.
     pub fn is_full(&self) -> bool {
         self.position >= self.turn_end
     }
 
-    /// Goes on with the other file.
+    /// Writes to the other of the two files from now on.
     pub fn turn(&mut self) -> io::Result<()> {
         self.current = 1 - self.current;
         self.position = 0;
@@ -179,14 +180,15 @@ impl HeldLog {
         self.files[self.current].seek(SeekFrom::Start(0)).map(drop)
     }
 
-    /// Begins the turn with what counts still and is written over in it, which takes nothing of its length.
+    /// Writes pieces that still count, and that this turn overwrites, at its begin. They do not count for the
+    /// length of the turn.
     pub fn carry_over(&mut self, pieces: &[Piece<'_>]) -> io::Result<()> {
         self.write(pieces)?;
         self.turn_end = self.position + TURN_LEN;
         Ok(())
     }
 
-    /// Notes pieces.
+    /// Writes pieces to the log.
     pub fn write(&mut self, pieces: &[Piece<'_>]) -> io::Result<()> {
         pieces.chunks(MAX_PIECES).try_for_each(|pieces| self.write_record(pieces))
     }

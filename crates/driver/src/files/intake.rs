@@ -1,5 +1,5 @@
-//! What has come and is not in the hands of the store yet. Small portions wait for each other a moment:
-//! waking the store's thread for each of them costs more than writing it.
+//! Collects received bytes before the store gets them. Small portions wait for each other a moment, because
+//! waking the store's thread for each would cost more than writing it.
 
 use std::{io, time::Duration};
 
@@ -38,10 +38,11 @@ pub(crate) struct Intake {
 }
 
 impl Intake {
-    /// Starts a store; `waker` is woken for each of its reports. What small objects lay in goes to `buffers`.
+    /// Starts a store. It wakes `waker` for each of its reports, and gives the memory of small objects to
+    /// `buffers`.
     ///
     /// # Errors
-    /// When no thread can be started.
+    /// If no thread can be started.
     pub fn start(folder: TargetFolder, journal: Journal, waker: Waker, buffers: Buffers) -> io::Result<Self> {
         let mut store = Store::start(folder, journal, waker, buffers)?;
         let batch = store.batch();
@@ -56,12 +57,12 @@ impl Intake {
         })
     }
 
-    /// Where to put what comes. What is in it stays at its place until [`Intake::hand_over`].
+    /// The batch for received bytes. Its content stays until [`Intake::hand_over`].
     pub fn batch(&mut self) -> &mut Batch {
         &mut self.batch
     }
 
-    /// Adds something to do.
+    /// Adds a task.
     pub fn add(&mut self, now: Instant, task: Task) {
         self.since.get_or_insert(now);
         if let Task::Announce { begin, .. } = &task {
@@ -88,12 +89,12 @@ impl Intake {
         }
     }
 
-    /// Whether the batch holds so much that no more should be taken before it is dealt with.
+    /// Whether the batch is so full that no more should be received before it is handed over.
     pub fn is_filled(&self) -> bool {
         self.batch.used() >= self.most_waiting()
     }
 
-    /// Hands over what should not wait any longer. With `is_full`, no more fits into the batch.
+    /// Hands over tasks that should not wait any longer. With `is_full`, no more bytes fit into the batch.
     pub fn hand_over(&mut self, now: Instant, is_full: bool) {
         let is_due = self.deadline().is_some_and(|deadline| now >= deadline);
         if self.tasks.is_empty() {
@@ -116,12 +117,12 @@ impl Intake {
         self.is_urgent = false;
     }
 
-    /// How long packets have waited for the disk so far.
+    /// The total time for which packets have waited for the disk.
     pub fn disk_wait(&self) -> Duration {
         self.disk_wait
     }
 
-    /// When [`Intake::hand_over`] has something to do even if nothing more comes.
+    /// The time when [`Intake::hand_over`] has something to do even if nothing more comes.
     pub fn deadline(&self) -> Option<Instant> {
         self.since.map(|since| since + MAX_AGE)
     }

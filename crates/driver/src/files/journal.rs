@@ -1,10 +1,11 @@
-//! What a receiver has, noted beside it: a hidden file in the target folder, from which a receiver that is started again
-//! after it was killed goes on.
+//! The journal of a receiver: a hidden file in the target folder. If the receiver is killed, its successor
+//! continues from it.
 //!
-//! The journal is `.treecast-SESSION.SLOT.journal`, a file that is not whole `.treecast-SESSION.SLOT.INDEX.part`. A
-//! receiver has the journal of its slot locked for as long as it lives, so that several in one folder do not disturb
-//! each other. What it holds in memory lies in `.treecast-SESSION.SLOT.0.held` and `.1.held`. A journal is text, a
-//! line an entry; whoever reads it passes over what is no entry, such as a last line that is cut short:
+//! The journal is called `.treecast-SESSION.SLOT.journal`, and an incomplete file
+//! `.treecast-SESSION.SLOT.INDEX.part`. A receiver keeps the journal of its slot locked while it lives, so that
+//! several receivers in one folder do not disturb each other. Bytes that it holds in memory are in
+//! `.treecast-SESSION.SLOT.0.held` and `.1.held`. A journal is text, with an entry in each line. A reader skips
+//! lines that are no entries, such as a last line that was cut:
 //!
 //! ```text
 //! self TEXT                                     who the receiver says it is
@@ -16,10 +17,10 @@
 //! gone INDEX                                    what was noted of it counts no more
 //! ```
 //!
-//! ANNOUNCEMENT stands for the announcement that was meant, of which it is a hash. An entry is written after the bytes
-//! that it speaks of. Nothing is written through to the disk for it: a process that is killed loses nothing that it
-//! has written. Files that were done are hashed before they count when the machine went down since, or when anything of
-//! them has changed, which the time of change shows that nobody can set. What is wrong in a part file shows in its hash.
+//! ANNOUNCEMENT is a hash of the object's announcement. An entry is written after the bytes that it describes.
+//! It is not forced to the disk, because a killed process loses nothing that it has written. A file that was
+//! done is hashed before it counts, if the machine was restarted since or anything of the file has changed.
+//! (The time of change shows that, because no program can set it.) Errors in a part file show in its hash.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -61,8 +62,8 @@ const WRITTEN_BY_OTHERS: u16 = 0o022;
 /// What nobody has gone on with for so long is removed.
 const MAX_AGE: Duration = Duration::from_secs(7 * 24 * 3600);
 
-/// The journal of one receiver, and its slot. Dropped, it stays if anything is noted that a later receiver may go on
-/// with.
+/// The journal of one receiver, and its slot. Dropping it keeps the file if it has entries from which a later
+/// receiver can continue.
 #[derive(Debug)]
 pub struct Journal {
     folder: TargetFolder,
@@ -88,18 +89,18 @@ pub struct Journal {
     made: BTreeSet<u64>,
 }
 
-/// What is there of an object from an earlier receiver.
+/// The parts of an object that an earlier receiver has left.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum Kept {
     #[default]
     Nothing,
     /// These bytes are in its part file.
     Ranges(Vec<Range<u64>>),
-    /// It has its name, and its hash was this. Not trusted when the machine has been down since.
+    /// The object has its name, and had this hash. It is not trusted if the machine was restarted since.
     Whole { hash: [u8; 32], is_trusted: bool },
 }
 
-/// All that an earlier receiver has left.
+/// Everything that an earlier receiver has left.
 #[derive(Debug, Default)]
 pub struct Leftovers {
     objects: BTreeMap<u32, Noted>,
@@ -161,20 +162,20 @@ impl Done {
 /// How a session has ended for its receiver.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ending {
-    /// Nothing more will come: nothing is left behind but what has its name.
+    /// The session is over. Only files that have their names stay.
     Over,
-    /// The user has ended it: what is not whole goes, and what is whole is noted.
+    /// The user has ended the receiver. Incomplete files are removed, and complete ones are noted.
     Interrupted,
-    /// It may go on later: all stays.
+    /// The session may go on later. Everything stays.
     CutShort,
 }
 
 impl Journal {
-    /// Takes a slot for a receiver of `session`: one that a killed receiver has left, if there is one and it
-    /// `resumes`, and its leftovers with it. Removes what is too old.
+    /// Takes a slot for a receiver of `session`. If it `resumes`, it takes the slot of a killed receiver with
+    /// its leftovers, if there is one. Removes files that are too old.
     ///
     /// # Errors
-    /// When no file can be made in the folder.
+    /// If no file can be created in the folder.
     pub fn open(
         folder: &TargetFolder,
         session: SessionId,
@@ -496,7 +497,7 @@ impl Drop for Journal {
 }
 
 impl Kept {
-    /// What is there, in bytes, of an object of this size.
+    /// The ranges of an object of this size that are there.
     pub fn ranges(&self, size: u64) -> Vec<Range<u64>> {
         match self {
             Self::Nothing => Vec::new(),
@@ -507,7 +508,7 @@ impl Kept {
 }
 
 impl Leftovers {
-    /// Whether nothing is there.
+    /// Whether an earlier receiver has left nothing.
     pub fn is_empty(&self) -> bool {
         self.objects.is_empty()
     }
@@ -517,7 +518,7 @@ impl Leftovers {
         self.objects.contains_key(&index)
     }
 
-    /// What is there of an object that is announced so.
+    /// The parts that are there of an object with this announcement.
     pub fn kept(&self, folder: &TargetFolder, file: FileId, begin: &BeginOfFile) -> Kept {
         let noted = self.objects.get(&file.index()).filter(|noted| noted.announcement == announcement(begin));
         match noted.map(|noted| &noted.what) {
@@ -535,14 +536,14 @@ impl Leftovers {
         }
     }
 
-    /// The name, kind and size of an object that is whole from before, whatever its sender says of it now.
+    /// The name, kind and size of an object that is complete from before, whatever its sender says of it now.
     pub fn whole(&self, folder: &TargetFolder, file: FileId) -> Option<(String, ObjectKind, u64)> {
         let Some(Noted { what: What::Done(done), .. }) = self.objects.get(&file.index()) else { return None };
         let is_right = done.find(folder).is_some_and(|found| done.is_right(folder, found));
         is_right.then(|| (done.name.clone(), done.kind, done.size))
     }
 
-    /// What is there of an object is thrown away.
+    /// Discards the parts of an object.
     pub fn forget(&mut self, file: FileId) {
         self.objects.remove(&file.index());
     }

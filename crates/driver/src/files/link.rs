@@ -1,4 +1,4 @@
-//! Symbolic links in a set: which are carried.
+//! Symbolic links in a set: the check which of them may be sent.
 
 /// The longest target in bytes: what Linux takes (PATH_MAX, with its zero byte).
 pub(super) const MAX_LINK_LEN: u64 = 4095;

@@ -1,12 +1,11 @@
-//! Files: [`Source`]s that a sender reads, and the [`TargetFolder`] that a receiver writes to through its
+//! Files: [`Source`]s that a sender reads, and the [`TargetFolder`] to which a receiver writes through its
 //! [`Store`] thread.
 //!
-//! A received file lies under a hidden temporary name in the target folder and gets its final name only when it is
-//! complete and its hash is right; a file that had that name before is replaced in the same instant, unless the folder's
-//! [`Rules`] say otherwise. The temporary file
-//! is removed whenever it is let go of. A small one stays in memory until then, and never has another name; what has
-//! come of it is in a log, too. What a receiver that was killed has left, another one of the session goes on with: its
-//! [`Journal`] says what is there.
+//! A received file has a hidden temporary name in the target folder. It gets its final name only when it is
+//! complete and its hash is right. In the same instant it replaces a file of that name, unless the folder's
+//! [`Rules`] forbid that. If it is abandoned, the temporary file is removed. A small file stays in memory until
+//! it is complete, and never has a temporary name; its bytes are also in a log. A later receiver continues the
+//! work of a killed one, whose [`Journal`] says what is there.
 
 mod admission;
 mod buffers;

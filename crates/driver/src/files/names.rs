@@ -1,4 +1,4 @@
-//! Giving objects their names: files, symbolic links, and folders, whose modes and times come last.
+//! Gives objects their names: files, symbolic links, and folders, whose modes and times are set last.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -58,7 +58,7 @@ impl Names {
         Self::resuming(folder, BTreeSet::new())
     }
 
-    /// As [`Names::new`], of a session whose earlier receiver has made the folders with these inodes.
+    /// Like [`Names::new`], for a session whose earlier receiver has created the folders with these inodes.
     pub fn resuming(folder: TargetFolder, made: BTreeSet<u64>) -> Self {
         Self {
             folder,
@@ -71,12 +71,12 @@ impl Names {
         }
     }
 
-    /// The inodes of folders that have been made since the last call.
+    /// Takes the inodes of folders that were created since the last call.
     pub fn take_made(&mut self) -> Vec<u64> {
         std::mem::take(&mut self.made.unnoted)
     }
 
-    /// Whether an object can be what its announcement says, as far as that can be seen before its bytes are there.
+    /// Checks an announcement as far as possible before the object's bytes are there.
     pub fn check(begin: &BeginOfFile) -> Result<(), TargetError> {
         let name = begin.file_name();
         let refuse = |why: &str| Err(TargetError::Name { name: name.to_owned(), why: why.to_owned() });
@@ -86,11 +86,11 @@ impl Names {
         }
     }
 
-    /// Gives an object its final name, replacing a file or link that had it. Returns what is there now.
+    /// Gives an object its final name, and replaces a file or link of that name. Returns the new file's status.
     ///
     /// # Errors
-    /// When the name or the link is refused, something is in its way, another object has the name already in a folder
-    /// that takes both for one, or the kernel says no. Nothing is changed then.
+    /// If the name or the link is refused, something is in the way, another object of the session has the name
+    /// already (in a folder that treats two names as one), or the kernel refuses. Nothing is changed then.
     pub fn commit(&mut self, part: PartFile, begin: &BeginOfFile) -> Result<Status, TargetError> {
         Self::check(begin)?;
         match begin.kind() {
@@ -100,9 +100,9 @@ impl Names {
         }
     }
 
-    /// Makes a file of `content`, which gets its name, the only one that it ever has, when it is whole. None when it has
-    /// not been made: something has the name, the file system makes no files without one, or something failed, which
-    /// [`Names::commit`] would tell.
+    /// Creates a file with `content`. It gets its only name when it is complete. `None` if it was not created:
+    /// something has the name, the file system has no files without names, or another error happened, which
+    /// [`Names::commit`] would report.
     pub fn make(&mut self, begin: &BeginOfFile, content: &[u8]) -> Option<Status> {
         let name = begin.file_name();
         Self::check(begin).ok().filter(|()| self.makes_unnamed)?;
@@ -117,7 +117,7 @@ impl Names {
         status
     }
 
-    /// Looks for the folder anew the next time: somebody may put another in its place.
+    /// Forgets the open folder, because somebody may put another one in its place.
     pub fn forget_folder(&mut self) {
         self.recent = None;
     }
@@ -136,15 +136,15 @@ impl Names {
         make_of(opened.ok()?, parent, last, attributes, content).ok()
     }
 
-    /// Takes note of an object that has its name from an earlier receiver of the session.
+    /// Notes an object that has its name from an earlier receiver of the session.
     pub fn note_kept(&mut self, begin: &BeginOfFile, status: Status) {
         if self.given.len() < MAX_GIVEN {
             self.given.insert(status.inode, begin.file_name().into());
         }
     }
 
-    /// Gives folders their modes and times, those within before those around them. Returns a line for the user when
-    /// some could not have them.
+    /// Gives folders their modes and times, inner folders first. Returns a line for the user if some could not
+    /// have them.
     pub fn finish(&mut self) -> Option<String> {
         let mut failed = Vec::new();
         while let Some((name, attributes)) = self.folders.pop_last() {
@@ -341,11 +341,11 @@ fn make_of(
 }
 
 impl TargetFolder {
-    /// Makes a file in this folder as a receiver makes one of a small object that is whole and right, and does nothing
-    /// else: what that costs in any case.
+    /// Creates a file in this folder in the way a receiver does for a complete small object, and does nothing
+    /// else. It shows the unavoidable cost of a file.
     ///
     /// # Errors
-    /// What the kernel says; [`io::ErrorKind::Unsupported`] where the file system makes no files without a name.
+    /// The error of the kernel; [`io::ErrorKind::Unsupported`] if the file system has no files without names.
     pub fn make_file(&self, name: &str, attributes: Attributes, content: &[u8]) -> io::Result<()> {
         let unnamed = sys::open_unnamed(self.root(), attributes.mode.into())?;
         make_of(unnamed, self.root(), &c_string(name)?, Some(attributes), content).map(drop)

@@ -1,4 +1,4 @@
-//! A file that is not whole.
+//! Files that are not complete yet.
 
 use std::{
     ffi::{CStr, CString},
@@ -13,7 +13,7 @@ use super::{
     sys::{self, Inode, Status, c_string},
 };
 
-/// A file under its temporary name; removed when dropped, unless it has been renamed or is to be kept.
+/// A file under its temporary name. Dropping this removes the file, unless it was renamed or is kept.
 #[derive(Debug)]
 pub struct PartFile {
     folder: TargetFolder,
@@ -30,8 +30,10 @@ impl PartFile {
         Self { folder, name, file: Some(file.into()), inode: status.inode, stays: false }
     }
 
+    /// The open file.
+    ///
     /// # Errors
-    /// When it is closed.
+    /// If it is closed.
     pub fn file(&self) -> io::Result<&File> {
         self.file.as_ref().ok_or_else(|| io::Error::other("it is closed"))
     }

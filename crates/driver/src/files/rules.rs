@@ -1,23 +1,24 @@
-//! What a receiver lets its sender do in the target folder: which names it takes, and how much in all.
+//! The rules for a sender in the target folder: which names it may use, and how much it may send.
 
 use std::{fmt, time::Duration};
 
 use crate::words::bytes;
 
-/// What may be done in a target folder. By default a file or symbolic link that has the name of a received one is
-/// replaced, as with rsync, tar and cp: machines are brought up to date in the same folder again and again. Names that
-/// begin with a dot at the top of the folder are refused: in a home folder, shells and ssh obey such files.
+/// The rules for a target folder. By default, a received file replaces a file or symbolic link of the same
+/// name, as with rsync, tar and cp, because machines are updated in the same folder repeatedly. Names that
+/// begin with a dot at the top of the folder are refused, because shells and ssh obey such files in a home
+/// folder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Rules {
-    /// Files and symbolic links that are there stay as they are, and what would have their names is not fetched.
+    /// Whether existing files and symbolic links are kept, and objects with their names are not fetched.
     pub keep_existing: bool,
-    /// Names that begin with a dot at the top of the folder are taken, too.
+    /// Whether names that begin with a dot at the top of the folder are accepted.
     pub hidden: bool,
-    /// The most files, folders and links; none for any number.
+    /// The largest number of files, folders and links. `None`: no limit.
     pub max_files: Option<u64>,
-    /// The most bytes of all files together; none for any number.
+    /// The largest number of bytes of all files together. `None`: no limit.
     pub max_bytes: Option<u64>,
-    /// How long an object waits for room when the disk is full; zero for not at all.
+    /// The time for which an object waits for space on a full disk. Zero: it does not wait.
     pub wait_for_space: Duration,
 }
 

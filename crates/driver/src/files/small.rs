@@ -1,6 +1,6 @@
-//! Small objects, which stay in memory until they are whole and right. A file is made of each then, and nothing else:
-//! what costs a large object little, a temporary name and reading back what is hashed, is most of what a small one costs.
-//! A receiver that is killed leaves them in a log.
+//! Small objects. They stay in memory until they are complete and verified. Then a file is made of each in one
+//! step. The temporary name and the reading back that cost little for a large object would be most of the cost
+//! of a small one. A log keeps their bytes for the case that the receiver is killed.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -45,7 +45,8 @@ pub(crate) struct SmallObjects {
 }
 
 impl SmallObjects {
-    /// Takes over what an earlier receiver has held, for a receiver with this journal, from which a later one can go on.
+    /// Creates the collection for a receiver with this journal, with the objects that an earlier receiver has
+    /// held.
     pub fn resuming(journal: &Journal, leftovers: &Leftovers) -> Self {
         let mut small = Self::default();
         // What is noted elsewhere came later, or is as much.
@@ -57,18 +58,18 @@ impl SmallObjects {
         small
     }
 
-    /// Where their bytes' memory comes from, and goes when they are in a file.
+    /// The buffers for the objects' bytes.
     pub fn buffers(&self) -> Buffers {
         self.buffers.clone()
     }
 
-    /// Whether an earlier receiver has left something that nobody has asked for yet.
+    /// Whether an earlier receiver has left something that was not asked for yet.
     pub fn has_left(&self) -> bool {
         !self.left.is_empty()
     }
 
-    /// An object is announced, or announced otherwise than before. Returns what the store has to do for it: nothing while
-    /// it is held.
+    /// Handles an announcement, new or changed. Returns the tasks for the store; there are none while the
+    /// object is held in memory.
     pub fn announce(&mut self, file: FileId, begin: BeginOfFile, kept: Kept) -> Vec<Task> {
         let (held, early) = (self.remove(file), self.take_early(file));
         let is_fit = kept == Kept::Nothing && is_small(&begin);
@@ -96,7 +97,7 @@ impl SmallObjects {
         Vec::new()
     }
 
-    /// Takes bytes of an object that is held; false when the store has to.
+    /// Stores bytes of an object that is held in memory. Returns false if the store must do it.
     pub fn keep(&mut self, file: FileId, position: u64, bytes: &[u8]) -> bool {
         if self.may_be_small(file, position, bytes.len()) {
             self.held_bytes += bytes.len() + OVERHEAD_BYTES;
@@ -120,12 +121,13 @@ impl SmallObjects {
         true
     }
 
-    /// Forgets what an earlier receiver has held of an object that is not wanted.
+    /// Discards what an earlier receiver has held of an unwanted object.
     pub fn forget_left(&mut self, file: FileId) {
         self.left.remove(&file.index());
     }
 
-    /// Takes what an earlier receiver has held of an object that has just been announced. Returns what that is.
+    /// Restores what an earlier receiver has held of an object that has just been announced. Returns its
+    /// ranges.
     pub fn restore(&mut self, file: FileId) -> Vec<Range<u64>> {
         let Some(left) = self.left.remove(&file.index()) else { return Vec::new() };
         if self.held.get(&file).is_none_or(|held| held.announced != left.announced) {
@@ -141,8 +143,8 @@ impl SmallObjects {
         restored
     }
 
-    /// Notes all that has come for a receiver that is started when this one was killed. What cannot be noted is fetched
-    /// again then, and that is all.
+    /// Writes new bytes to the log, for the next receiver if this one is killed. If that fails, the bytes are
+    /// fetched again.
     pub fn note(&mut self) {
         let unlogged = std::mem::take(&mut self.unlogged);
         if unlogged.is_empty() {
@@ -164,24 +166,24 @@ impl SmallObjects {
         });
     }
 
-    /// Whether an object is held.
+    /// Whether an object is held in memory.
     pub fn has(&self, file: FileId) -> bool {
         self.held.contains_key(&file)
     }
 
-    /// The hash of an object that is held, all of which has come.
+    /// The hash of an object that is held in memory and complete.
     pub fn hash(&mut self, file: FileId) -> Option<[u8; 32]> {
         let held = self.held.get_mut(&file)?;
         held.hash = Some(held.compute_hash());
         held.hash
     }
 
-    /// The store has all that is to come of an object that has been handed out.
+    /// Notes that the store gets all further bytes of an object.
     pub fn leave_to_store(&mut self, file: FileId) {
         self.stored.insert(file);
     }
 
-    /// Hands out an object that is held and has been hashed.
+    /// Takes an object that is held and hashed out of memory.
     pub fn take(&mut self, file: FileId) -> Option<Whole> {
         if self.unlogged.iter().any(|(of, _)| *of == file) {
             self.note();
@@ -190,7 +192,7 @@ impl SmallObjects {
         Some(Whole { begin, announced, content, hash: hash? })
     }
 
-    /// Forgets what there is of an object. False when the store has to, too.
+    /// Discards an object. Returns false if the store must discard it, too.
     pub fn discard(&mut self, file: FileId) -> bool {
         let is_stored = self.stored.remove(&file);
         let was_early = !self.take_early(file).is_empty();
@@ -198,19 +200,20 @@ impl SmallObjects {
         (held.is_some() || was_early) && !is_stored
     }
 
-    /// Whether so much is held that the connection is to be read: what makes files of those that are whole, the sender's
-    /// word on them, comes over it.
+    /// Whether so much is held that the control connection should be read. The digests that allow complete
+    /// objects to become files come over it.
     pub fn are_many(&self) -> bool {
         self.held_bytes > MANY_BYTES
     }
 
-    /// Has the store take over all that is held, for a later receiver.
+    /// Moves all held objects to the store, for a later receiver. Returns the tasks.
     pub fn spill(&mut self) -> Vec<Task> {
         let files: Vec<FileId> = self.held.keys().copied().collect();
         files.into_iter().flat_map(|file| self.hand_over(file)).collect()
     }
 
-    /// Has the store take over an object that is held: what repair symbols are decoded with lies on the disk.
+    /// Moves a held object to the store, because repair symbols are decoded with bytes on the disk. Returns the
+    /// tasks.
     pub fn hand_over(&mut self, file: FileId) -> Vec<Task> {
         let Some(held) = self.remove(file) else { return Vec::new() };
         self.stored.insert(file);

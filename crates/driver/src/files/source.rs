@@ -1,4 +1,5 @@
-//! A file, folder or symbolic link that is sent: checked when it is opened, and watched for changes while it is read.
+//! A file, folder or symbolic link to send. It is checked when it is opened, and watched for changes while it
+//! is read.
 
 use std::{
     fs::{File, Metadata},
@@ -30,7 +31,7 @@ struct Identity {
     modified: (i64, i64),
 }
 
-/// Something that is sent as one object. A file is read by several objects' worth of positions at once, and open only
+/// Something that is sent as one object. A file may be read at several positions in turn, and is open only
 /// while it is read.
 #[derive(Debug)]
 pub struct Source {
@@ -52,30 +53,30 @@ enum Content {
 }
 
 impl Source {
-    /// Opens the file once, to see that it can be read, and takes down its size and time.
+    /// Opens the file once, to check that it can be read, and notes its size and time.
     ///
     /// # Errors
-    /// When it is missing, unreadable or no regular file.
+    /// If it is missing, unreadable or no regular file.
     pub fn new(path: &Path) -> Result<Self, SourceError> {
         let (file, identity) = open(path)?;
         let mode = file.metadata().map_err(|source| unreadable(path, source))?.mode();
         Ok(Self { path: path.to_owned(), identity, mode, content: Content::File(None) })
     }
 
-    /// The folder at `path`, without what is in it.
+    /// The folder at `path`, without its content.
     ///
     /// # Errors
-    /// When it cannot be looked at.
+    /// If its status cannot be read.
     pub fn folder(path: &Path) -> Result<Self, SourceError> {
         let metadata = path.metadata().map_err(|source| unreadable(path, source))?;
         let identity = Identity { size: 0, ..Identity::of(&metadata) };
         Ok(Self { path: path.to_owned(), identity, mode: metadata.mode(), content: Content::Folder })
     }
 
-    /// The symbolic link at `path`, which points to `target`.
+    /// The symbolic link at `path`, with its target.
     ///
     /// # Errors
-    /// When it cannot be looked at.
+    /// If its status cannot be read.
     pub fn link(path: &Path, target: PathBuf) -> Result<Self, SourceError> {
         let metadata = path.symlink_metadata().map_err(|source| unreadable(path, source))?;
         let target = target.into_os_string().into_vec();
@@ -83,7 +84,7 @@ impl Source {
         Ok(Self { path: path.to_owned(), identity, mode: 0, content: Content::Link(target) })
     }
 
-    /// What receivers are told of it.
+    /// The attributes that receivers are told.
     pub fn attributes(&self) -> Attributes {
         let (seconds, nanoseconds) = self.identity.modified;
         Attributes {
@@ -116,10 +117,10 @@ impl Source {
         self.identity.size
     }
 
-    /// Fills `into` with the file's bytes from `position` on.
+    /// Reads bytes from `position` on into `into`.
     ///
     /// # Errors
-    /// When the file is not the one it was, ends too early or cannot be read.
+    /// If the file was replaced, ends too early, or cannot be read.
     pub fn read(&mut self, position: u64, into: &mut [u8]) -> Result<(), SourceError> {
         let file = match &mut self.content {
             Content::File(Some(file)) => file,
@@ -165,10 +166,10 @@ impl Source {
         Ok(true)
     }
 
-    /// Whether the file is still what it was when it was opened.
+    /// Checks that the file has not changed since it was opened.
     ///
     /// # Errors
-    /// When its size, its time of change, or the file behind its name is another.
+    /// If its size, its time of change, or the file behind its name has changed.
     pub fn check_unchanged(&self) -> Result<(), SourceError> {
         let failed = |source| unreadable(&self.path, source);
         let now = match &self.content {

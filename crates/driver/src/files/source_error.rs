@@ -1,4 +1,5 @@
-//! Why files cannot be sent: each by itself, and all of a set together, so that they need not be found out one by one.
+//! Reasons why files cannot be sent. All such files of a set are reported together, so that they need not be
+//! found one by one.
 
 use std::{
     collections::BTreeMap,
@@ -8,7 +9,7 @@ use std::{
 
 use thiserror::Error;
 
-/// Why a file cannot be sent, or not any longer.
+/// The reason why a file cannot be sent, or not any longer.
 #[derive(Debug, Error)]
 pub enum SourceError {
     #[error("cannot read {path}: {source}; check the name and the permissions", path = path.display())]
@@ -37,7 +38,7 @@ const MAX_NAMED: usize = 10;
 /// The most of them that are looked for: nothing is sent in any case.
 const MAX_COUNTED: usize = 100;
 
-/// What of a set cannot be sent: the first of it by path, and how many there are.
+/// The parts of a set that cannot be sent: the first ones by path, and their number.
 #[derive(Debug, Default)]
 pub struct Unsendable {
     named: BTreeMap<PathBuf, SourceError>,

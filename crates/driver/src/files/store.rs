@@ -1,5 +1,6 @@
-//! The thread that writes and hashes, so that a slow disk does not keep packets waiting in the kernel. Whoever would have to
-//! wait for it does its work instead, as long as it has not begun: two threads that wait for each other cost more.
+//! The thread that writes and hashes, so that a slow disk does not keep packets waiting in the kernel. A thread
+//! that would have to wait for it does the work itself, if the store's thread has not begun it: two threads
+//! that wait for each other cost more.
 
 mod decoding;
 mod full;
@@ -48,27 +49,27 @@ const MAX_BATCHES: usize = 48;
 /// noted elsewhere before it is written over.
 const MAX_MAKING_BYTES: usize = 4 << 20;
 
-/// What the thread has to tell.
+/// A report of the thread.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Report {
-    /// What became of a task, as a receiver's machine wants to know it.
+    /// The result of a task, as an input for the receiver's machine.
     Input(ReceiverInput),
-    /// The object cannot be stored as it was announced. Nothing of it is kept before [`Task::Discard`].
+    /// The object cannot be stored as it was announced. Nothing of it is kept until [`Task::Discard`].
     Refused {
         file: FileId,
         begin: BeginOfFile,
         reason: String,
-        /// There is no room for it; what an earlier receiver has left of it stays.
+        /// Whether the disk is full. The parts that an earlier receiver has left then stay.
         is_full: bool,
     },
-    /// There is no room: from now on, objects wait for it.
+    /// The disk is full. From now on, objects wait for space.
     Full { shortage: Box<Shortage> },
-    /// Nothing waits for room any more.
+    /// No object waits for space any more.
     Room,
 }
 
-/// The thread's front: hands work over and takes reports. Dropping it removes all that is not committed, unless
-/// [`Store::end`] has said otherwise.
+/// The interface to the thread: it hands work over and takes reports. Dropping it removes everything that is
+/// not committed, unless [`Store::end`] said otherwise.
 #[derive(Debug)]
 pub struct Store {
     jobs: Option<SyncSender<Job>>,
@@ -136,10 +137,11 @@ impl Bytes {
 }
 
 impl Store {
-    /// Starts the thread; `waker` is woken for each [`Report`]. What small objects lay in goes to `buffers`.
+    /// Starts the thread. It wakes `waker` for each [`Report`], and gives the memory of small objects to
+    /// `buffers`.
     ///
     /// # Errors
-    /// When no thread can be started.
+    /// If no thread can be started.
     pub fn start(
         folder: TargetFolder,
         mut journal: Journal,
@@ -186,7 +188,7 @@ impl Store {
         })
     }
 
-    /// An empty batch. Waits for the thread to give one back when all are under way.
+    /// Takes an empty batch. Waits for one if all are in use.
     pub fn batch(&mut self) -> Batch {
         self.take_back_all();
         if self.empty.is_empty() && self.made < MAX_BATCHES {
@@ -242,8 +244,8 @@ impl Store {
         self.empty.push(batch);
     }
 
-    /// Has these tasks carried out; the batch comes back to [`Store::batch`]. When this returns, at most `most_waiting` bytes
-    /// would be lost if the process were killed.
+    /// Hands tasks to the thread. The batch comes back to [`Store::batch`]. When this returns, at most
+    /// `most_waiting` bytes would be lost if the process were killed.
     pub fn submit(&mut self, batch: Batch, tasks: Vec<Task>, most_waiting: usize) {
         let bytes = Bytes::of(&tasks);
         self.waiting.add(bytes);
@@ -256,8 +258,8 @@ impl Store {
         }
     }
 
-    /// Ends the session: folders get their modes and times, and what is not committed goes, or stays for a later
-    /// receiver. Returns a line for the user when not all could be done.
+    /// Ends the session. Folders get their modes and times. Objects that are not committed are removed, or stay
+    /// for a later receiver. Returns a line for the user if something failed.
     pub fn end(&self, ending: Ending) -> Option<String> {
         let (done, result) = mpsc::sync_channel(1);
         self.queue(Job::End { ending, done });

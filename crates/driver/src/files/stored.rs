@@ -1,4 +1,4 @@
-//! One object on its way to the disk: what of it is stored, and its hash as far as it is known.
+//! One object on its way to the disk: its stored ranges, and its hash as far as it is known.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -32,7 +32,7 @@ pub(super) struct Stored {
     /// The next hash is of what is read back, all of it: some may have been written over since it was hashed, or has lain
     /// on the disk while this process did not have it in its hands.
     is_read_back: bool,
-    /// The last hash that was given out.
+    /// The last hash that was reported.
     last_hash: Option<[u8; 32]>,
     /// What is stored and not in the journal, in the order in which it came.
     unnoted: Vec<Range<u64>>,
@@ -66,8 +66,8 @@ impl Stored {
         }
     }
 
-    /// Takes up a file in which these ranges are stored already. All of it is read when it is whole, and not before:
-    /// somebody else may still change what lies there.
+    /// Opens a file in which these ranges are stored already. All of it is read again when it is complete,
+    /// because somebody else may change it until then.
     pub fn resumed(part: PartFile, kept: &[Range<u64>]) -> Self {
         let mut stored = Self::new(part);
         kept.iter().for_each(|range| stored.note(range.clone()));
@@ -75,8 +75,8 @@ impl Stored {
         stored
     }
 
-    /// What the journal is to be told: nothing before a step of an object of `size` bytes is full, unless `all` is
-    /// wanted.
+    /// Takes the ranges for the journal. Returns nothing until a step of an object of `size` bytes is full,
+    /// unless `all` is set.
     pub fn take_unnoted(&mut self, size: u64, all: bool) -> Option<Vec<Range<u64>>> {
         let step = (size / STEPS).clamp(SHORTEST_STEP, LONGEST_STEP);
         let is_due = self.unnoted_bytes >= step || self.unnoted.len() >= MAX_UNNOTED || all;
@@ -87,12 +87,12 @@ impl Stored {
         Some(std::mem::take(&mut self.unnoted))
     }
 
-    /// The last hash that was given out.
+    /// The last hash that was reported.
     pub fn last_hash(&self) -> Option<[u8; 32]> {
         self.last_hash
     }
 
-    /// Writes bytes at their place.
+    /// Writes bytes at a position.
     pub fn write(&mut self, position: u64, bytes: &[u8]) -> io::Result<()> {
         self.part.file()?.write_all_at(bytes, position)?;
         if bytes.is_empty() {
@@ -122,7 +122,7 @@ impl Stored {
         Ok(())
     }
 
-    /// Reads what is stored, or zeroes where nothing is.
+    /// Reads stored bytes. Bytes that are not stored are zeros.
     pub fn read(&self, position: u64, into: &mut [u8]) -> io::Result<()> {
         self.part.file()?.read_exact_at(into, position)
     }
@@ -137,8 +137,8 @@ impl Stored {
         !self.behind.is_empty()
     }
 
-    /// Writes those of the bytes that differ from what is stored at their place. The hash does not
-    /// follow: the next [`Stored::hash`] reads the whole file.
+    /// Writes those bytes that differ from the stored ones. The hash is not updated: the next [`Stored::hash`]
+    /// reads the whole file.
     pub fn overwrite(&mut self, position: u64, bytes: &[u8], buffer: &mut [u8]) -> io::Result<()> {
         let mut at = position;
         for piece in bytes.chunks(buffer.len()) {
@@ -152,7 +152,7 @@ impl Stored {
         Ok(())
     }
 
-    /// Hashes a group that is stored and not hashed yet; false when there is none.
+    /// Hashes a group of bytes that is stored and not hashed yet. Returns false if there is none.
     pub fn catch_up(&mut self, buffer: &mut [u8]) -> io::Result<bool> {
         let Some(group) = self.behind.pop_first() else { return Ok(false) };
         let Self { part, tree, .. } = self;
@@ -161,8 +161,8 @@ impl Stored {
         Ok(true)
     }
 
-    /// The hash of what is stored from the file's start to its first gap. Asked a second time, it reads
-    /// all of that again, since it may have been overwritten.
+    /// The hash of the bytes from the file's start to its first gap. A second call reads all of them again,
+    /// because they may have been overwritten.
     pub fn hash(&mut self, buffer: &mut [u8]) -> io::Result<[u8; 32]> {
         let hash = self.compute_hash(buffer)?;
         self.last_hash = Some(hash);
@@ -210,26 +210,26 @@ impl Stored {
         before.is_some_and(|(_, end)| *end >= start + GROUP_LEN)
     }
 
-    /// Gives the file its size, for which there is room now; it takes none yet.
+    /// Sets the size of the file, after checking that there is space. The file takes no space yet.
     pub fn announce(&self, folder: &TargetFolder, name: &str, size: u64) -> Result<(), TargetError> {
         folder.check_room(name, size.saturating_sub(self.stored_bytes()))?;
         let sized = self.part.file().and_then(|file| file.set_len(size));
         sized.map_err(|source| folder.error(format!("size {name:?}"), source))
     }
 
-    /// Takes the room for the file.
+    /// Reserves the space for the file.
     pub fn reserve(&self, folder: &TargetFolder, name: &str, size: u64) -> Result<(), TargetError> {
         let file = self.part.file();
         let file = file.map_err(|source| folder.error(format!("take room for {name:?}"), source))?;
         folder.reserve(file, name, size)
     }
 
-    /// How many bytes are stored.
+    /// The number of stored bytes.
     pub fn stored_bytes(&self) -> u64 {
         self.stored.iter().map(|(start, end)| end - start).sum()
     }
 
-    /// Counts a range as not stored any more, because its bytes are wrong. All of the object is read again for its hash.
+    /// Marks a range as not stored, because its bytes are wrong. The object is read again for its hash.
     pub fn forget(&mut self, range: Range<u64>) {
         self.is_read_back = true;
         self.behind.clear();
@@ -264,7 +264,7 @@ impl Stored {
         gaps
     }
 
-    /// Where they are.
+    /// The path of the file.
     pub fn path(&self) -> PathBuf {
         self.part.path()
     }
@@ -273,12 +273,12 @@ impl Stored {
         self.part.is_open()
     }
 
-    /// The file, for whoever closes and opens it.
+    /// The part file, to close and open it.
     pub fn part_mut(&mut self) -> &mut PartFile {
         &mut self.part
     }
 
-    /// The file, which is to have its name.
+    /// Returns the part file, which gets its name next.
     pub fn into_part(self) -> PartFile {
         self.part
     }

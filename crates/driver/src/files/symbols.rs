@@ -1,5 +1,5 @@
-//! Repair symbols that are kept until their source block is decoded: in one file without a name in the target folder for all
-//! objects, so that neither memory nor the number of open files grows with what comes.
+//! Repair symbols that are kept until their source block is decoded. They are in one unnamed file in the target
+//! folder for all objects, so that neither memory nor the number of open files grows.
 
 use std::{collections::BTreeMap, fs::File, io, ops::Range, os::unix::fs::FileExt};
 
@@ -27,11 +27,11 @@ struct Kept {
     blocks: BTreeMap<u32, Vec<(u32, u64)>>,
 }
 
-/// A source block that is to be decoded.
+/// A source block to decode.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SourceBlock {
     pub number: u32,
-    /// The blocks in it, and how long they are.
+    /// The numbers of its blocks, and their length.
     pub blocks: Range<u64>,
     pub symbol_len: u16,
     /// Byte ranges of the object that are not stored.
@@ -39,10 +39,11 @@ pub struct SourceBlock {
 }
 
 impl Symbols {
-    /// Keeps symbols of a source block, from number `first` on. When that fails, none of the object's are kept.
+    /// Keeps symbols of a source block, from number `first` on. If that fails, all symbols of the object are
+    /// dropped.
     ///
     /// # Errors
-    /// When they cannot be written.
+    /// If they cannot be written.
     pub fn keep(
         &mut self,
         folder: &TargetFolder,
@@ -94,10 +95,10 @@ impl Symbols {
         }
     }
 
-    /// All that is there of a source block: stored blocks and kept symbols, by their numbers.
+    /// Reads everything that is there of a source block: stored blocks and kept symbols, by their numbers.
     ///
     /// # Errors
-    /// When it cannot be read.
+    /// If it cannot be read.
     pub fn gather(
         &self,
         file: FileId,

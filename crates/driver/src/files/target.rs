@@ -1,5 +1,5 @@
-//! The folder that received files land in. No name can lead out of it: names are checked, and every step
-//! into a subfolder is taken without following symbolic links.
+//! The folder for received files. No name can lead out of it: names are checked, and every step into a
+//! subfolder is taken without following symbolic links.
 
 use std::{
     ffi::OsStr,
@@ -20,7 +20,7 @@ use super::{
     sys::{self, Status, c_string, open_at},
 };
 
-/// Why a file cannot be stored.
+/// The reason why a file cannot be stored.
 #[derive(Debug, Error)]
 pub enum TargetError {
     #[error("cannot use folder {folder}: {source}",
@@ -70,7 +70,7 @@ pub(super) fn is_own(component: &str) -> bool {
     component.get(..HIDDEN.len()).is_some_and(|begin| begin.eq_ignore_ascii_case(HIDDEN))
 }
 
-/// Whether a received file may be called so: a relative path of ordinary components.
+/// Checks the name of a received file, which must be a relative path of ordinary components.
 ///
 /// # Errors
 /// What is wrong with it.
@@ -94,7 +94,7 @@ pub fn check_name(name: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// An open folder.
+/// An open target folder.
 #[derive(Debug, Clone)]
 pub struct TargetFolder {
     folder: Arc<OwnedFd>,
@@ -103,10 +103,11 @@ pub struct TargetFolder {
 }
 
 impl TargetFolder {
-    /// Opens a folder, which is made if it is missing, and its parents too, and sees that files can be made in it.
+    /// Opens a folder, and checks that files can be created in it. The folder and its parents are created if
+    /// they are missing.
     ///
     /// # Errors
-    /// When it cannot be made, is no folder, or not writable.
+    /// If it cannot be created, is no folder, or is not writable.
     pub fn open(path: &Path) -> Result<Self, TargetError> {
         let failed = |source| TargetError::Folder { folder: path.to_owned(), source };
         match std::fs::create_dir_all(path) {
@@ -118,7 +119,7 @@ impl TargetFolder {
         Ok(Self { folder: Arc::new(folder.into()), path: path.to_owned(), rules: Rules::default() })
     }
 
-    /// The same folder, in which these rules count.
+    /// Sets the rules for the folder.
     #[must_use]
     pub fn with_rules(self, rules: Rules) -> Self {
         Self { rules, ..self }
@@ -165,10 +166,10 @@ impl TargetFolder {
         open_at(&self.open_folder(parents)?, &c_string(last)?, flags, 0).map(File::from)
     }
 
-    /// Makes a file without a name, which is gone when it is closed.
+    /// Creates a file without a name, which is gone when it is closed.
     ///
     /// # Errors
-    /// What the kernel says.
+    /// The error of the kernel.
     pub fn scratch(&self) -> Result<File, TargetError> {
         if let Ok(unnamed) = sys::open_unnamed(&self.folder, 0o600) {
             return Ok(unnamed.into());
@@ -185,10 +186,10 @@ impl TargetFolder {
         Ok(opened.into())
     }
 
-    /// Sees whether `size` more bytes fit.
+    /// Checks whether `size` more bytes fit.
     ///
     /// # Errors
-    /// One line when they do not.
+    /// One line if they do not.
     pub fn check_room(&self, name: &str, size: u64) -> Result<(), TargetError> {
         match self.free_bytes() {
             Some(free) if size > free => Err(TargetError::Full {
@@ -212,7 +213,7 @@ impl TargetFolder {
         sys::has_free_inode(&*self.folder)
     }
 
-    /// The line for an operation that failed here.
+    /// The error for an operation that failed here.
     pub fn error(&self, doing: String, source: io::Error) -> TargetError {
         let folder = self.path.clone();
         match source.kind() {
@@ -223,11 +224,11 @@ impl TargetFolder {
         }
     }
 
-    /// Takes the room for a file of `size` bytes now, where the file system does so without writing it. (tmpfs
-    /// would.)
+    /// Reserves the space for a file of `size` bytes now, if the file system can do so without writing it.
+    /// (tmpfs would write it.)
     ///
     /// # Errors
-    /// When there is none.
+    /// If there is no space.
     pub fn reserve(&self, file: &File, name: &str, size: u64) -> Result<(), TargetError> {
         match sys::reserve(file, size) {
             Err(error)

@@ -1,4 +1,4 @@
-//! What the store is asked to do.
+//! The tasks of the store.
 
 use std::ops::Range;
 
@@ -9,41 +9,46 @@ use treecast_wire::{
 
 use super::{Kept, SourceBlock, held_log::Announced};
 
-/// Something to do, in the order given.
+/// A task. Tasks are done in the order in which they are given.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Task {
-    /// The object's size and name are known, or others than before. `kept` is what an earlier receiver has left of it.
+    /// Notes the size and name of an object, which are new or have changed. `kept` is what an earlier receiver
+    /// has left of it.
     Announce { file: FileId, begin: BeginOfFile, kept: Kept },
-    /// Take the room for all of an announced object, whose size is known for sure: anybody can announce to a group.
+    /// Reserves the space for all of an announced object. Its size is known for certain, while anybody can send
+    /// an announcement to a group.
     Reserve { file: FileId, size: u64 },
-    /// Write `range` of an object, which lies at `at` in the batch handed over with it. It stays in memory
-    /// until the object is announced: whoever hands it in sees to it that this is not much.
+    /// Writes `range` of an object. The bytes are at `at` in the batch that is handed over with the task. They
+    /// stay in memory until the object is announced; the caller must keep their number small.
     Keep { file: FileId, range: Range<u64>, at: usize },
-    /// As `Keep`, of bytes that have been held elsewhere.
+    /// Like `Keep`, for bytes that are not in the batch.
     KeepHeld { file: FileId, position: u64, bytes: Vec<u8> },
-    /// As `Keep` where something is stored already: only what differs is written.
+    /// Like `Keep`, if bytes are stored there already. Only bytes that differ are written.
     Overwrite { file: FileId, range: Range<u64>, at: usize },
-    /// Keep repair symbols of a source block, from number `first` on, which lie at `at` in the batch, `len` bytes.
+    /// Keeps repair symbols of a source block, from number `first` on. They are at `at` in the batch, and `len`
+    /// bytes long.
     KeepSymbols { file: FileId, source_block: u32, first: u32, symbol_len: u16, at: usize, len: usize },
-    /// Compute what is missing of a source block, and store it; how that went comes as a [`Report`].
+    /// Computes the missing blocks of a source block, and stores them. The result comes as a [`Report`].
     Decode { file: FileId, source_block: SourceBlock },
-    /// Forget the symbols that are kept of an object.
+    /// Drops the symbols that are kept of an object.
     ForgetSymbols { file: FileId },
-    /// Compute the hash of what is stored; it comes as a [`Report`].
+    /// Computes the hash of the stored bytes. It comes as a [`Report`].
     Hash { file: FileId },
-    /// As `Hash`, where the hash is to be BLAKE2b-256.
+    /// Like `Hash`, with BLAKE2b-256.
     HashAsBlake2b { file: FileId },
-    /// Compare a page of chunks of an object with this hash with what is stored; it comes as a [`Report`].
+    /// Compares a page of chunk hashes of the object with this hash with the stored bytes. The result comes as
+    /// a [`Report`].
     CheckChunks { file: FileId, hash: [u8; 32], page: ChunkHashes },
-    /// Give an announced object its final name, and report that it has it.
+    /// Gives an announced object its final name, and reports that.
     Commit { file: FileId },
-    /// Make a file of an object that is whole and right, of which nothing is stored; reports as `Commit` does.
+    /// Creates the file of an object that is complete and verified, and of which nothing is stored. Reports
+    /// like `Commit`.
     Make { file: FileId, whole: Box<Whole> },
-    /// Throw away what is stored, and forget that it has failed.
+    /// Removes stored bytes, and forgets that the object has failed.
     Discard { file: FileId },
 }
 
-/// A small object that is whole, and its hash.
+/// A small object that is complete, with its hash.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Whole {
     pub begin: BeginOfFile,

@@ -83,8 +83,8 @@ fn hasher_at(start: u64) -> Hasher {
 }
 
 impl TreeHash {
-    /// Takes in bytes. Those that do not continue what came right before, or a group's begin, are passed
-    /// over: their group is to be given to [`TreeHash::add_group`].
+    /// Hashes bytes. Bytes are skipped if they neither continue the last ones nor begin a group. Their group
+    /// must then be given to [`TreeHash::add_group`].
     pub fn feed(&mut self, position: u64, bytes: &[u8]) {
         let (mut at, mut rest) = (position, bytes);
         while !rest.is_empty() {
@@ -118,10 +118,10 @@ impl TreeHash {
         (0..u64::BITS).any(|level| self.subtrees.contains_key(&(level, group >> level)))
     }
 
-    /// Adds a whole group, whose bytes `update` feeds to the hasher that it is given.
+    /// Adds a complete group. `update` feeds its bytes to the hasher.
     ///
     /// # Errors
-    /// Those of `update`.
+    /// The error of `update`.
     pub fn add_group<E>(
         &mut self,
         group: u64,
@@ -135,15 +135,15 @@ impl TreeHash {
         Ok(())
     }
 
-    /// The value of the short last group of a file of `len` bytes, if its bytes have just come.
+    /// The value of the short last group of a file with `len` bytes, if its bytes have just come.
     pub fn open_tail(&self, len: u64) -> Option<ChainingValue> {
         let start = len / GROUP_LEN * GROUP_LEN;
         let open = self.open.as_ref().filter(|open| open.next == len && len > start)?;
         Some(open.value())
     }
 
-    /// The hash of a file of `len` bytes, more than a group, whose short last group (if there is one) has
-    /// the value `tail`; none when a group is missing.
+    /// The hash of a file with `len` bytes, which is longer than a group. `tail` is the value of its short last
+    /// group, if there is one. `None` if a group is missing.
     pub fn root(&self, len: u64, tail: Option<ChainingValue>) -> Option<[u8; 32]> {
         if let Some(level) = level_of(len)
             && let Some((left, right)) = self.first_halves.get(&level)

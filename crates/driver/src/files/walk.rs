@@ -1,4 +1,4 @@
-//! From the paths that a user names to the files, folders and links that are sent, and their names in the session.
+//! Finds the files, folders and links to send from the paths that a user names, and their names in the session.
 
 use std::{
     collections::BTreeMap,
@@ -14,7 +14,7 @@ use treecast_wire::message::{BeginOfFile, FILE_NAME_LEN, TransferType};
 use super::{Source, SourceError, Unsendable, check_name, link::check_link, target::is_own};
 use crate::words::in_one_line;
 
-/// An object to send and what receivers are to call it.
+/// An object to send, and its name for receivers.
 #[derive(Debug)]
 pub struct NamedSource {
     pub name: String,
@@ -22,10 +22,10 @@ pub struct NamedSource {
 }
 
 impl NamedSource {
-    /// Its announcement.
+    /// The object's announcement.
     ///
     /// # Errors
-    /// When it cannot be sent under this name.
+    /// If it cannot be sent under this name.
     pub fn begin(&self) -> Result<BeginOfFile, SourceError> {
         BeginOfFile::new(TransferType::DiskToDisk, self.source.size(), &self.name)
             .and_then(|begin| begin.with_attributes(self.source.attributes()))
@@ -36,14 +36,14 @@ impl NamedSource {
     }
 }
 
-/// What is sent, and what of it is not.
+/// The objects to send, and what was skipped.
 #[derive(Debug, Default)]
 pub struct Found {
     pub sources: Vec<NamedSource>,
     pub skipped: Skipped,
 }
 
-/// Entries of folders that are not sent, and why.
+/// The entries of folders that are not sent, with the reasons.
 #[derive(Debug, Default)]
 pub struct Skipped {
     count: usize,
@@ -87,7 +87,7 @@ impl Skipped {
         }
     }
 
-    /// One line for the user; none when there was nothing to skip.
+    /// A line for the user. `None` if nothing was skipped.
     pub fn warning(&self) -> Option<String> {
         if self.count == 0 {
             return None;
@@ -115,7 +115,7 @@ pub fn find_sources(paths: &[PathBuf]) -> Result<Found, SourceError> {
     find_sources_until(paths, &|| false)
 }
 
-/// As [`find_sources`], until `is_stopped`: a large network file system takes minutes.
+/// Like [`find_sources`], until `is_stopped`. Searching a large network file system takes minutes.
 ///
 /// # Errors
 /// Those of [`find_sources`], and [`SourceError::Interrupted`].

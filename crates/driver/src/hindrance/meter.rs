@@ -1,4 +1,4 @@
-//! How fast counters grow, over the last seconds and not since the start.
+//! Measures how fast counters grow, over the last seconds.
 
 use std::{collections::VecDeque, time::Duration};
 
@@ -26,7 +26,7 @@ impl<const N: usize> Default for Meter<N> {
 }
 
 impl<const N: usize> Meter<N> {
-    /// Takes note of what the counters say now.
+    /// Notes the present values of the counters.
     pub fn note(&mut self, now: Instant, counters: [u64; N]) {
         if self.samples.back().is_some_and(|(last, _)| now < *last + SPACING) {
             return;
@@ -37,8 +37,8 @@ impl<const N: usize> Meter<N> {
         }
     }
 
-    /// How much each counter has grown a second lately; none as long as that is not known. One that has gone back has
-    /// not grown.
+    /// The recent growth of each counter in a second. `None` while it is not known. A counter that went back
+    /// counts as not growing.
     pub fn rates(&self, now: Instant, counters: [u64; N]) -> Option<[f64; N]> {
         let (first, before) = self.samples.front()?;
         let span = now.saturating_duration_since(*first);

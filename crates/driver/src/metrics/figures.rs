@@ -1,5 +1,5 @@
-//! A snapshot as metrics, in the text format of OpenMetrics. Names and units are Prometheus': base units, `_total` for what
-//! only grows.
+//! Formats a snapshot as metrics, in the text format of OpenMetrics. Names and units follow Prometheus: base
+//! units, and `_total` for values that only grow.
 
 use std::{collections::BTreeMap, fmt::Write};
 

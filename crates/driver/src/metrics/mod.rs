@@ -1,7 +1,7 @@
-//! A session's figures for Prometheus: `GET /metrics` over HTTP, in the text format of OpenMetrics.
+//! Serves a session's figures for Prometheus: `GET /metrics` over HTTP, in the text format of OpenMetrics.
 //!
-//! They come from the session's [`Board`], and are written anew only when that has changed. Who asks is served as
-//! [`crate::status`] serves: nobody can hold up the session, nor grow it.
+//! The figures come from the session's [`Board`]. They are formatted again only when they have changed.
+//! Requests are handled as in [`crate::status`]: nobody can delay the session, or use up its memory.
 
 mod figures;
 
@@ -21,18 +21,18 @@ const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset
 /// Content type of the answer to a request for another page, which a person reads.
 const PLAIN_TEXT: &str = "text/plain; charset=utf-8";
 
-/// Answers until it is dropped.
+/// A server that answers until it is dropped.
 #[derive(Debug)]
 pub struct MetricsServer {
     _answerer: Answerer,
-    /// With the port that the kernel has chosen where 0 was asked for.
+    /// The address. If port 0 was asked for, it has the port that the kernel chose.
     pub address: SocketAddr,
 }
 
-/// Answers at `address` with the board's figures.
+/// Starts to answer at `address` with the board's figures.
 ///
 /// # Errors
-/// One line, when the address cannot be used.
+/// One line, if the address cannot be used.
 pub fn serve(address: SocketAddr, board: &Board) -> Result<MetricsServer, String> {
     let refused =
         |error| format!("cannot answer Prometheus at {address}: {error}; choose a free address of this host");

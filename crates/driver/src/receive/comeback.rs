@@ -1,7 +1,7 @@
 //! Coming back: when the connection to the sender breaks, a receiver keeps what it has and joins again.
 //!
-//! It goes on as one that was killed and started again does, from its journal; so there is one way to come back, and
-//! what is there is not fetched twice.
+//! It continues from its journal, like a receiver that was killed and started again. So there is only one way
+//! to come back, and nothing is fetched twice.
 
 use std::time::{Duration, Instant};
 

@@ -1,4 +1,4 @@
-//! Joining a session: the group first, so that nothing is missed, then the sender.
+//! Joins a session: first the group, so that nothing is missed, then the sender.
 
 use std::{
     io,
@@ -44,16 +44,16 @@ const PLAIN: &str = "the session is plain: nothing is encrypted, and nobody prov
 #[derive(Debug)]
 pub(super) struct Joined {
     pub socket: UdpSocket,
-    /// The group's, where the first one is the receiver's own address.
+    /// The group's socket, if the other socket is for the receiver's own address.
     pub group_socket: Option<UdpSocket>,
-    /// Where packets come from, and how long it takes to join another group there.
+    /// The interface where packets come in.
     pub interface: Interface,
     pub membership_time: Duration,
-    /// What the socket's receive buffer holds.
+    /// The number of bytes that the socket's receive buffer holds.
     pub buffer_bytes: usize,
     /// `None` in a carousel, whose receivers connect to nobody.
     pub connection: Option<Connection>,
-    /// None in a plain session.
+    /// The sender's key. `None` in a plain session.
     pub sender_key: Option<PublicKey>,
 }
 
@@ -62,15 +62,15 @@ pub(super) struct Member {
     name: String,
     /// What the sender of a plain session knows it again by.
     number: [u8; MEMBER_LEN],
-    /// None in a plain session.
+    /// The sender's key. `None` in a plain session.
     tls: Option<ReceiverTls>,
     /// What the journal is to say of it.
     noted: String,
 }
 
 impl Member {
-    /// As the user has said; otherwise whoever has begun the journal, so that a receiver that was killed and is started
-    /// again is the same to its sender, or somebody new.
+    /// Determines who the receiver is: as the user said, or as in the journal. So a receiver that was killed
+    /// and started again is the same one to its sender.
     pub fn new(
         options: &ReceiveOptions,
         journal: &mut Journal,
@@ -95,7 +95,7 @@ impl Member {
         Ok(member)
     }
 
-    /// Notes who it is, for a receiver that is started when this one was killed.
+    /// Notes the receiver's identity in the journal, for the next receiver if this one is killed.
     pub fn note_in(&self, journal: &mut Journal) {
         journal.note_myself(&self.noted);
     }
@@ -129,7 +129,7 @@ fn plain_number(identity: &Identity, name: &str) -> [u8; MEMBER_LEN] {
 struct Sockets {
     interface: Interface,
     own: UdpSocket,
-    /// The group's, where the first one is the receiver's own address.
+    /// The group's socket, if the other socket is for the receiver's own address.
     group: Option<UdpSocket>,
     buffer: ReceiveBuffer,
     /// The port of the receiver's own address; 0 where it hears the group alone.

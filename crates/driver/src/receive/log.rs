@@ -1,4 +1,4 @@
-//! What a receiver logs: each event once.
+//! Logs a receiver's events, each once.
 
 use tracing::{info, warn};
 

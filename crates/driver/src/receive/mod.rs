@@ -1,8 +1,8 @@
-//! Receiving a session: from a ticket to verified files.
+//! Receives a session: from a ticket to verified files.
 //!
-//! Two threads: this one takes packets from the kernel as fast as they come and runs the machine; the
-//! store's writes and hashes. Between them go batches of 256 KiB from a bounded pool, so that a disk that
-//! stalls holds up, in the end, the sender, and costs memory nowhere.
+//! There are two threads. This one takes packets from the kernel as fast as they come, and runs the machine.
+//! The store's thread writes and hashes. Batches of 256 KiB from a bounded pool go between them. So a slow disk
+//! finally slows down the sender, and uses no extra memory.
 
 mod comeback;
 mod join;
@@ -33,55 +33,59 @@ use crate::{
     udp::{Offload, UdpError},
 };
 
-/// What the receive buffer should hold: a few milliseconds at 10 Gbit/s, and as far as a sender runs ahead.
+/// The wanted size of the receive buffer in bytes: a few milliseconds at 10 Gbit/s, and as far as a sender runs
+/// ahead.
 pub const RECEIVE_BUFFER_BYTES: usize = 8 * 1024 * 1024;
 
-/// How long nothing may come over the connection before the sender is looked for again. One that lives speaks every
-/// [`KEEPALIVE`](crate::connection::KEEPALIVE). `docs/decisions/moving-receivers.md` says why.
+/// The time without anything on the connection after which the receiver looks for its sender again. A live
+/// sender speaks every [`KEEPALIVE`](crate::connection::KEEPALIVE). `docs/decisions/moving-receivers.md` gives
+/// the reasons.
 pub const STALL_LIMIT: Duration = Duration::from_secs(15);
 
-/// How long a receiver tries to reach its sender again when the connection breaks: as long as a sender waits for a
-/// receiver that says nothing.
+/// The time for which a receiver tries to reach its sender again when the connection breaks. It is as long as a
+/// sender waits for a silent receiver.
 pub const RECONNECT_TIME: Duration = Duration::from_secs(120);
 
-/// What to receive, and how.
+/// The options of a receiver.
 #[derive(Debug, Clone)]
 pub struct ReceiveOptions {
     pub ticket: Ticket,
-    /// What the sender is to call this receiver; none takes the host's name and the process id.
+    /// The receiver's name at the sender. `None`: the host's name and the process id.
     pub name: Option<String>,
     pub interface: Option<String>,
-    /// The UDP port at which it hears what is sent to this host's own address; none takes the ticket's, or one that is free.
+    /// The UDP port for packets to this host's own address. `None`: the ticket's, or a free one.
     pub port: Option<u16>,
     pub into: PathBuf,
-    /// Objects whose names it accepts; none accepts all.
+    /// The filter of names of wanted objects. `None` accepts all.
     pub only: Option<NameFilter>,
-    /// What the sender may do in the folder.
+    /// The rules for the sender in the folder.
     pub rules: Rules,
-    /// How long to try to reach the sender.
+    /// The time for which the receiver tries to reach the sender.
     pub connect_timeout: Duration,
-    /// How long to try to reach it again when the connection breaks; zero for not at all.
+    /// The time for which the receiver tries to reach the sender again when the connection breaks. Zero: not at
+    /// all.
     pub reconnect: Duration,
-    /// When the sender has said nothing on the connection for so long, it is looked for again.
+    /// The time of silence on the connection after which the receiver looks for the sender again.
     pub stall_limit: Duration,
     pub offload: Offload,
-    /// Who the receiver is; none makes a key for the session.
+    /// The receiver's identity. `None` makes a key for the session.
     pub identity: Option<Identity>,
-    /// Refuses the ticket of a plain session.
+    /// Whether to refuse the ticket of a plain session.
     pub secure_only: bool,
     pub dialect: Dialect,
 }
 
-/// The packets that a receiver takes.
+/// The kind of packets that a receiver accepts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Dialect {
-    /// A treecast session's.
+    /// The packets of a treecast session.
     Session,
-    /// The IoT updater's frames, for one file. They carry no name: the receiver calls it `name`.
+    /// The session speaks the frames of the IoT updater, which carry one file. The frames carry no name of it:
+    /// the receiver stores it as `name`.
     Iotup { name: String },
 }
 
-/// Says whether an object of this name is wanted.
+/// A filter that decides whether an object of a name is wanted.
 #[derive(Clone)]
 pub struct NameFilter(Arc<dyn Fn(&str) -> bool + Send + Sync>);
 
@@ -122,14 +126,14 @@ impl ReceiveOptions {
     }
 }
 
-/// Something to tell whoever watches. It is also what `treecast receive --json` prints, an event a line.
+/// An event of a receiver. `treecast receive --json` prints these events, one a line.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 pub enum ReceiveEvent {
-    /// Something is not as good as it could be.
+    /// A warning: something is not as good as it could be.
     #[serde(with = "as_field_text")]
     Warning(String),
-    /// The sender has not been reached for a while, for this reason, and is tried for so long still.
+    /// The sender could not be reached for a while. The event has the reason, and the remaining time of trying.
     Unreachable {
         addresses: Vec<SocketAddr>,
         reason: String,
@@ -147,14 +151,14 @@ pub enum ReceiveEvent {
         #[serde(rename = "size")]
         bytes: u64,
     },
-    /// An object was not wanted, or something has its name that is to stay.
+    /// An object was not wanted, or an existing file keeps its name.
     Ignored {
         name: String,
         exists: bool,
     },
-    /// The disk is full, and room is waited for.
+    /// The disk is full, and an object waits for space.
     Full(Box<Shortage>),
-    /// Nothing waits for room any more.
+    /// No object waits for space any more.
     Room,
     Progress(ReceiveProgress),
     /// This receiver listens to another group of a session with several rates.
@@ -164,7 +168,7 @@ pub enum ReceiveEvent {
         group: u8,
         address: SocketAddr,
     },
-    /// An object is whole, right and under its name.
+    /// An object is complete, verified, and has its name.
     #[serde(rename = "object")]
     Received {
         name: String,
@@ -178,7 +182,7 @@ pub enum ReceiveEvent {
     },
     /// The session is over. [`run`] returns its summary instead of this event.
     Done(Done),
-    /// Nothing more for now: what has been told since the last time may be shown together.
+    /// There is nothing more for now, so a display may show the recent events together.
     #[serde(skip)]
     Idle,
 }
@@ -190,7 +194,7 @@ pub struct Done {
     pub progress: ReceiveProgress,
     /// Number of files, folders and links that are as the sender has them.
     pub objects: u64,
-    /// Number of objects that are not.
+    /// Number of objects that failed.
     pub failed: u64,
     /// Number of objects that were not wanted.
     pub not_wanted: u64,
@@ -213,20 +217,20 @@ impl From<&ReceiveSummary> for Done {
     }
 }
 
-/// How far a receiver is.
+/// The progress of a receiver.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ReceiveProgress {
     /// Seconds since the sender was reached.
     pub seconds: f64,
-    /// Bytes of objects that are there, each counted once.
+    /// Bytes of objects that the receiver has, each counted once.
     #[serde(rename = "bytes")]
     pub received_bytes: u64,
-    /// How many of the received bytes were there from before this receiver was started.
+    /// The part of the received bytes that an earlier receiver had left.
     pub kept_bytes: u64,
     /// Total size of all objects announced so far, in bytes.
     pub announced_bytes: u64,
-    /// Bytes that came a second time on purpose, over the control connection.
+    /// Bytes of retransmissions, which came over the control connection.
     pub retransmitted_bytes: u64,
     /// Number of blocks that came although they were there.
     pub duplicate_blocks: u64,
@@ -239,11 +243,11 @@ pub struct ReceiveProgress {
     pub wrong_chunks: u64,
     /// Packets that the kernel dropped because the receive buffer was full.
     pub dropped_packets: u64,
-    /// Packets that were of no use: foreign, late or malformed.
+    /// Packets that were not used: foreign, late or malformed.
     pub ignored_packets: u64,
     /// Packets that were not sealed by the sender, or were changed on the way.
     pub forged_packets: u64,
-    /// Packets of the sender's that had come before.
+    /// Packets of the sender that had been received before.
     pub replayed_packets: u64,
     /// Number of objects that have begun.
     #[serde(rename = "objects_begun")]
@@ -256,42 +260,43 @@ pub struct ReceiveProgress {
     pub now_bps: Option<u64>,
     /// Bits of objects that came again a second over the last seconds; none before that is known.
     pub retransmitted_bps: Option<u64>,
-    /// The group that it listens to; 0 is the first.
+    /// The number of the group that the receiver listens to; 0 is the first.
     #[serde(rename = "group_number")]
     pub group: u8,
-    /// Requests for retransmissions.
+    /// Number of requests for retransmissions.
     pub requests: u64,
     /// The share of blocks that came although they were there, 0 to 1.
     pub duplicate_share: f64,
-    /// What keeps it from having what has been announced; none when nothing does.
+    /// The reason why the receiver is behind what was announced. `None` if it is not behind.
     #[serde(rename = "why")]
     pub hindrance: Option<Hindrance>,
-    /// For what has been announced, by the recent rate; none when it is not known.
+    /// Estimated seconds left for the announced objects, by the recent rate. `None` if it is not known.
     pub seconds_left: Option<f64>,
 }
 
-/// How a session ended.
+/// The result of a session.
 #[derive(Debug, Clone, Default)]
 pub struct ReceiveSummary {
     pub progress: ReceiveProgress,
-    /// How many files are there, and their bytes.
+    /// The number of received files, and their bytes.
     pub received: u64,
     pub received_bytes: u64,
-    /// Folders and symbolic links that are as the sender has them.
+    /// The number of folders and symbolic links that are as the sender has them.
     pub others: u64,
-    /// How many objects are not.
+    /// The number of objects that failed.
     pub failed: u64,
-    /// How many were not wanted.
+    /// The number of objects that were not wanted.
     pub not_wanted: u64,
-    /// How many were left out because something had their names.
+    /// The number of objects that were left out because their names exist.
     pub existing: u64,
     /// The limit that has ended the session, if one has.
     pub limit: Option<Limit>,
-    /// Why the session ended early, if it did.
+    /// The reason why the session ended early, if it did.
     pub cut_short: Option<String>,
-    /// The sender has ended it for good: nobody can go on with it, and nothing but what is whole stays.
+    /// Whether the sender has ended the session for good. Nobody can continue it then, and only complete files
+    /// stay.
     pub has_ended: bool,
-    /// Ended by a signal.
+    /// Whether a signal ended the session.
     pub interrupted: bool,
 }
 
@@ -328,7 +333,7 @@ impl ReceiveSummary {
     }
 }
 
-/// Why nothing could be received.
+/// The reason why nothing could be received.
 #[derive(Debug, Error)]
 pub enum ReceiveError {
     #[error(transparent)]
@@ -388,7 +393,7 @@ pub enum ReceiveError {
     Io(#[from] io::Error),
 }
 
-/// Addresses for a line.
+/// Joins addresses in a line.
 pub fn in_a_row(addresses: &[SocketAddr]) -> String {
     addresses.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
 }
@@ -396,7 +401,7 @@ pub fn in_a_row(addresses: &[SocketAddr]) -> String {
 /// Receives a session until the sender ends it, or `stop` is requested.
 ///
 /// # Errors
-/// When nothing could be received; what failed of single objects is in the summary.
+/// If nothing could be received. The failures of single objects are in the summary.
 pub fn run(
     options: &ReceiveOptions,
     stop: &Stop,

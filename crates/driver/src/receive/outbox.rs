@@ -1,5 +1,5 @@
-//! Messages for the sender that its connection has not taken yet. A sender that does not read must cost no memory:
-//! reports replace each other, and requests for one object become one.
+//! Messages for the sender that its connection has not taken yet. A sender that does not read must cost no
+//! memory, so reports replace each other, and requests for one object are merged.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -47,7 +47,7 @@ impl Outbox {
             .or_else(|| self.progress.take())
     }
 
-    /// Whether the sender has left unread more than there can be to say.
+    /// Whether so many messages are unread that the sender must have stopped reading.
     pub fn is_stuck(&self) -> bool {
         self.messages.len() > MAX_MESSAGES
     }

@@ -1,6 +1,7 @@
-//! Reaching the sender: the ticket's addresses one after the other, again and again until one answers.
+//! Reaches the sender: tries the ticket's addresses in turn, repeatedly, until one answers.
 //!
-//! A sender that strangers crowd may drop a connection before it has answered; the receiver comes again.
+//! A sender that is crowded by strangers may drop a connection before it has answered. The receiver then tries
+//! again.
 
 use std::{
     io,
@@ -65,8 +66,8 @@ impl<'a> Reach<'a> {
         Self { options, tls, stop, deadline, is_return, tells_at, on_event }
     }
 
-    /// Connects, lets `greet` say who the receiver is once the sender has proved who it is, and waits for the answer,
-    /// which the connection then holds.
+    /// Connects. When the sender has proved who it is, `greet` introduces the receiver. Waits for the answer,
+    /// which stays in the returned connection.
     pub fn sender(&mut self, greet: Greet<'_>) -> Result<Connection, ReceiveError> {
         let mut interval = RETRY_INTERVAL;
         let mut failure = None;

@@ -1,4 +1,4 @@
-//! What a receiver that is not admitted tells whoever runs it: why, and whom to ask for what.
+//! The message for the user of a receiver that was not admitted: the reason, and whom to ask for what.
 
 use std::num::NonZeroU64;
 
@@ -21,7 +21,7 @@ impl Refusal {
         Self { expires: options.ticket.expires, has_own_key: options.identity.is_some() }
     }
 
-    /// The sender's word and what to do about it, in one line.
+    /// The sender's reason and advice, in one line.
     pub fn line(&self, word: &PutOut) -> String {
         format!("{}{}: {}", word.reason, self.other_clock(word.code), self.remedy(word.code))
     }

@@ -87,10 +87,10 @@ pub(super) struct Session<'a> {
 #[derive(Debug, Clone, Default)]
 pub(super) struct Carried {
     pub has_come_back: bool,
-    /// What had come over earlier connections.
+    /// The progress over earlier connections.
     pub progress: ReceiveProgress,
     pub summary: ReceiveSummary,
-    /// The objects that have ended, by number, and whether they are there.
+    /// The objects that have ended, by number, and whether each is there.
     pub ended: BTreeMap<u32, bool>,
     /// Numbers of the objects that the user was told of.
     pub announced: BTreeSet<u32>,

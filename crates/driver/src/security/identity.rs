@@ -11,25 +11,25 @@ use zeroize::Zeroizing;
 
 use super::{PublicKey, random};
 
-/// An Ed25519 key pair. The private half is wiped from memory with it.
+/// An Ed25519 key pair. Dropping it wipes the private half from memory.
 #[derive(Clone)]
 pub struct Identity(SigningKey);
 
 impl Identity {
-    /// A new one, from random numbers of the operating system.
+    /// Creates a new key pair from random numbers of the operating system.
     ///
     /// # Errors
-    /// When there are none.
+    /// If there are none.
     pub fn generate() -> io::Result<Self> {
         Ok(Self(SigningKey::from_bytes(&random()?)))
     }
 
-    /// The one of [`Self::seed`].
+    /// Creates the key pair of a [`Self::seed`].
     pub fn from_seed(seed: &[u8; 32]) -> Self {
         Self(SigningKey::from_bytes(seed))
     }
 
-    /// The private half.
+    /// The private half of the key.
     pub fn seed(&self) -> Zeroizing<[u8; 32]> {
         Zeroizing::new(self.0.to_bytes())
     }
@@ -42,7 +42,7 @@ impl Identity {
         self.0.sign(message).to_bytes()
     }
 
-    /// Reads PKCS#8 in PEM (RFC 8410, 7; RFC 7468, 10).
+    /// Parses PKCS#8 in PEM (RFC 8410, section 7; RFC 7468, section 10).
     ///
     /// # Errors
     /// What is wrong with it.
@@ -50,10 +50,10 @@ impl Identity {
         SigningKey::from_pkcs8_pem(text).map(Self).map_err(|error| error.to_string())
     }
 
-    /// The PKCS#8 in PEM.
+    /// The key pair as PKCS#8 in PEM.
     ///
     /// # Errors
-    /// When it cannot be encoded, which no key pair is known for.
+    /// If it cannot be encoded. No such key pair is known.
     pub fn to_pem(&self) -> io::Result<Zeroizing<String>> {
         self.0.to_pkcs8_pem(LineEnding::LF).map_err(io::Error::other)
     }

@@ -1,4 +1,4 @@
-//! Key files, and the folder that they are looked for in by name.
+//! Key files, and the folder where they are found by name.
 
 use std::{
     env,
@@ -13,7 +13,7 @@ use zeroize::Zeroizing;
 
 use super::{Identity, owner_file};
 
-/// What a key is called that was given no name.
+/// The name of a key that was given no name.
 pub const DEFAULT_KEY_NAME: &str = "default";
 
 const MAX_NAME_LEN: usize = 64;
@@ -26,7 +26,7 @@ const EXTENSION: &str = "pem";
 /// Read, write and enter: for groups and others none.
 const OTHERS: u32 = 0o077;
 
-/// What is wrong with a key's file or folder.
+/// The errors of a key's file or folder.
 #[derive(Debug, Error)]
 pub enum KeyFileError {
     #[error(
@@ -52,15 +52,15 @@ pub enum KeyFileError {
     Random(io::Error),
 }
 
-/// The folder that keys are looked for in by name.
+/// The folder where keys are found by name.
 #[derive(Debug, Clone)]
 pub struct KeyFolder(PathBuf);
 
 impl KeyFolder {
-    /// `$XDG_CONFIG_HOME/treecast/keys`, else `$HOME/.config/treecast/keys`.
+    /// The folder `$XDG_CONFIG_HOME/treecast/keys`, or otherwise `$HOME/.config/treecast/keys`.
     ///
     /// # Errors
-    /// When neither is set.
+    /// If neither variable is set.
     pub fn of_user() -> Result<Self, KeyFileError> {
         // What is relative is to be ignored (XDG Base Directory Specification).
         let folder = |name: &str| env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
@@ -72,10 +72,10 @@ impl KeyFolder {
         &self.0
     }
 
-    /// Where the key of this name lies, if there is one.
+    /// The path of the key with this name, whether it exists or not.
     ///
     /// # Errors
-    /// When it is no name.
+    /// If it is not a valid name.
     pub fn path_of(&self, name: &str) -> Result<PathBuf, KeyFileError> {
         if !is_key_name(name) {
             return Err(KeyFileError::Name { name: name.to_owned() });
@@ -83,10 +83,10 @@ impl KeyFolder {
         Ok(self.0.join(name).with_extension(EXTENSION))
     }
 
-    /// Makes a new key under this name, in a file that its owner alone may read.
+    /// Creates a new key with this name, in a file that only its owner may read.
     ///
     /// # Errors
-    /// When there is one already, or the file cannot be written.
+    /// If the key exists, or the file cannot be written.
     pub fn create(&self, name: &str) -> Result<(PathBuf, Identity), KeyFileError> {
         let path = self.path_of(name)?;
         let failed = |source| KeyFileError::Write { path: path.clone(), source };
@@ -123,10 +123,10 @@ pub fn is_key_name(text: &str) -> bool {
 }
 
 impl Identity {
-    /// The key of this name, or in this file.
+    /// Loads the key with this name, or in this file.
     ///
     /// # Errors
-    /// One line for whatever keeps it from being used.
+    /// One line with the reason why it cannot be used.
     pub fn named(name_or_path: &str) -> Result<Self, KeyFileError> {
         if !is_key_name(name_or_path) {
             return Self::load(Path::new(name_or_path));
@@ -140,10 +140,10 @@ impl Identity {
         }
     }
 
-    /// Makes a new key in this file, which its owner alone may read.
+    /// Creates a new key in this file, which only its owner may read.
     ///
     /// # Errors
-    /// When something is there already, or the file cannot be written.
+    /// If the file exists, or cannot be written.
     pub fn create(path: &Path) -> Result<Self, KeyFileError> {
         let identity = Self::generate().map_err(KeyFileError::Random)?;
         let failed = |source: io::Error| match source.kind() {

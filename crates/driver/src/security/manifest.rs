@@ -1,7 +1,7 @@
-//! Signed manifests: an object's announcement and hash, which the sender vouches for.
+//! Signed manifests: an object's announcement and hash, with the sender's signature.
 //!
-//! Whoever is in a group can send to it as the sender does. What makes an object right is the sender's signature: a
-//! file gets its name only when its name, size and hash are those that the sender has signed.
+//! Every member of a group can send to it like the sender does. Only the sender's signature makes an object
+//! valid: a file gets its name only if its name, size and hash are those that the sender has signed.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ use super::{
     manifest_batch::{self, ManifestBatch, SignedTrees, root_of},
 };
 
-/// The most manifests that [`Signer::sign_all`] signs together.
+/// The largest number of manifests that [`Signer::sign_all`] signs together.
 pub const MAX_BATCH: usize = manifest_batch::MAX_BATCH;
 
 /// The most digests that wait for their object's announcement.
@@ -25,7 +25,7 @@ const MAX_HELD: usize = 10_000;
 const MAX_DOUBTED: usize = 1024;
 const MAX_OTHERS: usize = 4;
 
-/// Signs each object once, however often its digest is sent.
+/// Signs manifests. Each object is signed once, however often its digest is sent.
 #[derive(Debug)]
 pub struct Signer {
     identity: Identity,
@@ -39,7 +39,7 @@ impl Signer {
         Self { identity, signatures: BTreeMap::new(), words: BTreeMap::new() }
     }
 
-    /// The digest of this object, signed.
+    /// The signed digest of this object.
     pub fn sign(&mut self, file: FileId, begin: &BeginOfFile, digest: Digest) -> Digest {
         if let Some(signed) = self.signatures.get(&file).filter(|signed| signed.hash == digest.hash) {
             return signed.clone();
@@ -50,8 +50,8 @@ impl Signer {
         signed
     }
 
-    /// Signs the manifests of objects together, at most [`MAX_BATCH`]; their digests are what [`Signer::sign`] returns
-    /// from now on.
+    /// Signs the manifests of several objects together, at most [`MAX_BATCH`]. [`Signer::sign`] returns their
+    /// digests from now on.
     pub fn sign_all(&mut self, objects: &[(FileId, &BeginOfFile, [u8; 32])]) {
         if let [(file, begin, hash)] = objects {
             self.sign(*file, begin, Digest::unsigned(*hash));
@@ -69,7 +69,7 @@ impl Signer {
         }
     }
 
-    /// A carousel's message, signed if it is one that ends something.
+    /// Signs a message of a carousel, if it is one that ends something.
     pub fn sign_word(&mut self, file: FileId, message: &Message) -> Option<Message> {
         let word = SignedWord::of(message)?;
         if let Some(signed) = self.words.get(&file).filter(|signed| signed.word == word) {
@@ -80,13 +80,13 @@ impl Signer {
         Some(Message::Signed(signed))
     }
 
-    /// What a carousel's next blocks are, signed. It is sent at once and not remembered.
+    /// Signs the hashes of a carousel's next blocks. The message is sent at once and not remembered.
     pub fn sign_blocks(&self, file: FileId, hashes: BlockHashes) -> Signed {
         let word = SignedWord::Blocks(hashes);
         Signed { signature: self.identity.sign(&word.signed_bytes(file)), word }
     }
 
-    /// The object's digest is not sent any more.
+    /// Forgets an object whose digest is not sent any more.
     pub fn forget(&mut self, file: FileId) {
         self.signatures.remove(&file);
     }
@@ -107,19 +107,20 @@ fn leaf(file: FileId, begin: &BeginOfFile, hash: &[u8; 32]) -> [u8; 32] {
     *blake3::hash(&manifest_bytes(file, begin, hash)).as_bytes()
 }
 
-/// What a receiver with a connection does with a digest.
+/// The decision of a receiver with a connection about a digest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Judgement {
     Right,
-    /// It waits for the object's announcement.
+    /// The digest waits for the object's announcement.
     Early,
-    /// It does not go with what the group has announced: the sender is to be asked for its announcement.
+    /// The digest contradicts the group's announcement. The receiver must ask the sender for its announcement.
     Doubtful,
-    /// Nobody has signed it.
+    /// The digest has no valid signature.
     Unsigned,
 }
 
-/// Checks the digests that come over a connection, where they may be ahead of the announcement.
+/// Checks the digests of files that come over a connection, where a digest may arrive before the announcement
+/// of its file.
 #[derive(Debug)]
 pub struct Manifests {
     sender: PublicKey,
@@ -138,7 +139,7 @@ impl Manifests {
         Self { sender, held: BTreeMap::new(), forged: BTreeMap::new(), trees: SignedTrees::default() }
     }
 
-    /// Whether a digest that the group has sent, of an object announced as `begin`, is the sender's.
+    /// Whether a digest that came from the group, for an object announced as `begin`, is the sender's.
     pub fn is_right(&mut self, file: FileId, begin: &BeginOfFile, digest: &Digest) -> bool {
         let forged = self.forged.get(&file).copied().unwrap_or_default();
         if digest.signature.is_none() || forged >= MAX_FORGED {
@@ -151,7 +152,7 @@ impl Manifests {
         is_right
     }
 
-    /// Judges a digest that has just come, of an object announced as `begin`.
+    /// Decides about a digest that has just come, for an object announced as `begin`.
     pub fn judge(&mut self, file: FileId, begin: Option<&BeginOfFile>, digest: &Digest) -> Judgement {
         if digest.signature.is_none() {
             return Judgement::Unsigned;
@@ -167,7 +168,7 @@ impl Manifests {
         if begin.is_some() { Judgement::Doubtful } else { Judgement::Early }
     }
 
-    /// Hands out the digest that has waited for this announcement.
+    /// Takes the digest that has waited for this announcement, if there is one.
     pub fn release(&mut self, file: FileId, begin: &BeginOfFile) -> Option<Digest> {
         let digest = self.held.remove(&file)?;
         if self.is_signed(file, begin, &digest) {
@@ -190,24 +191,25 @@ impl Manifests {
         true
     }
 
-    /// The object has ended here, or the sender's own announcement does not go with its digest. Returns whether one has
-    /// waited.
+    /// Forgets an object that has ended here, or whose announcement by the sender contradicts its digest.
+    /// Returns whether a digest has waited.
     pub fn forget(&mut self, file: FileId) -> bool {
         self.forged.remove(&file);
         self.held.remove(&file).is_some()
     }
 }
 
-/// What a carousel's receiver does with a digest.
+/// The decision of a carousel's receiver about a digest.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Verdict {
     Right,
-    /// It goes with this announcement, and the one that came first was forged.
+    /// The digest belongs to this announcement. The announcement that came first was forged.
     RightWith(BeginOfFile),
     Wrong,
 }
 
-/// Checks digests that come from a group, as their announcements do: neither can be trusted alone.
+/// Checks the digests of files that come from a group. The announcements come from the group too, so neither
+/// can be trusted without the other.
 #[derive(Debug)]
 pub struct GroupManifests {
     sender: PublicKey,
@@ -220,7 +222,7 @@ impl GroupManifests {
         Self { sender, others: BTreeMap::new() }
     }
 
-    /// Notes an announcement of an object of which `first` was said before.
+    /// Notes another announcement of an object. `first` is the one that was accepted before.
     pub fn note(&mut self, file: FileId, first: Option<&BeginOfFile>, begin: &BeginOfFile) {
         let is_full = self.others.len() >= MAX_DOUBTED && !self.others.contains_key(&file);
         if first.is_none_or(|first| first == begin) || is_full {
@@ -235,7 +237,7 @@ impl GroupManifests {
         }
     }
 
-    /// The message that the sender has signed, or one that needs no signature. None for any other.
+    /// Returns a message if it needs no signature, or has a valid one. `None` for any other.
     pub fn read(&self, file: FileId, message: Message) -> Option<Message> {
         match message {
             Message::Signed(signed) if self.has_signed(file, &signed) => signed.word.into_message(),

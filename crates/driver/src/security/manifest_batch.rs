@@ -1,5 +1,6 @@
-//! Many manifests under one signature: the sender signs the root of a tree of hashes whose leaves are manifests, and each
-//! digest says how its leaf leads to the root (Merkle's tree; RFC 9162, 2.1, with a width that is a power of two).
+//! Many manifests with one signature. The sender signs the root of a tree of hashes whose leaves are the
+//! manifests, and each digest has the path from its leaf to the root (Merkle's tree; RFC 9162, section 2.1,
+//! with a width that is a power of two).
 
 use std::collections::VecDeque;
 
@@ -59,7 +60,7 @@ pub(super) struct SignedTrees(VecDeque<Way>);
 type Way = Vec<[[u8; 32]; 2]>;
 
 impl SignedTrees {
-    /// Whether a leaf at this place leads to a node that is signed. Its way is known then.
+    /// Whether a leaf at this place leads to a signed node. Its path is remembered then.
     pub fn lead(&mut self, leaf: [u8; 32], place: &Place) -> bool {
         let (way, last) =
             walk(leaf, place, |level, hash| self.0.iter().any(|known| lies_on(known, level, hash)));
@@ -67,7 +68,7 @@ impl SignedTrees {
         met.map(|known| known[..way.len()].copy_from_slice(&way)).is_some()
     }
 
-    /// The root that a leaf leads to is signed.
+    /// Notes that the root of this leaf is signed.
     pub fn sign(&mut self, leaf: [u8; 32], place: &Place) {
         let (mut way, root) = walk(leaf, place, |_, _| false);
         way.push([root; 2]);

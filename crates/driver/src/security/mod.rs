@@ -1,8 +1,9 @@
-//! Who a sender and its receivers are: Ed25519 keys, the files that hold them, lists of those admitted, and the
-//! TLS 1.3 that proves a key on a control connection.
+//! The identities of senders and receivers: Ed25519 keys, their files, lists of admitted keys, and the TLS 1.3
+//! that proves a key on a control connection.
 //!
-//! Nothing here is cryptography of our own: keys and signatures are ed25519-dalek's, TLS is rustls' with ring.
-//! There are no certificates and no clocks: a key is trusted because the ticket or the allow list names it.
+//! This code has no cryptography of its own: keys and signatures come from ed25519-dalek, TLS from rustls with
+//! ring. There are no certificates and no clocks. A key is trusted because the ticket or the allow list names
+//! it.
 
 mod allow_list;
 mod identity;

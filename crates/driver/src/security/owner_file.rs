@@ -1,4 +1,4 @@
-//! Files that their owner alone may read, for keys are in them.
+//! Files that only their owner may read, because they contain keys.
 
 use std::{
     ffi::OsString,

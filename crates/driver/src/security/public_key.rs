@@ -14,12 +14,12 @@ const PREFIX: &str = "tck1.";
 
 const CHECKSUM_LEN: usize = 4;
 
-/// An Ed25519 public key. Its text form is `tck1.` and the URL-safe base64 of the key and the first four bytes of its
-/// BLAKE3 hash, so that a key cut short or mistyped is told apart from somebody else's: 53 letters.
+/// An Ed25519 public key. Its text form has 53 letters: `tck1.` and the URL-safe base64 of the key and of the
+/// first four bytes of its BLAKE3 hash. So a key that was cut or mistyped is not taken for another one.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PublicKey([u8; KEY_LEN]);
 
-/// Why a text or bytes are no public key.
+/// The reason why a text or bytes are no public key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum PublicKeyError {
     #[error("a public key begins with \"tck1.\": copy the whole line that `treecast keys show` prints")]

@@ -1,7 +1,9 @@
-//! TLS 1.3 for control connections, with raw public keys in place of certificates (RFC 7250; RFC 8446, 4.4.2).
+//! TLS 1.3 for control connections, with raw public keys in place of certificates (RFC 7250; RFC 8446, section
+//! 4.4.2).
 //!
-//! The receiver knows the sender's key from the ticket and takes no other. The sender asks each receiver for its
-//! key and takes any: whether it is admitted is decided afterwards, so that it can be told why not.
+//! The receiver knows the sender's key from the ticket, and accepts no other. The sender asks each receiver for
+//! its key, and accepts any key in the handshake. It decides about admission afterwards, so that it can tell
+//! the receiver the reason.
 
 use std::{net::IpAddr, sync::Arc};
 
@@ -26,7 +28,7 @@ use thiserror::Error as ThisError;
 
 use super::{Identity, PublicKey};
 
-/// Why TLS came to nothing.
+/// The reason why a TLS connection failed.
 #[derive(Debug, Clone, PartialEq, Eq, ThisError)]
 pub enum TlsError {
     #[error("it has another key ({found}) than the ticket says ({expected})")]
@@ -41,7 +43,7 @@ pub enum TlsError {
     Other(String),
 }
 
-/// What a sender answers TLS with.
+/// The TLS configuration of a sender.
 #[derive(Debug, Clone)]
 pub struct SenderTls(Arc<ServerConfig>);
 
@@ -67,7 +69,7 @@ impl SenderTls {
     }
 }
 
-/// What a receiver speaks TLS with.
+/// The TLS configuration of a receiver.
 #[derive(Debug, Clone)]
 pub struct ReceiverTls(Arc<ClientConfig>);
 

@@ -1,7 +1,8 @@
-//! Paths that come while a session runs: a line each, from standard input or a file (a pipe, most often).
+//! Reads paths while a session runs: one a line, from standard input or a file (usually a pipe).
 //!
-//! A thread of its own reads them, because a file of unknown kind can be waited for in no other way. It runs ahead
-//! by [`AHEAD`] objects at most: whoever writes the lines is held up by the session, and not its memory filled.
+//! A separate thread reads them, because there is no other way to wait for a file of unknown kind. It runs
+//! ahead by at most [`AHEAD`] objects. So the session slows down the program that writes the lines, and its
+//! memory does not fill.
 
 use std::{
     ffi::OsStr,
@@ -23,7 +24,7 @@ const AHEAD: usize = 64;
 /// A line longer than this is no path (Linux' PATH_MAX).
 const MAX_LINE_BYTES: usize = 4096;
 
-/// Where paths come from.
+/// The source of the paths.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum FeedSource {
     StandardInput,
@@ -49,7 +50,7 @@ pub(super) struct Feed {
 }
 
 impl Feed {
-    /// Starts the reader. `waker` is woken when something has arrived, and at the end.
+    /// Starts the reader. It wakes `waker` when a path has arrived, and at the end.
     pub fn start(source: FeedSource, waker: Waker) -> io::Result<Self> {
         let (sender, arrivals) = sync_channel(AHEAD);
         let reader = Reader { arrivals: sender, waker };

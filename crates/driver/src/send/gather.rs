@@ -1,5 +1,5 @@
-//! What leaves to the group together: the messages and blocks of small objects, put one behind the other into datagrams
-//! of one length, so that a super-packet carries several objects.
+//! Gathers messages and blocks of small objects for the group in datagrams of equal length, so that a
+//! super-packet carries several objects.
 
 use treecast_wire::header::{HEADER_LEN, Header, set_number};
 
@@ -17,17 +17,17 @@ impl Gather {
         Self { datagram_len: HEADER_LEN + usize::from(block_len), bytes: Vec::new() }
     }
 
-    /// In bytes.
+    /// The length of a datagram in bytes.
     pub fn datagram_len(&self) -> usize {
         self.datagram_len
     }
 
-    /// How many datagrams there are.
+    /// The number of datagrams.
     pub fn datagrams(&self) -> usize {
         self.bytes.len().div_ceil(self.datagram_len)
     }
 
-    /// Adds a message's packet; false when it is longer than a datagram.
+    /// Adds a message's packet. Returns false if it is longer than a datagram.
     pub fn push(&mut self, packet: &[u8]) -> bool {
         let fits = packet.len() <= self.datagram_len;
         if fits {
@@ -49,7 +49,7 @@ impl Gather {
         }
     }
 
-    /// Takes the first so many datagrams, which get their numbers from `first` on.
+    /// Takes this many datagrams. They get packet numbers from `first` on.
     pub fn take(&mut self, datagrams: usize, first: u32) -> Vec<u8> {
         let rest = self.bytes.split_off((datagrams * self.datagram_len).min(self.bytes.len()));
         let mut taken = std::mem::replace(&mut self.bytes, rest);

@@ -1,5 +1,5 @@
-//! The thread that hashes objects which are not read in order: a carousel's, whose loop may begin anywhere, and those that an
-//! earlier sender has sent in part.
+//! The thread that hashes objects which are not read in order: those of a carousel, whose loop may begin
+//! anywhere, and those that an earlier sender has sent in part.
 
 use std::{
     collections::BTreeMap,
@@ -35,10 +35,10 @@ pub(super) struct Hashing {
 }
 
 impl Hashing {
-    /// Starts with these objects.
+    /// Starts the thread with these objects.
     ///
     /// # Errors
-    /// When no thread can be started.
+    /// If no thread can be started.
     pub fn start(sources: Vec<(FileId, Source)>) -> io::Result<Self> {
         let (results, hashed) = mpsc::sync_channel(AHEAD);
         let (is_over, waker) = (Arc::new(AtomicBool::new(false)), Waker::new()?);
@@ -62,7 +62,7 @@ impl Hashing {
         Ok(Self { hashed: Some(hashed), waker, is_over, thread: Some(thread), trees: BTreeMap::new() })
     }
 
-    /// Is woken when a hash has become known.
+    /// The waker, which is woken when a hash has become known.
     pub fn waker(&self) -> &Waker {
         &self.waker
     }

@@ -1,9 +1,9 @@
-//! Connections whose Hello has not come yet, and with TLS those that still shake hands.
+//! Connections whose Hello has not come yet, and which may still be in the TLS handshake.
 //!
-//! Anybody who reaches the control port can open them, so they are few and none stays for long: strangers cannot use
-//! up a sender's memory or descriptors. When there are too many, one goes that a receiver hardly is: of the address
-//! that has most here, one that has been here for longer than a handshake takes, and of those any. A receiver whose
-//! connection goes all the same comes again.
+//! Anybody who reaches the control port can open such connections. So their number and time are limited, and
+//! strangers cannot use up a sender's memory or descriptors. If there are too many, one is dropped that is
+//! probably not a receiver's: from the address with the most connections, a random one that has been here for
+//! longer than a handshake takes. If a receiver's connection is dropped nevertheless, the receiver tries again.
 
 use std::{
     collections::BTreeMap,
@@ -75,8 +75,8 @@ impl Lobby {
         Ok(Self { session, tls, pending: BTreeMap::new(), counts: BTreeMap::new(), random })
     }
 
-    /// Takes the next connection, under the number `token`; none when no more are waiting. A host that is out of
-    /// descriptors gets one back from a stranger.
+    /// Accepts the next connection, under the number `token`. `None` if no more are waiting. If the host has no
+    /// descriptors left, a stranger's connection is dropped.
     pub fn accept(
         &mut self,
         listener: &TcpListener,
@@ -107,7 +107,7 @@ impl Lobby {
         self.pending.contains_key(&token)
     }
 
-    /// Looks for the Hello of a connection that has become readable.
+    /// Reads a connection that has become readable, and looks for its Hello.
     pub fn read(&mut self, token: u64) -> Arrival {
         let Some(pending) = self.pending.get_mut(&token) else { return Arrival::Waiting };
         let hello = hello(&mut pending.connection);
@@ -135,7 +135,7 @@ impl Lobby {
         }
     }
 
-    /// Lets go of a connection whose time is up.
+    /// Removes a connection whose time is up.
     pub fn expire(&mut self, now: Instant) -> Option<Connection> {
         // Numbers are given in the order in which connections come.
         let (token, first) = self.pending.first_key_value()?;
@@ -145,7 +145,7 @@ impl Lobby {
         self.remove(*token)
     }
 
-    /// When the next time is up.
+    /// The time when the next connection's time is up.
     pub fn deadline(&self) -> Option<Instant> {
         self.pending.first_key_value().map(|(_, first)| first.since + HELLO_TIMEOUT)
     }

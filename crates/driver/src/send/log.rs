@@ -1,4 +1,4 @@
-//! What a sender logs: each event once, with the receiver that it is about in a span of its own.
+//! Logs a sender's events, each once, in a span for the receiver that it is about.
 
 use tracing::{debug, info, info_span, warn};
 

@@ -1,8 +1,8 @@
-//! Sending a session: from paths and options to the summary of who has what.
+//! Sends a session: from paths and options to a summary for each receiver.
 //!
-//! One thread waits on everything (group socket, listener, control connections, timers). It takes from the
-//! machine only what can leave now, so that nothing queues without bound: the group's lane when the pacer
-//! lets packets go, a receiver's lane while its connection has room.
+//! One thread waits for everything: the group's socket, the listener, control connections and timers. It takes
+//! from the machine only what can leave now, so that nothing queues without bound. It polls the group's lane
+//! when the pacer lets packets go, and a receiver's lane while its connection has room.
 
 mod feed;
 mod gather;
@@ -52,102 +52,102 @@ use crate::{
     words::{counted, some_of},
 };
 
-/// How long a receiver may say nothing while it owes an answer. One that lives speaks every
-/// [`KEEPALIVE`](crate::connection::KEEPALIVE), and one that a network has lost comes again as soon as it can
+/// The time for which a receiver may be silent while it owes an answer. A live receiver speaks every
+/// [`KEEPALIVE`](crate::connection::KEEPALIVE), and one that lost its network comes back as soon as it can
 /// (`docs/decisions/moving-receivers.md`).
 pub const STALL_LIMIT: Duration = Duration::from_secs(120);
 
-/// The most receivers from one address: more than sit behind most address translators, and few of those that a session
-/// has room for.
+/// The largest number of receivers from one address. It is more than most address translators have behind them,
+/// and a small part of a session's places.
 pub const PER_ADDRESS: u32 = 256;
 
-/// The most objects that are multicast at the same time.
+/// The largest number of objects that are multicast at the same time.
 pub const AT_ONCE: usize = 64;
 
-/// Retransmissions of an object get at least this long.
+/// The shortest time for retransmissions of an object.
 pub const MINIMUM_RETRANSMISSION_TIME: Duration = Duration::from_secs(2);
 
-/// How long a receiver that has broken off is waited for when all others are done.
+/// The time for which a session waits for a receiver whose connection broke, when all others are done.
 pub const LINGER: Duration = Duration::from_secs(10);
 
-/// The highest rate, in bits a second, at which repair symbols take the place of lost blocks by themselves. One core decodes
-/// about 3 Gbit/s, and a receiver that loses anything has to decode nearly all that comes.
+/// The highest rate, in bits a second, at which repair symbols replace lost blocks without being asked for. One
+/// core decodes about 3 Gbit/s, and a receiver with any loss must decode nearly everything.
 pub const MOST_CODED_BPS: u64 = 400_000_000;
 
-/// What to send, and how.
+/// The options of a session.
 #[derive(Debug, Clone)]
 pub struct SendOptions {
     pub paths: Vec<PathBuf>,
-    /// Where more paths come from, for as long as the session lasts; none ends it with `paths`.
+    /// The source of more paths while the session lasts. `None`: only `paths` are sent.
     pub feed: Option<FeedSource>,
     pub fanout: Fanout,
-    /// The receivers' addresses, as far as they are known before they come. A carousel sends copies to these.
+    /// The receivers' addresses, if they are known before the receivers come. A carousel sends copies to them.
     pub receivers: Vec<IpAddr>,
-    /// How they share packets there.
+    /// How these receivers share packets.
     pub sharing: Sharing,
     pub repair: Repair,
-    /// Forward error correction: what goes out unasked. None never sends a repair symbol.
+    /// Forward error correction: the symbols that are sent without requests. `None`: no repair symbols.
     pub fec: Option<Share>,
-    /// The group; none picks a random one.
+    /// The group. `None` picks a random one.
     pub group: Option<IpAddr>,
-    /// The group's UDP port; none picks a random one.
+    /// The group's UDP port. `None` picks a random one.
     pub port: Option<u16>,
     pub interface: Option<String>,
-    /// The sender's address, when receivers are to listen to it alone (source-specific multicast).
+    /// The only source address that receivers listen to (source-specific multicast). `None`: any.
     pub source: Option<IpAddr>,
-    /// Where to take control connections; none takes them on any address, at a port of the kernel's choice.
+    /// The address for control connections. `None`: any address, at a port that the kernel chooses.
     pub control: Option<SocketAddr>,
     pub rate: Rate,
-    /// The rates of slower groups, from fast to slow, for receivers that lose too much of what comes at a fixed rate; none
-    /// for a session with one group. In bits of IP packets a second.
+    /// The rates of slower groups, in bits of IP packets a second, from fast to slow. Receivers that lose too
+    /// much of a faster group move to them. Empty in a session with one group.
     pub slower_rates: Vec<u64>,
     pub hops: u32,
-    /// Starts when so many receivers are there ...
+    /// The number of receivers with which the session starts.
     pub wait_for: u32,
-    /// ... and gives up when they are not there in this time, ...
+    /// The time after which the session gives up if fewer receivers are there.
     pub wait_timeout: Duration,
-    /// ... unless so many are; none for all that it waits for.
+    /// The number of receivers with which the session starts after `wait_timeout`. `None`: all of `wait_for`.
     pub wait_at_least: Option<u32>,
-    /// The most receivers from one address.
+    /// The largest number of receivers from one address.
     pub per_address: u32,
-    /// The time for retransmissions as a multiple of the time that an object's multicast took; none waits for
-    /// ever.
+    /// The time for retransmissions of an object, as a multiple of the time of its multicast. `None`: no limit.
     pub retransmission_timeout_factor: Option<f64>,
-    /// It is never shorter than this.
+    /// The shortest time for retransmissions of an object.
     pub minimum_retransmission_time: Duration,
-    /// Who goes first when the rate is not enough for multicast and retransmissions.
+    /// The order of multicast and retransmissions if the rate is not enough for both.
     pub priority: Priority,
-    /// The most objects that are multicast at the same time.
+    /// The largest number of objects that are multicast at the same time.
     pub at_once: usize,
-    /// A receiver that has said nothing for so long while it owes an answer has failed.
+    /// The time of silence after which a receiver that owes an answer has failed.
     pub stall_limit: Duration,
-    /// Bytes of an object in each packet; none takes the most that the interface's MTU allows.
+    /// The bytes of an object in each packet. `None`: as many as the interface's MTU allows.
     pub block_len: Option<u16>,
     pub offload: Offload,
-    /// None for a plain session: nothing is encrypted, and nobody proves who he is.
+    /// The security of the session. `None` for a plain session: nothing is encrypted, and nobody proves their
+    /// identity.
     pub security: Option<SendSecurity>,
-    /// The ticket admits nobody after this time; none for ever.
+    /// The time after which the ticket admits nobody. `None`: never.
     pub expires_in: Option<Duration>,
-    /// How long the session is held, when all others are done, for a receiver that has broken off to come again.
+    /// The time for which the session waits for receivers whose connections broke, when all others are done.
     pub linger: Duration,
-    /// Where what the session is is kept, so that a sender that is started again goes on with it.
+    /// The file with the session's state, from which a restarted sender continues.
     pub session_file: Option<PathBuf>,
 }
 
-/// How fast to send, in bits of IP packets a second, headers included.
+/// The rate, in bits of IP packets a second, headers included.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Rate {
-    /// As a TCP connection to the worst receiver would (RFC 4654), whereby one that can bear less than the floor is not
-    /// waited for; and no faster than the slowest attentive receiver takes it.
+    /// The rate that a TCP connection to the worst receiver would have (RFC 4654). A receiver that can take
+    /// less than the floor does not count. The rate is also limited by the slowest attentive receiver.
     Auto { floor_bps: Option<u64> },
-    /// As the slowest attentive receiver takes it, whatever else is on the way.
+    /// The rate of the slowest attentive receiver, whatever other traffic there is.
     Max,
-    /// Always so fast, for a path on which so much is reserved.
+    /// A constant rate, for a path where that much is reserved.
     Fixed(u64),
 }
 
 impl Rate {
-    /// The rate that does not change, if it is one.
+    /// The rate, if it is constant.
     pub fn fixed_bps(self) -> Option<u64> {
         match self {
             Self::Fixed(rate) => Some(rate),
@@ -155,23 +155,24 @@ impl Rate {
         }
     }
 
-    /// Whether congestion control finds it.
+    /// Whether congestion control determines the rate.
     pub fn is_auto(self) -> bool {
         matches!(self, Self::Auto { .. })
     }
 }
 
-/// How a session is secured.
+/// The security of a session.
 #[derive(Debug, Clone, Default)]
 pub struct SendSecurity {
-    /// Who the sender is; none makes a key for the session.
+    /// The sender's identity. `None` makes a key for the session.
     pub identity: Option<Identity>,
-    /// Keys of the receivers that it admits. `None` admits everyone who has the ticket.
+    /// The keys of the receivers that the sender admits. `None` admits everybody who has the ticket.
     pub allow: Option<AllowList>,
 }
 
 impl SendOptions {
-    /// The defaults: secure, multicast, mended meanwhile, at the rate that the paths to the receivers bear.
+    /// The default options: a secure multicast session whose losses are mended meanwhile, at the rate that the
+    /// paths to the receivers can take.
     pub fn new(paths: Vec<PathBuf>) -> Self {
         Self {
             paths,
@@ -208,7 +209,7 @@ impl SendOptions {
     }
 }
 
-/// Something to tell whoever watches. It is also what `treecast send --json` prints, an event a line.
+/// An event of a sender. `treecast send --json` prints these events, one a line.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 pub enum SendEvent {
@@ -218,13 +219,13 @@ pub enum SendEvent {
         #[serde(with = "as_text")]
         ticket: Ticket,
     },
-    /// Something is not as good as it could be.
+    /// A warning: something is not as good as it could be.
     #[serde(with = "as_field_text")]
     Warning(String),
     Joined {
         receiver: String,
         address: SocketAddr,
-        /// The key that it has proved to have; none in a plain session.
+        /// The key that the receiver has proved to have. `None` in a plain session.
         #[serde(with = "as_optional_text")]
         key: Option<PublicKey>,
         joined: u32,
@@ -234,12 +235,12 @@ pub enum SendEvent {
         receiver: String,
         reason: String,
     },
-    /// A connection that was no receiver's.
+    /// A connection was refused, because it was no receiver's.
     Refused {
         address: SocketAddr,
         reason: String,
     },
-    /// The receivers waited for are there. A carousel tells it each time that somebody listens again.
+    /// The expected receivers are there. A carousel sends this event each time that somebody listens again.
     Started {
         objects: u64,
         bytes: u64,
@@ -258,7 +259,7 @@ pub enum SendEvent {
         group: u8,
         rate_bps: u64,
     },
-    /// A receiver is served by another way.
+    /// A receiver is served by another fanout.
     Way {
         receiver: String,
         #[serde(with = "as_text")]
@@ -266,7 +267,7 @@ pub enum SendEvent {
         /// The reason in words.
         why: String,
     },
-    /// A carousel has sent every object so many times.
+    /// A carousel has completed this many loops.
     #[serde(rename = "loop")]
     Looped {
         loops: u64,
@@ -280,19 +281,19 @@ pub enum SendEvent {
         not_wanted: u32,
         failed: u32,
     },
-    /// What a line of the feed names cannot be sent.
+    /// A line of the feed does not name something that can be sent.
     NotSent {
         path: String,
         reason: String,
     },
-    /// An object could not be read to its end as it was announced.
+    /// An object could not be read to its end, or has changed.
     Withdrawn {
         name: String,
         reason: String,
     },
     /// The session is over. [`run`] returns its summary instead of this event.
     Done(Done),
-    /// Nothing more for now: what has been told since the last time may be shown together.
+    /// There is nothing more for now, so a display may show the recent events together.
     #[serde(skip)]
     Idle,
 }
@@ -302,7 +303,7 @@ pub enum SendEvent {
 pub struct Done {
     #[serde(flatten)]
     pub progress: SendProgress,
-    /// Number of lines of the feed that named nothing to send.
+    /// Number of lines of the feed that did not name something that can be sent.
     pub not_sent: u64,
     /// Whether every receiver has every object that it wanted.
     pub complete: bool,
@@ -321,7 +322,7 @@ impl From<&SendSummary> for Done {
     }
 }
 
-/// How far a session is.
+/// The progress of a session.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct SendProgress {
@@ -350,29 +351,30 @@ pub struct SendProgress {
     pub retransmitted_bps: Option<u64>,
     /// The share of blocks that receivers got although they had them, 0 to 1.
     pub duplicate_share: f64,
-    /// Who is waited for now; none when nobody is.
+    /// The receiver that the session waits for. `None` if it waits for none.
     pub held_by: Option<Holder>,
     /// Time left, at the recent rate of the slowest receiver that is waited for. `None` when it is not known.
     pub seconds_left: Option<f64>,
-    /// What limits the rate of `auto`; none at a rate that was given.
+    /// The state of congestion control. `None` at a constant rate.
     pub rate: Option<RateProgress>,
-    /// What has left by which way; none where all goes to multicast groups.
+    /// What has left by each fanout. `None` if everything goes to multicast groups.
     pub fanout: Option<Box<FanoutProgress>>,
-    /// Each group of a session with several rates, the fastest first; none where there is one.
+    /// The groups of a session with several rates, the fastest first. Empty if there is one group.
     pub groups: Vec<GroupProgress>,
-    /// How often receivers have moved from one to another, and how often that was refused or not even answered.
+    /// The number of moves of receivers between groups, and the number of refused or unanswered ones.
     pub moves: u64,
     pub refused_moves: u64,
     pub receivers: Vec<ReceiverProgress>,
 }
 
 impl SendProgress {
-    /// Bytes that receivers have on average, but for those that are gone.
+    /// The bytes that receivers have on average. Those that are gone do not count.
     pub fn done_bytes(&self) -> u64 {
         self.mean_of_those_there(|receiver| receiver.received_bytes).unwrap_or_default()
     }
 
-    /// Bytes that the same want on average, as far as they have said.
+    /// The bytes that receivers want on average, as far as they have reported. Those that are gone do not
+    /// count.
     pub fn wanted_bytes(&self) -> u64 {
         self.mean_of_those_there(|receiver| receiver.wanted_bytes).unwrap_or(self.total_bytes)
     }
@@ -411,7 +413,7 @@ impl SendProgress {
 pub struct Sums {
     /// Bytes that receivers have on average.
     pub done_bytes: u64,
-    /// Share that the receivers that are not gone have of what they want, 0 to 1.
+    /// The share that receivers have of what they want, 0 to 1. Those that are gone do not count.
     pub done_share: f64,
     /// Bytes sent to receivers again.
     pub retransmitted_bytes: u64,
@@ -434,17 +436,17 @@ pub struct RateProgress {
     /// The rate, in bits of IP packets a second.
     #[serde(rename = "bits_per_second")]
     pub rate_bps: u64,
-    /// The receiver that the sender follows.
+    /// The name of the receiver that limits the rate.
     pub receiver: Option<String>,
-    /// `start`, `loss`, `growth`, `unused` or `floor`.
+    /// The reason for the rate: `start`, `loss`, `growth`, `unused` or `floor`.
     pub why: String,
-    /// Loss events of that receiver a packet, 0 to 1.
+    /// The loss events of that receiver for each packet, 0 to 1.
     pub loss: f64,
     #[serde(rename = "round_trip_seconds", with = "as_seconds")]
     pub round_trip: Duration,
 }
 
-/// What each way of a session carries.
+/// The traffic of each fanout of a session.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct FanoutProgress {
@@ -454,7 +456,7 @@ pub struct FanoutProgress {
     pub multicast: WayProgress,
 }
 
-/// What one way carries.
+/// The traffic of one fanout.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct WayProgress {
@@ -470,28 +472,29 @@ pub struct WayProgress {
 pub struct GroupProgress {
     /// The group's rate, in bits of IP packets a second.
     pub rate_bps: u64,
-    /// Bytes of objects that it was sent.
+    /// Bytes of objects that were sent to the group.
     pub sent_bytes: u64,
-    /// Receivers that listen to it.
+    /// Number of receivers that listen to the group.
     pub receivers: u32,
 }
 
-/// How far one receiver is, by its own last report.
+/// The progress of one receiver, by its own last report.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ReceiverProgress {
     #[serde(rename = "receiver")]
     pub name: String,
-    /// The key that it has proved to have; none in a plain session.
+    /// The key that the receiver has proved to have. `None` in a plain session.
     #[serde(with = "as_optional_text")]
     pub key: Option<PublicKey>,
     pub address: String,
     /// Bytes of objects that it has, each counted once.
     #[serde(rename = "bytes")]
     pub received_bytes: u64,
-    /// Bytes of objects that it has or may still have: of all but those that it did not want, missed or ended without.
+    /// Bytes of all objects, except those that it did not want, missed or failed to get.
     pub wanted_bytes: u64,
-    /// How many of them it can have from this sender; fewer where an earlier one began the session.
+    /// The part of `wanted_bytes` that it can get from this sender. It is less if an earlier sender began the
+    /// session.
     pub run_bytes: u64,
     /// Bytes sent to it again.
     pub retransmitted_bytes: u64,
@@ -504,10 +507,11 @@ pub struct ReceiverProgress {
     /// Number of objects that it did not want.
     #[serde(rename = "not_wanted")]
     pub objects_not_wanted: u64,
-    /// Number of a feed's objects that were over before it came: it was never told of them, and they are no failures.
+    /// Number of objects of a feed that were over before the receiver came. It was never told of them, so they
+    /// are no failures.
     #[serde(rename = "missed")]
     pub objects_missed: u64,
-    /// The first of the objects that it does not have, and why, at the end of the session.
+    /// The first objects that it does not have, with the reasons. Filled at the end of the session.
     #[serde(with = "as_reasons")]
     pub failures: Vec<(String, String)>,
     /// Number of objects that it does not have.
@@ -519,50 +523,50 @@ pub struct ReceiverProgress {
     /// The group that it listens to; 0 is the first.
     #[serde(rename = "group_number")]
     pub group: u8,
-    /// The way that serves it, or did when it went; none where all are served by multicast.
+    /// The fanout that serves it, or served it when it left. `None` if all are served by multicast.
     #[serde(with = "as_optional_text")]
     pub way: Option<Way>,
     pub standing: Standing,
-    /// Why it is gone, if it is.
+    /// The reason why it is gone, if it is.
     pub left: Option<String>,
     /// Bits of objects a second that it got over the last seconds; none before that is known.
     pub now_bps: Option<u64>,
-    /// Since its last word.
+    /// Seconds since its last message.
     pub silent_seconds: f64,
-    /// Why it is behind what has been sent; none when it is not.
+    /// The reason why it is behind what was sent. `None` if it is not behind.
     pub why: Option<Hindrance>,
     /// Time left at its recent rate. `None` when it is not known.
     pub seconds_left: Option<f64>,
 }
 
-/// Where a receiver is with the objects known so far.
+/// The state of a receiver with respect to the objects known so far.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Standing {
-    /// It is there, and has not ended with all of them.
+    /// It is connected, and has not ended with all objects.
     #[default]
     Busy,
-    /// It has ended with all of them, and has what it wanted.
+    /// It has ended with all objects, and has all that it wanted.
     Done,
-    /// It has ended with all of them, without having what it wanted.
+    /// It has ended with all objects, and lacks some that it wanted.
     Failed,
-    /// Its connection has broken before it had what it wanted; it may come again.
+    /// Its connection broke before it had everything that it wanted. It may come again.
     Gone,
 }
 
-/// How a session ended.
+/// The result of a session.
 #[derive(Debug, Clone, Default)]
 pub struct SendSummary {
-    /// From the start (all receivers there) to the end, and how far everyone was then.
+    /// The time from the start (when all receivers were there) to the end, and the progress at the end.
     pub progress: SendProgress,
     pub objects: u64,
-    /// The objects that the sender could not send to their end, and why: the first of them.
+    /// The first objects that the sender could not send to their end, with the reasons.
     pub withdrawn: Vec<(String, String)>,
-    /// Lines of the feed that named nothing to send.
+    /// Number of lines of the feed that did not name something that can be sent.
     pub not_sent: u64,
-    /// How many more receivers have left before they had everything than are told of one by one.
+    /// The number of further receivers that left before they had everything. They are not listed one by one.
     pub others_failed: u64,
-    /// Ended by a signal.
+    /// Whether a signal ended the session.
     pub interrupted: bool,
 }
 
@@ -575,7 +579,7 @@ impl SendSummary {
     }
 }
 
-/// Why a session could not be held at all.
+/// The reason why a session could not be held.
 #[derive(Debug, Error)]
 pub enum SendError {
     #[error(transparent)]
@@ -641,11 +645,11 @@ fn none_from(missing: &[IpAddr]) -> String {
     if missing.is_empty() { String::new() } else { format!(", and none from {}", some_of(missing, MOST)) }
 }
 
-/// Sends everything to everyone. Returns when every receiver has ended with every object, or `stop` is
+/// Sends all objects to all receivers. Returns when every receiver has ended with every object, or `stop` is
 /// requested.
 ///
 /// # Errors
-/// When nothing could be sent; what failed at single receivers is in the summary.
+/// If nothing could be sent. The failures of single receivers are in the summary.
 pub fn run(
     options: &SendOptions,
     stop: &Stop,
@@ -654,7 +658,7 @@ pub fn run(
     hold(Plan::new(options, stop)?, stop, on_event)
 }
 
-/// As [`run`], for a session whose ticket may be known already.
+/// Like [`run`], for a session whose ticket may be known already.
 ///
 /// # Errors
 /// As [`run`].

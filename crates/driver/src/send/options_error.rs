@@ -1,4 +1,4 @@
-//! Why options do not go together. Which option helps is up to whoever reads them.
+//! Errors of options that do not go together. The reader of an error must know which option helps.
 
 use std::{
     net::{IpAddr, SocketAddr},
@@ -8,10 +8,11 @@ use std::{
 use thiserror::Error;
 use treecast_wire::ticket::{Fanout, MAX_GROUPS};
 
-/// The most repair symbols for 100 blocks: beyond it, sending everything twice and thrice costs less.
+/// The largest number of repair symbols for 100 blocks. Above it, sending everything two or three times costs
+/// less.
 pub const MAX_FEC_PERCENT: u32 = 300;
 
-/// A block holds at least the longest control message to the group: a signed reason.
+/// The shortest block in bytes. It holds the longest control message to the group, which is a signed reason.
 pub const MIN_BLOCK_LEN: u16 = 580;
 
 /// Options that do not go together, or not with this host.
@@ -43,7 +44,7 @@ pub enum OptionsError {
     FecShare(u32),
     #[error("{name} is too large for repair symbols with blocks of {block_len} bytes")]
     FecSize { name: String, block_len: u16 },
-    /// The host cannot make packets with address lists, for this reason.
+    /// This host cannot make packets with address lists, for this reason.
     #[error("{0}")]
     Lists(String),
     #[error("source {from} and group {group} are of two families: name both of one")]

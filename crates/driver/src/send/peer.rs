@@ -1,4 +1,4 @@
-//! A receiver as its sender sees it.
+//! A receiver, as its sender knows it.
 
 use std::{net::SocketAddr, time::Duration};
 
@@ -24,27 +24,27 @@ const MAX_ALL_FAILURES: usize = 10_000;
 #[derive(Debug)]
 pub(super) struct Peer {
     pub who: Who,
-    /// What it is called here: by the allow list, or by itself where nobody else is.
+    /// The receiver's name: the one on the allow list, or its own name if no other receiver has that.
     pub name: String,
     pub address: SocketAddr,
-    /// Where unicast blocks go, if the receiver hears them.
+    /// The address for unicast blocks, if the receiver listens for them.
     pub udp: Option<SocketAddr>,
     pub link: Link,
     pub progress: Progress,
     pub fresh: Fresh,
-    /// How many bytes of objects had been sent to the group when it came. What it lacks of them it gets over its connection,
-    /// without having lost it.
+    /// The number of bytes of objects that had been sent to the group when it came. Those bytes come over its
+    /// connection, and do not count as loss.
     pub sent_before: u64,
     pub tally: Tally,
     /// The group that it listens to.
     pub group: u8,
-    /// The way that serves it, or did when it went; none where all are served by multicast.
+    /// The fanout that serves it, or served it when it left. `None` if all are served by multicast.
     pub way: Option<Way>,
     /// Bytes received, and those of them that were lost and sent again, packets dropped, and milliseconds of waiting for its disk.
     meter: Meter<4>,
-    /// Whether it was one of those that the session has waited for.
+    /// Whether the session waited for this receiver before it started.
     pub was_there_at_start: bool,
-    /// Whether it has said more than who it is.
+    /// Whether this receiver has sent more than its Hello.
     pub has_spoken: bool,
     pub absence: Absence,
 }
@@ -52,13 +52,14 @@ pub(super) struct Peer {
 /// A receiver's connection.
 #[derive(Debug, Default)]
 pub(super) struct Link {
-    /// None once it is closed; what is known of the receiver stays for the summary.
+    /// The connection. `None` once it is closed; the other data of the receiver stays for the summary.
     pub connection: Option<Connection>,
-    /// Whether the connection is waited for to take output.
+    /// Whether output waits until the connection takes more.
     pub waits_for_room: bool,
-    /// To be closed when all output is written.
+    /// Whether to close the connection when all output is written.
     pub closes: bool,
-    /// All is written and the connection half closed: how long its receiver's own end is waited for.
+    /// The time until which the receiver's end is awaited, after everything was written and the connection was
+    /// half closed.
     pub lingers_until: Option<Instant>,
 }
 
@@ -67,17 +68,17 @@ pub(super) struct Link {
 pub(super) struct Tally {
     pub objects_complete: u64,
     pub objects_not_wanted: u64,
-    /// Objects of a feed that were done before it came.
+    /// Number of objects of a feed that were over before it came.
     pub missed: u64,
-    /// Bytes of the objects that it has whole.
+    /// Bytes of the objects that it has completely.
     pub complete_bytes: u64,
-    /// The first of those that it has ended without ...
+    /// The first objects that it failed to get, with the reasons.
     pub failures: Vec<(String, String)>,
-    /// ... and how many there are.
+    /// Number of objects that it failed to get.
     pub failed: u64,
-    /// Bytes of those, of those that it did not want, and of those that it missed.
+    /// Bytes of the objects that it failed to get, did not want, or missed.
     pub forgone_bytes: u64,
-    /// Requests for retransmissions.
+    /// Number of requests for retransmissions.
     pub requests: u64,
     pub retransmitted_bytes: u64,
 }
@@ -85,11 +86,11 @@ pub(super) struct Tally {
 /// Why a receiver is not there, and whether it is waited for.
 #[derive(Debug, Default)]
 pub(super) struct Absence {
-    /// Why it went before the session was over.
+    /// The reason why it left before the session was over.
     pub left: Option<String>,
-    /// Whether it has said itself that it ends.
+    /// Whether it has itself reported that it ends.
     pub has_quit: bool,
-    /// Whether the session waits for it to come again.
+    /// Whether the session waits for this receiver to come again.
     pub awaited: Awaited,
 }
 
@@ -117,7 +118,7 @@ pub(super) struct Fresh {
 }
 
 impl Fresh {
-    /// Begins for a receiver that comes when `sent` bytes have been sent.
+    /// Creates the counts of a receiver that comes when `sent` bytes have been sent.
     pub fn since(sent: u64) -> Self {
         Self { sent, ..Self::default() }
     }
@@ -136,22 +137,23 @@ impl Fresh {
 /// What the session knows when a receiver is reported on.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Seen {
-    /// Since its last word.
+    /// The time since its last message.
     pub silent: Duration,
-    /// Whether nothing is left of what it has asked for.
+    /// Whether everything that it asked for was sent.
     pub is_answered: bool,
     /// Number of objects of the whole session.
     pub objects: u64,
     pub total_bytes: u64,
     pub sent_bytes: u64,
-    /// What this sender has sent to the groups, ...
+    /// The bytes that this sender has sent to the groups.
     pub run_bytes: u64,
-    /// ... and whether an earlier one of the session had sent something before.
+    /// Whether an earlier sender of the session had sent something before.
     pub goes_on: bool,
 }
 
 impl Peer {
-    /// `listed` is what the allow list calls it; `is_taken` says whether somebody else is called so already.
+    /// Creates a receiver. `listed` is its name on the allow list. `is_taken` returns whether another receiver
+    /// has a name.
     pub fn new(
         connection: Connection,
         hello: &Hello,
@@ -170,7 +172,7 @@ impl Peer {
         Self { udp, link, way, ..Self::without_connection(who, name, address) }
     }
 
-    /// One that an earlier sender of the session had.
+    /// Creates a receiver that an earlier sender of the session had, and that has not come yet.
     pub fn missing(absent: Absent, listed: Option<&str>) -> Self {
         let name = shown(listed.unwrap_or(&absent.who.name));
         let left = Some("it has not come back to the sender that was started again".to_owned());
@@ -198,8 +200,8 @@ impl Peer {
         }
     }
 
-    /// Takes note of a report of a session of so many bytes. It is the receiver's own word: what cannot be is cut to
-    /// what can.
+    /// Notes a report, in a session of this many bytes. Impossible values are limited to possible ones, because
+    /// the receiver may lie.
     pub fn note_progress(&mut self, progress: Progress, total_bytes: u64) {
         self.progress = Progress {
             position: progress.position,
@@ -210,7 +212,8 @@ impl Peer {
         };
     }
 
-    /// It has ended with an object without having it. `told` counts what of all receivers is told one by one.
+    /// Notes that it has ended with an object without having it. `told` counts the failures of all receivers
+    /// that are listed one by one.
     pub fn fail(&mut self, told: &mut usize, name: String, bytes: u64, reason: String) {
         self.tally.forgone_bytes = self.tally.forgone_bytes.saturating_add(bytes);
         self.tally.failed += 1;
@@ -221,8 +224,7 @@ impl Peer {
         }
     }
 
-    /// A receiver that is not there to the end failed at whatever it does not have, started or not; one that is
-    /// there joined after that was sent.
+    /// Completes the counts at the end. A receiver that left early failed for everything that it does not have.
     pub fn settle(&mut self, objects: u64, interrupted: bool) {
         let untold = self.tally.failed - self.tally.failures.len() as u64;
         if untold > 0 {
@@ -255,7 +257,7 @@ impl Peer {
             >= objects
     }
 
-    /// What the machine ends for one that has left counts as failed: where it stands is told by what it has.
+    /// The state of the receiver. For one that has left, it depends on what it has.
     pub fn standing(&self, objects: u64) -> Standing {
         let wanted = self.tally.missed + self.tally.objects_complete + self.tally.objects_not_wanted;
         match (&self.absence.left, wanted >= objects) {
@@ -266,14 +268,15 @@ impl Peer {
         }
     }
 
-    /// Whether it came after the start and went without having had a part in the session.
+    /// Whether it came after the start and left without having had a part in the session.
     pub fn has_only_passed_by(&self) -> bool {
         let has_nothing =
             self.tally.failed + self.tally.objects_complete + self.tally.objects_not_wanted == 0;
         self.link.connection.is_none() && has_nothing && !self.has_spoken && !self.was_there_at_start
     }
 
-    /// Without its failures, which are told at the end: there may be many, and reports are frequent.
+    /// The receiver's progress, without its failures. These are only reported at the end, because there may be
+    /// many, and reports are frequent.
     pub fn report(&mut self, now: Instant, seen: Seen) -> ReceiverProgress {
         // Its last report may be older than its last object.
         let received_bytes = self.progress.received_bytes.max(self.tally.complete_bytes);

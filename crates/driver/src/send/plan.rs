@@ -1,4 +1,4 @@
-//! From options to the facts of a session: interface, group, block length, files.
+//! Derives the facts of a session from its options: interface, group, block length, files.
 
 use std::{
     collections::BTreeMap,
@@ -30,37 +30,37 @@ use crate::{
     udp::GroupAddress,
 };
 
-/// All that is known before the first packet.
+/// Everything that is known before the first packet.
 #[derive(Debug)]
 pub struct Plan {
     pub options: SendOptions,
     pub session: SessionId,
-    /// Group, source and interface.
+    /// The group, source and interface.
     pub group: GroupAddress,
     pub block_len: u16,
     pub sources: Vec<NamedSource>,
-    /// Who the sender is; none in a plain session.
+    /// The sender's identity. `None` in a plain session.
     pub identity: Option<Identity>,
-    /// What a secure carousel's packets are sealed with.
+    /// The secret with which a secure carousel seals its packets.
     pub secret: Option<Secret>,
-    /// When the ticket expires.
+    /// The time when the ticket expires.
     pub expires: Option<NonZeroU64>,
-    /// Where the session that goes on has told its receivers to connect to; empty for a new one.
+    /// The control addresses that the continued session has given to its receivers. Empty for a new session.
     pub control: Vec<SocketAddr>,
     /// What packets with address lists are sent with; none where there are none.
     pub(crate) lists: Option<Lists>,
-    /// How far an earlier sender of the session came with each object, by its number.
+    /// The progress of an earlier sender with each object, by the object's number.
     pub before: BTreeMap<u32, session_file::Mark>,
     /// Its receivers that had not ended.
     pub(super) roll: Roll,
-    /// Whether the session is one that began before, and may have another sender now.
+    /// Whether the session continues an earlier one, which may have another sender now.
     pub goes_on: bool,
-    /// What the user should know before anything is sent; a line each.
+    /// Warnings for the user, one line each.
     pub warnings: Vec<String>,
 }
 
 impl Plan {
-    /// Looks at files, as long as no stop is requested, and interfaces, and draws what is random; sends nothing.
+    /// Examines files (until a stop is requested) and interfaces, and draws random numbers. Sends nothing.
     ///
     /// # Errors
     /// One line for each thing that does not fit.
@@ -133,11 +133,11 @@ impl Plan {
         Ok(())
     }
 
-    /// Writes the file from which the session can go on, for a sender that takes control connections at `control`. It
-    /// is there already when the session goes on.
+    /// Writes the session file, for a sender that takes control connections at `control`. The file of a
+    /// continued session exists already.
     ///
     /// # Errors
-    /// When it cannot be written.
+    /// If it cannot be written.
     pub fn keep_session(&self, control: &[SocketAddr]) -> Result<(), SendError> {
         let Some(path) = &self.options.session_file else { return Ok(()) };
         if self.goes_on {
@@ -186,7 +186,7 @@ impl Plan {
         }
     }
 
-    /// The addresses of the session's groups, the fastest first, as a socket takes them.
+    /// The addresses of the session's groups for a socket, the fastest group first.
     pub fn group_addresses(&self) -> Vec<SocketAddr> {
         let numbers = 0..=self.options.slower_rates.len() as u8;
         let groups = numbers.filter_map(|number| group_address(self.group.group, number));

@@ -1,4 +1,4 @@
-//! How a session mends losses.
+//! The repair of a session: how losses are mended.
 
 use std::time::Duration;
 
@@ -6,27 +6,27 @@ use treecast_wire::ticket;
 
 use crate::carousel::FrameHash;
 
-/// How losses are mended.
+/// The way losses are mended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Repair {
-    /// Not at all: an object with a gap at its end has failed.
+    /// Losses are not mended: an object with a gap at its end has failed.
     None,
-    /// Retransmissions, when an object has been sent to its end (VCMTP 1).
+    /// Lost blocks are retransmitted when the object has been sent to its end (VCMTP 1).
     After,
-    /// Retransmissions, while an object is being sent (VCMTP 2).
+    /// Lost blocks are retransmitted while the object is being sent (VCMTP 2).
     Nack,
-    /// All objects are sent again and again. Nobody is asked what is missing.
+    /// All objects are sent again and again. Receivers report nothing.
     Carousel(CarouselOptions),
 }
 
-/// What only a carousel is told.
+/// The options that only a carousel has.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CarouselOptions {
-    /// The carousel ends when nobody has listened for this long.
+    /// The time without a listener after which the carousel ends.
     pub idle: Duration,
-    /// The carousel ends after so many loops. `None` sends for as long as somebody listens.
+    /// The number of loops after which the carousel ends. `None`: it goes on while somebody listens.
     pub loops: Option<u64>,
-    /// The carousel fails when nobody has listened for this long before the first listener. `None` waits for ever.
+    /// The time without a first listener after which the carousel fails. `None`: it waits for ever.
     pub wait_timeout: Option<Duration>,
     pub dialect: Dialect,
 }
@@ -37,17 +37,17 @@ impl Default for CarouselOptions {
     }
 }
 
-/// The packets that a carousel is made of.
+/// The kind of packets of a carousel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Dialect {
-    /// A treecast session's.
+    /// The packets of a treecast session.
     Session,
-    /// The IoT updater's frames, which carry one file, and this hash of it.
+    /// The frames of the IoT updater, which carry one file and this kind of hash of it.
     Iotup(FrameHash),
 }
 
 impl Repair {
-    /// The repair as a ticket names it.
+    /// The repair in the form for tickets.
     pub fn in_ticket(&self) -> ticket::Repair {
         match self {
             Self::None => ticket::Repair::None,

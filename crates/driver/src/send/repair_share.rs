@@ -1,28 +1,29 @@
-//! How multicast and retransmissions share what the session may send.
+//! How multicast and retransmissions share the rate of a session.
 //!
-//! The rate is for both together: on a link that multicast fills by itself, retransmissions on top would
-//! push packets of the multicast out of the queue, for all receivers, who then ask for yet more. While
-//! there is something to multicast, retransmissions get a share of it only: a receiver that loses much, comes late
-//! or was stopped must not hold up all others.
+//! The rate is for both together. If multicast alone fills a link, additional retransmissions would push
+//! multicast packets out of the queue, for all receivers, which would then ask for even more. While there is
+//! something to multicast, retransmissions get only a share of the rate. So a receiver that loses much, comes
+//! late or was stopped does not hold up the others.
 //!
-//! A rate that congestion control finds for the group (`--rate auto`) is for what the group gets. While nothing can be multicast nobody
-//! reports on it, and whatever it was last would stand until all is mended: then each connection's TCP says alone how
-//! much may leave.
+//! A rate that congestion control finds (`--rate auto`) is for the group. While there is nothing to multicast,
+//! no receiver reports on it, and the last rate would hold until everything is mended. Then each connection's
+//! TCP alone decides how much may leave.
 
-/// Who goes first when the rate is not enough for both (interdomain-2013, 4.7.2, figures 4.12 and 4.13).
+/// The order of multicast and retransmissions if the rate is not enough for both (interdomain-2013, 4.7.2,
+/// figures 4.12 and 4.13).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Priority {
-    /// Multicast: retransmissions take what it leaves, and at least a [`LEAST_SHARE`]th. Fast receivers do not
-    /// notice slow ones, and all together take no longer. Only when half of an object's time for retransmissions is
-    /// over, its retransmissions get up to the half.
+    /// Multicast goes first. Retransmissions get what it leaves, and at least a [`LEAST_SHARE`]th. So slow
+    /// receivers do not slow down fast ones, and all together take no longer. When half of an object's time for
+    /// retransmissions is over, they get up to half of the rate.
     #[default]
     Multicast,
-    /// Retransmissions get up to the half: slow receivers fall less far behind.
+    /// Retransmissions get up to half of the rate, so that slow receivers fall less far behind.
     Fair,
 }
 
-/// With [`Priority::Multicast`], retransmissions get one byte for so many of multicast, whatever happens: enough that no
-/// receiver seems to have stalled, and too little for the others to notice.
+/// The divisor of the smallest share of retransmissions with [`Priority::Multicast`]. One byte for this many of
+/// multicast is enough to show that no receiver has stalled, and too little to affect the others.
 pub const LEAST_SHARE: u64 = 64;
 
 /// The most bytes that retransmissions save up: no more than a small queue holds, for they leave at once.
@@ -43,7 +44,7 @@ pub(super) struct RepairShare {
 }
 
 impl RepairShare {
-    /// `is_auto`: the rate is congestion control's, and not one that was given.
+    /// Creates the share. `is_auto` says that congestion control determines the rate.
     pub fn new(priority: Priority, is_auto: bool) -> Self {
         let credit = |price: u64| Credit { price: price as i64, bytes: 0 };
         Self { priority, half: credit(1), least: credit(LEAST_SHARE), multicast_waits: false, is_auto }
@@ -55,12 +56,12 @@ impl RepairShare {
         self.least.earn(bytes);
     }
 
-    /// All is multicast, or the receivers have to catch up first.
+    /// Notes that multicast waits: everything is sent, or the receivers must catch up first.
     pub fn multicast_waits(&mut self) {
         self.multicast_waits = true;
     }
 
-    /// Returns whether they count for the rate.
+    /// Notes bytes of retransmissions. Returns whether they count for the rate.
     #[must_use]
     pub fn repaired(&mut self, bytes: u64) -> bool {
         // What leaves while nothing can be multicast costs the multicast nothing.
@@ -76,9 +77,9 @@ impl RepairShare {
         self.is_auto && self.multicast_waits
     }
 
-    /// Whether retransmissions may leave, given that the rate leaves room for more bytes now or not, and that they are
-    /// urgent or not. While there is multicast it waits for the rate, and pays for what leaves on credit; when there is
-    /// none, retransmissions have to wait themselves, for a rate that was given.
+    /// Whether retransmissions may leave. `has_room` says whether the rate leaves room for more bytes now.
+    /// While there is multicast, it waits for the rate, and retransmissions are charged to it. Without
+    /// multicast, retransmissions themselves wait for a constant rate.
     pub fn may_leave(&self, is_urgent: impl FnOnce() -> bool, has_rate: impl FnOnce() -> bool) -> bool {
         if self.multicast_waits {
             return self.is_tcps() || has_rate();

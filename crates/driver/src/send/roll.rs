@@ -1,7 +1,8 @@
-//! The receivers that a session has and that have not ended, as its file keeps them: a sender that is started again waits
+//! The receivers of a session that have not ended, as the session file records them. A restarted sender waits
 //! for them.
 //!
-//! Two lines of the file. A receiver is its key, or in a plain session its number, and its name:
+//! There are two kinds of lines. A receiver is identified by its key, or in a plain session by its number, and
+//! by its name:
 //!
 //! ```text
 //! came ADDRESS KEY NAME       it is there
@@ -25,7 +26,7 @@ const ENDED: &str = "ended ";
 #[derive(Debug, Clone)]
 pub(super) struct Absent {
     pub who: Who,
-    /// Where it was.
+    /// The receiver's last address.
     pub address: SocketAddr,
 }
 
@@ -38,7 +39,7 @@ pub(super) struct Roll {
 }
 
 impl Roll {
-    /// Reads the lines of a file, and passes over all others.
+    /// Parses the lines of a file, and skips all others.
     pub fn parse(text: &str) -> Self {
         let mut roll = Self::default();
         for line in text.split_inclusive('\n').filter_map(|line| line.strip_suffix('\n')) {
@@ -53,7 +54,7 @@ impl Roll {
         roll
     }
 
-    /// The line to add, if there is one to add.
+    /// Notes that a receiver has come or ended. Returns the line to add to the file, if there is one.
     pub fn came(&mut self, who: &Who, address: SocketAddr) -> Option<String> {
         let text = who.to_string();
         if self.there.contains_key(&text) || self.there.len() >= MOST {
@@ -70,14 +71,14 @@ impl Roll {
         Some(line)
     }
 
-    /// The line to add, if there is one to add.
+    /// Notes that a receiver has come or ended. Returns the line to add to the file, if there is one.
     pub fn ended(&mut self, who: &Who) -> Option<String> {
         let text = who.to_string();
         self.there.remove(&text)?;
         Some(format!("{ENDED}{text}\n"))
     }
 
-    /// Who is to come again.
+    /// The receivers that should come again.
     pub fn absent(&self) -> Vec<Absent> {
         let absent = |(text, address): (&String, &SocketAddr)| {
             Some(Absent { who: Who::from_line(text)?, address: *address })

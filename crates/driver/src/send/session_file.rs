@@ -1,6 +1,6 @@
-//! The file of `--session`: what a sender that is started again needs to be the same session.
+//! The file of `--session`: the state that a restarted sender needs to continue the session.
 //!
-//! Text, readable by its owner alone, for it holds the sender's key:
+//! It is text that only its owner may read, because it contains the sender's key:
 //!
 //! ```text
 //! treecast session 1
@@ -15,10 +15,10 @@
 //! ended KEY NAME                                  it has everything, or has said that it ends
 //! ```
 //!
-//! The last four are added while the session goes on, behind what they speak of: what is multicast twice when a sender is
-//! killed is a step at most. Whoever reads them passes over a last line that is cut short.
+//! The last four kinds of lines are added while the session goes on, after the event that they describe. So a
+//! killed sender repeats at most one step of the multicast. A reader skips a last line that was cut.
 //!
-//! Names have no control characters: an object is one line.
+//! Names have no control characters, so an object is one line.
 
 use std::{
     collections::BTreeMap,
@@ -63,7 +63,7 @@ const MAX_LEN: u64 = 256 << 20;
 /// Read, write and enter: for groups and others none.
 const OTHERS: u32 = 0o077;
 
-/// What is wrong with a session's file.
+/// The errors of a session file.
 #[derive(Debug, Error)]
 pub enum SessionFileError {
     #[error("cannot read the session file {}: {source}", path.display())]
@@ -97,19 +97,19 @@ pub(super) struct Kept {
     has_allow_list: bool,
     /// Rates of its groups in bits a second, as `5000000,1000000`. `None` for one group.
     rates: Option<String>,
-    /// None where the session is plain or has a key of its own.
+    /// The key in the file. `None` in a plain session, or one with a key of its own.
     pub identity: Option<Identity>,
     /// As [`object_line`] has them.
     objects: Vec<String>,
-    /// How far the sender came with each object, by the object's number.
+    /// The progress of the sender with each object, by the object's number.
     pub marks: BTreeMap<u32, Mark>,
     pub roll: Roll,
 }
 
-/// How far a sender came with an object.
+/// The progress of a sender with an object.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Mark {
-    /// In bytes.
+    /// The number of bytes that were multicast.
     pub sent: u64,
     pub hash: Option<[u8; 32]>,
 }
@@ -213,7 +213,7 @@ impl Marks {
         Ok(Self { file, left: MAX_LEN.saturating_sub(len), noted: BTreeMap::new(), roll })
     }
 
-    /// An object of `size` bytes has been multicast up to `end`.
+    /// Notes that an object of `size` bytes has been multicast up to `end`.
     pub fn sent(&mut self, index: u32, end: u64, size: u64) {
         let noted = self.noted.entry(index).or_default();
         if end < size && end < *noted + size / STEPS {
@@ -249,11 +249,9 @@ impl Marks {
 }
 
 impl Kept {
-    /// Refuses a sender whose options are others than those that the session began with, before anything is made of
-    /// them: how long blocks may be and which addresses fit follows from them. The list of whom it admits may have changed.
-    ///
-    /// # Errors
-    /// What differs.
+    /// Refuses a sender whose options differ from those that the session began with. This comes before the
+    /// options are used, because the length of blocks and the addresses that fit follow from them. The list of
+    /// admitted receivers may have changed.
     pub fn check_options(&self, options: &SendOptions) -> Result<(), SessionFileError> {
         let kept = &self.ticket;
         let admits_listed = options.security.as_ref().is_some_and(|security| security.allow.is_some());
@@ -293,10 +291,7 @@ impl Kept {
         ])
     }
 
-    /// Refuses a sender that would have another ticket than the session, though its options are the same.
-    ///
-    /// # Errors
-    /// What differs.
+    /// Refuses a sender that would have another ticket than the session, even when its options are the same.
     pub fn check_ticket(&self, ticket: &Ticket) -> Result<(), SessionFileError> {
         let key = |ticket: &Ticket| ticket.security.as_ref().map(|security| security.sender_key);
         let has_other_key = key(&self.ticket) != key(ticket);

@@ -1,4 +1,4 @@
-//! Receiving: headers into one array, blocks side by side into one buffer.
+//! Receives packets: headers into one array, blocks side by side into one buffer.
 
 use std::{io, iter, mem, net::UdpSocket};
 
@@ -24,7 +24,7 @@ const LEAST_COUNTED: usize = 512;
 /// The most pieces that the kernel scatters one message into (`UIO_MAXIOV`).
 const MAX_IOVECS: usize = 1024;
 
-/// Receives the packets of one session, whose blocks are `block_len` bytes long, from one socket.
+/// A receiver of the packets of one session from one socket. Its blocks are `block_len` bytes long.
 #[derive(Debug)]
 pub struct Collector {
     socket: UdpSocket,
@@ -39,7 +39,7 @@ pub struct Collector {
     taken: u64,
 }
 
-/// A socket that is not received from now.
+/// A second socket that is not received from now.
 #[derive(Debug)]
 pub struct Spare {
     socket: UdpSocket,
@@ -81,11 +81,11 @@ impl Slot {
 }
 
 impl Collector {
-    /// Takes over a socket, which becomes nonblocking, and turns super-packets on unless the kernel
-    /// refuses. Packets are plain without an `opener`.
+    /// Creates a collector for a socket. The socket becomes nonblocking, and super-packets are enabled, unless
+    /// the kernel refuses. Without an `opener`, packets are plain.
     ///
     /// # Errors
-    /// When the socket cannot be made nonblocking.
+    /// If the socket cannot be made nonblocking.
     pub fn new(
         socket: UdpSocket,
         offload: Offload,
@@ -112,7 +112,7 @@ impl Collector {
         })
     }
 
-    /// Makes another socket ready for [`Collector::swap`].
+    /// Prepares another socket for [`Collector::swap`].
     ///
     /// # Errors
     /// As [`Collector::new`].
@@ -121,7 +121,7 @@ impl Collector {
         Ok(Spare::new(socket))
     }
 
-    /// Receives from the other socket from now on, and keeps this one's place in `spare`. Nothing is lost.
+    /// Switches to the other socket, and keeps the present one in `spare`. No packet is lost.
     pub fn swap(&mut self, spare: &mut Spare) {
         spare.swap(&mut self.socket, &mut self.dropped);
     }
@@ -130,34 +130,34 @@ impl Collector {
         &self.socket
     }
 
-    /// The way in use: what was asked for, or what was left when the kernel had refused that.
+    /// The kind of offload in use: the wanted one, or a simpler one if the kernel refused that.
     pub fn offload(&self) -> Offload {
         self.offload
     }
 
-    /// Packets that the kernel has dropped at this socket so far because its buffer was full, as far as
-    /// a packet received since has told.
+    /// The number of packets that the kernel has dropped at this socket because its buffer was full, as
+    /// reported by a packet received since.
     pub fn dropped(&self) -> u64 {
         self.dropped.total
     }
 
-    /// How much has been taken from the socket so far, garbage and all, in bytes that the kernel has counted at least:
-    /// it keeps books of small datagrams, too.
+    /// The number of bytes taken from the socket so far, invalid packets included. The kernel's overhead for
+    /// small datagrams is counted, too.
     pub fn taken(&self) -> u64 {
         self.taken
     }
 
-    /// Takes sealed packets' keys.
+    /// The opener, to which keys are given.
     pub fn opener(&mut self) -> Option<&mut Opener> {
         self.opener.as_mut()
     }
 
-    /// Whether packets that come now can be read; while not, they are best left in the socket's buffer.
+    /// Whether packets that come now can be decrypted. If not, they should stay in the socket's buffer.
     pub fn can_read(&self) -> bool {
         self.opener.as_ref().is_none_or(Opener::has_keys)
     }
 
-    /// Packets whose seal was not right so far, or that came twice.
+    /// The counts of packets with a wrong seal, and of packets that came twice.
     pub fn refused(&self) -> Refused {
         self.opener.as_ref().map(Opener::refused).unwrap_or_default()
     }
@@ -171,11 +171,11 @@ impl Collector {
         batch.room() >= slots * self.block_len
     }
 
-    /// Takes what one call to the kernel yields and appends it to `batch`, which must have room
-    /// ([`Collector::fits`]). Returns false when nothing is there.
+    /// Receives what one call to the kernel yields, and appends it to `batch`, which must have room
+    /// ([`Collector::fits`]). Returns false if there is nothing.
     ///
     /// # Errors
-    /// What the kernel says, other than that nothing is there.
+    /// The error of the kernel.
     pub fn receive(&mut self, batch: &mut Batch) -> io::Result<bool> {
         loop {
             let result = match self.offload {

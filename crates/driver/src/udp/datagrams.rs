@@ -1,4 +1,4 @@
-//! Receiving datagrams of any format, super-packets told apart, each with who sent it.
+//! Receives datagrams of any format, each with its sender. Super-packets are divided.
 
 use std::{
     io,
@@ -13,7 +13,7 @@ use treecast_host::option;
 /// The longest UDP payload, and so the longest super-packet.
 const MAX_DATAGRAM_LEN: usize = 65_535;
 
-/// Receives into a buffer of its own; what is to be kept is copied from there.
+/// A receiver of datagrams with a buffer of its own. The caller copies what it keeps.
 #[derive(Debug)]
 pub struct DatagramReceiver {
     socket: UdpSocket,
@@ -23,8 +23,8 @@ pub struct DatagramReceiver {
 }
 
 impl DatagramReceiver {
-    /// Takes over a socket, which stays as blocking for sending as it is; with [`Offload::SuperPackets`]
-    /// the kernel joins datagrams unless it cannot.
+    /// Creates a receiver for a socket, whose blocking mode for sending does not change. With
+    /// [`Offload::SuperPackets`], the kernel joins datagrams if it can.
     pub fn new(socket: UdpSocket, offload: Offload) -> Self {
         if offload == Offload::SuperPackets {
             // Without it datagrams come one by one, which works as well.
@@ -52,18 +52,17 @@ impl DatagramReceiver {
         spare.swap(&mut self.socket, &mut self.dropped);
     }
 
-    /// Datagrams that the kernel has dropped at this socket so far because its buffer was full, as far as
-    /// one received since has told.
+    /// The number of datagrams that the kernel has dropped at this socket because its buffer was full, as
+    /// reported by a datagram received since.
     pub fn dropped(&self) -> u64 {
         self.dropped.total
     }
 
-    /// Takes what one call to the kernel yields and hands each datagram in it to `each`, with its source.
-    /// Returns false when nothing is there.
+    /// Receives what one call to the kernel yields, and calls `each` for each datagram with its source. Returns
+    /// false if there is nothing.
     ///
     /// # Errors
-    /// What the kernel says, other than that nothing is there or nobody listened where this socket
-    /// has sent to.
+    /// The error of the kernel. It is no error if nobody listened where this socket has sent to.
     pub fn receive(&mut self, mut each: impl FnMut(SocketAddr, &[u8])) -> io::Result<bool> {
         loop {
             match messages::receive_from(&self.socket, &mut self.buffer) {

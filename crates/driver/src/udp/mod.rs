@@ -1,14 +1,13 @@
-//! Every UDP trick that treecast uses, in one place: super-packets (`UDP_SEGMENT` out, `UDP_GRO`
-//! in), batches (`sendmmsg`, `recvmmsg`) and single datagrams, group membership, socket buffers and
-//! the kernel's drop counter.
+//! UDP sockets with everything that makes them fast: super-packets (`UDP_SEGMENT` for sending, `UDP_GRO` for
+//! receiving), batches (`sendmmsg`, `recvmmsg`) and single datagrams, group membership, socket buffers and the
+//! kernel's drop counter.
 //!
-//! [`Transmitter`] sends runs of blocks, [`Collector`] receives them into a [`Batch`]. Both start
-//! with the best [`Offload`] asked for and step down at run time when the kernel or the device
-//! refuses it.
+//! [`Transmitter`] sends runs of blocks, [`Collector`] receives them into a [`Batch`]. Both begin with the best
+//! wanted [`Offload`], and use a simpler one when the kernel or the device refuses it.
 //!
-//! Why `libc` and not quinn-udp: quinn-udp hands each message over in one buffer, header, block,
-//! header, block. Here the kernel scatters the 32-byte headers into one array and the blocks, without
-//! a gap, into one large buffer, so that what arrives is hashed and written as it lies.
+//! This code uses `libc`, and not quinn-udp, for one reason. quinn-udp returns each message in one buffer:
+//! header, block, header, block. Here the kernel scatters the 32-byte headers into one array, and the blocks
+//! without gaps into one large buffer. So received bytes can be hashed and written without copying them.
 
 mod arrivals;
 mod batch;
@@ -32,7 +31,7 @@ pub use outage::Outage;
 pub(crate) use transmitter::headers;
 pub use transmitter::{Transmitter, blocks_in_super_packet, frames_in_super_packet};
 
-/// How datagrams cross the border to the kernel, best first.
+/// How datagrams are handed to and from the kernel, the best way first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Offload {
     /// Up to 64 KiB of datagrams in one, split and joined by the kernel or the device.
@@ -44,11 +43,12 @@ pub enum Offload {
 }
 
 impl Offload {
-    /// What the environment variable `TREECAST_OFFLOAD` names (`super`, `batch` or `single`); super-packets
-    /// when it is unset. For measuring what each path costs and for kernels that offload wrongly.
+    /// The kind of offload that the environment variable `TREECAST_OFFLOAD` names (`super`, `batch` or
+    /// `single`). If it is not set, super-packets. It is for measuring the cost of each kind, and for kernels
+    /// whose offload is faulty.
     ///
     /// # Errors
-    /// One line when it holds anything else.
+    /// One line if it has another value.
     pub fn from_environment() -> Result<Self, String> {
         match std::env::var("TREECAST_OFFLOAD").as_deref() {
             Err(_) | Ok("super") => Ok(Self::SuperPackets),

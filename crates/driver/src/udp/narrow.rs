@@ -1,5 +1,6 @@
-//! Hosts to which the session's packets do not fit whole, as routes say, or as routers have told the kernel (RFC 1191,
-//! RFC 8201). The kernel sends them fragments, and takes no super-packets for them. Other hosts still get super-packets.
+//! Hosts whose path is too narrow for the session's packets, according to routes or to routers' messages (RFC
+//! 1191, RFC 8201). The kernel sends fragments to them, and accepts no super-packets for them. Other hosts
+//! still get super-packets.
 
 use std::{
     collections::BTreeMap,
@@ -25,7 +26,7 @@ pub(crate) struct NarrowWay {
     pub to: IpAddr,
     /// Length of the longest IP packet that fits, in bytes.
     pub mtu_bytes: usize,
-    /// How long packets were to be.
+    /// The length of the packets that were to be sent.
     pub packet_bytes: usize,
 }
 
@@ -36,7 +37,7 @@ pub(super) struct NarrowWays {
 }
 
 impl NarrowWays {
-    /// Whether it is known that datagrams of so many bytes do not fit on the way to `to`.
+    /// Whether datagrams of this length are known not to fit on the path to `to`.
     pub fn contains(&self, to: &SockAddr, datagram_len: usize) -> bool {
         if self.mtu_bytes.is_empty() {
             return false;
@@ -45,7 +46,8 @@ impl NarrowWays {
         self.mtu_bytes.get(&to).is_some_and(|mtu| *mtu < packet_bytes(to, datagram_len))
     }
 
-    /// Looks whether that is so. What the kernel has learned of a way, it forgets after a while, but routers would only tell it again.
+    /// Asks the kernel whether a datagram fits. The kernel forgets a path's MTU after a while, but routers
+    /// would only report it again.
     pub fn note(&mut self, to: &SockAddr, datagram_len: usize) -> bool {
         let Some(to) = to.as_socket() else { return false };
         let packet_bytes = packet_bytes(to.ip(), datagram_len);

@@ -1,4 +1,4 @@
-//! Opening the sockets of a session.
+//! Opens the sockets of a session.
 
 use std::{
     io,
@@ -9,41 +9,41 @@ use socket2::{Domain, Protocol, SockRef, Socket, Type};
 use thiserror::Error;
 use treecast_host::{interface::Interface, option};
 
-/// The hop limit of multicast packets unless the user names one: crosses a site. (The kernel's own default
-/// is 1, which no router passes on.)
+/// The default hop limit of multicast packets. It is enough to cross a site. (The kernel's own default is 1,
+/// which no router forwards.)
 pub const DEFAULT_MULTICAST_HOPS: u32 = 32;
 
 /// What a sender's socket may hold: a queue of 50 ms at 100 Mbit/s takes all of it (the kernel doubles what
 /// it is asked for), so that the socket fills, and holds the sender back, before the link's queue overflows.
 const SEND_BUFFER_BYTES: usize = 128 * 1024;
 
-/// A group, where it is heard and whom it is heard from.
+/// A multicast group, with the interface and the source for it.
 #[derive(Debug, Clone)]
 pub struct GroupAddress {
     /// Group and UDP port.
     pub group: SocketAddr,
-    /// The only source to listen to, or to send from; none means any.
+    /// The only source to listen to, or to send from. `None` means any.
     pub source: Option<IpAddr>,
     pub interface: Interface,
 }
 
 impl GroupAddress {
-    /// The group's address with the scope that IPv6 needs where the group is link-local.
+    /// The group's address. A link-local IPv6 group gets the scope that it needs.
     pub fn scoped(&self) -> SocketAddr {
         scoped(self.group, self.interface.index)
     }
 }
 
-/// What a receiving socket can hold.
+/// The capacity of a receiving socket.
 #[derive(Debug, Clone)]
 pub struct ReceiveBuffer {
-    /// Bytes of packets that surely fit, whatever the kernel adds to each.
+    /// The number of bytes of packets that surely fit, with the kernel's overhead for each packet.
     pub bytes: usize,
-    /// One line when it is less than asked for.
+    /// A warning if that is less than what was asked for.
     pub warning: Option<String>,
 }
 
-/// Why a socket cannot be opened.
+/// The reason why a socket cannot be opened.
 #[derive(Debug, Error)]
 pub enum UdpError {
     #[error("{0} is no multicast address: name a group in 224.0.0.0/4 or ff00::/8, or none")]
@@ -56,10 +56,10 @@ pub enum UdpError {
     Socket { doing: String, source: io::Error },
 }
 
-/// A socket that sends to `address` with this hop limit. Receivers on the same host hear it, too.
+/// Opens a socket that sends to `address` with this hop limit. Receivers on the same host hear it, too.
 ///
 /// # Errors
-/// When the group is not multicast or the interface does not take it.
+/// If the group is not multicast, or the interface does not support it.
 pub fn open_group_sender(address: &GroupAddress, hops: u32) -> Result<UdpSocket, UdpError> {
     let group = multicast(address.group.ip())?;
     let socket = open(domain(group))?;
@@ -86,11 +86,11 @@ pub fn open_group_sender(address: &GroupAddress, hops: u32) -> Result<UdpSocket,
     Ok(socket.into())
 }
 
-/// A socket that hears `address` and nothing else: it is bound to the group's own address and port, which
-/// other receivers on this host may share. `want_bytes` is how much it should hold.
+/// Opens a socket that hears only `address`. It is bound to the group's own address and port, which other
+/// receivers on this host may share. `want_bytes` is the wanted size of its buffer.
 ///
 /// # Errors
-/// When the group is not multicast, the port is taken, or the interface cannot join.
+/// If the group is not multicast, the port is taken, or the interface cannot join.
 pub fn open_group_receiver(
     address: &GroupAddress,
     want_bytes: usize,
@@ -112,11 +112,11 @@ pub fn open_group_receiver(
     Ok((socket.into(), buffer))
 }
 
-/// A socket that hears unicast packets of both families (IPv4 only where there is no IPv6) at `port`; 0
-/// lets the kernel choose.
+/// Opens a socket that hears unicast packets of both families at `port`; 0 lets the kernel choose. If there is
+/// no IPv6, it hears only IPv4.
 ///
 /// # Errors
-/// When the port is taken.
+/// If the port is taken.
 pub fn open_unicast_receiver(port: u16, want_bytes: usize) -> Result<(UdpSocket, ReceiveBuffer), UdpError> {
     let socket = open_dual()?;
     let any = if is_ipv6(&socket) { IpAddr::V6(Ipv6Addr::UNSPECIFIED) } else { Ipv4Addr::UNSPECIFIED.into() };
@@ -126,10 +126,10 @@ pub fn open_unicast_receiver(port: u16, want_bytes: usize) -> Result<(UdpSocket,
     Ok((socket.into(), buffer))
 }
 
-/// Lets a group's socket have the port of one that hears unicast packets, which goes on hearing only those.
+/// Allows a group's socket to share the port of a socket for unicast packets, which still hears only those.
 ///
 /// # Errors
-/// What the kernel says.
+/// The error of the kernel.
 pub fn share_port_with_group(socket: &UdpSocket) -> io::Result<()> {
     if socket.local_addr()?.is_ipv6() {
         option::set(socket, libc::IPPROTO_IPV6, option::IPV6_MULTICAST_ALL, 0)?;
@@ -139,10 +139,10 @@ pub fn share_port_with_group(socket: &UdpSocket) -> io::Result<()> {
     SockRef::from(socket).set_reuse_address(true)
 }
 
-/// A socket that sends unicast packets to hosts of one family.
+/// Opens a socket that sends unicast packets to hosts of one family.
 ///
 /// # Errors
-/// When the kernel has no sockets of that family.
+/// If the kernel does not support that family.
 pub fn open_unicast_sender(family_of: IpAddr) -> Result<UdpSocket, UdpError> {
     let socket = open(domain(family_of))?;
     let attempt = || -> io::Result<()> {
@@ -156,10 +156,10 @@ pub fn open_unicast_sender(family_of: IpAddr) -> Result<UdpSocket, UdpError> {
     Ok(socket.into())
 }
 
-/// A socket that serves unicast clients at `address`: hears requests and sends replies.
+/// Opens the socket of a unicast server at `address`, for requests and replies.
 ///
 /// # Errors
-/// What the kernel says: the port is taken, or the address is none of this host.
+/// The error of the kernel: the port is taken, or the address does not belong to this host.
 pub fn open_unicast_server(address: SocketAddr, want_bytes: usize) -> io::Result<UdpSocket> {
     let socket = Socket::new(domain(address.ip()), Type::DGRAM, Some(Protocol::UDP))?;
     option::set_buffer(&socket, libc::SO_SNDBUFFORCE, libc::SO_SNDBUF, SEND_BUFFER_BYTES)?;
@@ -171,10 +171,10 @@ pub fn open_unicast_server(address: SocketAddr, want_bytes: usize) -> io::Result
     Ok(socket.into())
 }
 
-/// A socket that speaks to `server` alone.
+/// Opens a socket that only exchanges packets with `server`.
 ///
 /// # Errors
-/// What the kernel says: no route, or no sockets of that family.
+/// The error of the kernel: no route, or the family is not supported.
 pub fn open_unicast_client(server: SocketAddr, want_bytes: usize) -> io::Result<(UdpSocket, ReceiveBuffer)> {
     let socket = Socket::new(domain(server.ip()), Type::DGRAM, Some(Protocol::UDP))?;
     let buffer = grow_receive_buffer(&socket, want_bytes)?;

@@ -1,4 +1,4 @@
-//! Errors of a socket that may pass: an interface that goes down for a moment, a full queue, a firewall's rule.
+//! Errors of a socket that may pass: an interface that is down for a moment, a full queue, a firewall's rule.
 
 use std::{io, time::Duration};
 
@@ -10,7 +10,7 @@ const LASTING: Duration = Duration::from_secs(30);
 /// How long to leave the socket alone after a failure. What is sent meanwhile would be lost, too.
 const REST: Duration = Duration::from_millis(10);
 
-/// Follows a socket's failures. A packet that could not be sent counts as lost on the way.
+/// Tracks a socket's failures. A packet that could not be sent counts as lost on the way.
 #[derive(Debug, Default)]
 pub struct Outage {
     /// Since when nothing has left.
@@ -22,10 +22,10 @@ pub struct Outage {
 }
 
 impl Outage {
-    /// Takes note of an attempt to send.
+    /// Notes the result of an attempt to send.
     ///
     /// # Errors
-    /// The attempt's own, when it is of a kind that does not pass or has lasted.
+    /// The error of the attempt, if it is of a kind that does not pass, or has lasted too long.
     pub fn note(&mut self, now: Instant, attempt: io::Result<()>) -> io::Result<()> {
         let Err(error) = attempt else {
             self.since = None;
@@ -43,12 +43,12 @@ impl Outage {
         Ok(())
     }
 
-    /// Until when nothing should be sent.
+    /// The time until which nothing should be sent.
     pub fn rests_until(&self, now: Instant) -> Option<Instant> {
         self.rests_until.filter(|until| *until > now)
     }
 
-    /// What the first failure was, once.
+    /// Takes the first failure that was not reported yet.
     pub fn take_untold(&mut self) -> Option<String> {
         self.untold.take()
     }

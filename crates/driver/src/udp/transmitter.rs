@@ -1,4 +1,4 @@
-//! Sending: runs of blocks as super-packets, batches or single datagrams.
+//! Sends runs of blocks as super-packets, batches or single datagrams.
 
 use std::{
     io::{self, IoSlice},
@@ -20,13 +20,13 @@ const MAX_SEGMENTS: usize = 64;
 /// The most bytes in a super-packet: the longest UDP payload over IPv4.
 const MAX_SUPER_PACKET_LEN: usize = 65_507;
 
-/// How many blocks of `block_len` bytes, each behind its header, one super-packet carries; at least 1.
+/// The number of blocks of `block_len` bytes, each behind its header, in one super-packet; at least 1.
 pub fn blocks_in_super_packet(block_len: usize) -> usize {
     frames_in_super_packet(HEADER_LEN + block_len)
 }
 
-/// How many packets of `frame_len` bytes, headers of their own format included, one super-packet
-/// carries; at least 1.
+/// The number of packets of `frame_len` bytes, with headers of their own format, in one super-packet; at least
+/// 1.
 pub fn frames_in_super_packet(frame_len: usize) -> usize {
     (MAX_SUPER_PACKET_LEN / frame_len.max(1)).clamp(1, MAX_SEGMENTS)
 }
@@ -42,8 +42,8 @@ pub(crate) fn headers(mut first: Header) -> impl FnMut(&[u8]) -> [u8; HEADER_LEN
     }
 }
 
-/// Sends blocks and messages from one socket. Blocks while the socket's send buffer is full, which is
-/// how a slow link slows its sender down.
+/// A sender of blocks and messages over one socket. It waits while the socket's send buffer is full, so a slow
+/// link slows its sender down.
 #[derive(Debug)]
 pub struct Transmitter {
     socket: UdpSocket,
@@ -61,7 +61,7 @@ impl Transmitter {
         Self { socket, offload, headers: Vec::new(), header_len: HEADER_LEN, narrow }
     }
 
-    /// The way in use: what was asked for, or what was left when the kernel had refused that.
+    /// The kind of offload in use: the wanted one, or a simpler one if the kernel refused that.
     pub fn offload(&self) -> Offload {
         self.offload
     }
@@ -96,11 +96,11 @@ impl Transmitter {
         self.send_frames(to, block_len, run, headers(first))
     }
 
-    /// As [`Transmitter::send_blocks`], with headers of another format: `header_of` gives that of each
-    /// block, in order.
+    /// Like [`Transmitter::send_blocks`], with headers of another format. `header_of` returns the header of
+    /// each block, in order.
     ///
     /// # Errors
-    /// What the kernel says when even single datagrams are refused.
+    /// The error of the kernel, if even single datagrams are refused.
     pub fn send_frames<const LEN: usize>(
         &mut self,
         to: SocketAddr,
@@ -120,10 +120,11 @@ impl Transmitter {
         Ok(())
     }
 
-    /// Sends packets of `segment_len` bytes (the last one shorter, where the bytes end so) that lie one behind the other.
+    /// Sends packets of `segment_len` bytes (the last one may be shorter), which are stored one after the
+    /// other.
     ///
     /// # Errors
-    /// What the kernel says when even single datagrams are refused.
+    /// The error of the kernel, if even single datagrams are refused.
     pub fn send_segments(&mut self, to: SocketAddr, segment_len: usize, segments: &[u8]) -> io::Result<()> {
         self.send_frames(to, segment_len, segments, |_| [])
     }

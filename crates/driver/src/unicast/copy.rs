@@ -44,7 +44,7 @@ pub(super) fn object() -> FileId {
 }
 
 impl<'a> Copy<'a> {
-    /// Opens the folder that the copy goes to.
+    /// Opens the folder for the copy.
     pub fn new(path: &'a Path, stop: &'a Stop) -> Result<Self, UnicastError> {
         let (folder, name) = target(path)?;
         let (journal, _) = Journal::open(&folder, SessionId(0), false)?;
@@ -65,17 +65,17 @@ impl<'a> Copy<'a> {
         })
     }
 
-    /// The time; an error when the client is to stop.
+    /// The present time. Fails if the client must stop.
     pub fn now(&self) -> Result<Instant, UnicastError> {
         if self.stop.is_requested() { Err(UnicastError::Interrupted) } else { Ok(self.clock.now()) }
     }
 
-    /// Where to put what comes.
+    /// The batch for received bytes.
     pub fn batch(&mut self) -> &mut Batch {
         self.intake.batch()
     }
 
-    /// What storing has to tell.
+    /// Takes the reports of the store.
     pub fn reports(&self) -> Vec<StorageReport> {
         self.waker.take();
         std::iter::from_fn(|| self.intake.report())
@@ -117,7 +117,7 @@ impl<'a> Copy<'a> {
         Ok(None)
     }
 
-    /// Hands over what is to be stored, and tells `progress` from time to time, at the `end` in any case.
+    /// Hands tasks to the store, and calls `progress` from time to time, and always at the `end`.
     pub fn settle(
         &mut self,
         now: Instant,
@@ -136,7 +136,7 @@ impl<'a> Copy<'a> {
         }
     }
 
-    /// Waits for something to come, or for the deadline.
+    /// Waits until something comes, or for the deadline.
     pub fn wait(&mut self, now: Instant, deadline: Option<Instant>) -> io::Result<()> {
         let deadlines = [deadline, self.intake.deadline()];
         let until = deadlines.into_iter().flatten().fold(self.next_tell, Instant::min);

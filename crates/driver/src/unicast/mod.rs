@@ -1,5 +1,5 @@
-//! Unicast servers and clients of one file (librecast-updates-2022, 2.2 and A.4), over TCP and UDP: what
-//! the multicast deliveries are compared with.
+//! Unicast servers and clients of one file (librecast-updates-2022, 2.2 and A.4), over TCP and UDP. The
+//! multicast deliveries are compared with them.
 
 mod copy;
 pub mod tcp;
@@ -36,7 +36,7 @@ const TELL_INTERVAL: Duration = Duration::from_millis(100);
 /// How many times a client tries the whole file.
 const ATTEMPTS: u32 = 3;
 
-/// Why a server or client ended before its time.
+/// The reason why a server or client ended early.
 #[derive(Debug, Error)]
 pub enum UnicastError {
     #[error(transparent)]
@@ -57,7 +57,7 @@ pub enum UnicastError {
     Io(#[from] io::Error),
 }
 
-/// Something that a server tells whoever watches. It is also what `treecast unicast server --json` prints.
+/// An event of a server. `treecast unicast server --json` prints these events.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 pub enum ServerEvent {
@@ -78,12 +78,12 @@ pub enum ServerEvent {
     Done(ServerSummary),
 }
 
-/// Something that a client tells whoever watches. It is also what `treecast unicast client --json` prints.
+/// An event of a client. `treecast unicast client --json` prints these events.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 pub enum FetchEvent {
     Progress(ClientProgress),
-    /// The copy is whole and verified.
+    /// The copy is complete and verified.
     Object {
         /// Path of the copy.
         #[serde(with = "as_path_text")]
@@ -93,26 +93,26 @@ pub enum FetchEvent {
     Done(ClientProgress),
 }
 
-/// What a server did in all.
+/// The totals of a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct ServerSummary {
     pub served: u64,
     pub failed: u64,
 }
 
-/// How far a client is, or was at its end.
+/// The progress of a client, or its state at the end.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ClientProgress {
-    /// Size of the file, once it is known.
+    /// Size of the file. `None` until it is known.
     pub total_bytes: Option<u64>,
     #[serde(rename = "bytes")]
     pub received_bytes: u64,
     /// Seconds since the client was started.
     pub seconds: f64,
-    /// Requests sent, the first one included.
+    /// Number of requests sent, including the first one.
     pub requests: u64,
-    /// Packets that the kernel dropped because the receive buffer was full.
+    /// Number of packets that the kernel dropped because the receive buffer was full.
     pub dropped_packets: u64,
 }
 

@@ -1,4 +1,5 @@
-//! Over TCP: a thread for each client at the server, which has the kernel send the file.
+//! The unicast server and client over TCP. The server has a thread for each client, and lets the kernel send
+//! the file.
 
 use std::{
     collections::BTreeMap,
@@ -52,10 +53,10 @@ const RETRY_DELAY: Duration = Duration::from_secs(1);
 /// The most that one sendfile is asked for.
 const SENDFILE_LEN: u64 = 1 << 30;
 
-/// Serves the file at `path` to whoever connects, until `stop` is requested.
+/// Serves the file at `path` to every client that connects, until `stop` is requested.
 ///
 /// # Errors
-/// When the file cannot be read or the address cannot be used.
+/// If the file cannot be read, or the address cannot be used.
 pub fn serve(
     path: &Path,
     address: SocketAddr,
@@ -218,10 +219,10 @@ fn write_file(mut stream: &TcpStream, file: &File, header: FileHeader) -> io::Re
     }
 }
 
-/// Gets the file from the server at `server` and keeps it at `path`.
+/// Fetches the file from `server`, and stores it at `path`.
 ///
 /// # Errors
-/// When it cannot be had or kept; nothing is at `path` then that was not there before.
+/// If it cannot be fetched or stored. Nothing new is at `path` then.
 pub fn fetch(
     path: &Path,
     server: SocketAddr,

@@ -1,4 +1,4 @@
-//! Over UDP: ranges on request, in super-packets.
+//! The unicast server and client over UDP: clients request ranges, and replies are super-packets.
 
 use std::{io, net::SocketAddr, ops::Range, path::Path, time::Duration};
 
@@ -47,7 +47,7 @@ const TIMEOUT: Duration = Duration::from_secs(2);
 /// How many times in a row it does so.
 const MAX_TIMEOUTS: u32 = 30;
 
-/// How long a server may take for its first reply, unless the user says otherwise.
+/// The default time for a server's first reply.
 pub const FIRST_REPLY_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The longest packet that passes most networks whole.
@@ -62,11 +62,11 @@ const SUPER_PACKET_LEN: usize = 65_536;
 /// How many calls' worth of requests are read between two runs of blocks.
 const MAX_REQUEST_READS: usize = 64;
 
-/// Serves the file at `path` to whoever asks, at no more than `rate_bps` bits of IP packets a second, until
-/// `stop` is requested.
+/// Serves the file at `path` to every client that asks, with at most `rate_bps` bits of IP packets a second,
+/// until `stop` is requested.
 ///
 /// # Errors
-/// When the file cannot be read, or is not the same any longer, or the address cannot be used.
+/// If the file cannot be read, has changed, or the address cannot be used.
 pub fn serve(
     path: &Path,
     address: SocketAddr,
@@ -216,11 +216,11 @@ fn packet_len(address: SocketAddr) -> u64 {
     of.map_or(MAX_PACKET_LEN, |interface| u64::from(interface.mtu).clamp(1280, MAX_PACKET_LEN))
 }
 
-/// Gets the file from the server at `server` and keeps it at `path`; gives up when nothing has come from there
-/// within `first_reply_timeout`.
+/// Fetches the file from `server`, and stores it at `path`. Gives up if nothing comes within
+/// `first_reply_timeout`.
 ///
 /// # Errors
-/// When it cannot be had or kept; nothing is at `path` then that was not there before.
+/// If it cannot be fetched or stored. Nothing new is at `path` then.
 pub fn fetch(
     path: &Path,
     server: SocketAddr,

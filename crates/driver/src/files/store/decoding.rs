@@ -1,5 +1,6 @@
-//! Decoding source blocks in a thread of its own, behind everything else that this machine has to do. Packets wait for nobody,
-//! while a source block that is whole a little later delays nothing: others are on their way meanwhile.
+//! Decodes source blocks in a separate thread, with a lower priority than everything else on this machine.
+//! Packets must not wait. A source block that is complete slightly later delays nothing, because others come
+//! meanwhile.
 
 use std::{
     any::Any,
@@ -34,7 +35,7 @@ pub(super) struct Decoding {
     result_queue: Sender<Outcome>,
     /// Tells the store that there is a result.
     call: SyncSender<()>,
-    /// What decodes, which tests replace.
+    /// The decoder. Tests replace it.
     pub decode: Decode,
 }
 
@@ -52,7 +53,7 @@ impl Decoding {
         Self { queue: VecDeque::new(), under_way: None, results, result_queue, call, decode: fec::decode }
     }
 
-    /// Decodes nothing more of an object. What is being decoded of it is thrown away when it comes.
+    /// Drops all waiting source blocks of an object. A result that comes later is thrown away.
     pub fn forget(&mut self, file: FileId) {
         self.queue.retain(|(other, _)| *other != file);
         if let Some(under_way) = self.under_way.as_mut().filter(|one| one.file == file) {

@@ -1,8 +1,9 @@
-//! A full disk: objects for which there is no room wait for it a while. Everything else goes on, and what comes of them
-//! meanwhile is thrown away and asked for again when there is room.
+//! A full disk. Objects for which there is no space wait for a while, and everything else goes on. Their bytes
+//! that come meanwhile are thrown away, and asked for again when there is space.
 //!
-//! Only writing shows whether there is room: a file system does not say what a quota leaves. So an object that seemed to
-//! have room is tried, and what it waited before counts until it has stored more than it had.
+//! Only writing shows whether there is space, because a file system does not tell what a quota leaves. So an
+//! object that seems to have space is tried. Its earlier waiting time counts until it has stored more than
+//! before.
 
 use std::{
     collections::BTreeMap,
@@ -29,38 +30,38 @@ const LOOK_INTERVAL: Duration = Duration::from_millis(200);
 /// blocks that the file has already.
 const PROGRESS_BYTES: u64 = 1 << 20;
 
-/// What a receiver tells when its disk is full.
+/// The report of a receiver whose disk is full.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Shortage {
-    /// The first object for which there is no room.
+    /// The first object without space.
     pub name: String,
     #[serde(with = "as_path_text")]
     pub folder: PathBuf,
-    /// The file that holds what has come of the object; none when nothing has.
+    /// The file with the bytes of the object that have come. `None` if there are none.
     pub part: Option<PathBuf>,
     /// Size of that file, in bytes.
     pub part_bytes: u64,
-    /// Bytes that the object needs besides.
+    /// The number of bytes that the object needs in addition.
     #[serde(rename = "needed_bytes")]
     pub needed: u64,
-    /// Bytes that are free in the folder.
+    /// The number of free bytes in the folder.
     #[serde(rename = "free_bytes")]
     pub free: u64,
     pub lacks: Lack,
-    /// How long room is still waited for.
+    /// The remaining time for which the object waits.
     #[serde(rename = "seconds_left", with = "as_seconds")]
     pub left: Duration,
 }
 
-/// What there is too little of.
+/// The resource that is used up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Lack {
     /// Free bytes of the file system.
     Bytes,
-    /// Free inodes: the file system has no room for another file, whatever its size.
+    /// Free inodes. The file system has no space for another file, whatever its size.
     Inodes,
-    /// Something that the file system does not tell beforehand, such as this user's quota.
+    /// A limit that the file system does not tell beforehand, such as this user's quota.
     Quota,
 }
 
@@ -122,7 +123,7 @@ impl FullDisk {
         }
     }
 
-    /// Whether something waits.
+    /// Whether an object waits.
     pub fn is_waiting(&self) -> bool {
         !self.waiting.is_empty()
     }
@@ -136,14 +137,14 @@ impl FullDisk {
         self.waited + self.since.map_or(Duration::ZERO, |since| since.elapsed())
     }
 
-    /// Notes how many bytes of an object are stored, after something of it was.
+    /// Notes how many bytes of an object are stored, after more of it was stored.
     pub fn note_stored(&mut self, file: FileId, stored_bytes: impl FnOnce() -> u64) {
         if self.tried.get(&file).is_some_and(|goal| stored_bytes() >= *goal) {
             self.note_progress(file);
         }
     }
 
-    /// There was room for an object: whatever waits next, waits in another shortage.
+    /// Notes that there was space for an object. The next object that waits begins another shortage.
     pub fn note_progress(&mut self, file: FileId) {
         if self.tried.remove(&file).is_some() {
             self.waited = Duration::ZERO;
@@ -152,18 +153,18 @@ impl FullDisk {
         }
     }
 
-    /// An object waits no more. Returns what has been lost of it.
+    /// Removes an object that no longer waits. Returns the bytes that it has lost.
     pub fn forget(&mut self, file: FileId) -> Vec<Range<u64>> {
         self.tried.remove(&file);
         self.waiting.remove(&file).map(|waiting| waiting.lost).unwrap_or_default()
     }
 
-    /// How long it is until [`Worker::look_for_room`] has something to do; none while nothing waits.
+    /// The time until [`Worker::look_for_room`] has something to do. `None` while nothing waits.
     pub fn until_next_look(&self) -> Option<Duration> {
         self.is_waiting().then(|| self.next_look.saturating_duration_since(Instant::now()))
     }
 
-    /// Takes a task of an object that waits. Returns any other one.
+    /// Keeps a task of an object that waits. Returns any other task.
     pub fn take(&mut self, task: Task) -> Option<Task> {
         if !self.is_waiting() {
             return Some(task);

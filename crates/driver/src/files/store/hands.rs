@@ -1,4 +1,4 @@
-//! Who does the store's work: its thread, or whoever would have to wait for that.
+//! The workers of the store: its thread, or another thread that would otherwise have to wait.
 
 use std::{
     fmt,
@@ -27,14 +27,14 @@ impl fmt::Debug for Hands {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Step {
     Worked,
-    /// There is nothing to do until there is another job.
+    /// There is nothing to do until the next job.
     Idle,
     /// There will be no more jobs.
     Over,
 }
 
 impl Hands {
-    /// Stores what has been decoded, or carries out the next job, or hashes what is behind while there is none.
+    /// Does one step: stores decoded blocks, or carries out the next job, or hashes what is not hashed yet.
     pub fn step(&mut self) -> Step {
         if self.worker.take_decoded() {
             self.worker.tell();

@@ -1,5 +1,6 @@
-//! How long the group's socket has not been empty. The connection is read, and the machine is told that it knows all that
-//! the socket held, when the socket is empty; under a flood it never is, and as much as it can hold has to do.
+//! Tracks how long the group's socket has not been empty. Usually, the control connection is read when the
+//! socket is empty. Then the machine is told, too, that it knows everything that the socket held. Under a
+//! flood, the socket is never empty. Then reading as many bytes as it can hold counts instead.
 
 use super::RECEIVE_BUFFER_BYTES;
 
@@ -17,20 +18,19 @@ pub(super) struct Backlog {
 }
 
 impl Backlog {
-    /// The machine wants to know when all that is there now has been handed to it.
+    /// Notes that the machine asks to be told when everything that is in the socket now was handed to it.
     pub fn ask(&mut self) {
         self.since_asked.get_or_insert(0);
     }
 
-    /// Whether the machine waits.
+    /// Whether the machine waits for that.
     pub fn is_asked(&self) -> bool {
         self.since_asked.is_some()
     }
 
-    /// Notes how many bytes were taken while something is left. `None` says that nothing is left. With two sockets, the
-    /// smaller number counts.
-    /// `was_asked`: whether the machine waited before that. Returns whether what was there when it asked is among these
-    /// bytes or those before; it waits no more then.
+    /// Notes the number of bytes taken from the socket while it is not empty. `None` means that it is empty.
+    /// With two sockets, the smaller number counts. `was_asked` says whether the machine waited before. Returns
+    /// true if everything that was there when it asked was taken; it then no longer waits.
     pub fn note(&mut self, was_asked: bool, left: Option<u64>) -> bool {
         self.since_empty = left.map_or(0, |taken| self.since_empty + taken);
         let Some(before) = self.since_asked.filter(|_| was_asked) else { return false };
@@ -38,7 +38,7 @@ impl Backlog {
         self.since_asked.is_none()
     }
 
-    /// Whether it is the connection's turn, which may be ahead of what lies in the socket.
+    /// Whether it is the connection's turn, which may come before packets in the socket.
     pub fn gives_way(&mut self) -> bool {
         if self.since_empty >= MOST_HELD {
             self.since_empty = 0;

@@ -1,5 +1,5 @@
-//! The lane of a session that makes copies: to receivers, lists of receivers, and the group. All copies of a packet are sealed
-//! as one, because two sockets must not seal with one key.
+//! The lane of a session that sends copies: to receivers, to lists of receivers, and to the group. A packet is
+//! sealed once for all its copies, because two sockets must not seal with the same key.
 
 use std::{
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
@@ -74,7 +74,7 @@ impl CopiesLane {
         }
     }
 
-    /// Takes packets of which each target gets a copy, when the rate lets it.
+    /// Takes packets to send to each target, as the rate allows.
     pub fn begin(&mut self, packets: Packets<'_>, targets: &Arc<[Target]>) {
         let (packets, targets) = (packets.into_owned(), Arc::clone(targets));
         self.waiting = Some(match &packets {
@@ -91,7 +91,7 @@ impl CopiesLane {
         self.waiting.is_some()
     }
 
-    /// Whether what is left to be sent is blocks, and not a message.
+    /// Whether the remaining copies are of blocks, and not of a message.
     pub fn are_blocks(&self) -> bool {
         self.waiting.as_ref().is_some_and(|copies| !copies.what().is_message())
     }
@@ -130,18 +130,18 @@ impl CopiesLane {
         (sent, delay)
     }
 
-    /// What has left so far.
+    /// The bytes that have left so far.
     pub fn left_bytes(&self) -> LeftBytes {
         self.left
     }
 
-    /// The UDP port that IPv6 copies come from. 0 where there are none.
+    /// The UDP source port of IPv6 copies. 0 if there are none.
     pub fn source_port(&self) -> u16 {
         let Some(transmitter) = &self.v6 else { return 0 };
         transmitter.socket().local_addr().map_or(0, |address| address.port())
     }
 
-    /// Hosts, lately found, on the way to which less fits than was to be sent.
+    /// Takes hosts that were lately found to have a path too narrow for the packets.
     pub fn take_narrow(&mut self) -> Vec<NarrowWay> {
         [&mut self.v4, &mut self.v6].into_iter().flatten().flat_map(Transmitter::take_narrow).collect()
     }

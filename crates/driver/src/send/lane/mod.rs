@@ -1,7 +1,7 @@
-//! The group's lane: how a packet for everyone leaves, in every fanout.
+//! The group's lane: how a packet for all receivers leaves, with each fanout.
 //!
-//! A packet is sealed once. Then it leaves at once, as multicast ([`MulticastLane`]), or as a row of copies, each of which
-//! waits for the rate ([`CopiesLane`]).
+//! A packet is sealed once. Then it leaves at once as multicast ([`MulticastLane`]), or as a row of copies,
+//! each of which waits for the rate ([`CopiesLane`]).
 
 mod copies;
 mod multicast;
@@ -33,7 +33,7 @@ pub(super) struct GroupLane {
     sealed: Vec<u8>,
     /// Bytes of an object in each packet of blocks.
     block_len: usize,
-    /// Where copies go. Empty where packets leave as multicast.
+    /// The targets of copies. Empty if packets leave as multicast.
     pub targets: Arc<[Target]>,
 }
 
@@ -61,7 +61,8 @@ pub(super) enum Packets<'a> {
 }
 
 impl GroupLane {
-    /// Seals with a group key, or with the secret of the ticket where no connection tells keys.
+    /// Opens the lane that seals packets with the group key, or with the secret of the ticket where no
+    /// connection tells receivers a key.
     pub fn open(plan: &Plan, key: Option<&GroupKey>) -> Result<Self, SendError> {
         let way = match plan.options.fanout {
             Fanout::Multicast => Way::Multicast(MulticastLane::open(plan)?),
@@ -78,14 +79,14 @@ impl GroupLane {
         Ok(Self { way, sealer, sealed: Vec::new(), block_len, targets: Arc::new([]) })
     }
 
-    /// Seals with another key from now on.
+    /// Seals packets with another key from now on.
     pub fn replace_key(&mut self, key: &GroupKey) {
         if let Some(sealer) = &mut self.sealer {
             sealer.replace(key);
         }
     }
 
-    /// The lane, where packets leave as multicast.
+    /// The lane, if packets leave as multicast.
     pub fn multicast(&mut self) -> Option<&mut MulticastLane> {
         match &mut self.way {
             Way::Multicast(lane) => Some(lane),
@@ -93,7 +94,7 @@ impl GroupLane {
         }
     }
 
-    /// The lane, where packets leave as copies.
+    /// The lane, if packets leave as copies.
     pub fn copies(&mut self) -> Option<&mut CopiesLane> {
         match &mut self.way {
             Way::Multicast(_) => None,
@@ -101,7 +102,7 @@ impl GroupLane {
         }
     }
 
-    /// As [`Self::copies`], to look at.
+    /// Like [`Self::copies`], for reading.
     pub fn as_copies(&self) -> Option<&CopiesLane> {
         match &self.way {
             Way::Multicast(_) => None,
@@ -109,7 +110,7 @@ impl GroupLane {
         }
     }
 
-    /// Whether copies of the last packet wait for the rate. They go before anything else.
+    /// Whether copies of the last packet still wait for the rate. They go before everything else.
     pub fn has_copies(&self) -> bool {
         self.as_copies().is_some_and(CopiesLane::is_busy)
     }
@@ -119,8 +120,8 @@ impl GroupLane {
         matches!(self.way, Way::Multicast(_))
     }
 
-    /// Sends one control message to the group of this number. Returns the bytes of IP packets that left: none where copies
-    /// leave one by one ([`CopiesLane::send_due`]).
+    /// Sends one control message to the group of this number. Returns the bytes of IP packets that left. These
+    /// are none for copies, which leave one by one ([`CopiesLane::send_due`]).
     pub fn send_message(&mut self, now: Instant, group: u8, packet: &[u8]) -> Result<u64, SendError> {
         let packets = match &mut self.sealer {
             None => Packets::Message(packet.into()),
@@ -133,7 +134,7 @@ impl GroupLane {
         self.way.send(now, group, &self.targets, packets)
     }
 
-    /// Sends a run of blocks. Returns as [`GroupLane::send_message`].
+    /// Sends a run of blocks. Returns the same as [`GroupLane::send_message`].
     pub fn send_blocks(
         &mut self,
         now: Instant,
@@ -154,8 +155,8 @@ impl GroupLane {
         self.way.send(now, group, &self.targets, packets)
     }
 
-    /// Sends datagrams of `datagram_len` bytes (the last one may be shorter) that lie one behind the other to the first
-    /// group. Returns as [`GroupLane::send_message`].
+    /// Sends datagrams of `datagram_len` bytes (the last one may be shorter), which are stored one after the
+    /// other, to the first group. Returns the same as [`GroupLane::send_message`].
     pub fn send_gathered(
         &mut self,
         now: Instant,

@@ -1,4 +1,4 @@
-//! The lane of a session that is multicast: a packet leaves at once, by one socket for all groups.
+//! The lane of a multicast session: a packet leaves at once, by one socket for all groups.
 
 use std::net::SocketAddr;
 
@@ -49,7 +49,7 @@ impl MulticastLane {
         self.outage.note(now, attempt).map_err(|source| SendError::Send { to, source })
     }
 
-    /// Until when nothing can be sent.
+    /// The time until which nothing can be sent.
     pub fn rests_until(&self, now: Instant) -> Option<Instant> {
         self.outage.rests_until(now)
     }

@@ -1,7 +1,8 @@
-//! Fanout by copies: one packet or run of blocks after the other goes to each receiver, or list of receivers, in its turn,
-//! and every copy waits for the rate by itself. So no burst is longer than the pacer's, however many there are. Only messages that are
-//! short in all their copies go at once, as to a group: what a receiver answers to them says how long the way is, and a message
-//! that has waited for a low rate would have it look longer, and so the rate be lower still.
+//! Fanout by copies: one packet or run of blocks after the other goes to each receiver, or list of receivers,
+//! in turn. Each copy waits for the rate by itself, so bursts do not grow with the number of copies. Only
+//! messages whose copies are short in total leave at once, as to a group. A receiver's answer to them measures
+//! the round trip. If a message waited for a low rate, the round trip would seem longer, and the rate would
+//! become even lower.
 
 use std::{sync::Arc, time::Duration};
 
@@ -26,7 +27,8 @@ impl<T, D> Copies<T, D> {
         Self { what, to, sent: 0, is_urgent: false }
     }
 
-    /// What does not wait for the rate, but counts for it, where copies of so many bytes each are short.
+    /// Creates a message that does not wait for the rate, but counts for it, if its copies of `bytes` each are
+    /// short.
     pub fn urgent(what: T, to: Arc<[D]>, bytes: u64) -> Self {
         let is_urgent = bytes.saturating_mul(to.len() as u64) <= MOST_AT_ONCE;
         Self { is_urgent, ..Self::new(what, to) }
@@ -36,8 +38,8 @@ impl<T, D> Copies<T, D> {
         &self.what
     }
 
-    /// Sends as many copies as may leave now. `bytes_of` tells what one costs. Returns the bytes that have left, and how
-    /// long the next copy has to wait; none when that was the last.
+    /// Sends as many copies as may leave now. `bytes_of` returns the size of each. Returns the bytes that have
+    /// left, and the time until the next copy. `None` if that was the last one.
     pub fn send_due(
         &mut self,
         pacer: &mut Pacer,

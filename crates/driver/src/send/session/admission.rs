@@ -1,4 +1,4 @@
-//! Admission to a session: which receivers get in, and what the others are told.
+//! Admission to a session: which receivers are admitted, and what the others are told.
 
 use std::net::{IpAddr, SocketAddr};
 

@@ -1,4 +1,4 @@
-//! A session that goes on: where an earlier sender was, and who comes again.
+//! A continued session: the progress of an earlier sender, and the receivers that should come again.
 
 use std::{net::SocketAddr, time::Duration};
 

@@ -1,4 +1,4 @@
-//! What an object's chunks should be, for a receiver whose copy is wrong somewhere.
+//! Sends the hashes of an object's chunks to a receiver whose copy is wrong somewhere.
 
 use std::ops::Range;
 

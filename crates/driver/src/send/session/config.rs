@@ -1,4 +1,4 @@
-//! What the machine is told about the session.
+//! The configuration of the session's machine.
 
 use std::time::Duration;
 

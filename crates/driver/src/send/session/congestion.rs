@@ -1,4 +1,4 @@
-//! `--rate auto`: what the congestion control decides, carried out.
+//! `--rate auto`: carries out the decisions of congestion control.
 
 use treecast_proto::{
     Instant, Step,
@@ -23,7 +23,7 @@ pub(super) struct Congestion {
 }
 
 impl Congestion {
-    /// None for a rate that is given.
+    /// Creates congestion control. `None` at a constant rate.
     pub fn new(plan: &Plan) -> Option<Self> {
         let Rate::Auto { floor_bps } = plan.options.rate else { return None };
         let config = SenderConfig { packet_bytes: plan.packet_bytes() as u32, floor_bps };

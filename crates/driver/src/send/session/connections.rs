@@ -1,4 +1,4 @@
-//! The receivers' connections: who comes, what they say, what they are told, who goes.
+//! The receivers' connections: accepting, reading, writing and closing them.
 
 use std::{collections::BTreeSet, io, net::IpAddr, time::Duration};
 

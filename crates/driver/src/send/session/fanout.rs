@@ -1,4 +1,4 @@
-//! Who is served by which way, carried out: copies go where the machine of `treecast_proto::fanout` says.
+//! Carries out the choice of fanouts: sends copies as the machine of `treecast_proto::fanout` decides.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -44,7 +44,7 @@ pub(super) struct Ways {
 }
 
 impl Ways {
-    /// Serves a receiver that is named and has no connection.
+    /// Serves a receiver that the user has named, and that has no connection.
     pub fn join_named(&mut self, now: Instant, receiver: u32, address: SocketAddr) -> io::Result<()> {
         self.named.insert(receiver, address);
         self.machine.handle(now, Input::Joined(receiver));
@@ -55,7 +55,7 @@ impl Ways {
         Ok(())
     }
 
-    /// Whether anybody listens to the group, where nobody reports what it hears.
+    /// Notes whether anybody listens to the group, in a session whose receivers report nothing.
     pub fn note_listeners(&mut self, now: Instant, present: bool) {
         self.machine.handle(now, Input::Listeners(present));
     }

@@ -1,5 +1,5 @@
-//! Small objects' packets wait for each other, so that a super-packet carries several objects. What is gathered leaves
-//! when it fills a super-packet, when something else is to leave behind it, and when there is nothing more for now.
+//! Packets of small objects wait for each other, so that a super-packet carries several objects. They leave
+//! when they fill a super-packet, before anything else leaves, and when there is nothing more for now.
 
 use std::ops::Range;
 

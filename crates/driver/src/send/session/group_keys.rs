@@ -1,4 +1,4 @@
-//! The group's key: told to who joins, renewed after somebody has left.
+//! The group's key. Receivers get it when they join, and a new one is made after a receiver has left.
 
 use std::io;
 

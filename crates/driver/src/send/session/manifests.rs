@@ -1,5 +1,5 @@
-//! Manifests wait for each other a moment, so that one signature is good for many small objects: checking it costs each
-//! receiver as much as receiving one of them.
+//! Manifests wait for each other a moment, so that one signature is enough for many small objects. Checking a
+//! signature costs each receiver as much as receiving a small object.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ pub(super) struct Unsigned {
 }
 
 impl Unsigned {
-    /// When the manifests are to be signed, whatever else comes.
+    /// The time when the waiting manifests are signed.
     pub fn deadline(&self) -> Option<Instant> {
         self.since.map(|since| since + MAX_AGE)
     }

@@ -1,4 +1,4 @@
-//! What a session begins with: its parts, from the plan.
+//! Opens the parts of a session from its plan.
 
 use std::{collections::BTreeSet, io, net::SocketAddr};
 
@@ -24,7 +24,8 @@ use crate::{
 };
 
 impl Door {
-    /// Opens the control port. Returns the addresses that receivers reach it at, too. A carousel has no such port.
+    /// Opens the control port. Also returns the addresses at which receivers reach it. A carousel has no
+    /// control port.
     pub fn open(plan: &Plan, poller: &Poller) -> Result<(Option<Self>, Vec<SocketAddr>), SendError> {
         if plan.options.repair.carousel().is_some() {
             return Ok((None, Vec::new()));
@@ -66,7 +67,7 @@ impl Lanes {
 }
 
 impl Objects {
-    /// Starts the feed, where there is one.
+    /// Starts the feed, if there is one.
     pub fn open(plan: &Plan, poller: &Poller) -> io::Result<Self> {
         let feed_waker = Waker::new()?;
         poller.add(&feed_waker, FEED, Interest::Read)?;

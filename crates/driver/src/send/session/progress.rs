@@ -1,4 +1,4 @@
-//! How far the session is, how fast it has been lately, and who holds it up.
+//! The progress of the session, its recent rates, and the receiver that it waits for.
 
 use std::time::Duration;
 
@@ -33,7 +33,7 @@ pub(super) struct Watch {
 }
 
 impl Watch {
-    /// The lane waits for this from now on; none: it goes on.
+    /// Notes the reason for which the lane waits from now on. `None`: it goes on.
     pub fn note(&mut self, now: Instant, wait: Option<SenderWait>) {
         if let Some(since) = self.since.take() {
             self.buffers += now.saturating_duration_since(since);

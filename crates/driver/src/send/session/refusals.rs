@@ -1,5 +1,5 @@
-//! What is told of connections that come to nothing. Anybody can open ten thousand of them: the first of a while are
-//! told one by one, and of the others how many there were.
+//! Reports connections that were refused. Anybody can open ten thousand of them, so only the first ones in a
+//! while are reported one by one; the others are counted.
 
 use std::time::Duration;
 
@@ -18,14 +18,14 @@ pub(super) struct Refusals {
 }
 
 impl Refusals {
-    /// Counts one. Returns whether it is to be told.
+    /// Counts a refusal. Returns whether it must be reported.
     pub fn note(&mut self, now: Instant) -> bool {
         let (_, count) = self.current.get_or_insert((now + WHILE, 0));
         *count += 1;
         *count <= TOLD
     }
 
-    /// At the end of a while, a line about those not told.
+    /// The line about unreported refusals, at the end of a while.
     pub fn sum_up(&mut self, now: Instant) -> Option<String> {
         let (_, count) = self.current.take_if(|(end, _)| *end <= now)?;
         let untold = count.checked_sub(TOLD).filter(|untold| *untold > 0)?;

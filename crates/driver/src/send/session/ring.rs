@@ -1,7 +1,8 @@
-//! What only a carousel does: it hears who listens, signs what its blocks are, and sends to receivers that are named.
+//! The parts of a session that only a carousel has: it watches for listeners, signs its blocks, and sends
+//! copies to named receivers.
 //!
-//! A run that the machine hands out is read once. Where blocks are signed, it is as long as a page of their hashes; then it
-//! leaves in several bursts, behind that page.
+//! A run of blocks is read once. If blocks are signed, a run is as long as a page of their hashes. The run then
+//! leaves in several bursts after that page.
 
 use std::{collections::BTreeMap, net::SocketAddr, time::Duration};
 
@@ -64,29 +65,29 @@ struct Pending {
 }
 
 impl Ring {
-    /// Has listeners looked for in the next turn.
+    /// Looks for listeners in the next turn.
     pub fn look_now(&mut self) {
         self.next_look = Instant::ZERO;
     }
 
-    /// When there is something to do even if nothing comes. `is_first`: nobody has listened yet.
+    /// The time when there is something to do even if nothing comes. `is_first`: nobody has listened yet.
     pub fn deadline(&self, is_first: bool) -> Option<Instant> {
         let give_up = self.options.wait_timeout.filter(|_| is_first && !self.watches.is_empty());
         let give_up = give_up.map(|patience| Instant::ZERO + patience);
         self.watches.iter().map(ListenerWatch::deadline).chain(give_up).min()
     }
 
-    /// Bytes of objects that have left, and the loops that are complete.
+    /// The bytes of objects that have left, and the number of complete loops.
     pub fn figures(&self) -> (u64, u64) {
         (self.sent_bytes, self.loops)
     }
 
-    /// When the last bytes of an object left.
+    /// The time when the last bytes of an object left.
     pub fn sent_at(&self) -> Instant {
         self.sent_at
     }
 
-    /// Says that no router is on the link any longer.
+    /// Announces that this router has left the link.
     pub fn leave(&mut self) {
         self.watches.iter_mut().for_each(ListenerWatch::leave);
     }

@@ -1,4 +1,4 @@
-//! The lanes of slower groups: one socket and one key for all, a pace and packet numbers for each.
+//! The lanes of slower groups. They share one socket and one key; each has its own rate and packet numbers.
 
 use treecast_proto::{
     Instant, Step,

@@ -1,4 +1,4 @@
-//! When a session starts: with whom it waits for, or with whoever is there.
+//! The start of a session: with all expected receivers, or with those that are there.
 
 use std::time::Duration;
 

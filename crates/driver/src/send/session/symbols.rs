@@ -1,4 +1,4 @@
-//! Repair symbols: computed from blocks that are read again.
+//! Sends repair symbols, which are computed from blocks that are read again.
 
 use std::ops::Range;
 
