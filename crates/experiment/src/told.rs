@@ -9,8 +9,10 @@ use treecast_driver::{
 /// Counts of one client, as its program has them.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Told {
-    /// Bytes of the object.
+    /// Bytes of the object that came, those of an object that failed later included.
     pub received_bytes: u64,
+    /// Bytes of objects that failed, which the counts of later events leave out.
+    discarded_bytes: u64,
     pub retransmitted_bytes: u64,
     pub duplicate_bytes: u64,
     /// Packets that the kernel dropped at its socket.
@@ -45,7 +47,10 @@ impl Told {
         match event {
             ReceiveEvent::Progress(progress) => self.note_progress(&progress),
             ReceiveEvent::Done(done) => self.note_progress(&done.progress),
-            ReceiveEvent::Failed { reason, .. } => self.failure = Some(reason),
+            ReceiveEvent::Failed { reason, discarded_bytes, .. } => {
+                self.failure = Some(reason);
+                self.discarded_bytes += discarded_bytes;
+            }
             ReceiveEvent::Announced { name, .. } => {
                 if let Some(announced) = seconds.filter(|_| self.objects.len() < MAX_OBJECTS) {
                     self.objects.push(ToldObject { name, announced, finished: None });
@@ -65,7 +70,7 @@ impl Told {
     }
 
     fn note_progress(&mut self, progress: &ReceiveProgress) {
-        self.received_bytes = progress.received_bytes;
+        self.received_bytes = progress.received_bytes + self.discarded_bytes;
         self.retransmitted_bytes = progress.retransmitted_bytes;
         self.duplicate_bytes = progress.duplicate_bytes;
         self.dropped_packets = progress.dropped_packets;
@@ -87,6 +92,14 @@ impl Told {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn bytes_of_a_file_that_failed_have_come_nevertheless() {
+        let mut told = Told::default();
+        told.listen(r#"{"event":"failed","name":"a","reason":"2 bytes were lost","discarded_bytes":7}"#);
+        told.listen(r#"{"event":"done","bytes":0}"#);
+        assert_eq!((told.received_bytes, told.failure.as_deref()), (7, Some("2 bytes were lost")));
+    }
 
     #[test]
     fn a_receiver_and_a_client_of_unicast_are_understood() {

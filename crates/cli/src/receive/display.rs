@@ -75,7 +75,7 @@ impl Display {
                 ObjectKind::Link => self.line(&format!("{name}: a symbolic link")),
                 ObjectKind::Folder => {}
             },
-            ReceiveEvent::Failed { name, reason } => self.line(&format!("{name}: failed: {reason}")),
+            ReceiveEvent::Failed { name, reason, .. } => self.line(&format!("{name}: failed: {reason}")),
         }
     }
 

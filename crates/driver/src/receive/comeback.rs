@@ -115,7 +115,7 @@ fn give_up(
 ) -> ReceiveSummary {
     for (_, name, reason) in failing {
         summary.failed += 1;
-        on_event(ReceiveEvent::Failed { name, reason });
+        on_event(ReceiveEvent::Failed { name, reason, discarded_bytes: 0 });
     }
     summary.interrupted = matches!(error, ReceiveError::Interrupted);
     if summary.interrupted

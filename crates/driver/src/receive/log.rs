@@ -23,6 +23,6 @@ pub(crate) fn note(event: &ReceiveEvent) {
         ReceiveEvent::Progress(_) | ReceiveEvent::Done(_) | ReceiveEvent::Idle => {}
         ReceiveEvent::Moved { group, address } => info!(target: LOG, group, %address, "moved"),
         ReceiveEvent::Received { name, bytes, .. } => info!(target: LOG, name, bytes, "object done"),
-        ReceiveEvent::Failed { name, reason } => warn!(target: LOG, name, reason, "object failed"),
+        ReceiveEvent::Failed { name, reason, .. } => warn!(target: LOG, name, reason, "object failed"),
     }
 }

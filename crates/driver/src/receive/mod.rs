@@ -179,6 +179,9 @@ pub enum ReceiveEvent {
     Failed {
         name: String,
         reason: String,
+        /// Bytes of the file that had come, and are not kept.
+        #[serde(default)]
+        discarded_bytes: u64,
     },
     /// The session is over. [`run`] returns its summary instead of this event.
     Done(Done),

@@ -175,7 +175,9 @@ impl Receiver {
                     self.fail(file, reason);
                 }
             }
-            ReceiverInput::Respond { file, response: Response::Ignore } => drop(self.give_up(file)),
+            ReceiverInput::Respond { file, response: Response::Ignore } => {
+                self.give_up(file);
+            }
             ReceiverInput::Disown { file } => self.disown(file),
             ReceiverInput::Close { reason } => self.over = Some(CutShort::Stopped(reason)),
             // A carousel has no connection, and asks for nothing again.
@@ -472,8 +474,8 @@ impl Receiver {
     }
 
     fn fail(&mut self, file: FileId, reason: String) {
-        if self.give_up(file) {
-            self.steps.push_back(Step::Event(ReceiverEvent::Failed { file, reason }));
+        if let Some(discarded_bytes) = self.give_up(file) {
+            self.steps.push_back(Step::Event(ReceiverEvent::Failed { file, reason, discarded_bytes }));
         }
     }
 
@@ -488,14 +490,13 @@ impl Receiver {
         self.transmit(ReceiverTransmit::Discard { file });
     }
 
-    /// Ends an object without success; false when it has ended already.
-    fn give_up(&mut self, file: FileId) -> bool {
-        if self.object(file).is_none() {
-            return false;
-        }
+    /// Ends an object without success. Returns the number of bytes that had come of it and are discarded, or `None` if it
+    /// has ended already.
+    fn give_up(&mut self, file: FileId) -> Option<u64> {
+        let discarded_bytes = self.object(file)?.stored.bytes();
         self.end(file.index(), false);
         self.transmit(ReceiverTransmit::Discard { file });
-        true
+        Some(discarded_bytes)
     }
 
     /// Notes that an object has ended, and whether what has come of it is kept.
@@ -545,7 +546,8 @@ impl Receiver {
             }
             self.end(index, true);
             self.keeps_unfinished = true;
-            self.steps.push_back(Step::Event(ReceiverEvent::Failed { file, reason: reason.to_owned() }));
+            let failed = ReceiverEvent::Failed { file, reason: reason.to_owned(), discarded_bytes: 0 };
+            self.steps.push_back(Step::Event(failed));
         }
     }
 

@@ -129,8 +129,8 @@ pub enum ReceiverEvent {
     EndOfFileOnly { file: FileId },
     /// API_File_Received: the object is complete, right and committed.
     Received { file: FileId, begin: BeginOfFile },
-    /// API_File_Receive_Failed.
-    Failed { file: FileId, reason: String },
+    /// API_File_Receive_Failed. `discarded_bytes` of the object had come, and are not kept.
+    Failed { file: FileId, reason: String, discarded_bytes: u64 },
     /// The sender wants this receiver in another group than the one it has moved to last.
     CalledBack { group: u8 },
     /// The session is over for this receiver. With a reason, it ended before all objects had.

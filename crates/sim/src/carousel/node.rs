@@ -154,7 +154,7 @@ impl ReceiverNode {
                 Step::Event(ReceiverEvent::Received { file, .. }) => {
                     effects.notes.push(("received", file, 0..0));
                 }
-                Step::Event(ReceiverEvent::Failed { file, reason }) => {
+                Step::Event(ReceiverEvent::Failed { file, reason, .. }) => {
                     effects.notes.push(("failed", file, 0..0));
                     self.failed.insert(file.index(), reason);
                 }

@@ -376,7 +376,7 @@ impl ReceiverNode {
                 self.last_received_at = now;
                 self.end(file, Fate::Received);
             }
-            ReceiverEvent::Failed { file, reason } => {
+            ReceiverEvent::Failed { file, reason, .. } => {
                 trace.add(self.entry(now, "has failed", file, 0..0));
                 self.end(file, Fate::Failed(reason));
             }

@@ -241,7 +241,9 @@ impl Session<'_> {
                 let (name, kind, bytes) = (begin.file_name().to_owned(), begin.kind(), begin.file_size);
                 self.note_received(file, name, kind, bytes);
             }
-            ReceiverEvent::Failed { file, reason } => self.note_failed(file, reason),
+            ReceiverEvent::Failed { file, reason, discarded_bytes } => {
+                self.note_failed(file, reason, discarded_bytes)
+            }
             ReceiverEvent::CalledBack { group } => self.called_back(group),
             ReceiverEvent::Closed { reason } => {
                 self.figures.summary.cut_short = reason.map(|reason| reason.to_string());
@@ -276,7 +278,7 @@ impl Session<'_> {
         Response::Ignore
     }
 
-    fn note_failed(&mut self, file: FileId, reason: String) {
+    fn note_failed(&mut self, file: FileId, reason: String, discarded_bytes: u64) {
         self.figures.summary.limit =
             self.figures.summary.limit.or(self.carried.admission.limit(file.index()));
         let begin = self.forget(file);
@@ -298,7 +300,7 @@ impl Session<'_> {
         if self.carried.ended.insert(file.index(), false).is_none() {
             self.figures.summary.failed += 1;
         }
-        (self.on_event)(ReceiveEvent::Failed { name, reason });
+        (self.on_event)(ReceiveEvent::Failed { name, reason, discarded_bytes });
     }
 
     /// The object is there: it is told and counted once, over however many connections.

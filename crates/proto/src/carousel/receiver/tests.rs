@@ -62,8 +62,8 @@ fn store(range: Range<u64>, compare: bool) -> Step<ReceiverTransmit, ReceiverEve
     })
 }
 
-fn failed(reason: &str) -> Step<ReceiverTransmit, ReceiverEvent, ReceiverWait> {
-    Step::Event(ReceiverEvent::Failed { file: FILE, reason: reason.into() })
+fn failed(reason: &str, discarded_bytes: u64) -> Step<ReceiverTransmit, ReceiverEvent, ReceiverWait> {
+    Step::Event(ReceiverEvent::Failed { file: FILE, reason: reason.into(), discarded_bytes })
 }
 
 fn closed(reason: Option<CutShort>) -> Step<ReceiverTransmit, ReceiverEvent, ReceiverWait> {
@@ -168,7 +168,7 @@ fn a_hash_that_stays_wrong_fails_the_object() {
     let steps = take(&mut receiver, NOW, steps);
     let last = [
         Step::Transmit(ReceiverTransmit::Discard { file: FILE }),
-        failed("its hash has been wrong 2 times"),
+        failed("its hash has been wrong 2 times", 95),
         closed(None),
     ];
     assert_eq!(steps[steps.len() - 3..], last);
@@ -270,7 +270,7 @@ fn what_one_sender_withdraws_again_and_again_another_may_bring() {
     let (first, late) = (NOW + Duration::from_secs(82), NOW + Duration::from_secs(82) + WITHDRAWN_FOR);
     assert_eq!(take(&mut receiver, first, [withdraw(), withdraw(), withdraw()]), []);
     let end = take(&mut receiver, late, [withdraw()]);
-    assert!(end.contains(&failed("the sender has withdrawn it: gone")), "{end:?}");
+    assert!(end.contains(&failed("the sender has withdrawn it: gone", 90)), "{end:?}");
 }
 
 #[test]
@@ -279,7 +279,7 @@ fn a_silent_sender_is_given_up() {
     take(&mut receiver, NOW, [contents(1), message(FILE, Message::BeginOfFile(begin()))]);
     let late = NOW + Duration::from_secs(30);
     assert_eq!(receiver.poll(NOW), Step::Wait(Some(late), ReceiverWait::Sender));
-    assert_eq!(receiver.poll(late), failed("nothing has come from the sender for 30 s"));
+    assert_eq!(receiver.poll(late), failed("nothing has come from the sender for 30 s", 0));
     assert_eq!(receiver.poll(late), closed(Some(CutShort::Silent(Duration::from_secs(30)))));
 }
 
@@ -325,7 +325,7 @@ fn a_commit_that_fails_is_a_failure() {
     assert_eq!(steps.last(), Some(&Step::Transmit(ReceiverTransmit::Commit { file: FILE })));
     let reason = "the folder is gone".to_owned();
     let steps = take(&mut receiver, NOW, [ReceiverInput::StoreFailed { file: FILE, reason }]);
-    assert_eq!(steps[1..], [failed("the folder is gone"), closed(None)]);
+    assert_eq!(steps[1..], [failed("the folder is gone", 95), closed(None)]);
 }
 
 #[test]

@@ -419,22 +419,23 @@ impl Receiver {
     /// API_File(i)_Receive_Failed. `tell`: whether the sender does not know.
     pub(super) fn fail(&mut self, index: u32, reason: &str, tell: bool) {
         let file = self.file_id(index);
-        self.drop_object(index);
-        self.out.push_back(Step::Event(ReceiverEvent::Failed { file, reason: reason.to_owned() }));
+        let discarded_bytes = self.drop_object(index);
+        let failed = ReceiverEvent::Failed { file, reason: reason.to_owned(), discarded_bytes };
+        self.out.push_back(Step::Event(failed));
         if tell {
             self.request(index, Request::Failed(reason.to_owned()));
         }
     }
 
     /// An object ends of which nothing is kept, and nothing is to be said.
-    pub(super) fn drop_object(&mut self, index: u32) {
+    /// Returns the number of bytes that had come of it and are discarded.
+    pub(super) fn drop_object(&mut self, index: u32) -> u64 {
         // When the session is cut short, a later receiver may go on with what has come.
-        if let Some(object) = self.end(index)
-            && !self.is_cut_short()
-        {
-            self.reporter.progress.received_bytes -= object.received_bytes;
-        }
+        let object = self.end(index).filter(|_| !self.is_cut_short());
+        let discarded_bytes = object.map_or(0, |object| object.received_bytes);
+        self.reporter.progress.received_bytes -= discarded_bytes;
         self.discard(index);
+        discarded_bytes
     }
 
     /// Has the caller throw away what it keeps of an object.
