@@ -145,6 +145,11 @@ impl Paper {
         Ok(paper)
     }
 
+    /// The paper's name, or the file's where the file does not say it.
+    pub fn name(&self) -> &str {
+        if self.source.is_empty() { &self.file } else { &self.source }
+    }
+
     /// The names of the figures, in the file's order.
     pub fn figures(&self) -> Vec<&str> {
         let mut figures: Vec<&str> = Vec::new();

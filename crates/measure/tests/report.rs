@@ -5,7 +5,7 @@ use std::{fs, path::PathBuf, time::Duration};
 use treecast_measure::{
     Db,
     claim::{Claim, judge},
-    db::{Machine, NewRun, NodeInfo, Role, Row, RunEnd, Status},
+    db::{Event, Machine, NewRun, NodeInfo, Role, Row, RunEnd, Status},
     frame::{Frame, Vocabulary},
     paper::{PaperKeys, Papers},
     plot::generic::PlotSpec,
@@ -170,6 +170,11 @@ fn made_up_matrix(folder: &std::path::Path) -> Db {
                         &(0..20).map(|n| rate(f64::from(n) / 2.0)).collect::<Vec<_>>(),
                     )
                     .unwrap();
+                    for (second, what) in [(3, "the link is down"), (6, "the link is up")] {
+                        let at = Duration::from_secs(second);
+                        let event = Event { at, node: None, kind: "event".into(), detail: what.into() };
+                        db.add_event(run, &event).unwrap();
+                    }
                     let duration = Duration::from_secs(10);
                     db.finish_run(run, &RunEnd { status: Status::Complete, duration, saturated: None })
                         .unwrap();
@@ -191,6 +196,8 @@ fn plots() -> Vec<PlotSpec> {
         {"title": "Spread", "kind": "boxes", "y": "time", "where": {"receivers": [12], "loss": "0.02"}},
         {"title": "Distribution", "kind": "distribution", "y": "time", "where": {"receivers": 12, "loss": 0}},
         {"title": "Rate", "kind": "time", "y": "sent", "where": {"receivers": 12, "loss": 0}},
+        {"title": "Levels", "kind": "time", "y": "sent", "paper": {"file": "paper.tsv", "figure": "2"},
+         "where": {"receivers": 12, "loss": 0, "delivery": "multicast nack"}},
         {"title": "Only one", "kind": "lines", "x": "receivers", "y": "time", "where": {"receivers": 12, "loss": 0}}
         ]"#,
     )
@@ -198,7 +205,8 @@ fn plots() -> Vec<PlotSpec> {
 }
 
 const PAPER: &str = "# source: made-up-1999\nfigure\tmeasure\tvalue\tunit\tdelivery\treceivers\tsize\n\
-    1\ttime\t3\ts\tmulticast nack\t4\t16000000\n1\ttime\t3.5\ts\tmulticast nack\t12\t16000000\n";
+    1\ttime\t3\ts\tmulticast nack\t4\t16000000\n1\ttime\t3.5\ts\tmulticast nack\t12\t16000000\n\
+    2\tsent\t10\t\tmulticast nack\n2\tsent\t50\t\tmulticast nack\n2\tsent\t20\t\tmulticast nack\n";
 
 /// A report of a new kind of experiment is its data, its plots and its claims, and no Rust.
 #[test]
@@ -243,6 +251,7 @@ fn runs_of_any_kind_have_a_report_without_code_of_their_own() {
         "Spread",
         "Distribution",
         "Rate",
+        "Levels",
         "Only one",
     ];
     assert_eq!(titles, expected);
@@ -257,6 +266,11 @@ fn runs_of_any_kind_have_a_report_without_code_of_their_own() {
     let heat = &report.plots[0].svg;
     assert!(text_of_refused_cells(heat) == 1, "a square that says so: {heat}");
     assert!(heat.contains("<title>nack, multicast: "), "values on hover: {heat}");
+    let levels = &report.plots[7].svg;
+    for told in ["the link is down", "the link is up", "made-up-1999, 2, scaled to the run's level before"] {
+        assert!(levels.contains(told), "{told}: {levels}");
+    }
+    assert!(!report.plots[6].svg.contains("the link is down"), "a plot of several runs marks no events");
     let text = report::to_text(&db, &input).unwrap();
     assert!(text.contains("Refused by the program") && text.contains("SENDER BYTES, MB"), "{text}");
     fs::write(folder.join("report.txt"), text).unwrap();

@@ -46,11 +46,6 @@ pub fn write(page: &mut Page, frame: &Frame, input: &ReportInput, db: &Db) {
     }
     let styles = page.styles().clone();
     let drawing = Drawing { frame, papers: &input.papers, styles: &styles, series: db };
-    page.section("Networks", "");
-    for picture in &input.pictures {
-        page.picture(&picture.svg, &format!("The network {}", picture.topology));
-    }
-    page.end_section();
     page.section("What was measured", "");
     for spec in &input.plots {
         let mut plots = draw(spec, drawing);
@@ -66,17 +61,32 @@ pub fn write(page: &mut Page, frame: &Frame, input: &ReportInput, db: &Db) {
     page.folded_tables(&format!("Tables: all {} measures, by cell", tables.len()), &tables);
     page.folded_tables(&format!("Table: all {} runs", frame.runs.len()), &[runs(frame)]);
     page.end_section();
+    page.section("Networks", "");
+    for picture in &input.pictures {
+        page.picture(&picture.svg, &format!("The network {}", picture.topology));
+    }
+    page.end_section();
 }
 
 /// A sentence that says how many copies came, and whether all did. `None` if the runs had no copies.
 pub fn copies(frame: &Frame) -> Option<(bool, String)> {
     let is_copy = |run: &&FrameRun| run.is_complete && run.refused().is_none();
-    let rows = frame.runs.iter().filter(is_copy).flat_map(|run| &run.rows);
-    let times: Vec<_> = rows.filter(|row| row.measure == "time" && row.node.is_some()).collect();
+    let rows =
+        || frame.runs.iter().filter(is_copy).flat_map(|run| &run.rows).filter(|row| row.node.is_some());
+    let times: Vec<_> = rows().filter(|row| row.measure == "time").collect();
     let (expected, came) = (times.len(), times.iter().filter(|row| row.value.is_some()).count());
+    // A receiver without repair ends in time, whatever it lacks.
+    let lacking = rows().filter(|row| row.measure == "missing" && row.value > Some(0.0)).count();
     match expected {
         0 => None,
-        _ if came == expected => Some((true, format!("All {expected} copies came whole."))),
+        _ if came == expected && lacking == 0 => Some((true, format!("All {expected} copies came whole."))),
+        _ if came == expected => Some((
+            true,
+            format!(
+                "{} of {expected} copies came whole; {lacking} without repair lack something.",
+                expected - lacking
+            ),
+        )),
         _ => Some((false, format!("{} of {expected} copies are missing or not whole.", expected - came))),
     }
 }

@@ -36,8 +36,8 @@ pub fn write_cards(page: &mut Page, frame: &Frame) {
 struct Headline {
     cell: String,
     fastest: Delivery,
-    /// The delivery that the fastest one is compared with: tcp or unicast if one of them was run, otherwise the
-    /// slowest.
+    /// The delivery that the fastest one is compared with: tcp, or unicast with the same repair, if one of them was run,
+    /// otherwise the slowest.
     other: Delivery,
 }
 
@@ -100,13 +100,18 @@ fn headline(frame: &Frame, mut cell: Vec<Condition>) -> Option<Headline> {
         return None;
     }
     let fastest = deliveries.remove(0);
-    let known = deliveries.iter().position(|other| ["tcp", "unicast"].contains(&other.delivery.as_str()));
+    let repair = |delivery: &str| delivery.split_once(' ').map(|(_, repair)| repair.to_owned());
+    let is_unicast = |other: &Delivery| match other.delivery.as_str() {
+        "tcp" | "unicast" => true,
+        other => other.starts_with("unicast ") && repair(other) == repair(&fastest.delivery),
+    };
+    let known = deliveries.iter().position(is_unicast);
     let other = deliveries.remove(known.unwrap_or(deliveries.len() - 1));
     let words = cell.iter().map(|condition| value_in_words(&condition.key, &condition.values[0]));
     Some(Headline { cell: words.collect::<Vec<_>>().join(" · "), fastest, other })
 }
 
-/// The means of a delivery. `None` if a copy is missing, so that an incomplete delivery cannot be the fastest.
+/// The means of a delivery. `None` if a copy is missing or not whole, so that an incomplete delivery cannot be the fastest.
 fn of_delivery(frame: &Frame, cell: &[Condition], delivery: &Condition) -> Option<Delivery> {
     let conditions: Vec<&Condition> = cell.iter().chain([delivery]).collect();
     let runs: Vec<_> =
@@ -118,6 +123,8 @@ fn of_delivery(frame: &Frame, cell: &[Condition], delivery: &Condition) -> Optio
         let values: Option<Vec<f64>> = rows(measure).map(|row| row.value).collect();
         Some(Summary::of(&values?)?.mean)
     };
+    let is_whole = rows("missing").all(|row| row.value == Some(0.0));
+    is_whole.then_some(())?;
     Some(Delivery {
         delivery: delivery.values[0].clone(),
         seconds: mean("time")?,

@@ -54,10 +54,12 @@ pub fn lines(gathered: &Gathered<'_>) -> Option<Plot> {
     Some(sheet.plot((x, &x_words), (y, &plain), |canvas| {
         for (series, style) in gathered.series() {
             let mut points: Vec<(f64, &Summary)> = Vec::new();
+            let mut papers: Vec<(f64, f64)> = Vec::new();
             for (group, summary) in gathered.groups.iter().zip(&summaries) {
                 let at = number(&group.x).filter(|_| group.series == series);
                 points.extend(at.zip(summary.as_ref()));
                 if let Some((at, paper)) = at.zip(group.paper.as_ref()) {
+                    papers.push((at, paper.value));
                     if let Some((low, high)) = paper.range {
                         canvas.vertical_bar(at, low, high, style.ink);
                     }
@@ -66,6 +68,8 @@ pub fn lines(gathered: &Gathered<'_>) -> Option<Plot> {
                     canvas.text((at, paper.value), (8.0, 0.0), &paper.nearest, Ink::Muted, SMALL, align);
                 }
             }
+            papers.sort_by(|a, b| a.0.total_cmp(&b.0));
+            canvas.line(&papers, style.ink, 0.75);
             points.sort_by(|a, b| a.0.total_cmp(&b.0));
             let line: Vec<(f64, f64)> = points.iter().map(|(at, summary)| (*at, summary.mean)).collect();
             canvas.line(&line, style.ink, 2.0);

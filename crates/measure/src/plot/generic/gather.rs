@@ -169,7 +169,7 @@ pub fn gather<'s>(
             group.paper = run.and_then(|run| of_paper(&theirs, &points, run, source.nearest.as_deref()));
             nearest.extend(group.paper.as_ref().filter(|p| !p.nearest.is_empty()).map(|p| p.nearest.clone()));
         }
-        let name = if source.source.is_empty() { &source.file } else { &source.source };
+        let name = source.name();
         legend = Some(format!("hollow: {name}, {}", paper.figure));
         nearest.sort();
         nearest.dedup();
