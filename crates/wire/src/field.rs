@@ -1,6 +1,96 @@
-//! Reading and writing of fixed-width fields, with the field's name in every error.
+//! Reading and writing of fixed-width fields, with the field's name in every error, and macros for what consists of them.
 
 use crate::ParseError;
+
+/// Declares the body of a message that consists of fixed-width fields. Behind each field stands its name in errors. `check`
+/// is a method that refuses values that are not allowed.
+/// `shown` is the text for people.
+macro_rules! fixed_body {
+    (
+        $(#[$attribute:meta])*
+        pub struct $body:ident in $message:literal $(, shown $shown:literal)? $(, checked by $check:ident)? {
+            $($(#[$doc:meta])* $visible:vis $field:ident: $type:ty = $name:literal),+ $(,)?
+        }
+    ) => {
+        $(#[$attribute])*
+        pub struct $body { $($(#[$doc])* $visible $field: $type),+ }
+
+        impl $body {
+            pub(super) fn parse(payload: &[u8]) -> Result<Self, crate::ParseError> {
+                let mut reader = crate::field::Reader::new(payload);
+                let body = Self { $($field: crate::field::Field::read(&mut reader, $name)?),+ };
+                reader.end($message)?;
+                $(body.$check()?;)?
+                Ok(body)
+            }
+
+            pub(super) fn emit(&self, out: &mut Vec<u8>) {
+                $(crate::field::Field::emit(&self.$field, out);)+
+            }
+        }
+
+        fixed_body!(@show $body, ($($shown)?), $($field),+);
+    };
+    (@show $body:ident, (), $($field:ident),+) => {};
+    (@show $body:ident, ($shown:literal), $($field:ident),+) => {
+        impl std::fmt::Display for $body {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                #[allow(unused_variables, reason = "not all fields are shown")]
+                let Self { $($field),+ } = self;
+                write!(f, $shown)
+            }
+        }
+    };
+}
+
+pub(crate) use fixed_body;
+
+/// A value of fixed width.
+pub(crate) trait Field: Sized {
+    fn read(reader: &mut Reader<'_>, name: &'static str) -> Result<Self, ParseError>;
+
+    fn emit(&self, out: &mut Vec<u8>);
+}
+
+macro_rules! numbers {
+    ($($number:ty),+) => {
+        $(impl Field for $number {
+            fn read(reader: &mut Reader<'_>, name: &'static str) -> Result<Self, ParseError> {
+                reader.array(name).map(Self::from_be_bytes)
+            }
+
+            fn emit(&self, out: &mut Vec<u8>) {
+                out.extend_from_slice(&self.to_be_bytes());
+            }
+        })+
+    };
+}
+
+numbers!(u8, u16, u32, u64);
+
+impl<const N: usize> Field for [u8; N] {
+    fn read(reader: &mut Reader<'_>, name: &'static str) -> Result<Self, ParseError> {
+        reader.array(name)
+    }
+
+    fn emit(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(self);
+    }
+}
+
+/// The lowest of 32 flags; no other is known.
+impl Field for bool {
+    fn read(reader: &mut Reader<'_>, name: &'static str) -> Result<Self, ParseError> {
+        match reader.u32(name)? {
+            flags @ (0 | 1) => Ok(flags == 1),
+            flags => Err(ParseError::invalid(name, flags, "0 or 1")),
+        }
+    }
+
+    fn emit(&self, out: &mut Vec<u8>) {
+        u32::from(*self).emit(out);
+    }
+}
 
 /// Walks over a byte slice field by field.
 pub(crate) struct Reader<'a> {

@@ -15,7 +15,7 @@
 
 use std::fmt;
 
-use crate::{ParseError, field::Reader};
+use crate::{ParseError, field::Reader, listed};
 
 /// Length of the header in bytes.
 pub const HEADER_LEN: usize = 32;
@@ -56,118 +56,83 @@ impl fmt::Display for FileId {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct SessionId(pub u32);
 
-/// The type of a packet: exactly one bit of the header's flags field.
-///
-/// The first eight are VCMTP's, in the order in which the paper lists them (4.3.4); the paper gives
-/// no bit numbers, so bit 0 is its first. The others are treecast's.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[repr(u64)]
-pub enum PacketType {
-    /// A block of an object, for the whole group.
-    Data = 1 << 0,
-    /// A block sent again to one receiver.
-    RetransmittedData = 1 << 1,
-    BeginOfFile = 1 << 2,
-    EndOfFile = 1 << 3,
-    BeginOfFileRequest = 1 << 4,
-    RetransmissionRequest = 1 << 5,
-    EndOfRetransmissionRequests = 1 << 6,
-    RetransmissionReject = 1 << 7,
-    /// Receiver to sender, the first message on a control connection: the receiver's name and properties, with
-    /// which it asks to be admitted.
-    Hello = 1 << 8,
-    /// Sender to receiver: the receiver is admitted.
-    Welcome = 1 << 9,
-    /// Sender to receiver: the BLAKE3 hash of an object that has been read to its end.
-    Digest = 1 << 10,
-    /// Receiver to sender: how much the receiver has.
-    Progress = 1 << 11,
-    /// Sender to receiver: an object is withdrawn, with the reason.
-    Withdraw = 1 << 12,
-    /// Receiver to sender: an object failed here, with the reason.
-    Failed = 1 << 13,
-    /// Sender to receiver: no more objects come. With a reason, the receiver is put out of the session.
-    Goodbye = 1 << 14,
-    /// Sender to group: the number of objects in a carousel's loop.
-    Contents = 1 << 15,
-    /// Sender to receiver, encrypted: the key of packets to the group.
-    GroupKey = 1 << 16,
-    /// Receiver to sender: asks for the hashes of an object's chunks, because its copy is wrong somewhere.
-    ChunkHashesRequest = 1 << 17,
-    /// Sender to receiver, or to the group of a carousel: the hashes of some chunks of an object.
-    ChunkHashes = 1 << 18,
-    /// Sender to group, in a secure carousel: Contents, Withdraw or Goodbye with the sender's signature.
-    Signed = 1 << 28,
-    /// Sender to group: the sender's rate, and the receiver that limits it.
-    Pace = 1 << 19,
-    /// Receiver to sender: the rate that the path to it can take.
-    PaceReport = 1 << 20,
-    /// Receiver to sender: the receiver does not want an object.
-    NotWanted = 1 << 24,
-    /// A repair symbol of an object with forward error correction. Its sequence number contains the source
-    /// block and the number of the symbol (`treecast_proto::fec`).
-    RepairSymbol = 1 << 21,
-    /// Receiver to sender: the number of symbols that source blocks lack at the receiver.
-    SymbolRequest = 1 << 22,
-    /// Receiver to sender, before the receiver moves to a slower group: the bytes of an object that it has not
-    /// heard.
-    Lacking = 1 << 25,
-    /// Receiver to sender: the receiver now listens to another of the session's groups. Sender to receiver: the
-    /// receiver must go back to that group and stay there.
-    Move = 1 << 26,
-    /// Sender to group: all repair symbols of a source block up to a number have been sent.
-    SymbolsSent = 1 << 27,
-    /// Receiver to sender: how many of the sender's packets came at the receiver's own address, and how many at
-    /// the group's.
-    Heard = 1 << 29,
-    /// Receiver to sender: the receiver wants only some objects, and asks which objects there will be.
-    NamesRequest = 1 << 30,
-    /// Sender to receiver: the announcement of an object that has not begun.
-    Offer = 1 << 23,
+listed! {
+    /// The type of a packet: exactly one bit of the header's flags field.
+    ///
+    /// The first eight are VCMTP's, in the order in which the paper lists them (4.3.4); the paper gives
+    /// no bit numbers, so bit 0 is its first. The others are treecast's.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+    #[repr(u64)]
+    pub enum PacketType {
+        /// A block of an object, for the whole group.
+        Data = 1 << 0,
+        /// A block sent again to one receiver.
+        RetransmittedData = 1 << 1,
+        BeginOfFile = 1 << 2,
+        EndOfFile = 1 << 3,
+        BeginOfFileRequest = 1 << 4,
+        RetransmissionRequest = 1 << 5,
+        EndOfRetransmissionRequests = 1 << 6,
+        RetransmissionReject = 1 << 7,
+        /// Receiver to sender, first on a control connection: who asks, and for what.
+        Hello = 1 << 8,
+        /// Sender to receiver: admitted.
+        Welcome = 1 << 9,
+        /// Sender to receiver: the BLAKE3 hash of an object that has been read to its end.
+        Digest = 1 << 10,
+        /// Receiver to sender: how far it has come.
+        Progress = 1 << 11,
+        /// Sender to receiver: an object is withdrawn, with the reason.
+        Withdraw = 1 << 12,
+        /// Receiver to sender: an object failed here, with the reason.
+        Failed = 1 << 13,
+        /// Sender to receiver: no more objects come; with a reason, to one receiver that is put out.
+        Goodbye = 1 << 14,
+        /// Sender to group: how many objects a carousel's loop holds.
+        Contents = 1 << 15,
+        /// Sender to receiver, encrypted: what packets to the group are sealed with.
+        GroupKey = 1 << 16,
+        /// Receiver to sender: what an object's chunks should be, since its copy is wrong somewhere.
+        ChunkHashesRequest = 1 << 17,
+        /// Sender to receiver, or to the group of a carousel: what some chunks of an object are.
+        ChunkHashes = 1 << 18,
+        /// Sender to group, in a secure carousel: Contents, Withdraw or Goodbye with the sender's signature.
+        Signed = 1 << 28,
+        /// Sender to group: the rate, and whom it follows.
+        Pace = 1 << 19,
+        /// Receiver to sender: what the path to it would bear.
+        PaceReport = 1 << 20,
+        /// Receiver to sender: it does not want an object, and needs no more of it.
+        NotWanted = 1 << 24,
+        /// A repair symbol of an object with forward error correction: its sequence number says of which source block,
+        /// and which (`treecast_proto::fec`).
+        RepairSymbol = 1 << 21,
+        /// Receiver to sender: how many symbols source blocks lack here.
+        SymbolRequest = 1 << 22,
+        /// Receiver to sender, before it moves to a slower group: what it has not heard of an object.
+        Lacking = 1 << 25,
+        /// Receiver to sender: it listens to another of the session's groups now. Sender to receiver: it is to go back there,
+        /// and stay.
+        Move = 1 << 26,
+        /// Sender to group: all repair symbols of a source block up to this one are out.
+        SymbolsSent = 1 << 27,
+        /// Receiver to sender: how many of its packets have come, and by which way.
+        Heard = 1 << 29,
+        /// Receiver to sender: it wants some objects and not others, and is to be told which there will be.
+        NamesRequest = 1 << 30,
+        /// Sender to receiver: an object that has not begun.
+        Offer = 1 << 23,
+    }
 }
 
 impl PacketType {
-    pub const ALL: &[Self] = &[
-        Self::Data,
-        Self::RetransmittedData,
-        Self::BeginOfFile,
-        Self::EndOfFile,
-        Self::BeginOfFileRequest,
-        Self::RetransmissionRequest,
-        Self::EndOfRetransmissionRequests,
-        Self::RetransmissionReject,
-        Self::Hello,
-        Self::Welcome,
-        Self::Digest,
-        Self::Progress,
-        Self::Withdraw,
-        Self::Failed,
-        Self::Goodbye,
-        Self::Contents,
-        Self::GroupKey,
-        Self::ChunkHashesRequest,
-        Self::ChunkHashes,
-        Self::Signed,
-        Self::Pace,
-        Self::PaceReport,
-        Self::NotWanted,
-        Self::RepairSymbol,
-        Self::SymbolRequest,
-        Self::Lacking,
-        Self::Move,
-        Self::SymbolsSent,
-        Self::Heard,
-        Self::NamesRequest,
-        Self::Offer,
-    ];
-
-    /// Whether the payload is a block of an object, or a repair symbol, which is as long as a block.
+    /// Whether the payload is a block of an object, or as long as one and computed from them.
     pub fn is_block(self) -> bool {
         matches!(self, Self::Data | Self::RetransmittedData | Self::RepairSymbol)
     }
 
     fn from_flags(flags: u64) -> Option<Self> {
-        Self::ALL.iter().copied().find(|kind| *kind as u64 == flags)
+        Self::ALL.into_iter().find(|kind| *kind as u64 == flags)
     }
 }
 

@@ -4,13 +4,12 @@
 //! more than the bytes it is handed.
 //!
 //! Parsing never panics, whatever the bytes: it returns a [`ParseError`] that names the field, the
-//! value found and what was expected. `emit` panics only when the buffer is shorter than the
-//! length that the type's `LEN` or `emitted_len` announced. All integers are in network order
-//! unless a module says otherwise.
+//! value found and what was expected. All integers are in network order unless a module says otherwise.
 #![forbid(unsafe_code)]
 
 pub mod datagram;
 mod destination_options;
+mod enums;
 mod error;
 mod field;
 pub mod header;
@@ -19,6 +18,7 @@ pub mod igmp;
 pub mod iotup;
 pub mod ipv6;
 pub mod list_proof;
+mod malformed;
 pub mod mead;
 pub mod membership;
 pub mod message;

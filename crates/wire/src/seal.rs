@@ -13,7 +13,11 @@
 
 use std::fmt;
 
-use crate::{ParseError, field::Reader, header::HEADER_LEN};
+use crate::{
+    ParseError,
+    field::{Field, Reader},
+    header::HEADER_LEN,
+};
 
 /// Length of key id and counter, in bytes.
 pub const PREFIX_LEN: usize = 16;
@@ -31,7 +35,17 @@ pub const SEAL_LEN: usize = PREFIX_LEN + TAG_LEN;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct KeyId(pub u64);
 
-/// The key of a packet, and the packet's number among those that the key seals.
+impl Field for KeyId {
+    fn read(reader: &mut Reader<'_>, name: &'static str) -> Result<Self, ParseError> {
+        reader.u64(name).map(Self)
+    }
+
+    fn emit(&self, out: &mut Vec<u8>) {
+        self.0.emit(out);
+    }
+}
+
+/// Which key seals a packet, and the packet's place among those that it seals.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Prefix {
     pub key: KeyId,

@@ -24,7 +24,7 @@ use std::{
 use data_encoding::{BASE64URL_NOPAD, HEXLOWER};
 use thiserror::Error;
 
-use crate::{ParseError, field::Reader, header::SessionId};
+use crate::{ParseError, field::Reader, header::SessionId, listed};
 
 const NAME: &str = "treecast";
 const VERSION: u32 = 2;
@@ -48,18 +48,20 @@ pub const MAX_CONTROL_ADDRESSES: usize = 16;
 /// The longest text that is parsed. It is longer than any ticket.
 const MAX_TEXT_LEN: usize = 4096;
 
-/// How one packet reaches many hosts.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[repr(u8)]
-pub enum Fanout {
-    Multicast = 0,
-    Unicast = 1,
-    /// MEADcast if routers are found, unicast elsewhere.
-    Mead = 2,
-    /// The cheapest fanout that works, for each receiver by itself.
-    Auto = 3,
-    /// Xcast for receivers that report that its packets arrive, unicast for the others.
-    Xcast = 4,
+listed! {
+    /// How one packet reaches many hosts.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    #[repr(u8)]
+    pub enum Fanout {
+        Multicast = 0 => "multicast",
+        Unicast = 1 => "unicast",
+        /// MEADcast where routers are found, unicast elsewhere.
+        Mead = 2 => "mead",
+        /// Whatever proves to work, for each receiver by itself.
+        Auto = 3 => "auto",
+        /// Xcast for those to whom its packets prove to come, unicast elsewhere.
+        Xcast = 4 => "xcast",
+    }
 }
 
 impl Fanout {
@@ -77,34 +79,25 @@ impl Fanout {
 
 impl fmt::Display for Fanout {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Multicast => "multicast",
-            Self::Unicast => "unicast",
-            Self::Mead => "mead",
-            Self::Auto => "auto",
-            Self::Xcast => "xcast",
-        })
+        f.write_str(self.name())
     }
 }
 
-/// How loss is mended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[repr(u8)]
-pub enum Repair {
-    None = 0,
-    Carousel = 1,
-    After = 2,
-    Nack = 3,
+listed! {
+    /// How loss is mended.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    #[repr(u8)]
+    pub enum Repair {
+        None = 0 => "none",
+        Carousel = 1 => "carousel",
+        After = 2 => "after",
+        Nack = 3 => "nack",
+    }
 }
 
 impl fmt::Display for Repair {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::None => "none",
-            Self::Carousel => "carousel",
-            Self::After => "after",
-            Self::Nack => "nack",
-        })
+        f.write_str(self.name())
     }
 }
 
@@ -277,23 +270,16 @@ fn parse_fields(fields: &[u8]) -> Result<Ticket, ParseError> {
     let session = SessionId(reader.u32("session")?);
     let fanout = reader.u8("fanout")?;
     let groups = (fanout >> 4) + 1;
-    let fanout = match fanout & 0xf {
-        0 => Fanout::Multicast,
-        1 => Fanout::Unicast,
-        2 => Fanout::Mead,
-        3 => Fanout::Auto,
-        4 => Fanout::Xcast,
-        other => return Err(ParseError::invalid("fanout", other, "0 to 4")),
-    };
+    let fanout = Fanout::ALL
+        .into_iter()
+        .find(|known| *known as u8 == fanout & 0xf)
+        .ok_or_else(|| ParseError::invalid("fanout", fanout & 0xf, "0 to 4"))?;
     let repair = reader.u8("repair")?;
     let fec = repair & FEC != 0;
-    let repair = match repair & !FEC {
-        0 => Repair::None,
-        1 => Repair::Carousel,
-        2 => Repair::After,
-        3 => Repair::Nack,
-        other => return Err(ParseError::invalid("repair", other, "0 to 3")),
-    };
+    let repair = Repair::ALL
+        .into_iter()
+        .find(|known| *known as u8 == repair & !FEC)
+        .ok_or_else(|| ParseError::invalid("repair", repair & !FEC, "0 to 3"))?;
     let block_len = reader.u16("block length")?;
     if block_len == 0 {
         return Err(ParseError::invalid("block length", 0, "at least 1"));

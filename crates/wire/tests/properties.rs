@@ -1,5 +1,4 @@
-//! Properties of all parsers: what was emitted reads back the same and is as long as predicted, and
-//! no bytes make a parser panic.
+//! Properties of all parsers: what was emitted reads back the same, and no bytes make a parser panic.
 
 use proptest::prelude::*;
 use treecast_wire::{
@@ -21,10 +20,8 @@ proptest! {
     #[test]
     fn a_message_reads_back_the_same(message in message(), id in any::<u64>()) {
         let packet = message.to_packet(FileId(id));
-        prop_assert_eq!(packet.len(), HEADER_LEN + message.payload_len());
         let header = Header::parse(&packet).expect("its own header");
         prop_assert_eq!(header.file_id, FileId(id));
-        prop_assert_eq!(header.payload_len as usize, message.payload_len());
         prop_assert_eq!(Message::parse(&header, &packet[HEADER_LEN..]), Ok(message));
     }
 

@@ -17,6 +17,10 @@ use treecast_wire::{
 
 const CHANNEL: Ipv6Addr = Ipv6Addr::new(0xff35, 0, 0, 0, 0, 0, 0, 1);
 
+fn with_ports(ports: &[u16]) -> Options {
+    Options { ports: Some(ports.to_vec()), ..Options::default() }
+}
+
 fn node(number: u16) -> Ipv6Addr {
     Ipv6Addr::new(0xfd14, 0, 0, 0, 0, 1, 0, number)
 }
@@ -45,7 +49,7 @@ fn headers_are_what_the_vectors_hold() {
         let mut bytes = header.to_bytes();
         assert_eq!(bytes.len(), header.emitted_len());
         if !ports.is_empty() {
-            bytes.extend(Options::of_ports(ports.clone()).to_bytes(next_header::UDP));
+            bytes.extend(with_ports(&ports).to_bytes(next_header::UDP));
         }
         let text = format!("{header}\nports {ports:?}\n");
         let path = |ending| folder().join(format!("{name}.{ending}"));
@@ -58,7 +62,7 @@ fn headers_are_what_the_vectors_hold() {
         let (read, rest) = Header::parse(&bytes).expect("its own header");
         assert_eq!(read, header, "{name}");
         if !ports.is_empty() {
-            let options = Options::of_ports(ports);
+            let options = with_ports(&ports);
             assert_eq!(Options::parse(rest, 3), Ok((options, next_header::UDP, rest.len())), "{name}");
         }
     }
@@ -79,10 +83,7 @@ fn header_and_ports_stand_on_the_wire_as_described() {
     let sum: u32 = words.map(|(_, pair)| u32::from(pair[0]) * 256 + u32::from(pair[1])).sum();
     let checksum = 0xffff - (sum % 0xffff);
     assert_eq!(u32::from(bytes[6]) * 256 + u32::from(bytes[7]), checksum);
-    assert_eq!(
-        Options::of_ports(ports).to_bytes(17),
-        [17, 1, 0x5e, 6, 0x10, 0x92, 0, 0, 0, 9, 1, 4, 0, 0, 0, 0]
-    );
+    assert_eq!(with_ports(&ports).to_bytes(17), [17, 1, 0x5e, 6, 0x10, 0x92, 0, 0, 0, 9, 1, 4, 0, 0, 0, 0]);
     assert_eq!(PORTS_OPTION >> 5, 0b010, "who does not know it discards the packet; it does not change");
 }
 

@@ -11,7 +11,7 @@ pub use super::router_packets::{
 };
 use treecast_proto::explicit::{
     list_proof::{self, Listed},
-    mead::router::{Guard, NextHop, Outcome, OutgoingKind, ReversePath, Router},
+    mead::router::{Guard, NextHop, Outcome, ReversePath, Router},
 };
 use treecast_wire::{
     ipv6::{
@@ -95,20 +95,11 @@ pub fn text(triple: &Triple) -> String {
         }
         Outcome::Refuse(why) => writeln!(text, "refuse {why:?}").expect("a String takes all"),
         Outcome::Forward(copies) => copies.iter().for_each(|copy| {
-            writeln!(text, "{} {}", kind_name(copy.kind), hex(&copy.packet)).expect("a String takes all");
+            writeln!(text, "{} {}", format!("{:?}", copy.kind).to_lowercase(), hex(&copy.packet))
+                .expect("a String takes all");
         }),
     }
     text
-}
-
-fn kind_name(kind: OutgoingKind) -> &'static str {
-    match kind {
-        OutgoingKind::Replica => "replica",
-        OutgoingKind::Whole => "whole",
-        OutgoingKind::Unicast => "unicast",
-        OutgoingKind::Premature => "premature",
-        OutgoingKind::Multicast => "multicast",
-    }
 }
 
 /// One for each rule.

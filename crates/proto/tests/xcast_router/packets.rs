@@ -12,7 +12,7 @@ pub use super::router_packets::{
 use treecast_proto::explicit::{
     list_proof::{Kind, Listed},
     mead::router::{Guard, ReversePath, Router},
-    xcast::router::{Arrival, NextHop, Outcome, OutgoingKind, forward},
+    xcast::router::{Arrival, NextHop, Outcome, forward},
 };
 use treecast_wire::{
     ipv6::{
@@ -113,21 +113,10 @@ pub fn text(triple: &Triple) -> String {
         Outcome::Drop(reason) => put(format_args!("drop {reason:?}\n")),
         Outcome::Refuse(why) => put(format_args!("refuse {why:?}\n")),
         Outcome::Forward(copies) => copies.iter().for_each(|copy| {
-            put(format_args!("{} {}\n", kind_name(copy.kind), hex(&copy.packet)));
+            put(format_args!("{} {}\n", format!("{:?}", copy.kind).to_lowercase(), hex(&copy.packet)));
         }),
     }
     text
-}
-
-fn kind_name(kind: OutgoingKind) -> &'static str {
-    match kind {
-        OutgoingKind::Copy => "copy",
-        OutgoingKind::Unicast => "unicast",
-        OutgoingKind::Premature => "premature",
-        OutgoingKind::Local => "local",
-        OutgoingKind::Unrouted => "unrouted",
-        OutgoingKind::Multicast => "multicast",
-    }
 }
 
 /// One for each rule.
@@ -191,7 +180,7 @@ fn to_all() -> Vec<Triple> {
     ]
 }
 
-/// Of destinations that are here, or nowhere.
+/// Packets whose destinations are here, or nowhere.
 fn ends() -> Vec<Triple> {
     let own = header(next_header::UDP, &[node(1, 1), OWN, node(1, 2)]);
     let nowhere = header(next_header::UDP, &[node(NOWHERE, 1), node(1, 1), node(NOWHERE, 2), node(1, 2)]);
@@ -290,7 +279,7 @@ fn refused() -> Vec<Triple> {
 }
 
 fn ports_to_bytes(ports: &[u16], next: u8) -> Vec<u8> {
-    Options::of_ports(ports.to_vec()).to_bytes(next)
+    Options { ports: Some(ports.to_vec()), ..Options::default() }.to_bytes(next)
 }
 
 /// Routers that do not make copies for everybody.

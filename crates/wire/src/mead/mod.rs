@@ -20,14 +20,17 @@ mod malformed;
 mod map;
 mod options;
 
-use std::{collections::BTreeSet, fmt, net::Ipv6Addr};
+use std::{fmt, net::Ipv6Addr};
 
 pub use self::{
     malformed::{Malformed, Reason},
     map::Map,
     options::{CODE_LEN, MAX_OPTIONS_LEN, NONCE_LEN, Options, Proof},
 };
-use crate::ipv6::{has_routing_header, is_forwardable, next_header};
+use crate::{
+    ipv6::{has_routing_header, next_header},
+    listed,
+};
 
 /// The largest number of addresses. The maps have no more bits.
 pub const MAX_ADDRESSES: usize = 32;
@@ -52,15 +55,16 @@ const AT_DONT_REPLICATE: usize = 7;
 const AT_DELIVERY: usize = 8;
 const AT_ROUTERS: usize = 12;
 
-/// The order of bits on the wire.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Hash)]
-pub enum Dialect {
-    /// Network order, as in the thesis' tables.
-    #[default]
-    Rfc,
-    /// The order of the thesis' sender and its kernel 6.5: flags from the low bit up, maps in little-endian
-    /// order.
-    Linux65,
+listed! {
+    /// The order of bits on the wire.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Hash)]
+    pub enum Dialect {
+        /// Network order, as the tables have it.
+        #[default]
+        Rfc => "rfc",
+        /// As the thesis' sender and its kernel 6.5 write it: flags from the low bit up, maps in little-endian order.
+        Linux65 => "linux-6.5",
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -147,7 +151,7 @@ impl Header {
     pub fn parse(bytes: &[u8], dialect: Dialect) -> Result<(Self, &[u8]), Malformed> {
         let fixed: &[u8; FIXED_LEN] = bytes.first_chunk().ok_or(short(bytes, FIXED_LEN))?;
         let count = fixed[AT_COUNT];
-        check_fixed(fixed)?;
+        Malformed::check_fixed(count, fixed[1], extension_len, fixed[AT_SEGMENTS_LEFT])?;
         let len = FIXED_LEN + usize::from(count) * ADDRESS_LEN;
         let (header, rest) = bytes.split_at_checked(len).ok_or(short(bytes, len))?;
         let address = |octets: &[u8]| Ipv6Addr::from(<[u8; 16]>::try_from(octets).expect("16 bytes"));
@@ -232,38 +236,7 @@ impl Header {
     }
 
     fn check_addresses(&self) -> Result<(), Malformed> {
-        if let Some(address) = self.addresses.iter().find(|address| !is_forwardable(**address)) {
-            return Err(Malformed::Address(*address));
-        }
-        match first_repeated(self.addresses.iter().copied()) {
-            Some(address) => Err(Malformed::Twice(address)),
-            None => Ok(()),
-        }
-    }
-}
-
-/// The first address that appears a second time. A list with an address twice would have copies sent there
-/// twice.
-pub(crate) fn first_repeated(addresses: impl Iterator<Item = Ipv6Addr>) -> Option<Ipv6Addr> {
-    let mut seen = BTreeSet::new();
-    addresses.into_iter().find(|address| !seen.insert(*address))
-}
-
-/// Checks the fields before the addresses.
-fn check_fixed(fixed: &[u8; FIXED_LEN]) -> Result<(), Malformed> {
-    let (count, found) = (fixed[AT_COUNT], fixed[1]);
-    match count {
-        0 => return Err(Malformed::NoAddress),
-        1..=32 => {}
-        count => return Err(Malformed::TooManyAddresses(count)),
-    }
-    let expected = extension_len(count);
-    if found != expected {
-        return Err(Malformed::HeaderLen { found, expected });
-    }
-    match fixed[AT_SEGMENTS_LEFT] {
-        0 => Ok(()),
-        left => Err(Malformed::SegmentsLeft(left)),
+        Malformed::check_addresses(self.addresses.iter().copied())
     }
 }
 
@@ -277,15 +250,7 @@ fn short(bytes: &[u8], need: usize) -> Malformed {
 }
 
 impl Dialect {
-    /// The name in options and JSON.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Rfc => "rfc",
-            Self::Linux65 => "linux-6.5",
-        }
-    }
-
-    /// The other dialect.
+    /// The one of the two that this is not.
     pub fn other(self) -> Self {
         match self {
             Self::Rfc => Self::Linux65,

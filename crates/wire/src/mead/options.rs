@@ -16,7 +16,7 @@ use std::net::Ipv6Addr;
 
 use super::{MAX_ADDRESSES, Malformed};
 use crate::{
-    destination_options::{self, Wrong},
+    destination_options,
     list_proof::{self, ListProof, OPTION_TYPE},
 };
 
@@ -126,14 +126,5 @@ impl Options {
         }
         destination_options::close(&mut bytes);
         bytes
-    }
-}
-
-impl From<Wrong> for Malformed {
-    fn from(wrong: Wrong) -> Self {
-        match wrong {
-            Wrong::Truncated { have, need } => Self::Truncated { have, need },
-            Wrong::Options(what) => Self::Options(what),
-        }
     }
 }

@@ -11,30 +11,29 @@
 use std::fmt;
 
 use super::{Address, address, braced};
-use crate::{ParseError, field::Reader};
+use crate::{ParseError, field::Reader, listed};
 
-/// The meaning of a record's source list.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[repr(u8)]
-pub enum RecordKind {
-    /// MODE_IS_INCLUDE: the host listens only to these sources.
-    IsInclude = 1,
-    /// MODE_IS_EXCLUDE: the host listens to all sources except these.
-    IsExclude = 2,
-    /// CHANGE_TO_INCLUDE_MODE: from now on, the host listens only to these sources.
-    ToInclude = 3,
-    /// CHANGE_TO_EXCLUDE_MODE: from now on, the host listens to all sources except these.
-    ToExclude = 4,
-    /// ALLOW_NEW_SOURCES: the host listens to these sources, too.
-    Allow = 5,
-    /// BLOCK_OLD_SOURCES: the host no longer listens to these sources.
-    Block = 6,
+listed! {
+    /// What a record says about its source list.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+    #[repr(u8)]
+    pub enum RecordKind {
+        /// MODE_IS_INCLUDE: listens to these sources only.
+        IsInclude = 1,
+        /// MODE_IS_EXCLUDE: listens to all but these sources.
+        IsExclude = 2,
+        /// CHANGE_TO_INCLUDE_MODE: from now on to these only.
+        ToInclude = 3,
+        /// CHANGE_TO_EXCLUDE_MODE: from now on to all but these.
+        ToExclude = 4,
+        /// ALLOW_NEW_SOURCES: to these, too.
+        Allow = 5,
+        /// BLOCK_OLD_SOURCES: to these no longer.
+        Block = 6,
+    }
 }
 
 impl RecordKind {
-    pub const ALL: [Self; 6] =
-        [Self::IsInclude, Self::IsExclude, Self::ToInclude, Self::ToExclude, Self::Allow, Self::Block];
-
     fn from_type(value: u8) -> Option<Self> {
         Self::ALL.into_iter().find(|kind| *kind as u8 == value)
     }
@@ -66,11 +65,6 @@ impl<A: Address> GroupRecord<A> {
         address::emit_count(&self.sources, out);
         self.group.emit(out);
         address::emit_many(&self.sources, out);
-    }
-
-    /// Length on the wire in bytes.
-    pub fn emitted_len(&self) -> usize {
-        4 + A::LEN * (1 + self.sources.len())
     }
 }
 

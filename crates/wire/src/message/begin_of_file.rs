@@ -14,32 +14,36 @@
 
 use std::{fmt, sync::Arc};
 
-use crate::{ParseError, field::Reader};
+use crate::{ParseError, field::Reader, listed};
 
 /// Width of the name field in bytes. A name is UTF-8 (the paper says ASCII) and may fill it.
 pub const FILE_NAME_LEN: usize = 256;
 
-/// The source and destination of an object. The paper gives no numbers; these follow its order.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[repr(u8)]
-pub enum TransferType {
-    MemoryToMemory = 0,
-    MemoryToDisk = 1,
-    DiskToMemory = 2,
-    DiskToDisk = 3,
+listed! {
+    /// Where an object comes from and goes to. The paper gives no numbers; these are in its order.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    #[repr(u8)]
+    pub enum TransferType {
+        MemoryToMemory = 0,
+        MemoryToDisk = 1,
+        DiskToMemory = 2,
+        DiskToDisk = 3,
+    }
 }
 
 /// The permission bits that are sent.
 pub const MODE_BITS: u16 = 0o777;
 
-/// The kind of an object in a file system.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-#[repr(u8)]
-pub enum ObjectKind {
-    #[default]
-    File = 1,
-    Folder = 2,
-    Link = 3,
+listed! {
+    /// What an object is in a file system.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+    #[repr(u8)]
+    pub enum ObjectKind {
+        #[default]
+        File = 1,
+        Folder = 2,
+        Link = 3,
+    }
 }
 
 /// The time of a file's last change.
@@ -71,9 +75,6 @@ pub struct BeginOfFile {
 }
 
 impl BeginOfFile {
-    /// Length of the payload in bytes.
-    pub const LEN: usize = 1 + 8 + FILE_NAME_LEN + 1 + 2 + 8 + 4;
-
     /// # Errors
     /// When the name is empty, longer than [`FILE_NAME_LEN`] bytes or contains a zero byte.
     pub fn new(transfer_type: TransferType, file_size: u64, file_name: &str) -> Result<Self, ParseError> {
@@ -124,13 +125,10 @@ impl BeginOfFile {
 
     pub(super) fn parse(payload: &[u8]) -> Result<Self, ParseError> {
         let mut reader = Reader::new(payload);
-        let transfer_type = match reader.u8("transfer type")? {
-            0 => TransferType::MemoryToMemory,
-            1 => TransferType::MemoryToDisk,
-            2 => TransferType::DiskToMemory,
-            3 => TransferType::DiskToDisk,
-            other => return Err(ParseError::invalid("transfer type", other, "0 to 3")),
-        };
+        let number = reader.u8("transfer type")?;
+        let transfer_type = TransferType::ALL.into_iter().find(|known| *known as u8 == number);
+        let transfer_type =
+            transfer_type.ok_or_else(|| ParseError::invalid("transfer type", number, "0 to 3"))?;
         let file_size = reader.u64("file size")?;
         let field = reader.take("file name", FILE_NAME_LEN)?;
         let attributes = parse_attributes(&mut reader)?;
@@ -169,13 +167,11 @@ impl BeginOfFile {
 const ATTRIBUTES_LEN: usize = 1 + 2 + 8 + 4;
 
 fn parse_attributes(reader: &mut Reader<'_>) -> Result<Option<Attributes>, ParseError> {
-    let kind = match reader.u8("kind")? {
-        0 => None,
-        1 => Some(ObjectKind::File),
-        2 => Some(ObjectKind::Folder),
-        3 => Some(ObjectKind::Link),
-        other => return Err(ParseError::invalid("kind", other, "0 to 3")),
-    };
+    let number = reader.u8("kind")?;
+    let kind = ObjectKind::ALL.into_iter().find(|known| *known as u8 == number);
+    if number != 0 && kind.is_none() {
+        return Err(ParseError::invalid("kind", number, "0 to 3"));
+    }
     let mode = reader.u16("mode")?;
     let seconds = i64::from_be_bytes(reader.array("seconds")?);
     let nanoseconds = reader.u32("nanoseconds")?;

@@ -73,11 +73,6 @@ impl BlockHashes {
         self.hashes.get(index).filter(|_| offset.is_multiple_of(block_len))
     }
 
-    /// The length on the wire in bytes.
-    pub(super) fn emitted_len(&self) -> usize {
-        Self::HEAD_LEN + size_of_val(&*self.hashes)
-    }
-
     pub(super) fn packet_type(&self) -> PacketType {
         if self.are_symbols { PacketType::RepairSymbol } else { PacketType::Data }
     }

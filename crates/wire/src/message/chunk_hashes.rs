@@ -20,7 +20,10 @@
 
 use std::{fmt, ops::Range};
 
-use crate::{ParseError, field::Reader};
+use crate::{
+    ParseError,
+    field::{Reader, fixed_body},
+};
 
 /// The largest number of chunks in a page. With its proof, the page fits a packet.
 pub const PAGE_CHUNKS: usize = 16;
@@ -33,47 +36,35 @@ pub const MAX_PAGES: u32 = 32;
 
 const HASH_LEN: usize = 32;
 
-/// Asks for pages of an object's chunk hashes.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ChunkHashesRequest {
-    first: u32,
-    count: u32,
+fixed_body! {
+    /// Asks for pages of an object's chunk hashes.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub struct ChunkHashesRequest in "request for chunk hashes", checked by check {
+        first: u32 = "first page",
+        count: u32 = "pages",
+    }
 }
 
 impl ChunkHashesRequest {
-    /// Length of the payload in bytes.
-    pub const LEN: usize = 8;
-
     /// # Errors
     /// When `pages` is empty or more than [`MAX_PAGES`].
     pub fn new(pages: Range<u32>) -> Result<Self, ParseError> {
-        Self::of(pages.start, pages.end.saturating_sub(pages.start))
+        let request = Self { first: pages.start, count: pages.end.saturating_sub(pages.start) };
+        request.check().map(|()| request)
     }
 
-    fn of(first: u32, count: u32) -> Result<Self, ParseError> {
-        if count == 0 || count > MAX_PAGES {
-            return Err(ParseError::invalid("pages", count, "1 to 32"));
+    fn check(&self) -> Result<(), ParseError> {
+        if self.count == 0 || self.count > MAX_PAGES {
+            return Err(ParseError::invalid("pages", self.count, "1 to 32"));
         }
-        if first.checked_add(count).is_none() {
-            return Err(ParseError::invalid("first page", first, "an end below 2^32"));
+        if self.first.checked_add(self.count).is_none() {
+            return Err(ParseError::invalid("first page", self.first, "an end below 2^32"));
         }
-        Ok(Self { first, count })
+        Ok(())
     }
 
     pub fn pages(&self) -> Range<u32> {
         self.first..self.first + self.count
-    }
-
-    pub(super) fn parse(payload: &[u8]) -> Result<Self, ParseError> {
-        let mut reader = Reader::new(payload);
-        let (first, count) = (reader.u32("first page")?, reader.u32("pages")?);
-        reader.end("request for chunk hashes")?;
-        Self::of(first, count)
-    }
-
-    pub(super) fn emit(&self, out: &mut Vec<u8>) {
-        out.extend_from_slice(&self.first.to_be_bytes());
-        out.extend_from_slice(&self.count.to_be_bytes());
     }
 }
 
@@ -125,11 +116,6 @@ impl ChunkHashes {
     /// The chaining values that prove the page, from the page up to the root.
     pub fn proof(&self) -> &[[u8; HASH_LEN]] {
         &self.proof
-    }
-
-    /// The length on the wire in bytes, without the header.
-    pub fn emitted_len(&self) -> usize {
-        8 + (self.hashes.len() + self.proof.len()) * HASH_LEN
     }
 
     pub(super) fn parse(payload: &[u8]) -> Result<Self, ParseError> {

@@ -57,10 +57,7 @@ pub fn batch_bytes(root: &[u8; 32]) -> Vec<u8> {
 /// The bytes that the sender signs for one manifest: the object's session and number, its announcement, and its
 /// hash.
 pub fn manifest_bytes(file: FileId, begin: &BeginOfFile, hash: &[u8; 32]) -> Vec<u8> {
-    let mut bytes = Vec::with_capacity(MANIFEST_DOMAIN.len() + 8 + hash.len() + BeginOfFile::LEN);
-    bytes.extend_from_slice(MANIFEST_DOMAIN);
-    bytes.extend_from_slice(&file.0.to_be_bytes());
-    bytes.extend_from_slice(hash);
+    let mut bytes = [MANIFEST_DOMAIN, &file.0.to_be_bytes(), hash].concat();
     begin.emit(&mut bytes);
     bytes
 }
@@ -68,12 +65,6 @@ pub fn manifest_bytes(file: FileId, begin: &BeginOfFile, hash: &[u8; 32]) -> Vec
 impl Digest {
     pub fn unsigned(hash: [u8; 32]) -> Self {
         Self { hash, signature: None, place: None }
-    }
-
-    /// Length of the payload in bytes.
-    pub fn emitted_len(&self) -> usize {
-        let place = self.place.as_ref().map_or(0, |place| 4 + 32 * place.siblings.len());
-        self.hash.len() + self.signature.map_or(0, |signature| signature.len()) + place
     }
 
     pub(super) fn parse(payload: &[u8]) -> Result<Self, ParseError> {

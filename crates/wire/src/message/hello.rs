@@ -17,9 +17,7 @@ pub const MAX_RECEIVER_NAME_LEN: usize = 64;
 /// Length of [`Hello::member`] in bytes.
 pub const MEMBER_LEN: usize = 16;
 
-const FIXED_LEN: usize = 1 + 2 + 4 + MEMBER_LEN;
-
-/// The data with which a receiver asks to be admitted to a session.
+/// Who asks to be admitted to a session.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Hello {
     pub version: u8,
@@ -58,11 +56,6 @@ impl Hello {
     /// The receiver's name, for people to read.
     pub fn name(&self) -> &str {
         &self.name
-    }
-
-    /// Length of the payload in bytes.
-    pub fn emitted_len(&self) -> usize {
-        FIXED_LEN + self.name.len()
     }
 
     pub(super) fn parse(payload: &[u8]) -> Result<Self, ParseError> {

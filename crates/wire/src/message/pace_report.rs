@@ -10,58 +10,29 @@
 
 use std::fmt;
 
-use super::pace::{Pace, flag};
-use crate::{ParseError, field::Reader};
+use super::Pace;
+use crate::field::fixed_body;
 
-/// A receiver's measurements of the path to it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct PaceReport {
-    /// The receiver's clock when this was sent, in microseconds since any moment.
-    pub timestamp_us: u64,
-    /// The timestamp of the last Pace, increased by the time since it arrived.
-    pub echo_us: u64,
-    /// The rate in bits a second that a TCP connection would get on this path. [`Pace::NO_RATE`] while nothing
-    /// was lost.
-    pub rate_bps: u64,
-    /// The rate of arrival from the group, in bits of IP packets a second.
-    pub received_bps: u64,
-    /// The feedback round that this answers.
-    pub round: u32,
-    /// The measured round trip in microseconds. 0 if it was not measured yet.
-    pub round_trip_us: u32,
-    /// Loss events a packet, in billionths.
-    pub loss_ppb: u32,
-    /// Whether a loss event has begun since the last report.
-    pub is_lossy: bool,
-}
-
-impl PaceReport {
-    /// Length of the payload in bytes.
-    pub const LEN: usize = 48;
-
-    pub(super) fn parse(payload: &[u8]) -> Result<Self, ParseError> {
-        let mut reader = Reader::new(payload);
-        let report = Self {
-            timestamp_us: reader.u64("timestamp")?,
-            echo_us: reader.u64("echo")?,
-            rate_bps: reader.u64("rate")?,
-            received_bps: reader.u64("received rate")?,
-            round: reader.u32("round")?,
-            round_trip_us: reader.u32("round trip")?,
-            loss_ppb: reader.u32("loss")?,
-            is_lossy: flag(reader.u32("flags")?)?,
-        };
-        reader.end("pace report")?;
-        Ok(report)
-    }
-
-    pub(super) fn emit(&self, out: &mut Vec<u8>) {
-        for number in [self.timestamp_us, self.echo_us, self.rate_bps, self.received_bps] {
-            out.extend_from_slice(&number.to_be_bytes());
-        }
-        for number in [self.round, self.round_trip_us, self.loss_ppb, u32::from(self.is_lossy)] {
-            out.extend_from_slice(&number.to_be_bytes());
-        }
+fixed_body! {
+    /// How a receiver finds the path to it.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub struct PaceReport in "pace report" {
+        /// The receiver's clock when this was sent, in microseconds since any moment.
+        pub timestamp_us: u64 = "timestamp",
+        /// The timestamp of the last Pace, later by as long as it has lain at the receiver.
+        pub echo_us: u64 = "echo",
+        /// Bits a second that a TCP connection would get on this path; [`Pace::NO_RATE`] as long as nothing was lost.
+        pub rate_bps: u64 = "rate",
+        /// Bits of IP packets a second that arrive from the group.
+        pub received_bps: u64 = "received rate",
+        /// The feedback round that this answers.
+        pub round: u32 = "round",
+        /// The round trip as the receiver has measured it, in microseconds; 0 before that.
+        pub round_trip_us: u32 = "round trip",
+        /// Loss events a packet, in billionths.
+        pub loss_ppb: u32 = "loss",
+        /// A loss event has begun since the last report.
+        pub is_lossy: bool = "flags",
     }
 }
 

@@ -29,11 +29,6 @@ impl Reason {
         &self.0
     }
 
-    /// Length of the payload in bytes.
-    pub fn emitted_len(&self) -> usize {
-        self.0.len()
-    }
-
     pub(super) fn parse(payload: &[u8]) -> Result<Self, ParseError> {
         if payload.len() > MAX_REASON_LEN {
             return Err(ParseError::invalid(

@@ -88,17 +88,6 @@ impl SignedWord {
 }
 
 impl Signed {
-    /// Length of the payload in bytes.
-    pub fn emitted_len(&self) -> usize {
-        let word = match &self.word {
-            SignedWord::Contents(_) => Contents::LEN,
-            SignedWord::Withdraw(reason) => reason.emitted_len(),
-            SignedWord::Goodbye => 0,
-            SignedWord::Blocks(hashes) => hashes.emitted_len(),
-        };
-        SIGNATURE_LEN + 4 + word
-    }
-
     pub(super) fn parse(payload: &[u8]) -> Result<Self, ParseError> {
         let mut reader = Reader::new(payload);
         let signature = reader.array("signature")?;

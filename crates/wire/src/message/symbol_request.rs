@@ -61,11 +61,6 @@ impl SymbolRequest {
         &self.lacks
     }
 
-    /// The length on the wire in bytes, without the header.
-    pub fn emitted_len(&self) -> usize {
-        ARRIVED_LEN + self.lacks.len() * LACK_LEN
-    }
-
     pub(super) fn parse(payload: &[u8]) -> Result<Self, ParseError> {
         if payload.len() > ARRIVED_LEN + MAX_LACKS * LACK_LEN {
             return Err(ParseError::invalid("payload length", payload.len(), "at most 776 for this type"));

@@ -29,8 +29,8 @@ pub use self::{
     registration::{REGISTRATION_CODE_LEN, REGISTRATION_LEN, REGISTRATION_PORT, Registration},
 };
 use crate::{
-    ipv6::{has_routing_header, is_forwardable},
-    mead::{Map, first_repeated},
+    ipv6::has_routing_header,
+    mead::Map,
     membership::{fold, ones_complement_sum},
 };
 
@@ -172,8 +172,8 @@ impl Header {
         header
     }
 
-    /// The destinations to which the packet is still to be delivered, in order.
-    pub fn valid_destinations(&self) -> impl Iterator<Item = Ipv6Addr> {
+    /// The addresses that the packet is still to be delivered to, in their order.
+    pub fn valid_destinations(&self) -> impl Iterator<Item = Ipv6Addr> + Clone {
         self.valid.iter().map(|place| self.destinations[place])
     }
 
@@ -181,13 +181,7 @@ impl Header {
         if self.valid.is_empty() {
             return Err(Malformed::NothingValid);
         }
-        if let Some(address) = self.valid_destinations().find(|address| !is_forwardable(*address)) {
-            return Err(Malformed::Address(address));
-        }
-        match first_repeated(self.valid_destinations()) {
-            Some(address) => Err(Malformed::Twice(address)),
-            None => Ok(()),
-        }
+        Malformed::check_addresses(self.valid_destinations())
     }
 }
 
@@ -205,19 +199,7 @@ fn check_fixed(fixed: &[u8; FIXED_LEN]) -> Result<u8, Malformed> {
     if flags & DSCPS != 0 {
         return Err(Malformed::Dscps);
     }
-    match count {
-        0 => return Err(Malformed::NoAddress),
-        1..=32 => {}
-        count => return Err(Malformed::TooManyAddresses(count)),
-    }
-    let expected = extension_len(count);
-    if found != expected {
-        return Err(Malformed::HeaderLen { found, expected });
-    }
-    match fixed[AT_SEGMENTS_LEFT] {
-        0 => Ok(count),
-        left => Err(Malformed::SegmentsLeft(left)),
-    }
+    Malformed::check_fixed(count, found, extension_len, fixed[AT_SEGMENTS_LEFT]).map(|()| count)
 }
 
 fn check_checksum(header: &[u8]) -> Result<(), Malformed> {

@@ -29,11 +29,6 @@ pub struct Options {
 }
 
 impl Options {
-    /// Creates options with a port for each destination.
-    pub fn of_ports(ports: Vec<u16>) -> Self {
-        Self { ports: Some(ports), list_proof: None }
-    }
-
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }

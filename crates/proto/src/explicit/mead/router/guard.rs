@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, fmt, net::Ipv6Addr, str::FromStr, time::Duration};
 
 use thiserror::Error;
-use treecast_wire::list_proof::ListProof;
+use treecast_wire::{list_proof::ListProof, listed};
 
 use crate::{
     Instant,
@@ -61,20 +61,22 @@ pub struct Guard {
     pub copies_per_second: u32,
 }
 
-/// Why a router makes no copies of a packet that is right in itself. The numbers are those of `bpf/mead.h`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[repr(u32)]
-pub enum Refused {
-    /// Its source has another way here, or none. The packet ends here.
-    ReversePath = 0,
-    /// Copies are made for other sources.
-    NotAllowed = 1,
-    /// Its list carries no proof, or a wrong one.
-    Unproved = 2,
-    /// Its list's proof is of another time.
-    Stale = 3,
-    /// Enough copies have been made for its source.
-    Limited = 4,
+listed! {
+    /// Why a router makes no copies of a packet that is right in itself. The numbers are those of `bpf/mead.h`.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    #[repr(u32)]
+    pub enum Refused {
+        /// Its source has another way here, or none. The packet ends here.
+        ReversePath = 0 => "reverse-path",
+        /// Copies are made for other sources.
+        NotAllowed = 1 => "source-not-allowed",
+        /// Its list carries no proof, or a wrong one.
+        Unproved = 2 => "no-proof",
+        /// Its list's proof is of another time.
+        Stale = 3 => "proof-of-another-time",
+        /// Enough copies have been made for its source.
+        Limited = 4 => "too-many-copies",
+    }
 }
 
 /// A packet of which copies may be made.
@@ -85,24 +87,9 @@ pub(crate) struct Admitted {
 }
 
 impl Refused {
-    /// All of them, in the order of their numbers.
-    pub const ALL: [Self; 5] =
-        [Self::ReversePath, Self::NotAllowed, Self::Unproved, Self::Stale, Self::Limited];
-
     /// Whether the packet ends here. Others go the kernel's own way, as if there were no router here.
     pub fn ends_here(self) -> bool {
         self == Self::ReversePath
-    }
-
-    /// As it stands in tables and JSON.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::ReversePath => "reverse-path",
-            Self::NotAllowed => "source-not-allowed",
-            Self::Unproved => "no-proof",
-            Self::Stale => "proof-of-another-time",
-            Self::Limited => "too-many-copies",
-        }
     }
 }
 
