@@ -2,19 +2,17 @@
 
 use std::{
     io::{self, IoSlice},
-    net::{IpAddr, SocketAddr},
+    net::{IpAddr, Ipv6Addr, SocketAddr},
     os::fd::AsFd,
 };
 
 use socket2::Socket;
-use treecast_proto::membership::Message;
-use treecast_wire::mld;
-
 use treecast_host::{
     control::Control,
     messages,
     option::{self, hear_icmpv6},
 };
+use treecast_proto::membership::Message;
 
 /// Padding, router alert for MLD (RFC 2711), padding; the kernel fills in the next header.
 const HOP_BY_HOP_ROUTER_ALERT: [u8; 8] = [0, 0, 5, 2, 0, 0, 1, 0];
@@ -29,15 +27,8 @@ pub fn configure(socket: &Socket, types: &[u8]) -> io::Result<()> {
 
 /// Sends a message of a router from its address on a link.
 pub fn send(socket: &Socket, interface: u32, source: IpAddr, message: &Message) -> io::Result<()> {
-    let Some(message) = message.to_mld() else { return Ok(()) };
-    let destination = match &message {
-        mld::Message::Query(query) => query.group.unwrap_or(mld::ALL_NODES),
-        mld::Message::Report(_) => mld::REPORT_DESTINATION,
-        mld::Message::ReportV1(body) => body.group.unwrap_or(mld::ALL_NODES),
-        mld::Message::DoneV1(_) => mld::ALL_ROUTERS,
-        _ => mld::ALL_SNOOPERS,
-    };
-    send_from(socket, interface, source, destination.into(), &message.to_bytes())
+    let Some(message) = message.to_wire::<Ipv6Addr>() else { return Ok(()) };
+    send_from(socket, interface, source, message.destination().into(), &message.to_bytes())
 }
 
 /// Sends one packet from `source` out of `interface`.

@@ -27,8 +27,7 @@ const SETTLE: Duration = Duration::from_secs(15);
 #[test]
 fn a_packet_of_a_silent_source_is_forgotten_and_one_of_a_busy_source_is_not() {
     let mut network = Network::chain();
-    network.change(2, group(0), Filter::EVERYTHING);
-    network.advance(SETTLE);
+    network.join(2);
     assert_eq!(network.packet(0, group(0)), BTreeSet::from([0, 1, 2]));
     for _ in 0..10 {
         network.count_packets(1);
@@ -48,8 +47,7 @@ fn with_an_upstream_configured_only_that_is_joined_and_gets_everything() {
         network.start(index);
     }
     network.advance(SETTLE);
-    network.change(1, group(0), Filter::EVERYTHING);
-    network.advance(SETTLE);
+    network.join(1);
     let listening = |network: &Network, index: usize| -> Vec<LinkId> {
         network.listening(index).into_keys().map(|(link, _)| link).collect()
     };
@@ -68,8 +66,7 @@ fn of_two_routers_with_the_same_upstream_one_forwards() {
         network.start(index);
     }
     network.advance(SETTLE);
-    network.change(1, group(0), Filter::EVERYTHING);
-    network.advance(SETTLE);
+    network.join(1);
     // The model counts packets that come to a LAN twice as a failure.
     assert_eq!(network.packet(0, group(0)), BTreeSet::from([0, 1]));
     assert!(network.routers[1].installed[&(source(0), group(0))].to.is_empty());
@@ -89,8 +86,7 @@ fn of_two_routers_with_the_same_upstream_one_forwards() {
 fn around_a_loop_joins_end_when_the_last_listener_has_left_a_known_source() {
     for is_sending in [true, false] {
         let mut network = Network::from_routers(vec![vec![0, 3, 1], vec![1, 2], vec![3, 2, 4]]);
-        network.change(4, group(0), Filter::EVERYTHING);
-        network.advance(SETTLE);
+        network.join(4);
         assert!((0..3).all(|index| !network.listening(index).is_empty()), "the source may be anywhere");
         for _ in 0..10 {
             assert!(network.flood(0, group(0)).contains(&4));
@@ -108,8 +104,7 @@ fn around_a_loop_joins_end_when_the_last_listener_has_left_a_known_source() {
             assert_eq!(network.listening(index), BTreeMap::new());
         }
         // The next listener is found a source again, wherever that is.
-        network.change(0, group(0), Filter::EVERYTHING);
-        network.advance(SETTLE);
+        network.join(0);
         assert!(network.flood(4, group(0)).contains(&0));
     }
 }
@@ -140,41 +135,30 @@ fn a_listener_of_a_named_source_is_joined_where_the_route_leads_also_after_it_ha
     assert_eq!(network.listening(0), expected(0));
     assert_eq!(network.listening(1), expected(1));
     // Router 0 now hears that the source is reached by LAN 1, where its listener is, too.
-    let route = Route::Via(LinkId(1));
-    network.routers[0].router.handle(network.now, Input::Route { source: source(0), route });
-    network.settle();
+    network.input(0, Input::Route { source: source(0), route: Route::Via(LinkId(1)) });
     assert_eq!(network.listening(0), BTreeMap::new());
 }
 
 #[test]
 fn a_source_without_a_route_comes_from_where_it_comes() {
     let mut network = Network::chain();
-    network.change(2, group(0), Filter::EVERYTHING);
-    network.advance(SETTLE);
+    network.join(2);
     let stranger = IpAddr::from([203, 0, 113, 1]);
-    let (now, node) = (network.now, &mut network.routers[1]);
-    let no_entry = Input::NoEntry { link: LinkId(1), source: stranger, group: group(0) };
-    node.router.handle(now, no_entry);
-    network.settle();
+    network.input(1, Input::NoEntry { link: LinkId(1), source: stranger, group: group(0) });
     let forwarding = |network: &Network| network.routers[1].installed.get(&(stranger, group(0))).cloned();
     let expected = Forwarding { from: LinkId(1), to: BTreeSet::from([LinkId(2)]) };
     assert_eq!(forwarding(&network), Some(expected));
-    let wrong_link = Input::WrongLink { link: LinkId(2), source: stranger, group: group(0) };
-    network.routers[1].router.handle(now, wrong_link);
-    network.settle();
+    network.input(1, Input::WrongLink { link: LinkId(2), source: stranger, group: group(0) });
     assert_eq!(forwarding(&network), None, "it has moved to where its only listener is");
 }
 
 #[test]
 fn packets_of_a_link_stay_there() {
     let mut network = Network::chain();
-    network.change(2, group(0), Filter::EVERYTHING);
-    network.advance(SETTLE);
+    network.join(2);
     let link_local = IpAddr::from([169, 254, 0, 1]);
     for (source, group) in [(link_local, group(0)), (source(0), IpAddr::from([224, 0, 0, 251]))] {
-        let input = Input::NoEntry { link: LinkId(1), source, group };
-        network.routers[1].router.handle(network.now, input);
-        network.settle();
+        network.input(1, Input::NoEntry { link: LinkId(1), source, group });
         let forwarding = network.routers[1].installed.get(&(source, group));
         assert!(forwarding.is_none_or(|forwarding| forwarding.to.is_empty()), "{source} {group}");
     }
@@ -188,9 +172,7 @@ fn a_flood_of_sources_is_bounded() {
     network.start(1);
     for last in 0..100 {
         let source = IpAddr::from([203, 0, 113, last]);
-        let input = Input::NoEntry { link: LinkId(1), source, group: group(0) };
-        network.routers[1].router.handle(network.now, input);
-        network.settle();
+        network.input(1, Input::NoEntry { link: LinkId(1), source, group: group(0) });
     }
     assert_eq!(network.routers[1].installed.len(), 10);
     assert_eq!(network.routers[1].router.snapshot(network.now).refused, 90);
@@ -203,8 +185,7 @@ fn a_flood_of_sources_is_bounded() {
 fn what_a_restarted_router_inherits_is_forwarded_without_a_gap() {
     for stays in [true, false] {
         let mut network = Network::chain();
-        network.change(2, group(0), Filter::EVERYTHING);
-        network.advance(SETTLE);
+        network.join(2);
         network.packet(0, group(0));
         let before = network.routers[1].installed.clone();
         assert_eq!(before[&(source(0), group(0))].to, BTreeSet::from([LinkId(2)]));
@@ -229,16 +210,13 @@ fn what_a_restarted_router_inherits_is_forwarded_without_a_gap() {
 fn a_link_that_goes_down_takes_its_entries_with_it() {
     let mut network = Network::chain();
     network.change(2, group(0), Filter::EVERYTHING);
-    network.change(1, group(0), Filter::EVERYTHING);
-    network.advance(SETTLE);
+    network.join(1);
     network.packet(0, group(0));
     assert_eq!(network.entries(), 2);
-    network.routers[1].router.handle(network.now, Input::Down { link: LinkId(2) });
-    network.settle();
+    network.input(1, Input::Down { link: LinkId(2) });
     assert_eq!(network.routers[1].installed.len(), 0);
     assert_eq!(network.listening(1), BTreeMap::new());
-    network.routers[0].router.handle(network.now, Input::Down { link: LinkId(0) });
-    network.settle();
+    network.input(0, Input::Down { link: LinkId(0) });
     assert_eq!(network.routers[0].installed.len(), 0);
 }
 
@@ -524,6 +502,18 @@ impl Network {
             self.routers[index].router.handle(self.now, Input::Inherited { source, group, forwarding });
         }
         self.routers[index].installed = installed;
+        self.settle();
+    }
+
+    /// A host on a LAN joins the first group, and all routers hear of it.
+    fn join(&mut self, lan: usize) {
+        self.change(lan, group(0), Filter::EVERYTHING);
+        self.advance(SETTLE);
+    }
+
+    /// Something happens at a router.
+    fn input(&mut self, index: usize, input: Input) {
+        self.routers[index].router.handle(self.now, input);
         self.settle();
     }
 

@@ -165,17 +165,8 @@ impl Kernel for Ipv4Kernel {
     }
 
     fn send(&self, interface: u32, source: IpAddr, message: &Message) -> io::Result<()> {
-        let Some(message) = message.to_igmp() else { return Ok(()) };
-        let destination = match &message {
-            igmp::Message::Query(query) => query.group.unwrap_or(igmp::ALL_NODES),
-            igmp::Message::Report(_) => igmp::REPORT_DESTINATION,
-            igmp::Message::ReportV1(body) | igmp::Message::ReportV2(body) => {
-                body.group.unwrap_or(igmp::ALL_NODES)
-            }
-            igmp::Message::Leave(_) => igmp::ALL_ROUTERS,
-            _ => igmp::ALL_SNOOPERS,
-        };
-        send_from(self, interface, source, destination.into(), &message.to_bytes())
+        let Some(message) = message.to_wire::<Ipv4Addr>() else { return Ok(()) };
+        send_from(self, interface, source, message.destination().into(), &message.to_bytes())
     }
 
     fn receive(&self, buffer: &mut [u8]) -> io::Result<Incoming> {
@@ -222,7 +213,7 @@ fn parse_packet(packet: &[u8], interface: Option<u32>) -> Option<Incoming> {
     if !has_router_alert(header.get(20..)?) {
         return Some(Incoming::Refused(Refusal::NoRouterAlert));
     }
-    let message = Message::from_igmp(igmp::Message::parse(body).ok()?)?;
+    let message = Message::from_wire(igmp::Message::parse(body).ok()?)?;
     Some(Incoming::Message { interface: interface?, from: from.into(), message })
 }
 

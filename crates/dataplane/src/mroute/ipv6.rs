@@ -196,7 +196,7 @@ impl Kernel for Ipv6Kernel {
         if !mld::has_router_alert(received.ancillary.hop_options()) {
             return Ok(Incoming::Refused(Refusal::NoRouterAlert));
         }
-        Ok(match mld::Message::parse(packet).ok().and_then(Message::from_mld) {
+        Ok(match mld::Message::parse(packet).ok().and_then(Message::from_wire) {
             Some(message) => Incoming::Message { interface, from: from.into(), message },
             None => Incoming::Refused(Refusal::Malformed),
         })

@@ -80,7 +80,7 @@ fn message(packet: &[u8]) -> Option<(IpAddr, Message)> {
         return parse_igmp_packet(packet);
     }
     let (from, message) = mld::parse_packet(packet)?;
-    Some((from.into(), Message::from_mld(message)?))
+    Some((from.into(), Message::from_wire(message)?))
 }
 
 /// Every message has a TTL of 1 (RFC 9776, 4). What stands behind the packet's end is padding of the frame.
@@ -91,7 +91,7 @@ fn parse_igmp_packet(packet: &[u8]) -> Option<(IpAddr, Message)> {
     if header[8] != 1 || header[9] != libc::IPPROTO_IGMP as u8 {
         return None;
     }
-    Some((from.into(), Message::from_igmp(igmp::Message::parse(body).ok()?)?))
+    Some((from.into(), Message::from_wire(igmp::Message::parse(body).ok()?)?))
 }
 
 /// A program that passes packets to the group that are IGMP (protocol at 9), or whose IPv6 header (next header at 6) is followed by
@@ -157,7 +157,7 @@ mod tests {
     }
 
     fn igmp_packet(ttl: u8, message: &Message) -> Vec<u8> {
-        let body = message.to_igmp().expect("IGMP says it").to_bytes();
+        let body = message.to_wire::<Ipv4Addr>().expect("IGMP says it").to_bytes();
         let mut packet = vec![0x46, 0xc0, 0, 24 + body.len() as u8, 0, 0, 0, 0, ttl, 2, 0, 0];
         packet.extend([192, 0, 2, 8, 239, 1, 2, 3, 0x94, 4, 0, 0]);
         packet.extend(body);

@@ -1,17 +1,13 @@
-//! The content of MLD and IGMP messages, independent of the protocol.
+//! What MLD and IGMP messages say, without saying which of the two it was.
 
 use std::{net::IpAddr, time::Duration};
 
-use treecast_wire::{
-    igmp,
-    membership::{self, GroupRecord, RouterAdvertisement},
-    mld,
-};
+use treecast_wire::membership::{self, Address, GroupRecord, Older, RouterAdvertisement};
 
 pub type Query = membership::Query<IpAddr>;
 pub type Record = GroupRecord<IpAddr>;
 
-/// A message of MLD or IGMP.
+/// A message of either protocol.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Message {
     Query(Query),
@@ -21,9 +17,9 @@ pub enum Message {
         max_response: Duration,
     },
     Report(Vec<Record>),
-    /// A report of MLDv1 or IGMPv2, which asks for every source of this group.
+    /// A report of MLDv1 or IGMPv2: every source of this group, please.
     OldReport(IpAddr),
-    /// A report of IGMPv1. Such a host cannot report that it leaves.
+    /// The same of a host that cannot say that it leaves.
     IgmpV1Report(IpAddr),
     /// MLDv1's Done, IGMPv2's Leave.
     OldLeave(IpAddr),
@@ -33,69 +29,37 @@ pub enum Message {
 }
 
 impl Message {
-    /// Converts the message to MLD. `None` for messages that routers do not send. Addresses of the other family
-    /// are left out.
-    pub fn to_mld(&self) -> Option<mld::Message> {
+    /// The message as MLD or IGMP; none of what routers do not send. Addresses of the other family are left out.
+    pub fn to_wire<A: Address>(&self) -> Option<membership::Message<A>> {
+        use membership::Message as Wire;
         Some(match self {
-            Self::Query(query) => mld::Message::Query(convert_query(query, v6)),
-            Self::Report(records) => mld::Message::Report(narrow_report(records, v6)),
-            Self::RouterAdvertisement(body) => mld::Message::RouterAdvertisement(*body),
-            Self::RouterSolicitation => mld::Message::RouterSolicitation,
-            Self::RouterTermination => mld::Message::RouterTermination,
-            Self::OldReport(group) => mld::Message::ReportV1(mld_v1(*group)?),
-            Self::OldLeave(group) => mld::Message::DoneV1(mld_v1(*group)?),
-            Self::OldQuery { .. } | Self::IgmpV1Report(_) => return None,
-        })
-    }
-
-    /// Converts the message to IGMP. `None` for messages that routers do not send. Addresses of the other
-    /// family are left out.
-    pub fn to_igmp(&self) -> Option<igmp::Message> {
-        Some(match self {
-            Self::Query(query) => igmp::Message::Query(convert_query(query, v4)),
-            Self::Report(records) => igmp::Message::Report(narrow_report(records, v4)),
-            Self::RouterAdvertisement(body) => igmp::Message::RouterAdvertisement(*body),
-            Self::RouterSolicitation => igmp::Message::RouterSolicitation,
-            Self::RouterTermination => igmp::Message::RouterTermination,
-            Self::IgmpV1Report(group) => igmp::Message::ReportV1(igmp_v2(*group)?),
-            Self::OldReport(group) => igmp::Message::ReportV2(igmp_v2(*group)?),
-            Self::OldLeave(group) => igmp::Message::Leave(igmp_v2(*group)?),
+            Self::Query(query) => Wire::Query(convert_query(query, A::from_ip)),
+            Self::Report(records) => Wire::Report(narrow_report(records)),
+            Self::RouterAdvertisement(body) => Wire::RouterAdvertisement(*body),
+            Self::RouterSolicitation => Wire::RouterSolicitation,
+            Self::RouterTermination => Wire::RouterTermination,
+            Self::IgmpV1Report(group) => Wire::IgmpV1Report(older(*group)?),
+            Self::OldReport(group) => Wire::OldReport(older(*group)?),
+            Self::OldLeave(group) => Wire::OldLeave(older(*group)?),
             Self::OldQuery { .. } => return None,
         })
     }
 
-    /// Converts an MLD message. `None` if it has no content (an old report without a group).
-    pub fn from_mld(message: mld::Message) -> Option<Self> {
-        use mld::Message as Mld;
+    /// What a message of MLD or IGMP says; none when it says nothing (an old report without a group).
+    pub fn from_wire<A: Address>(message: membership::Message<A>) -> Option<Self> {
+        use membership::Message as Wire;
         Some(match message {
-            Mld::Query(query) => Self::Query(convert_query(&query, |address| Some(address.into()))),
-            Mld::QueryV1(body) => {
-                Self::OldQuery { group: body.group.map(IpAddr::from), max_response: body.max_response }
+            Wire::Query(query) => Self::Query(convert_query(&query, |address| Some(address.into()))),
+            Wire::OldQuery(body) => {
+                Self::OldQuery { group: body.group.map(Into::into), max_response: body.max_response }
             }
-            Mld::Report(report) => Self::Report(report.records.into_iter().map(widen_record).collect()),
-            Mld::ReportV1(body) => Self::OldReport(body.group?.into()),
-            Mld::DoneV1(body) => Self::OldLeave(body.group?.into()),
-            Mld::RouterAdvertisement(body) => Self::RouterAdvertisement(body),
-            Mld::RouterSolicitation => Self::RouterSolicitation,
-            Mld::RouterTermination => Self::RouterTermination,
-        })
-    }
-
-    /// Converts an IGMP message. `None` if it has no content (an old report without a group).
-    pub fn from_igmp(message: igmp::Message) -> Option<Self> {
-        use igmp::Message as Igmp;
-        Some(match message {
-            Igmp::Query(query) => Self::Query(convert_query(&query, |address| Some(address.into()))),
-            Igmp::QueryV2(body) => {
-                Self::OldQuery { group: body.group.map(IpAddr::from), max_response: body.max_response }
-            }
-            Igmp::Report(report) => Self::Report(report.records.into_iter().map(widen_record).collect()),
-            Igmp::ReportV1(body) => Self::IgmpV1Report(body.group?.into()),
-            Igmp::ReportV2(body) => Self::OldReport(body.group?.into()),
-            Igmp::Leave(body) => Self::OldLeave(body.group?.into()),
-            Igmp::RouterAdvertisement(body) => Self::RouterAdvertisement(body),
-            Igmp::RouterSolicitation => Self::RouterSolicitation,
-            Igmp::RouterTermination => Self::RouterTermination,
+            Wire::Report(report) => Self::Report(report.records.into_iter().map(widen_record).collect()),
+            Wire::IgmpV1Report(body) => Self::IgmpV1Report(body.group?.into()),
+            Wire::OldReport(body) => Self::OldReport(body.group?.into()),
+            Wire::OldLeave(body) => Self::OldLeave(body.group?.into()),
+            Wire::RouterAdvertisement(body) => Self::RouterAdvertisement(body),
+            Wire::RouterSolicitation => Self::RouterSolicitation,
+            Wire::RouterTermination => Self::RouterTermination,
         })
     }
 }
@@ -119,32 +83,14 @@ fn widen_record<A: Into<IpAddr>>(record: GroupRecord<A>) -> Record {
     GroupRecord { kind: record.kind, group: record.group.into(), sources }
 }
 
-fn narrow_report<A>(records: &[Record], convert: impl Fn(IpAddr) -> Option<A>) -> membership::Report<A> {
+fn narrow_report<A: Address>(records: &[Record]) -> membership::Report<A> {
     let narrow = |record: &Record| {
-        let sources = record.sources.iter().copied().filter_map(&convert).collect();
-        Some(GroupRecord { kind: record.kind, group: convert(record.group)?, sources })
+        let sources = record.sources.iter().copied().filter_map(A::from_ip).collect();
+        Some(GroupRecord { kind: record.kind, group: A::from_ip(record.group)?, sources })
     };
     membership::Report { records: records.iter().filter_map(narrow).collect() }
 }
 
-fn mld_v1(group: IpAddr) -> Option<mld::V1> {
-    Some(mld::V1 { max_response: Duration::ZERO, group: Some(v6(group)?) })
-}
-
-fn igmp_v2(group: IpAddr) -> Option<igmp::V2> {
-    Some(igmp::V2 { max_response: Duration::ZERO, group: Some(v4(group)?) })
-}
-
-fn v4(address: IpAddr) -> Option<std::net::Ipv4Addr> {
-    match address {
-        IpAddr::V4(address) => Some(address),
-        IpAddr::V6(_) => None,
-    }
-}
-
-fn v6(address: IpAddr) -> Option<std::net::Ipv6Addr> {
-    match address {
-        IpAddr::V6(address) => Some(address),
-        IpAddr::V4(_) => None,
-    }
+fn older<A: Address>(group: IpAddr) -> Option<Older<A>> {
+    Some(Older { max_response: Duration::ZERO, group: Some(A::from_ip(group)?) })
 }

@@ -4,22 +4,22 @@
 //! The checksum covers the whole IP payload and nothing else; kernels hand IGMP to raw sockets
 //! unchecked, so [`Message::parse`] checks it and [`Message::to_bytes`] fills it in.
 
-mod query;
-mod v2;
-
-use std::{fmt, net::Ipv4Addr};
-
-pub use v2::V2;
+use std::{
+    net::{IpAddr, Ipv4Addr},
+    time::Duration,
+};
 
 use crate::{
     ParseError,
     field::Reader,
-    membership::{self, RouterAdvertisement, internet_checksum},
+    membership::{self, Address, Protocol, SHORT_MANTISSA_BITS, internet_checksum},
 };
 
 pub type Query = membership::Query<Ipv4Addr>;
 pub type Report = membership::Report<Ipv4Addr>;
 pub type GroupRecord = membership::GroupRecord<Ipv4Addr>;
+/// A message of version 1 or 2.
+pub type V2 = membership::Older<Ipv4Addr>;
 
 /// The destination of version 3 reports: all IGMPv3-capable routers.
 pub const REPORT_DESTINATION: Ipv4Addr = Ipv4Addr::new(224, 0, 0, 22);
@@ -30,28 +30,50 @@ pub const ALL_ROUTERS: Ipv4Addr = Ipv4Addr::new(224, 0, 0, 2);
 /// The destination of router advertisements and terminations.
 pub const ALL_SNOOPERS: Ipv4Addr = Ipv4Addr::new(224, 0, 0, 106);
 
-const TYPE_QUERY: u8 = 0x11;
-const TYPE_REPORT_V1: u8 = 0x12;
-const TYPE_REPORT_V2: u8 = 0x16;
-const TYPE_LEAVE: u8 = 0x17;
-const TYPE_REPORT: u8 = 0x22;
-const TYPE_ROUTER_ADVERTISEMENT: u8 = 0x30;
-const TYPE_ROUTER_SOLICITATION: u8 = 0x31;
-const TYPE_ROUTER_TERMINATION: u8 = 0x32;
+/// One message.
+pub type Message = membership::Message<Ipv4Addr>;
 
-/// An IGMP message.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Message {
-    Query(Query),
-    /// A query of version 2. It is of version 1 if its response time is zero.
-    QueryV2(V2),
-    Report(Report),
-    ReportV1(V2),
-    ReportV2(V2),
-    Leave(V2),
-    RouterAdvertisement(RouterAdvertisement),
-    RouterSolicitation,
-    RouterTermination,
+const PROTOCOL: Protocol = Protocol {
+    name: "IGMP",
+    version: 3,
+    leave: "leave",
+    query: 0x11,
+    report: 0x22,
+    old_report: 0x16,
+    old_leave: 0x17,
+    v1_report: Some(0x12),
+    router_advertisement: 0x30,
+    router_solicitation: 0x31,
+    router_termination: 0x32,
+};
+
+impl Address for Ipv4Addr {
+    const LEN: usize = 4;
+    const UNSPECIFIED: Self = Self::UNSPECIFIED;
+    const HEAD_LEN: usize = 4;
+    const RESPONSE_UNIT: Duration = Duration::from_millis(100);
+    const LARGEST_CODE: u16 = u8::MAX as u16;
+    const RESPONSE_MANTISSA_BITS: u32 = SHORT_MANTISSA_BITS;
+    const PROTOCOL: Protocol = PROTOCOL;
+    const ALL_NODES: Self = ALL_NODES;
+    const ALL_ROUTERS: Self = ALL_ROUTERS;
+    const ALL_SNOOPERS: Self = ALL_SNOOPERS;
+    const REPORT_DESTINATION: Self = REPORT_DESTINATION;
+
+    fn from_ip(address: IpAddr) -> Option<Self> {
+        match address {
+            IpAddr::V4(address) => Some(address),
+            IpAddr::V6(_) => None,
+        }
+    }
+
+    fn parse(field: &'static str, bytes: &[u8]) -> Result<Self, ParseError> {
+        Ok(Self::from(Reader::new(bytes).array::<4>(field)?))
+    }
+
+    fn emit(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.octets());
+    }
 }
 
 impl Message {
@@ -69,66 +91,17 @@ impl Message {
             let found = format!("a remainder of {remainder:#06x}");
             return Err(ParseError::invalid("IGMP checksum", found, "0"));
         }
-        Ok(match kind {
-            TYPE_QUERY if bytes.len() == V2::LEN => Self::QueryV2(V2::parse(bytes)?),
-            TYPE_QUERY => Self::Query(query::parse(bytes)?),
-            TYPE_REPORT_V1 => Self::ReportV1(V2::parse(bytes)?),
-            TYPE_REPORT_V2 => Self::ReportV2(V2::parse(bytes)?),
-            TYPE_LEAVE => Self::Leave(V2::parse(bytes)?),
-            TYPE_REPORT => Self::Report(Report::parse(bytes)?),
-            TYPE_ROUTER_ADVERTISEMENT => Self::RouterAdvertisement(RouterAdvertisement::parse(bytes)?),
-            TYPE_ROUTER_SOLICITATION => Self::RouterSolicitation,
-            TYPE_ROUTER_TERMINATION => Self::RouterTermination,
-            other => {
-                let expected = "0x11, 0x12, 0x16, 0x17, 0x22 or 0x30 to 0x32";
-                return Err(ParseError::invalid("IGMP type", format!("{other:#04x}"), expected));
-            }
+        Self::read(kind, bytes)?.ok_or_else(|| {
+            let expected = "0x11, 0x12, 0x16, 0x17, 0x22 or 0x30 to 0x32";
+            ParseError::invalid("IGMP type", format!("{kind:#04x}"), expected)
         })
     }
 
     /// The message with its checksum.
     pub fn to_bytes(&self) -> Vec<u8> {
-        let mut out = Vec::with_capacity(self.emitted_len());
-        match self {
-            Self::Query(query) => query::emit(query, &mut out),
-            Self::QueryV2(body) => body.emit(TYPE_QUERY, &mut out),
-            Self::Report(report) => report.emit(TYPE_REPORT, &mut out),
-            Self::ReportV1(body) => body.emit(TYPE_REPORT_V1, &mut out),
-            Self::ReportV2(body) => body.emit(TYPE_REPORT_V2, &mut out),
-            Self::Leave(body) => body.emit(TYPE_LEAVE, &mut out),
-            Self::RouterAdvertisement(body) => body.emit(TYPE_ROUTER_ADVERTISEMENT, &mut out),
-            Self::RouterSolicitation => out.extend_from_slice(&[TYPE_ROUTER_SOLICITATION, 0, 0, 0]),
-            Self::RouterTermination => out.extend_from_slice(&[TYPE_ROUTER_TERMINATION, 0, 0, 0]),
-        }
+        let mut out = self.emit();
         let checksum = internet_checksum(&out);
         out[2..4].copy_from_slice(&checksum.to_be_bytes());
         out
-    }
-
-    /// Length on the wire in bytes.
-    pub fn emitted_len(&self) -> usize {
-        match self {
-            Self::Query(query) => query::HEAD_LEN + query.tail_len(),
-            Self::QueryV2(_) | Self::ReportV1(_) | Self::ReportV2(_) | Self::Leave(_) => V2::LEN,
-            Self::Report(report) => report.emitted_len(),
-            Self::RouterAdvertisement(_) => RouterAdvertisement::LEN,
-            Self::RouterSolicitation | Self::RouterTermination => 4,
-        }
-    }
-}
-
-impl fmt::Display for Message {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Query(query) => write!(f, "IGMPv3 {query}"),
-            Self::QueryV2(body) => write!(f, "IGMPv{} query {body}", body.query_version()),
-            Self::Report(report) => write!(f, "IGMPv3 {report}"),
-            Self::ReportV1(body) => write!(f, "IGMPv1 report {body}"),
-            Self::ReportV2(body) => write!(f, "IGMPv2 report {body}"),
-            Self::Leave(body) => write!(f, "IGMPv2 leave {body}"),
-            Self::RouterAdvertisement(body) => write!(f, "IGMP {body}"),
-            Self::RouterSolicitation => f.write_str("IGMP router-solicitation"),
-            Self::RouterTermination => f.write_str("IGMP router-termination"),
-        }
     }
 }

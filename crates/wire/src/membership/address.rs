@@ -1,9 +1,6 @@
-//! The types of addresses of groups and sources.
+//! The address types that groups and sources come in, each with the protocol that speaks of them.
 
-use std::{
-    fmt,
-    net::{IpAddr, Ipv4Addr, Ipv6Addr},
-};
+use std::{fmt, net::IpAddr, time::Duration};
 
 use crate::{ParseError, field::Reader};
 
@@ -13,6 +10,28 @@ pub trait Address: Copy + Ord + fmt::Debug + fmt::Display + Into<IpAddr> {
     const LEN: usize;
     /// 0.0.0.0 or ::, which stands for "every group" in a general query.
     const UNSPECIFIED: Self;
+    /// Length in bytes of what precedes the group in this family's queries.
+    const HEAD_LEN: usize;
+    /// Unit of this family's response times.
+    const RESPONSE_UNIT: Duration;
+    /// The largest code that a response time's field holds.
+    const LARGEST_CODE: u16;
+    /// Mantissa bits of the code of a response time in queries of the newer version.
+    const RESPONSE_MANTISSA_BITS: u32;
+
+    /// The protocol that speaks of these addresses.
+    const PROTOCOL: Protocol;
+    /// Where general queries go.
+    const ALL_NODES: Self;
+    /// Where leaves of the older version and router solicitations go.
+    const ALL_ROUTERS: Self;
+    /// Where router advertisements and terminations go.
+    const ALL_SNOOPERS: Self;
+    /// Where reports of the newer version go.
+    const REPORT_DESTINATION: Self;
+
+    /// The address, if it is of this family.
+    fn from_ip(address: IpAddr) -> Option<Self>;
 
     /// Parses the address in the first [`Self::LEN`] bytes.
     ///
@@ -23,30 +42,23 @@ pub trait Address: Copy + Ord + fmt::Debug + fmt::Display + Into<IpAddr> {
     fn emit(&self, out: &mut Vec<u8>);
 }
 
-impl Address for Ipv4Addr {
-    const LEN: usize = 4;
-    const UNSPECIFIED: Self = Self::UNSPECIFIED;
-
-    fn parse(field: &'static str, bytes: &[u8]) -> Result<Self, ParseError> {
-        Ok(Self::from(Reader::new(bytes).array::<4>(field)?))
-    }
-
-    fn emit(&self, out: &mut Vec<u8>) {
-        out.extend_from_slice(&self.octets());
-    }
-}
-
-impl Address for Ipv6Addr {
-    const LEN: usize = 16;
-    const UNSPECIFIED: Self = Self::UNSPECIFIED;
-
-    fn parse(field: &'static str, bytes: &[u8]) -> Result<Self, ParseError> {
-        Ok(Self::from(Reader::new(bytes).array::<16>(field)?))
-    }
-
-    fn emit(&self, out: &mut Vec<u8>) {
-        out.extend_from_slice(&self.octets());
-    }
+/// The numbers of a protocol's message types, and its words.
+#[derive(Debug, Clone, Copy)]
+pub struct Protocol {
+    pub name: &'static str,
+    /// The newest version.
+    pub version: u8,
+    /// What a message of the older version that says goodbye is called.
+    pub leave: &'static str,
+    pub query: u8,
+    pub report: u8,
+    pub old_report: u8,
+    pub old_leave: u8,
+    /// IGMPv1's report. `None` in MLD.
+    pub v1_report: Option<u8>,
+    pub router_advertisement: u8,
+    pub router_solicitation: u8,
+    pub router_termination: u8,
 }
 
 /// Reads one address.

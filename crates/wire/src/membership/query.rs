@@ -1,7 +1,7 @@
 //! A query of the newer protocol versions, which asks who listens (RFC 9777, section 5.1; RFC 9776, section
 //! 4.1).
 //!
-//! The older versions end with the group address. Behind it, both newer protocols continue with:
+//! Behind the head ([`super::head`]) and the group address, which the older versions end with, both protocols continue with
 //!
 //! ```text
 //!  +------+---+-----+------+-----------+-------------------+
@@ -12,7 +12,7 @@
 
 use std::{fmt, time::Duration};
 
-use super::{Address, SHORT_MANTISSA_BITS, address, braced, decode, encode};
+use super::{Address, SHORT_MANTISSA_BITS, address, braced, decode, encode, head};
 use crate::{ParseError, field::Reader};
 
 /// An MLDv2 or IGMPv3 query.
@@ -35,16 +35,16 @@ pub struct Query<A> {
 }
 
 impl<A: Address> Query<A> {
-    /// Parses the message from the group address on. Bytes behind the last source are ignored, as both RFCs
-    /// demand.
-    pub(crate) fn parse_tail(max_response: Duration, bytes: &[u8]) -> Result<Self, ParseError> {
+    /// Reads the whole message but its type and checksum. Bytes behind the last source are ignored, as both RFCs ask.
+    pub(crate) fn parse(bytes: &[u8]) -> Result<Self, ParseError> {
         let mut reader = Reader::new(bytes);
+        let code = head::read::<A>(&mut reader)?;
         let group: A = address::read(&mut reader, "group")?;
         let flags = reader.u8("S flag and QRV")?;
         let query_interval = decode(u16::from(reader.u8("QQIC")?), SHORT_MANTISSA_BITS);
         let count = reader.u16("number of sources")?;
         Ok(Self {
-            max_response,
+            max_response: A::RESPONSE_UNIT * decode(code, A::RESPONSE_MANTISSA_BITS),
             group: (group != A::UNSPECIFIED).then_some(group),
             suppress_router_processing: flags & 8 != 0,
             robustness: flags & 7,
@@ -53,13 +53,10 @@ impl<A: Address> Query<A> {
         })
     }
 
-    /// The length in bytes of the group address and everything behind it.
-    pub(crate) fn tail_len(&self) -> usize {
-        4 + A::LEN * (1 + self.sources.len())
-    }
-
-    /// Appends the group address and everything behind it.
-    pub(crate) fn emit_tail(&self, out: &mut Vec<u8>) {
+    /// Appends the whole message, its checksum 0.
+    pub(crate) fn emit(&self, kind: u8, out: &mut Vec<u8>) {
+        let code = encode(head::units::<A>(self.max_response), A::RESPONSE_MANTISSA_BITS);
+        head::emit::<A>(kind, code, out);
         self.group.unwrap_or(A::UNSPECIFIED).emit(out);
         let robustness = if self.robustness > 7 { 0 } else { self.robustness };
         out.push(u8::from(self.suppress_router_processing) << 3 | robustness);

@@ -12,9 +12,6 @@ use std::fmt;
 use super::{Address, GroupRecord};
 use crate::{ParseError, field::Reader};
 
-/// The length in bytes of the fields before the records.
-const HEAD_LEN: usize = 8;
-
 /// An MLDv2 or IGMPv3 report.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Report<A> {
@@ -26,7 +23,7 @@ impl<A: Address> Report<A> {
     /// ignored, as both RFCs demand.
     pub(crate) fn parse(bytes: &[u8]) -> Result<Self, ParseError> {
         let mut reader = Reader::new(bytes);
-        reader.take("type, checksum and flags", HEAD_LEN - 2)?;
+        reader.take("type, checksum and flags", 6)?;
         let count = reader.u16("number of records")?;
         let mut records = Vec::new();
         for _ in 0..count {
@@ -43,11 +40,6 @@ impl<A: Address> Report<A> {
         for record in self.records.iter().take(usize::from(count)) {
             record.emit(out);
         }
-    }
-
-    /// Length on the wire in bytes.
-    pub fn emitted_len(&self) -> usize {
-        HEAD_LEN + self.records.iter().map(GroupRecord::emitted_len).sum::<usize>()
     }
 }
 

@@ -6,23 +6,25 @@
 //! leave. Code that reads whole packets calls [`parse_packet`]; code that writes them calls [`seal`].
 
 mod packet;
-mod query;
-mod v1;
 
-use std::{fmt, net::Ipv6Addr};
+use std::{
+    net::{IpAddr, Ipv6Addr},
+    time::Duration,
+};
 
 pub use packet::{has_router_alert, parse_packet};
-pub use v1::V1;
 
 use crate::{
     ParseError,
     field::Reader,
-    membership::{self, RouterAdvertisement, fold, ones_complement_sum},
+    membership::{self, Address, LONG_MANTISSA_BITS, Protocol, fold, ones_complement_sum},
 };
 
 pub type Query = membership::Query<Ipv6Addr>;
 pub type Report = membership::Report<Ipv6Addr>;
 pub type GroupRecord = membership::GroupRecord<Ipv6Addr>;
+/// A message of version 1.
+pub type V1 = membership::Older<Ipv6Addr>;
 
 /// The destination of version 2 reports: all MLDv2-capable routers.
 pub const REPORT_DESTINATION: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 0x16);
@@ -36,37 +38,62 @@ pub const ALL_SNOOPERS: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 0x6a)
 /// ICMPv6's number as a next header, and in the pseudo header.
 const NEXT_HEADER_ICMPV6: u8 = 58;
 
-const TYPE_QUERY: u8 = 130;
-const TYPE_REPORT_V1: u8 = 131;
-const TYPE_DONE_V1: u8 = 132;
-const TYPE_REPORT: u8 = 143;
-const TYPE_ROUTER_ADVERTISEMENT: u8 = 151;
-const TYPE_ROUTER_SOLICITATION: u8 = 152;
-const TYPE_ROUTER_TERMINATION: u8 = 153;
+/// One message.
+pub type Message = membership::Message<Ipv6Addr>;
 
-/// An MLD message, or one of multicast router discovery.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Message {
-    Query(Query),
-    QueryV1(V1),
-    Report(Report),
-    ReportV1(V1),
-    DoneV1(V1),
-    RouterAdvertisement(RouterAdvertisement),
-    RouterSolicitation,
-    RouterTermination,
+const PROTOCOL: Protocol = Protocol {
+    name: "MLD",
+    version: 2,
+    leave: "done",
+    query: 130,
+    report: 143,
+    old_report: 131,
+    old_leave: 132,
+    v1_report: None,
+    router_advertisement: 151,
+    router_solicitation: 152,
+    router_termination: 153,
+};
+
+impl Address for Ipv6Addr {
+    const LEN: usize = 16;
+    const UNSPECIFIED: Self = Self::UNSPECIFIED;
+    const HEAD_LEN: usize = 8;
+    const RESPONSE_UNIT: Duration = Duration::from_millis(1);
+    const LARGEST_CODE: u16 = u16::MAX;
+    const RESPONSE_MANTISSA_BITS: u32 = LONG_MANTISSA_BITS;
+    const PROTOCOL: Protocol = PROTOCOL;
+    const ALL_NODES: Self = ALL_NODES;
+    const ALL_ROUTERS: Self = ALL_ROUTERS;
+    const ALL_SNOOPERS: Self = ALL_SNOOPERS;
+    const REPORT_DESTINATION: Self = REPORT_DESTINATION;
+
+    fn from_ip(address: IpAddr) -> Option<Self> {
+        match address {
+            IpAddr::V4(_) => None,
+            IpAddr::V6(address) => Some(address),
+        }
+    }
+
+    fn parse(field: &'static str, bytes: &[u8]) -> Result<Self, ParseError> {
+        Ok(Self::from(Reader::new(bytes).array::<16>(field)?))
+    }
+
+    fn emit(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.octets());
+    }
 }
 
 impl Message {
     /// Every ICMPv6 type that [`Self::parse`] knows.
     pub const TYPES: [u8; 7] = [
-        TYPE_QUERY,
-        TYPE_REPORT_V1,
-        TYPE_DONE_V1,
-        TYPE_REPORT,
-        TYPE_ROUTER_ADVERTISEMENT,
-        TYPE_ROUTER_SOLICITATION,
-        TYPE_ROUTER_TERMINATION,
+        PROTOCOL.query,
+        PROTOCOL.old_report,
+        PROTOCOL.old_leave,
+        PROTOCOL.report,
+        PROTOCOL.router_advertisement,
+        PROTOCOL.router_solicitation,
+        PROTOCOL.router_termination,
     ];
 
     /// Parses an ICMPv6 message, from its type to its end. The checksum is not checked.
@@ -78,59 +105,13 @@ impl Message {
         let mut reader = Reader::new(bytes);
         let kind = reader.u8("ICMPv6 type")?;
         reader.take("ICMPv6 code and checksum", 3)?;
-        Ok(match kind {
-            TYPE_QUERY if bytes.len() == V1::LEN => Self::QueryV1(V1::parse(bytes)?),
-            TYPE_QUERY => Self::Query(query::parse(bytes)?),
-            TYPE_REPORT_V1 => Self::ReportV1(V1::parse(bytes)?),
-            TYPE_DONE_V1 => Self::DoneV1(V1::parse(bytes)?),
-            TYPE_REPORT => Self::Report(Report::parse(bytes)?),
-            TYPE_ROUTER_ADVERTISEMENT => Self::RouterAdvertisement(RouterAdvertisement::parse(bytes)?),
-            TYPE_ROUTER_SOLICITATION => Self::RouterSolicitation,
-            TYPE_ROUTER_TERMINATION => Self::RouterTermination,
-            other => return Err(ParseError::invalid("ICMPv6 type", other, "130 to 132, 143 or 151 to 153")),
-        })
+        Self::read(kind, bytes)?
+            .ok_or_else(|| ParseError::invalid("ICMPv6 type", kind, "130 to 132, 143 or 151 to 153"))
     }
 
     /// The message with checksum 0, as a raw ICMPv6 socket expects it.
     pub fn to_bytes(&self) -> Vec<u8> {
-        let mut out = Vec::with_capacity(self.emitted_len());
-        match self {
-            Self::Query(query) => query::emit(query, &mut out),
-            Self::QueryV1(body) => body.emit(TYPE_QUERY, &mut out),
-            Self::Report(report) => report.emit(TYPE_REPORT, &mut out),
-            Self::ReportV1(body) => body.emit(TYPE_REPORT_V1, &mut out),
-            Self::DoneV1(body) => body.emit(TYPE_DONE_V1, &mut out),
-            Self::RouterAdvertisement(body) => body.emit(TYPE_ROUTER_ADVERTISEMENT, &mut out),
-            Self::RouterSolicitation => out.extend_from_slice(&[TYPE_ROUTER_SOLICITATION, 0, 0, 0]),
-            Self::RouterTermination => out.extend_from_slice(&[TYPE_ROUTER_TERMINATION, 0, 0, 0]),
-        }
-        out
-    }
-
-    /// Length on the wire in bytes.
-    pub fn emitted_len(&self) -> usize {
-        match self {
-            Self::Query(query) => query::HEAD_LEN + query.tail_len(),
-            Self::QueryV1(_) | Self::ReportV1(_) | Self::DoneV1(_) => V1::LEN,
-            Self::Report(report) => report.emitted_len(),
-            Self::RouterAdvertisement(_) => RouterAdvertisement::LEN,
-            Self::RouterSolicitation | Self::RouterTermination => 4,
-        }
-    }
-}
-
-impl fmt::Display for Message {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Query(query) => write!(f, "MLDv2 {query}"),
-            Self::QueryV1(body) => write!(f, "MLDv1 query {body}"),
-            Self::Report(report) => write!(f, "MLDv2 {report}"),
-            Self::ReportV1(body) => write!(f, "MLDv1 report {body}"),
-            Self::DoneV1(body) => write!(f, "MLDv1 done {body}"),
-            Self::RouterAdvertisement(body) => write!(f, "MLD {body}"),
-            Self::RouterSolicitation => f.write_str("MLD router-solicitation"),
-            Self::RouterTermination => f.write_str("MLD router-termination"),
-        }
+        self.emit()
     }
 }
 

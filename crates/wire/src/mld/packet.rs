@@ -85,7 +85,7 @@ mod tests {
         let longer = [58, 1, 1, 8, 0, 0, 0, 0, 0, 0, 0, 0, 5, 2, 0, 0];
         let good = packet(1, QUERIER, &alert, &query());
         assert_eq!(parse_packet(&good), Some((QUERIER, query())));
-        let old = Message::QueryV1(V1 { max_response: Duration::from_secs(1), group: Some(GROUP) });
+        let old = Message::OldQuery(V1 { max_response: Duration::from_secs(1), group: Some(GROUP) });
         assert_eq!(parse_packet(&packet(1, QUERIER, &longer, &old)), Some((QUERIER, old)));
         let padded = [&good[..], &[0; 6]].concat();
         assert_eq!(parse_packet(&padded), Some((QUERIER, query())), "padding of a short frame");

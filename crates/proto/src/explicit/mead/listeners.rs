@@ -63,7 +63,7 @@ impl Listeners {
     /// A host said this, from a link-local address.
     pub fn handle(&mut self, now: Instant, interface: u32, host: Host, from: Ipv6Addr, said: mld::Message) {
         let Some(link) = self.links.get_mut(&interface) else { return };
-        let Some(message) = Message::from_mld(said) else { return };
+        let Some(message) = Message::from_wire(said) else { return };
         if link.address() == IpAddr::from(from) {
             return;
         }
@@ -271,10 +271,10 @@ mod tests {
     fn hosts_of_version_one_are_heard_and_who_is_silent_is_forgotten() {
         let mut listeners = on_lan();
         let body = mld::V1 { max_response: Duration::ZERO, group: Some(GROUP) };
-        say(&mut listeners, 0, 1, mld::Message::ReportV1(body));
-        say(&mut listeners, 0, 2, mld::Message::ReportV1(body));
+        say(&mut listeners, 0, 1, mld::Message::OldReport(body));
+        say(&mut listeners, 0, 2, mld::Message::OldReport(body));
         assert!(is_served(&listeners, 259, 1, SOURCE));
-        say(&mut listeners, 100, 2, mld::Message::DoneV1(body));
+        say(&mut listeners, 100, 2, mld::Message::OldLeave(body));
         assert!(!is_served(&listeners, 100, 2, SOURCE));
         assert!(!is_served(&listeners, 261, 1, SOURCE));
     }
