@@ -10,12 +10,8 @@ const SEEDS: u64 = 1000;
 /// Runs the scenario of a seed; verbose or not.
 type RunSeed = fn(u64, bool) -> Verdict;
 
-const PROTOCOLS: [(&str, RunSeed); 4] = [
-    ("vcmtp", vcmtp_session),
-    ("carousel", carousel::run_seed),
-    ("unicast_tcp", unicast::tcp::run_seed),
-    ("unicast_udp", unicast::udp::run_seed),
-];
+const PROTOCOLS: [(&str, RunSeed); 3] =
+    [("vcmtp", vcmtp_session), ("carousel", carousel::run_seed), ("unicast_udp", unicast::run_seed)];
 
 fn vcmtp_session(seed: u64, verbose: bool) -> Verdict {
     let vcmtp::Run { trace, faults, .. } = vcmtp::run_seed(seed, verbose);

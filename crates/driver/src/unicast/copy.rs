@@ -67,7 +67,12 @@ impl<'a> Copy<'a> {
 
     /// The present time. Fails if the client must stop.
     pub fn now(&self) -> Result<Instant, UnicastError> {
-        if self.stop.is_requested() { Err(UnicastError::Interrupted) } else { Ok(self.clock.now()) }
+        if self.stop.is_requested() { Err(UnicastError::Interrupted) } else { Ok(self.time()) }
+    }
+
+    /// The time, also when the client is to stop.
+    pub fn time(&self) -> Instant {
+        self.clock.now()
     }
 
     /// The batch for received bytes.
@@ -91,14 +96,14 @@ impl<'a> Copy<'a> {
             .collect()
     }
 
-    /// Has a task done; some answer at once. What has come begins at a position of the file and lies at a
+    /// Has a task done. What has come begins at a position of the file and lies at a
     /// place in the batch.
     pub fn carry_out(
         &mut self,
         now: Instant,
         task: StorageTask,
         (start, at): (u64, usize),
-    ) -> Result<Option<StorageReport>, UnicastError> {
+    ) -> Result<(), UnicastError> {
         let file = object();
         let task = match task {
             StorageTask::Announce { size } => {
@@ -114,7 +119,7 @@ impl<'a> Copy<'a> {
             StorageTask::Commit => Task::Commit { file },
         };
         self.intake.add(now, task);
-        Ok(None)
+        Ok(())
     }
 
     /// Hands tasks to the store, and calls `progress` from time to time, and always at the `end`.

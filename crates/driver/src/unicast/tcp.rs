@@ -2,7 +2,7 @@
 //! the file.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, VecDeque},
     fs::File,
     io::{self, Read, Write},
     net::{Shutdown, SocketAddr, TcpListener, TcpStream},
@@ -19,36 +19,46 @@ use treecast_host::{
     wake::Waker,
 };
 use treecast_proto::{
-    Instant, Step,
-    unicast::{
-        ClientEvent,
-        tcp::{
-            Client, ClientConfig, ClientInput, ClientTransmit, ConnectionId, Server, ServerConfig,
-            ServerEvent as Told, ServerInput, ServerTransmit,
-        },
-    },
+    Instant,
+    unicast::{ClientEvent, StorageReport, StorageTask},
 };
 use treecast_wire::{message::Digest, unicast::FileHeader};
 
 use super::{
-    ATTEMPTS, ClientProgress, Next, ServerEvent, ServerSummary, UnicastError, bind_error,
+    ATTEMPTS, ClientProgress, ServerEvent, ServerSummary, UnicastError, bind_error,
     copy::{Copy, object},
     hash, open_again, outcome,
 };
 use crate::files::Source;
 
-/// How many clients are served at once, and how many may wait for their turn.
-const MAX_ACTIVE: usize = 256;
-const MAX_WAITING: usize = 1024;
+/// How many clients are served at once, and how many may wait for their turn. Further ones are turned away.
+#[derive(Clone, Copy)]
+struct Places {
+    active: usize,
+    waiting: usize,
+}
+
+const PLACES: Places = Places { active: 256, waiting: 1024 };
+
+/// How patient a client is.
+#[derive(Clone, Copy)]
+struct Patience {
+    /// How many times the whole file is tried.
+    attempts: u32,
+    /// The pause before the next attempt.
+    retry_delay: Duration,
+    /// How long the server may send nothing.
+    timeout: Duration,
+}
+
+const PATIENCE: Patience =
+    Patience { attempts: ATTEMPTS, retry_delay: Duration::from_secs(1), timeout: TIMEOUT };
 
 /// How long a client may take nothing, and a server send nothing.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// How long connecting may take.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-
-/// The pause before a client tries again.
-const RETRY_DELAY: Duration = Duration::from_secs(1);
 
 /// The most that one sendfile is asked for.
 const SENDFILE_LEN: u64 = 1 << 30;
@@ -63,45 +73,56 @@ pub fn serve(
     stop: &Stop,
     mut tell: impl FnMut(ServerEvent),
 ) -> Result<ServerSummary, UnicastError> {
+    let listener = TcpListener::bind(address).map_err(|error| bind_error(address, error))?;
+    serve_at(path, &listener, PLACES, stop, &mut tell)
+}
+
+fn serve_at(
+    path: &Path,
+    listener: &TcpListener,
+    places: Places,
+    stop: &Stop,
+    tell: &mut dyn FnMut(ServerEvent),
+) -> Result<ServerSummary, UnicastError> {
     let mut source = Source::new(path)?;
     let Some(header) = hash(&mut source, stop)? else { return Ok(ServerSummary::default()) };
-    let listener = TcpListener::bind(address).map_err(|error| bind_error(address, error))?;
     listener.set_nonblocking(true)?;
     let (finished, results) = mpsc::channel();
+    tell(ServerEvent::Ready { size: header.file_size, hash: Digest::unsigned(header.hash).to_string() });
     let server = TcpServer {
         source,
         header,
-        machine: Server::new(ServerConfig { max_active: MAX_ACTIVE, max_waiting: MAX_WAITING }),
-        clients: BTreeMap::new(),
+        places,
+        waiting: VecDeque::new(),
+        active: BTreeMap::new(),
         next: 0,
         finished,
         results,
         waker: Waker::new()?,
         summary: ServerSummary::default(),
+        tell,
     };
-    tell(ServerEvent::Ready { size: header.file_size, hash: Digest::unsigned(header.hash).to_string() });
-    server.run(&listener, stop, &mut tell)
+    server.run(listener, stop)
 }
 
-struct TcpServer {
+struct TcpServer<'a> {
     source: Source,
     header: FileHeader,
-    machine: Server,
-    clients: BTreeMap<ConnectionId, (TcpStream, SocketAddr)>,
+    places: Places,
+    /// Clients whose turn has not come, in the order in which they came.
+    waiting: VecDeque<(TcpStream, SocketAddr)>,
+    /// Clients that have a thread, by its number.
+    active: BTreeMap<u64, (TcpStream, SocketAddr)>,
     next: u64,
-    finished: mpsc::Sender<(ConnectionId, io::Result<()>)>,
-    results: mpsc::Receiver<(ConnectionId, io::Result<()>)>,
+    finished: mpsc::Sender<(u64, io::Result<()>)>,
+    results: mpsc::Receiver<(u64, io::Result<()>)>,
     waker: Waker,
     summary: ServerSummary,
+    tell: &'a mut dyn FnMut(ServerEvent),
 }
 
-impl TcpServer {
-    fn run(
-        mut self,
-        listener: &TcpListener,
-        stop: &Stop,
-        tell: &mut impl FnMut(ServerEvent),
-    ) -> Result<ServerSummary, UnicastError> {
+impl TcpServer<'_> {
+    fn run(mut self, listener: &TcpListener, stop: &Stop) -> Result<ServerSummary, UnicastError> {
         let mut poller = Poller::new()?;
         poller.add(listener, 0, Interest::Read)?;
         poller.add(&self.waker, 1, Interest::Read)?;
@@ -109,84 +130,75 @@ impl TcpServer {
         while !stop.is_requested() {
             poller.wait(None, &mut Vec::new())?;
             self.waker.take();
-            self.accept(listener, tell);
-            while let Ok((client, result)) = self.results.try_recv() {
-                let failure = result.err().map(|error| error.to_string());
-                self.machine.handle(Instant::ZERO, ServerInput::Finished { client, failure });
-                self.carry_out(tell)?;
+            // Whatever accept says but a client is that client's affair, or passes.
+            while let Ok((stream, from)) = listener.accept() {
+                self.accept(stream, from);
+            }
+            while let Ok((number, result)) = self.results.try_recv() {
+                if let Some((_, from)) = self.active.remove(&number) {
+                    self.end(from, result.map_err(|error| error.to_string()));
+                }
+                self.start_waiting();
             }
         }
         // Their threads end when nothing more can be written.
-        for (stream, _) in self.clients.values() {
+        for (stream, _) in self.active.values() {
             let _ = stream.shutdown(Shutdown::Both);
         }
         Ok(self.summary)
     }
 
-    fn accept(&mut self, listener: &TcpListener, tell: &mut impl FnMut(ServerEvent)) {
-        // Whatever accept says but a client is that client's affair, or passes.
-        while let Ok((stream, from)) = listener.accept() {
-            let client = ConnectionId(self.next);
-            self.next += 1;
-            self.clients.insert(client, (stream, from));
-            self.machine.handle(Instant::ZERO, ServerInput::Connected { client });
-            if let Err(error) = self.carry_out(tell) {
-                tell(ServerEvent::Failed { client: from, reason: error.to_string() });
+    fn accept(&mut self, stream: TcpStream, from: SocketAddr) {
+        if self.waiting.len() < self.places.waiting {
+            self.waiting.push_back((stream, from));
+            self.start_waiting();
+        } else {
+            self.end(from, Err("too many clients are waiting".into()));
+        }
+    }
+
+    /// Serves those who wait, as far as there is a place.
+    fn start_waiting(&mut self) {
+        while self.active.len() < self.places.active
+            && let Some((stream, from)) = self.waiting.pop_front()
+        {
+            (self.tell)(ServerEvent::Active { client: from });
+            match self.start(&stream) {
+                Ok(number) => _ = self.active.insert(number, (stream, from)),
+                Err(error) => self.end(from, Err(error.to_string())),
             }
         }
     }
 
-    fn carry_out(&mut self, tell: &mut impl FnMut(ServerEvent)) -> Result<(), UnicastError> {
-        loop {
-            match self.machine.poll(Instant::ZERO) {
-                Step::Transmit(ServerTransmit::Serve { client }) => self.start(client, tell)?,
-                Step::Transmit(ServerTransmit::Refuse { client }) => {
-                    self.end(client, Some("too many clients are waiting".into()), tell);
-                }
-                Step::Event(Told::Served { client }) => self.end(client, None, tell),
-                Step::Event(Told::Failed { client, reason }) => self.end(client, Some(reason), tell),
-                Step::Wait(..) => return Ok(()),
-            }
-        }
-    }
-
-    /// Starts the thread that writes header and file to one client.
-    fn start(
-        &mut self,
-        client: ConnectionId,
-        tell: &mut impl FnMut(ServerEvent),
-    ) -> Result<(), UnicastError> {
-        let Some((stream, from)) = self.clients.get(&client) else { return Ok(()) };
-        tell(ServerEvent::Active { client: *from });
-        let prepared = self
-            .source
-            .check_unchanged()
-            .and_then(|()| open_again(&self.source))
-            .map_err(io::Error::other)
-            .and_then(|file| Ok((file, stream.try_clone()?)));
-        let (finished, waker, header) = (self.finished.clone(), self.waker.clone(), self.header);
+    /// Starts the thread that writes header and file to one client. Returns its number.
+    fn start(&mut self, stream: &TcpStream) -> io::Result<u64> {
+        self.source.check_unchanged().map_err(io::Error::other)?;
+        let file = open_again(&self.source).map_err(io::Error::other)?;
+        let stream = stream.try_clone()?;
+        let (number, finished, waker, header) =
+            (self.next, self.finished.clone(), self.waker.clone(), self.header);
+        self.next += 1;
         let work = move || {
-            let result = prepared.and_then(|(file, stream)| write_file(&stream, &file, header));
+            let result = write_file(&stream, &file, header);
             // Nobody takes it when the server has ended.
-            let _ = finished.send((client, result));
+            let _ = finished.send((number, result));
             waker.wake();
         };
         thread::Builder::new().name("client".into()).stack_size(128 * 1024).spawn(work)?;
-        Ok(())
+        Ok(number)
     }
 
-    fn end(&mut self, client: ConnectionId, failure: Option<String>, tell: &mut impl FnMut(ServerEvent)) {
-        let Some((_, from)) = self.clients.remove(&client) else { return };
-        match failure {
-            None => {
+    fn end(&mut self, client: SocketAddr, result: Result<(), String>) {
+        (self.tell)(match result {
+            Ok(()) => {
                 self.summary.served += 1;
-                tell(ServerEvent::Served { client: from });
+                ServerEvent::Served { client }
             }
-            Some(reason) => {
+            Err(reason) => {
                 self.summary.failed += 1;
-                tell(ServerEvent::Failed { client: from, reason });
+                ServerEvent::Failed { client, reason }
             }
-        }
+        });
     }
 }
 
@@ -227,108 +239,178 @@ pub fn fetch(
     path: &Path,
     server: SocketAddr,
     stop: &Stop,
-    mut tell: impl FnMut(ClientProgress),
+    tell: impl FnMut(ClientProgress),
 ) -> Result<ClientProgress, UnicastError> {
-    let config = ClientConfig { attempts: ATTEMPTS, retry_delay: RETRY_DELAY, timeout: TIMEOUT };
-    let mut client = TcpClient {
-        server,
-        machine: Client::new(config),
-        copy: Copy::new(path, stop)?,
-        stream: None,
-        header: Vec::new(),
-    };
-    outcome(client.run(&mut tell), server)?;
+    fetch_with(PATIENCE, path, server, stop, tell)
+}
+
+fn fetch_with(
+    patience: Patience,
+    path: &Path,
+    server: SocketAddr,
+    stop: &Stop,
+    tell: impl FnMut(ClientProgress),
+) -> Result<ClientProgress, UnicastError> {
+    let copy = Copy::new(path, stop)?;
+    let mut client = TcpClient { server, patience, copy, file_size: None, received: 0, report: None, tell };
+    outcome(client.run(), server)?;
     Ok(client.copy.progress)
 }
 
-struct TcpClient<'a> {
+struct TcpClient<'a, T> {
     server: SocketAddr,
-    machine: Client,
+    patience: Patience,
     copy: Copy<'a>,
-    stream: Option<TcpStream>,
-    /// The first bytes of the reply, until they are a header.
-    header: Vec<u8>,
+    /// Size of the file, once this attempt knows it.
+    file_size: Option<u64>,
+    /// Bytes of the file that have come in this attempt.
+    received: u64,
+    /// What storing has told last.
+    report: Option<StorageReport>,
+    tell: T,
 }
 
-impl TcpClient<'_> {
-    fn run(&mut self, tell: &mut impl FnMut(ClientProgress)) -> Result<ClientEvent, UnicastError> {
+/// Why an attempt has ended without the file.
+enum Ended {
+    /// Another attempt may do better.
+    Again(String),
+    /// No other attempt can do better.
+    Failed(String),
+    /// The client cannot go on.
+    Error(UnicastError),
+}
+
+impl From<UnicastError> for Ended {
+    fn from(error: UnicastError) -> Self {
+        Self::Error(error)
+    }
+}
+
+impl<T: FnMut(ClientProgress)> TcpClient<'_, T> {
+    fn run(&mut self) -> Result<ClientEvent, UnicastError> {
+        let mut attempt = 1;
+        let event = loop {
+            match self.attempt() {
+                Ok(size) => break ClientEvent::Received { size },
+                Err(Ended::Error(error)) => return Err(error),
+                Err(Ended::Failed(reason)) => break ClientEvent::Failed { reason },
+                Err(Ended::Again(reason)) if attempt >= self.patience.attempts => {
+                    let reason = format!("{reason}, at the last of {attempt} attempts");
+                    break ClientEvent::Failed { reason };
+                }
+                Err(Ended::Again(_)) => {}
+            }
+            attempt += 1;
+            self.store(StorageTask::Discard)?;
+            let pause = self.copy.now()? + self.patience.retry_delay;
+            match self.wait_for(Some(pause), |_| Ok(None::<()>)) {
+                Err(Ended::Failed(reason)) => break ClientEvent::Failed { reason },
+                Err(Ended::Error(error)) => return Err(error),
+                Err(Ended::Again(_)) | Ok(()) => {}
+            }
+        };
+        if matches!(event, ClientEvent::Failed { .. }) {
+            self.store(StorageTask::Discard)?;
+        }
+        let now = self.copy.now()?;
+        self.settle(now, true);
+        Ok(event)
+    }
+
+    /// Gets the whole file once. Returns its size.
+    fn attempt(&mut self) -> Result<u64, Ended> {
+        (self.file_size, self.received) = (None, 0);
+        self.copy.progress.requests += 1;
+        let mut stream = TcpStream::connect_timeout(&self.server, CONNECT_TIMEOUT)
+            .and_then(|stream| {
+                stream.set_nonblocking(true)?;
+                self.copy.poller.add(&stream, 2, Interest::Read)?;
+                Ok(stream)
+            })
+            .map_err(|error| Ended::Again(error.to_string()))?;
+        let (mut bytes, mut have) = ([0; FileHeader::LEN], 0);
+        while have < FileHeader::LEN {
+            have += self.read(|_| stream.read(&mut bytes[have..]))?;
+        }
+        let header = FileHeader::parse(&bytes).map_err(|error| Ended::Again(error.to_string()))?;
+        self.file_size = Some(header.file_size);
+        self.store(StorageTask::Announce { size: header.file_size })?;
+        while self.received < header.file_size {
+            self.read(|client| client.take_data(&mut stream, header.file_size))?;
+        }
+        drop(stream);
+        self.store(StorageTask::Hash)?;
+        if self.wait_for(None, |client| Ok(client.report.take()))?
+            != (StorageReport::Hashed { hash: header.hash })
+        {
+            return Err(Ended::Again("the file's hash is wrong".into()));
+        }
+        self.store(StorageTask::Commit)?;
+        self.wait_for(None, |client| Ok(client.report.take()))?;
+        Ok(header.file_size)
+    }
+
+    /// Reads what the connection has of the file, as far as it fits into the batch. Returns how many bytes that is.
+    fn take_data(&mut self, stream: &mut TcpStream, file_size: u64) -> io::Result<usize> {
+        let (now, start, at) = (self.copy.time(), self.received, self.copy.batch().used());
+        let len = self.copy.batch().read_block(object(), start, stream)?;
+        let end = start + len as u64;
+        if end > file_size {
+            return Err(io::Error::other("the server has sent more than it announced"));
+        }
+        self.copy
+            .carry_out(now, StorageTask::Store { range: start..end }, (start, at))
+            .map_err(io::Error::other)?;
+        self.received = end;
+        Ok(len)
+    }
+
+    /// Calls `read` on the connection until it has read something.
+    fn read(&mut self, mut read: impl FnMut(&mut Self) -> io::Result<usize>) -> Result<usize, Ended> {
+        let deadline = self.copy.now()? + self.patience.timeout;
+        self.wait_for(Some(deadline), |client| match read(client) {
+            Ok(0) => Err(Ended::Again("the server has closed the connection too early".into())),
+            Ok(len) => Ok(Some(len)),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
+            Err(error) => Err(Ended::Again(error.to_string())),
+        })
+    }
+
+    /// Calls `take` whenever something may have come, until it has something or the deadline has come.
+    fn wait_for<R>(
+        &mut self,
+        deadline: Option<Instant>,
+        mut take: impl FnMut(&mut Self) -> Result<Option<R>, Ended>,
+    ) -> Result<R, Ended> {
         loop {
             let now = self.copy.now()?;
             for report in self.copy.reports() {
-                self.machine.handle(now, ClientInput::Storage(report));
-            }
-            let place = (self.machine.progress().1, self.copy.batch().used());
-            let came = self.receive();
-            let has_come = came.is_some();
-            if let Some(input) = came {
-                self.machine.handle(now, input);
-            }
-            let next = self.carry_out(now, place)?;
-            let ends = matches!(next, Next::End(_));
-            self.copy.settle(now, 1, ends, self.machine.progress(), tell);
-            match next {
-                Next::End(event) => return Ok(event),
-                Next::Wait(deadline) if !has_come => self.copy.wait(now, deadline)?,
-                Next::Wait(_) => {}
-            }
-        }
-    }
-
-    /// Takes what the connection has, as far as it fits into the batch; none when nothing has come.
-    fn receive(&mut self) -> Option<ClientInput> {
-        let stream = self.stream.as_mut()?;
-        let missing = FileHeader::LEN - self.header.len();
-        let result = if missing > 0 {
-            let mut bytes = [0; FileHeader::LEN];
-            stream.read(&mut bytes[..missing]).inspect(|len| self.header.extend_from_slice(&bytes[..*len]))
-        } else {
-            self.copy.batch().read_block(object(), self.machine.progress().1, stream)
-        };
-        match result {
-            Ok(0) => Some(disconnected("the server has closed the connection too early")),
-            Ok(_) if missing > 0 => FileHeader::parse(&self.header).ok().map(ClientInput::Header),
-            Ok(len) => Some(ClientInput::Data { len: len as u64 }),
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => None,
-            Err(error) => Some(disconnected(&error.to_string())),
-        }
-    }
-
-    /// Does all that the machine wants.
-    fn carry_out(&mut self, now: Instant, place: (u64, usize)) -> Result<Next, UnicastError> {
-        loop {
-            match self.machine.poll(now) {
-                Step::Transmit(ClientTransmit::Connect) => self.connect(now),
-                Step::Transmit(ClientTransmit::Disconnect) => self.stream = None,
-                Step::Transmit(ClientTransmit::Storage(task)) => {
-                    if let Some(report) = self.copy.carry_out(now, task, place)? {
-                        self.machine.handle(now, ClientInput::Storage(report));
-                    }
+                match report {
+                    StorageReport::Failed { reason } => return Err(Ended::Failed(reason)),
+                    report => self.report = Some(report),
                 }
-                Step::Event(event) => return Ok(Next::End(event)),
-                Step::Wait(deadline, _) => return Ok(Next::Wait(deadline)),
             }
+            let taken = take(self)?;
+            self.settle(now, false);
+            if let Some(taken) = taken {
+                return Ok(taken);
+            }
+            if deadline.is_some_and(|deadline| now >= deadline) {
+                let timeout = self.patience.timeout.as_secs_f64();
+                return Err(Ended::Again(format!("the server has been silent for {timeout} s")));
+            }
+            self.copy.wait(now, deadline).map_err(UnicastError::from)?;
         }
     }
 
-    fn connect(&mut self, now: Instant) {
-        self.copy.progress.requests += 1;
-        self.header.clear();
-        let connected = TcpStream::connect_timeout(&self.server, CONNECT_TIMEOUT).and_then(|stream| {
-            stream.set_nonblocking(true)?;
-            self.copy.poller.add(&stream, 2, Interest::Read)?;
-            Ok(stream)
-        });
-        let input = match connected {
-            Ok(stream) => {
-                self.stream = Some(stream);
-                ClientInput::Connected
-            }
-            Err(error) => disconnected(&error.to_string()),
-        };
-        self.machine.handle(now, input);
+    fn store(&mut self, task: StorageTask) -> Result<(), UnicastError> {
+        self.copy.carry_out(self.copy.time(), task, (0, 0))
+    }
+
+    fn settle(&mut self, now: Instant, ends: bool) {
+        self.copy.settle(now, 1, ends, (self.file_size, self.received), &mut self.tell);
     }
 }
 
-fn disconnected(reason: &str) -> ClientInput {
-    ClientInput::Disconnected { reason: reason.to_owned() }
-}
+#[cfg(test)]
+mod tests;

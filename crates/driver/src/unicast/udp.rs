@@ -343,9 +343,7 @@ impl UdpClient<'_> {
             match self.machine.poll(now) {
                 Step::Transmit(ClientTransmit::Request(request)) => self.request(request)?,
                 Step::Transmit(ClientTransmit::Storage(task)) => {
-                    if let Some(report) = self.copy.carry_out(now, task, place)? {
-                        self.machine.handle(now, ClientInput::Storage(report));
-                    }
+                    self.copy.carry_out(now, task, place)?;
                 }
                 Step::Event(event) => return Ok(Next::End(event)),
                 Step::Wait(deadline, _) => return Ok(Next::Wait(deadline)),

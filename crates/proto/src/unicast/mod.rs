@@ -1,11 +1,9 @@
-//! Unicast servers and clients, one file from one server (librecast-updates-2022, 2.2 and A.4): what
+//! Unicast server and client, one file from one server (librecast-updates-2022, 2.2 and A.4): what
 //! the multicast deliveries are compared with.
 //!
-//! [`tcp`]: the reply is the file's size and hash, and then the file; a client that finds them wrong
-//! asks for everything again. [`udp`]: the request names a range, the reply is a sequence of packets,
-//! and a client asks again for what has not come.
+//! [`udp`]: the request names a range, the reply is a sequence of packets, and a client asks again for what has not come.
+//! Over TCP there is no protocol of ours: the reply is the file's size and hash, and then the file (`driver/unicast/tcp`).
 
-pub mod tcp;
 pub mod udp;
 
 use std::ops::Range;
@@ -53,8 +51,6 @@ pub enum ClientEvent {
 pub enum ClientWait {
     /// The server.
     Server,
-    /// The moment to try again.
-    Retry,
     /// The hash of the file, or its commit.
     Storage,
     Closed,

@@ -11,7 +11,7 @@ use treecast_proto::{
 };
 use treecast_wire::unicast::{Reply, Request};
 
-use super::{Copy, Stage, World as _, draw_file, draw_rate};
+use super::{Copy, DEADLINE, MAX_EVENTS, Stage, draw_file, draw_rate};
 use crate::{
     Verdict,
     network::{Link, generator, transmission_time},
@@ -61,11 +61,18 @@ struct ClientNode {
     wake_at: Option<Instant>,
 }
 
-impl super::World for World {
-    type Event = Event;
-
-    fn stage(&mut self) -> &mut Stage<Event> {
-        &mut self.stage
+impl World {
+    /// Runs until nothing is to happen any more. Returns what is wrong when that does not come.
+    fn run_to_end(&mut self) -> Option<String> {
+        for _ in 0..MAX_EVENTS {
+            let event = self.stage.schedule.take()?;
+            let now = self.stage.schedule.now();
+            if now > Instant::ZERO + DEADLINE {
+                return Some(format!("not over at {now}"));
+            }
+            self.event(now, event);
+        }
+        Some(format!("not over after {MAX_EVENTS} events"))
     }
 
     fn event(&mut self, now: Instant, event: Event) {
@@ -136,7 +143,7 @@ impl World {
         let mut faults: Vec<String> = self.run_to_end().into_iter().collect();
         for (number, client) in self.clients.iter().enumerate() {
             faults.extend(
-                client.copy.faults(&self.stage.file, false).map(|fault| format!("client {number}: {fault}")),
+                client.copy.faults(&self.stage.file).map(|fault| format!("client {number}: {fault}")),
             );
         }
         Verdict { trace: self.stage.trace, faults }
