@@ -120,6 +120,10 @@ impl ListenerWatch {
     /// # Errors
     /// If the interface is gone.
     pub fn look(&mut self, now: Instant) -> Result<bool, ListenError> {
+        // Reports of IGMPv2 come by this socket, leaves by the other one. Who reports and then leaves has left.
+        for (from, message) in self.group_messages.read().map_err(|error| self.failed(error))? {
+            self.handle(now, from, message);
+        }
         for _ in 0..MAX_MESSAGES {
             match self.receive() {
                 Ok(Some((from, message))) => self.handle(now, from, message),
@@ -128,9 +132,6 @@ impl ListenerWatch {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
                 Err(error) => return Err(self.failed(error)),
             }
-        }
-        for (from, message) in self.group_messages.read().map_err(|error| self.failed(error))? {
-            self.handle(now, from, message);
         }
         if self.doubt_at().is_some_and(|at| now >= at) {
             self.doubt(now);
@@ -212,10 +213,10 @@ impl ListenerWatch {
         let len = received.len;
         let Some(from) = from.as_socket().map(|from| from.ip()) else { return Ok(None) };
         let message = match self.group {
-            IpAddr::V6(_) => mld::Message::parse(&self.buffer[..len]).ok().and_then(Message::from_mld),
+            IpAddr::V6(_) => mld::Message::parse(&self.buffer[..len]).ok().and_then(Message::from_wire),
             IpAddr::V4(_) => split_ip_header(&self.buffer[..len])
                 .and_then(|(_, bytes)| igmp::Message::parse(bytes).ok())
-                .and_then(Message::from_igmp),
+                .and_then(Message::from_wire),
         };
         Ok(message.map(|message| (self.speaker(from, &message), message)))
     }
@@ -260,22 +261,15 @@ impl ListenerWatch {
 
     /// Where a message goes, and its bytes. The kernel fills in ICMPv6's checksum.
     fn packet(&self, message: &Message) -> Option<(SocketAddr, Vec<u8>)> {
-        let group = match message {
-            Message::Query(query) => query.group,
-            _ => None,
-        };
-        let is_query = matches!(message, Message::Query(_));
         match self.group {
             IpAddr::V6(_) => {
-                let general = if is_query { mld::ALL_NODES } else { mld::ALL_SNOOPERS };
-                let Some(IpAddr::V6(to)) = group.or(Some(general.into())) else { return None };
-                let to = SocketAddrV6::new(to, 0, 0, self.interface.index);
-                Some((to.into(), message.to_mld()?.to_bytes()))
+                let message: mld::Message = message.to_wire()?;
+                let to = SocketAddrV6::new(message.destination(), 0, 0, self.interface.index);
+                Some((to.into(), message.to_bytes()))
             }
             IpAddr::V4(_) => {
-                let general = if is_query { igmp::ALL_NODES } else { igmp::ALL_SNOOPERS };
-                let to = group.unwrap_or(general.into());
-                Some((SocketAddr::new(to, 0), message.to_igmp()?.to_bytes()))
+                let message: igmp::Message = message.to_wire()?;
+                Some((SocketAddr::new(message.destination().into(), 0), message.to_bytes()))
             }
         }
     }

@@ -1,9 +1,9 @@
-//! The state of one group on one link: the router's filter and its timers (RFC 9777, 7.2 to 7.6; RFC 9776, 6.2
-//! to 6.6).
+//! What the listeners of one link want of one group: the router's filter and its timers
+//! (RFC 9777, 7.2 to 7.6; RFC 9776, 6.2 to 6.6).
 //!
-//! In the RFCs' notation a group is in INCLUDE(A) or in EXCLUDE(X, Y). A and X are the requested sources, which
-//! have timers. Y are the excluded sources, which have none. In EXCLUDE mode the group also has a timer, the
-//! filter timer. The group is in EXCLUDE mode exactly while this timer exists.
+//! In the RFCs' notation a group is in INCLUDE(A) or in EXCLUDE(X, Y): A and X are the requested
+//! sources, which have timers, and Y are the excluded ones, which have none. In EXCLUDE mode the group
+//! has a timer, too, the filter timer; its presence is what makes the mode.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -15,38 +15,44 @@ use treecast_wire::membership::RecordKind;
 use super::{Filter, Timers};
 use crate::Instant;
 
-/// A group on one link. It begins in INCLUDE({}), which means that nobody listens.
+/// How many times a group is asked about again after a listener of MLDv1 or IGMPv2 has left: in the newer versions a host
+/// says several times that it leaves, in these once, which may get lost.
+const ASKED_AGAIN: u8 = 3;
+
+/// One group on one link. It begins in INCLUDE({}): nobody listens.
 #[derive(Debug, Clone, Default)]
 pub struct Group {
-    /// The filter timer. `None` in INCLUDE mode.
+    /// The filter timer; none in INCLUDE mode.
     exclude_until: Option<Instant>,
     requested: BTreeMap<IpAddr, Requested>,
     excluded: BTreeSet<IpAddr>,
-    /// The number of group-specific queries still to be sent.
+    /// Group-specific queries still to be sent.
     queries_left: u8,
-    /// The time of the next specific query, of the group or of its sources.
+    /// When the next specific query, of the group or of its sources, is due.
     next_query: Option<Instant>,
-    /// The time until which a listener with MLDv1 or IGMPv2 counts as present.
+    /// When the group is to be asked about again, and how many times; see [`ASKED_AGAIN`].
+    asks_again: Option<(Instant, u8)>,
+    /// While it lasts there is a listener of MLDv1 or IGMPv2.
     old_listener_until: Option<Instant>,
-    /// The time until which a listener with IGMPv1 counts as present.
+    /// While it lasts there is a listener of IGMPv1.
     igmp_v1_listener_until: Option<Instant>,
 }
 
 #[derive(Debug, Clone, Copy)]
 struct Requested {
     until: Instant,
-    /// The number of queries about this source still to be sent.
+    /// Queries about this source still to be sent.
     queries_left: u8,
 }
 
-/// The queries that a record demands of a querier: "Send Q(MA)", "Send Q(MA, sources)".
+/// What a querier has to ask because of a record: "Send Q(MA)", "Send Q(MA, sources)".
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Ask {
     pub group: bool,
     pub sources: BTreeSet<IpAddr>,
 }
 
-/// A specific query that must be sent now: about the group, or about some of its sources.
+/// A specific query that is due: about the group, or about some of its sources.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Due {
     pub sources: Vec<IpAddr>,
@@ -54,8 +60,7 @@ pub struct Due {
 }
 
 impl Group {
-    /// Applies a record of a report. Returns the queries that the querier, and no other router, must
-    /// [`Self::ask`].
+    /// A record of a report has come. Returns what the querier, and only it, has to [`Self::ask`].
     pub fn apply(
         &mut self,
         now: Instant,
@@ -101,27 +106,30 @@ impl Group {
         }
     }
 
-    /// Applies a report of an older version, which counts as IS_EX({}) (RFC 9777, 8.3.2; RFC 9776, 7.3.2).
+    /// A report of an older version has come: as IS_EX({}) (RFC 9777, 8.3.2; RFC 9776, 7.3.2).
     pub fn apply_old_report(&mut self, now: Instant, timers: &Timers) {
         self.old_listener_until = Some(now + timers.listening_interval());
         self.apply(now, RecordKind::IsExclude, &BTreeSet::new(), timers);
     }
 
-    /// Applies a report of IGMPv1. While such a listener is present, no listener can be known to leave, because
-    /// it would not answer a query of the group (RFC 9776, 7.3.2; RFC 2236, 5).
+    /// A report of IGMPv1 has come. While such a listener is there nobody can be known to leave: it would not
+    /// answer a query of the group (RFC 9776, 7.3.2; RFC 2236, 5).
     pub fn apply_igmp_v1_report(&mut self, now: Instant, timers: &Timers) {
         self.igmp_v1_listener_until = Some(now + timers.listening_interval());
         self.apply(now, RecordKind::IsExclude, &BTreeSet::new(), timers);
     }
 
-    /// Lowers the timers of the group and sources in `ask`, and schedules the queries. Sources whose timers are
-    /// low already have been asked about.
+    /// Lowers the timers of what is asked about, and has the queries sent from now on. Sources whose
+    /// timers are low already are being asked about.
     pub fn ask(&mut self, now: Instant, ask: &Ask, timers: &Timers) {
         let limit = now + timers.last_listener_query_time();
         if ask.group {
             self.exclude_until = self.exclude_until.map(|until| until.min(limit));
             self.queries_left = timers.robustness;
             self.next_query = Some(now);
+            self.asks_again = self
+                .has_old_listener(now)
+                .then(|| (now + timers.last_listener_query_time() * 2, ASKED_AGAIN));
         }
         for source in &ask.sources {
             let Some(requested) = self.requested.get_mut(source) else { continue };
@@ -132,8 +140,7 @@ impl Group {
         }
     }
 
-    /// Asks about everything that is wanted, as if its listeners had left. A listener of IGMPv1 would not
-    /// answer (RFC 2236, section 7).
+    /// Asks about all that is wanted, as if its listeners had left. A listener of IGMPv1 would not answer (RFC 2236, 7).
     pub fn doubt(&mut self, now: Instant, timers: &Timers) {
         if !self.has_igmp_v1_listener(now) {
             let sources = self.requested.keys().copied().collect();
@@ -141,11 +148,19 @@ impl Group {
         }
     }
 
-    /// Handles another router's query that demands lower timers (RFC 9777, 7.6.1; RFC 9776, 6.6.1).
+    /// Asks again, when it is time, whether those who have not left still listen.
+    pub fn ask_again(&mut self, now: Instant, timers: &Timers) {
+        if let Some((_, left)) = self.asks_again.take_if(|(at, _)| *at <= now) {
+            self.doubt(now, timers);
+            self.asks_again = self.asks_again.filter(|_| left > 1).map(|(at, _)| (at, left - 1));
+        }
+    }
+
+    /// Another router has asked, and wants routers to lower their timers (RFC 9777, 7.6.1; RFC 9776, 6.6.1).
     ///
-    /// A query of the whole group lowers the sources' timers, too, which the RFCs do not demand. The querier
-    /// may know fewer sources, because routers do not hear themselves. Listeners answer with everything they
-    /// want. But a listener of IGMPv1 does not answer (RFC 2236, section 7).
+    /// A query of the whole group lowers the sources' timers, too, which the RFCs do not ask for: the querier
+    /// may know less of them, since routers do not hear themselves, and whoever listens answers with all it
+    /// wants. But a listener of IGMPv1 does not (RFC 2236, 7).
     pub fn heard_query(&mut self, now: Instant, sources: &[IpAddr], timers: &Timers) {
         if self.has_igmp_v1_listener(now) {
             return;
@@ -160,7 +175,7 @@ impl Group {
         }
     }
 
-    /// The specific queries that must be sent now. The next ones follow one last listener query interval later.
+    /// The specific queries that are due now; the next are due one last listener query interval later.
     pub fn due_queries(&mut self, now: Instant, timers: &Timers) -> Vec<Due> {
         if self.next_query.is_none_or(|at| at > now) {
             return Vec::new();
@@ -183,14 +198,15 @@ impl Group {
         due
     }
 
-    /// Drops the remaining queries, because this router is no longer the querier.
+    /// No longer the querier: the queries that are left are another's business.
     pub fn stop_asking(&mut self) {
         self.queries_left = 0;
         self.next_query = None;
+        self.asks_again = None;
         self.requested.values_mut().for_each(|source| source.queries_left = 0);
     }
 
-    /// Carries out expired timers (RFC 9777, 7.2.2, 7.2.3; RFC 9776, 6.2.2, 6.2.3, 6.5).
+    /// Carries out the timers that have run off (RFC 9777, 7.2.2, 7.2.3; RFC 9776, 6.2.2, 6.2.3, 6.5).
     pub fn expire(&mut self, now: Instant) {
         let mut expired = Vec::new();
         self.requested.retain(|source, requested| {
@@ -208,18 +224,19 @@ impl Group {
         }
     }
 
-    /// The time when [`Self::expire`] or [`Self::due_queries`] has something to do. `None`: never.
+    /// When [`Self::expire`], [`Self::due_queries`] or [`Self::ask_again`] has something to do.
     pub fn deadline(&self) -> Option<Instant> {
         let sources = self.requested.values().map(|source| source.until);
-        sources.chain(self.exclude_until).chain(self.next_query).min()
+        let asks_again = self.asks_again.map(|(at, _)| at);
+        sources.chain(self.exclude_until).chain(self.next_query).chain(asks_again).min()
     }
 
-    /// Whether nobody listens to the group.
+    /// Nobody listens.
     pub fn is_gone(&self) -> bool {
         self.exclude_until.is_none() && self.requested.is_empty()
     }
 
-    /// The sources to forward (RFC 9777, 7.3; RFC 9776, 6.3).
+    /// Which sources to forward (RFC 9777, 7.3; RFC 9776, 6.3).
     pub fn filter(&self) -> Filter {
         match self.exclude_until {
             None => Filter::include(self.requested.keys().copied()),
@@ -227,12 +244,12 @@ impl Group {
         }
     }
 
-    /// The sources that somebody has asked for by name, each with the time until which it is wanted.
+    /// Sources that somebody has asked for by name, and until when.
     pub fn requested(&self) -> impl Iterator<Item = (IpAddr, Instant)> {
         self.requested.iter().map(|(source, requested)| (*source, requested.until))
     }
 
-    /// The time when the filter timer expires. `None` in INCLUDE mode.
+    /// When the filter timer runs off; none in INCLUDE mode.
     pub fn exclude_until(&self) -> Option<Instant> {
         self.exclude_until
     }
@@ -242,7 +259,7 @@ impl Group {
         self.requested.contains_key(&source) || self.excluded.contains(&source)
     }
 
-    /// Removes a source from both lists, as if nobody had mentioned it.
+    /// Takes a source out of both lists: nobody has asked for it, or against it.
     pub fn forget(&mut self, source: IpAddr) {
         self.requested.remove(&source);
         self.excluded.remove(&source);

@@ -300,6 +300,7 @@ impl Link {
             group.ask(now, &ask, &self.timers);
         }
         group.expire(now);
+        group.ask_again(now, &self.timers);
         for due in group.due_queries(now, &self.timers) {
             let keeps_timers = due.suppress_router_processing || !self.is_querier();
             self.send_specific_queries(address, &due.sources, keeps_timers);
@@ -698,6 +699,47 @@ mod tests {
             outputs(&mut link, 7);
             link.doubt(at(8), address(group));
             assert_eq!(outputs(&mut link, 10), [], "such a host would not answer");
+        }
+    }
+
+    /// Found with two hosts that left within a second: the group was sent for 45 s after that.
+    #[test]
+    fn a_leave_of_an_older_version_that_is_lost_is_noticed_soon() {
+        let (group, [one, other]) = (address("239.1.2.3"), ["192.0.2.9", "192.0.2.10"].map(address));
+        for (is_querier, stays) in [(true, false), (false, false), (true, true), (false, true)] {
+            let mut link = Link::new(START, address("192.0.2.5"), Timers::default(), Limits::default());
+            outputs(&mut link, 0);
+            if !is_querier {
+                let max_response = Duration::from_secs(10);
+                link.handle(at(1), address("192.0.2.4"), Message::OldQuery { group: None, max_response });
+            }
+            for host in [one, other] {
+                link.handle(at(2), host, Message::OldReport(group));
+            }
+            outputs(&mut link, 2);
+            link.handle(at(3), one, Message::OldLeave(group));
+            if !is_querier {
+                link.doubt(at(3), group);
+            }
+            // It answers, then leaves, and its word is lost.
+            outputs(&mut link, 3);
+            link.handle(at(4), other, Message::OldReport(group));
+            let (mut now, mut asked) = (at(4), 0);
+            while now < at(60) {
+                let outputs: Vec<_> = std::iter::from_fn(|| link.poll(now)).collect();
+                let asks = |output: &&Output| matches!(output, Output::Send(Message::Query(query)) if query.group == Some(group));
+                let count = outputs.iter().filter(asks).count();
+                if stays && count > 0 {
+                    link.handle(now, other, Message::OldReport(group));
+                }
+                asked += count;
+                if link.groups().count() == 0 {
+                    break;
+                }
+                now = link.deadline();
+            }
+            assert_eq!(link.groups().count(), usize::from(stays));
+            assert!(stays && asked <= 9 || !stays && now <= at(12), "asked {asked} times until {now}");
         }
     }
 
