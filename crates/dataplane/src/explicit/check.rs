@@ -5,16 +5,10 @@
 //! copies are caught where they leave an interface or come back to the kernel, and the last one, whose redirect a test run does
 //! not carry out, is in the packet buffer. At the end the counters are compared.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    net::Ipv6Addr,
-};
+use std::{collections::BTreeMap, net::Ipv6Addr};
 
-use treecast_proto::explicit::mead::router::{Guard, Outcome, Router};
-use treecast_wire::{
-    mead::Dialect,
-    xcast::{ALL_XCAST_ROUTERS, is_all_xcast_routers},
-};
+use treecast_proto::explicit::mead::router::{Outcome, Router};
+use treecast_wire::xcast::{ALL_XCAST_ROUTERS, is_all_xcast_routers};
 
 use super::{
     program::Program,
@@ -95,15 +89,7 @@ impl Stage {
         for (interface, mac) in network.macs() {
             program.set_mac(*interface, *mac).map_err(text)?;
         }
-        let router = Router {
-            is_enabled: false,
-            is_leaving: false,
-            min_dsts: 0,
-            dialect: Dialect::Rfc,
-            own: BTreeSet::new(),
-            groups: BTreeMap::new(),
-            guard: Guard::default(),
-        };
+        let router = Router::default();
         Ok(Self { program, network, router, expected: [0; COUNTERS], report: Report::default() })
     }
 

@@ -125,7 +125,7 @@ impl Packets {
         }
     }
 
-    /// By which group they are made.
+    /// The transmission group that the packets are made from.
     pub fn group(&self) -> &TransmissionGroup {
         &self.group
     }
@@ -152,29 +152,37 @@ impl Packets {
         fitting.1 = next_header;
         if !copies.contains_key(fitting) {
             let by_mtu = mtus.iter().copied().zip(fitting.0.iter().copied()).collect();
-            copies.insert(fitting.clone(), group.copies(form, &by_mtu, next_header, *epoch));
+            let kind = Kind { form, fitting: by_mtu, upper_layer: next_header, epoch: *epoch };
+            copies.insert(fitting.clone(), group.copies(&kind));
         }
         (form, &copies[fitting])
     }
 }
 
+/// What a program's packets have in common that become the same copies.
+struct Kind<'a> {
+    form: &'a Form,
+    /// How many addresses fit beside such a packet, by MTU in bytes.
+    fitting: BTreeMap<usize, usize>,
+    /// Number of the header behind those of ours.
+    upper_layer: u8,
+    /// The epoch of the lists' proofs.
+    epoch: u64,
+}
+
 impl TransmissionGroup {
-    /// What a packet becomes beside which so many addresses fit, by MTU. Unicast goes first, as in the thesis.
-    fn copies(
-        &self,
-        form: &Form,
-        fitting: &BTreeMap<usize, usize>,
-        upper_layer: u8,
-        epoch: u64,
-    ) -> Vec<Copy> {
-        let parts: Vec<_> = self.lists.iter().flat_map(|list| self.parts(list, form.mtu, fitting)).collect();
+    /// The copies that a packet of this kind becomes. Unicast goes first, as in the thesis.
+    fn copies(&self, kind: &Kind) -> Vec<Copy> {
+        let form = kind.form;
+        let parts: Vec<_> =
+            self.lists.iter().flat_map(|list| self.parts(list, form.mtu, &kind.fitting)).collect();
         let (lists, single): (Vec<_>, Vec<_>) = parts.iter().partition(|part| is_shared(part));
         let (lists, single) = [lists, single].map(|parts| parts.into_iter().map(|(part, _)| part)).into();
         let single = single.flat_map(List::receivers);
         let unicast = self.unicast.iter().copied().chain(single).map(|receiver| self.unicast_copy(receiver));
         let mut copies: Vec<_> = unicast.collect();
         for list in lists {
-            match self.header(form, list, upper_layer, epoch) {
+            match self.header(kind, list) {
                 Some(header) => {
                     let (router, first) = list.first();
                     let is_listed = !list.entries.is_empty();
@@ -190,7 +198,7 @@ impl TransmissionGroup {
                 None => copies.extend(list.receivers().map(|receiver| self.unicast_copy(receiver))),
             }
         }
-        copies.extend(self.copies_for_routers(form, fitting, upper_layer, epoch));
+        copies.extend(self.copies_for_routers(kind));
         copies
     }
 
@@ -230,7 +238,8 @@ impl TransmissionGroup {
     }
 
     /// The routing header and the options behind it.
-    fn header(&self, form: &Form, list: &List, upper_layer: u8, epoch: u64) -> Option<Vec<u8>> {
+    fn header(&self, kind: &Kind, list: &List) -> Option<Vec<u8>> {
+        let Kind { form, upper_layer, epoch, .. } = *kind;
         match &form.xcast {
             Some(xcast) => {
                 let ports = form.has_ports.then_some(&self.ports);
@@ -241,21 +250,13 @@ impl TransmissionGroup {
     }
 
     /// One packet for each as many routers as fit on the narrowest way.
-    fn copies_for_routers(
-        &self,
-        form: &Form,
-        fitting: &BTreeMap<usize, usize>,
-        upper_layer: u8,
-        epoch: u64,
-    ) -> Vec<Copy> {
-        let Some((xcast, (group, port))) = form.xcast.as_ref().and_then(|xcast| Some((xcast, xcast.group?)))
-        else {
-            return Vec::new();
-        };
-        let fits = fitting.values().copied().min().unwrap_or(0).clamp(1, MAX_ADDRESSES);
+    fn copies_for_routers(&self, kind: &Kind) -> Vec<Copy> {
+        let Some(xcast) = &kind.form.xcast else { return Vec::new() };
+        let Some((group, port)) = xcast.group else { return Vec::new() };
+        let signed = kind.form.signed(kind.epoch);
+        let fits = kind.fitting.values().copied().min().unwrap_or(0).clamp(1, MAX_ADDRESSES);
         let copy = |routers: &[Ipv6Addr]| {
-            let header =
-                xcast.header_for_routers(group, routers.to_vec(), upper_layer, form.signed(epoch))?;
+            let header = xcast.header_for_routers(group, routers.to_vec(), kind.upper_layer, signed)?;
             Some(Copy { destination: routers[0], port: Some(port), header })
         };
         self.routers.chunks(fits).filter_map(copy).collect()

@@ -1,22 +1,14 @@
 //! What the tests of both routers share: routers, packets, and the files in `vectors/`.
 #![allow(dead_code, reason = "each of the tests uses a part")]
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    fs,
-    net::Ipv6Addr,
-    path::PathBuf,
-};
+use std::{fs, net::Ipv6Addr, path::PathBuf};
 
 use treecast_proto::explicit::{
     authentication::DomainKey,
     list_proof::ListKey,
     mead::router::{Guard, ReversePath, Router},
 };
-use treecast_wire::{
-    ipv6::{self, next_header, upper_layer_checksum},
-    mead::Dialect,
-};
+use treecast_wire::ipv6::{self, next_header, upper_layer_checksum};
 
 pub const GROUP: Ipv6Addr = Ipv6Addr::new(0xff15, 0, 0, 0, 0, 0, 0, 0x77);
 
@@ -25,16 +17,7 @@ pub const ARRIVED: u32 = 10;
 pub const LANS: [u32; 2] = [11, 12];
 
 pub fn router(own: &[Ipv6Addr]) -> Router {
-    let own: BTreeSet<_> = own.iter().copied().collect();
-    Router {
-        is_enabled: true,
-        is_leaving: false,
-        min_dsts: 0,
-        dialect: Dialect::Rfc,
-        own,
-        groups: BTreeMap::new(),
-        guard: Guard::default(),
-    }
+    Router { is_enabled: true, own: own.iter().copied().collect(), ..Router::default() }
 }
 
 /// A router with listeners on three links.

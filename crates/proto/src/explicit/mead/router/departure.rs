@@ -119,15 +119,13 @@ impl Departure {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeSet;
-
     use treecast_wire::{
         ipv6::{self, next_header},
         mead::{Dialect, Header},
     };
 
     use super::*;
-    use crate::explicit::mead::router::{Guard, Outcome, Router};
+    use crate::explicit::mead::router::{Outcome, Router};
 
     const WITHIN: Duration = Duration::from_secs(75);
 
@@ -147,15 +145,7 @@ mod tests {
             source: node(sender),
             destination: node(1),
         };
-        let router = Router {
-            is_enabled: true,
-            is_leaving: false,
-            min_dsts: 0,
-            dialect: Dialect::Rfc,
-            own: BTreeSet::new(),
-            groups: BTreeMap::new(),
-            guard: Guard::default(),
-        };
+        let router = Router { is_enabled: true, ..Router::default() };
         match router.forward(&[&ip.to_bytes()[..], &header].concat(), 1, &mut |_| None) {
             Outcome::Request { request, .. } => request,
             other => panic!("{other:?}"),

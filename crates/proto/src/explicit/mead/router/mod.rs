@@ -50,8 +50,8 @@ use crate::explicit::list_proof::{self, Listed};
 /// A longer discovery request goes the kernel's own way, and is not answered: headers, one address, options.
 pub const MAX_REQUEST_LEN: usize = ipv6::HEADER_LEN + FIXED_LEN + 16 + MAX_OPTIONS_LEN;
 
-/// What a router knows.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// What a router knows. The default one does nothing.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Router {
     /// Whether it acts at all.
     pub is_enabled: bool,
