@@ -138,9 +138,6 @@ const KNOWN_CIRCLES: &[(&str, &[&str])] = &[
             "session", "sharing", "site", "stream",
         ],
     ),
-    ("proto::carousel", &["ring", "sender"]),
-    ("proto::vcmtp::receiver", &["chunks", "data_receiver", "ledger", "object", "symbols"]),
-    ("proto::vcmtp::sender", &["coordinator", "objects", "offers", "over", "retransmitter", "slower"]),
 ];
 
 /// DESIGN: among the modules of a crate dependencies point one way, too. The rule is that of [`circles`].

@@ -28,7 +28,6 @@
 //! [`Contents`]: treecast_wire::message::Contents
 //! [`Digest`]: treecast_wire::message::Digest
 
-mod check;
 mod iotup;
 mod object;
 mod pass;
@@ -40,7 +39,8 @@ mod sender;
 pub use iotup::iotup_inputs;
 pub use proofs::{Proofs, block_hash, copies};
 pub use receiver::{Progress, Receiver, ReceiverConfig};
-pub use sender::{Sender, SenderConfig};
+pub use ring::SenderConfig;
+pub use sender::Sender;
 
 /// How many bytes of an object go out between two announcements of it: at 10 Mbit/s a receiver that
 /// joins waits less than a second for one, and they cost 0.04 % of the rate.

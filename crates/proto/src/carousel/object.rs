@@ -2,11 +2,10 @@
 
 use treecast_wire::message::BeginOfFile;
 
-use super::check::Check;
 use crate::{
     Instant,
     fec::Gatherer,
-    object::{chunks::Chunks, stored::Stored},
+    object::{check::Check, chunks::Chunks, stored::Stored},
 };
 
 /// Senders have withdrawn it.
@@ -19,7 +18,7 @@ pub(super) struct Withdrawn {
 }
 
 /// One object, from the first thing heard of it to its end, committed or given up.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Object {
     pub begin: Option<BeginOfFile>,
     /// The hash that it should have.
@@ -39,8 +38,9 @@ pub(super) struct Object {
     pub gatherer: Option<Gatherer>,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) enum Phase {
+    #[default]
     Receiving,
     /// All blocks are there; its hash, or the one that it should have, is not.
     Hashing,
@@ -50,17 +50,7 @@ pub(super) enum Phase {
 
 impl Object {
     pub fn new(block_len: u16) -> Self {
-        Self {
-            begin: None,
-            digest: None,
-            hashed: None,
-            mismatches: 0,
-            phase: Phase::Receiving,
-            withdrawn: None,
-            check: None,
-            stored: Stored::new(block_len),
-            gatherer: None,
-        }
+        Self { stored: Stored::new(block_len), ..Self::default() }
     }
 
     /// How much memory it takes, in chunks of about 600 bytes.

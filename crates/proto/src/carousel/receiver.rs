@@ -21,7 +21,9 @@ use super::object::{Object, Phase};
 use crate::{
     Instant, Step,
     fec::{Gatherer, Layout},
-    object::{CutShort, ReceiverEvent, ReceiverInput, ReceiverTransmit, ReceiverWait, Response},
+    object::{
+        CutShort, ReceiverCounters, ReceiverEvent, ReceiverInput, ReceiverTransmit, ReceiverWait, Response,
+    },
 };
 
 /// The most objects that are noted and not announced: anybody can write to a group.
@@ -67,13 +69,6 @@ pub struct Progress {
     pub announced_bytes: u64,
     /// What is there of all objects, in bytes.
     pub received_bytes: u64,
-    /// Blocks that came again.
-    pub duplicate_blocks: u64,
-    /// Repair symbols kept, and blocks computed from them.
-    pub repair_symbols: u64,
-    pub decoded_blocks: u64,
-    /// Chunks that were there, wrong, and are taken again.
-    pub wrong_chunks: u64,
 }
 
 /// An object that has ended.
@@ -90,19 +85,15 @@ struct Ended {
 #[derive(Debug)]
 pub struct Receiver {
     config: ReceiverConfig,
-    /// Those that have not ended.
+    /// Objects that have not ended.
     objects: BTreeMap<u32, Object>,
     /// How many objects there are.
     expected: Option<u32>,
     /// Committed or given up.
     ended: BTreeMap<u32, Ended>,
-    /// What they were announced with, and what is there of them, in bytes.
-    ended_announced_bytes: u64,
-    ended_received_bytes: u64,
-    duplicate_blocks: u64,
-    repair_symbols: u64,
-    decoded_blocks: u64,
-    wrong_chunks: u64,
+    /// Sizes of the objects that have ended, as announced and as they are there, in bytes.
+    ended_bytes: (u64, u64),
+    counters: ReceiverCounters,
     /// Chunks of memory that all objects' sets of blocks take, at most.
     chunks: usize,
     last_heard: Option<Instant>,
@@ -125,12 +116,8 @@ impl Receiver {
             objects: BTreeMap::new(),
             expected: None,
             ended: BTreeMap::new(),
-            ended_announced_bytes: 0,
-            ended_received_bytes: 0,
-            duplicate_blocks: 0,
-            repair_symbols: 0,
-            decoded_blocks: 0,
-            wrong_chunks: 0,
+            ended_bytes: (0, 0),
+            counters: ReceiverCounters::default(),
             chunks: 0,
             last_heard: None,
             busy: BTreeSet::new(),
@@ -231,13 +218,13 @@ impl Receiver {
         Progress {
             objects: self.expected,
             ended_objects: self.ended.len() as u32,
-            announced_bytes: announced.fold(self.ended_announced_bytes, u64::saturating_add),
-            received_bytes: received.fold(self.ended_received_bytes, u64::saturating_add),
-            duplicate_blocks: self.duplicate_blocks,
-            repair_symbols: self.repair_symbols,
-            decoded_blocks: self.decoded_blocks,
-            wrong_chunks: self.wrong_chunks,
+            announced_bytes: announced.fold(self.ended_bytes.0, u64::saturating_add),
+            received_bytes: received.fold(self.ended_bytes.1, u64::saturating_add),
         }
+    }
+
+    pub fn counters(&self) -> ReceiverCounters {
+        self.counters
     }
 
     /// When patience ends; not while the caller is hashing or committing.
@@ -301,13 +288,13 @@ impl Receiver {
         if let Some(ended) = self.ended.get(&file.index()) {
             // Of what was not wanted or has failed, nothing is there that could come twice.
             let is_there = u64::from(ended.is_kept);
-            self.duplicate_blocks += is_there * len.div_ceil(u64::from(block_len));
+            self.counters.duplicate_blocks += is_there * len.div_ceil(u64::from(block_len));
             return;
         }
         let Some(object) = self.note(file, MAX_UNANNOUNCED) else { return };
         object.withdrawn = None;
         if object.phase != Phase::Receiving {
-            self.duplicate_blocks += len.div_ceil(u64::from(block_len));
+            self.counters.duplicate_blocks += len.div_ceil(u64::from(block_len));
             return;
         }
         if object.begin.is_none() && self.early_bytes().saturating_add(len) > EARLY_BYTES {
@@ -323,7 +310,7 @@ impl Receiver {
         let (compare, chunks) = (object.mismatches > 0, object.stored.chunks());
         let (new, had) = object.stored.add(range.clone());
         self.chunks += object.stored.chunks().saturating_sub(chunks);
-        self.duplicate_blocks += had;
+        self.counters.duplicate_blocks += had;
         for range in new {
             self.transmit(match compare {
                 true => ReceiverTransmit::Overwrite { file, range },
@@ -353,8 +340,8 @@ impl Receiver {
         let kept = gatherer.take(source_block, symbols, there);
         let kept_count: u64 = kept.iter().map(|kept| u64::from(kept.end - kept.start)).sum();
         self.chunks += self.objects.get(&file.index()).map_or(0, Object::chunks).saturating_sub(chunks);
-        self.repair_symbols += kept_count;
-        self.duplicate_blocks += count - kept_count;
+        self.counters.repair_symbols += kept_count;
+        self.counters.duplicate_blocks += count - kept_count;
         for symbols in kept {
             let positions = layout.positions(source_block, &symbols);
             self.transmit(ReceiverTransmit::KeepSymbols { file, source_block, positions });
@@ -375,21 +362,14 @@ impl Receiver {
         for gap in object.stored.gaps(blocks) {
             object.stored.add(gap);
         }
-        self.decoded_blocks += count;
+        self.counters.decoded_blocks += count;
         self.hash_when_complete(file);
     }
 
     /// Blocks came in: their source blocks may now have enough symbols.
     fn decode_if_possible(&mut self, file: FileId, range: &Range<u64>) {
-        let Some(gatherer) = self.objects.get(&file.index()).and_then(|object| object.gatherer.as_ref())
-        else {
-            return;
-        };
-        let layout = gatherer.layout();
-        let last = layout.source_block(range.end.saturating_sub(1) / layout.block_len());
-        let source_blocks = layout.source_block(range.start / layout.block_len())..=last;
-        let ready: Vec<u32> = source_blocks.filter(|block| gatherer.has_symbols(*block)).collect();
-        for source_block in ready {
+        let gatherer = self.objects.get(&file.index()).and_then(|object| object.gatherer.as_ref());
+        for source_block in gatherer.map(|gatherer| gatherer.touched(range)).unwrap_or_default() {
             self.decode(file, source_block);
         }
     }
@@ -454,7 +434,7 @@ impl Receiver {
     /// What has come of an object could not be stored: it is taken from a later loop.
     fn on_lost(&mut self, file: FileId, ranges: &[Range<u64>]) {
         let Some(object) = self.object(file).filter(|object| object.begin.is_some()) else { return };
-        ranges.iter().for_each(|range| object.stored.forget(range));
+        ranges.iter().for_each(|range| _ = object.stored.forget(range));
         object.lose();
         let had_symbols = object.gatherer.is_some();
         self.busy.remove(&file.index());
@@ -506,8 +486,9 @@ impl Receiver {
         self.busy.remove(&index);
         self.ended.insert(index, Ended { digest: object.digest, is_kept });
         let received = if is_kept { object.stored.bytes() } else { 0 };
-        self.ended_announced_bytes = self.ended_announced_bytes.saturating_add(object.announced_bytes());
-        self.ended_received_bytes = self.ended_received_bytes.saturating_add(received);
+        let (announced_bytes, received_bytes) = &mut self.ended_bytes;
+        *announced_bytes = announced_bytes.saturating_add(object.announced_bytes());
+        *received_bytes = received_bytes.saturating_add(received);
     }
 
     /// Closes when every object has ended, or nothing more will come and no hash is awaited.

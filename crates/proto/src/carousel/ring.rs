@@ -4,11 +4,11 @@ use std::{collections::VecDeque, time::Duration};
 
 use treecast_wire::{
     ParseError,
-    header::{FileId, PacketType},
+    header::{FileId, PacketType, SessionId},
     message::{BeginOfFile, Contents, Digest, Message, Reason},
 };
 
-use super::{ANNOUNCE_BYTES, pass::Pass, sender::SenderConfig};
+use super::{ANNOUNCE_BYTES, pass::Pass};
 use crate::{
     Instant,
     fec::Layout,
@@ -26,6 +26,30 @@ const MANY_SYMBOLS: u64 = 32;
 
 /// How many times the end is said, since no receiver can ask for it.
 pub(super) const GOODBYES: usize = 3;
+
+#[derive(Debug, Clone)]
+pub struct SenderConfig {
+    pub session: SessionId,
+    /// For each group, the fastest first, the most bytes of an object that one [`SenderTransmit::Blocks`] covers: a multiple
+    /// of the block length. Most carousels have one group.
+    pub max_run_lens: Vec<u32>,
+    /// Bytes of an object in each packet but the last.
+    pub block_len: u16,
+    /// Whether repair symbols go out in place of blocks from the second loop on.
+    pub fec: bool,
+    /// Whether messages tell of the objects; without them (the IoT updater's dialect) the blocks must.
+    pub announce: bool,
+    /// Where in the loop the first one begins, in bytes of all objects: whatever the number, it is a place there. Senders
+    /// of one carousel that begin at different places do not send the same at the same time.
+    pub start: u64,
+    /// Which repair symbols later loops send first; with 0, the first loop sends blocks. The symbols of two numbers are
+    /// different ones, as long as there are any.
+    pub first_row: u64,
+    /// How long the sender waits for another listener when the last has left.
+    pub idle: Duration,
+    /// The number of loops after which the sender ends. `None` sends for as long as somebody listens.
+    pub loops: Option<u64>,
+}
 
 /// What a ring does next.
 pub(super) enum Turn {
@@ -47,7 +71,7 @@ pub(super) struct Ring {
     objects: Vec<Object>,
     state: State,
     loops: u64,
-    /// Of a loop of repair symbols; always the first in others.
+    /// The pass of a loop of repair symbols; always the first one in other loops.
     pass: Pass,
     /// Where each loop and pass begins: an object's index, and a position in it.
     start: (usize, u64),
@@ -55,18 +79,30 @@ pub(super) struct Ring {
     is_fresh: bool,
     /// The loop that is next begins then, or later.
     next_loop: Instant,
+    at: Place,
+    /// A loop has ended, and the caller has not heard of it.
+    has_looped: bool,
+    /// Messages that go before the next block. At most a few for each object.
+    messages: VecDeque<(FileId, Message)>,
+}
+
+/// How far the loop has come.
+#[derive(Debug)]
+struct Place {
     /// Index of the object that is being sent.
-    current: usize,
+    object: usize,
     /// Its next byte.
     position: u64,
     /// Where it is announced next.
     announce_at: u64,
     /// The next page of its chunk hashes.
     next_page: u32,
-    /// A loop has ended, and the caller has not heard of it.
-    has_looped: bool,
-    /// Messages that go before the next block. At most a few for each object.
-    messages: VecDeque<(FileId, Message)>,
+}
+
+impl Place {
+    fn at((object, position): (usize, u64)) -> Self {
+        Self { object, position, announce_at: 0, next_page: 0 }
+    }
 }
 
 #[derive(Debug)]
@@ -114,10 +150,7 @@ impl Ring {
             start,
             is_fresh: true,
             next_loop: Instant::ZERO,
-            current: start.0,
-            position: start.1,
-            announce_at: 0,
-            next_page: 0,
+            at: Place::at(start),
             has_looped: false,
             messages: VecDeque::new(),
             config,
@@ -218,15 +251,15 @@ impl Ring {
         if std::mem::take(&mut self.is_fresh) {
             self.next_loop = now + SHORTEST_LOOP;
         }
-        if self.objects[self.current].withdrawn.is_some() {
+        if self.objects[self.at.object].withdrawn.is_some() {
             self.finish_object();
             None
-        } else if self.speaks() && self.position >= self.announce_at {
+        } else if self.speaks() && self.at.position >= self.at.announce_at {
             self.announce();
             None
         } else if let Some(page) = self.next_page() {
-            self.next_page = page + 1;
-            let file = self.objects[self.current].file;
+            self.at.next_page = page + 1;
+            let file = self.objects[self.at.object].file;
             Some(SenderTransmit::ChunkHashes { to: self.to, file, pages: page..page + 1 })
         } else {
             let transmit = self.next_run();
@@ -244,7 +277,7 @@ impl Ring {
 
     /// How the current object is cut for repair symbols, in a loop of those.
     fn fountain(&self) -> Option<Layout> {
-        let size = self.objects[self.current].begin.file_size;
+        let size = self.objects[self.at.object].begin.file_size;
         Layout::new(size, self.config.block_len).filter(|_| self.is_fountain())
     }
 
@@ -255,7 +288,7 @@ impl Ring {
 
     /// Whether messages of the current object go out.
     fn speaks(&self) -> bool {
-        let object = &self.objects[self.current];
+        let object = &self.objects[self.at.object];
         let is_large = || {
             let run = self.fountain().and_then(|layout| self.pass.next_from(&layout, 0));
             object.withdrawn.is_none() && run.is_some_and(|run| run.end - run.start >= MANY_SYMBOLS)
@@ -269,48 +302,48 @@ impl Ring {
     }
 
     fn announce(&mut self) {
-        let object = &self.objects[self.current];
+        let object = &self.objects[self.at.object];
         self.messages.push_back((object.file, Message::Contents(self.contents)));
         self.messages.push_back((object.file, Message::BeginOfFile(object.begin.clone())));
         if let Some(hash) = object.hash {
             self.messages.push_back((object.file, Message::Digest(Digest::unsigned(hash))));
         }
         let stride = if self.fountain().is_some() { self.pass.stride() } else { 1 };
-        self.announce_at = self.position + ANNOUNCE_BYTES * stride;
+        self.at.announce_at = self.at.position + ANNOUNCE_BYTES * stride;
         if let Some(chunks) = Chunks::new(object.begin.file_size) {
             // What lies behind is told in the next loop.
-            self.next_page = self.next_page.max(chunks.page_at(self.position));
+            self.at.next_page = self.at.next_page.max(chunks.page_at(self.at.position));
         }
     }
 
     /// The next page of chunk hashes whose chunks begin before the next announcement.
     fn next_page(&self) -> Option<u32> {
-        let object = &self.objects[self.current];
+        let object = &self.objects[self.at.object];
         let may_tell = self.config.announce
             && self.pass.is_first()
             && chunks::fit_in(self.config.block_len)
             && object.hash.is_some();
         let chunks = Chunks::new(object.begin.file_size).filter(|_| may_tell)?;
-        let is_due =
-            self.next_page < chunks.pages() && chunks.page_bytes(self.next_page).start < self.announce_at;
-        is_due.then_some(self.next_page)
+        let is_due = self.at.next_page < chunks.pages()
+            && chunks.page_bytes(self.at.next_page).start < self.at.announce_at;
+        is_due.then_some(self.at.next_page)
     }
 
     /// The next blocks or symbols of the current object; none when it has no more of them in this pass.
     fn next_run(&mut self) -> Option<SenderTransmit> {
-        let object = &self.objects[self.current];
+        let object = &self.objects[self.at.object];
         let (file, size) = (object.file, object.begin.file_size);
         let end = if self.is_before_start() { self.start.1 } else { size };
         let (to, most) = (self.to, self.max_run_len);
         let Some(layout) = self.fountain() else {
-            let range = self.position..self.position.saturating_add(most).min(end);
+            let range = self.at.position..self.at.position.saturating_add(most).min(end);
             return (!range.is_empty()).then(|| {
                 self.go_on(range.end);
                 SenderTransmit::Blocks { to, kind: PacketType::Data, file, range }
             });
         };
         let block_len = layout.block_len();
-        let blocks = self.pass.next_from(&layout, self.position.div_ceil(block_len))?;
+        let blocks = self.pass.next_from(&layout, self.at.position.div_ceil(block_len))?;
         if blocks.start * block_len >= end {
             return None;
         }
@@ -323,12 +356,12 @@ impl Ring {
 
     /// Whether the loop or pass, which has come round, ends in the current object.
     fn is_before_start(&self) -> bool {
-        self.current == self.start.0 && self.position < self.start.1
+        self.at.object == self.start.0 && self.at.position < self.start.1
     }
 
     fn go_on(&mut self, position: u64) {
-        self.position = position;
-        if position > 0 && (self.current, position) == self.start {
+        self.at.position = position;
+        if position > 0 && (self.at.object, position) == self.start {
             self.finish_pass();
         }
     }
@@ -339,7 +372,7 @@ impl Ring {
             return self.finish_pass();
         }
         if self.speaks() {
-            let object = &self.objects[self.current];
+            let object = &self.objects[self.at.object];
             let end = match (&object.withdrawn, object.hash) {
                 (Some(reason), _) => {
                     vec![Message::Contents(self.contents), Message::Withdraw(reason.clone())]
@@ -350,9 +383,8 @@ impl Ring {
             let file = object.file;
             self.messages.extend(end.into_iter().map(|message| (file, message)));
         }
-        (self.position, self.announce_at, self.next_page) = (0, 0, 0);
-        self.current = (self.current + 1) % self.objects.len();
-        if (self.current, 0) == self.start {
+        self.at = Place::at(((self.at.object + 1) % self.objects.len(), 0));
+        if (self.at.object, 0) == self.start {
             self.finish_pass();
         }
     }
@@ -361,8 +393,7 @@ impl Ring {
         match self.pass.next().filter(|_| self.is_fountain()) {
             Some(next) => {
                 self.pass = next;
-                (self.current, self.position) = self.start;
-                (self.announce_at, self.next_page) = (0, 0);
+                self.at = Place::at(self.start);
             }
             None => self.finish_loop(),
         }
@@ -383,11 +414,11 @@ impl Ring {
 
     /// Passes begin where a source block does.
     fn align(&mut self) {
-        self.current = self.start.0;
+        self.at.object = self.start.0;
         if let Some(layout) = self.fountain() {
             let source_block = layout.source_block(self.start.1 / layout.block_len());
             self.start.1 = layout.blocks(source_block).start * layout.block_len();
-            (self.position, self.announce_at) = (self.start.1, 0);
+            (self.at.position, self.at.announce_at) = (self.start.1, 0);
         }
     }
 }

@@ -1,42 +1,14 @@
 //! The carousel's sender: a loop for each group.
 
-use std::{collections::VecDeque, time::Duration};
+use std::collections::VecDeque;
 
-use treecast_wire::{
-    ParseError,
-    header::{FileId, SessionId},
-    message::BeginOfFile,
-};
+use treecast_wire::{ParseError, header::FileId, message::BeginOfFile};
 
-use super::ring::{Ring, Turn};
+use super::ring::{Ring, SenderConfig, Turn};
 use crate::{
     Instant, Step,
     object::{Destination, Lane, SenderEvent, SenderInput, SenderTransmit, SenderWait},
 };
-
-#[derive(Debug, Clone)]
-pub struct SenderConfig {
-    pub session: SessionId,
-    /// For each group, the fastest first, the most bytes of an object that one [`SenderTransmit::Blocks`] covers: a multiple
-    /// of the block length. Most carousels have one group.
-    pub max_run_lens: Vec<u32>,
-    /// Bytes of an object in each packet but the last.
-    pub block_len: u16,
-    /// Whether repair symbols go out in place of blocks from the second loop on.
-    pub fec: bool,
-    /// Whether messages tell of the objects; without them (the IoT updater's dialect) the blocks must.
-    pub announce: bool,
-    /// Where in the loop the first one begins, in bytes of all objects: whatever the number, it is a place there. Senders
-    /// of one carousel that begin at different places do not send the same at the same time.
-    pub start: u64,
-    /// Which repair symbols later loops send first; with 0, the first loop sends blocks. The symbols of two numbers are
-    /// different ones, as long as there are any.
-    pub first_row: u64,
-    /// How long the sender waits for another listener when the last has left.
-    pub idle: Duration,
-    /// The number of loops after which the sender ends. `None` sends for as long as somebody listens.
-    pub loops: Option<u64>,
-}
 
 /// One carousel. Call order: see the crate's documentation; poll each group's [`Lane`] on its own.
 ///
@@ -192,7 +164,12 @@ impl Sender {
 
 #[cfg(test)]
 mod tests {
-    use treecast_wire::{header::PacketType, message::TransferType};
+    use std::time::Duration;
+
+    use treecast_wire::{
+        header::{PacketType, SessionId},
+        message::TransferType,
+    };
 
     use super::{
         super::ring::{GOODBYES, SHORTEST_LOOP},

@@ -102,9 +102,12 @@ impl Gatherer {
         true
     }
 
-    /// Whether symbols of a source block are kept.
-    pub(crate) fn has_symbols(&self, source_block: u32) -> bool {
-        self.gathering.get(&source_block).is_some_and(|one| !one.symbols.is_empty())
+    /// The source blocks in which these bytes lie, and of which symbols are kept.
+    pub(crate) fn touched(&self, bytes: &Range<u64>) -> Vec<u32> {
+        let source_block = |position: u64| self.layout.source_block(position / self.layout.block_len());
+        let touched = source_block(bytes.start)..=source_block(bytes.end.saturating_sub(1));
+        let has_symbols = |one: &Gathering| !one.symbols.is_empty();
+        touched.filter(|block| self.gathering.get(block).is_some_and(has_symbols)).collect()
     }
 
     /// Whether any source block is being decoded.

@@ -28,7 +28,7 @@ pub struct Chunks {
 }
 
 impl Chunks {
-    /// Of an object of `size` bytes; none for one that is a single chunk.
+    /// The chunks of an object of `size` bytes; `None` for an object that is a single chunk.
     pub fn new(size: u64) -> Option<Self> {
         let mut chunk_len = CHUNK_LEN;
         while size.div_ceil(chunk_len) > MAX_CHUNKS {
@@ -37,7 +37,7 @@ impl Chunks {
         (size > chunk_len).then_some(Self { size, chunk_len })
     }
 
-    /// Of each chunk but the last one, in bytes.
+    /// Length in bytes of each chunk but the last one.
     pub fn chunk_len(self) -> u64 {
         self.chunk_len
     }

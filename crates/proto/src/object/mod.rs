@@ -7,6 +7,7 @@
 //!
 //! A machine passes over an input that its repair has no use for: a carousel has no connection that could break.
 
+pub(crate) mod check;
 pub mod chunks;
 pub(crate) mod ranges;
 mod receiver;

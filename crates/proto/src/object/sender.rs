@@ -8,7 +8,7 @@ use treecast_wire::{
 };
 
 /// The number of a receiver's control connection, which the caller gives it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct ReceiverId(pub u32);
 
 impl ReceiverId {

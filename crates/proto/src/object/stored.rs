@@ -1,4 +1,4 @@
-//! Which blocks of one object a receiver without a control connection has.
+//! Which blocks of one object a receiver has.
 
 use std::ops::Range;
 
@@ -15,6 +15,12 @@ pub(crate) struct Stored {
     blocks: BlockSet,
 }
 
+impl Default for Stored {
+    fn default() -> Self {
+        Self::new(1)
+    }
+}
+
 impl Stored {
     /// Nothing of an object whose blocks are `block_len` bytes long; 0 counts as 1.
     pub fn new(block_len: u16) -> Self {
@@ -27,6 +33,11 @@ impl Stored {
             self.blocks.remove(beyond);
         }
         self.size = Some(size);
+    }
+
+    /// Forgets the object's size.
+    pub fn forget_size(&mut self) {
+        self.size = None;
     }
 
     /// Notes the blocks in `range`; returns the parts that are new, and how many blocks are not.
@@ -70,19 +81,52 @@ impl Stored {
         self.blocks.count(blocks)
     }
 
-    /// Those of these blocks that are not there, in bytes.
+    /// The parts of these blocks that are not there, in bytes.
     pub fn gaps(&self, blocks: Range<u64>) -> Vec<Range<u64>> {
+        self.few_gaps(blocks, usize::MAX)
+    }
+
+    /// The parts of these blocks that are not there, in bytes: at most `most` parts, of which the last may then hold blocks
+    /// that are there.
+    pub fn few_gaps(&self, blocks: Range<u64>, most: usize) -> Vec<Range<u64>> {
         let (mut gaps, mut from) = (Vec::new(), blocks.start);
         while let Some(gap) = self.blocks.first_gap(from..blocks.end) {
-            from = gap.end;
-            gaps.push(self.bytes_of(gap));
+            from = if gaps.len() + 1 < most { gap.end } else { blocks.end };
+            gaps.push(self.bytes_of(gap.start..from));
         }
         gaps
     }
 
-    /// Forgets the blocks that these bytes lie in.
-    pub fn forget(&mut self, bytes: &Range<u64>) {
-        self.blocks.remove(bytes.start / self.block_len..bytes.end.div_ceil(self.block_len));
+    /// The first part of `bytes`, which are whole blocks, that is not there.
+    pub fn first_new(&self, bytes: &Range<u64>) -> Option<Range<u64>> {
+        let gap = self.blocks.first_gap(self.blocks_of(bytes))?;
+        Some(gap.start * self.block_len..gap.end.saturating_mul(self.block_len).min(bytes.end))
+    }
+
+    /// Notes all blocks that `bytes` lie in.
+    pub fn insert(&mut self, bytes: &Range<u64>) {
+        self.blocks.insert(self.blocks_of(bytes));
+    }
+
+    /// Forgets the blocks that these bytes lie in. Returns how many bytes those were.
+    pub fn forget(&mut self, bytes: &Range<u64>) -> u64 {
+        let (blocks, mut forgotten) = (self.blocks_of(bytes), 0);
+        while let Some(run) = self.blocks.first_run(blocks.clone()) {
+            let gone = self.bytes_of(run.clone());
+            forgotten += gone.end - gone.start;
+            self.blocks.remove(run);
+        }
+        forgotten
+    }
+
+    /// The numbers of the blocks that `bytes` lie in.
+    pub fn blocks_of(&self, bytes: &Range<u64>) -> Range<u64> {
+        bytes.start / self.block_len..bytes.end.div_ceil(self.block_len)
+    }
+
+    /// Length of a block in bytes, at least 1.
+    pub fn block_len(&self) -> u64 {
+        self.block_len
     }
 
     /// Forgets all blocks.

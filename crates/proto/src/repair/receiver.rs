@@ -59,16 +59,7 @@ impl Receiver {
     pub fn counters(&self) -> ReceiverCounters {
         match self {
             Self::Vcmtp(machine) => machine.counters(),
-            Self::Carousel(machine) => {
-                let progress = machine.progress();
-                ReceiverCounters {
-                    duplicate_blocks: progress.duplicate_blocks,
-                    repair_symbols: progress.repair_symbols,
-                    decoded_blocks: progress.decoded_blocks,
-                    wrong_chunks: progress.wrong_chunks,
-                    ..ReceiverCounters::default()
-                }
-            }
+            Self::Carousel(machine) => machine.counters(),
         }
     }
 

@@ -5,6 +5,7 @@ mod answers;
 mod chunks;
 mod connection;
 mod data_receiver;
+mod lacking;
 mod ledger;
 mod moving;
 mod object;

@@ -1,6 +1,7 @@
 //! The sender: multicast sender, coordinator and one retransmitter a receiver
 //! (interdomain-2013, 4.4, tables 4.2 and 4.4 to 4.6).
 
+mod awaited;
 mod coordinator;
 mod credit;
 mod input;
@@ -26,8 +27,7 @@ use self::{
     coordinator::{Coordinator, State},
     credit::{Bounds, Credit},
     multicast_sender::MulticastSender,
-    objects::Objects,
-    over::Over,
+    objects::{Objects, Over},
     retransmitter::{Action, Due, Retransmitter},
     slower::SlowerGroup,
     stall::Stall,
@@ -94,16 +94,11 @@ pub struct Sender {
     coordinator: Coordinator,
     retransmitters: BTreeMap<ReceiverId, Retransmitter>,
     symbols: Symbols,
-    /// Those of a session with several rates, the fastest of them first.
+    /// One slower group for each additional rate of a session with several rates, fastest first.
     slower: Vec<SlowerGroup>,
     credit: Credit,
     stall: Stall,
-    /// How long, when nothing else is left to do, is waited for somebody who has left and may come again.
-    linger: Option<Duration>,
-    /// Until when it is waited for in any case.
-    lingers_until: Instant,
-    /// Since when there is nothing to do but to wait for who may come again.
-    idle_since: Option<Instant>,
+    linger: Linger,
     /// Since when connections are being closed.
     closing_since: Option<Instant>,
     /// Whether somebody may have ended with everything since the last look.
@@ -116,6 +111,24 @@ pub struct Sender {
     refused_moves: u64,
 }
 
+/// Waiting for receivers that have left and may come again.
+#[derive(Debug, Default)]
+struct Linger {
+    /// How long they are waited for when nothing else is left to do. `None` waits for nobody.
+    time: Option<Duration>,
+    /// Until when they are waited for in any case.
+    at_least_until: Instant,
+    /// Since when nothing else is left to do.
+    idle_since: Option<Instant>,
+}
+
+impl Linger {
+    fn deadline(&self) -> Option<Instant> {
+        let (since, time) = self.idle_since.zip(self.time)?;
+        Some(self.at_least_until.max(since + time))
+    }
+}
+
 /// # What happens
 impl Sender {
     pub fn new(config: SenderConfig) -> Self {
@@ -123,18 +136,16 @@ impl Sender {
         let symbols = Symbols::new(config.fec, config.repair);
         let slower = config.slower_run_lens.iter().map(|len| SlowerGroup::new(*len)).collect();
         Self {
-            config,
             slower,
             symbols,
             objects,
             multicast: MulticastSender::default(),
-            coordinator: Coordinator::new(),
+            coordinator: Coordinator::new(&config),
+            config,
             retransmitters: BTreeMap::new(),
             credit: Credit::default(),
             stall: Stall::default(),
-            linger: None,
-            lingers_until: Instant::ZERO,
-            idle_since: None,
+            linger: Linger::default(),
             closing_since: None,
             may_release: false,
             has_released_early: false,
@@ -174,8 +185,7 @@ impl Sender {
 
     /// Somebody who has left may come again: the session waits so long when all others are done, and until then at least.
     pub fn linger(&mut self, linger: Option<Duration>, until: Instant) {
-        self.linger = linger;
-        self.lingers_until = until;
+        (self.linger.time, self.linger.at_least_until) = (linger, until);
     }
 
     /// The rate has changed: runs are to be longer or shorter from now on.
@@ -338,7 +348,7 @@ impl Sender {
     /// INL_Handle_Completion(i), and the hash to everyone once it is known.
     fn handle_completion(&mut self, now: Instant, index: u32) {
         let Some(object) = self.objects.get_mut(index) else { return };
-        self.coordinator.handle_completion(now, &self.config, index, object);
+        self.coordinator.handle_completion(now, index, object);
         self.may_release = true;
         let (hash, mut pending) = (object.hash, object.pending_receivers());
         if hash.is_some() {
@@ -399,16 +409,17 @@ impl Sender {
     /// Nobody is there, or all who are have ended with everything.
     fn note_idle(&mut self, now: Instant) {
         if !self.objects.is_empty() && !self.retransmitters.is_empty() {
-            self.idle_since = None;
+            self.linger.idle_since = None;
             return;
         }
-        let since = *self.idle_since.get_or_insert(now);
-        let until = self.lingers_until;
-        self.linger.take_if(|linger| until.max(since + *linger) <= now);
+        self.linger.idle_since.get_or_insert(now);
+        if self.linger.deadline().is_some_and(|deadline| deadline <= now) {
+            self.linger.time = None;
+        }
     }
 
     fn is_held(&self) -> bool {
-        self.linger.is_some()
+        self.linger.time.is_some()
     }
 
     /// Nobody is there to hear what is sent, and somebody may come again.
@@ -445,10 +456,8 @@ impl Sender {
 
     /// When an object's time is up, or a receiver's patience to be lost.
     fn deadline(&self) -> Option<Instant> {
-        let lingers_until = self.idle_since.zip(self.linger);
-        let lingers_until = lingers_until.map(|(since, linger)| self.lingers_until.max(since + linger));
-        let checks =
-            self.stall.deadlines().into_iter().chain([lingers_until, self.symbols.deadline()]).flatten();
+        let others = [self.linger.deadline(), self.symbols.deadline()];
+        let checks = self.stall.deadlines().into_iter().chain(others).flatten();
         let checks = checks.filter(|_| self.coordinator.state != State::Closed);
         checks.chain(self.coordinator.deadline()).min()
     }

@@ -33,8 +33,8 @@ impl Receiver {
         if check.is_over() {
             object.check = None;
         }
-        wrong.iter().for_each(|bytes| object.stored.forget(bytes));
-        self.wrong_chunks += count;
+        wrong.iter().for_each(|bytes| _ = object.stored.forget(bytes));
+        self.counters.wrong_chunks += count;
         self.hash_when_complete(file);
     }
 }

@@ -113,7 +113,7 @@ fn joins_in_the_middle_and_stays_until_it_has_all() {
         closed(None),
     ];
     assert_eq!(late, expected);
-    assert_eq!(receiver.progress().duplicate_blocks, 3);
+    assert_eq!(receiver.counters().duplicate_blocks, 3);
     assert_eq!(receiver.poll(NOW), Step::Wait(None, ReceiverWait::Closed));
 }
 
@@ -205,7 +205,7 @@ fn of_a_wrong_object_the_wrong_chunks_alone_are_taken_again() {
     let hash = Step::Transmit(ReceiverTransmit::Hash { file: FILE });
     assert_eq!(take(&mut receiver, NOW, [checked(1, Some(vec![]))]), [hash]);
     assert_eq!(take(&mut receiver, NOW, [hashed(7), COMMITTED]).last(), Some(&closed(None)));
-    assert_eq!(receiver.progress().wrong_chunks, 1);
+    assert_eq!(receiver.counters().wrong_chunks, 1);
 }
 
 #[test]
@@ -347,9 +347,9 @@ fn only_what_is_there_comes_twice() {
     let unwanted = || ReceiverInput::Blocks { from: Channel::Group, file: OTHER, range: 0..95 };
     let ignore = ReceiverInput::Respond { file: OTHER, response: Response::Ignore };
     take(&mut receiver, NOW, [contents(3), begin_of(OTHER), ignore, unwanted(), unwanted()]);
-    assert_eq!(receiver.progress().duplicate_blocks, 0, "it was not wanted");
+    assert_eq!(receiver.counters().duplicate_blocks, 0, "it was not wanted");
     take(&mut receiver, NOW, [begin_of(FILE), digest(7), blocks(0..95), hashed(7), COMMITTED, blocks(0..95)]);
-    assert_eq!(receiver.progress().duplicate_blocks, 10, "it is there");
+    assert_eq!(receiver.counters().duplicate_blocks, 10, "it is there");
 }
 
 #[test]

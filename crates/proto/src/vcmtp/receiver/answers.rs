@@ -77,7 +77,7 @@ impl Receiver {
             let mut rest = object.whole_blocks(range);
             while !rest.is_empty()
                 && self.chunks < MAX_CHUNKS
-                && let Some(new) = object.first_new(&rest)
+                && let Some(new) = object.stored.first_new(&rest)
             {
                 let chunks = object.chunks();
                 object.take(&new);
@@ -114,7 +114,7 @@ impl Receiver {
         object.mismatched = false;
         object.asked_in_vain = u64::MAX;
         if !is_outdated {
-            object.begin = None;
+            object.forget_announcement();
             object.decision = undecided(self.config.notification);
         }
         let begin = object.begin.clone().filter(|_| object.is_final());

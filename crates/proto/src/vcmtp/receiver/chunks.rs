@@ -1,7 +1,7 @@
 //! A whole object with a wrong hash: the sender is asked what its chunks should be, page by page, and only those that are
 //! wrong are forgotten and asked for again.
 
-use std::{collections::BTreeMap, ops::Range};
+use std::ops::Range;
 
 use treecast_wire::{
     header::FileId,
@@ -13,28 +13,10 @@ use super::{
     object::{Object, Stage},
     requester::Request,
 };
-use crate::{Instant, object::chunks::Chunks};
-
-/// How far the chunks of an object are compared.
-#[derive(Debug)]
-pub(super) struct Check {
-    chunks: Chunks,
-    /// The first page that has not been asked for.
-    next: u32,
-    /// Those that have been and are not compared, and whether they have come.
-    open: BTreeMap<u32, bool>,
-}
-
-impl Check {
-    /// The next pages that are to be asked for.
-    fn ask(&mut self) -> Option<ChunkHashesRequest> {
-        let end = self.next.saturating_add(MAX_PAGES).min(self.chunks.pages());
-        let pages = self.next..end;
-        self.next = end;
-        self.open = pages.clone().map(|page| (page, false)).collect();
-        ChunkHashesRequest::new(pages).ok()
-    }
-}
+use crate::{
+    Instant,
+    object::{check::Check, chunks::Chunks},
+};
 
 impl Receiver {
     /// The object's hash is wrong.
@@ -43,10 +25,10 @@ impl Receiver {
         let Some(object) = self.ledger.get_mut(index) else { return };
         let size = object.begin.as_ref().map_or(0, |begin| begin.file_size);
         let Some(chunks) = Chunks::new(size) else { return self.fetch_again(now, index) };
-        let mut check = Check { chunks, next: 0, open: BTreeMap::new() };
+        let mut check = Check::by_request(chunks);
         let (before, had_symbols) = (object.chunks(), object.lacking.is_some());
         object.doubt_content();
-        let request = check.ask();
+        let pages = check.ask(MAX_PAGES);
         object.check = Some(check);
         self.account(index, before);
         if had_symbols {
@@ -56,7 +38,7 @@ impl Receiver {
         }
         // The answer comes before the hashes, should it be the announcement that is wrong.
         self.confirm_announcement(index);
-        request.into_iter().for_each(|request| self.request(index, Request::ChunkHashes(request)));
+        self.ask_chunk_hashes(index, pages);
     }
 
     /// A page of what the chunks should be.
@@ -64,8 +46,9 @@ impl Receiver {
         let file = self.file_id(index);
         let Some(object) = self.ledger.get_mut(index) else { return };
         let Some((check, hash)) = object.check.as_mut().zip(object.digest) else { return };
-        let Some(has_come) = check.open.get_mut(&page.page()).filter(|has_come| !**has_come) else { return };
-        *has_come = true;
+        if !check.take(page.page()) {
+            return;
+        }
         match page.hashes().is_empty() {
             // The sender does not have them.
             true => self.fetch_again(now, index),
@@ -83,25 +66,28 @@ impl Receiver {
         };
         let before = object.chunks();
         let Some(check) = &mut object.check else { return };
-        if check.open.remove(&page).is_none() {
+        if !check.compared(page, wrong.is_some()) {
             return;
         }
         let Some(wrong) = wrong else {
             let reason = "what the sender says of its chunks does not go with the hash that it gave";
             return self.fail(index, reason, true);
         };
-        for chunk in wrong {
-            self.counters.wrong_chunks += (chunk.end - chunk.start).div_ceil(check.chunks.chunk_len());
-        }
-        let (is_page_set_done, is_last) = (check.open.is_empty(), check.next >= check.chunks.pages());
-        let request = (is_page_set_done && !is_last).then(|| check.ask()).flatten();
+        self.counters.wrong_chunks += wrong.iter().map(|chunk| check.count(chunk)).sum::<u64>();
+        let (is_over, more) = (check.is_over(), check.is_answered().then(|| check.ask(MAX_PAGES)));
         let forgotten: u64 = wrong.iter().map(|chunk| object.forget_bytes(chunk)).sum();
         self.reporter.progress.received_bytes -= forgotten;
         self.account(index, before);
-        if let Some(request) = request {
-            self.request(index, Request::ChunkHashes(request));
-        } else if is_page_set_done {
+        if is_over {
             self.mend_chunks(now, index);
+        } else if let Some(pages) = more {
+            self.ask_chunk_hashes(index, pages);
+        }
+    }
+
+    fn ask_chunk_hashes(&mut self, index: u32, pages: Range<u32>) {
+        if let Ok(request) = ChunkHashesRequest::new(pages) {
+            self.request(index, Request::ChunkHashes(request));
         }
     }
 

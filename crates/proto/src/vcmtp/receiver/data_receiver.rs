@@ -19,10 +19,10 @@ use treecast_wire::{
 use super::{
     super::Repair,
     Channel, Notification, Receiver, ReceiverEvent, ReceiverTransmit, State,
+    lacking::Lacking,
     ledger::Word,
     object::{Decision, End, Object, Refusal, Stage},
     requester::Request,
-    symbols::Lacking,
 };
 use crate::{Instant, Step};
 
@@ -251,7 +251,8 @@ impl Receiver {
         match object.check(&bytes, || EARLY_BYTES.saturating_sub(self.early_bytes())) {
             Err(Refusal::Malformed) => {
                 self.counters.malformed += 1;
-                let is_announced = object.begin.is_some() && bytes.start.is_multiple_of(object.block_len());
+                let is_announced =
+                    object.begin.is_some() && bytes.start.is_multiple_of(object.stored.block_len());
                 // Either they are wrong, or the announcement is.
                 return if is_announced {
                     self.doubt_announcement(index)
@@ -263,7 +264,7 @@ impl Receiver {
         }
         let Some(object) = self.ledger.get_mut(index) else { return };
         let (chunks, mut duplicates, mut rest) = (object.chunks(), object.count(&bytes), bytes.clone());
-        while let Some(new) = object.first_new(&rest) {
+        while let Some(new) = object.stored.first_new(&rest) {
             object.take(&new);
             duplicates -= object.count(&new);
             rest.start = new.end;

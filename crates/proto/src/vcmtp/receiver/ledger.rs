@@ -36,7 +36,7 @@ pub(super) struct Ledger {
     ended: BlockSet,
     /// Open objects of which the connection has not spoken.
     unconfirmed: BTreeSet<u32>,
-    /// Those of them that are not announced.
+    /// Open objects of which only the group has spoken, and that are not announced.
     unannounced: BTreeSet<u32>,
     /// One above the highest index that the connection has spoken of: the group's word must not make
     /// what is to come count as old.

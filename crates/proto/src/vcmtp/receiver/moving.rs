@@ -49,7 +49,7 @@ impl Receiver {
         }
     }
 
-    /// Of what ended while a move was under way, the time may be up: then the sender answers with that.
+    /// Asks about objects that ended while a move was under way. If an object's time is up, the sender answers with that.
     fn ask_for_ended(&mut self) {
         let ended = self.ledger.iter().filter(|(_, object)| object.end_is_old);
         let ended: Vec<u32> = ended.map(|(index, _)| index).collect();

@@ -5,9 +5,11 @@ use std::ops::Range;
 
 use treecast_wire::message::BeginOfFile;
 
-use super::{chunks::Check, symbols::Lacking};
-use crate::Instant;
-use crate::object::ranges::BlockSet;
+use super::lacking::Lacking;
+use crate::{
+    Instant,
+    object::{check::Check, stored::Stored},
+};
 
 /// The longest run of blocks that is taken at once; a host hands in what one batch of packets held.
 const MAX_RUN_BYTES: u64 = 16 << 20;
@@ -16,17 +18,19 @@ const MAX_RUN_BYTES: u64 = 16 << 20;
 const MAX_GAPS: usize = 4096;
 
 /// What becomes of an object.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) enum Decision {
     /// The application has not answered (per-file notification).
+    #[default]
     Pending,
     Accepted,
     Ignored,
 }
 
 /// Whether all of the object has been multicast.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) enum End {
+    #[default]
     NotYet,
     /// The connection has said so, which may be ahead of blocks still in the group's socket.
     Announced,
@@ -35,8 +39,9 @@ pub(super) enum End {
 }
 
 /// What happens once every byte is there.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) enum Stage {
+    #[default]
     Receiving,
     Hashing,
     /// Its hash was wrong: its chunks are compared with what they should be.
@@ -44,7 +49,7 @@ pub(super) enum Stage {
     Committing,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Object {
     pub(super) begin: Option<BeginOfFile>,
     /// Whether `begin` came over the connection; anybody can have said it to the group.
@@ -82,8 +87,8 @@ pub(super) struct Object {
     pub(super) lacking: Option<Lacking>,
     /// Where the first block from the group began.
     pub(super) first_heard: Option<u64>,
-    blocks: BlockSet,
-    block_len: u64,
+    /// Which blocks are there.
+    pub(super) stored: Stored,
     /// End of the last block from the group: everything before it is there or has been asked for.
     expected: u64,
     /// End of all blocks that are there.
@@ -103,34 +108,7 @@ pub(super) enum Refusal {
 
 impl Object {
     pub(super) fn new(block_len: u16, decision: Decision) -> Self {
-        Self {
-            begin: None,
-            begin_is_sure: false,
-            doubts_group: false,
-            decision,
-            bof_requested: false,
-            asked: false,
-            end: End::NotYet,
-            end_is_sure: false,
-            end_is_old: false,
-            asked_in_vain: 0,
-            quiet_at: None,
-            digest: None,
-            stage: Stage::Receiving,
-            check: None,
-            mismatched: false,
-            stale_hashes: 0,
-            doom: None,
-            awaits_kept: false,
-            received_bytes: 0,
-            lacking: None,
-            first_heard: None,
-            blocks: BlockSet::default(),
-            block_len: u64::from(block_len.max(1)),
-            expected: 0,
-            highest: 0,
-            short_end: None,
-        }
+        Self { decision, stored: Stored::new(block_len), ..Self::default() }
     }
 
     /// write_condition(i) is "final": blocks go to where the object is wanted.
@@ -150,12 +128,7 @@ impl Object {
 
     /// How much memory the set of blocks takes, in chunks.
     pub(super) fn chunks(&self) -> usize {
-        self.blocks.chunks() + self.lacking.as_ref().map_or(0, Lacking::chunks)
-    }
-
-    /// How many of these blocks are there.
-    pub(super) fn there(&self, blocks: Range<u64>) -> u64 {
-        self.blocks.count(blocks)
+        self.stored.chunks() + self.lacking.as_ref().map_or(0, Lacking::chunks)
     }
 
     /// End of the last block from the group, in bytes.
@@ -163,28 +136,17 @@ impl Object {
         self.expected
     }
 
-    /// Those of these blocks that are not there, in bytes.
-    pub(super) fn missing(&self, blocks: Range<u64>) -> Vec<Range<u64>> {
-        let size = self.begin.as_ref().map_or(u64::MAX, |begin| begin.file_size);
-        let (mut missing, mut from) = (Vec::new(), blocks.start);
-        while let Some(gap) = self.blocks.first_gap(from..blocks.end) {
-            missing.push(gap.start * self.block_len..gap.end.saturating_mul(self.block_len).min(size));
-            from = gap.end;
-        }
-        missing
-    }
-
     /// Checks blocks against the block length and the size, as far as it is known, and against `room`, how
     /// many more bytes are kept while the write condition is "temporary".
     pub(super) fn check(&self, bytes: &Range<u64>, room: impl FnOnce() -> u64) -> Result<(), Refusal> {
-        let whole_blocks = bytes.end.is_multiple_of(self.block_len);
+        let whole_blocks = bytes.end.is_multiple_of(self.stored.block_len());
         let fits = match (&self.begin, self.short_end) {
             (Some(begin), _) => bytes.end == begin.file_size || whole_blocks && bytes.end < begin.file_size,
             (None, Some(short_end)) => bytes.end == short_end || whole_blocks && bytes.end < short_end,
             (None, None) => whole_blocks || bytes.end > self.highest,
         };
         let len = bytes.end.saturating_sub(bytes.start);
-        if len == 0 || len > MAX_RUN_BYTES || !bytes.start.is_multiple_of(self.block_len) || !fits {
+        if len == 0 || len > MAX_RUN_BYTES || !bytes.start.is_multiple_of(self.stored.block_len()) || !fits {
             return Err(Refusal::Malformed);
         }
         if !self.is_final() && len > room() {
@@ -193,30 +155,19 @@ impl Object {
         Ok(())
     }
 
-    /// The first run of `bytes` that is not there yet.
-    pub(super) fn first_new(&self, bytes: &Range<u64>) -> Option<Range<u64>> {
-        let gap = self.blocks.first_gap(self.block_range(bytes))?;
-        Some(gap.start * self.block_len..gap.end.saturating_mul(self.block_len).min(bytes.end))
-    }
-
     /// Counts `bytes`, a run of checked blocks that are new, as there.
     pub(super) fn take(&mut self, bytes: &Range<u64>) {
-        self.blocks.insert(self.block_range(bytes));
+        self.stored.insert(bytes);
         self.received_bytes += bytes.end - bytes.start;
         self.highest = self.highest.max(bytes.end);
-        if !bytes.end.is_multiple_of(self.block_len) {
+        if !bytes.end.is_multiple_of(self.stored.block_len()) {
             self.short_end = Some(bytes.end);
         }
     }
 
-    /// In bytes.
-    pub(super) fn block_len(&self) -> u64 {
-        self.block_len
-    }
-
     /// How many blocks `bytes` are.
     pub(super) fn count(&self, bytes: &Range<u64>) -> u64 {
-        let blocks = self.block_range(bytes);
+        let blocks = self.stored.blocks_of(bytes);
         blocks.end - blocks.start
     }
 
@@ -278,13 +229,8 @@ impl Object {
         if bytes.is_empty() {
             return Vec::new();
         }
-        let all = self.block_range(&bytes);
-        let (mut gaps, mut from) = (Vec::new(), all.start);
-        while let Some(gap) = self.blocks.first_gap(from..all.end) {
-            let end = if gaps.len() + 1 < MAX_GAPS { gap.end } else { all.end };
-            gaps.push(gap.start * self.block_len..end.saturating_mul(self.block_len).min(bytes.end));
-            from = end;
-        }
+        let mut gaps = self.stored.few_gaps(self.stored.blocks_of(&bytes), MAX_GAPS);
+        gaps.iter_mut().for_each(|gap| gap.end = gap.end.min(bytes.end));
         gaps
     }
 
@@ -298,6 +244,7 @@ impl Object {
             self.forget();
             self.expected = 0;
         }
+        self.stored.set_size(size);
         self.expected = self.expected.min(size);
         contradicted
     }
@@ -313,14 +260,18 @@ impl Object {
     /// The whole blocks among `bytes`, which are there from before.
     pub(super) fn whole_blocks(&self, bytes: &Range<u64>) -> Range<u64> {
         let size = self.begin.as_ref().map_or(0, |begin| begin.file_size);
-        let start = bytes.start.div_ceil(self.block_len).saturating_mul(self.block_len);
-        let end = if bytes.end >= size { size } else { bytes.end / self.block_len * self.block_len };
+        let start = bytes.start.div_ceil(self.stored.block_len()).saturating_mul(self.stored.block_len());
+        let end = if bytes.end >= size {
+            size
+        } else {
+            bytes.end / self.stored.block_len() * self.stored.block_len()
+        };
         start..end
     }
 
     /// Drops all that has been received.
     pub(super) fn forget(&mut self) {
-        self.blocks = BlockSet::default();
+        self.stored.clear();
         self.lacking = None;
         self.received_bytes = 0;
         self.highest = 0;
@@ -329,15 +280,15 @@ impl Object {
 
     /// Drops the blocks that these bytes lie in. Returns how many bytes those were.
     pub(super) fn forget_bytes(&mut self, bytes: &Range<u64>) -> u64 {
-        let size = self.begin.as_ref().map_or(u64::MAX, |begin| begin.file_size);
-        let (blocks, mut forgotten) = (self.block_range(bytes), 0);
-        while let Some(run) = self.blocks.first_run(blocks.clone()) {
-            let end = run.end.saturating_mul(self.block_len).min(size);
-            forgotten += end - run.start * self.block_len;
-            self.blocks.remove(run);
-        }
+        let forgotten = self.stored.forget(bytes);
         self.received_bytes -= forgotten;
         forgotten
+    }
+
+    /// What it was announced as was wrong, and nothing of it is there.
+    pub(super) fn forget_announcement(&mut self) {
+        self.begin = None;
+        self.stored.forget_size();
     }
 
     /// Drops all that has been received; all of it is to be asked for.
@@ -348,9 +299,5 @@ impl Object {
         self.stage = Stage::Receiving;
         self.expected = 0;
         self.gaps_at_end()
-    }
-
-    fn block_range(&self, bytes: &Range<u64>) -> Range<u64> {
-        bytes.start / self.block_len..bytes.end.div_ceil(self.block_len)
     }
 }

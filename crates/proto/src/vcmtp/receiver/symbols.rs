@@ -5,7 +5,7 @@
 //! It sends these blocks again, or symbols in their place. In the latter case it says over the connection, too, that symbols
 //! of the source block are out.
 
-use std::{collections::BTreeMap, ops::Range, time::Duration};
+use std::ops::Range;
 
 use treecast_wire::{
     header::FileId,
@@ -16,155 +16,15 @@ use super::{
     super::Repair,
     Channel, Receiver, ReceiverTransmit, State,
     data_receiver::{MAX_CHUNKS, QUIET},
+    lacking::{GATHER, LONGEST_RETRY, Lacking, RETRY},
     ledger::Word,
     object::{Decision, End, Object, Stage},
     requester::Request,
 };
-use crate::{
-    Instant,
-    fec::{Gatherer, Layout},
-    object::ranges::BlockSet,
-};
-
-/// How long what is lacking waits to be told: packets that were overtaken may still come, and several source blocks go
-/// into one message.
-const GATHER: Duration = Duration::from_millis(20);
-
-/// As [`GATHER`], when all of the object has been out: nothing else goes on meanwhile.
-const GATHER_AT_END: Duration = Duration::from_millis(5);
-
-/// When nothing has come of what was asked for in this time, it is asked for again: what told that it was out may have
-/// been lost.
-const RETRY: Duration = Duration::from_millis(40);
-
-/// The wait doubles each time that nothing comes, up to this.
-const LONGEST_RETRY: Duration = Duration::from_millis(320);
+use crate::{Instant, fec::Layout};
 
 /// The most messages at a time.
 const MAX_MESSAGES: usize = 16;
-
-/// What an object lacks, source block by source block.
-#[derive(Debug)]
-pub(super) struct Lacking {
-    gatherer: Gatherer,
-    /// The first source block that was not out before the receiver heard anything of the object.
-    first: u32,
-    /// Source blocks before this have been out.
-    passed: u32,
-    /// Those of them that are not whole. What went by before the receiver was there is not among them.
-    open: BlockSet,
-    /// Those of which the sender has been told what is lost, and has not sent symbols.
-    named: BlockSet,
-    /// Open source blocks that the sender is to be told of, unless nothing has changed.
-    due: BlockSet,
-    /// Source blocks of which blocks have been asked for one by one, and no count has been said since. The sender has those
-    /// blocks to send, also when symbols to the group have made them unnecessary.
-    asked: BlockSet,
-    /// What it was told last.
-    said: BTreeMap<u32, (u32, u32)>,
-    /// Whose symbols came last: when others follow, they are out.
-    last: Option<u32>,
-    /// When the sender is to be told.
-    at: Option<Instant>,
-    /// How long it is waited for an answer next.
-    retry: Duration,
-}
-
-impl Lacking {
-    fn new(layout: Layout) -> Self {
-        Self {
-            gatherer: Gatherer::new(layout),
-            first: 0,
-            passed: 0,
-            open: BlockSet::default(),
-            named: BlockSet::default(),
-            due: BlockSet::default(),
-            asked: BlockSet::default(),
-            said: BTreeMap::new(),
-            last: None,
-            at: None,
-            retry: RETRY,
-        }
-    }
-
-    /// How much memory it takes, in chunks of about 600 bytes.
-    pub(super) fn chunks(&self) -> usize {
-        let sets = [&self.open, &self.named, &self.due, &self.asked];
-        self.gatherer.chunks() + sets.into_iter().map(BlockSet::chunks).sum::<usize>()
-    }
-
-    pub(super) fn is_decoding(&self) -> bool {
-        self.gatherer.is_decoding()
-    }
-
-    /// The source blocks before `end` have been out. Returns whether that is news.
-    fn pass(&mut self, end: u32) -> bool {
-        let passed = u64::from(self.passed)..u64::from(end.max(self.passed));
-        self.passed = self.passed.max(end);
-        self.open.insert(passed.clone());
-        self.due.insert(passed) > 0
-    }
-
-    /// All blocks of a source block have been out, and symbols are still coming. Those before it are lacked, too.
-    fn pass_blocks(&mut self, source_block: u32) -> bool {
-        let is_news = self.pass(source_block);
-        let one = u64::from(source_block)..u64::from(source_block) + 1;
-        if self.passed <= source_block || self.named.remove(one.clone()) > 0 {
-            self.passed = self.passed.max(source_block + 1);
-            self.open.insert(one);
-        }
-        is_news
-    }
-
-    /// What is missing of the source blocks before `end` has been named to the sender.
-    fn name(&mut self, end: u32) {
-        if end > self.passed {
-            self.named.insert(self.passed.into()..end.into());
-            self.passed = end;
-        }
-    }
-
-    /// Notes that the sender has been asked for these blocks one by one.
-    fn ask(&mut self, blocks: Range<u64>) {
-        let layout = self.gatherer.layout();
-        if let Some(last) = blocks.end.checked_sub(1).filter(|last| *last >= blocks.start) {
-            let first = layout.source_block(blocks.start);
-            self.asked.insert(first.into()..u64::from(layout.source_block(last)) + 1);
-        }
-    }
-
-    /// How long what is lacking waits to be told.
-    fn gather(&self) -> Duration {
-        if self.passed < self.gatherer.layout().count() { GATHER } else { GATHER_AT_END }
-    }
-
-    /// The symbols of a source block are out for now. Returns whether it lacks some.
-    fn is_out(&mut self, source_block: u32) -> bool {
-        let one = u64::from(source_block)..u64::from(source_block) + 1;
-        self.is_open(source_block) && self.due.insert(one) > 0
-    }
-
-    /// Whether a source block has been out and is not whole.
-    fn is_open(&self, source_block: u32) -> bool {
-        self.open.has(source_block.into())
-    }
-
-    /// All that is not whole is to be told again.
-    fn repeat(&mut self) {
-        self.said.clear();
-        self.due = self.open.clone();
-    }
-
-    /// Notes that a source block is whole.
-    fn close(&mut self, source_block: u32) {
-        let one = u64::from(source_block)..u64::from(source_block) + 1;
-        self.open.remove(one.clone());
-        self.named.remove(one.clone());
-        self.due.remove(one);
-        self.said.remove(&source_block);
-        self.gatherer.forget(source_block);
-    }
-}
 
 /// What comes in.
 impl Receiver {
@@ -204,7 +64,7 @@ impl Receiver {
         if from == Channel::Group {
             lacking.gatherer.sent(source_block, symbols.end);
         }
-        let there = self.ledger.get(index).map_or(0, |object| object.there(blocks.clone()));
+        let there = self.ledger.get(index).map_or(0, |object| object.stored.count(blocks.clone()));
         let Some(object) = self.ledger.get_mut(index) else { return };
         let Some(lacking) = object.lacking.as_mut() else { return };
         let kept = lacking.gatherer.take(source_block, symbols, there);
@@ -284,7 +144,7 @@ impl Receiver {
         if is_right {
             let blocks = lacking.gatherer.layout().blocks(source_block);
             lacking.close(source_block);
-            for gap in object.missing(blocks) {
+            for gap in object.stored.gaps(blocks) {
                 object.take(&gap);
                 self.counters.decoded_blocks += object.count(&gap);
                 self.reporter.progress.received_bytes += gap.end - gap.start;
@@ -318,7 +178,7 @@ impl Receiver {
     pub(super) fn name_gaps(&mut self, index: u32, gaps: Vec<Range<u64>>, position: u64) {
         self.ask_blocks(index, gaps);
         let Some(object) = self.ledger.get_mut(index) else { return };
-        let (block_len, before) = (object.block_len(), object.chunks());
+        let (block_len, before) = (object.stored.block_len(), object.chunks());
         // Its gaps are asked for when it is known what is there.
         if object.awaits_kept {
             return;
@@ -374,7 +234,7 @@ impl Receiver {
         if object.awaits_kept {
             return;
         }
-        let (block_len, before) = (object.block_len(), object.chunks());
+        let (block_len, before) = (object.stored.block_len(), object.chunks());
         let (is_first, first_heard) = (object.first_heard.is_some(), object.first_heard.unwrap_or_default());
         let Some(lacking) = &mut object.lacking else { return };
         let layout = lacking.gatherer.layout();
@@ -392,14 +252,14 @@ impl Receiver {
         if is_news {
             self.say_lacks_at(index, Some(now + GATHER));
         }
-        let missed = missed.zip(self.ledger.get(index)).map(|(missed, object)| object.missing(missed));
+        let missed = missed.zip(self.ledger.get(index)).map(|(missed, object)| object.stored.gaps(missed));
         self.ask_blocks(index, missed.unwrap_or_default());
     }
 
     /// Asks the sender for these bytes of an object, which are whole blocks.
     fn ask_blocks(&mut self, index: u32, gaps: Vec<Range<u64>>) {
         if let Some(object) = self.ledger.get_mut(index) {
-            let (block_len, before) = (object.block_len(), object.chunks());
+            let (block_len, before) = (object.stored.block_len(), object.chunks());
             if let Some(lacking) = &mut object.lacking {
                 gaps.iter().for_each(|gap| lacking.ask(gap.start / block_len..gap.end.div_ceil(block_len)));
                 self.account(index, before);
@@ -434,7 +294,7 @@ impl Receiver {
         let waits = lacking.at.is_none() && !lacking.open.is_empty() && self.config.repair != Repair::None;
         let is_due = is_news || repeats || waits;
         let at = now + lacking.gather();
-        let gaps: Vec<_> = missed.into_iter().flat_map(|missed| object.missing(missed)).collect();
+        let gaps: Vec<_> = missed.into_iter().flat_map(|missed| object.stored.gaps(missed)).collect();
         self.account(index, before);
         self.ask_blocks(index, gaps);
         if is_due {
@@ -444,27 +304,17 @@ impl Receiver {
 
     /// Blocks came in: their source blocks may now have enough symbols.
     pub(super) fn decode_if_possible(&mut self, index: u32, bytes: &Range<u64>) {
-        let Some(object) = self.ledger.get(index) else { return };
-        let Some(lacking) = &object.lacking else { return };
-        let (layout, block_len) = (lacking.gatherer.layout(), object.block_len());
-        let last = layout.source_block((bytes.end - 1) / block_len);
-        for source_block in layout.source_block(bytes.start / block_len)..=last {
-            if self.has_symbols(index, source_block) {
-                self.decode(index, source_block);
-            }
-        }
-    }
-
-    fn has_symbols(&self, index: u32, source_block: u32) -> bool {
         let lacking = self.ledger.get(index).and_then(|object| object.lacking.as_ref());
-        lacking.is_some_and(|lacking| lacking.gatherer.has_symbols(source_block))
+        for source_block in lacking.map(|lacking| lacking.gatherer.touched(bytes)).unwrap_or_default() {
+            self.decode(index, source_block);
+        }
     }
 
     /// These bytes of an object have come over the connection though they were there: the sender is told of their source blocks
     /// that are whole, so that it does not send the rest of what it has been asked for. Once each.
     pub(super) fn say_whole(&mut self, index: u32, bytes: &Range<u64>) {
         let Some(object) = self.ledger.get_mut(index) else { return };
-        let (block_len, before) = (object.block_len(), object.chunks());
+        let (block_len, before) = (object.stored.block_len(), object.chunks());
         let Some(mut lacking) = object.lacking.take() else { return };
         let layout = lacking.gatherer.layout();
         let mut whole = Vec::new();
@@ -472,7 +322,7 @@ impl Receiver {
             layout.source_block(bytes.start / block_len)..=layout.source_block((bytes.end - 1) / block_len)
         {
             let blocks = layout.blocks(source_block);
-            let is_whole = object.there(blocks.clone()) == blocks.end - blocks.start;
+            let is_whole = object.stored.count(blocks.clone()) == blocks.end - blocks.start;
             if is_whole && lacking.asked.remove(source_block.into()..u64::from(source_block) + 1) > 0 {
                 whole.push(Lack { source_block, lacking: 0, next: lacking.gatherer.next(source_block) });
             }
@@ -490,8 +340,8 @@ impl Receiver {
         let Some(object) = self.ledger.get_mut(index) else { return };
         let Some(lacking) = &object.lacking else { return };
         let blocks = lacking.gatherer.layout().blocks(source_block);
-        let there = object.there(blocks.clone());
-        let missing = object.missing(blocks.clone());
+        let there = object.stored.count(blocks.clone());
+        let missing = object.stored.gaps(blocks.clone());
         let Some(lacking) = &mut object.lacking else { return };
         if lacking.gatherer.decode(source_block, there) {
             self.transmit(ReceiverTransmit::Decode { file, source_block, blocks, missing });
@@ -530,7 +380,7 @@ impl Receiver {
             lacking.due.remove(run.start..run.start + 1);
             let source_block = run.start as u32;
             let blocks = lacking.gatherer.layout().blocks(source_block);
-            let there = object.there(blocks.clone());
+            let there = object.stored.count(blocks.clone());
             if there == blocks.end - blocks.start {
                 lacking.close(source_block);
                 continue;

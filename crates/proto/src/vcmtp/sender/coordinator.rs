@@ -8,7 +8,7 @@ use std::{
 
 use super::{
     Outcome, ReceiverId, SenderConfig, SenderEvent,
-    objects::{Object, Objects},
+    objects::{Object, Objects, RetransmissionTime},
 };
 use crate::Instant;
 
@@ -34,38 +34,38 @@ pub(super) struct Coordinator {
     /// Objects that are out and whose hash is not known.
     unhashed: BTreeSet<u32>,
     pub(super) events: VecDeque<SenderEvent>,
+    /// [`SenderConfig::retransmission_timeout_factor`].
+    time_factor: Option<f64>,
+    /// [`SenderConfig::minimum_retransmission_time`].
+    minimum_time: Duration,
 }
 
 impl Coordinator {
-    pub(super) fn new() -> Self {
+    pub(super) fn new(config: &SenderConfig) -> Self {
         Self {
             state: State::Active,
             timers: BTreeSet::new(),
             at_work: BTreeMap::new(),
             unhashed: BTreeSet::new(),
             events: VecDeque::new(),
+            time_factor: config.retransmission_timeout_factor,
+            minimum_time: config.minimum_retransmission_time,
         }
     }
 
     /// INL_Handle_Completion(i): the object is out. Its retransmission timer, a multiple of the time that
     /// the multicast took (4.1), starts when its hash is known, too: no receiver can finish before.
-    pub(super) fn handle_completion(
-        &mut self,
-        now: Instant,
-        config: &SenderConfig,
-        index: u32,
-        object: &mut Object,
-    ) {
+    pub(super) fn handle_completion(&mut self, now: Instant, index: u32, object: &mut Object) {
         let Some(out) = object.out else { return };
         if object.hash.is_none() {
             self.unhashed.insert(index);
             return;
         }
         self.unhashed.remove(&index);
-        if object.expires.is_none() {
+        if object.time.is_none() {
             let multicast_time = object.multicast_time.or(object.started.map(|started| out - started));
             let multicast_time = multicast_time.unwrap_or_default();
-            self.give_time(now, config, index, object, multicast_time);
+            self.give_time(now, index, object, multicast_time);
         }
     }
 
@@ -74,40 +74,31 @@ impl Coordinator {
     pub(super) fn give_time(
         &mut self,
         now: Instant,
-        config: &SenderConfig,
         index: u32,
         object: &mut Object,
         multicast_time: Duration,
     ) {
-        let Some(factor) = config.retransmission_timeout_factor else { return };
-        let time = retransmission_time(multicast_time, factor).max(config.minimum_retransmission_time);
-        if object.expires.is_some_and(|expires| expires >= now + time) {
+        let Some(factor) = self.time_factor else { return };
+        let time = retransmission_time(multicast_time, factor).max(self.minimum_time);
+        if object.time.is_some_and(|given| given.expires >= now + time) {
             return;
         }
         self.take_time(index, object);
-        object.expires = Some(now + time);
-        object.urgent_at = Some(now + time / 2);
+        object.time = Some(RetransmissionTime { urgent_at: now + time / 2, expires: now + time });
         self.timers.insert((now + time, index));
     }
 
     /// An object's time does not run any more.
     pub(super) fn take_time(&mut self, index: u32, object: &mut Object) {
-        if let Some(expires) = object.expires.take() {
-            self.timers.remove(&(expires, index));
+        if let Some(time) = object.time.take() {
+            self.timers.remove(&(time.expires, index));
         }
-        object.urgent_at = None;
     }
 
     /// Another receiver is to have an object that was over: its time begins anew.
-    pub(super) fn start_timer_again(
-        &mut self,
-        now: Instant,
-        config: &SenderConfig,
-        index: u32,
-        object: &mut Object,
-    ) {
+    pub(super) fn start_timer_again(&mut self, now: Instant, index: u32, object: &mut Object) {
         self.take_time(index, object);
-        self.handle_completion(now, config, index, object);
+        self.handle_completion(now, index, object);
     }
 
     /// A receiver is to have one object more.
@@ -162,8 +153,8 @@ impl Coordinator {
         let Some(object) = objects.remove(index) else { return };
         let is_again = object.is_again && object.multicast_time.is_some();
         self.unhashed.remove(&index);
-        if let Some(expires) = object.expires {
-            self.timers.remove(&(expires, index));
+        if let Some(time) = object.time {
+            self.timers.remove(&(time.expires, index));
         }
         let outcomes = object.status.into_iter();
         let outcomes = outcomes.filter_map(|(receiver, outcome)| Some((receiver, outcome?))).collect();

@@ -50,7 +50,7 @@ impl MulticastSender {
         self.sent_bytes
     }
 
-    /// So many bytes were multicast by an earlier sender.
+    /// Counts bytes that an earlier sender has multicast.
     pub(super) fn skip(&mut self, bytes: u64) {
         self.sent_bytes += bytes;
     }

@@ -7,7 +7,6 @@ use treecast_wire::{
     message::BeginOfFile,
 };
 
-use super::over::Over;
 use crate::object::{Outcome, ReceiverId, ranges::BlockSet};
 use crate::{
     Instant,
@@ -29,10 +28,8 @@ pub(super) struct Object {
     pub(super) hash: Option<[u8; 32]>,
     /// Since when both are so, and receivers are told.
     pub(super) told: Option<Instant>,
-    /// When its retransmission timer expires: retx_timeout(i).
-    pub(super) expires: Option<Instant>,
-    /// When half of that time is over: its retransmissions are urgent then.
-    pub(super) urgent_at: Option<Instant>,
+    /// Its time for retransmissions, while that runs.
+    pub(super) time: Option<RetransmissionTime>,
     /// file_receive_status(i): none while the receiver is still at it.
     pub(super) status: BTreeMap<ReceiverId, Option<Outcome>>,
     /// How many receivers are still at it.
@@ -48,6 +45,15 @@ pub(super) struct Object {
     pub(super) withdrawn: Option<String>,
     /// With forward error correction.
     pub(super) schedule: Option<Schedule>,
+}
+
+/// The time for retransmissions of an object.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct RetransmissionTime {
+    /// When half of it is over: retransmissions are urgent from then on.
+    pub(super) urgent_at: Instant,
+    /// When its timer expires: retx_timeout(i).
+    pub(super) expires: Instant,
 }
 
 impl Object {
@@ -78,6 +84,45 @@ impl Object {
     }
 }
 
+/// What is kept of an object that is over.
+#[derive(Debug)]
+pub(super) struct Over {
+    pub(super) begin: BeginOfFile,
+    pub(super) sent: u64,
+    /// How long its multicast took, once it is out.
+    pub(super) multicast_time: Option<Duration>,
+    pub(super) hash: Option<[u8; 32]>,
+    /// Why it is not sent any more, if it is not.
+    pub(super) withdrawn: Option<String>,
+}
+
+impl Over {
+    pub fn of(object: &Object) -> Self {
+        let time = object.out.zip(object.started).map(|(out, started)| out - started);
+        Self {
+            begin: object.begin.clone(),
+            sent: object.sent,
+            multicast_time: time,
+            hash: object.hash,
+            withdrawn: object.withdrawn.clone(),
+        }
+    }
+
+    pub fn begin(&self) -> &BeginOfFile {
+        &self.begin
+    }
+
+    pub fn set_hash(&mut self, hash: [u8; 32]) {
+        self.hash = Some(hash);
+    }
+
+    /// One that an earlier sender of the session has multicast to its end.
+    pub fn before(begin: BeginOfFile, hash: [u8; 32]) -> Self {
+        let sent = begin.file_size;
+        Self { begin, sent, multicast_time: Some(Duration::ZERO), hash: Some(hash), withdrawn: None }
+    }
+}
+
 /// All objects that are queued, on their way or waiting for receivers. One whose API_File_Done has
 /// gone out is over.
 #[derive(Debug)]
@@ -87,7 +132,7 @@ pub(super) struct Objects {
     has_fec: bool,
     next_index: u32,
     open: BTreeMap<u32, Object>,
-    /// Those that are over and may be opened again.
+    /// Objects that are over and may be opened again.
     over: BTreeMap<u32, Over>,
     keeps_over: bool,
     /// Indexes of all that are over, or were once; a few words for thousands.
@@ -140,8 +185,7 @@ impl Objects {
             out: None,
             hash: None,
             told: None,
-            expires: None,
-            urgent_at: None,
+            time: None,
             status: BTreeMap::new(),
             unfinished: 0,
             repair_front: 0,
@@ -215,7 +259,7 @@ impl Objects {
         self.open.is_empty()
     }
 
-    /// Those whose BOF has been multicast: objects start in order.
+    /// Objects whose BOF has been multicast. Objects start in order.
     pub(super) fn started(&mut self) -> impl Iterator<Item = (u32, &mut Object)> {
         let open = self.open.iter_mut().map(|(index, object)| (*index, object));
         open.take_while(|(_, object)| object.started.is_some())

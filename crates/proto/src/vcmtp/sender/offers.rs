@@ -6,7 +6,7 @@ use super::{Sender, objects::Objects};
 use crate::object::{Outcome, ReceiverId, SenderEvent, ranges::BlockSet};
 
 /// The offers made to one receiver, and its answers.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Offers {
     receiver: ReceiverId,
     /// The first object that it has not been told of, and the end of those that there are; none as long as it has not asked.
@@ -17,7 +17,7 @@ pub(super) struct Offers {
 
 impl Offers {
     pub(super) fn new(receiver: ReceiverId) -> Self {
-        Self { receiver, ahead: None, unwanted: BlockSet::default() }
+        Self { receiver, ..Self::default() }
     }
 
     /// There is one more object.

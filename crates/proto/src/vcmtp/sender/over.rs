@@ -1,58 +1,12 @@
 //! Objects that are over, and are opened again for a receiver that comes late or comes back.
 //!
 //! Of an object that is over, its announcement, its hash and how far it has been multicast are kept: about 200 bytes here, and its
-//! name. A late receiver is told of those that it has missed over its connection, [`MOST_AT_ONCE`] at a time, and asks
+//! name ([`super::objects::Over`]). A late receiver is told of those that it has missed over its connection, [`super::retransmitter::MOST_AT_ONCE`] at a time, and asks
 //! for what it lacks of them, so that the memory that it costs does not grow with their number. An object that was never
 //! multicast to its end, because all who wanted it had left, goes to the group from there on.
 
-use std::time::Duration;
-
-use treecast_wire::message::BeginOfFile;
-
-use super::{ReceiverId, Sender, objects::Object, retransmitter::Due};
+use super::{ReceiverId, Sender, retransmitter::Due};
 use crate::Instant;
-
-/// How many objects that are over are open again for one receiver at a time.
-pub(super) const MOST_AT_ONCE: usize = 32;
-
-/// What is kept of an object that is over.
-#[derive(Debug)]
-pub(super) struct Over {
-    begin: BeginOfFile,
-    sent: u64,
-    /// How long its multicast took, once it is out.
-    multicast_time: Option<Duration>,
-    hash: Option<[u8; 32]>,
-    /// Why it is not sent any more, if it is not.
-    withdrawn: Option<String>,
-}
-
-impl Over {
-    pub fn of(object: &Object) -> Self {
-        let time = object.out.zip(object.started).map(|(out, started)| out - started);
-        Self {
-            begin: object.begin.clone(),
-            sent: object.sent,
-            multicast_time: time,
-            hash: object.hash,
-            withdrawn: object.withdrawn.clone(),
-        }
-    }
-
-    pub fn begin(&self) -> &BeginOfFile {
-        &self.begin
-    }
-
-    pub fn set_hash(&mut self, hash: [u8; 32]) {
-        self.hash = Some(hash);
-    }
-
-    /// One that an earlier sender of the session has multicast to its end.
-    pub fn before(begin: BeginOfFile, hash: [u8; 32]) -> Self {
-        let sent = begin.file_size;
-        Self { begin, sent, multicast_time: Some(Duration::ZERO), hash: Some(hash), withdrawn: None }
-    }
-}
 
 impl Sender {
     /// Tells a receiver of objects that it has missed, as far as it has done with those told before.
@@ -106,7 +60,7 @@ impl Sender {
         let (is_out, hash) = (object.out.is_some(), object.hash);
         if object.is_again && is_out {
             // Who comes later has as much time as who came first.
-            self.coordinator.start_timer_again(now, &self.config, index, object);
+            self.coordinator.start_timer_again(now, index, object);
         }
         self.coordinator.begins_at(receiver);
         if hash.is_some() && is_out {

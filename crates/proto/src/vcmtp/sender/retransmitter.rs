@@ -11,12 +11,14 @@ use treecast_wire::header::FileId;
 use super::{
     super::Repair,
     ReceiverId,
+    awaited::{Awaited, Moves},
     objects::{Object, Objects},
     offers::Offers,
-    over::MOST_AT_ONCE,
-    slower::{Awaited, Moves},
 };
 use crate::{Instant, object::ranges::BlockSet};
+
+/// How many objects that are over are open again for one receiver at a time.
+pub(super) const MOST_AT_ONCE: usize = 32;
 
 /// The most control messages that wait for one receiver; a receiver that asks for more without
 /// reading the answers gets none.
@@ -47,8 +49,9 @@ pub(super) enum Due {
 }
 
 /// How the connection ends.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 enum Closing {
+    #[default]
     No,
     GoodbyeDue,
     CloseDue,
@@ -66,9 +69,9 @@ pub(super) enum Action {
     Message(u32, Due),
     Withdraw(u32, String),
     Blocks(u32, Range<u64>),
-    /// Of an object's source block.
+    /// Repair symbols: object, source block, numbers of the symbols.
     Symbols(u32, u32, Range<u32>),
-    /// Of which the receiver does not know how many symbols are out.
+    /// Object and source block whose symbols are out, which the receiver does not know.
     SymbolsSent(u32, u32),
     /// Pages of an object's chunk hashes.
     ChunkHashes(u32, Range<u32>),
@@ -76,7 +79,7 @@ pub(super) enum Action {
     Close,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Retransmitter {
     /// Welcome is to be said: at first, and again when nothing else has been said for a while, so that the receiver
     /// knows that its sender lives.
@@ -139,35 +142,7 @@ struct Requested {
 impl Retransmitter {
     /// INL_Init_Retransmitter(j).
     pub(super) fn new(now: Instant, receiver: ReceiverId, missed: BlockSet) -> Self {
-        Self {
-            welcome_due: true,
-            is_silent: false,
-            heard: now,
-            takes_part: false,
-            offers: Offers::new(receiver),
-            missed,
-            reopened: BTreeSet::new(),
-            due: BTreeSet::new(),
-            withdrawn: BTreeMap::new(),
-            requested: BTreeMap::new(),
-            symbols: BTreeMap::new(),
-            sent_symbols: 0,
-            on_the_way: BTreeMap::new(),
-            unheard: BTreeSet::new(),
-            sent_due: BTreeSet::new(),
-            chunk_hashes: BTreeMap::new(),
-            group: 0,
-            unanswered_moves: 0,
-            moves: Moves::default(),
-            awaited: Awaited::default(),
-            lacking: BTreeSet::new(),
-            misled: BTreeSet::new(),
-            corrections: BTreeMap::new(),
-            owed: BTreeSet::new(),
-            next: 0,
-            closing: Closing::No,
-            retransmitted_bytes: 0,
-        }
+        Self { welcome_due: true, heard: now, offers: Offers::new(receiver), missed, ..Self::default() }
     }
 
     pub(super) fn tell(&mut self, index: u32, due: Due) {
@@ -467,7 +442,7 @@ impl Retransmitter {
     /// Whether half of the time of an object that it lacks is over.
     pub(super) fn is_urgent(&self, now: Instant, objects: &Objects) -> bool {
         let mut oldest = self.requested.keys().take(MAX_TIMED).filter_map(|index| objects.get(*index));
-        oldest.any(|object| object.urgent_at.is_some_and(|urgent_at| urgent_at <= now))
+        oldest.any(|object| object.time.is_some_and(|time| time.urgent_at <= now))
     }
 
     /// The object whose turn it is: the one whose time is up first, when time runs. Otherwise objects take turns, so that
@@ -476,7 +451,7 @@ impl Retransmitter {
         let may_go = |index: &u32| {
             objects.get(*index).is_some_and(|object| repair == Repair::Nack || object.out.is_some())
         };
-        let expires = |index: &u32| Some((objects.get(*index)?.expires?, *index));
+        let expires = |index: &u32| Some((objects.get(*index)?.time?.expires, *index));
         let timed =
             self.requested.keys().take(MAX_TIMED).filter(|index| may_go(index)).filter_map(expires).min();
         if let Some((_, index)) = timed {

@@ -15,18 +15,15 @@ use treecast_wire::{
 
 use super::{
     Destination, ReceiverId, Sender, SenderEvent, SenderTransmit, SenderWait,
+    awaited::Awaited,
     coordinator::State,
     objects::Objects,
     retransmitter::{Due, Retransmitter},
 };
-use crate::{Instant, Step, object::ranges::BlockSet};
+use crate::{Instant, Step};
 
 /// The most objects that only receivers of slower groups are still at; above it the first group waits for them, too.
 const MAX_AT_SLOWER: usize = 61_440;
-
-/// How often a receiver may move back to a faster group. An honest one tries after 20 s and then ever less often
-/// ([`crate::rates`]); whatever it moves to, it awaits anew from there, and each pass has its own time.
-pub(super) const MAX_WAYS_BACK: u32 = 8;
 
 /// More moves than this of one receiver, to where it is or may not be, are not even answered.
 pub(super) const MAX_MOVES: u32 = 64;
@@ -45,86 +42,6 @@ pub(super) struct SlowerGroup {
 impl SlowerGroup {
     pub(super) fn new(max_run_len: u32) -> Self {
         Self { max_run_len, begun: BTreeMap::new(), at: (0, 0), sent_bytes: 0 }
-    }
-}
-
-/// What a receiver awaits from its slower group, object by object.
-#[derive(Debug, Default)]
-pub(super) struct Awaited(BTreeMap<u32, BlockSet>);
-
-impl Awaited {
-    pub(super) fn insert(&mut self, index: u32, blocks: Range<u64>) {
-        if !blocks.is_empty() {
-            self.0.entry(index).or_default().insert(blocks);
-        }
-    }
-
-    pub(super) fn contains(&self, index: u32) -> bool {
-        self.0.contains_key(&index)
-    }
-
-    pub(super) fn forget(&mut self, index: u32) {
-        self.0.remove(&index);
-    }
-
-    fn add(&mut self, other: Self) {
-        for (index, blocks) in other.0 {
-            let mut from = 0;
-            while let Some(run) = blocks.first_run(from..u64::MAX) {
-                from = run.end;
-                self.insert(index, run);
-            }
-        }
-    }
-
-    /// These blocks are out. Returns whether nothing more of the object is awaited, which was before.
-    fn remove(&mut self, index: u32, blocks: &Range<u64>) -> bool {
-        let Some(set) = self.0.get_mut(&index) else { return false };
-        set.remove(blocks.clone());
-        let is_all = set.is_empty();
-        if is_all {
-            self.0.remove(&index);
-        }
-        is_all
-    }
-
-    /// The first run at or behind a block.
-    fn next(&self, (from, block): (u32, u64)) -> Option<(u32, Range<u64>)> {
-        let mut objects = self.0.range(from..);
-        objects.find_map(|(index, set)| {
-            let first = if *index == from { block } else { 0 };
-            Some((*index, set.first_run(first..u64::MAX)?))
-        })
-    }
-}
-
-/// A receiver's moves so far: what they cost the session is bounded.
-#[derive(Debug, Default)]
-pub(super) struct Moves {
-    /// What it has said of the next one that it has not heard.
-    lacks: Awaited,
-    count: u32,
-    ways_back: u32,
-    /// When it has moved to a slower group, but for the first time.
-    again: Option<Instant>,
-    is_slowed: bool,
-}
-
-impl Moves {
-    pub(super) fn forget(&mut self, index: u32) {
-        self.lacks.forget(index);
-    }
-
-    /// Whether it may move from a group to another, which is noted.
-    fn allow(&mut self, now: Instant, from: u8, to: u8) -> bool {
-        if to < from {
-            self.ways_back += 1;
-            return self.ways_back <= MAX_WAYS_BACK;
-        }
-        if std::mem::replace(&mut self.is_slowed, true) {
-            self.again = Some(now);
-        }
-        true
     }
 }
 
@@ -182,7 +99,7 @@ impl Sender {
         let came = members.iter().filter_map(|id| Some(self.retransmitters.get(id)?.moves.again));
         let came = came.map(|again| again.map_or(begun, |again| again.max(begun))).min();
         let pass = now - came.unwrap_or(begun);
-        self.coordinator.give_time(now, &self.config, index, object, pass);
+        self.coordinator.give_time(now, index, object, pass);
         self.tell_end(index, members);
     }
 
@@ -233,7 +150,7 @@ impl Sender {
             }
             // Its time may have been up for all others before it had its pass.
             if let Some(object) = self.objects.get_mut(index) {
-                self.coordinator.handle_completion(now, &self.config, index, object);
+                self.coordinator.handle_completion(now, index, object);
             }
             self.tell_end(index, &[from]);
         }

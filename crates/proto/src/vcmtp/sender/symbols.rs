@@ -33,7 +33,7 @@ const LAST_SAID_AGAIN: Duration = Duration::from_millis(240);
 pub(super) enum Answer {
     /// More to the group, or nothing that is not on its way.
     Group,
-    /// So many symbols to this receiver.
+    /// This number of symbols goes to this receiver.
     Apart(u32),
     /// These blocks to this receiver: there are no more symbols.
     Blocks(Range<u64>),

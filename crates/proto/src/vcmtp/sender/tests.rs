@@ -633,7 +633,7 @@ fn a_late_receiver_gets_what_is_over() {
 fn what_a_late_receiver_costs_does_not_grow_with_what_it_has_missed() {
     let mut bench = Bench::new(Repair::Nack);
     bench.join(A);
-    let count = 5 * over::MOST_AT_ONCE as u32;
+    let count = 5 * retransmitter::MOST_AT_ONCE as u32;
     for index in 0..count {
         bench.send(100);
         bench.group();
@@ -645,10 +645,10 @@ fn what_a_late_receiver_costs_does_not_grow_with_what_it_has_missed() {
     bench.input(SenderInput::Close);
     bench.join(B);
     let told = |words: &str| words.matches("BOF").count();
-    assert_eq!(told(&bench.to(B)), over::MOST_AT_ONCE);
+    assert_eq!(told(&bench.to(B)), retransmitter::MOST_AT_ONCE);
     assert_eq!(told(&bench.to(B)), 0, "it has not ended with any");
     for index in 0..count {
-        assert!(bench.sender.objects.len() <= over::MOST_AT_ONCE);
+        assert!(bench.sender.objects.len() <= retransmitter::MOST_AT_ONCE);
         assert_eq!(bench.group().matches("closed").count(), usize::from(index > 0));
         let message = Message::EndOfRetransmissionRequests;
         bench.input(SenderInput::Message { from: B, file: file(index), message });

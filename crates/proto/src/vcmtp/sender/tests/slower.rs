@@ -1,7 +1,7 @@
 //! What a receiver that lies about its moves can cost the session.
 
 use super::{
-    super::slower::{MAX_MOVES, MAX_WAYS_BACK},
+    super::{awaited::MAX_WAYS_BACK, slower::MAX_MOVES},
     *,
 };
 
