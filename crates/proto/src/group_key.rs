@@ -26,7 +26,7 @@ pub const MAX_PACKETS: u64 = 1 << 25;
 pub enum KeyInput {
     /// A receiver that knows the key has gone or was put out.
     ReceiverLeft,
-    /// So many packets were sealed with the key in use.
+    /// Packets were sealed with the key in use.
     Sealed { packets: u64 },
 }
 

@@ -63,7 +63,7 @@ struct Interval {
 }
 
 impl Mover {
-    /// Of a session with so many groups.
+    /// The choice of a receiver in a session with this many groups.
     pub fn new(groups: u8) -> Self {
         Self {
             group: 0,

@@ -11,7 +11,7 @@ use treecast_sim::{
     tfmcc::{Figures, Flow, Scenario, run},
 };
 
-/// Of the claims on shares; of the others a part.
+/// How many seeds each claim on shares is tried with. Other claims are tried with fewer.
 const SEEDS: u64 = 100;
 const FEW_SEEDS: u64 = 30;
 const RATE_BPS: u64 = 50_000_000;

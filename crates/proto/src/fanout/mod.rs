@@ -111,7 +111,7 @@ impl fmt::Display for Why {
 pub struct Config {
     /// Whether receivers listen to a group.
     pub has_group: bool,
-    /// By which way lists are served: MEADcast or Xcast.
+    /// The way by which lists are served: MEADcast or Xcast.
     pub by_lists: Way,
     /// How long packets may leave for a receiver that hears none of them, besides the time that its reports take.
     pub patience: Duration,
@@ -234,7 +234,7 @@ impl Fanout {
         }
     }
 
-    /// By which ways packets leave now.
+    /// The ways by which packets leave now.
     pub fn plan(&self) -> &Plan {
         &self.plan
     }

@@ -20,7 +20,7 @@ const HOPELESS_LOSS: f64 = 0.75;
 /// Who gets nothing of so many symbols is not reached by the group, at least for now.
 const ENOUGH: u32 = 64;
 
-/// So many symbols tell whether it is again.
+/// How many symbols tell whether the group reaches a receiver again.
 const PROBE: u32 = 2 * ENOUGH;
 
 /// What a symbol over a receiver's own connection costs, in symbols to the group: packet headers and acknowledgements,
@@ -41,7 +41,7 @@ pub(crate) fn is_out_of_reach(lacking: u32, symbols: u32) -> bool {
 /// What goes out behind each source block unasked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Share {
-    /// So many repair symbols for 100 blocks.
+    /// This number of repair symbols for 100 blocks.
     Percent(u32),
     /// As many as nine of ten receivers have lately needed.
     Auto,
@@ -55,14 +55,14 @@ pub enum Share {
 pub(crate) enum Wish {
     /// The group is to have symbols up to this number.
     Group(u32),
-    /// So many symbols go to this receiver alone.
+    /// This number of symbols goes to this receiver alone.
     Apart(u32),
 }
 
 /// What the group gets without further asking.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ToGo {
-    /// Of the source block in question.
+    /// Symbols of the source block in question.
     pub symbols: u32,
     /// Whether the whole object has been out, so that symbols are all that is left of it.
     pub is_out: bool,

@@ -33,7 +33,7 @@ pub struct Scenario {
     /// Whether the sender signs what its blocks are.
     pub signs: bool,
     pub forger: Option<Forger>,
-    /// Of the objects, in bytes.
+    /// Sizes of the objects, in bytes.
     pub sizes: Vec<usize>,
     /// An object that cannot be sent any longer.
     pub withdraw: Option<(Duration, u32)>,

@@ -76,7 +76,7 @@ pub(super) struct ReceiverNode {
     pub(super) storage: Storage,
     pub(super) socket: ReceiveBuffer,
     ignores: Vec<bool>,
-    /// Of the objects, in bytes.
+    /// Sizes of the objects, in bytes.
     sizes: Vec<usize>,
     /// Whether somebody else writes to the group, too.
     is_misled: bool,

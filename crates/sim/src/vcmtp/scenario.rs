@@ -11,7 +11,7 @@ use treecast_proto::{
 
 use crate::network::{Loss, Narrow, Path, generator};
 
-/// By then, every receiver that joins at once is there.
+/// Time of the first object. Every receiver that joins at once is there before.
 const FIRST_SEND: Duration = Duration::from_millis(50);
 
 /// How long a session stays open that is not closed with its last object: all that it has to say is said.

@@ -16,7 +16,7 @@ pub(crate) struct Storage {
     faults: Vec<Option<Fault>>,
     temporary: BTreeMap<u32, Temporary>,
     committed: BTreeMap<u32, Vec<u8>>,
-    /// By object and source block.
+    /// Repair symbols, by object and source block.
     symbols: BTreeMap<(u32, u32), Vec<Symbols>>,
 }
 

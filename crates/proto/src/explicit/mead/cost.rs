@@ -25,7 +25,7 @@ const ADDRESS_LEN: usize = 16;
 /// The options that carry the group of designated routers (`wire::mead::Options`).
 const GROUP_OPTION_LEN: usize = 24;
 
-/// So many lists are compared with each other at once; where more meet, each lot for itself.
+/// How many lists are compared with each other at once. Where more meet, each lot is compared for itself.
 const LOT: usize = 48;
 
 /// What is counted.
@@ -70,7 +70,7 @@ impl Model {
         lists.chain([self.unicast_bytes(tree, grouping.unicast.iter().copied())]).sum()
     }
 
-    /// Of those, the bytes that leave the sender.
+    /// Bytes that leave the sender for one packet to everybody.
     pub fn sender_bytes(&self, tree: &Tree, grouping: &Grouping) -> u64 {
         let lists = grouping.lists.iter().map(|list| self.packet_bytes(tree, list));
         lists.sum::<u64>() + grouping.unicast.len() as u64 * self.single_bytes()
@@ -368,7 +368,7 @@ mod tests {
         assert_eq!(grouping, Grouping { lists: Vec::new(), unicast: vec![e(1)] });
     }
 
-    /// Of all ways to put a few receivers into lists and behind routers on their ways, the cheapest.
+    /// The cheapest of all ways to put a few receivers into lists and behind routers on their ways.
     fn cheapest(tree: &Tree, max: usize, model: &Model) -> u64 {
         fn place(
             tree: &Tree,

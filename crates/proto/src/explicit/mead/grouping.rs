@@ -69,7 +69,7 @@ pub struct Entry {
     pub node: usize,
     /// Its address.
     pub router: Ipv6Addr,
-    /// Those behind it.
+    /// The receivers behind it.
     pub receivers: Vec<Ipv6Addr>,
 }
 
@@ -92,7 +92,7 @@ pub struct AddressList {
 pub struct Grouping {
     /// One packet for each.
     pub lists: Vec<AddressList>,
-    /// By address.
+    /// Receivers served by unicast, sorted by address.
     pub unicast: Vec<Ipv6Addr>,
 }
 
@@ -147,9 +147,9 @@ pub(super) fn finish(mut grouping: Grouping) -> Grouping {
 struct Search<'a> {
     tree: &'a Tree,
     parameters: &'a Parameters,
-    /// Of each node, its receivers that are in no list yet.
+    /// Receivers of each node that are in no list yet.
     free: Vec<Vec<Ipv6Addr>>,
-    /// Of each node, how many of those there are at it and behind it.
+    /// How many such receivers there are at each node and behind it.
     below: Vec<usize>,
     grouping: Grouping,
 }

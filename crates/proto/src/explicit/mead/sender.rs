@@ -200,7 +200,7 @@ pub struct Sender {
     hurries: bool,
     /// When a discovery last began for that.
     hurried: Option<Instant>,
-    /// Of the last discovery of everybody, and of those since.
+    /// Answers to the last discovery of everybody, and to all later ones.
     answers: Answers,
     /// Have joined since, and are to be asked about.
     joined: BTreeSet<Ipv6Addr>,

@@ -206,7 +206,7 @@ impl<'a> Stage<'a> {
         Ok(Self { network, tree: Tree::new(&answers), sender, receivers, node_of, support })
     }
 
-    /// By the thesis' algorithm, or by cost.
+    /// Groups the receivers by the thesis' algorithm, or by cost where `thesis` is `None`.
     fn group(&self, thesis: Option<&Parameters>, max: usize, model: &Model) -> Grouping {
         match thesis {
             Some(parameters) => grouping::group(&self.tree, parameters),

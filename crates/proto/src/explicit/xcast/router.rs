@@ -141,11 +141,11 @@ fn act(router: &Router, packet: &Packet<'_>, arrival: Arrival, routes: &mut Rout
 /// Which valid destinations are served together, and how.
 #[derive(Default)]
 struct Shares {
-    /// By what is still Xcast.
+    /// Destinations of each copy that stays Xcast.
     copies: Vec<Map>,
     /// The router's own place, if that stands for the group's listeners.
     group: Option<usize>,
-    /// By the place in the list.
+    /// Unicast copies, by the destination's place in the list.
     unicast: BTreeMap<usize, OutgoingKind>,
 }
 

@@ -1,4 +1,4 @@
-//! Whom an Xcast sender sends what: all receivers in lists, and in Xcast+ the routers that have registered.
+//! The packets of an Xcast sender: all receivers stand in lists, and in Xcast+ the routers that have registered.
 //!
 //! Nothing is looked for: where no router knows Xcast, only the first destination of a list hears. So whoever is on the sender's own
 //! link stands in none: a list that is addressed to it would pass no router. Neighbouring addresses stand in one list, for they mostly

@@ -18,7 +18,7 @@ pub struct Usage {
     allowed_bits: f64,
     group_bits: f64,
     repair_bits: f64,
-    /// Of the last whole round trip.
+    /// Whether the rate was not used up in the last whole round trip.
     is_unused: bool,
     share: Option<f64>,
 }

@@ -67,7 +67,7 @@ impl<H> Lost<'_, H> {
 }
 
 impl Lost<'_> {
-    /// Whom the packet was still to be delivered to.
+    /// Receivers that the packet was still to be delivered to.
     pub(super) fn receivers(&self) -> Vec<Ipv6Addr> {
         match self.header {
             Some(header) if header.kind == Kind::Data => {
@@ -157,7 +157,7 @@ impl Paths {
         self.avoided.insert(receiver, now + AVOIDANCE);
     }
 
-    /// Those for whom MEADcast is not used now.
+    /// Receivers for whom MEADcast is not used now.
     pub fn avoided(&mut self, now: Instant) -> Vec<Ipv6Addr> {
         self.avoided.retain(|_, until| now < *until);
         self.avoided.keys().copied().collect()

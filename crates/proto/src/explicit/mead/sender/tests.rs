@@ -24,7 +24,7 @@ struct World {
     now: Instant,
     ways: BTreeMap<Ipv6Addr, Vec<Ipv6Addr>>,
     random: u64,
-    /// Of a hundred responses.
+    /// How many of a hundred responses are lost.
     lost: u64,
     routers_key: Option<DomainKey>,
     under_way: BTreeMap<(Instant, u64), Response>,
@@ -595,7 +595,8 @@ fn who_cannot_be_reached_is_told_once_a_minute_and_gets_unicast_where_routers_tu
     assert!(world.group().is_as(&whole));
 }
 
-/// Of a link that has gone, the router before it says so about what it had for there, for some seconds (RFC 4861, 7.2.2).
+/// When a link has gone, the router before it sends errors about packets that it held for there, for some seconds (RFC 4861,
+/// 7.2.2).
 #[test]
 fn a_way_that_is_gone_until_routes_change_leaves_the_group_as_it_is() {
     let mut world = World::new(config(), 14);
