@@ -74,59 +74,62 @@ listed! {
         RetransmissionRequest = 1 << 5,
         EndOfRetransmissionRequests = 1 << 6,
         RetransmissionReject = 1 << 7,
-        /// Receiver to sender, first on a control connection: who asks, and for what.
+        /// Receiver to sender, the first message on a control connection: the receiver's name and properties, with
+        /// which it asks to be admitted.
         Hello = 1 << 8,
-        /// Sender to receiver: admitted.
+        /// Sender to receiver: the receiver is admitted.
         Welcome = 1 << 9,
         /// Sender to receiver: the BLAKE3 hash of an object that has been read to its end.
         Digest = 1 << 10,
-        /// Receiver to sender: how far it has come.
+        /// Receiver to sender: how much the receiver has.
         Progress = 1 << 11,
         /// Sender to receiver: an object is withdrawn, with the reason.
         Withdraw = 1 << 12,
         /// Receiver to sender: an object failed here, with the reason.
         Failed = 1 << 13,
-        /// Sender to receiver: no more objects come; with a reason, to one receiver that is put out.
+        /// Sender to receiver: no more objects come. With a reason, the receiver is put out of the session.
         Goodbye = 1 << 14,
-        /// Sender to group: how many objects a carousel's loop holds.
+        /// Sender to group: the number of objects in a carousel's loop.
         Contents = 1 << 15,
-        /// Sender to receiver, encrypted: what packets to the group are sealed with.
+        /// Sender to receiver, encrypted: the key of packets to the group.
         GroupKey = 1 << 16,
-        /// Receiver to sender: what an object's chunks should be, since its copy is wrong somewhere.
+        /// Receiver to sender: asks for the hashes of an object's chunks, because its copy is wrong somewhere.
         ChunkHashesRequest = 1 << 17,
-        /// Sender to receiver, or to the group of a carousel: what some chunks of an object are.
+        /// Sender to receiver, or to the group of a carousel: the hashes of some chunks of an object.
         ChunkHashes = 1 << 18,
         /// Sender to group, in a secure carousel: Contents, Withdraw or Goodbye with the sender's signature.
         Signed = 1 << 28,
-        /// Sender to group: the rate, and whom it follows.
+        /// Sender to group: the sender's rate, and the receiver that limits it.
         Pace = 1 << 19,
-        /// Receiver to sender: what the path to it would bear.
+        /// Receiver to sender: the rate that the path to it can take.
         PaceReport = 1 << 20,
-        /// Receiver to sender: it does not want an object, and needs no more of it.
+        /// Receiver to sender: the receiver does not want an object.
         NotWanted = 1 << 24,
-        /// A repair symbol of an object with forward error correction: its sequence number says of which source block,
-        /// and which (`treecast_proto::fec`).
+        /// A repair symbol of an object with forward error correction. Its sequence number contains the source
+        /// block and the number of the symbol (`treecast_proto::fec`).
         RepairSymbol = 1 << 21,
-        /// Receiver to sender: how many symbols source blocks lack here.
+        /// Receiver to sender: the number of symbols that source blocks lack at the receiver.
         SymbolRequest = 1 << 22,
-        /// Receiver to sender, before it moves to a slower group: what it has not heard of an object.
+        /// Receiver to sender, before the receiver moves to a slower group: the bytes of an object that it has not
+        /// heard.
         Lacking = 1 << 25,
-        /// Receiver to sender: it listens to another of the session's groups now. Sender to receiver: it is to go back there,
-        /// and stay.
+        /// Receiver to sender: the receiver now listens to another of the session's groups. Sender to receiver: the
+        /// receiver must go back to that group and stay there.
         Move = 1 << 26,
-        /// Sender to group: all repair symbols of a source block up to this one are out.
+        /// Sender to group: all repair symbols of a source block up to a number have been sent.
         SymbolsSent = 1 << 27,
-        /// Receiver to sender: how many of its packets have come, and by which way.
+        /// Receiver to sender: how many of the sender's packets came at the receiver's own address, and how many at
+        /// the group's.
         Heard = 1 << 29,
-        /// Receiver to sender: it wants some objects and not others, and is to be told which there will be.
+        /// Receiver to sender: the receiver wants only some objects, and asks which objects there will be.
         NamesRequest = 1 << 30,
-        /// Sender to receiver: an object that has not begun.
+        /// Sender to receiver: the announcement of an object that has not begun.
         Offer = 1 << 23,
     }
 }
 
 impl PacketType {
-    /// Whether the payload is a block of an object, or as long as one and computed from them.
+    /// Whether the payload is a block of an object, or a repair symbol, which is as long as a block.
     pub fn is_block(self) -> bool {
         matches!(self, Self::Data | Self::RetransmittedData | Self::RepairSymbol)
     }

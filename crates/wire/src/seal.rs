@@ -45,7 +45,7 @@ impl Field for KeyId {
     }
 }
 
-/// Which key seals a packet, and the packet's place among those that it seals.
+/// The key of a packet, and the packet's number among those that the key seals.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Prefix {
     pub key: KeyId,

@@ -55,11 +55,11 @@ listed! {
     pub enum Fanout {
         Multicast = 0 => "multicast",
         Unicast = 1 => "unicast",
-        /// MEADcast where routers are found, unicast elsewhere.
+        /// MEADcast if routers are found, unicast elsewhere.
         Mead = 2 => "mead",
-        /// Whatever proves to work, for each receiver by itself.
+        /// The cheapest fanout that works, for each receiver by itself.
         Auto = 3 => "auto",
-        /// Xcast for those to whom its packets prove to come, unicast elsewhere.
+        /// Xcast for receivers that report that its packets arrive, unicast for the others.
         Xcast = 4 => "xcast",
     }
 }

@@ -30,7 +30,7 @@ pub const ALL_ROUTERS: Ipv4Addr = Ipv4Addr::new(224, 0, 0, 2);
 /// The destination of router advertisements and terminations.
 pub const ALL_SNOOPERS: Ipv4Addr = Ipv4Addr::new(224, 0, 0, 106);
 
-/// One message.
+/// An IGMP message.
 pub type Message = membership::Message<Ipv4Addr>;
 
 const PROTOCOL: Protocol = Protocol {

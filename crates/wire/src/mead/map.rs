@@ -56,7 +56,7 @@ impl Map {
         32 - self.0.trailing_zeros() as usize
     }
 
-    /// The places, in order.
+    /// The positions, in order.
     pub fn iter(self) -> impl Iterator<Item = usize> + Clone {
         (0..32).filter(move |index| self.contains(*index))
     }

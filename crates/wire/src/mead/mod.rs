@@ -59,10 +59,11 @@ listed! {
     /// The order of bits on the wire.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Hash)]
     pub enum Dialect {
-        /// Network order, as the tables have it.
+        /// Network order, as in the thesis' tables.
         #[default]
         Rfc => "rfc",
-        /// As the thesis' sender and its kernel 6.5 write it: flags from the low bit up, maps in little-endian order.
+        /// The order of the thesis' sender and its kernel 6.5: flags from the low bit up, maps in little-endian
+        /// order.
         Linux65 => "linux-6.5",
     }
 }
@@ -250,7 +251,7 @@ fn short(bytes: &[u8], need: usize) -> Malformed {
 }
 
 impl Dialect {
-    /// The one of the two that this is not.
+    /// The other dialect.
     pub fn other(self) -> Self {
         match self {
             Self::Rfc => Self::Linux65,

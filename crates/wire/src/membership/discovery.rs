@@ -26,7 +26,7 @@ pub struct RouterAdvertisement {
 }
 
 impl RouterAdvertisement {
-    /// Reads the whole message but its type and checksum.
+    /// Parses the message except its type and checksum.
     pub(super) fn parse(bytes: &[u8]) -> Result<Self, ParseError> {
         let mut reader = Reader::new(bytes);
         reader.u8("type")?;
@@ -37,7 +37,7 @@ impl RouterAdvertisement {
         Ok(Self { advertisement_interval_s, query_interval_s, robustness })
     }
 
-    /// Appends the whole message, its checksum 0.
+    /// Appends the whole message, with checksum 0.
     pub(super) fn emit(&self, kind: u8, out: &mut Vec<u8>) {
         out.extend_from_slice(&[kind, self.advertisement_interval_s, 0, 0]);
         out.extend_from_slice(&self.query_interval_s.to_be_bytes());

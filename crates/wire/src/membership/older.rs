@@ -12,7 +12,7 @@ pub struct Older<A> {
     /// Meaningful in queries only. MLD: whole milliseconds, at most 65.535 s. IGMP: whole tenths of a second, at most
     /// 25.5 s, and zero in version 1.
     pub max_response: Duration,
-    /// The group; none in a general query.
+    /// The group. `None` in a general query.
     pub group: Option<A>,
 }
 
@@ -20,7 +20,7 @@ impl<A: Address> Older<A> {
     /// Length on the wire in bytes.
     pub const LEN: usize = A::HEAD_LEN + A::LEN;
 
-    /// Reads the whole message but its type and checksum; bytes behind it are ignored.
+    /// Parses the message except its type and checksum. Bytes behind it are ignored.
     pub(crate) fn parse(bytes: &[u8]) -> Result<Self, ParseError> {
         let mut reader = Reader::new(bytes);
         let max_response = A::RESPONSE_UNIT * u32::from(head::read::<A>(&mut reader)?);

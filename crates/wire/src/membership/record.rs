@@ -14,21 +14,21 @@ use super::{Address, address, braced};
 use crate::{ParseError, field::Reader, listed};
 
 listed! {
-    /// What a record says about its source list.
+    /// The meaning of a record's source list.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
     #[repr(u8)]
     pub enum RecordKind {
-        /// MODE_IS_INCLUDE: listens to these sources only.
+        /// MODE_IS_INCLUDE: the host listens only to these sources.
         IsInclude = 1,
-        /// MODE_IS_EXCLUDE: listens to all but these sources.
+        /// MODE_IS_EXCLUDE: the host listens to all sources except these.
         IsExclude = 2,
-        /// CHANGE_TO_INCLUDE_MODE: from now on to these only.
+        /// CHANGE_TO_INCLUDE_MODE: from now on, the host listens only to these sources.
         ToInclude = 3,
-        /// CHANGE_TO_EXCLUDE_MODE: from now on to all but these.
+        /// CHANGE_TO_EXCLUDE_MODE: from now on, the host listens to all sources except these.
         ToExclude = 4,
-        /// ALLOW_NEW_SOURCES: to these, too.
+        /// ALLOW_NEW_SOURCES: the host listens to these sources, too.
         Allow = 5,
-        /// BLOCK_OLD_SOURCES: to these no longer.
+        /// BLOCK_OLD_SOURCES: the host no longer listens to these sources.
         Block = 6,
     }
 }

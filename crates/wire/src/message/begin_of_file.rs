@@ -20,7 +20,7 @@ use crate::{ParseError, field::Reader, listed};
 pub const FILE_NAME_LEN: usize = 256;
 
 listed! {
-    /// Where an object comes from and goes to. The paper gives no numbers; these are in its order.
+    /// The source and destination of an object. The paper gives no numbers; these follow its order.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     #[repr(u8)]
     pub enum TransferType {
@@ -35,7 +35,7 @@ listed! {
 pub const MODE_BITS: u16 = 0o777;
 
 listed! {
-    /// What an object is in a file system.
+    /// The kind of an object in a file system.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
     #[repr(u8)]
     pub enum ObjectKind {

@@ -7,7 +7,7 @@ use crate::{ParseError, field::fixed_body};
 pub const MAX_OBJECTS: u32 = 65_536;
 
 fixed_body! {
-    /// The size of a carousel.
+    /// The number of objects in a carousel.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub struct Contents in "contents", shown "objects={objects}", checked by check {
         objects: u32 = "objects",

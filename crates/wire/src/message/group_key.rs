@@ -14,7 +14,7 @@ fixed_body! {
     #[derive(Clone, PartialEq, Eq)]
     pub struct GroupKey in "Group-Key", shown "key={id}" {
         pub id: KeyId = "key id",
-        /// What the key is derived from.
+        /// The secret that the key is derived from.
         pub secret: [u8; 32] = "secret",
     }
 }

@@ -11,14 +11,14 @@
 use crate::field::fixed_body;
 
 fixed_body! {
-    /// What has come so far. A packet that came twice counts twice.
+    /// The counts so far. A packet that came twice counts twice.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
     pub struct Heard in "heard", shown "unicast={unicast} group={group} last={last}" {
-        /// Packets at the receiver's own address, whoever copied them.
+        /// The number of packets at the receiver's own address, by any fanout.
         pub unicast: u64 = "packets by unicast",
-        /// Packets at the group's address.
+        /// The number of packets at the group's address.
         pub group: u64 = "packets of the group",
-        /// The highest number that any of them had ([`crate::header::Header::number`]).
+        /// The highest packet number that was received ([`crate::header::Header::number`]).
         pub last: u32 = "last number",
     }
 }

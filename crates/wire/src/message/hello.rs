@@ -17,7 +17,7 @@ pub const MAX_RECEIVER_NAME_LEN: usize = 64;
 /// Length of [`Hello::member`] in bytes.
 pub const MEMBER_LEN: usize = 16;
 
-/// Who asks to be admitted to a session.
+/// The data with which a receiver asks to be admitted to a session.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Hello {
     pub version: u8,

@@ -67,7 +67,7 @@ macro_rules! messages {
         }
 
         impl Message {
-            /// The bit of the header's flags field that this message is sent under.
+            /// The packet type of this message.
             pub fn packet_type(&self) -> PacketType {
                 match self {
                     $(Self::$name(_) => PacketType::$name,)+
@@ -131,7 +131,7 @@ messages! {
     Lacking(RetransmissionRequest),
     Move(Move),
     Heard(Heard),
-    /// As an announcement, of an object that has not begun.
+    /// The announcement of an object that has not begun.
     Offer(BeginOfFile);
     EndOfFile,
     BeginOfFileRequest,

@@ -3,7 +3,7 @@
 use crate::{ParseError, field::fixed_body, ticket::MAX_GROUPS};
 
 fixed_body! {
-    /// Another group, from now on.
+    /// The group from now on.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub struct Move in "move", shown "group={group}", checked by check {
         group: u8 = "group",

@@ -14,27 +14,28 @@ use std::fmt;
 use crate::field::fixed_body;
 
 fixed_body! {
-    /// The rate, whom it follows, and who need not answer.
+    /// The sender's rate, the receiver that limits it, and the rate above which receivers need not report.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub struct Pace in "pace" {
         /// The sender's clock when this was sent, in microseconds since any moment.
         pub timestamp_us: u64 = "timestamp",
-        /// Bits of IP packets a second that the sender lets go.
+        /// The sender's rate, in bits of IP packets a second.
         pub rate_bps: u64 = "rate",
         /// The lowest rate that a receiver has asked for in this feedback round; [`Pace::NO_RATE`] before the first.
         pub suppression_bps: u64 = "suppression rate",
-        /// The timestamp of the last report of the receiver [`Pace::echo_for`], later by as long as it has lain at the
-        /// sender; 0 for nobody.
+        /// The timestamp of the last report of the receiver [`Pace::echo_for`], increased by the time since that
+        /// report arrived. 0 if there is none.
         pub echo_us: u64 = "echo",
-        /// Counts the feedback rounds.
+        /// The number of the feedback round.
         pub round: u32 = "round",
         /// The longest round trip to a receiver, in microseconds.
         pub longest_round_trip_us: u32 = "longest round trip",
         /// Length of a full IP packet, in bytes.
         pub packet_bytes: u32 = "packet length",
-        /// Nothing was lost yet, and the rate doubles each round trip.
+        /// Whether nothing was lost yet, so that the rate doubles in each round trip.
         pub is_slow_start: bool = "flags",
-        /// The number of the current limiting receiver, which [`super::Welcome`] has told it; 0 for none.
+        /// The number of the receiver that limits the rate. The receiver knows its number from [`super::Welcome`].
+        /// 0 for none.
         pub limited_by: u32 = "limited by",
         /// The number of the receiver that [`Pace::echo_us`] is for; 0 for nobody.
         pub echo_for: u32 = "echo for",
@@ -42,7 +43,7 @@ fixed_body! {
 }
 
 impl Pace {
-    /// No rate yet.
+    /// The value that means that there is no rate yet.
     pub const NO_RATE: u64 = u64::MAX;
 }
 

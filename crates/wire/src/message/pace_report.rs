@@ -14,24 +14,25 @@ use super::Pace;
 use crate::field::fixed_body;
 
 fixed_body! {
-    /// How a receiver finds the path to it.
+    /// A receiver's measurements of the path to it.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub struct PaceReport in "pace report" {
         /// The receiver's clock when this was sent, in microseconds since any moment.
         pub timestamp_us: u64 = "timestamp",
-        /// The timestamp of the last Pace, later by as long as it has lain at the receiver.
+        /// The timestamp of the last Pace, increased by the time since it arrived.
         pub echo_us: u64 = "echo",
-        /// Bits a second that a TCP connection would get on this path; [`Pace::NO_RATE`] as long as nothing was lost.
+        /// The rate in bits a second that a TCP connection would get on this path. [`Pace::NO_RATE`] while nothing
+        /// was lost.
         pub rate_bps: u64 = "rate",
-        /// Bits of IP packets a second that arrive from the group.
+        /// The rate of arrival from the group, in bits of IP packets a second.
         pub received_bps: u64 = "received rate",
         /// The feedback round that this answers.
         pub round: u32 = "round",
-        /// The round trip as the receiver has measured it, in microseconds; 0 before that.
+        /// The measured round trip in microseconds. 0 if it was not measured yet.
         pub round_trip_us: u32 = "round trip",
         /// Loss events a packet, in billionths.
         pub loss_ppb: u32 = "loss",
-        /// A loss event has begun since the last report.
+        /// Whether a loss event has begun since the last report.
         pub is_lossy: bool = "flags",
     }
 }

@@ -25,35 +25,36 @@ pub struct PutOut {
 }
 
 listed! {
-    /// What a receiver can do about it.
+    /// The kind of reason, which says what the receiver can do.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     #[repr(u8)]
     pub enum PutOutCode {
-        /// It was not admitted, for a reason that no other code names, and will not be if it comes again as it is.
+        /// The receiver was not admitted, for a reason that no other code names. Trying again will not help.
         Refused = 0,
         /// The ticket has expired by the sender's clock.
         Expired = 1,
-        /// It said nothing while it owed an answer; it may come again.
+        /// The receiver sent no answer while it owed one. It may come again.
         Stalled = 2,
-        /// It has itself come again, over another connection.
+        /// The receiver has come again over another connection, which replaces this one.
         Replaced = 3,
-        /// Who says it ends: the sender the session, or a receiver its part in it.
+        /// The session has ended, if the sender says so. The receiver's part in it has ended, if the receiver says
+        /// so.
         Ended = 4,
-        /// Its key is not on the sender's allow list.
+        /// The receiver's key is not on the sender's allow list.
         NotListed = 5,
-        /// A receiver with its key is there already, under another name.
+        /// A receiver with the same key is there already, under another name.
         KeyInUse = 6,
-        /// Its ticket is that of another session.
+        /// The receiver's ticket is of another session.
         OtherSession = 7,
-        /// It and the sender speak different versions of the protocol.
+        /// The receiver and the sender have different versions of the protocol.
         OtherVersion = 8,
-        /// As many receivers are there as a sender serves.
+        /// The sender serves no more receivers.
         Full = 9,
     }
 }
 
 impl PutOutCode {
-    /// Later versions have more of them, and what they say is in the text.
+    /// Converts a code. Later versions may have more codes; the text then says what they mean.
     fn parse(code: u8) -> Self {
         Self::ALL.into_iter().find(|known| *known as u8 == code).unwrap_or(Self::Refused)
     }
@@ -67,7 +68,7 @@ impl PutOut {
         Self { code, reason: Reason::new(reason) }
     }
 
-    /// A message without code and text is a Goodbye.
+    /// Whether the code is sent. A message without code and text is a Goodbye.
     fn has_code(&self) -> bool {
         self.code != PutOutCode::OtherVersion || self.reason.as_str().is_empty()
     }

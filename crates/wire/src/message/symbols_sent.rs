@@ -11,7 +11,7 @@
 use crate::field::fixed_body;
 
 fixed_body! {
-    /// All symbols of a source block before number `next` are out.
+    /// The message that all symbols of a source block with numbers below `next` have been sent.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub struct SymbolsSent in "symbols sent", shown "block={source_block} next={next}" {
         pub source_block: u32 = "source block",

@@ -10,13 +10,13 @@
 use crate::{ParseError, field::fixed_body};
 
 fixed_body! {
-    /// Admits a receiver.
+    /// The message that a receiver is admitted.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub struct Welcome in "welcome", shown "version={version} block={block_len} receiver={receiver}", checked by check {
         pub version: u8 = "version",
-        /// Bytes of an object in each packet but the last: every block starts at a multiple of it.
+        /// The number of bytes of an object in each packet but the last. Every block starts at a multiple of it.
         pub block_len: u16 = "block length",
-        /// What the sender calls this receiver in messages to the group; not 0.
+        /// The receiver's number in messages to the group; not 0.
         pub receiver: u32 = "receiver",
     }
 }

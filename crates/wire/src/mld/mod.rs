@@ -38,7 +38,7 @@ pub const ALL_SNOOPERS: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 0x6a)
 /// ICMPv6's number as a next header, and in the pseudo header.
 const NEXT_HEADER_ICMPV6: u8 = 58;
 
-/// One message.
+/// An MLD message, or one of multicast router discovery.
 pub type Message = membership::Message<Ipv6Addr>;
 
 const PROTOCOL: Protocol = Protocol {

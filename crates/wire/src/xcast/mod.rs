@@ -172,7 +172,7 @@ impl Header {
         header
     }
 
-    /// The addresses that the packet is still to be delivered to, in their order.
+    /// The destinations to which the packet is still to be delivered, in order.
     pub fn valid_destinations(&self) -> impl Iterator<Item = Ipv6Addr> + Clone {
         self.valid.iter().map(|place| self.destinations[place])
     }
