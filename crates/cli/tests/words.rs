@@ -9,7 +9,8 @@ use std::{
 const LIBRARIES: [&str; 5] = ["wire", "proto", "driver", "lab", "measure"];
 
 /// Crates and folders whose doc comments have been read through.
-const READ_THROUGH: &[&str] = &["wire", "proto", "driver", "dataplane", "sim", "lab"];
+const READ_THROUGH: &[&str] =
+    &["wire", "host", "measure", "bench", "cli/src", "sim", "proto", "driver", "dataplane", "lab"];
 
 /// Openings of doc comments that leave out the subject (STYLE, "Prose").
 const OPENINGS: [&str; 7] = ["Of ", "Those ", "That of ", "So much", "So many", "Whom", "By "];

@@ -1,9 +1,9 @@
-//! What the listeners of one link want of one group: the router's filter and its timers
-//! (RFC 9777, 7.2 to 7.6; RFC 9776, 6.2 to 6.6).
+//! The state of one group on one link: the router's filter and its timers (RFC 9777, 7.2 to 7.6; RFC 9776, 6.2
+//! to 6.6).
 //!
-//! In the RFCs' notation a group is in INCLUDE(A) or in EXCLUDE(X, Y): A and X are the requested
-//! sources, which have timers, and Y are the excluded ones, which have none. In EXCLUDE mode the group
-//! has a timer, too, the filter timer; its presence is what makes the mode.
+//! In the RFCs' notation a group is in INCLUDE(A) or in EXCLUDE(X, Y). A and X are the requested sources, which
+//! have timers. Y are the excluded sources, which have none. In EXCLUDE mode the group also has a timer, the
+//! filter timer. The group is in EXCLUDE mode exactly while this timer exists.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -19,40 +19,40 @@ use crate::Instant;
 /// says several times that it leaves, in these once, which may get lost.
 const ASKED_AGAIN: u8 = 3;
 
-/// One group on one link. It begins in INCLUDE({}): nobody listens.
+/// A group on one link. It begins in INCLUDE({}), which means that nobody listens.
 #[derive(Debug, Clone, Default)]
 pub struct Group {
-    /// The filter timer; none in INCLUDE mode.
+    /// The filter timer. `None` in INCLUDE mode.
     exclude_until: Option<Instant>,
     requested: BTreeMap<IpAddr, Requested>,
     excluded: BTreeSet<IpAddr>,
-    /// Group-specific queries still to be sent.
+    /// The number of group-specific queries still to be sent.
     queries_left: u8,
-    /// When the next specific query, of the group or of its sources, is due.
+    /// The time of the next specific query, of the group or of its sources.
     next_query: Option<Instant>,
     /// When the group is to be asked about again, and how many times; see [`ASKED_AGAIN`].
     asks_again: Option<(Instant, u8)>,
-    /// While it lasts there is a listener of MLDv1 or IGMPv2.
+    /// The time until which a listener with MLDv1 or IGMPv2 counts as present.
     old_listener_until: Option<Instant>,
-    /// While it lasts there is a listener of IGMPv1.
+    /// The time until which a listener with IGMPv1 counts as present.
     igmp_v1_listener_until: Option<Instant>,
 }
 
 #[derive(Debug, Clone, Copy)]
 struct Requested {
     until: Instant,
-    /// Queries about this source still to be sent.
+    /// The number of queries about this source still to be sent.
     queries_left: u8,
 }
 
-/// What a querier has to ask because of a record: "Send Q(MA)", "Send Q(MA, sources)".
+/// The queries that a record demands of a querier: "Send Q(MA)", "Send Q(MA, sources)".
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Ask {
     pub group: bool,
     pub sources: BTreeSet<IpAddr>,
 }
 
-/// A specific query that is due: about the group, or about some of its sources.
+/// A specific query that must be sent now: about the group, or about some of its sources.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Due {
     pub sources: Vec<IpAddr>,
@@ -60,7 +60,8 @@ pub struct Due {
 }
 
 impl Group {
-    /// A record of a report has come. Returns what the querier, and only it, has to [`Self::ask`].
+    /// Applies a record of a report. Returns the queries that the querier, and no other router, must
+    /// [`Self::ask`].
     pub fn apply(
         &mut self,
         now: Instant,
@@ -106,21 +107,21 @@ impl Group {
         }
     }
 
-    /// A report of an older version has come: as IS_EX({}) (RFC 9777, 8.3.2; RFC 9776, 7.3.2).
+    /// Applies a report of an older version, which counts as IS_EX({}) (RFC 9777, 8.3.2; RFC 9776, 7.3.2).
     pub fn apply_old_report(&mut self, now: Instant, timers: &Timers) {
         self.old_listener_until = Some(now + timers.listening_interval());
         self.apply(now, RecordKind::IsExclude, &BTreeSet::new(), timers);
     }
 
-    /// A report of IGMPv1 has come. While such a listener is there nobody can be known to leave: it would not
-    /// answer a query of the group (RFC 9776, 7.3.2; RFC 2236, 5).
+    /// Applies a report of IGMPv1. While such a listener is present, no listener can be known to leave, because
+    /// it would not answer a query of the group (RFC 9776, 7.3.2; RFC 2236, 5).
     pub fn apply_igmp_v1_report(&mut self, now: Instant, timers: &Timers) {
         self.igmp_v1_listener_until = Some(now + timers.listening_interval());
         self.apply(now, RecordKind::IsExclude, &BTreeSet::new(), timers);
     }
 
-    /// Lowers the timers of what is asked about, and has the queries sent from now on. Sources whose
-    /// timers are low already are being asked about.
+    /// Lowers the timers of the group and sources in `ask`, and schedules the queries. Sources whose timers are
+    /// low already have been asked about.
     pub fn ask(&mut self, now: Instant, ask: &Ask, timers: &Timers) {
         let limit = now + timers.last_listener_query_time();
         if ask.group {
@@ -140,7 +141,8 @@ impl Group {
         }
     }
 
-    /// Asks about all that is wanted, as if its listeners had left. A listener of IGMPv1 would not answer (RFC 2236, 7).
+    /// Asks about everything that is wanted, as if its listeners had left. A listener of IGMPv1 would not
+    /// answer (RFC 2236, section 7).
     pub fn doubt(&mut self, now: Instant, timers: &Timers) {
         if !self.has_igmp_v1_listener(now) {
             let sources = self.requested.keys().copied().collect();
@@ -156,11 +158,11 @@ impl Group {
         }
     }
 
-    /// Another router has asked, and wants routers to lower their timers (RFC 9777, 7.6.1; RFC 9776, 6.6.1).
+    /// Handles another router's query that demands lower timers (RFC 9777, 7.6.1; RFC 9776, 6.6.1).
     ///
-    /// A query of the whole group lowers the sources' timers, too, which the RFCs do not ask for: the querier
-    /// may know less of them, since routers do not hear themselves, and whoever listens answers with all it
-    /// wants. But a listener of IGMPv1 does not (RFC 2236, 7).
+    /// A query of the whole group lowers the sources' timers, too, which the RFCs do not demand. The querier
+    /// may know fewer sources, because routers do not hear themselves. Listeners answer with everything they
+    /// want. But a listener of IGMPv1 does not answer (RFC 2236, section 7).
     pub fn heard_query(&mut self, now: Instant, sources: &[IpAddr], timers: &Timers) {
         if self.has_igmp_v1_listener(now) {
             return;
@@ -175,7 +177,7 @@ impl Group {
         }
     }
 
-    /// The specific queries that are due now; the next are due one last listener query interval later.
+    /// The specific queries that must be sent now. The next ones follow one last listener query interval later.
     pub fn due_queries(&mut self, now: Instant, timers: &Timers) -> Vec<Due> {
         if self.next_query.is_none_or(|at| at > now) {
             return Vec::new();
@@ -198,7 +200,7 @@ impl Group {
         due
     }
 
-    /// No longer the querier: the queries that are left are another's business.
+    /// Drops the remaining queries, because this router is no longer the querier.
     pub fn stop_asking(&mut self) {
         self.queries_left = 0;
         self.next_query = None;
@@ -206,7 +208,7 @@ impl Group {
         self.requested.values_mut().for_each(|source| source.queries_left = 0);
     }
 
-    /// Carries out the timers that have run off (RFC 9777, 7.2.2, 7.2.3; RFC 9776, 6.2.2, 6.2.3, 6.5).
+    /// Carries out expired timers (RFC 9777, 7.2.2, 7.2.3; RFC 9776, 6.2.2, 6.2.3, 6.5).
     pub fn expire(&mut self, now: Instant) {
         let mut expired = Vec::new();
         self.requested.retain(|source, requested| {
@@ -224,19 +226,19 @@ impl Group {
         }
     }
 
-    /// When [`Self::expire`], [`Self::due_queries`] or [`Self::ask_again`] has something to do.
+    /// The time when [`Self::expire`], [`Self::due_queries`] or [`Self::ask_again`] has something to do. `None`: never.
     pub fn deadline(&self) -> Option<Instant> {
         let sources = self.requested.values().map(|source| source.until);
         let asks_again = self.asks_again.map(|(at, _)| at);
         sources.chain(self.exclude_until).chain(self.next_query).chain(asks_again).min()
     }
 
-    /// Nobody listens.
+    /// Whether nobody listens to the group.
     pub fn is_gone(&self) -> bool {
         self.exclude_until.is_none() && self.requested.is_empty()
     }
 
-    /// Which sources to forward (RFC 9777, 7.3; RFC 9776, 6.3).
+    /// The sources to forward (RFC 9777, 7.3; RFC 9776, 6.3).
     pub fn filter(&self) -> Filter {
         match self.exclude_until {
             None => Filter::include(self.requested.keys().copied()),
@@ -244,12 +246,12 @@ impl Group {
         }
     }
 
-    /// Sources that somebody has asked for by name, and until when.
+    /// The sources that somebody has asked for by name, each with the time until which it is wanted.
     pub fn requested(&self) -> impl Iterator<Item = (IpAddr, Instant)> {
         self.requested.iter().map(|(source, requested)| (*source, requested.until))
     }
 
-    /// When the filter timer runs off; none in INCLUDE mode.
+    /// The time when the filter timer expires. `None` in INCLUDE mode.
     pub fn exclude_until(&self) -> Option<Instant> {
         self.exclude_until
     }
@@ -259,7 +261,7 @@ impl Group {
         self.requested.contains_key(&source) || self.excluded.contains(&source)
     }
 
-    /// Takes a source out of both lists: nobody has asked for it, or against it.
+    /// Removes a source from both lists, as if nobody had mentioned it.
     pub fn forget(&mut self, source: IpAddr) {
         self.requested.remove(&source);
         self.excluded.remove(&source);

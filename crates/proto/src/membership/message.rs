@@ -1,4 +1,4 @@
-//! What MLD and IGMP messages say, without saying which of the two it was.
+//! The content of MLD and IGMP messages, independent of the protocol.
 
 use std::{net::IpAddr, time::Duration};
 
@@ -7,7 +7,7 @@ use treecast_wire::membership::{self, Address, GroupRecord, Older, RouterAdverti
 pub type Query = membership::Query<IpAddr>;
 pub type Record = GroupRecord<IpAddr>;
 
-/// A message of either protocol.
+/// A message of MLD or IGMP.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Message {
     Query(Query),
@@ -17,9 +17,9 @@ pub enum Message {
         max_response: Duration,
     },
     Report(Vec<Record>),
-    /// A report of MLDv1 or IGMPv2: every source of this group, please.
+    /// A report of MLDv1 or IGMPv2, which asks for every source of this group.
     OldReport(IpAddr),
-    /// The same of a host that cannot say that it leaves.
+    /// A report of IGMPv1. Such a host cannot report that it leaves.
     IgmpV1Report(IpAddr),
     /// MLDv1's Done, IGMPv2's Leave.
     OldLeave(IpAddr),
@@ -29,7 +29,8 @@ pub enum Message {
 }
 
 impl Message {
-    /// The message as MLD or IGMP; none of what routers do not send. Addresses of the other family are left out.
+    /// Converts the message to MLD or IGMP. `None` for messages that routers do not send. Addresses of the other family are
+    /// left out.
     pub fn to_wire<A: Address>(&self) -> Option<membership::Message<A>> {
         use membership::Message as Wire;
         Some(match self {
@@ -45,7 +46,7 @@ impl Message {
         })
     }
 
-    /// What a message of MLD or IGMP says; none when it says nothing (an old report without a group).
+    /// Converts a message of MLD or IGMP. `None` if it has no content (an old report without a group).
     pub fn from_wire<A: Address>(message: membership::Message<A>) -> Option<Self> {
         use membership::Message as Wire;
         Some(match message {
