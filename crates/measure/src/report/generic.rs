@@ -39,11 +39,8 @@ pub fn names(frame: &Frame, input: &ReportInput) -> Vec<String> {
     parameters.into_iter().flat_map(values).collect()
 }
 
-/// Writes plots, tables and refusals.
-pub fn write(page: &mut Page, frame: &Frame, input: &ReportInput, db: &Db) {
-    if frame.runs.is_empty() {
-        return;
-    }
+/// Writes the plots.
+pub fn write_plots(page: &mut Page, frame: &Frame, input: &ReportInput, db: &Db) {
     let styles = page.styles().clone();
     let drawing = Drawing { frame, papers: &input.papers, styles: &styles, series: db };
     page.section("What was measured", "");
@@ -55,6 +52,15 @@ pub fn write(page: &mut Page, frame: &Frame, input: &ReportInput, db: &Db) {
             others.into_iter().for_each(|plot| page.plot(Some(plot)));
         });
     }
+    page.end_section();
+}
+
+/// Writes refusals, tables and the pictures of the networks.
+pub fn write_tables(page: &mut Page, frame: &Frame, input: &ReportInput) {
+    if frame.runs.is_empty() {
+        return;
+    }
+    page.section("All values", "");
     refused(frame).iter().for_each(|table| page.table(table));
     let tables: Vec<Table> =
         frame.measures().iter().filter_map(|(name, unit)| table(frame, name, unit)).collect();
@@ -70,7 +76,8 @@ pub fn write(page: &mut Page, frame: &Frame, input: &ReportInput, db: &Db) {
 
 /// A sentence that says how many copies came, and whether all did. `None` if the runs had no copies.
 pub fn copies(frame: &Frame) -> Option<(bool, String)> {
-    let is_copy = |run: &&FrameRun| run.is_complete && run.refused().is_none();
+    let is_stream = |run: &FrameRun| run.rows.iter().any(|row| row.measure == "latency_mean");
+    let is_copy = |run: &&FrameRun| run.is_complete && run.refused().is_none() && !is_stream(run);
     let rows =
         || frame.runs.iter().filter(is_copy).flat_map(|run| &run.rows).filter(|row| row.node.is_some());
     let times: Vec<_> = rows().filter(|row| row.measure == "time").collect();

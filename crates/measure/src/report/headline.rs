@@ -32,6 +32,9 @@ pub fn write_cards(page: &mut Page, frame: &Frame) {
     page.raw("</div>");
 }
 
+/// The factor from which on a difference in time is a result. Streams take as long by all deliveries.
+const NOTABLE: f64 = 1.05;
+
 /// The result in one network.
 struct Headline {
     cell: String,
@@ -107,6 +110,9 @@ fn headline(frame: &Frame, mut cell: Vec<Condition>) -> Option<Headline> {
     };
     let known = deliveries.iter().position(is_unicast);
     let other = deliveries.remove(known.unwrap_or(deliveries.len() - 1));
+    if other.seconds < fastest.seconds * NOTABLE {
+        return None;
+    }
     let words = cell.iter().map(|condition| value_in_words(&condition.key, &condition.values[0]));
     Some(Headline { cell: words.collect::<Vec<_>>().join(" · "), fastest, other })
 }

@@ -61,8 +61,10 @@ pub struct Report {
 pub fn render(db: &Db, input: &ReportInput) -> Result<Report> {
     let (runs, frame) = load(db, input)?;
     let mut page = html::Page::new(Styles::new(generic::names(&frame, input)));
-    summary::write(&mut page, &runs, &frame, input);
-    generic::write(&mut page, &frame, input, db);
+    summary::write_head(&mut page, &runs, &frame, input);
+    generic::write_plots(&mut page, &frame, input, db);
+    summary::write_claims(&mut page, &runs, input);
+    generic::write_tables(&mut page, &frame, input);
     Ok(page.finish(&input.title))
 }
 

@@ -13,8 +13,8 @@ use crate::{
     tables::{self, Cell, Mark, Table},
 };
 
-/// Writes the head of the report.
-pub fn write(page: &mut Page, runs: &[Run], frame: &Frame, input: &ReportInput) {
+/// Writes the head of the report: what was done and what came out.
+pub fn write_head(page: &mut Page, runs: &[Run], frame: &Frame, input: &ReportInput) {
     page.raw(&format!("<header><p class=\"eyebrow\">treecast report</p><h1>{}</h1>", escape(&input.title)));
     page.raw(&format!("<p class=\"lede\">{}</p></header>", escape(&what_was_run(frame))));
     if let Some((all, sentence)) = generic::copies(frame) {
@@ -26,6 +26,10 @@ pub fn write(page: &mut Page, runs: &[Run], frame: &Frame, input: &ReportInput) 
     for note in &input.notes {
         page.paragraph(note);
     }
+}
+
+/// Writes the claims, and how to repeat the experiment. They follow the plots, which say more at a glance.
+pub fn write_claims(page: &mut Page, runs: &[Run], input: &ReportInput) {
     findings(page, input);
     facts(page, runs, input);
 }

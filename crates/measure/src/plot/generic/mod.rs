@@ -191,6 +191,7 @@ pub fn value_in_words(parameter: &str, value: &str) -> String {
         "link_rate" | "rate" => tables::rate(number as u64),
         "loss" if number == 0.0 => "no loss".into(),
         "loss" => format!("{} % loss", tables::three_digits(number * 100.0)),
+        "receivers_a_network" => format!("{value} in a network"),
         "receivers" if number == 1.0 => "1 receiver".into(),
         "receivers" => format!("{value} receivers"),
         _ => value.to_owned(),
