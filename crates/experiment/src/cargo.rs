@@ -3,15 +3,15 @@
 use std::{
     io,
     path::{Path, PathBuf},
-    time::Duration,
 };
 
 use treecast_lab::quantity::Size;
 
 use crate::{
-    feed::{Configuration, Products},
+    feed::Products,
     plan::{Planned, Work},
     source::Source,
+    store::Store,
 };
 
 /// What is at the server of a run.
@@ -54,19 +54,7 @@ impl Cargo {
     }
 
     /// Makes a file of random bytes.
-    pub fn random(store: &crate::store::Store, size: Size, seed: u64) -> io::Result<Self> {
+    pub fn random(store: &Store, size: Size, seed: u64) -> io::Result<Self> {
         Source::random(store, size, seed).map(Self::One)
     }
-}
-
-/// How a feed is sent in a run.
-#[derive(Debug, Clone, PartialEq)]
-pub struct PlannedFeed {
-    pub configuration: Configuration,
-    /// What objects and arrivals are drawn from: the same for all configurations of one load.
-    pub seed: u64,
-    /// All objects together.
-    pub size: Size,
-    /// When the last object comes.
-    pub lasts: Duration,
 }

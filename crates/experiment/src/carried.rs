@@ -5,33 +5,29 @@ use std::time::Duration;
 use treecast_lab::Topology;
 use treecast_measure::{
     Db, DbError,
-    analysis::{Counted, Rate},
-    db::{NodeId, Row},
+    analysis::Rate,
     series::{self, Counter},
 };
 
-use crate::record::Record;
+use crate::{
+    filing::{Filing, Series},
+    record::{Record, counted},
+};
+
+/// A rate over time: seconds since the run's start, and bytes a second.
+type Points = Vec<(f64, f64)>;
 
 /// What links carried, each frame counted once, by who sends it.
 #[derive(Debug, Default)]
 pub struct Carried {
-    /// On all links together, in bytes.
+    /// Bytes on all links together.
     pub network: u64,
-    /// Of it what left the senders.
+    /// Bytes that left the senders.
     pub sender: u64,
-    /// By the time between two samples each.
-    intervals: Vec<Interval>,
-    /// The same of each link, in the topology's order.
-    links: Vec<(String, Vec<(Duration, f64)>)>,
-}
-
-/// What was carried from a time since the run's start on, in bytes a second.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct Interval {
-    pub from: Duration,
-    pub network: f64,
-    pub sender: f64,
-    pub to_sender: f64,
+    network_over_time: Points,
+    sender_over_time: Points,
+    /// Each link's rate over time, in the topology's order.
+    links: Vec<(String, Points)>,
 }
 
 impl Carried {
@@ -39,92 +35,49 @@ impl Carried {
     pub fn of(db: &Db, record: &Record, topology: &Topology, senders: &[&str]) -> Result<Self, DbError> {
         let mut carried = Self::default();
         for network in &topology.networks {
-            let mut of_link: Vec<(Duration, f64)> = Vec::new();
+            let mut of_link = Points::new();
             for member in &network.members {
                 let name = topology.nodes[member.node].name.as_str();
-                let node = record.node(name);
-                let counted = |counter| counted(db, node, &series::interface(&member.interface, counter));
-                let sent = counted(Counter::TxBytes)?;
-                let is_sender = senders.contains(&name);
-                let bytes = sent.growth().max(0) as u64;
+                let sent = series::interface(&member.interface, Counter::TxBytes);
+                let sent = counted(db, record.node(name), &sent)?;
+                let (bytes, rates) = (sent.growth().max(0) as u64, sent.rates());
                 carried.network += bytes;
-                carried.sender += if is_sender { bytes } else { 0 };
-                let rates = sent.rates();
-                carried.add(&rates, |interval, rate| interval.network += rate);
-                if is_sender {
-                    carried.add(&rates, |interval, rate| interval.sender += rate);
-                    let received = counted(Counter::RxBytes)?;
-                    carried.add(&received.rates(), |interval, rate| interval.to_sender += rate);
+                add(&mut carried.network_over_time, &rates);
+                if senders.contains(&name) {
+                    carried.sender += bytes;
+                    add(&mut carried.sender_over_time, &rates);
                 }
-                of_link.extend(rates.iter().skip(of_link.len()).map(|rate| (rate.from, 0.0)));
-                of_link.iter_mut().zip(&rates).for_each(|(sum, rate)| sum.1 += rate.per_second);
+                add(&mut of_link, &rates);
             }
             carried.links.push((network.name.clone(), of_link));
         }
         Ok(carried)
     }
 
-    fn add(&mut self, rates: &[Rate], to: impl Fn(&mut Interval, f64)) {
-        for (index, rate) in rates.iter().enumerate() {
-            if self.intervals.len() <= index {
-                self.intervals.push(Interval { from: rate.from, ..Interval::default() });
-            }
-            to(&mut self.intervals[index], rate.per_second);
+    /// What is filed of every run. `watched` are links whose load is kept over time.
+    pub fn filing(&self, watched: &[String]) -> Filing {
+        let mut filing = Filing::default();
+        filing.run("network_bytes", self.network as f64, "B");
+        filing.run("sender_bytes", self.sender as f64, "B");
+        let mut add = |measure, points| filing.series.push(Series { measure, unit: "B/s", points });
+        add("network_rate".into(), self.network_over_time.clone());
+        add("sender_rate".into(), self.sender_over_time.clone());
+        for link in watched {
+            let found = self.links.iter().find(|(name, _)| name == link);
+            add(format!("link_rate {link}"), found.map_or_else(Points::new, |(_, points)| points.clone()));
         }
+        filing
     }
 
-    /// The rows that every run has.
-    pub fn rows(&self) -> Vec<Row> {
-        vec![
-            Row::of_run("network_bytes", self.network as f64, "B"),
-            Row::of_run("sender_bytes", self.sender as f64, "B"),
-        ]
-    }
-
-    /// What was carried in the middle of a second from `began` on.
-    pub fn in_second(&self, began: Duration, second: usize) -> Interval {
-        let middle = middle(began, second);
-        self.intervals.iter().rfind(|found| found.from <= middle).copied().unwrap_or_default()
-    }
-
-    /// What a link carried over time, both ways together: seconds since the run's start, and bytes a second.
-    pub fn link(&self, name: &str) -> Vec<(f64, f64)> {
-        let found = self.links.iter().find(|(link, _)| link == name);
-        found.map_or_else(Vec::new, |(_, rates)| points(rates.iter().copied()))
-    }
-
-    /// What all links carried over time.
-    pub fn network_over_time(&self) -> Vec<(f64, f64)> {
-        points(self.intervals.iter().map(|interval| (interval.from, interval.network)))
-    }
-
-    /// What left the senders over time.
-    pub fn sender_over_time(&self) -> Vec<(f64, f64)> {
-        points(self.intervals.iter().map(|interval| (interval.from, interval.sender)))
+    /// What left the senders in the middle of a second from `began` on, in bytes a second.
+    pub fn sender_in_second(&self, began: Duration, second: usize) -> f64 {
+        let middle = began.as_secs_f64() + second as f64 + 0.5;
+        self.sender_over_time.iter().rfind(|(from, _)| *from <= middle).map_or(0.0, |(_, rate)| *rate)
     }
 }
 
-fn points(of: impl Iterator<Item = (Duration, f64)>) -> Vec<(f64, f64)> {
-    of.map(|(at, value)| (at.as_secs_f64(), value)).collect()
-}
-
-fn middle(began: Duration, second: usize) -> Duration {
-    began + Duration::from_secs(second as u64) + Duration::from_millis(500)
-}
-
-/// The shares of all processors' time that were not idle, and that went into soft interrupts.
-pub fn machine(db: &Db, machine: NodeId, cpus: u32) -> Result<(f64, f64), DbError> {
-    let idle = counted(db, machine, series::CPU_IDLE_NS)?;
-    let rates = idle.rates();
-    let (Some(first), Some(last)) = (rates.first(), rates.last()) else { return Ok((0.0, 0.0)) };
-    let all = (last.to - first.from).as_nanos() as f64 * f64::from(cpus.max(1));
-    let forwarding = counted(db, machine, series::CPU_SOFTIRQ_NS)?.growth() as f64;
-    Ok((1.0 - idle.growth() as f64 / all, forwarding / all))
-}
-
-/// A counter of a node over the run.
-pub fn counted(db: &Db, node: NodeId, name: &str) -> Result<Counted, DbError> {
-    let mut counted = Counted::default();
-    counted.add(&db.samples(node, name)?);
-    Ok(counted)
+/// Adds the rates of an interface to those of others, which were sampled at the same times.
+fn add(sum: &mut Points, rates: &[Rate]) {
+    sum.extend(rates.iter().skip(sum.len()).map(|rate| (rate.from.as_secs_f64(), 0.0)));
+    sum.iter_mut().zip(rates).for_each(|(sum, rate)| sum.1 += rate.per_second);
 }

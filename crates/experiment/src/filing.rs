@@ -19,6 +19,17 @@ pub struct Series {
 }
 
 impl Filing {
+    /// Adds what another says.
+    pub fn extend(&mut self, other: Self) {
+        self.rows.extend(other.rows);
+        self.series.extend(other.series);
+    }
+
+    /// The value of the first row of a measure, when it has one.
+    pub fn value(&self, measure: &str) -> Option<f64> {
+        self.rows.iter().find(|(_, row)| row.measure == measure)?.1.value
+    }
+
     /// Adds a row of the whole run.
     pub fn run(&mut self, measure: &str, value: f64, unit: &str) {
         self.rows.push((None, Row::of_run(measure, value, unit)));

@@ -34,6 +34,7 @@ mod store;
 mod stream;
 mod told;
 mod verify;
+mod vocabulary;
 
 pub use client::Fared;
 pub use document::{Experiment, network::Network};

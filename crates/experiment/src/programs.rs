@@ -9,12 +9,12 @@ use std::{
 };
 
 use crate::{
-    cargo::PlannedFeed,
     document::{
         delivery::{Delivery, Fanout, Program},
         network::Attachment,
         workload::SendRate,
     },
+    plan::PlannedFeed,
     server::Opening,
     ssh::{self, Ssh},
 };

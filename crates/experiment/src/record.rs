@@ -4,17 +4,14 @@ use std::time::{Duration, Instant};
 
 use treecast_lab::{Role, Topology};
 use treecast_measure::{
-    Db, DbError, analysis,
+    Db, DbError,
+    analysis::{self, Counted},
     db::{self, Event, Machine, NewRun, NodeId, NodeInfo, Row, RunEnd, RunId, Status},
     sample::{NodeSource, Recorder, SampleError},
+    series,
 };
 
-use crate::{
-    carried::{self, Carried},
-    client::Fared,
-    filing::Filing,
-    session::Played,
-};
+use crate::filing::Filing;
 
 /// The measures of every run, with their units.
 pub const MEASURES: &[(&str, &str)] = &[
@@ -24,21 +21,6 @@ pub const MEASURES: &[(&str, &str)] = &[
     ("machine_busy", ""),
     ("machine_forwarding", ""),
     ("refused", ""),
-];
-
-/// The measures of each client that gets files, with their units.
-pub const MEASURES_OF_FILES: &[(&str, &str)] = &[
-    ("time", "s"),
-    ("stopped_time", "s"),
-    ("received", "B"),
-    ("retransmitted", "B"),
-    ("duplicate", "B"),
-    ("dropped", "packets"),
-    ("missing", ""),
-    ("attempts", ""),
-    ("silence", "s"),
-    ("processor", "s"),
-    ("memory", "B"),
 ];
 
 /// A run's place in the database.
@@ -115,22 +97,6 @@ impl Record {
         db.add_event(self.run, &Event { at, node, kind: kind.into(), detail: detail.into() })
     }
 
-    /// Files how a client fared as soon as it is known, so that a killed experiment keeps it. The copy is
-    /// not checked yet.
-    pub fn client_done(&self, db: &mut Db, client: &str, fared: &Fared) -> Result<(), DbError> {
-        if let Some(at) = fared.started {
-            self.event(db, at, Some(client), "started", "")?;
-        }
-        for (at, reason) in &fared.earlier {
-            self.event(db, *at, Some(client), "again", reason)?;
-        }
-        match (&fared.failure, fared.finished) {
-            (Some(reason), _) => self.event(db, self.origin.elapsed(), Some(client), "failed", reason),
-            (None, Some(at)) => self.event(db, at, Some(client), "finished", ""),
-            (None, None) => Ok(()),
-        }
-    }
-
     /// Files rows and series.
     pub fn file(&self, db: &mut Db, filing: Filing) -> Result<(), DbError> {
         let rows: Vec<Row> = filing
@@ -145,20 +111,21 @@ impl Record {
         Ok(())
     }
 
-    /// Files what links carried, and how busy the machine was. `watched` are links whose load is kept over time.
-    pub fn file_carried(&self, db: &mut Db, carried: &Carried, watched: &[String]) -> Result<(), DbError> {
-        let cpus = Machine::here("").cpus;
-        let (busy, forwarding) = carried::machine(db, self.machine, cpus)?;
-        let mut rows = carried.rows();
-        rows.push(Row::of_run("machine_busy", busy, ""));
-        rows.push(Row::of_run("machine_forwarding", forwarding, ""));
-        db.add_rows(self.run, &rows)?;
-        db.add_series(self.machine, "network_rate", "B/s", &carried.network_over_time())?;
-        db.add_series(self.machine, "sender_rate", "B/s", &carried.sender_over_time())?;
-        for link in watched {
-            db.add_series(self.machine, &format!("link_rate {link}"), "B/s", &carried.link(link))?;
+    /// How busy the machine was: the shares of all processors' time that were not idle, and that went into soft interrupts.
+    pub fn machine(&self, db: &Db) -> Result<Filing, DbError> {
+        let mut filing = Filing::default();
+        let idle = counted(db, self.machine, series::CPU_IDLE_NS)?;
+        let rates = idle.rates();
+        let (mut busy, mut forwarding) = (0.0, 0.0);
+        if let (Some(first), Some(last)) = (rates.first(), rates.last()) {
+            let cpus = f64::from(Machine::here("").cpus.max(1));
+            let all = (last.to - first.from).as_nanos() as f64 * cpus;
+            busy = 1.0 - idle.growth() as f64 / all;
+            forwarding = counted(db, self.machine, series::CPU_SOFTIRQ_NS)?.growth() as f64 / all;
         }
-        Ok(())
+        filing.run("machine_busy", busy, "");
+        filing.run("machine_forwarding", forwarding, "");
+        Ok(filing)
     }
 
     /// Ends the run. Returns why this machine, and not the network, was its limit.
@@ -181,56 +148,9 @@ fn still_busy(waited: Duration) -> String {
     format!("it was still busy with something else after {waited:.0?} of waiting before the run")
 }
 
-/// What is filed of clients that get files of so many bytes. `stopped` is the number of a client that stood still.
-pub fn of_clients(receivers: &[String], played: &Played, size_bytes: u64, stopped: Option<usize>) -> Filing {
-    let mut filing = Filing::default();
-    for (index, (name, fared)) in receivers.iter().zip(&played.clients).enumerate() {
-        let time = if stopped == Some(index) { "stopped_time" } else { "time" };
-        match (fared.run_seconds(), &fared.failure) {
-            (Some(seconds), _) => filing.node(name, time, seconds, "s"),
-            (None, why) => {
-                let why = why.as_deref().unwrap_or("it never finished");
-                filing.lacking(Some(name), time, "s", &format!("{name}: {why}"));
-            }
-        }
-        let is_whole = fared.failure.is_none() && !fared.is_cut_short;
-        let received = match is_whole {
-            true if fared.objects.is_empty() => size_bytes,
-            true => fared.objects.iter().map(|object| object.size_bytes).sum(),
-            false => fared.told.received_bytes,
-        };
-        let told = &fared.told;
-        let missing = 1.0 - (received as f64 / size_bytes.max(1) as f64).min(1.0);
-        filing.node(name, "missing", if is_whole { 0.0 } else { missing }, "");
-        filing.node(name, "received", received as f64, "B");
-        filing.node(name, "retransmitted", told.retransmitted_bytes as f64, "B");
-        filing.node(name, "duplicate", told.duplicate_bytes as f64, "B");
-        filing.node(name, "dropped", told.dropped_packets as f64, "packets");
-        filing.node(name, "attempts", f64::from(fared.attempts), "");
-        let processor = fared.ended.cpu_user + fared.ended.cpu_system;
-        filing.node(name, "processor", processor.as_secs_f64(), "s");
-        filing.node(name, "memory", fared.ended.peak_memory_bytes as f64, "B");
-    }
-    for (name, silence) in receivers.iter().zip(&played.silences) {
-        filing.node(name, "silence", silence.as_secs_f64(), "s");
-    }
-    filing
-}
-
-/// What is filed of a run that the program refused to make, in its own words.
-pub fn of_refused(receivers: &[String], reason: &str) -> Filing {
-    let mut filing = Filing::default();
-    receivers.iter().for_each(|name| filing.lacking(Some(name), "time", "s", reason));
-    let refused = Row { note: reason.to_owned(), ..Row::of_run("refused", 1.0, "") };
-    filing.rows.push((None, refused));
-    filing
-}
-
-/// What is filed of the server of a session.
-pub fn of_server(name: &str, played: &Played) -> Filing {
-    let used = &played.server_used;
-    let mut filing = Filing::default();
-    filing.node(name, "processor", (used.cpu_user + used.cpu_system).as_secs_f64(), "s");
-    filing.node(name, "memory", used.peak_memory_bytes as f64, "B");
-    filing
+/// A counter of a node over the run.
+pub fn counted(db: &Db, node: NodeId, name: &str) -> Result<Counted, DbError> {
+    let mut counted = Counted::default();
+    counted.add(&db.samples(node, name)?);
+    Ok(counted)
 }

@@ -3,9 +3,11 @@
 //! `labs/README.md` describes every key for people.
 
 pub mod delivery;
+pub mod feed;
 pub mod network;
 mod old;
 mod settings;
+pub mod sharing;
 pub mod workload;
 
 use std::{
@@ -27,7 +29,7 @@ use self::{
     network::Network,
     workload::{Cast, CastKeys, SendRate, Workload, WorkloadKeys},
 };
-use crate::{Error, schedule::Schedule, sharing};
+use crate::{Error, schedule::Schedule};
 
 /// What a file may say at its top level. The same keys may be set on the command line.
 #[derive(Debug, Clone, Deserialize)]
@@ -180,7 +182,7 @@ impl Experiment {
                     .map_err(|why| format!("{} in {} cannot be: {why}", delivery.name, network.name))?;
             }
         }
-        sharing::check(self)?;
+        self.networks.iter().try_for_each(|network| network.check_sharing(self.workload.sharing()))?;
         if !self.schedules.contains(&Schedule::Immediate) {
             return Err("schedules need `immediate`: the waits of the others are measured by it".into());
         }

@@ -9,11 +9,11 @@ use treecast_lab::{
     quantity::{Rate, Time},
 };
 
-use super::workload::SendRate;
-use crate::{
-    Error,
-    sharing::{Change, Rival},
+use super::{
+    sharing::{Change, Rival, Sharing},
+    workload::SendRate,
 };
+use crate::Error;
 
 /// One network of the experiment.
 #[derive(Debug, Clone, Deserialize)]
@@ -137,6 +137,34 @@ impl Network {
         let plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
         if name.is_empty() || name.len() > 32 || !name.bytes().all(plain) {
             return Err(format!("network name `{name}`: expected 1 to 32 letters, digits and `-`"));
+        }
+        Ok(())
+    }
+
+    /// Refuses a rival and changes of a link that is not shared, or not so long.
+    pub fn check_sharing(&self, sharing: Option<&Sharing>) -> Result<(), String> {
+        let name = &self.name;
+        let Some(sharing) = sharing else {
+            let advice = "take a workload of kind \"shared\"";
+            return match (&self.rival, self.changes.is_empty()) {
+                (None, true) => Ok(()),
+                (Some(_), _) => Err(format!("network `{name}` has a rival, but no link to share: {advice}")),
+                (None, false) => {
+                    Err(format!("network `{name}` has changes, but no link to change: {advice}"))
+                }
+            };
+        };
+        if let Some(stopped) = &self.stopped {
+            return Err(format!(
+                "network `{name}`: client {} cannot be stopped while a link is shared",
+                stopped.client
+            ));
+        }
+        if let Some(late) = self.changes.iter().find(|change| change.after >= sharing.lasts) {
+            return Err(format!("network `{name}`: a change after {:?} comes after the end", late.after.0));
+        }
+        if !self.changes.is_sorted_by(|one, next| one.after < next.after) {
+            return Err(format!("network `{name}`: changes must be in the order of their times"));
         }
         Ok(())
     }

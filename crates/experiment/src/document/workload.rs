@@ -5,11 +5,11 @@ use std::path::{Path, PathBuf};
 use serde::Deserialize;
 use treecast_lab::{
     mead_plan::{Group, Participants, UseCase},
-    quantity::{Rate, Size, Time},
+    quantity::{Rate, Size},
 };
 
-use crate::{
-    feed::{Feed, FeedKeys},
+use super::{
+    feed::Feed,
     sharing::{Sharing, SharingKeys},
 };
 
@@ -18,10 +18,10 @@ use crate::{
 #[serde(tag = "kind", rename_all = "lowercase")]
 pub enum WorkloadKeys {
     Files(ObjectKeys),
-    Feed(FeedKeys),
+    Feed(Feed),
     Stream(StreamKeys),
     Conference(StreamKeys),
-    Shared(SharedKeys),
+    Shared(SharingKeys),
 }
 
 /// What is delivered.
@@ -81,17 +81,6 @@ pub enum Load {
     Bytes(u64),
 }
 
-#[derive(Debug, Clone, Default, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct SharedKeys {
-    link: Option<String>,
-    lasts: Option<Time>,
-    queue: Option<Size>,
-    congestion: Option<String>,
-    sizes: Option<Vec<Size>>,
-    file: Option<String>,
-}
-
 /// How fast files are sent.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "String")]
@@ -123,11 +112,14 @@ pub struct Cast {
     pub receivers: Vec<usize>,
 }
 
+/// What every datagram of a stream begins with, in bytes.
+pub const STAMP_LEN: usize = 24;
+
 /// The value of `file` that means the treecast program itself.
 pub const THIS_PROGRAM: &str = "treecast";
 
 /// Data in the shortest and the longest datagram of a stream.
-const PAYLOAD: std::ops::RangeInclusive<usize> = crate::stream::traffic::STAMP_LEN..=1400;
+const PAYLOAD: std::ops::RangeInclusive<usize> = STAMP_LEN..=1400;
 
 impl WorkloadKeys {
     /// The workload, its values checked; paths start at `folder`.
@@ -135,12 +127,14 @@ impl WorkloadKeys {
         let all_send = matches!(self, Self::Conference(_));
         Ok(match self {
             Self::Files(keys) => Workload::Files(keys.complete(folder)?),
-            Self::Feed(keys) => Workload::Feed(keys.complete()?),
+            Self::Feed(feed) => {
+                feed.check()?;
+                Workload::Feed(feed)
+            }
             Self::Stream(keys) | Self::Conference(keys) => Workload::Stream(keys.complete(all_send)?),
-            Self::Shared(keys) => {
-                let SharedKeys { link, lasts, queue, congestion, sizes, file } = keys;
-                let sharing = SharingKeys { link, lasts, queue, congestion }.complete()?;
-                Workload::Shared(sharing, ObjectKeys { sizes, file }.complete(folder)?)
+            Self::Shared(mut keys) => {
+                let objects = ObjectKeys { sizes: keys.sizes.take(), file: keys.file.take() };
+                Workload::Shared(keys.complete()?, objects.complete(folder)?)
             }
         })
     }
@@ -256,14 +250,6 @@ impl Cast {
 }
 
 impl SendRate {
-    /// The rate, where it is one that is named, of IP packets with their headers.
-    pub fn named_bps(&self) -> Option<u64> {
-        match self {
-            Self::Bps(rate) => Some(rate.0),
-            Self::Auto | Self::Max | Self::Several(_) => None,
-        }
-    }
-
     /// Whether only a session can be sent at it, whose receivers answer.
     pub fn needs_answers(&self) -> bool {
         matches!(self, Self::Auto | Self::Several(_))

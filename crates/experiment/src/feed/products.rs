@@ -12,8 +12,8 @@ use std::{
 use treecast_host::folder;
 use treecast_lab::quantity::Size;
 
-use super::workload::Arrival;
 use crate::{
+    document::feed::Arrival,
     schedule::SplitMix64,
     store::Store,
     told::ToldObject,

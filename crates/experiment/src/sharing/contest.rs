@@ -11,12 +11,11 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::{
-    Change, SharedPath, Sharing,
-    connection::{Connection, set_congestion},
-};
+use super::connection::{Connection, set_congestion};
 use crate::{
     client::{CUT_OFF, Fared},
+    document::sharing::{Change, Sharing},
+    plan::path::SharedPath,
     server::POLL,
     session::{Played, Session},
     site::Site,

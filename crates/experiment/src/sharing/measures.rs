@@ -13,11 +13,11 @@ use treecast_measure::{
     statistics::percentile,
 };
 
-use super::{Outcome, SharedPath};
+use super::Outcome;
 use crate::{
-    carried::counted,
     filing::{Filing, Series},
-    record::Record,
+    plan::path::SharedPath,
+    record::{Record, counted},
 };
 
 /// The measures of flows that share a link, with their units.
@@ -179,10 +179,7 @@ fn series_of(shared: &Shared) -> Vec<Series> {
 
 /// Who got what, for a person.
 pub fn sentence(filing: &Filing) -> String {
-    let value = |measure: &str| {
-        let found = filing.rows.iter().find(|(_, row)| row.measure == measure);
-        found.and_then(|(_, row)| row.value)
-    };
+    let value = |measure: &str| filing.value(measure);
     let rates: Vec<String> = ["flow_rate", "rival_rate"]
         .into_iter()
         .filter_map(value)

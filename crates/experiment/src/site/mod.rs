@@ -27,7 +27,11 @@ use treecast_measure::{Db, sample::Recorder, sample::SampleError};
 pub use happenings::{Happening, while_they_happen};
 pub use lab::{LabSite, Routers};
 
-use crate::{record::Record, verify::Digest};
+use crate::{
+    document::network::{self, Attachment},
+    record::Record,
+    verify::Digest,
+};
 
 /// The place where a run is made, with a network whose nodes have the names of its topology.
 pub trait Site: Sync {
@@ -104,6 +108,14 @@ pub fn enter<T: Send>(site: &dyn Site, node: &str, work: impl FnOnce() -> T + Se
     let place = &mut result;
     site.enter(node, Box::new(move || *place = Some(work())))?;
     result.ok_or_else(|| io::Error::other(format!("nothing was done at {node}")))
+}
+
+/// Where a node meets the network.
+pub fn attachment(site: &dyn Site, node: &str) -> io::Result<Attachment> {
+    let topology = site.topology();
+    let index = topology.nodes.iter().position(|of| of.name == node);
+    let found = index.and_then(|index| network::attachment(topology, index));
+    found.ok_or_else(|| io::Error::other(format!("{node} is on no network")))
 }
 
 /// A program at a node.

@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use treecast_measure::db::Row;
 
-use super::{PlannedStream, Played, traffic::Tally};
+use super::{Played, traffic::Tally};
 use crate::{
     carried::Carried,
     filing::{Filing, Series},
-    plan::Planned,
+    plan::{Planned, stream::PlannedStream},
 };
 
 /// The measures of a stream, with their units.
@@ -121,7 +121,7 @@ fn seconds(
         came: of.packets,
         lost: played.loss_in(copies, stream.interval, index),
         latency_mean: of.latency_sum.as_secs_f64() / of.packets.max(1) as f64,
-        sender_bytes: carried.in_second(began, index).sender,
+        sender_bytes: carried.sender_in_second(began, index),
     };
     all.seconds.iter().enumerate().map(second).collect()
 }
@@ -174,12 +174,14 @@ fn series(seconds: &[Second], began: Duration) -> Vec<Series> {
 /// What a run has shown, in a line.
 pub fn sentence(filing: &Filing, carried: &Carried, played: &Played) -> String {
     let megabytes = |bytes: u64| bytes as f64 / 1e6;
-    let value = |measure: &str| filing.rows.iter().find(|(_, row)| row.measure == measure)?.1.value;
     let time = filing.rows.iter().filter(|(_, row)| row.measure == "time").filter_map(|(_, row)| row.value);
     let time = time.fold(0.0, f64::max);
-    let latency = value("latency_mean").zip(value("latency_p99")).map_or_else(String::new, |(mean, p99)| {
-        format!(", latency {:.2} ms (99 % {:.2})", mean * 1e3, p99 * 1e3)
-    });
+    let latency = filing
+        .value("latency_mean")
+        .zip(filing.value("latency_p99"))
+        .map_or_else(String::new, |(mean, p99)| {
+            format!(", latency {:.2} ms (99 % {:.2})", mean * 1e3, p99 * 1e3)
+        });
     let worst = filing.rows.iter().filter(|(_, row)| row.measure == "lost");
     let worst =
         worst.max_by(|(_, one), (_, other)| one.value.unwrap_or(0.0).total_cmp(&other.value.unwrap_or(0.0)));
@@ -197,8 +199,5 @@ pub fn sentence(filing: &Filing, carried: &Carried, played: &Played) -> String {
 
 /// The share of the datagrams that did not come, of all receivers.
 pub fn lost(filing: &Filing) -> f64 {
-    let of = |measure: &str| {
-        filing.rows.iter().find(|(_, row)| row.measure == measure).and_then(|(_, row)| row.value)
-    };
-    1.0 - of("came").unwrap_or(0.0) / of("expected").unwrap_or(0.0).max(1.0)
+    1.0 - filing.value("came").unwrap_or(0.0) / filing.value("expected").unwrap_or(0.0).max(1.0)
 }

@@ -3,7 +3,7 @@
 use std::{
     io,
     net::{IpAddr, Ipv6Addr, SocketAddrV6, UdpSocket},
-    path::{Path, PathBuf},
+    path::Path,
     thread,
     time::{Duration, Instant},
 };
@@ -11,16 +11,17 @@ use std::{
 use treecast_lab::mead_plan;
 
 use super::{
-    HEADERS_LEN, PlannedStream,
     sender::{MeadSender, TUN_ADDRESS},
     traffic::{self, Flow, Membership, PORT, Pace, Sent, Sinks, Tally, Where},
 };
 use crate::{
     document::{delivery::Fanout, network::Attachment},
-    plan::{Group, Planned},
+    plan::{
+        Group, Planned,
+        stream::{HEADERS_LEN, PlannedStream},
+    },
     programs,
-    session::attachment,
-    site::{Happening, Site, enter, while_they_happen},
+    site::{Happening, Site, attachment, enter, while_they_happen},
 };
 
 /// The group of source-specific multicast (RFC 4607, and listing A.7 of the thesis).
@@ -52,7 +53,7 @@ pub struct Scene<'a> {
     stream: &'a PlannedStream,
     treecast: &'a Path,
     /// The file with the domain's key, where senders and routers prove what they say.
-    key: Option<PathBuf>,
+    key: Option<&'a Path>,
     pub receivers: Vec<String>,
     sinks: Sinks,
     flows: Vec<Flow>,
@@ -89,7 +90,7 @@ impl<'a> Scene<'a> {
         planned: &'a Planned,
         stream: &'a PlannedStream,
         treecast: &'a Path,
-        key: Option<PathBuf>,
+        key: Option<&'a Path>,
         run: u32,
     ) -> io::Result<Self> {
         let mut receivers: Vec<String> =
@@ -149,7 +150,7 @@ impl<'a> Scene<'a> {
         if delivery.options.designated {
             arguments.extend(["--designated".to_owned(), DESIGNATED_GROUP.to_string()]);
         }
-        if let Some(key) = &self.key {
+        if let Some(key) = self.key {
             arguments.extend(["--key".to_owned(), key.display().to_string()]);
         }
         arguments.extend(delivery.arguments.iter().cloned());

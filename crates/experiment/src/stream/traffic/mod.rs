@@ -13,10 +13,12 @@ pub use sinks::{Sinks, Where};
 pub use socket::Membership;
 pub use tally::{Second, Tally};
 
+pub use crate::document::workload::STAMP_LEN;
+
 /// The port at which all sinks listen.
 pub const PORT: u16 = 5000;
 
-/// What every datagram begins with, 24 bytes in network order; the rest are zeros.
+/// What every datagram begins with, [`STAMP_LEN`] bytes in network order. The rest are zeros.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stamp {
     /// Tells late packets of an earlier run apart.
@@ -27,8 +29,6 @@ pub struct Stamp {
     /// When the program had it to send, since 1970.
     pub sent: Duration,
 }
-
-pub const STAMP_LEN: usize = 24;
 
 const MAGIC: u32 = 0x7463_7563;
 

@@ -1,5 +1,7 @@
 //! A run in which files are delivered: a server, its clients, their times, and the check of what they got.
 
+mod measures;
+
 use std::{
     io,
     sync::{
@@ -14,15 +16,17 @@ use std::{
 use crate::{
     cargo::Cargo,
     client::{CUT_OFF, Client, Fared},
-    document::network::{self, Attachment, Stopped},
+    document::network::Stopped,
     ears::Ears,
     plan::{Group, Planned, Work},
     programs::Programs,
     schedule::Schedule,
     server::{self, POLL, Server},
-    site::{Happening, Program, Site, Slot, while_they_happen},
+    site::{Happening, Program, Site, Slot, attachment, while_they_happen},
     source::Source,
 };
+
+pub use measures::{MEASURES, client_done, of_run};
 
 /// A session that is about to begin.
 pub struct Session<'a> {
@@ -316,14 +320,6 @@ impl Session<'_> {
         }
         verdicts
     }
-}
-
-/// Where a node meets the network.
-pub fn attachment(site: &dyn Site, node: &str) -> io::Result<Attachment> {
-    let topology = site.topology();
-    let index = topology.nodes.iter().position(|of| of.name == node);
-    let found = index.and_then(|index| network::attachment(topology, index));
-    found.ok_or_else(|| io::Error::other(format!("{node} is on no network")))
 }
 
 /// Collects how each of `count` clients fared until all have ended; `watch` is called all the while and

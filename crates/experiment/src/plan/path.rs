@@ -2,10 +2,16 @@
 
 use std::time::Duration;
 
-use treecast_lab::{Member, Network, Quality, Role, Topology};
+use treecast_lab::{Member, Network, Quality, Role, Topology, quantity::Size};
 
-use super::{RIVAL, Sharing};
-use crate::document::network::Network as Description;
+use crate::{
+    Error,
+    document::{
+        Experiment,
+        network::Network as Description,
+        sharing::{RIVAL, Sharing},
+    },
+};
 
 /// The shared link, from the senders' side to the receivers'.
 #[derive(Debug, Clone)]
@@ -19,9 +25,42 @@ pub struct SharedPath {
     pub round_trip: Duration,
 }
 
+/// Prepares the topology of a network in which flows share a link, and finds that link; `None` where nothing is shared.
+pub fn find(
+    experiment: &Experiment,
+    network: &Description,
+    topology: &mut Topology,
+) -> Result<Option<SharedPath>, Error> {
+    let Some(sharing) = experiment.workload.sharing() else { return Ok(None) };
+    prepare(topology, sharing);
+    let path = SharedPath::of(topology, sharing, network);
+    path.map(Some).map_err(|what| Error::Network { name: network.name.clone(), what })
+}
+
+/// Refuses a file that would be delivered before the time is over.
+pub fn check_sizes(
+    sharing: &Sharing,
+    network: &str,
+    sizes: &[Size],
+    path: Option<&SharedPath>,
+) -> Result<(), Error> {
+    let seconds = sharing.lasts.0.as_secs();
+    let rate_bps = path.and_then(|path| path.quality.rate_bps).unwrap_or_default();
+    let most = Size(rate_bps / 8 * seconds);
+    match sizes.iter().find(|size| **size < most) {
+        None => Ok(()),
+        Some(size) => {
+            let enough = Size((most.0 | ((1 << 20) - 1)) + 1);
+            let what =
+                format!("{size} are over before {seconds} s are: send at least {enough} (--set sizes=...)");
+            Err(Error::Network { name: network.into(), what })
+        }
+    }
+}
+
 /// Changes a topology as an experiment with a shared link wants it: its queue drops single packets, as a router's does, and is
 /// as long as asked for.
-pub fn prepare(topology: &mut Topology, sharing: &Sharing) {
+fn prepare(topology: &mut Topology, sharing: &Sharing) {
     for network in &mut topology.networks {
         for member in &mut network.members {
             member.quality.single_packets = true;
@@ -34,7 +73,7 @@ pub fn prepare(topology: &mut Topology, sharing: &Sharing) {
 
 impl SharedPath {
     /// Finds the way. An error says what is missing.
-    pub fn of(topology: &Topology, sharing: &Sharing, description: &Description) -> Result<Self, String> {
+    fn of(topology: &Topology, sharing: &Sharing, description: &Description) -> Result<Self, String> {
         let name = &sharing.link;
         let link = topology.networks.iter().find(|network| network.name == *name);
         let link = link.ok_or_else(|| format!("it has no link `{name}` to share"))?;
@@ -90,15 +129,15 @@ fn interface(network: &Network, far: &Member) -> Result<(usize, String), String>
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sharing::SharingKeys;
+    use crate::document::sharing::SharingKeys;
 
     fn path(spec: &str, rival: &str, link: &str) -> Result<SharedPath, String> {
         let text = format!("name = \"n\"\ntopology = \"{spec}\"\n{rival}");
         let keys = SharingKeys {
             link: Some(link.into()),
             lasts: Some(treecast_lab::quantity::Time(Duration::from_secs(10))),
-            queue: Some(treecast_lab::quantity::Size(250_000)),
-            congestion: None,
+            queue: Some(Size(250_000)),
+            ..SharingKeys::default()
         };
         let sharing = keys.complete()?;
         let mut topology = Topology::parse(spec).unwrap();

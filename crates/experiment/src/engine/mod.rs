@@ -1,0 +1,435 @@
+//! A whole experiment: network after network, run after run.
+
+mod files;
+mod needs;
+mod shared;
+mod stream;
+
+use std::{
+    collections::HashMap,
+    io,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
+
+use treecast_lab::Routing;
+use treecast_measure::{
+    Db,
+    claim::{self, Finding},
+    db::{Machine, NewRun, RunId},
+    frame::Frame,
+    sample::Recorder,
+};
+
+use crate::{
+    Error, Event, Finished,
+    cargo::Cargo,
+    carried::Carried,
+    client::Fared,
+    document::{
+        Experiment,
+        delivery::Program,
+        workload::{Objects, Workload},
+    },
+    feed::Products,
+    filing::Filing,
+    plan::{Group, Plan, Planned, Understood, Work},
+    record::Record,
+    schedule::seed_for,
+    settle::Baseline,
+    sharing,
+    site::{LabSite, Site},
+    source::Source,
+    ssh::Ssh,
+    store::{self, Store},
+    vocabulary,
+};
+
+/// What an experiment needs beside its file.
+pub struct Order {
+    pub experiment: Experiment,
+    /// What the results are filed under.
+    pub name: String,
+    /// The results database; runs are added to it.
+    pub database: PathBuf,
+    /// The treecast program.
+    pub treecast: PathBuf,
+    pub version: String,
+    /// The command that repeats the experiment.
+    pub command: String,
+}
+
+/// How an experiment ended.
+#[derive(Debug, Default)]
+pub struct Results {
+    /// Runs of which every client has what it was to get.
+    pub whole_runs: usize,
+    pub runs: usize,
+    /// Each client that has not: run, node, reason.
+    pub failures: Vec<Failure>,
+    /// Each run that the program itself refused to make.
+    pub refused: Vec<Refusal>,
+    pub findings: Vec<Finding>,
+    /// A line for each kind of run that was left out.
+    pub left_out: Vec<String>,
+    pub interrupted: bool,
+}
+
+/// A client without a verified copy.
+#[derive(Debug, Clone, serde::Serialize)]
+pub struct Failure {
+    pub run: String,
+    pub node: String,
+    pub reason: String,
+}
+
+/// A run that the program refused, in its own words.
+#[derive(Debug, Clone, serde::Serialize)]
+pub struct Refusal {
+    pub run: String,
+    pub reason: String,
+}
+
+/// What an experiment will do, without doing it.
+#[derive(Debug, Clone)]
+pub struct Preview {
+    /// The name of each run, in order.
+    pub runs: Vec<String>,
+    pub estimate: Duration,
+    /// A line for each kind of run that is left out.
+    pub left_out: Vec<String>,
+}
+
+impl Preview {
+    /// Plans an experiment; builds and sends nothing, and needs no root.
+    pub fn of(experiment: &Experiment) -> Result<Self, Error> {
+        let plan = planned(experiment)?;
+        Ok(Self {
+            runs: plan.runs.iter().map(|run| run.name.clone()).collect(),
+            estimate: plan.estimate(experiment.habits.settle),
+            left_out: plan.left_out,
+        })
+    }
+}
+
+/// Whether an experiment can be run here, as far as can be told without beginning.
+pub fn check(experiment: &Experiment) -> Result<(), Error> {
+    require_root()?;
+    sharing::check_kernel(experiment)?;
+    planned(experiment).map(drop)
+}
+
+fn planned(experiment: &Experiment) -> Result<Plan<'_>, Error> {
+    let capacity_bytes = store::capacity_bytes(experiment.habits.store.as_deref());
+    let plan = Plan::new(experiment, capacity_bytes.map_err(store_failed(experiment))?)?;
+    vocabulary::check(experiment, &plan)?;
+    Ok(plan)
+}
+
+fn require_root() -> Result<(), Error> {
+    if treecast_host::user::is_root() { Ok(()) } else { Err(Error::NotRoot) }
+}
+
+/// Runs an experiment in networks of this machine. `observe` hears of what happens; `stop` ends it early, and the run that it
+/// ends is marked as cut short. However it ends, what was built is taken down.
+pub fn run(
+    order: &Order,
+    observe: &dyn Fn(&Event),
+    stop: &(dyn Fn() -> bool + Sync),
+) -> Result<Results, Error> {
+    let experiment = &order.experiment;
+    require_root()?;
+    sharing::check_kernel(experiment)?;
+    let plan = planned(experiment)?;
+    observe(&Event::Planned {
+        runs: plan.runs.len(),
+        estimate: plan.estimate(experiment.habits.settle),
+        left_out: &plan.left_out,
+    });
+    let mut engine = Engine {
+        order,
+        observe,
+        stop,
+        plan: &plan,
+        db: Db::open(&order.database)?,
+        store: Arc::new(open_store(experiment, &plan)?),
+        baseline: Baseline::measure().map_err(Error::Machine)?,
+        immediate: HashMap::new(),
+        made: Vec::new(),
+        results: Results::default(),
+        number: 0,
+    };
+    for index in 0..plan.networks.len() {
+        let runs: Vec<&Planned> = plan.runs.iter().filter(|run| run.network == index).collect();
+        if !runs.is_empty() && !engine.results.interrupted {
+            engine.play_network(index, &runs)?;
+        }
+    }
+    let Engine { db, made, mut results, .. } = engine;
+    let frame = Frame::load(&db, &made)?;
+    // Without a run, the frame would be of all that the database has.
+    if !made.is_empty() {
+        results.findings = claim::judge(&experiment.shows.claims, &frame, &experiment.shows.papers);
+    }
+    results.left_out = plan.left_out.clone();
+    Ok(results)
+}
+
+struct Engine<'a> {
+    order: &'a Order,
+    observe: &'a dyn Fn(&Event),
+    stop: &'a (dyn Fn() -> bool + Sync),
+    plan: &'a Plan<'a>,
+    db: Db,
+    store: Arc<Store>,
+    baseline: Baseline,
+    /// How long the last immediate run that went well took, by network, delivery and size.
+    immediate: HashMap<(usize, String, u64), Duration>,
+    /// The runs that are in the database.
+    made: Vec<RunId>,
+    results: Results,
+    /// The number of the current run, from 1.
+    number: usize,
+}
+
+/// A run that has begun.
+struct Begun<'b> {
+    site: &'b dyn Site,
+    planned: &'b Planned<'b>,
+    record: Record,
+    recorder: Recorder,
+}
+
+/// What a run came to.
+struct Outcome {
+    record: Record,
+    carried: Carried,
+    filing: Filing,
+    sentence: String,
+    duration: Duration,
+    /// The clients that lack something: node and reason.
+    failures: Vec<(String, String)>,
+    refused: Option<String>,
+    interrupted: bool,
+}
+
+impl Engine<'_> {
+    fn experiment(&self) -> &Experiment {
+        &self.order.experiment
+    }
+
+    fn play_network(&mut self, index: usize, runs: &[&Planned]) -> Result<(), Error> {
+        let network = &self.order.experiment.networks[index];
+        let Understood { topology, path, .. } = &self.plan.networks[index];
+        (self.observe)(&Event::Building { network: &network.name, nodes: topology.nodes.len() });
+        let refused = |what| Error::Network { name: network.name.clone(), what };
+        let ssh = match runs.iter().any(|run| run.delivery.program == Program::Scp) {
+            true => Some(self.ssh()?),
+            false => None,
+        };
+        let mut site = LabSite::build(
+            &network.name,
+            topology.clone(),
+            network.routing.unwrap_or(Routing::Computed),
+            &self.order.treecast,
+            Arc::clone(&self.store),
+            path.as_ref().map(|path| path.ends[0].0),
+        )
+        .map_err(refused)?;
+        let mut cargo: Option<Cargo> = None;
+        for &planned in runs {
+            if self.results.interrupted {
+                break;
+            }
+            needs::check(&site, planned)?;
+            let (routers, support) = needs::routers(self.experiment(), planned, topology).map_err(refused)?;
+            site.prepare(routers, support).map_err(refused)?;
+            self.number += 1;
+            if let Work::Stream(stream) = &planned.work {
+                let key = planned.delivery.options.key.then(|| site.key());
+                self.play_stream(&site, planned, stream, key.as_deref())?;
+                continue;
+            }
+            let ready = cargo.take().filter(|cargo| cargo.fits(planned));
+            let current = ready.map_or_else(|| self.cargo(planned), Ok)?;
+            self.play_files(&site, planned, &current, ssh.as_ref())?;
+            cargo = Some(current);
+        }
+        Ok(())
+    }
+
+    fn ssh(&self) -> Result<Ssh, Error> {
+        let folder = self.store.fresh_folder("ssh").map_err(store_failed(self.experiment()))?;
+        Ssh::prepare(&folder).map_err(|error| Error::Scp { error })
+    }
+
+    fn cargo(&self, planned: &Planned) -> Result<Cargo, Error> {
+        let experiment = self.experiment();
+        let failed = store_failed(experiment);
+        match (&experiment.workload, &planned.work) {
+            (Workload::Feed(feed), Work::Feed(of_run)) => {
+                let link_rate_bps = self.plan.networks[planned.network].facts.link_rate_bps;
+                let arrivals = feed.arrivals(of_run.configuration.load, link_rate_bps, of_run.seed);
+                Products::make(&self.store, &arrivals, of_run.seed).map(Cargo::Feed).map_err(failed)
+            }
+            (workload, Work::File(size) | Work::Shared(size, _)) => match workload.objects() {
+                Some(Objects::File(path)) => Source::copy_of(&self.store, path)
+                    .map(Cargo::One)
+                    .map_err(|error| Error::Object { path: path.clone(), error }),
+                _ => Cargo::random(&self.store, *size, experiment.habits.seed).map_err(failed),
+            },
+            _ => Err(failed(io::Error::other("a stream has no files"))),
+        }
+    }
+
+    /// Waits until the machine is quiet. Returns how long was waited in vain; `None` in the place of all when the user wants to
+    /// stop.
+    fn settle(&mut self, planned: &Planned) -> Result<Option<Option<Duration>>, Error> {
+        (self.observe)(&Event::Settling { run: &planned.name });
+        let longest = self.experiment().habits.settle;
+        let stop = self.stop;
+        let is_quiet = self.baseline.settle(longest, &|| stop()).map_err(Error::Machine)?;
+        if (self.stop)() {
+            self.results.interrupted = true;
+            return Ok(None);
+        }
+        // Who waits for nothing does not ask.
+        Ok(Some((!is_quiet && !longest.is_zero()).then_some(longest)))
+    }
+
+    fn begin<'b>(
+        &mut self,
+        site: &'b dyn Site,
+        planned: &'b Planned<'b>,
+        unsettled: Option<Duration>,
+    ) -> Result<Begun<'b>, Error> {
+        let experiment = &self.order.experiment;
+        let run = NewRun {
+            experiment: self.order.name.clone(),
+            parameters: planned.parameters.clone(),
+            seed: seed_for(experiment.habits.seed, &planned.name),
+            repeat: planned.repeat - 1,
+            command: self.order.command.clone(),
+            machine: Machine::here(&self.order.version),
+        };
+        let record = Record::begin(&mut self.db, &run, site.topology(), unsettled)?;
+        let recorder = site.watch(&self.db, &record, experiment.habits.sample)?;
+        Ok(Begun { site, planned, record, recorder })
+    }
+
+    fn tell_started(&self, planned: &Planned) {
+        let facts = &self.plan.networks[planned.network].facts;
+        (self.observe)(&Event::Started {
+            number: self.number,
+            of: self.plan.runs.len(),
+            run: &planned.name,
+            clients: planned.groups[0].receivers.len(),
+            expected: planned.estimate(facts, self.experiment().habits.settle),
+        });
+    }
+
+    fn play_files(
+        &mut self,
+        site: &dyn Site,
+        planned: &Planned,
+        cargo: &Cargo,
+        ssh: Option<&Ssh>,
+    ) -> Result<(), Error> {
+        let Some(unsettled) = self.settle(planned)? else { return Ok(()) };
+        let run = self.begin(site, planned, unsettled)?;
+        // Told once the database has the run: whoever ends the program on hearing it finds a run that was cut short.
+        self.tell_started(planned);
+        let outcome = match &planned.work {
+            Work::Shared(..) => self.play_shared(run, cargo)?,
+            _ => self.play_alone(run, cargo, ssh)?,
+        };
+        self.conclude(planned, outcome)
+    }
+
+    /// What links carried in a run in which these groups took part.
+    fn carried(&self, planned: &Planned, record: &Record, groups: &[Group]) -> Result<Carried, Error> {
+        let senders: Vec<&str> = groups.iter().map(|group| group.sender.as_str()).collect();
+        let topology = &self.plan.networks[planned.network].topology;
+        Ok(Carried::of(&self.db, record, topology, &senders)?)
+    }
+
+    /// Files what a run came to, and tells it.
+    fn conclude(&mut self, planned: &Planned, outcome: Outcome) -> Result<(), Error> {
+        let (record, carried) = (&outcome.record, &outcome.carried);
+        let of_run = outcome.filing.rows.iter().filter(|(node, _)| node.is_none());
+        let mut measures: Vec<_> = of_run.map(|(_, row)| (row.measure.clone(), row.value)).collect();
+        measures.push(("network_bytes".into(), Some(carried.network as f64)));
+        measures.push(("sender_bytes".into(), Some(carried.sender as f64)));
+        let mut filing = Filing::default();
+        if outcome.refused.is_none() {
+            let network = &self.order.experiment.networks[planned.network];
+            filing.extend(carried.filing(&network.watch));
+            filing.extend(record.machine(&self.db)?);
+        }
+        filing.extend(outcome.filing);
+        record.file(&mut self.db, filing)?;
+        let saturated = record.close(&mut self.db, outcome.interrupted)?;
+        self.made.push(record.run());
+        self.results.interrupted |= outcome.interrupted;
+        self.results.runs += 1;
+        let is_whole = outcome.failures.is_empty() && outcome.refused.is_none() && !outcome.interrupted;
+        self.results.whole_runs += usize::from(is_whole);
+        let clients = planned.groups[0].receivers.len();
+        (self.observe)(&Event::Finished(&Finished {
+            number: self.number,
+            run: &planned.name,
+            duration: outcome.duration,
+            whole: clients.saturating_sub(outcome.failures.len()),
+            clients,
+            sentence: &outcome.sentence,
+            measures: &measures,
+            saturated: saturated.as_deref(),
+            cut_short: outcome.interrupted,
+            refused: outcome.refused.as_deref(),
+        }));
+        let run = || planned.name.clone();
+        let refusal = outcome.refused.map(|reason| Refusal { run: run(), reason });
+        self.results.refused.extend(refusal);
+        let failures = outcome.failures.into_iter();
+        self.results.failures.extend(failures.map(|(node, reason)| Failure { run: run(), node, reason }));
+        Ok(())
+    }
+
+    /// How long the corresponding immediate run took; where there was none that went well, how long it should
+    /// have taken.
+    fn immediate_duration(&self, planned: &Planned) -> Duration {
+        let estimate = || planned.transfer(&self.plan.networks[planned.network].facts);
+        self.immediate.get(&key(planned)).copied().unwrap_or_else(estimate)
+    }
+}
+
+fn key(planned: &Planned) -> (usize, String, u64) {
+    (planned.network, planned.delivery.name.clone(), planned.work.size().map_or(0, |size| size.0))
+}
+
+/// The clients that lack something, and why.
+fn failures(group: &Group, fares: &[Fared]) -> Vec<(String, String)> {
+    let failed = |(node, fared): (&String, &Fared)| Some((node.clone(), fared.failure.clone()?));
+    group.receivers.iter().zip(fares).filter_map(failed).collect()
+}
+
+fn run_failed(planned: &Planned) -> impl Fn(io::Error) -> Error {
+    let run = planned.name.clone();
+    move |error| Error::Run { run: run.clone(), error }
+}
+
+fn open_store(experiment: &Experiment, plan: &Plan) -> Result<Store, Error> {
+    let copies = |run: &Planned| run.work.size().map_or(0, |size| size.0) * (run.clients() as u64 + 1);
+    let needed = plan.runs.iter().map(copies);
+    match &experiment.habits.store {
+        Some(folder) => Store::in_folder(folder),
+        None => Store::in_memory(needed.max().unwrap_or(0)),
+    }
+}
+
+fn store_failed(experiment: &Experiment) -> impl FnOnce(io::Error) -> Error {
+    let place = experiment.habits.store.as_deref().unwrap_or(Path::new("memory")).display();
+    let what = format!("source and copies in {place}");
+    move |error| Error::Store { what, error }
+}

@@ -1,0 +1,95 @@
+//! What a run needs of its site, and of the routers there.
+
+use std::collections::BTreeSet;
+
+use treecast_lab::Topology;
+
+use crate::{
+    Error,
+    document::{
+        Experiment,
+        delivery::{Delivery, Fanout},
+        workload::Workload,
+    },
+    plan::{Planned, Work},
+    site::{Need, Routers, Site},
+};
+
+/// What the routers of a network run in a run, and which of them speak MEADcast and Xcast.
+pub fn routers(
+    experiment: &Experiment,
+    planned: &Planned,
+    topology: &Topology,
+) -> Result<(Routers, Option<BTreeSet<String>>), String> {
+    let network = &experiment.networks[planned.network];
+    let any = |wanted: fn(&Delivery) -> bool| {
+        experiment.deliveries.iter().filter(|delivery| network.runs(&delivery.name)).any(wanted)
+    };
+    let delivery = planned.delivery;
+    let xcast_plus = any(|delivery| delivery.fanout == Fanout::XcastPlus);
+    let routers = Routers {
+        // Each passes the other's joins on, as if its own routers were listeners.
+        multicast: if xcast_plus { delivery.is_multicast() } else { any(Delivery::is_multicast) },
+        source_specific: matches!(experiment.workload, Workload::Stream(_)),
+        explicit: any(Delivery::is_explicit),
+        designated: any(|delivery| delivery.options.designated),
+        xcast_plus,
+        key: delivery.options.key,
+    };
+    // Routers of Xcast+ would make Xcast of what a source multicasts.
+    let support = match delivery.fanout == Fanout::Multicast && xcast_plus {
+        true => Some(BTreeSet::new()),
+        false => delivery.support.routers(topology)?,
+    };
+    Ok((routers, support))
+}
+
+/// Refuses a run that needs what its site lacks.
+pub fn check(site: &dyn Site, planned: &Planned) -> Result<(), Error> {
+    match needs(planned).into_iter().find(|need| !site.can(*need)) {
+        None => Ok(()),
+        Some(need) => {
+            Err(Error::Lacking { run: planned.name.clone(), place: "here".into(), needs: need.to_string() })
+        }
+    }
+}
+
+fn needs(planned: &Planned) -> Vec<Need> {
+    let delivery = planned.delivery;
+    let events = !delivery.events.is_empty();
+    let is_stream = matches!(planned.work, Work::Stream(_));
+    let is_shared = matches!(planned.work, Work::Shared(..));
+    let needs = [
+        (Need::Routers, delivery.is_explicit() || delivery.is_multicast()),
+        (Need::Sockets, is_stream || is_shared || events),
+        (Need::Events, events),
+        (Need::Rates, is_shared),
+        (Need::Files, matches!(planned.work, Work::Feed(_))),
+    ];
+    needs.into_iter().filter(|(_, is_needed)| *is_needed).map(|(need, _)| need).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+    use crate::{plan::Plan, site::tests::Bare};
+
+    #[test]
+    fn a_run_is_refused_where_its_site_lacks_what_it_needs() {
+        let text = r#"
+            title = "a stream"
+            network = [{ name = "A", topology = "lan:clients=3" }]
+            delivery = [{ fanout = "unicast" }, { fanout = "multicast" }]
+            workload = { kind = "stream", rates = ["1M"], seconds = 1, payload = 1000 }
+        "#;
+        let experiment = Experiment::parse(text, "x", Path::new("."), &[]).unwrap();
+        let plan = Plan::new(&experiment, 1 << 30).unwrap();
+        let site = Bare(plan.networks[0].topology.clone());
+        let refused = |index: usize| check(&site, &plan.runs[index]).unwrap_err().to_string();
+        let expected = "A 1M, unicast #1 cannot be made here: it needs sockets of this process at its nodes, which are not there";
+        assert_eq!(refused(0), expected);
+        assert!(refused(1).contains("routers that run treecast"), "{}", refused(1));
+    }
+}

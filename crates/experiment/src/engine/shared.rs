@@ -1,0 +1,125 @@
+//! Runs in which flows share a link.
+
+use std::{io, sync::OnceLock, time::Duration};
+
+use super::{Begun, Engine, Outcome, failures, files::session, run_failed};
+use crate::{
+    Error,
+    cargo::Cargo,
+    document::{delivery::Program, sharing::RivalKind},
+    plan::{Group, Planned, path::SharedPath},
+    record::Record,
+    session::{self, Session},
+    sharing::{self, Connection, Contest, Flow, Shared},
+    site::{Site, attachment},
+};
+
+impl Engine<'_> {
+    /// A run on a link that others use, too.
+    pub fn play_shared(&mut self, run: Begun<'_>, cargo: &Cargo) -> Result<Outcome, Error> {
+        let Begun { site, planned, record, recorder } = &run;
+        let (site, planned) = (*site, *planned);
+        let description = &self.order.experiment.networks[planned.network];
+        let path = self.plan.networks[planned.network].path.as_ref();
+        let shared = self.order.experiment.workload.sharing().zip(path);
+        let Some((sharing, path)) = shared else {
+            return Err(run_failed(planned)(io::Error::other("nothing is shared")));
+        };
+        let begun = [OnceLock::new(), OnceLock::new()];
+        let watch = |node: &str, pid| recorder.watch_process(record.node(node), pid);
+        let flow = |is_tcp: bool, index: usize| -> Result<Flow<'_>, Error> {
+            let (group, begun) = (&planned.groups[index], &begun[index]);
+            Ok(match is_tcp {
+                true => Flow::Tcp(connection(&run, group, &sharing.congestion, begun)?),
+                false => Flow::Session(Box::new(Session {
+                    begun: Some(begun),
+                    ..session(self.order, &run, group, cargo, None, &watch)?
+                })),
+            })
+        };
+        let first = flow(planned.delivery.program == Program::Tcp, 0)?;
+        let rival = description.rival.as_ref().filter(|_| planned.groups.len() > 1).map(|rival| {
+            let after = rival.after.map_or(Duration::ZERO, |after| after.0);
+            Ok::<_, Error>((flow(rival.kind == RivalKind::Tcp, 1)?, after))
+        });
+        let contest = Contest {
+            site,
+            sharing,
+            path,
+            changes: &description.changes,
+            origin: record.origin,
+            first,
+            rival: rival.transpose()?,
+            begun: &begun,
+        };
+        let stop = self.stop;
+        let outcome = contest.play(&|| stop()).map_err(run_failed(planned))?;
+        drop(contest);
+        let Begun { record, recorder, .. } = run;
+        recorder.stop()?;
+        self.shared_outcome(planned, path, site, record, outcome)
+    }
+
+    fn shared_outcome(
+        &mut self,
+        planned: &Planned,
+        path: &SharedPath,
+        site: &dyn Site,
+        record: Record,
+        outcome: sharing::Outcome,
+    ) -> Result<Outcome, Error> {
+        let group = &planned.groups[0];
+        let is_tcp = planned.delivery.program == Program::Tcp;
+        let receivers = planned.groups.iter().map(|group| {
+            // A connection goes to one of them.
+            let count = if is_tcp { 1 } else { group.receivers.len() };
+            let at = |node: &String| Ok((node.clone(), attachment(site, node)?.interface));
+            group.receivers.iter().take(count).map(at).collect::<io::Result<Vec<_>>>()
+        });
+        let receivers: Vec<_> = receivers.collect::<io::Result<_>>().map_err(run_failed(planned))?;
+        let shared = Shared::load(&self.db, &record, path, &outcome, &receivers)?;
+        let mut filing = sharing::filing(&shared, path, outcome.together);
+        let sentence = sharing::sentence(&filing);
+        let played = outcome.played;
+        filing.run("duration", played.duration.as_secs_f64(), "s");
+        for (node, fared) in group.receivers.iter().zip(&played.clients) {
+            session::client_done(&mut self.db, &record, node, fared)?;
+        }
+        for (at, bps) in outcome.rates.iter().skip(1) {
+            record.event(&mut self.db, *at, None, "event", &format!("the link has {bps} bit/s"))?;
+        }
+        let mut failures = failures(group, &played.clients);
+        failures.extend(outcome.rival_failure.map(|reason| ("rival".to_owned(), reason)));
+        Ok(Outcome {
+            carried: self.carried(planned, &record, &planned.groups)?,
+            record,
+            filing,
+            sentence,
+            duration: played.duration,
+            failures,
+            refused: played.refused,
+            interrupted: played.interrupted,
+        })
+    }
+}
+
+/// A TCP connection to the first receiver of a group.
+fn connection<'c>(
+    run: &'c Begun<'_>,
+    group: &Group,
+    congestion: &'c str,
+    begun: &'c OnceLock<Duration>,
+) -> Result<Connection<'c>, Error> {
+    let failed = run_failed(run.planned);
+    let to = group.receivers.first();
+    let to = to.ok_or_else(|| failed(io::Error::other("nobody is there to send to")))?;
+    Ok(Connection {
+        site: run.site,
+        from: group.sender.clone(),
+        to: to.clone(),
+        address: attachment(run.site, to).map_err(failed)?.address,
+        congestion,
+        origin: run.record.origin,
+        begun,
+    })
+}

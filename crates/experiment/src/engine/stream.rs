@@ -1,0 +1,94 @@
+//! Runs in which streams are sent.
+
+use std::path::Path;
+
+use super::{Begun, Engine, Outcome, run_failed};
+use crate::{
+    Error, Event,
+    document::workload::Load,
+    plan::{Planned, stream::PlannedStream},
+    site::Site,
+    stream::{self, Scene},
+};
+
+/// What the MEADcast thesis let be lost of a file that is sent as a stream (4.4.3).
+const MAX_LOSS: f64 = 0.015;
+
+/// How often such a file is sent slower than before.
+const MAX_SLOWER: u32 = 4;
+
+impl Engine<'_> {
+    /// A stream. A file that is sent as one, of which too much is lost, is sent again, slower: the thesis raised the rate until
+    /// so much was lost. `key` is the file with the domain's key, where routers prove what they say.
+    pub fn play_stream(
+        &mut self,
+        site: &dyn Site,
+        planned: &Planned,
+        stream: &PlannedStream,
+        key: Option<&Path>,
+    ) -> Result<(), Error> {
+        let mut stream = stream.clone();
+        for slower in 0..=MAX_SLOWER {
+            let most_lost = if slower == MAX_SLOWER { 1.0 } else { MAX_LOSS };
+            if !self.attempt(site, planned, &stream, key, most_lost)? {
+                break;
+            }
+            stream = stream.slower();
+        }
+        Ok(())
+    }
+
+    /// Makes a stream's run. Returns whether it was a file of which more than `most_lost` was lost: then nothing of it counts.
+    fn attempt(
+        &mut self,
+        site: &dyn Site,
+        planned: &Planned,
+        stream: &PlannedStream,
+        key: Option<&Path>,
+        most_lost: f64,
+    ) -> Result<bool, Error> {
+        if self.settle(planned)?.is_none() {
+            return Ok(false);
+        }
+        self.tell_started(planned);
+        let failed = run_failed(planned);
+        let number = self.number as u32;
+        let scene = Scene::set(site, planned, stream, &self.order.treecast, key, number).map_err(&failed)?;
+        // Senders that look for routers are not what is measured.
+        let Some(unsettled) = self.settle(planned)? else { return Ok(false) };
+        let receivers = scene.receivers.clone();
+        let Begun { record, recorder, .. } = self.begin(site, planned, unsettled)?;
+        // The first interval is without traffic, and the second begins with it.
+        std::thread::sleep(self.experiment().habits.sample);
+        let began = record.origin.elapsed();
+        let played = scene.play(self.stop);
+        recorder.stop()?;
+        let played = played.map_err(&failed)?;
+        let carried = self.carried(planned, &record, &planned.groups)?;
+        let mut filing = stream::rows(planned, stream, &receivers, &played, &carried, began);
+        filing.run("duration", played.sent.lasted.as_secs_f64(), "s");
+        for happening in &played.happened {
+            record.event(&mut self.db, began + happening.at, None, "event", &happening.what)?;
+        }
+        let interrupted = (self.stop)() && played.sent.packets < stream.packets;
+        let lost = stream::lost(&filing);
+        if !interrupted && matches!(stream.load, Load::Bytes(_)) && lost > most_lost {
+            record.close(&mut self.db, true)?;
+            let why = format!("{:.2} % lost: once more, slower", lost * 100.0);
+            (self.observe)(&Event::Again { run: &planned.name, why: &why });
+            return Ok(true);
+        }
+        let outcome = Outcome {
+            sentence: stream::sentence(&filing, &carried, &played),
+            record,
+            carried,
+            filing,
+            duration: played.sent.lasted,
+            failures: Vec::new(),
+            refused: None,
+            interrupted,
+        };
+        self.conclude(planned, outcome)?;
+        Ok(false)
+    }
+}

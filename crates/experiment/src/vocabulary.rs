@@ -1,0 +1,37 @@
+//! What claims, plots and papers may name: the measures and the cells of what an experiment is going to run.
+
+use treecast_measure::frame::Vocabulary;
+
+use crate::{
+    Error,
+    document::{Experiment, workload::Workload},
+    feed,
+    plan::Plan,
+    record, session, sharing, stream,
+};
+
+/// Refuses claims, plots and figures of papers that name what no run has.
+pub fn check(experiment: &Experiment, plan: &Plan) -> Result<(), Error> {
+    let vocabulary = vocabulary(experiment, plan);
+    let shows = &experiment.shows;
+    let claims = shows.claims.iter().try_for_each(|claim| claim.check(&vocabulary));
+    let plots = || shows.plots.iter().try_for_each(|plot| plot.check(&vocabulary, &shows.papers));
+    let papers = || shows.papers.check(&vocabulary);
+    claims.and_then(|()| plots()).and_then(|()| papers()).map_err(|what| Error::Claim { what })
+}
+
+/// What the experiment is going to measure.
+fn vocabulary(experiment: &Experiment, plan: &Plan) -> Vocabulary {
+    let of_workload: &[(&str, &str)] = match &experiment.workload {
+        Workload::Files(_) => session::MEASURES,
+        Workload::Feed(_) => feed::MEASURES,
+        Workload::Stream(_) => stream::MEASURES,
+        Workload::Shared(..) => sharing::MEASURES,
+    };
+    let owned = |(name, unit): &(&str, &str)| ((*name).to_owned(), (*unit).to_owned());
+    Vocabulary {
+        measures: record::MEASURES.iter().chain(of_workload).map(owned).collect(),
+        cells: plan.runs.iter().map(|run| run.parameters.clone()).collect(),
+        is_changed: experiment.is_changed,
+    }
+}
