@@ -1,8 +1,9 @@
 //! When each client of a run starts (librecast-updates-2022, 1 and 2.1).
 
-use std::{str::FromStr, time::Duration};
+use std::time::Duration;
 
 use serde::Deserialize;
+use treecast_proto::random::SplitMix64;
 
 /// The client scheduling strategy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
@@ -45,46 +46,23 @@ impl Schedule {
     }
 }
 
-impl FromStr for Schedule {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let known = Self::ALL.into_iter().find(|schedule| schedule.name() == text);
-        known.ok_or_else(|| format!("unknown schedule `{text}`: expected immediate, random or random2"))
-    }
-}
-
 impl TryFrom<String> for Schedule {
-    type Error = String;
+    type Error = UnknownSchedule;
 
-    fn try_from(text: String) -> Result<Self, String> {
-        text.parse()
+    fn try_from(text: String) -> Result<Self, UnknownSchedule> {
+        Self::ALL.into_iter().find(|schedule| schedule.name() == text).ok_or(UnknownSchedule(text))
     }
 }
+
+#[derive(Debug, thiserror::Error)]
+#[error("unknown schedule `{0}`: expected immediate, random or random2")]
+pub struct UnknownSchedule(String);
 
 /// A seed for one run out of the experiment's seed and the run's name, so that leaving a run out does
 /// not change the others (FNV-1a).
 pub fn seed_for(seed: u64, run: &str) -> u64 {
     let start = 0xcbf2_9ce4_8422_2325 ^ seed;
     run.bytes().fold(start, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3))
-}
-
-/// Steele, Lea and Flood's SplitMix64: enough for waits, and needs no crate.
-pub struct SplitMix64(pub u64);
-
-impl SplitMix64 {
-    pub fn next_u64(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    /// In [0, 1).
-    pub fn unit(&mut self) -> f64 {
-        (self.next_u64() >> 11) as f64 / (1u64 << 53) as f64
-    }
 }
 
 #[cfg(test)]

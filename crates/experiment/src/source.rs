@@ -7,11 +7,11 @@ use std::{
 };
 
 use super::{
-    schedule::SplitMix64,
     store::Store,
     verify::{self, Digest},
 };
 use treecast_lab::quantity::Size;
+use treecast_proto::random::SplitMix64;
 
 /// An object in the store.
 #[derive(Debug, Clone)]
@@ -31,7 +31,7 @@ impl Source {
         let mut draws = SplitMix64(seed ^ size.0);
         let mut left = size.0;
         while left > 0 {
-            let bytes = draws.next_u64().to_ne_bytes();
+            let bytes = draws.draw().to_ne_bytes();
             let length = left.min(bytes.len() as u64) as usize;
             file.write_all(&bytes[..length])?;
             left -= length as u64;

@@ -14,6 +14,7 @@ pub(crate) use queue::MAX_FRAME_BYTES;
 use queue::Queue;
 
 use treecast_host::{namespace::Namespace, packet::FrameSocket, poller::Poller, process};
+use treecast_proto::random::SplitMix64;
 
 use crate::daemon::Daemon;
 use crate::error::{Error, Result};
@@ -73,7 +74,7 @@ struct Way {
 struct Relay {
     ways: Vec<Way>,
     poll: Poller,
-    seed: u64,
+    spread: SplitMix64,
 }
 
 impl Relay {
@@ -88,7 +89,7 @@ impl Relay {
                 ways.push(Way { from, back, hold: relay.delays[end], queue: Queue::default() });
             }
         }
-        Ok(Self { ways, poll, seed: 0x9e37_79b9_7f4a_7c15 })
+        Ok(Self { ways, poll, spread: SplitMix64(0) })
     }
 
     fn run(&mut self) -> ! {
@@ -106,7 +107,7 @@ impl Relay {
     fn take(&mut self, index: usize) {
         const MAX_AT_ONCE: usize = 64;
         for _ in 0..MAX_AT_ONCE {
-            let spread = self.random();
+            let spread = self.spread.unit();
             let way = &mut self.ways[index];
             let due = || Instant::now() + delay(way.hold, spread);
             if !way.queue.fill(due, |frame| way.from.receive(frame, MAX_FRAME_BYTES)) {
@@ -125,15 +126,6 @@ impl Relay {
                 self.ways[index].queue.recycle(frame);
             }
         }
-    }
-
-    /// A random number between 0 and 1 (xorshift64*, Vigna 2016).
-    fn random(&mut self) -> f64 {
-        self.seed ^= self.seed >> 12;
-        self.seed ^= self.seed << 25;
-        self.seed ^= self.seed >> 27;
-        let number = self.seed.wrapping_mul(0x2545_f491_4f6c_dd1d);
-        (number >> 11) as f64 / (1u64 << 53) as f64
     }
 }
 

@@ -24,6 +24,7 @@ pub mod group_key;
 pub mod membership;
 pub mod object;
 mod payload;
+pub mod random;
 pub mod rates;
 pub mod repair;
 pub mod replay_window;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
-use crate::schedule::SplitMix64;
+use treecast_proto::random::SplitMix64;
 
 /// An object is at most so many times as large as the smallest: the distribution has no end, and a disk has one.
 const LARGEST: f64 = 100.0;

@@ -11,10 +11,10 @@ use std::{
 
 use treecast_host::folder;
 use treecast_lab::quantity::Size;
+use treecast_proto::random::SplitMix64;
 
 use crate::{
     document::feed::Arrival,
-    schedule::SplitMix64,
     store::Store,
     told::ToldObject,
     verify::{self, Digest},
@@ -60,7 +60,7 @@ impl Products {
         Ok(Self { pipe, seed, products: products.collect::<io::Result<_>>()? })
     }
 
-    /// Of all together.
+    /// The bytes of all together.
     pub fn size(&self) -> Size {
         Size(self.products.iter().map(|product| product.size).sum())
     }
@@ -113,7 +113,7 @@ impl Product {
     fn make(path: PathBuf, name: String, arrival: Arrival, draws: &mut SplitMix64) -> io::Result<Self> {
         let size = arrival.size_bytes;
         let words = size.div_ceil(8) as usize;
-        let mut bytes: Vec<u8> = (0..words).flat_map(|_| draws.next_u64().to_ne_bytes()).collect();
+        let mut bytes: Vec<u8> = (0..words).flat_map(|_| draws.draw().to_ne_bytes()).collect();
         bytes.truncate(size as usize);
         fs::write(&path, &bytes)?;
         Ok(Self { path, name, at: arrival.at, size, digest: *blake3::hash(&bytes).as_bytes() })

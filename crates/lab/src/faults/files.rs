@@ -8,7 +8,7 @@ use std::{
 
 use treecast_host::mount;
 
-use super::schedule::Random;
+use treecast_proto::random::SplitMix64;
 
 /// A set to send: a few files of some MiB, small files, an empty one and a link.
 #[derive(Debug)]
@@ -23,7 +23,7 @@ const LINK_TARGET: &str = "large0";
 impl Files {
     /// Creates the set `set` in `folder`. Its contents follow from the seed.
     pub fn make(folder: &Path, seed: u64) -> io::Result<Self> {
-        let mut random = Random::new(seed ^ 0xf11e);
+        let mut random = SplitMix64(seed ^ 0xf11e);
         let set = folder.join("set");
         fs::create_dir_all(set.join("small"))?;
         let mut files = Vec::new();
@@ -66,10 +66,10 @@ impl Files {
     }
 }
 
-fn contents(random: &mut Random, size: usize) -> Vec<u8> {
+fn contents(random: &mut SplitMix64, size: usize) -> Vec<u8> {
     let mut contents = Vec::with_capacity(size + 8);
     while contents.len() < size {
-        contents.extend_from_slice(&random.next().to_ne_bytes());
+        contents.extend_from_slice(&random.draw().to_ne_bytes());
     }
     contents.truncate(size);
     contents

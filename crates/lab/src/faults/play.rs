@@ -196,7 +196,7 @@ impl Session<'_> {
 
     fn set_agenda(&mut self, now: Instant) {
         for (at, fault) in &self.schedule.faults {
-            self.agenda.entry(now + *at).or_default().push(Action::Fault(fault.clone()));
+            self.later(now + *at, Action::Fault(fault.clone()));
         }
     }
 
@@ -228,18 +228,18 @@ impl Session<'_> {
             Action::Fault(Fault::KillSender { away }) => {
                 if let Some(sender) = self.sender.take() {
                     sender.kill();
-                    self.agenda.entry(now + away).or_default().push(Action::StartSender);
+                    self.later(now + away, Action::StartSender);
                 }
             }
             Action::Fault(Fault::Unplug { receiver, time }) => {
                 self.plug(receiver, false)?;
-                self.agenda.entry(now + time).or_default().push(Action::Plug(receiver));
+                self.later(now + time, Action::Plug(receiver));
             }
             Action::Fault(Fault::FillDisk { time }) => {
                 let filled = self.disk.as_ref().map_or(Ok(()), SmallDisk::fill);
                 filled.map_err(Error::system("fill a small disk"))?;
                 if let Some(time) = time {
-                    self.agenda.entry(now + time).or_default().push(Action::FreeDisk);
+                    self.later(now + time, Action::FreeDisk);
                 }
             }
             Action::Fault(Fault::ChangeAddress { receiver }) => {
@@ -250,34 +250,42 @@ impl Session<'_> {
             }
             Action::Fault(Fault::DisableRouter { time }) => {
                 self.lab.begin(&router_off())?;
-                self.agenda.entry(now + time).or_default().push(Action::EnableRouter);
+                self.later(now + time, Action::EnableRouter);
             }
             Action::EnableRouter => self.lab.end(&router_off())?,
             Action::Fault(Fault::RestartMulticastRouter { kills, away }) => {
                 if let Some(router) = self.multicast_router.take() {
                     router.end_by(if kills { libc::SIGKILL } else { libc::SIGTERM })?;
-                    self.agenda.entry(now + away).or_default().push(Action::StartMulticastRouter);
+                    self.later(now + away, Action::StartMulticastRouter);
                 }
             }
             Action::StartMulticastRouter => self.start_multicast_router()?,
-            Action::FreeDisk => {
-                let freed = self.disk.as_ref().map_or(Ok(()), SmallDisk::free);
-                freed.map_err(Error::system("make room on a small disk"))?;
-                match self.members[SMALL_DISK].program {
-                    Some(_) => {
-                        let condemned = (now + KILL_DELAY, Duration::from_millis(100), 0);
-                        self.members[SMALL_DISK].condemned = Some(condemned);
-                    }
-                    // The receiver ended with an error, and there is room again.
-                    None if !self.is_to_start(SMALL_DISK) => self.start_receiver(SMALL_DISK)?,
-                    None => {}
-                }
-            }
+            Action::FreeDisk => self.free_disk(now)?,
             Action::Plug(who) => self.plug(who, true)?,
             Action::StartReceiver(receiver) => self.start_receiver(receiver)?,
             Action::StartSender => self.start_sender()?,
         }
         Ok(())
+    }
+
+    fn free_disk(&mut self, now: Instant) -> Result<()> {
+        let freed = self.disk.as_ref().map_or(Ok(()), SmallDisk::free);
+        freed.map_err(Error::system("make room on a small disk"))?;
+        match self.members[SMALL_DISK].program {
+            Some(_) => {
+                let condemned = (now + KILL_DELAY, Duration::from_millis(100), 0);
+                self.members[SMALL_DISK].condemned = Some(condemned);
+            }
+            // It has ended with an error, and somebody has made room.
+            None if !self.is_to_start(SMALL_DISK) => self.start_receiver(SMALL_DISK)?,
+            None => {}
+        }
+        Ok(())
+    }
+
+    /// Has something done at a time to come.
+    fn later(&mut self, at: Instant, action: Action) {
+        self.agenda.entry(at).or_default().push(action);
     }
 
     fn is_to_start(&self, receiver: usize) -> bool {
@@ -298,7 +306,7 @@ impl Session<'_> {
             let redated = redate(&self.folder_of(receiver), dated_seconds);
             redated.map_err(Error::system("date files"))?;
         }
-        self.agenda.entry(back).or_default().push(Action::StartReceiver(receiver));
+        self.later(back, Action::StartReceiver(receiver));
         Ok(())
     }
 

@@ -2,6 +2,8 @@
 
 use std::{fmt, time::Duration};
 
+use treecast_proto::random::SplitMix64;
+
 /// The number of receivers. The last one has a small disk that can be filled; the others have a large one.
 pub const RECEIVERS: usize = 5;
 pub const SMALL_DISK: usize = RECEIVERS - 1;
@@ -13,29 +15,9 @@ const FAULTY_TIME: Duration = Duration::from_millis(2200);
 const MEAD: &[&str] = &["--repair", "nack", "--fanout", "mead"];
 const AUTO: &[&str] = &["--repair", "nack", "--fanout", "auto"];
 
-/// A generator of pseudo-random numbers, which are the same for the same seed (SplitMix64).
-#[derive(Debug, Clone)]
-pub struct Random(u64);
-
-impl Random {
-    pub fn new(seed: u64) -> Self {
-        Self(seed)
-    }
-
-    pub fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
-    }
-
-    pub fn below(&mut self, limit: u64) -> u64 {
-        self.next() % limit.max(1)
-    }
-
-    fn time(&mut self, from_ms: u64, to_ms: u64) -> Duration {
-        Duration::from_millis(from_ms + self.below(to_ms - from_ms))
-    }
+/// From one time up to the other, which is left out, both in ms.
+fn time(random: &mut SplitMix64, from_ms: u64, to_ms: u64) -> Duration {
+    Duration::from_millis(from_ms + random.below(to_ms - from_ms))
 }
 
 /// A fault.
@@ -74,7 +56,7 @@ pub struct Schedule {
 
 impl Schedule {
     pub fn draw(seed: u64) -> Self {
-        let mut random = Random::new(seed);
+        let mut random = SplitMix64(seed);
         let repair: &[&str] = match random.below(12) {
             0..6 => &["--repair", "nack"],
             6..8 => &["--repair", "after"],
@@ -105,25 +87,25 @@ impl Schedule {
     }
 }
 
-fn draw_fault(random: &mut Random, has_mead: bool) -> (Duration, Fault) {
-    let at = random.time(50, FAULTY_TIME.as_millis() as u64);
+fn draw_fault(random: &mut SplitMix64, has_mead: bool) -> (Duration, Fault) {
+    let at = time(random, 50, FAULTY_TIME.as_millis() as u64);
     let receiver = random.below(RECEIVERS as u64) as usize;
     let fault = match random.below(15) {
         0..5 => {
             let dated_seconds = [0, 0, 3600, -3600, 2 * 86_400, -2 * 86_400][random.below(6) as usize];
-            Fault::KillReceiver { receiver, away: random.time(50, 1500), dated_seconds }
+            Fault::KillReceiver { receiver, away: time(random, 50, 1500), dated_seconds }
         }
-        5..8 => Fault::KillSender { away: random.time(50, 1200) },
-        8..10 => Fault::Unplug { receiver: Some(receiver), time: random.time(100, 2000) },
-        10 => Fault::Unplug { receiver: None, time: random.time(100, 2000) },
+        5..8 => Fault::KillSender { away: time(random, 50, 1200) },
+        8..10 => Fault::Unplug { receiver: Some(receiver), time: time(random, 100, 2000) },
+        10 => Fault::Unplug { receiver: None, time: time(random, 100, 2000) },
         11 => match random.below(3) {
             0 => Fault::ChangeAddress { receiver },
             way => Fault::CutConnection { receiver, resets: way == 1 },
         },
-        12 if has_mead => Fault::DisableRouter { time: random.time(100, 2000) },
-        12 => Fault::RestartMulticastRouter { kills: random.below(2) == 0, away: random.time(1, 1500) },
+        12 if has_mead => Fault::DisableRouter { time: time(random, 100, 2000) },
+        12 => Fault::RestartMulticastRouter { kills: random.below(2) == 0, away: time(random, 1, 1500) },
         _ => {
-            let time = (random.below(3) > 0).then(|| random.time(100, 1000));
+            let time = (random.below(3) > 0).then(|| time(random, 100, 1000));
             Fault::FillDisk { time }
         }
     };

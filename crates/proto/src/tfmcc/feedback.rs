@@ -32,33 +32,17 @@ pub fn is_suppressed(rate_bps: f64, suppression_bps: f64) -> bool {
     rate_bps >= suppression_bps * (1.0 - TOLERANCE)
 }
 
-/// Numbers between 0 and 1 from a seed (SplitMix64, Steele et al. 2014).
-#[derive(Debug)]
-pub struct Random(u64);
-
-impl Random {
-    pub fn new(seed: u64) -> Self {
-        Self(seed)
-    }
-
-    pub fn uniform(&mut self) -> f64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut bits = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        ((bits ^ (bits >> 31)) >> 11) as f64 / (1_u64 << 53) as f64
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::random::SplitMix64;
 
     const ROUND: Duration = Duration::from_millis(600);
 
     /// When each of so many receivers with this ratio would speak, in order.
     fn delays(receivers: usize, ratio: f64) -> Vec<Duration> {
-        let mut random = Random::new(7);
-        let mut delays: Vec<_> = (0..receivers).map(|_| delay(ROUND, ratio, random.uniform())).collect();
+        let mut random = SplitMix64(7);
+        let mut delays: Vec<_> = (0..receivers).map(|_| delay(ROUND, ratio, random.unit())).collect();
         delays.sort_unstable();
         delays
     }

@@ -5,15 +5,10 @@ use std::{convert::Infallible, time::Duration};
 use treecast_wire::message::{Pace, PaceReport};
 
 use super::{
-    Arrived, equation,
-    feedback::{self, Random},
-    loss_history::LossHistory,
-    micros,
-    receive_rate::ReceiveRate,
-    round_trip::RoundTrip,
-    window::Window,
+    Arrived, equation, feedback, loss_history::LossHistory, micros, receive_rate::ReceiveRate,
+    round_trip::RoundTrip, window::Window,
 };
-use crate::{Instant, Step};
+use crate::{Instant, Step, random::SplitMix64};
 
 /// The round trip before anything is known of it (RFC 4654, 4.1).
 const FIRST_ROUND_TRIP: Duration = Duration::from_millis(500);
@@ -65,7 +60,7 @@ pub struct Receiver {
     rate: ReceiveRate,
     round_trip: RoundTrip,
     window: Window,
-    random: Random,
+    random: SplitMix64,
     /// The last message of the sender and when it came.
     pace: Option<(Pace, Instant)>,
     /// The echo that was measured by last.
@@ -94,7 +89,7 @@ impl Receiver {
             rate: ReceiveRate::default(),
             round_trip: RoundTrip::default(),
             window: Window::default(),
-            random: Random::new(seed),
+            random: SplitMix64(seed),
             pace: None,
             measured_echo: 0,
             timer: None,
@@ -176,7 +171,7 @@ impl Receiver {
         }
         let round = longest(&pace).saturating_mul(feedback::ROUND_TRIPS_A_ROUND).max(SHORTEST_ROUND);
         let ratio = rate / pace.rate_bps.max(1) as f64;
-        self.timer = Some(now + feedback::delay(round, ratio, self.random.uniform()));
+        self.timer = Some(now + feedback::delay(round, ratio, self.random.unit()));
     }
 
     fn is_suppressed(&mut self, now: Instant, pace: &Pace) -> bool {

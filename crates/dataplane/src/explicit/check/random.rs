@@ -5,10 +5,13 @@ use std::{
     net::Ipv6Addr,
 };
 
-use treecast_proto::explicit::{
-    authentication::DomainKey,
-    list_proof::{self, ListKey, Listed},
-    mead::router::{Guard, Prefix, ReversePath, Router},
+use treecast_proto::{
+    explicit::{
+        authentication::DomainKey,
+        list_proof::{self, ListKey, Listed},
+        mead::router::{Guard, Prefix, ReversePath, Router},
+    },
+    random::SplitMix64,
 };
 use treecast_wire::{
     ipv6::{self, checksum_offset, next_header, upper_layer_checksum},
@@ -32,9 +35,9 @@ const GROUPS: [Ipv6Addr; 2] =
     [Ipv6Addr::new(0xff15, 0, 0, 0, 0, 0, 0, 9), Ipv6Addr::new(0xff15, 1, 2, 3, 4, 5, 6, 7)];
 const UNHEARD: Ipv6Addr = Ipv6Addr::new(0xff15, 0, 0, 0, 0, 0, 0, 10);
 
-/// SplitMix64 (Steele and others, 2014).
+/// Draws routers and packets.
 pub struct Random {
-    state: u64,
+    numbers: SplitMix64,
     /// Source of the packet that is being made.
     source: Ipv6Addr,
     /// What the router at hand checks proofs with.
@@ -45,18 +48,11 @@ pub struct Random {
 
 impl Random {
     pub fn new(seed: u64) -> Self {
-        Self { state: seed, source: node(0x1000), lists: None, fresh: 0 }
-    }
-
-    fn next(&mut self) -> u64 {
-        self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (self.state ^ self.state >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ mixed >> 31
+        Self { numbers: SplitMix64(seed), source: node(0x1000), lists: None, fresh: 0 }
     }
 
     fn below(&mut self, bound: usize) -> usize {
-        (self.next() % bound as u64) as usize
+        self.numbers.below(bound as u64) as usize
     }
 
     fn one_in(&mut self, chances: usize) -> bool {
@@ -64,7 +60,7 @@ impl Random {
     }
 
     fn bytes(&mut self, len: usize) -> Vec<u8> {
-        (0..len).map(|_| self.next() as u8).collect()
+        (0..len).map(|_| self.numbers.draw() as u8).collect()
     }
 
     fn of<T: Copy>(&mut self, choices: &[T]) -> T {
@@ -177,7 +173,7 @@ impl Random {
             0 => packet[at] ^= 1 << self.below(8),
             1 if packet.len() > 60 => packet.truncate(60 + self.below(packet.len() - 60)),
             2 => packet[7] = self.below(3) as u8,
-            _ => packet[at] = self.next() as u8,
+            _ => packet[at] = self.numbers.draw() as u8,
         }
     }
 
@@ -198,7 +194,7 @@ impl Random {
         }
         let mut header = Header::data(next_header::UDP, &groups).expect("at most 32 good addresses");
         if self.one_in(4) {
-            header.delivery = header.routers.and(Map::from_bits(self.next() as u32));
+            header.delivery = header.routers.and(Map::from_bits(self.numbers.draw() as u32));
         }
         if self.one_in(4) {
             header.dont_replicate = self.below(3) as u8;
@@ -271,7 +267,7 @@ impl Random {
     /// The packet with this routing header.
     fn wrap(&mut self, header: &[u8], destination: Ipv6Addr, rest: &[u8]) -> Vec<u8> {
         let ip = ipv6::Header {
-            class_and_label: self.next() as u32 & 0x0fff_ffff,
+            class_and_label: self.numbers.draw() as u32 & 0x0fff_ffff,
             payload_len: (header.len() + rest.len()) as u16,
             next_header: next_header::ROUTING,
             hop_limit: 1 + self.below(255) as u8,
@@ -346,7 +342,7 @@ impl Random {
     fn options<'a>(&mut self, count: usize, listed: &dyn Fn(Ipv6Addr) -> Listed<'a>) -> Options {
         let ports = self.one_in(2).then(|| {
             let listed = if self.one_in(4) { self.below(33) } else { count };
-            (0..listed).map(|_| if self.one_in(4) { 0 } else { self.next() as u16 }).collect()
+            (0..listed).map(|_| if self.one_in(4) { 0 } else { self.numbers.draw() as u16 }).collect()
         });
         let proof = Proof { nonce: [3; 16], code: [4; 16] };
         let group = self.one_in(3).then(|| if self.one_in(8) { UNHEARD } else { self.of(&GROUPS) });

@@ -32,7 +32,7 @@ impl Random {
         let mut header =
             Header::new(next_header::UDP, self.channel(), destinations).expect("at most 32 good addresses");
         if self.one_in(2) {
-            let valid = header.valid.and(Map::from_bits(self.next() as u32));
+            let valid = header.valid.and(Map::from_bits(self.numbers.draw() as u32));
             header.valid = if valid.is_empty() && !self.one_in(16) { header.valid } else { valid };
         }
         header.stays_xcast = self.one_in(4);
@@ -85,7 +85,7 @@ impl Random {
         match self.below(5) {
             0 => UNHEARD,
             1 | 2 => self.of(&GROUPS),
-            3 => Ipv6Addr::from(u128::from(self.next())),
+            3 => Ipv6Addr::from(u128::from(self.numbers.draw())),
             _ => Ipv6Addr::UNSPECIFIED,
         }
     }
@@ -93,9 +93,9 @@ impl Random {
     fn behind_xcast(&mut self, header: &Header, destination: Ipv6Addr) -> (u8, Vec<u8>) {
         let (next, rest) = self.unlisted(destination);
         let count = if self.one_in(16) { self.below(33) } else { header.destinations.len() };
-        let ports = self
-            .one_in(2)
-            .then(|| (0..count).map(|_| if self.one_in(4) { 0 } else { self.next() as u16 }).collect());
+        let ports = self.one_in(2).then(|| {
+            (0..count).map(|_| if self.one_in(4) { 0 } else { self.numbers.draw() as u16 }).collect()
+        });
         let (source, group, routers) = (self.source, header.channel, Map::EMPTY);
         let listed = Listed { kind: Kind::Xcast, source, group, routers, addresses: &header.destinations };
         let options = Options { ports, list_proof: self.list_proof(&listed) }.to_bytes(next);
@@ -109,7 +109,7 @@ impl Random {
         match self.below(3) {
             0 => packet[at] ^= 1 << self.below(8),
             1 => packet[at] = packet[at].wrapping_add(1),
-            _ => packet[at] = self.next() as u8,
+            _ => packet[at] = self.numbers.draw() as u8,
         }
     }
 }
