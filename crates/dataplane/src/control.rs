@@ -27,6 +27,16 @@ const MAX_CLIENTS: usize = 8;
 /// The longest answer that is read.
 const MAX_ANSWER_LEN: u64 = 64 << 20;
 
+/// What a daemon says when it can no longer wait for its descriptors.
+pub const WAIT: &str = "cannot wait for the network";
+
+/// The tokens under which every daemon waits for changes of the network, for its control socket, for signals, and for clients
+/// of the control socket. Between [`SIGNALS`] and [`FIRST_CLIENT`] are those of a daemon's own.
+pub const MONITOR: u64 = 0;
+pub const CONTROL: u64 = 1;
+pub const SIGNALS: u64 = 2;
+pub const FIRST_CLIENT: u64 = 16;
+
 /// A socket that could not be used, by its path, or the abstract name with an @ before it.
 #[derive(Debug)]
 pub struct Failure {

@@ -38,7 +38,7 @@ use super::{
 };
 use crate::{
     clock::{Clock, until},
-    control::{Place, Server},
+    control::{CONTROL, FIRST_CLIENT, MONITOR, Place, SIGNALS, Server, WAIT},
     notices::Notices,
 };
 
@@ -59,18 +59,13 @@ const CLIENT_PATIENCE: Duration = Duration::from_secs(1);
 
 const MAX_REQUEST_LEN: u64 = 4096;
 
-const WAIT: &str = "cannot wait for the network";
 const LISTEN: &str = "cannot hear which groups hosts have joined (without --designated it need not)";
 const XCAST_PLUS: &str = "cannot serve Xcast+ (without --xcast-plus it need not)";
 const WATCH: &str = "cannot watch the network's interfaces";
 
-const MONITOR: u64 = 0;
-const CONTROL: u64 = 1;
-const SIGNALS: u64 = 2;
 const REQUESTS: u64 = 3;
 const LISTENERS: u64 = 4;
 const XCAST: u64 = 5;
-const FIRST_CLIENT: u64 = 16;
 
 /// What a client says. Whoever may not change anything is told the state whatever it says.
 #[derive(Debug, Serialize, Deserialize)]

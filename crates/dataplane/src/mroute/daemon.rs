@@ -24,7 +24,7 @@ use treecast_proto::{
 use super::{
     Config, Error, MAX_INTERFACES, Notice, Status,
     clock::{Clock, until},
-    control::{Place, Server},
+    control::{CONTROL, FIRST_CLIENT, MONITOR, Place, SIGNALS, Server, WAIT},
     ipv4::Ipv4Kernel,
     ipv6::Ipv6Kernel,
     keeper::{self, Keeper, Sockets},
@@ -44,15 +44,9 @@ const SETTLE: Duration = Duration::from_millis(50);
 /// The time to wait when they cannot be looked at.
 const RETRY: Duration = Duration::from_secs(1);
 
-const WAIT: &str = "cannot wait for the network";
-
-const IPV6: u64 = 0;
-const IPV4: u64 = 1;
-const MONITOR: u64 = 2;
-const CONTROL: u64 = 3;
-const SIGNALS: u64 = 4;
+const IPV6: u64 = 3;
+const IPV4: u64 = 4;
 const KEEPER: u64 = 5;
-const FIRST_CLIENT: u64 = 16;
 
 /// Routes multicast until SIGINT or SIGTERM; the signals are taken from the calling thread.
 ///
