@@ -5,6 +5,7 @@ use std::{
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket},
 };
 
+use rustix::net::{AddressFamily, SocketType, netdevice::name_to_index};
 use thiserror::Error;
 
 pub use crate::netlink::Interface;
@@ -124,6 +125,15 @@ pub fn is_on_link(address: Ipv6Addr) -> bool {
 /// The error of the kernel.
 pub fn list() -> io::Result<Vec<Interface>> {
     Ok(Netlink::open()?.interfaces()?.into_values().collect())
+}
+
+/// The number of an interface of this network namespace.
+///
+/// # Errors
+/// When there is none of this name.
+pub fn index_of(name: &str) -> io::Result<u32> {
+    let socket = rustix::net::socket(AddressFamily::UNIX, SocketType::DGRAM, None)?;
+    Ok(name_to_index(&socket, name)?)
 }
 
 /// The source address of packets to `target`. Sends nothing.

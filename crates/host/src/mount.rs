@@ -1,9 +1,18 @@
 //! Mounts.
 
-use std::{ffi::CString, io, os::unix::process::CommandExt, path::Path, process::Command};
+use std::{
+    ffi::CString,
+    io,
+    os::{fd::OwnedFd, unix::process::CommandExt},
+    path::Path,
+    process::Command,
+};
 
 use rustix::{
-    mount::{self, MountFlags, MountPropagationFlags, UnmountFlags, mount_bind, mount_change},
+    mount::{
+        self, FsMountFlags, FsOpenFlags, MountAttrFlags, MountFlags, MountPropagationFlags, UnmountFlags,
+        mount_bind, mount_change,
+    },
     thread::{UnshareFlags, unshare_unsafe},
 };
 
@@ -36,6 +45,15 @@ pub fn mount_over(folder: &Path, place: &'static str, command: &mut Command) -> 
 pub fn mount_memory(place: &Path, bytes: u64) -> io::Result<()> {
     let options = CString::new(format!("size={bytes}"))?;
     Ok(mount::mount("tmpfs", place, "tmpfs", MountFlags::empty(), options.as_c_str())?)
+}
+
+/// A file system of memory with room for so many bytes, mounted at no folder. It is there as long as the descriptor
+/// (fsopen(2), Linux 5.2).
+pub fn unattached_memory(bytes: u64) -> io::Result<OwnedFd> {
+    let context = mount::fsopen("tmpfs", FsOpenFlags::FSOPEN_CLOEXEC)?;
+    mount::fsconfig_set_string(&context, "size", bytes.to_string())?;
+    mount::fsconfig_create(&context)?;
+    Ok(mount::fsmount(&context, FsMountFlags::FSMOUNT_CLOEXEC, MountAttrFlags::empty())?)
 }
 
 /// Unmounts a place, as soon as nobody uses it.

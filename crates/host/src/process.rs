@@ -7,7 +7,6 @@ use std::{
         fd::{AsFd, BorrowedFd, OwnedFd},
         unix::process::CommandExt,
     },
-    path::Path,
     process::{Child, Command},
     sync::{Mutex, MutexGuard, PoisonError},
     time::Duration,
@@ -20,12 +19,6 @@ use rustix::process::{
 use rustix::thread::set_current_timer_slack;
 
 use crate::signals;
-
-/// Makes the command line of a program for a ticket's path.
-pub type Make<'a> = Box<dyn Fn(&Path) -> io::Result<Command> + Sync + 'a>;
-
-/// Starts a program where it belongs.
-pub type Spawn<'a> = Box<dyn Fn(Command) -> io::Result<Child> + Sync + 'a>;
 
 /// The end of a process, and the resources that it and the processes that it waited for have used
 /// (getrusage(2)).
@@ -247,10 +240,6 @@ impl Process {
     pub fn bar(&self, signal: i32) {
         self.lock().barred = true;
         self.signal(signal);
-    }
-
-    pub fn is_barred(&self) -> bool {
-        self.lock().barred
     }
 
     pub fn is_running(&self) -> bool {

@@ -199,12 +199,7 @@ fn a_super_packet_passes_a_limit_whole() {
 }
 
 fn set_udp_option(socket: &UdpSocket, name: i32, value: i32) {
-    use std::os::fd::AsRawFd;
-    let size = size_of::<i32>() as u32;
-    // SAFETY: the pointer is to an i32, whose size is given, and outlives the call.
-    let outcome =
-        unsafe { libc::setsockopt(socket.as_raw_fd(), libc::SOL_UDP, name, (&raw const value).cast(), size) };
-    assert_eq!(outcome, 0);
+    treecast_host::option::set(socket, libc::SOL_UDP, name, value).unwrap();
 }
 
 #[test]

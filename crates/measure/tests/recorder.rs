@@ -10,6 +10,10 @@ use std::{
     time::{Duration, Instant},
 };
 
+use treecast_host::{
+    namespace::Namespace as Network,
+    netlink::{Batch, Netlink, requests},
+};
 use treecast_measure::{
     Db,
     db::{Machine, NewRun, NodeInfo, Parameters, Role},
@@ -31,10 +35,9 @@ impl Namespace {
         let (report, done) = mpsc::channel();
         let (tell, path) = mpsc::channel();
         let thread = std::thread::spawn(move || {
-            // SAFETY: unshare and gettid have no memory effects.
-            let (made, tid) = unsafe { (libc::unshare(libc::CLONE_NEWNET), libc::gettid()) };
-            assert_eq!(made, 0, "cannot make a network namespace: run the tests as root");
-            tell.send(format!("/proc/{}/task/{tid}/ns/net", std::process::id()).into()).unwrap();
+            Network::enter_new().expect("cannot make a network namespace: run the tests as root");
+            let thread = std::fs::read_link("/proc/thread-self").unwrap();
+            tell.send(PathBuf::from("/proc").join(thread).join("ns/net")).unwrap();
             bring_loopback_up();
             for packets in inbox {
                 send_over_loopback(packets);
@@ -69,16 +72,10 @@ impl Drop for Namespace {
 }
 
 fn bring_loopback_up() {
-    // SAFETY: `request` is a valid ifreq with a terminated name, and outlives both calls.
-    unsafe {
-        let fd = libc::socket(libc::AF_INET, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0);
-        let mut request: libc::ifreq = std::mem::zeroed();
-        request.ifr_name[0] = b'l' as libc::c_char;
-        request.ifr_name[1] = b'o' as libc::c_char;
-        request.ifr_ifru.ifru_flags = libc::IFF_UP as libc::c_short;
-        assert_eq!(libc::ioctl(fd, libc::SIOCSIFFLAGS, &request), 0);
-        libc::close(fd);
-    }
+    const LOOPBACK: u32 = 1;
+    let mut batch = Batch::default();
+    requests::set_up(&mut batch, LOOPBACK, true);
+    Netlink::open().unwrap().run(batch).unwrap();
 }
 
 fn send_over_loopback(packets: usize) {

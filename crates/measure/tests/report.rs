@@ -24,7 +24,7 @@ fn input() -> ReportInput {
         title: "One sender, twenty receivers, every way".into(),
         command: "treecast lab run labs/librecast/demo.toml".into(),
         pictures: vec![Picture {
-            topology: "S1R3L5".into(),
+            network: "S1R3L5".into(),
             svg: "<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 200 50'><circle cx='100' cy='25' r='20' fill='#0072B2'/></svg>".into(),
         }],
         findings: vec![Finding {
