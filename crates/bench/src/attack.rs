@@ -65,7 +65,6 @@ pub(super) fn measure(stage: &Stage) -> Result<Attack> {
     let interface = stage.interface(&attacker)?;
     let mut crew = Crew::default();
     crew.hire(stage, &attacker, &["attack", &interface, &ticket.to_string_lossy()])?;
-    crew.wait_ready()?;
     let attacked = ours::measure(stage, session)?;
     Ok(Attack { alone, attacked })
 }

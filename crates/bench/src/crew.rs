@@ -2,6 +2,7 @@
 
 use std::{
     io::{BufRead, BufReader, Read, Write},
+    path::Path,
     process::Child,
     time::{Duration, Instant},
 };
@@ -25,12 +26,27 @@ struct Member {
 }
 
 impl Crew {
-    /// Starts one worker of this program in a node.
-    pub fn hire(&mut self, stage: &Stage, node: &str, worker: &[&str]) -> Result<()> {
+    /// Starts one worker of this program in a node and waits until it is ready. Returns what it says behind that.
+    pub fn hire(&mut self, stage: &Stage, node: &str, worker: &[&str]) -> Result<String> {
         let mut command = stage.treecast()?;
         command.args(["bench", "--worker"]).args(worker);
         self.add(node, stage.spawn(node, command)?);
-        Ok(())
+        self.wait_ready()
+    }
+
+    /// Has every client of the stage do the same at the same time, and returns how long it takes until all are done. `worker`
+    /// gives the arguments for a client with this empty folder, which is empty again afterwards.
+    pub fn measure(stage: &Stage, worker: impl Fn(&Path) -> Vec<String>) -> Result<Duration> {
+        let mut crew = Self::default();
+        for client in stage.clients() {
+            let worker = worker(&stage.folder(&client)?);
+            crew.hire(stage, &client, &worker.iter().map(String::as_str).collect::<Vec<_>>())?;
+        }
+        let time = crew.go(&stage.lab.stop);
+        for client in stage.clients() {
+            stage.folder(&client)?;
+        }
+        time
     }
 
     /// Takes over a process.

@@ -30,7 +30,7 @@ impl Floor {
 pub(super) fn measure(stage: &Stage) -> Result<Floor> {
     let network = network_unless_lost(stage)?;
     let write = write(stage, stage.bytes)?;
-    let hash = hash(stage)?;
+    let hash = Crew::measure(stage, |_| vec!["hash".into(), stage.bytes.to_string()])?;
     Ok(Floor {
         network_seconds: network.as_secs_f64(),
         write_seconds: write.as_secs_f64(),
@@ -56,39 +56,18 @@ fn network(stage: &Stage) -> Result<Duration> {
     let group = "[ff15::7472:6565]:21999";
     let mut crew = Crew::default();
     let interface = stage.interface("server0")?;
-    crew.hire(stage, "server0", &["send", &interface, group, &receivers, &bytes])?;
-    let port = crew.wait_ready()?;
+    let port = crew.hire(stage, "server0", &["send", &interface, group, &receivers, &bytes])?;
     let control = format!("[{}]:{port}", stage.sender_address()?);
     for client in stage.clients() {
         let interface = stage.interface(&client)?;
         crew.hire(stage, &client, &["receive", &interface, group, &control, &bytes])?;
-        crew.wait_ready()?;
     }
-    crew.go(&stage.stop)
+    crew.go(&stage.lab.stop)
 }
 
-/// Has every receiver write this many bytes to a file at the same time.
+/// The time in which this many bytes are written to a file by every receiver at the same time.
 pub(super) fn write(stage: &Stage, bytes: u64) -> Result<Duration> {
-    let bytes = bytes.to_string();
-    let mut crew = Crew::default();
-    for client in stage.clients() {
-        let path = stage.folder(&client)?.join("written");
-        crew.hire(stage, &client, &["write", &path.to_string_lossy(), &bytes])?;
-        crew.wait_ready()?;
-    }
-    let time = crew.go(&stage.stop);
-    for client in stage.clients() {
-        stage.folder(&client)?;
-    }
-    time
-}
-
-fn hash(stage: &Stage) -> Result<Duration> {
-    let bytes = stage.bytes.to_string();
-    let mut crew = Crew::default();
-    for client in stage.clients() {
-        crew.hire(stage, &client, &["hash", &bytes])?;
-        crew.wait_ready()?;
-    }
-    crew.go(&stage.stop)
+    Crew::measure(stage, |folder| {
+        vec!["write".into(), folder.join("written").to_string_lossy().into(), bytes.to_string()]
+    })
 }

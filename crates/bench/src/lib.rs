@@ -28,6 +28,7 @@ mod uftp;
 mod worker;
 
 use std::{
+    fs::File,
     io::{self, Write},
     path::PathBuf,
 };
@@ -36,7 +37,7 @@ pub use report::Report;
 pub use stage::Result;
 pub use worker::run as work;
 
-use ours::Delivery;
+use ours::{Delivery, Ours};
 use report::Run;
 use stage::Stage;
 
@@ -99,27 +100,35 @@ pub fn measure(scope: &Scope, stop: Stop, tell: Tell) -> Result<Report> {
     }
     if scope.memory {
         tell("memory");
-        report.large = Some(memory::measure(&stage)?);
+        report.large = Some(measure_large(&stage)?);
     }
     Ok(report)
 }
 
 /// Measures one large file: the floor, a plain session and a secure one.
 fn measure_whole_runs(scope: &Scope, stage: &Stage, report: &mut Report) -> Result<()> {
-    (stage.tell)("warming up");
+    (stage.lab.tell)("warming up");
     let plain = Delivery { source: &stage.source, receivers: scope.receivers, plain: true };
     let secure = Delivery { plain: false, ..plain };
     ours::measure(stage, plain)?;
     let runs = if scope.whole { scope.runs } else { 0 };
     for number in 1..=runs {
-        (stage.tell)(&format!("run {number} of {runs}: floor"));
+        (stage.lab.tell)(&format!("run {number} of {runs}: floor"));
         let floor = floor::measure(stage)?;
-        (stage.tell)(&format!("run {number} of {runs}: treecast"));
+        (stage.lab.tell)(&format!("run {number} of {runs}: treecast"));
         let ours = ours::measure(stage, plain)?;
         let secure = ours::measure(stage, secure)?;
         report.runs.push(Run { floor, ours, secure });
     }
     Ok(())
+}
+
+/// A session with a file of eight times the size, to one receiver. The file has no blocks of its own (it reads as zeroes),
+/// the copy has.
+fn measure_large(stage: &Stage) -> Result<Ours> {
+    let source = stage.path("large");
+    File::create(&source)?.set_len(stage.bytes * 8)?;
+    ours::measure(stage, Delivery { source: &source, receivers: 1, plain: false })
 }
 
 /// Writes a line to the bench, which reads this worker's output.

@@ -1,7 +1,6 @@
-//! The memory of sender and receivers: the anonymous part of resident memory, without file pages.
+//! How much memory processes take: the anonymous part of what is resident, so file pages apart.
 
 use std::{
-    fs::File,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -10,23 +9,7 @@ use std::{
     time::Duration,
 };
 
-use super::{
-    ours::{self, Delivery, Ours},
-    stage::{Result, Stage},
-};
-
-/// The size of the file, in multiples of the bench's usual size.
-const FACTOR: u64 = 8;
-
 const SAMPLE_INTERVAL: Duration = Duration::from_millis(20);
-
-/// Measures a session with a file of eight times the size, to one receiver. The file has no blocks on the disk,
-/// and reads as zeros. The copy has blocks.
-pub(super) fn measure(stage: &Stage) -> Result<Ours> {
-    let source = stage.path("large");
-    File::create(&source)?.set_len(stage.bytes * FACTOR)?;
-    ours::measure(stage, Delivery { source: &source, receivers: 1, plain: false })
-}
 
 /// Samples processes until `on` is false. Returns the peak of each in bytes.
 pub(super) fn sample(ids: Vec<u32>, on: Arc<AtomicBool>) -> JoinHandle<Vec<u64>> {

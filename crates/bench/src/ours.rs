@@ -76,7 +76,7 @@ pub(super) fn measure(stage: &Stage, delivery: Delivery<'_>) -> Result<Ours> {
     }
     let sampling = Arc::new(AtomicBool::new(true));
     let peaks = memory::sample(crew.ids().collect(), Arc::clone(&sampling));
-    let ended = crew.wait(&stage.stop);
+    let ended = crew.wait(&stage.lab.stop);
     sampling.store(false, Ordering::Relaxed);
     let peaks = peaks.join().map_err(|_| "the sampling thread failed")?;
     drop(crew);
@@ -120,10 +120,10 @@ fn listen(child: &mut Child) -> Result<Told> {
 fn wait_for_file(stage: &Stage, path: &Path, crew: &mut Crew) -> Result<()> {
     let deadline = Instant::now() + Duration::from_secs(10);
     while !path.exists() {
-        stage.go_on()?;
+        stage.lab.go_on()?;
         if Instant::now() > deadline {
             // The sender's error explains more than that nothing came.
-            crew.wait(&stage.stop)?;
+            crew.wait(&stage.lab.stop)?;
             return Err("the sender wrote no ticket within 10 s".into());
         }
         std::thread::sleep(Duration::from_millis(5));

@@ -10,19 +10,20 @@ use super::{
     uftp::Uftp,
 };
 use treecast_driver::words::counted;
+use treecast_measure::statistics::percentile;
 
 /// The goodput that a plain session must reach, as a share of what the machine can do.
 const WANTED_SHARE: f64 = 0.6;
 const WANTED_MULTIPLE: f64 = 7.0;
 const WANTED_BYTES: u64 = 64 << 20;
 
-/// The goodput that a secure session must reach, as a share of a plain one's.
+/// The goodput of a secure session, as a share of a plain one's.
 const WANTED_SECURE_SHARE: f64 = 0.6;
 
-/// The goodput that many small files must reach, as a share of one large file's.
+/// The goodput of many small files, as a share of one large file's.
 const WANTED_SMALL_SHARE: f64 = 0.5;
 
-/// The goodput that a session under attack must reach, as a share of the goodput without attack.
+/// The goodput of a session under attack, as a share of that without.
 const WANTED_ATTACKED_SHARE: f64 = 0.5;
 
 /// All results.
@@ -118,7 +119,7 @@ impl Report {
         rows.iter().map(|(name, text)| format!("{}\n", format!("{name:<32} {text}").trim_end())).collect()
     }
 
-    /// The rows about runs with one file.
+    /// The rows of the runs with one file.
     fn whole_rows(&self) -> Vec<(String, String)> {
         let receivers = counted(self.receivers as usize, "receiver");
         if self.runs.is_empty() {
@@ -255,14 +256,7 @@ impl Report {
 }
 
 pub(super) fn median(values: impl Iterator<Item = f64>) -> f64 {
-    let mut values: Vec<f64> = values.collect();
-    values.sort_by(f64::total_cmp);
-    let middle = values.len() / 2;
-    match values.len() {
-        0 => 0.0,
-        len if len % 2 == 1 => values[middle],
-        _ => (values[middle - 1] + values[middle]) / 2.0,
-    }
+    percentile(&values.collect::<Vec<_>>(), 50.0).unwrap_or(0.0)
 }
 
 fn mib(bytes: u64) -> f64 {

@@ -65,20 +65,8 @@ pub(super) fn measure(stage: &Stage, sources: &Sources) -> Result<Small> {
     let one = ours::measure(stage, session(&sources.one))?;
     let many = ours::measure(stage, session(&sources.many))?;
     let write = floor::write(stage, u64::from(FILES) * FILE_BYTES)?;
-    Ok(Small { one, many, create_seconds: create(stage)?, write_seconds: write.as_secs_f64() })
-}
-
-fn create(stage: &Stage) -> Result<f64> {
-    let mut crew = Crew::default();
-    for client in stage.clients() {
-        let folder = stage.folder(&client)?;
-        let numbers = [FILES.to_string(), FILE_BYTES.to_string()];
-        crew.hire(stage, &client, &["create", &folder.to_string_lossy(), &numbers[0], &numbers[1]])?;
-        crew.wait_ready()?;
-    }
-    let time = crew.go(&stage.stop)?;
-    for client in stage.clients() {
-        stage.folder(&client)?;
-    }
-    Ok(time.as_secs_f64())
+    let create = Crew::measure(stage, |folder| {
+        vec!["create".into(), folder.to_string_lossy().into(), FILES.to_string(), FILE_BYTES.to_string()]
+    })?;
+    Ok(Small { one, many, create_seconds: create.as_secs_f64(), write_seconds: write.as_secs_f64() })
 }

@@ -2,29 +2,77 @@
 
 use std::{
     fs::File,
-    io::{Read, Write},
+    io::{self, Read},
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
 };
 
 use treecast_driver::files::TargetFolder;
 use treecast_host::stop::Stop;
-use treecast_lab::{Lab, Options, Topology};
+use treecast_lab::{Interface, Lab, Options, Topology};
 
 use super::Tell;
 
 /// The result of a measurement. An error is one line for a person.
 pub type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
 
+/// A network that is gone when dropped, and who may end the bench in it.
+pub struct OwnLab {
+    lab: Option<Lab>,
+    pub stop: Stop,
+    pub tell: Tell,
+}
+
+impl OwnLab {
+    pub fn up(topology: &Topology, name: &str, stop: Stop, tell: Tell) -> Result<Self> {
+        Ok(Self { lab: Some(Lab::up(topology, name, &Options::default())?), stop, tell })
+    }
+
+    /// An error when somebody wants the bench to end.
+    pub fn go_on(&self) -> Result<()> {
+        if self.stop.is_requested() { Err("interrupted".into()) } else { Ok(()) }
+    }
+
+    pub fn get(&self) -> Result<&Lab> {
+        self.lab.as_ref().ok_or_else(|| "the network is gone".into())
+    }
+
+    /// The first interface of a node.
+    pub fn interface(&self, node: &str) -> Result<&Interface> {
+        let interfaces = &self.get()?.node(node)?.interfaces;
+        interfaces.first().ok_or_else(|| format!("{node} has no interface").into())
+    }
+}
+
+impl Drop for OwnLab {
+    fn drop(&mut self) {
+        if let Some(lab) = self.lab.take()
+            && let Err(error) = lab.down()
+        {
+            (self.tell)(&format!("treecast: {error}"));
+        }
+    }
+}
+
 /// The network and the files of a bench.
 pub struct Stage {
-    lab: Option<Lab>,
-    folder: PathBuf,
+    pub lab: OwnLab,
+    folder: Folder,
     pub source: PathBuf,
     pub receivers: u32,
     pub bytes: u64,
-    pub stop: Stop,
-    pub tell: Tell,
+}
+
+/// A folder that is gone, with all that is in it, when dropped.
+struct Folder(PathBuf, Tell);
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let Self(path, tell) = self;
+        if let Err(error) = std::fs::remove_dir_all(&path) {
+            tell(&format!("treecast: cannot remove {}: {error}", path.display()));
+        }
+    }
 }
 
 impl Stage {
@@ -40,11 +88,11 @@ impl Stage {
             format!("cannot make {}: {error}; name a folder with --folder", folder.display())
         })?;
         let source = folder.join("source");
-        let mut stage = Self { lab: None, folder, source, receivers, bytes, stop, tell };
+        let folder = Folder(folder, tell);
         let topology = Topology::parse(&format!("lan:clients={receivers}"))?;
-        stage.lab = Some(Lab::up(&topology, &name, &Options::default())?);
-        fill(&stage.source, bytes)?;
-        Ok(stage)
+        let lab = OwnLab::up(&topology, &name, stop, tell)?;
+        fill(&source, bytes)?;
+        Ok(Self { lab, folder, source, receivers, bytes })
     }
 
     /// A command that runs this program.
@@ -55,17 +103,16 @@ impl Stage {
     /// Starts a program in a node, its output and input piped.
     pub fn spawn(&self, node: &str, mut command: Command) -> Result<Child> {
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        Ok(self.lab()?.spawn(node, command)?)
+        Ok(self.lab.get()?.spawn(node, command)?)
     }
 
     /// The name of a node's first interface.
     pub fn interface(&self, node: &str) -> Result<String> {
-        let node = self.lab()?.node(node)?;
-        Ok(node.interfaces.first().ok_or("the node has no interface")?.name.clone())
+        Ok(self.lab.interface(node)?.name.clone())
     }
 
     pub fn sender_address(&self) -> Result<std::net::IpAddr> {
-        Ok(self.lab()?.node("server0")?.v6().ok_or("the sender has no address")?.into())
+        Ok(self.lab.get()?.node("server0")?.v6().ok_or("the sender has no address")?.into())
     }
 
     pub fn clients(&self) -> impl Iterator<Item = String> {
@@ -74,7 +121,7 @@ impl Stage {
 
     /// An empty folder for a node's files.
     pub fn folder(&self, node: &str) -> Result<PathBuf> {
-        let folder = self.folder.join(node);
+        let folder = self.folder.0.join(node);
         if folder.exists() {
             std::fs::remove_dir_all(&folder)?;
         }
@@ -84,44 +131,13 @@ impl Stage {
 
     /// A path beside the folders.
     pub fn path(&self, name: &str) -> PathBuf {
-        self.folder.join(name)
-    }
-
-    /// Fails if the user wants the bench to end.
-    pub fn go_on(&self) -> Result<()> {
-        if self.stop.is_requested() { Err("interrupted".into()) } else { Ok(()) }
-    }
-
-    fn lab(&self) -> Result<&Lab> {
-        self.lab.as_ref().ok_or_else(|| "the network is gone".into())
-    }
-}
-
-impl Drop for Stage {
-    fn drop(&mut self) {
-        if let Some(lab) = self.lab.take()
-            && let Err(error) = lab.down()
-        {
-            (self.tell)(&format!("treecast: {error}"));
-        }
-        if let Err(error) = std::fs::remove_dir_all(&self.folder) {
-            (self.tell)(&format!("treecast: cannot remove {}: {error}", self.folder.display()));
-        }
+        self.folder.0.join(name)
     }
 }
 
 /// Fills a file with bytes that no program can compress.
 pub(super) fn fill(path: &Path, bytes: u64) -> Result<()> {
-    let failed = |error| format!("cannot fill {} with {bytes} bytes: {error}", path.display());
-    let mut random = File::open("/dev/urandom").map_err(failed)?;
-    let mut file = File::create(path).map_err(failed)?;
-    let mut buffer = vec![0; 1 << 20];
-    let mut left = bytes;
-    while left > 0 {
-        let len = left.min(buffer.len() as u64) as usize;
-        random.read_exact(&mut buffer[..len]).map_err(failed)?;
-        file.write_all(&buffer[..len]).map_err(failed)?;
-        left -= len as u64;
-    }
+    let copy = || io::copy(&mut File::open("/dev/urandom")?.take(bytes), &mut File::create(path)?);
+    copy().map_err(|error| format!("cannot fill {} with {bytes} bytes: {error}", path.display()))?;
     Ok(())
 }

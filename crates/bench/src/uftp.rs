@@ -39,7 +39,7 @@ pub struct Attempt {
 
 impl Uftp {
     fn try_rate(&mut self, stage: &Stage, source: &Path, rate_mbps: u32) -> Result<f64> {
-        stage.go_on()?;
+        stage.lab.go_on()?;
         let goodput_bps = attempt(stage, source, rate_mbps)?;
         self.attempts.push(Attempt { rate_mbps, goodput_bps });
         Ok(goodput_bps)

@@ -17,7 +17,7 @@ use treecast_driver::udp::{
     DatagramReceiver, GroupAddress, Offload, open_group_receiver, open_unicast_receiver,
 };
 use treecast_host::{interface::Interface, packet::FrameSocket, stop::Stop};
-use treecast_lab::{Lab, Options, Topology};
+use treecast_lab::{Lab, Topology};
 use treecast_measure::{
     sample::{NodeSampler, NodeSource},
     series::{Counter, parse_interface},
@@ -32,7 +32,7 @@ use super::{
     Result,
     frames::{Addresses, Flow},
 };
-use crate::{Tell, crew::Crew};
+use crate::{Tell, crew::Crew, stage::OwnLab};
 
 const SENDER: &str = "sender";
 const ROUTER: &str = "router";
@@ -89,17 +89,15 @@ impl Drop for KeyFile {
 
 /// The network with its programs. Removed when this is dropped.
 pub struct Network {
-    lab: Option<Lab>,
-    stop: Stop,
-    tell: Tell,
+    mead: (Mead, Crew),
+    /// The multicast router, for as long as this.
+    _mroute: Crew,
     pub addresses: Addresses,
     pub frames: FrameSocket,
     key_file: KeyFile,
     receivers: Vec<Receiver>,
     sampler: NodeSampler,
-    /// The multicast router, which runs as long as this.
-    _mroute: Crew,
-    mead: (Mead, Crew),
+    pub lab: OwnLab,
 }
 
 /// The sockets of a receiver. They are read only when packets are checked.
@@ -117,17 +115,33 @@ pub struct Arrived {
 }
 
 impl Network {
-    pub fn set(receivers: u32, stop: Stop, tell: Tell) -> Result<Self> {
+    pub fn set(count: u32, stop: Stop, tell: Tell) -> Result<Self> {
         let key_file = KeyFile::write()?;
         let name = format!("benchrouter{}", std::process::id());
-        let lab = Lab::up(&topology(receivers)?, &name, &Options::default())?;
-        match Built::within(&lab) {
-            Ok(built) => Ok(built.finish(lab, key_file, stop, tell)),
-            Err(error) => {
-                lab.down()?;
-                Err(error)
-            }
-        }
+        let lab = OwnLab::up(&topology(count)?, &name, stop, tell)?;
+        let mroute = start(lab.get()?, &["mroute", "--keep", "0s"])?;
+        let nodes = lab.get()?.nodes().iter().filter(|node| node.name.starts_with("receiver"));
+        let receivers = nodes.clone().map(|node| open_receiver(&lab, &node.name)).collect::<Result<_>>()?;
+        let source = |node: &treecast_lab::LabNode| NodeSource {
+            name: node.name.clone(),
+            namespace: Some(format!("/run/netns/{}", node.namespace).into()),
+            ..NodeSource::default()
+        };
+        let sampler = NodeSampler::open(nodes.clone().map(source).collect())?;
+        let (sender, router) = (lab.interface(SENDER)?, lab.interface(ROUTER)?);
+        let frames = lab.get()?.enter(SENDER, || FrameSocket::open_past_queue(sender.index))??;
+        let addresses = Addresses {
+            sender: sender.v6,
+            sender_mac: sender.mac,
+            router: router.v6,
+            router_mac: router.mac,
+            receivers: nodes.filter_map(treecast_lab::LabNode::v6).collect(),
+            group: GROUP,
+            group_port: GROUP_PORT,
+            port: PORT,
+        };
+        let mead = (Mead::Detached, Crew::default());
+        Ok(Self { mead, _mroute: mroute, addresses, frames, key_file, receivers, sampler, lab })
     }
 
     /// The key for proofs of lists, and their epoch. The bench is over before the epoch is.
@@ -136,20 +150,15 @@ impl Network {
         Ok((DomainKey::new(&SECRET).of_lists(), epoch_at(since.as_secs())))
     }
 
-    /// Fails if the user wants the bench to end.
-    pub fn go_on(&self) -> Result<()> {
-        if self.stop.is_requested() { Err("interrupted".into()) } else { Ok(()) }
-    }
-
     /// Starts or ends the MEADcast router. When it is detached, nothing of it is left on the interfaces.
     pub fn attach(&mut self, wanted: Mead) -> Result<()> {
-        self.go_on()?;
+        self.lab.go_on()?;
         if self.mead.0 == wanted {
             return Ok(());
         }
         let (_, running) = std::mem::replace(&mut self.mead, (Mead::Detached, Crew::default()));
-        running.end(&self.stop)?;
-        let lab = self.lab()?;
+        running.end(&self.lab.stop)?;
+        let lab = self.lab.get()?;
         clear_interfaces(lab)?;
         let arguments = match wanted {
             Mead::Detached => return Ok(()),
@@ -171,7 +180,7 @@ impl Network {
         let deadline = Instant::now() + PATIENCE;
         let mut missing: BTreeSet<usize> = (0..self.receivers.len()).collect();
         while !missing.is_empty() {
-            self.go_on()?;
+            self.lab.go_on()?;
             if Instant::now() > deadline {
                 let line = format!("{} of {} receivers get nothing", missing.len(), self.receivers.len());
                 return Err(line.into());
@@ -213,27 +222,13 @@ impl Network {
 
     /// Opens a connection from the sender to the first receiver. Returns both ends.
     pub fn connect(&self) -> Result<(TcpStream, TcpStream)> {
-        let lab = self.lab()?;
+        let lab = self.lab.get()?;
         let to = SocketAddr::V6(SocketAddrV6::new(self.addresses.receivers[0], PORT, 0, 0));
         let listener = lab.enter("receiver0", || TcpListener::bind(to))??;
         let near = lab.enter(SENDER, || TcpStream::connect_timeout(&to, PATIENCE))??;
         let (far, _) = listener.accept()?;
         near.set_write_timeout(Some(PATIENCE))?;
         Ok((near, far))
-    }
-
-    fn lab(&self) -> Result<&Lab> {
-        self.lab.as_ref().ok_or_else(|| "the network is gone".into())
-    }
-}
-
-impl Drop for Network {
-    fn drop(&mut self) {
-        if let Some(lab) = self.lab.take()
-            && let Err(error) = lab.down()
-        {
-            (self.tell)(&format!("treecast: {error}"));
-        }
     }
 }
 
@@ -253,63 +248,6 @@ impl Receiver {
         match wrong {
             Some(len) => Err(format!("a receiver got a wrong datagram of {len} bytes").into()),
             None => Ok(count > 0),
-        }
-    }
-}
-
-/// The sockets that are made in the nodes.
-struct Built {
-    addresses: Addresses,
-    frames: FrameSocket,
-    receivers: Vec<Receiver>,
-    sampler: NodeSampler,
-    mroute: Crew,
-}
-
-impl Built {
-    fn within(lab: &Lab) -> Result<Self> {
-        let mroute = start(lab, &["mroute", "--keep", "0s"])?;
-        let nodes = lab.nodes().iter().filter(|node| node.name.starts_with("receiver"));
-        let receivers = nodes.clone().map(|node| open_receiver(lab, &node.name)).collect::<Result<_>>()?;
-        let source = |node: &treecast_lab::LabNode| NodeSource {
-            name: node.name.clone(),
-            namespace: Some(format!("/run/netns/{}", node.namespace).into()),
-            ..NodeSource::default()
-        };
-        let sampler = NodeSampler::open(nodes.clone().map(source).collect())?;
-        let first = |name: &str| {
-            let node = lab.node(name)?;
-            node.interfaces.first().ok_or_else(|| format!("{name} has no interface").into())
-        };
-        let (sender, router): (_, Result<_>) = (first(SENDER)?, first(ROUTER));
-        let (frames, router) = (lab.enter(SENDER, || FrameSocket::open_past_queue(sender.index))??, router?);
-        let addresses = Addresses {
-            sender: sender.v6,
-            sender_mac: sender.mac,
-            router: router.v6,
-            router_mac: router.mac,
-            receivers: nodes.filter_map(treecast_lab::LabNode::v6).collect(),
-            group: GROUP,
-            group_port: GROUP_PORT,
-            port: PORT,
-        };
-        Ok(Self { addresses, frames, receivers, sampler, mroute })
-    }
-
-    fn finish(self, lab: Lab, key_file: KeyFile, stop: Stop, tell: Tell) -> Network {
-        let Self { addresses, frames, receivers, sampler, mroute } = self;
-        let mead = (Mead::Detached, Crew::default());
-        Network {
-            lab: Some(lab),
-            stop,
-            tell,
-            addresses,
-            frames,
-            key_file,
-            receivers,
-            sampler,
-            _mroute: mroute,
-            mead,
         }
     }
 }
@@ -339,11 +277,11 @@ fn start(lab: &Lab, arguments: &[&str]) -> Result<Crew> {
     Ok(crew)
 }
 
-fn open_receiver(lab: &Lab, node: &str) -> Result<Receiver> {
-    let name = lab.node(node)?.interfaces.first().ok_or("a receiver has no interface")?.name.clone();
+fn open_receiver(lab: &OwnLab, node: &str) -> Result<Receiver> {
+    let name = &lab.interface(node)?.name;
     let open = || {
         let group = SocketAddr::V6(SocketAddrV6::new(GROUP, GROUP_PORT, 0, 0));
-        let interface = Interface::named(&name).map_err(|error| error.to_string())?;
+        let interface = Interface::named(name).map_err(|error| error.to_string())?;
         let address = GroupAddress { group, source: None, interface };
         let multicast = open_group_receiver(&address, BUFFER_BYTES).map_err(|error| error.to_string())?.0;
         let unicast = open_unicast_receiver(PORT, BUFFER_BYTES).map_err(|error| error.to_string())?.0;
@@ -351,7 +289,7 @@ fn open_receiver(lab: &Lab, node: &str) -> Result<Receiver> {
             [multicast, unicast].map(|socket| DatagramReceiver::new(socket, Offload::SuperPackets));
         Ok::<_, String>(Receiver { multicast, unicast })
     };
-    Ok(lab.enter(node, open)??)
+    Ok(lab.get()?.enter(node, open)??)
 }
 
 /// Removes the queueing disciplines with filters from the router's interfaces, with all their filters.

@@ -24,7 +24,7 @@ const LAST_PACKETS: Duration = Duration::from_millis(5);
 #[derive(Debug, Clone, Copy, Default, Serialize)]
 pub struct Slice {
     pub seconds: f64,
-    /// Processor time in seconds: the sender's, and the kernel's for the packets up to the receivers' sockets.
+    /// Processor time: what the sender takes, and the kernel for it as far as to the receivers' sockets.
     pub cpu_seconds: f64,
     pub packets_in: u64,
     /// The number of packets at all receivers together. A super-packet counts as one.
@@ -61,7 +61,7 @@ impl Slice {
 
 /// Sends a flow for this time.
 pub(super) fn send(network: &mut Network, flow: &Flow, duration: Duration) -> Result<Slice> {
-    network.go_on()?;
+    network.lab.go_on()?;
     let frames: Vec<&[u8]> = flow.frames.iter().map(Vec::as_slice).cycle().take(BATCH_LEN).collect();
     let before = network.arrived();
     let (start, cpu_ns) = (Instant::now(), own_cpu_ns());
@@ -106,7 +106,7 @@ impl Connection {
 
     /// Sends for this time. The processor time includes both processes.
     pub fn send(&mut self, network: &Network, duration: Duration) -> Result<Slice> {
-        network.go_on()?;
+        network.lab.go_on()?;
         let buffer = vec![0; 256 * 1024];
         let before = self.read.load(Ordering::Relaxed);
         let (start, cpu_ns) = (Instant::now(), own_cpu_ns());
@@ -118,7 +118,7 @@ impl Connection {
         let cpu_seconds = (own_cpu_ns() - cpu_ns) as f64 * 1e-9;
         // Bytes that wait in the buffers must not count in the next measurement.
         while self.read.load(Ordering::Relaxed) - before < bytes_in {
-            network.go_on()?;
+            network.lab.go_on()?;
             std::thread::sleep(Duration::from_millis(1));
         }
         Ok(Slice { seconds: elapsed.as_secs_f64(), cpu_seconds, bytes_out, ..Slice::default() })
