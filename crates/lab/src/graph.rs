@@ -10,6 +10,7 @@ use std::fmt::Write;
 use layout::{BOX_HEIGHT, BOX_WIDTH, Folded, Layout, Point};
 
 use treecast_driver::words::counted;
+use treecast_measure::plot::escape;
 
 use crate::topology::{Loss, Network, NetworkKind, Quality, Role, Topology};
 
@@ -212,8 +213,8 @@ fn on_curve([start, control, end]: [Point; 3], share: f64) -> Point {
 
 /// The loss on a node's first interface with loss.
 fn loss_of(topology: &Topology, node: usize) -> Option<Loss> {
-    let members = topology.networks.iter().flat_map(|network| &network.members);
-    members
+    topology
+        .members()
         .filter(|member| member.node == node)
         .map(|member| member.quality.loss)
         .find(|loss| !loss.is_none())
@@ -235,10 +236,6 @@ fn describe(quality: &Quality) -> String {
         words.push(format!("±{:?}", quality.jitter));
     }
     words.join(" ")
-}
-
-fn escape(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }
 
 #[cfg(test)]

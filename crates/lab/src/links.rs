@@ -25,7 +25,7 @@ pub(crate) const GROUP: u32 = 0x7ca5;
 
 /// The means that delays the packets of `topology` on this machine.
 pub(crate) fn delaying(topology: &Topology) -> Delaying {
-    let mut members = topology.networks.iter().flat_map(|network| &network.members);
+    let mut members = topology.members();
     let is_delayed = members.any(|member| member.quality.is_delayed());
     if !is_delayed || has_netem().unwrap_or(false) { Delaying::Netem } else { Delaying::Relay }
 }

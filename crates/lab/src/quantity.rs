@@ -19,44 +19,54 @@ pub struct Rate(pub u64);
 #[serde(try_from = "String")]
 pub struct Time(pub Duration);
 
+/// Why a text is no quantity.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum QuantityError {
+    #[error("size `{0}` has no unit: write {0}M, {0}K or {0}B")]
+    NoUnit(String),
+    #[error("size `{0}`: expected 1B to 1024G, such as `500K`, `64M` or `2G`")]
+    Size(String),
+    #[error("rate `{0}`: expected bits a second, at least 1k, such as `100M` or `1G`")]
+    Rate(String),
+    #[error("time `{0}`: expected up to a day, such as `500ms`, `60s` or `10m`")]
+    Time(String),
+}
+
 /// The largest object of an experiment: 1 TiB.
 const MAX_SIZE_BYTES: u64 = 1 << 40;
 /// The longest time of an experiment's file: a day.
 const MAX_SECONDS: u64 = 86_400;
 
 impl FromStr for Size {
-    type Err = String;
+    type Err = QuantityError;
 
-    fn from_str(text: &str) -> Result<Self, String> {
-        let expected = || format!("size `{text}`: expected 1B to 1024G, such as `500K`, `64M` or `2G`");
+    fn from_str(text: &str) -> Result<Self, QuantityError> {
         if text.ends_with(|last: char| last.is_ascii_digit()) {
-            return Err(format!("size `{text}` has no unit: write {text}M, {text}K or {text}B"));
+            return Err(QuantityError::NoUnit(text.to_owned()));
         }
         scaled(text, &[('B', 1), ('K', 1 << 10), ('M', 1 << 20), ('G', 1 << 30)])
             .filter(|bytes| (1..=MAX_SIZE_BYTES).contains(bytes))
             .map(Size)
-            .ok_or_else(expected)
+            .ok_or_else(|| QuantityError::Size(text.to_owned()))
     }
 }
 
 impl FromStr for Rate {
-    type Err = String;
+    type Err = QuantityError;
 
-    fn from_str(text: &str) -> Result<Self, String> {
-        let expected =
-            || format!("rate `{text}`: expected bits a second, at least 1k, such as `100M` or `1G`");
+    fn from_str(text: &str) -> Result<Self, QuantityError> {
         scaled(text, &[('k', 1_000), ('K', 1_000), ('M', 1_000_000), ('G', 1_000_000_000)])
             .filter(|rate_bps| *rate_bps >= 1_000)
             .map(Rate)
-            .ok_or_else(expected)
+            .ok_or_else(|| QuantityError::Rate(text.to_owned()))
     }
 }
 
 impl FromStr for Time {
-    type Err = String;
+    type Err = QuantityError;
 
-    fn from_str(text: &str) -> Result<Self, String> {
-        let expected = || format!("time `{text}`: expected up to a day, such as `500ms`, `60s` or `10m`");
+    fn from_str(text: &str) -> Result<Self, QuantityError> {
+        let expected = || QuantityError::Time(text.to_owned());
         let at = text.find(|c: char| !c.is_ascii_digit()).ok_or_else(expected)?;
         let number: u64 = text[..at].parse().map_err(|_| expected())?;
         let milliseconds = match &text[at..] {
@@ -88,9 +98,9 @@ fn scaled(text: &str, scale: &[(char, u64)]) -> Option<u64> {
 macro_rules! from_string {
     ($($quantity:ty),*) => {$(
         impl TryFrom<String> for $quantity {
-            type Error = String;
+            type Error = QuantityError;
 
-            fn try_from(text: String) -> Result<Self, String> {
+            fn try_from(text: String) -> Result<Self, QuantityError> {
                 text.parse()
             }
         }
@@ -127,14 +137,14 @@ mod tests {
     #[test]
     fn impossible_sizes_are_refused_with_what_was_expected() {
         for text in ["0B", "-1M", "1.5G", "12X", "", "M", "2000G", "99999999999999999999B"] {
-            let error = text.parse::<Size>().unwrap_err();
+            let error = text.parse::<Size>().unwrap_err().to_string();
             assert_eq!(error, format!("size `{text}`: expected 1B to 1024G, such as `500K`, `64M` or `2G`"));
         }
     }
 
     #[test]
     fn a_size_without_a_unit_is_refused() {
-        let error = "4".parse::<Size>().unwrap_err();
+        let error = "4".parse::<Size>().unwrap_err().to_string();
         assert_eq!(error, "size `4` has no unit: write 4M, 4K or 4B");
     }
 

@@ -358,7 +358,7 @@ mod tests {
     fn every_node_reaches_every_address_of_a_tree() {
         let topology = Topology::parse("tree:levels=4,clients=1").unwrap();
         let routes = compute(&topology);
-        let addresses = topology.networks.iter().flat_map(|network| &network.members);
+        let addresses = topology.members();
         for (to, address) in addresses.map(|member| (member.node, member.v6)) {
             for from in 0..topology.nodes.len() {
                 let mut at = from;
@@ -377,7 +377,7 @@ mod tests {
                         IpAddr::V4(_) => false,
                     };
                     let best = routes[at].iter().filter(holds).max_by_key(|route| route.length).unwrap();
-                    let mut members = topology.networks.iter().flat_map(|network| &network.members);
+                    let mut members = topology.members();
                     at = members.find(|member| IpAddr::from(member.v6) == best.gateway).unwrap().node;
                 }
                 assert_eq!(at, to);

@@ -4,6 +4,7 @@ use std::fmt;
 use std::net::Ipv6Addr;
 use std::time::Duration;
 
+use super::error::EventError;
 use crate::topology::{Loss, NetworkKind, Role, Topology};
 
 /// A fault, which lasts until it is undone. Links, nodes and interfaces are given by name.
@@ -98,7 +99,7 @@ impl Fault {
     ///
     /// # Errors
     /// What is wrong, and which names exist.
-    pub fn check(&self, topology: &Topology) -> Result<(), String> {
+    pub fn check(&self, topology: &Topology) -> Result<(), EventError> {
         let (place, interface) = self.place();
         match self {
             Self::Down { .. } | Self::Fail { .. } | Self::Avoid { .. } => check_link(topology, place),
@@ -106,14 +107,13 @@ impl Fault {
                 check_node(topology, place, None)?;
                 let is_router = |node: &&crate::Node| node.name == place && node.role == Role::Router;
                 let found = topology.nodes.iter().find(is_router);
-                found.map(|_| ()).ok_or_else(|| format!("{place} is no router"))
+                found.map(|_| ()).ok_or_else(|| EventError::NoRouter(place.to_owned()))
             }
             Self::Forge(forgery) => {
                 check_node(topology, place, None)?;
                 let named = forgery.receivers.iter().chain([&forgery.to, &forgery.router]);
                 named.filter(|name| name.parse::<Ipv6Addr>().is_err()).try_for_each(|name| {
-                    let hint = |why| format!("{why}; or write an IPv6 address");
-                    check_node(topology, name, None).map_err(hint)
+                    check_node(topology, name, None).map_err(|why| EventError::NoAddress(Box::new(why)))
                 })
             }
             Self::Unplug { .. } | Self::Lose { .. } | Self::Firewall { .. } | Self::Replay { .. } => {
@@ -123,35 +123,34 @@ impl Fault {
     }
 }
 
-fn check_link(topology: &Topology, name: &str) -> Result<(), String> {
+fn check_link(topology: &Topology, name: &str) -> Result<(), EventError> {
     let links = || topology.networks.iter().filter(|network| network.kind == NetworkKind::Link);
     match links().any(|network| network.name == name) {
         true => Ok(()),
         false if topology.networks.iter().any(|network| network.name == name) => {
-            Err(format!("{name} is a LAN, not a link between two nodes: name a node and its interface"))
+            Err(EventError::Lan(name.to_owned()))
         }
         false => {
             let known = crate::lab::list(links().map(|network| network.name.as_str()));
-            Err(format!("there is no link {name}: there are {known}"))
+            Err(EventError::NoLink(name.to_owned(), known))
         }
     }
 }
 
-fn check_node(topology: &Topology, name: &str, interface: Option<&str>) -> Result<(), String> {
+fn check_node(topology: &Topology, name: &str, interface: Option<&str>) -> Result<(), EventError> {
     let found = topology.nodes.iter().position(|node| node.name == name);
     let index = found.ok_or_else(|| {
         let known = crate::lab::list(topology.nodes.iter().map(|node| node.name.as_str()));
-        format!("there is no node {name}: there are {known}")
+        EventError::NoNode(name.to_owned(), known)
     })?;
-    let members = topology.networks.iter().flat_map(|network| &network.members);
     let mut interfaces =
-        members.filter(|member| member.node == index).map(|member| member.interface.as_str());
+        topology.members().filter(|member| member.node == index).map(|member| member.interface.as_str());
     match interface {
         Some(wanted) if !interfaces.clone().any(|known| known == wanted) => {
             let known = crate::lab::list(interfaces);
-            Err(format!("node {name} has no interface {wanted}: it has {known}"))
+            Err(EventError::NoInterface(name.to_owned(), wanted.to_owned(), known))
         }
-        _ if interfaces.next().is_none() => Err(format!("node {name} is in no network")),
+        _ if interfaces.next().is_none() => Err(EventError::NoNetwork(name.to_owned())),
         _ => Ok(()),
     }
 }

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
+use super::error::EventError;
 use super::fault::{Fault, Forgery};
 use crate::quantity::Time;
 use crate::topology::{Loss, Topology};
@@ -65,9 +66,9 @@ pub fn agenda(events: &[Event]) -> Vec<Step> {
 ///
 /// # Errors
 /// The event, and what is wrong with it.
-pub fn check(events: &[Event], topology: &Topology) -> Result<(), String> {
+pub fn check(events: &[Event], topology: &Topology) -> Result<(), EventError> {
     for (index, event) in events.iter().enumerate() {
-        let what = |why: String| format!("event {} ({} at {:?}): {why}", index + 1, event.fault, event.at);
+        let what = |why| EventError::Event(index + 1, event.fault.to_string(), event.at, Box::new(why));
         event.fault.check(topology).map_err(what)?;
         let is_same = |other: &&Event| {
             let key = |event: &Event| {
@@ -77,7 +78,7 @@ pub fn check(events: &[Event], topology: &Topology) -> Result<(), String> {
             key(other) == key(event) && other.is_during(event)
         };
         if events[..index].iter().any(|other| is_same(&other)) {
-            return Err(what("the same goes on already: let that end first, with until".into()));
+            return Err(what(EventError::GoesOn));
         }
     }
     Ok(())
@@ -107,21 +108,21 @@ impl Event {
 }
 
 impl TryFrom<Written> for Event {
-    type Error = String;
+    type Error = EventError;
 
-    fn try_from(mut written: Written) -> Result<Self, String> {
+    fn try_from(mut written: Written) -> Result<Self, EventError> {
         let fault = written.fault()?;
         let (at, until) = (written.at.0, written.until.map(|time| time.0));
         if let Some(until) = until.filter(|until| *until <= at) {
-            return Err(format!("{fault}: until {until:?} is not after {at:?}"));
+            return Err(EventError::EndsBefore { fault: fault.to_string(), until, at });
         }
         let noticed = match (&fault, written.noticed.take()) {
             (Fault::Down { .. } | Fault::Fail { .. }, noticed) => noticed.map(|time| time.0),
             (_, None) => None,
-            (_, Some(_)) => return Err(format!("{fault}: noticed is for down and fail")),
+            (_, Some(_)) => return Err(EventError::NotNoticed(fault.to_string())),
         };
         if let Some(left) = written.left() {
-            return Err(format!("{fault}: {left} is not for this fault"));
+            return Err(EventError::NotFor(fault.to_string(), left));
         }
         Ok(Self { at, until, fault, noticed })
     }
@@ -129,11 +130,11 @@ impl TryFrom<Written> for Event {
 
 impl Written {
     /// Reads the keys that the fault needs.
-    fn fault(&mut self) -> Result<Fault, String> {
+    fn fault(&mut self) -> Result<Fault, EventError> {
         let name = std::mem::take(&mut self.fault);
         let lacks = |what: &'static str| {
             let name = name.clone();
-            move || format!("fault {name:?} needs {what}")
+            move || EventError::Needs(name, what)
         };
         let link = self.link.take().ok_or_else(lacks("link"));
         let node = self.node.take().ok_or_else(lacks("node"));
@@ -144,8 +145,7 @@ impl Written {
             "unplug" => Fault::Unplug { node: node?, interface: self.interface.take() },
             "lose" => {
                 let loss = self.loss.take().ok_or_else(lacks("loss"))?;
-                let loss =
-                    Loss::parse(&loss).map_err(|expected| format!("loss {loss:?}: expected {expected}"))?;
+                let loss = Loss::parse(&loss).map_err(|expected| EventError::Loss(loss, expected))?;
                 Fault::Lose { node: node?, interface: self.interface.take(), loss }
             }
             "firewall" => Fault::Firewall { node: node?, interface: self.interface.take() },
@@ -164,12 +164,7 @@ impl Written {
                 hops: self.hops.take().ok_or_else(lacks("hops"))?,
                 every: self.every.take().map_or(Forgery::EVERY, |time| time.0),
             }),
-            _ => {
-                return Err(format!(
-                    "fault {name:?}: expected down, fail, avoid, unplug, lose, firewall, router-off, router-kill, \
-                     router-gone, forge or replay"
-                ));
-            }
+            _ => return Err(EventError::Unknown(name)),
         };
         Ok(fault)
     }
@@ -277,7 +272,7 @@ mod tests {
     #[test]
     fn a_list_is_checked_against_the_network() {
         let topology = Topology::parse("tree:levels=2,clients=1").unwrap();
-        let refused = |events: &str| check(&read(events).unwrap(), &topology).unwrap_err();
+        let refused = |events: &str| check(&read(events).unwrap(), &topology).unwrap_err().to_string();
         let wrong = [
             (r#"{ at = "1s", link = "r1-r2", fault = "down" }"#, "there is no link r1-r2: there are "),
             (

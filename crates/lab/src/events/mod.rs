@@ -1,19 +1,19 @@
 //! Faults at certain times of a run, and on demand (meadcast-thesis-2024, 4.4.3: dynamic network environments,
 //! anomalies).
 //!
-//! [`Event`] is an entry of a file, and [`agenda`] makes steps of a list of them; both need no network.
-//! [`Lab::begin`] and [`Lab::end`] carry out one fault. [`Player`] carries out a whole list by the clock.
+//! [`Event`] is what a file says, [`agenda`] what that means when, both without a network. [`Lab::begin`] and [`Lab::end`]
+//! carry one fault out.
 
 mod attack;
+mod error;
 mod fault;
 mod list;
 mod routers;
 
-use std::collections::VecDeque;
 use std::net::Ipv6Addr;
-use std::time::Duration;
 
 pub use attack::Attack;
+pub use error::EventError;
 pub use fault::{Fault, Forgery};
 pub use list::{Event, Step, agenda, check};
 
@@ -92,52 +92,5 @@ impl Lab {
         }
         let node = self.node(name)?;
         node.v6().ok_or_else(|| Error::NoInterface { node: node.name.clone() })
-    }
-}
-
-/// Plays a list of events in a lab.
-pub struct Player<'a> {
-    lab: &'a Lab,
-    agenda: VecDeque<Step>,
-    /// The faults that have begun and not ended, in this order.
-    ongoing: Vec<(Fault, Option<Attack>)>,
-}
-
-impl<'a> Player<'a> {
-    pub fn new(lab: &'a Lab, events: &[Event]) -> Self {
-        Self { lab, agenda: agenda(events).into(), ongoing: Vec::new() }
-    }
-
-    /// Carries out all steps up to `since_start`, and calls `told` after each. Returns the time of the next
-    /// step, if there is one.
-    ///
-    /// # Errors
-    /// As for [`Lab::begin`]. A failed step is not repeated.
-    pub fn act(&mut self, since_start: Duration, told: &mut dyn FnMut(&Step)) -> Result<Option<Duration>> {
-        let due = self.agenda.partition_point(|step| step.at <= since_start);
-        for step in self.agenda.drain(..due).collect::<Vec<_>>() {
-            if step.begins {
-                let attack = self.lab.begin(&step.fault)?;
-                self.ongoing.push((step.fault.clone(), attack));
-            } else {
-                self.lab.end(&step.fault)?;
-                self.ongoing.retain(|(fault, _)| *fault != step.fault);
-            }
-            told(&step);
-        }
-        Ok(self.agenda.front().map(|step| step.at))
-    }
-
-    /// Undoes all faults that still go on, in the order in which they began: a link is up before routes use it.
-    ///
-    /// # Errors
-    /// The first fault that could not be undone. The others are undone nevertheless.
-    pub fn end(self) -> Result<()> {
-        let mut outcome = Ok(());
-        for (fault, attack) in self.ongoing {
-            drop(attack);
-            outcome = outcome.and(self.lab.end(&fault));
-        }
-        outcome
     }
 }

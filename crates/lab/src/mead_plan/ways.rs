@@ -34,7 +34,7 @@ impl<'a> Ways<'a> {
             IpAddr::V4(_) => false,
         };
         let route = self.routes[at].iter().filter(holds).max_by_key(|route| route.length)?;
-        let mut members = self.topology.networks.iter().flat_map(|network| &network.members);
+        let mut members = self.topology.members();
         members.find(|member| IpAddr::from(member.v6) == route.gateway).map(|member| member.node)
     }
 }
@@ -54,7 +54,7 @@ impl Network for Ways<'_> {
 
     fn address(&self, node: usize) -> Option<Ipv6Addr> {
         let own = self.topology.nodes[node].loopback_v6.first().copied();
-        let members = self.topology.networks.iter().flat_map(|network| &network.members);
+        let members = self.topology.members();
         own.or_else(|| members.into_iter().find(|member| member.node == node).map(|member| member.v6))
     }
 

@@ -116,6 +116,15 @@ impl Topology {
         file::parse(text, file_name)
     }
 
+    /// The members of all networks, in order.
+    pub fn members(&self) -> impl Iterator<Item = &Member> + Clone {
+        self.networks.iter().flat_map(|network| &network.members)
+    }
+
+    pub fn members_mut(&mut self) -> impl Iterator<Item = &mut Member> {
+        self.networks.iter_mut().flat_map(|network| &mut network.members)
+    }
+
     /// The number of nodes with `role`.
     pub fn count(&self, role: Role) -> usize {
         self.nodes.iter().filter(|node| node.role == role).count()
