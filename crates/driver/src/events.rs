@@ -93,7 +93,7 @@ pub(crate) mod as_field_text {
 }
 
 /// A time as seconds with a fraction.
-pub(crate) mod as_seconds {
+pub mod as_seconds {
     use std::time::Duration;
 
     use serde::{Deserialize, Deserializer, Serializer, de::Error};

@@ -5,13 +5,13 @@ use std::time::Duration;
 use treecast_lab::Topology;
 use treecast_measure::{
     Db, DbError,
-    analysis::Rate,
+    rates::Rate,
     series::{self, Counter},
 };
 
 use crate::{
     filing::{Filing, Series},
-    record::{Record, counted},
+    record::Record,
 };
 
 /// A rate over time: seconds since the run's start, and bytes a second.
@@ -39,7 +39,7 @@ impl Carried {
             for member in &network.members {
                 let name = topology.nodes[member.node].name.as_str();
                 let sent = series::interface(&member.interface, Counter::TxBytes);
-                let sent = counted(db, record.node(name), &sent)?;
+                let sent = db.counted(record.node(name), &sent)?;
                 let (bytes, rates) = (sent.growth().max(0) as u64, sent.rates());
                 carried.network += bytes;
                 add(&mut carried.network_over_time, &rates);

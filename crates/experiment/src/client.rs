@@ -15,13 +15,14 @@ use crate::{
     server::{POLL, Server},
     site::{Program, Said, Slot},
     told::Told,
+    verify::CopyError,
 };
 
 /// Starts a client's program with a ticket; the number counts its attempts from 1.
 pub type Start<'a> = Box<dyn Fn(&str, u32) -> io::Result<Program> + Sync + 'a>;
 
 /// Compares a client's copy with the source.
-pub type Check<'a> = Box<dyn Fn() -> Result<(), String> + Sync + 'a>;
+pub type Check<'a> = Box<dyn Fn() -> Result<(), CopyError> + Sync + 'a>;
 
 /// A client of one run.
 pub struct Client<'a> {
@@ -105,7 +106,9 @@ impl Client<'_> {
         let exited = origin.elapsed();
         fared.ended.add(&ended);
         match ended.code {
-            Some(0) => self.check.as_ref().map_or(Ok(()), |check| check())?,
+            Some(0) => {
+                self.check.as_ref().map_or(Ok(()), |check| check()).map_err(|error| error.to_string())?
+            }
             Some(SOME_FAILED) if self.may_lack => {}
             _ if self.slot.is_closed() => return Err(CUT_OFF.into()),
             _ => {

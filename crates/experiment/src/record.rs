@@ -5,10 +5,9 @@ use std::time::{Duration, Instant};
 use treecast_lab::{Role, Topology};
 use treecast_measure::{
     Db, DbError,
-    analysis::{self, Counted},
     db::{self, Event, Machine, NewRun, NodeId, NodeInfo, Row, RunEnd, RunId, Status},
     sample::{NodeSource, Recorder, SampleError},
-    series,
+    saturation, series,
 };
 
 use crate::filing::Filing;
@@ -114,14 +113,14 @@ impl Record {
     /// How busy the machine was: the shares of all processors' time that were not idle, and that went into soft interrupts.
     pub fn machine(&self, db: &Db) -> Result<Filing, DbError> {
         let mut filing = Filing::default();
-        let idle = counted(db, self.machine, series::CPU_IDLE_NS)?;
+        let idle = db.counted(self.machine, series::CPU_IDLE_NS)?;
         let rates = idle.rates();
         let (mut busy, mut forwarding) = (0.0, 0.0);
         if let (Some(first), Some(last)) = (rates.first(), rates.last()) {
             let cpus = f64::from(Machine::here("").cpus.max(1));
             let all = (last.to - first.from).as_nanos() as f64 * cpus;
             busy = 1.0 - idle.growth() as f64 / all;
-            forwarding = counted(db, self.machine, series::CPU_SOFTIRQ_NS)?.growth() as f64 / all;
+            forwarding = db.counted(self.machine, series::CPU_SOFTIRQ_NS)?.growth() as f64 / all;
         }
         filing.run("machine_busy", busy, "");
         filing.run("machine_forwarding", forwarding, "");
@@ -138,7 +137,7 @@ impl Record {
     }
 
     fn saturation(&self, db: &Db) -> Result<Option<String>, DbError> {
-        let found = analysis::saturation(db, self.run)?;
+        let found = saturation(db, self.run)?;
         let unsettled = self.unsettled.map(still_busy);
         Ok(unsettled.into_iter().chain(found).reduce(|one, other| format!("{one}; {other}")))
     }
@@ -146,11 +145,4 @@ impl Record {
 
 fn still_busy(waited: Duration) -> String {
     format!("it was still busy with something else after {waited:.0?} of waiting before the run")
-}
-
-/// A counter of a node over the run.
-pub fn counted(db: &Db, node: NodeId, name: &str) -> Result<Counted, DbError> {
-    let mut counted = Counted::default();
-    counted.add(&db.samples(node, name)?);
-    Ok(counted)
 }

@@ -5,11 +5,13 @@
 //! behind, also after SIGKILL.
 
 use std::{
-    ffi::CStr,
-    fs, io,
-    os::fd::{AsRawFd, FromRawFd, OwnedFd},
+    fs::{self, File},
+    io,
+    os::fd::{AsRawFd, OwnedFd},
     path::{Path, PathBuf},
 };
+
+use treecast_host::{folder, mount};
 
 use super::Error;
 
@@ -31,7 +33,7 @@ impl Store {
     /// Memory for `bytes` of files.
     pub fn in_memory(bytes: u64) -> Result<Self, Error> {
         let failed = |error: io::Error| Error::Store { what: "memory-backed files".into(), error };
-        let mount = mount_tmpfs(bytes + bytes / BYTES_FOR_A_SYMBOL_BYTE + MARGIN_BYTES).map_err(failed)?;
+        let mount = mount::unattached_memory(bytes + MARGIN_BYTES).map_err(failed)?;
         let path = PathBuf::from(format!("/proc/{}/fd/{}", std::process::id(), mount.as_raw_fd()));
         Ok(Self { path, memory: Some(mount) })
     }
@@ -74,7 +76,10 @@ impl Drop for Store {
 pub fn capacity_bytes(folder: Option<&Path>) -> io::Result<u64> {
     match folder {
         None => Ok(available_memory_bytes()?.saturating_sub(RESERVE_BYTES + MARGIN_BYTES)),
-        Some(folder) => Ok(free_disk_bytes(folder)?.saturating_sub(MARGIN_BYTES)),
+        Some(folder) => {
+            let free_bytes = folder::free_bytes(File::open(folder)?).unwrap_or(u64::MAX);
+            Ok(free_bytes.saturating_sub(MARGIN_BYTES))
+        }
     }
 }
 
@@ -85,49 +90,6 @@ fn available_memory_bytes() -> io::Result<u64> {
         .find_map(|line| line.strip_prefix("MemAvailable:"))
         .and_then(|rest| rest.split_whitespace().next()?.parse::<u64>().ok());
     kilobytes.map(|k| k * 1024).ok_or_else(|| io::Error::other("/proc/meminfo has no MemAvailable"))
-}
-
-fn free_disk_bytes(folder: &Path) -> io::Result<u64> {
-    let path = std::ffi::CString::new(folder.as_os_str().as_encoded_bytes())?;
-    // SAFETY: statvfs is plain data, and valid when zeroed; the path is terminated.
-    let (result, status) = unsafe {
-        let mut status: libc::statvfs = std::mem::zeroed();
-        (libc::statvfs(path.as_ptr(), &mut status), status)
-    };
-    match result {
-        0 => Ok(status.f_bavail * status.f_frsize),
-        _ => Err(io::Error::last_os_error()),
-    }
-}
-
-/// A tmpfs of at most `bytes`, not attached to any folder (fsopen(2), Linux 5.2).
-fn mount_tmpfs(bytes: u64) -> io::Result<OwnedFd> {
-    const FSCONFIG_SET_STRING: i32 = 1;
-    const FSCONFIG_CMD_CREATE: i32 = 6;
-    const CLOEXEC: u32 = 1;
-    let size = std::ffi::CString::new(bytes.to_string())?;
-    let none = std::ptr::null::<libc::c_char>();
-    let configure =
-        |context: &OwnedFd, command: i32, key: *const libc::c_char, value: *const libc::c_char| {
-            // SAFETY: key and value are null or terminated strings that outlive the call.
-            checked(unsafe { libc::syscall(libc::SYS_fsconfig, context.as_raw_fd(), command, key, value, 0) })
-        };
-    let name: &CStr = c"tmpfs";
-    // SAFETY: the name is terminated.
-    let context = descriptor(unsafe { libc::syscall(libc::SYS_fsopen, name.as_ptr(), CLOEXEC) })?;
-    configure(&context, FSCONFIG_SET_STRING, c"size".as_ptr(), size.as_ptr())?;
-    configure(&context, FSCONFIG_CMD_CREATE, none, none)?;
-    // SAFETY: only integers are passed.
-    descriptor(unsafe { libc::syscall(libc::SYS_fsmount, context.as_raw_fd(), CLOEXEC, 0) })
-}
-
-fn checked(result: libc::c_long) -> io::Result<libc::c_long> {
-    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
-}
-
-fn descriptor(result: libc::c_long) -> io::Result<OwnedFd> {
-    // SAFETY: a new descriptor that nobody else owns.
-    checked(result).map(|fd| unsafe { OwnedFd::from_raw_fd(fd as i32) })
 }
 
 #[cfg(test)]

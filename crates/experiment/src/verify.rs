@@ -24,20 +24,32 @@ pub fn digest(path: &Path) -> io::Result<Digest> {
     }
 }
 
-/// Compares a copy with the digest of its source. An error says in a few words what is wrong.
-pub fn check_copy(copy: &Path, size_bytes: u64, expected: &Digest) -> Result<(), String> {
-    let found = std::fs::metadata(copy).map_err(|error| match error.kind() {
-        io::ErrorKind::NotFound => "no copy".to_string(),
-        _ => format!("copy cannot be read: {error}"),
-    })?;
-    if found.len() != size_bytes {
-        return Err(format!("copy has {} bytes, not {size_bytes}", found.len()));
+/// How a copy differs from its source.
+#[derive(Debug, thiserror::Error)]
+pub enum CopyError {
+    #[error("no copy")]
+    None,
+    #[error("copy has {found} bytes, not {expected}")]
+    Size { found: u64, expected: u64 },
+    #[error("copy differs from the source")]
+    Content,
+    #[error("copy cannot be read: {0}")]
+    Unreadable(io::Error),
+}
+
+impl From<io::Error> for CopyError {
+    fn from(error: io::Error) -> Self {
+        if error.kind() == io::ErrorKind::NotFound { Self::None } else { Self::Unreadable(error) }
     }
-    match digest(copy) {
-        Ok(hash) if hash == *expected => Ok(()),
-        Ok(_) => Err("copy differs from the source".into()),
-        Err(error) => Err(format!("copy cannot be read: {error}")),
+}
+
+/// Compares a copy with the digest of its source.
+pub fn check_copy(copy: &Path, size_bytes: u64, expected: &Digest) -> Result<(), CopyError> {
+    let found = std::fs::metadata(copy)?.len();
+    if found != size_bytes {
+        return Err(CopyError::Size { found, expected: size_bytes });
     }
+    if digest(copy)? == *expected { Ok(()) } else { Err(CopyError::Content) }
 }
 
 #[cfg(test)]
@@ -54,15 +66,16 @@ mod tests {
         let expected = digest(&copy).unwrap();
         assert_eq!(expected, *blake3::hash(&bytes).as_bytes());
         let size = bytes.len() as u64;
-        assert_eq!(check_copy(&copy, size, &expected), Ok(()));
+        let checked = || check_copy(&copy, size, &expected).map_err(|error| error.to_string());
+        assert_eq!(checked(), Ok(()));
 
         bytes[2_000_000] ^= 1;
         std::fs::write(&copy, &bytes).unwrap();
-        assert_eq!(check_copy(&copy, size, &expected), Err("copy differs from the source".into()));
+        assert_eq!(checked(), Err("copy differs from the source".into()));
         std::fs::write(&copy, &bytes[1..]).unwrap();
         let short = format!("copy has {} bytes, not {size}", size - 1);
-        assert_eq!(check_copy(&copy, size, &expected), Err(short));
+        assert_eq!(checked(), Err(short));
         std::fs::remove_dir_all(&folder).unwrap();
-        assert_eq!(check_copy(&copy, size, &expected), Err("no copy".into()));
+        assert_eq!(checked(), Err("no copy".into()));
     }
 }

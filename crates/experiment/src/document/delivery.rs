@@ -40,7 +40,7 @@ pub struct DeliveryKeys {
 }
 
 /// One way to deliver.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct Delivery {
     /// What tables call it.
     pub name: String,
@@ -200,23 +200,23 @@ impl DeliveryKeys {
         if self.name.is_some() && fanouts.len() * repairs.len() != 1 {
             return Err(format!("delivery `{said}` is several: leave out its name"));
         }
+        let Self { name, fec, rate, plain, arguments, options, support, events, .. } = self;
+        let one = Delivery {
+            program,
+            fec,
+            rate,
+            plain,
+            arguments,
+            options,
+            support,
+            events,
+            ..Delivery::default()
+        };
         let mut all = Vec::new();
         for &fanout in &fanouts {
             for &repair in &repairs {
-                let mut delivery = Delivery {
-                    name: String::new(),
-                    program,
-                    fanout,
-                    repair,
-                    fec: self.fec.clone(),
-                    rate: self.rate.clone(),
-                    plain: self.plain,
-                    arguments: self.arguments.clone(),
-                    options: self.options.clone(),
-                    support: self.support.clone(),
-                    events: self.events.clone(),
-                };
-                delivery.name = self.name.clone().unwrap_or_else(|| delivery.own_name());
+                let mut delivery = Delivery { fanout, repair, ..one.clone() };
+                delivery.name = name.clone().unwrap_or_else(|| delivery.own_name());
                 delivery.options.check().map_err(|what| format!("delivery `{}`: {what}", delivery.name))?;
                 all.push(delivery);
             }
@@ -249,12 +249,7 @@ impl Delivery {
             fanout,
             repair,
             fec: fec.map(str::to_owned),
-            rate: None,
-            plain: None,
-            arguments: Vec::new(),
-            options: Options::default(),
-            support: Support::default(),
-            events: Vec::new(),
+            ..Self::default()
         })
     }
 

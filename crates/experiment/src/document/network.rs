@@ -183,8 +183,7 @@ fn topology(description: &Network) -> Result<Topology, Error> {
 
 fn degrade(description: &Network, topology: &mut Topology) {
     if let Some(rate) = description.link_rate {
-        let members = topology.networks.iter_mut().flat_map(|network| &mut network.members);
-        members.for_each(|member| member.quality.rate_bps = Some(rate.0));
+        topology.members_mut().for_each(|member| member.quality.rate_bps = Some(rate.0));
     }
     for loss in &description.loss {
         impair(topology, loss.every, loss.share, |quality| quality.loss = loss.rate.0);
@@ -201,15 +200,16 @@ fn impair(
     mut change: impl FnMut(&mut Quality),
 ) {
     let chosen = chosen(every, share, with_role(topology, Role::Client).collect());
-    let members = topology.networks.iter_mut().flat_map(|network| &mut network.members);
-    members.filter(|member| chosen.contains(&member.node)).for_each(|member| change(&mut member.quality));
+    topology
+        .members_mut()
+        .filter(|member| chosen.contains(&member.node))
+        .for_each(|member| change(&mut member.quality));
 }
 
 /// What makes cables worse than their rate, and at how many nodes, such as `5% loss at 20 nodes`.
 pub fn impairments(topology: &Topology) -> Vec<String> {
     let mut found: Vec<(String, usize)> = Vec::new();
-    let members = topology.networks.iter().flat_map(|network| &network.members);
-    for impairment in members.filter_map(|member| impairment(&member.quality)) {
+    for impairment in topology.members().filter_map(|member| impairment(&member.quality)) {
         match found.iter_mut().find(|(known, _)| *known == impairment) {
             Some((_, count)) => *count += 1,
             None => found.push((impairment, 1)),
@@ -245,13 +245,13 @@ fn chosen(every: NonZeroU32, share: Option<Share>, clients: Vec<usize>) -> Vec<u
 /// The clients that lose packets, and the most that one of them loses, from 0 to 1.
 pub fn slow_clients(topology: &Topology) -> (Vec<String>, f64) {
     let is_slow = |node: &usize| {
-        let members = topology.networks.iter().flat_map(|network| &network.members);
-        members.filter(|member| member.node == *node).any(|member| !member.quality.loss.is_none())
+        topology.members().filter(|member| member.node == *node).any(|member| !member.quality.loss.is_none())
     };
     let slow: Vec<usize> = with_role(topology, Role::Client).filter(is_slow).collect();
-    let members = topology.networks.iter().flat_map(|network| &network.members);
-    let losses =
-        members.filter(|member| slow.contains(&member.node)).map(|member| member.quality.loss.mean());
+    let losses = topology
+        .members()
+        .filter(|member| slow.contains(&member.node))
+        .map(|member| member.quality.loss.mean());
     let most = losses.fold(0.0, f64::max);
     (slow.into_iter().map(|node| topology.nodes[node].name.clone()).collect(), most)
 }
@@ -259,8 +259,7 @@ pub fn slow_clients(topology: &Topology) -> (Vec<String>, f64) {
 /// The rate of the server's own link.
 pub fn server_rate_bps(topology: &Topology) -> Option<u64> {
     let server = with_role(topology, Role::Server).next()?;
-    let members = topology.networks.iter().flat_map(|network| &network.members);
-    members.filter(|member| member.node == server).find_map(|member| member.quality.rate_bps)
+    topology.members().filter(|member| member.node == server).find_map(|member| member.quality.rate_bps)
 }
 
 /// What the plan needs to know of a network. A rival's receivers get copies, too.
@@ -275,8 +274,7 @@ pub struct Facts {
 
 impl Facts {
     pub fn of(topology: &Topology) -> Self {
-        let members = topology.networks.iter().flat_map(|network| &network.members);
-        let losses = members.filter(|member| topology.nodes[member.node].role == Role::Client);
+        let losses = topology.members().filter(|member| topology.nodes[member.node].role == Role::Client);
         Self {
             clients: topology.count(Role::Client),
             link_rate_bps: link_rate_bps(topology).unwrap_or(UNLIMITED_BPS),
@@ -292,8 +290,7 @@ impl Facts {
 
 /// The rate of the slowest link, Ethernet frames with their headers.
 pub fn link_rate_bps(topology: &Topology) -> Option<u64> {
-    let members = topology.networks.iter().flat_map(|network| &network.members);
-    members.filter_map(|member| member.quality.rate_bps).min()
+    topology.members().filter_map(|member| member.quality.rate_bps).min()
 }
 
 /// The nodes of a role, by index, in the topology's order.
@@ -303,7 +300,7 @@ pub fn with_role(topology: &Topology, role: Role) -> impl Iterator<Item = usize>
 
 /// The first interface of a node and its addresses.
 pub fn attachment(topology: &Topology, node: usize) -> Option<Attachment> {
-    let member = topology.networks.iter().flat_map(|network| &network.members).find(|m| m.node == node)?;
+    let member = topology.members().find(|m| m.node == node)?;
     Some(Attachment { interface: member.interface.clone(), address: member.v6.into() })
 }
 
@@ -359,8 +356,8 @@ mod tests {
     #[test]
     fn every_third_client_loses_and_nobody_else() {
         let lan = network("lan:clients=7", "loss = [{ rate = \"5%\" }, { rate = \"20%\", every = 3 }]");
-        let members = lan.networks.iter().flat_map(|network| &network.members);
-        let losing: Vec<&str> = members
+        let losing: Vec<&str> = lan
+            .members()
             .filter(|member| member.quality.loss == Loss::Uniform(0.2))
             .map(|member| lan.nodes[member.node].name.as_str())
             .collect();
@@ -380,8 +377,7 @@ mod tests {
     #[test]
     fn every_fourth_client_has_a_slow_link() {
         let lan = network("lan:clients=6,rate=50M", "links = [{ rate = \"5M\", every = 4 }]");
-        let members = lan.networks.iter().flat_map(|network| &network.members);
-        let slow = members.filter(|member| member.quality.rate_bps == Some(5_000_000));
+        let slow = lan.members().filter(|member| member.quality.rate_bps == Some(5_000_000));
         let slow: Vec<&str> = slow.map(|member| lan.nodes[member.node].name.as_str()).collect();
         assert_eq!((slow, link_rate_bps(&lan)), (vec!["client0", "client4"], Some(5_000_000)));
     }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use serde::Deserialize;
 use treecast_lab::{
     mead_plan::{Group, Participants, UseCase},
-    quantity::{Rate, Size},
+    quantity::{QuantityError, Rate, Size},
 };
 
 use super::{
@@ -77,7 +77,7 @@ pub struct Stream {
 pub enum Load {
     /// Data at a rate, for a time.
     Rate { rate_bps: u64, seconds: u32 },
-    /// So much data, as fast as the links bear it.
+    /// This many bytes, as fast as the links bear it.
     Bytes(u64),
 }
 
@@ -279,8 +279,9 @@ impl TryFrom<String> for SendRate {
             several if several.contains(',') => several
                 .split(',')
                 .map(|rate| rate.trim().parse())
-                .collect::<Result<_, _>>()
-                .map(Self::Several),
+                .collect::<Result<_, QuantityError>>()
+                .map(Self::Several)
+                .map_err(|error| error.to_string()),
             other => other.parse().map(Self::Bps).map_err(|error| format!("{error}, `auto` or `max`")),
         }
     }

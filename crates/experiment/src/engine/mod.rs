@@ -6,13 +6,15 @@ mod shared;
 mod stream;
 
 use std::{
-    collections::HashMap,
+    collections::{BTreeMap, HashMap},
     io,
     path::{Path, PathBuf},
     sync::Arc,
     time::Duration,
 };
 
+use serde::Serialize;
+use treecast_driver::events::as_seconds;
 use treecast_lab::Routing;
 use treecast_measure::{
     Db,
@@ -61,7 +63,7 @@ pub struct Order {
 }
 
 /// How an experiment ended.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Serialize)]
 pub struct Results {
     /// Runs of which every client has what it was to get.
     pub whole_runs: usize,
@@ -72,12 +74,13 @@ pub struct Results {
     pub refused: Vec<Refusal>,
     pub findings: Vec<Finding>,
     /// A line for each kind of run that was left out.
+    #[serde(skip)]
     pub left_out: Vec<String>,
     pub interrupted: bool,
 }
 
 /// A client without a verified copy.
-#[derive(Debug, Clone, serde::Serialize)]
+#[derive(Debug, Clone, Serialize)]
 pub struct Failure {
     pub run: String,
     pub node: String,
@@ -85,17 +88,19 @@ pub struct Failure {
 }
 
 /// A run that the program refused, in its own words.
-#[derive(Debug, Clone, serde::Serialize)]
+#[derive(Debug, Clone, Serialize)]
 pub struct Refusal {
     pub run: String,
     pub reason: String,
 }
 
 /// What an experiment will do, without doing it.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize)]
+#[serde(tag = "event", rename = "planned")]
 pub struct Preview {
     /// The name of each run, in order.
     pub runs: Vec<String>,
+    #[serde(rename = "estimate_seconds", with = "as_seconds")]
     pub estimate: Duration,
     /// A line for each kind of run that is left out.
     pub left_out: Vec<String>,
@@ -358,9 +363,9 @@ impl Engine<'_> {
     fn conclude(&mut self, planned: &Planned, outcome: Outcome) -> Result<(), Error> {
         let (record, carried) = (&outcome.record, &outcome.carried);
         let of_run = outcome.filing.rows.iter().filter(|(node, _)| node.is_none());
-        let mut measures: Vec<_> = of_run.map(|(_, row)| (row.measure.clone(), row.value)).collect();
-        measures.push(("network_bytes".into(), Some(carried.network as f64)));
-        measures.push(("sender_bytes".into(), Some(carried.sender as f64)));
+        let mut measures: BTreeMap<_, _> = of_run.map(|(_, row)| (row.measure.clone(), row.value)).collect();
+        measures.insert("network_bytes".into(), Some(carried.network as f64));
+        measures.insert("sender_bytes".into(), Some(carried.sender as f64));
         let mut filing = Filing::default();
         if outcome.refused.is_none() {
             let network = &self.order.experiment.networks[planned.network];

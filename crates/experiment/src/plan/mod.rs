@@ -277,8 +277,8 @@ impl<'a> Planner<'a, '_> {
         wanted: Wanted,
     ) -> Result<Planned<'a>, String> {
         let topology = &self.at.topology;
-        let in_delivery = |what| format!("delivery `{}`: {what}", delivery.name);
-        events::check(&delivery.events, topology).map_err(in_delivery)?;
+        let in_delivery = |what: String| format!("delivery `{}`: {what}", delivery.name);
+        events::check(&delivery.events, topology).map_err(|what| in_delivery(what.to_string()))?;
         delivery.support.routers(topology).map_err(in_delivery)?;
         let stream = |load| stream::plan(self.experiment, topology, delivery, load, groups);
         let work = match wanted {

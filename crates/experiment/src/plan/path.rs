@@ -21,7 +21,7 @@ pub struct SharedPath {
     /// Behind it, the interface through which each flow goes on.
     pub flows: Vec<(usize, String)>,
     pub quality: Quality,
-    /// Of a packet that waits nowhere.
+    /// The time that a packet takes which waits nowhere.
     pub round_trip: Duration,
 }
 

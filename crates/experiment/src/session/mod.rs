@@ -3,21 +3,24 @@
 mod measures;
 
 use std::{
+    convert::Infallible,
     io,
     sync::{
         OnceLock,
-        atomic::{AtomicBool, AtomicUsize, Ordering},
+        atomic::{AtomicBool, Ordering},
         mpsc::{self, Receiver, RecvTimeoutError},
     },
     thread,
     time::{Duration, Instant},
 };
 
+use treecast_lab::parallel;
+
 use crate::{
     cargo::Cargo,
     client::{CUT_OFF, Client, Fared},
     document::network::Stopped,
-    ears::Ears,
+    ears::{Ears, Heard},
     plan::{Group, Planned, Work},
     programs::Programs,
     schedule::Schedule,
@@ -51,7 +54,7 @@ pub struct Session<'a> {
 /// How a session went.
 #[derive(Debug, Default)]
 pub struct Played {
-    /// By client, in the group's order. Copies are checked.
+    /// How each client fared, in the group's order. Copies are checked.
     pub clients: Vec<Fared>,
     /// How long each client heard nothing, where that was listened for.
     pub silences: Vec<Duration>,
@@ -117,35 +120,7 @@ impl Session<'_> {
         }
         let clients_start = Instant::now();
         let end = clients_start + self.timeout;
-        let is_over = AtomicBool::new(false);
-        let play = || {
-            thread::scope(|scope| {
-                scope.spawn(|| self.feed(server, &is_over));
-                scope.spawn(|| self.stop_client(clients, &is_over));
-                let listening = ears.map(|ears| scope.spawn(|| ears.listen(clients_start, &is_over)));
-                let (done, outcomes) = mpsc::channel();
-                for (index, client) in clients.iter().enumerate() {
-                    let done = done.clone();
-                    scope.spawn(move || {
-                        // The other end is there until all have ended.
-                        _ = done.send((index, client.run(server, self.origin, clients_start)));
-                    });
-                }
-                drop(done);
-                let collected = collect(clients.len(), &outcomes, each, &mut || {
-                    if stop() || Instant::now() > end {
-                        clients.iter().for_each(|client| client.slot.close(libc::SIGKILL));
-                    }
-                    stop()
-                });
-                is_over.store(true, Ordering::Relaxed);
-                let heard = listening.map(|ears| {
-                    ears.join().unwrap_or_else(|_| Err(io::Error::other("listening to receivers panicked")))
-                });
-                let heard = heard.transpose();
-                (collected, heard)
-            })
-        };
+        let play = || self.run_clients(server, clients, ears, (clients_start, end), each, stop);
         let events = &self.planned.delivery.events;
         let (((fares, interrupted), heard), happened) =
             while_they_happen(self.site, events, clients_start, play);
@@ -165,6 +140,42 @@ impl Session<'_> {
             server_failure: server.failure(),
             happened: happened?,
             ..Played::default()
+        })
+    }
+
+    /// Has all clients fetch what they are to, and listens to what reaches them meanwhile. Returns how they fared and whether the
+    /// user wants to stop, and what was heard.
+    fn run_clients(
+        &self,
+        server: &Server,
+        clients: &[Client],
+        ears: Option<&Ears>,
+        (start, end): (Instant, Instant),
+        each: &mut dyn FnMut(usize, &Fared),
+        stop: &dyn Fn() -> bool,
+    ) -> ((Vec<Fared>, bool), io::Result<Option<Heard>>) {
+        let is_over = AtomicBool::new(false);
+        thread::scope(|scope| {
+            scope.spawn(|| self.feed(server, &is_over));
+            scope.spawn(|| self.stop_client(clients, &is_over));
+            let listening = ears.map(|ears| scope.spawn(|| ears.listen(start, &is_over)));
+            let (done, outcomes) = mpsc::channel();
+            for (index, client) in clients.iter().enumerate() {
+                let done = done.clone();
+                // The other end is there until all have ended.
+                scope.spawn(move || _ = done.send((index, client.run(server, self.origin, start))));
+            }
+            drop(done);
+            let collected = collect(clients.len(), &outcomes, each, &mut || {
+                if stop() || Instant::now() > end {
+                    clients.iter().for_each(|client| client.slot.close(libc::SIGKILL));
+                }
+                stop()
+            });
+            is_over.store(true, Ordering::Relaxed);
+            let panicked = || Err(io::Error::other("listening to receivers panicked"));
+            let heard = listening.map(|ears| ears.join().unwrap_or_else(|_| panicked()));
+            (collected, heard.transpose())
         })
     }
 
@@ -280,45 +291,24 @@ impl Session<'_> {
 
     /// Checks every copy against the source, and removes it.
     fn check_copies(&self, source: &Source, clients: &[Client], fares: &mut [Fared]) {
-        let next = AtomicUsize::new(0);
-        let workers = thread::available_parallelism().map_or(1, usize::from);
-        let verdicts: Vec<(usize, Result<(), String>)> = thread::scope(|scope| {
-            let workers: Vec<_> = (0..workers)
-                .map(|_| scope.spawn(|| self.check_some(source, clients, fares, &next)))
-                .collect();
-            workers.into_iter().flat_map(|worker| worker.join().unwrap_or_default()).collect()
-        });
-        for (index, verdict) in verdicts {
-            match verdict {
-                Ok(()) => {}
-                // Nothing mends what it has lost: that is what is measured.
-                Err(_) if self.planned.delivery.may_lack() => fares[index].is_cut_short = true,
-                Err(reason) => _ = fares[index].failure.get_or_insert(reason),
-            }
-        }
-    }
-
-    /// Checks copies that nobody has checked yet, and removes them.
-    fn check_some(
-        &self,
-        source: &Source,
-        clients: &[Client],
-        fares: &[Fared],
-        next: &AtomicUsize,
-    ) -> Vec<(usize, Result<(), String>)> {
-        let mut verdicts = Vec::new();
-        while let index = next.fetch_add(1, Ordering::Relaxed)
-            && let Some(client) = clients.get(index)
-        {
-            let node = &self.group.receivers[index];
-            if fares[index].failure.is_none() {
-                let copy = self.cargo.copy_in(&client.folder);
-                verdicts.push((index, self.site.check(node, &copy, source.size.0, &source.digest)));
-            }
+        let verdicts = parallel::map(clients.len(), |index| {
+            let (node, client) = (&self.group.receivers[index], &clients[index]);
+            let copy = self.cargo.copy_in(&client.folder);
+            let is_there = fares[index].failure.is_none();
+            let verdict = is_there.then(|| self.site.check(node, &copy, source.size.0, &source.digest));
             // What cannot be removed now is overwritten by the next run, or goes with the site.
             _ = self.site.folder(node, "copy");
+            Ok::<_, Infallible>(verdict)
+        });
+        let Ok(verdicts) = verdicts;
+        for (fared, verdict) in fares.iter_mut().zip(verdicts) {
+            match verdict {
+                None | Some(Ok(())) => {}
+                // Nothing mends what it has lost: that is what is measured.
+                Some(Err(_)) if self.planned.delivery.may_lack() => fared.is_cut_short = true,
+                Some(Err(reason)) => _ = fared.failure.get_or_insert_with(|| reason.to_string()),
+            }
         }
-        verdicts
     }
 }
 

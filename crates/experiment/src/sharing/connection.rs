@@ -3,7 +3,7 @@
 use std::{
     io::{self, ErrorKind, Read, Write},
     net::{IpAddr, SocketAddr, TcpListener, TcpStream},
-    os::fd::AsRawFd,
+    os::fd::AsFd,
     sync::{
         OnceLock,
         atomic::{AtomicBool, Ordering},
@@ -11,6 +11,8 @@ use std::{
     thread,
     time::{Duration, Instant},
 };
+
+use socket2::SockRef;
 
 use crate::site::{Site, enter};
 
@@ -57,25 +59,15 @@ impl Connection<'_> {
         receiver.set_read_timeout(Some(PATIENCE))?;
         for end in [&sender, &receiver] {
             // What is not sent when all is over must not disturb the next run.
-            socket2::SockRef::from(end).set_linger(Some(Duration::ZERO))?;
+            SockRef::from(end).set_linger(Some(Duration::ZERO))?;
         }
         Ok((sender, receiver))
     }
 }
 
 /// Has a connection's sender follow a congestion control that the kernel has, or loads.
-pub fn set_congestion(stream: &impl AsRawFd, name: &str) -> io::Result<()> {
-    // SAFETY: the pointer and length are those of `name`, which outlives the call.
-    let result = unsafe {
-        libc::setsockopt(
-            stream.as_raw_fd(),
-            libc::IPPROTO_TCP,
-            libc::TCP_CONGESTION,
-            name.as_ptr().cast(),
-            name.len() as libc::socklen_t,
-        )
-    };
-    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+pub fn set_congestion(stream: &impl AsFd, name: &str) -> io::Result<()> {
+    SockRef::from(stream).set_tcp_congestion(name.as_bytes())
 }
 
 fn send(mut stream: &TcpStream, is_over: &AtomicBool) -> io::Result<()> {

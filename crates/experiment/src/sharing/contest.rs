@@ -46,7 +46,7 @@ pub struct Contest<'a> {
 
 /// How a run went.
 pub struct Outcome {
-    /// Of the first flow.
+    /// How the first flow fared.
     pub played: Played,
     pub rival_failure: Option<String>,
     /// The link's rate, each from so long after the run's start.

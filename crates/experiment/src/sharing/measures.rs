@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use treecast_measure::{
     Db, DbError,
-    analysis::{Rate, RateList},
+    rates::{Rate, growth_within},
     series::{self, Counter, Queue},
     statistics::percentile,
 };
@@ -17,7 +17,7 @@ use super::Outcome;
 use crate::{
     filing::{Filing, Series},
     plan::path::SharedPath,
-    record::{Record, counted},
+    record::Record,
 };
 
 /// The measures of flows that share a link, with their units.
@@ -69,9 +69,9 @@ impl Shared {
         receivers: &[Vec<(String, String)>],
     ) -> Result<Self, DbError> {
         let node = |index: usize| record.node_at(index);
-        let queue = |of: Queue| counted(db, node(path.ends[0].0), &series::queue(&path.ends[0].1, of));
+        let queue = |of: Queue| db.counted(node(path.ends[0].0), &series::queue(&path.ends[0].1, of));
         let flow = |(at, interface): &(usize, String)| {
-            Ok(counted(db, node(*at), &series::interface(interface, Counter::TxBytes))?.rates())
+            Ok(db.counted(node(*at), &series::interface(interface, Counter::TxBytes))?.rates())
         };
         let mut shared = Self {
             flows: path.flows.iter().map(flow).collect::<Result<_, DbError>>()?,
@@ -87,8 +87,8 @@ impl Shared {
                 let mut each = Vec::new();
                 for (name, interface) in of_flow {
                     let received =
-                        counted(db, record.node(name), &series::interface(interface, Counter::RxBytes))?;
-                    each.push(received.rates().growth_within(from, to) * 8.0 / seconds);
+                        db.counted(record.node(name), &series::interface(interface, Counter::RxBytes))?;
+                    each.push(growth_within(&received.rates(), from, to) * 8.0 / seconds);
                 }
                 shared.receivers_bps.push(percentile(&each, 50.0).unwrap_or(0.0));
             }
@@ -98,7 +98,8 @@ impl Shared {
 
     /// The share of packets that were dropped between two times, from 0 to 1.
     fn loss(&self, from: Duration, to: Duration) -> f64 {
-        let (passed, dropped) = (self.passed.growth_within(from, to), self.dropped.growth_within(from, to));
+        let (passed, dropped) =
+            (growth_within(&self.passed, from, to), growth_within(&self.dropped, from, to));
         dropped / (passed + dropped).max(1.0)
     }
 
@@ -135,7 +136,7 @@ pub fn filing(shared: &Shared, path: &SharedPath, together: Option<(Duration, Du
         return filing;
     };
     let seconds = (to - from).as_secs_f64();
-    let bytes: Vec<f64> = shared.flows.iter().map(|rates| rates.growth_within(from, to)).collect();
+    let bytes: Vec<f64> = shared.flows.iter().map(|rates| growth_within(rates, from, to)).collect();
     filing.run("used", bytes.iter().sum::<f64>() * 8.0 / shared.capacity_bits(from, to), "");
     filing.run("lost", shared.loss(from, to), "");
     for (measure, of) in ["flow_rate", "rival_rate"].into_iter().zip(&bytes) {

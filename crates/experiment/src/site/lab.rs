@@ -33,7 +33,7 @@ use super::{Handle, Need, Program, Said, Signal, Site};
 use crate::{
     record::Record,
     store::Store,
-    verify::{self, Digest},
+    verify::{self, CopyError, Digest},
 };
 
 /// A lab that is up. Dropped, it is down.
@@ -230,7 +230,7 @@ impl Site for LabSite {
         Ok(file.to_owned())
     }
 
-    fn check(&self, _: &str, path: &Path, size_bytes: u64, digest: &Digest) -> Result<(), String> {
+    fn check(&self, _: &str, path: &Path, size_bytes: u64, digest: &Digest) -> Result<(), CopyError> {
         verify::check_copy(path, size_bytes, digest)
     }
 

@@ -30,7 +30,7 @@ pub use lab::{LabSite, Routers};
 use crate::{
     document::network::{self, Attachment},
     record::Record,
-    verify::Digest,
+    verify::{CopyError, Digest},
 };
 
 /// The place where a run is made, with a network whose nodes have the names of its topology.
@@ -54,7 +54,7 @@ pub trait Site: Sync {
     fn offer(&self, node: &str, file: &Path) -> io::Result<PathBuf>;
 
     /// Compares a file at a node with a size and a BLAKE3 hash. An error says in a few words how it differs.
-    fn check(&self, node: &str, path: &Path, size_bytes: u64, digest: &Digest) -> Result<(), String>;
+    fn check(&self, node: &str, path: &Path, size_bytes: u64, digest: &Digest) -> Result<(), CopyError>;
 
     /// Whether a program at a node listens at a port of `tcp` or `udp`.
     fn is_listening(&self, node: &str, transport: &str, port: u16) -> io::Result<bool>;
@@ -295,8 +295,8 @@ pub mod tests {
             Err(nowhere())
         }
 
-        fn check(&self, _: &str, _: &Path, _: u64, _: &Digest) -> Result<(), String> {
-            Err(nowhere().to_string())
+        fn check(&self, _: &str, _: &Path, _: u64, _: &Digest) -> Result<(), CopyError> {
+            Err(nowhere().into())
         }
 
         fn is_listening(&self, _: &str, _: &str, _: u16) -> io::Result<bool> {

@@ -8,6 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use treecast_host::interface::index_of;
 use treecast_lab::mead_plan;
 
 use super::{
@@ -64,7 +65,7 @@ pub struct Scene<'a> {
 /// What a run has shown, the bytes on links aside.
 pub struct Played {
     pub sent: Sent,
-    /// By receiver.
+    /// What each receiver got.
     pub tallies: Vec<Tally>,
     pub sender_cpu: Duration,
     pub happened: Vec<Happening>,
@@ -307,16 +308,6 @@ fn place(site: &dyn Site, planned: &Planned, receiver: &str) -> io::Result<Where
         _ => None,
     };
     Ok(Where { node: receiver.to_owned(), group })
-}
-
-/// The number of an interface of the calling thread's namespace.
-fn index_of(name: &str) -> io::Result<u32> {
-    let name = std::ffi::CString::new(name)?;
-    // SAFETY: the name is a C string that outlives the call.
-    match unsafe { libc::if_nametoindex(name.as_ptr()) } {
-        0 => Err(io::Error::last_os_error()),
-        index => Ok(index),
-    }
 }
 
 /// A sender's socket, in the namespace of the calling thread.

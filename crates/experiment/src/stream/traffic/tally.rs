@@ -8,7 +8,7 @@ use super::Stamp;
 const STEPS_PER_OCTAVE: u32 = 8;
 const STEPS: usize = 64 * STEPS_PER_OCTAVE as usize;
 
-/// Of one second.
+/// What came in one second.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Second {
     pub packets: u64,
@@ -16,7 +16,7 @@ pub struct Second {
     pub latency_max: Duration,
 }
 
-/// Of one receiver, or of several together.
+/// What one receiver got, or several together.
 #[derive(Debug, Clone)]
 pub struct Tally {
     /// Packets, each once.
@@ -32,7 +32,7 @@ pub struct Tally {
     pub last: Duration,
     /// Between two packets of a flow, and when it began.
     pub longest_gap: (Duration, Duration),
-    /// By the second after the beginning in which they came.
+    /// What came in each second since the beginning.
     pub seconds: Vec<Second>,
     steps: Vec<u32>,
     flows: Vec<FlowTally>,
