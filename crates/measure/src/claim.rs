@@ -88,10 +88,7 @@ impl Claim {
         let claimed = Claimed::parse(&self.holds).map_err(|what| format!("`{}`: {what}", self.holds))?;
         let cells = conditions(&self.cells);
         cells.iter().try_for_each(|condition| vocabulary.check(condition))?;
-        if let Some(unknown) = self.each.iter().find(|name| !vocabulary.has_parameter(name)) {
-            let there_are = vocabulary.parameters().into_iter().collect::<Vec<_>>().join(", ");
-            return Err(format!("no run has a parameter `{unknown}`: there are {there_are}"));
-        }
+        vocabulary.check_parameters(&self.each)?;
         claimed.expressions().try_for_each(|expression| expression.check(vocabulary, &cells))
     }
 

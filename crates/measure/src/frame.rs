@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     condition::Condition,
-    db::{self, Db, NodeInfo, Parameters, Role, RunId, Status},
+    db::{self, Db, NodeId, NodeInfo, Parameters, Row, RunId, Status},
 };
 
 /// The measure of a run that treecast refused. The row's note has treecast's reason.
@@ -24,8 +24,8 @@ pub struct FrameRun {
     /// The run's number in the database.
     pub id: i64,
     pub parameters: Parameters,
-    pub nodes: Vec<NodeInfo>,
-    pub rows: Vec<FrameRow>,
+    pub nodes: Vec<(NodeId, NodeInfo)>,
+    pub rows: Vec<Row>,
     /// Whether the run is complete. A run that was cut short is not used for averages.
     pub is_complete: bool,
     /// Whether the machine limited the run.
@@ -33,19 +33,6 @@ pub struct FrameRun {
     /// Whether a parameter that the run does not have matches every condition. This is so for a paper's
     /// figures, which name few parameters.
     pub is_open: bool,
-}
-
-/// One measured value.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct FrameRow {
-    /// The node's index in [`FrameRun::nodes`]. `None` for a value of the whole run.
-    pub node: Option<usize>,
-    pub measure: String,
-    /// The value. `None` if it should exist but could not be measured.
-    pub value: Option<f64>,
-    pub unit: String,
-    /// The reason why there is no value. Empty if there is one.
-    pub note: String,
 }
 
 /// The measures and parameters of an experiment, known before it starts.
@@ -87,6 +74,17 @@ impl Vocabulary {
         self.cells.iter().flat_map(|cell| cell.keys().map(String::as_str)).collect()
     }
 
+    /// Refuses names of which one is no parameter of any run.
+    pub fn check_parameters<'n>(&self, names: impl IntoIterator<Item = &'n String>) -> Result<(), String> {
+        match names.into_iter().find(|name| !self.has_parameter(name)) {
+            None => Ok(()),
+            Some(unknown) => {
+                let there_are = self.parameters().into_iter().collect::<Vec<_>>().join(", ");
+                Err(format!("no run has a parameter `{unknown}`: there are {there_are}"))
+            }
+        }
+    }
+
     pub fn has_parameter(&self, name: &str) -> bool {
         self.cells.iter().any(|cell| cell.contains_key(name))
     }
@@ -103,67 +101,17 @@ impl Frame {
         let wanted = |run: &db::Run| runs.is_empty() || runs.contains(&run.id);
         let mut frame = Self::default();
         for run in db.runs()?.into_iter().filter(wanted) {
-            let (ids, nodes): (Vec<_>, Vec<_>) = db.nodes(run.id)?.into_iter().unzip();
-            let rows = db.rows(run.id)?.into_iter().map(|row| FrameRow {
-                node: row.node.and_then(|node| ids.iter().position(|id| *id == node)),
-                measure: row.measure,
-                value: row.value,
-                unit: row.unit,
-                note: row.note,
-            });
             frame.runs.push(FrameRun {
                 id: run.id.0,
+                nodes: db.nodes(run.id)?,
+                rows: db.rows(run.id)?,
                 parameters: run.parameters,
-                nodes,
-                rows: rows.collect(),
                 is_complete: run.status == Status::Complete,
                 is_saturated: run.saturated.is_some(),
                 is_open: false,
             });
         }
         Ok(frame)
-    }
-
-    /// Adds a complete run without rows. Returns its index.
-    pub fn add_run(&mut self, parameters: &[(&str, &str)]) -> usize {
-        let parameters = parameters.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
-        self.runs.push(FrameRun {
-            id: self.runs.len() as i64,
-            parameters: parameters.collect(),
-            nodes: Vec::new(),
-            rows: Vec::new(),
-            is_complete: true,
-            is_saturated: false,
-            is_open: false,
-        });
-        self.runs.len() - 1
-    }
-
-    /// Adds a row to a run. A node that the run does not have yet is added as a client.
-    pub fn add_row(
-        &mut self,
-        run: usize,
-        node: Option<&str>,
-        measure: &str,
-        value: Option<f64>,
-        unit: &str,
-        note: &str,
-    ) {
-        let run = &mut self.runs[run];
-        let node = node.map(|name| match run.nodes.iter().position(|node| node.name == name) {
-            Some(index) => index,
-            None => {
-                run.nodes.push(NodeInfo { name: name.to_owned(), role: Role::Client });
-                run.nodes.len() - 1
-            }
-        });
-        run.rows.push(FrameRow {
-            node,
-            measure: measure.to_owned(),
-            value,
-            unit: unit.to_owned(),
-            note: note.to_owned(),
-        });
     }
 
     /// The runs that meet all conditions on parameters, with their indices.
@@ -211,6 +159,48 @@ impl Frame {
     }
 }
 
+/// Frames that are made by hand.
+#[cfg(test)]
+impl Frame {
+    /// Adds a complete run without rows; returns its index.
+    pub fn add_run(&mut self, parameters: &[(&str, &str)]) -> usize {
+        let parameters = parameters.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+        self.runs.push(FrameRun {
+            id: self.runs.len() as i64,
+            parameters: parameters.collect(),
+            nodes: Vec::new(),
+            rows: Vec::new(),
+            is_complete: true,
+            is_saturated: false,
+            is_open: false,
+        });
+        self.runs.len() - 1
+    }
+
+    /// Adds a row to a run. A node that the run does not have yet becomes a client of it.
+    pub fn add_row(
+        &mut self,
+        run: usize,
+        node: Option<&str>,
+        measure: &str,
+        value: Option<f64>,
+        unit: &str,
+        note: &str,
+    ) {
+        let run = &mut self.runs[run];
+        let node = node.map(|name| match run.nodes.iter().find(|(_, node)| node.name == name) {
+            Some((id, _)) => *id,
+            None => {
+                let id = NodeId(run.nodes.len() as i64);
+                run.nodes.push((id, NodeInfo { name: name.to_owned(), role: db::Role::Client }));
+                id
+            }
+        });
+        let row = Row::of_run(measure, 0.0, unit);
+        run.rows.push(Row { node, value, note: note.to_owned(), ..row });
+    }
+}
+
 impl FrameRun {
     /// Whether the run's parameters meet a condition. Every run meets conditions on rows.
     pub fn fulfils(&self, condition: &Condition) -> bool {
@@ -226,12 +216,17 @@ impl FrameRun {
         self.rows.iter().find(|row| row.measure == REFUSED).map(|row| row.note.as_str())
     }
 
+    /// The node of a row or value; `None` for one of the whole run.
+    pub fn node(&self, id: Option<NodeId>) -> Option<&NodeInfo> {
+        self.nodes.iter().find(|(known, _)| Some(*known) == id).map(|(_, node)| node)
+    }
+
     /// Whether a row meets a condition on its node. It meets all other conditions.
-    pub fn row_fulfils(&self, row: &FrameRow, condition: &Condition) -> bool {
+    pub fn row_fulfils(&self, row: &Row, condition: &Condition) -> bool {
         if !condition.is_of_row() {
             return true;
         }
-        let Some(node) = row.node.and_then(|node| self.nodes.get(node)) else { return false };
+        let Some(node) = self.node(row.node) else { return false };
         condition.holds(if condition.key == "role" { node.role.as_str() } else { &node.name })
     }
 }

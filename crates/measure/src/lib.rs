@@ -15,7 +15,6 @@
 //! holds them in memory, and [`expression`] evaluates the expressions of [`claim`]s and plots over them. The
 //! figures of a [`paper`] come from a data file and are handled in the same way.
 
-pub mod analysis;
 pub mod claim;
 pub mod condition;
 pub mod db;
@@ -24,11 +23,14 @@ pub mod frame;
 pub mod monitor;
 pub mod paper;
 pub mod plot;
+pub mod rates;
 pub mod report;
 pub mod sample;
+mod saturation;
 pub mod series;
 pub mod statistics;
 pub mod tables;
 
 pub use db::{Db, DbError};
+pub use saturation::saturation;
 pub use statistics::Summary;

@@ -14,8 +14,9 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 
 use crate::{
+    db::Row,
     expression::Condition,
-    frame::{Frame, FrameRow, FrameRun, Vocabulary},
+    frame::{Frame, FrameRun, Vocabulary},
 };
 
 /// The reference of an experiment to figures, as written in its file.
@@ -166,10 +167,7 @@ impl Paper {
         let mut columns: Vec<String> = self.points.iter().flat_map(keys).collect();
         columns.sort();
         columns.dedup();
-        if let Some(unknown) = columns.iter().find(|name| !vocabulary.has_parameter(name)) {
-            let there_are = vocabulary.parameters().into_iter().collect::<Vec<_>>().join(", ");
-            return Err(format!("no run has a parameter `{unknown}`: there are {there_are}"));
-        }
+        vocabulary.check_parameters(&columns)?;
         for figure in self.figures() {
             let points = || self.points.iter().filter(|point| point.figure == figure);
             let except: Vec<&str> = self.nearest.as_deref().into_iter().collect();
@@ -222,13 +220,7 @@ fn point(heading: &[&str], text: &str, line: usize) -> Result<Point, String> {
     let value = number("value")?.ok_or("there is no value")?;
     let parameters =
         heading.iter().zip(&fields).filter(|(name, text)| !OWN.contains(name) && !text.is_empty());
-    let row = FrameRow {
-        node: None,
-        measure: field("measure").to_owned(),
-        value: Some(value),
-        unit: field("unit").to_owned(),
-        note: String::new(),
-    };
+    let row = Row::of_run(field("measure"), value, field("unit"));
     Ok(Point {
         figure: field("figure").to_owned(),
         series: field("series").to_owned(),

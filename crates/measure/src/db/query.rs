@@ -4,6 +4,8 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use rusqlite::{OptionalExtension, Params, Row};
 
+use crate::rates::Counted;
+
 use super::{Db, Event, Machine, NodeId, NodeInfo, Parameters, Result, Role, Run, RunId, SeriesId, Status};
 
 impl Db {
@@ -37,11 +39,6 @@ impl Db {
         Ok(nodes)
     }
 
-    /// The names of the series that were sampled at a node, sorted.
-    pub fn series_names(&self, node: NodeId) -> Result<Vec<String>> {
-        self.collect("SELECT name FROM series WHERE node_id = ?1 ORDER BY name", [node.0], |row| row.get(0))
-    }
-
     /// The samples of one series of a node, in order of time. Empty if the series was not sampled.
     pub fn samples(&self, node: NodeId, name: &str) -> Result<Vec<(Duration, i64)>> {
         let id: Option<SeriesId> = self
@@ -55,6 +52,13 @@ impl Db {
         self.collect("SELECT at_ns, value FROM samples WHERE series_id = ?1 ORDER BY at_ns", [id.0], |row| {
             Ok((duration(row, "at_ns")?, row.get("value")?))
         })
+    }
+
+    /// A series of a node as a counter; empty when it was not sampled.
+    pub fn counted(&self, node: NodeId, name: &str) -> Result<Counted> {
+        let mut counted = Counted::default();
+        counted.add(&self.samples(node, name)?);
+        Ok(counted)
     }
 
     /// The events of a run, in order of time.

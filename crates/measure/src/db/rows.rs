@@ -1,6 +1,8 @@
 //! The parameters and rows of runs, which are the same for every kind of experiment. Parameters are what a run
 //! is, rows are its results.
 
+use serde::{Deserialize, Serialize};
+
 use super::{Db, Machine, NodeId, Parameters, Result, RunId};
 
 /// A run that is about to begin.
@@ -19,7 +21,7 @@ pub struct NewRun {
 }
 
 /// One measured value of a run or of one of its nodes.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Row {
     /// The node that the value belongs to. `None` for a value of the whole run.
     pub node: Option<NodeId>,

@@ -4,7 +4,8 @@ use std::collections::HashMap;
 
 use super::{Aggregate, Condition, Expression, Group, Operator, Selection, number};
 use crate::{
-    frame::{Frame, FrameRow, FrameRun},
+    db::{NodeId, Row},
+    frame::{Frame, FrameRun},
     statistics::percentile,
 };
 
@@ -39,8 +40,8 @@ pub struct Table {
 pub struct Item {
     /// The index of the run in its frame.
     pub run: usize,
-    /// The index of the node in its run. `None` for a value of the whole run.
-    pub node: Option<usize>,
+    /// The node; `None` for a value of the whole run.
+    pub node: Option<NodeId>,
     /// The value, or the reason why it is missing.
     pub value: Result<f64, String>,
 }
@@ -54,8 +55,8 @@ pub enum Lacking {
     NotMeasured(String),
 }
 
-/// The index of a run, and the index of a node in it, if any.
-type Place = (usize, Option<usize>);
+/// The index of a run, and a node in it.
+type Place = (usize, Option<NodeId>);
 
 type Evaluated<T> = Result<T, Lacking>;
 
@@ -263,9 +264,9 @@ fn some<T>(joined: Vec<T>) -> Evaluated<Vec<T>> {
     }
 }
 
-fn of_row(run: &FrameRun, row: &FrameRow) -> Result<f64, String> {
+fn of_row(run: &FrameRun, row: &Row) -> Result<f64, String> {
     row.value.ok_or_else(|| {
-        let node = row.node.and_then(|node| run.nodes.get(node)).map_or("", |node| node.name.as_str());
+        let node = run.node(row.node).map_or("", |node| node.name.as_str());
         let note = if row.note.is_empty() { "no value" } else { &row.note };
         [&format!("run {}", run.id), node, note].into_iter().filter(|word| !word.is_empty()).fold(
             String::new(),

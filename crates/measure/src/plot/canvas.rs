@@ -11,7 +11,7 @@ use plotters::{
     style::text_anchor::{HPos, Pos, VPos},
 };
 
-use super::{Ink, Mark, Plot, Style, axis::Axis};
+use super::{Ink, Mark, Plot, Style, axis::Axis, escape};
 
 const SCALE: f64 = 4.0;
 pub const WIDTH: f64 = 760.0;
@@ -259,7 +259,7 @@ impl Canvas<'_> {
         let (width, height) = (right - left, bottom - top);
         *self.hovers.borrow_mut() += &format!(
             "<rect x=\"{left}\" y=\"{top}\" width=\"{width}\" height=\"{height}\" fill=\"transparent\"><title>{}</title></rect>\n",
-            escaped(text)
+            escape(text)
         );
     }
 
@@ -291,7 +291,7 @@ impl Canvas<'_> {
         let radius = (7.0 * SCALE) as i32;
         *self.hovers.borrow_mut() += &format!(
             "<circle cx=\"{x}\" cy=\"{y}\" r=\"{radius}\" fill=\"transparent\"><title>{}</title></circle>\n",
-            escaped(&text)
+            escape(&text)
         );
     }
 
@@ -387,12 +387,6 @@ fn wrapped(text: &str, most: usize) -> Vec<String> {
         }
     }
     lines
-}
-
-/// Escapes a text for XML. Control characters are removed, except the line feed.
-fn escaped(text: &str) -> String {
-    let plain: String = text.chars().filter(|c| !c.is_control() || *c == '\n').collect();
-    plain.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 
 /// The font size in which a text fits on the sheet, at most `size`. `letter` is the mean width of a letter

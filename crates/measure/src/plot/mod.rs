@@ -19,3 +19,21 @@ pub struct Plot {
     pub title: String,
     pub svg: String,
 }
+
+/// Escapes a text for HTML or SVG, also for the value of a quoted attribute.
+pub fn escape(text: &str) -> String {
+    let mut html = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '&' => html += "&amp;",
+            '<' => html += "&lt;",
+            '>' => html += "&gt;",
+            '"' => html += "&quot;",
+            '\'' => html += "&#39;",
+            // These do not allow control characters, not even escaped.
+            c if c.is_control() && c != '\n' => html.push('\u{fffd}'),
+            c => html.push(c),
+        }
+    }
+    html
+}

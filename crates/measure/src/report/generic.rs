@@ -43,6 +43,11 @@ pub fn names(frame: &Frame, input: &ReportInput) -> Vec<String> {
 pub fn write_plots(page: &mut Page, frame: &Frame, input: &ReportInput, db: &Db) {
     let styles = page.styles().clone();
     let drawing = Drawing { frame, papers: &input.papers, styles: &styles, series: db };
+    page.section("Networks", "");
+    for picture in &input.pictures {
+        page.picture(&picture.svg, &format!("The network {}", picture.network));
+    }
+    page.end_section();
     page.section("What was measured", "");
     for spec in &input.plots {
         let mut plots = draw(spec, drawing);
@@ -128,13 +133,8 @@ pub fn to_text(frame: &Frame) -> String {
     let scales: Vec<Option<Scale>> =
         measures.iter().map(|(name, unit)| Scale::of(unit, highest(frame, name))).collect();
     let heads = measures.iter().zip(&scales).map(|((name, unit), scale)| heading(name, unit, *scale));
-    let names: Vec<String> = varying
-        .iter()
-        .map(|name| format!("<{}", parameter_in_words(name).to_uppercase()))
-        .chain(heads)
-        .collect();
-    let mut table =
-        Table::new("Means over all runs of a cell", &names.iter().map(String::as_str).collect::<Vec<_>>());
+    let names: Vec<String> = heads_of(&varying).chain(heads).collect();
+    let mut table = Table::new("Means over all runs of a cell", &names);
     for cell in frame.cells(&varying, &[]) {
         let of_cell: Vec<&Condition> = cell.iter().collect();
         let numbers = measures.iter().zip(&scales).map(|((name, _), scale)| {
@@ -201,21 +201,22 @@ fn heading(name: &str, unit: &str, scale: Option<Scale>) -> String {
     if unit.is_empty() { name } else { format!("{name}, {unit}") }
 }
 
+/// The headings of columns of parameters.
+fn heads_of(parameters: &[impl AsRef<str>]) -> impl Iterator<Item = String> {
+    parameters.iter().map(|name| format!("<{}", parameter_in_words(name.as_ref()).to_uppercase()))
+}
+
 /// The table of a measure by cell. `None` if no cell has a value.
 fn table(frame: &Frame, measure: &str, unit: &str) -> Option<Table> {
     let varying = varying(frame);
     let scale = Scale::of(unit, highest(frame, measure));
     let columns = ["N", "MEAN", "± 95 %", "MIN", "MEDIAN", "MAX"].map(String::from);
-    let names: Vec<String> = varying
-        .iter()
-        .map(|name| format!("<{}", parameter_in_words(name).to_uppercase()))
-        .chain(columns)
-        .collect();
+    let names: Vec<String> = heads_of(&varying).chain(columns).collect();
     let title = match scale.map_or(unit, |scale| scale.unit) {
         "" => measure.replace('_', " "),
         unit => format!("{}, in {unit}", measure.replace('_', " ")),
     };
-    let mut table = Table::new(title, &names.iter().map(String::as_str).collect::<Vec<_>>());
+    let mut table = Table::new(title, &names);
     for cell in frame.cells(&varying, &[]) {
         let of_cell: Vec<&Condition> = cell.iter().collect();
         let Some(summary) = Summary::of(&values(frame, &of_cell, measure)) else { continue };
@@ -235,13 +236,8 @@ fn table(frame: &Frame, measure: &str, unit: &str) -> Option<Table> {
 /// The table of the cells that treecast refused, with its reasons.
 fn refused(frame: &Frame) -> Option<Table> {
     let varying = varying(frame);
-    let names: Vec<String> = varying
-        .iter()
-        .map(|name| format!("<{}", parameter_in_words(name).to_uppercase()))
-        .chain(["<WHY".into()])
-        .collect();
-    let mut table =
-        Table::new("Refused by the program", &names.iter().map(String::as_str).collect::<Vec<_>>());
+    let names: Vec<String> = heads_of(&varying).chain(["<WHY".into()]).collect();
+    let mut table = Table::new("Refused by the program", &names);
     for run in &frame.runs {
         let Some(words) = run.refused() else { continue };
         let value = |name: &String| value_in_words(name, run.parameters.get(name).map_or("", String::as_str));
@@ -262,11 +258,9 @@ fn runs(frame: &Frame) -> Table {
     let vocabulary = frame.vocabulary();
     let parameters: Vec<&str> =
         vocabulary.parameters().into_iter().filter(|name| vocabulary.values_of(name).len() > 1).collect();
-    let names: Vec<String> = std::iter::once("RUN".to_owned())
-        .chain(parameters.iter().map(|name| format!("<{}", parameter_in_words(name).to_uppercase())))
-        .chain(["<STATUS".to_owned()])
-        .collect();
-    let mut table = Table::new("All runs", &names.iter().map(String::as_str).collect::<Vec<_>>());
+    let heads = heads_of(&parameters);
+    let names: Vec<String> = ["RUN".into()].into_iter().chain(heads).chain(["<STATUS".into()]).collect();
+    let mut table = Table::new("All runs", &names);
     for run in &frame.runs {
         let value = |name: &&str| {
             Cell::from(value_in_words(name, run.parameters.get(*name).map_or("", String::as_str)))

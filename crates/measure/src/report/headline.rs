@@ -1,8 +1,12 @@
 //! The main result: for each network, which delivery was fastest, and by what factor.
 
-use super::html::{Page, escape};
+use super::html::Page;
 use crate::{
-    expression::Condition, frame::Frame, plot::generic::value_in_words, statistics::Summary, tables::quantity,
+    expression::Condition,
+    frame::Frame,
+    plot::{escape, generic::value_in_words},
+    statistics::Summary,
+    tables::quantity,
 };
 
 /// One sentence for each network.

@@ -1,8 +1,8 @@
-//! HTML: escaping, tables, plots, and the page around them.
+//! HTML: tables, plots, and the page around them.
 
 use super::Report;
 use crate::{
-    plot::{Ink, Plot, Styles},
+    plot::{Ink, Plot, Styles, escape},
     tables::{Align, Cell, Mark, Table},
 };
 
@@ -131,24 +131,6 @@ impl Page {
         );
         Report { html, plots: self.plots }
     }
-}
-
-/// Escapes a text for HTML, also for the value of a quoted attribute.
-pub fn escape(text: &str) -> String {
-    let mut html = String::with_capacity(text.len());
-    for c in text.chars() {
-        match c {
-            '&' => html += "&amp;",
-            '<' => html += "&lt;",
-            '>' => html += "&gt;",
-            '"' => html += "&quot;",
-            '\'' => html += "&#39;",
-            // HTML does not allow control characters, not even escaped.
-            c if c.is_control() && c != '\n' => html.push('\u{fffd}'),
-            c => html.push(c),
-        }
-    }
-    html
 }
 
 fn table_html(table: &Table, styles: &Styles) -> String {

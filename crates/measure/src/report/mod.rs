@@ -7,6 +7,8 @@ mod headline;
 mod html;
 mod summary;
 
+use serde::{Deserialize, Serialize};
+
 use crate::{
     Db,
     db::{Result, Run, RunId},
@@ -18,13 +20,15 @@ use crate::{
 pub use crate::claim::{Finding, Verdict};
 
 /// The parts of a report that the results database does not have.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(default)]
 pub struct ReportInput {
     /// The title, e.g. `One sender, twenty receivers, every way`.
     pub title: String,
     /// The command that repeats the experiment. If empty, the command of the last run.
     pub command: String,
     /// The runs to report on. If empty, all runs.
+    #[serde(skip)]
     pub runs: Vec<RunId>,
     /// Drawings of the networks.
     pub pictures: Vec<Picture>,
@@ -41,10 +45,10 @@ pub struct ReportInput {
 }
 
 /// An SVG drawing of a network.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Picture {
     /// The network's name in the runs. The picture is in the section of this name.
-    pub topology: String,
+    pub network: String,
     pub svg: String,
 }
 

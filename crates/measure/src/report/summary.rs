@@ -3,13 +3,11 @@
 
 use std::time::SystemTime;
 
-use super::{
-    ReportInput, Verdict, generic, headline,
-    html::{Page, escape},
-};
+use super::{ReportInput, Verdict, generic, headline, html::Page};
 use crate::{
     db::{Run, Status},
     frame::Frame,
+    plot::escape,
     tables::{self, Cell, Mark, Table},
 };
 

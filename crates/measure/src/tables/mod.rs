@@ -62,10 +62,11 @@ impl Cell {
 
 impl Table {
     /// An empty table. A column whose name starts with `<` is left-aligned.
-    pub fn new(title: impl Into<String>, columns: &[&str]) -> Self {
-        let column = |name: &&str| match name.strip_prefix('<') {
-            Some(name) => Column { name: name.to_owned(), align: Align::Left },
-            None => Column { name: (*name).to_owned(), align: Align::Right },
+    pub fn new(title: impl Into<String>, columns: &[impl AsRef<str>]) -> Self {
+        let column = |name: &_| {
+            let name: &str = AsRef::<str>::as_ref(name);
+            let align = if name.starts_with('<') { Align::Left } else { Align::Right };
+            Column { name: name.trim_start_matches('<').to_owned(), align }
         };
         Self { title: title.into(), columns: columns.iter().map(column).collect(), ..Self::default() }
     }

@@ -1,12 +1,17 @@
 //! Lines over a parameter, and distributions.
 
-use super::{gather::Gathered, parameter_in_words};
+use plotters::style::text_anchor::HPos;
+
+use super::{
+    gather::{Gathered, PaperValue},
+    parameter_in_words,
+};
 use crate::{
     expression::number,
     plot::{
         Ink, Mark, Plot, Style,
         axis::{Axis, plain},
-        canvas::{SMALL, Sheet},
+        canvas::{Canvas, SMALL, Sheet},
     },
     statistics::{Summary, cumulative},
 };
@@ -59,13 +64,7 @@ pub fn lines(gathered: &Gathered<'_>) -> Option<Plot> {
                 let at = number(&group.x).filter(|_| group.series == series);
                 points.extend(at.zip(summary.as_ref()));
                 if let Some((at, paper)) = at.zip(group.paper.as_ref()) {
-                    papers.push((at, paper.value));
-                    if let Some((low, high)) = paper.range {
-                        canvas.vertical_bar(at, low, high, style.ink);
-                    }
-                    canvas.mark((at, paper.value), Style { mark: Mark::Diamond, ..style }, 4.5, false);
-                    let align = plotters::style::text_anchor::HPos::Left;
-                    canvas.text((at, paper.value), (8.0, 0.0), &paper.nearest, Ink::Muted, SMALL, align);
+                    paper_mark(canvas, at, paper, style);
                 }
             }
             papers.sort_by(|a, b| a.0.total_cmp(&b.0));
@@ -82,6 +81,15 @@ pub fn lines(gathered: &Gathered<'_>) -> Option<Plot> {
             }
         }
     }))
+}
+
+/// The paper's value beside ours, with its error bar, and of which parameter it is where that differs.
+fn paper_mark(canvas: &Canvas<'_>, at: f64, paper: &PaperValue, style: Style) {
+    if let Some((low, high)) = paper.range {
+        canvas.vertical_bar(at, low, high, style.ink);
+    }
+    canvas.mark((at, paper.value), Style { mark: Mark::Diamond, ..style }, 4.5, false);
+    canvas.text((at, paper.value), (8.0, 0.0), &paper.nearest, Ink::Muted, SMALL, HPos::Left);
 }
 
 /// Draws the share of values up to each value, one line for each series.

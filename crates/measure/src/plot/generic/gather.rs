@@ -1,7 +1,10 @@
 //! Gathers the values of each x and series from runs, and the paper's values beside them.
 
+use std::collections::BTreeSet;
+
 use super::{Drawing, PlotSpec, value_in_words};
 use crate::{
+    db::NodeId,
     expression::{Condition, Expression, Scope, Value, number},
     frame::{Frame, FrameRun},
     paper::Point,
@@ -157,33 +160,15 @@ pub fn gather<'s>(
             group_of(&mut groups, spec, drawing, run, None).lacking = format!("refused: {words}");
         }
     }
-    let (mut nearest, mut legend) = (Vec::new(), None);
-    if let Some(paper) = &spec.paper
-        && let Ok((source, points)) = drawing.papers.figure(&paper.file, &paper.figure)
-    {
-        let about: Vec<&FrameRun> = frame.runs_that(&all).map(|(_, run)| run).collect();
-        let theirs = paper.y.as_deref().unwrap_or(&spec.y);
-        let theirs = Expression::parse(theirs).ok()?;
-        for group in &mut groups {
-            let run = about.iter().find(|run| is_of_group(spec, run, group));
-            group.paper = run.and_then(|run| of_paper(&theirs, &points, run, source.nearest.as_deref()));
-            nearest.extend(group.paper.as_ref().filter(|p| !p.nearest.is_empty()).map(|p| p.nearest.clone()));
-        }
-        let name = source.name();
-        legend = Some(format!("hollow: {name}, {}", paper.figure));
-        nearest.sort();
-        nearest.dedup();
-        if !nearest.is_empty() {
-            nearest = vec![format!("Of {name}, the nearest is drawn: {}.", nearest.join(", "))];
-        }
-    }
+    let about: Vec<&FrameRun> = frame.runs_that(&all).map(|(_, run)| run).collect();
+    let (legend, nearest) = add_paper(spec, drawing, &about, &mut groups).unwrap_or_default();
     let scale = scale(&mut groups, &unit)?;
     let expression = spec.label.clone().unwrap_or_else(|| spec.y.clone());
     let unit = scale.map_or(unit, |scale| scale.unit.to_owned());
     let saturated = groups.iter().any(|group| group.is_saturated);
     let sentences = [
         spec.note.clone(),
-        nearest.join(" "),
+        nearest,
         if saturated { "* The machine was at its limit.".into() } else { String::new() },
     ];
     Some(Gathered {
@@ -197,13 +182,39 @@ pub fn gather<'s>(
     })
 }
 
+/// Adds the paper's values to the groups of the runs that a plot is about. Returns the paper's words for a legend, and a
+/// sentence about values that are only near; `None` where there is no paper.
+fn add_paper(
+    spec: &PlotSpec,
+    drawing: &Drawing<'_>,
+    about: &[&FrameRun],
+    groups: &mut [GroupOfValues],
+) -> Option<(Option<String>, String)> {
+    let paper = spec.paper.as_ref()?;
+    let (source, points) = drawing.papers.figure(&paper.file, &paper.figure).ok()?;
+    let theirs = Expression::parse(paper.y.as_deref().unwrap_or(&spec.y)).ok()?;
+    let mut nearest = BTreeSet::new();
+    for group in groups {
+        let run = about.iter().find(|run| is_of_group(spec, run, group));
+        group.paper = run.and_then(|run| of_paper(&theirs, &points, run, source.nearest.as_deref()));
+        nearest.extend(group.paper.as_ref().filter(|p| !p.nearest.is_empty()).map(|p| p.nearest.clone()));
+    }
+    let name = if source.source.is_empty() { &source.file } else { &source.source };
+    let nearest = nearest.into_iter().collect::<Vec<_>>().join(", ");
+    let sentence = match nearest.is_empty() {
+        true => String::new(),
+        false => format!("Of {name}, the nearest is drawn: {nearest}."),
+    };
+    Some((Some(format!("hollow: {name}, {}", paper.figure)), sentence))
+}
+
 /// The group of a run's value. It is created for the first value.
 fn group_of<'g>(
     groups: &'g mut Vec<GroupOfValues>,
     spec: &PlotSpec,
     drawing: &Drawing<'_>,
     run: &FrameRun,
-    node: Option<usize>,
+    node: Option<NodeId>,
 ) -> &'g mut GroupOfValues {
     let of = |name: Option<&str>| name.map(|name| text_of(run, node, name)).unwrap_or_default();
     let (x, row) = (of(spec.x.as_deref()), of(spec.rows.as_deref()));
@@ -217,9 +228,8 @@ fn group_of<'g>(
     &mut groups[index]
 }
 
-fn text_of(run: &FrameRun, node: Option<usize>, name: &str) -> String {
-    let node = node.and_then(|node| run.nodes.get(node));
-    match (name, node) {
+fn text_of(run: &FrameRun, node: Option<NodeId>, name: &str) -> String {
+    match (name, run.node(node)) {
         ("node", Some(node)) => node.name.clone(),
         ("role", Some(node)) => node.role.as_str().to_owned(),
         _ => run.parameters.get(name).cloned().unwrap_or_default(),

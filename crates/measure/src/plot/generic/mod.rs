@@ -96,12 +96,8 @@ impl PlotSpec {
         let cells = conditions(&self.cells);
         cells.iter().try_for_each(|condition| vocabulary.check(condition))?;
         let optional = [&self.x, &self.series, &self.rows].into_iter().flatten();
-        for name in optional.chain(&self.each) {
-            if !(vocabulary.has_parameter(name) || name == "node" || name == "role") {
-                let there_are = vocabulary.parameters().into_iter().collect::<Vec<_>>().join(", ");
-                return Err(format!("no run has a parameter `{name}`: there are {there_are}"));
-            }
-        }
+        let is_of_row = |name: &&String| *name == "node" || *name == "role";
+        vocabulary.check_parameters(optional.chain(&self.each).filter(|name| !is_of_row(name)))?;
         match (self.kind, &self.x, &self.rows) {
             (Kind::Lines, None, _) => return Err("lines need `x`, a parameter that is a number".into()),
             (Kind::Heat, None, _) | (Kind::Heat, _, None) => {

@@ -2,9 +2,8 @@
 
 use std::time::Duration;
 
-use super::Counted;
 use crate::{
-    db::{Db, NodeId, Result, Role, RunId},
+    db::{Db, Result, Role, RunId},
     series,
 };
 
@@ -20,11 +19,11 @@ pub fn saturation(db: &Db, run: RunId) -> Result<Option<String>> {
     let cpus = db.run(run)?.map_or(1, |run| run.machine.cpus.max(1));
     let waited = waited(db, run)?;
     for (machine, _) in db.nodes(run)?.into_iter().filter(|(_, node)| node.role == Role::Machine) {
-        let dropped = counted(db, machine, series::SOFTNET_DROPPED_PACKETS)?.growth();
+        let dropped = db.counted(machine, series::SOFTNET_DROPPED_PACKETS)?.growth();
         if dropped > 0 {
             return Ok(Some(format!("the kernel's backlog was full: {dropped} packets dropped")));
         }
-        let idle = counted(db, machine, series::CPU_IDLE_NS)?.rates();
+        let idle = db.counted(machine, series::CPU_IDLE_NS)?.rates();
         let meanwhile =
             idle.iter().filter(|rate| waited.is_none_or(|(from, to)| rate.to > from && rate.from < to));
         let shares: Vec<f64> = meanwhile.map(|rate| 1.0 - rate.per_second / 1e9 / f64::from(cpus)).collect();
@@ -45,10 +44,4 @@ fn waited(db: &Db, run: RunId) -> Result<Option<(Duration, Duration)>> {
         events.iter().filter(move |event| kinds.contains(&event.kind.as_str())).map(|event| event.at)
     };
     Ok(of(&["started"]).min().zip(of(&["finished", "failed"]).max()))
-}
-
-fn counted(db: &Db, node: NodeId, name: &str) -> Result<Counted> {
-    let mut counted = Counted::default();
-    counted.add(&db.samples(node, name)?);
-    Ok(counted)
 }

@@ -37,10 +37,6 @@ impl Counted {
         self.by_time.iter().map(|(at, value)| (*at, *value)).collect()
     }
 
-    pub fn is_empty(&self) -> bool {
-        self.by_time.is_empty()
-    }
-
     /// The growth from the first to the last sample.
     pub fn growth(&self) -> i64 {
         self.rates_raw().map(|(_, _, growth)| growth).sum()
@@ -67,31 +63,10 @@ impl Counted {
     }
 }
 
-/// A list of rates over time.
-pub trait RateList {
-    /// Merges neighbours until at most `most` rates are left. Their times and sums stay the same.
-    fn thinned(&self, most: usize) -> Self;
-
-    /// The counter's growth between two times. Each rate counts as constant within its interval.
-    fn growth_within(&self, from: Duration, to: Duration) -> f64;
-}
-
-impl RateList for Vec<Rate> {
-    fn thinned(&self, most: usize) -> Self {
-        let together = self.len().div_ceil(most.max(1)).max(1);
-        self.chunks(together).filter_map(merged).collect()
-    }
-
-    fn growth_within(&self, from: Duration, to: Duration) -> f64 {
-        let within = |rate: &Rate| rate.to.min(to).saturating_sub(rate.from.max(from)).as_secs_f64();
-        self.iter().map(|rate| rate.per_second * within(rate)).sum()
-    }
-}
-
-fn merged(rates: &[Rate]) -> Option<Rate> {
-    let (from, to) = (rates.first()?.from, rates.last()?.to);
-    let sum: f64 = rates.iter().map(|rate| rate.per_second * (rate.to - rate.from).as_secs_f64()).sum();
-    Some(Rate { from, to, per_second: sum / (to - from).as_secs_f64() })
+/// How much a counter grew between two times, each rate taken to hold for all of its interval.
+pub fn growth_within(rates: &[Rate], from: Duration, to: Duration) -> f64 {
+    let within = |rate: &Rate| rate.to.min(to).saturating_sub(rate.from.max(from)).as_secs_f64();
+    rates.iter().map(|rate| rate.per_second * within(rate)).sum()
 }
 
 #[cfg(test)]
@@ -126,22 +101,11 @@ mod tests {
         let mut counted = Counted::default();
         counted.add(&seconds(&[(0, 0), (2, 20), (3, 60)]));
         let within = |from: f64, to: f64| {
-            counted.rates().growth_within(Duration::from_secs_f64(from), Duration::from_secs_f64(to))
+            growth_within(&counted.rates(), Duration::from_secs_f64(from), Duration::from_secs_f64(to))
         };
         assert_eq!(
             [within(0.0, 9.0), within(1.0, 2.5), within(3.0, 9.0), within(2.0, 1.0)],
             [60.0, 30.0, 0.0, 0.0]
         );
-    }
-
-    #[test]
-    fn thinning_keeps_the_sum_and_the_time() {
-        let mut counted = Counted::default();
-        counted.add(&seconds(&[(0, 0), (1, 10), (3, 20), (4, 100), (5, 100)]));
-        let thin = counted.rates().thinned(2);
-        assert_eq!(thin.len(), 2);
-        let sum: f64 = thin.iter().map(|r| r.per_second * (r.to - r.from).as_secs_f64()).sum();
-        assert!((sum - 100.0).abs() < 1e-9);
-        assert_eq!(counted.rates().thinned(100), counted.rates());
     }
 }
