@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use clap::error::ErrorKind;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 
 use crate::output;
 
@@ -67,7 +67,7 @@ pub use treecast_driver::words::counted;
 
 /// Reports wrong arguments in one line, as all errors are reported, and prints help in full. Returns the exit
 /// code.
-pub fn refuse(error: &clap::Error) -> ExitCode {
+pub fn refuse(mut error: clap::Error) -> ExitCode {
     if !error.use_stderr() {
         output::to_stdout(format_args!("{error}"));
         return ExitCode::SUCCESS;
@@ -75,6 +75,12 @@ pub fn refuse(error: &clap::Error) -> ExitCode {
     if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
         output::to_stderr(format_args!("{error}"));
         return ExitCode::FAILURE;
+    }
+    // Of several words that are like a mistyped one, clap names the nearest last.
+    if let Some(ContextValue::Strings(near)) = error.get(ContextKind::SuggestedSubcommand)
+        && let Some(nearest) = near.last().cloned()
+    {
+        error.insert(ContextKind::SuggestedSubcommand, ContextValue::Strings(vec![nearest]));
     }
     remark!("treecast: {}; --help says what is possible", in_one_line(&error.to_string()));
     ExitCode::FAILURE

@@ -66,7 +66,7 @@ fn run() -> ExitCode {
     let arguments = receive::join_ticket(std::env::args_os().collect());
     let cli = match Cli::try_parse_from(arguments) {
         Ok(cli) => cli,
-        Err(error) => return arguments::refuse(&error),
+        Err(error) => return arguments::refuse(error),
     };
     if let Err(line) = log::start(&cli.log) {
         remark!("treecast: {line}");

@@ -59,11 +59,12 @@ enum Command {
     },
 }
 
+/// Where a routing daemon is reached.
 #[derive(clap::Args)]
-struct Control {
+pub struct Control {
     /// The control socket [default: one for each network namespace]
     #[arg(long = "control", value_name = "PATH")]
-    path: Option<PathBuf>,
+    pub path: Option<PathBuf>,
 }
 
 pub fn run(args: Args) -> Outcome {

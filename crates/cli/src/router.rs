@@ -8,7 +8,12 @@ use treecast_dataplane::explicit::{
 use treecast_proto::explicit::mead::router::{Prefix, ReversePath};
 use treecast_wire::mead::{Dialect, MAX_ADDRESSES};
 
-use crate::{Outcome, arguments::seconds, domain_key, mroute::table};
+use crate::{
+    Outcome,
+    arguments::seconds,
+    domain_key,
+    mroute::{Control, table},
+};
 
 /// The largest value of --min-dsts. It is more than a packet has receivers, so no packet is replicated then.
 const MAX_MIN_DSTS: i64 = MAX_ADDRESSES as i64;
@@ -161,13 +166,6 @@ enum Change {
         #[arg(value_parser = clap::value_parser!(u8).range(..=MAX_MIN_DSTS))]
         n: u8,
     },
-}
-
-#[derive(clap::Args)]
-struct Control {
-    /// The control socket [default: one for each network namespace]
-    #[arg(long = "control", value_name = "PATH")]
-    path: Option<PathBuf>,
 }
 
 pub fn run(args: Args) -> Outcome {

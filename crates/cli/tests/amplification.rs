@@ -2,18 +2,15 @@
 //! what is for a group becomes multicast. The figures are printed with `--nocapture`.
 
 mod child;
-#[allow(dead_code, reason = "multicast routers are for another test")]
 mod mroute_network;
 mod router_network;
 
 use std::{
-    fs,
     net::{Ipv6Addr, SocketAddr, SocketAddrV6},
-    os::unix::fs::PermissionsExt,
-    path::PathBuf,
     time::{Duration, SystemTime},
 };
 
+use child::PrivateFile;
 use mroute_network::Network;
 use router_network::{
     C1, C2, C3, R1, R2, SENDER, heard_of, host, receivers, start, status, tree, udp, with_header,
@@ -142,13 +139,6 @@ fn network() -> Network {
     network
 }
 
-fn key_file(test: &str) -> PathBuf {
-    let path = std::env::temp_dir().join(format!("treecast-amplification-{}-{test}", std::process::id()));
-    fs::write(&path, "07".repeat(32)).expect("a temporary file");
-    fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).expect("it is ours");
-    path
-}
-
 /// One attack: what the packets are, who sends them, the router's options, and how many come to c1 of 100.
 struct Attack<'a> {
     what: &'static str,
@@ -177,8 +167,8 @@ fn attacks<'a>(form: Form, key: &'a [&'a str]) -> Vec<Attack<'a>> {
 #[test]
 fn an_outsiders_packet_becomes_one_at_a_victim_at_most() {
     let network = network();
-    let path = key_file("outsider");
-    let key = ["--key", path.to_str().expect("a plain name")];
+    let file = PrivateFile::key();
+    let key = ["--key", &*file];
     let [victim, ..] = receivers(&network);
     for form in [Form::Mead, Form::Xcast] {
         println!("{form:?}: {PACKETS} packets of an outsider that list one victim");
@@ -194,15 +184,14 @@ fn an_outsiders_packet_becomes_one_at_a_victim_at_most() {
             assert_eq!((copies, form.passed_on(&network, "no-proof")), expected, "{form:?}: {what}");
         }
     }
-    fs::remove_file(&path).expect("it is ours");
 }
 
 /// Whatever forwards: the same guard.
 #[test]
 fn sources_are_held_to_their_links_networks_and_numbers_of_copies() {
     let network = network();
-    let path = key_file("sources");
-    let key = ["--key", path.to_str().expect("a plain name")];
+    let file = PrivateFile::key();
+    let key = ["--key", &*file];
     let [victim, ..] = receivers(&network);
     for plane in [&[][..], &["--user-space"]] {
         for (options, node, expected, why) in [
@@ -225,7 +214,6 @@ fn sources_are_held_to_their_links_networks_and_numbers_of_copies() {
     let shown = network.treecast("s", &["router", "run", "--all", "--allow-source", "10.0.0.0/8"]);
     let line = String::from_utf8_lossy(&shown.stderr).into_owned();
     assert!(line.contains("10.0.0.0/8 is no IPv6 prefix"), "{line}");
-    fs::remove_file(&path).expect("it is ours");
 }
 
 /// Source-specific multicast rests on that a packet came from where its source is.

@@ -11,7 +11,7 @@ use std::{
 
 use serde_json::Value;
 
-use child::treecast_as_nobody;
+use child::{SpawnGuarded, treecast_as_nobody};
 
 fn bench(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_treecast"));
@@ -29,8 +29,7 @@ fn left_behind(process: u32) -> usize {
 #[test]
 fn every_way_is_measured_and_compared() {
     let arguments = ["--runs", "1", "--seconds", "0.2", "--user-space", "--json"];
-    let child =
-        bench(&arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it can be run");
+    let child = bench(&arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn_guarded();
     let process = child.id();
     let output = child.wait_with_output().expect("it ends");
     let errors = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -82,13 +81,12 @@ fn every_way_is_measured_and_compared() {
 
 #[test]
 fn it_can_be_interrupted_and_says_what_it_needs() {
-    let mut child = bench(&["--seconds", "0.2"]).stderr(Stdio::piped()).spawn().expect("it can be run");
+    let mut child = bench(&["--seconds", "0.2"]).stderr(Stdio::piped()).spawn_guarded();
     let mut lines = BufReader::new(child.stderr.take().expect("it is piped")).lines();
     let first = lines.next().expect("a line").expect("text");
     assert!(first.contains("checking"), "{first}");
     assert!(left_behind(child.id()) > 0);
-    // SAFETY: no pointers; the process is our child and has not been waited for.
-    unsafe { libc::kill(child.id() as i32, libc::SIGINT) };
+    child.signal(libc::SIGINT);
     let last = lines.last().expect("a line").expect("text");
     assert!(last.ends_with("interrupted"), "{last}");
     assert_eq!(child.wait().expect("it ends").code(), Some(1));

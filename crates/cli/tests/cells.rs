@@ -1,7 +1,6 @@
 //! Every fanout with every repair, in one small network that loses a tenth of what the sender sends. Needs root.
 
 mod child;
-#[allow(dead_code, reason = "listeners and streams are for another test")]
 mod mroute_network;
 mod session;
 
@@ -10,7 +9,7 @@ use std::{
     thread,
 };
 
-use mroute_network::Network;
+use mroute_network::{Network, TENTH};
 use session::{Guarded, Scratch, contents, finish, path, start, treecast, wait_until};
 
 const LEN: usize = 300_000;
@@ -29,9 +28,6 @@ const REPAIRS: [(&str, &[&str]); 5] = [
 /// The receivers' nodes and addresses.
 const RECEIVERS: [(&str, &str); 2] = [("e1", "fd00:2::2"), ("e2", "fd00:2::3")];
 
-/// Classic BPF that loses one packet of ten that are not TCP's.
-const TENTH: &str = "6,48 0 0 20,21 3 0 6,32 0 0 4294963256,53 0 1 3865470566,6 0 0 2,6 0 0 4294967295";
-
 /// s - r - LAN of both receivers.
 fn network() -> Network {
     let network = Network::new(&["s", "r", "b", "e1", "e2"]);
@@ -39,12 +35,7 @@ fn network() -> Network {
     network.lan(2, "b", &["r", "e1", "e2"]);
     network.route("s", &[2], 1, 2);
     RECEIVERS.iter().for_each(|(node, _)| network.route(node, &[1], 2, 1));
-    for line in ["qdisc add dev s clsact", "filter add dev s ingress protocol ipv6 bpf da bytecode"] {
-        let mut command = Command::new("tc");
-        command.args(line.split(' ')).args([TENTH].iter().filter(|_| line.ends_with("bytecode")));
-        let status = network.within("r", move || command.status().expect("iproute2 is installed"));
-        assert!(status.success(), "tc {line}");
-    }
+    network.lose("r", "s", TENTH);
     network
 }
 
@@ -101,8 +92,7 @@ fn run_cell(network: &Network, scratch: &Scratch, fanout: &str, repair: &str, op
         }
     }
     if is_carousel {
-        // SAFETY: the process is our child and has not been waited for.
-        unsafe { libc::kill(sender.id() as i32, libc::SIGINT) };
+        sender.signal(libc::SIGINT);
     }
     let (code, said) = finish(sender);
     assert_eq!(code, Some(if lacks_some { 3 } else { 0 }), "{cell}: {said}");

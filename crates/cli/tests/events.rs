@@ -1,12 +1,13 @@
 //! Faults of a MEADcast network while `treecast mead` sends in it: routes follow, and every receiver is served again when
 //! the next discovery is over. Needs root.
 
+mod child;
+
 use std::{
     fs,
-    io::{BufRead, BufReader},
     net::UdpSocket,
     path::PathBuf,
-    process::{Child, ChildStdout, Command, Output, Stdio},
+    process::{Command, Output, Stdio},
     sync::{
         Arc,
         atomic::{AtomicBool, AtomicU64, Ordering},
@@ -15,10 +16,11 @@ use std::{
     time::{Duration, Instant},
 };
 
+use child::{PrivateFile, SpawnGuarded, Teller};
 use serde_json::Value;
 use treecast_lab::{
     Lab, Options, Role, Topology,
-    events::{Attack, Event, Fault, Forgery, Player},
+    events::{Attack, Event, Fault, Forgery, agenda},
 };
 
 const TREECAST: &str = env!("CARGO_BIN_EXE_treecast");
@@ -65,13 +67,6 @@ impl TestLab {
         }
     }
 
-    fn key(&self) -> String {
-        let path = self.folder.join("domain.key");
-        fs::write(&path, "07".repeat(32)).unwrap();
-        fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
-        path.display().to_string()
-    }
-
     fn address(&self, node: &str) -> String {
         self.lab.node(node).unwrap().v6().unwrap().to_string()
     }
@@ -84,6 +79,13 @@ impl TestLab {
         let said = String::from_utf8(output.stdout).unwrap();
         let mut words = said.split_whitespace().skip_while(|word| *word != "dev");
         words.nth(1).unwrap_or_else(|| panic!("{said:?}")).to_owned()
+    }
+
+    /// Starts a program at a node whose events are read.
+    fn start(&self, node: &str, command: &mut Command) -> Teller {
+        command.stdin(Stdio::null()).stdout(Stdio::piped());
+        self.lab.place(node, command).unwrap();
+        Teller::of(command.spawn_guarded())
     }
 
     fn fault(&self, arguments: &[&str]) -> Output {
@@ -103,8 +105,7 @@ impl Drop for TestLab {
 
 /// `treecast mead` with a datagram every few milliseconds, numbered, and what each receiver has heard.
 struct Stream {
-    sender: Child,
-    lines: BufReader<ChildStdout>,
+    sender: Teller,
     last_group: Value,
     sent: Arc<AtomicU64>,
     stop: Arc<AtomicBool>,
@@ -118,23 +119,15 @@ impl Stream {
         command
             .args(["mead", "--json", "--print-tree", "--interval", "1", "--timeout", "0.4"])
             .args(arguments);
-        command.args(RECEIVERS.map(|node| lab.address(node))).arg(PORT.to_string()).stdout(Stdio::piped());
+        command.args(RECEIVERS.map(|node| lab.address(node))).arg(PORT.to_string());
         let receivers = RECEIVERS.map(|node| {
             let address = (lab.lab.node(node).unwrap().v6().unwrap(), PORT);
             lab.lab.enter(node, || UdpSocket::bind(address)).unwrap().unwrap()
         });
-        let mut sender = lab.lab.spawn("c10-1", command).unwrap();
-        let lines = BufReader::new(sender.stdout.take().unwrap());
+        let sender = lab.start("c10-1", &mut command);
         let (sent, stop) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicBool::new(false)));
-        let mut this = Self {
-            sender,
-            lines,
-            last_group: Value::Null,
-            sent,
-            stop,
-            program: None,
-            receivers: receivers.into(),
-        };
+        let mut this =
+            Self { sender, last_group: Value::Null, sent, stop, program: None, receivers: receivers.into() };
         this.next("ready");
         let socket = lab.lab.enter("c10-1", || UdpSocket::bind("[::]:0")).unwrap().unwrap();
         socket.connect("[fd15::1]:7777").unwrap();
@@ -153,9 +146,7 @@ impl Stream {
 
     fn next(&mut self, kind: &str) -> Value {
         loop {
-            let mut line = String::new();
-            assert!(self.lines.read_line(&mut line).unwrap() > 0, "it has ended before {kind}");
-            let event: Value = serde_json::from_str(&line).unwrap();
+            let event = self.sender.any();
             if event["event"] == "group" {
                 self.last_group = event.clone();
             }
@@ -214,8 +205,7 @@ impl Stream {
 
     /// Ends the sender, and returns its counters.
     fn end(mut self) -> Value {
-        // SAFETY: takes no pointers; the process has not been waited for.
-        unsafe { libc::kill(self.sender.id() as i32, libc::SIGTERM) };
+        self.sender.child.signal(libc::SIGTERM);
         self.next("done")
     }
 }
@@ -223,8 +213,7 @@ impl Stream {
 impl Drop for Stream {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
-        let _ = self.sender.kill();
-        let _ = self.sender.wait();
+        self.sender.child.end();
         let _ = self.program.take().map(thread::JoinHandle::join);
     }
 }
@@ -353,7 +342,7 @@ fn without_a_key_a_forger_is_believed_until_it_is_silent() {
 #[test]
 fn with_a_key_forged_and_replayed_responses_change_nothing_and_are_counted() {
     let lab = TestLab::up("keyed");
-    let key = lab.key();
+    let key = PrivateFile::key();
     lab.start_routers(&["--key", &key]);
     let mut stream = Stream::start(&lab, &["--key", &key]);
     let group = stream.last_group.clone();
@@ -372,22 +361,23 @@ fn with_a_key_forged_and_replayed_responses_change_nothing_and_are_counted() {
 }
 
 #[test]
-fn a_player_does_what_is_due_and_leaves_the_lab_as_it_was() {
+fn an_agenda_is_carried_out_and_undone_in_its_order() {
     let lab = TestLab::up("play");
     let events = serde_json::json!([
         { "at": "1s", "link": "r1-r2", "fault": "down", "noticed": "500ms" },
         { "at": "2s", "until": "3s", "link": "r2-r3", "fault": "fail" },
     ]);
     let events: Vec<Event> = serde_json::from_value(events).unwrap();
-    let mut player = Player::new(&lab.lab, &events);
-    let mut told = Vec::new();
-    let mut act = |seconds: f64| {
-        let next = player.act(Duration::from_secs_f64(seconds), &mut |step| told.push(step.to_string()));
-        next.unwrap().map(|at| at.as_secs_f64())
-    };
-    assert_eq!((act(0.0), act(1.2)), (Some(1.0), Some(1.5)));
-    assert_eq!((act(2.0), lab.way_of_r1().as_str()), (Some(3.0), "r3"));
-    player.end().unwrap();
+    let (mut told, mut ongoing) = (Vec::new(), Vec::new());
+    for step in agenda(&events).into_iter().take_while(|step| step.at <= Duration::from_secs(2)) {
+        told.push(step.to_string());
+        ongoing.push((lab.lab.begin(&step.fault).unwrap(), step.fault));
+    }
+    assert_eq!(lab.way_of_r1(), "r3");
+    for (held, fault) in ongoing {
+        drop(held);
+        lab.lab.end(&fault).unwrap();
+    }
     assert_eq!(told, ["r1-r2 down", "r1-r2 avoid", "r2-r3 fail"]);
     assert_eq!(lab.way_of_r1(), "r2");
     let started = Instant::now();
@@ -398,39 +388,6 @@ fn a_player_does_what_is_due_and_leaves_the_lab_as_it_was() {
     let address = to.local_addr().unwrap();
     while from.send_to(b"there?", address).is_err() || to.recv(&mut [0; 8]).is_err() {
         assert!(started.elapsed() < Duration::from_secs(30), "r2-r3 or r1-r3 is broken still");
-    }
-}
-
-/// A program whose events are read as JSON. Dropped, it is killed.
-struct Program {
-    child: Child,
-    lines: BufReader<ChildStdout>,
-}
-
-impl Program {
-    fn start(lab: &TestLab, node: &str, command: &mut Command) -> Self {
-        command.stdin(Stdio::null()).stdout(Stdio::piped());
-        lab.lab.place(node, command).unwrap();
-        let mut child = command.spawn().unwrap();
-        let lines = BufReader::new(child.stdout.take().unwrap());
-        Self { child, lines }
-    }
-
-    fn wait_for(&mut self, what: &str, is_so: impl Fn(&Value) -> bool) {
-        loop {
-            let mut line = String::new();
-            assert!(self.lines.read_line(&mut line).unwrap() > 0, "it has ended before {what}");
-            if is_so(&serde_json::from_str(&line).unwrap()) {
-                return;
-            }
-        }
-    }
-}
-
-impl Drop for Program {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }
 
@@ -480,28 +437,28 @@ fn a_file_by_meadcast_goes_on_whatever_breaks_in_mid_transfer() {
         command.args(["--receivers", &RECEIVERS.map(|node| lab.address(node)).join(",")]);
         command.arg("--ticket-file").arg(&ticket).arg(&file);
         command.args(["--interface", &lab.lab.node("c10-1").unwrap().interfaces[0].name]);
-        let mut sender = Program::start(&lab, "c10-1", &mut command);
-        sender.wait_for("ticket", |event| event["event"] == "ticket");
+        let mut sender = lab.start("c10-1", &mut command);
+        sender.next("ticket");
         let receivers = RECEIVERS.map(|node| {
             let mut command = Command::new(TREECAST);
             let folder = lab.folder.join(format!("{node}-{}", fault.words()[0]));
             command.args(["receive", "--json", "--name", node, "--into"]).arg(folder);
             command.args(["--interface", &lab.lab.node(node).unwrap().interfaces[0].name]);
-            Program::start(&lab, node, command.arg(format!("@{}", ticket.display())))
+            lab.start(node, command.arg(format!("@{}", ticket.display())))
         });
         let stop = AtomicBool::new(false);
         thread::scope(|scope| {
             let (lab, stop) = (&lab, &stop);
             let silences = RECEIVERS.map(|node| scope.spawn(move || longest_silence(lab, node, stop)));
             for _ in RECEIVERS {
-                sender.wait_for("MEADcast", |event| event["event"] == "way" && event["way"] == "mead");
+                sender.wait_for(|event| event["event"] == "way" && event["way"] == "mead");
             }
             thread::sleep(Duration::from_millis(500));
             lab.lab.begin(&fault).unwrap();
             if let Fault::Down { link } = &fault {
                 lab.lab.begin(&Fault::Avoid { link: link.clone() }).unwrap();
             }
-            sender.wait_for("the end", |event| event["event"] == "object");
+            sender.next("object");
             stop.store(true, Ordering::Relaxed);
             let silences = silences.map(|silence| silence.join().unwrap());
             println!("{fault}: longest time without data at each receiver {silences:?}");
@@ -509,7 +466,7 @@ fn a_file_by_meadcast_goes_on_whatever_breaks_in_mid_transfer() {
         });
         lab.lab.end(&fault).unwrap();
         for mut receiver in receivers {
-            receiver.wait_for("its end", |event| event["event"] == "done");
+            receiver.next("done");
         }
         for receiver in RECEIVERS {
             let copy = lab.folder.join(format!("{receiver}-{}", fault.words()[0])).join("file");

@@ -1,25 +1,20 @@
 //! `treecast send --fanout mead|xcast|auto` between network namespaces, by way of `treecast router`.
 
 mod child;
-#[allow(dead_code, reason = "multicast routers and listeners are for another test")]
 mod mroute_network;
 mod session;
 
 use std::{
     collections::BTreeMap,
-    io::{BufRead, BufReader},
-    os::unix::fs::PermissionsExt,
-    process::{Child, Command, Stdio},
-    sync::{
-        atomic::{AtomicBool, Ordering},
-        mpsc,
-    },
+    process::{Command, Stdio},
+    sync::atomic::{AtomicBool, Ordering},
     time::{Duration, Instant},
 };
 
-use mroute_network::{Network, Router, eventually};
+use child::{PrivateFile, SpawnGuarded, Teller};
+use mroute_network::{Network, Router, TENTH, eventually};
 use serde_json::Value;
-use session::{Scratch, contents, path, refused, treecast};
+use session::{Scratch, contents, last_event, path, refused, treecast};
 
 /// s - rf - r1 - LAN of e1, e2 and e3; e4 is behind rf. Only r1 is to speak MEADcast.
 fn network() -> Network {
@@ -49,84 +44,76 @@ fn router(network: &Network) -> Router {
     network.daemon("r1", &["router", "run", "--all"], Stdio::inherit())
 }
 
-/// A program whose standard output is JSON. Dropped, it is killed.
-struct Program {
-    child: Child,
-    /// What it says. Read from the start: a program whose pipe is full waits, and its session gives it up.
-    lines: mpsc::Receiver<String>,
-    events: Vec<Value>,
-}
-
-impl Program {
-    fn start(network: &Network, node: &str, command: &mut Command) -> Self {
-        command.stdin(Stdio::null()).stdout(Stdio::piped());
-        let mut child = network.within(node, move || command.spawn().expect("treecast can be run"));
-        let output = BufReader::new(child.stdout.take().expect("it is piped"));
-        let (said, lines) = mpsc::channel();
-        std::thread::spawn(move || output.lines().map_while(Result::ok).try_for_each(|line| said.send(line)));
-        Self { child, lines, events: Vec::new() }
-    }
-
-    /// Waits for the next event that is so.
-    fn wait_for(&mut self, what: &str, is_so: impl Fn(&Value) -> bool) -> Value {
-        loop {
-            let line = self.lines.recv();
-            let line =
-                line.unwrap_or_else(|_| panic!("it has ended before {what}: {:?}", self.events.last()));
-            let event: Value = serde_json::from_str(&line).unwrap_or_else(|error| panic!("{line}: {error}"));
-            if event["event"] != "progress" {
-                self.events.push(event.clone());
-            }
-            if is_so(&event) {
-                return event;
-            }
-        }
-    }
-
-    /// Waits for its end, and returns its last event.
-    fn end(mut self) -> (Value, Vec<Value>) {
-        let done = self.wait_for("done", |event| event["event"] == "done");
-        assert_eq!(self.child.wait().expect("it is our child").code(), Some(0), "{done}");
-        (done, std::mem::take(&mut self.events))
-    }
-}
-
-impl Drop for Program {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
 /// A sender on s with these arguments, and a receiver on each host.
-fn start(network: &Network, scratch: &Scratch, arguments: &[&str]) -> (Program, Vec<Program>) {
+fn start(network: &Network, scratch: &Scratch, arguments: &[&str]) -> (Teller, Vec<Teller>) {
     let sender = start_sender(network, scratch, arguments);
     (sender, RECEIVERS.iter().map(|receiver| receive(network, scratch, receiver)).collect())
 }
 
-fn start_sender(network: &Network, scratch: &Scratch, arguments: &[&str]) -> Program {
+fn start_on(network: &Network, node: &str, command: &mut Command) -> Teller {
+    command.stdin(Stdio::null()).stdout(Stdio::piped());
+    Teller::of(network.within(node, || command.spawn_guarded()))
+}
+
+fn start_sender(network: &Network, scratch: &Scratch, arguments: &[&str]) -> Teller {
     let mut command = treecast();
     command.args(["send", "--json", "--interface", "rf", "--ticket-file"]).arg(scratch.path("ticket"));
     if !arguments.contains(&"--receivers") {
         command.args(["--wait", "4"]);
     }
-    let mut sender = Program::start(network, "s", command.args(arguments));
-    sender.wait_for("ticket", |event| event["event"] == "ticket");
+    let mut sender = start_on(network, "s", command.args(arguments));
+    sender.next("ticket");
     sender
 }
 
-fn receive(network: &Network, scratch: &Scratch, (node, interface): &(&str, &str)) -> Program {
+fn receive(network: &Network, scratch: &Scratch, (node, interface): &(&str, &str)) -> Teller {
     let mut command = treecast();
     command.args(["receive", "--json", "--name", node, "--interface", interface, "--into"]);
     command.arg(scratch.path(node)).arg(format!("@{}", path(&scratch.path("ticket"))));
-    Program::start(network, node, &mut command)
+    start_on(network, node, &mut command)
 }
 
-fn check_files(scratch: &Scratch, name: &str, len: usize) {
-    for (node, _) in RECEIVERS {
-        let copy = std::fs::read(scratch.path(node).join(name)).expect("it has come");
-        assert!(copy == contents(len), "{node}");
+/// What a session that brought every file has come to: the last events of the sender and of each receiver, and all of the
+/// sender's.
+struct Delivered {
+    done: Value,
+    events: Vec<Value>,
+    received: Vec<Value>,
+}
+
+impl Delivered {
+    fn by(sender: Teller, receivers: Vec<Teller>, scratch: &Scratch, len: usize) -> Self {
+        let (done, events) = sender.end();
+        let received = receivers.into_iter().map(|receiver| receiver.end().0).collect();
+        for (node, _) in RECEIVERS {
+            let copy = std::fs::read(scratch.path(node).join("file")).expect("it has come");
+            assert!(copy == contents(len), "{node}");
+        }
+        Self { done, events, received }
     }
+
+    fn left_bytes(&self, way: &str) -> u64 {
+        left_bytes(&self.done, way)
+    }
+
+    /// The sum of a figure of all receivers.
+    fn received(&self, figure: &str) -> u64 {
+        self.received.iter().map(|done| done[figure].as_u64().expect("a number")).sum()
+    }
+
+    /// Each receiver has got less than half of the file again.
+    fn assert_little_again(&self, len: usize) {
+        let again = |done: &Value| done["retransmitted_bytes"].as_u64().expect("a number");
+        assert!(self.received.iter().all(|done| again(done) < len as u64 / 2), "{:?}", self.received);
+    }
+}
+
+/// Sends a file of so many bytes from s to each host.
+fn deliver(network: &Network, len: usize, arguments: &[&str]) -> Delivered {
+    let scratch = Scratch::new();
+    let file = scratch.file("file", len);
+    let (sender, receivers) = start(network, &scratch, &[arguments, &[path(&file)]].concat());
+    Delivered::by(sender, receivers, &scratch, len)
 }
 
 /// The first way that each receiver took: on a busy machine, one may seem to hear nothing for a while.
@@ -155,35 +142,26 @@ fn left_bytes(done: &Value, way: &str) -> u64 {
 fn who_has_a_router_gets_meadcast_and_others_unicast_and_every_file_is_right() {
     for security in [&[][..], &["--plain"]] {
         const LEN: usize = 6_000_000;
-        let (network, scratch) = (network(), Scratch::new());
+        let network = network();
         let _router = router(&network);
-        let file = scratch.file("file", LEN);
-        let arguments = [security, &["--fanout", "mead", "--rate", "20M", path(&file)]].concat();
-        let (sender, receivers) = start(&network, &scratch, &arguments);
-        let (done, events) = sender.end();
-        receivers.into_iter().for_each(|receiver| _ = receiver.end());
-        check_files(&scratch, "file", LEN);
-        assert_eq!(ways(&events), expected(&[("e1", "mead"), ("e2", "mead"), ("e3", "mead")]));
+        let delivered = deliver(&network, LEN, &[security, &["--fanout", "mead", "--rate", "20M"]].concat());
+        assert_eq!(ways(&delivered.events), expected(&[("e1", "mead"), ("e2", "mead"), ("e3", "mead")]));
         // One copy for three from the proof on, and one for the fourth; four before that.
-        let (by_mead, by_unicast) = (left_bytes(&done, "mead"), left_bytes(&done, "unicast"));
+        let (by_mead, by_unicast) = (delivered.left_bytes("mead"), delivered.left_bytes("unicast"));
         assert!(by_mead > SERVED_BYTES, "{by_mead} {by_unicast}");
         assert!((LEN as u64..4 * LEN as u64).contains(&by_unicast), "{by_mead} {by_unicast}");
-        assert_eq!(left_bytes(&done, "multicast"), 0);
+        assert_eq!(delivered.left_bytes("multicast"), 0);
     }
 }
 
 #[test]
 fn without_any_router_everybody_gets_unicast() {
     const LEN: usize = 1_000_000;
-    let (network, scratch) = (network(), Scratch::new());
-    let file = scratch.file("file", LEN);
-    let (sender, receivers) = start(&network, &scratch, &["--fanout", "mead", path(&file)]);
-    let (done, events) = sender.end();
-    receivers.into_iter().for_each(|receiver| _ = receiver.end());
-    check_files(&scratch, "file", LEN);
-    assert_eq!(ways(&events), expected(&[]));
-    assert_eq!((left_bytes(&done, "mead"), left_bytes(&done, "multicast")), (0, 0));
-    assert_eq!(done["receivers"][0]["way"], "unicast");
+    let network = network();
+    let delivered = deliver(&network, LEN, &["--fanout", "mead"]);
+    assert_eq!(ways(&delivered.events), expected(&[]));
+    assert_eq!((delivered.left_bytes("mead"), delivered.left_bytes("multicast")), (0, 0));
+    assert_eq!(delivered.done["receivers"][0]["way"], "unicast");
 }
 
 /// How long no UDP datagram came to a node, at most, since the first one, until it is stopped.
@@ -207,25 +185,8 @@ fn longest_gap(network: &Network, node: &str, stop: &AtomicBool) -> Duration {
     })
 }
 
-/// From now on, rf loses what this classic BPF (no other classifier is everywhere) says of what comes from s.
-fn lose(network: &Network, bytecode: &str) {
-    let tc = |arguments: &str| {
-        let mut command = Command::new("tc");
-        command
-            .args(arguments.split(' '))
-            .args(["bytecode", bytecode].iter().filter(|_| arguments.ends_with("da")));
-        let output = network.within("rf", move || command.output().expect("iproute2 is installed"));
-        assert!(output.status.success(), "{arguments}: {}", String::from_utf8_lossy(&output.stderr));
-    };
-    tc("qdisc add dev s clsact");
-    tc("filter add dev s ingress protocol ipv6 bpf da");
-}
-
 /// Every packet with a routing header.
 const ROUTING_HEADERS: &str = "4,48 0 0 20,21 0 1 43,6 0 0 2,6 0 0 4294967295";
-
-/// One of ten that are not TCP's.
-const TENTH: &str = "6,48 0 0 20,21 3 0 6,32 0 0 4294963256,53 0 1 3865470566,6 0 0 2,6 0 0 4294967295";
 
 /// What slow start has sent too much on one receiver's link comes again at that link's rate: with nothing but retransmissions to
 /// send, the rate was next to nothing. First the congestion control had taken its own messages for all that arrived; then the
@@ -234,22 +195,14 @@ const TENTH: &str = "6,48 0 0 20,21 3 0 6,32 0 0 4294963256,53 0 1 3865470566,6 
 fn what_one_receiver_has_lost_by_slow_start_comes_again_at_its_links_rate() {
     const LEN: usize = 12_000_000;
     for fanout in ["unicast", "mead"] {
-        let (network, scratch) = (network(), Scratch::new());
+        let network = network();
         let _router = router(&network);
-        let mut command = Command::new("tc");
-        command.args("qdisc add dev e4 root tbf rate 30mbit burst 64k latency 40ms".split(' '));
-        let output = network.within("rf", move || command.output().expect("iproute2 is installed"));
-        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-        let file = scratch.file("file", LEN);
-        let (sender, receivers) =
-            start(&network, &scratch, &["--fanout", fanout, "--rate", "auto", path(&file)]);
-        let (done, _) = sender.end();
-        receivers.into_iter().for_each(|receiver| _ = receiver.end());
-        check_files(&scratch, "file", LEN);
+        network.shape("rf", "e4", "rate 30mbit burst 64k latency 40ms");
+        let delivered = deliver(&network, LEN, &["--fanout", fanout, "--rate", "auto"]);
         // 3.2 s at best; on a very busy machine it was a minute and more.
-        let seconds = done["seconds"].as_f64().expect("a number");
+        let seconds = delivered.done["seconds"].as_f64().expect("a number");
         println!("{fanout}: {seconds} s");
-        assert!(seconds < 45.0, "{fanout}: {done}");
+        assert!(seconds < 45.0, "{fanout}: {}", delivered.done);
     }
 }
 
@@ -269,31 +222,21 @@ fn a_firewall_in_mid_transfer_stalls_nobody_for_long() {
         let gaps: Vec<_> =
             RECEIVERS.iter().map(|(node, _)| scope.spawn(|| longest_gap(network, node, &stop))).collect();
         for _ in 0..3 {
-            sender.wait_for("MEADcast", |event| event["event"] == "way" && event["way"] == "mead");
+            sender.wait_for(|event| event["event"] == "way" && event["way"] == "mead");
         }
         std::thread::sleep(Duration::from_secs(1));
-        lose(network, ROUTING_HEADERS);
+        network.lose("rf", "s", ROUTING_HEADERS);
         for _ in 0..3 {
-            sender.wait_for("unicast", |event| event["event"] == "way" && event["way"] == "unicast");
+            sender.wait_for(|event| event["event"] == "way" && event["way"] == "unicast");
         }
         // Until the next attempts, which fail.
-        let file_done = |event: &Value| event["event"] == "object";
-        sender.wait_for("the end", file_done);
+        sender.next("object");
         stop.store(true, Ordering::Relaxed);
         let gaps: Vec<_> = gaps.into_iter().map(|gap| gap.join().expect("it measures")).collect();
         println!("longest time without data at each receiver: {gaps:?}");
         assert!(gaps.iter().all(|gap| *gap < LONGEST_STALL), "{gaps:?}");
     });
-    sender.end();
-    receivers.into_iter().for_each(|receiver| _ = receiver.end());
-    check_files(&scratch, "file", LEN);
-}
-
-/// What has come to a node's router.
-fn router_packets(network: &Network, node: &str) -> u64 {
-    let output = network.treecast(node, &["router", "status", "--json"]);
-    let status: Value = serde_json::from_slice(&output.stdout).expect("a status");
-    status["packets"].as_u64().expect("a number")
+    Delivered::by(sender, receivers, &scratch, LEN);
 }
 
 /// The receivers of a list stay the same when another router is found on the way to some of them, and packets name it then.
@@ -306,10 +249,10 @@ fn a_router_that_comes_in_mid_transfer_is_used() {
     let (mut sender, _receivers) =
         start(&network, &scratch, &["--fanout", "mead", "--rate", "4M", path(&file)]);
     for _ in RECEIVERS {
-        sender.wait_for("MEADcast", |event| event["event"] == "way" && event["way"] == "mead");
+        sender.wait_for(|event| event["event"] == "way" && event["way"] == "mead");
     }
     let _second = router(&network);
-    eventually("packets name it", || router_packets(&network, "r1") > 0);
+    eventually("packets name it", || network.router_status("r1").packets > 0);
 }
 
 /// They were sent to alone until the next discovery of everybody, five seconds later, and so on a busy machine was whoever
@@ -323,15 +266,13 @@ fn receivers_that_come_later_are_looked_for_at_once() {
     let arguments = ["--fanout", "mead", "--rate", "20M", path(&file)];
     let mut sender = start_sender(&network, &scratch, &arguments);
     let first = receive(&network, &scratch, &RECEIVERS[0]);
-    sender.wait_for("the first", |event| event["event"] == "joined");
+    sender.next("joined");
     // The discovery that began with it is over.
     std::thread::sleep(Duration::from_millis(1500));
     let others = RECEIVERS[1..].iter().map(|receiver| receive(&network, &scratch, receiver));
     let receivers: Vec<_> = std::iter::once(first).chain(others).collect();
-    let (done, _) = sender.end();
-    receivers.into_iter().for_each(|receiver| _ = receiver.end());
-    check_files(&scratch, "file", LEN);
-    assert!(left_bytes(&done, "mead") > SERVED_BYTES, "{done}");
+    let delivered = Delivered::by(sender, receivers, &scratch, LEN);
+    assert!(delivered.left_bytes("mead") > SERVED_BYTES, "{}", delivered.done);
 }
 
 /// A repair symbol in a MEADcast packet mends what any of its receivers has lost. Some symbols go ahead, others because receivers
@@ -340,19 +281,14 @@ fn receivers_that_come_later_are_looked_for_at_once() {
 fn repair_symbols_go_by_lists_and_copies() {
     const LEN: usize = 12_000_000;
     for fanout in ["mead", "auto"] {
-        let (network, scratch) = (network(), Scratch::new());
+        let network = network();
         let _router = router(&network);
-        lose(&network, TENTH);
-        let file = scratch.file("file", LEN);
-        let arguments = ["--fanout", fanout, "--fec", "5%", "--rate", "20M", path(&file)];
-        let (sender, receivers) = start(&network, &scratch, &arguments);
-        let (done, _) = sender.end();
-        let kept = receivers.into_iter().map(|receiver| receiver.end().0["repair_symbols"].as_u64());
-        let kept: u64 = kept.map(|kept| kept.expect("a number")).sum();
-        check_files(&scratch, "file", LEN);
-        let sent = done["repair_symbols"].as_u64().expect("a number");
+        network.lose("rf", "s", TENTH);
+        let delivered = deliver(&network, LEN, &["--fanout", fanout, "--fec", "5%", "--rate", "20M"]);
+        let kept = delivered.received("repair_symbols");
+        let sent = delivered.done["repair_symbols"].as_u64().expect("a number");
         assert!(sent > 0 && kept > sent, "each serves several: {sent} sent, {kept} kept");
-        assert!(left_bytes(&done, "mead") > SERVED_BYTES, "{done}");
+        assert!(delivered.left_bytes("mead") > SERVED_BYTES, "{}", delivered.done);
     }
 }
 
@@ -360,31 +296,22 @@ fn repair_symbols_go_by_lists_and_copies() {
 #[test]
 fn only_routers_with_the_domains_key_are_believed_and_options_reach_packets() {
     const LEN: usize = 4_000_000;
-    let (network, scratch) = (network(), Scratch::new());
-    let key = |name: &str, digit: &str| {
-        let key = scratch.path(name);
-        std::fs::write(&key, digit.repeat(64)).expect("it can be written");
-        std::fs::set_permissions(&key, std::fs::Permissions::from_mode(0o600)).expect("it is ours");
-        key
-    };
-    let (right, wrong) = (key("right", "a"), key("wrong", "b"));
-    let _router = network.daemon("r1", &["router", "run", "--all", "--key", path(&right)], Stdio::inherit());
-    let file = scratch.file("file", LEN);
+    let network = network();
+    let (right, wrong) = (PrivateFile::key(), PrivateFile::new(&"b".repeat(64)));
+    let _router = network.daemon("r1", &["router", "run", "--all", "--key", &right], Stdio::inherit());
     for (key, expects_mead) in [(&right, true), (&wrong, false)] {
         let options = ["--max", "6", "--dont-replicate", "--to-router", "--grouping", "thesis"];
-        let arguments = ["--fanout", "mead", "--rate", "20M", "--domain-key", path(key), path(&file)];
-        let (sender, receivers) = start(&network, &scratch, &[&options[..], &arguments].concat());
-        let (done, events) = sender.end();
-        receivers.into_iter().for_each(|receiver| _ = receiver.end());
-        check_files(&scratch, "file", LEN);
-        RECEIVERS.iter().for_each(|(node, _)| _ = std::fs::remove_dir_all(scratch.path(node)));
-        let is_told = events
+        let arguments = ["--fanout", "mead", "--rate", "20M", "--domain-key", key];
+        let delivered = deliver(&network, LEN, &[&options[..], &arguments].concat());
+        let is_told = delivered
+            .events
             .iter()
             .any(|event| event["event"] == "warning" && event.to_string().contains("no router proves"));
         assert_eq!(
-            (left_bytes(&done, "mead") > SERVED_BYTES, ways(&events).len(), is_told),
+            (delivered.left_bytes("mead") > SERVED_BYTES, ways(&delivered.events).len(), is_told),
             (expects_mead, if expects_mead { 3 } else { 0 }, !expects_mead),
-            "{done}"
+            "{}",
+            delivered.done
         );
     }
 }
@@ -392,19 +319,17 @@ fn only_routers_with_the_domains_key_are_believed_and_options_reach_packets() {
 #[test]
 fn a_router_of_the_other_dialect_is_spoken_to_in_it() {
     const LEN: usize = 4_000_000;
-    let (network, scratch) = (network(), Scratch::new());
+    let network = network();
     let _router =
         network.daemon("r1", &["router", "run", "--all", "--dialect", "linux-6.5"], Stdio::inherit());
-    let file = scratch.file("file", LEN);
-    let arguments =
-        ["--fanout", "mead", "--rate", "20M", "--mead-dialect", "linux-6.5", "--max", "3", path(&file)];
-    let (sender, receivers) = start(&network, &scratch, &arguments);
-    let (done, events) = sender.end();
-    receivers.into_iter().for_each(|receiver| _ = receiver.end());
-    check_files(&scratch, "file", LEN);
+    let delivered = deliver(
+        &network,
+        LEN,
+        &["--fanout", "mead", "--rate", "20M", "--mead-dialect", "linux-6.5", "--max", "3"],
+    );
     // A router and two receivers: the third is alone.
-    assert_eq!(ways(&events).len(), 2, "{events:?}");
-    assert!(left_bytes(&done, "mead") > SERVED_BYTES, "{done}");
+    assert_eq!(ways(&delivered.events).len(), 2, "{:?}", delivered.events);
+    assert!(delivered.left_bytes("mead") > SERVED_BYTES, "{}", delivered.done);
 }
 
 /// Nobody asks for routers: what comes tells.
@@ -412,20 +337,15 @@ fn a_router_of_the_other_dialect_is_spoken_to_in_it() {
 fn xcast_serves_who_is_behind_a_router_and_others_by_unicast() {
     const LEN: usize = 8_000_000;
     for options in [&["router", "run", "--all"][..], &["router", "run", "--all", "--user-space"]] {
-        let (network, scratch) = (network(), Scratch::new());
+        let network = network();
         // One list for all four: rf sends the part of three on to r1, which makes unicast of it.
         let _routers = ["rf", "r1"].map(|node| network.daemon(node, options, Stdio::inherit()));
-        let file = scratch.file("file", LEN);
-        let (sender, receivers) =
-            start(&network, &scratch, &["--fanout", "xcast", "--rate", "20M", path(&file)]);
-        let (done, events) = sender.end();
-        receivers.into_iter().for_each(|receiver| _ = receiver.end());
-        check_files(&scratch, "file", LEN);
+        let delivered = deliver(&network, LEN, &["--fanout", "xcast", "--rate", "20M"]);
         let all = RECEIVERS.map(|(node, _)| (node, "xcast"));
-        assert_eq!(ways(&events), expected(&all), "{options:?}");
-        let (by_xcast, by_unicast) = (left_bytes(&done, "xcast"), left_bytes(&done, "unicast"));
+        assert_eq!(ways(&delivered.events), expected(&all), "{options:?}");
+        let (by_xcast, by_unicast) = (delivered.left_bytes("xcast"), delivered.left_bytes("unicast"));
         assert!(by_xcast > SERVED_BYTES && by_unicast < 4 * LEN as u64, "{by_xcast} {by_unicast}");
-        assert_eq!((left_bytes(&done, "mead"), left_bytes(&done, "multicast")), (0, 0));
+        assert_eq!((delivered.left_bytes("mead"), delivered.left_bytes("multicast")), (0, 0));
     }
 }
 
@@ -434,19 +354,11 @@ fn xcast_serves_who_is_behind_a_router_and_others_by_unicast() {
 fn nothing_is_lost_on_a_link_that_takes_1280_bytes() {
     const LEN: usize = 3_000_000;
     for fanout in ["mead", "xcast", "auto"] {
-        let (network, scratch) = (network(), Scratch::new());
+        let network = network();
         narrow(&network, "e4", 1280);
         let _router = router(&network);
-        let file = scratch.file("file", LEN);
-        let (sender, receivers) =
-            start(&network, &scratch, &["--fanout", fanout, "--rate", "10M", path(&file)]);
-        sender.end();
-        for receiver in receivers {
-            let (done, _) = receiver.end();
-            let again = done["retransmitted_bytes"].as_u64().expect("a number");
-            assert!(again < LEN as u64 / 2, "{fanout}: {done}");
-        }
-        check_files(&scratch, "file", LEN);
+        let delivered = deliver(&network, LEN, &["--fanout", fanout, "--rate", "10M"]);
+        delivered.assert_little_again(LEN);
     }
 }
 
@@ -454,23 +366,18 @@ fn nothing_is_lost_on_a_link_that_takes_1280_bytes() {
 #[test]
 fn a_way_that_is_too_narrow_for_the_session_is_told_of() {
     const LEN: usize = 3_000_000;
-    let (network, scratch) = (network(), Scratch::new());
+    let network = network();
     narrow(&network, "r1", 1280);
     let _routers =
         ["rf", "r1"].map(|node| network.daemon(node, &["router", "run", "--all"], Stdio::inherit()));
-    let file = scratch.file("file", LEN);
-    let arguments = ["--fanout", "mead", "--max", "3", "--rate", "10M", path(&file)];
-    let (sender, receivers) = start(&network, &scratch, &arguments);
-    let (_, events) = sender.end();
-    receivers.into_iter().for_each(|receiver| _ = receiver.end());
-    check_files(&scratch, "file", LEN);
+    let delivered = deliver(&network, LEN, &["--fanout", "mead", "--max", "3", "--rate", "10M"]);
     let is_told = |event: &Value| {
         let text = event["text"].as_str().unwrap_or_default();
         event["event"] == "warning"
             && text.contains("up to 1280 bytes fit")
             && text.contains("with blocks of")
     };
-    assert!(events.iter().any(is_told), "{events:?}");
+    assert!(delivered.events.iter().any(is_told), "{:?}", delivered.events);
 }
 
 /// Whoever has copies of its own gets them in fragments, and the user learns it once, whichever way others are served.
@@ -478,19 +385,11 @@ fn a_way_that_is_too_narrow_for_the_session_is_told_of() {
 fn a_way_that_is_too_narrow_for_copies_is_told_of() {
     const LEN: usize = 3_000_000;
     for (fanout, lists) in [("unicast", &[][..]), ("xcast", &["--max", "3"]), ("auto", &["--max", "3"])] {
-        let (network, scratch) = (network(), Scratch::new());
+        let network = network();
         narrow(&network, "e4", 1280);
-        let file = scratch.file("file", LEN);
-        let arguments = ["--fanout", fanout, "--rate", "10M", path(&file)];
-        let (sender, receivers) = start(&network, &scratch, &[lists, &arguments].concat());
-        let (_, events) = sender.end();
-        for receiver in receivers {
-            let (done, _) = receiver.end();
-            let again = done["retransmitted_bytes"].as_u64().expect("a number");
-            assert!(again < LEN as u64 / 2, "{fanout}: {done}");
-        }
-        check_files(&scratch, "file", LEN);
-        let told = events.iter().filter(|event| event["event"] == "warning");
+        let delivered = deliver(&network, LEN, &[lists, &["--fanout", fanout, "--rate", "10M"]].concat());
+        delivered.assert_little_again(LEN);
+        let told = delivered.events.iter().filter(|event| event["event"] == "warning");
         let told: Vec<_> = told.filter_map(|event| event["text"].as_str()).collect();
         let narrow: Vec<_> =
             told.iter().filter(|text| text.contains("1280 bytes fit on the way to fd00:4::2,")).collect();
@@ -506,55 +405,42 @@ fn a_way_that_is_too_narrow_for_copies_is_told_of() {
 #[test]
 fn xcast_lists_are_cut_to_what_fits_on_the_way() {
     const LEN: usize = 8_000_000;
-    let (network, scratch) = (network(), Scratch::new());
+    let network = network();
     narrow(&network, "r1", 1330);
     let _router = router(&network);
-    let file = scratch.file("file", LEN);
-    let arguments = ["--fanout", "xcast", "--rate", "20M", "--max", "12", path(&file)];
-    let (sender, receivers) = start(&network, &scratch, &arguments);
-    let (done, events) = sender.end();
-    receivers.into_iter().for_each(|receiver| _ = receiver.end());
-    check_files(&scratch, "file", LEN);
-    assert!(ways(&events).len() >= 2, "{events:?}");
-    assert!(left_bytes(&done, "xcast") > 2 * SERVED_BYTES, "two lists: {done}");
+    let delivered = deliver(&network, LEN, &["--fanout", "xcast", "--rate", "20M", "--max", "12"]);
+    assert!(ways(&delivered.events).len() >= 2, "{:?}", delivered.events);
+    assert!(delivered.left_bytes("xcast") > 2 * SERVED_BYTES, "two lists: {}", delivered.done);
 }
 
 #[test]
 fn without_an_xcast_router_all_end_with_unicast_and_lists_are_seldom_tried() {
     const LEN: usize = 8_000_000;
-    let (network, scratch) = (network(), Scratch::new());
-    let file = scratch.file("file", LEN);
-    let (sender, receivers) = start(&network, &scratch, &["--fanout", "xcast", "--rate", "20M", path(&file)]);
-    let (done, events) = sender.end();
-    receivers.into_iter().for_each(|receiver| _ = receiver.end());
-    check_files(&scratch, "file", LEN);
+    let network = network();
+    let delivered = deliver(&network, LEN, &["--fanout", "xcast", "--rate", "20M"]);
     // Only the first one of a list hears it, and has unicast as soon as it is alone there.
-    let ways = ways(&events);
-    assert!(ways.len() <= 1, "{events:?}");
+    let ways = ways(&delivered.events);
+    assert!(ways.len() <= 1, "{:?}", delivered.events);
     // It may end in the midst of a trial.
-    let receivers = done["receivers"].as_array().expect("a list").iter();
-    assert!(receivers.filter(|one| one["way"] != "unicast").count() <= 1, "{done}");
+    let receivers = delivered.done["receivers"].as_array().expect("a list").iter();
+    assert!(receivers.filter(|one| one["way"] != "unicast").count() <= 1, "{}", delivered.done);
     // Two trials, each half a second of the three that the file takes.
-    let by_xcast = left_bytes(&done, "xcast");
-    assert!((1..LEN as u64).contains(&by_xcast), "{done}");
+    let by_xcast = delivered.left_bytes("xcast");
+    assert!((1..LEN as u64).contains(&by_xcast), "{}", delivered.done);
 }
 
 #[test]
 fn auto_takes_the_cheapest_way_that_reaches_each() {
     const LEN: usize = 8_000_000;
-    let (network, scratch) = (network(), Scratch::new());
+    let network = network();
     let _router = router(&network);
     // Multicast reaches e4 alone: r1 does not route it.
     let _multicast = network.router("rf", &[]);
-    let file = scratch.file("file", LEN);
-    let (sender, receivers) = start(&network, &scratch, &["--fanout", "auto", "--rate", "20M", path(&file)]);
-    let (done, events) = sender.end();
-    receivers.into_iter().for_each(|receiver| _ = receiver.end());
-    check_files(&scratch, "file", LEN);
+    let delivered = deliver(&network, LEN, &["--fanout", "auto", "--rate", "20M"]);
     let all = [("e1", "mead"), ("e2", "mead"), ("e3", "mead"), ("e4", "multicast")];
-    assert_eq!(ways(&events), expected(&all));
-    assert!(left_bytes(&done, "mead") > SERVED_BYTES, "{done}");
-    assert!(left_bytes(&done, "multicast") > SERVED_BYTES, "{done}");
+    assert_eq!(ways(&delivered.events), expected(&all));
+    assert!(delivered.left_bytes("mead") > SERVED_BYTES, "{}", delivered.done);
+    assert!(delivered.left_bytes("multicast") > SERVED_BYTES, "{}", delivered.done);
 }
 
 #[test]
@@ -572,44 +458,10 @@ fn auto_on_one_lan_ends_with_one_copy_for_all() {
     for name in ["a", "b", "c"] {
         assert!(std::fs::read(scratch.path(name).join("file")).expect("it has come") == contents(LEN));
     }
-    let events: Vec<Value> =
-        output.lines().filter(|line| line.starts_with('{')).map(|line| line.parse().expect("JSON")).collect();
-    let done = events.iter().find(|event| event["event"] == "done").expect("an end");
+    let done = &last_event(&output, "done");
     assert_eq!(done["fanout"]["multicast"]["receivers"], 3, "{output}");
     assert!(left_bytes(done, "unicast") < LEN as u64, "{done}");
     assert!(left_bytes(done, "multicast") >= LEN as u64 / 2, "{done}");
-}
-
-#[test]
-fn what_does_not_fit_is_refused_in_one_line() {
-    let scratch = Scratch::new();
-    let file = scratch.file("file", 10);
-    let with = |options: &[&str]| {
-        let mut command = treecast();
-        command.args(["send", "--interface", "lo"]).args(options).arg(&file);
-        command
-    };
-    refused(&mut with(&["--fanout", "mead"]), &["lo", "no global", "--interface"]);
-    refused(&mut with(&["--fanout", "mead", "--group", "ff15::1"]), &["--group"]);
-    refused(&mut with(&["--fanout", "auto", "--rates", "2M,1M"]), &["--rates", "--fanout"]);
-    refused(&mut with(&["--fanout", "mead", "--repair", "carousel"]), &["carousel", "--receivers"]);
-    refused(&mut with(&["--receivers", "fd00::1"]), &["--receivers", "--fanout mead"]);
-    for option in [
-        &["--max", "5"][..],
-        &["--grouping", "cost"],
-        &["--dont-replicate"],
-        &["--to-router"],
-        &["--min-leaves", "2"],
-        &["--domain-key", "key"],
-        &["--mead-dialect", "rfc"],
-    ] {
-        refused(&mut with(option), &[option[0], "--fanout mead"]);
-    }
-    refused(&mut with(&["--fanout", "xcast"]), &["lo", "no global", "Xcast"]);
-    refused(&mut with(&["--fanout", "xcast", "--grouping", "cost"]), &["--grouping", "--fanout mead"]);
-    refused(&mut with(&["--fanout", "xcast", "--receivers", "fd00::1"]), &["--receivers", "--fanout mead"]);
-    refused(&mut with(&["--fanout", "mead", "--merge", "1"]), &["--merge", "--grouping thesis"]);
-    refused(&mut with(&["--fanout", "mead", "--domain-key", "/no/such/key"]), &["/no/such/key"]);
 }
 
 #[test]
@@ -644,14 +496,10 @@ fn routers_are_found_before_receivers_come() {
     const LEN: usize = 4_000_000;
     let (network, scratch) = (network(), Scratch::new());
     let _router = router(&network);
-    let file = scratch.file("file", LEN);
     let list = scratch.path("receivers");
     std::fs::write(&list, "fd00:3::2\nfd00:3::3\nfd00:3::4 # e3\nfd00:4::2\n").expect("it can be written");
-    let arguments = ["--fanout", "mead", "--rate", "20M", "--receivers", path(&list), path(&file)];
-    let (sender, receivers) = start(&network, &scratch, &arguments);
-    let (done, events) = sender.end();
-    receivers.into_iter().for_each(|receiver| _ = receiver.end());
-    check_files(&scratch, "file", LEN);
+    let arguments = ["--fanout", "mead", "--rate", "20M", "--receivers", path(&list)];
+    let Delivered { done, events, .. } = deliver(&network, LEN, &arguments);
     assert!(events.iter().any(|event| event["event"] == "joined" && event["wanted"] == 4), "{events:?}");
     assert!(left_bytes(&done, "mead") > SERVED_BYTES, "{done}");
 }

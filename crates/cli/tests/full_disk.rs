@@ -5,8 +5,7 @@ mod session;
 
 use std::{fs, path::PathBuf, process::Command, time::Duration};
 
-use serde_json::Value;
-use session::{Scratch, contents, finish, finish_well, path, wait_until};
+use session::{Scratch, contents, events, finish, finish_well, path, wait_until};
 
 /// A small file system in memory; unmounted when dropped.
 struct Disk(PathBuf);
@@ -32,10 +31,6 @@ impl Drop for Disk {
 
 fn mount(args: &[&str]) {
     assert!(Command::new("mount").args(args).status().unwrap().success(), "{args:?}");
-}
-
-fn events(told: &str) -> Vec<Value> {
-    told.lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
 }
 
 /// What comes of a file for which there is no room is fetched again when there is; others are not held up.

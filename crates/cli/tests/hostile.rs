@@ -15,7 +15,7 @@ use std::{
 };
 
 use serde_json::Value;
-use session::{Guarded, Scratch, contents, finish, finish_well, path};
+use session::{Guarded, Scratch, contents, finish, finish_well, last_event, path};
 use treecast_driver::{
     connection::Connection,
     seal::Sealer,
@@ -42,8 +42,7 @@ fn group(ticket: &Ticket) -> GroupAddress {
 
 /// The last event of a receiver.
 fn done(text: &str) -> Value {
-    let event = text.lines().rfind(|line| line.contains("\"done\"")).unwrap_or_else(|| panic!("{text}"));
-    serde_json::from_str(event).unwrap()
+    last_event(text, "done")
 }
 
 /// Takes part in the group without a key: sends each packet again as it was, altered in a bit of each of its parts, cut

@@ -1,19 +1,19 @@
 //! docs/json.md and what `--json` prints say the same.
 
 mod child;
+mod session;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
     fs,
     net::Ipv6Addr,
     path::{Path, PathBuf},
-    process::{Command, Output, Stdio},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
-use child::{Guarded, SpawnGuarded};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
+use session::{Scratch, events, finish_well, start, treecast, wait_until};
 use treecast_driver::{
     events::Timed,
     explicit::event::{Branch, Counted, Group, Listed, MeadEvent, Registrations, Served},
@@ -149,22 +149,15 @@ fn events_are_read_as_they_are_printed() {
 
 #[test]
 fn every_event_and_field_of_a_session_is_documented() {
-    let folder = std::env::temp_dir().join(format!("treecast-json-{}", std::process::id()));
-    fs::create_dir_all(&folder).unwrap();
-    let path = |name: &str| folder.join(name).to_str().unwrap().to_owned();
-    fs::write(path("one"), vec![1; 700_000]).unwrap();
-    fs::write(path("two"), vec![2; 100_000]).unwrap();
-    let ticket = path("ticket");
-    let sender = ["send", "--json", "--interface", "lo", "--rate", "4M", "--ticket-file", &ticket];
-    let sender = start(&[&sender[..], &[&path("one"), &path("two")]].concat());
-    wait_until("the ticket is written", || Path::new(&ticket).exists());
-    let at = format!("@{ticket}");
-    let into = path("copies");
-    let receiver = ["receive", "--json", "--interface", "lo", "--only", "one", "--into", &into, &at];
-    let receiver = start(&receiver);
+    let scratch = Scratch::new();
+    scratch.file("one", 700_000);
+    scratch.file("two", 100_000);
+    let paths = [scratch.arg("one"), scratch.arg("two")];
+    let sender = scratch.send(&["--json", "--rate", "4M", &paths[0], &paths[1]]);
+    let receiver = scratch.receive("copies", &["--json", "--only", "one"]);
     let mut status = Value::Null;
     wait_until("it is seen", || {
-        let output = start(&["status", "--json"]).wait_with_output().unwrap();
+        let output = start(treecast().args(["status", "--json"])).wait_with_output().unwrap();
         status = serde_json::from_slice(&output.stdout).unwrap();
         let is_ours = |session: &Value| session["pid"] == sender.id() && session["phase"] == "running";
         status["sessions"].as_array().unwrap().iter().any(is_ours)
@@ -172,11 +165,10 @@ fn every_event_and_field_of_a_session_is_documented() {
     let document = document();
     check_status(&document, status);
     for (section, child) in [("send", sender), ("receive", receiver)] {
-        let printed = lines(child);
+        let printed = events(&finish_well(child));
         assert!(printed.len() > 3, "{printed:?}");
         printed.iter().for_each(|event| check(&document[section], event));
     }
-    fs::remove_dir_all(&folder).unwrap();
 }
 
 /// The document refers to the `progress` of senders and receivers.
@@ -204,26 +196,6 @@ fn collect(value: &Value, fields: &mut BTreeSet<String>) {
         }
         Value::Array(values) => values.iter().for_each(|value| collect(value, fields)),
         _ => {}
-    }
-}
-
-fn lines(child: Guarded) -> Vec<Value> {
-    let Output { status, stdout, stderr } = child.wait_with_output().unwrap();
-    assert!(status.success(), "{}", String::from_utf8_lossy(&stderr));
-    String::from_utf8(stdout).unwrap().lines().map(|line| serde_json::from_str(line).unwrap()).collect()
-}
-
-fn start(arguments: &[&str]) -> Guarded {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_treecast"));
-    let command = command.args(arguments).stdin(Stdio::null());
-    command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn_guarded()
-}
-
-fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
-    let start = Instant::now();
-    while !is_so() {
-        assert!(start.elapsed() < Duration::from_secs(60), "it took too long until {what}");
-        std::thread::sleep(Duration::from_millis(20));
     }
 }
 

@@ -1,24 +1,18 @@
 //! `treecast keys` as a user runs it.
 
-use std::{
-    fs,
-    os::unix::fs::PermissionsExt,
-    path::PathBuf,
-    process::{Command, Output},
-};
+mod child;
+mod session;
 
-struct Home(PathBuf);
+use std::{fs, os::unix::fs::PermissionsExt, process::Output};
+
+use session::{Scratch, treecast};
+
+struct Home(Scratch);
 
 impl Home {
-    fn new(name: &str) -> Self {
-        let folder = std::env::temp_dir().join(format!("treecast-home-{name}-{}", std::process::id()));
-        fs::create_dir_all(&folder).unwrap();
-        Self(folder)
-    }
-
     fn keys(&self, args: &[&str]) -> (Option<i32>, String, String) {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_treecast"));
-        command.env("HOME", &self.0).env_remove("XDG_CONFIG_HOME").arg("keys").args(args);
+        let mut command = treecast();
+        command.env("HOME", self.0.path("")).env_remove("XDG_CONFIG_HOME").arg("keys").args(args);
         let Output { status, stdout, stderr } = command.output().unwrap();
         (status.code(), String::from_utf8(stdout).unwrap(), String::from_utf8(stderr).unwrap())
     }
@@ -38,21 +32,15 @@ impl Home {
     }
 }
 
-impl Drop for Home {
-    fn drop(&mut self) {
-        _ = fs::remove_dir_all(&self.0);
-    }
-}
-
 #[test]
 fn keys_are_made_shown_and_listed() {
-    let home = Home::new("all");
+    let home = Home(Scratch::new());
     let first = home.says(&["new"]);
     let anna = home.says(&["new", "anna"]);
     assert!(first.starts_with("tck1.") && first.ends_with(" default\n") && anna.ends_with(" anna\n"));
     assert_eq!((home.says(&["show"]), home.says(&["show", "anna"])), (first.clone(), anna.clone()));
     assert_eq!(home.says(&["list"]), anna.clone() + &first);
-    let file = home.0.join(".config/treecast/keys/anna.pem");
+    let file = home.0.path(".config/treecast/keys/anna.pem");
     assert_eq!(home.says(&["show", file.to_str().unwrap()]), anna);
     let json: serde_json::Value = serde_json::from_str(&home.says(&["show", "anna", "--json"])).unwrap();
     assert_eq!((&json["event"], &json["name"]), (&"key".into(), &"anna".into()));
@@ -61,14 +49,14 @@ fn keys_are_made_shown_and_listed() {
 
 #[test]
 fn what_is_wrong_with_a_key_is_told_in_one_line() {
-    let home = Home::new("wrong");
+    let home = Home(Scratch::new());
     home.refuses(&["show"], &["no key default", "treecast keys new default"]);
     home.says(&["new", "anna"]);
     home.refuses(&["new", "anna"], &["anna.pem exists already", "another name"]);
     home.refuses(&["new", "a.b"], &["\"a.b\"", "letters, digits"]);
     home.refuses(&["new", "./none/b"], &["./none/b", "No such file"]);
     home.refuses(&["show", "./none"], &["./none", "No such file"]);
-    let file = home.0.join(".config/treecast/keys/anna.pem");
+    let file = home.0.path(".config/treecast/keys/anna.pem");
     fs::set_permissions(&file, fs::Permissions::from_mode(0o644)).unwrap();
     home.refuses(&["show", "anna"], &["anna.pem", "0644", "chmod 600"]);
     home.refuses(&["list"], &["anna.pem", "0644", "chmod 600"]);

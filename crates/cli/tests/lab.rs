@@ -370,8 +370,7 @@ fn a_builder_that_is_told_to_stop_takes_its_lab_down() {
         let builder = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn_guarded();
         std::thread::sleep(whole * round / 10);
         for _ in 0..2 {
-            // SAFETY: only integers are passed; the child has not been waited for.
-            unsafe { libc::kill(builder.id() as i32, libc::SIGTERM) };
+            builder.signal(libc::SIGTERM);
         }
         let output = builder.wait_with_output().unwrap();
         let said = String::from_utf8(output.stderr).unwrap();
@@ -405,14 +404,4 @@ fn a_user_is_told_to_be_root() {
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(!output.status.success());
     assert_eq!(said, "treecast: a lab makes network namespaces, which needs root: run it with sudo\n");
-}
-
-#[test]
-fn a_bad_topology_is_one_line() {
-    let place = Place::new("bad");
-    let said = place.refuse(&["up", "lan:clients=many"]);
-    assert_eq!(said, "treecast: lan:clients=many: clients=many: expected a number from 1 to 4000\n");
-    let said = place.refuse(&["up", "no-such.toml"]);
-    assert!(said.contains("no-such.toml: cannot be read as a topology"), "{said}");
-    assert_eq!(place.left_behind(), Vec::<String>::new());
 }

@@ -1,34 +1,32 @@
 //! `treecast lab run`, from the file to the report. Needs root, sshd and scp.
 
 mod child;
+mod session;
 
 use std::{
     fs,
-    io::{BufRead, BufReader, Lines},
-    path::{Path, PathBuf},
-    process::{ChildStdout, Command, ExitStatus, Stdio},
+    path::PathBuf,
+    process::{Command, Stdio},
 };
 
-use child::{Guarded, SpawnGuarded};
+use child::{SpawnGuarded, Teller};
 use serde_json::Value;
+use session::{Scratch, refused, treecast};
 use treecast_measure::{Db, db::Status};
 
-const TREECAST: &str = env!("CARGO_BIN_EXE_treecast");
-
-/// A folder with an experiment in it, removed at the end of the test.
-struct Folder(PathBuf);
+/// A folder with an experiment in it.
+struct Folder(Scratch);
 
 impl Folder {
-    fn new(test: &str, experiment: &str) -> Self {
-        let path = std::env::temp_dir().join(format!("treecast-{test}-{}", std::process::id()));
-        fs::create_dir_all(&path).unwrap();
-        fs::write(path.join("test.toml"), experiment).unwrap();
-        Self(path)
+    fn new(experiment: &str) -> Self {
+        let scratch = Scratch::new();
+        fs::write(scratch.path("test.toml"), experiment).unwrap();
+        Self(scratch)
     }
 
     fn command(&self, settings: &[&str]) -> Command {
-        let mut command = Command::new(TREECAST);
-        command.args(["lab", "run", "--json", "--out"]).arg(self.out()).arg(self.0.join("test.toml"));
+        let mut command = treecast();
+        command.args(["lab", "run", "--json", "--out"]).arg(self.out()).arg(self.0.path("test.toml"));
         for setting in settings {
             command.args(["--set", setting]);
         }
@@ -36,7 +34,7 @@ impl Folder {
     }
 
     fn out(&self) -> PathBuf {
-        self.0.join("out")
+        self.0.path("out")
     }
 
     fn statuses(&self) -> Vec<Status> {
@@ -45,51 +43,16 @@ impl Folder {
     }
 }
 
-impl Drop for Folder {
-    fn drop(&mut self) {
-        _ = fs::remove_dir_all(&self.0);
-    }
-}
-
 /// A `lab run` that goes on while the test looks at its events.
-struct Running {
-    child: Guarded,
-    events: Lines<BufReader<ChildStdout>>,
+fn start(folder: &Folder, settings: &[&str]) -> Teller {
+    Teller::of(folder.command(settings).stdout(Stdio::piped()).spawn_guarded())
 }
 
-impl Running {
-    fn start(mut command: Command) -> Self {
-        let mut child = command.stdout(Stdio::piped()).spawn_guarded();
-        let events = BufReader::new(child.stdout.take().unwrap()).lines();
-        Self { child, events }
-    }
-
-    /// Reads on to the next event of this kind.
-    fn next(&mut self, kind: &str) -> Value {
-        for line in &mut self.events {
-            let event: Value = serde_json::from_str(&line.unwrap()).unwrap();
-            if event["event"] == kind {
-                return event;
-            }
-        }
-        panic!("it ended before `{kind}`: {:?}", self.child.wait());
-    }
-
-    fn signal(&self, signal: i32) {
-        // SAFETY: only integers are passed; the child has not been waited for.
-        unsafe { libc::kill(self.child.id() as i32, signal) };
-    }
-
-    fn wait(mut self) -> ExitStatus {
-        self.child.wait().unwrap()
-    }
-
-    /// The namespaces of its labs that are there.
-    fn namespaces(pid: u32) -> Vec<String> {
-        let names = fs::read_dir("/run/netns").into_iter().flatten().flatten();
-        let names = names.map(|entry| entry.file_name().to_string_lossy().into_owned());
-        names.filter(|name| name.starts_with(&format!("x{pid}-"))).collect()
-    }
+/// The namespaces of a `lab run` that are there.
+fn namespaces(pid: u32) -> Vec<String> {
+    let names = fs::read_dir("/run/netns").into_iter().flatten().flatten();
+    let names = names.map(|entry| entry.file_name().to_string_lossy().into_owned());
+    names.filter(|name| name.starts_with(&format!("x{pid}-"))).collect()
 }
 
 const EVERY_WAY: &str = r#"
@@ -117,15 +80,15 @@ y = "time"
 
 #[test]
 fn every_delivery_brings_verified_copies_and_a_report() {
-    let folder = Folder::new("every", EVERY_WAY);
-    let mut running = Running::start(folder.command(&[]));
+    let folder = Folder::new(EVERY_WAY);
+    let mut running = start(&folder, &[]);
     let pid = running.child.id();
     assert_eq!(running.next("planned")["runs"], 12);
     let done = running.next("done");
     assert_eq!(done["failures"], Value::Array(vec![]));
     assert_eq!((&done["runs"], &done["whole_runs"]), (&12.into(), &12.into()));
-    assert_eq!(running.wait().code(), Some(0));
-    assert_eq!(Running::namespaces(pid), [""; 0]);
+    assert_eq!(running.wait(), Some(0));
+    assert_eq!(namespaces(pid), [""; 0]);
     assert_eq!(folder.statuses(), [Status::Complete; 12]);
     check_transfers(&folder);
     let report = fs::read_to_string(folder.out().join("report.html")).unwrap();
@@ -154,7 +117,6 @@ fn check_transfers(folder: &Folder) {
 #[test]
 fn multicast_crosses_routers_and_loss() {
     let folder = Folder::new(
-        "tree",
         r#"
         title = "routers and loss"
         deliveries = ["nack", "after", "carousel"]
@@ -175,11 +137,38 @@ fn multicast_crosses_routers_and_loss() {
         holds = 'max(time{delivery = "nack"} * link_rate / (8 * size)) >= 1'
         "#,
     );
-    let mut running = Running::start(folder.command(&[]));
-    let done = running.next("done");
+    let (done, _) = start(&folder, &[]).end();
     assert_eq!(done["failures"], Value::Array(vec![]));
     assert_eq!(done["findings"][0]["verdict"], "holds", "{done}");
-    assert_eq!(running.wait().code(), Some(0));
+}
+
+/// The losses alone demand about 1.5 times the object, with headers and seals. Control connections lose as much as the
+/// group does, and requests that come late can make it more: 1.53 to 1.59 were measured, and once 1.96.
+const LOSSY: &str = r#"
+title = "30 % loss at 3 clients"
+deliveries = ["nack-fec", "carousel-fec"]
+rate = "20M"
+settle = "0s"
+timeout = "60s"
+
+[workload]
+kind = "files"
+sizes = ["1500K"]
+
+[[network]]
+name = "L3"
+topology = "lan:clients=3,rate=100M"
+loss = [{ rate = "30%" }]
+
+[[claim]]
+says = "what leaves the server is mostly what the losses demand"
+holds = 'median(sender_bytes{delivery = "nack-fec"} / size) <= 1.8'
+"#;
+
+/// Every copy is compared with the source, and the claim is checked.
+#[test]
+fn what_is_lost_comes_back_from_repair_symbols() {
+    start(&Folder::new(LOSSY), &[]).end();
 }
 
 /// A minute's worth of bytes.
@@ -192,52 +181,56 @@ const LONG: [&str; 4] = [
 
 #[test]
 fn a_run_that_is_interrupted_is_marked_and_taken_down() {
-    let folder = Folder::new("interrupted", EVERY_WAY);
-    let mut running = Running::start(folder.command(&LONG));
+    let folder = Folder::new(EVERY_WAY);
+    let mut running = start(&folder, &LONG);
     let pid = running.child.id();
     running.next("started");
-    assert!(!Running::namespaces(pid).is_empty());
-    running.signal(libc::SIGINT);
+    assert!(!namespaces(pid).is_empty());
+    running.child.signal(libc::SIGINT);
     assert_eq!(running.next("finished")["cut_short"], true);
     assert_eq!(running.next("done")["interrupted"], true);
-    assert_eq!(running.wait().code(), Some(3));
-    assert_eq!(Running::namespaces(pid), [""; 0]);
+    assert_eq!(running.wait(), Some(3));
+    assert_eq!(namespaces(pid), [""; 0]);
     assert_eq!(folder.statuses(), [Status::CutShort]);
 }
 
 #[test]
 fn a_run_that_is_killed_is_marked_and_its_processes_are_gone() {
-    let folder = Folder::new("killed", EVERY_WAY);
-    let mut running = Running::start(folder.command(&LONG));
+    let folder = Folder::new(EVERY_WAY);
+    let mut running = start(&folder, &LONG);
     let pid = running.child.id();
     running.next("started");
-    running.signal(libc::SIGKILL);
-    assert_eq!(running.wait().code(), None);
+    running.child.signal(libc::SIGKILL);
+    assert_eq!(running.wait(), None);
     assert_eq!(folder.statuses(), [Status::CutShort]);
-    let down = Command::new(TREECAST).args(["lab", "down", &format!("x{pid}-slow")]).status().unwrap();
+    let down = treecast().args(["lab", "down", &format!("x{pid}-slow")]).status().unwrap();
     assert!(down.success());
-    assert_eq!(Running::namespaces(pid), [""; 0]);
+    assert_eq!(namespaces(pid), [""; 0]);
 }
 
 #[test]
 fn mistakes_are_one_line_and_exit_code_1() {
-    let folder = Folder::new("mistakes", EVERY_WAY);
-    let cases: [(&[&str], &str); 5] = [
-        (&["colour=red"], "treecast: --set colour=red: unknown field `colour`"),
-        (&["sizes=4"], "treecast: --set sizes=4: size `4` has no unit: write 4M, 4K or 4B"),
-        (&["file=/no/such/file"], "treecast: cannot send /no/such/file: No such file or directory"),
-        (&["sizes=1024G"], "treecast: L3: 3 copies of 1024G do not fit"),
-        (&["network=[{name=\"x\",topology=\"lan:clients=0\"}]"], "treecast: network x: "),
+    let cases: [(&str, &[&str], &str); 6] = [
+        (SHARED, &["congestion=nobodys"], "treecast: this kernel has no TCP congestion control `nobodys`"),
+        (EVERY_WAY, &["colour=red"], "treecast: --set colour=red: unknown field `colour`"),
+        (EVERY_WAY, &["sizes=4"], "treecast: --set sizes=4: size `4` has no unit: write 4M, 4K or 4B"),
+        (
+            EVERY_WAY,
+            &["file=/no/such/file"],
+            "treecast: cannot send /no/such/file: No such file or directory",
+        ),
+        (EVERY_WAY, &["sizes=1024G"], "treecast: L3: 3 copies of 1024G do not fit"),
+        (EVERY_WAY, &["network=[{name=\"x\",topology=\"lan:clients=0\"}]"], "treecast: network x: "),
     ];
-    for (settings, expected) in cases {
+    for (text, settings, expected) in cases {
+        let folder = Folder::new(text);
         let output = folder.command(settings).output().unwrap();
         let errors = String::from_utf8(output.stderr).unwrap();
         assert!(errors.starts_with(expected), "{errors}");
         assert_eq!((errors.lines().count(), output.status.code()), (1, Some(1)), "{errors}");
         assert!(!folder.out().exists());
     }
-    let report = Command::new(TREECAST).args(["lab", "report"]).arg(Path::new("/no/such")).output().unwrap();
-    assert_eq!(report.status.code(), Some(1));
+    refused(treecast().args(["lab", "report", "/no/such"]), &["/no/such"]);
 }
 
 const SHARED: &str = r#"
@@ -289,8 +282,8 @@ each = ["network"]
 
 #[test]
 fn flows_share_a_link_until_the_time_is_over() {
-    let folder = Folder::new("shared", SHARED);
-    let mut running = Running::start(folder.command(&[]));
+    let folder = Folder::new(SHARED);
+    let mut running = start(&folder, &[]);
     let pid = running.child.id();
     assert_eq!(running.next("planned")["runs"], 2);
     let sessions = running.next("finished")["measures"].clone();
@@ -304,18 +297,9 @@ fn flows_share_a_link_until_the_time_is_over() {
     assert_eq!(done["failures"], Value::Array(vec![]));
     let holds: Vec<_> = done["findings"].as_array().unwrap().iter().map(|of| of["verdict"].clone()).collect();
     assert_eq!(holds, ["holds", "holds", "fails"]);
-    assert_eq!(running.wait().code(), Some(3), "a claim does not hold");
-    assert_eq!(Running::namespaces(pid), [""; 0]);
+    assert_eq!(running.wait(), Some(3), "a claim does not hold");
+    assert_eq!(namespaces(pid), [""; 0]);
     assert_eq!(folder.statuses(), [Status::Complete; 2]);
     let report = fs::read_to_string(folder.out().join("report.html")).unwrap();
     assert!(report.contains("What the first flow takes"));
-}
-
-#[test]
-fn a_congestion_control_that_the_kernel_lacks_is_refused() {
-    let folder = Folder::new("lacking", SHARED);
-    let output = folder.command(&["congestion=nobodys"]).output().unwrap();
-    let said = String::from_utf8(output.stderr).unwrap();
-    assert!(said.contains("this kernel has no TCP congestion control `nobodys`"), "{said}");
-    assert_eq!((output.status.code(), said.lines().count()), (Some(1), 1));
 }

@@ -2,23 +2,21 @@
 
 mod child;
 mod mead_sender;
-#[allow(dead_code, reason = "multicast routers and listeners are for another test")]
 mod mroute_network;
 mod packets;
 
 use std::{
     collections::BTreeMap,
     fs,
-    io::{BufRead, BufReader, Read},
+    io::Read,
     net::UdpSocket,
-    os::unix::fs::PermissionsExt,
-    path::{Path, PathBuf},
-    process::{Child, Stdio},
+    process::Stdio,
     time::{Duration, Instant},
 };
 
+use child::PrivateFile;
 use mead_sender::{Sender, received, send, send_super};
-use mroute_network::{Network, eventually, treecast};
+use mroute_network::{Network, Router, eventually};
 use packets::packet_socket;
 use serde_json::Value;
 use socket2::Socket;
@@ -54,19 +52,6 @@ fn receivers(network: &Network) -> BTreeMap<&'static str, UdpSocket> {
         (*node, socket)
     };
     RECEIVERS.iter().map(open).collect()
-}
-
-fn members_file(name: &str, text: &str) -> PathBuf {
-    let path = std::env::temp_dir().join(format!("treecast-mead-{}-{name}", std::process::id()));
-    fs::write(&path, text).expect("a temporary file");
-    path
-}
-
-/// Puts another file in its place at once, so that nobody reads half of it.
-fn replace(path: &Path, text: &str) {
-    let new = path.with_extension("new");
-    fs::write(&new, text).expect("it is ours");
-    fs::rename(&new, path).expect("it is ours");
 }
 
 #[test]
@@ -110,37 +95,32 @@ fn without_routers_everybody_gets_unicast_and_nothing_is_left_behind() {
 fn receivers_join_and_leave_with_the_file_that_names_them() {
     let network = network();
     let sockets = receivers(&network);
-    let path = members_file("members", "fd00:3::2\n");
-    let file = path.to_str().expect("a plain name");
-    let mut sender = Sender::start(&network, &["--members", file, "--tun", "mead-test", "5000"]);
+    let file = PrivateFile::new("fd00:3::2\n");
+    let mut sender = Sender::start(&network, &["--members", &file, "--tun", "mead-test", "5000"]);
     sender.group_with_unicast(1);
-    replace(&path, "fd00:3::2 5000 # the first\n\nfd00:4::2\n");
+    file.replace("fd00:3::2 5000 # the first\n\nfd00:4::2\n");
     sender.group_with_unicast(2);
     send(&network, 5, 100);
     assert_eq!(received(&sockets["e1"], 5, 100).0.len(), 5);
     assert_eq!(received(&sockets["e4"], 5, 100).0.len(), 5);
-    replace(&path, "fd00:4::2");
+    file.replace("fd00:4::2");
     sender.group_with_unicast(1);
     send(&network, 5, 100);
     assert_eq!(received(&sockets["e4"], 5, 100).0.len(), 5);
     assert_eq!(received(&sockets["e1"], 0, 100).0.len(), 0);
     // A file that is gone is told once, however often it is looked for.
-    fs::remove_file(&path).expect("it is ours");
+    fs::remove_file(&*file).expect("it is ours");
     let warning = sender.next("warning");
     let text = warning["text"].as_str().unwrap_or_default();
     assert!(text.contains("No such file") && text.contains("; until it can be read"), "{warning}");
     std::thread::sleep(Duration::from_millis(2500));
-    replace(&path, "fd00:3::2\nfd00:4::2\n");
-    let group = loop {
-        let event = sender.any();
+    file.replace("fd00:3::2\nfd00:4::2\n");
+    let group = sender.wait_for(|event| {
         assert_ne!(event["event"], "warning", "{event}");
-        if event["event"] == "group" {
-            break event;
-        }
-    };
+        event["event"] == "group"
+    });
     assert_eq!(group["unicast"].as_array().map(Vec::len), Some(2));
     assert_eq!(sender.end()["unicast_packets"], 15);
-    fs::remove_file(&path).expect("it is ours");
 }
 
 #[test]
@@ -178,14 +158,10 @@ fn members_who_all_send_do_not_take_requests_for_responses() {
 fn what_cannot_be_is_refused_in_one_line() {
     let network = Network::new(&["s", "e1", "x"]);
     network.connect(1, "s", "e1");
-    let key = members_file("key", "07");
-    let key = key.to_str().expect("a plain name");
-    let members = members_file("ports", "fd00:1::2\nfd00:1::3 5001\n");
-    let members = members.to_str().expect("a plain name");
-    let doubled = members_file("doubled", "fd00:1::2\nfd00:1::2\n");
-    let doubled = doubled.to_str().expect("a plain name");
+    let (key, members) = (&*PrivateFile::new("07"), &*PrivateFile::new("fd00:1::2\nfd00:1::3 5001\n"));
+    let doubled = &*PrivateFile::new("fd00:1::2\nfd00:1::2\n");
     let to = "fd00:1::2";
-    let cases: [(&str, Vec<&str>, &str); 20] = [
+    let cases: [(&str, Vec<&str>, &str); 27] = [
         ("s", vec!["--ok", "13", to, "5000"], "name 2 to 12 with --ok"),
         ("s", vec!["--ok", "1", "--max", "8", to, "5000"], "name 2 to 8"),
         ("s", vec!["--members", doubled, "5000"], "line 2: the receiver fd00:1::2 is named twice"),
@@ -217,6 +193,17 @@ fn what_cannot_be_is_refused_in_one_line() {
         ),
         ("s", vec!["-t", "sixteen-letters-", to, "5000"], "is no good for an interface"),
         ("s", vec!["--key", key, to, "5000"], "cannot use the domain key"),
+        ("s", vec!["--xcast", to, to, "5000"], "the receiver fd00:1::2 is named twice"),
+        ("s", vec!["--xcast", "5000"], "there is no receiver"),
+        ("s", vec!["--group", "ff15::1", to, "5000"], "--xcast"),
+        ("s", vec!["--xcast", "--interval", "3", to, "5000"], "cannot be used with"),
+        (
+            "s",
+            vec!["--xcast", "--anonymous", "--key", "k", to, "5000"],
+            "--anonymous has routers overwrite addresses that --key has packets prove",
+        ),
+        ("s", vec!["--xcast", "--max", "33", to, "5000"], "33"),
+        ("s", vec!["--xcast", "--group", "ff02::1", to, "5000"], "ff02::1 is no group"),
         ("x", vec![to, "5000"], "has no global or unique local IPv6 address"),
     ];
     for (node, arguments, expected) in cases {
@@ -224,24 +211,6 @@ fn what_cannot_be_is_refused_in_one_line() {
     }
     network.configure("s", "link set dev e1 mtu 1320");
     refused(&network, "s", &[to, "5000"], "too small for a single receiver");
-    [key, members, doubled].iter().for_each(|path| fs::remove_file(path).expect("it is ours"));
-}
-
-#[test]
-fn options_that_cannot_be_are_refused_before_anything_is_made() {
-    let cases: [(&[&str], &str); 6] = [
-        (&["mead", "--interval", "0", "fd00::1", "5000"], "expected more than 0 seconds"),
-        (&["mead", "--timeout", "0", "fd00::1", "5000"], "expected more than 0 seconds"),
-        (&["mead", "--requests", "0", "fd00::1", "5000"], "a number from 1 to"),
-        (&["router", "run", "--all", "--min-dsts", "33"], "a number from 0 to 32"),
-        (&["router", "set", "min-dsts", "99"], "a number from 0 to 32"),
-        (&["router", "check", "--packets", "0"], "a number from 1 to"),
-    ];
-    for (arguments, expected) in cases {
-        let output = treecast(arguments).output().expect("treecast can be run");
-        let said = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.code() == Some(1) && said.contains(expected), "{arguments:?}: {said}");
-    }
 }
 
 fn refused(network: &Network, node: &str, arguments: &[&str], expected: &str) {
@@ -252,34 +221,9 @@ fn refused(network: &Network, node: &str, arguments: &[&str], expected: &str) {
     assert!(said.contains(expected) && said.lines().count() == 1, "{arguments:?}: {said}");
 }
 
-/// A MEADcast router that serves. Dropped, it is killed.
-struct Router(Child);
-
-impl Router {
-    fn start(network: &Network, node: &str, arguments: &[&str]) -> Self {
-        let mut command = treecast(&[&["router", "run", "--all"], arguments].concat());
-        command.stdout(Stdio::piped());
-        let mut child = network.within(node, move || command.spawn().expect("treecast can be run"));
-        let mut line = String::new();
-        let output = child.stdout.take().expect("it is piped");
-        BufReader::new(output).read_line(&mut line).expect("it can be read");
-        let router = Self(child);
-        assert_eq!(line, "ready\n", "{node}");
-        router
-    }
-}
-
-impl Drop for Router {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-fn key_file(name: &str, digits: &str) -> PathBuf {
-    let path = members_file(name, &digits.repeat(32));
-    fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).expect("it is ours");
-    path
+/// A MEADcast router that serves.
+fn router(network: &Network, node: &str, arguments: &[&str]) -> Router {
+    network.daemon(node, &[&["router", "run", "--all"], arguments].concat(), Stdio::inherit())
 }
 
 /// Sees what passes on a link.
@@ -327,8 +271,7 @@ fn with_routers_each_datagram_arrives_once_and_fewer_bytes_leave_the_sender() {
     let network = network();
     let sockets = receivers(&network);
     let addresses = RECEIVERS.map(|(_, address)| address);
-    let path = key_file("domain-key", "07");
-    let key = path.to_str().expect("a plain name");
+    let key = &*PrivateFile::key();
     let variants: [(&[&str], &[&str]); 4] = [
         (&[], &[]),
         (&["--dont-replicate", "--to-router", "--grouping", "cost"], &[]),
@@ -336,7 +279,7 @@ fn with_routers_each_datagram_arrives_once_and_fewer_bytes_leave_the_sender() {
         (&["--key", key], &["--key", key]),
     ];
     for (of_sender, of_routers) in variants {
-        let _routers = ["r1", "r2"].map(|node| Router::start(&network, node, of_routers));
+        let _routers = ["r1", "r2"].map(|node| router(&network, node, of_routers));
         let mut sender = Sender::start(&network, &[of_sender, &addresses, &["5000"]].concat());
         sender.group_with_unicast(0);
         let captures = [("r1", "s"), ("r2", "r1"), ("e2", "b1"), ("e4", "r1")]
@@ -355,17 +298,15 @@ fn with_routers_each_datagram_arrives_once_and_fewer_bytes_leave_the_sender() {
         assert!(2 * bytes.iter().sum::<u64>() < 80 * 1048, "{of_sender:?}: {done}");
         assert!(["forged", "unproved", "malformed"].iter().all(|field| done[field] == 0), "{done}");
     }
-    fs::remove_file(&path).expect("it is ours");
 }
 
 #[test]
 fn routers_of_another_domain_are_not_believed() {
     let network = network();
     let sockets = receivers(&network);
-    let paths = [key_file("ours", "07"), key_file("theirs", "08")];
-    let [ours, theirs] = [0, 1].map(|index| paths[index].to_str().expect("a plain name"));
-    let _router = Router::start(&network, "r1", &["--key", theirs]);
-    let arguments = ["--key", ours, "--print-tree", "fd00:3::2", "fd00:4::2", "5000"];
+    let [ours, theirs] = ["07", "08"].map(|digits| PrivateFile::new(&digits.repeat(32)));
+    let _router = router(&network, "r1", &["--key", &theirs]);
+    let arguments = ["--key", &*ours, "--print-tree", "fd00:3::2", "fd00:4::2", "5000"];
     let mut sender = Sender::start(&network, &arguments);
     // The tree comes first.
     assert_eq!(sender.next("tree")["sender"]["receivers"].as_array().map(Vec::len), Some(2));
@@ -377,14 +318,13 @@ fn routers_of_another_domain_are_not_believed() {
     assert_eq!((&done["mead_packets"], &done["unicast_packets"]), (&0.into(), &6.into()));
     // Routers answer only requests that prove the domain's key.
     assert_eq!((&done["responses"], &done["forged"]), (&0.into(), &0.into()), "{done}");
-    paths.iter().for_each(|path| fs::remove_file(path).expect("it is ours"));
 }
 
 #[test]
 fn super_packets_arrive_as_their_datagrams_whether_they_leave_whole_or_not() {
     let network = network();
     let sockets = receivers(&network);
-    let _routers = ["r1", "r2"].map(|node| Router::start(&network, node, &[]));
+    let _routers = ["r1", "r2"].map(|node| router(&network, node, &[]));
     let addresses = RECEIVERS.map(|(_, address)| address);
     for option in [&["--dont-replicate"][..], &["--through-kernel"], &["-p", "6000"]] {
         let mut sender = Sender::start(&network, &[option, &addresses, &["5000"]].concat());
@@ -419,7 +359,7 @@ fn behind_a_narrow_link_everything_arrives_once_the_sender_has_heard_of_it() {
         narrow(&network, "r1", "r2", mtu);
         let sockets = receivers(&network);
         let routers = if with_routers { &["r1", "r2"][..] } else { &[] };
-        let _routers: Vec<_> = routers.iter().map(|node| Router::start(&network, node, &[])).collect();
+        let _routers: Vec<_> = routers.iter().map(|node| router(&network, node, &[])).collect();
         let addresses = RECEIVERS.map(|(_, address)| address);
         let mut sender = Sender::start(&network, &[&addresses[..], &["5000"]].concat());
         sender.group_with_unicast(if with_routers { 0 } else { 4 });
@@ -478,11 +418,6 @@ fn join(network: &Network, node: &str, socket: &UdpSocket) {
     });
 }
 
-fn router_status(network: &Network, node: &str) -> Value {
-    let output = network.treecast(node, &["router", "status", "--json"]);
-    serde_json::from_slice(&output.stdout).expect("a status")
-}
-
 /// Waits until designated routers serve these receivers, for some discoveries at most.
 fn wait_for_designated(sender: &mut Sender, expected: &[&str]) {
     let mut groups = Vec::new();
@@ -509,17 +444,14 @@ fn a_designated_router_serves_who_has_joined_by_one_packet_on_its_lan() {
     let network = network();
     let sockets = receivers(&network);
     ["e1", "e3"].iter().for_each(|node| join(&network, node, &sockets[node]));
-    let path = key_file("designated-key", "07");
-    let key = path.to_str().expect("a plain name");
+    let key = &*PrivateFile::key();
     for (of_sender, of_router) in [
         (&["--dont-replicate"][..], &["--designated"][..]),
         (&["--key", key, "--grouping", "cost", "--ports"], &["--designated", "--key", key]),
         (&[], &["--designated", "--user-space"]),
     ] {
-        let _routers = ["r1", "r2"].map(|node| Router::start(&network, node, of_router));
-        eventually("the router knows who listens", || {
-            router_status(&network, "r2")["groups"].as_array().is_some_and(|groups| groups.len() == 1)
-        });
+        let _routers = ["r1", "r2"].map(|node| router(&network, node, of_router));
+        eventually("the router knows who listens", || network.router_status("r2").groups.len() == 1);
         let addresses = RECEIVERS.map(|(_, address)| address);
         let arguments = ["-T", "1", "-I", "1.5", "--print-tree", "--designated", GROUP];
         let mut sender =
@@ -532,13 +464,12 @@ fn a_designated_router_serves_who_has_joined_by_one_packet_on_its_lan() {
         }
         let (_, on_lan) = well_formed_datagrams(&at_lan, Dialect::Rfc);
         assert_eq!(on_lan, 40, "one for e1 and e3, one for e2");
-        let status = router_status(&network, "r2");
-        let copies = &status["copies"];
-        assert_eq!((&copies["multicast"], &copies["unicast"]), (&20.into(), &20.into()), "{status}");
+        let copies = network.router_status("r2").copies;
+        assert_eq!((copies.multicast, copies.unicast), (20, 20), "{copies:?}");
         sender.end();
     }
     // Nobody listens any more: the next discovery finds that out.
-    let _routers = ["r1", "r2"].map(|node| Router::start(&network, node, &["--designated"]));
+    let _routers = ["r1", "r2"].map(|node| router(&network, node, &["--designated"]));
     let mut sender = Sender::start(
         &network,
         &["-T", "0.5", "-I", "1", "--print-tree", "--designated", GROUP, "fd00:3::2", "fd00:3::4", "5000"],
@@ -548,5 +479,4 @@ fn a_designated_router_serves_who_has_joined_by_one_packet_on_its_lan() {
     wait_for_designated(&mut sender, &[]);
     sender.end();
     refused(&network, "s", &["--designated", "ff02::1", "fd00:4::2", "5000"], "ff02::1 is no group");
-    fs::remove_file(&path).expect("it is ours");
 }

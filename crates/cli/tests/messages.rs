@@ -7,10 +7,10 @@ mod session;
 use std::{
     fs,
     path::PathBuf,
-    process::{Command, Output, Stdio},
+    process::{Output, Stdio},
 };
 
-use session::{Scratch, finish_well};
+use session::{Scratch, finish_well, treecast};
 
 /// Arguments; then what the line must say: what is wrong, and what to do.
 type Case = (&'static [&'static str], &'static [&'static str]);
@@ -79,6 +79,41 @@ const CASES: &[Case] = &[
     (&["send", "--dialect", "iotup", "--key", "x", "file"], &["leave out --key"]),
     (&["send", "--hash", "blake3", "file"], &["--dialect iotup"]),
     (&["send", "--idle", "5", "file"], &["--idle", "--repair carousel"]),
+    (&["send", "--fec", "0%", "file"], &["1% to 300%"]),
+    (&["send", "--fec", "301%", "file"], &["1% to 300%"]),
+    (&["send", "--fec", "some", "file"], &["1% to 300%"]),
+    (&["send", "--fec", "20%", "--repair", "carousel", "file"], &["--fec auto"]),
+    (&["send", "--fec", "auto", "--dialect", "iotup", "file"], &["--dialect iotup"]),
+    (&["send", "--rates", "9M", "file"], &["from fast to slow"]),
+    (&["send", "--rates", "1M,9M", "file"], &["from fast to slow"]),
+    (&["send", "--rates", "9M,9M", "file"], &["from fast to slow"]),
+    (&["send", "--rates", "9M,0", "file"], &["from fast to slow"]),
+    (&["send", "--rates", "9M,1M", "--rate", "9M", "file"], &["leave these out, or --rates"]),
+    (&["send", "--rates", "9M,1M", "--rate-floor", "1M", "file"], &["leave these out, or --rates"]),
+    (&["send", "--rates", "9M,1M", "--repair", "none", "file"], &["--repair nack, after or carousel"]),
+    (&["send", "--rates", "9M,1M", "--fec", "auto", "file"], &["leave out --fec"]),
+    (&["send", "--rates", "9M,1M", "--fanout", "unicast", "file"], &["--fanout multicast"]),
+    (&["send", "--rates", "9M,1M", "--group", "239.255.255.255", "--interface", "lo", "file"], &["--group"]),
+    (&["send", "--repair", "carousel", "--fanout", "unicast", "file"], &["--receivers"]),
+    (&["send", "--repair", "carousel", "--group", "fd00::1", "file"], &["fd00::1"]),
+    (&["send", "--group", "192.0.2.1", "file"], &["192.0.2.1", "no multicast address"]),
+    (&["send", "--interface", "nowhere0", "file"], &["nowhere0", "does not exist", "lo"]),
+    (&["send", "--interface", "lo", "--fanout", "mead", "file"], &["lo", "no global", "--interface"]),
+    (&["send", "--interface", "lo", "--fanout", "xcast", "file"], &["lo", "no global", "Xcast"]),
+    (&["send", "--fanout", "mead", "--group", "ff15::1", "file"], &["--group"]),
+    (&["send", "--fanout", "mead", "--repair", "carousel", "file"], &["carousel", "--receivers"]),
+    (&["send", "--fanout", "mead", "--merge", "1", "file"], &["--merge", "--grouping thesis"]),
+    (&["send", "--fanout", "auto", "--rates", "2M,1M", "file"], &["--rates", "--fanout"]),
+    (&["send", "--fanout", "xcast", "--grouping", "cost", "file"], &["--grouping", "--fanout mead"]),
+    (&["send", "--fanout", "xcast", "--receivers", "::1", "file"], &["--receivers", "--fanout mead"]),
+    (&["send", "--receivers", "fd00::1", "file"], &["--receivers", "--fanout mead"]),
+    (&["send", "--max", "5", "file"], &["--max", "--fanout mead"]),
+    (&["send", "--grouping", "cost", "file"], &["--grouping", "--fanout mead"]),
+    (&["send", "--dont-replicate", "file"], &["--dont-replicate", "--fanout mead"]),
+    (&["send", "--to-router", "file"], &["--to-router", "--fanout mead"]),
+    (&["send", "--min-leaves", "2", "file"], &["--min-leaves", "--fanout mead"]),
+    (&["send", "--domain-key", "key", "file"], &["--domain-key", "--fanout mead"]),
+    (&["send", "--mead-dialect", "rfc", "file"], &["--mead-dialect", "--fanout mead"]),
     (&["receive"], &["<TICKET|@PATH>", "--help"]),
     (&["receive", "x"], &["treecast2.", "copy the whole first line"]),
     (&["receive", "treecast2.AAAA"], &["cut short", "copy the whole first line"]),
@@ -98,6 +133,7 @@ const CASES: &[Case] = &[
     (&["receive", "--only", "[", "x"], &["'['", "--only", "like '*.iso'"]),
     (&["receive", "--only", "", "x"], &["''", "--only", "like '*.iso'"]),
     (&["receive", "--dialect", "iotup", "x"], &["--group"]),
+    (&["receive", "--dialect", "iotup", "--group", "ff1e::42", "--interface", "no0", "x"], &["no0"]),
     (&["keys", "new", "a.b"], &["\"a.b\"", "letters, digits, - and _"]),
     (&["keys", "show", "./nofile"], &["./nofile", "No such file", "--key"]),
     (&["keys", "show", "/dev/zero"], &["/dev/zero", "no regular file", "treecast keys new"]),
@@ -110,6 +146,7 @@ const CASES: &[Case] = &[
     (&["lab", "up", "/dev/zero"], &["/dev/zero", "too long", "give a TOML file"]),
     (&["lab", "up", "file"], &["file:1", "expected"]),
     (&["lab", "up", "lan:clients=0"], &["clients=0", "from 1 to 4000"]),
+    (&["lab", "up", "lan:clients=many"], &["clients=many is no good: a number from 1 to 4000"]),
     (&["lab", "up", "lan:clients=1", "--name", "A b"], &["\"A b\"", "lower-case letters"]),
     (&["lab", "down"], &["no lab is named", "lab list", "--all"]),
     (&["lab", "down", "a", "--all"], &["--all"]),
@@ -119,6 +156,7 @@ const CASES: &[Case] = &[
     (&["lab", "exec", "nosuchlab", "client0"], &["<PROGRAM>", "--help"]),
     (&["lab", "graph", "nosuchlab"], &["nosuchlab", "lab list"]),
     (&["lab", "fault", "nosuchlab", "client0", "show"], &["nosuchlab", "lab list"]),
+    (&["lab", "fault", "x", "client0", "firewal"], &["a similar subcommand exists: 'firewall'"]),
     (&["lab", "fault", "nosuchlab", "client0", "lose", "200%"], &["'200%'", "like 5%"]),
     (&["lab", "run", "nofile"], &["nofile", "such as labs/"]),
     (&["lab", "run", "binary"], &["binary", "no text", "such as labs/"]),
@@ -140,6 +178,12 @@ const CASES: &[Case] = &[
     (&["mroute", "show", "--control", "nofile"], &["start one with `treecast mroute`"]),
     (&["router", "run"], &["--interface", "--all"]),
     (&["router", "run", "--all", "--min-dsts", "x"], &["'x'", "a whole number"]),
+    (&["router", "run", "--all", "--min-dsts", "33"], &["a number from 0 to 32"]),
+    (&["router", "set", "min-dsts", "99"], &["a number from 0 to 32"]),
+    (&["router", "check", "--packets", "0"], &["a number from 1 to"]),
+    (&["mead", "--interval", "0", "fd00::1", "5000"], &["expected more than 0 seconds"]),
+    (&["mead", "--timeout", "0", "fd00::1", "5000"], &["expected more than 0 seconds"]),
+    (&["mead", "--requests", "0", "fd00::1", "5000"], &["a number from 1 to"]),
     (&["mead", "--tun-address", "10.0.0.1", "fd00::1", "5000"], &["'10.0.0.1'", "an IPv6 address"]),
     (&["mead", "--key", "nofile", "fd00::1", "5000"], &["nofile", "No such file", "openssl rand -hex 32"]),
     (&["send", "--fanout", "mead", "--domain-key", "nofile", "file"], &["nofile", "openssl rand -hex 32"]),
@@ -152,7 +196,7 @@ const CASES: &[Case] = &[
 
 #[test]
 fn whatever_is_wrong_is_told_in_one_line_that_says_what_to_do() {
-    let folder = Folder::new("wrong");
+    let folder = Folder::new();
     let before = folder.files();
     for (arguments, expected) in CASES {
         let output = folder.run(arguments);
@@ -170,7 +214,7 @@ fn whatever_is_wrong_is_told_in_one_line_that_says_what_to_do() {
 /// `ff15::42:7001` is an address, and somebody's group perhaps: it is taken for one, and what else it may be is said.
 #[test]
 fn a_group_that_seems_to_have_a_port_is_remarked_on() {
-    let folder = Folder::new("group");
+    let folder = Folder::new();
     let wait = ["--interface", "lo", "--wait-timeout", "0", "file"];
     for (group, says) in [("ff15::42:7001", true), ("[ff15::42:7001]", false), ("ff15::7:1", false)] {
         let output = folder.run(&[&["send", "--group", group][..], &wait].concat());
@@ -184,7 +228,7 @@ fn a_group_that_seems_to_have_a_port_is_remarked_on() {
 /// Units stand where a number is asked for.
 #[test]
 fn help_names_the_units_of_times() {
-    let help = Folder::new("help").run(&["receive", "--help"]);
+    let help = Folder::new().run(&["receive", "--help"]);
     let help = String::from_utf8(help.stdout).unwrap();
     let words: Vec<_> = help.split("--max-time <").nth(1).unwrap().split_whitespace().take(12).collect();
     assert!(words.join(" ").contains("End after this time, in seconds or with a unit"), "{words:?}");
@@ -193,7 +237,7 @@ fn help_names_the_units_of_times() {
 /// A sender that nobody comes to, and a receiver that finds no sender, say what was missing and what would have helped.
 #[test]
 fn who_finds_nobody_is_told_why() {
-    let folder = Folder::new("nobody");
+    let folder = Folder::new();
     let send = ["send", "--interface", "lo", "--wait", "3", "--wait-timeout", "0", "--ticket-file", "ticket"];
     for (options, advice) in [
         (&["file"][..], "or wait longer with --wait-timeout\n"),
@@ -260,37 +304,31 @@ fn the_ends_of_sessions_count_alike_on_both_sides() {
 }
 
 /// Where the cases run, removed at the end.
-struct Folder(PathBuf);
+struct Folder(Scratch);
 
 impl Folder {
-    fn new(test: &str) -> Self {
-        let name = format!("treecast-messages-{test}-{}", std::process::id());
-        let path = std::env::temp_dir().join(name);
-        fs::create_dir_all(path.join("folder")).unwrap();
-        fs::create_dir_all(path.join("damaged")).unwrap();
-        fs::write(path.join("file"), "hello").unwrap();
-        fs::write(path.join("empty"), "").unwrap();
-        fs::write(path.join("binary"), [0xff; 3000]).unwrap();
-        fs::write(path.join("damaged/results.sqlite"), [b'x'; 3000]).unwrap();
-        Self(path)
+    fn new() -> Self {
+        let scratch = Scratch::new();
+        fs::create_dir_all(scratch.path("folder")).unwrap();
+        fs::create_dir_all(scratch.path("damaged")).unwrap();
+        fs::write(scratch.path("file"), "hello").unwrap();
+        fs::write(scratch.path("empty"), "").unwrap();
+        fs::write(scratch.path("binary"), [0xff; 3000]).unwrap();
+        fs::write(scratch.path("damaged/results.sqlite"), [b'x'; 3000]).unwrap();
+        Self(scratch)
     }
 
     fn run(&self, arguments: &[&str]) -> Output {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_treecast"));
-        command.args(arguments).current_dir(&self.0).stdin(Stdio::null());
-        command.env("TREECAST_LAB_STATE", self.0.join("state")).output().unwrap()
+        let mut command = treecast();
+        command.args(arguments).current_dir(self.0.path("")).stdin(Stdio::null());
+        command.env("TREECAST_LAB_STATE", self.0.path("state")).output().unwrap()
     }
 
     fn files(&self) -> Vec<PathBuf> {
-        let entries = fs::read_dir(&self.0).unwrap().chain(fs::read_dir(self.0.join("folder")).unwrap());
+        let entries =
+            fs::read_dir(self.0.path("")).unwrap().chain(fs::read_dir(self.0.path("folder")).unwrap());
         let mut files: Vec<_> = entries.map(|entry| entry.unwrap().path()).collect();
         files.sort();
         files
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        _ = fs::remove_dir_all(&self.0);
     }
 }

@@ -5,7 +5,7 @@ mod mroute_network;
 
 use std::{
     os::{
-        fd::{AsRawFd, FromRawFd, OwnedFd},
+        fd::{AsRawFd, OwnedFd},
         unix::{net::UnixDatagram, process::CommandExt},
     },
     process::Command,
@@ -14,10 +14,12 @@ use std::{
     time::{Duration, Instant},
 };
 
+use child::treecast_as_nobody;
 use mroute_network::{Network, PATIENCE, Router, address, eventually};
 use socket2::{Domain, SockAddr, Socket, Type};
 use treecast_dataplane::mroute::SourceFilter;
 use treecast_driver::udp::{Offload, Transmitter};
+use treecast_host::unix::receive_descriptors;
 use treecast_wire::header::{FileId, Header, PacketType};
 
 /// Short, so that what takes a few queries is over soon.
@@ -608,24 +610,11 @@ fn with_descriptors(mut command: Command, descriptors: Vec<i32>) -> Command {
 
 /// Receives one descriptor and the name under which it is to be stored.
 fn take_stored(manager: &UnixDatagram) -> (String, OwnedFd) {
-    let (mut text, mut control) = ([0u8; 200], [0u64; 8]);
-    let mut part = libc::iovec { iov_base: text.as_mut_ptr().cast(), iov_len: text.len() };
-    // SAFETY: all zeros are a value of it.
-    let mut header = unsafe { std::mem::zeroed::<libc::msghdr>() };
-    (header.msg_iov, header.msg_iovlen) = (&raw mut part, 1);
-    (header.msg_control, header.msg_controllen) =
-        (control.as_mut_ptr().cast(), std::mem::size_of_val(&control));
-    // SAFETY: the header's pointers are to live buffers of these lengths. The descriptor is this process' alone.
-    let (len, descriptor) = unsafe {
-        let len = libc::recvmsg(manager.as_raw_fd(), &raw mut header, 0);
-        let message = libc::CMSG_FIRSTHDR(&raw const header);
-        assert!(len > 0 && !message.is_null(), "a message with a descriptor");
-        (len as usize, OwnedFd::from_raw_fd(libc::CMSG_DATA(message).cast::<i32>().read_unaligned()))
-    };
-    let text = String::from_utf8_lossy(&text[..len]).into_owned();
+    let (text, mut descriptors) = receive_descriptors(manager).expect("a message with a descriptor");
+    let text = String::from_utf8(text).expect("text");
     assert!(text.starts_with("FDSTORE=1\n") && text.contains("\nFDPOLL=0"), "{text}");
     let name = text.lines().find_map(|line| line.strip_prefix("FDNAME=")).expect("a name");
-    (name.to_owned(), descriptor)
+    (name.to_owned(), descriptors.remove(0))
 }
 
 /// One host joins more groups than there is room for, another only one.
@@ -694,13 +683,7 @@ fn what_is_wrong_is_said_in_one_line() {
         complaint(&["--interface", "lo"]),
         "treecast: interface lo cannot multicast: name another with --interface\n"
     );
-    // A copy that another user may start, wherever the build is.
-    let copy = std::env::temp_dir().join(format!("mroute-{}-treecast", std::process::id()));
-    std::fs::copy(env!("CARGO_BIN_EXE_treecast"), &copy).expect("treecast can be copied");
-    let mut unprivileged = std::process::Command::new(&copy);
-    std::os::unix::process::CommandExt::uid(unprivileged.arg("mroute"), 65_534);
-    let output = network.within("r0", move || unprivileged.output().expect("treecast can be run"));
-    let _ = std::fs::remove_file(&copy);
+    let output = network.within("r0", || treecast_as_nobody(&["mroute"]));
     assert_eq!(
         String::from_utf8(output.stderr).expect("UTF-8"),
         "treecast: multicast routing needs root (CAP_NET_ADMIN and CAP_NET_RAW): run it as root\n"

@@ -189,8 +189,7 @@ fn what_is_whole_is_right_after_an_interruption() {
     let sender = scratch.send(&["--rate", "8M", "--block", "1420", path(&set)]);
     let receiver = scratch.receive("a", &[]);
     wait_until("the first is whole", || scratch.path("a/set/aaa").exists());
-    // SAFETY: a signal to a child that has not been waited for.
-    assert_eq!(unsafe { libc::kill(receiver.id() as libc::pid_t, libc::SIGINT) }, 0);
+    receiver.signal(libc::SIGINT);
     assert_eq!(finish(receiver).0, Some(1));
     finish(sender);
     assert_eq!((likeness(&scratch.path("a/set")).0, likeness(&scratch.path("a/set")).1), {

@@ -2,89 +2,37 @@
 //! first rate. Needs root, for network namespaces.
 
 mod child;
+mod mroute_network;
 mod session;
 
-use std::{
-    fs::{self, File},
-    path::{Path, PathBuf},
-    process::{Command, Stdio},
-    sync::atomic::{AtomicU32, Ordering},
-};
+use std::{fs, path::PathBuf, process::Stdio};
 
+use child::{SpawnGuarded, Teller};
+use mroute_network::Network;
 use serde_json::Value;
-use session::{Guarded, Scratch, SpawnGuarded, contents, finish_well, path, refused, treecast, wait_until};
-
-/// A switch with a sender and receivers around it, each in a namespace of its own; removed when dropped.
-struct Switch {
-    prefix: String,
-}
+use session::{Scratch, contents, path, wait_until};
 
 const HOSTS: [&str; 4] = ["s", "c0", "c1", "c2"];
 
-impl Switch {
-    /// The last receiver's link takes 5 Mbit/s, the others' 50.
-    fn new() -> Self {
-        static COUNT: AtomicU32 = AtomicU32::new(0);
-        let number = COUNT.fetch_add(1, Ordering::Relaxed);
-        let switch = Self { prefix: format!("rates{}n{number}", std::process::id()) };
-        switch.ip(&["netns", "add", &switch.name("sw")]);
-        // Asks for listeners, and believes who has left at once.
-        let asks =
-            "mcast_snooping 1 mcast_querier 1 mcast_startup_query_interval 100 mcast_last_member_interval 20";
-        switch.at("sw", &format!("ip link add name br0 type bridge {asks}"));
-        switch.at("sw", "ip link set br0 up");
-        for (number, host) in HOSTS.iter().enumerate() {
-            switch.ip(&["netns", "add", &switch.name(host)]);
-            let peer = switch.name(host);
-            switch.at("sw", &format!("ip link add p{number} type veth peer name eth0 netns {peer}"));
-            switch.at("sw", &format!("ip link set p{number} master br0 up"));
-            switch.at(host, &format!("ip address add 10.9.0.{}/24 dev eth0", number + 1));
-            switch.at(host, "ip link set eth0 up");
-            switch.at(host, "ip route add default dev eth0");
-        }
-        for (port, rate) in [("p1", "50mbit"), ("p2", "50mbit"), ("p3", "5mbit")] {
-            let shape = format!("tc qdisc add dev {port} root tbf rate {rate} burst 16kb limit 128kb");
-            switch.at("sw", &shape);
-        }
-        switch
+/// A switch with a sender and receivers around it. The last receiver's link takes 5 Mbit/s, the others' 50.
+fn switch() -> Network {
+    let network = Network::new(&["sw", "s", "c0", "c1", "c2"]);
+    network.lan(9, "sw", &HOSTS);
+    // Asks for listeners, and believes who has left at once.
+    let asks = "mcast_startup_query_interval 100 mcast_last_member_interval 20 mcast_querier 1";
+    network.configure("sw", &format!("link set dev lan type bridge {asks}\n"));
+    HOSTS.iter().for_each(|host| network.configure(host, "route add default dev sw\n"));
+    for (port, rate) in [("c0", "50mbit"), ("c1", "50mbit"), ("c2", "5mbit")] {
+        network.shape("sw", port, &format!("rate {rate} burst 16kb limit 128kb"));
     }
-
-    fn name(&self, host: &str) -> String {
-        format!("{}-{host}", self.prefix)
-    }
-
-    fn ip(&self, arguments: &[&str]) {
-        assert!(Command::new("ip").args(arguments).status().unwrap().success(), "{arguments:?}");
-    }
-
-    /// Runs a program at a host, which must go well.
-    fn at(&self, host: &str, words: &str) {
-        let words: Vec<&str> = words.split(' ').collect();
-        self.ip(&[&["netns", "exec", &self.name(host)], &words[..]].concat());
-    }
-
-    /// Starts treecast at a host; a file takes what it prints, for a pipe would fill.
-    fn treecast(&self, host: &str, arguments: &[&str], output: &Path) -> Guarded {
-        let mut command = Command::new("ip");
-        command.args(["netns", "exec", &self.name(host), env!("CARGO_BIN_EXE_treecast")]).args(arguments);
-        command.stdin(Stdio::null()).stdout(File::create(output).unwrap()).stderr(Stdio::piped());
-        command.spawn_guarded()
-    }
+    network
 }
 
-impl Drop for Switch {
-    fn drop(&mut self) {
-        for host in HOSTS.iter().chain(&["sw"]) {
-            _ = Command::new("ip").args(["netns", "del", &self.name(host)]).status();
-        }
-    }
-}
-
-/// The events that a program has printed when it has ended well.
-fn events(child: Guarded, output: &Path) -> Vec<Value> {
-    finish_well(child);
-    let printed = fs::read_to_string(output).unwrap();
-    printed.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+/// Starts treecast at a host, which prints its events.
+fn start(network: &Network, host: &str, arguments: &[&str]) -> Teller {
+    let mut command = mroute_network::treecast(arguments);
+    command.arg("--json").stdout(Stdio::piped());
+    Teller::of(network.within(host, || command.spawn_guarded()))
 }
 
 fn of_kind<'a>(events: &'a [Value], kind: &str) -> Vec<&'a Value> {
@@ -95,27 +43,23 @@ fn of_kind<'a>(events: &'a [Value], kind: &str) -> Vec<&'a Value> {
 fn a_slow_receiver_moves_and_the_fast_ones_do_not_notice() {
     const NAMES: [&str; 3] = ["c0", "c1", "c2"];
     const FILES: [usize; 5] = [2_000_000, 500_000, 1_500_000, 0, 3_500_000];
-    let (switch, scratch) = (Switch::new(), Scratch::new());
+    let (switch, scratch) = (switch(), Scratch::new());
     let files: Vec<PathBuf> =
         FILES.iter().enumerate().map(|(number, len)| scratch.file(&number.to_string(), *len)).collect();
     let ticket = scratch.path("ticket");
-    let send = ["send", "--interface", "eth0", "--group", "239.255.7.8", "--rates", "16M,4M", "--wait", "3"];
-    let more = ["--json", "--ticket-file", path(&ticket)];
+    let send = ["send", "--interface", "sw", "--group", "239.255.7.8", "--rates", "16M,4M", "--wait", "3"];
+    let more = ["--ticket-file", path(&ticket)];
     let files: Vec<&str> = files.iter().map(|file| path(file)).collect();
-    let printed = |name: &str| scratch.path(&format!("{name}.json"));
-    let sender = switch.treecast("s", &[&send[..], &more, &files].concat(), &printed("s"));
+    let sender = start(&switch, "s", &[&send[..], &more, &files].concat());
     wait_until("the ticket is written", || ticket.exists());
     let at = format!("@{}", path(&ticket));
     let receive = |name: &str| {
         let into = scratch.path(name);
-        let arguments =
-            ["receive", "--interface", "eth0", "--json", "--name", name, "--into", path(&into), &at];
-        switch.treecast(name, &arguments, &printed(name))
+        start(&switch, name, &["receive", "--interface", "sw", "--name", name, "--into", path(&into), &at])
     };
     let receivers = NAMES.map(receive);
-    let told = receivers.into_iter().zip(NAMES).map(|(child, name)| events(child, &printed(name)));
-    let told: Vec<_> = told.collect();
-    let sent = events(sender, &printed("s"));
+    let told: Vec<_> = receivers.into_iter().map(|receiver| receiver.end().1).collect();
+    let (done, sent) = sender.end();
 
     for name in NAMES {
         for (number, len) in FILES.iter().enumerate() {
@@ -129,7 +73,6 @@ fn a_slow_receiver_moves_and_the_fast_ones_do_not_notice() {
     let address = of_kind(&told[2], "moved")[0]["address"].to_string();
     assert!(address.contains("239.255.7.9:"), "the address behind the first group's: {address}");
 
-    let done = *of_kind(&sent, "done").last().unwrap();
     let last = |told: &Vec<Value>| of_kind(told, "object").last().unwrap()["seconds"].as_f64().unwrap();
     let seconds: Vec<f64> = told.iter().map(last).collect();
     let mut receivers = done["receivers"].as_array().unwrap().iter();
@@ -148,15 +91,14 @@ fn a_slow_receiver_moves_and_the_fast_ones_do_not_notice() {
 #[test]
 fn a_slow_receiver_of_a_carousel_leaves_the_fastest_group() {
     const LEN: usize = 1_500_000;
-    let (switch, scratch) = (Switch::new(), Scratch::new());
+    let (switch, scratch) = (switch(), Scratch::new());
     let image = scratch.file("image", LEN);
     for (dialect, group) in [("session", "239.255.7.16"), ("iotup", "239.255.7.24")] {
         let place = |name: &str| scratch.path(&format!("{dialect}-{name}"));
         let ticket = place("ticket");
-        let send = ["send", "--repair", "carousel", "--dialect", dialect, "--group", group, "--json"];
-        let more =
-            ["--interface", "eth0", "--rates", "16M,4M", "--idle", "2", "--ticket-file", path(&ticket)];
-        let sender = switch.treecast("s", &[&send[..], &more, &[path(&image)]].concat(), &place("s.json"));
+        let send = ["send", "--repair", "carousel", "--dialect", dialect, "--group", group];
+        let more = ["--interface", "sw", "--rates", "16M,4M", "--idle", "2", "--ticket-file", path(&ticket)];
+        let sender = start(&switch, "s", &[&send[..], &more, &[path(&image)]].concat());
         wait_until("the ticket is written", || ticket.exists());
         let at = format!("@{}", path(&ticket));
         let what: &[&str] = match dialect {
@@ -165,36 +107,16 @@ fn a_slow_receiver_of_a_carousel_leaves_the_fastest_group() {
         };
         // One behind the other: when two leave a group at once, this switch, which knows IGMPv2 alone, may miss that.
         let told = ["c2", "c0"].map(|name| {
-            let (into, output) = (place(name), place(&format!("{name}.json")));
-            let arguments = ["receive", "--interface", "eth0", "--json", "--into", path(&into)];
-            events(switch.treecast(name, &[&arguments[..], what].concat(), &output), &output)
+            let into = place(name);
+            let arguments = ["receive", "--interface", "sw", "--into", path(&into)];
+            start(&switch, name, &[&arguments[..], what].concat()).end().1
         });
-        events(sender, &place("s.json"));
+        sender.end();
         for name in ["c0", "c2"] {
             assert!(fs::read(place(name).join("image")).unwrap() == contents(LEN), "{dialect} {name}");
         }
         assert!(of_kind(&told[1], "moved").is_empty(), "{dialect}: its link takes all groups");
         let moved = of_kind(&told[0], "moved");
         assert_eq!(moved[0]["group_number"], 1, "{dialect}: {moved:?}");
-    }
-}
-
-#[test]
-fn what_makes_no_sense_is_refused_in_one_line() {
-    let refuses = |arguments: &[&str], word: &str| {
-        let mut command = treecast();
-        command.args(["send", "--interface", "lo"]).args(arguments).arg(env!("CARGO_BIN_EXE_treecast"));
-        refused(&mut command, &[word]);
-    };
-    refuses(&["--rates", "9M,1M", "--rate", "9M"], "leave these out, or --rates");
-    refuses(&["--rates", "9M,1M", "--rate-floor", "1M"], "leave these out, or --rates");
-    refuses(&["--rates", "9M,1M", "--repair", "none"], "--repair nack, after or carousel");
-    refuses(&["--rates", "9M,1M", "--fec", "auto"], "leave out --fec");
-    refuses(&["--rates", "9M,1M", "--fanout", "unicast"], "--fanout multicast");
-    refuses(&["--rates", "9M,1M", "--group", "239.255.255.255"], "--group");
-    for bad in ["9M", "1M,9M", "9M,9M", "9M,0"] {
-        let output = treecast().args(["send", "--rates", bad, "."]).output().unwrap();
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert!(!output.status.success() && said.contains("from fast to slow"), "{bad}: {said}");
     }
 }

@@ -1,6 +1,7 @@
 //! Senders that are killed and started again go on with their session.
 
 mod child;
+mod mroute_network;
 mod session;
 
 use std::{
@@ -11,9 +12,11 @@ use std::{
     time::{Duration, Instant},
 };
 
+use mroute_network::Network;
 use serde_json::Value;
 use session::{
-    Guarded, Scratch, SpawnGuarded, contents, finish_well, path, refused, start, treecast, wait_until,
+    Guarded, Scratch, SpawnGuarded, contents, fetched, finish_well, last_event, path, refused, start,
+    treecast, wait_until,
 };
 use treecast_wire::ticket::Ticket;
 
@@ -24,8 +27,7 @@ fn again(scratch: &Scratch, sender: Guarded, args: &[&str]) -> Guarded {
 }
 
 fn kill(mut child: Guarded) {
-    child.kill().unwrap();
-    child.wait().unwrap();
+    child.end();
 }
 
 #[test]
@@ -45,8 +47,7 @@ fn a_ticket_is_good_for_the_sender_that_is_started_again() {
         assert_eq!(fs::read_to_string(scratch.path("ticket")).unwrap(), ticket, "{more:?}");
         finish_well(scratch.receive("a", &[]));
         // Not every sender sees on the loopback interface that nobody listens any more.
-        second.kill().unwrap();
-        second.wait().unwrap();
+        second.end();
         assert!(fs::read(scratch.path("a/file")).unwrap() == contents(300_000), "{more:?}");
     }
 }
@@ -62,8 +63,7 @@ fn a_session_goes_on_with_what_it_began_with_or_not_at_all() {
         refused(&mut command, words);
     };
     refuse(&[path(&file)], &["in use"]);
-    sender.kill().unwrap();
-    sender.wait().unwrap();
+    sender.end();
     refuse(&["--plain", path(&file)], &["began with security;", path(&kept)]);
     refuse(&["--fanout", "unicast", path(&file)], &["began with fanout multicast;", "--session"]);
     refuse(&["--control", "127.0.0.1:1", path(&file)], &["--control"]);
@@ -102,14 +102,7 @@ fn other_rates_are_taken_and_told() {
 
 /// What a receiver says at its end.
 fn done(told: &str) -> Value {
-    let mut events = told.lines().rev().map(|line| serde_json::from_str::<Value>(line).unwrap());
-    events.find(|event| event["event"] == "done").unwrap()
-}
-
-/// How many bytes a receiver has fetched, those that it had already among them.
-fn fetched(done: &Value) -> u64 {
-    let count = |key: &str| done[key].as_u64().unwrap();
-    count("bytes") - count("kept_bytes") + count("duplicate_bytes")
+    last_event(told, "done")
 }
 
 #[test]
@@ -189,8 +182,7 @@ fn a_receiver_that_was_killed_and_comes_back_whole_has_not_failed() {
         let steady = scratch.receive("steady", &[]);
         let mut killed = scratch.receive("a", &[]);
         wait_until("the first is there", || scratch.path("a/first").exists());
-        killed.kill().unwrap();
-        killed.wait().unwrap();
+        killed.end();
         finish_well(steady);
         let told = finish_well(scratch.receive("a", &["--json"]));
         assert!(done(&told)["kept_bytes"].as_u64().unwrap() >= 300_000, "{told}");
@@ -240,15 +232,10 @@ fn with_one_silent(scratch: &Scratch, more: &[&str]) -> (Guarded, Guarded) {
     let receivers = ["a", "b"].map(|name| scratch.receive(name, &[]));
     wait_until("some of it is out", || fs::read_to_string(&kept).unwrap().contains("\nsent 0 "));
     let [steady, silent] = receivers;
-    signal(&silent, libc::SIGSTOP);
+    silent.signal(libc::SIGSTOP);
     let sender = again(scratch, sender, &args);
     finish_well(steady);
     (sender, silent)
-}
-
-fn signal(child: &Guarded, signal: i32) {
-    // SAFETY: a plain call, of a child that has not been waited for.
-    assert_eq!(unsafe { libc::kill(child.id() as i32, signal) }, 0);
 }
 
 #[test]
@@ -259,7 +246,7 @@ fn a_sender_that_is_started_again_waits_for_who_has_not_heard_of_that_yet() {
         let (mut sender, silent) = with_one_silent(&scratch, &more);
         std::thread::sleep(std::time::Duration::from_secs(2));
         assert!(sender.try_wait().unwrap().is_none(), "{more:?}: it has not waited");
-        signal(&silent, libc::SIGCONT);
+        silent.signal(libc::SIGCONT);
         finish_well(silent);
         finish_well(sender);
         assert!(fs::read(scratch.path("b/file")).unwrap() == contents(3_000_000), "{more:?}");
@@ -281,28 +268,30 @@ fn who_does_not_come_back_to_a_sender_that_was_started_again_is_named() {
 #[test]
 fn a_receiver_looks_for_its_sender_over_a_link_that_is_down_for_a_while() {
     let scratch = Scratch::new();
-    let namespace = Namespace::new("link");
+    let network = Network::new(&["n", "peer"]);
+    network.connect(1, "n", "peer");
+    let start = |command: &mut Command| network.within("n", || start(command));
     let file = scratch.file("file", 3_000_000);
     let (kept, ticket, into) = (scratch.path("kept"), scratch.path("ticket"), scratch.path("a"));
     let send = || {
         _ = fs::remove_file(&ticket);
-        let mut command = namespace.treecast();
+        let mut command = treecast();
         command.args(["send", "--interface", "lo", "--fanout", "unicast", "--rate", "20M", "--session"]);
         let sender = start(command.arg(&kept).arg("--ticket-file").args([&ticket, &file]));
         wait_until("the ticket is written", || ticket.exists());
         sender
     };
     let sender = send();
-    let mut command = namespace.treecast();
-    command.args(["receive", "--interface", "down0", "--into"]).arg(&into);
+    let mut command = treecast();
+    command.args(["receive", "--interface", "peer", "--into"]).arg(&into);
     let mut receiver = start(command.arg(format!("@{}", ticket.display())));
     wait_until("some of it has come", || scratch.parts("a") > 0);
-    namespace.ip(&["link", "set", "down0", "down"]);
+    network.configure("n", "link set peer down\n");
     kill(sender);
     std::thread::sleep(Duration::from_secs(1));
     assert_eq!(receiver.try_wait().unwrap(), None, "it gives up at once");
     let sender = send();
-    namespace.ip(&["link", "set", "down0", "up"]);
+    network.configure("n", "link set peer up\n");
     finish_well(receiver);
     finish_well(sender);
     assert!(fs::read(into.join("file")).unwrap() == contents(3_000_000));
@@ -338,38 +327,6 @@ fn a_stranger_where_the_sender_was_makes_no_receiver_give_up() {
         finish_well(sender);
         assert!(fs::read(scratch.path("a/file")).unwrap() == contents(3_000_000), "{more:?}");
         assert_eq!(told.matches(r#""event":"announced""#).count(), 1, "{told}");
-    }
-}
-
-/// A network of its own, with a link that can be down; removed when dropped.
-struct Namespace(String);
-
-impl Namespace {
-    fn new(test: &str) -> Self {
-        let namespace = Self(format!("tc{test}{}", std::process::id()));
-        let status = Command::new("ip").args(["netns", "add", &namespace.0]).status().unwrap();
-        assert!(status.success(), "no namespace: this test needs root");
-        namespace.ip(&["link", "set", "lo", "up"]);
-        namespace.ip(&["link", "add", "down0", "type", "veth", "peer", "name", "peer0"]);
-        namespace.ip(&["addr", "add", "10.78.0.1/24", "dev", "down0"]);
-        namespace.ip(&["link", "set", "down0", "up"]);
-        namespace
-    }
-
-    fn ip(&self, args: &[&str]) {
-        assert!(Command::new("ip").args(["-n", &self.0]).args(args).status().unwrap().success(), "{args:?}");
-    }
-
-    fn treecast(&self) -> Command {
-        let mut command = Command::new("ip");
-        command.args(["netns", "exec", &self.0, env!("CARGO_BIN_EXE_treecast")]);
-        command
-    }
-}
-
-impl Drop for Namespace {
-    fn drop(&mut self) {
-        _ = Command::new("ip").args(["netns", "del", &self.0]).status();
     }
 }
 

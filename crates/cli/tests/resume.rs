@@ -10,30 +10,19 @@ use std::{
 };
 
 use serde_json::Value;
-use session::{Guarded, Scratch, SpawnGuarded, contents, finish, finish_well, path, start, wait_until};
-
-/// Numbers that look random, the same for one seed.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, limit: u64) -> u64 {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) % limit
-    }
-}
+use session::{
+    Guarded, Scratch, SpawnGuarded, contents, fetched, finish, finish_well, last_event, path, start,
+    wait_until,
+};
+use treecast_proto::random::SplitMix64;
 
 /// A receiver that stands still, so that nothing is done before it goes on.
 fn stand_still(scratch: &Scratch) -> Guarded {
     let steady = scratch.receive("steady", &[]);
     wait_until("it is there", || scratch.path("steady").exists());
     std::thread::sleep(std::time::Duration::from_millis(300));
-    signal(&steady, libc::SIGSTOP);
+    steady.signal(libc::SIGSTOP);
     steady
-}
-
-fn signal(child: &Guarded, signal: i32) {
-    // SAFETY: a signal to a child that has not been waited for.
-    assert_eq!(unsafe { libc::kill(child.id() as libc::pid_t, signal) }, 0);
 }
 
 /// Starts a receiver in folder `into` and kills it when it has fetched `bytes` more; returns what it had fetched by
@@ -54,17 +43,9 @@ fn kill_after(scratch: &Scratch, into: &str, bytes: u64) -> Option<u64> {
     None
 }
 
-/// What a receiver has fetched, by its progress.
-fn fetched(event: &Value) -> u64 {
-    let count = |key: &str| event[key].as_u64().unwrap();
-    count("bytes") - count("kept_bytes") + count("duplicate_bytes")
-}
-
 /// What a receiver says at its end.
 fn done(receiver: Guarded) -> Value {
-    let told = finish_well(receiver);
-    let mut events = told.lines().rev().map(|line| serde_json::from_str::<Value>(line).unwrap());
-    events.find(|event| event["event"] == "done").unwrap()
+    last_event(&finish_well(receiver), "done")
 }
 
 /// A carousel tells nobody what it lacks: it takes what it has not from the next loop.
@@ -136,7 +117,7 @@ fn a_receiver_that_is_killed_again_and_again_fetches_nothing_much_twice() {
             path(&other),
         ]);
         let steady = stand_still(&scratch);
-        let mut random = Random(seed);
+        let mut random = SplitMix64(seed);
         let (mut sum, mut kills) = (0, 0);
         for _ in 0..4 {
             match kill_after(&scratch, "a", random.below(bytes / 4)) {
@@ -144,7 +125,7 @@ fn a_receiver_that_is_killed_again_and_again_fetches_nothing_much_twice() {
                 None => break,
             }
         }
-        signal(&steady, libc::SIGCONT);
+        steady.signal(libc::SIGCONT);
         let last = done(scratch.receive("a", &["--json", "--name", "a"]));
         sum += fetched(&last);
         // What went over the connection before a kill, and was told after the last progress, is not in the sum.
@@ -181,7 +162,7 @@ fn of_many_small_files_next_to_nothing_is_fetched_twice() {
     for limit in [1_000_000, 2_000_000] {
         sum += kill_after(&scratch, "a", limit).unwrap();
     }
-    signal(&steady, libc::SIGCONT);
+    steady.signal(libc::SIGCONT);
     // It says more than a pipe takes that nobody reads before the end.
     let told = scratch.path("told");
     let mut command = scratch.receive_command("a");

@@ -1,24 +1,21 @@
 //! `treecast router` between network namespaces: hand-made MEADcast packets, two routers, receivers with plain UDP sockets.
 
 mod child;
-#[allow(dead_code, reason = "multicast routers and listeners are for another test")]
 mod mroute_network;
 mod packets;
 mod router_network;
 
 use std::{
-    ffi::CString,
     fs,
     io::{Read, Write},
     mem,
     net::{Ipv6Addr, UdpSocket},
-    os::{fd::AsRawFd, unix::fs::PermissionsExt},
     path::{Path, PathBuf},
     process::{Command, Stdio},
     time::SystemTime,
 };
 
-use child::{SpawnGuarded, treecast_as_nobody};
+use child::{PrivateFile, SpawnGuarded, treecast_as_nobody};
 use mroute_network::{Network, PATIENCE, eventually, treecast};
 use packets::packet_socket;
 use router_network::{
@@ -27,6 +24,7 @@ use router_network::{
 };
 use socket2::{Domain, Protocol, Socket, Type};
 use treecast_dataplane::explicit::{process, show};
+use treecast_host::{interface::index_of, option};
 use treecast_proto::explicit::{
     authentication::{DomainKey, Said},
     list_proof::{self, Listed},
@@ -171,20 +169,11 @@ fn responses(socket: &Socket, count: usize) -> Vec<(Ipv6Addr, Header, Options)> 
     responses
 }
 
-/// A file that only its owner may read.
-fn private_file(name: &str, text: &str) -> PathBuf {
-    let path = std::env::temp_dir().join(format!("treecast-router-{name}-{}", std::process::id()));
-    fs::write(&path, text).expect("it can be written");
-    fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).expect("it is ours");
-    path
-}
-
 #[test]
 fn both_routers_answer_discovery_and_prove_it() {
-    let folder = private_file("key", &"07".repeat(32));
-    let key_file = folder.to_str().expect("a plain path");
+    let file = PrivateFile::key();
     let network = tree();
-    let _routers = [start(&network, "r1", &["--key", key_file]), start(&network, "r2", &["--key", key_file])];
+    let _routers = ["r1", "r2"].map(|node| start(&network, node, &["--key", &file]));
     let listening = network.within("s", || {
         let routing = Some(Protocol::from(i32::from(next_header::ROUTING)));
         let socket = Socket::new(Domain::IPV6, Type::RAW, routing).expect("root may");
@@ -212,7 +201,6 @@ fn both_routers_answer_discovery_and_prove_it() {
     }
     let r1 = status(&network, "r1").discovery;
     assert_eq!((r1.requests, r1.answered, r1.responses), (1, 1, 1), "its own is not among those passed on");
-    fs::remove_file(&folder).expect("it is ours");
 }
 
 const SEGMENT: usize = 1000;
@@ -224,13 +212,7 @@ fn a_super_packet_stays_whole() {
     let _routers = [start(&network, "r1", &[]), start(&network, "r2", &[])];
     let receivers = receivers(&network);
     for receiver in &receivers {
-        let on: libc::c_int = 1;
-        // SAFETY: the pointer and the length are those of a live integer.
-        let set = unsafe {
-            let len = mem::size_of_val(&on) as u32;
-            libc::setsockopt(receiver.as_raw_fd(), libc::SOL_UDP, libc::UDP_GRO, (&raw const on).cast(), len)
-        };
-        assert_eq!(set, 0);
+        option::set(receiver, libc::SOL_UDP, libc::UDP_GRO, 1).expect("a socket of UDP");
     }
     // Neighbours become known, by the kernel's own way.
     send(&network, "first");
@@ -295,13 +277,12 @@ fn filters(network: &Network, node: &str, interface: &str) -> usize {
 fn before_filters(network: &Network, node: &str, interface: &str) -> usize {
     const PROGRAM_QUERY: libc::c_int = 16;
     const TCX_INGRESS: u32 = 46;
-    let name = CString::new(interface).expect("a name");
     network.within(node, || {
-        // SAFETY: the name is terminated; the kernel reads and writes no more than the length of the live array, which gives it
+        // SAFETY: the kernel reads and writes no more than the length of the live array, which gives it
         // no other address.
         unsafe {
             let mut attributes = [0_u32; 16];
-            (attributes[0], attributes[1]) = (libc::if_nametoindex(name.as_ptr()), TCX_INGRESS);
+            (attributes[0], attributes[1]) = (index_of(interface).expect("it is there"), TCX_INGRESS);
             let len = mem::size_of_val(&attributes);
             libc::syscall(libc::SYS_bpf, PROGRAM_QUERY, attributes.as_mut_ptr(), len);
             attributes[6] as usize
@@ -452,20 +433,19 @@ fn what_keeps_a_router_from_starting_is_one_line() {
     let network = tree();
     network
         .configure("r1", "link add name bare type veth peer name peer\nlink set bare up\nlink set peer up\n");
-    let wrong_key = private_file("no-key", "not a key");
-    let key_path = wrong_key.to_str().expect("a plain path");
+    let wrong_key = PrivateFile::new("not a key");
     for (arguments, expected) in [
         (&["--interface", "nosuch"][..], "interface nosuch does not exist"),
         (&["--interface", "bare"], "interface bare has no global IPv6 address"),
         (&["--interface", "lo"], "interface lo is no Ethernet interface"),
-        (&["--all", "--key", key_path], "a domain key is 64 hexadecimal digits"),
+        (&["--all", "--key", &*wrong_key], "a domain key is 64 hexadecimal digits"),
         (&["--all", "--key", "/nonexistent"], "cannot use the domain key in /nonexistent"),
+        (&["--all", "--xcast-plus", "--dialect", "linux-6.5"], "--xcast-plus needs --dialect rfc"),
     ] {
         let output = network.treecast("r1", &[&["router", "run"], arguments].concat());
         let line = String::from_utf8_lossy(&output.stderr).into_owned();
         assert!(!output.status.success() && line.contains(expected) && line.lines().count() == 1, "{line}");
     }
-    fs::remove_file(&wrong_key).expect("it is ours");
     let asked = network.treecast("r1", &["router", "status"]);
     assert!(String::from_utf8_lossy(&asked.stderr).contains("no MEADcast router answers here"));
 

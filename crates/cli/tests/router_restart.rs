@@ -1,9 +1,7 @@
 //! `treecast router` that is killed, started again, and told to leave, while packets come.
 
 mod child;
-#[allow(dead_code, reason = "what is sent and heard is counted here otherwise")]
 mod mead_sender;
-#[allow(dead_code, reason = "multicast routers and listeners are for another test")]
 mod mroute_network;
 mod router_network;
 

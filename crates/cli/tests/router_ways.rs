@@ -2,7 +2,6 @@
 //! not known yet or have gone, and links that are too narrow. MEADcast and Xcast alike.
 
 mod child;
-#[allow(dead_code, reason = "multicast routers and listeners are for another test")]
 mod mroute_network;
 mod router_network;
 

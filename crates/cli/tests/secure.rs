@@ -7,7 +7,8 @@ use std::{fs, os::unix::fs::PermissionsExt, process::Command};
 
 use serde_json::Value;
 use session::{
-    Guarded, Scratch, SpawnGuarded, contents, finish, finish_well, path, refused, start, treecast, wait_until,
+    Guarded, Scratch, SpawnGuarded, contents, events, finish, finish_well, path, refused, start, treecast,
+    wait_until,
 };
 use treecast_wire::ticket::Ticket;
 
@@ -31,10 +32,6 @@ fn receive_with(scratch: &Scratch, ticket: &Ticket, into: &str, args: &[&str]) -
     let mut command = scratch.receive_command(into);
     command.args(args).arg(ticket.to_string());
     command
-}
-
-fn events(text: &str) -> Vec<Value> {
-    text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
 }
 
 fn event(events: &[Value], name: &str) -> Value {

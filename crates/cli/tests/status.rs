@@ -1,43 +1,43 @@
 //! What others on the host see of running senders and receivers: `treecast status`, and `--metrics`.
 
 mod child;
+mod session;
 
 use std::{
     fs,
     io::{BufRead, BufReader, Read, Write},
     net::TcpStream,
     os::unix::net::UnixStream,
-    path::PathBuf,
-    process::{Command, Output, Stdio},
+    process::{Command, Output},
     time::{Duration, Instant},
 };
 
-use child::{Guarded, SpawnGuarded};
 use serde_json::Value;
+use session::{Guarded, Scratch, start, treecast};
 
-/// A folder for one test, and a runtime folder of its own.
-struct Scratch(PathBuf);
+/// A runtime folder of a test's own.
+struct Host(Scratch);
 
-impl Scratch {
-    fn new(test: &str) -> Self {
-        let folder = std::env::temp_dir().join(format!("treecast-status-{test}-{}", std::process::id()));
-        fs::create_dir_all(folder.join("run")).unwrap();
-        fs::write(folder.join("file"), vec![7; 2_500_000]).unwrap();
-        Self(folder)
+impl Host {
+    fn new() -> Self {
+        let scratch = Scratch::new();
+        fs::create_dir_all(scratch.path("run")).unwrap();
+        scratch.file("file", 2_500_000);
+        Self(scratch)
     }
 
     fn path(&self, name: &str) -> String {
-        self.0.join(name).to_str().unwrap().to_owned()
+        self.0.arg(name)
     }
 
     fn command(&self, arguments: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_treecast"));
-        command.args(arguments).stdin(Stdio::null()).env("XDG_RUNTIME_DIR", self.0.join("run"));
+        let mut command = treecast();
+        command.args(arguments).env("XDG_RUNTIME_DIR", self.0.path("run"));
         command
     }
 
     fn start(&self, arguments: &[&str]) -> Guarded {
-        self.command(arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn_guarded()
+        start(&mut self.command(arguments))
     }
 
     /// A slow sender, and its ticket.
@@ -77,12 +77,6 @@ impl Scratch {
     }
 }
 
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        _ = fs::remove_dir_all(&self.0);
-    }
-}
-
 fn end(mut child: Guarded) -> Output {
     // It may have ended by itself.
     _ = child.kill();
@@ -95,14 +89,14 @@ fn is_running(session: &Value) -> bool {
 
 #[test]
 fn status_tells_what_runs_and_how_it_gets_on() {
-    let scratch = Scratch::new("runs");
-    let (sender, ticket) = scratch.send(&["--wait", "2"]);
-    let waiting = scratch.wait_for(&[&sender], "waiting sender", |found| found.len() == 1);
+    let host = Host::new();
+    let (sender, ticket) = host.send(&["--wait", "2"]);
+    let waiting = host.wait_for(&[&sender], "waiting sender", |found| found.len() == 1);
     assert_eq!((&waiting[0]["role"], &waiting[0]["phase"]), (&"send".into(), &"waiting".into()));
     assert_eq!((&waiting[0]["joined"], &waiting[0]["wanted"]), (&0.into(), &2.into()));
-    let (one, two) = (scratch.receive("one", &ticket), scratch.receive("two", &ticket));
+    let (one, two) = (host.receive("one", &ticket), host.receive("two", &ticket));
     let all = [&sender, &one, &two];
-    let found = scratch.wait_for(&all, "progress", |found| found.len() == 3 && found.iter().all(is_running));
+    let found = host.wait_for(&all, "progress", |found| found.len() == 3 && found.iter().all(is_running));
     for session in &found {
         assert_eq!(session["session"], found[0]["session"]);
         let objects = if session["role"] == "send" { "objects" } else { "objects_begun" };
@@ -114,36 +108,36 @@ fn status_tells_what_runs_and_how_it_gets_on() {
     let sending = found.iter().find(|session| session["role"] == "send").unwrap();
     assert_eq!((&sending["joined"], &sending["rate_bps"]), (&2.into(), &4_000_000.into()));
     assert_eq!(sending["receivers"].as_array().unwrap().len(), 2);
-    let text = scratch.command(&["status"]).output().unwrap();
+    let text = host.command(&["status"]).output().unwrap();
     let text = String::from_utf8(text.stdout).unwrap();
     assert!(text.contains("Mbit/s") && text.contains("2 receivers there, 0 done"), "{text}");
 
-    let folder = scratch.0.join("run/treecast");
+    let folder = host.0.path("run/treecast");
     assert_eq!(fs::read_dir(&folder).unwrap().count(), 3);
     [sender, one, two].into_iter().for_each(|child| drop(end(child)));
-    assert_eq!(scratch.command(&["status"]).output().unwrap().status.code(), Some(0));
+    assert_eq!(host.command(&["status"]).output().unwrap().status.code(), Some(0));
     assert_eq!(fs::read_dir(&folder).unwrap().count(), 0, "sockets of killed processes are removed");
 }
 
 #[test]
 fn a_receiver_that_has_broken_off_is_gone_and_not_done() {
-    let scratch = Scratch::new("gone");
-    let (sender, ticket) = scratch.send(&["--wait", "2", "--linger", "600"]);
-    let (one, two) = (scratch.receive("one", &ticket), scratch.receive("two", &ticket));
-    scratch.wait_for(&[&sender], "progress", |found| found.iter().any(is_running));
+    let host = Host::new();
+    let (sender, ticket) = host.send(&["--wait", "2", "--linger", "600"]);
+    let (one, two) = (host.receive("one", &ticket), host.receive("two", &ticket));
+    host.wait_for(&[&sender], "progress", |found| found.iter().any(is_running));
     end(two);
-    let found = scratch.wait_for(&[&sender], "leaver", |found| found[0]["receivers_gone"] == 1);
+    let found = host.wait_for(&[&sender], "leaver", |found| found[0]["receivers_gone"] == 1);
     assert_eq!((&found[0]["receivers_done"], &found[0]["joined"]), (&0.into(), &1.into()), "{}", found[0]);
     assert_eq!(one.wait_with_output().unwrap().status.code(), Some(0));
     let has_ended = |found: &[Value]| found[0]["receivers_done"] == 1 && !found[0]["held_by"].is_null();
-    let found = scratch.wait_for(&[&sender], "end of the other", has_ended);
+    let found = host.wait_for(&[&sender], "end of the other", has_ended);
     let receivers = found[0]["receivers"].as_array().unwrap();
     let gone = receivers.iter().find(|receiver| receiver["receiver"] == "two").unwrap();
     assert_eq!((&gone["standing"], &gone["connected"]), (&"gone".into(), &false.into()));
     assert!(gone["left"].as_str().is_some_and(|why| !why.is_empty()), "{gone}");
     let held_by = &found[0]["held_by"];
     assert_eq!((&held_by["receiver"], &held_by["why"]), (&"two".into(), &"gone".into()));
-    let text = String::from_utf8(scratch.command(&["status"]).output().unwrap().stdout).unwrap();
+    let text = String::from_utf8(host.command(&["status"]).output().unwrap().stdout).unwrap();
     assert!(
         text.contains("1 done, 1 gone") && text.contains("gone: two (") && text.contains("waits for two: "),
         "{text}"
@@ -153,12 +147,12 @@ fn a_receiver_that_has_broken_off_is_gone_and_not_done() {
 
 #[test]
 fn strangers_at_the_socket_and_a_full_queue_stop_nothing() {
-    let scratch = Scratch::new("strangers");
-    let (sender, ticket) = scratch.send(&[]);
-    let socket = scratch.0.join(format!("run/treecast/{}.sock", sender.id()));
+    let host = Host::new();
+    let (sender, ticket) = host.send(&[]);
+    let socket = host.0.path(&format!("run/treecast/{}.sock", sender.id()));
     let strangers: Vec<_> = (0..200).filter_map(|_| UnixStream::connect(&socket).ok()).collect();
-    let receiver = scratch.receive("one", &ticket);
-    scratch.wait_for(&[&sender], "progress", |found| found.iter().any(is_running));
+    let receiver = host.receive("one", &ticket);
+    host.wait_for(&[&sender], "progress", |found| found.iter().any(is_running));
     drop(strangers);
     let output = receiver.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
@@ -167,12 +161,12 @@ fn strangers_at_the_socket_and_a_full_queue_stop_nothing() {
 
 #[test]
 fn prometheus_is_answered_while_it_runs() {
-    let scratch = Scratch::new("metrics");
+    let host = Host::new();
     // A port that was free a moment ago.
     let address = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
-    let (sender, ticket) = scratch.send(&["--metrics", &address]);
-    let receiver = scratch.receive("one", &ticket);
-    scratch.wait_for(&[&sender], "progress", |found| found.iter().any(is_running));
+    let (sender, ticket) = host.send(&["--metrics", &address]);
+    let receiver = host.receive("one", &ticket);
+    host.wait_for(&[&sender], "progress", |found| found.iter().any(is_running));
     let mut stream = TcpStream::connect(&address).unwrap();
     stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: here\r\n\r\n").unwrap();
     let mut answer = String::new();
@@ -180,8 +174,8 @@ fn prometheus_is_answered_while_it_runs() {
     assert!(answer.contains("treecast_sent_bytes_total "), "{answer}");
     assert!(answer.contains("treecast_receiver_received_bytes{receiver=\"one\"} "), "{answer}");
 
-    let again = ["send", "--interface", "lo", "--metrics", &address, &scratch.path("file")];
-    let taken = scratch.command(&again).output().unwrap();
+    let again = ["send", "--interface", "lo", "--metrics", &address, &host.path("file")];
+    let taken = host.command(&again).output().unwrap();
     let said = String::from_utf8(taken.stderr).unwrap();
     assert!(said.contains(&address) && said.contains("--metrics") && said.lines().count() == 1, "{said}");
     [sender, receiver].into_iter().for_each(|child| drop(end(child)));

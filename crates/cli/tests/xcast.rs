@@ -1,25 +1,20 @@
 //! Xcast and Xcast+ in networks of namespaces: plain UDP receivers behind two levels of routers, and one between that knows no Xcast.
 
 mod child;
-#[allow(dead_code, reason = "some of it is for MEADcast's test")]
 mod mead_sender;
-#[allow(dead_code, reason = "multicast routers are for another test")]
 mod mroute_network;
 
 use std::{
     collections::BTreeMap,
-    fs,
     net::{Ipv6Addr, SocketAddr, SocketAddrV6, UdpSocket},
-    os::unix::fs::PermissionsExt,
-    path::PathBuf,
     process::Stdio,
     time::Duration,
 };
 
+use child::PrivateFile;
 use mead_sender::{Sender, received, send, send_super};
 use mroute_network::{Listener, Network, Router, eventually};
 use socket2::{Domain, Protocol, Socket, Type};
-use treecast_dataplane::explicit::Status;
 use treecast_proto::explicit::authentication::DomainKey;
 use treecast_wire::{
     ipv6::{self, next_header, upper_layer_checksum},
@@ -72,19 +67,6 @@ fn router(network: &Network, node: &str, arguments: &[&str]) -> Router {
     network.daemon(node, &[&["router", "run", "--all"], arguments].concat(), Stdio::inherit())
 }
 
-fn status(network: &Network, node: &str) -> Status {
-    let output = network.treecast(node, &["router", "status", "--json"]);
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    serde_json::from_slice(&output.stdout).expect("a status")
-}
-
-fn file(name: &str, text: &str) -> PathBuf {
-    let path = std::env::temp_dir().join(format!("treecast-xcast-{}-{name}", std::process::id()));
-    fs::write(&path, text).expect("a temporary file");
-    fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).expect("it is ours");
-    path
-}
-
 fn everybody_hears(sockets: &BTreeMap<&str, UdpSocket>, count: u8, len: usize) {
     for (node, socket) in sockets {
         let (numbers, from) = received(socket, count.into(), len);
@@ -116,7 +98,7 @@ fn plain_receivers_get_each_datagram_once_by_one_packet_a_link() {
         assert_eq!(group["lists"][0]["destinations"].as_array().map(Vec::len), Some(3), "{group}");
         send(&network, 20, 1000);
         everybody_hears(&sockets, 20, 1000);
-        let (r1, r3) = (status(&network, "r1").xcast, status(&network, "r3").xcast);
+        let (r1, r3) = (network.router_status("r1").xcast, network.router_status("r3").xcast);
         assert_eq!((r1.packets, r1.copies, r1.unicast, r1.premature), (20, 20, 20, 0), "{plane:?} {r1:?}");
         assert_eq!((r3.packets, r3.copies, r3.unicast, r3.premature), (20, 0, 40, 0), "{plane:?} {r3:?}");
         send_super(&network, 30, 800);
@@ -136,20 +118,16 @@ fn receivers_have_ports_of_their_own_and_join_while_it_runs() {
     let network = network();
     let sockets = receivers(&network, [5001, 5002, 5003]);
     let _routers = ["r1", "r3"].map(|node| router(&network, node, &["--min-dsts", "3"]));
-    let path = file("members", "fd00:3::2 5001\nfd00:4::2 5002\n");
-    let members = path.to_str().expect("a plain name");
-    let mut sender = Sender::start(&network, &["--xcast", "--ports", "--members", members, "5000"]);
+    let members = PrivateFile::new("fd00:3::2 5001\nfd00:4::2 5002\n");
+    let mut sender = Sender::start(&network, &["--xcast", "--ports", "--members", &members, "5000"]);
     sender.next("group");
-    let new = path.with_extension("new");
-    fs::write(&new, "fd00:3::2 5001\nfd00:4::2 5002\nfd00:5::2 5003\n").expect("it is ours");
-    fs::rename(&new, &path).expect("it is ours");
+    members.replace("fd00:3::2 5001\nfd00:4::2 5002\nfd00:5::2 5003\n");
     while sender.next("group")["lists"][0]["destinations"].as_array().map(Vec::len) != Some(3) {}
     send(&network, 20, 500);
     everybody_hears(&sockets, 20, 500);
-    let r1 = status(&network, "r1").xcast;
+    let r1 = network.router_status("r1").xcast;
     assert_eq!((r1.packets, r1.copies, r1.unicast, r1.premature), (20, 0, 20, 40), "{r1:?}");
     sender.end();
-    fs::remove_file(&path).expect("it is ours");
 }
 
 fn udp(source: Ipv6Addr, destination: Ipv6Addr, ports: [u16; 2], payload: &[u8]) -> Vec<u8> {
@@ -243,13 +221,13 @@ fn takes_and_drops(network: &Network, plane: &[&str], at_r1: &UdpSocket, at_c3: 
     let mut wrong = payload.clone();
     wrong[40] ^= 1;
     inject(network, "s", ip, &wrong);
-    eventually("it is counted", || status(network, "r1").xcast.malformed.get("checksum") == Some(&1));
-    let xcast = status(network, "r1").xcast;
+    eventually("it is counted", || network.router_status("r1").xcast.malformed.get("checksum") == Some(&1));
+    let xcast = network.router_status("r1").xcast;
     // Another router on the link may have the route.
     assert_eq!((xcast.packets, xcast.local, xcast.unicast, xcast.unrouted), (1, 1, 1, 0), "{xcast:?}");
     let (ip, payload) = xcast_packet(&[NOWHERE], ALL_XCAST_ROUTERS);
     inject(network, "s", ip, &payload);
-    eventually("it is counted", || status(network, "r1").xcast.dropped.get("for-others") == Some(&1));
+    eventually("it is counted", || network.router_status("r1").xcast.dropped.get("for-others") == Some(&1));
     let shown = network.treecast("r1", &["router", "status"]);
     let shown = String::from_utf8_lossy(&shown.stdout).into_owned();
     assert!(shown.contains("malformed: checksum") && shown.contains("dropped: for-others"), "{shown}");
@@ -304,20 +282,18 @@ fn listeners(network: &Network) -> [Listener; 2] {
 }
 
 fn registered(network: &Network) -> Vec<Ipv6Addr> {
-    status(network, "r1").xcast.registered.into_iter().flat_map(|one| one.routers).collect()
+    network.router_status("r1").xcast.registered.into_iter().flat_map(|one| one.routers).collect()
 }
 
 /// M2X and X2M: a sender that only multicasts, and receivers that have only joined its channel.
 #[test]
 fn multicast_crosses_routers_without_multicast_by_xcast() {
     let network = network();
-    let path = file("key", &"07".repeat(32));
-    let key = path.to_str().expect("a plain name");
+    let key = PrivateFile::key();
     for plane in PLANES {
-        let options = [plane, &["--xcast-plus", "--key", key]].concat();
+        let options = [plane, &["--xcast-plus", "--key", &*key]].concat();
         crosses_and_is_not_forged(&network, &options);
     }
-    fs::remove_file(&path).expect("it is ours");
 }
 
 fn crosses_and_is_not_forged(network: &Network, options: &[&str]) {
@@ -328,7 +304,7 @@ fn crosses_and_is_not_forged(network: &Network, options: &[&str]) {
     listeners.iter().for_each(|listener| _ = listener.hear("s"));
     drop(stream);
     listeners.iter().for_each(Listener::hear_the_end);
-    let (r1, r3) = (status(network, "r1").xcast, status(network, "r3").xcast);
+    let (r1, r3) = (network.router_status("r1").xcast, network.router_status("r3").xcast);
     assert!(r1.encapsulated > 0, "{r1:?}");
     assert_eq!(
         (r3.packets, r3.multicast, r3.unicast),
@@ -351,7 +327,7 @@ fn crosses_and_is_not_forged(network: &Network, options: &[&str]) {
             socket.send_to(&registration.to_bytes(), (S, REGISTRATION_PORT)).expect("it is routed");
         });
     }
-    eventually("both are refused", || status(network, "r1").xcast.registrations_refused == 2);
+    eventually("both are refused", || network.router_status("r1").xcast.registrations_refused == 2);
     assert_eq!(registered(network), [R3]);
 
     drop(listeners);
@@ -379,26 +355,4 @@ fn a_sender_serves_registered_routers_and_plain_receivers() {
     let done = sender.end();
     assert_eq!((&done["mead_packets"], &done["unicast_packets"]), (&20.into(), &20.into()), "{done}");
     assert!(done["registrations"]["counted"].as_u64() >= Some(2), "{done}");
-}
-
-#[test]
-fn what_cannot_be_is_refused_in_one_line() {
-    let network = network();
-    let refused = |arguments: &[&str], expected: &str| {
-        let output = network.treecast("s", arguments);
-        let line = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert!(!output.status.success() && line.contains(expected), "{arguments:?}: {line}");
-    };
-    refused(&["mead", "--xcast", "fd00:3::2", "fd00:3::2", "5000"], "the receiver fd00:3::2 is named twice");
-    refused(&["mead", "--xcast", "5000"], "there is no receiver");
-    refused(&["mead", "--group", GROUP, "fd00:3::2", "5000"], "--xcast");
-    refused(&["mead", "--xcast", "--interval", "3", "fd00:3::2", "5000"], "cannot be used with");
-    refused(
-        &["mead", "--xcast", "--anonymous", "--key", "k", "fd00:3::2", "5000"],
-        "--anonymous has routers overwrite addresses that --key has packets prove",
-    );
-    refused(&["mead", "--xcast", "--max", "33", "fd00:3::2", "5000"], "33");
-    refused(&["mead", "--xcast", "--group", "ff02::1", "fd00:3::2", "5000"], "ff02::1 is no group");
-    let line = network.treecast("r1", &["router", "run", "--all", "--xcast-plus", "--dialect", "linux-6.5"]);
-    assert!(String::from_utf8_lossy(&line.stderr).contains("--xcast-plus needs --dialect rfc"));
 }

@@ -9,7 +9,7 @@ use std::{
 
 use indicatif::{MultiProgress, ProgressBar, ProgressState, ProgressStyle};
 use serde_json::json;
-use treecast_experiment::{Event, Fared, Finished};
+use treecast_experiment::{Event, Finished};
 
 use super::pace::Pace;
 use crate::arguments::counted;
@@ -56,7 +56,7 @@ impl Progress {
     }
 
     pub fn show(&self, event: &Event) {
-        if self.json { say!("{}", as_json(event)) } else { self.show_person(event) }
+        if self.json { say!("{}", json!(event)) } else { self.show_person(event) }
     }
 
     pub fn finish(&self) {
@@ -153,45 +153,6 @@ pub fn span(time: Duration) -> String {
         seconds @ 90..7200 => format!("{} min", (seconds + 30) / 60),
         seconds => format!("{:.1} h", seconds as f64 / 3600.0),
     }
-}
-
-fn as_json(event: &Event) -> serde_json::Value {
-    match event {
-        Event::Planned { runs, estimate, left_out } => {
-            json!({"event": "planned", "runs": runs, "estimate_seconds": estimate.as_secs_f64(), "left_out": left_out})
-        }
-        Event::Building { network, nodes } => {
-            json!({"event": "building", "network": network, "nodes": nodes})
-        }
-        Event::Settling { run } => json!({"event": "settling", "run": run}),
-        Event::Started { number, of, run, clients, expected } => json!({
-            "event": "started", "number": number, "of": of, "run": run, "clients": clients,
-            "expected_seconds": expected.as_secs_f64(),
-        }),
-        Event::Client { run, node, fared } => client_as_json(run, node, fared),
-        Event::Again { run, why } => json!({"event": "again", "run": run, "reason": why}),
-        Event::Finished(finished) => finished_as_json(finished),
-    }
-}
-
-fn finished_as_json(finished: &Finished) -> serde_json::Value {
-    let Finished { number, run, duration, whole, clients, sentence, measures, saturated, cut_short, refused } =
-        finished;
-    let measures: serde_json::Map<String, serde_json::Value> =
-        measures.iter().map(|(name, value)| (name.clone(), json!(value))).collect();
-    json!({
-        "event": "finished", "number": number, "run": run, "seconds": duration.as_secs_f64(), "whole": whole,
-        "clients": clients, "says": sentence, "measures": measures, "saturated": saturated,
-        "cut_short": cut_short, "refused": refused,
-    })
-}
-
-fn client_as_json(run: &str, node: &str, fared: &Fared) -> serde_json::Value {
-    json!({
-        "event": "client", "run": run, "node": node, "seconds": fared.run_seconds(), "failure": fared.failure,
-        "attempts": fared.attempts, "retransmitted_bytes": fared.told.retransmitted_bytes,
-        "duplicate_bytes": fared.told.duplicate_bytes, "dropped_packets": fared.told.dropped_packets,
-    })
 }
 
 #[cfg(test)]

@@ -9,14 +9,11 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use serde::{Deserialize, Serialize};
 use treecast_experiment::{Experiment, Network, Results};
 use treecast_lab::svg;
 use treecast_measure::{
     Db,
-    claim::Finding,
-    paper::Papers,
-    plot::{Plot, generic::PlotSpec},
+    plot::Plot,
     report::{self, Picture, ReportInput},
 };
 
@@ -25,86 +22,43 @@ const KEPT: &str = "experiment.json";
 const REPORT: &str = "report.html";
 
 /// The parts of a report that are kept in a file beside the database.
-#[derive(Debug, Default, Serialize, Deserialize)]
-pub struct Kept {
-    title: String,
-    command: String,
-    findings: Vec<Finding>,
-    notes: Vec<String>,
-    pictures: Vec<KeptPicture>,
-    /// Each network with loss or delay, in words. Empty for results of versions that did not keep this.
-    #[serde(default)]
-    impairments: Vec<String>,
-    #[serde(default)]
-    plots: Vec<PlotSpec>,
-    #[serde(default)]
-    papers: Papers,
-}
-
-#[derive(Debug, Serialize, Deserialize)]
-struct KeptPicture {
-    network: String,
-    svg: String,
-}
-
-impl Kept {
-    pub fn of(experiment: &Experiment, command: &str, results: &Results) -> Self {
-        Self {
-            title: experiment.title.clone(),
-            command: command.into(),
-            findings: results.findings.clone(),
-            notes: results.left_out.iter().map(|line| format!("Left out: {line}.")).collect(),
-            pictures: pictures(experiment),
-            impairments: impairments(experiment),
-            plots: experiment.shows.plots.clone(),
-            papers: experiment.shows.papers.clone(),
-        }
-    }
-
-    /// Writes this to a file in `folder`, beside the database.
-    pub fn save(&self, folder: &Path) -> Result<(), Box<dyn Error>> {
-        let path = folder.join(KEPT);
-        let text = serde_json::to_string_pretty(self)?;
-        fs::write(&path, text).map_err(|error| format!("cannot write {}: {error}", path.display()).into())
-    }
-
-    /// Reads the file in `folder`. If there is none, the result contains only the folder's name.
-    pub fn load(folder: &Path) -> Result<Self, Box<dyn Error>> {
-        let path = folder.join(KEPT);
-        if !path.exists() {
-            let title = folder.file_name().unwrap_or_default().to_string_lossy().into_owned();
-            return Ok(Self { title, ..Self::default() });
-        }
-        let text = fs::read_to_string(&path)?;
-        serde_json::from_str(&text).map_err(|error| format!("{} is damaged: {error}", path.display()).into())
-    }
-
-    fn input(&self) -> ReportInput {
-        ReportInput {
-            title: self.title.clone(),
-            command: self.command.clone(),
-            findings: self.findings.clone(),
-            notes: self.notes.clone(),
-            impairments: self.impairments.clone(),
-            pictures: self.pictures.iter().map(KeptPicture::to_picture).collect(),
-            plots: self.plots.clone(),
-            papers: self.papers.clone(),
-            ..ReportInput::default()
-        }
+pub fn input(experiment: &Experiment, command: &str, results: &Results) -> ReportInput {
+    ReportInput {
+        title: experiment.title.clone(),
+        command: command.into(),
+        findings: results.findings.clone(),
+        notes: results.left_out.iter().map(|line| format!("Left out: {line}.")).collect(),
+        pictures: pictures(experiment),
+        impairments: impairments(experiment),
+        plots: experiment.shows.plots.clone(),
+        papers: experiment.shows.papers.clone(),
+        ..ReportInput::default()
     }
 }
 
-impl KeptPicture {
-    fn to_picture(&self) -> Picture {
-        Picture { topology: self.network.clone(), svg: self.svg.clone() }
-    }
+/// Keeps it in `folder`, beside the database.
+pub fn save(input: &ReportInput, folder: &Path) -> Result<(), Box<dyn Error>> {
+    let path = folder.join(KEPT);
+    let text = serde_json::to_string_pretty(input)?;
+    fs::write(&path, text).map_err(|error| format!("cannot write {}: {error}", path.display()).into())
 }
 
-fn pictures(experiment: &Experiment) -> Vec<KeptPicture> {
+/// What was kept in `folder`; of results that came about otherwise there is only their name.
+pub fn load(folder: &Path) -> Result<ReportInput, Box<dyn Error>> {
+    let path = folder.join(KEPT);
+    if !path.exists() {
+        let title = folder.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        return Ok(ReportInput { title, ..ReportInput::default() });
+    }
+    let text = fs::read_to_string(&path)?;
+    serde_json::from_str(&text).map_err(|error| format!("{} is damaged: {error}", path.display()).into())
+}
+
+fn pictures(experiment: &Experiment) -> Vec<Picture> {
     let networks = experiment.networks.iter();
     // A network that could be built can be drawn.
     let drawn = networks.filter_map(|network| Some((&network.name, network.build().ok()?)));
-    drawn.map(|(name, topology)| KeptPicture { network: name.clone(), svg: svg(&topology, name) }).collect()
+    drawn.map(|(name, topology)| Picture { network: name.clone(), svg: svg(&topology, name) }).collect()
 }
 
 /// Describes each network that has loss or delay.
@@ -117,14 +71,13 @@ fn impairments(experiment: &Experiment) -> Vec<String> {
 }
 
 /// Writes the report of the results in `folder`. Returns the report's path, and a short form for a terminal.
-pub fn write(folder: &Path, kept: &Kept) -> Result<(PathBuf, String), Box<dyn Error>> {
+pub fn write(folder: &Path, input: &ReportInput) -> Result<(PathBuf, String), Box<dyn Error>> {
     let path = folder.join(REPORT);
     let db = Db::open(&folder.join(DATABASE))?;
-    let input = kept.input();
-    let report = report::render(&db, &input)?;
+    let report = report::render(&db, input)?;
     fs::write(&path, report.html).map_err(|error| format!("cannot write {}: {error}", path.display()))?;
     write_plots(&folder.join("plots"), &report.plots)?;
-    Ok((path, report::to_text(&db, &input)?))
+    Ok((path, report::to_text(&db, input)?))
 }
 
 /// Writes each plot to a file of its own, for a talk or a paper.

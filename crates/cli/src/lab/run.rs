@@ -7,16 +7,17 @@ use std::{
     process::ExitCode,
 };
 
+use serde_json::json;
 use treecast_experiment::{self as experiment, Experiment, Order, Preview, Results};
 use treecast_host::{
     folder::{Lock, lock},
     stop::Stop,
 };
-use treecast_measure::{Db, claim::Verdict};
+use treecast_measure::{Db, claim::Verdict, report::ReportInput};
 
 use super::{
     progress::Progress,
-    report::{self, DATABASE, Kept},
+    report::{self, DATABASE},
     summary,
 };
 use crate::Outcome;
@@ -78,7 +79,7 @@ pub fn run(args: RunArgs) -> Outcome {
     let progress = Progress::new(args.json);
     let results = experiment::run(&order, &|event| progress.show(event), &|| stop.is_requested())?;
     progress.finish();
-    conclude(Kept::of(&order.experiment, &order.command, &results), &out, &results, args.json)
+    conclude(&report::input(&order.experiment, &order.command, &results), &out, &results, args.json)
 }
 
 /// The name of the results, and their folder.
@@ -90,7 +91,7 @@ fn place(args: &RunArgs) -> (String, PathBuf) {
 
 fn show_plan(preview: &Preview, json: bool) -> Outcome {
     match json {
-        true => say!("{}", summary::preview_as_json(preview)),
+        true => say!("{}", json!(preview)),
         false => summary::print_preview(preview),
     }
     Ok(ExitCode::SUCCESS)
@@ -105,16 +106,16 @@ pub fn report(args: ReportArgs) -> Outcome {
         )
         .into());
     }
-    let (report, text) = report::write(&args.dir, &Kept::load(&args.dir)?)?;
+    let (report, text) = report::write(&args.dir, &report::load(&args.dir)?)?;
     say!("{text}\n{}", report.display());
     Ok(ExitCode::SUCCESS)
 }
 
-fn conclude(kept: Kept, out: &Path, results: &Results, json: bool) -> Outcome {
-    kept.save(out)?;
-    let (report, text) = report::write(out, &kept)?;
+fn conclude(input: &ReportInput, out: &Path, results: &Results, json: bool) -> Outcome {
+    report::save(input, out)?;
+    let (report, text) = report::write(out, input)?;
     if json {
-        summary::print_json(results, &report);
+        say!("{}", json!(summary::Done { results, report: &report }));
     } else {
         say!("{text}");
         summary::print(results, &report);

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use serde_json::json;
+use serde::Serialize;
 use treecast_experiment::{Failure, Preview, Refusal, Results};
 use treecast_measure::{
     claim::{Finding, Verdict},
@@ -44,18 +44,13 @@ pub fn print_preview(preview: &Preview) {
     say!("{}, about {}", counted(preview.runs.len(), "run"), span(preview.estimate));
 }
 
-pub fn preview_as_json(preview: &Preview) -> serde_json::Value {
-    let Preview { runs, estimate, left_out } = preview;
-    json!({"event": "planned", "runs": runs, "estimate_seconds": estimate.as_secs_f64(), "left_out": left_out})
-}
-
-/// Prints the last JSON event.
-pub fn print_json(results: &Results, report: &Path) {
-    let done = json!({
-        "event": "done", "runs": results.runs, "whole_runs": results.whole_runs, "failures": results.failures,
-        "refused": results.refused, "findings": results.findings, "interrupted": results.interrupted, "report": report,
-    });
-    say!("{done}");
+/// The last JSON event.
+#[derive(Serialize)]
+#[serde(tag = "event", rename = "done")]
+pub struct Done<'a> {
+    #[serde(flatten)]
+    pub results: &'a Results,
+    pub report: &'a Path,
 }
 
 /// A table of the runs that treecast refused, with its reasons.

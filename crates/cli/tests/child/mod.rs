@@ -3,12 +3,23 @@
 #![allow(dead_code, reason = "each test takes what it needs")]
 
 use std::{
-    fs, io,
+    fs,
+    io::{self, BufRead, BufReader},
     ops::{Deref, DerefMut},
-    os::unix::process::CommandExt,
+    os::unix::{fs::PermissionsExt, process::CommandExt},
     process::{Child, Command, Output, Stdio},
-    sync::atomic::{AtomicU32, Ordering},
+    sync::{
+        atomic::{AtomicU32, Ordering},
+        mpsc,
+    },
+    thread,
+    time::Duration,
 };
+
+use serde_json::Value;
+
+/// What has not happened after so long will not happen.
+const PATIENCE: Duration = Duration::from_secs(180);
 
 const NOBODY: u32 = 65_534;
 
@@ -21,6 +32,45 @@ pub fn treecast_as_nobody(arguments: &[&str]) -> Output {
     let output = Command::new(&copy).args(arguments).stdin(Stdio::null()).uid(NOBODY).gid(NOBODY).output();
     let _ = fs::remove_file(&copy);
     output.expect("anybody may run it")
+}
+
+/// A file that only its owner may read; removed when this is dropped.
+pub struct PrivateFile(String);
+
+impl PrivateFile {
+    pub fn new(text: &str) -> Self {
+        static FILES: AtomicU32 = AtomicU32::new(0);
+        let number = FILES.fetch_add(1, Ordering::Relaxed);
+        let file = std::env::temp_dir().join(format!("treecast-file-{}-{number}", std::process::id()));
+        fs::write(&file, text).expect("a temporary file");
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).expect("it is ours");
+        Self(file.into_os_string().into_string().expect("a plain name"))
+    }
+
+    /// A domain's key.
+    pub fn key() -> Self {
+        Self::new(&"07".repeat(32))
+    }
+
+    /// Puts another file in its place at once, so that nobody reads half of it.
+    pub fn replace(&self, text: &str) {
+        fs::rename(&*Self::new(text), &**self).expect("it is ours");
+    }
+}
+
+impl Deref for PrivateFile {
+    type Target = str;
+
+    fn deref(&self) -> &str {
+        &self.0
+    }
+}
+
+impl Drop for PrivateFile {
+    fn drop(&mut self) {
+        // Some tests remove it themselves.
+        _ = fs::remove_file(&self.0);
+    }
 }
 
 /// A child process that is killed when this is dropped.
@@ -40,6 +90,18 @@ impl SpawnGuarded for Command {
 }
 
 impl Guarded {
+    /// Signals the program.
+    #[track_caller]
+    pub fn signal(&self, signal: i32) {
+        treecast_host::process::signal(self, signal).expect("it has not been waited for");
+    }
+
+    /// Kills the program, and waits until it has ended. It may have ended by itself.
+    pub fn end(&mut self) {
+        _ = self.kill();
+        _ = self.wait();
+    }
+
     /// As that of [`Child`].
     pub fn wait_with_output(mut self) -> io::Result<Output> {
         self.0.take().expect("it is taken once").wait_with_output()
@@ -67,5 +129,76 @@ impl Drop for Guarded {
             _ = child.kill();
             _ = child.wait();
         }
+    }
+}
+
+/// A program that prints what happens as JSON, an event a line. Dropped, it is killed.
+pub struct Teller {
+    pub child: Guarded,
+    /// Read from the start: a program whose pipe is full waits, and its session gives it up.
+    lines: mpsc::Receiver<String>,
+    /// All that was waited for so far, and all before it, but for progress.
+    events: Vec<Value>,
+}
+
+impl Teller {
+    /// Listens to a program whose standard output is piped.
+    pub fn of(mut child: Guarded) -> Self {
+        let lines = BufReader::new(child.stdout.take().expect("it is piped")).lines();
+        let (said, heard) = mpsc::channel();
+        thread::spawn(move || lines.map_while(Result::ok).try_for_each(|line| said.send(line)));
+        Self { child, lines: heard, events: Vec::new() }
+    }
+
+    /// Waits for the next event.
+    #[track_caller]
+    pub fn any(&mut self) -> Value {
+        let line = self.lines.recv_timeout(PATIENCE);
+        let line = line.unwrap_or_else(|error| panic!("{error} after {:?}", self.events));
+        self.keep(&line)
+    }
+
+    fn keep(&mut self, line: &str) -> Value {
+        let event: Value = serde_json::from_str(line).unwrap_or_else(|error| panic!("{line}: {error}"));
+        if event["event"] != "progress" {
+            self.events.push(event.clone());
+        }
+        event
+    }
+
+    /// The events that have come already.
+    pub fn pending(&mut self) -> Vec<Value> {
+        let lines: Vec<_> = self.lines.try_iter().collect();
+        lines.iter().map(|line| self.keep(line)).collect()
+    }
+
+    /// Waits for the next event that is so.
+    #[track_caller]
+    pub fn wait_for(&mut self, is_so: impl Fn(&Value) -> bool) -> Value {
+        loop {
+            let event = self.any();
+            if is_so(&event) {
+                return event;
+            }
+        }
+    }
+
+    /// Waits for the next event of a kind.
+    #[track_caller]
+    pub fn next(&mut self, kind: &str) -> Value {
+        self.wait_for(|event| event["event"] == kind)
+    }
+
+    /// Waits for the program's end, and returns its exit code, if it has one.
+    pub fn wait(mut self) -> Option<i32> {
+        self.child.wait().expect("it is our child").code()
+    }
+
+    /// Waits until the program is done, which must be well, and returns its last event and all events.
+    #[track_caller]
+    pub fn end(mut self) -> (Value, Vec<Value>) {
+        let done = self.next("done");
+        assert!(self.child.wait().expect("it is our child").success(), "{done}");
+        (done, self.events)
     }
 }

@@ -1,22 +1,38 @@
 //! `treecast mead` on node `s` of a network, what programs there send to its device, and what receivers hear.
+#![allow(dead_code, reason = "each test takes what it needs")]
 
 use std::{
-    io::{BufRead, BufReader, ErrorKind},
+    io::ErrorKind,
     net::{SocketAddr, UdpSocket},
-    os::fd::AsRawFd,
-    process::{Child, ChildStdout, Stdio},
+    ops::{Deref, DerefMut},
+    process::Stdio,
 };
 
 use serde_json::Value;
+use treecast_host::option;
 
-use crate::mroute_network::{Network, eventually, treecast};
+use crate::{
+    child::{SpawnGuarded, Teller},
+    mroute_network::{Network, eventually, treecast},
+};
 
 const TUN_ADDRESS: &str = "[fd15::1]:7777";
 
 /// A sender that runs on `s` and tells what happens as JSON. Dropped, it is killed.
-pub struct Sender {
-    child: Child,
-    lines: BufReader<ChildStdout>,
+pub struct Sender(Teller);
+
+impl Deref for Sender {
+    type Target = Teller;
+
+    fn deref(&self) -> &Teller {
+        &self.0
+    }
+}
+
+impl DerefMut for Sender {
+    fn deref_mut(&mut self) -> &mut Teller {
+        &mut self.0
+    }
 }
 
 impl Sender {
@@ -28,54 +44,21 @@ impl Sender {
     pub fn start_in(network: &Network, node: &str, arguments: &[&str]) -> Self {
         let mut command = treecast(&[&["mead", "--json"], arguments].concat());
         command.stdout(Stdio::piped());
-        let mut child = network.within(node, move || command.spawn().expect("treecast can be run"));
-        let lines = BufReader::new(child.stdout.take().expect("it is piped"));
-        let mut sender = Self { child, lines };
+        let mut sender = Teller::of(network.within(node, move || command.spawn_guarded()));
         sender.next("ready");
-        sender
-    }
-
-    /// Waits for the next event.
-    pub fn any(&mut self) -> Value {
-        let mut line = String::new();
-        assert!(self.lines.read_line(&mut line).expect("it can be read") > 0, "it has ended");
-        serde_json::from_str(&line).unwrap_or_else(|error| panic!("{line}: {error}"))
-    }
-
-    /// Waits for the next event of a kind.
-    pub fn next(&mut self, kind: &str) -> Value {
-        loop {
-            let event = self.any();
-            if event["event"] == kind {
-                return event;
-            }
-        }
+        Self(sender)
     }
 
     /// Waits for a group in which so many get unicast.
     pub fn group_with_unicast(&mut self, count: usize) -> Value {
-        loop {
-            let group = self.next("group");
-            if group["unicast"].as_array().expect("a list").len() == count {
-                return group;
-            }
-        }
+        let len = |group: &Value| group["unicast"].as_array().map(Vec::len);
+        self.wait_for(|event| event["event"] == "group" && len(event) == Some(count))
     }
 
     /// Stops it, and returns what it has counted.
-    pub fn end(mut self) -> Value {
-        // SAFETY: the process is our child and has not been waited for.
-        unsafe { libc::kill(self.child.id() as i32, libc::SIGTERM) };
-        let done = self.next("done");
-        assert_eq!(self.child.wait().expect("it is our child").code(), Some(0));
-        done
-    }
-}
-
-impl Drop for Sender {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+    pub fn end(self) -> Value {
+        self.child.signal(libc::SIGTERM);
+        self.0.end().0
     }
 }
 
@@ -92,11 +75,8 @@ pub fn send(network: &Network, count: u8, len: usize) {
 /// Sends so many datagrams of so many bytes to the device on `s` in one call, and so as one super-packet.
 pub fn send_super(network: &Network, count: u8, len: usize) {
     let socket = network.within("s", || UdpSocket::bind("[::]:0").expect("a free port"));
-    let segment = len as libc::c_int;
-    let (value, size) = (std::ptr::from_ref(&segment).cast(), size_of::<libc::c_int>() as libc::socklen_t);
-    // SAFETY: the option takes an int, which the kernel copies.
-    let set = unsafe { libc::setsockopt(socket.as_raw_fd(), libc::SOL_UDP, libc::UDP_SEGMENT, value, size) };
-    assert_eq!(set, 0, "super-packets need Linux 4.18");
+    option::set(&socket, libc::SOL_UDP, libc::UDP_SEGMENT, len as i32)
+        .expect("super-packets need Linux 4.18");
     let mut datagrams = vec![0xa5; len * usize::from(count)];
     datagrams.chunks_mut(len).zip(0..).for_each(|(datagram, number)| datagram[0] = number);
     network.within("s", || socket.send_to(&datagrams, TUN_ADDRESS).expect("the device is there"));

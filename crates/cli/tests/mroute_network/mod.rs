@@ -1,12 +1,12 @@
 //! Networks of namespaces for the tests of `treecast mroute` and `treecast router`, their routers, senders and listeners.
 //!
 //! All of it is gone when the test ends, however it ends.
+#![allow(dead_code, reason = "each test takes what it needs")]
 
 use std::{
     fs,
     io::{BufRead, BufReader, ErrorKind, Write},
     net::{IpAddr, SocketAddr, UdpSocket},
-    os::fd::AsRawFd,
     process::{Command, Stdio},
     sync::{
         Arc,
@@ -17,14 +17,21 @@ use std::{
 };
 
 use crate::child::{Guarded, SpawnGuarded};
-use treecast_dataplane::mroute::{self, Entry, Family, Status};
+use treecast_dataplane::{
+    explicit,
+    mroute::{self, Entry, Family, Status},
+};
 use treecast_driver::udp::{GroupAddress, open_group_receiver, open_group_sender};
-use treecast_host::interface::Interface;
+use treecast_host::{interface::Interface, namespace::Namespace, user};
+use treecast_lab::parallel;
 
 /// Long enough for anything that is going to happen on a busy machine.
 pub const PATIENCE: Duration = Duration::from_secs(30);
 
 pub const PORT: u16 = 5000;
+
+/// Classic BPF that loses one packet of ten that are not TCP's.
+pub const TENTH: &str = "6,48 0 0 20,21 3 0 6,32 0 0 4294963256,53 0 1 3865470566,6 0 0 2,6 0 0 4294967295";
 
 /// Namespaces whose names begin alike, and nobody else's do.
 pub struct Network {
@@ -35,8 +42,7 @@ pub struct Network {
 impl Network {
     /// One namespace for each of `nodes`; those whose names begin with "r" forward.
     pub fn new(nodes: &[&'static str]) -> Self {
-        // SAFETY: no arguments, no effects.
-        assert_eq!(unsafe { libc::geteuid() }, 0, "these tests make network namespaces: run them as root");
+        assert!(user::is_root(), "these tests make network namespaces: run them as root");
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let prefix = format!("mr{}x{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
         let network = Self { prefix, nodes: nodes.to_vec() };
@@ -109,17 +115,36 @@ impl Network {
         ip(&["-n", &self.namespace(node), "-batch", "-"], commands);
     }
 
+    /// Has a node send no faster over an interface than a token bucket says (tc-tbf(8)).
+    pub fn shape(&self, node: &str, interface: &str, bucket: &str) {
+        self.tc(
+            node,
+            &["qdisc", "add", "dev", interface, "root", "tbf"],
+            &bucket.split(' ').collect::<Vec<_>>(),
+        );
+    }
+
+    /// From now on, a node loses what this classic BPF (no other classifier is everywhere) says of what comes in by an interface.
+    pub fn lose(&self, node: &str, interface: &str, bytecode: &str) {
+        self.tc(node, &["qdisc", "add", "dev", interface, "clsact"], &[]);
+        let filter =
+            ["filter", "add", "dev", interface, "ingress", "protocol", "ipv6", "bpf", "da", "bytecode"];
+        self.tc(node, &filter, &[bytecode]);
+    }
+
+    fn tc(&self, node: &str, arguments: &[&str], more: &[&str]) {
+        let mut command = Command::new("tc");
+        command.args(arguments).args(more);
+        let output = self.within(node, move || command.output().expect("iproute2 is installed"));
+        assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+    }
+
     /// Does something on a node: what it opens or starts there stays there.
     pub fn within<T: Send>(&self, node: &str, act: impl FnOnce() -> T + Send) -> T {
-        let path = format!("/run/netns/{}", self.namespace(node));
-        thread::scope(|scope| {
-            let worker = scope.spawn(|| {
-                let namespace = fs::File::open(&path).expect("the namespace is there");
-                // SAFETY: the descriptor is open, and only this thread is moved.
-                assert_eq!(unsafe { libc::setns(namespace.as_raw_fd(), libc::CLONE_NEWNET) }, 0);
-                act()
-            });
-            worker.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        parallel::aside(|| {
+            let namespace = Namespace::open(&self.namespace(node)).expect("the namespace is there");
+            namespace.enter().expect("root may");
+            act()
         })
     }
 
@@ -158,6 +183,14 @@ impl Network {
         let router = Router(child);
         assert_eq!(line, "ready\n", "{node}");
         router
+    }
+
+    /// What a MEADcast and Xcast router says of itself.
+    #[track_caller]
+    pub fn router_status(&self, node: &str) -> explicit::Status {
+        let output = self.treecast(node, &["router", "status", "--json"]);
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        serde_json::from_slice(&output.stdout).expect("a status")
     }
 
     pub fn status(&self, node: &str) -> Status {
@@ -226,8 +259,7 @@ pub struct Router(Guarded);
 
 impl Router {
     pub fn signal(&self, signal: i32) {
-        // SAFETY: the process is our child and has not been waited for.
-        unsafe { libc::kill(self.0.id() as i32, signal) };
+        self.0.signal(signal);
     }
 
     /// Asks it to end, and returns its exit code.

@@ -9,6 +9,7 @@ use std::{
 
 use socket2::{Domain, Protocol, Socket, Type};
 use treecast_dataplane::explicit::Status;
+use treecast_host::interface::index_of;
 use treecast_wire::{
     ipv6::{self, next_header, upper_layer_checksum},
     mead::{Dialect, Header},
@@ -53,9 +54,7 @@ pub fn set(network: &Network, node: &str, change: &[&str]) {
 }
 
 pub fn status(network: &Network, node: &str) -> Status {
-    let output = network.treecast(node, &["router", "status", "--json"]);
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    serde_json::from_slice(&output.stdout).expect("a status")
+    network.router_status(node)
 }
 
 /// Plain UDP sockets on c1, c2 and c3.
@@ -125,8 +124,7 @@ pub fn inject(network: &Network, packet: &[u8]) {
     network.within("s", || {
         let raw = Some(Protocol::from(libc::IPPROTO_RAW));
         let socket = Socket::new(Domain::IPV6, Type::RAW, raw).expect("root may");
-        // SAFETY: the name is terminated.
-        let link = unsafe { libc::if_nametoindex(c"r1".as_ptr()) };
+        let link = index_of("r1").expect("it is there");
         let scope = if ip.destination.is_multicast() { link } else { 0 };
         let to = SocketAddr::V6(SocketAddrV6::new(ip.destination, 0, 0, scope));
         socket.send_to(packet, &to.into()).expect("it is routed");

@@ -10,6 +10,8 @@ use std::{
     time::{Duration, Instant},
 };
 
+use serde_json::Value;
+
 pub use crate::child::{Guarded, SpawnGuarded};
 
 /// A folder for one test; removed when dropped.
@@ -26,6 +28,11 @@ impl Scratch {
 
     pub fn path(&self, name: &str) -> PathBuf {
         self.0.join(name)
+    }
+
+    /// The path of something in the folder, as an argument.
+    pub fn arg(&self, name: &str) -> String {
+        path(&self.path(name)).to_owned()
     }
 
     /// A file of `len` bytes that differ along its length.
@@ -121,6 +128,24 @@ pub fn finish_well(child: Guarded) -> String {
     let (code, text) = finish(child);
     assert_eq!(code, Some(0), "{text}");
     text
+}
+
+/// The events among the lines that a program has printed.
+pub fn events(text: &str) -> Vec<Value> {
+    text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
+}
+
+/// The last event of a kind.
+#[track_caller]
+pub fn last_event(text: &str, kind: &str) -> Value {
+    let found = events(text).into_iter().rfind(|event| event["event"] == kind);
+    found.unwrap_or_else(|| panic!("no {kind} in {text}"))
+}
+
+/// The bytes that a receiver has fetched by its own word, those among them that it had already.
+pub fn fetched(event: &Value) -> u64 {
+    let count = |key: &str| event[key].as_u64().unwrap();
+    count("bytes") - count("kept_bytes") + count("duplicate_bytes")
 }
 
 pub fn path(path: &Path) -> &str {
