@@ -63,7 +63,7 @@ impl Counted {
     }
 }
 
-/// How much a counter grew between two times, each rate taken to hold for all of its interval.
+/// A counter's growth between two times. Each rate counts as constant within its interval.
 pub fn growth_within(rates: &[Rate], from: Duration, to: Duration) -> f64 {
     let within = |rate: &Rate| rate.to.min(to).saturating_sub(rate.from.max(from)).as_secs_f64();
     rates.iter().map(|rate| rate.per_second * within(rate)).sum()

@@ -36,14 +36,14 @@ pub fn input(experiment: &Experiment, command: &str, results: &Results) -> Repor
     }
 }
 
-/// Keeps it in `folder`, beside the database.
+/// Writes it to a file in `folder`, beside the database.
 pub fn save(input: &ReportInput, folder: &Path) -> Result<(), Box<dyn Error>> {
     let path = folder.join(KEPT);
     let text = serde_json::to_string_pretty(input)?;
     fs::write(&path, text).map_err(|error| format!("cannot write {}: {error}", path.display()).into())
 }
 
-/// What was kept in `folder`; of results that came about otherwise there is only their name.
+/// Reads the file in `folder`. If there is none, the report only has the folder's name.
 pub fn load(folder: &Path) -> Result<ReportInput, Box<dyn Error>> {
     let path = folder.join(KEPT);
     if !path.exists() {
