@@ -207,6 +207,8 @@ fn in_a_triangle_a_group_is_joined_and_left() {
         assert!(start.elapsed() < Duration::from_secs(15), "a router still listens or forwards");
         std::thread::sleep(Duration::from_millis(200));
     }
+    place.print(&["down", name]);
+    assert_eq!(place.left_behind(), Vec::<String>::new(), "the routers have ended with the lab");
 }
 
 #[test]
@@ -249,19 +251,6 @@ fn faults_come_and_go() {
         place.print(&["fault", name, "client0", "kill"]);
     }
     assert_eq!(sleeper.wait().unwrap().code(), Some(137));
-}
-
-#[test]
-fn multicast_routers_are_started_and_ended_with_the_lab() {
-    let place = Place::new("rout");
-    let name = place.prefix.as_str();
-    place.print(&["up", "tree:levels=2,clients=1", "--name", name, "--mroute"]);
-    for router in ["router0", "router1", "router2"] {
-        let shown = place.print(&["exec", name, router, "--", TREECAST, "mroute", "show", "--json"]);
-        assert!(shown.contains("if1") && shown.contains("if2"), "{shown}");
-    }
-    place.print(&["down", name]);
-    assert_eq!(place.left_behind(), Vec::<String>::new());
 }
 
 /// Either netem or a relay does it, whichever this machine has.
