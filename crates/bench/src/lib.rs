@@ -123,8 +123,8 @@ fn measure_whole_runs(scope: &Scope, stage: &Stage, report: &mut Report) -> Resu
     Ok(())
 }
 
-/// A session with a file of eight times the size, to one receiver. The file has no blocks of its own (it reads as zeroes),
-/// the copy has.
+/// Measures a session with a file of eight times the size, to one receiver. The file has no blocks on the disk, and reads
+/// as zeros. The copy has blocks.
 fn measure_large(stage: &Stage) -> Result<Ours> {
     let source = stage.path("large");
     File::create(&source)?.set_len(stage.bytes * 8)?;

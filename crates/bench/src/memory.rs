@@ -1,4 +1,4 @@
-//! How much memory processes take: the anonymous part of what is resident, so file pages apart.
+//! The memory of processes: the anonymous part of resident memory, without file pages.
 
 use std::{
     sync::{

@@ -17,13 +17,13 @@ const WANTED_SHARE: f64 = 0.6;
 const WANTED_MULTIPLE: f64 = 7.0;
 const WANTED_BYTES: u64 = 64 << 20;
 
-/// The goodput of a secure session, as a share of a plain one's.
+/// The goodput that a secure session must reach, as a share of a plain one's.
 const WANTED_SECURE_SHARE: f64 = 0.6;
 
-/// The goodput of many small files, as a share of one large file's.
+/// The goodput that many small files must reach, as a share of one large file's.
 const WANTED_SMALL_SHARE: f64 = 0.5;
 
-/// The goodput of a session under attack, as a share of that without.
+/// The goodput that a session under attack must reach, as a share of the goodput without attack.
 const WANTED_ATTACKED_SHARE: f64 = 0.5;
 
 /// All results.
@@ -119,7 +119,7 @@ impl Report {
         rows.iter().map(|(name, text)| format!("{}\n", format!("{name:<32} {text}").trim_end())).collect()
     }
 
-    /// The rows of the runs with one file.
+    /// The rows about runs with one file.
     fn whole_rows(&self) -> Vec<(String, String)> {
         let receivers = counted(self.receivers as usize, "receiver");
         if self.runs.is_empty() {

@@ -28,7 +28,7 @@ impl OwnLab {
         Ok(Self { lab: Some(Lab::up(topology, name, &Options::default())?), stop, tell })
     }
 
-    /// An error when somebody wants the bench to end.
+    /// Fails if the user wants the bench to end.
     pub fn go_on(&self) -> Result<()> {
         if self.stop.is_requested() { Err("interrupted".into()) } else { Ok(()) }
     }

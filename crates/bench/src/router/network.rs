@@ -90,7 +90,7 @@ impl Drop for KeyFile {
 /// The network with its programs. Removed when this is dropped.
 pub struct Network {
     mead: (Mead, Crew),
-    /// The multicast router, for as long as this.
+    /// The multicast router, which runs as long as this.
     _mroute: Crew,
     pub addresses: Addresses,
     pub frames: FrameSocket,

@@ -24,7 +24,7 @@ const LAST_PACKETS: Duration = Duration::from_millis(5);
 #[derive(Debug, Clone, Copy, Default, Serialize)]
 pub struct Slice {
     pub seconds: f64,
-    /// Processor time: what the sender takes, and the kernel for it as far as to the receivers' sockets.
+    /// Processor time in seconds: the sender's, and the kernel's for the packets up to the receivers' sockets.
     pub cpu_seconds: f64,
     pub packets_in: u64,
     /// The number of packets at all receivers together. A super-packet counts as one.

@@ -1,8 +1,8 @@
 //! Faults at certain times of a run, and on demand (meadcast-thesis-2024, 4.4.3: dynamic network environments,
 //! anomalies).
 //!
-//! [`Event`] is what a file says, [`agenda`] what that means when, both without a network. [`Lab::begin`] and [`Lab::end`]
-//! carry one fault out.
+//! [`Event`] is an entry of a file, and [`agenda`] makes steps of a list of them; both need no network.
+//! [`Lab::begin`] and [`Lab::end`] carry out one fault.
 
 mod attack;
 mod error;

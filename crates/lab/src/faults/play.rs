@@ -276,7 +276,7 @@ impl Session<'_> {
                 let condemned = (now + KILL_DELAY, Duration::from_millis(100), 0);
                 self.members[SMALL_DISK].condemned = Some(condemned);
             }
-            // It has ended with an error, and somebody has made room.
+            // The receiver ended with an error, and there is room again.
             None if !self.is_to_start(SMALL_DISK) => self.start_receiver(SMALL_DISK)?,
             None => {}
         }
