@@ -146,7 +146,7 @@ const CASES: &[Case] = &[
     (&["lab", "up", "/dev/zero"], &["/dev/zero", "too long", "give a TOML file"]),
     (&["lab", "up", "file"], &["file:1", "expected"]),
     (&["lab", "up", "lan:clients=0"], &["clients=0", "from 1 to 4000"]),
-    (&["lab", "up", "lan:clients=many"], &["clients=many is no good: a number from 1 to 4000"]),
+    (&["lab", "up", "lan:clients=many"], &["clients=many: expected a number from 1 to 4000"]),
     (&["lab", "up", "lan:clients=1", "--name", "A b"], &["\"A b\"", "lower-case letters"]),
     (&["lab", "down"], &["no lab is named", "lab list", "--all"]),
     (&["lab", "down", "a", "--all"], &["--all"]),

@@ -21,10 +21,7 @@ const READ_THROUGH: &[&str] = &[
     "driver",
     "dataplane",
     "lab",
-    "host",
-    "measure",
     "experiment",
-    "bench",
 ];
 
 /// Openings of doc comments that leave out the subject (STYLE, "Prose").

@@ -33,7 +33,8 @@ impl Store {
     /// Memory for `bytes` of files.
     pub fn in_memory(bytes: u64) -> Result<Self, Error> {
         let failed = |error: io::Error| Error::Store { what: "memory-backed files".into(), error };
-        let mount = mount::unattached_memory(bytes + MARGIN_BYTES).map_err(failed)?;
+        let mount = mount::unattached_memory(bytes + bytes / BYTES_FOR_A_SYMBOL_BYTE + MARGIN_BYTES)
+            .map_err(failed)?;
         let path = PathBuf::from(format!("/proc/{}/fd/{}", std::process::id(), mount.as_raw_fd()));
         Ok(Self { path, memory: Some(mount) })
     }
