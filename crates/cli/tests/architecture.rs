@@ -129,8 +129,7 @@ fn expand<'a>(prefix: &str, code: &'a str, paths: &mut Vec<String>) -> &'a str {
 }
 
 /// Circles of modules that are still to be broken: the parent, and the children that take part. This list only gets shorter.
-const KNOWN_CIRCLES: &[(&str, &[&str])] = &[
-];
+const KNOWN_CIRCLES: &[(&str, &[&str])] = &[];
 
 /// DESIGN: among the modules of a crate dependencies point one way, too. The rule is that of [`circles`].
 #[test]

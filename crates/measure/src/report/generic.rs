@@ -43,11 +43,6 @@ pub fn names(frame: &Frame, input: &ReportInput) -> Vec<String> {
 pub fn write_plots(page: &mut Page, frame: &Frame, input: &ReportInput, db: &Db) {
     let styles = page.styles().clone();
     let drawing = Drawing { frame, papers: &input.papers, styles: &styles, series: db };
-    page.section("Networks", "");
-    for picture in &input.pictures {
-        page.picture(&picture.svg, &format!("The network {}", picture.network));
-    }
-    page.end_section();
     page.section("What was measured", "");
     for spec in &input.plots {
         let mut plots = draw(spec, drawing);
@@ -74,7 +69,7 @@ pub fn write_tables(page: &mut Page, frame: &Frame, input: &ReportInput) {
     page.end_section();
     page.section("Networks", "");
     for picture in &input.pictures {
-        page.picture(&picture.svg, &format!("The network {}", picture.topology));
+        page.picture(&picture.svg, &format!("The network {}", picture.network));
     }
     page.end_section();
 }

@@ -64,6 +64,7 @@ pub fn lines(gathered: &Gathered<'_>) -> Option<Plot> {
                 let at = number(&group.x).filter(|_| group.series == series);
                 points.extend(at.zip(summary.as_ref()));
                 if let Some((at, paper)) = at.zip(group.paper.as_ref()) {
+                    papers.push((at, paper.value));
                     paper_mark(canvas, at, paper, style);
                 }
             }

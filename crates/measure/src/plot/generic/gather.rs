@@ -199,7 +199,7 @@ fn add_paper(
         group.paper = run.and_then(|run| of_paper(&theirs, &points, run, source.nearest.as_deref()));
         nearest.extend(group.paper.as_ref().filter(|p| !p.nearest.is_empty()).map(|p| p.nearest.clone()));
     }
-    let name = if source.source.is_empty() { &source.file } else { &source.source };
+    let name = source.name();
     let nearest = nearest.into_iter().collect::<Vec<_>>().join(", ");
     let sentence = match nearest.is_empty() {
         true => String::new(),
