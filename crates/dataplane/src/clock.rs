@@ -1,10 +1,10 @@
-//! Real time as machines want it.
+//! Real time in the form that the protocol machines take.
 
 use std::time::{Duration, Instant as SystemInstant};
 
 use treecast_proto::Instant;
 
-/// Counts from when it was made.
+/// A clock that counts from the moment when it was made.
 #[derive(Debug, Clone, Copy)]
 pub struct Clock {
     origin: SystemInstant,
@@ -20,7 +20,8 @@ impl Clock {
     }
 }
 
-/// The time from `now` until `deadline`, as a poller wants it; none for no deadline.
+/// Returns the time from `now` until `deadline`, in the form that a poller takes; none when there is no
+/// deadline.
 pub fn until(now: Instant, deadline: Option<Instant>) -> Option<Duration> {
     deadline.map(|deadline| deadline - now)
 }

@@ -1,4 +1,4 @@
-//! The socket where a running daemon is asked: whoever connects is answered with one JSON text.
+//! The control socket, at which a running daemon can be asked: each connection is answered with one JSON text.
 
 use std::{
     collections::BTreeMap,
@@ -27,7 +27,7 @@ const MAX_CLIENTS: usize = 8;
 /// The longest answer that is read.
 const MAX_ANSWER_LEN: u64 = 64 << 20;
 
-/// What a daemon says when it can no longer wait for its descriptors.
+/// The error message of a daemon that can no longer wait for its descriptors.
 pub const WAIT: &str = "cannot wait for the network";
 
 /// The tokens under which every daemon waits for changes of the network, for its control socket, for signals, and for clients
@@ -37,7 +37,7 @@ pub const CONTROL: u64 = 1;
 pub const SIGNALS: u64 = 2;
 pub const FIRST_CLIENT: u64 = 16;
 
-/// A socket that could not be used, by its path, or the abstract name with an @ before it.
+/// The error that a control socket could not be used, with its path, or its abstract name after an `@`.
 #[derive(Debug)]
 pub struct Failure {
     pub path: PathBuf,
@@ -45,25 +45,25 @@ pub struct Failure {
 }
 
 impl Failure {
-    /// Whether nobody listens there.
+    /// Whether the reason is that no daemon listens there.
     pub fn is_nobody(&self) -> bool {
         matches!(self.source.kind(), ErrorKind::NotFound | ErrorKind::ConnectionRefused)
     }
 }
 
-/// Where a daemon listens.
+/// The place at which a daemon listens.
 #[derive(Debug, Clone, Copy)]
 pub struct Place<'a> {
-    /// The abstract name that stands for no path; each network namespace has its own (unix(7)).
+    /// The abstract name that is used when no path is given. Each network namespace has its own (unix(7)).
     pub name: &'static str,
     pub path: Option<&'a Path>,
 }
 
 impl Place<'_> {
-    /// Says `request`, if there is one, to the daemon that listens here, and returns its answer.
+    /// Sends `request`, if there is one, to the daemon that listens here, and returns its answer.
     ///
     /// # Errors
-    /// When none does, or it does not answer within five seconds.
+    /// When no daemon listens, or it does not answer within five seconds.
     pub fn ask(self, request: Option<&str>) -> Result<Vec<u8>, Failure> {
         let asked = || {
             let mut stream = self.connect()?;
@@ -84,10 +84,10 @@ impl Place<'_> {
         asked().map_err(self.failed())
     }
 
-    /// Who listens here.
+    /// Returns the process that listens here.
     ///
     /// # Errors
-    /// When nobody does.
+    /// When no process listens.
     pub fn server(self) -> Result<Peer, Failure> {
         let peer = || peer(&self.connect()?);
         peer().map_err(self.failed())
@@ -134,7 +134,7 @@ impl Place<'_> {
     }
 }
 
-/// The daemon's side.
+/// The daemon's end of the control socket.
 #[derive(Debug)]
 pub struct Server {
     listener: UnixListener,
@@ -164,7 +164,7 @@ impl Server {
         Ok(Self { listener, path, clients: BTreeMap::new(), next_token: first_token })
     }
 
-    /// Takes a connection that is waiting and answers it, as far as it takes the answer at once.
+    /// Accepts a waiting connection and writes the answer, as much of it as the connection takes at once.
     pub fn accept(
         &mut self,
         poll: &Poller,
@@ -192,7 +192,7 @@ impl Server {
         Ok(())
     }
 
-    /// Writes on to the client that is watched by this number, if it is still there.
+    /// Writes more of the answer to the client with this number, if it is still connected.
     pub fn write(&mut self, token: u64) {
         if let Some(client) = self.clients.get_mut(&token)
             && !client.write()

@@ -1,9 +1,10 @@
-//! Routers: what a node does that forwards packets for others.
+//! What a node does that forwards packets for others.
 //!
-//! [`mroute`] is the multicast routing daemon: it tells the kernel what to forward. [`explicit`] is the router for MEADcast and Xcast: its
-//! forwarding is an eBPF program. Decisions are made by machines of `treecast-proto`; here are their sockets and their clock.
-//! What the kernel offers is in `treecast-host`. The only `unsafe` code here declares structures that are shared with the
-//! kernel to be plain bytes, and hands them to it.
+//! [`mroute`] is the multicast routing daemon, which tells the kernel what to forward. [`explicit`] is the
+//! router for MEADcast and Xcast, which forwards with an eBPF program. The machines of `treecast-proto` make
+//! the decisions; this crate has their sockets and their clock. What the kernel offers is in `treecast-host`.
+//! The only `unsafe` code here declares that structures that are shared with the kernel are plain bytes, and
+//! hands them to it.
 
 mod clock;
 mod control;

@@ -1,4 +1,4 @@
-//! A raw ICMPv6 socket as MLD wants it.
+//! Sets up a raw ICMPv6 socket for MLD, and sends by it.
 
 use std::{
     io::{self, IoSlice},
@@ -17,7 +17,8 @@ use treecast_proto::membership::Message;
 /// Padding, router alert for MLD (RFC 2711), padding; the kernel fills in the next header.
 const HOP_BY_HOP_ROUTER_ALERT: [u8; 8] = [0, 0, 5, 2, 0, 0, 1, 0];
 
-/// What leaves has a hop limit of 1 and the router alert; what comes in is of these ICMPv6 types alone.
+/// Sets the socket up: packets that leave have a hop limit of 1 and the router alert option, and only messages
+/// of these ICMPv6 types arrive.
 pub fn configure(socket: &Socket, types: &[u8]) -> io::Result<()> {
     socket.set_multicast_hops_v6(1)?;
     option::set_bytes(socket, libc::IPPROTO_IPV6, libc::IPV6_HOPOPTS, &HOP_BY_HOP_ROUTER_ALERT)?;
@@ -25,7 +26,7 @@ pub fn configure(socket: &Socket, types: &[u8]) -> io::Result<()> {
     socket.set_nonblocking(true)
 }
 
-/// Sends a message of a router from its address on a link.
+/// Sends a router's message from its address on a link.
 pub fn send(socket: &Socket, interface: u32, source: IpAddr, message: &Message) -> io::Result<()> {
     let Some(message) = message.to_wire::<Ipv6Addr>() else { return Ok(()) };
     send_from(socket, interface, source, message.destination().into(), &message.to_bytes())

@@ -1,15 +1,16 @@
-//! Warnings at a pace that a person, a terminal and a log can take: what causes them may come from a network.
+//! Limits warnings to a number that a person, a terminal and a log can take, because events on a network may
+//! cause any number of them.
 
 use std::time::Duration;
 
 use treecast_proto::Instant;
 
-/// What the daemon has to say while it runs.
+/// Something that the daemon tells while it runs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Notice {
-    /// Interfaces are served, first queries are out.
+    /// The daemon serves its interfaces and has sent the first queries.
     Ready,
-    /// Something is not as it should be; one line.
+    /// A warning, in one line.
     Warning(String),
 }
 
@@ -18,7 +19,7 @@ const MAX_WARNINGS: u32 = 20;
 
 const PERIOD: Duration = Duration::from_secs(60);
 
-/// Hands notices on; warnings beyond [`MAX_WARNINGS`] in a minute are counted instead.
+/// Passes notices on. Warnings beyond [`MAX_WARNINGS`] in a minute are only counted.
 pub struct Notices<'a> {
     notify: &'a mut dyn FnMut(Notice),
     period_ends: Instant,
@@ -31,7 +32,7 @@ impl<'a> Notices<'a> {
         Self { notify, period_ends: Instant::ZERO, warnings: 0, is_ready: false }
     }
 
-    /// Says that the daemon is ready, once.
+    /// Passes on that the daemon is ready, once.
     pub fn ready(&mut self) {
         if !std::mem::replace(&mut self.is_ready, true) {
             (self.notify)(Notice::Ready);

@@ -1,4 +1,4 @@
-//! Where finished IPv6 packets leave: the kernel finds their way, and changes nothing in them.
+//! Sends finished IPv6 packets: the kernel finds their route, and changes nothing in them.
 
 use std::{
     io,
@@ -21,10 +21,10 @@ impl RawOutput {
         Ok(Self(socket))
     }
 
-    /// Sends a packet; one to a group leaves by this interface, if one is named.
+    /// Sends a packet. A packet to a group leaves by this interface, if one is named.
     ///
     /// # Errors
-    /// When it has not left.
+    /// When the packet was not sent.
     pub fn send(&self, packet: &[u8], interface: Option<u32>) -> io::Result<()> {
         let (ip, _) = ipv6::Header::parse_start(packet).map_err(io::Error::other)?;
         if let Some(interface) = interface {

@@ -9,11 +9,12 @@ use core::time::Duration;
 
 use crate::Instant;
 
-/// How long a new key is on its way before it is used: connections carry it past what they have queued.
+/// How long before its first use a new key is sent to receivers. In this time a connection carries the key past
+/// the messages that are queued on it.
 pub const LEAD_TIME: Duration = Duration::from_millis(500);
 
-/// However many receivers leave, there is not more than one new key in this time. So somebody who has left can
-/// read on for at most this and [`LEAD_TIME`].
+/// The shortest time between two new keys, however many receivers leave. So a receiver that has left can read
+/// for at most this time and [`LEAD_TIME`].
 pub const RENEWAL_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Packets that one key seals, about 47 GB: so few that a receiver can remember each of them
@@ -24,29 +25,29 @@ pub const MAX_PACKETS: u64 = 1 << 25;
 /// Something that has happened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum KeyInput {
-    /// A receiver that knows the key has gone or was put out.
+    /// A receiver that knows the key has left, or was put out.
     ReceiverLeft,
-    /// Packets were sealed with the key in use.
+    /// This number of packets was sealed with the present key.
     Sealed { packets: u64 },
 }
 
-/// What is to be done.
+/// What the caller is to do with the group's keys.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum KeyCommand {
-    /// Draw a new key and tell it to every receiver that is there, and from now on to all who join.
+    /// Draw a new key, and tell it to every receiver in the session and to all that join from now on.
     Offer(Reason),
-    /// Seal with the key last offered.
+    /// Seal packets with the key that was offered last.
     Use,
 }
 
-/// Why there is to be a new key.
+/// Why the group gets a new key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reason {
     ReceiverLeft,
     WornOut,
 }
 
-/// The life of a group's keys. The first one is there from the start.
+/// Decides when a group's keys are replaced. The first key is in use from the start.
 #[derive(Debug, Clone)]
 pub struct GroupKeySchedule {
     max_packets: u64,
@@ -57,12 +58,12 @@ pub struct GroupKeySchedule {
 }
 
 impl GroupKeySchedule {
-    /// A schedule whose keys seal `max_packets` each ([`MAX_PACKETS`] but in tests).
+    /// Creates a schedule whose keys seal `max_packets` packets each. Outside of tests that is [`MAX_PACKETS`].
     pub fn new(now: Instant, max_packets: u64) -> Self {
         Self { max_packets, packets: 0, due: None, renewed: now, offered: None }
     }
 
-    /// Takes note of something.
+    /// Takes in what has happened.
     pub fn handle(&mut self, input: KeyInput) {
         match input {
             KeyInput::ReceiverLeft => self.due = Some(Reason::ReceiverLeft),
@@ -75,7 +76,7 @@ impl GroupKeySchedule {
         }
     }
 
-    /// What is to be done before the next packet is sealed; asked until there is nothing.
+    /// Returns what to do before the next packet is sealed. The caller asks again until nothing is left to do.
     pub fn poll(&mut self, now: Instant) -> Option<KeyCommand> {
         match self.offered {
             Some(offered) if now >= offered + LEAD_TIME => {

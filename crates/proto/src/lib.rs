@@ -36,13 +36,14 @@ pub mod vcmtp;
 
 pub use time::Instant;
 
-/// What a machine wants next.
+/// What a machine asks its caller to do next.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Step<T, E, W> {
-    /// To be carried out by the caller: send or store something.
+    /// The caller is to send or store something.
     Transmit(T),
-    /// To be told to whoever uses the machine.
+    /// The caller is to tell its user something.
     Event(E),
-    /// Nothing to do before the deadline (none: before the next input), and the reason.
+    /// There is nothing to do before the deadline. None: there is nothing to do before the next input. The
+    /// second field says what the machine waits for.
     Wait(Option<Instant>, W),
 }

@@ -1,6 +1,7 @@
-//! What follows a router's routing header (MEADcast's, Xcast's), and the packets that go on with it.
+//! The payload after a routing header (MEADcast's or Xcast's), and the packets that a router makes with it.
 //!
-//! A checksum that covers the addresses is corrected by what changes (RFC 1624), so that it is as right as it was.
+//! A checksum that covers the addresses is corrected by what changes (RFC 1624). So it stays right when it was
+//! right, and stays wrong when it was wrong.
 
 use std::net::Ipv6Addr;
 
@@ -16,25 +17,26 @@ pub(crate) struct Payload<'a> {
 }
 
 impl<'a> Payload<'a> {
-    /// `options`, when the router's options come first: the number of their next header, and their length.
+    /// Reads a payload. `options` are given when options for routers come first: the number of the header after
+    /// them, and their length.
     pub fn new(next_header: u8, bytes: &'a [u8], options: Option<(u8, usize)>) -> Self {
         let inner = options.unwrap_or((next_header, 0));
         Self { bytes, inner, upper: upper_layer(next_header, bytes) }
     }
 
-    /// All of it.
+    /// Returns all bytes of the payload.
     pub fn bytes(&self) -> &'a [u8] {
         self.bytes
     }
 
-    /// The packet `ip` with another routing header to another destination, and one less of hop limit. The header is as long as the
-    /// one that it came with.
+    /// Returns the packet `ip` with another routing header and to another destination, and a hop limit that is
+    /// one less. The new routing header is as long as the one that the packet came with.
     pub fn behind(&self, routing_header: &[u8], ip: &ipv6::Header, destination: Ipv6Addr) -> Vec<u8> {
         let new = ipv6::Header { destination, hop_limit: ip.hop_limit - 1, ..*ip };
         self.joined(&new, routing_header, ip.destination)
     }
 
-    /// The packet `ip`, which has no routing header, with one, to another destination.
+    /// Returns the packet `ip`, which has no routing header, with one and to another destination.
     pub fn wrapped(&self, routing_header: &[u8], ip: &ipv6::Header, destination: Ipv6Addr) -> Vec<u8> {
         let new = ipv6::Header {
             payload_len: (routing_header.len() + self.bytes.len()) as u16,
@@ -55,8 +57,8 @@ impl<'a> Payload<'a> {
         packet
     }
 
-    /// The packet `ip` as if its sender had sent it to a destination by unicast, with one less of hop limit. UDP goes to the
-    /// port, if there is one.
+    /// Returns the packet `ip` as if its sender had sent it to a destination by unicast, with a hop limit that
+    /// is one less. UDP goes to the given port, if there is one.
     pub fn unwrapped(&self, ip: &ipv6::Header, destination: Ipv6Addr, port: Option<u16>) -> Vec<u8> {
         let (next_header, taken_off) = self.inner;
         let inner = &self.bytes[taken_off..];

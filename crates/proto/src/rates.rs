@@ -35,7 +35,7 @@ const LAST_ATTEMPT: Duration = Duration::from_secs(640);
 /// A step in packet numbers this large is no loss: somebody else numbers, or the sender has begun anew.
 const MAX_STEP: u32 = 1 << 24;
 
-/// A receiver's choice among a session's groups, of which 0 is the fastest and where it begins.
+/// Chooses the group that a receiver listens to. Group 0 is the fastest, and the receiver begins there.
 #[derive(Debug)]
 pub struct Mover {
     group: u8,
@@ -63,7 +63,7 @@ struct Interval {
 }
 
 impl Mover {
-    /// The choice of a receiver in a session with this many groups.
+    /// Creates the choice for a session with this many groups.
     pub fn new(groups: u8) -> Self {
         Self {
             group: 0,
@@ -77,12 +77,13 @@ impl Mover {
         }
     }
 
-    /// The group that it listens to, or is moving to.
+    /// Returns the group that the receiver listens to, or is moving to.
     pub fn group(&self) -> u8 {
         self.group
     }
 
-    /// Packets of the group have arrived. Returns the group that the receiver is to move to, if it is.
+    /// Takes note that packets of the group have arrived. Returns the group that the receiver is to move to, if
+    /// it is to move.
     pub fn arrived(&mut self, now: Instant, packets: Arrived) -> Option<u8> {
         if self.slowest == 0 || now < self.settled {
             return None;
@@ -104,8 +105,8 @@ impl Mover {
         self.judge(now, loss)
     }
 
-    /// The sender wants the receiver in this slower group: there is no more to be had in those above. Returns as
-    /// [`Mover::arrived`].
+    /// Takes note that the sender wants the receiver in this slower group, because the faster groups have
+    /// nothing more for it. Returns the group to move to, if the receiver is to move.
     pub fn called_back(&mut self, now: Instant, group: u8) -> Option<u8> {
         if group <= self.group || group > self.slowest {
             return None;

@@ -1,12 +1,14 @@
-//! Which packets have been heard already, of those that may come by two ways: a window that slides with the highest counter (as
-//! RFC 4303, 3.4.3). What was sealed with a key is remembered without one ([`crate::taken_counters`]).
+//! Tells which packets have been heard already when packets may come by two ways. A window slides with the
+//! highest counter (like RFC 4303, 3.4.3). For packets sealed with a key, [`crate::taken_counters`] remembers
+//! all counters without a window.
 
-/// Packets that the window reaches back: 80 ms at 10 Gbit/s, far more than any network keeps packets in disorder.
+/// How many packets the window reaches back: 80 ms at 10 Gbit/s, which is far longer than networks delay
+/// packets against each other.
 pub const WINDOW: u64 = 1 << 16;
 
 const WORD: u64 = u64::BITS as u64;
 
-/// Remembers, of the last [`WINDOW`] counters, which were taken.
+/// The last [`WINDOW`] counters, and which of them have come already.
 #[derive(Debug, Clone)]
 pub struct ReplayWindow {
     /// The counter after the highest taken.
@@ -27,7 +29,7 @@ impl ReplayWindow {
         counter >= self.next || (self.next - counter <= WINDOW && !self.is_taken(counter))
     }
 
-    /// Takes note of a packet. Whoever calls it has asked [`Self::is_new`].
+    /// Takes note of a packet. The caller has asked [`Self::is_new`] before.
     pub fn take(&mut self, counter: u64) {
         if counter >= self.next {
             self.slide(counter);

@@ -1,10 +1,11 @@
-//! Which packets of a key have been taken already: of every counter that a key may seal with, and not only of the last ones
-//! (as RFC 4303, 3.4.3). A window would slide with the highest counter, and all members of a group can seal: one packet far
-//! ahead would make all that the sender sends next too old.
+//! Tells which packets of a key have been taken already, for every counter that a key may seal with. A window
+//! that slides with the highest counter (RFC 4303, 3.4.3) would not do: all members of a group can seal, and
+//! one packet with a counter far ahead would make all that the sender sends next too old.
 
 use crate::group_key::MAX_PACKETS;
 
-/// Counters below this one are taken. A sender goes on a little with a key that is worn out, until the next one is told.
+/// The number of counters that are remembered. A sender goes on a little with a key that has sealed its share,
+/// until the next key is told.
 pub const COUNTERS: u64 = MAX_PACKETS + (1 << 21);
 
 /// Counters of a page: 8 KiB of memory.
@@ -12,8 +13,8 @@ const PAGE: u64 = 1 << 16;
 
 const WORD: u64 = u64::BITS as u64;
 
-/// Remembers which counters were taken. Takes 4 KiB, and 8 KiB more for every 65,536 counters of which some were taken
-/// and some were not: 4.3 MiB at most.
+/// The counters that were taken. The set takes 4 KiB, and 8 KiB more for every 65,536 counters of which some
+/// were taken and some were not: 4.3 MiB at most.
 #[derive(Debug, Clone)]
 pub struct TakenCounters {
     pages: Box<[Page]>,
@@ -44,7 +45,7 @@ impl TakenCounters {
         }
     }
 
-    /// Takes note of a packet that was sealed with the key. Whoever calls it has asked [`Self::is_new`].
+    /// Takes note of a packet that was sealed with the key. The caller has asked [`Self::is_new`] before.
     pub fn take(&mut self, counter: u64) {
         let (page, word, bit) = place(counter);
         let Some(page) = self.pages.get_mut(page) else { return };

@@ -11,7 +11,7 @@ use std::{
 pub struct Instant(u64);
 
 impl Instant {
-    /// The origin.
+    /// The moment from which time is counted.
     pub const ZERO: Self = Self(0);
 
     pub const fn from_nanos(nanos: u64) -> Self {
@@ -22,7 +22,7 @@ impl Instant {
         self.0
     }
 
-    /// Time from `earlier` to `self`; zero when `earlier` is later.
+    /// Returns the time from `earlier` to `self`, or zero when `earlier` is later.
     pub fn saturating_duration_since(self, earlier: Self) -> Duration {
         Duration::from_nanos(self.0.saturating_sub(earlier.0))
     }

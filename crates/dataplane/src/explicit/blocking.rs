@@ -1,8 +1,10 @@
-//! What keeps the kernel from forwarding MEADcast and Xcast itself, where user space does it: needs no right to load eBPF.
+//! Keeps the kernel from forwarding MEADcast and Xcast itself, when this router forwards them in user space.
+//! This needs no right to load eBPF.
 //!
-//! Where the kernel has nftables (5.12), a table that it removes when this process ends, however that ends. Elsewhere a filter of
-//! classic BPF on each interface, which a process that is killed leaves behind: the next router takes it away, and until then what
-//! comes there is dropped.
+//! Where the kernel has nftables (from 5.12 on), a table drops such packets. The kernel removes the table when
+//! this process ends, however it ends. On older kernels a filter of classic BPF on each interface does it. A
+//! process that is killed leaves this filter behind: the next router removes it, and until then it drops the
+//! packets that arrive there.
 
 use std::{collections::BTreeSet, process::Command};
 
@@ -23,13 +25,13 @@ pub struct Blocking {
 }
 
 impl Blocking {
-    /// Blocks nothing yet.
+    /// Creates a blocking that blocks nothing yet.
     pub fn new() -> Self {
         let table = Table::open(format!("treecast-router-{}", std::process::id())).ok();
         Self { table, filtered: BTreeSet::new() }
     }
 
-    /// Blocks what comes in by this interface.
+    /// Blocks packets of MEADcast and Xcast that arrive at this interface.
     pub fn block(&mut self, interface: &str) -> Result<(), Failure> {
         self.unblock(interface);
         remove_filter(interface);
@@ -62,7 +64,7 @@ impl Drop for Blocking {
     }
 }
 
-/// Takes a router's filter off an interface, also one of a router that was killed.
+/// Removes a router's filter from an interface, even the filter of a router that was killed.
 pub fn remove_filter(interface: &str) {
     // Mostly there is none.
     let _ = tc(&["filter", "del", "dev", interface, "ingress", "prio", &PRIORITY.to_string()]);

@@ -34,21 +34,21 @@ const PACKETS_A_ROUTER: u64 = 1000;
 
 type Failure = Box<dyn std::error::Error + Send + Sync>;
 
-/// What has been compared.
+/// The result of a comparison.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Report {
     pub packets: u64,
-    /// Packets that came out, copies and those passed on.
+    /// How many packets came out: copies, and packets that were passed on.
     pub out: u64,
-    /// Packets by what became of them.
+    /// How many packets had each outcome.
     pub outcomes: BTreeMap<String, u64>,
 }
 
-/// Compares program and models on so many random packets.
+/// Compares the program with the models on this number of random packets.
 ///
 /// # Errors
-/// When they differ, with the packet and what either made of it; or when the program cannot be run: without root, or
-/// without `ip` of iproute2.
+/// When the two differ, with the packet and with what each of them made of it; or when the program cannot be
+/// run: without root, or without the `ip` command of iproute2.
 pub fn run(packets: u64, seed: u64, progress: &mut (dyn FnMut(u64) + Send)) -> Result<Report, Failure> {
     std::thread::scope(|scope| {
         let worker = scope.spawn(|| compare(packets, seed, progress));
@@ -71,7 +71,7 @@ fn compare(packets: u64, seed: u64, progress: &mut dyn FnMut(u64)) -> Result<Rep
     Ok(stage.report)
 }
 
-/// A network of its own with the program in it. The thread that enters it stays there.
+/// A network of its own with the program in it. The thread that enters the network stays there.
 pub struct Stage {
     program: Program,
     network: Network,
@@ -81,7 +81,7 @@ pub struct Stage {
 }
 
 impl Stage {
-    /// Makes the network and moves the calling thread there.
+    /// Makes the network and moves the calling thread into it.
     pub fn enter() -> Result<Self, Failure> {
         let network = Network::enter()?;
         let mut program = Program::load().map_err(text)?;
@@ -93,15 +93,16 @@ impl Stage {
         Ok(Self { program, network, router, expected: [0; COUNTERS], report: Report::default() })
     }
 
-    /// Program and models are this router from now on.
+    /// Sets the program and the models to this router.
     pub fn configure(&mut self, router: Router) -> Result<(), Failure> {
         self.program.configure(&router, false, 0).map_err(text)?;
         self.router = router;
         Ok(())
     }
 
-    /// Compares them on one packet, with whatever padding is behind it. What is for all Xcast routers comes both ways that it
-    /// may: to this host's Ethernet address, and to the group's.
+    /// Compares the program with the models on one packet, with whatever padding comes after it. A packet for
+    /// all Xcast routers is tried in both ways in which it may arrive: at this host's Ethernet address, and at
+    /// the group's.
     pub fn check(&mut self, packet: &[u8]) -> Result<(), Failure> {
         let octets = packet.get(24..40).and_then(|octets| octets.try_into().ok());
         if octets.is_some_and(|octets: [u8; 16]| is_all_xcast_routers(octets.into())) {
@@ -181,7 +182,7 @@ impl Stage {
         }
     }
 
-    /// Compares all that has been counted.
+    /// Compares all counters of the program with those of the models.
     pub fn check_counters(&self) -> Result<(), Failure> {
         let mut counted = self.program.counters().map_err(text)?;
         // The model has no count of these: they are passed on like what is not MEADcast.

@@ -1,8 +1,9 @@
-//! Which interfaces this router serves: no two routers serve one.
+//! Sees to it that no two routers serve the same interface.
 //!
-//! A router that was killed leaves its program at its interfaces, and the next one is to take it over; the program of one that lives
-//! looks the same and is to be left alone. So a router has an abstract Unix socket for each interface that it serves. Such
-//! sockets belong to a network namespace, as interfaces' numbers do, and go with their process, however that ends (unix(7)).
+//! A router that was killed leaves its program at its interfaces, and the next router takes it over. The
+//! program of a running router looks the same, but must be left alone. So a router opens an abstract Unix
+//! socket for each interface that it serves. Such sockets belong to a network namespace, like the numbers of
+//! interfaces, and disappear with their process however it ends (unix(7)).
 
 use std::{
     collections::BTreeMap,
@@ -16,12 +17,13 @@ use std::{
 use super::Error;
 use treecast_host::{interface::Interface, unix};
 
-/// Interfaces, by number, that no other router serves as long as this is there.
+/// The interfaces, by number, that this process has claimed. No other router serves them while this value
+/// exists.
 #[derive(Debug, Default)]
 pub struct Claims(BTreeMap<u32, UnixListener>);
 
 impl Claims {
-    /// Claims an interface. Returns whether it is this router's now.
+    /// Claims an interface. Returns whether this router has it now.
     pub fn take(&mut self, interface: u32) -> Result<bool, Error> {
         if self.0.contains_key(&interface) {
             return Ok(true);
@@ -38,25 +40,25 @@ impl Claims {
         Ok(true)
     }
 
-    /// Leaves to others what is not to be kept.
+    /// Gives up the claims on interfaces for which `is_kept` returns false.
     pub fn retain(&mut self, is_kept: impl Fn(u32) -> bool) {
         self.0.retain(|index, _| is_kept(*index));
     }
 }
 
-/// That an interface is another router's.
+/// Returns the error that another router serves an interface.
 pub fn refusal(interface: &Interface) -> Error {
     Error::Served { name: interface.name.clone(), by: who(interface) }
 }
 
-/// Who serves an interface that is taken.
+/// Returns in words which process serves an interface that is taken.
 pub fn who(interface: &Interface) -> String {
     // A process of another PID namespace has no number here.
     let process = owner(interface.index).ok().filter(|process| *process != 0);
     process.map_or_else(|| "in another container".into(), |process| format!("pid {process}"))
 }
 
-/// Whether a router that runs serves this interface.
+/// Whether a running router serves this interface.
 pub fn is_taken(interface: u32) -> bool {
     // Where nobody listens, the name is refused. Whoever has no place for one more who asks is there.
     !matches!(owner(interface), Err(error) if error.kind() == ErrorKind::ConnectionRefused)

@@ -1,4 +1,5 @@
-//! What goes on beside packets: that the daemon lives, and whether the router stays.
+//! The part of the daemon beside packets: it tells the program that the daemon is running, and whether the
+//! router is leaving.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -23,7 +24,7 @@ pub struct Course {
     inherited: (Groups, Instant),
     /// When the program is to hear next that the daemon lives.
     next_beat: Instant,
-    /// Whether it has been said that packets of the other dialect come.
+    /// Whether the user has been told that packets of the other dialect arrive.
     pub has_told_dialect: bool,
     pub departure: Departure,
     /// Whether the daemon ends when the router has left.
@@ -42,7 +43,8 @@ impl Course {
         }
     }
 
-    /// The groups to serve, where hosts have joined these.
+    /// Returns the groups to serve: `joined`, which hosts have joined, and the groups that were taken over from
+    /// an earlier daemon.
     pub fn with_inherited(&mut self, now: Instant, mut joined: Groups) -> Groups {
         let (inherited, ends) = &mut self.inherited;
         if now >= *ends {
@@ -58,7 +60,7 @@ impl Course {
         self.departure.deadline().map_or(self.next_beat, |departure| departure.min(self.next_beat))
     }
 
-    /// Whether a beat is due, which then counts as done.
+    /// Whether the program is due to be told that the daemon is running. If so, this counts as done.
     pub fn beats(&mut self, now: Instant) -> bool {
         let is_due = now >= self.next_beat;
         if is_due {
@@ -67,7 +69,7 @@ impl Course {
         is_due
     }
 
-    /// Has a router leave, unless it does already or is off.
+    /// Makes a router begin to leave, unless it is leaving already or is disabled.
     pub fn leave(&mut self, now: Instant, router: &mut Router, within: Duration) {
         if router.is_enabled && !router.is_leaving {
             router.is_leaving = true;
@@ -78,7 +80,7 @@ impl Course {
     /// Changes a setting of a router.
     ///
     /// # Errors
-    /// What is to be said to who wanted it.
+    /// The message for the user that wanted the change.
     pub fn set(
         &mut self,
         now: Instant,

@@ -1,4 +1,5 @@
-//! The daemon: interfaces and their addresses, discovery, Xcast+, and those who ask.
+//! The router's daemon. It watches interfaces and their addresses, answers discovery, takes part in Xcast+, and
+//! answers questions about its state.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -95,11 +96,11 @@ pub fn show(control: Option<&Path>) -> Result<Status, Error> {
     }
 }
 
-/// Changes a setting of a running router. No packet is lost, unless it is disabled at once: the program looks at its settings
-/// once for each.
+/// Changes a setting of a running router. No packet is lost, unless the router is disabled at once: the program
+/// reads its settings once for each packet.
 ///
 /// # Errors
-/// When none runs, or this user may not.
+/// When no router runs, or this user may not change it.
 pub fn set(control: Option<&Path>, setting: Setting) -> Result<(), Error> {
     match ask(control, &Asked::Set(setting))? {
         Answer::Done => Ok(()),
@@ -108,10 +109,10 @@ pub fn set(control: Option<&Path>, setting: Setting) -> Result<(), Error> {
     }
 }
 
-/// The process of the router that runs in this network namespace, or listens at `control`.
+/// Returns the process of the router that runs in this network namespace, or that listens at `control`.
 ///
 /// # Errors
-/// When none runs.
+/// When no router runs.
 pub fn process(control: Option<&Path>) -> Result<i32, Error> {
     Ok(place(control).server()?.process)
 }

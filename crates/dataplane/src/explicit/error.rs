@@ -112,7 +112,7 @@ impl From<Failure> for Error {
     }
 }
 
-/// All that killed routers have left in this network namespace.
+/// What killed routers have left in this network namespace.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Remains {
     pub(super) interfaces: BTreeSet<String>,

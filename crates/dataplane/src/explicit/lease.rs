@@ -1,30 +1,33 @@
-//! For how long the program acts without its daemon.
+//! Limits how long the program acts without its daemon.
 //!
-//! The program stays at its interfaces when its daemon is killed, so that the next daemon can take it over and no packet is lost
-//! meanwhile. It acts on nothing, though, once no daemon has said for [`LEASE`] that it lives. The lease is a number in a table of the
-//! program, so it works alike before all filters (tcx) and as a filter of `tc`, needs no file system for pinned links and no second
-//! process that could be killed as well.
+//! The program stays at its interfaces when its daemon is killed, so that the next daemon can take it over and
+//! no packet is lost meanwhile. But it acts only for [`LEASE`] after a daemon has last told it that the daemon
+//! is running. The lease is a number in a table of the program. So it works the same when the program is
+//! attached before all filters (tcx) and as a filter of `tc`, and it needs neither a file system for pinned
+//! links nor a second process that could be killed as well.
 //!
-//! A lease of 10 s is twice the time after which senders look for routers again by default. So they have found other ways when
-//! the program of a killed daemon ends to act, and lose nothing then either.
+//! A lease of 10 s is twice the time after which senders look for routers again by default. So they have found
+//! other ways when the program of a killed daemon stops acting, and lose nothing then either.
 
 use std::time::Duration;
 
 use treecast_host::clock::coarse_ns;
 
-/// How long the program acts after its daemon has last said that it lives.
+/// How long the program acts after its daemon last said that it is running.
 pub const LEASE: Duration = Duration::from_secs(10);
 
-/// How often the daemon says that it lives.
+/// How often the daemon says that it is running.
 pub const BEAT: Duration = Duration::from_secs(1);
 
-/// When a lease that begins now ends, in nanoseconds of [`coarse_ns`]'s clock: the one that the program compares it with, or else it
-/// would still act for a moment after somebody was told that it acts no more.
+/// Returns when a lease that begins now ends, in nanoseconds of [`coarse_ns`]'s clock. The program compares the
+/// lease with that clock; with another one it would still act for a moment after somebody was told that it no
+/// longer does.
 pub fn end_ns() -> u64 {
     coarse_ns() + LEASE.as_nanos() as u64
 }
 
-/// For how long a daemon has been silent whose last lease ends then. The lease is still there while that is less than [`LEASE`].
+/// Returns for how long a daemon has been silent whose last lease ends at `end_ns`. While this is less than
+/// [`LEASE`], the lease still holds.
 pub fn silence(end_ns: u64) -> Duration {
     let began_ns = end_ns.saturating_sub(LEASE.as_nanos() as u64);
     Duration::from_nanos(coarse_ns().saturating_sub(began_ns))

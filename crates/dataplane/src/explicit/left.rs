@@ -1,4 +1,4 @@
-//! What routers have left at interfaces: programs and filters of those that were killed. It is found, told of and taken away.
+//! Finds, describes and removes what killed routers have left at interfaces: programs and filters.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -24,14 +24,14 @@ use treecast_host::{
     tcx, user,
 };
 
-/// The name of the router's program.
+/// The name of the router's eBPF program.
 pub const NAME: &str = "mead_router";
 
-/// What a router has left at one interface, or still has there.
+/// What a router that was killed has left at one interface, or what a running router has there.
 pub struct Left {
-    /// The program before all filters.
+    /// The program, where it is attached before all filters.
     pub before: Option<ProgramInfo>,
-    /// The program as a filter.
+    /// The program, where it is attached as a filter of `tc`.
     pub filter: Option<BpfFilter>,
     /// Whether there is the filter that stands behind a router in user space.
     blocks: bool,
@@ -55,13 +55,13 @@ impl Left {
         self.before.is_none() && self.filter.is_none() && !self.blocks
     }
 
-    /// Takes away the program before all filters.
+    /// Removes the program that is attached before all filters.
     pub fn leave_first_place(&mut self, interface: &Interface) -> io::Result<()> {
         let Some(program) = self.before.take().and_then(|program| program.fd().ok()) else { return Ok(()) };
         tcx::detach(program.as_fd(), interface.index)
     }
 
-    /// Takes away the program where it is a filter.
+    /// Removes the program where it is attached as a filter.
     pub fn leave_filters(&mut self, interface: &Interface) -> io::Result<()> {
         match self.filter.take() {
             Some(_) => tc::qdisc_detach_program(&interface.name, TcAttachType::Ingress, NAME)
@@ -70,7 +70,7 @@ impl Left {
         }
     }
 
-    /// Takes away the filter that stands behind a router in user space.
+    /// Removes the filter that a router in user space uses to keep the kernel from forwarding.
     pub fn unblock(&mut self, interface: &Interface) {
         if std::mem::take(&mut self.blocks) {
             remove_filter(&interface.name);
@@ -82,7 +82,7 @@ impl Left {
         self.tables("acts_until").map(|table| lease_in(table?)).collect()
     }
 
-    /// The groups that hosts on the router's links had joined, with the numbers of the links.
+    /// Returns the groups that hosts on the router's links had joined, with the numbers of the links.
     pub fn groups(&self) -> BTreeMap<Ipv6Addr, BTreeSet<u32>> {
         let mut groups = BTreeMap::<_, BTreeSet<u32>>::new();
         for (group, links) in self.tables("groups").flatten().filter_map(groups_in).flatten() {
@@ -121,7 +121,8 @@ fn groups_in(table: MapData) -> Option<Vec<(Ipv6Addr, Vec<u32>)>> {
     Some(groups.iter().filter_map(Result::ok).map(|(group, entry)| (group.into(), links(entry))).collect())
 }
 
-/// Why nobody answers here: no router runs, or one was killed, or one listens at another control socket.
+/// Returns the error that tells why no router answers here: none runs, or one was killed, or one listens at
+/// another control socket.
 pub fn why_nobody() -> Error {
     let look = || {
         let interfaces = interfaces()?;
@@ -134,11 +135,11 @@ pub fn why_nobody() -> Error {
     look().unwrap_or(Error::NotRunning)
 }
 
-/// Takes away what killed routers have left in this network namespace. What routers that run are at stays. Returns the interfaces at
-/// which there was something.
+/// Removes what killed routers have left in this network namespace. What belongs to running routers stays.
+/// Returns the interfaces at which something was removed.
 ///
 /// # Errors
-/// When this user may not.
+/// When this user may not remove it.
 pub fn clean() -> Result<Vec<String>, Error> {
     let refused = Error::system("cannot take away what a killed router has left");
     match user::may_administer_networks() {

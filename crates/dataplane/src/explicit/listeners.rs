@@ -1,4 +1,5 @@
-//! MLD on a designated router's links: reports in, with the Ethernet addresses that they come from, and queries out.
+//! Speaks MLD on a designated router's links: it takes in reports, with the Ethernet addresses that they come
+//! from, and sends queries.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -35,7 +36,7 @@ const ETHERNET_LEN: usize = 14;
 /// Longer than any report.
 const MAX_FRAME_LEN: usize = 1 << 16;
 
-/// The designated router's ears.
+/// The registrations of listeners on a designated router's links.
 pub struct Registrations {
     listeners: Listeners,
     links: BTreeMap<u32, Socket>,
@@ -52,7 +53,7 @@ impl Registrations {
         Ok(Self { listeners, links, poll: Poller::new()?, out, buffer: vec![0; MAX_FRAME_LEN] })
     }
 
-    /// Listens on these interfaces, as far as they have a link-local address, and on no others.
+    /// Listens on these interfaces, as far as they have a link-local address, and on no others from now on.
     pub fn attend<'a>(
         &mut self,
         now: Instant,
@@ -77,7 +78,7 @@ impl Registrations {
         Ok(())
     }
 
-    /// Hears what has come, and says what is to be said.
+    /// Takes in the reports that have come, and sends the messages that are due.
     pub fn work(&mut self, now: Instant) -> io::Result<()> {
         for token in self.poll.tokens(Some(Duration::ZERO))? {
             let interface = token as u32;
@@ -108,12 +109,13 @@ impl Registrations {
         self.listeners.groups()
     }
 
-    /// Channels that hosts on the links have joined, at most so many.
+    /// Returns at most `most` channels that hosts on the links have joined.
     pub fn channels(&self, now: Instant, most: usize) -> BTreeSet<Channel> {
         self.listeners.channels(now, most)
     }
 
-    /// Whether this router reaches a receiver by the group: it is on one of its links, and has said that it listens.
+    /// Whether this router reaches a receiver by the group: the receiver is on one of its links, and has
+    /// reported that it listens.
     pub fn serves(
         &self,
         now: Instant,

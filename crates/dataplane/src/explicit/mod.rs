@@ -45,37 +45,44 @@ pub use status::{
 /// Priority of the router's filters, behind those of other programs. What other filters drop has not come in.
 const PRIORITY: u16 = 60_000;
 
-/// What the daemon is to do.
+/// The settings of the router.
 #[derive(Debug, Clone)]
 pub struct Config {
-    /// Interfaces at which it looks for MEADcast; empty: all Ethernet interfaces that are up, also those that come later.
+    /// The interfaces at which the router looks for MEADcast. Empty: all Ethernet interfaces that are up, also
+    /// those that appear later.
     pub interfaces: Vec<String>,
-    /// Routers with fewer receivers than this are done without. 0 and 1: never.
+    /// The number of receivers below which the packet for a next router becomes unicast here already. 0 and 1:
+    /// this never happens.
     pub min_dsts: u8,
     pub dialect: Dialect,
-    /// Whether it serves receivers on its own links by multicast, where they have joined a sender's group.
+    /// Whether the router serves receivers on its own links by multicast, where they have joined a sender's
+    /// group.
     pub is_designated: bool,
-    /// Whether it is the designated router of Xcast+: registers for what hosts on its links listen to, and serves them and
-    /// senders there.
+    /// Whether the router is a designated router of Xcast+: it registers for the groups that hosts on its links
+    /// listen to, and serves these hosts and the senders there.
     pub is_xcast_plus: bool,
-    /// What responses and registrations prove that they are of the domain with. With one, discovery is answered and copies are
-    /// made only where the sender proves the same.
+    /// The key of the domain, with which responses and registrations prove that they belong to it. With a key,
+    /// the router answers discovery and makes copies only for senders that prove the same.
     pub key: Option<DomainKey>,
-    /// Which sources are believed by the way that their packets came.
+    /// Which sources the router believes by the path that their packets took.
     pub reverse_path: ReversePath,
-    /// Sources for which copies are made, at most [`MAX_ALLOWED`]; empty: for all.
+    /// The networks of the sources for which the router makes copies, at most [`MAX_ALLOWED`]. Empty: it makes
+    /// them for all.
     pub allowed: Vec<Prefix>,
-    /// Copies that are made in a second for the sources of one network (/64); 0: any number.
+    /// How many copies the router makes in a second for the sources of one network (/64); 0 means any number.
     pub copies_per_second: u32,
-    /// Whether all copies go the kernel's own way, past its firewall and policies.
+    /// Whether the kernel forwards all copies, so that they pass its firewall and policies.
     pub through_kernel: bool,
-    /// Whether the program is a filter of `tc`, behind those of others, and not before all of them.
+    /// Whether the program is attached as a filter of `tc`, after the filters of others, and not before all of
+    /// them.
     pub as_filter: bool,
-    /// Whether the model forwards, in user space, and not the eBPF program.
+    /// Whether the reference model forwards, in user space, and not the eBPF program.
     pub user_space: bool,
-    /// For how long at most it acts on data when it is to end or to leave, until senders have found other ways.
+    /// How long at most the router still forwards data when it is to end or to leave, until senders have found
+    /// other ways.
     pub leave_within: Duration,
-    /// Where [`show`] and [`set`] ask; none: an abstract socket, of which each network namespace has its own.
+    /// The path of the socket where [`show`] and [`set`] ask. None: an abstract socket, of which each network
+    /// namespace has its own.
     pub control: Option<PathBuf>,
 }
 

@@ -1,4 +1,4 @@
-//! What forwards: the eBPF program, or the model in user space.
+//! The part of the router that forwards: the eBPF program, or the model in user space.
 
 use std::os::fd::{AsFd, BorrowedFd};
 
@@ -37,7 +37,8 @@ impl Plane {
         Ok(Self::Program { program: Box::new(program), through_kernel, as_filter })
     }
 
-    /// The daemon lives: the program acts on for the next while. In user space nothing acts without it.
+    /// Tells the program that the daemon is running, so that it acts for the next while. In user space nothing
+    /// acts without the daemon.
     pub fn live_on(&mut self) -> Result<(), Failure> {
         match self {
             Self::Program { program, .. } => program.act_until(lease::end_ns()),
@@ -45,7 +46,7 @@ impl Plane {
         }
     }
 
-    /// Has it act like this router from now on.
+    /// Sets the part that forwards to this router.
     pub fn configure(&mut self, router: &Router) -> Result<(), Failure> {
         match self {
             Self::Program { program, through_kernel, .. } => {
@@ -70,21 +71,23 @@ impl Plane {
         }
     }
 
-    /// Forgets an interface that has gone or is down; the program's filter goes or stays with it.
+    /// Forgets an interface that has gone or is down. The program's filter stays or disappears with the
+    /// interface.
     pub fn detach(&mut self, interface: u32) {
         if let Self::UserSpace(plane) = self {
             plane.detach(interface);
         }
     }
 
-    /// Routes have changed. The program asks the kernel for each packet.
+    /// Takes note that routes have changed. The program has nothing to forget, because it asks the kernel for
+    /// each packet.
     pub fn forget_routes(&mut self) {
         if let Self::UserSpace(plane) = self {
             plane.forget_routes();
         }
     }
 
-    /// All counters, by their number in `bpf/mead.h`.
+    /// Returns all counters, by their number in `bpf/mead.h`.
     pub fn counters(&self) -> Result<[u64; COUNTERS], Failure> {
         match self {
             Self::Program { program, .. } => program.counters(),
@@ -92,7 +95,8 @@ impl Plane {
         }
     }
 
-    /// Where copies went lately; user space leaves that to the kernel.
+    /// Returns the neighbours to which copies went lately. In user space it returns none, because the kernel
+    /// sends the copies.
     pub fn neighbours(&self) -> Vec<(NeighbourKey, Neighbour)> {
         match self {
             Self::Program { program, .. } => program.neighbours(),
@@ -100,7 +104,7 @@ impl Plane {
         }
     }
 
-    /// The next discovery requests, from their IPv6 headers on.
+    /// Returns the next discovery requests, each from its IPv6 header on.
     pub fn requests(&mut self) -> Result<Vec<Vec<u8>>, Error> {
         match self {
             Self::Program { program, .. } => {

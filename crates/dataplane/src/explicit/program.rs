@@ -38,7 +38,7 @@ static PROGRAM: &[u8] = include_bytes_aligned!(concat!(env!("OUT_DIR"), "/mead.b
 
 type Failure = Box<dyn std::error::Error>;
 
-/// The program, loaded. It leaves its interfaces with this.
+/// The loaded program. It is detached from its interfaces when this value is dropped.
 pub struct Program {
     objects: Ebpf,
     config: Array<MapData, Config>,
@@ -60,7 +60,8 @@ pub struct Program {
 }
 
 impl Program {
-    /// Loads it, switched off. It acts when it has been configured, as long as [`Self::act_until`] says.
+    /// Loads the program, switched off. It acts once it has been configured, for as long as [`Self::act_until`]
+    /// says.
     pub fn load() -> Result<Self, Failure> {
         let mut objects = EbpfLoader::new().load(PROGRAM)?;
         let mut table = |name: &str| objects.take_map(name).ok_or_else(|| format!("it has no table {name}"));
@@ -95,9 +96,9 @@ impl Program {
         Ok(program)
     }
 
-    /// Has it look at what comes in by this interface, in place of one that a router which was killed has left there: before
-    /// all filters, unless it is to be one, behind those of others, or the kernel is older than 6.6. Where it takes the other one's
-    /// very place, no packet passes between the two.
+    /// Attaches the program to this interface, in place of one that a killed router has left there. It comes
+    /// before all filters, unless it is to be a filter itself (after those of others) or the kernel is older
+    /// than 6.6. Where it takes the very place of the other program, no packet passes between the two.
     pub fn attach(&mut self, interface: &Interface, as_filter: bool) -> Result<(), Failure> {
         let mut left = Left::at(interface);
         left.unblock(interface);
@@ -149,8 +150,9 @@ impl Program {
         Ok(())
     }
 
-    /// What it sends to groups by this interface comes from this address, and what came for a group goes to it where the
-    /// kernel is to forward it. To be told before [`Self::configure`].
+    /// Sets the Ethernet address of this interface. Packets that the program sends to groups come from it, and
+    /// a packet that came for a group goes to it where the kernel is to forward the packet. To be called before
+    /// [`Self::configure`].
     pub fn set_mac(&mut self, interface: u32, mac: [u8; 6]) -> Result<(), Failure> {
         self.macs.insert(interface, mac);
         Ok(self.known_macs.insert(interface, Mac { octets: mac, unused: 0 }, 0)?)
@@ -160,7 +162,7 @@ impl Program {
         Ok(self.objects.program_mut(NAME).ok_or("it has no function mead_router")?.try_into()?)
     }
 
-    /// Has it act like this router from now on.
+    /// Sets the program to this router.
     pub fn configure(
         &mut self,
         router: &Router,
@@ -182,7 +184,7 @@ impl Program {
         Ok(self.config.set(0, self.settings, 0)?)
     }
 
-    /// Has it act until then, in nanoseconds of CLOCK_MONOTONIC_COARSE.
+    /// Lets the program act until this time, in nanoseconds of CLOCK_MONOTONIC_COARSE.
     pub fn act_until(&mut self, end_ns: u64) -> Result<(), Failure> {
         Ok(self.acts_until.set(0, end_ns, 0)?)
     }
@@ -233,7 +235,7 @@ impl Program {
         Ok(())
     }
 
-    /// All counters, by their number in `bpf/mead.h`.
+    /// Returns all counters, by their number in `bpf/mead.h`.
     pub fn counters(&self) -> Result<[u64; COUNTERS], Failure> {
         let mut sums = [0; COUNTERS];
         for (number, sum) in sums.iter_mut().enumerate() {
@@ -242,25 +244,26 @@ impl Program {
         Ok(sums)
     }
 
-    /// Interface and address of each neighbour that copies went to lately, with what it got.
+    /// Returns the interface and the address of each neighbour that copies went to lately, with counts of what
+    /// it got.
     pub fn neighbours(&self) -> Vec<(NeighbourKey, Neighbour)> {
         self.neighbours.iter().filter_map(Result::ok).collect()
     }
 
-    /// The next discovery request, from its IPv6 header on.
+    /// Returns the next discovery request, from its IPv6 header on.
     pub fn next_request(&mut self) -> Option<Vec<u8>> {
         let entry = self.requests.next()?;
         let len = u32::from_ne_bytes(*entry.get(4..)?.first_chunk()?) as usize;
         Some(entry.get(REQUEST_PACKET..REQUEST_PACKET + len)?.to_vec())
     }
 
-    /// Readable when there are requests.
+    /// Returns the descriptor that becomes readable when there are discovery requests.
     pub fn requests_fd(&self) -> BorrowedFd<'_> {
         self.requests.as_fd()
     }
 
-    /// Runs it on one frame as if that had come in by an interface. The redirects of all copies but the last are carried
-    /// out; the last one is what is returned, with the program's answer.
+    /// Runs the program on one frame as if the frame had arrived at an interface. All copies but the last are
+    /// really sent; the last one is returned, with the program's answer.
     pub fn test(&mut self, interface: u32, frame: &[u8]) -> Result<(i32, Vec<u8>), Failure> {
         // struct __sk_buff, of which only the interface (the eleventh word) is set.
         let mut context = [0_u8; 192];

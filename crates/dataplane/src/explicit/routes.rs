@@ -1,4 +1,5 @@
-//! Where Xcast's destinations lie, asked of the kernel and remembered: each packet asks for up to 32.
+//! The routes to Xcast's destinations, as the kernel tells them. They are remembered, because each packet asks
+//! for up to 32.
 
 use std::{
     collections::HashMap,
@@ -30,7 +31,7 @@ impl Routes {
         Ok(Self { netlink: Netlink::open()?, clock: Clock::start(), known: HashMap::new() })
     }
 
-    /// The way to a destination; none, when there is no route, or the kernel does not say.
+    /// Returns the route to a destination. None: there is no route, or the kernel does not tell it.
     pub fn towards(&mut self, destination: Ipv6Addr) -> Option<NextHop> {
         let now = self.clock.now();
         if let Some((hop, until)) = self.known.get(&destination)
@@ -53,7 +54,7 @@ impl Routes {
         hop
     }
 
-    /// Routes have changed.
+    /// Forgets all routes, because some have changed.
     pub fn forget(&mut self) {
         self.known.clear();
     }

@@ -1,4 +1,4 @@
-//! `bpf/mead.h` in Rust: what the daemon and the program share.
+//! The structures and numbers of `bpf/mead.h` in Rust: what the daemon and the program share.
 
 use std::mem::{offset_of, size_of};
 
@@ -8,11 +8,11 @@ use treecast_wire::{
     xcast,
 };
 
-/// `struct mead_config`.
+/// The settings of the program: `struct mead_config`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[repr(C)]
 pub struct Config {
-    /// `enum mead_mode`.
+    /// Whether the program acts: a value of `enum mead_mode`.
     pub mode: u32,
     pub min_dsts: u32,
     pub dialect: u32,
@@ -27,7 +27,7 @@ pub struct Config {
 }
 
 impl Config {
-    /// The same settings, for this guard.
+    /// Returns the settings with those of this guard.
     pub fn guarded(self, guard: &Guard) -> Self {
         let (list_key, epoch) =
             guard.lists.map_or_else(Default::default, |(key, epoch)| (key.words(), epoch));
@@ -47,16 +47,16 @@ impl Config {
     }
 }
 
-/// The address of a `struct mead_prefix`, and how many of its bits count.
+/// Returns the address of a `struct mead_prefix`, and how many of its bits count.
 pub fn prefix_parts(prefix: Prefix) -> ([u8; 16], u32) {
     let (address, len) = prefix.parts();
     (address.octets(), len.into())
 }
 
-/// `MEAD_MAX_ALLOWED`.
+/// The most networks whose sources may be allowed: `MEAD_MAX_ALLOWED`.
 pub const MAX_ALLOWED: usize = 1024;
 
-/// `struct mead_neighbour_key`.
+/// The neighbour that copies went to: `struct mead_neighbour_key`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(C)]
 pub struct NeighbourKey {
@@ -64,7 +64,7 @@ pub struct NeighbourKey {
     pub address: [u8; 16],
 }
 
-/// `struct mead_neighbour`.
+/// What a neighbour was sent: `struct mead_neighbour`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(C)]
 pub struct Neighbour {
@@ -73,13 +73,13 @@ pub struct Neighbour {
     pub refreshed_ns: u64,
 }
 
-/// `MEAD_MAX_LANS`.
+/// The most links on which a group is served: `MEAD_MAX_LANS`.
 pub const MAX_LANS: usize = 32;
 
-/// `MEAD_MAX_GROUPS`.
+/// The most groups that are served: `MEAD_MAX_GROUPS`.
 pub const MAX_GROUPS: usize = 4096;
 
-/// `struct mead_mac`.
+/// The Ethernet address of an interface: `struct mead_mac`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[repr(C)]
 pub struct Mac {
@@ -87,7 +87,7 @@ pub struct Mac {
     pub unused: u16,
 }
 
-/// `struct mead_lan`.
+/// A link with listeners: `struct mead_lan`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[repr(C)]
 pub struct Lan {
@@ -96,7 +96,7 @@ pub struct Lan {
     pub unused: u16,
 }
 
-/// `struct mead_group`.
+/// The links on which a group is served: `struct mead_group`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(C)]
 pub struct Group {
@@ -104,7 +104,8 @@ pub struct Group {
     pub lans: [Lan; MAX_LANS],
 }
 
-/// Where the packet of a `struct mead_request` begins; before it its interface and length, four bytes each.
+/// The offset of the packet in a `struct mead_request`. The interface and the length come before it, four bytes
+/// each.
 pub const REQUEST_PACKET: usize = 8;
 
 const _: () = assert!(size_of::<Config>() == 64);
@@ -128,17 +129,18 @@ unsafe impl aya::Pod for NeighbourKey {}
 // SAFETY: as above.
 unsafe impl aya::Pod for Neighbour {}
 
-/// `MEAD_COUNTERS`.
+/// The number of counters: `MEAD_COUNTERS`.
 pub const COUNTERS: usize = 65;
 
-/// `XCAST_TRUNCATED`: from here on malformed Xcast packets are counted, by their reasons.
+/// The first counter of malformed Xcast packets, which are counted by reason: `XCAST_TRUNCATED`.
 pub const FIRST_XCAST_REASON: usize = 35;
 
-/// `MEAD_REFUSED` and `XCAST_REFUSED`: from here on packets of which no copies were made are counted, by why.
+/// The first counter of packets that were not copied, which are counted by reason: `MEAD_REFUSED`, and then
+/// `XCAST_REFUSED`.
 pub const FIRST_REFUSED: usize = 30;
 pub const FIRST_XCAST_REFUSED: usize = 59;
 
-/// `enum mead_counter`, behind the malformed packets' reasons.
+/// The other counters, after those of malformed packets: `enum mead_counter`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u32)]
 pub enum Counter {
@@ -178,7 +180,7 @@ const _: () = assert!(Counter::XcastForOthers as usize + 1 == FIRST_XCAST_REFUSE
 const _: () = assert!(FIRST_XCAST_REFUSED + Refused::ALL.len() == Counter::OtherDialect as usize);
 const _: () = assert!(Counter::OtherDialect as usize + 1 == COUNTERS);
 
-/// `enum mead_mode`.
+/// Returns the value of `enum mead_mode` for this router.
 pub fn mode_number(router: &Router) -> u32 {
     match (router.is_enabled, router.is_leaving) {
         (false, _) => 0,
@@ -187,7 +189,7 @@ pub fn mode_number(router: &Router) -> u32 {
     }
 }
 
-/// `enum mead_dialect`.
+/// Returns the value of `enum mead_dialect` for this dialect.
 pub fn dialect_number(dialect: Dialect) -> u32 {
     match dialect {
         Dialect::Rfc => 0,

@@ -1,4 +1,4 @@
-//! The router's state as it is shown, and what may be changed of it.
+//! The router's state as it is shown, and the settings that can be changed while it runs.
 
 use std::{collections::BTreeMap, fmt, net::Ipv6Addr};
 
@@ -11,32 +11,33 @@ use treecast_wire::{
 
 use super::shared::{COUNTERS, Counter, FIRST_REFUSED, FIRST_XCAST_REASON, FIRST_XCAST_REFUSED};
 
-/// All that a router tells.
+/// The state of a router.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Status {
     pub is_enabled: bool,
-    /// Whether it only acts on data any more, and for how long.
+    /// Since when the router has been leaving, when it is: it acts on data, and answers no discovery.
     pub leaving: Option<Leaving>,
     pub min_dsts: u8,
-    /// `rfc` or `linux-6.5`.
+    /// The name of the dialect: `rfc` or `linux-6.5`.
     pub dialect: String,
     pub interfaces: Vec<Interface>,
-    /// MEADcast's data packets that came in.
+    /// The number of MEADcast data packets that arrived.
     pub packets: u64,
     pub copies: Copies,
     pub discovery: Discovery,
-    /// Packets that broke a rule of the header, by the rule.
+    /// The number of packets that broke a rule of the header, for each rule.
     pub malformed: BTreeMap<String, u64>,
-    /// What came in the dialect that this router does not speak, if anything has.
+    /// Packets of the dialect that this router does not speak, if any has arrived.
     pub other_dialect: Option<OtherDialect>,
-    /// Other packets that ended here, by why.
+    /// The number of packets that were dropped for other reasons, for each reason.
     pub dropped: BTreeMap<String, u64>,
-    /// Packets of which no copies were made, by why: passed on as if there were no router here.
+    /// The number of packets that were not copied, for each reason. They were passed on as if there were no
+    /// router here.
     pub passed_on: BTreeMap<String, u64>,
     pub xcast: Xcast,
-    /// Groups that receivers on this router's links have joined.
+    /// The groups that receivers on this router's links have joined.
     pub groups: Vec<Group>,
-    /// Where copies went lately, by the shortest way; those that went the kernel's own way are not among them.
+    /// The neighbours to which the program sent copies lately. Copies that the kernel sent are not among them.
     pub neighbours: Vec<Neighbour>,
 }
 
@@ -46,27 +47,28 @@ pub struct Interface {
     pub addresses: Vec<Ipv6Addr>,
 }
 
-/// A router that answers no discovery any more, and acts on data until senders have found other ways.
+/// The departure of a router: it answers no discovery any more, and acts on data until senders have found other
+/// ways.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Leaving {
-    /// Since it has begun to.
+    /// For how many seconds the router has been leaving.
     pub seconds: f64,
-    /// Until it goes, whoever still sends.
+    /// The number of seconds after which the router goes at the latest, even when somebody still sends.
     pub at_most_seconds: f64,
-    /// Whether the daemon ends then. Otherwise it is disabled.
+    /// Whether the daemon ends then. Otherwise the router is disabled.
     pub ends: bool,
 }
 
-/// Senders or routers that speak the other dialect.
+/// Packets of senders or routers that speak the other dialect.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OtherDialect {
-    /// `rfc` or `linux-6.5`.
+    /// The name of the dialect: `rfc` or `linux-6.5`.
     pub dialect: String,
-    /// Packets among the malformed ones that are right in that dialect.
+    /// The number of malformed packets that would be right in that dialect.
     pub packets: u64,
-    /// What a router is started with that acts on them.
+    /// The option with which a router acts on such packets.
     pub option: String,
-    /// What a sender is started with whose packets this router acts on.
+    /// The option with which a sender makes packets that this router acts on.
     pub sender_option: String,
 }
 
@@ -81,59 +83,60 @@ impl fmt::Display for OtherDialect {
     }
 }
 
-/// Packets that left instead of those that came in. A super-packet is one.
+/// Counts of the packets that left in place of those that arrived. A super-packet counts as one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Copies {
-    /// For other routers.
+    /// The number of packets for other routers.
     pub replicas: u64,
-    /// Passed on whole, for the don't-replicate counter.
+    /// The number of packets that were passed on whole, because of the don't-replicate counter.
     pub whole: u64,
-    /// Turned into unicast for the receivers behind this router.
+    /// The number of unicast packets for receivers behind this router.
     pub unicast: u64,
-    /// Turned into unicast for receivers behind a router with few of them.
+    /// The number of unicast packets for receivers behind another router, which has too few of them.
     pub premature: u64,
-    /// For all listeners on a link.
+    /// The number of multicast packets for the listeners on a link.
     pub multicast: u64,
-    /// Number of these copies, and of Xcast's, that the kernel sends its own way.
+    /// The number of these copies, and of Xcast's, that the kernel forwards on its own.
     pub by_kernel: u64,
-    /// Number of these copies, and of Xcast's, that a device did not take.
+    /// The number of these copies, and of Xcast's, that a network device refused.
     pub not_sent: u64,
 }
 
-/// Xcast packets, and those that left instead of them.
+/// Counts of the Xcast packets that arrived, and of the packets that left in their place.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Xcast {
-    /// That came in and were right.
+    /// The number of well-formed Xcast packets that arrived.
     pub packets: u64,
-    /// For other routers.
+    /// The number of packets for other routers.
     pub copies: u64,
-    /// Turned into unicast for the last destination on a way (X2U).
+    /// The number of unicast packets for the only destination that was left on a path (X2U).
     pub unicast: u64,
-    /// Turned into unicast early, because few destinations were left.
+    /// The number of unicast packets that were made early, because few destinations were left.
     pub premature: u64,
-    /// For this router itself.
+    /// The number of packets for this router itself.
     pub local: u64,
-    /// For destinations without a route.
+    /// The number of packets for destinations without a route.
     pub unrouted: u64,
-    /// For all listeners on a link (X2M).
+    /// The number of multicast packets for the listeners on a link (X2M).
     pub multicast: u64,
-    /// Multicast packets of senders on this router's links that became Xcast (M2X).
+    /// The number of multicast packets from senders on this router's links that became Xcast (M2X).
     pub encapsulated: u64,
-    /// The channels of senders on this router's links, for which routers have registered here.
+    /// The channels of senders on this router's links for which routers have registered here.
     pub registered: Vec<Registered>,
-    /// Registrations that counted for nothing: forged, replayed, or too many.
+    /// The number of registrations that did not count: forged, replayed, or too many.
     pub registrations_refused: u64,
-    /// Registrations that this router could not send.
+    /// The number of registrations that this router could not send.
     pub registrations_unsent: u64,
-    /// Packets that broke a rule of the header, by the rule.
+    /// The number of packets that broke a rule of the header, for each rule.
     pub malformed: BTreeMap<String, u64>,
-    /// Other packets that ended here, by why.
+    /// The number of packets that were dropped for other reasons, for each reason.
     pub dropped: BTreeMap<String, u64>,
-    /// Packets of which no copies were made, by why: passed on as if there were no router here.
+    /// The number of packets that were not copied, for each reason. They were passed on as if there were no
+    /// router here.
     pub passed_on: BTreeMap<String, u64>,
 }
 
-/// Who has registered for a channel in Xcast+.
+/// The routers that have registered for a channel of Xcast+.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Registered {
     pub source: Ipv6Addr,
@@ -143,14 +146,14 @@ pub struct Registered {
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Discovery {
-    /// Requests passed on.
+    /// The number of requests that were passed on.
     pub requests: u64,
-    /// Others' responses passed on.
+    /// The number of other routers' responses that were passed on.
     pub responses: u64,
     pub answered: u64,
-    /// Not answered, because too many were asked at once.
+    /// The number of requests that were not answered because too many came at once.
     pub limited: u64,
-    /// Not answered, because the daemon was busy or could not send.
+    /// The number of requests that were not answered because the daemon was busy or could not send.
     pub unanswered: u64,
 }
 
@@ -158,7 +161,7 @@ pub struct Discovery {
 pub struct Neighbour {
     pub interface: String,
     pub address: Ipv6Addr,
-    /// Datagrams, those of super-packets counted singly.
+    /// The number of datagrams. Each datagram of a super-packet counts.
     pub packets: u64,
     pub bytes: u64,
 }
@@ -166,17 +169,18 @@ pub struct Neighbour {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Group {
     pub group: Ipv6Addr,
-    /// Where it is listened to.
+    /// The interfaces on whose links somebody listens to the group.
     pub interfaces: Vec<String>,
 }
 
-/// What can be changed while it runs.
+/// A setting that can be changed while the router runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Setting {
-    /// At once: what is under way by this router is lost when it is disabled.
+    /// Enables or disables the router at once. Packets that are on their way through it are lost when it is
+    /// disabled.
     Enabled(bool),
-    /// Disabled when senders have found other ways.
+    /// Disables the router once senders have found other ways.
     Leave,
     MinDsts(u8),
 }
@@ -205,12 +209,12 @@ impl Counted<'_> {
         named(Reason::ALL.iter().map(|reason| (reason.name(), self.0[*reason as usize])))
     }
 
-    /// Packets for receivers that this router serves.
+    /// Returns the number of packets for receivers that this router serves.
     pub fn served(&self) -> u64 {
         self.of(Counter::Unicast) + self.of(Counter::Multicast)
     }
 
-    /// What came in the other dialect than the router's.
+    /// Returns the packets of the dialect that the router does not speak.
     pub fn other_dialect(&self, own: Dialect) -> Option<OtherDialect> {
         let packets = self.of(Counter::OtherDialect);
         let option = |dialect: Dialect| format!("--dialect {}", dialect.name());

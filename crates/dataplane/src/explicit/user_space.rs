@@ -105,12 +105,12 @@ impl UserSpace {
         self.counters
     }
 
-    /// Routes have changed.
+    /// Forgets what it knows of routes, because some have changed.
     pub fn forget_routes(&mut self) {
         self.routes.forget();
     }
 
-    /// Forwards what has come, and returns the requests that are to be answered.
+    /// Forwards the packets that have come, and returns the discovery requests that are to be answered.
     pub fn work(&mut self) -> io::Result<Vec<Vec<u8>>> {
         let mut requests = Vec::new();
         for token in self.poll.tokens(Some(Duration::ZERO))? {
@@ -306,7 +306,7 @@ fn datagrams(frame: &[u8]) -> Vec<Vec<u8>> {
     }
 }
 
-/// The IPv6 packets in a frame that has a struct virtio_net_hdr before it, with their checksums.
+/// Returns the IPv6 packets in a frame that begins with a struct virtio_net_hdr, with complete checksums.
 pub fn packets(frame: &[u8]) -> Vec<Vec<u8>> {
     let Some((offload, frame)) = frame.split_at_checked(OFFLOAD_LEN) else { return Vec::new() };
     if frame.get(12..14) != Some(&IPV6_ETHERTYPE) {

@@ -62,14 +62,14 @@ pub struct XcastPlus {
     buffer: Vec<u8>,
 }
 
-/// What has been counted.
+/// Counts of a router's part in Xcast+.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Counts {
-    /// Multicast packets that have become Xcast.
+    /// The number of multicast packets that have become Xcast.
     pub encapsulated: u64,
-    /// Registrations that counted for nothing.
+    /// The number of registrations that did not count.
     pub refused: u64,
-    /// Registrations that could not be sent.
+    /// The number of registrations that could not be sent.
     pub unsent: u64,
 }
 
@@ -90,7 +90,7 @@ impl XcastPlus {
         })
     }
 
-    /// Looks at what comes in by these interfaces, and by no others.
+    /// Watches the packets that arrive at these interfaces, and at no others from now on.
     pub fn attend<'a>(&mut self, interfaces: impl Iterator<Item = &'a Interface>) -> io::Result<()> {
         let mut gone: Vec<u32> = self.links.keys().copied().collect();
         let mut mtus = Vec::new();
@@ -109,18 +109,19 @@ impl XcastPlus {
         Ok(())
     }
 
-    /// Routes have changed.
+    /// Forgets what it knows of routes, because some have changed.
     pub fn forget_routes(&mut self) {
         self.routes.forget();
     }
 
-    /// When there is something to do without anything coming in.
+    /// Returns when there is something to do even if nothing arrives.
     pub fn deadline(&self, now: Instant) -> Option<Instant> {
         let ends = self.registered.deadline(now);
         self.registrar.deadline().into_iter().chain(ends).chain([self.next_look.max(now)]).min()
     }
 
-    /// Takes what has come, and says who listens. `own_towards` is the router's address for whom it names.
+    /// Takes in what has arrived, and registers for the channels that have listeners. `own_towards` returns the
+    /// address that the router uses towards a destination.
     pub fn work(
         &mut self,
         now: Instant,
@@ -228,7 +229,7 @@ impl XcastPlus {
         }
     }
 
-    /// The channels for which others have registered, with the routers, and what has been counted.
+    /// Returns the channels for which others have registered, with their routers, and the counts.
     pub fn report(&self, now: Instant) -> (Vec<(Channel, Vec<Ipv6Addr>)>, Counts) {
         let channels = self.registered.channels(now).into_iter();
         let routers = channels.map(|channel| (channel, self.registered.routers(now, channel)));

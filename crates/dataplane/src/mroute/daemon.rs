@@ -1,4 +1,4 @@
-//! The loop that waits for all that can happen, and the choice of interfaces.
+//! The daemon's loop, which waits for everything that can happen, and the choice of interfaces.
 
 use std::{
     collections::BTreeMap,
@@ -48,10 +48,11 @@ const IPV6: u64 = 3;
 const IPV4: u64 = 4;
 const KEEPER: u64 = 5;
 
-/// Routes multicast until SIGINT or SIGTERM; the signals are taken from the calling thread.
+/// Routes multicast until SIGINT or SIGTERM. The calling thread no longer gets these signals.
 ///
 /// # Errors
-/// When it cannot begin: without root, kernel support or the interfaces named, or because another runs.
+/// When routing cannot begin: without root, without kernel support, without the interfaces named, or because
+/// another daemon runs.
 pub fn run(config: &Config, notify: &mut dyn FnMut(Notice)) -> Result<(), Error> {
     let mut notices = Notices::new(notify);
     let signals = Signals::catch(&[libc::SIGINT, libc::SIGTERM])
@@ -61,10 +62,10 @@ pub fn run(config: &Config, notify: &mut dyn FnMut(Notice)) -> Result<(), Error>
     daemon.run(&signals, &mut notices)
 }
 
-/// Asks the daemon of this network namespace, or the one that listens at `control`, what it knows.
+/// Asks the daemon of this network namespace, or the one that listens at `control`, for its state.
 ///
 /// # Errors
-/// When none runs there, or does not answer within five seconds.
+/// When no daemon runs there, or it does not answer within five seconds.
 pub fn show(control: Option<&Path>) -> Result<Status, Error> {
     let answer = place(control).ask(None).map_err(|failure| match failure.is_nobody() {
         true => Error::NotRunning,

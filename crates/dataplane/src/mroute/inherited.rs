@@ -1,4 +1,5 @@
-//! What a kernel's multicast router still does for a daemon that has gone: its interfaces and entries, out of procfs.
+//! Reads from procfs what a kernel's multicast router still does for a daemon that has ended: its interfaces
+//! and entries.
 
 use std::{
     collections::BTreeMap,
@@ -11,12 +12,12 @@ use super::Slot;
 /// Interfaces and entries that an earlier daemon has left behind.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Inherited {
-    /// Names of interfaces.
+    /// The names of the interfaces, by their slot.
     pub interfaces: BTreeMap<Slot, String>,
     pub entries: Vec<InheritedEntry>,
 }
 
-/// Packets of one source to one group.
+/// The entry for the packets of one source to one group.
 #[derive(Debug, PartialEq, Eq)]
 pub struct InheritedEntry {
     pub source: IpAddr,
@@ -26,13 +27,13 @@ pub struct InheritedEntry {
 }
 
 impl Inherited {
-    /// What the IPv6 router has.
+    /// Reads what the IPv6 router has.
     pub fn ipv6() -> io::Result<Self> {
         let address = |text: &str| Some(text.parse::<Ipv6Addr>().ok()?.into());
         Self::read("ip6_mr_vif", "ip6_mr_cache", address)
     }
 
-    /// What the IPv4 router has.
+    /// Reads what the IPv4 router has.
     pub fn ipv4() -> io::Result<Self> {
         // The kernel prints the four bytes, as they lie in memory, as one number.
         let address =

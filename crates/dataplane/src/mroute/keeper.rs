@@ -49,7 +49,7 @@ pub enum Family {
     Ipv4 = b'4' as isize,
 }
 
-/// The sockets of a daemon that has gone.
+/// The sockets of a daemon that has ended.
 #[derive(Debug, Default)]
 pub struct Sockets {
     pub ipv6: Option<OwnedFd>,
@@ -57,7 +57,7 @@ pub struct Sockets {
 }
 
 impl Sockets {
-    /// Takes over what has been kept for this network namespace's next daemon, if anything has.
+    /// Takes over the sockets that were kept for this network namespace's next daemon, if there are any.
     pub fn take_over() -> Self {
         let stored = Self::of_service_manager();
         // Nobody keeps anything, or does so for a daemon that still runs. A keeper is to end in any case.
@@ -105,8 +105,8 @@ fn is_trusted(stream: &UnixStream) -> bool {
     unix::peer(stream).is_ok_and(|peer| [0, user::effective()].contains(&peer.user))
 }
 
-/// Another user's process that has taken the keeper's name, in words. None when there is none, or it does not accept
-/// connections.
+/// Returns a description of another user's process that has taken the keeper's name. None: there is no such
+/// process, or it does not accept connections.
 pub fn squatter() -> Option<String> {
     let stream = unix::connect_at_once(NAME).ok()?;
     let peer = unix::peer(&stream).ok()?;
@@ -114,7 +114,7 @@ pub fn squatter() -> Option<String> {
         .then(|| format!("process {} of user {} has taken @{NAME}", peer.process, peer.user))
 }
 
-/// The daemon's side of a keeper that runs.
+/// The daemon's connection to a running keeper.
 #[derive(Debug)]
 pub struct Keeper {
     process: Child,
@@ -136,7 +136,7 @@ impl Keeper {
         Ok(Self { process, stream })
     }
 
-    /// Reads what the keeper has said: that it is ready. None: it has ended.
+    /// Reads whether the keeper has said that it is ready. None: it has ended.
     pub fn is_there(&mut self) -> Option<bool> {
         let mut said = [0];
         match self.stream.read(&mut said) {
@@ -151,7 +151,7 @@ impl Keeper {
         }
     }
 
-    /// Has it end at once: no other daemon is to come.
+    /// Ends the keeper at once, because no other daemon is to come.
     pub fn dismiss(mut self) {
         // It may have ended.
         let _ = self.stream.write_all(&[DISMISSED]);
@@ -180,7 +180,7 @@ pub fn store(sockets: &[(Family, BorrowedFd<'_>)]) -> bool {
     store().is_ok()
 }
 
-/// Has systemd forget the sockets: they route no more.
+/// Makes systemd forget the sockets, because they no longer route.
 pub fn forget() {
     let Ok(socket) = service_manager() else { return };
     for (name, _) in STORED_NAMES {
@@ -203,11 +203,11 @@ fn service_manager() -> io::Result<UnixDatagram> {
     Ok(socket)
 }
 
-/// Is a keeper: holds the sockets that come in by standard input until the other end has been closed for `time`, or another
-/// daemon has taken them.
+/// Runs the keeper: holds the sockets that come by standard input until the other end has been closed for
+/// `time`, or another daemon has taken them.
 ///
 /// # Errors
-/// When it cannot keep them, or is not run by a daemon.
+/// When it cannot keep them, or a daemon did not start it.
 pub fn keep(time: Duration) -> Result<(), Error> {
     let failed = || Error::system("cannot keep multicast routing for the next daemon");
     // Whoever interrupts the daemon in a terminal does not mean this process: the daemon does.

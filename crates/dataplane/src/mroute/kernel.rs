@@ -1,4 +1,5 @@
-//! What the daemon wants of a kernel's multicast router, alike for both address families.
+//! The operations of a kernel's multicast router that the daemon needs. They are the same for both address
+//! families.
 
 use std::{fmt, io, net::IpAddr, os::fd::AsFd};
 
@@ -6,25 +7,25 @@ use treecast_proto::membership::Message;
 
 use super::{Slot, inherited::Inherited};
 
-/// What an entry has seen.
+/// Counts of the packets that an entry has matched.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Counters {
     pub packets: u64,
     pub bytes: u64,
-    /// Packets among them that came in elsewhere than the entry says, and were dropped.
+    /// The number of these packets that arrived at another interface than the entry names, and were dropped.
     pub wrong_interface: u64,
 }
 
-/// Something that has come out of the kernel's socket.
+/// Something that the daemon has read from the kernel's socket.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Incoming {
-    /// A packet without an entry.
+    /// A packet has arrived for which there is no entry.
     NoEntry { slot: Slot, source: IpAddr, group: IpAddr },
-    /// A packet on another interface than its entry's, which the entry forwards to.
+    /// A packet has arrived at another interface than its entry names, one to which the entry forwards.
     WrongInterface { slot: Slot, source: IpAddr, group: IpAddr },
-    /// A neighbour's message.
+    /// A neighbour's message has arrived.
     Message { interface: u32, from: IpAddr, message: Message },
-    /// Nothing to go by.
+    /// A message has arrived that was dropped, for this reason.
     Refused(Refusal),
 }
 
@@ -32,7 +33,8 @@ pub enum Incoming {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Refusal {
     Malformed,
-    /// It may come from beyond the link: hop limit above 1, or no link-local (IPv6) or local (IPv4) source.
+    /// The message may come from beyond the link: its hop limit is above 1, or its source is not link-local
+    /// (IPv6) or local (IPv4).
     NotFromLink,
     NoRouterAlert,
 }
@@ -49,19 +51,19 @@ impl fmt::Display for Refusal {
 
 /// A kernel's multicast router for one address family, from when it is opened until it is dropped.
 pub trait Kernel: AsFd {
-    /// Groups of the link's own scope that a router has to hear on every interface.
+    /// Returns the groups of link scope that a router has to hear on every interface.
     fn router_groups(&self) -> [IpAddr; 3];
     fn add_interface(&self, slot: Slot, interface: u32) -> io::Result<()>;
     fn remove_interface(&self, slot: Slot) -> io::Result<()>;
     fn install(&self, source: IpAddr, group: IpAddr, from: Slot, to: &[Slot]) -> io::Result<()>;
     fn remove(&self, source: IpAddr, group: IpAddr) -> io::Result<()>;
     fn count(&self, source: IpAddr, group: IpAddr) -> io::Result<Counters>;
-    /// Sends a message to whom it concerns on this interface.
+    /// Sends a message on this interface to the group that it is for.
     fn send(&self, interface: u32, source: IpAddr, message: &Message) -> io::Result<()>;
-    /// The next thing that has come, without waiting for it.
+    /// Reads what has come next, without waiting.
     fn receive(&self, buffer: &mut [u8]) -> io::Result<Incoming>;
-    /// The interfaces and entries that it has.
+    /// Returns the interfaces and entries that the kernel has already.
     fn inherited(&self) -> io::Result<Inherited>;
-    /// Ends routing. Dropping does it, too, where nobody else holds the socket.
+    /// Ends routing. Dropping this value does it, too, where nobody else holds the socket.
     fn close(&self) -> io::Result<()>;
 }

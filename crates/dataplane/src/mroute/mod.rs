@@ -30,21 +30,22 @@ pub use status::{Entry, Family, Group, Interface, Listening, Room, Source, Sourc
 /// A kernel's number for one of the interfaces that it routes between (mif, vif): 0 to 31.
 pub(crate) type Slot = u16;
 
-/// What the daemon is to do.
+/// The settings of the daemon.
 #[derive(Debug, Clone)]
 pub struct Config {
-    /// Interfaces to route between; empty: all that are up and can multicast, also those that come later.
+    /// The interfaces to route between. Empty: all that are up and can multicast, also those that appear later.
     pub interfaces: Vec<String>,
-    /// Where packets of any-source groups come from, and where the router is only a host; none: from
-    /// wherever they come.
+    /// The interface from which packets of any-source groups come, and on which the router is only a host.
+    /// None: they may come from anywhere.
     pub upstream: Option<String>,
-    /// Time between general queries; at least one second.
+    /// The time between general queries; at least one second.
     pub query_interval: Duration,
-    /// Groups that the hosts of one interface can have this router look after.
+    /// The most groups that the router tracks for the hosts of one interface.
     pub max_groups: usize,
-    /// The program, and its arguments, that calls [`keep`]; none: a restart interrupts streams.
+    /// The program and arguments that run [`keep`]. None: a restart interrupts streams.
     pub keeper: Option<Vec<OsString>>,
-    /// Where [`show`] asks; none: an abstract socket, of which each network namespace has its own.
+    /// The path of the socket where [`show`] asks. None: an abstract socket, of which each network namespace
+    /// has its own.
     pub control: Option<PathBuf>,
 }
 

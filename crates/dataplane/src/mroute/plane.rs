@@ -71,7 +71,8 @@ struct Served {
 }
 
 impl Plane {
-    /// With `inherits`, the kernel routes already, as an earlier daemon has told it.
+    /// Creates the routing of one address family. With `inherits`, the kernel already routes as an earlier
+    /// daemon has told it.
     pub fn new(kernel: Box<dyn Kernel>, config: RouterConfig, inherits: bool) -> io::Result<Self> {
         let inherited = if inherits { kernel.inherited()? } else { Inherited::default() };
         Ok(Self {
@@ -86,7 +87,7 @@ impl Plane {
         })
     }
 
-    /// Serves these interfaces, by the address given with each, and no others from now on.
+    /// Serves these interfaces, each by the address given, and no others from now on.
     pub fn serve(
         &mut self,
         now: Instant,
@@ -133,7 +134,7 @@ impl Plane {
         }
     }
 
-    /// Takes what has come in, a batch of it at most; what is left keeps the socket readable.
+    /// Takes in what has arrived, at most a batch. When more is left, the socket stays readable.
     pub fn receive(&mut self, now: Instant) -> io::Result<()> {
         for _ in 0..BATCH {
             match self.kernel.receive(&mut self.buffer) {
@@ -147,7 +148,7 @@ impl Plane {
         Ok(())
     }
 
-    /// Carries out all that the machine wants now. Returns when it wants something again.
+    /// Carries out all that the machine asks for now. Returns when the machine wants to be polled again.
     pub fn carry_out(
         &mut self,
         now: Instant,
@@ -177,7 +178,7 @@ impl Plane {
         self.router.handle(now, Input::RoutesChanged);
     }
 
-    /// The machine says goodbye to the links; then the kernel stops routing.
+    /// Lets the machine say goodbye on the links, and then makes the kernel stop routing.
     pub fn close(&mut self, now: Instant, netlink: &mut Netlink, notices: &mut Notices<'_>) {
         self.router.close(now);
         self.carry_out(now, netlink, notices);

@@ -1,4 +1,4 @@
-//! The daemon's state as it is shown: JSON on the control socket, and text made of that.
+//! The daemon's state as it is shown: as JSON on the control socket, and as text.
 
 use std::{collections::BTreeMap, net::IpAddr, time::Duration};
 
@@ -9,22 +9,22 @@ use treecast_proto::membership::{
 
 use super::kernel::Counters;
 
-/// All that a daemon knows.
+/// The state of the daemon.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Status {
     pub ipv6: Option<Family>,
     pub ipv4: Option<Family>,
 }
 
-/// What a daemon knows of one address family.
+/// The state of one address family.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Family {
     pub interfaces: Vec<Interface>,
     pub entries: Vec<Entry>,
     pub listening: Vec<Listening>,
-    /// Groups, sources and entries that found no room, ever.
+    /// The number of groups, sources and entries that there was no room for, since the start.
     pub refused: u64,
-    /// Messages that were dropped, by reason.
+    /// The number of messages that were dropped, for each reason.
     pub dropped: BTreeMap<String, u64>,
 }
 
@@ -32,42 +32,43 @@ pub struct Family {
 pub struct Interface {
     pub name: String,
     pub address: IpAddr,
-    /// None on the upstream, where the router is only a host.
+    /// The address of the querier. None on the upstream interface, where the router is only a host.
     pub querier: Option<IpAddr>,
     pub is_querier: bool,
-    /// Time until the other querier counts as gone.
+    /// The seconds until the other querier counts as gone.
     pub querier_expires_s: Option<u64>,
     pub groups: Vec<Group>,
-    /// None on the upstream.
+    /// The room for groups and sources. None on the upstream interface.
     pub room: Option<Room>,
 }
 
-/// How much the hosts of an interface have the router look after. When it is full, those that ask for most give way.
+/// The room for the groups and sources that an interface's hosts ask for. When it is full, the hosts that ask
+/// for most give way.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Room {
-    /// No further group or source has room, unless another gives way.
+    /// Whether no further group or source has room unless another gives way.
     pub is_full: bool,
     pub max_groups: usize,
-    /// Sources held, of all groups.
+    /// The number of sources held, of all groups together.
     pub sources: usize,
     pub max_sources: usize,
-    /// Groups and sources that found no room, ever.
+    /// The number of groups and sources that there was no room for, since the start.
     pub refused: u64,
-    /// Groups and sources that had to give way, ever.
+    /// The number of groups and sources that had to give way, since the start.
     pub replaced: u64,
-    /// The host for which most groups are held, and how many.
+    /// The host that has most groups here, and how many.
     pub largest_host: Option<IpAddr>,
     pub largest_host_groups: usize,
 }
 
-/// What the listeners of an interface want of a group.
+/// What the listeners of an interface want to hear of a group.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Group {
     pub group: IpAddr,
     pub filter: SourceFilter,
-    /// Time until it is forgotten if nobody reports it again.
+    /// The seconds until the group is forgotten if nobody reports it again.
     pub expires_s: u64,
-    /// Sources asked for by name.
+    /// The sources that listeners have asked for by name.
     pub requested: Vec<Source>,
 }
 
@@ -77,7 +78,7 @@ pub struct Source {
     pub expires_s: u64,
 }
 
-/// Which sources are wanted: these only, or all but these.
+/// Whether listeners want only the sources named, or all except those.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SourceFilter {
@@ -85,22 +86,22 @@ pub enum SourceFilter {
     Exclude(Vec<IpAddr>),
 }
 
-/// Packets of one source to one group.
+/// The forwarding of one source's packets to one group.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Entry {
     pub source: IpAddr,
     pub group: IpAddr,
     pub from: String,
-    /// Empty: its packets end here.
+    /// The interfaces that packets are forwarded to. Empty: the packets are dropped here.
     pub to: Vec<String>,
-    /// What the kernel has seen of it; a super-packet is one packet.
+    /// The number of packets that the kernel has counted; a super-packet counts as one.
     pub packets: u64,
     pub bytes: u64,
-    /// Packets among them that came in elsewhere, and were dropped.
+    /// The number of these packets that arrived at another interface, and were dropped.
     pub wrong_interface: u64,
 }
 
-/// What the router itself listens to, as a host.
+/// A group that the router itself listens to, as a host.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Listening {
     pub interface: String,

@@ -9,11 +9,11 @@ use treecast_wire::{
 
 use crate::object::{Channel, ReceiverInput};
 
-/// The inputs that a frame of the only file stands for: what it says about the file, which is to be
-/// called `name`, and then its block.
+/// Translates a frame of the IoT updater into the inputs of a carousel's receiver: first what the frame says
+/// about its file, which is stored as `name`, and then the block that it carries.
 ///
 /// # Errors
-/// When `name` is no name of an object.
+/// When `name` cannot be the name of an object.
 pub fn iotup_inputs(file: FileId, name: &str, frame: &Frame) -> Result<[ReceiverInput; 4], ParseError> {
     let begin = BeginOfFile::new(TransferType::DiskToDisk, frame.file_size, name)?;
     let message = |message| ReceiverInput::Message { from: Channel::Group, file, message };

@@ -42,6 +42,6 @@ pub use receiver::{Progress, Receiver, ReceiverConfig};
 pub use ring::SenderConfig;
 pub use sender::Sender;
 
-/// How many bytes of an object go out between two announcements of it: at 10 Mbit/s a receiver that
-/// joins waits less than a second for one, and they cost 0.04 % of the rate.
+/// How many bytes of an object are sent between two announcements of it. At 10 Mbit/s a receiver that joins
+/// waits less than a second for an announcement, and announcements take 0.04 % of the rate.
 pub const ANNOUNCE_BYTES: u64 = 1 << 20;

@@ -11,7 +11,7 @@ use crate::{
 /// Senders have withdrawn it.
 #[derive(Debug)]
 pub(super) struct Withdrawn {
-    /// The first time.
+    /// When the receiver first heard of the object.
     pub since: Instant,
     pub times: u32,
     pub reason: String,
@@ -21,20 +21,22 @@ pub(super) struct Withdrawn {
 #[derive(Debug, Default)]
 pub(super) struct Object {
     pub begin: Option<BeginOfFile>,
-    /// The hash that it should have.
+    /// The hash that the sender says the object has.
     pub digest: Option<[u8; 32]>,
-    /// The hash of what is stored.
+    /// The hash of what this receiver has stored of the object.
     pub hashed: Option<[u8; 32]>,
-    /// How many times the two were not the same.
+    /// How many times the stored object had another hash than the sender says.
     pub mismatches: u32,
     pub phase: Phase,
-    /// What senders have said against it since anything of it has come.
+    /// The withdrawal that senders have announced for the object since the last part of it arrived.
     pub withdrawn: Option<Withdrawn>,
-    /// After a mismatch, while its chunks are compared with what they should be.
+    /// The comparison of the object's chunks with the hashes that they should have. It runs after the object as
+    /// a whole had a wrong hash.
     pub check: Option<Check>,
-    /// What is there; after a mismatch, what has been compared since.
+    /// Which blocks are stored. After a wrong hash: which blocks have been compared since.
     pub stored: Stored,
-    /// With forward error correction, once the size is known.
+    /// The repair symbols that are kept of the object, when the session uses forward error correction and the
+    /// object's size is known.
     pub gatherer: Option<Gatherer>,
 }
 
@@ -53,7 +55,7 @@ impl Object {
         Self { stored: Stored::new(block_len), ..Self::default() }
     }
 
-    /// How much memory it takes, in chunks of about 600 bytes.
+    /// How much memory this object takes in the machine, in chunks of about 600 bytes.
     pub fn chunks(&self) -> usize {
         self.stored.chunks() + self.gatherer.as_ref().map_or(0, Gatherer::chunks)
     }
@@ -64,12 +66,13 @@ impl Object {
         self.begin = Some(begin);
     }
 
-    /// Its size; 0 before it is announced.
+    /// The announced size of the object in bytes; 0 before it is announced.
     pub fn announced_bytes(&self) -> u64 {
         self.begin.as_ref().map_or(0, |begin| begin.file_size)
     }
 
-    /// Keeps the blocks until their chunks are known to be wrong. False when it is a single chunk.
+    /// Begins to compare the object's chunks with their hashes, and keeps all blocks meanwhile. Returns false
+    /// when the object is a single chunk, where a comparison would tell nothing.
     pub fn doubt(&mut self) -> bool {
         self.check = Chunks::new(self.announced_bytes()).map(Check::new);
         if self.check.is_some() {
@@ -84,7 +87,7 @@ impl Object {
         self.resume();
     }
 
-    /// Some of what had come is not there.
+    /// Takes note that some stored bytes of the object are lost.
     pub fn lose(&mut self) {
         self.check = None;
         self.resume();

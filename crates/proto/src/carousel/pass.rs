@@ -1,9 +1,12 @@
-//! The order in which a fountain's loop sends its repair symbols: in passes, each through all source blocks of all objects.
+//! The order in which a carousel with forward error correction sends its repair symbols: in passes, each of
+//! which goes through all source blocks of all objects.
 //!
-//! Who has lost a share of every source block is done when as much has come again of each. Were a loop to go from one source
-//! block to the next, it would be over before the last one has had its turn, however little is lacking there. With passes,
-//! what is lacking is what is waited for, and the rest of the pass. A pass costs the sender that it encodes every source
-//! block anew which it does not hold any more, so they become longer: who lacks much waits a little longer than it has to.
+//! A receiver that has lost a share of every source block is complete when it has got as many symbols of each.
+//! Were a loop to send all symbols of one source block before those of the next, the receiver would have to
+//! wait for the last source block's turn, however little it lacks there. With passes it waits only for what it
+//! lacks and for the rest of the current pass. A pass makes the sender encode anew every source block that it
+//! no longer holds in memory. So passes become longer, and a receiver that lacks much waits a little longer
+//! than it has to.
 
 use std::ops::Range;
 
@@ -18,7 +21,7 @@ const PARTS: u64 = 12;
 pub(super) struct Pass(usize);
 
 impl Pass {
-    /// The next one of the loop.
+    /// Returns the pass that follows in the loop, or none after the last one.
     pub fn next(self) -> Option<Self> {
         Some(Self(self.0 + 1)).filter(|next| next.0 < ENDS.len())
     }
@@ -27,12 +30,13 @@ impl Pass {
         self.0 == 0
     }
 
-    /// How many times as much it passes by as it sends.
+    /// How many blocks this pass skips for each block in whose place it sends a symbol.
     pub fn stride(self) -> u64 {
         PARTS / (ENDS[self.0] - self.begin())
     }
 
-    /// The blocks that it sends symbols in place of from `block` on, in the first source block that has some.
+    /// Returns the next blocks from `block` on in whose place this pass sends repair symbols. They lie in the
+    /// first source block that has some.
     pub fn next_from(self, layout: &Layout, block: u64) -> Option<Range<u64>> {
         (layout.source_block(block)..layout.count()).find_map(|source_block| {
             let all = self.share_of(&layout.blocks(source_block));

@@ -1,8 +1,9 @@
-//! Which blocks and repair symbols of a secure carousel are its sender's.
+//! Tells which blocks and repair symbols of a secure carousel really come from its sender.
 //!
-//! All members of a group can seal packets. So a sender says what each block is before it sends it, in pages that it has
-//! signed ([`BlockHashes`]). A receiver drops what no page vouches for: a block that somebody else has made up costs nothing but
-//! its own packet. Each page is sent several times in a row ([`copies`]), since the blocks of a page that is lost count as lost.
+//! Every member of a group can seal packets. So the sender announces the hash of each block before the block
+//! itself, in pages that it has signed ([`BlockHashes`]). A receiver drops each block whose hash no page has
+//! announced, so a block that somebody else has made up costs the receiver nothing but one packet. Each page is
+//! sent several times in a row ([`copies`]), because the blocks of a lost page count as lost.
 
 use std::{collections::VecDeque, ops::Range};
 
@@ -11,8 +12,9 @@ use treecast_wire::{
     message::{BlockHash, BlockHashes},
 };
 
-/// How many times a page is sent. Two cost 1.3 % of the rate where blocks are of 1,420 bytes. Whoever sends repair symbols expects
-/// losses of a tenth and more.
+/// How many times the sender sends each page of hashes. Two copies take 1.3 % of the rate when blocks have
+/// 1,420 bytes. A sender that sends repair symbols sends more copies, since it expects losses of a tenth and
+/// more.
 pub fn copies(fec: bool) -> usize {
     if fec { 3 } else { 2 }
 }
@@ -21,12 +23,12 @@ pub fn copies(fec: bool) -> usize {
 /// several senders are one carousel.
 const MAX_PAGES: usize = 256;
 
-/// What stands for a block, or for a repair symbol, in a page.
+/// The hash that stands for a block, or for a repair symbol, in a page.
 pub fn block_hash(block: &[u8]) -> BlockHash {
     *blake3::hash(block).as_bytes().first_chunk().expect("a hash is longer")
 }
 
-/// The pages that have come last. Whoever hands them in has seen to it that the sender has signed them.
+/// The pages of hashes that arrived last. The caller hands in only pages whose signature it has checked.
 #[derive(Debug)]
 pub struct Proofs {
     block_len: u16,
@@ -35,17 +37,17 @@ pub struct Proofs {
 }
 
 impl Proofs {
-    /// None where blocks are so short that senders sign none.
+    /// Returns none where blocks are so short that senders sign no pages for them.
     pub fn new(block_len: u16) -> Option<Self> {
         BlockHashes::per_page(block_len).map(|_| Self { block_len, pages: VecDeque::new() })
     }
 
-    /// Whether this page is known, so that its signature need not be looked at again.
+    /// Whether this page is known already, so that its signature need not be checked again.
     pub fn knows(&self, file: FileId, page: &BlockHashes) -> bool {
         self.pages.iter().rev().any(|(of, known)| *of == file && known == page)
     }
 
-    /// Takes note of a page that the sender has signed.
+    /// Adds a page of hashes whose signature the caller has checked.
     pub fn take(&mut self, file: FileId, page: BlockHashes) {
         if self.pages.len() >= MAX_PAGES {
             self.pages.pop_front();
@@ -53,7 +55,8 @@ impl Proofs {
         self.pages.push_back((file, page));
     }
 
-    /// The parts of a run of blocks, or of repair symbols, that are the sender's. `hash` says what has come from there.
+    /// Returns those parts of a run of blocks, or of repair symbols, that come from the sender. `hash` gives
+    /// the hash of the packet at a position.
     pub fn right(
         &self,
         file: FileId,

@@ -46,28 +46,29 @@ const MAX_CHUNKS: usize = 131_072;
 #[derive(Debug, Clone)]
 pub struct ReceiverConfig {
     pub session: SessionId,
-    /// Bytes of an object in each packet but the last.
+    /// How many bytes of an object each packet carries, except its last one.
     pub block_len: u16,
     /// Whether the sender sends repair symbols.
     pub fec: bool,
     /// Whether the sender sends chunk hashes.
     pub has_chunk_hashes: bool,
-    /// How many times an object's hash may be wrong before it is given up, where nothing tells which part of it is.
+    /// How many times an object's hash may be wrong before the receiver gives the object up. This counts only
+    /// where no chunk hashes tell which part is wrong.
     pub hash_attempts: u32,
-    /// How long the sender may be silent; none waits for ever.
+    /// How long the sender may be silent before the receiver gives up. None: the receiver waits for ever.
     pub patience: Option<Duration>,
 }
 
 /// How far a receiver has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Progress {
-    /// How many objects there are, once that is known.
+    /// How many objects the carousel has, once the receiver knows it.
     pub objects: Option<u32>,
-    /// How many of them are received or given up.
+    /// How many objects are received or given up.
     pub ended_objects: u32,
-    /// Size of all objects that are announced, in bytes.
+    /// The size of all announced objects together, in bytes.
     pub announced_bytes: u64,
-    /// What is there of all objects, in bytes.
+    /// How many bytes of all objects are stored.
     pub received_bytes: u64,
 }
 
@@ -200,13 +201,13 @@ impl Receiver {
         }
     }
 
-    /// What an object that is not complete was announced as.
+    /// Returns the announcement of an object that is not complete yet.
     pub fn announced(&self, file: FileId) -> Option<&BeginOfFile> {
         let object = self.objects.get(&file.index()).filter(|_| file.session() == self.config.session)?;
         object.begin.as_ref()
     }
 
-    /// The hash that an object should have.
+    /// Returns the hash that the sender says an object has.
     pub fn digest(&self, file: FileId) -> Option<[u8; 32]> {
         let index = file.index();
         self.objects.get(&index).map_or_else(|| self.ended.get(&index)?.digest, |object| object.digest)

@@ -30,20 +30,22 @@ pub(super) const GOODBYES: usize = 3;
 #[derive(Debug, Clone)]
 pub struct SenderConfig {
     pub session: SessionId,
-    /// For each group, the fastest first, the most bytes of an object that one [`SenderTransmit::Blocks`] covers: a multiple
-    /// of the block length. Most carousels have one group.
+    /// For each group of the carousel, the fastest first: the most bytes of an object that one
+    /// [`SenderTransmit::Blocks`] covers, a multiple of the block length. Most carousels have one group.
     pub max_run_lens: Vec<u32>,
-    /// Bytes of an object in each packet but the last.
+    /// How many bytes of an object each packet carries, except its last one.
     pub block_len: u16,
-    /// Whether repair symbols go out in place of blocks from the second loop on.
+    /// Whether the sender sends repair symbols in place of blocks from the second loop on.
     pub fec: bool,
-    /// Whether messages tell of the objects; without them (the IoT updater's dialect) the blocks must.
+    /// Whether the sender announces its objects in messages. The IoT updater's dialect has no messages: there
+    /// each frame says what a receiver has to know.
     pub announce: bool,
-    /// Where in the loop the first one begins, in bytes of all objects: whatever the number, it is a place there. Senders
-    /// of one carousel that begin at different places do not send the same at the same time.
+    /// Where in the loop the first loop begins, in bytes of all objects. Numbers that are larger than the loop
+    /// wrap around. Senders of one carousel that begin at different places do not send the same at the same
+    /// time.
     pub start: u64,
-    /// Which repair symbols later loops send first; with 0, the first loop sends blocks. The symbols of two numbers are
-    /// different ones, as long as there are any.
+    /// Which repair symbols the later loops send first. With 0, the first loop sends blocks. Senders with
+    /// different numbers send different symbols, as long as there are enough of them.
     pub first_row: u64,
     /// How long the sender waits for another listener when the last has left.
     pub idle: Duration,
@@ -159,12 +161,12 @@ impl Ring {
         Ok(ring)
     }
 
-    /// What an object is announced as.
+    /// Returns the announcement of an object.
     pub fn announced(&self, file: FileId) -> Option<&BeginOfFile> {
         self.objects.get(file.index() as usize).map(|object| &object.begin)
     }
 
-    /// How many times every object has been out.
+    /// How many times every object has been sent.
     pub fn loops(&self) -> u64 {
         self.loops
     }
@@ -173,7 +175,7 @@ impl Ring {
         self.state == State::Closed
     }
 
-    /// Goes on while somebody listens, and waits otherwise.
+    /// Makes the loop go on while somebody listens, and wait while nobody does.
     pub fn listen(&mut self, is_heard: bool) {
         match self.state {
             State::Waiting if is_heard => self.state = State::Sending,
@@ -182,7 +184,7 @@ impl Ring {
         }
     }
 
-    /// An object cannot be read any more.
+    /// Takes an object that cannot be read any more out of the loop, and tells receivers so.
     pub fn withdraw(&mut self, file: FileId, reason: &str) {
         if let Some(object) = self.object(file) {
             object.withdrawn = Some(Reason::new(reason));
@@ -212,7 +214,7 @@ impl Ring {
         }
     }
 
-    /// The hash of an object is known.
+    /// Takes note of the hash of an object, which announcements carry from now on.
     pub fn hashed(&mut self, file: FileId, hash: [u8; 32]) {
         let announce = self.config.announce;
         let Some(object) = self.object(file) else { return };
@@ -227,7 +229,7 @@ impl Ring {
         self.objects.get_mut(file.index() as usize).filter(|object| object.file == file)
     }
 
-    /// Says Goodbye, and then nothing more.
+    /// Ends the loop: the sender says Goodbye, and sends nothing after that.
     pub fn close(&mut self) {
         if matches!(self.state, State::Closing | State::Closed) {
             return;
@@ -407,7 +409,7 @@ impl Ring {
         self.has_looped = true;
     }
 
-    /// Whether every object is withdrawn.
+    /// Whether every object is withdrawn, so that nothing is left to send.
     pub fn has_nothing(&self) -> bool {
         self.objects.iter().all(|object| object.withdrawn.is_some())
     }

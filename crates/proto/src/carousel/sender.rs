@@ -10,10 +10,12 @@ use crate::{
     object::{Destination, Lane, SenderEvent, SenderInput, SenderTransmit, SenderWait},
 };
 
-/// One carousel. Call order: see the crate's documentation; poll each group's [`Lane`] on its own.
+/// The sender of one carousel. [`crate`] says in which order to call it; the caller polls each group's [`Lane`]
+/// on its own.
 ///
-/// With several groups, each has a loop of its own, which begins at another place: whoever listens to several gets the sum
-/// of their rates, and different blocks from each (librecast-updates-2022, A.3).
+/// With several groups, each group has a loop of its own, which begins at another place than the others. So a
+/// receiver that listens to several groups gets the sum of their rates, and different blocks from each
+/// (librecast-updates-2022, A.3).
 #[derive(Debug)]
 pub struct Sender {
     config: SenderConfig,
@@ -31,6 +33,8 @@ pub struct Sender {
 }
 
 impl Sender {
+    /// Creates the sender of a carousel with these objects.
+    ///
     /// # Errors
     /// When there are no objects, or more than [`treecast_wire::message::MAX_OBJECTS`].
     pub fn new(config: SenderConfig, objects: &[BeginOfFile]) -> Result<Self, ParseError> {
@@ -63,7 +67,7 @@ impl Sender {
         })
     }
 
-    /// What an object is announced as.
+    /// Returns the announcement of an object.
     pub fn announced(&self, file: FileId) -> Option<&BeginOfFile> {
         self.rings.first()?.announced(file)
     }
@@ -90,7 +94,7 @@ impl Sender {
         }
     }
 
-    /// What a group's lane does next. Events come out of [`Lane::Group`] alone.
+    /// Returns what the lane of a group does next. Events come out of [`Lane::Group`] alone.
     pub fn poll(&mut self, now: Instant, lane: Lane) -> Step<SenderTransmit, SenderEvent, SenderWait> {
         let group = match lane {
             Lane::Group => 0,

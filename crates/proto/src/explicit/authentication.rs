@@ -23,7 +23,7 @@ const KEY_LEN: usize = 32;
 
 const _: () = assert!(CODE_LEN == REGISTRATION_CODE_LEN);
 
-/// What all routers and senders of a domain have, and nobody else.
+/// The secret key that all routers and senders of a domain share, and that nobody else has.
 #[derive(Clone)]
 pub struct DomainKey {
     of_responses: [u8; KEY_LEN],
@@ -31,20 +31,20 @@ pub struct DomainKey {
     of_lists: ListKey,
 }
 
-/// What a response says.
+/// The statement of a discovery response that its proof covers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Said {
-    /// Who says it.
+    /// The router that responds.
     pub router: Ipv6Addr,
-    /// On whose way it is.
+    /// The receiver on whose path the router stands.
     pub receiver: Ipv6Addr,
-    /// MEADcast routers up to it, itself included.
+    /// How many MEADcast routers are on the path from the sender to this router, which is counted, too.
     pub hops: u8,
-    /// The group by which it would serve the receiver.
+    /// The multicast group by which the router offers to serve the receiver, if it offers that.
     pub group: Option<Ipv6Addr>,
 }
 
-/// A text is no domain key.
+/// The error that a text is not a domain key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[error(
     "a domain key is 64 hexadecimal digits, as `openssl rand -hex 32` prints; {0} characters found, or others"
@@ -52,7 +52,7 @@ pub struct Said {
 pub struct NoKey(usize);
 
 impl DomainKey {
-    /// The key for a domain's secret.
+    /// Makes the key of a domain from its secret bytes.
     pub fn new(secret: &[u8; KEY_LEN]) -> Self {
         let of_responses = blake3::derive_key(CONTEXT, secret);
         let of_registrations = blake3::derive_key(REGISTRATION_CONTEXT, secret);

@@ -23,43 +23,44 @@ pub const EPOCH_SECONDS: u64 = 600;
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct ListKey([u8; 16]);
 
-/// What packets are, which a proof tells apart. The numbers are those of `bpf/proof.h`.
+/// The kinds of packets that a proof tells apart. The numbers are those in `bpf/proof.h`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Kind {
-    /// MEADcast's data.
+    /// A data packet of MEADcast.
     Mead = 0,
-    /// A discovery request.
+    /// A discovery request of MEADcast.
     Request = 1,
-    /// Xcast's data.
+    /// A data packet of Xcast.
     Xcast = 2,
 }
 
-/// What a proof covers.
+/// The parts of a packet that a proof covers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Listed<'a> {
     /// The kind of the packet.
     pub kind: Kind,
     /// The sender's address.
     pub source: Ipv6Addr,
-    /// MEADcast's group, Xcast's channel identifier; unspecified: there is none.
+    /// The group of a MEADcast packet, or the channel identifier of an Xcast packet; the unspecified address
+    /// when there is none.
     pub group: Ipv6Addr,
-    /// Places of routers in MEADcast's list.
+    /// The places of the routers in MEADcast's list.
     pub routers: Map,
-    /// All addresses, at most 32.
+    /// All addresses of the list, at most 32.
     pub addresses: &'a [Ipv6Addr],
 }
 
-/// Why a proof is none.
+/// Why a proof does not hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Wrong {
-    /// It was made in an epoch that is over or has not begun.
+    /// The proof was made in an epoch that is over or has not begun.
     Stale,
-    /// Its code is wrong.
+    /// The code of the proof is wrong.
     Forged,
 }
 
-/// The number of the epoch at a time in seconds since 1970.
+/// Returns the number of the epoch that a time belongs to. The time is in seconds since 1970.
 pub fn epoch_at(unix_seconds: u64) -> u64 {
     unix_seconds / EPOCH_SECONDS
 }
@@ -70,21 +71,21 @@ impl ListKey {
         Self(*derived.first_chunk().expect("32 bytes are more than 16"))
     }
 
-    /// The two halves of the key, as SipHash reads them.
+    /// Returns the two halves of the key, as SipHash reads them.
     pub fn words(&self) -> [u64; 2] {
         let (low, high) = self.0.split_at(8);
         [low, high].map(|half| u64::from_le_bytes(half.try_into().expect("8 bytes")))
     }
 
-    /// The proof of a list in an epoch.
+    /// Makes the proof of a list for an epoch.
     pub fn prove(&self, epoch: u64, listed: &Listed<'_>) -> ListProof {
         ListProof { epoch: epoch as u16, code: self.hash(epoch, listed).to_le_bytes() }
     }
 
-    /// Whether a proof is right for this list, `now` being the number of the epoch.
+    /// Checks the proof of a list; `now` is the number of the present epoch.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// What is wrong with the proof.
     pub fn check(&self, now: u64, proof: &ListProof, listed: &Listed<'_>) -> Result<(), Wrong> {
         let ahead = proof.epoch.wrapping_sub(now as u16) as i16;
         if !(-1..=1).contains(&ahead) {

@@ -1,4 +1,5 @@
-//! Who is sent what, and how: address lists, and the transmission group that they make up (meadcast-thesis-2024, 4.3.1).
+//! Which receivers get which packet, and how: address lists, and the transmission group that they make up
+//! (meadcast-thesis-2024, 4.3.1).
 
 use std::{collections::BTreeMap, net::Ipv6Addr};
 
@@ -6,49 +7,49 @@ use treecast_wire::mead::Dialect;
 
 use super::list_proof::ListKey;
 
-/// How packets are made.
+/// The settings by which a sender makes its packets.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Form {
     /// The sender's address.
     pub source: Ipv6Addr,
-    /// The UDP port that packets come from; none: the program's own.
+    /// The UDP port that packets come from. None: the port that the program itself uses.
     pub source_port: Option<u16>,
     /// The dialect of MEADcast's headers.
     pub dialect: Dialect,
     /// Whether to name in the header how many routers shall pass a packet on whole (5.2.4).
     pub dont_replicate: bool,
-    /// Whether packets are addressed to the first router in the list and not to its first receiver (5.2.4).
+    /// Whether a packet is addressed to the first router in its list instead of its first receiver (5.2.4).
     pub to_router: bool,
-    /// Whether each receiver's port stands in the packet (2.1.4): they have several.
+    /// Whether the packet names a UDP port for each receiver (2.1.4), because receivers use different ports.
     pub has_ports: bool,
-    /// The group to which designated routers send.
+    /// The multicast group to which designated routers send.
     pub group: Option<Ipv6Addr>,
-    /// Whether packets for several are Xcast's and not MEADcast's, and how.
+    /// The settings of Xcast, when packets for several receivers are Xcast's. None: they are MEADcast's.
     pub xcast: Option<Xcast>,
-    /// The key with which lists prove that they are of the routers' domain.
+    /// The key with which the sender proves that its lists come from the routers' domain.
     pub key: Option<ListKey>,
-    /// The longest packet that may leave, in bytes with its IPv6 header.
+    /// The length of the longest packet that the sender may send, in bytes with its IPv6 header.
     pub mtu: usize,
 }
 
-/// How Xcast packets are made.
+/// The settings by which a sender makes Xcast packets.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Xcast {
     /// Whether routers overwrite the addresses of destinations that a copy is not for (the A bit).
     pub is_anonymous: bool,
-    /// Xcast+: a group and its port, which routers serve on their own links.
+    /// With Xcast+: the group and its port that routers serve on their own links.
     pub group: Option<(Ipv6Addr, u16)>,
 }
 
-/// One packet of several that go out for one of a program's.
+/// The address list of one packet. A program's packet leaves as several such packets, each with its list.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct List {
-    /// Routers and the receivers behind each.
+    /// Each router of the list, with the receivers behind it.
     pub entries: Vec<(Ipv6Addr, Vec<Ipv6Addr>)>,
-    /// Routers that serve receivers by the group; only the routers stand in the packet, behind those above. With Xcast: the
-    /// destinations ([`List::of_destinations`]).
+    /// Routers that serve their receivers by the group, with these receivers. The packet names only the
+    /// routers, after those in `entries`. With Xcast, this holds the destinations ([`List::of_destinations`]).
     pub designated: Vec<(Ipv6Addr, Vec<Ipv6Addr>)>,
-    /// Routers that are to pass it on whole.
+    /// How many routers shall pass the packet on whole before one replicates it.
     pub dont_replicate: u8,
 }
 
@@ -57,7 +58,7 @@ impl List {
         self.receivers().count()
     }
 
-    /// All that are served by it.
+    /// Iterates over all receivers that this list serves.
     pub fn receivers(&self) -> impl Iterator<Item = Ipv6Addr> {
         let all = self.entries.iter().chain(&self.designated);
         all.flat_map(|(_, receivers)| receivers.iter().copied())
@@ -121,20 +122,22 @@ impl List {
     }
 }
 
-/// Who is sent what. It is made whole and replaces the one before it in one step.
+/// The assignment of receivers to packets. A new one is made as a whole, and replaces the old one in one step.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct TransmissionGroup {
-    /// Counts from 1 as groups follow each other.
+    /// The number of this transmission group; they are counted from 1 on.
     pub number: u64,
-    /// One packet each.
+    /// The address lists. Each becomes one packet.
     pub lists: Vec<List>,
-    /// One packet each.
+    /// The receivers that get a unicast packet each.
     pub unicast: Vec<Ipv6Addr>,
-    /// Xcast+: the routers that serve listeners of the group on their links. They get packets of their own.
+    /// With Xcast+: the routers that serve listeners of the group on their links. Such routers get packets of
+    /// their own.
     pub routers: Vec<Ipv6Addr>,
-    /// Each receiver's UDP port.
+    /// The UDP port of each receiver.
     pub ports: BTreeMap<Ipv6Addr, u16>,
-    /// How many bytes fit on the ways that are narrower than what the sender may send.
+    /// The longest packet, in bytes, that fits on the path to a receiver, where that is less than the sender
+    /// may send.
     pub path_mtus: BTreeMap<Ipv6Addr, usize>,
 }
 
@@ -179,7 +182,7 @@ impl TransmissionGroup {
         named.flat_map(|(_, receivers)| receivers.iter().copied()).collect()
     }
 
-    /// Receivers that are in lists.
+    /// Returns how many receivers are in lists.
     pub fn in_lists(&self) -> usize {
         self.lists.iter().map(List::receiver_count).sum()
     }

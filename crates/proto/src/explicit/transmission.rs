@@ -1,10 +1,11 @@
-//! What the sender sends by: the transmission group (meadcast-thesis-2024, 4.3.1) and the packets that it makes of one.
+//! Makes the packets of explicit multicast from a transmission group (meadcast-thesis-2024, 4.3.1).
 //!
-//! A program's packet becomes one packet for each address list and one for each receiver that is in none. All have a right
-//! checksum for the address that stands in their IPv6 header, so that routers correct it by what they change. A packet that is
-//! too long for its list's header goes out in several, with parts of the list.
+//! A packet of a program becomes one packet for each address list, and one for each receiver that is in no
+//! list. Each has the right checksum for the address in its IPv6 header; a router that changes the address
+//! corrects the checksum accordingly. A packet that is too long for the header of its list leaves as several,
+//! each with a part of the list.
 //!
-//! Packets for several are MEADcast's ([`mead::transmission`]), or Xcast's ([`xcast::transmission`]).
+//! Packets for several receivers are MEADcast's ([`mead::transmission`]), or Xcast's ([`xcast::transmission`]).
 
 mod super_packet;
 
@@ -28,7 +29,8 @@ use super::{
 const FRAGMENT_HEADER_LEN: usize = 8;
 
 impl Form {
-    /// The length of what stands between the IPv6 header and a program's data for so many addresses.
+    /// Returns the length of the headers between the IPv6 header and the program's data, for this number of
+    /// addresses.
     pub fn header_len(&self, addresses: usize) -> usize {
         if self.xcast.is_some() {
             return xcast::transmission::header_len(addresses, self.has_ports, self.key.is_some());
@@ -36,7 +38,8 @@ impl Form {
         mead::transmission::header_len(self, addresses)
     }
 
-    /// How many addresses a packet may have that carries so much behind its IPv6 header, where so many bytes fit.
+    /// Returns how many addresses fit into a packet of at most `mtu` bytes that carries `payload_len` bytes
+    /// after its IPv6 header.
     pub fn fitting_addresses(&self, mtu: usize, payload_len: usize) -> usize {
         let room = mtu.min(self.mtu).saturating_sub(ipv6::HEADER_LEN + payload_len);
         (0..=MAX_ADDRESSES).rev().find(|count| self.header_len(*count) <= room).unwrap_or(0)
@@ -48,16 +51,16 @@ impl Form {
     }
 }
 
-/// What one packet of a program costs.
+/// Counts of the packets that one packet of a program became.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Sent {
-    /// Packets with a MEADcast header.
+    /// The number of packets with a MEADcast header.
     pub mead_packets: u64,
-    /// Their bytes, with the IPv6 header.
+    /// The bytes of the packets with a MEADcast header, IPv6 headers included.
     pub mead_bytes: u64,
-    /// Packets to single receivers.
+    /// The number of packets to single receivers.
     pub unicast_packets: u64,
-    /// Their bytes, with the IPv6 header.
+    /// The bytes of the packets to single receivers, IPv6 headers included.
     pub unicast_bytes: u64,
 }
 
@@ -70,7 +73,7 @@ impl Sent {
         (*of_packets, *of_bytes) = (*of_packets + packets as u64, *of_bytes + bytes as u64);
     }
 
-    /// Both together.
+    /// Adds the counts of another packet.
     #[must_use]
     pub fn plus(self, other: Self) -> Self {
         Self {
@@ -109,7 +112,7 @@ pub(super) struct Copy {
 }
 
 impl Packets {
-    /// For packets of this form.
+    /// Creates the maker of packets of this form.
     pub fn new(form: Form, group: TransmissionGroup) -> Self {
         let mtu = form.mtu;
         let narrower = group.path_mtus.values().copied().filter(|path| *path < mtu).collect::<BTreeSet<_>>();
@@ -117,7 +120,7 @@ impl Packets {
         Self { form, group, mtus, epoch: 0, copies: BTreeMap::new(), fitting: (Vec::new(), 0) }
     }
 
-    /// Has lists prove that they are of this epoch ([`list_proof::epoch_at`]).
+    /// Sets the epoch that the proofs of lists are made for ([`list_proof::epoch_at`]).
     pub fn set_epoch(&mut self, epoch: u64) {
         if self.form.key.is_some() && epoch != self.epoch {
             self.copies.clear();
@@ -130,8 +133,8 @@ impl Packets {
         &self.group
     }
 
-    /// Hands over the packets that a program's packet becomes, each with where it goes, and says what they come to.
-    /// None, when it is no IPv6 packet.
+    /// Hands to `send` the packets that a program's packet becomes, each with its destination, and returns
+    /// their counts. None: the program's packet is not an IPv6 packet.
     pub fn make(&mut self, packet: &[u8], mut send: impl FnMut(Ipv6Addr, Vec<u8>)) -> Option<Sent> {
         let (ip, payload) = ipv6::Header::parse(packet).ok()?;
         let (form, copies) = self.copies_of(payload.len(), ip.next_header);
@@ -202,7 +205,8 @@ impl TransmissionGroup {
         copies
     }
 
-    /// The lists, cut so that each is one packet that carries so much behind the IPv6 header. Who is left alone is in none.
+    /// Returns the lists, cut so that each fits into one packet that carries this many bytes after the IPv6
+    /// header. A receiver that would be alone in its list is in none.
     pub fn fitted_lists(&self, form: &Form, payload_len: usize) -> Vec<List> {
         let mtus = std::iter::once(form.mtu).chain(self.path_mtus.values().copied());
         let fitting = mtus.map(|mtu| (mtu, form.fitting_addresses(mtu, payload_len))).collect();

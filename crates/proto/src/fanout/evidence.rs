@@ -1,4 +1,4 @@
-//! When which packets left.
+//! Remembers when which packets left.
 
 use std::{collections::VecDeque, time::Duration};
 
@@ -20,7 +20,7 @@ pub(super) struct SentLog {
 }
 
 impl SentLog {
-    /// Packets have left, and the next one has this number.
+    /// Takes note that packets have left, and that the next one has the number `next`.
     pub fn sent(&mut self, now: Instant, next: u32) {
         let count = next.wrapping_sub(self.next);
         if count == 0 {
@@ -36,18 +36,18 @@ impl SentLog {
         self.total += u64::from(count);
     }
 
-    /// How many packets have left.
+    /// Returns how many packets have left.
     pub fn total(&self) -> u64 {
         self.total
     }
 
-    /// How many had left when the packet of this number had; none when it never did.
+    /// Returns how many packets had left when the packet with this number did. None: that packet never left.
     pub fn total_at(&self, number: u32) -> Option<u64> {
         let behind = u64::from(self.next.wrapping_sub(number));
         (behind > 0 && behind <= self.total).then(|| self.total - behind + 1)
     }
 
-    /// When the packet behind the first so many left, at the earliest; none when it has not.
+    /// Returns when the packet after the first `total` ones left, at the earliest. None: it has not left yet.
     pub fn left_at(&self, total: u64) -> Option<Instant> {
         if total >= self.total {
             return None;

@@ -66,7 +66,7 @@ impl FromStr for Way {
 }
 
 impl Way {
-    /// The name that people know it by.
+    /// The name by which messages call this way.
     pub fn title(self) -> &'static str {
         match self {
             Self::Multicast => "multicast",
@@ -109,63 +109,66 @@ impl fmt::Display for Why {
 /// What the machine is told at its start.
 #[derive(Debug, Clone, Copy)]
 pub struct Config {
-    /// Whether receivers listen to a group.
+    /// Whether the session has a multicast group.
     pub has_group: bool,
-    /// The way by which lists are served: MEADcast or Xcast.
+    /// The way by which lists of receivers are served: MEADcast or Xcast.
     pub by_lists: Way,
-    /// How long packets may leave for a receiver that hears none of them, besides the time that its reports take.
+    /// How long packets may leave for a receiver that hears none of them before the sender gives the way up.
+    /// The time that the receiver's reports take comes on top.
     pub patience: Duration,
-    /// Whether receivers report what they hear. Without reports nothing can be tried: whoever is in a list with others is
-    /// served by it, everybody else by unicast, and the group as long as somebody listens to it.
+    /// Whether receivers report what they hear. Without reports no way can be tried. Then a receiver that is in
+    /// a list with others is served by the list, every other one by unicast, and the group as long as somebody
+    /// listens to it.
     pub has_reports: bool,
 }
 
-/// What has happened.
+/// Something that has happened in the session.
 #[derive(Debug, Clone)]
 pub enum Input {
-    /// A receiver is there, by its number.
+    /// A receiver with this number has joined.
     Joined(u32),
     Left(u32),
-    /// Packets have left for everybody; the next one has this number.
+    /// Packets have left for every receiver; the next packet has the number `next`.
     Sent {
         next: u32,
     },
     /// What a receiver has heard so far.
     Heard(u32, Heard),
-    /// These lists of receivers could share packets.
+    /// The receivers of each of these lists could share packets.
     Lists(Vec<Vec<u32>>),
-    /// Whether anybody listens to the group, where nobody reports what it hears.
+    /// Whether anybody listens to the group, in sessions whose receivers do not report what they hear.
     Listeners(bool),
 }
 
-/// What the machine tells.
+/// Something that the machine tells its caller.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Event {
-    /// Packets leave by [`Fanout::plan`] from now on.
+    /// From now on, packets leave as [`Fanout::plan`] says.
     Plan,
     /// A receiver is served by another way.
     Moved { receiver: u32, way: Way, why: Why },
-    /// A receiver has heard nothing of what was sent to it: none of it waits in its buffer.
+    /// A receiver has heard nothing of what was sent to it, so none of it waits in its buffer.
     Unheard { receiver: u32 },
 }
 
 /// What the machine waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Wait {
-    /// Packets that leave, or receivers that come.
+    /// The machine waits until packets leave or receivers join.
     Traffic,
-    /// What receivers have heard.
+    /// The machine waits for receivers' reports.
     Reports,
 }
 
-/// One packet leaves by all of these ways.
+/// The ways by which each packet leaves.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Plan {
-    /// Who gets a copy.
+    /// The receivers that get a unicast copy.
     pub unicast: BTreeSet<u32>,
-    /// Whether the group gets one.
+    /// Whether a copy goes to the group.
     pub group: bool,
-    /// Who shares a packet, in the order of [`Input::Lists`]; nobody, or at least two.
+    /// The receivers that share a packet, for each list in the order of [`Input::Lists`]: none, or at least
+    /// two.
     pub lists: Vec<BTreeSet<u32>>,
 }
 
@@ -234,12 +237,12 @@ impl Fanout {
         }
     }
 
-    /// The ways by which packets leave now.
+    /// Returns the ways by which packets leave now.
     pub fn plan(&self) -> &Plan {
         &self.plan
     }
 
-    /// The way of a receiver.
+    /// Returns the way by which a receiver is served.
     pub fn way(&self, receiver: u32) -> Option<Way> {
         self.receivers.get(&receiver).map(Receiver::way)
     }

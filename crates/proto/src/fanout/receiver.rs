@@ -90,7 +90,7 @@ impl Attempts {
 }
 
 impl Receiver {
-    /// Comes when so many packets have left.
+    /// Creates the state of a receiver that joins when `sent` packets have left.
     pub fn new(now: Instant, sent: u64) -> Self {
         let attempts = || Attempts { next: now, pause: FIRST_PAUSE };
         Self {
@@ -117,12 +117,12 @@ impl Receiver {
         }
     }
 
-    /// The way that has proved to work.
+    /// Returns the way that has proved to work.
     pub fn way(&self) -> Way {
         self.way
     }
 
-    /// Whether packets go to it by this way.
+    /// Whether packets for this receiver leave by this way.
     pub fn uses(&self, way: Way) -> bool {
         self.way == way || self.tries(way)
     }
@@ -131,7 +131,7 @@ impl Receiver {
         self.trial.as_ref().is_some_and(|trial| trial.way == way)
     }
 
-    /// Whether a trial may begin now. Only what is cheaper is worth one.
+    /// Whether a trial of this way may begin now. Only a cheaper way than the present one is tried.
     pub fn may_try(&self, now: Instant, way: Way) -> bool {
         way < self.way
             && self.trial.is_none()
@@ -143,7 +143,8 @@ impl Receiver {
         self.judged = None;
     }
 
-    /// Nobody is left to share packets with. That is no failure.
+    /// Ends the use of lists because no other receiver is left to share packets with. This does not count as a
+    /// failure of the way.
     pub fn give_up_company(&mut self, now: Instant, way: Way, log: &SentLog) {
         if self.tries(way) {
             self.trial = None;
@@ -153,17 +154,18 @@ impl Receiver {
         self.judged = None;
     }
 
-    /// Returns the way that it has moved to since the last call, and why.
+    /// Returns the way that the receiver has moved to since the last call, and why.
     pub fn take_move(&mut self) -> Option<(Way, Why)> {
         self.moved.take().map(|why| (self.way, why))
     }
 
-    /// Whether it has moved and nobody has been told.
+    /// Whether the receiver has moved and the caller has not been told yet.
     pub fn has_moved(&self) -> bool {
         self.moved.is_some()
     }
 
-    /// Whether its reports are of interest: something that it has not heard has been sent by a way that may fail.
+    /// Whether the machine waits for this receiver's reports: a packet that it has not reported yet was sent by
+    /// a way that may fail.
     pub fn is_waited_for(&self, log: &SentLog) -> bool {
         let is_unsure = self.way != Way::Unicast || self.trial.is_some();
         is_unsure && self.unheard_from() < log.total()
@@ -212,7 +214,8 @@ impl Receiver {
         }
     }
 
-    /// Goes back to unicast where its way has failed, and ends a trial that has. True when it has heard nothing.
+    /// Moves the receiver back to unicast when its way has failed, and ends a trial that has failed. Returns
+    /// true when the receiver has heard nothing.
     pub fn judge(&mut self, now: Instant, log: &SentLog, patience: Duration) -> bool {
         self.judge_trial(now, log);
         if self.way == Way::Unicast {

@@ -1,4 +1,5 @@
-//! How many repair symbols to send: ahead, and for what a receiver says that it lacks.
+//! Decides how many repair symbols to send: ahead of any request, and in answer to what receivers say that they
+//! lack.
 
 use std::collections::BTreeMap;
 
@@ -38,15 +39,15 @@ pub(crate) fn is_out_of_reach(lacking: u32, symbols: u32) -> bool {
     f64::from(lacking) > f64::from(symbols) * HOPELESS_LOSS
 }
 
-/// What goes out behind each source block unasked.
+/// How many repair symbols follow each source block before anybody asks for them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Share {
-    /// This number of repair symbols for 100 blocks.
+    /// This number of repair symbols for every 100 blocks.
     Percent(u32),
-    /// As many as nine of ten receivers have lately needed.
+    /// As many repair symbols as nine of ten receivers have lately needed.
     Auto,
-    /// As [`Self::Auto`], from when several receivers have lost so much that symbols for all of them are fewer than blocks
-    /// for each. Until then, what is lost is sent again.
+    /// The same as [`Self::Auto`], but only once several receivers have lost so much that symbols for all of
+    /// them are fewer than blocks for each. Until then the sender sends lost blocks again.
     Needed,
 }
 
@@ -62,9 +63,9 @@ pub(crate) enum Wish {
 /// What the group gets without further asking.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ToGo {
-    /// Symbols of the source block in question.
+    /// How many symbols of the source block in question have been sent.
     pub symbols: u32,
-    /// Whether the whole object has been out, so that symbols are all that is left of it.
+    /// Whether all blocks of the object have been sent, so that only symbols are left to send.
     pub is_out: bool,
 }
 

@@ -1,4 +1,5 @@
-//! A receiver's side: which repair symbols of an object it keeps, and what its source blocks lack.
+//! The receiver's side of forward error correction: which repair symbols of an object it keeps, and how many
+//! its source blocks still lack.
 
 use std::{collections::BTreeMap, ops::Range};
 

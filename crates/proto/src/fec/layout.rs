@@ -35,7 +35,8 @@ pub struct Layout {
 }
 
 impl Layout {
-    /// None for an object with more source blocks than numbers.
+    /// Returns the layout of an object, or none when the object has more source blocks than there are numbers
+    /// for them.
     pub fn new(file_size: u64, block_len: u16) -> Option<Self> {
         let block_len = u64::from(block_len.max(1));
         let most = (u64::from(MAX_SOURCE_BYTES) / block_len).clamp(1, u64::from(MAX_SOURCE_SYMBOLS));
@@ -45,28 +46,29 @@ impl Layout {
         Some(Self { block_len, count, large: blocks % divisor, small: blocks / divisor })
     }
 
-    /// In bytes.
+    /// Returns the length of a block in bytes.
     pub fn block_len(&self) -> u64 {
         self.block_len
     }
 
-    /// How many source blocks there are: none in an empty object.
+    /// Returns how many source blocks the object has. An empty object has none.
     pub fn count(&self) -> u32 {
         self.count
     }
 
-    /// The numbers of the blocks in a source block.
+    /// Returns the numbers of the blocks in a source block.
     pub fn blocks(&self, source_block: u32) -> Range<u64> {
         let start = |index: u64| index * self.small + index.min(self.large);
         start(u64::from(source_block))..start(u64::from(source_block) + 1)
     }
 
-    /// How many blocks are in a source block: K of RFC 6330.
+    /// Returns how many blocks are in a source block. RFC 6330 calls this number K.
     pub fn source_symbols(&self, source_block: u32) -> u32 {
         (self.small + u64::from(u64::from(source_block) < self.large)) as u32
     }
 
-    /// The source block that a block is in, or, of a block behind the end, how many there are.
+    /// Returns the source block that a block is in. For a block after the end of the object, returns the number
+    /// of source blocks.
     pub fn source_block(&self, block: u64) -> u32 {
         let in_large = self.large * (self.small + 1);
         let source_block = match block.checked_sub(in_large) {
@@ -76,15 +78,17 @@ impl Layout {
         source_block.min(u64::from(self.count)) as u32
     }
 
-    /// The sequence numbers of repair symbols: consecutive symbols follow each other as consecutive blocks do.
+    /// Returns the sequence numbers of these repair symbols. Consecutive symbols follow each other as
+    /// consecutive blocks do.
     pub fn positions(&self, source_block: u32, symbols: &Range<u32>) -> Range<u64> {
         let position = |symbol: u32| (u64::from(source_block) << 16 | u64::from(symbol)) * self.block_len;
         let len = u64::from(symbols.end - symbols.start) * self.block_len;
         position(symbols.start)..position(symbols.start) + len
     }
 
-    /// The repair symbols that a carousel sends in place of `blocks`, which begin in one source block, in its loop `loops`
-    /// (from 1 on): each loop's are new, until all numbers have been used. Ends with the source block or with the numbers.
+    /// Returns the repair symbols that a carousel sends in place of `blocks` in its loop `loops`, counted from
+    /// 1. The blocks begin in one source block. Each loop sends new symbols, until all numbers have been used.
+    ///    The result ends with the source block or with the numbers.
     pub fn instead(&self, blocks: &Range<u64>, loops: u64) -> (u32, Range<u32>) {
         let source_block = self.source_block(blocks.start);
         let (inside, symbols) = (self.blocks(source_block), u64::from(self.source_symbols(source_block)));
@@ -95,8 +99,8 @@ impl Layout {
         (source_block, first..first + count as u32)
     }
 
-    /// The repair symbols that stand at these sequence numbers. None when they are no whole ones of one source block of
-    /// this object.
+    /// Returns the repair symbols at these sequence numbers. None: the numbers are not those of whole symbols
+    /// of one source block of this object.
     pub fn repair_symbols(&self, positions: &Range<u64>) -> Option<(u32, Range<u32>)> {
         let is_whole = |position: u64| position.is_multiple_of(self.block_len);
         if positions.is_empty() || !is_whole(positions.start) || !is_whole(positions.end) {

@@ -1,4 +1,5 @@
-//! The sender's side of one object: which repair symbols are out, and how many are to go.
+//! The sender's side of forward error correction for one object: which repair symbols have been sent, and how
+//! many are still to be sent.
 
 use std::ops::Range;
 

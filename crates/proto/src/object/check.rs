@@ -1,4 +1,5 @@
-//! An object that was whole and had the wrong hash: which of its chunks have been compared with what they should be.
+//! The comparison of an object's chunks with their hashes, after the object was complete and had the wrong hash
+//! as a whole.
 
 use std::{collections::BTreeSet, ops::Range};
 
@@ -20,32 +21,33 @@ pub(crate) struct Check {
 }
 
 impl Check {
-    /// Nothing is compared. The pages come unasked.
+    /// Begins a comparison to which the sender sends pages of chunk hashes without being asked.
     pub fn new(chunks: Chunks) -> Self {
         let mut open = BlockSet::default();
         open.insert(0..chunks.pages().into());
         Self { chunks, expected: 0..chunks.pages(), open, busy: BTreeSet::new() }
     }
 
-    /// Nothing is compared. Pages come when [`Self::ask`] has named them.
+    /// Begins a comparison in which the receiver asks for pages of chunk hashes by [`Self::ask`].
     pub fn by_request(chunks: Chunks) -> Self {
         Self { expected: 0..0, ..Self::new(chunks) }
     }
 
-    /// The next `most` pages to ask for, once all that were asked for before are compared. Empty when none are left.
+    /// Returns the next pages to ask for, at most `most` of them, once all pages asked for before are compared.
+    /// Returns an empty range when none are left.
     pub fn ask(&mut self, most: u32) -> Range<u32> {
         let start = self.expected.end;
         self.expected = start..start.saturating_add(most).min(self.chunks.pages());
         self.expected.clone()
     }
 
-    /// A page of hashes has come. Returns whether it is of use.
+    /// Takes note that a page of hashes has arrived. Returns whether the comparison needs it.
     pub fn take(&mut self, page: u32) -> bool {
         let is_open = self.expected.contains(&page) && self.open.has(page.into());
         is_open && self.busy.len() < MAX_BUSY && self.busy.insert(page)
     }
 
-    /// A page is compared, or was forged. Returns whether it was awaited.
+    /// Takes note that a page was compared, or was forged. Returns whether the comparison was waiting for it.
     pub fn compared(&mut self, page: u32, is_right: bool) -> bool {
         if is_right && self.busy.contains(&page) {
             self.open.remove(u64::from(page)..u64::from(page) + 1);
@@ -63,7 +65,7 @@ impl Check {
         self.open.is_empty()
     }
 
-    /// How many chunks these bytes are.
+    /// Returns how many chunks these bytes make up.
     pub fn count(&self, bytes: &Range<u64>) -> u64 {
         (bytes.end - bytes.start).div_ceil(self.chunks.chunk_len())
     }

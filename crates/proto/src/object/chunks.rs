@@ -8,7 +8,8 @@ use treecast_wire::message::PAGE_CHUNKS;
 /// How long a chunk is, in bytes: a power of two of BLAKE3's own chunks, so that its hash is a node of BLAKE3's tree.
 pub const CHUNK_LEN: u64 = 64 * 1024;
 
-/// The most chunks of an object, which bounds the memory for their hashes: a larger one than 8 GiB has longer chunks.
+/// The most chunks that an object has, which bounds the memory for their hashes. An object above 8 GiB has
+/// longer chunks instead.
 pub const MAX_CHUNKS: u64 = 131_072;
 
 /// The longest page of chunk hashes: two numbers, and 32 bytes for each of its chunks and each node on its way to the root.
@@ -20,7 +21,7 @@ pub(crate) fn fit_in(block_len: u16) -> bool {
     usize::from(block_len) >= MAX_PAGE_LEN
 }
 
-/// The chunks of an object of more than one, and the pages in which their hashes are told.
+/// The chunks of an object that has more than one, and the pages in which the sender tells their hashes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Chunks {
     size: u64,
@@ -28,7 +29,7 @@ pub struct Chunks {
 }
 
 impl Chunks {
-    /// The chunks of an object of `size` bytes; `None` for an object that is a single chunk.
+    /// Returns the chunks of an object of `size` bytes, or `None` for an object that is a single chunk.
     pub fn new(size: u64) -> Option<Self> {
         let mut chunk_len = CHUNK_LEN;
         while size.div_ceil(chunk_len) > MAX_CHUNKS {
@@ -37,12 +38,12 @@ impl Chunks {
         (size > chunk_len).then_some(Self { size, chunk_len })
     }
 
-    /// Length in bytes of each chunk but the last one.
+    /// Returns the length of each chunk but the last one, in bytes.
     pub fn chunk_len(self) -> u64 {
         self.chunk_len
     }
 
-    /// How many there are.
+    /// Returns how many chunks the object has.
     pub fn count(self) -> u32 {
         self.size.div_ceil(self.chunk_len) as u32
     }
@@ -51,24 +52,24 @@ impl Chunks {
         self.count().div_ceil(PAGE_CHUNKS as u32)
     }
 
-    /// The chunks of a page; empty for one that there is not.
+    /// Returns the chunks whose hashes are on a page. The range is empty for a page that does not exist.
     pub fn of_page(self, page: u32) -> Range<u32> {
         let first = page.saturating_mul(PAGE_CHUNKS as u32).min(self.count());
         first..first.saturating_add(PAGE_CHUNKS as u32).min(self.count())
     }
 
-    /// The page of the chunk at this position.
+    /// Returns the page with the hash of the chunk at this position.
     pub fn page_at(self, position: u64) -> u32 {
         (position / self.chunk_len / PAGE_CHUNKS as u64) as u32
     }
 
-    /// Where these chunks lie in the object.
+    /// Returns the bytes of the object that these chunks cover.
     pub fn bytes(self, chunks: Range<u32>) -> Range<u64> {
         let at = |chunk: u32| u64::from(chunk).saturating_mul(self.chunk_len).min(self.size);
         at(chunks.start)..at(chunks.end)
     }
 
-    /// As [`Self::bytes`], of a page.
+    /// Returns the bytes of the object that the chunks of a page cover.
     pub fn page_bytes(self, page: u32) -> Range<u64> {
         self.bytes(self.of_page(page))
     }

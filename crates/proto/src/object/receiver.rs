@@ -1,4 +1,4 @@
-//! What a receiver's machine is told, and what it wants.
+//! The inputs and outputs of a receiver's machine.
 
 use std::{fmt, ops::Range, time::Duration};
 
@@ -10,9 +10,9 @@ use treecast_wire::{
 /// The path on which a packet came.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Channel {
-    /// The group's socket, or the receiver's own where the sender makes copies.
+    /// The packet came to the group's socket, or to the receiver's own socket where the sender makes copies.
     Group,
-    /// The control connection.
+    /// The packet came over the control connection.
     Control,
 }
 
@@ -75,7 +75,7 @@ pub enum ReceiverInput {
     Close { reason: String },
 }
 
-/// Something for the caller to do.
+/// Something that the machine asks its caller to do.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ReceiverTransmit {
     /// Send a message on the control connection.
@@ -84,8 +84,8 @@ pub enum ReceiverTransmit {
     /// [`ReceiverInput::Have`] or [`ReceiverInput::AnnouncementRefused`]. Comes again, with other words, when the group was
     /// wrong.
     Announce { file: FileId, begin: BeginOfFile },
-    /// Keep these bytes of the [`ReceiverInput::Blocks`] just handled. They are new. Before the object's
-    /// announcement they should not cost a file: anybody may have sent them.
+    /// Keep these bytes of the [`ReceiverInput::Blocks`] just handled, which are new. Before the object is
+    /// announced, they should be kept in memory and not in a file, because anybody may have sent them.
     Store { file: FileId, range: Range<u64> },
     /// Keep these bytes of the [`ReceiverInput::Blocks`] just handled. Other bytes are stored there, some of them wrong: only
     /// those that differ need be written (librecast-updates-2022, A.3).
@@ -113,13 +113,13 @@ pub enum ReceiverTransmit {
     /// The hash is right: give the file its final name, and answer with [`ReceiverInput::Committed`] or
     /// [`ReceiverInput::StoreFailed`].
     Commit { file: FileId },
-    /// Throw away everything stored of the object, its announcement and its failure included.
+    /// Throw away all that is stored of the object, its announcement and its failure included.
     Discard { file: FileId },
     /// Close the control connection.
     CloseConnection,
 }
 
-/// Something to tell the application.
+/// Something that the machine tells the application.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ReceiverEvent {
     /// API_BOF_Received: decide with [`ReceiverInput::Respond`] (per-file notification only).
@@ -129,7 +129,7 @@ pub enum ReceiverEvent {
     EndOfFileOnly { file: FileId },
     /// API_File_Received: the object is complete, right and committed.
     Received { file: FileId, begin: BeginOfFile },
-    /// API_File_Receive_Failed. `discarded_bytes` of the object had come, and are not kept.
+    /// The object could not be received, for this reason (API_File_Receive_Failed).
     Failed { file: FileId, reason: String, discarded_bytes: u64 },
     /// The sender wants this receiver in another group than the one it has moved to last.
     CalledBack { group: u8 },
@@ -140,13 +140,13 @@ pub enum ReceiverEvent {
 /// The reason why a session ends early for its receiver.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CutShort {
-    /// Nothing has come for this long, which is as long as the caller waits.
+    /// The sender has sent nothing for this long, which is as long as the caller waits.
     Silent(Duration),
     /// The sender has said that it stops.
     SenderStopped,
     /// The connection to the sender has ended, for this reason.
     Disconnected(String),
-    /// The application has ended it, for this reason.
+    /// The application has ended the session, for this reason.
     Stopped(String),
 }
 
@@ -164,11 +164,11 @@ impl fmt::Display for CutShort {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ReceiverWait {
     Connection,
-    /// Anything from the sender.
+    /// The machine waits for anything from the sender.
     Sender,
-    /// The moment to report progress.
+    /// The machine waits until it is time to report progress.
     Report,
-    /// The storage: the hash of an object, or its commit.
+    /// The machine waits for the storage to hash or commit an object.
     Storage,
     Closed,
 }
@@ -176,22 +176,22 @@ pub enum ReceiverWait {
 /// Counts of packets that were of no use, and of what repair symbols and chunk hashes have mended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct ReceiverCounters {
-    /// Blocks and symbols that were there already.
+    /// The number of blocks and symbols that the receiver already had.
     pub duplicate_blocks: u64,
-    /// Packets of objects that have ended here.
+    /// The number of packets of objects that have already ended at this receiver.
     pub late: u64,
-    /// Packets of another session.
+    /// The number of packets of another session.
     pub foreign: u64,
     /// Blocks that do not start at a multiple of the block length or cross an object's end, and
     /// messages that do not come from a sender.
     pub malformed: u64,
-    /// Packets that would need more memory than a session may take, or that came before there was a
-    /// connection to ask for what they leave open. Their contents are asked for later.
+    /// The number of packets that were dropped because they would need more memory than a session may take, or
+    /// because they came before there was a connection to ask for the rest. Their contents are asked for later.
     pub refused: u64,
-    /// Repair symbols kept.
+    /// The number of repair symbols kept.
     pub repair_symbols: u64,
-    /// Blocks computed from repair symbols.
+    /// The number of blocks computed from repair symbols.
     pub decoded_blocks: u64,
-    /// Chunks that were stored wrong, and are fetched again.
+    /// The number of chunks that were stored wrong and had to be fetched again.
     pub wrong_chunks: u64,
 }

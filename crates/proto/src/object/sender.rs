@@ -1,4 +1,4 @@
-//! What a sender's machine is told, and what it wants.
+//! The inputs and outputs of a sender's machine.
 
 use std::ops::Range;
 
@@ -12,13 +12,14 @@ use treecast_wire::{
 pub struct ReceiverId(pub u32);
 
 impl ReceiverId {
-    /// What the receiver is called in messages to the group: not 0, which stands for nobody.
+    /// Returns the number by which messages to the group call the receiver. It is never 0, which stands for
+    /// nobody.
     pub fn number(self) -> u32 {
         self.0.wrapping_add(1).max(1)
     }
 }
 
-/// A place where sending can block on its own, and is polled on its own.
+/// A path on which the sender may have to wait to send, and which is therefore polled on its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Lane {
     /// The group's socket. All events come out here, too.
@@ -56,14 +57,14 @@ pub enum SenderInput {
 /// Where a packet goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Destination {
-    /// The first group, the only one of most sessions.
+    /// The packet goes to the first group, which is the only one in most sessions.
     Group,
-    /// The slower group of this number, from 1 on.
+    /// The packet goes to the slower group with this number, counted from 1.
     Slower(u8),
     Receiver(ReceiverId),
 }
 
-/// Something for the caller to do.
+/// Something that the machine asks its caller to do.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SenderTransmit {
     /// Send one control message.
@@ -80,7 +81,7 @@ pub enum SenderTransmit {
     CloseConnection(ReceiverId),
 }
 
-/// How an object ended at one receiver.
+/// How one receiver ended with an object.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Outcome {
     Complete,
@@ -99,7 +100,7 @@ impl Outcome {
     }
 }
 
-/// Something to tell the application.
+/// Something that the machine tells the application.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SenderEvent {
     /// One receiver has ended with an object.
@@ -120,27 +121,28 @@ pub enum SenderEvent {
     Started,
     /// Nobody listens any more.
     Paused,
-    /// Every object has been out so many times.
+    /// Every object has been sent this many times.
     Looped { loops: u64 },
-    /// All is done and every connection is closed.
+    /// The session has ended and every connection is closed.
     Closed,
 }
 
 /// What the sender waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SenderWait {
-    /// Objects to send.
+    /// The machine waits for objects to send.
     Objects,
-    /// The receivers' reports: the slowest one's buffer is full.
+    /// The machine waits for receivers' reports, because the slowest receiver's buffer is full.
     Credit,
-    /// The hash of an object that is out.
+    /// The machine waits for the hash of an object whose blocks have all been sent.
     Hash,
-    /// Requests, or the word that there are none, from receivers.
+    /// The machine waits for requests from receivers, or for their word that they have none.
     Receivers,
-    /// A listener. With a deadline, another one: the last has left.
+    /// The machine waits for a listener. With a deadline, the last listener has left, and the machine waits
+    /// that long for another one.
     Listener,
-    /// The moment for the next loop.
+    /// The machine waits until the next loop begins.
     Loop,
-    /// Nothing: it is closed.
+    /// The machine is closed and waits for nothing.
     Closed,
 }

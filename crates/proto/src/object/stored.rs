@@ -1,4 +1,4 @@
-//! Which blocks of one object a receiver has.
+//! The set of blocks of one object that a receiver has stored.
 
 use std::ops::Range;
 
@@ -22,7 +22,7 @@ impl Default for Stored {
 }
 
 impl Stored {
-    /// Nothing of an object whose blocks are `block_len` bytes long; 0 counts as 1.
+    /// Creates an empty set for an object whose blocks are `block_len` bytes long; 0 counts as 1.
     pub fn new(block_len: u16) -> Self {
         Self { block_len: u64::from(block_len.max(1)), size: None, blocks: BlockSet::default() }
     }
@@ -54,40 +54,40 @@ impl Stored {
         (new, had)
     }
 
-    /// The first bytes from `position` on that are missing; none when there are none, or the
-    /// object's size is unknown.
+    /// Returns the first missing bytes from `position` on. None: nothing is missing there, or the object's size
+    /// is unknown.
     pub fn first_gap(&self, position: u64) -> Option<Range<u64>> {
         let blocks = self.size?.div_ceil(self.block_len);
         self.blocks.first_gap(position.div_ceil(self.block_len)..blocks).map(|gap| self.bytes_of(gap))
     }
 
-    /// Whether every block is there.
+    /// Whether every block is stored.
     pub fn is_complete(&self) -> bool {
         self.size.is_some_and(|size| self.blocks.len() == size.div_ceil(self.block_len))
     }
 
-    /// How many bytes are there, a short last block counted in full until all are.
+    /// Returns how many bytes are stored. A short last block counts in full until all blocks are stored.
     pub fn bytes(&self) -> u64 {
         self.blocks.len().saturating_mul(self.block_len).min(self.size.unwrap_or(u64::MAX))
     }
 
-    /// How much memory the set of blocks takes, in chunks of about 600 bytes.
+    /// Returns how much memory the set takes, in chunks of about 600 bytes.
     pub fn chunks(&self) -> usize {
         self.blocks.chunks()
     }
 
-    /// How many of these blocks are there.
+    /// Returns how many of these blocks are stored.
     pub fn count(&self, blocks: Range<u64>) -> u64 {
         self.blocks.count(blocks)
     }
 
-    /// The parts of these blocks that are not there, in bytes.
+    /// Returns the bytes of these blocks that are missing.
     pub fn gaps(&self, blocks: Range<u64>) -> Vec<Range<u64>> {
         self.few_gaps(blocks, usize::MAX)
     }
 
-    /// The parts of these blocks that are not there, in bytes: at most `most` parts, of which the last may then hold blocks
-    /// that are there.
+    /// Returns the bytes of these blocks that are missing, as at most `most` ranges. The last range may then
+    /// hold blocks that are stored.
     pub fn few_gaps(&self, blocks: Range<u64>, most: usize) -> Vec<Range<u64>> {
         let (mut gaps, mut from) = (Vec::new(), blocks.start);
         while let Some(gap) = self.blocks.first_gap(from..blocks.end) {
@@ -97,7 +97,7 @@ impl Stored {
         gaps
     }
 
-    /// The first part of `bytes`, which are whole blocks, that is not there.
+    /// Returns the first missing part of `bytes`, which are whole blocks.
     pub fn first_new(&self, bytes: &Range<u64>) -> Option<Range<u64>> {
         let gap = self.blocks.first_gap(self.blocks_of(bytes))?;
         Some(gap.start * self.block_len..gap.end.saturating_mul(self.block_len).min(bytes.end))
@@ -108,7 +108,7 @@ impl Stored {
         self.blocks.insert(self.blocks_of(bytes));
     }
 
-    /// Forgets the blocks that these bytes lie in. Returns how many bytes those were.
+    /// Removes the blocks that these bytes lie in. Returns how many bytes those were.
     pub fn forget(&mut self, bytes: &Range<u64>) -> u64 {
         let (blocks, mut forgotten) = (self.blocks_of(bytes), 0);
         while let Some(run) = self.blocks.first_run(blocks.clone()) {
@@ -119,12 +119,12 @@ impl Stored {
         forgotten
     }
 
-    /// The numbers of the blocks that `bytes` lie in.
+    /// Returns the numbers of the blocks that `bytes` lie in.
     pub fn blocks_of(&self, bytes: &Range<u64>) -> Range<u64> {
         bytes.start / self.block_len..bytes.end.div_ceil(self.block_len)
     }
 
-    /// Length of a block in bytes, at least 1.
+    /// Returns the length of a block in bytes, at least 1.
     pub fn block_len(&self) -> u64 {
         self.block_len
     }

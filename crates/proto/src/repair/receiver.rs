@@ -30,7 +30,7 @@ impl Receiver {
         }
     }
 
-    /// Distinct bytes of all objects that are there.
+    /// Returns how many bytes of all objects are stored; bytes that came twice count once.
     pub fn received_bytes(&self) -> u64 {
         match self {
             Self::Vcmtp(machine) => machine.received_bytes(),
@@ -38,7 +38,8 @@ impl Receiver {
         }
     }
 
-    /// When anything last came that proves that the sender lives. `None` where the repair has no connection that would.
+    /// Returns when anything last came that proves that the sender is running. `None`: the repair has no
+    /// connection that could prove it.
     pub fn last_heard(&self) -> Option<Instant> {
         match self {
             Self::Vcmtp(machine) => Some(machine.last_heard()),
@@ -46,8 +47,8 @@ impl Receiver {
         }
     }
 
-    /// Whether the session has ended before its sender has said Goodbye, so that what is thrown away may be wanted by a
-    /// receiver that goes on later.
+    /// Whether the session ended before its sender said Goodbye. Then a receiver that goes on later may still
+    /// want what this one would throw away.
     pub fn is_cut_short(&self) -> bool {
         match self {
             Self::Vcmtp(machine) => machine.is_cut_short(),
@@ -63,7 +64,7 @@ impl Receiver {
         }
     }
 
-    /// The carousel's machine, where it is one.
+    /// Returns the carousel's machine, if this session is a carousel.
     pub fn carousel(&self) -> Option<&carousel::Receiver> {
         match self {
             Self::Vcmtp(_) => None,

@@ -31,7 +31,7 @@ impl Sender {
         }
     }
 
-    /// What an object is announced as.
+    /// Returns the announcement of an object.
     pub fn announced(&self, file: FileId) -> Option<&BeginOfFile> {
         match self {
             Self::Vcmtp(machine) => machine.announced(file),
@@ -39,7 +39,8 @@ impl Sender {
         }
     }
 
-    /// The machine that knows each receiver. `None` where the repair has no way back.
+    /// Returns the machine of a repair with connections, which knows each receiver. `None`: the repair has no
+    /// way back from receivers.
     pub fn vcmtp(&self) -> Option<&vcmtp::Sender> {
         match self {
             Self::Vcmtp(machine) => Some(machine),
@@ -47,7 +48,8 @@ impl Sender {
         }
     }
 
-    /// As [`Self::vcmtp`].
+    /// Returns the machine of a repair with connections, to be changed. `None`: the repair has no way back from
+    /// receivers.
     pub fn vcmtp_mut(&mut self) -> Option<&mut vcmtp::Sender> {
         match self {
             Self::Vcmtp(machine) => Some(machine),
@@ -55,7 +57,8 @@ impl Sender {
         }
     }
 
-    /// What a session with connections has sent so far. All zero in a carousel, whose caller counts what leaves.
+    /// Returns counts of what a session with connections has sent so far. They are all zero in a carousel,
+    /// whose caller counts what leaves.
     pub fn figures(&self) -> SenderFigures {
         self.vcmtp().map_or_else(SenderFigures::default, |machine| SenderFigures {
             multicast_bytes: machine.multicast_bytes(),
@@ -65,20 +68,20 @@ impl Sender {
         })
     }
 
-    /// Bytes of objects sent to a slower group.
+    /// Returns how many bytes of objects a slower group was sent.
     pub fn slower_bytes(&self, group: u8) -> u64 {
         self.vcmtp().map_or(0, |machine| machine.slower_bytes(group))
     }
 }
 
-/// What a sender has sent.
+/// Counts of what a sender has sent.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct SenderFigures {
-    /// Bytes of objects sent to the group, by an earlier sender of the session, too.
+    /// The bytes of objects sent to the group, also by an earlier sender of the session.
     pub multicast_bytes: u64,
-    /// Bytes of objects sent again.
+    /// The bytes of objects that were sent again.
     pub retransmitted_bytes: u64,
     pub repair_symbols: u64,
-    /// Moves to other groups that were refused, or not even answered.
+    /// The number of moves to other groups that the sender refused, or did not even answer.
     pub refused_moves: u64,
 }

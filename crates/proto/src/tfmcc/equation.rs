@@ -7,7 +7,8 @@ use std::time::Duration;
 /// Loss event rates outside of this are taken as its ends: the equation means nothing there.
 const LOSS_RANGE: std::ops::RangeInclusive<f64> = 1e-9..=1.0;
 
-/// Bits a second of packets of `packet_bytes`, with a loss event rate of 0 to 1.
+/// Returns the rate of a TCP connection in bits a second, for packets of `packet_bytes` bytes and a loss event
+/// rate from 0 to 1.
 pub fn rate_bps(packet_bytes: u32, round_trip: Duration, loss: f64) -> f64 {
     let loss = loss.clamp(*LOSS_RANGE.start(), *LOSS_RANGE.end());
     let window = reno_window(loss).max(cubic_window(seconds(round_trip), loss));
@@ -15,7 +16,7 @@ pub fn rate_bps(packet_bytes: u32, round_trip: Duration, loss: f64) -> f64 {
     f64::from(packet_bytes.max(1)) * 8.0 / (seconds(round_trip) * (1.0 / window + timeouts))
 }
 
-/// The loss event rate at which the equation gives `rate_bps`.
+/// Returns the loss event rate at which the equation gives `rate_bps`.
 pub fn loss_rate(packet_bytes: u32, round_trip: Duration, rate_bps: f64) -> f64 {
     // The rate falls with the loss: halve the range of its logarithm until it is narrow.
     let (mut low, mut high) = (LOSS_RANGE.start().ln(), LOSS_RANGE.end().ln());

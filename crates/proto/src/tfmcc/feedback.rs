@@ -1,5 +1,6 @@
-//! When a receiver that the sender does not follow may speak (RFC 4654, 4.5): after a random time, the shorter the worse
-//! it is off, so that a few of many speak and the others hear that it has been said.
+//! Decides when a receiver that the sender does not follow may report (RFC 4654, 4.5): after a random time,
+//! which is shorter the worse the receiver's path is. So only a few of many receivers report, and the others
+//! hear that somebody has reported what they would.
 
 use std::time::Duration;
 
@@ -15,11 +16,12 @@ const BIAS_RANGE: std::ops::RangeInclusive<f64> = 0.5..=0.9;
 /// A receiver that wants hardly less than another has asked for need not say so.
 const TOLERANCE: f64 = 0.1;
 
-/// A round is so many of the longest round trips (RFC 4654, 3.4): who speaks early is heard of before most would speak.
+/// The length of a feedback round, in multiples of the longest round trip (RFC 4654, 3.4). The report of one
+/// receiver reaches the others before most of them would send theirs.
 pub const ROUND_TRIPS_A_ROUND: u32 = 6;
 
-/// How long to wait. `ratio` is the rate that the receiver would have to the rate there is, `uniform` a random number
-/// between 0 and 1.
+/// Returns how long a receiver waits before it reports. `ratio` is the rate that the receiver would ask for,
+/// divided by the present rate; `uniform` is a random number between 0 and 1.
 pub fn delay(round: Duration, ratio: f64, uniform: f64) -> Duration {
     let (worst, best) = (*BIAS_RANGE.start(), *BIAS_RANGE.end());
     let bias = (ratio.clamp(worst, best) - worst) / (best - worst);
@@ -27,7 +29,8 @@ pub fn delay(round: Duration, ratio: f64, uniform: f64) -> Duration {
     round.mul_f64(BIASED_SHARE * bias + (1.0 - BIASED_SHARE) * drawn)
 }
 
-/// Whether what a receiver has to say has been said by another, who has asked for `suppression_bps`.
+/// Whether a receiver can stay silent because another one, which asked for `suppression_bps`, has already said
+/// the same.
 pub fn is_suppressed(rate_bps: f64, suppression_bps: f64) -> bool {
     rate_bps >= suppression_bps * (1.0 - TOLERANCE)
 }

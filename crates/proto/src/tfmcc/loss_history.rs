@@ -44,7 +44,7 @@ struct Gap {
 }
 
 impl LossHistory {
-    /// Packets have come in. Returns whether a loss event has begun by that.
+    /// Takes note of packets that have arrived. Returns whether this shows that a loss event has begun.
     pub fn arrived(&mut self, now: Instant, packets: Arrived, round_trip: Duration) -> bool {
         let Arrived { first, count, marked } = packets;
         let next = *self.next.get_or_insert(first);
@@ -67,15 +67,15 @@ impl LossHistory {
         begins
     }
 
-    /// The first loss event closes an interval that began nobody knows when. It is taken to be as long as the rate
-    /// demands at which the first loss came (RFC 5348, 6.3.1).
+    /// Sets the interval before the first loss event, whose beginning nobody knows. It is taken to be as long
+    /// as fits the rate at which the first loss came (RFC 5348, 6.3.1).
     pub fn set_first_interval(&mut self, packets: f64) {
         if self.intervals.is_empty() {
             self.intervals.push_front((packets.max(1.0), 1.0));
         }
     }
 
-    /// Loss events a packet (RFC 5348, 5.4); 0 before the first.
+    /// Returns the number of loss events for each packet (RFC 5348, 5.4); 0 before the first event.
     pub fn loss_rate(&self) -> f64 {
         let Some(open) = self.open_interval() else { return 0.0 };
         let discount = self.discount(open);

@@ -41,12 +41,13 @@ pub use treecast_wire::message::{Pace, PaceReport};
 
 use crate::Instant;
 
-/// Packets to the group with consecutive numbers, as they have arrived.
+/// Packets with consecutive numbers that have arrived from the group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Arrived {
     pub first: u32,
     pub count: u32,
-    /// A router on the way has marked them: it would have lost them, did they not say that they heed marks (RFC 3168).
+    /// Whether a router on the path has marked the packets. It would have dropped them if they did not say that
+    /// they heed marks (RFC 3168).
     pub marked: bool,
 }
 

@@ -1,4 +1,5 @@
-//! How much arrives (RFC 4654, 4.3.4; RFC 5348, 6.2): over the last whole round trip, or since then if that is longer.
+//! Measures how much arrives (RFC 4654, 4.3.4; RFC 5348, 6.2): over the last whole round trip, or over the time
+//! since it ended if that is longer.
 
 use std::time::Duration;
 
@@ -22,13 +23,13 @@ impl ReceiveRate {
         *count = count.saturating_add(packets.into());
     }
 
-    /// Bits a second, of packets of this length.
+    /// Returns the rate at which packets of this length arrive, in bits a second.
     pub fn rate_bps(&mut self, now: Instant, packet_bytes: u32, round_trip: Duration) -> f64 {
         self.roll(now, round_trip);
         self.last * f64::from(packet_bytes) * 8.0
     }
 
-    /// Packets that arrive in a round trip.
+    /// Returns how many packets arrive in a round trip.
     pub fn packets(&mut self, now: Instant, round_trip: Duration) -> f64 {
         self.roll(now, round_trip);
         self.last * round_trip.as_secs_f64()

@@ -1,4 +1,5 @@
-//! The receiver (RFC 4654, 4): what it finds of the path, and when it says so.
+//! The receiver's part of congestion control (RFC 4654, 4): what it finds out about its path, and when it
+//! reports.
 
 use std::{convert::Infallible, time::Duration};
 
@@ -38,16 +39,17 @@ pub enum ReceiverInput {
     Named(u32),
     /// Packets of the group have arrived.
     Packets(Arrived),
-    /// A message to the group.
+    /// The sender's message to the group has arrived.
     Pace(Pace),
 }
 
 /// What the receiver waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ReceiverWait {
-    /// Packets, or a reason to speak.
+    /// The machine waits for packets, or for a reason to report.
     Sender,
-    /// The next report: the sender follows this receiver, or nobody has spoken for it.
+    /// The machine waits until its next report is due. The sender follows this receiver, or no other receiver
+    /// has reported the same.
     Report,
 }
 
@@ -81,7 +83,8 @@ pub struct Receiver {
 
 /// # What happens
 impl Receiver {
-    /// `seed` draws the random times: no two receivers of a group should have the same.
+    /// Creates a receiver's part. `seed` decides its random times: no two receivers of a group should have the
+    /// same.
     pub fn new(seed: u64) -> Self {
         Self {
             number: None,

@@ -9,10 +9,11 @@ const MEASURED_WEIGHT: f64 = 0.25;
 /// What each message from the sender counts between measurements; several come in a round trip.
 const ADJUSTED_WEIGHT: f64 = 0.1;
 
-/// The longest that is believed.
+/// The longest round trip that is believed.
 pub const LONGEST: Duration = Duration::from_secs(5);
 
-/// Microseconds on one's own clock and on another's: any difference may lie between the two.
+/// The round trip as a receiver estimates it. Times are in microseconds of two clocks, the receiver's and the
+/// sender's, which may differ by any amount.
 #[derive(Debug, Default)]
 pub struct RoundTrip {
     /// In microseconds.
@@ -25,7 +26,8 @@ pub struct RoundTrip {
 }
 
 impl RoundTrip {
-    /// A message has come in at `now_us` that was sent at `sent_us` by the sender's clock.
+    /// Takes note of a message that arrived at `now_us` by this receiver's clock and was sent at `sent_us` by
+    /// the sender's.
     pub fn adjust(&mut self, now_us: u64, sent_us: u64) {
         let Some(estimate) = &mut self.estimate else { return };
         let sample = bounded(one_way(now_us, sent_us) + self.back);
@@ -33,7 +35,8 @@ impl RoundTrip {
         *estimate += (sample - *estimate) * ADJUSTED_WEIGHT;
     }
 
-    /// As [`RoundTrip::adjust`], and the message echoes one that was sent from here at `echo_us`.
+    /// Does the same as [`RoundTrip::adjust`] for a message that echoes a report, which this receiver sent at
+    /// `echo_us`.
     pub fn measure(&mut self, now_us: u64, sent_us: u64, echo_us: u64) {
         let Some(sample) = now_us.checked_sub(echo_us) else { return };
         if sample > LONGEST.as_micros() as u64 {
@@ -46,20 +49,21 @@ impl RoundTrip {
         *estimate += (sample - *estimate) * MEASURED_WEIGHT;
     }
 
-    /// The longer one of the estimate and the last sample: what was lost in so long a time was lost for one reason.
+    /// Returns the longer one of the estimate and the last sample. Packets that are lost within this time count
+    /// as lost for one reason.
     pub fn longest(&self) -> Option<Duration> {
         self.estimate.map(|micros| Duration::from_micros(micros.max(self.latest) as u64))
     }
 
-    /// The last sample, or where that is shorter than the estimate the geometric mean of both. A window divided by it falls
-    /// with the queue at once, and rises more slowly: otherwise the rate would swing about what the link carries (RFC
-    /// 5348, 4.5).
+    /// Returns the round trip by which the window is divided: the last sample or, where that is shorter than
+    /// the estimate, the geometric mean of both. So the rate falls at once when a queue grows, and rises more
+    /// slowly when it shrinks; otherwise it would swing around what the link carries (RFC 5348, 4.5).
     pub fn damped(&self) -> Option<Duration> {
         self.estimate
             .map(|micros| Duration::from_micros((micros * self.latest).sqrt().max(self.latest) as u64))
     }
 
-    /// None before the first measurement.
+    /// Returns the estimate, or none before the first measurement.
     pub fn estimate(&self) -> Option<Duration> {
         self.estimate.map(|micros| Duration::from_micros(micros as u64))
     }

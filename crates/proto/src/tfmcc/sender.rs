@@ -1,4 +1,5 @@
-//! The sender (RFC 4654, 3): the rate, whom it follows, and what the group is told of it.
+//! The sender's part of congestion control (RFC 4654, 3): the rate, the receiver that it follows, and what it
+//! tells the group.
 
 mod group;
 mod rate;
@@ -37,14 +38,14 @@ const SHORTEST_PAUSE: Duration = Duration::from_millis(500);
 pub struct SenderConfig {
     /// Length of a full IP packet, in bytes.
     pub packet_bytes: u32,
-    /// Receivers that can bear less are not followed.
+    /// The floor of the rate. The sender does not follow receivers whose paths cannot take this much.
     pub floor_bps: Option<u64>,
 }
 
 /// Something that has happened at the sender. Receivers are named by the numbers that Welcome has told them.
 #[derive(Debug, Clone, Copy)]
 pub enum SenderInput {
-    /// A receiver is there. Its control connection may have shown its round trip.
+    /// A receiver has joined. Its control connection may have measured its round trip.
     Joined {
         receiver: u32,
         round_trip: Option<Duration>,
@@ -56,7 +57,7 @@ pub enum SenderInput {
         from: u32,
         report: PaceReport,
     },
-    /// IP packets have left, to the group and as retransmissions.
+    /// IP packets have left: packets to the group and retransmissions.
     Sent {
         group_bytes: u64,
         repair_bytes: u64,
@@ -66,36 +67,36 @@ pub enum SenderInput {
 /// What the sender waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SenderWait {
-    /// Something to be sent.
+    /// The machine waits for something to send.
     Packets,
-    /// The moment to tell the group.
+    /// The machine waits until its next message to the group is due.
     Pace,
-    /// A report of the receiver that it follows.
+    /// The machine waits for a report of the receiver that it follows.
     Report,
 }
 
-/// Why the rate is what it is.
+/// Why the rate is as high as it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Cause {
-    /// Nothing was lost yet: slow start.
+    /// No packet has been lost yet, so the rate still grows fast (slow start).
     Start,
-    /// Loss on the way to the receiver that is followed.
+    /// Packets were lost on the path to the receiver that the sender follows.
     Loss,
     /// The rate is being raised to what the receiver that is followed can bear.
     Growth,
-    /// Less is sent than the rate allows.
+    /// The sender sends less than the rate allows.
     Unused,
-    /// Nobody can bear as much as the floor.
+    /// No receiver's path can take as much as the floor.
     Floor,
 }
 
-/// What limits the rate.
+/// The receiver and the loss that limit the rate.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Limit {
     pub cause: Cause,
-    /// The receiver that is followed.
+    /// The receiver that the sender follows.
     pub receiver: Option<u32>,
-    /// Its loss event rate.
+    /// The loss event rate of that receiver.
     pub loss: f64,
     pub round_trip: Duration,
 }
@@ -223,7 +224,7 @@ impl Sender {
 
 /// # What is to be done
 impl Sender {
-    /// Gives the message to the group when it is due. None is, as long as nothing is sent to the group.
+    /// Returns the message to the group when it is due. There is none while nothing is sent to the group.
     pub fn poll(&mut self, now: Instant) -> Step<Pace, Infallible, SenderWait> {
         let Some(silent_at) = self.silence() else { return Step::Wait(None, SenderWait::Packets) };
         if silent_at <= now {
@@ -291,7 +292,7 @@ impl Sender {
 
 /// # What is to be seen
 impl Sender {
-    /// Bits of IP packets a second that may leave, retransmissions included.
+    /// Returns how many bits of IP packets may leave in a second, retransmissions included.
     pub fn rate_bps(&self) -> u64 {
         self.rate.bps() as u64
     }

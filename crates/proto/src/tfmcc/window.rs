@@ -50,7 +50,7 @@ const LEAST_PACKETS: f64 = 2.0;
 /// Round trips are no shorter where something is divided by them.
 const SHORTEST_ROUND_TRIP: Duration = Duration::from_micros(50);
 
-/// In packets; none before the first loss.
+/// The emulated window, in packets; none before the first loss.
 #[derive(Debug, Default)]
 pub struct Window {
     packets: Option<f64>,
@@ -68,7 +68,8 @@ impl Window {
         self.packets
     }
 
-    /// A loss event has begun. `under_way`: packets that arrive in a round trip.
+    /// Shrinks the window because a loss event has begun. `under_way` is the number of packets that arrive in a
+    /// round trip.
     pub fn lose(&mut self, now: Instant, under_way: f64) {
         let (before, beta) = match self.packets {
             Some(packets) => (packets.min(under_way * MOST_REDUCED), BETA),

@@ -8,7 +8,7 @@ pub mod udp;
 
 use std::ops::Range;
 
-/// What a client wants done with its copy of the file.
+/// Something that a client asks its caller to do with the copy of the file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum StorageTask {
     /// The size of the file is known.
@@ -23,7 +23,7 @@ pub enum StorageTask {
     Discard,
 }
 
-/// What became of it.
+/// The caller's answer to a storage task.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum StorageReport {
     /// Everything is stored, and this is its BLAKE3 hash.
@@ -34,10 +34,10 @@ pub enum StorageReport {
     Failed { reason: String },
 }
 
-/// How a client's file ended.
+/// How the transfer of a client's file ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ClientEvent {
-    /// Complete, right and committed.
+    /// The file is complete, has the right hash, and has its final name.
     Received {
         size: u64,
     },
@@ -49,9 +49,9 @@ pub enum ClientEvent {
 /// What a client waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ClientWait {
-    /// The server.
+    /// The client waits for the server.
     Server,
-    /// The hash of the file, or its commit.
+    /// The client waits for the storage to hash or commit the file.
     Storage,
     Closed,
 }

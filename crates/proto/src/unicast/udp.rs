@@ -6,6 +6,6 @@ mod server;
 pub use client::{Client, ClientConfig, ClientInput, ClientTransmit};
 pub use server::{Server, ServerConfig, ServerEvent, ServerInput, ServerTransmit, ServerWait};
 
-/// How many requests a client has out at once, and a server keeps for a client. The server serves
-/// them one after the other, so that a reply to one says that all before it have been served.
+/// The most requests that a client has outstanding at once, and that a server keeps for a client. The server
+/// serves them one after the other, so a reply to one tells that all before it have been served.
 pub const MAX_REQUESTS: usize = 32;

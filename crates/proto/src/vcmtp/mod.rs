@@ -31,10 +31,10 @@ pub use sender::{Sender, SenderConfig};
 /// When retransmissions are sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Repair {
-    /// Never: an object with a gap at its end has failed.
+    /// The sender never sends anything again. An object that lacks blocks at its end has failed.
     None,
-    /// When the whole object has been multicast (VCMTP 1).
+    /// The sender sends lost blocks again when the whole object has been multicast (VCMTP 1).
     After,
-    /// As soon as they are asked for (VCMTP 2).
+    /// The sender sends lost blocks again as soon as receivers ask for them (VCMTP 2).
     Nack,
 }

@@ -38,9 +38,9 @@ use crate::{
 /// How the application learns of objects (4.3.1).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Notification {
-    /// It is asked about each object and answers with a [`Response`].
+    /// The application is asked about each object, and answers with a [`Response`].
     PerFile,
-    /// Every object goes to the folder; it is told of each that is complete.
+    /// Every object is stored in the folder, and the application is told of each one that is complete.
     Batched,
 }
 
@@ -48,24 +48,26 @@ pub enum Notification {
 pub struct ReceiverConfig {
     pub session: SessionId,
     pub repair: Repair,
-    /// Whether the sender may mend losses with repair symbols. What is lost is named to it until it does.
+    /// Whether the sender may mend losses with repair symbols. The receiver names lost blocks to it until it
+    /// does.
     pub fec: bool,
-    /// Whether the caller hands in no digest from the group of which it has not seen that it is the sender's.
+    /// Whether the caller checks that a digest from the group comes from the sender before it hands the digest
+    /// in.
     pub digest_from_group: bool,
     pub block_len: u16,
     pub notification: Notification,
-    /// A Progress report goes out after so many multicast bytes, ...
+    /// The number of multicast bytes after which a Progress report leaves.
     pub progress_bytes: u64,
-    /// ... or so much time with something new to report.
+    /// The time after which a Progress report leaves when there is something new to report.
     pub progress_interval: Duration,
-    /// While an object is under way here, something is said to the sender at least so often: a fraction of
-    /// its [`super::SenderConfig::stall_limit`].
+    /// How often, at least, the receiver says something to the sender while an object is under way: a fraction
+    /// of the sender's [`super::SenderConfig::stall_limit`].
     pub keepalive: Duration,
-    /// When nothing has come over the connection for this long, it is given up: several times the sender's
+    /// How long the connection may be silent before the receiver gives it up: several times the sender's
     /// [`super::SenderConfig::keepalive`].
     pub stall_limit: Duration,
-    /// Whether something of objects may be there from before: each [`ReceiverTransmit::Announce`] is then answered
-    /// with [`ReceiverInput::Have`], before which nothing of the object is asked for.
+    /// Whether parts of objects may be stored from before. Then each [`ReceiverTransmit::Announce`] is answered
+    /// with [`ReceiverInput::Have`], and the receiver asks for nothing of the object before that.
     pub resumes: bool,
 }
 
@@ -91,7 +93,7 @@ pub struct Receiver {
     lacks: BTreeSet<(Instant, u32)>,
     /// Chunks of memory that all objects' sets of blocks take.
     chunks: usize,
-    /// When anything last came over the connection.
+    /// Returns when anything last came over the connection.
     heard: Instant,
     /// Whether the caller has been asked to [`ReceiverTransmit::Listen`] and has not answered.
     is_listening: bool,
@@ -229,12 +231,12 @@ impl Receiver {
 
 /// # What is to be seen
 impl Receiver {
-    /// Distinct bytes of all objects received so far.
+    /// Returns how many bytes of all objects have been received so far; bytes that came twice count once.
     pub fn received_bytes(&self) -> u64 {
         self.reporter.progress.received_bytes
     }
 
-    /// When anything last came over the connection.
+    /// Returns when anything last came over the connection.
     pub fn last_heard(&self) -> Instant {
         self.heard
     }

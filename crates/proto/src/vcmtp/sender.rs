@@ -45,39 +45,42 @@ use crate::{
 pub struct SenderConfig {
     pub session: SessionId,
     pub repair: Repair,
-    /// Forward error correction, and what goes out unasked.
+    /// The share of repair symbols that is sent before anybody asks, when the session uses forward error
+    /// correction.
     pub fec: Option<Share>,
-    /// Whether receivers can see that a digest is the sender's: where losses are mended with symbols, it goes to the group, too.
+    /// Whether receivers can tell that a digest comes from the sender. If so, and losses are mended with
+    /// symbols, the digest goes to the group, too.
     pub digest_to_group: bool,
-    /// Bytes of an object in each packet but the last.
+    /// How many bytes of an object each packet carries, except its last one.
     pub block_len: u16,
     /// The most bytes of an object that one [`SenderTransmit::Blocks`] covers (a super-packet's worth).
     pub max_run_len: u32,
-    /// As [`Self::max_run_len`], for each slower group, the fastest of them first; none for a session with one group. What
-    /// they are for mends its losses without forward error correction.
+    /// The same as [`Self::max_run_len`] for each slower group, the fastest first; empty for a session with one
+    /// group. A session with slower groups mends losses without forward error correction.
     pub slower_run_lens: Vec<u32>,
-    /// The time for retransmissions after an object's last block, as a multiple of the time that its
-    /// multicast took (4.1); none waits for ever.
+    /// How long retransmissions may take after an object's last block, as a multiple of the time that its
+    /// multicast took (4.1). None: there is no limit.
     pub retransmission_timeout_factor: Option<f64>,
-    /// The retransmission time is never shorter than this.
+    /// The shortest time for retransmissions, whatever the factor gives.
     pub minimum_retransmission_time: Duration,
-    /// Whether to stay within what the receivers' buffers hold, by their Progress reports; without it
-    /// the caller paces by rate alone.
+    /// Whether the sender keeps within what the receivers' buffers hold, as their Progress reports tell.
+    /// Without it the caller limits the multicast by its rate alone.
     pub follow_progress: bool,
-    /// A receiver that has reported nothing for this long while the multicast waited for it is no longer followed, ...
+    /// How long a receiver may report nothing while the multicast waits for it. After that the multicast no
+    /// longer waits for it.
     pub patience: Duration,
-    /// ... nor one that takes fewer bytes of objects a second from its buffer meanwhile; none follows whoever takes a run of
-    /// [`Self::max_run_len`] in that time.
+    /// How many bytes of objects a receiver must take from its buffer in a second while the multicast waits for
+    /// it. None: it is enough that the receiver takes a run of [`Self::max_run_len`] within `patience`.
     pub floor_bytes_a_second: Option<u64>,
-    /// A receiver that has said nothing for this long while it owes an answer has failed.
+    /// How long a receiver that owes an answer may say nothing before it counts as failed.
     pub stall_limit: Duration,
     /// The most objects that are multicast at the same time; each costs a receiver an open file. With 1 they go one
     /// behind the other, as those of the paper's prototype (4.6.2).
     pub at_once: usize,
-    /// Whether objects come for as long as the session lasts: a receiver that joins late is then not told of those
-    /// that it has missed.
+    /// Whether objects keep coming for as long as the session lasts (a feed). Then a receiver that joins late
+    /// is not told of objects that it has missed.
     pub is_feed: bool,
-    /// Every receiver is told something at least so often: a fraction of its
+    /// How often, at least, the sender says something to every receiver: a fraction of their
     /// [`super::ReceiverConfig::stall_limit`].
     pub keepalive: Duration,
 }
@@ -183,12 +186,13 @@ impl Sender {
         self.objects.file_id(index)
     }
 
-    /// Somebody who has left may come again: the session waits so long when all others are done, and until then at least.
+    /// Lets the session wait for receivers that have left and may come again: for the time `linger` when all
+    /// others are done, and until the moment `until` at least.
     pub fn linger(&mut self, linger: Option<Duration>, until: Instant) {
         (self.linger.time, self.linger.at_least_until) = (linger, until);
     }
 
-    /// The rate has changed: runs are to be longer or shorter from now on.
+    /// Sets a new length of runs, because the rate has changed.
     pub fn set_max_run_len(&mut self, max_run_len: u32) {
         self.config.max_run_len = max_run_len.max(u32::from(self.config.block_len));
     }
@@ -232,7 +236,7 @@ impl Sender {
         }
     }
 
-    /// Whether polling this receiver's lane would give something to transmit.
+    /// Whether the lane of this receiver has something to send now.
     pub fn is_ready(&self, receiver: ReceiverId) -> bool {
         let repair = self.config.repair;
         self.retransmitters
@@ -240,13 +244,13 @@ impl Sender {
             .is_some_and(|retransmitter| retransmitter.is_ready(&self.objects, repair))
     }
 
-    /// Whether what polling this receiver's lane would give next is a message, and no blocks.
+    /// Whether the next thing that this receiver's lane sends is a message and no blocks.
     pub fn has_message(&self, receiver: ReceiverId) -> bool {
         self.retransmitters.get(&receiver).is_some_and(Retransmitter::has_message)
     }
 
-    /// Whether what the receiver lacks of an object will soon be of no use: half of the object's time for
-    /// retransmissions is over.
+    /// Whether half of an object's time for retransmissions is over, so that what the receiver still lacks of
+    /// it will soon be too late.
     pub fn is_urgent(&self, now: Instant, receiver: ReceiverId) -> bool {
         let has_time = self.config.retransmission_timeout_factor.is_some();
         let is_urgent = |one: &Retransmitter| one.is_urgent(now, &self.objects);
@@ -465,55 +469,56 @@ impl Sender {
 
 /// # What is to be seen
 impl Sender {
-    /// How many objects wait for their turn to be multicast.
+    /// Returns how many objects wait to be multicast.
     pub fn queued_objects(&self) -> usize {
         self.multicast.queued()
     }
 
-    /// What an object was announced as; none when nothing is kept of it.
+    /// Returns the announcement of an object, or none when the machine no longer knows the object.
     pub fn announced(&self, file: FileId) -> Option<&BeginOfFile> {
         let index = self.objects.index(file)?;
         let open = self.objects.get(index).map(|object| &object.begin);
         open.or_else(|| self.objects.over(index).map(Over::begin))
     }
 
-    /// Bytes of objects multicast so far.
+    /// Returns how many bytes of objects have been multicast so far.
     pub fn multicast_bytes(&self) -> u64 {
         self.multicast.sent_bytes()
     }
 
-    /// How often receivers have wanted to move to a group and may not, or were not even answered.
+    /// Returns how often receivers have asked to move to a group and were refused, or not even answered.
     pub fn refused_moves(&self) -> u64 {
         self.refused_moves
     }
 
-    /// Repair symbols sent so far, to the group and to single receivers.
+    /// Returns how many repair symbols have been sent so far, to the group and to single receivers.
     pub fn repair_symbols(&self) -> u64 {
         self.symbols.sent_symbols()
     }
 
-    /// Bytes sent again so far, to all receivers.
+    /// Returns how many bytes have been sent again so far, to all receivers together.
     pub fn retransmitted_bytes(&self) -> u64 {
         let retransmitters = self.retransmitters.values();
         self.retransmitted_before_bytes + retransmitters.map(|one| one.retransmitted_bytes).sum::<u64>()
     }
 
-    /// The receiver whose buffer holds the multicast up ([`SenderWait::Credit`]), if one does.
+    /// Returns the receiver whose full buffer makes the multicast wait ([`SenderWait::Credit`]), if there is
+    /// one.
     pub fn held_up_by(&self) -> Option<ReceiverId> {
         self.credit.held_up_by()
     }
 
-    /// When a receiver that is there has last said anything.
+    /// Returns when a connected receiver last said anything.
     pub fn last_heard(&self, receiver: ReceiverId) -> Option<Instant> {
         self.retransmitters.get(&receiver).map(|retransmitter| retransmitter.heard)
     }
 
-    /// Whether a receiver that is there has been answered all that it has asked for.
+    /// Whether a connected receiver has been sent all that it has asked for.
     pub fn is_answered(&self, receiver: ReceiverId) -> bool {
         self.retransmitters.get(&receiver).is_none_or(Retransmitter::is_answered)
     }
 
-    /// The receivers that are there.
+    /// Iterates over the connected receivers.
     pub fn receivers(&self) -> impl Iterator<Item = ReceiverId> {
         self.retransmitters.keys().copied()
     }

@@ -1,5 +1,5 @@
-//! Shared by the tests of both machines: outputs as short words, so that a test reads like a row of the
-//! paper's tables.
+//! Helpers that the tests of both machines share. They write a machine's outputs as short words, so that a test
+//! reads like a row of the paper's tables.
 
 use treecast_wire::{
     header::{FileId, SessionId},

@@ -1,4 +1,4 @@
-//! What the reference models say, in the program's terms: an answer, frames, and counts.
+//! Translates what the reference models say into what the program must do: an answer, frames, and counts.
 
 use std::net::Ipv6Addr;
 
@@ -13,26 +13,26 @@ use crate::explicit::{
     user_space::{counter, xcast_counter},
 };
 
-/// What the program is to do with a packet.
+/// What the program must do with a packet.
 pub struct Expected {
-    /// For the report.
+    /// The name of the outcome in the report.
     pub name: String,
     pub verdict: Verdict,
-    /// Counters that go up by one, as often as they are named.
+    /// The counters that must go up by one, each as often as it stands here.
     pub counters: Vec<usize>,
 }
 
 pub enum Verdict {
     Drop,
-    /// It goes on to the kernel, like this.
+    /// The program must pass the packet on to the kernel, in this form.
     Pass(Vec<u8>),
-    /// The copies that leave.
+    /// The program must send these copies.
     Leave(Vec<(Way, Vec<u8>)>),
 }
 
 impl Expected {
-    /// Returns what the model makes of a packet and the padding behind it. The packet came to this host's Ethernet address, or to
-    /// that of all Xcast routers.
+    /// Returns what the model does with a packet and the padding after it. The packet came to this host's
+    /// Ethernet address, or to that of all Xcast routers.
     pub fn of(router: &Router, packet: &[u8], is_for_all: bool) -> Self {
         let arrival = xcast::Arrival { interface: ENTRANCE, is_for_all };
         match xcast::forward(router, packet, arrival, &mut network::next_hop) {

@@ -1,4 +1,5 @@
-//! The network in which the program is tested: its routes, as the kernel and as the model have them, and what leaves it.
+//! The network in which the program is tested: the routes as the kernel and the model have them, and the
+//! packets that leave the network.
 
 use std::{
     collections::BTreeMap,
@@ -19,7 +20,7 @@ use treecast_host::{
     packet::{self, Addressee},
 };
 
-/// Numbers of the interface by which packets come, and of two others by which copies leave.
+/// The number of the interface at which packets arrive. Copies leave by two others.
 pub const ENTRANCE: u32 = 10;
 const INTERFACES: [(u32, &str); 3] = [(ENTRANCE, "in"), (11, "out"), (12, "out2")];
 
@@ -45,7 +46,7 @@ const UNRESOLVED: Ipv6Addr = far(0xf2, 9);
 /// Hosts of the network on the link whose Ethernet addresses are known: from 1 up to this.
 const RESOLVED: u16 = 16;
 
-/// Addresses of this host.
+/// The addresses of this host.
 pub const OWN: [Ipv6Addr; 2] = [far(0x50, 1), far(0x50, 2)];
 
 /// All groups that are tested with begin so, and none of a kernel's own does.
@@ -54,12 +55,13 @@ const GROUP_PREFIX: [u8; 2] = [0xff, 0x15];
 const ETHERNET_LEN: usize = 14;
 const AT_SOURCE: usize = ETHERNET_LEN + 8;
 
-/// A host in one of the networks; here so that the table, the generator and the tests agree.
+/// Returns the address of a host in one of the networks. The table of routes, the generator and the tests all
+/// use it.
 pub const fn far(network: u16, number: u16) -> Ipv6Addr {
     Ipv6Addr::new(0xfd15, network, 0, 0, 0, 1, 0, number)
 }
 
-/// Where the host's routes lead.
+/// Returns where the host's routes lead.
 pub fn next_hop(destination: Ipv6Addr) -> Option<NextHop> {
     let [first, second, ..] = destination.segments();
     if first != far(0, 0).segments()[0] {
@@ -69,16 +71,16 @@ pub fn next_hop(destination: Ipv6Addr) -> Option<NextHop> {
     Some(NextHop { interface: *interface, gateway: *gateway })
 }
 
-/// How a packet leaves.
+/// How a packet leaves the program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Way {
     /// The packet leaves by this interface, to this Ethernet address.
     Direct(u32, [u8; 6]),
-    /// Back to where it came in, for the kernel to do what it can.
+    /// The packet goes back to the interface at which it arrived, and the kernel forwards it as it can.
     Kernel,
 }
 
-/// The way to a destination.
+/// Returns how a packet to this destination leaves.
 pub fn way(destination: Ipv6Addr) -> Way {
     let Some(NextHop { interface, gateway }) = next_hop(destination) else { return Way::Kernel };
     let is_resolved = match gateway {
@@ -88,7 +90,7 @@ pub fn way(destination: Ipv6Addr) -> Way {
     if is_resolved { Way::Direct(interface, mac(gateway.unwrap_or(destination))) } else { Way::Kernel }
 }
 
-/// The Ethernet address of a neighbour.
+/// Returns the Ethernet address of a neighbour.
 pub fn mac(neighbour: Ipv6Addr) -> [u8; 6] {
     let octets = neighbour.octets();
     [2, 0x7c, octets[2], octets[3], octets[14], octets[15]]
@@ -102,7 +104,7 @@ pub struct Network {
 }
 
 impl Network {
-    /// Makes it, and moves the calling thread there.
+    /// Makes the network and moves the calling thread into it.
     pub fn enter() -> Result<Self, Failure> {
         Namespace::enter_new()
             .map_err(|error| format!("cannot make a network namespace: {error}; be root"))?;
@@ -122,17 +124,18 @@ impl Network {
         Ok(Self { sockets, macs, buffer: vec![0; 1 << 17] })
     }
 
-    /// Interfaces and their Ethernet addresses.
+    /// Returns the interfaces and their Ethernet addresses.
     pub fn macs(&self) -> &BTreeMap<u32, [u8; 6]> {
         &self.macs
     }
 
-    /// What comes in is for this host by its Ethernet address, or for a group.
+    /// Returns the Ethernet header of a frame that arrives for this host, or for a group when one is given.
     pub fn incoming_head(&self, group: Option<[u8; 6]>) -> [u8; ETHERNET_LEN] {
         head(group.unwrap_or(self.macs[&ENTRANCE]), mac(DEFAULT.0))
     }
 
-    /// A frame that leaves this way. The kernel takes one off the hop limit by itself, where it forwards.
+    /// Returns the frame of a packet that leaves this way. Where the kernel forwards, it lowers the hop limit
+    /// by itself.
     pub fn frame(&self, way: Way, packet: &[u8]) -> Vec<u8> {
         let head = match way {
             Way::Direct(interface, to) => head(to, self.macs[&interface]),
@@ -143,7 +146,8 @@ impl Network {
         frame
     }
 
-    /// The copies that have left: by each interface in their order, and then those for the kernel.
+    /// Returns the copies that have left: those of each interface in their order, and then those for the
+    /// kernel.
     pub fn left(&mut self) -> io::Result<Vec<Vec<u8>>> {
         let (mut direct, mut to_kernel) = (Vec::new(), Vec::new());
         let incoming = self.incoming_head(None);

@@ -1,4 +1,5 @@
-//! Random routers and packets: mostly such as are forwarded, each part of them now and then as it must not be.
+//! Makes random routers and packets. Most packets can be forwarded, but now and then each part of them is
+//! wrong.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -35,7 +36,7 @@ const GROUPS: [Ipv6Addr; 2] =
     [Ipv6Addr::new(0xff15, 0, 0, 0, 0, 0, 0, 9), Ipv6Addr::new(0xff15, 1, 2, 3, 4, 5, 6, 7)];
 const UNHEARD: Ipv6Addr = Ipv6Addr::new(0xff15, 0, 0, 0, 0, 0, 0, 10);
 
-/// Draws routers and packets.
+/// Makes routers and packets at random.
 pub struct Random {
     numbers: SplitMix64,
     /// Source of the packet that is being made.
@@ -67,7 +68,7 @@ impl Random {
         choices[self.below(choices.len())]
     }
 
-    /// A router with some of the addresses.
+    /// Returns a random router that has some of the addresses.
     pub fn router(&mut self) -> Router {
         let own = (0..ROUTERS).filter(|_| self.one_in(3)).map(node);
         let mut own: BTreeSet<_> = own.collect();
@@ -137,7 +138,7 @@ impl Random {
         }
     }
 
-    /// A packet from its IPv6 header on, now and then with padding behind it.
+    /// Returns a random packet that begins with its IPv6 header. Now and then padding comes after it.
     pub fn packet(&mut self, router: &Router) -> Vec<u8> {
         (self.source, self.lists) = (self.any_source(&router.guard), router.guard.lists);
         // Xcast is no more than malformed MEADcast to a router of the other dialect.

@@ -1,4 +1,5 @@
-//! Senders that go, or withdraw an object, while others may go on.
+//! What the receiver does when one of several senders leaves or withdraws an object, while other senders may go
+//! on.
 
 use std::time::Duration;
 

@@ -28,19 +28,20 @@ const GROUP_OPTION_LEN: usize = 24;
 /// How many lists are compared with each other at once. Where more meet, each lot is compared for itself.
 const LOT: usize = 48;
 
-/// What is counted.
+/// The settings that decide what a packet costs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Model {
-    /// Behind the IPv6 header of a packet to a single receiver: a UDP header and its data.
+    /// How many bytes follow the IPv6 header of a packet to a single receiver: the UDP header and its data.
     pub payload_bytes: usize,
     /// Whether routers heed the don't-replicate counter.
     pub dont_replicate: bool,
-    /// Whether routers serve receivers by a group, where they have offered that. Those are not listed then.
+    /// Whether routers serve receivers by a group where they have offered it. Packets do not list those
+    /// receivers then.
     pub designated: bool,
 }
 
 impl Model {
-    /// How many addresses the list's packet has.
+    /// Returns how many addresses the packet of a list names.
     pub fn addresses(&self, tree: &Tree, list: &AddressList) -> usize {
         let addresses =
             |entry: &Entry| match (self.has_designated(tree, entry), self.listed(tree, entry).count()) {
@@ -50,7 +51,7 @@ impl Model {
         list.entries.iter().map(addresses).sum()
     }
 
-    /// Whether an entry's router serves a receiver by the group.
+    /// Whether the router of an entry serves a receiver by the group.
     pub fn is_designated(&self, tree: &Tree, entry: &Entry, receiver: Ipv6Addr) -> bool {
         self.designated && entry.is_designated(tree, receiver)
     }
@@ -64,13 +65,13 @@ impl Model {
         entry.receivers.iter().copied().filter(|receiver| !self.is_designated(tree, entry, *receiver))
     }
 
-    /// Bytes on all links for one packet to everybody.
+    /// Returns how many bytes one packet to every receiver puts on all links together.
     pub fn total_bytes(&self, tree: &Tree, grouping: &Grouping) -> u64 {
         let lists = grouping.lists.iter().map(|list| self.list_bytes(tree, list));
         lists.chain([self.unicast_bytes(tree, grouping.unicast.iter().copied())]).sum()
     }
 
-    /// Bytes that leave the sender for one packet to everybody.
+    /// Returns how many bytes leave the sender for one packet to every receiver.
     pub fn sender_bytes(&self, tree: &Tree, grouping: &Grouping) -> u64 {
         let lists = grouping.lists.iter().map(|list| self.packet_bytes(tree, list));
         lists.sum::<u64>() + grouping.unicast.len() as u64 * self.single_bytes()
@@ -115,8 +116,9 @@ impl Model {
     }
 }
 
-/// Groups the receivers so that few bytes are on all links together. Of `parameters`, which have been checked, `max`
-/// counts here; the others are the thesis' algorithm's, with which this is compared.
+/// Groups the receivers so that few bytes are on all links together. Of `parameters`, which the caller has
+/// checked, only `max` counts here. The other parameters belong to the thesis' algorithm, with whose result
+/// this one is compared.
 pub fn group(tree: &Tree, parameters: &Parameters, model: &Model) -> Grouping {
     let mut search = Search { tree, model, max: parameters.max, reached: BTreeMap::new() };
     // Nodes stand behind their parents, so this goes from the leaves up.

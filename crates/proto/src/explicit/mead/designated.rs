@@ -1,8 +1,9 @@
-//! Designated routers: where receivers stand that one multicast packet reaches.
+//! Designated routers, which reach several receivers with one multicast packet.
 //!
-//! A router that offers it (RFC 5058's Xcast+; here in its discovery responses) turns one packet into one on each of its
-//! links, to a group that receivers have joined. It stands in the list without them then. Every listener hears that packet, so all
-//! of a router's must be served by it, once, wherever a grouping has put them.
+//! A router may offer this in its discovery responses (the idea is RFC 5058's Xcast+). It then turns one packet
+//! into one multicast packet on each of its links, to a group that receivers there have joined. A list names
+//! such a router without its receivers. Every listener hears the multicast packet. So the receivers of such a
+//! router must all be served by it, and only once, wherever a grouping has put them.
 
 use std::collections::{BTreeMap, BTreeSet};
 

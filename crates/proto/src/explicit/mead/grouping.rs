@@ -22,15 +22,17 @@ use super::tree::Tree;
 pub struct Parameters {
     /// The most addresses in a list, routers included: 2 to 32.
     pub max: usize,
-    /// A list that has so many is not filled any further.
+    /// The number of addresses from which on a list is not filled any further.
     pub ok: usize,
-    /// The most hops between a router and those whose receivers it takes over; 0: none are.
+    /// The most hops between a router and another one whose receivers it takes over. 0: no router takes over
+    /// receivers.
     pub merge: u8,
-    /// Receivers of a router that has fewer get unicast.
+    /// The receivers of a router that has fewer receivers than this get unicast.
     pub min_leaves: Option<usize>,
-    /// Receivers of a router that has fewer routers behind it get unicast.
+    /// The receivers of a router that has fewer routers than this behind it get unicast.
     pub min_routers: Option<usize>,
-    /// Whether a router's receivers may be in several lists to fill them. Those that fit into none are in any case.
+    /// Whether the receivers of one router may be spread over several lists to fill them. Receivers that do not
+    /// fit into one list are spread in any case.
     pub split: bool,
 }
 
@@ -47,7 +49,7 @@ impl Default for Parameters {
     }
 }
 
-/// A number of addresses that cannot be.
+/// The error that a list cannot hold this number of addresses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[error(
     "{0} addresses in a packet are no good: name 2 (a router and a receiver) to 32 (the maps have no more bits)"
@@ -55,8 +57,10 @@ impl Default for Parameters {
 pub struct NoMax(pub usize);
 
 impl Parameters {
+    /// Checks the parameters.
+    ///
     /// # Errors
-    /// When no list can be as long as `max` says.
+    /// When `max` is a number of addresses that no list can hold.
     pub fn check(&self) -> Result<(), NoMax> {
         if (2..=MAX_ADDRESSES).contains(&self.max) { Ok(()) } else { Err(NoMax(self.max)) }
     }
@@ -65,66 +69,68 @@ impl Parameters {
 /// A router in an address list, and the receivers that it serves.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Entry {
-    /// The index of its node in the tree.
+    /// The index of the router's node in the tree.
     pub node: usize,
-    /// Its address.
+    /// The address of the router.
     pub router: Ipv6Addr,
-    /// The receivers behind it.
+    /// The receivers that the list names behind this router.
     pub receivers: Vec<Ipv6Addr>,
 }
 
 impl Entry {
-    /// Whether the router serves a receiver by a group, as it has offered.
+    /// Whether this router serves a receiver by a group, as it has offered.
     pub fn is_designated(&self, tree: &Tree, receiver: Ipv6Addr) -> bool {
         tree.is_designated(receiver) && tree.last_router(receiver) == self.node
     }
 }
 
-/// What one packet's header names.
+/// The routers and receivers that the header of one packet names.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct AddressList {
-    /// In the order in which they stand there.
+    /// The routers and their receivers, in the order in which the header names them.
     pub entries: Vec<Entry>,
 }
 
-/// Who is served how.
+/// The result of grouping: which receivers share a packet and which get unicast.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Grouping {
-    /// One packet for each.
+    /// The address lists. Each becomes one packet.
     pub lists: Vec<AddressList>,
-    /// Receivers served by unicast, sorted by address.
+    /// The receivers that are served by unicast, sorted by address.
     pub unicast: Vec<Ipv6Addr>,
 }
 
 impl AddressList {
-    /// How many addresses: routers and receivers.
+    /// Returns how many addresses the list names, routers and receivers together.
     pub fn len(&self) -> usize {
         self.entries.iter().map(|entry| 1 + entry.receivers.len()).sum()
     }
 
-    /// Whether there are none.
+    /// Whether the list names no address.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
 
-    /// All receivers, in their order.
+    /// Iterates over all receivers of the list, in their order.
     pub fn receivers(&self) -> impl Iterator<Item = Ipv6Addr> {
         self.entries.iter().flat_map(|entry| entry.receivers.iter().copied())
     }
 
-    /// The node up to which one copy serves all: the last that is on the way to every router.
+    /// Returns the node up to which one copy is enough: the last node that is on the path to every router of
+    /// the list.
     pub fn branching(&self, tree: &Tree) -> usize {
         let nodes = self.entries.iter().map(|entry| entry.node);
         nodes.reduce(|one, other| tree.common_ancestor(one, other)).unwrap_or(Tree::ROOT)
     }
 
-    /// Routers that are to pass the packet on whole (5.2.4): those before the branching.
+    /// Returns how many routers shall pass the packet on whole (5.2.4): those before the node where the paths
+    /// part.
     pub fn dont_replicate(&self, tree: &Tree) -> u8 {
         tree.node(self.branching(tree)).hops.saturating_sub(1)
     }
 }
 
-/// Groups the receivers of a tree by the thesis' algorithm. `parameters` have been checked.
+/// Groups the receivers of a tree by the algorithm of the thesis. The caller has checked `parameters`.
 pub fn group(tree: &Tree, parameters: &Parameters) -> Grouping {
     let mut search = Search::new(tree, parameters);
     while let Some(start) = search.start(Tree::ROOT) {

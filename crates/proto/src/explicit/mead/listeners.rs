@@ -27,8 +27,8 @@ const MAX_HOSTS: usize = 16_384;
 /// Who names more sources of a group is not offered anything.
 const MAX_SOURCES: usize = 64;
 
-/// What hosts have said, on all links. Call [`Self::handle`] for what comes, then [`Self::poll`] until it returns none, and
-/// again when [`Self::deadline`] has come.
+/// The listeners on all links of a router, as hosts have reported them. Call [`Self::handle`] for each report,
+/// then [`Self::poll`] until it returns none, and again when [`Self::deadline`] has come.
 #[derive(Debug, Default)]
 pub struct Listeners {
     timers: Timers,
@@ -38,29 +38,30 @@ pub struct Listeners {
 }
 
 impl Listeners {
-    /// A link, by the number of its interface, on which the router has this link-local address.
+    /// Adds a link, which is known by the number of its interface. `address` is the link-local address that the
+    /// router has there.
     pub fn add_link(&mut self, now: Instant, interface: u32, address: Ipv6Addr) {
         let new = || Link::new(now, address.into(), self.timers, Limits::default());
         self.links.entry(interface).or_insert_with(new).set_address(address.into());
     }
 
-    /// A link that is there no longer.
+    /// Removes a link that no longer exists.
     pub fn remove_link(&mut self, interface: u32) {
         self.links.remove(&interface);
         self.hosts.retain(|(link, ..), _| *link != interface);
     }
 
-    /// The links, by the numbers of their interfaces.
+    /// Iterates over the links, which are known by the numbers of their interfaces.
     pub fn links(&self) -> impl Iterator<Item = u32> {
         self.links.keys().copied()
     }
 
-    /// The router's address on a link.
+    /// Returns the address that the router has on a link.
     pub fn address(&self, interface: u32) -> Option<IpAddr> {
         self.links.get(&interface).map(Link::address)
     }
 
-    /// A host said this, from a link-local address.
+    /// Takes in a message that a host has sent from a link-local address.
     pub fn handle(&mut self, now: Instant, interface: u32, host: Host, from: Ipv6Addr, said: mld::Message) {
         let Some(link) = self.links.get_mut(&interface) else { return };
         let Some(message) = Message::from_wire(said) else { return };
@@ -75,7 +76,8 @@ impl Listeners {
         }
     }
 
-    /// The next message to send, and where; none before the [`Self::deadline`] or the next input.
+    /// Returns the next message to send, and the link to send it on. None: there is nothing to send before the
+    /// [`Self::deadline`] or the next input.
     pub fn poll(&mut self, now: Instant) -> Option<(u32, Message)> {
         for (interface, link) in &mut self.links {
             while let Some(output) = link.poll(now) {
@@ -87,12 +89,12 @@ impl Listeners {
         None
     }
 
-    /// When [`Self::poll`] has something to do without further input.
+    /// Returns when [`Self::poll`] has something to do even if no input comes.
     pub fn deadline(&self) -> Option<Instant> {
         self.links.values().map(Link::deadline).min()
     }
 
-    /// The groups that somebody listens to, with the links.
+    /// Returns the groups that somebody listens to, each with the links of its listeners.
     pub fn groups(&self) -> BTreeMap<Ipv6Addr, BTreeSet<u32>> {
         let mut groups: BTreeMap<Ipv6Addr, BTreeSet<u32>> = BTreeMap::new();
         for (interface, link) in &self.links {
@@ -107,7 +109,8 @@ impl Listeners {
         groups
     }
 
-    /// Channels, a source and a group each, that hosts have joined where this router is the one to serve them; at most `most` of them.
+    /// Returns at most `most` channels (a source and a group each) that hosts have joined on links where this
+    /// router is the one to serve them.
     pub fn channels(&self, now: Instant, most: usize) -> BTreeSet<(Ipv6Addr, Ipv6Addr)> {
         let is_querier = |interface| self.links.get(interface).is_some_and(Link::is_querier);
         let mut channels = BTreeSet::new();
@@ -127,7 +130,8 @@ impl Listeners {
         channels
     }
 
-    /// Whether a packet from `source` to the group, on this link, would reach the host, and this router is the one to send it.
+    /// Whether a multicast packet from `source` to the group on this link would reach the host, and this router
+    /// is the one that sends such packets there.
     pub fn serves(
         &self,
         now: Instant,

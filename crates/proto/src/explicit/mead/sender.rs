@@ -50,53 +50,54 @@ const CATCH_UP: u32 = 8;
 /// A router that leaves may have been asked last in any of so many discoveries: those about receivers that join are short.
 const REMEMBERED_DISCOVERIES: u64 = 8;
 
-/// Who shares a packet.
+/// The algorithm that decides which receivers share a packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Algorithm {
-    /// The thesis' ([`grouping`]).
+    /// The algorithm of the thesis ([`grouping`]).
     Thesis,
-    /// The fewest bytes on all links ([`cost`]).
+    /// The algorithm that looks for the fewest bytes on all links ([`cost`]).
     Cost(Model),
 }
 
-/// What the sender is told at its start.
+/// The settings of a MEADcast sender.
 #[derive(Debug, Clone)]
 pub struct Config {
     /// The sender's address.
     pub source: Ipv6Addr,
     /// How receivers are grouped.
     pub algorithm: Algorithm,
-    /// Limits of groups.
+    /// The limits of address lists.
     pub parameters: Parameters,
-    /// Before the first discovery.
+    /// How long the sender waits before its first discovery.
     pub delay: Duration,
-    /// From one discovery's beginning to the next one's; at least the timeout.
+    /// The time from the beginning of one discovery to that of the next; at least the timeout.
     pub interval: Duration,
-    /// For how long responses are gathered.
+    /// For how long the sender gathers responses in a discovery.
     pub timeout: Duration,
-    /// Whether the delay begins with the first traffic.
+    /// Whether the delay before the first discovery begins with the first traffic.
     pub waits_for_traffic: bool,
-    /// The most requests in a second; the discovery takes longer where that is too few for the timeout.
+    /// The most requests that leave in a second. A discovery takes longer where that is too few for the
+    /// timeout.
     pub requests_per_second: u32,
-    /// A group by which routers may serve receivers on their own links, and its UDP port: receivers at other ports are not
-    /// served by it.
+    /// A multicast group by which routers may serve receivers on their own links, and its UDP port. Receivers
+    /// with other ports are not served by it.
     pub designated: Option<(Ipv6Addr, u16)>,
-    /// With one, only responses that were made with it count.
+    /// The domain's key. With a key, only responses that were made with it count.
     pub key: Option<DomainKey>,
-    /// What nonces are made of; nobody may be able to guess it.
+    /// The seed from which nonces are made. Nobody else may be able to guess it.
     pub seed: [u8; 32],
 }
 
-/// What has happened.
+/// Something that has happened at the sender.
 #[derive(Debug, Clone, Copy)]
 pub enum Input<'a> {
     /// A program has something to send.
     Traffic,
-    /// A receiver, and its UDP port.
+    /// A receiver joins; its address and its UDP port.
     Join(Ipv6Addr, u16),
-    /// A receiver is served no longer.
+    /// A receiver leaves.
     Leave(Ipv6Addr),
-    /// A discovery response.
+    /// A discovery response has arrived.
     Response {
         /// The router, by the packet's source.
         router: Ipv6Addr,
@@ -107,67 +108,67 @@ pub enum Input<'a> {
         /// The group that its options offer.
         group: Option<Ipv6Addr>,
     },
-    /// A packet of this sender that did not arrive.
+    /// An ICMPv6 error says that a packet of this sender did not arrive.
     Lost(Lost<'a>, Cause),
 }
 
-/// A discovery request to be sent.
+/// A discovery request that the sender asks its caller to send.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Request {
-    /// Its destination, and the address in its list.
+    /// The receiver: the destination of the request, and the address in its list.
     pub receiver: Ipv6Addr,
-    /// To be carried in its options.
+    /// The nonce that the options of the request carry.
     pub nonce: Option<[u8; NONCE_LEN]>,
-    /// The group that may be offered; likewise.
+    /// The group that routers may offer, which the options of the request carry, too.
     pub group: Option<Ipv6Addr>,
 }
 
 /// What the sender's user is told.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Event {
-    /// Send by this from now on.
+    /// The sender is to use this transmission group from now on.
     Group(TransmissionGroup),
-    /// A discovery is over; [`Sender::tree`] is new.
+    /// A discovery has ended, and [`Sender::tree`] is new.
     Discovered,
-    /// Only so many bytes fit on the way to these receivers, for now.
+    /// For now, packets of at most this many bytes reach these receivers.
     Narrow(Vec<Ipv6Addr>, usize),
-    /// These receivers cannot be reached. They are still sent to.
+    /// ICMPv6 says that these receivers cannot be reached. The sender still sends to them.
     Unreachable(Vec<Ipv6Addr>, Unreachable),
 }
 
 /// What the sender waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reason {
-    /// The first packet to send.
+    /// The sender waits for the first packet of a program.
     Traffic,
-    /// The next discovery.
+    /// The sender waits until the next discovery begins.
     Interval,
-    /// Responses.
+    /// The sender waits for responses to its requests.
     Responses,
 }
 
-/// What has been counted since the start.
+/// Counts of what a sender has sent and received since its start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Counters {
-    /// Discoveries that are over.
+    /// The number of discoveries that have ended.
     pub discoveries: u64,
-    /// Requests sent.
+    /// The number of requests sent.
     pub requests: u64,
-    /// Responses that count.
+    /// The number of responses that were used.
     pub responses: u64,
-    /// Routers' messages that they leave; those that are repeated, too.
+    /// The number of messages by which routers say that they leave, repeated ones included.
     pub farewells: u64,
-    /// Responses outside of a discovery.
+    /// The number of responses that came while no discovery was under way.
     pub late: u64,
-    /// Responses that cannot be ([`Anomaly`]) or contradict another.
+    /// The number of responses that cannot be right ([`Anomaly`]) or contradict another one.
     pub anomalous: u64,
-    /// Responses without a proof where one is needed.
+    /// The number of responses without the proof that they need.
     pub unproved: u64,
-    /// Responses that prove an answer to another request.
+    /// The number of responses whose proof is for another request.
     pub replayed: u64,
-    /// Responses whose proof is wrong.
+    /// The number of responses whose proof is wrong.
     pub forged: u64,
-    /// ICMPv6 errors about what is no packet of ours, or that cannot be.
+    /// The number of ICMPv6 errors that cannot be right, or that are not about a packet of this sender.
     pub stray: u64,
 }
 
@@ -212,7 +213,7 @@ pub struct Sender {
 }
 
 impl Sender {
-    /// Without receivers: they join.
+    /// Creates a sender without receivers. Receivers join later.
     pub fn new(now: Instant, config: Config) -> Self {
         let answers = Answers::new(config.source, []);
         let first = (!config.waits_for_traffic).then(|| now + config.delay);
@@ -232,12 +233,12 @@ impl Sender {
         }
     }
 
-    /// What the last discovery that is over has found.
+    /// Returns the tree that the last completed discovery has found.
     pub fn tree(&self) -> &Tree {
         &self.tree
     }
 
-    /// What has been counted.
+    /// Returns the counts since the start.
     pub fn counters(&self) -> Counters {
         self.counters
     }
@@ -259,7 +260,7 @@ impl Sender {
         }
     }
 
-    /// What is to be done next.
+    /// Returns what the caller is to do next.
     pub fn poll(&mut self, now: Instant) -> Step<Request, Event, Reason> {
         let expiry = self.paths.next_expiry();
         if expiry.is_some_and(|expiry| now >= expiry) {

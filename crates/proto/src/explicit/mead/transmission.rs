@@ -1,4 +1,5 @@
-//! Packets for several that are MEADcast's: lists of routers with their receivers, and the header that carries one.
+//! Packets for several receivers in MEADcast: their address lists of routers and receivers, and the header that
+//! carries one.
 
 use std::{collections::BTreeMap, net::Ipv6Addr};
 
@@ -105,7 +106,7 @@ pub(in crate::explicit) fn header(
     Some(bytes)
 }
 
-/// What a packet of this size costs by a grouping, as the sender's tree has it.
+/// Returns the settings by which the cost of a grouping is computed for packets of this size.
 pub fn model(form: &Form, payload_bytes: usize) -> Model {
     Model { payload_bytes, dont_replicate: form.dont_replicate, designated: form.group.is_some() }
 }

@@ -23,16 +23,16 @@ use treecast_wire::mead::MAX_HOPS;
 /// A response that was passed over, or that contradicts another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum Anomaly {
-    /// The address in the response is no receiver's.
+    /// The address in the response is not one of a receiver.
     #[error("{0} is no receiver")]
     NoReceiver(Ipv6Addr),
-    /// No router has counted itself, or more than the field can count.
+    /// The number of hops is 0, or greater than the field can hold.
     #[error("{0} hops, expected 1 to 63")]
     Hops(u8),
-    /// The sender or a receiver answered as a router.
+    /// The sender or a receiver answered as if it were a router.
     #[error("{0} answers as a router and is the sender or a receiver")]
     Member(Ipv6Addr),
-    /// Another router is already there.
+    /// Another router has already answered for the same place on the path.
     #[error("{0} answers from a place where there is another router")]
     Contradiction(Ipv6Addr),
 }
@@ -43,7 +43,8 @@ enum Place {
     Contradictory,
 }
 
-/// What routers have said in one discovery. At most 63 places for each receiver, whatever is answered.
+/// The responses of routers in one discovery. At most 63 places are kept for each receiver, whatever routers
+/// respond.
 #[derive(Debug, Clone)]
 pub struct Answers {
     sender: Ipv6Addr,
@@ -53,16 +54,17 @@ pub struct Answers {
 }
 
 impl Answers {
-    /// For a discovery that asks about these receivers.
+    /// Begins to collect the responses of a discovery that asks about these receivers.
     pub fn new(sender: Ipv6Addr, receivers: impl IntoIterator<Item = Ipv6Addr>) -> Self {
         let ways = receivers.into_iter().map(|receiver| (receiver, BTreeMap::new())).collect();
         Self { sender, ways, offers: BTreeMap::new() }
     }
 
-    /// Notes that `router` is at `hops` on the way to `receiver`. The same again changes nothing.
+    /// Takes note that `router` is at `hops` on the path to `receiver`. The same response again changes
+    /// nothing.
     ///
     /// # Errors
-    /// When it is passed over, or contradicts another response, which then counts for nothing either.
+    /// When the response is passed over, or contradicts another one, which then does not count either.
     pub fn add(&mut self, router: Ipv6Addr, receiver: Ipv6Addr, hops: u8) -> Result<(), Anomaly> {
         if router == self.sender || self.ways.contains_key(&router) {
             return Err(Anomaly::Member(router));
@@ -79,11 +81,11 @@ impl Answers {
         Ok(())
     }
 
-    /// Notes that a router on the way to `receiver` would serve it by a group: it has joined that, and is on a link of
-    /// the router.
+    /// Takes note that a router on the path to `receiver` would serve the receiver by a group: the receiver has
+    /// joined it, and is on a link of the router.
     ///
     /// # Errors
-    /// As [`Self::add`], which comes first.
+    /// The same as those of [`Self::add`], which is to be called first.
     pub fn add_offer(&mut self, router: Ipv6Addr, receiver: Ipv6Addr, hops: u8) -> Result<(), Anomaly> {
         self.add(router, receiver, hops)?;
         self.offers.entry(receiver).or_default().insert(router);
@@ -96,23 +98,24 @@ impl Answers {
         last.zip(self.offers.get(&receiver)).is_some_and(|(last, offers)| offers.contains(&last))
     }
 
-    /// A receiver that leaves takes its way with it.
+    /// Forgets a receiver that leaves, and the path to it.
     pub fn forget(&mut self, receiver: Ipv6Addr) {
         self.ways.remove(&receiver);
         self.offers.remove(&receiver);
     }
 
-    /// A receiver about which is asked from now on, too.
+    /// Adds a receiver that the discovery asks about from now on, too.
     pub fn expect(&mut self, receiver: Ipv6Addr) {
         self.ways.entry(receiver).or_default();
     }
 
-    /// The receivers asked about, by address.
+    /// Iterates over the receivers that the discovery asks about, by address.
     pub fn receivers(&self) -> impl Iterator<Item = Ipv6Addr> {
         self.ways.keys().copied()
     }
 
-    /// The routers on the way to a receiver, with their hops, the nearest to the sender first, each once.
+    /// Returns the routers on the path to a receiver with their hops, the nearest to the sender first. Each
+    /// router appears once.
     pub fn way(&self, receiver: Ipv6Addr) -> Vec<(u8, Ipv6Addr)> {
         let mut met = BTreeSet::new();
         let places = self.ways.get(&receiver).into_iter().flatten();
@@ -128,22 +131,24 @@ impl Answers {
     }
 }
 
-/// The sender or a router.
+/// A node of the tree: the sender or a router.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Node {
-    /// Its address.
+    /// The address of the node.
     pub address: Ipv6Addr,
-    /// MEADcast routers up to here, this one counted; 0 at the sender.
+    /// How many MEADcast routers are on the path from the sender to this one, which is counted, too; 0 at the
+    /// sender.
     pub hops: u8,
-    /// None at the sender.
+    /// The index of the parent; none at the sender.
     pub parent: Option<usize>,
-    /// Routers, by address.
+    /// The indices of the routers right behind this node, sorted by address.
     pub children: Vec<usize>,
     /// The receivers for which it is the last router on the way, by address.
     pub leaves: Vec<Ipv6Addr>,
 }
 
-/// The tree. Node [`Tree::ROOT`] is the sender; its leaves have no router on their way.
+/// The tree of routers and receivers. Node [`Tree::ROOT`] is the sender; its leaves are receivers without a
+/// router on their path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Tree {
     nodes: Vec<Node>,
@@ -154,10 +159,10 @@ pub struct Tree {
 }
 
 impl Tree {
-    /// The index of the sender.
+    /// The index of the sender's node.
     pub const ROOT: usize = 0;
 
-    /// The tree of all that was answered.
+    /// Makes the tree of all responses.
     pub fn new(answers: &Answers) -> Self {
         let with_hops: BTreeMap<_, _> =
             answers.ways.keys().map(|receiver| (*receiver, answers.way(*receiver))).collect();
@@ -194,27 +199,27 @@ impl Tree {
         tree
     }
 
-    /// All nodes; the sender first, and each behind its parent.
+    /// Returns all nodes: the sender first, and each node after its parent.
     pub fn nodes(&self) -> &[Node] {
         &self.nodes
     }
 
-    /// The node at this index.
+    /// Returns the node at this index.
     pub fn node(&self, index: usize) -> &Node {
         &self.nodes[index]
     }
 
-    /// The receivers, by address, each with the routers on its way.
+    /// Iterates over the receivers by address, each with the routers on the path to it.
     pub fn ways(&self) -> impl Iterator<Item = (Ipv6Addr, &[Ipv6Addr])> {
         self.ways.iter().map(|(receiver, way)| (*receiver, way.as_slice()))
     }
 
-    /// The routers on the way to a receiver, the nearest to the sender first.
+    /// Returns the routers on the path to a receiver, the nearest to the sender first.
     pub fn way(&self, receiver: Ipv6Addr) -> &[Ipv6Addr] {
         self.ways.get(&receiver).map_or(&[], Vec::as_slice)
     }
 
-    /// The node of which a receiver is a leaf; the sender when no router has answered for it.
+    /// Returns the node whose leaf a receiver is: the sender when no router has answered for it.
     pub fn last_router(&self, receiver: Ipv6Addr) -> usize {
         self.last_routers.get(&receiver).copied().unwrap_or(Self::ROOT)
     }
@@ -229,12 +234,12 @@ impl Tree {
         self.way(receiver).contains(&router)
     }
 
-    /// A node and all those between it and the sender, nearest first, the sender last.
+    /// Iterates over a node and all nodes between it and the sender, the sender last.
     pub fn ancestors(&self, index: usize) -> impl Iterator<Item = usize> {
         std::iter::successors(Some(index), |index| self.nodes[*index].parent)
     }
 
-    /// The node at which the ways to both part, which may be one of them.
+    /// Returns the node at which the paths to two nodes part. This may be one of the two.
     pub fn common_ancestor(&self, mut one: usize, mut other: usize) -> usize {
         // Each node stands behind its parent.
         while one != other {

@@ -1,8 +1,9 @@
-//! What each way of grouping receivers costs on a network, computed and not measured: bytes of one packet to everybody
-//! on all links, and of them those that leave the sender.
+//! Computes what each way of grouping receivers costs on a network: the bytes that one packet to every receiver
+//! puts on all links together, and how many of them leave the sender. Nothing is measured here.
 //!
-//! Routers answer discovery as [`super::mead`] expects it, and packets go as its routers would send them, link by link over the
-//! network's routes ([`Network`]). A LAN counts as one link, as it does for the router that serves it.
+//! Routers answer discovery as [`super::mead`] expects it, and packets travel as its routers would forward
+//! them, link by link along the network's routes ([`Network`]). A LAN counts as one link, as it does for the
+//! router that serves it.
 
 mod xcast;
 
@@ -17,7 +18,8 @@ use super::mead::{
     tree::{Answers, Tree},
 };
 
-/// Nodes and the ways between them. Nodes are known by numbers from 0 on.
+/// A network as the computation sees it: nodes and the paths between them. Nodes are known by numbers from 0
+/// on.
 pub trait Network {
     /// The number of nodes.
     fn nodes(&self) -> usize;
@@ -31,39 +33,41 @@ pub trait Network {
     /// The address by which others reach a node.
     fn address(&self, node: usize) -> Option<Ipv6Addr>;
 
-    /// The nodes that a packet from one to another passes, both included. None, when it does not get there.
+    /// Returns the nodes that a packet from one node to another passes, both included. None: the packet does
+    /// not arrive.
     fn way(&self, from: usize, to: usize) -> Option<Vec<usize>>;
 }
 
-/// Who sends to whom, by their nodes' names.
+/// A group: its sender and its receivers, by the names of their nodes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Group {
     pub sender: String,
     pub receivers: Vec<String>,
 }
 
-/// One way to serve one group, beside the others.
+/// What one way of serving a group costs, compared with the others.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Share {
-    /// The delivery's name, as a table has it.
+    /// The name of the delivery, as a table shows it.
     pub delivery: String,
-    /// MEADcast packets that leave the sender.
+    /// How many MEADcast packets leave the sender.
     pub packets: usize,
-    /// Receivers that get unicast.
+    /// How many receivers get unicast.
     pub unicast: usize,
-    /// Bytes of one datagram to everybody on all links, as a part of what unicast takes.
+    /// How many bytes one datagram to every receiver puts on all links, as a fraction of what unicast takes.
     pub network_share: f64,
-    /// Bytes of it that leave the sender, as a part of what unicast takes.
+    /// How many of these bytes leave the sender, as a fraction of what unicast takes.
     pub sender_share: f64,
 }
 
 /// The length of the headers of UDP and IPv6, in bytes.
 const HEADERS_LEN: usize = 48;
 
-/// Compares all ways of grouping for packets of at most `max` addresses, with so many bytes of data.
+/// Compares all ways of grouping for packets of at most `max` addresses that carry this number of bytes of
+/// data.
 ///
 /// # Errors
-/// One line when the group has what the network has not.
+/// One line, when the group names something that the network does not have.
 pub fn compare(
     network: &dyn Network,
     group: &Group,
@@ -90,27 +94,27 @@ pub fn compare(
     Ok(shares)
 }
 
-/// How a datagram gets to everybody.
+/// A way in which a datagram reaches every receiver.
 #[derive(Debug, Clone, Copy)]
 pub enum Way {
     Unicast,
     Multicast,
-    /// With the thesis' grouping, or none for the one by cost.
+    /// MEADcast, with these parameters of the thesis' grouping. None: with the grouping by cost.
     Mead {
         grouping: Option<Parameters>,
         dont_replicate: bool,
         designated: bool,
     },
-    /// All receivers in lists.
+    /// Xcast: all receivers stand in lists.
     Xcast,
-    /// The receivers' routers in lists, and one packet on each of their links (Xcast+).
+    /// Xcast+: the receivers' routers stand in lists, and send one packet on each of their links.
     XcastPlus,
 }
 
-/// What one datagram of so many bytes of data to a group costs with packets of at most `max` addresses.
+/// Computes what one datagram with this number of bytes of data costs, in packets of at most `max` addresses.
 ///
 /// # Errors
-/// One line when the group has what the network has not.
+/// One line, when the group names something that the network does not have.
 pub fn cost(
     network: &dyn Network,
     group: &Group,
@@ -133,10 +137,10 @@ pub fn cost(
     Ok(loads.cost(stage.sender))
 }
 
-/// The routers on the receivers' links, by which they are reached.
+/// Returns the last routers before the receivers.
 ///
 /// # Errors
-/// One line when the group has what the network has not.
+/// One line, when the group names something that the network does not have.
 pub fn last_routers(network: &dyn Network, group: &Group) -> Result<BTreeSet<String>, String> {
     let stage = Stage::new(network, group, None)?;
     let name = |router: usize| network.name(router).to_owned();
@@ -307,14 +311,14 @@ impl Loads {
     }
 }
 
-/// What one datagram to everybody costs, in bytes of IP packets.
+/// The cost of one datagram to every receiver, in bytes of IP packets.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Cost {
-    /// Bytes on all links.
+    /// The number of bytes on all links together.
     pub network_bytes: u64,
-    /// Bytes that leave the sender.
+    /// The number of bytes that leave the sender.
     pub sender_bytes: u64,
-    /// Bytes on the link that carries most, in one direction.
+    /// The number of bytes on the link that carries most, in one direction.
     pub heaviest_bytes: u64,
 }
 

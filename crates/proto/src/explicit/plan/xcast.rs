@@ -1,4 +1,5 @@
-//! What Xcast costs on a network: each router that knows it parts a packet by the next hops of its destinations.
+//! Computes what Xcast costs on a network, where each router that knows Xcast divides a packet by the next hops
+//! of its destinations.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

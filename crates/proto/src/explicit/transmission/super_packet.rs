@@ -1,8 +1,8 @@
-//! Super-packets: datagrams of one length behind one header, as a program hands them over with UDP_SEGMENT. The kernel or a
-//! network interface divides them when they leave.
+//! Super-packets: several datagrams of one length behind one header, as a program hands them to the kernel with
+//! UDP_SEGMENT. The kernel or a network interface divides them into packets when they leave.
 //!
-//! Until then the UDP header's checksum field holds the sum of the pseudo header alone (RFC 8200, 8.1); whoever divides
-//! the super-packet adds the rest.
+//! Until then the checksum field of the UDP header holds the sum of the pseudo header alone (RFC 8200, 8.1).
+//! The kernel or the interface adds the rest when it divides the super-packet.
 
 use std::net::Ipv6Addr;
 
@@ -16,7 +16,7 @@ const UDP_HEADER_LEN: usize = 8;
 /// What the IPv6 header can say that follows it.
 const MAX_PAYLOAD_LEN: usize = u16::MAX as usize;
 
-/// A super-packet of a program.
+/// A super-packet as a program hands it over.
 #[derive(Debug, Clone, Copy)]
 pub struct SuperPacket<'a> {
     ip: ipv6::Header,
@@ -26,23 +26,24 @@ pub struct SuperPacket<'a> {
     segment_bytes: usize,
 }
 
-/// A super-packet as it leaves.
+/// A super-packet as it leaves for one destination.
 #[derive(Debug)]
 pub struct Part<'a> {
-    /// Where it goes.
+    /// The destination address.
     pub destination: Ipv6Addr,
-    /// All headers.
+    /// The bytes of all headers.
     pub head: Vec<u8>,
     /// Where in `head` the UDP header begins.
     pub udp_at: usize,
-    /// What follows the headers.
+    /// The data after the headers.
     pub data: &'a [u8],
     /// Bytes of data in each datagram but the last.
     pub segment_bytes: usize,
 }
 
 impl<'a> SuperPacket<'a> {
-    /// A packet of datagrams with so many bytes each. None, when that is not UDP right behind an IPv6 header.
+    /// Reads a super-packet whose datagrams have `segment_bytes` bytes of data each. None: it is not UDP right
+    /// behind an IPv6 header.
     pub fn parse(packet: &'a [u8], segment_bytes: usize) -> Option<Self> {
         let (ip, payload) = ipv6::Header::parse(packet).ok()?;
         let (udp, data) = payload.split_at_checked(UDP_HEADER_LEN)?;
@@ -51,22 +52,23 @@ impl<'a> SuperPacket<'a> {
         is_good.then_some(Self { ip, ports, data, segment_bytes })
     }
 
-    /// From `source_port` to each receiver's own; `segment_bytes` and the data are not 0. `ip` gives what headers have besides
-    /// addresses, lengths and kinds.
+    /// Makes a super-packet from `source_port` to each receiver's own port. `segment_bytes` and the length of
+    /// the data are greater than 0. `ip` gives all that the headers hold besides addresses, lengths and kinds.
     pub fn new(ip: ipv6::Header, source_port: u16, data: &'a [u8], segment_bytes: usize) -> Self {
         let [high, low] = source_port.to_be_bytes();
         let ip = ipv6::Header { next_header: next_header::UDP, ..ip };
         Self { ip, ports: [high, low, 0, 0], data, segment_bytes }
     }
 
-    /// Datagrams in it.
+    /// Returns the number of datagrams in the super-packet.
     pub fn count(&self) -> usize {
         self.data.len().div_ceil(self.segment_bytes)
     }
 }
 
 impl Packets {
-    /// Hands over the super-packets that a program's becomes, and says what they come to as the packets that are made of them.
+    /// Hands to `send` the super-packets that a program's super-packet becomes, and returns the counts of the
+    /// packets that they are divided into.
     pub fn make_super<'a>(&mut self, packet: &SuperPacket<'a>, mut send: impl FnMut(Part<'a>)) -> Sent {
         let segment_bytes = packet.segment_bytes.min(packet.data.len());
         let (form, copies) = self.copies_of(UDP_HEADER_LEN + segment_bytes, next_header::UDP);
@@ -106,12 +108,12 @@ impl Copy {
 }
 
 impl Part<'_> {
-    /// Packets that it is divided into.
+    /// Returns how many packets the super-packet is divided into.
     pub fn count(&self) -> usize {
         self.data.len().div_ceil(self.segment_bytes)
     }
 
-    /// Divides it: whole packets with whole checksums.
+    /// Divides the super-packet into whole packets with complete checksums.
     pub fn packets(&self) -> impl Iterator<Item = Vec<u8>> {
         self.data.chunks(self.segment_bytes).map(|data| {
             let mut packet = [&self.head[..], data].concat();
@@ -125,8 +127,8 @@ impl Part<'_> {
     }
 }
 
-/// Writes the checksum of an upper layer right behind the IPv6 header, where a program's kernel has left it to whoever sends
-/// the packet.
+/// Completes the checksum of the header right behind the IPv6 header, which a program's kernel leaves to be
+/// computed when the packet leaves.
 pub fn complete_checksum(packet: &mut [u8]) {
     if let Ok((ip, _)) = ipv6::Header::parse(packet) {
         write_checksum(packet, ip.next_header, ipv6::HEADER_LEN);

@@ -21,10 +21,10 @@ use treecast_wire::xcast::Registration;
 
 use crate::{Instant, explicit::authentication::DomainKey};
 
-/// A channel: source and group.
+/// A multicast channel: its source and its group.
 pub type Channel = (Ipv6Addr, Ipv6Addr);
 
-/// For so long a registration holds.
+/// For how long a registration holds.
 pub const HOLDING: Duration = Duration::from_secs(35);
 
 /// A registration is said again so often: two in a row may be lost.
@@ -39,7 +39,7 @@ const TIMES: u8 = 3;
 /// Between two registrations of a router, whatever they are about: a hundred in a second.
 const SPACING: Duration = Duration::from_millis(10);
 
-/// Channels that a router registers for.
+/// The most channels that one router registers for.
 pub const MAX_CHANNELS: usize = 1024;
 
 /// Registrations that are remembered, and in a second those that are not renewals.
@@ -52,15 +52,15 @@ const MEMORY: Duration = Duration::from_secs(600);
 /// Why a registration does not count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Refused {
-    /// It is not made with the domain's key.
+    /// The registration is not made with the domain's key.
     Forged,
-    /// A newer one is known.
+    /// The router has already sent a newer registration, so this one may be a recording.
     Replayed,
-    /// There are too many of them.
+    /// There are too many registrations already.
     TooMany,
 }
 
-/// Who has registered.
+/// The routers that have registered for channels.
 #[derive(Debug)]
 pub struct Registered {
     key: Option<DomainKey>,
@@ -78,15 +78,15 @@ struct Entry {
 }
 
 impl Registered {
-    /// With a key, only registrations that were made with it count.
+    /// Creates an empty table. With a key, only registrations that were made with it count.
     pub fn new(key: Option<DomainKey>) -> Self {
         Self { key, routers: BTreeMap::new(), second: Instant::ZERO, new: 0 }
     }
 
-    /// Takes note of a registration. Returns whether the routers of its channel are others now.
+    /// Takes in a registration. Returns whether this changes the set of routers for its channel.
     ///
     /// # Errors
-    /// When it does not count.
+    /// When the registration does not count.
     pub fn hear(&mut self, now: Instant, registration: &Registration) -> Result<bool, Refused> {
         if self.key.as_ref().is_some_and(|key| !key.opens(registration)) {
             return Err(Refused::Forged);
@@ -137,19 +137,19 @@ impl Registered {
         there.map(|((channel, _), _)| *channel).collect()
     }
 
-    /// When the next one ends.
+    /// Returns when the next registration ends.
     pub fn deadline(&self, now: Instant) -> Option<Instant> {
         self.routers.values().map(|entry| entry.until).filter(|until| now < *until).min()
     }
 
-    /// Forgets what has ended long ago.
+    /// Forgets registrations that ended long ago.
     pub fn expire(&mut self, now: Instant) {
         self.routers.retain(|_, entry| now < entry.until + MEMORY);
     }
 }
 
-/// What a designated router says. Call [`Self::attend`] when other channels are listened to, then [`Self::poll`] until it returns none,
-/// and again when [`Self::deadline`] has come.
+/// The registrations that a designated router sends. Call [`Self::attend`] when the set of channels with
+/// listeners changes, then [`Self::poll`] until it returns none, and again when [`Self::deadline`] has come.
 #[derive(Debug, Default)]
 pub struct Registrar {
     channels: BTreeMap<Channel, Saying>,
@@ -166,7 +166,7 @@ struct Saying {
 }
 
 impl Registrar {
-    /// These channels are listened to on the router's links, and no others. More than 1024 are not registered for.
+    /// Tells which channels have listeners on the router's links now. At most 1,024 of them are registered for.
     pub fn attend(&mut self, now: Instant, channels: &BTreeSet<Channel>) {
         let changed = |is_listened_to| Saying { is_listened_to, left: TIMES, due: now };
         for (channel, saying) in &mut self.channels {
@@ -181,7 +181,7 @@ impl Registrar {
         }
     }
 
-    /// The next channel to register for at its source, and for how long.
+    /// Returns the next channel to register for at its source, and for how long.
     pub fn poll(&mut self, now: Instant) -> Option<(Channel, Duration)> {
         if now < self.next {
             return None;
@@ -200,7 +200,7 @@ impl Registrar {
         Some((channel, if is_listened_to { HOLDING } else { Duration::ZERO }))
     }
 
-    /// When [`Self::poll`] has something to do without further input.
+    /// Returns when [`Self::poll`] has something to do even if nothing changes.
     pub fn deadline(&self) -> Option<Instant> {
         self.channels.values().map(|saying| saying.due).min().map(|due| due.max(self.next))
     }

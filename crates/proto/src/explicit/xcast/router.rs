@@ -43,63 +43,66 @@ use crate::{
     payload::Payload,
 };
 
-/// How a packet has come.
+/// How a packet has reached the router.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Arrival {
-    /// The interface that it came by.
+    /// The interface by which the packet came.
     pub interface: u32,
-    /// Whether its frame was for all Xcast routers on the link, and not for this one.
+    /// Whether the packet's Ethernet frame was addressed to all Xcast routers on the link, and not to this one
+    /// alone.
     pub is_for_all: bool,
 }
 
-/// What becomes of a packet.
+/// What an Xcast router does with a packet.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Outcome {
-    /// It goes the kernel's own way, unchanged: it is not Xcast, or one that the kernel has an answer to (hop limit).
+    /// The kernel forwards the packet unchanged. The packet is not Xcast, or the kernel has an answer to it
+    /// (hop limit).
     Pass,
-    /// These leave instead of it, in this order.
+    /// These packets leave instead, in this order.
     Forward(Vec<Outgoing>),
-    /// It ends here.
+    /// The router drops the packet.
     Drop(Dropped),
-    /// No copies are made of it. It ends here or goes the kernel's own way, unchanged ([`Refused::ends_here`]).
+    /// The router makes no copies of the packet. It drops it or leaves it to the kernel unchanged
+    /// ([`Refused::ends_here`]).
     Refuse(Refused),
 }
 
-/// A packet that leaves instead of another.
+/// A packet that leaves in place of the one that arrived.
 pub type Outgoing = router::Outgoing<OutgoingKind>;
 
-/// The kinds of copies.
+/// The kinds of packets that an Xcast router makes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OutgoingKind {
-    /// Still Xcast.
+    /// An Xcast packet.
     Copy,
-    /// For the one destination that was left (X2U).
+    /// A unicast packet for the one destination that was left (X2U).
     Unicast,
-    /// For one of too few that were left.
+    /// A unicast packet for one of the destinations that were left, which were too few for an Xcast packet.
     Premature,
-    /// For this router itself.
+    /// A unicast packet for this router itself.
     Local,
-    /// For a destination without a route.
+    /// A unicast packet for a destination to which there is no route.
     Unrouted,
-    /// For all listeners on a link (X2M).
+    /// A multicast packet for all listeners on a link (X2M).
     Multicast,
 }
 
 /// Why a packet was dropped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Dropped {
-    /// It breaks a rule of the header.
+    /// The packet breaks a rule of the header.
     Malformed(Reason),
-    /// It was addressed to this router with a hop limit of 1 or less: nobody else is to be told.
+    /// The packet was addressed to this router with a hop limit of 1 or less, so it cannot be forwarded.
     HopLimit,
-    /// It was for the listeners on this router's links alone, and there are none.
+    /// The packet was for the listeners on this router's links alone, and there are none.
     NoListener,
-    /// It came to all Xcast routers on a link, and this one serves nobody of whom it is for.
+    /// The packet came to all Xcast routers on a link, and this router serves none of its destinations.
     ForOthers,
 }
 
-/// Decides on a packet, and asks `routes` for the way to its destinations. It begins with the IPv6 header; bytes behind its
-/// payload are a frame's padding.
+/// Decides what to do with a packet, and asks `routes` for the paths to its destinations. `packet` begins with
+/// the IPv6 header; bytes after its payload are the padding of a frame.
 pub fn forward(router: &Router, packet: &[u8], arrival: Arrival, routes: &mut Routes<'_>) -> Outcome {
     let acts = router.is_enabled && router.dialect == Dialect::Rfc;
     let Some((ip, payload)) = acts.then(|| routing_header(packet)).flatten() else {

@@ -26,51 +26,52 @@ use crate::{
     },
 };
 
-/// What the sender is told at its start.
+/// The settings of an Xcast sender.
 #[derive(Debug, Clone)]
 pub struct Config {
     /// The most destinations in a list, 2 to 32.
     pub max: usize,
-    /// Xcast+: the channel for which routers register.
+    /// With Xcast+: the channel for which routers register.
     pub channel: Option<Channel>,
-    /// With one, only registrations that were made with it count.
+    /// The domain's key. With a key, only registrations that were made with it count.
     pub key: Option<DomainKey>,
 }
 
-/// What has happened.
+/// Something that has happened at the sender.
 #[derive(Debug, Clone, Copy)]
 pub enum Input<'a> {
-    /// A receiver, and its UDP port.
+    /// A receiver joins; its address and its UDP port.
     Join(Ipv6Addr, u16),
-    /// A receiver is on the sender's own link.
+    /// This receiver is on the sender's own link.
     OnLink(Ipv6Addr),
-    /// A receiver is served no longer.
+    /// A receiver leaves.
     Leave(Ipv6Addr),
-    /// A router has registered, or is gone.
+    /// A router has registered, or has said that it no longer wants packets.
     Registration(&'a Registration),
-    /// A packet of this sender that did not arrive.
+    /// An ICMPv6 error says that a packet of this sender did not arrive.
     Lost(Lost<'a, Header>, Cause),
 }
 
 /// What the sender waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reason {
-    /// What is known of a way is forgotten, or a registration ends.
+    /// The sender waits until the next learnt fact about a path is to be forgotten, or the next registration
+    /// ends.
     Expiry,
 }
 
-/// What has been counted since the start.
+/// Counts of what an Xcast sender has received since its start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Counters {
-    /// Registrations that count.
+    /// The number of registrations that were used.
     pub registrations: u64,
-    /// Registrations for another channel, or too many of them.
+    /// The number of registrations that were for another channel, or too many.
     pub unwanted: u64,
-    /// Registrations that are not made with the key.
+    /// The number of registrations that were not made with the key.
     pub forged: u64,
-    /// Registrations that are older than others.
+    /// The number of registrations that are older than one from the same router.
     pub replayed: u64,
-    /// ICMPv6 errors about what is no packet of ours, or that cannot be.
+    /// The number of ICMPv6 errors that cannot be right, or that are not about a packet of this sender.
     pub stray: u64,
 }
 
@@ -89,7 +90,7 @@ pub struct Sender {
 }
 
 impl Sender {
-    /// Without receivers: they join.
+    /// Creates a sender without receivers. Receivers join later.
     pub fn new(config: Config) -> Self {
         let registered = Registered::new(config.key.clone());
         Self {
@@ -105,7 +106,7 @@ impl Sender {
         }
     }
 
-    /// What has been counted.
+    /// Returns the counts since the start.
     pub fn counters(&self) -> Counters {
         self.counters
     }
@@ -126,7 +127,7 @@ impl Sender {
         self.due = Some(now);
     }
 
-    /// What is to be done next.
+    /// Returns what the caller is to do next.
     pub fn poll(&mut self, now: Instant) -> Step<std::convert::Infallible, Event, Reason> {
         if self.due.is_some_and(|due| now >= due) {
             self.paths.expire(now);

@@ -1,4 +1,4 @@
-//! Packets for several that are Xcast's (RFC 5058): their lists name destinations alone.
+//! Packets for several receivers in Xcast (RFC 5058), whose lists name destinations alone.
 
 use std::{collections::BTreeMap, net::Ipv6Addr};
 
@@ -61,14 +61,15 @@ impl Xcast {
 }
 
 impl List {
-    /// For Xcast, at most 32 of them.
+    /// Makes an Xcast list of these destinations, at most 32.
     pub fn of_destinations(destinations: &[Ipv6Addr]) -> Self {
         let designated = destinations.iter().map(|one| (*one, vec![*one])).collect();
         Self { entries: Vec::new(), designated, dont_replicate: 0 }
     }
 
-    /// For Xcast, with at most `max` of these destinations in each: as few as there can be and about equally long. Nothing is known of the
-    /// ways, and each copy is paid for on the first link; those that are neighbours in order share one.
+    /// Makes Xcast lists of at most `max` destinations each: as few lists as possible, about equally long. The
+    /// sender does not know the paths, and each packet takes room on the first link. Destinations that are
+    /// neighbours in the order of addresses share a list, because they are likely to share a path.
     pub fn of_neighbours(destinations: &[Ipv6Addr], max: usize) -> Vec<Self> {
         let count = destinations.len().div_ceil(max.max(1)).max(1);
         destinations.chunks(destinations.len().div_ceil(count).max(1)).map(Self::of_destinations).collect()

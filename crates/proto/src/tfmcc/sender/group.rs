@@ -1,4 +1,5 @@
-//! The receivers as their reports show them: whom to follow, the longest round trip, whom to echo.
+//! The receivers of the group as their reports show them: which one to follow, what the longest round trip is,
+//! and whose report to echo.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -52,14 +53,15 @@ impl Group {
         }
     }
 
-    /// Returns whether it was followed.
+    /// Removes a receiver. Returns whether the sender followed it.
     pub fn leave(&mut self, receiver: u32) -> bool {
         self.receivers.remove(&receiver);
         self.echoes.retain(|other| *other != receiver);
         self.limiting == Some(receiver)
     }
 
-    /// Takes a report up; none when it cannot be one: it answers what was not sent yet, or is a stranger's.
+    /// Takes in a report. Returns none when the report cannot be right: it answers a message that was not sent
+    /// yet, or comes from an unknown receiver.
     pub fn report(&mut self, now: Instant, from: u32, report: &PaceReport) -> Option<Finding> {
         let longest = self.longest();
         let member = self.receivers.get_mut(&from)?;
@@ -103,7 +105,7 @@ impl Group {
         }
     }
 
-    /// The one that is followed has not answered.
+    /// Takes note that the receiver that the sender follows has not answered.
     pub fn note_silence(&mut self) {
         let limiting = self.limiting.and_then(|limiting| self.receivers.get_mut(&limiting));
         if let Some(member) = limiting {
@@ -111,7 +113,8 @@ impl Group {
         }
     }
 
-    /// Follows the next one: of those that may be followed the one that wanted least. Returns whether there is one.
+    /// Follows another receiver: of those that the sender may follow, the one that asked for the lowest rate.
+    /// Returns whether there is one.
     pub fn follow_next(&mut self) -> bool {
         let wanted = |member: &Member| match member.finding {
             Some(Finding { calculated_bps: Some(rate), .. }) => rate,
@@ -124,7 +127,7 @@ impl Group {
         self.limiting.is_some()
     }
 
-    /// What the followed receiver has found last, and its loss event rate.
+    /// Returns what the followed receiver has reported last, and its loss event rate.
     pub fn found(&self) -> Option<(Finding, f64)> {
         let member = self.receivers.get(&self.limiting?)?;
         Some((member.finding?, member.loss))
@@ -139,7 +142,8 @@ impl Group {
         self.peak = Duration::ZERO;
     }
 
-    /// Who is to be echoed next, and its timestamp, later by as long as it has lain here.
+    /// Returns the receiver whose report is to be echoed next. Its timestamp is moved on by the time that the
+    /// report has waited here.
     pub fn take_echo(&mut self, now: Instant) -> Option<(u32, u64)> {
         let receiver = self.echoes.pop_front()?;
         let (timestamp_us, at) = self.receivers.get(&receiver)?.told?;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::usage::Usage;
 use crate::Instant;
 
-/// No rate is higher, whatever is reported.
+/// The highest rate that is ever allowed, whatever receivers report.
 pub const MOST_BPS: f64 = 1e12;
 
 /// No rate is lower: so many packets a second leave however bad things are, or nobody could tell that they are better.
@@ -29,14 +29,14 @@ const MOST_GROWTH: f64 = 0.25;
 /// Round trips are no shorter where something is divided by them.
 const SHORTEST_ROUND_TRIP: Duration = Duration::from_millis(1);
 
-/// What a report says that the rate depends on.
+/// The part of a report that the rate depends on.
 #[derive(Debug, Clone, Copy)]
 pub struct Finding {
-    /// What TCP would get; none as long as nothing was lost.
+    /// The rate that TCP would get, in bits a second. None: no packet was lost yet.
     pub calculated_bps: Option<f64>,
-    /// What arrives from the group.
+    /// The rate at which packets of the group arrive, in bits a second.
     pub received_bps: f64,
-    /// Something was lost since the report before.
+    /// Whether packets were lost since the report before.
     pub is_lossy: bool,
     pub round_trip: Duration,
 }
@@ -59,7 +59,7 @@ pub struct Rate {
 }
 
 impl Rate {
-    /// `floor_bps`: the rate never falls below.
+    /// Creates the rate of a sender, which never falls below `floor_bps`.
     pub fn new(packet_bytes: u32, floor_bps: Option<u64>) -> Self {
         let packet_bits = f64::from(packet_bytes.max(1)) * 8.0;
         let least_bps = floor_bps.map_or(packet_bits * LEAST_PACKETS, |floor| floor as f64).min(MOST_BPS);
@@ -84,12 +84,13 @@ impl Rate {
         self.is_slow_start
     }
 
-    /// Whether less was sent than the rate allows: there was not more, or a disk or a receiver's buffer held it up.
+    /// Whether the sender sent less than the rate allows. It had no more to send, or a disk or a receiver's
+    /// buffer held it up.
     pub fn is_unused(&self) -> bool {
         self.usage.is_unused()
     }
 
-    /// Nothing was sent yet, and this is the longest round trip.
+    /// Sets the first rate, before anything was sent. `round_trip` is the longest one.
     pub fn start(&mut self, round_trip: Duration) {
         self.set(self.first_bps(round_trip));
     }
@@ -98,7 +99,7 @@ impl Rate {
         self.usage.sent(now, self.bps, group_bytes, repair_bytes);
     }
 
-    /// The current limiting receiver has reported.
+    /// Takes in a report of the receiver that the sender follows.
     pub fn follow(&mut self, now: Instant, finding: Finding) {
         let round_trip = finding.round_trip.max(SHORTEST_ROUND_TRIP);
         self.shortest = self.shortest.min(round_trip);
@@ -183,13 +184,14 @@ impl Rate {
         (elapsed.as_secs_f64() / round_trip.as_secs_f64()).min(2.0)
     }
 
-    /// Nobody has reported for long (RFC 5348, 4.4).
+    /// Halves the rate because nobody has reported for long (RFC 5348, 4.4).
     pub fn halve(&mut self) {
         self.recover_bps = self.recover_bps.max(self.bps / 2.0);
         self.set(self.bps / 2.0);
     }
 
-    /// Nothing was sent for so long: the path may have changed (RFC 5348, 4.4).
+    /// Lowers the rate after a pause in which nothing was sent, because the path may have changed (RFC 5348,
+    /// 4.4).
     pub fn pause(&mut self, paused: Duration, round_trip: Duration) {
         let round_trip = round_trip.max(SHORTEST_ROUND_TRIP);
         let halvings = (paused.as_secs_f64() / (4.0 * round_trip.as_secs_f64())).min(60.0);
@@ -199,13 +201,15 @@ impl Rate {
         self.usage = Usage::default();
     }
 
-    /// The receiver that was followed is no longer, and nobody else is known.
+    /// Lowers the rate to the least one, because the receiver that was followed has left and the sender knows
+    /// no other to follow.
     pub fn fall_to_least(&mut self) {
         self.is_slow_start = false;
         self.set(self.least_bps);
     }
 
-    /// Others can bear more than the receiver that is no longer followed.
+    /// Ends the recovery from loss, because the sender no longer follows the receiver that had the loss and the
+    /// others can bear more.
     pub fn forget_recovery(&mut self) {
         self.recover_bps = 0.0;
     }

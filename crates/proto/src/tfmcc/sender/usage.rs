@@ -1,4 +1,4 @@
-//! How much of the rate was used, and for what.
+//! Measures how much of the rate was used, and for what.
 
 use std::time::Duration;
 
@@ -24,14 +24,14 @@ pub struct Usage {
 }
 
 impl Usage {
-    /// Bytes have left, at this rate.
+    /// Takes note of bytes that have left while this was the rate.
     pub fn sent(&mut self, now: Instant, rate_bps: f64, group_bytes: u64, repair_bytes: u64) {
         self.advance(now, rate_bps);
         self.group_bits += group_bytes as f64 * 8.0;
         self.repair_bits += repair_bytes as f64 * 8.0;
     }
 
-    /// Draws conclusions when a round trip is over.
+    /// Computes the use of the rate anew when a round trip is over.
     pub fn look(&mut self, now: Instant, rate_bps: f64, round_trip: Duration) {
         self.advance(now, rate_bps);
         if now.saturating_duration_since(self.since) < round_trip {
@@ -52,7 +52,7 @@ impl Usage {
         self.is_unused
     }
 
-    /// All that is sent, as a multiple of what is sent to the group.
+    /// Returns all that is sent as a multiple of what is sent to the group.
     pub fn share(&self) -> f64 {
         self.share.unwrap_or(1.0)
     }

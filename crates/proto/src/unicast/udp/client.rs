@@ -17,7 +17,7 @@ use crate::{
 
 #[derive(Debug, Clone)]
 pub struct ClientConfig {
-    /// When nothing new has come for so long, the server has stopped sending.
+    /// For how long nothing new must have come before the client concludes that the server has stopped sending.
     pub timeout: Duration,
     /// How long the server may take for its first reply.
     pub first_reply_timeout: Duration,
@@ -48,12 +48,12 @@ impl From<&Reply> for ClientInput {
     }
 }
 
-/// Something for the caller to do.
+/// Something that the client asks its caller to do.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ClientTransmit {
     /// Send a request to the server.
     Request(Request),
-    /// Do something with the copy. Of several things, in order.
+    /// Do this with the copy of the file. Several tasks are done in their order.
     Storage(StorageTask),
 }
 
@@ -155,7 +155,7 @@ impl Client {
         }
     }
 
-    /// Size of the file, once known, and how much of it has come.
+    /// Returns the size of the file, once it is known, and how many bytes of it have come.
     pub fn progress(&self) -> (Option<u64>, u64) {
         match &self.file {
             Some(file) => (Some(file.header.file_size), file.stored.bytes()),

@@ -17,7 +17,7 @@ pub struct ServerConfig {
     pub file_size: u64,
     /// The most bytes of the file that one [`ServerTransmit`] covers: a multiple of the block length.
     pub max_run_len: u32,
-    /// How many clients are served in turn; requests of others are passed over.
+    /// The most clients that are served in turn. The server passes over requests of others.
     pub max_clients: usize,
 }
 
@@ -26,26 +26,26 @@ pub struct ServerConfig {
 pub enum ServerInput {
     /// A request has come.
     Request { client: SocketAddr, request: Request },
-    /// A client cannot be sent to.
+    /// Packets do not reach this client.
     Unreachable { client: SocketAddr },
 }
 
-/// Read these bytes of the file and send them, a block a packet. Without bytes (an empty file): one
-/// packet without data.
+/// Asks the caller to read these bytes of the file and send them, a block in each packet. An empty file has no
+/// bytes: then one packet without data is to be sent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServerTransmit {
     pub to: SocketAddr,
     pub range: Range<u64>,
 }
 
-/// Something to tell the application.
+/// Something that the server tells its caller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ServerEvent {
     /// A client without requests has sent one.
     Active { client: SocketAddr },
-    /// Its last request has been served.
+    /// The last request of this client has been served.
     Idle { client: SocketAddr },
-    /// Its request was passed over: too many clients.
+    /// A request of this client was passed over, because there are too many clients.
     Refused { client: SocketAddr },
 }
 
@@ -106,7 +106,7 @@ impl Server {
         Step::Transmit(ServerTransmit { to, range })
     }
 
-    /// How many clients have requests.
+    /// Returns how many clients have requests.
     pub fn active(&self) -> usize {
         self.clients.len()
     }

@@ -1,5 +1,5 @@
-//! A whole object with a wrong hash: the sender is asked what its chunks should be, page by page, and only those that are
-//! wrong are forgotten and asked for again.
+//! What the receiver does with a complete object that has the wrong hash. It asks the sender for the hashes of
+//! its chunks, page by page, and forgets and fetches again only the wrong chunks.
 
 use std::ops::Range;
 

@@ -1,4 +1,4 @@
-//! What an object lacks of its source blocks, and what the sender has been told of that.
+//! How many symbols an object's source blocks lack, and how much of that the receiver has told the sender.
 
 use std::{collections::BTreeMap, ops::Range, time::Duration};
 

@@ -1,4 +1,4 @@
-//! What a receiver awaits from a slower group, and how it has moved between groups.
+//! The blocks that a receiver waits for from a slower group, and how it has moved between groups.
 
 use std::{collections::BTreeMap, ops::Range};
 

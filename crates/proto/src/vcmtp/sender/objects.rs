@@ -116,7 +116,7 @@ impl Over {
         self.hash = Some(hash);
     }
 
-    /// One that an earlier sender of the session has multicast to its end.
+    /// Creates the state of an object that an earlier sender of the session has multicast to its end.
     pub fn before(begin: BeginOfFile, hash: [u8; 32]) -> Self {
         let sent = begin.file_size;
         Self { begin, sent, multicast_time: Some(Duration::ZERO), hash: Some(hash), withdrawn: None }

@@ -1,9 +1,10 @@
-//! Objects that are over, and are opened again for a receiver that comes late or comes back.
+//! Objects that have ended, and are opened again for a receiver that comes late or comes back.
 //!
-//! Of an object that is over, its announcement, its hash and how far it has been multicast are kept: about 200 bytes here, and its
-//! name ([`super::objects::Over`]). A late receiver is told of those that it has missed over its connection, [`super::retransmitter::MOST_AT_ONCE`] at a time, and asks
-//! for what it lacks of them, so that the memory that it costs does not grow with their number. An object that was never
-//! multicast to its end, because all who wanted it had left, goes to the group from there on.
+//! The sender keeps of such an object its announcement, its hash and how far it has been multicast: about 200
+//! bytes here, and its name ([`super::objects::Over`]). A late receiver is told over its connection of the
+//! objects that it has missed, [`super::retransmitter::MOST_AT_ONCE`] at a time, and asks for what it lacks. So
+//! the memory that it costs does not grow with the number of objects. An object that was never multicast to its
+//! end, because every receiver that wanted it had left, goes to the group from that point on.
 
 use super::{ReceiverId, Sender, retransmitter::Due};
 use crate::Instant;

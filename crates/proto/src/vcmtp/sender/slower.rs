@@ -197,12 +197,12 @@ impl Sender {
         started.saturating_sub(most).min(MAX_AT_SLOWER)
     }
 
-    /// The group that a receiver is in; 0 is the first.
+    /// Returns the group that a receiver is in; 0 is the first.
     pub fn group_of(&self, receiver: ReceiverId) -> Option<u8> {
         self.retransmitters.get(&receiver).map(|one| one.group)
     }
 
-    /// Bytes of objects that a slower group was sent so far.
+    /// Returns how many bytes of objects a slower group has been sent so far.
     pub fn slower_bytes(&self, group: u8) -> u64 {
         let at = usize::from(group).checked_sub(1);
         at.and_then(|at| self.slower.get(at)).map_or(0, |group| group.sent_bytes)

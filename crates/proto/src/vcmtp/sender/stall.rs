@@ -94,8 +94,8 @@ impl Sender {
         }
     }
 
-    /// Has something said to every receiver that nothing has been said to for a while. The group's lane does that, too,
-    /// where it is polled often enough: at a low rate, it is not.
+    /// Sends something to every receiver to which nothing was sent for a while. The group's lane does that,
+    /// too, when it is polled often enough, which it is not at a low rate.
     pub fn keep_alive(&mut self, now: Instant) {
         if self.stall.keepalive.is_none_or(|next| next > now) {
             return;

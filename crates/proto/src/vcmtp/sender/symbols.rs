@@ -302,8 +302,8 @@ fn has_passed(object: &Object, layout: &Layout, source_block: u32) -> bool {
 }
 
 impl Sender {
-    /// Whether repair symbols may take the place of lost blocks where that costs less, as far as the caller has the processor
-    /// time for them.
+    /// Sets whether the sender may send repair symbols in place of lost blocks where that costs less. The
+    /// caller says no when it lacks the processor time for them.
     pub fn set_may_code(&mut self, may_code: bool) {
         self.symbols.may_code = may_code;
     }

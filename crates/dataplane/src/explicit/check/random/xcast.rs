@@ -1,4 +1,4 @@
-//! Random Xcast packets.
+//! Makes random Xcast packets.
 
 use std::{collections::BTreeSet, net::Ipv6Addr};
 
@@ -76,7 +76,7 @@ impl Random {
         }
     }
 
-    /// Somebody in one of the networks, or where there is none.
+    /// Returns a random address, in one of the networks or in none.
     pub fn far(&mut self) -> Ipv6Addr {
         far(1 + self.below(7) as u16, self.below(20) as u16)
     }

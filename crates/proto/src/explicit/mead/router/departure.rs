@@ -1,17 +1,19 @@
-//! How a router goes without loss: it answers discovery no more, tells the senders that it has answered, and acts on data as long as
-//! there is some for its receivers.
+//! How a router leaves without loss. It stops answering discovery, tells the senders whose requests it has
+//! answered, and forwards data as long as some arrives for its receivers.
 //!
-//! [`Departure`] is told all the time whom the router answers and how much it serves. From [`Departure::begin`] on,
-//! [`Departure::poll`] says whom to tell, and when to go. A sender that is told looks for routers at once ([`super::super::sender`]);
-//! one that does not know the message finds other ways with its next discovery.
+//! The caller tells [`Departure`] all the time which requests the router answers and how many packets it
+//! serves. From [`Departure::begin`] on, [`Departure::poll`] says which senders to tell, and when to go. A
+//! sender that is told looks for routers at once ([`super::super::sender`]). A sender that does not know the
+//! message finds other routers with its next discovery.
 
 use std::{collections::BTreeMap, net::Ipv6Addr, time::Duration};
 
 use super::Request;
 use crate::Instant;
 
-/// The router goes when it has served nobody for so long. Senders look for routers every 5 s if nothing else is said, wait 2 s for
-/// answers, and have changed over by then, also one that sends seldom.
+/// For how long nobody must have been served before the router goes. Senders look for routers every 5 s unless
+/// set otherwise, and wait 2 s for answers. So within this time even a sender that seldom sends has changed to
+/// other routers.
 pub const QUIET: Duration = Duration::from_secs(8);
 
 /// Senders are told so long after the beginning. A packet may be lost.
@@ -23,7 +25,7 @@ const MEMORY: Duration = Duration::from_secs(130);
 /// Senders that are remembered. More are not told, and change over by themselves.
 const MAX_SENDERS: usize = 1024;
 
-/// What a router knows of those who use it, and whether it leaves.
+/// The senders that use a router, and whether the router is leaving.
 #[derive(Debug, Default)]
 pub struct Departure {
     /// Senders with their last requests, and when those were answered.
@@ -42,12 +44,12 @@ struct Leaving {
     told: usize,
 }
 
-/// What is to be done.
+/// An action that [`Departure::poll`] asks for.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Act {
-    /// Answer these requests by [`Request::farewell`].
+    /// Answer these requests with [`Request::farewell`].
     Tell(Vec<Request>),
-    /// Act no more. `is_late`: somebody is still served.
+    /// Stop forwarding. `is_late`: the router still served somebody, but its time is up.
     Go {
         /// Whether the time was over before the last sender had changed over.
         is_late: bool,
@@ -55,14 +57,15 @@ pub enum Act {
 }
 
 impl Departure {
-    /// A request was answered.
+    /// Takes note that the router has answered a request.
     pub fn answered(&mut self, now: Instant, request: &Request) {
         if self.senders.len() < MAX_SENDERS || self.senders.contains_key(&request.sender) {
             self.senders.insert(request.sender, (now, request.clone()));
         }
     }
 
-    /// The router has sent so many packets to its own receivers since it started. To be told every second or so.
+    /// Takes note of how many packets the router has sent to its own receivers since it started. The caller
+    /// reports this about every second.
     pub fn served(&mut self, now: Instant, packets: u64) {
         if packets != self.served {
             self.served = packets;
@@ -71,22 +74,23 @@ impl Departure {
         self.senders.retain(|_, (answered, _)| now - *answered < MEMORY);
     }
 
-    /// The router leaves: its discovery answers have ended, and it goes `within` this time. Nothing changes when it does already.
+    /// Begins to leave: the router answers no more discovery, and goes `within` this time. Has no effect when
+    /// the router is leaving already.
     pub fn begin(&mut self, now: Instant, within: Duration) {
         self.leaving.get_or_insert(Leaving { began: now, ends: now + within, told: 0 });
     }
 
-    /// The router stays.
+    /// Ends the departure: the router stays.
     pub fn cancel(&mut self) {
         self.leaving = None;
     }
 
-    /// For how long the router has been leaving, and for how long it will at most.
+    /// Returns for how long the router has been leaving, and how long that may take at most.
     pub fn progress(&self, now: Instant) -> Option<(Duration, Duration)> {
         self.leaving.map(|leaving| (now - leaving.began, leaving.ends - now))
     }
 
-    /// What is to be done now.
+    /// Returns the next action, or none when there is nothing to do now.
     pub fn poll(&mut self, now: Instant) -> Option<Act> {
         let goes_at = self.goes_at()?;
         let leaving = self.leaving.as_mut()?;
@@ -102,7 +106,7 @@ impl Departure {
         Some(Act::Tell(self.senders.values().map(|(_, request)| request.clone()).collect()))
     }
 
-    /// When [`Self::poll`] has something to do, unless something happens before.
+    /// Returns when [`Self::poll`] has something to do, unless something happens before.
     pub fn deadline(&self) -> Option<Instant> {
         let leaving = self.leaving?;
         let telling = TELLINGS.get(leaving.told).map(|after| leaving.began + *after);

@@ -16,18 +16,18 @@ use crate::{
 /// The hop limit of responses: what hosts send with, if nothing else is said.
 const HOP_LIMIT: u8 = 64;
 
-/// A request that is to be answered.
+/// A discovery request that the router is to answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Request {
-    /// Who asks.
+    /// The sender that asks.
     pub sender: Ipv6Addr,
-    /// On whose way routers are looked for.
+    /// The receiver to which the sender looks for a path of routers.
     pub receiver: Ipv6Addr,
-    /// How many MEADcast routers have been passed, this one included.
+    /// How many MEADcast routers the request has passed, this one included.
     pub hops: u8,
-    /// What the answer is to prove that it answers.
+    /// The nonce that the response returns, which proves that it answers this request.
     pub nonce: Option<[u8; NONCE_LEN]>,
-    /// The group by which the receiver could be served, if it listens to it.
+    /// The multicast group by which the router could serve the receiver, if the receiver listens to it.
     pub group: Option<Ipv6Addr>,
     header: Header,
     dialect: Dialect,
@@ -43,16 +43,16 @@ impl Request {
         (Self { sender: ip.source, receiver, hops, nonce, group, header, dialect }, passed_on)
     }
 
-    /// The response of the router with this address, a packet with its IPv6 header. It is never longer than the request,
-    /// apart from the proof that a nonce asks for: 16 bytes more. `offers`: whether the router would serve the receiver by
-    /// the group of the request.
+    /// Makes the response of the router with this address: a packet with its IPv6 header. It is never longer
+    /// than the request, except for the proof that a nonce asks for, which takes 16 bytes more. `offers` says
+    /// whether the router would serve the receiver by the group of the request.
     pub fn answer(&self, router: Ipv6Addr, key: Option<&DomainKey>, offers: bool) -> Vec<u8> {
         let group = self.group.filter(|_| offers);
         self.say(&Said { router, receiver: self.receiver, hops: self.hops, group }, key)
     }
 
-    /// What a router with this address, which has answered the request before, says when it leaves: a response with 0 hops. Senders
-    /// then look for routers again.
+    /// Makes the message by which a router with this address, which has answered the request before, says that
+    /// it leaves: a response with 0 hops. Senders then look for routers again.
     pub fn farewell(&self, router: Ipv6Addr, key: Option<&DomainKey>) -> Vec<u8> {
         self.say(&Said { router, receiver: self.receiver, hops: 0, group: None }, key)
     }
@@ -82,26 +82,27 @@ impl Request {
     }
 }
 
-/// How many answers there may be. Who asks is not proved without the domain's key, so that answers may go to somebody who has
-/// asked for nothing.
+/// How many discovery requests a router answers. Without the domain's key nothing proves who sent a request, so
+/// responses could go to somebody who has asked for nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// Highest rate of answers to all senders together.
+    /// The highest rate of responses to all senders together.
     pub in_all: Rate,
-    /// Highest rate of answers to the senders of one network (/64).
+    /// The highest rate of responses to the senders of one network (/64).
     pub of_network: Rate,
-    /// Highest rate of answers to one sender.
+    /// The highest rate of responses to one sender.
     pub of_sender: Rate,
-    /// Number of networks that are remembered, and of senders. Any above that number share what is left of `in_all`.
+    /// How many networks, and how many senders, the router keeps separate counts for. All others share what is
+    /// left of `in_all`.
     pub remembered: usize,
 }
 
-/// Answers in a second, and how many there may be at once.
+/// A rate of responses, and how many may leave at once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rate {
-    /// Answers in a second, on average.
+    /// The number of responses in a second, on average.
     pub per_second: u32,
-    /// Answers at once. Requests come in rounds.
+    /// The number of responses that may leave at once. Requests come in bursts, one for each discovery.
     pub at_once: u32,
 }
 
@@ -117,7 +118,7 @@ impl Default for Limits {
     }
 }
 
-/// Token buckets.
+/// The token buckets that limit a router's responses.
 #[derive(Debug, Clone)]
 pub struct Limiter {
     limits: Limits,
@@ -127,13 +128,13 @@ pub struct Limiter {
 }
 
 impl Limiter {
-    /// All buckets are full.
+    /// Creates the limiter with full buckets.
     pub fn new(limits: Limits) -> Self {
         let (networks, senders) = (Buckets::default(), Buckets::default());
         Self { limits, all: Bucket::full(limits.in_all, Instant::ZERO), networks, senders }
     }
 
-    /// Whether a request of `sender` is answered.
+    /// Whether the limits let the router answer a request of `sender` now.
     pub fn admits(&mut self, now: Instant, sender: Ipv6Addr) -> bool {
         let Limits { in_all, of_network, of_sender, remembered } = self.limits;
         self.all.fill(now, in_all);

@@ -10,28 +10,28 @@ use crate::{
     explicit::list_proof::{ListKey, Listed, Wrong},
 };
 
-/// Where packets to a destination go.
+/// Where a router sends the packets to a destination next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NextHop {
-    /// The interface that they leave by.
+    /// The interface by which the packets leave.
     pub interface: u32,
-    /// The router that they go to; none: the destination is on the link.
+    /// The next router on the path. None: the destination is on the link.
     pub gateway: Option<Ipv6Addr>,
 }
 
 /// The host's routes: where packets to a destination go; none when there is no route.
 pub type Routes<'a> = dyn FnMut(Ipv6Addr) -> Option<NextHop> + 'a;
 
-/// Which sources are believed by the way that their packets came (RFC 3704).
+/// Which sources the router believes by the path that their packets took (RFC 3704).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum ReversePath {
-    /// All of them.
+    /// Every source is believed.
     #[default]
     Off,
-    /// Sources to which there is a route. For multicast on the router's own links it is as with `Strict`: source-specific
-    /// multicast rests on that.
+    /// A source is believed when there is a route to it. For multicast on the router's own links this is the
+    /// same as `Strict`, because source-specific multicast relies on that.
     Loose,
-    /// Sources to which the route leads by the interface by which the packet came.
+    /// A source is believed when the route to it leads through the interface by which its packet came.
     Strict,
 }
 
@@ -42,39 +42,39 @@ pub struct Prefix {
     len: u8,
 }
 
-/// A text is no prefix.
+/// The error that a text is not an IPv6 prefix.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("{0} is no IPv6 prefix: expected one like fd00:1::/64, or an address")]
 pub struct NoPrefix(String);
 
-/// For whom copies are made.
+/// The rules that say for which senders a router makes copies.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Guard {
-    /// Which way sources must come.
+    /// By which path the packets of a source must have come.
     pub reverse_path: ReversePath,
-    /// Sources for which copies are made; empty: for all.
+    /// The networks of the sources for which the router makes copies. Empty: it makes them for all.
     pub allowed: Vec<Prefix>,
-    /// The key and the epoch of the proofs that lists must carry; none: they need none.
+    /// The key and the present epoch of the proofs that address lists must carry. None: lists need no proof.
     pub lists: Option<(ListKey, u64)>,
-    /// Copies that are made in a second for the sources of one network (/64); 0: any number. The data plane counts them: this model
-    /// remembers nothing.
+    /// How many copies the router makes in a second for the sources of one network (/64); 0 means any number.
+    /// The data plane counts them; this model remembers nothing.
     pub copies_per_second: u32,
 }
 
 listed! {
-    /// Why a router makes no copies of a packet that is right in itself. The numbers are those of `bpf/mead.h`.
+    /// Why a router makes no copies of a packet that is well-formed. The numbers are those in `bpf/mead.h`.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     #[repr(u32)]
     pub enum Refused {
-        /// Its source has another way here, or none. The packet ends here.
+        /// The route to the packet's source leads elsewhere, or there is none. The packet is dropped.
         ReversePath = 0 => "reverse-path",
-        /// Copies are made for other sources.
+        /// The router makes copies only for other sources.
         NotAllowed = 1 => "source-not-allowed",
-        /// Its list carries no proof, or a wrong one.
+        /// The packet's list carries no proof, or a wrong one.
         Unproved = 2 => "no-proof",
-        /// Its list's proof is of another time.
+        /// The proof of the packet's list was made for another time.
         Stale = 3 => "proof-of-another-time",
-        /// Enough copies have been made for its source.
+        /// The packet's source has got all copies that it may have in this second.
         Limited = 4 => "too-many-copies",
     }
 }
@@ -82,12 +82,13 @@ listed! {
 /// A packet of which copies may be made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Admitted {
-    /// Whether it may become multicast on the router's links.
+    /// Whether the packet may become multicast on the router's links.
     pub may_multicast: bool,
 }
 
 impl Refused {
-    /// Whether the packet ends here. Others go the kernel's own way, as if there were no router here.
+    /// Whether the packet is dropped. A packet that is not dropped is forwarded by the kernel, as if there were
+    /// no MEADcast router here.
     pub fn ends_here(self) -> bool {
         self == Self::ReversePath
     }
@@ -130,13 +131,13 @@ impl Guard {
 }
 
 impl Prefix {
-    /// The first bits of an address, at most 128.
+    /// The network that the first `len` bits of an address name, at most 128.
     pub fn new(address: Ipv6Addr, len: u8) -> Self {
         let len = len.min(128);
         Self { address: Ipv6Addr::from_bits(address.to_bits() & mask(len)), len }
     }
 
-    /// Address and length.
+    /// Returns the address and the length of the prefix.
     pub fn parts(self) -> (Ipv6Addr, u8) {
         (self.address, self.len)
     }
@@ -168,8 +169,8 @@ impl fmt::Display for Prefix {
     }
 }
 
-/// How many copies may be made for the sources of each network (/64): as many as come in within a second at once, and so many in
-/// each second. `may_copy` in `bpf/guard.h` does the same.
+/// Limits the copies that a router makes for the sources of each network (/64): a second's worth at once, and
+/// that number in each second. `may_copy` in `bpf/guard.h` does the same.
 #[derive(Debug, Clone, Default)]
 pub struct CopyLimiter {
     /// Until when a network's copies have used up what comes in. One that is over is as good as none.
@@ -182,7 +183,8 @@ const NETWORKS: usize = 4096;
 const SECOND: Duration = Duration::from_secs(1);
 
 impl CopyLimiter {
-    /// Whether so many more copies may be made for a source, which are then counted; a limit of 0 is none.
+    /// Whether this number of further copies may be made for a source. If so, they are counted. A limit of 0
+    /// means no limit.
     pub fn admits(&mut self, now: Instant, source: Ipv6Addr, copies: usize, per_second: u32) -> bool {
         if per_second == 0 || copies == 0 {
             return true;

@@ -47,91 +47,97 @@ pub use self::{
 use self::{guard::Admitted, rewrite::Packet};
 use crate::explicit::list_proof::{self, Listed};
 
-/// A longer discovery request goes the kernel's own way, and is not answered: headers, one address, options.
+/// The length of the longest discovery request that a router answers: headers, one address, options. The kernel
+/// forwards a longer one as any packet, without an answer.
 pub const MAX_REQUEST_LEN: usize = ipv6::HEADER_LEN + FIXED_LEN + 16 + MAX_OPTIONS_LEN;
 
-/// What a router knows. The default one does nothing.
+/// The settings of a router, and what it knows of its links. The default router does nothing.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Router {
-    /// Whether it acts at all.
+    /// Whether the router acts on packets at all.
     pub is_enabled: bool,
-    /// Whether it only acts on data, and leaves discovery alone as if it were not there: senders then find other ways.
+    /// Whether the router acts on data only, and treats discovery as if it did not know it, so that senders
+    /// find other routers.
     pub is_leaving: bool,
-    /// Routers with fewer receivers than this are done without: premature unicast. 0 and 1: never.
+    /// The number of receivers below which the packet for a router becomes unicast here already (premature
+    /// unicast). 0 and 1: this never happens.
     pub min_dsts: u8,
-    /// How it reads and writes headers.
+    /// The dialect in which the router reads and writes headers.
     pub dialect: Dialect,
-    /// All its addresses, of whatever interface.
+    /// All addresses of the router, on all interfaces.
     pub own: BTreeSet<Ipv6Addr>,
-    /// Groups that are listened to on its links, with the numbers of their interfaces.
+    /// The groups that hosts on the router's links listen to, each with the numbers of these links' interfaces.
     pub groups: BTreeMap<Ipv6Addr, BTreeSet<u32>>,
-    /// For whom it makes copies.
+    /// The rules that say for which senders the router makes copies.
     pub guard: Guard,
 }
 
-/// What becomes of a packet.
+/// What a router does with a packet.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Outcome {
-    /// It goes the kernel's own way, unchanged: it is not MEADcast, a response, or one that the kernel has an
-    /// answer to (hop limit).
+    /// The kernel forwards the packet unchanged. The packet is not MEADcast, or it is a response, or the kernel
+    /// has an answer to it (hop limit).
     Pass,
-    /// These leave instead of it, in this order; none, when the routers named have no receivers.
+    /// These packets leave instead, in this order. There are none when the routers named have no receivers.
     Forward(Vec<Outgoing>),
-    /// It goes the kernel's own way with one more hop counted, and is to be answered.
+    /// The packet is a discovery request. The kernel forwards it with one more hop counted, and the router
+    /// answers it.
     Request {
         /// The packet with one more hop; its hop limit is the kernel's business.
         passed_on: Vec<u8>,
         /// What was asked.
         request: Request,
     },
-    /// It ends here.
+    /// The router drops the packet.
     Drop(Dropped),
-    /// No copies are made of it. It ends here or goes the kernel's own way, unchanged ([`Refused::ends_here`]).
+    /// The router makes no copies of the packet. It drops it or leaves it to the kernel unchanged
+    /// ([`Refused::ends_here`]).
     Refuse(Refused),
 }
 
-/// A packet that leaves instead of another, of MEADcast's kinds or others.
+/// A packet that leaves in place of one that arrived. `Kind` is MEADcast's or another protocol's.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Outgoing<Kind = OutgoingKind> {
-    /// What it is, for the counters.
+    /// The kind of the packet, for the counters.
     pub kind: Kind,
-    /// From the IPv6 header on.
+    /// The bytes of the packet, from its IPv6 header on.
     pub packet: Vec<u8>,
-    /// The interface that it has to leave by; none: where routes lead.
+    /// The interface by which the packet has to leave. None: it leaves where routes lead.
     pub interface: Option<u32>,
 }
 
-/// The kinds of copies.
+/// The kinds of packets that a router makes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OutgoingKind {
-    /// For one router; still MEADcast.
+    /// A MEADcast packet for one router.
     Replica,
-    /// For all routers that are left, not to be replicated yet.
+    /// A MEADcast packet for all routers that are left, which is not replicated yet.
     Whole,
-    /// For one receiver behind this router (M2U).
+    /// A unicast packet for one receiver behind this router (M2U).
     Unicast,
-    /// For one receiver behind another router, which has too few of them.
+    /// A unicast packet for one receiver behind another router, which has too few receivers for a copy of its
+    /// own.
     Premature,
-    /// For all listeners on a link.
+    /// A multicast packet for all listeners on a link.
     Multicast,
 }
 
 /// Why a packet was dropped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Dropped {
-    /// It breaks a rule of the header.
+    /// The packet breaks a rule of the header.
     Malformed(Reason),
-    /// It was addressed to this router with a hop limit of 1 or less: nobody else is to be told.
+    /// The packet was addressed to this router with a hop limit of 1 or less, so it cannot be forwarded.
     HopLimit,
-    /// No router in the list is left to be delivered to.
+    /// No router in the packet's list is left to be served.
     NothingToDeliver,
-    /// It was for the listeners on this router's links alone, and there are none.
+    /// The packet was for the listeners on this router's links alone, and there are none.
     NoListener,
 }
 
 impl Router {
-    /// Decides on a packet that came by an interface. It begins with the IPv6 header; bytes behind its payload are a frame's
-    /// padding. `routes` are the host's.
+    /// Decides what to do with a packet that came by an interface. `packet` begins with the IPv6 header; bytes
+    /// after its payload are the padding of a frame. `routes` are the host's routes.
     pub fn forward(&self, packet: &[u8], interface: u32, routes: &mut Routes<'_>) -> Outcome {
         let Some((ip, payload)) = self.is_enabled.then(|| routing_header(packet, self.dialect)).flatten()
         else {
@@ -144,7 +150,8 @@ impl Router {
         }
     }
 
-    /// Whether a packet that is malformed would not be in the other dialect: its sender speaks that one.
+    /// Whether a packet that is malformed here would be right in the other dialect, so that its sender seems to
+    /// speak that one.
     pub fn is_of_other_dialect(&self, packet: &[u8]) -> bool {
         let other = self.dialect.other();
         let payload = routing_header(packet, other).map(|(_, payload)| payload);
@@ -153,7 +160,8 @@ impl Router {
         })
     }
 
-    /// The request in a packet that [`Router::forward`] has passed on as one; none, when it is none to this router any more.
+    /// Returns the discovery request in a packet that [`Router::forward`] has passed on as one. None: the
+    /// packet is no longer a request to this router.
     pub fn request_in(&self, packet: &[u8]) -> Option<Request> {
         let (ip, payload) = routing_header(packet, self.dialect)?;
         let packet = self.read(ip, payload).ok().filter(|packet| packet.header.kind == Kind::Request)?;

@@ -1,4 +1,4 @@
-//! A MEADcast packet in its parts, and the packets that are made of it.
+//! The parts of a MEADcast packet, and the packets that a router makes from it.
 
 use std::net::Ipv6Addr;
 
@@ -19,8 +19,8 @@ pub struct Packet<'a> {
 }
 
 impl<'a> Packet<'a> {
-    /// `options` is the Destination Options header that follows the routing header, if one does. One that says
-    /// nothing to us belongs to the payload.
+    /// Reads a packet. `options` is the Destination Options header after the routing header, if there is one.
+    /// One that carries no options known here counts as payload.
     pub fn new(
         ip: ipv6::Header,
         header: Header,
@@ -36,31 +36,32 @@ impl<'a> Packet<'a> {
         Self { ip, header, options, dialect, payload }
     }
 
-    /// Its length in bytes.
+    /// Returns the length of the packet in bytes.
     pub fn len(&self) -> usize {
         ipv6::HEADER_LEN + self.header.emitted_len() + self.payload.bytes().len()
     }
 
-    /// The packet with one more hop, and nothing else changed.
+    /// Returns the packet with one more hop counted, and nothing else changed.
     pub fn counted(&self) -> Vec<u8> {
         let header = Header { hops: self.header.hops + 1, ..self.header.clone() };
         [&self.ip.to_bytes()[..], &header.to_bytes(self.dialect), self.payload.bytes()].concat()
     }
 
-    /// The packet for the routers in `delivery`. Its checksum is right for its destination: a receiver that it
-    /// comes to without having met another router can make use of it.
+    /// Returns the packet for the routers in `delivery`. Its checksum is right for its destination, so a
+    /// receiver that gets it without another router on its path can use it.
     pub fn replica(&self, delivery: Map, dont_replicate: u8, destination: Ipv6Addr) -> Vec<u8> {
         let hops = (self.header.hops + 1).min(MAX_HOPS);
         let header = Header { hops, dont_replicate, delivery, ..self.header.clone() };
         self.payload.behind(&header.to_bytes(self.dialect), &self.ip, destination)
     }
 
-    /// The packet for the receiver at this place, as if its sender had sent it there by unicast.
+    /// Returns the packet for the receiver at this place of the list, as if its sender had sent it by unicast.
     pub fn unicast(&self, receiver: usize) -> Vec<u8> {
         self.addressed(self.header.addresses[receiver], receiver)
     }
 
-    /// The packet without MEADcast, for a destination at the port of this place in the list.
+    /// Returns the packet without MEADcast's header, for a destination, with the UDP port at this place of the
+    /// list.
     pub fn addressed(&self, destination: Ipv6Addr, place: usize) -> Vec<u8> {
         let port = self.options.ports.as_ref().and_then(|ports| ports.get(place)).copied();
         self.payload.unwrapped(&self.ip, destination, port)

@@ -1,13 +1,15 @@
-//! What routers and hosts say about packets of ours that did not arrive (ICMPv6 errors).
+//! What the sender learns from ICMPv6 errors, by which routers and hosts report packets that did not arrive.
 //!
-//! - *Packet Too Big*: what the way to a receiver takes (RFC 8201). It is forgotten after ten minutes, so that a way that has become
-//!   wider is found. A packet with a MEADcast header says so for all receivers that it was still to be delivered to.
-//! - *Destination Unreachable*: who cannot be reached and why, told once a minute for each receiver. The receiver is still
-//!   sent to. Where packets with a MEADcast header were turned away, its receivers get unicast for a minute; not where a way has
-//!   gone, which happens when routes change, and unicast could not take either.
+//! - *Packet Too Big* tells the longest packet that fits on the path to a receiver (RFC 8201). The sender
+//!   forgets this after ten minutes, to find out whether the path takes longer packets now. When the error is
+//!   about a MEADcast packet, this counts for all receivers that the packet still had to be delivered to.
+//! - *Destination Unreachable* tells which receiver cannot be reached and why. The sender reports this once a
+//!   minute for each receiver, and still sends to it. Where packets with a MEADcast header were turned away,
+//!   their receivers get unicast for a minute. This does not happen when a route has disappeared, as routes do
+//!   when they change, because unicast could not take it either.
 //!
-//! Anybody may forge these. What they are believed is bounded: they must be about a packet that may be ours, longer than
-//! what is said to fit, and nothing below IPv6's least MTU is believed.
+//! Anybody can forge these errors, so their effect is bounded: an error must be about a packet that this sender
+//! may have sent and that is longer than what is said to fit, and no size below IPv6's least MTU is believed.
 
 use std::{collections::BTreeMap, net::Ipv6Addr, time::Duration};
 
@@ -19,7 +21,8 @@ use treecast_wire::{
 use super::Event;
 use crate::Instant;
 
-/// Every link takes so much (RFC 8200, 5); less is not believed (RFC 8201, 4).
+/// The least MTU of IPv6. Every link carries packets of this size (RFC 8200, 5), and no smaller size is
+/// believed (RFC 8201, 4).
 pub const LEAST_MTU: usize = 1280;
 
 /// After so long a wider way is looked for (RFC 8201, 5.3).
@@ -31,16 +34,16 @@ const AVOIDANCE: Duration = Duration::from_secs(60);
 /// Who cannot be reached is told of no more often.
 const TELLING: Duration = Duration::from_secs(60);
 
-/// A packet that an ICMPv6 error is about, with MEADcast's routing header or another.
+/// A packet that an ICMPv6 error is about, with the routing header of MEADcast or of Xcast.
 #[derive(Debug)]
 pub struct Lost<'a, H = Header> {
-    /// Its destination.
+    /// The destination address of the packet.
     pub destination: Ipv6Addr,
-    /// In bytes, with its IPv6 header.
+    /// The length of the packet in bytes, with its IPv6 header.
     pub len: usize,
-    /// Its routing header.
+    /// The routing header of the packet.
     pub header: Option<&'a H>,
-    /// The UDP port that it was for, where there is no routing header.
+    /// The UDP port that the packet was for, when it has no routing header.
     pub port: Option<u16>,
 }
 
@@ -109,8 +112,8 @@ pub(crate) struct Paths {
 }
 
 impl Paths {
-    /// Takes note of what is said about a packet that was still to be delivered to these receivers, with a list of addresses or
-    /// without. Returns what to tell of those of whom it is news.
+    /// Takes in an error about a packet that was still to be delivered to these receivers. Returns what is to
+    /// be told of those receivers for which the error is news.
     pub fn lose(
         &mut self,
         now: Instant,
@@ -157,7 +160,7 @@ impl Paths {
         self.avoided.insert(receiver, now + AVOIDANCE);
     }
 
-    /// Receivers for whom MEADcast is not used now.
+    /// Returns the receivers for which the sender does not use MEADcast now.
     pub fn avoided(&mut self, now: Instant) -> Vec<Ipv6Addr> {
         self.avoided.retain(|_, until| now < *until);
         self.avoided.keys().copied().collect()
@@ -169,12 +172,12 @@ impl Paths {
         self.told.remove(&receiver);
     }
 
-    /// When something is to be forgotten.
+    /// Returns when the next learnt fact is to be forgotten.
     pub fn next_expiry(&self) -> Option<Instant> {
         self.narrow.values().map(|(_, until)| *until).min()
     }
 
-    /// When what was avoided is tried again.
+    /// Returns when MEADcast is tried again for receivers that it was not used for.
     pub fn next_trial(&self) -> Option<Instant> {
         self.avoided.values().copied().min()
     }
