@@ -300,7 +300,7 @@ fn a_goodbye_ends_what_is_unfinished() {
     assert_eq!(take(&mut receiver, NOW, [message(FILE, Message::Goodbye)]), []);
     assert_eq!(
         receiver.poll(NOW + LEAVING),
-        failed(&reason.to_string()),
+        failed(&reason.to_string(), 0),
         "what has come is kept for who goes on"
     );
     assert_eq!(receiver.poll(NOW + LEAVING), closed(Some(reason)));
@@ -314,7 +314,7 @@ fn what_a_sender_has_withdrawn_is_told_at_its_end() {
     take(&mut receiver, NOW, [message(FILE, Message::Goodbye)]);
     assert_eq!(receiver.poll(NOW + LEAVING), Step::Transmit(ReceiverTransmit::Discard { file: FILE }));
     let reason = "the sender has withdrawn it: it has shrunk";
-    assert_eq!(receiver.poll(NOW + LEAVING), failed(reason));
+    assert_eq!(receiver.poll(NOW + LEAVING), failed(reason, 0));
 }
 
 #[test]
