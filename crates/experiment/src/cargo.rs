@@ -14,14 +14,14 @@ use crate::{
     store::Store,
 };
 
-/// What is at the server of a run.
+/// The files that the server of a run has to deliver.
 pub enum Cargo {
     One(Source),
     Feed(Products),
 }
 
 impl Cargo {
-    /// Whether it is what `planned` delivers.
+    /// Whether these files are the ones that `planned` delivers.
     pub fn fits(&self, planned: &Planned) -> bool {
         match (self, &planned.work) {
             (Self::One(source), Work::File(size) | Work::Shared(size, _)) => source.size == *size,
@@ -37,7 +37,7 @@ impl Cargo {
         }
     }
 
-    /// What the server's program is told to send, or to read paths from.
+    /// Returns the path that the server's program is told: the file to send, or the pipe to read paths from.
     pub fn path(&self) -> &Path {
         match self {
             Self::One(source) => &source.path,
@@ -45,7 +45,7 @@ impl Cargo {
         }
     }
 
-    /// Where a client's copy is to be.
+    /// Returns where a client's copy is stored in `folder`.
     pub fn copy_in(&self, folder: &Path) -> PathBuf {
         match self {
             Self::One(source) => folder.join(&source.name),

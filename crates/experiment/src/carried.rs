@@ -1,4 +1,4 @@
-//! What links carried in a run, by the counters of all interfaces.
+//! Adds up what links carried in a run, from the counters of all interfaces.
 
 use std::time::Duration;
 
@@ -17,12 +17,12 @@ use crate::{
 /// A rate over time: seconds since the run's start, and bytes a second.
 type Points = Vec<(f64, f64)>;
 
-/// What links carried, each frame counted once, by who sends it.
+/// The bytes that links carried. Each frame is counted once, where it is sent.
 #[derive(Debug, Default)]
 pub struct Carried {
-    /// Bytes on all links together.
+    /// The number of bytes on all links together.
     pub network: u64,
-    /// Bytes that left the senders.
+    /// The number of bytes that left the senders.
     pub sender: u64,
     network_over_time: Points,
     sender_over_time: Points,
@@ -54,7 +54,7 @@ impl Carried {
         Ok(carried)
     }
 
-    /// What is filed of every run. `watched` are links whose load is kept over time.
+    /// Returns the rows and series that every run files. `watched` are links whose load is kept over time.
     pub fn filing(&self, watched: &[String]) -> Filing {
         let mut filing = Filing::default();
         filing.run("network_bytes", self.network as f64, "B");
@@ -69,7 +69,7 @@ impl Carried {
         filing
     }
 
-    /// What left the senders in the middle of a second from `began` on, in bytes a second.
+    /// Returns how much left the senders in the middle of second `second` after `began`, in bytes a second.
     pub fn sender_in_second(&self, began: Duration, second: usize) -> f64 {
         let middle = began.as_secs_f64() + second as f64 + 0.5;
         self.sender_over_time.iter().rfind(|(from, _)| *from <= middle).map_or(0.0, |(_, rate)| *rate)

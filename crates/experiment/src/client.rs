@@ -1,4 +1,4 @@
-//! One client of a run: it waits for its moment, gets the object, and its time is taken.
+//! Runs one client: it waits for its moment, gets the object, and its time is measured.
 
 use std::{
     io,
@@ -27,40 +27,41 @@ pub type Check<'a> = Box<dyn Fn() -> Result<(), CopyError> + Sync + 'a>;
 /// A client of one run.
 pub struct Client<'a> {
     pub slot: Slot,
-    /// The folder at its node for what it gets.
+    /// The folder at the client's node where its copies go.
     pub folder: PathBuf,
     pub start: Start<'a>,
-    /// Compares the copy with the source while its time is taken, where its program does not (scp).
+    /// The comparison of the copy with the source, as part of the measured time. It is given for programs that
+    /// do not compare by themselves (scp).
     pub check: Option<Check<'a>>,
-    /// Whether a client that lacks something has done what it could.
+    /// Whether the client has done its work even when it lacks something.
     pub may_lack: bool,
-    /// Whether a session that is over before the client had a part in it is followed by another.
+    /// Whether another session follows when one is over before the client had a part in it.
     pub sessions_follow: bool,
-    /// How long after the run's clients it starts.
+    /// How long the client waits before it starts, counted from when the clients can start.
     pub wait: Duration,
 }
 
-/// How a client fared, times since the run's start.
+/// The result of one client. Times count from the run's start.
 #[derive(Debug, Clone, Default)]
 pub struct Fared {
     pub started: Option<Duration>,
     pub finished: Option<Duration>,
     pub failure: Option<String>,
-    /// How often its program was started.
+    /// How often the client's program was started.
     pub attempts: u32,
-    /// When and why all attempts but the last failed.
+    /// When and why each attempt failed, except the last one.
     pub earlier: Vec<(Duration, String)>,
     pub ended: Ended,
     pub told: Told,
-    /// Whether its run ended by time, before it could have everything.
+    /// Whether the run ended before the client could get everything.
     pub is_cut_short: bool,
-    /// The objects of a feed that it has, checked.
+    /// The objects of a feed that the client got, and that were checked.
     pub objects: Vec<ObjectTime>,
 }
 
 impl Client<'_> {
-    /// Waits, gets the object from `server`, and says how that went. `origin` is the run's start and
-    /// `clients_start` the moment that the wait counts from.
+    /// Waits, gets the object from `server`, and returns the result. `origin` is the run's start, and
+    /// `clients_start` the moment from which the client's wait counts.
     pub fn run(&self, server: &Server, origin: Instant, clients_start: Instant) -> Fared {
         let mut fared = Fared::default();
         if !self.sleep_until(clients_start + self.wait) {
@@ -154,7 +155,7 @@ impl Client<'_> {
 }
 
 impl Fared {
-    /// The run time of the paper's tables 1 to 5; none for a client without a verified copy.
+    /// Returns the run time as tables 1 to 5 of the paper have it; none for a client without a verified copy.
     pub fn run_seconds(&self) -> Option<f64> {
         let (started, finished) = self.started.zip(self.finished.filter(|_| self.failure.is_none()))?;
         Some(finished.saturating_sub(started).as_secs_f64())
@@ -167,7 +168,7 @@ const SOME_FAILED: i32 = 3;
 /// How often a client tries, each time in another session.
 const MAX_ATTEMPTS: u32 = 5;
 
-/// Why a client has no copy when the run ended before it did.
+/// The reason that is given for a client that has no copy when the run ends.
 pub const CUT_OFF: &str = "the run ended before it had everything";
 const NOT_STARTED: &str = "the run ended before it started";
 

@@ -1,6 +1,7 @@
-//! How long receivers hear nothing, by the counters of their nodes' kernels.
+//! Measures how long receivers hear nothing, from the counters of their nodes' kernels.
 //!
-//! What a session sends is sealed, so its packets are counted where their receivers' programs read them.
+//! The packets of a session are sealed, so they are counted where the receivers' programs read them from the
+//! kernel.
 
 use std::{
     fs::File,
@@ -16,10 +17,10 @@ use crate::site::{Site, enter};
 /// How often it is looked whether something has come.
 const LOOK: Duration = Duration::from_millis(5);
 
-/// The counters of all receivers of a run.
+/// The kernel counters of all receivers of a run.
 pub struct Ears(Vec<File>);
 
-/// What was heard, receiver by receiver, since the beginning.
+/// When each receiver got packets since the beginning.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Heard(Vec<Ear>);
 
@@ -33,13 +34,14 @@ struct Ear {
 }
 
 impl Ears {
-    /// Opens the counters of all nodes. A file that was opened at a node is of that node wherever it is read.
+    /// Opens the counters of all nodes. A file that was opened at a node shows that node's counters wherever it
+    /// is read.
     pub fn open(site: &dyn Site, nodes: &[String]) -> io::Result<Self> {
         let open = |node: &String| enter(site, node, || File::open("/proc/thread-self/net/snmp6"))?;
         nodes.iter().map(open).collect::<io::Result<_>>().map(Self)
     }
 
-    /// Listens until it is over.
+    /// Reads the counters again and again until `is_over`.
     pub fn listen(&self, origin: Instant, is_over: &AtomicBool) -> io::Result<Heard> {
         let first = |file| Ok(Ear { datagrams: count(file)?, ..Ear::default() });
         let mut ears: Vec<Ear> = self.0.iter().map(first).collect::<io::Result<_>>()?;
@@ -58,8 +60,8 @@ impl Ears {
 }
 
 impl Heard {
-    /// The longest silence of each receiver. `whole` is when each had everything: afterwards there is nothing to hear, nor
-    /// after the last that anybody heard.
+    /// Returns the longest silence of each receiver. `whole` is when each receiver had everything: silence
+    /// after that does not count, nor does silence after the last packet that any receiver heard.
     pub fn silences(&self, whole: &[Option<Duration>]) -> Vec<Duration> {
         let last = self.0.iter().filter_map(|ear| ear.last).max().unwrap_or_default();
         let of = |(ear, whole): (&Ear, &Option<Duration>)| {

@@ -1,11 +1,11 @@
-//! What a workload files of a run: rows by the names of nodes, and series of the whole run.
+//! The rows and series that a run files: rows by the names of nodes, and series of the whole run.
 
 use treecast_measure::db::Row;
 
-/// What is filed of a run.
+/// The rows and series of a run.
 #[derive(Debug, Clone, Default)]
 pub struct Filing {
-    /// Each with the name of its node; `None` for the whole run.
+    /// The rows, each with the name of its node; `None` for a row of the whole run.
     pub rows: Vec<(Option<String>, Row)>,
     pub series: Vec<Series>,
 }
@@ -19,13 +19,13 @@ pub struct Series {
 }
 
 impl Filing {
-    /// Adds what another says.
+    /// Adds the rows and series of `other`.
     pub fn extend(&mut self, other: Self) {
         self.rows.extend(other.rows);
         self.series.extend(other.series);
     }
 
-    /// The value of the first row of a measure, when it has one.
+    /// Returns the value of the first row of a measure, when it has one.
     pub fn value(&self, measure: &str) -> Option<f64> {
         self.rows.iter().find(|(_, row)| row.measure == measure)?.1.value
     }
@@ -40,7 +40,7 @@ impl Filing {
         self.rows.push((Some(node.to_owned()), Row::of_run(measure, value, unit)));
     }
 
-    /// Adds a row that should have a value and has none.
+    /// Adds a row whose value could not be measured.
     pub fn lacking(&mut self, node: Option<&str>, measure: &str, unit: &str, why: &str) {
         let row = Row::of_run(measure, 0.0, unit).lacking(why);
         self.rows.push((node.map(str::to_owned), row));

@@ -1,4 +1,5 @@
-//! What whoever watches an experiment is told. As JSON it is what `treecast lab run --json` prints, times in seconds.
+//! Events that an experiment tells its observer. Written as JSON, they are what `treecast lab run --json`
+//! prints, with times in seconds.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -7,7 +8,7 @@ use treecast_driver::events::as_seconds;
 
 use crate::client::Fared;
 
-/// Something that has happened.
+/// Something that has happened in an experiment.
 #[derive(Debug, Serialize)]
 #[serde(tag = "event", rename_all = "lowercase")]
 pub enum Event<'a> {
@@ -20,7 +21,7 @@ pub enum Event<'a> {
     },
     /// A network is being built.
     Building { network: &'a str, nodes: usize },
-    /// The machine is to calm down before a run.
+    /// The experiment waits until the machine is quiet, before a run.
     Settling { run: &'a str },
     /// A run begins.
     Started {
@@ -32,39 +33,39 @@ pub enum Event<'a> {
         #[serde(rename = "expected_seconds", with = "as_seconds")]
         expected: Duration,
     },
-    /// A client is done.
+    /// A client has ended.
     Client {
         run: &'a str,
         node: &'a str,
         #[serde(flatten)]
         fared: &'a Fared,
     },
-    /// A run is made once more.
+    /// A run is made another time.
     Again {
         run: &'a str,
         #[serde(rename = "reason")]
         why: &'a str,
     },
-    /// A run is over.
+    /// A run has ended.
     Finished(&'a Finished<'a>),
 }
 
-/// How a run went.
+/// The result of a run.
 #[derive(Debug, Serialize)]
 pub struct Finished<'a> {
     pub number: usize,
     pub run: &'a str,
     #[serde(rename = "seconds", with = "as_seconds")]
     pub duration: Duration,
-    /// Clients that have all that they were to get.
+    /// The number of clients that got all that they were to get.
     pub whole: usize,
     pub clients: usize,
-    /// What the run has shown, in a line.
+    /// The result of the run in one sentence.
     #[serde(rename = "says")]
     pub sentence: &'a str,
     /// The values of the whole run, by measure.
     pub measures: &'a BTreeMap<String, Option<f64>>,
-    /// Why this machine, and not the network, was its limit.
+    /// Why this machine limited the run, and not the network.
     pub saturated: Option<&'a str>,
     pub cut_short: bool,
     /// Why the program refused to do what the run asks of it.

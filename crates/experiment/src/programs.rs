@@ -1,4 +1,4 @@
-//! The command lines of the programs that deliver files.
+//! Makes the command lines of the programs that deliver files.
 
 use std::{
     ffi::OsStr,
@@ -19,17 +19,17 @@ use crate::{
     ssh::{self, Ssh},
 };
 
-/// The port of the unicast servers, each at a node of its own.
+/// The port at which the unicast servers listen, each at a node of its own.
 pub const UNICAST_PORT: u16 = 4242;
 
-/// What the programs of a delivery have in common.
+/// The settings that all programs of a delivery share.
 pub struct Programs<'a> {
     /// The treecast program.
     pub treecast: &'a Path,
-    /// Present where a delivery of the experiment needs it.
+    /// The keys and configuration for ssh, when a delivery of the experiment uses it.
     pub ssh: Option<&'a Ssh>,
     pub delivery: &'a Delivery,
-    /// Where the server is.
+    /// The interface and addresses of the server.
     pub server: Attachment,
     /// The addresses of all receivers.
     pub receivers: Vec<IpAddr>,
@@ -38,7 +38,7 @@ pub struct Programs<'a> {
 }
 
 impl Programs<'_> {
-    /// The server of a session. It waits for its receivers no longer than `patience`.
+    /// Returns the command of a session's server. It waits for its receivers at most for `patience`.
     pub fn server(
         &self,
         source: &Path,
@@ -60,7 +60,7 @@ impl Programs<'_> {
         }
     }
 
-    /// The transport and port at which a server listens that prints no ticket.
+    /// Returns the transport and the port at which a server listens that prints no ticket.
     pub fn listens(&self) -> Option<(&'static str, u16)> {
         match self.delivery.program {
             Program::Tcp => Some(("tcp", UNICAST_PORT)),
@@ -70,7 +70,8 @@ impl Programs<'_> {
         }
     }
 
-    /// A client, called by its node, that puts its copy into `folder`, under the source's name.
+    /// Returns the command of a client, which is named after its node and stores its copy in `folder` under the
+    /// source's name.
     pub fn client(&self, name: &str, at: &Attachment, source: &Path, ticket: &str, folder: &Path) -> Command {
         let copy = folder.join(source.file_name().unwrap_or(OsStr::new("copy")));
         match self.delivery.program {
@@ -147,7 +148,7 @@ fn feed_options(feed: &PlannedFeed) -> [String; 8] {
         .map(str::to_owned)
 }
 
-/// Where the treecast program is, for commands outside of a delivery.
+/// Returns a treecast command that is no part of a delivery.
 pub fn treecast(program: &Path, command: &str) -> Command {
     let mut treecast = Command::new(PathBuf::from(program));
     treecast.args([command, "--json"]);

@@ -1,4 +1,4 @@
-//! What the results database keeps of a run.
+//! Writes a run into the results database.
 
 use std::time::{Duration, Instant};
 
@@ -22,7 +22,7 @@ pub const MEASURES: &[(&str, &str)] = &[
     ("refused", ""),
 ];
 
-/// A run's place in the database.
+/// A run's entry in the database.
 pub struct Record {
     run: RunId,
     pub origin: Instant,
@@ -34,8 +34,8 @@ pub struct Record {
 }
 
 impl Record {
-    /// Enters a run and its nodes. The run's clock starts here. With `unsettled`, the machine was still busy
-    /// after that time, and the run is marked as saturated.
+    /// Enters a run and its nodes; the run's clock starts now. With `unsettled`, the machine was still busy
+    /// after waiting that long, and the run is marked as saturated.
     pub fn begin(
         db: &mut Db,
         run: &NewRun,
@@ -62,17 +62,17 @@ impl Record {
         self.run
     }
 
-    /// The node of this name; the machine where there is none.
+    /// Returns the node of this name, or the machine when there is no such node.
     pub fn node(&self, name: &str) -> NodeId {
         self.nodes.iter().find(|(known, _)| known == name).map_or(self.machine, |(_, id)| *id)
     }
 
-    /// The node at this index of the topology.
+    /// Returns the node at this index of the topology.
     pub fn node_at(&self, index: usize) -> NodeId {
         self.nodes.get(index).map_or(self.machine, |(_, id)| *id)
     }
 
-    /// Starts sampling all nodes, `every` so often. `sources` are in the topology's order.
+    /// Starts a recorder that samples all nodes at the interval `every`. `sources` are in the topology's order.
     pub fn recorder(
         &self,
         db: &Db,
@@ -96,7 +96,7 @@ impl Record {
         db.add_event(self.run, &Event { at, node, kind: kind.into(), detail: detail.into() })
     }
 
-    /// Files rows and series.
+    /// Files the rows and series of the run.
     pub fn file(&self, db: &mut Db, filing: Filing) -> Result<(), DbError> {
         let rows: Vec<Row> = filing
             .rows
@@ -110,7 +110,8 @@ impl Record {
         Ok(())
     }
 
-    /// How busy the machine was: the shares of all processors' time that were not idle, and that went into soft interrupts.
+    /// Returns how busy the machine was: the share of all processors' time that was not idle, and the share
+    /// that went into soft interrupts.
     pub fn machine(&self, db: &Db) -> Result<Filing, DbError> {
         let mut filing = Filing::default();
         let idle = db.counted(self.machine, series::CPU_IDLE_NS)?;
@@ -127,7 +128,7 @@ impl Record {
         Ok(filing)
     }
 
-    /// Ends the run. Returns why this machine, and not the network, was its limit.
+    /// Ends the entry of the run. Returns why this machine limited the run and not the network, if it did.
     pub fn close(&self, db: &mut Db, interrupted: bool) -> Result<Option<String>, DbError> {
         let duration = self.origin.elapsed();
         let saturated = self.saturation(db)?;

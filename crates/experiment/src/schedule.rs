@@ -1,19 +1,19 @@
-//! When each client of a run starts (librecast-updates-2022, 1 and 2.1).
+//! Decides when each client of a run starts (librecast-updates-2022, 1 and 2.1).
 
 use std::time::Duration;
 
 use serde::Deserialize;
 use treecast_proto::random::SplitMix64;
 
-/// The client scheduling strategy.
+/// The strategy by which clients start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
 #[serde(try_from = "String")]
 pub enum Schedule {
-    /// All at once.
+    /// All clients start at once.
     Immediate,
-    /// Each waits a random time up to the duration of the corresponding immediate run.
+    /// Each client waits a random time, at most the duration of the corresponding immediate run.
     Random,
-    /// Each waits a random time up to twice that duration.
+    /// Each client waits a random time, at most twice the duration of the corresponding immediate run.
     Random2,
 }
 
@@ -28,15 +28,15 @@ impl Schedule {
         }
     }
 
-    /// How long each of `clients` clients waits before it starts. `immediate` is the duration of the
-    /// corresponding immediate run, `seed` decides the draw.
+    /// Returns how long each of `clients` clients waits before it starts. `immediate` is the duration of the
+    /// corresponding immediate run, and `seed` decides the random times.
     pub fn waits(self, clients: usize, immediate: Duration, seed: u64) -> Vec<Duration> {
         let longest = immediate * self.longest_wait_factor();
         let mut draws = SplitMix64(seed);
         (0..clients).map(|_| longest.mul_f64(draws.unit())).collect()
     }
 
-    /// The longest wait as a multiple of the duration of the immediate run.
+    /// Returns the longest wait as a multiple of the duration of the immediate run.
     pub fn longest_wait_factor(self) -> u32 {
         match self {
             Schedule::Immediate => 0,
@@ -58,8 +58,8 @@ impl TryFrom<String> for Schedule {
 #[error("unknown schedule `{0}`: expected immediate, random or random2")]
 pub struct UnknownSchedule(String);
 
-/// A seed for one run out of the experiment's seed and the run's name, so that leaving a run out does
-/// not change the others (FNV-1a).
+/// Returns the seed of one run, made from the experiment's seed and the run's name (FNV-1a). So leaving a run
+/// out does not change the others.
 pub fn seed_for(seed: u64, run: &str) -> u64 {
     let start = 0xcbf2_9ce4_8422_2325 ^ seed;
     run.bytes().fold(start, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3))

@@ -1,7 +1,8 @@
-//! The server's side of a run.
+//! Runs the server of a run.
 //!
-//! Servers of tcp, udp, scp and carousels stay until the run is over. A sender that waits for its receivers ends with its
-//! session, and another follows for the clients that came meanwhile (`sessions.rs`), with a new ticket.
+//! Servers of tcp, udp, scp and carousels stay until the run is over. A sender that waits for its receivers
+//! ends with its session. Another one follows for the clients that came meanwhile (`sessions.rs`), with a new
+//! ticket.
 
 use std::{
     io,
@@ -18,19 +19,20 @@ use crate::{
     site::{Program, Said, Slot},
 };
 
-/// How often the sign of readiness is looked for.
+/// The time between two looks whether the server is ready.
 pub const POLL: Duration = Duration::from_millis(5);
 /// How long a server may take to leave after it was asked to.
 const GRACE: Duration = Duration::from_secs(5);
 /// A server that ends so soon after its start, and with an error, is not started again.
 const TOO_SOON: Duration = Duration::from_secs(1);
 
-/// What a session starts with.
+/// The receivers that a session starts with.
 #[derive(Debug, Clone, Copy)]
 pub struct Opening {
-    /// How many receivers are to come.
+    /// The number of receivers that are to come.
     pub receivers: usize,
-    /// Whether they are there and only have to connect; otherwise they come when their schedule says so.
+    /// Whether the receivers have been started and only have to connect. Otherwise they start when their
+    /// schedule says so.
     pub are_waiting: bool,
 }
 
@@ -56,7 +58,7 @@ struct State {
     ticket: Option<Arc<str>>,
     /// Whether the receivers that the current session waits for are there.
     has_begun: bool,
-    /// Why the server could not go on.
+    /// Returns why the server could not go on.
     failure: Option<String>,
     /// The server's program refused to start a session at all.
     is_refused: bool,
@@ -66,7 +68,7 @@ struct State {
 }
 
 impl<'a> Server<'a> {
-    /// A server whose first session takes `first_places` clients.
+    /// Creates a server whose first session takes `first_places` clients.
     pub fn new(first_places: usize, start: Start<'a>, is_listening: Option<IsListening<'a>>) -> Self {
         Self {
             slot: Slot::default(),
@@ -77,7 +79,7 @@ impl<'a> Server<'a> {
         }
     }
 
-    /// Runs session after session until [`Server::stop`]; to be called on a thread of its own.
+    /// Runs session after session until [`Server::stop`]. To be called on a thread of its own.
     pub fn run(&self) {
         while !self.slot.is_closed() && self.failure().is_none() {
             match self.sessions.next() {
@@ -146,18 +148,18 @@ impl<'a> Server<'a> {
         }
     }
 
-    /// The sessions, in which clients ask for a place.
+    /// Returns the sessions, in which clients ask for a place.
     pub fn sessions(&self) -> &Sessions {
         &self.sessions
     }
 
-    /// The current session and its ticket, when clients can find it.
+    /// Returns the current session and its ticket, when clients can find it.
     pub fn ready(&self) -> Option<(u32, Arc<str>)> {
         let state = self.lock();
         state.ticket.clone().map(|ticket| (self.sessions.current(), ticket))
     }
 
-    /// Waits for the first readiness. An error says in a few words why there is none.
+    /// Waits until the server is ready for the first time. An error says in a few words why it is not.
     pub fn wait_ready(&self, until: Instant, stop: &dyn Fn() -> bool) -> Result<(), String> {
         while self.ready().is_none() {
             if let Some(failure) = self.failure() {
@@ -171,32 +173,33 @@ impl<'a> Server<'a> {
         Ok(())
     }
 
-    /// Why the server could not go on.
+    /// Returns why the server could not go on.
     pub fn failure(&self) -> Option<String> {
         self.lock().failure.clone()
     }
 
-    /// Whether the program refused what it was asked to do, before anybody could come.
+    /// Whether the program refused what it was asked to do before any client could come.
     pub fn is_refused(&self) -> bool {
         self.lock().is_refused
     }
 
-    /// Whether the receivers that the current session waits for are there.
+    /// Whether the receivers that the current session waits for have connected.
     pub fn has_begun(&self) -> bool {
         self.lock().has_begun
     }
 
-    /// The last event that the server printed.
+    /// Returns the last event that the server printed.
     pub fn last_event(&self) -> Option<String> {
         self.lock().last.clone()
     }
 
-    /// What all of its programs have used.
+    /// Returns the resources that all programs of the server have used.
     pub fn used(&self) -> Ended {
         self.lock().used.clone()
     }
 
-    /// Ends the server: a session that is over may leave by itself, everything else is asked to.
+    /// Ends the server. `leaves_by_itself`: a program whose session is over may end by itself. All other
+    /// programs are asked to end.
     pub fn stop(&self, leaves_by_itself: bool) {
         let first = if leaves_by_itself { 0 } else { libc::SIGINT };
         for signal in [first, libc::SIGINT, libc::SIGKILL] {

@@ -1,8 +1,9 @@
-//! Which session a client takes part in.
+//! Decides which session a client takes part in.
 //!
-//! A sender of after or nack serves those who were there when it started, and ends when they have everything.
-//! So that clients who come one by one are served by multicast, too, sessions follow each other: one starts as
-//! soon as the last is over and somebody waits, for all who wait by then.
+//! A sender with the repair after or nack serves those receivers that were there when it started, and ends when
+//! they have everything. So that clients which come one by one are served by multicast, too, sessions follow
+//! each other: a session starts as soon as the last one is over and a client waits, and takes all clients that
+//! wait by then.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -26,12 +27,12 @@ struct State {
 }
 
 impl Sessions {
-    /// The first session starts before anybody asks, and takes `first_places` clients.
+    /// Creates the sessions. The first one starts before any client asks, and takes `first_places` clients.
     pub fn new(first_places: usize) -> Self {
         Self { first_places, state: Mutex::default() }
     }
 
-    /// A client asks for a place. Returns the number of its session.
+    /// Asks for a place for a client. Returns the number of its session.
     pub fn ask(&self) -> u32 {
         let mut state = self.lock();
         if state.places > 0 {
@@ -42,7 +43,7 @@ impl Sessions {
         state.current + 1
     }
 
-    /// The session that may start now, and how many take part; none while nobody waits.
+    /// Returns the session that may start now and how many clients take part; none while no client waits.
     pub fn next(&self) -> Option<(u32, usize)> {
         let mut state = self.lock();
         let taking_part = if state.current == 0 { self.first_places } else { state.waiting };
@@ -57,14 +58,14 @@ impl Sessions {
         Some((state.current, taking_part))
     }
 
-    /// Says that the current session is over.
+    /// Takes note that the current session has ended.
     pub fn end(&self) {
         let mut state = self.lock();
         state.ended = state.current;
         state.places = 0;
     }
 
-    /// The last session that has started.
+    /// Returns the number of the last session that has started.
     pub fn current(&self) -> u32 {
         self.lock().current
     }

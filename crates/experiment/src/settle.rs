@@ -1,8 +1,8 @@
-//! Waiting until the machine is as quiet as before the last run (librecast-updates-2022, 2.1: each run
-//! must not affect the measurements of the next one).
+//! Waits until the machine is as quiet as before the last run (librecast-updates-2022, 2.1: a run must not
+//! affect the measurements of the next one).
 //!
-//! The paper waits a minute for the 1-minute load average. This looks at the processors' busy time over
-//! half a second instead, which tells the same sooner.
+//! The paper waits a minute for the 1-minute load average. This module looks at the busy time of the processors
+//! over half a second instead, which tells the same sooner.
 
 use std::{
     fs, io, thread,
@@ -13,12 +13,12 @@ const WINDOW: Duration = Duration::from_millis(500);
 /// How much busier than the baseline is still quiet.
 const TOLERANCE: f64 = 0.05;
 
-/// How busy this machine's processors are when nothing runs, 0 to 1.
+/// The share of this machine's processors that is busy when nothing runs, from 0 to 1.
 #[derive(Debug, Clone, Copy)]
 pub struct Baseline(f64);
 
 impl Baseline {
-    /// Measures for two windows and takes the quieter one.
+    /// Measures the busy share twice, and takes the lower one.
     pub fn measure() -> io::Result<Self> {
         Ok(Self(busy_over(WINDOW)?.min(busy_over(WINDOW)?)))
     }

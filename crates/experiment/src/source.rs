@@ -1,4 +1,4 @@
-//! The object that the runs deliver, in the store.
+//! The file that the runs deliver, in the store.
 
 use std::{
     fs::{self, File},
@@ -13,18 +13,19 @@ use super::{
 use treecast_lab::quantity::Size;
 use treecast_proto::random::SplitMix64;
 
-/// An object in the store.
+/// A file in the store that runs deliver.
 #[derive(Debug, Clone)]
 pub struct Source {
     pub path: PathBuf,
-    /// The name that copies will have.
+    /// The name that the copies get.
     pub name: String,
     pub size: Size,
     pub digest: Digest,
 }
 
 impl Source {
-    /// Random bytes, the same ones for the same seed. Takes the place of the store's last source.
+    /// Makes a file of random bytes, which are the same for the same seed. It replaces the last file in the
+    /// store.
     pub fn random(store: &Store, size: Size, seed: u64) -> io::Result<Self> {
         let path = store.fresh_folder("source")?.join(format!("random-{size}"));
         let mut file = BufWriter::with_capacity(1 << 20, File::create(&path)?);
@@ -40,7 +41,7 @@ impl Source {
         Self::at(path)
     }
 
-    /// A copy of a real file. Takes the place of the store's last source.
+    /// Copies a real file into the store. It replaces the last file there.
     pub fn copy_of(store: &Store, file: &Path) -> io::Result<Self> {
         let name = file.file_name().ok_or_else(|| io::Error::other("it has no file name"))?;
         let path = store.fresh_folder("source")?.join(name);

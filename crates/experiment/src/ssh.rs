@@ -1,5 +1,6 @@
-//! An OpenSSH server of a run's own: its own port, throw-away keys, nothing of the system's
-//! configuration (librecast-updates-2022, 2.2: another sshd than the node's, so that its cost can be told).
+//! Runs an OpenSSH server for a run: with a port of its own, with keys that are thrown away, and with nothing
+//! of the system's configuration (librecast-updates-2022, 2.2: a server apart from the node's own sshd, so that
+//! its cost can be measured).
 
 use std::{
     fs, io,
@@ -9,7 +10,7 @@ use std::{
     process::Command,
 };
 
-/// The port of the server, in its own namespace.
+/// The port of the server in its namespace.
 pub const PORT: u16 = 4022;
 /// What the host key belongs to, whatever the address.
 const HOST_ALIAS: &str = "treecast-experiment";
@@ -40,14 +41,14 @@ impl Ssh {
         Ok(Self { folder: folder.into(), _confinement: Confinement::make()? })
     }
 
-    /// The server, in the foreground.
+    /// Returns the command of the server, which stays in the foreground.
     pub fn server(&self) -> Command {
         let mut command = Command::new(SSHD);
         command.args(["-D", "-e", "-f"]).arg(self.folder.join("sshd_config"));
         command
     }
 
-    /// A client that copies `source` from `server` to `copy`.
+    /// Returns the command of a client that copies `source` from `server` to `copy`.
     pub fn client(&self, server: IpAddr, source: &Path, copy: &Path) -> Command {
         let file = |name: &str| self.folder.join(name).display().to_string();
         let host = match server {

@@ -1,8 +1,7 @@
-//! Where the source and the copies of a run live: in memory, or in a folder that the user named.
+//! Keeps the source and the copies of a run: in memory, or in a folder that the user has named.
 //!
-//! The memory is a tmpfs that is mounted nowhere: it exists as long as this process holds its
-//! descriptor, and processes on this machine reach it through `/proc/PID/fd/N`. So nothing is left
-//! behind, also after SIGKILL.
+//! The memory is a tmpfs that is mounted nowhere. It exists as long as this process holds its descriptor, and
+//! other processes on this machine reach it by `/proc/PID/fd/N`. So nothing is left behind, even after SIGKILL.
 
 use std::{
     fs::{self, File},
@@ -22,7 +21,7 @@ const BYTES_FOR_A_SYMBOL_BYTE: u64 = 4;
 /// Memory that is left to the programs themselves.
 const RESERVE_BYTES: u64 = 512 << 20;
 
-/// A place for the files of an experiment, emptied when dropped.
+/// A place for the files of an experiment. It is emptied when this value is dropped.
 pub struct Store {
     path: PathBuf,
     /// The tmpfs, when it is one; a folder of our own in the user's folder otherwise.
@@ -30,7 +29,7 @@ pub struct Store {
 }
 
 impl Store {
-    /// Memory for `bytes` of files.
+    /// Makes a store in memory for `bytes` bytes of files.
     pub fn in_memory(bytes: u64) -> Result<Self, Error> {
         let failed = |error: io::Error| Error::Store { what: "memory-backed files".into(), error };
         let mount = mount::unattached_memory(bytes + bytes / BYTES_FOR_A_SYMBOL_BYTE + MARGIN_BYTES)
@@ -39,7 +38,7 @@ impl Store {
         Ok(Self { path, memory: Some(mount) })
     }
 
-    /// A folder of our own inside `folder`.
+    /// Makes a store in a new folder inside `folder`.
     pub fn in_folder(folder: &Path) -> Result<Self, Error> {
         let path = folder.join(format!("treecast-run-{}", std::process::id()));
         let failed = |error| Error::Store { what: path.display().to_string(), error };
@@ -48,12 +47,12 @@ impl Store {
         Ok(Self { path, memory: None })
     }
 
-    /// Where the files are.
+    /// Returns the path of the folder with the files.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// An empty folder of this name.
+    /// Makes an empty folder of this name in the store.
     pub fn fresh_folder(&self, name: &str) -> io::Result<PathBuf> {
         let folder = self.path.join(name);
         match fs::remove_dir_all(&folder) {
@@ -73,7 +72,7 @@ impl Drop for Store {
     }
 }
 
-/// How many bytes of files fit: into memory, or into the file system of `folder`.
+/// Returns how many bytes of files fit: into memory, or into the file system of `folder`.
 pub fn capacity_bytes(folder: Option<&Path>) -> io::Result<u64> {
     match folder {
         None => Ok(available_memory_bytes()?.saturating_sub(RESERVE_BYTES + MARGIN_BYTES)),

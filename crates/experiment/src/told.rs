@@ -1,4 +1,4 @@
-//! What a client's program tells about itself, one JSON event a line (`treecast receive --json`).
+//! Reads what a client's program tells about itself, one JSON event in each line (`treecast receive --json`).
 
 use treecast_driver::{
     events::Timed,
@@ -6,24 +6,24 @@ use treecast_driver::{
     unicast::{ClientProgress, FetchEvent},
 };
 
-/// Counts of one client, as its program has them.
+/// The counts of one client, as its program tells them.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Told {
-    /// Bytes of the object that came, those of an object that failed later included.
+    /// The number of bytes of the object that have arrived.
     pub received_bytes: u64,
     /// Bytes of objects that failed, which the counts of later events leave out.
     discarded_bytes: u64,
     pub retransmitted_bytes: u64,
     pub duplicate_bytes: u64,
-    /// Packets that the kernel dropped at its socket.
+    /// The number of packets that the kernel dropped at the client's socket.
     pub dropped_packets: u64,
-    /// Why it has no copy.
+    /// Why the client has no copy.
     pub failure: Option<String>,
-    /// Each object that has begun.
+    /// The objects that have begun.
     pub objects: Vec<ToldObject>,
 }
 
-/// An object by its receiver's own word, times in seconds since the program's start.
+/// An object as its receiver describes it. Times are in seconds since the program's start.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ToldObject {
     pub name: String,
@@ -35,7 +35,7 @@ pub struct ToldObject {
 const MAX_OBJECTS: usize = 20_000;
 
 impl Told {
-    /// Takes in a line. Returns whether it says that an object is complete and verified.
+    /// Takes in a line. Returns whether the line says that an object is complete and verified.
     pub fn listen(&mut self, line: &str) -> bool {
         match Timed::read(line) {
             Ok(Timed { event, seconds }) => self.note(event, seconds),

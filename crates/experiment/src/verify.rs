@@ -1,4 +1,4 @@
-//! The director's own check of a copy: what a client says about itself does not count.
+//! Checks a copy independently of the client. What a client says about its copy does not count.
 
 use std::{
     fs::File,
@@ -11,7 +11,7 @@ pub type Digest = [u8; 32];
 
 const READ_BYTES: usize = 1 << 20;
 
-/// Hashes a file.
+/// Computes the BLAKE3 hash of a file.
 pub fn digest(path: &Path) -> io::Result<Digest> {
     let mut file = File::open(path)?;
     let mut hasher = blake3::Hasher::new();

@@ -1,4 +1,5 @@
-//! What claims, plots and papers may name: the measures and the cells of what an experiment is going to run.
+//! Checks that claims, plots and figures of papers name only measures and cells that the experiment is going to
+//! have.
 
 use treecast_measure::frame::Vocabulary;
 

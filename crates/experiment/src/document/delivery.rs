@@ -1,4 +1,4 @@
-//! A delivery as an experiment file describes it: a fanout times a repair, or another program to compare with.
+//! Reads a delivery of an experiment file: a fanout together with a repair, or another program to compare with.
 
 use std::{collections::BTreeSet, fmt, marker::PhantomData};
 
@@ -17,7 +17,8 @@ use treecast_wire::mead::MAX_ADDRESSES;
 
 use super::workload::SendRate;
 
-/// A `[[delivery]]` of a file. Fanouts and repairs may be lists: then it stands for each combination.
+/// A `[[delivery]]` of a file as it is written. Fanouts and repairs may be lists: then it stands for each
+/// combination.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DeliveryKeys {
@@ -42,25 +43,25 @@ pub struct DeliveryKeys {
 /// One way to deliver.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Delivery {
-    /// What tables call it.
+    /// The name of the delivery in tables.
     pub name: String,
     pub program: Program,
     pub fanout: Fanout,
-    /// `None` where the file does not say it.
+    /// How losses are mended; `None` where the file does not say it.
     pub repair: Option<Repair>,
     /// The value of `--fec`; `None` where the program decides.
     pub fec: Option<String>,
-    /// `None` for the experiment's rate.
+    /// The rate of the sender; `None` for the experiment's rate.
     pub rate: Option<SendRate>,
-    /// Whether it does without security; `None` for what the experiment says.
+    /// Whether the delivery runs without security; `None` for what the experiment says.
     pub plain: Option<bool>,
-    /// More words for the sender's command line.
+    /// Further words for the sender's command line.
     pub arguments: Vec<String>,
-    /// How MEADcast and Xcast serve their receivers.
+    /// The settings by which MEADcast and Xcast serve their receivers.
     pub options: Options,
     /// Which routers speak MEADcast and Xcast.
     pub support: Support,
-    /// What goes wrong. Times count from the beginning of what is delivered.
+    /// The events of a run, such as faults. Their times count from the beginning of the delivery.
     pub events: Vec<events::Event>,
 }
 
@@ -86,14 +87,14 @@ pub enum Fanout {
     Multicast,
     Mead,
     Xcast,
-    /// Xcast among routers, multicast on their own links; for streams.
+    /// Xcast between routers, and multicast on the last links; for streams.
     XcastPlus,
     Unicast,
-    /// What each receiver hears decides.
+    /// The sender chooses the way for each receiver by what the receiver hears.
     Auto,
 }
 
-/// How loss is mended.
+/// How losses are mended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Repair {
@@ -103,13 +104,13 @@ pub enum Repair {
     None,
 }
 
-/// How MEADcast and Xcast serve their receivers.
+/// The settings by which MEADcast and Xcast serve their receivers.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Options {
     /// The most addresses in a packet. `None` for the use case's, with Xcast one less: the rest of its header is longer.
     pub max: Option<usize>,
-    /// As `treecast mead --ok`, as a share of `max`.
+    /// The value of `treecast mead --ok`, as a fraction of `max`.
     pub ok: Option<f64>,
     pub merge: u8,
     pub min_leaves: Option<usize>,
@@ -118,7 +119,7 @@ pub struct Options {
     pub grouping: Grouping,
     pub dont_replicate: bool,
     pub to_router: bool,
-    /// Receivers join a group, and routers serve those on their own links by one multicast packet.
+    /// Whether receivers join a group, and routers serve those on their own links by one multicast packet.
     pub designated: bool,
     /// The time between two discoveries, the first of which begins with the traffic. `None` for a single discovery, which is
     /// over before anything is measured.
@@ -132,10 +133,10 @@ pub struct Options {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Grouping {
-    /// The algorithm of the MEADcast thesis.
+    /// The grouping algorithm of the MEADcast thesis.
     #[default]
     Thesis,
-    /// The fewest bytes on all links.
+    /// The grouping that looks for the fewest bytes on all links.
     Cost,
 }
 
@@ -185,7 +186,7 @@ impl Default for Support {
 }
 
 impl DeliveryKeys {
-    /// All deliveries that it stands for.
+    /// Returns all deliveries that this entry stands for.
     pub fn expand(self) -> Result<Vec<Delivery>, String> {
         let program = self.program.unwrap_or_default();
         let is_ours = program == Program::Treecast;
@@ -226,7 +227,7 @@ impl DeliveryKeys {
 }
 
 impl Delivery {
-    /// A delivery that files may name without describing it.
+    /// Returns the delivery of this name that files may use without describing it.
     pub fn known(name: &str) -> Option<Self> {
         let (program, fanout) = match name {
             "tcp" => (Program::Tcp, Fanout::Unicast),
@@ -288,17 +289,17 @@ impl Delivery {
         self.repair == Some(Repair::None)
     }
 
-    /// Whether what it sends goes to a multicast group, at least at first.
+    /// Whether the delivery sends to a multicast group, at least at first.
     pub fn is_multicast(&self) -> bool {
         self.is_ours() && matches!(self.fanout, Fanout::Multicast | Fanout::Auto)
     }
 
-    /// Whether routers of MEADcast or Xcast can serve its receivers.
+    /// Whether routers of MEADcast or Xcast can serve the delivery's receivers.
     pub fn is_explicit(&self) -> bool {
         self.is_ours() && !matches!(self.fanout, Fanout::Multicast | Fanout::Unicast)
     }
 
-    /// What a table or a plot calls its repair, with forward error correction.
+    /// Returns the words by which tables and plots call the repair, with forward error correction.
     pub fn repair_words(&self) -> String {
         let repair = match (self.program, self.repair) {
             (Program::Treecast, Some(repair)) => repair.word(),
@@ -308,7 +309,7 @@ impl Delivery {
         if self.has_fec() { format!("{repair} with FEC") } else { repair.into() }
     }
 
-    /// Refuses events that a routing protocol sees to, and lets it notice what happens.
+    /// Refuses events that a routing protocol takes care of, and lets the protocol notice what happens.
     pub fn leave_routes(&mut self) -> Result<(), String> {
         for event in &mut self.events {
             event.noticed = None;
@@ -322,7 +323,7 @@ impl Delivery {
         Ok(())
     }
 
-    /// The most addresses in a packet.
+    /// Returns the most addresses in a packet.
     pub fn max(&self, of_use_case: usize) -> usize {
         // Xcast's header, and the proof of a list, are as long as an address or shorter.
         match usize::from(self.is_xcast()) + usize::from(self.options.key) {
@@ -335,7 +336,7 @@ impl Delivery {
         matches!(self.fanout, Fanout::Xcast | Fanout::XcastPlus)
     }
 
-    /// The way that the tree's cost is computed for.
+    /// Returns the way of serving receivers for which the cost is computed from the network's tree.
     pub fn way(&self, max: usize) -> Way {
         let Options { merge, min_leaves, min_routers, split, grouping, dont_replicate, designated, .. } =
             self.options;
@@ -417,7 +418,8 @@ impl Options {
         self.ok.map_or(max, |ok| (max as f64 * ok).round() as usize)
     }
 
-    /// The options of `treecast mead` for a stream with so much data in a datagram, but for addresses.
+    /// Returns the options of `treecast mead` for a stream whose datagrams carry `data_bytes` bytes of data,
+    /// without addresses.
     pub fn words(&self, fanout: Fanout, max: usize, data_bytes: usize) -> Vec<String> {
         let mut words: Vec<String> = vec!["--max".into(), max.to_string()];
         if matches!(fanout, Fanout::Xcast | Fanout::XcastPlus) {
@@ -461,7 +463,7 @@ impl Options {
 }
 
 impl Support {
-    /// The names of the routers; `None` for all.
+    /// Returns the names of the routers; `None` for all.
     pub fn routers(&self, topology: &Topology) -> Result<Option<BTreeSet<String>>, String> {
         let mut named = BTreeSet::new();
         for word in &self.0 {

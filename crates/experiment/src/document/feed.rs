@@ -1,5 +1,5 @@
-//! Objects that come one by one while a session runs, and receivers of which some lose packets
-//! (interdomain-2013, 4.7.2): a Poisson process, and sizes by Pareto's distribution.
+//! Describes a feed (interdomain-2013, 4.7.2): objects that come one by one while a session runs, and receivers
+//! of which some lose packets. Objects come as a Poisson process, and their sizes follow Pareto's distribution.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use treecast_proto::random::SplitMix64;
 /// An object is at most so many times as large as the smallest: the distribution has no end, and a disk has one.
 const LARGEST: f64 = 100.0;
 
-/// An object that is to come.
+/// An object of a feed, and when it comes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Arrival {
     pub at: Duration,
@@ -21,20 +21,21 @@ pub struct Arrival {
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Feed {
-    /// How many objects come.
+    /// The number of objects that come.
     pub objects: u32,
-    /// The mean rate of a Poisson process.
+    /// The mean number of objects that come in a second.
     pub per_second: f64,
-    /// The shape of the Pareto distribution of their sizes: above 1, so that they have a mean.
+    /// The shape of the Pareto distribution of the objects' sizes. It must be above 1, so that the sizes have a
+    /// mean.
     pub shape: f64,
-    /// The mean rate of bytes, as shares of the slowest link's rate.
+    /// The mean rates of bytes that are tried, as fractions of the slowest link's rate.
     pub loads: Vec<f64>,
-    /// Retransmission timeout factors.
+    /// The factors for the retransmission timeout that are tried.
     pub factors: Vec<f64>,
     pub priorities: Vec<Priority>,
 }
 
-/// One configuration.
+/// One configuration in which a feed is sent.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Configuration {
     pub load: f64,
@@ -42,7 +43,7 @@ pub struct Configuration {
     pub priority: Priority,
 }
 
-/// Who goes first at the sender (`treecast send --priority`).
+/// Which packets go first at the sender (`treecast send --priority`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Priority {
@@ -64,7 +65,7 @@ impl Default for Feed {
 }
 
 impl Feed {
-    /// The objects of one load on a link of this rate. The same seed gives the same.
+    /// Returns the objects for a load on a link of this rate. The same seed gives the same objects.
     pub fn arrivals(&self, load: f64, link_rate_bps: u64, seed: u64) -> Vec<Arrival> {
         let mean_bytes = load * link_rate_bps as f64 / 8.0 / self.per_second;
         let smallest = mean_bytes * (self.shape - 1.0) / self.shape;
@@ -80,7 +81,7 @@ impl Feed {
             .collect()
     }
 
-    /// All configurations, those of one load together: they share their objects.
+    /// Returns all configurations, those of one load next to each other, because they share their objects.
     pub fn configurations(&self) -> Vec<Configuration> {
         let with_load = |&load: &f64| {
             self.factors.iter().flat_map(move |&factor| {

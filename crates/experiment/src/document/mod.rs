@@ -1,4 +1,5 @@
-//! The experiment file (TOML): network x delivery x workload x schedule, and what it is to show.
+//! Reads the experiment file (TOML): networks, deliveries, a workload and a schedule, and what they are to
+//! show.
 //!
 //! `labs/README.md` describes every key for people.
 
@@ -60,14 +61,14 @@ struct Document {
     papers: Vec<PaperKeys>,
 }
 
-/// An experiment, complete and consistent.
+/// An experiment whose values are complete and fit together.
 #[derive(Debug, Clone)]
 pub struct Experiment {
     pub title: String,
     pub networks: Vec<Network>,
     pub deliveries: Vec<Delivery>,
     pub workload: Workload,
-    /// Who takes part; `None` for the network's server and all of its clients.
+    /// The senders and receivers; `None` for the network's server and all of its clients.
     pub cast: Option<Cast>,
     pub schedules: Vec<Schedule>,
     pub habits: Habits,
@@ -76,7 +77,7 @@ pub struct Experiment {
     pub is_changed: bool,
 }
 
-/// How runs are made.
+/// The settings that all runs share.
 #[derive(Debug, Clone)]
 pub struct Habits {
     /// The rate of what `treecast send` sends. `None` for what the slowest link carries.
@@ -96,7 +97,7 @@ pub struct Habits {
     pub oversize: Oversize,
 }
 
-/// What the experiment is to show, and how.
+/// What the experiment is to show: claims, plots and tables.
 #[derive(Debug, Clone)]
 pub struct Shows {
     pub claims: Vec<Claim>,
@@ -104,14 +105,14 @@ pub struct Shows {
     pub papers: Papers,
 }
 
-/// What becomes of runs whose files do not fit the store.
+/// What happens to runs whose files do not fit into the store.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Oversize {
     /// The experiment does not start.
     #[default]
     Refuse,
-    /// They are left out, and the user is told.
+    /// Such runs are left out, and the user is told so.
     Skip,
 }
 

@@ -1,4 +1,4 @@
-//! A network as an experiment file describes it, and understood before it is built.
+//! Reads the description of a network in an experiment file, and checks it before the network is built.
 
 use std::{net::IpAddr, num::NonZeroU32};
 
@@ -20,35 +20,37 @@ use crate::Error;
 #[serde(deny_unknown_fields)]
 pub struct Network {
     pub name: String,
-    /// What `treecast lab up` takes.
+    /// The topology, as `treecast lab up` takes it.
     pub topology: String,
     /// The rate of every link. `None` for what the topology says.
     pub link_rate: Option<Rate>,
-    /// Who says where packets go.
+    /// The routing protocol that decides where packets go.
     pub routing: Option<Routing>,
-    /// The rate of what is sent here, in place of the experiment's.
+    /// The rate at which senders send here, in place of the experiment's rate.
     pub rate: Option<SendRate>,
-    /// Loss at some of the clients. For a client that several entries name, the last counts.
+    /// The loss at some of the clients. When several entries name the same client, the last one counts.
     #[serde(default)]
     pub loss: Vec<ClientLoss>,
-    /// Clients whose links are slower than the topology's. For a client that several entries name, the last counts.
+    /// The clients whose links are slower than the topology says. When several entries name the same client,
+    /// the last one counts.
     #[serde(default)]
     pub links: Vec<ClientLink>,
     /// The links whose load is kept second by second.
     #[serde(default)]
     pub watch: Vec<String>,
-    /// A client that is stopped for a while.
+    /// A client whose program is stopped for a while.
     pub stopped: Option<Stopped>,
     /// The names of the deliveries that are run here. `None` for all.
     pub deliveries: Option<Vec<String>>,
-    /// Another flow on the shared link.
+    /// Another flow on the shared link, which competes with the first.
     pub rival: Option<Rival>,
-    /// Other rates of the shared link while a run goes on.
+    /// The changes of the shared link's rate during a run.
     #[serde(default)]
     pub changes: Vec<Change>,
 }
 
-/// A client whose program stands still (SIGSTOP), and goes on later. Its time is filed as `stopped_time`.
+/// A client whose program is stopped (SIGSTOP) and continued later. The time that it needs is filed as
+/// `stopped_time`.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Stopped {
@@ -59,25 +61,25 @@ pub struct Stopped {
     pub lasts: Time,
 }
 
-/// The rate of every `every`-th client's link, or of a `share` of them.
+/// The rate of the links of every `every`-th client, or of a `share` of them.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ClientLink {
     pub rate: Rate,
     #[serde(default = "one")]
     pub every: NonZeroU32,
-    /// A percentage of the clients, evenly among them.
+    /// The percentage of the clients that this applies to, spread evenly among them.
     pub share: Option<Share>,
 }
 
-/// Loss of what every `every`-th client is sent, or a `share` of them.
+/// The loss of packets to every `every`-th client, or to a `share` of them.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ClientLoss {
     pub rate: LossRate,
     #[serde(default = "one")]
     pub every: NonZeroU32,
-    /// A percentage of the clients, evenly among them.
+    /// The percentage of the clients that this applies to, spread evenly among them.
     pub share: Option<Share>,
 }
 
@@ -116,17 +118,17 @@ impl TryFrom<String> for LossRate {
 }
 
 impl Network {
-    /// The topology, its links as slow and lossy as they are described.
+    /// Returns the topology with its links as slow and lossy as this network describes them.
     pub fn build(&self) -> Result<Topology, Error> {
         topology(self)
     }
 
-    /// Whether one of the experiment's deliveries is run here.
+    /// Whether this network runs a delivery of the experiment.
     pub fn runs(&self, delivery: &str) -> bool {
         self.deliveries.as_ref().is_none_or(|only| only.iter().any(|name| name == delivery))
     }
 
-    /// Its loss and delay in words, and at how many nodes; empty when it has neither.
+    /// Returns the network's loss and delay in words, and at how many nodes; empty when there is neither.
     pub fn impairments(&self) -> Result<Vec<String>, Error> {
         Ok(impairments(&self.build()?))
     }
@@ -141,7 +143,7 @@ impl Network {
         Ok(())
     }
 
-    /// Refuses a rival and changes of a link that is not shared, or not so long.
+    /// Refuses a rival or changes of rate when no link is shared, or when they would come after its time.
     pub fn check_sharing(&self, sharing: Option<&Sharing>) -> Result<(), String> {
         let name = &self.name;
         let Some(sharing) = sharing else {
@@ -206,7 +208,7 @@ fn impair(
         .for_each(|member| change(&mut member.quality));
 }
 
-/// What makes cables worse than their rate, and at how many nodes, such as `5% loss at 20 nodes`.
+/// Returns what makes links worse than their rate, and at how many nodes, such as `5% loss at 20 nodes`.
 pub fn impairments(topology: &Topology) -> Vec<String> {
     let mut found: Vec<(String, usize)> = Vec::new();
     for impairment in topology.members().filter_map(|member| impairment(&member.quality)) {
@@ -242,7 +244,7 @@ fn chosen(every: NonZeroU32, share: Option<Share>, clients: Vec<usize>) -> Vec<u
     chosen.map(|(_, client)| client).collect()
 }
 
-/// The clients that lose packets, and the most that one of them loses, from 0 to 1.
+/// Returns the clients that lose packets, and the largest share that one of them loses, from 0 to 1.
 pub fn slow_clients(topology: &Topology) -> (Vec<String>, f64) {
     let is_slow = |node: &usize| {
         topology.members().filter(|member| member.node == *node).any(|member| !member.quality.loss.is_none())
@@ -256,13 +258,13 @@ pub fn slow_clients(topology: &Topology) -> (Vec<String>, f64) {
     (slow.into_iter().map(|node| topology.nodes[node].name.clone()).collect(), most)
 }
 
-/// The rate of the server's own link.
+/// Returns the rate of the server's own link in bits a second.
 pub fn server_rate_bps(topology: &Topology) -> Option<u64> {
     let server = with_role(topology, Role::Server).next()?;
     topology.members().filter(|member| member.node == server).find_map(|member| member.quality.rate_bps)
 }
 
-/// What the plan needs to know of a network. A rival's receivers get copies, too.
+/// The facts about a network that a plan needs. Receivers of a rival flow get copies, too.
 #[derive(Debug, Clone)]
 pub struct Facts {
     pub clients: usize,
@@ -282,36 +284,36 @@ impl Facts {
         }
     }
 
-    /// The largest share of packets that a client loses.
+    /// Returns the largest share of packets that a client loses.
     pub fn most_lost(&self) -> f64 {
         self.losses.iter().copied().fold(0.0, f64::max)
     }
 }
 
-/// The rate of the slowest link, Ethernet frames with their headers.
+/// Returns the rate of the slowest link in bits a second of Ethernet frames, headers included.
 pub fn link_rate_bps(topology: &Topology) -> Option<u64> {
     topology.members().filter_map(|member| member.quality.rate_bps).min()
 }
 
-/// The nodes of a role, by index, in the topology's order.
+/// Iterates over the nodes of a role, by index, in the order of the topology.
 pub fn with_role(topology: &Topology, role: Role) -> impl Iterator<Item = usize> {
     topology.nodes.iter().enumerate().filter(move |(_, node)| node.role == role).map(|(index, _)| index)
 }
 
-/// The first interface of a node and its addresses.
+/// Returns the first interface of a node and its addresses.
 pub fn attachment(topology: &Topology, node: usize) -> Option<Attachment> {
     let member = topology.members().find(|m| m.node == node)?;
     Some(Attachment { interface: member.interface.clone(), address: member.v6.into() })
 }
 
-/// Where a node meets the network.
+/// The interface and the addresses by which a node is connected to the network.
 #[derive(Debug, Clone)]
 pub struct Attachment {
     pub interface: String,
     pub address: IpAddr,
 }
 
-/// How many routers a packet crosses from the first server to the first client.
+/// Returns how many routers a packet crosses from the first server to the first client.
 pub fn router_levels(topology: &Topology) -> u32 {
     let (Some(server), Some(client)) =
         (with_role(topology, Role::Server).next(), with_role(topology, Role::Client).next())

@@ -1,8 +1,8 @@
-//! Files in the format of before: refused with what is to be changed.
+//! Refuses experiment files in an older format, and says what to change in them.
 
 use toml::{Table, Value};
 
-/// Says what is to be changed in a file of the format of before; `None` for other files.
+/// Returns what to change in a file of the older format; `None` for other files.
 pub fn advice(document: &Table) -> Option<String> {
     let has = |key: &str| document.contains_key(key);
     let moved = [

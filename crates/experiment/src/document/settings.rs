@@ -1,4 +1,4 @@
-//! `--set KEY=VALUE`: a value that takes the place of the file's.
+//! Carries out `--set KEY=VALUE`, whose value takes the place of the one in the file.
 
 use toml::{Table, Value};
 

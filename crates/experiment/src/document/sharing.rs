@@ -1,9 +1,9 @@
-//! Flows that share a link for a while: what an experiment file says of them, and whether it can be.
+//! Reads what an experiment file says about flows that share a link for a while, and checks it.
 
 use serde::Deserialize;
 use treecast_lab::quantity::{Rate, Size, Time};
 
-/// What an experiment file says of a shared link.
+/// What an experiment file says of a shared link, as it is written.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SharingKeys {
@@ -15,14 +15,14 @@ pub struct SharingKeys {
     pub file: Option<String>,
 }
 
-/// A link that all flows of a run cross, and for how long.
+/// A link that all flows of a run cross, and how long they share it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Sharing {
-    /// Its name in the topologies.
+    /// The name of the link in the topologies.
     pub link: String,
     /// How long all flows run together.
     pub lasts: Time,
-    /// What may wait in front of the link, in place of what the topology says.
+    /// How much may wait in front of the link, in place of what the topology says.
     pub queue: Option<Size>,
     /// The congestion control of TCP flows, as the kernel calls it.
     pub congestion: String,
@@ -33,7 +33,7 @@ pub struct Sharing {
 #[serde(deny_unknown_fields)]
 pub struct Rival {
     pub kind: RivalKind,
-    /// How long after the first flow has begun.
+    /// How long after the first flow the rival begins.
     pub after: Option<Time>,
 }
 
@@ -42,24 +42,24 @@ pub struct Rival {
 pub enum RivalKind {
     /// One TCP connection that always has something to send.
     Tcp,
-    /// A session like the first.
+    /// A second session like the first.
     Session,
 }
 
-/// The link gets another rate.
+/// A change of the link's rate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Change {
-    /// How long after all flows run.
+    /// When the rate changes, counted from when all flows run.
     pub after: Time,
     pub rate: Rate,
 }
 
-/// What the names of the nodes begin with that a rival sends to.
+/// The beginning of the names of the nodes that a rival sends to.
 pub const RIVAL: &str = "rival";
 
 impl SharingKeys {
-    /// The link, its values checked.
+    /// Checks the values and returns the shared link.
     pub fn complete(self) -> Result<Sharing, String> {
         let sharing = Sharing {
             link: self.link.unwrap_or_else(|| "shared".into()),

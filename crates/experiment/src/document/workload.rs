@@ -1,4 +1,4 @@
-//! What an experiment delivers, as its file describes it.
+//! Reads the workload of an experiment from its file: what is delivered.
 
 use std::path::{Path, PathBuf};
 
@@ -13,7 +13,7 @@ use super::{
     sharing::{Sharing, SharingKeys},
 };
 
-/// The `[workload]` of a file.
+/// The `[workload]` of a file, as it is written.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(tag = "kind", rename_all = "lowercase")]
 pub enum WorkloadKeys {
@@ -24,16 +24,16 @@ pub enum WorkloadKeys {
     Shared(SharingKeys),
 }
 
-/// What is delivered.
+/// The workload: what a run delivers.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Workload {
-    /// One file to everybody.
+    /// One file, which everybody gets.
     Files(Objects),
     /// Many files, which come one by one while the session runs.
     Feed(Feed),
-    /// Datagrams at an even pace, to the receivers of one sender or among all members.
+    /// A stream: datagrams at an even pace, to the receivers of one sender or among all members.
     Stream(Stream),
-    /// A file that is longer than the time in which flows share a link.
+    /// A file that takes longer than the time in which flows share a link.
     Shared(Sharing, Objects),
 }
 
@@ -44,7 +44,7 @@ pub struct ObjectKeys {
     file: Option<String>,
 }
 
-/// Which file is delivered.
+/// The file that is delivered.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Objects {
     /// Random bytes of these sizes.
@@ -62,22 +62,23 @@ pub struct StreamKeys {
     payload: Option<usize>,
 }
 
-/// Traffic whose every datagram is known.
+/// A stream of datagrams of which each is known.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Stream {
     pub loads: Vec<Load>,
-    /// Data in a datagram, in bytes; `None` for what lists of addresses leave, as in the MEADcast thesis.
+    /// The number of bytes of data in a datagram. `None` for what lists of addresses leave room for, as in the
+    /// MEADcast thesis.
     pub payload_bytes: Option<usize>,
     /// Whether all members send to each other.
     pub all_send: bool,
 }
 
-/// What is sent to each receiver of a stream.
+/// How much is sent to each receiver of a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Load {
-    /// Data at a rate, for a time.
+    /// Data at this rate, for this time.
     Rate { rate_bps: u64, seconds: u32 },
-    /// This many bytes, as fast as the links bear it.
+    /// This many bytes, as fast as the links can carry them.
     Bytes(u64),
 }
 
@@ -85,17 +86,17 @@ pub enum Load {
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "String")]
 pub enum SendRate {
-    /// As the paths to the receivers bear.
+    /// The rate that the paths to the receivers can carry (congestion control).
     Auto,
-    /// As fast as the slowest attentive receiver takes it.
+    /// The rate at which the slowest attentive receiver takes data.
     Max,
-    /// IP packets with their headers.
+    /// A fixed rate, counted in IP packets with their headers.
     Bps(Rate),
-    /// Several groups, each slower than the one before.
+    /// Several groups, each at a lower rate than the one before.
     Several(Vec<Rate>),
 }
 
-/// The `[cast]` of a file: who takes part, of a list of use cases.
+/// The `[cast]` of a file, as it is written: the senders and receivers out of a list of use cases.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CastKeys {
@@ -104,25 +105,25 @@ pub struct CastKeys {
     receivers: Vec<usize>,
 }
 
-/// Who takes part.
+/// The senders and receivers of an experiment.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Cast {
     pub use_case: UseCase,
-    /// How many hosts of each of its networks receive; runs are made with each number.
+    /// The numbers of hosts of each network that receive. Runs are made with each number.
     pub receivers: Vec<usize>,
 }
 
-/// What every datagram of a stream begins with, in bytes.
+/// The length of what every datagram of a stream begins with, in bytes.
 pub const STAMP_LEN: usize = 24;
 
-/// The value of `file` that means the treecast program itself.
+/// The value of `file` that stands for the treecast program itself.
 pub const THIS_PROGRAM: &str = "treecast";
 
 /// Data in the shortest and the longest datagram of a stream.
 const PAYLOAD: std::ops::RangeInclusive<usize> = STAMP_LEN..=1400;
 
 impl WorkloadKeys {
-    /// The workload, its values checked; paths start at `folder`.
+    /// Checks the values and returns the workload. Its paths start at `folder`.
     pub fn complete(self, folder: &Path) -> Result<Workload, String> {
         let all_send = matches!(self, Self::Conference(_));
         Ok(match self {
@@ -202,7 +203,7 @@ impl StreamKeys {
 }
 
 impl Load {
-    /// The number of datagrams with so much data that it takes.
+    /// Returns how many datagrams with `payload_bytes` bytes of data it takes to carry the load.
     pub fn packets(&self, payload_bytes: usize) -> u32 {
         let bytes = match *self {
             Self::Rate { rate_bps, seconds } => rate_bps * u64::from(seconds) / 8,
@@ -225,7 +226,7 @@ impl std::fmt::Display for Load {
 }
 
 impl CastKeys {
-    /// The cast; its file starts at `folder`.
+    /// Checks the values and returns the cast. Its file starts at `folder`.
     pub fn complete(self, folder: &Path) -> Result<Cast, String> {
         let Self { participants, use_case: wanted, receivers } = self;
         if receivers.is_empty() || receivers.contains(&0) {
@@ -243,19 +244,20 @@ impl CastKeys {
 }
 
 impl Cast {
-    /// Who sends to whom with so many hosts of each network.
+    /// Returns the groups, each with its sender and receivers, when this number of hosts of each network
+    /// receive.
     pub fn groups(&self, receivers_per_network: usize) -> Vec<Group> {
         self.use_case.groups(receivers_per_network)
     }
 }
 
 impl SendRate {
-    /// Whether only a session can be sent at it, whose receivers answer.
+    /// Whether this rate needs a session whose receivers answer.
     pub fn needs_answers(&self) -> bool {
         matches!(self, Self::Auto | Self::Several(_))
     }
 
-    /// The option of `treecast send` and its value.
+    /// Returns the option of `treecast send` for this rate, and its value.
     pub fn words(&self) -> [String; 2] {
         let (option, value) = match self {
             Self::Auto => ("--rate", "auto".to_owned()),

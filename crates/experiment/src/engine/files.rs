@@ -16,11 +16,11 @@ use crate::{
     ssh::Ssh,
 };
 
-/// Tells the database of each process that starts, and at which node.
+/// Tells the database of each process that starts, and at which node it runs.
 pub type Watch<'a> = dyn Fn(&str, u32) + Sync + 'a;
 
 impl Engine<'_> {
-    /// A run that has the network for itself.
+    /// Makes a run that has the network for itself.
     pub fn play_alone(&mut self, run: Begun<'_>, cargo: &Cargo, ssh: Option<&Ssh>) -> Result<Outcome, Error> {
         let Begun { planned, record, recorder, .. } = &run;
         let group = &planned.groups[0];
@@ -111,7 +111,7 @@ impl Engine<'_> {
     }
 }
 
-/// A session of a run, whose clients all start at once.
+/// Prepares a session of a run whose clients all start at once.
 pub fn session<'s>(
     order: &'s Order,
     run: &'s Begun<'_>,

@@ -1,4 +1,4 @@
-//! A whole experiment: network after network, run after run.
+//! Makes a whole experiment: network after network, and run after run.
 
 mod files;
 mod needs;
@@ -48,10 +48,10 @@ use crate::{
     vocabulary,
 };
 
-/// What an experiment needs beside its file.
+/// What an experiment needs to know besides its file.
 pub struct Order {
     pub experiment: Experiment,
-    /// What the results are filed under.
+    /// The name under which the results are filed.
     pub name: String,
     /// The results database; runs are added to it.
     pub database: PathBuf,
@@ -65,12 +65,12 @@ pub struct Order {
 /// How an experiment ended.
 #[derive(Debug, Default, Serialize)]
 pub struct Results {
-    /// Runs of which every client has what it was to get.
+    /// The number of runs in which every client got what it was to get.
     pub whole_runs: usize,
     pub runs: usize,
-    /// Each client that has not: run, node, reason.
+    /// The clients that did not get it: run, node and reason.
     pub failures: Vec<Failure>,
-    /// Each run that the program itself refused to make.
+    /// The runs that the program itself refused to make.
     pub refused: Vec<Refusal>,
     pub findings: Vec<Finding>,
     /// A line for each kind of run that was left out.

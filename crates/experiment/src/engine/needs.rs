@@ -1,4 +1,4 @@
-//! What a run needs of its site, and of the routers there.
+//! Checks what a run needs of the place where it is made, and of the routers there.
 
 use std::collections::BTreeSet;
 
@@ -15,7 +15,7 @@ use crate::{
     site::{Need, Routers, Site},
 };
 
-/// What the routers of a network run in a run, and which of them speak MEADcast and Xcast.
+/// Returns what the routers of a network run during a run, and which of them speak MEADcast and Xcast.
 pub fn routers(
     experiment: &Experiment,
     planned: &Planned,
@@ -44,7 +44,7 @@ pub fn routers(
     Ok((routers, support))
 }
 
-/// Refuses a run that needs what its site lacks.
+/// Refuses a run that needs what the place lacks.
 pub fn check(site: &dyn Site, planned: &Planned) -> Result<(), Error> {
     match needs(planned).into_iter().find(|need| !site.can(*need)) {
         None => Ok(()),

@@ -15,7 +15,7 @@ use crate::{
 };
 
 impl Engine<'_> {
-    /// A run on a link that others use, too.
+    /// Makes a run on a link that other flows use, too.
     pub fn play_shared(&mut self, run: Begun<'_>, cargo: &Cargo) -> Result<Outcome, Error> {
         let Begun { site, planned, record, recorder } = &run;
         let (site, planned) = (*site, *planned);

@@ -18,8 +18,9 @@ const MAX_LOSS: f64 = 0.015;
 const MAX_SLOWER: u32 = 4;
 
 impl Engine<'_> {
-    /// A stream. A file that is sent as one, of which too much is lost, is sent again, slower: the thesis raised the rate until
-    /// so much was lost. `key` is the file with the domain's key, where routers prove what they say.
+    /// Makes a run of a stream. When a file is sent as a stream and too much of it is lost, the run sends it
+    /// again more slowly; the thesis raised the rate until that much was lost. `key` is the file with the
+    /// domain's key, where routers prove their responses.
     pub fn play_stream(
         &mut self,
         site: &dyn Site,

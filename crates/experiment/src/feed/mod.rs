@@ -1,4 +1,5 @@
-//! Objects that come one by one while a session runs: their files, and what is measured of those that receivers get.
+//! The files of a feed, and what is measured of the objects that receivers get. In a feed, objects come one by
+//! one while a session runs.
 
 mod products;
 
@@ -13,8 +14,9 @@ pub const MEASURES: &[(&str, &str)] =
 /// Only objects larger than this, in bytes, count for the throughput: for smaller ones a timer's error is too large a part.
 const MEASURED_FROM_BYTES: u64 = 500_000;
 
-/// Robustness and throughput of equation 4.2: the share of their objects that the slow receivers have, and the mean over fast
-/// receivers and large objects of size divided by time, in bits a second. Each receiver says whether it is a slow one.
+/// Computes the robustness and the throughput of equation 4.2. Robustness is the share of their objects that
+/// the slow receivers got. Throughput is the mean, over fast receivers and large objects, of an object's size
+/// divided by its time, in bits a second. Each receiver comes with whether it is a slow one.
 pub fn equation_4_2(objects: u32, receivers: &[(bool, &[ObjectTime])]) -> (Option<f64>, Option<f64>) {
     let slow: Vec<_> = receivers.iter().filter(|(is_slow, _)| *is_slow).collect();
     let have: usize = slow.iter().map(|(_, have)| have.len()).sum();
@@ -28,7 +30,7 @@ pub fn equation_4_2(objects: u32, receivers: &[(bool, &[ObjectTime])]) -> (Optio
     (robustness, mean)
 }
 
-/// What is filed of a run. `slow` are the receivers that lose packets.
+/// Returns the rows and series that a run of a feed files. `slow` are the receivers that lose packets.
 pub fn filing(feed: &Feed, slow: &[String], receivers: &[(String, &[ObjectTime])]) -> Filing {
     let mut filing = Filing::default();
     filing.run("objects", f64::from(feed.objects), "");

@@ -20,19 +20,19 @@ use crate::{
     verify::{self, Digest},
 };
 
-/// An object that a receiver has, and the time from its announcement until it was whole.
+/// An object that a receiver got, and the time from its announcement until it was complete.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ObjectTime {
     pub size_bytes: u64,
     pub taken: Duration,
 }
 
-/// The files of a run.
+/// The files of a feed's run.
 #[derive(Debug)]
 pub struct Products {
-    /// The pipe that the sender reads paths from.
+    /// The path of the pipe from which the sender reads the files' paths.
     pub pipe: PathBuf,
-    /// What they were drawn from.
+    /// The seed that the files' contents come from.
     pub seed: u64,
     products: Vec<Product>,
 }
@@ -47,7 +47,7 @@ struct Product {
 }
 
 impl Products {
-    /// Fills files with random bytes; the same seed writes the same.
+    /// Fills the files with random bytes. The same seed gives the same bytes.
     pub fn make(store: &Store, arrivals: &[Arrival], seed: u64) -> io::Result<Self> {
         let folder = store.fresh_folder("source")?;
         let pipe = folder.join("feed");
@@ -60,12 +60,13 @@ impl Products {
         Ok(Self { pipe, seed, products: products.collect::<io::Result<_>>()? })
     }
 
-    /// The bytes of all together.
+    /// Returns the size of all files together.
     pub fn size(&self) -> Size {
         Size(self.products.iter().map(|product| product.size).sum())
     }
 
-    /// Writes each path when it is due, counted from now, and then the end; `is_over` ends it early.
+    /// Writes each path into the pipe when its object is due, counted from now, and then closes the pipe.
+    /// `is_over` ends this early.
     pub fn feed(&self, is_over: &dyn Fn() -> bool) -> io::Result<()> {
         // Open for both, which waits for nobody: the sender may be gone.
         let mut pipe =
@@ -90,7 +91,8 @@ impl Products {
         Ok(())
     }
 
-    /// The objects that are whole and right in `folder`, of those that a receiver says it has; the files are removed.
+    /// Returns those objects in `folder` that are complete and right, out of the objects that a receiver says
+    /// it has, and removes their files.
     pub fn check(&self, folder: &Path, told: &[ToldObject]) -> Vec<ObjectTime> {
         let check = |product: &Product| {
             let told = told.iter().find(|told| told.name == product.name)?;

@@ -1,4 +1,4 @@
-//! About how long runs take.
+//! Estimates how long runs take.
 
 use std::time::Duration;
 
@@ -66,7 +66,7 @@ fn passes(facts: &Facts, delivery: &Delivery, bytes: u64) -> f64 {
 }
 
 impl Plan<'_> {
-    /// About how long all runs will take, with the networks in which they are made.
+    /// Returns about how long all runs take, the building of their networks included.
     pub fn estimate(&self, settle: Duration) -> Duration {
         let is_used = |(index, _): &(usize, &Understood)| self.runs.iter().any(|run| run.network == *index);
         let networks = self.networks.iter().enumerate().filter(is_used).map(|(_, at)| at.building());
@@ -76,8 +76,8 @@ impl Plan<'_> {
 }
 
 impl Planned<'_> {
-    /// About how long the run takes: until the machine is quiet, and for the programs' start and the check of the copies,
-    /// too.
+    /// Returns about how long the run takes. This includes the wait until the machine is quiet, the start of
+    /// the programs, and the check of the copies.
     pub fn estimate(&self, facts: &Facts, settle: Duration) -> Duration {
         if let Work::Stream(stream) = &self.work {
             let asks_routers = matches!(self.delivery.fanout, Fanout::Mead | Fanout::XcastPlus);
@@ -88,7 +88,8 @@ impl Planned<'_> {
         settle.min(SETTLES) + around + self.with_waits(self.transfer(facts))
     }
 
-    /// The time of the transfer when the network is the limit, or the machine, and all clients start at once.
+    /// Returns the time of the transfer when either the network or the machine is the limit, and all clients
+    /// start at once.
     pub fn transfer(&self, facts: &Facts) -> Duration {
         let size = match &self.work {
             Work::Shared(_, lasts) => return *lasts,

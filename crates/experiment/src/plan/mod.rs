@@ -27,21 +27,21 @@ use crate::{
     schedule::{Schedule, seed_for},
 };
 
-/// One run to be made.
+/// A run that is to be made.
 #[derive(Debug, Clone)]
 pub struct Planned<'a> {
-    /// Index into the experiment's networks.
+    /// The index of its network in the experiment.
     pub network: usize,
     pub delivery: &'a Delivery,
     pub schedule: Schedule,
-    /// From 1.
+    /// The number of the repeat, counted from 1.
     pub repeat: u32,
-    /// Who sends to whom. A rival's group is the second.
+    /// The groups of the run, each with its sender and receivers. A rival's group is the second.
     pub groups: Vec<Group>,
     pub work: Work,
-    /// What tells this run from all others, in words.
+    /// The words that tell this run from all others.
     pub name: String,
-    /// The run's cell.
+    /// The parameters by which results are compared (the run's cell).
     pub parameters: Parameters,
 }
 
@@ -50,7 +50,7 @@ pub struct Planned<'a> {
 pub enum Work<S = PlannedStream> {
     File(Size),
     Feed(PlannedFeed),
-    /// A file that is longer than so much time on the shared link.
+    /// A file that takes longer than this time on the shared link.
     Shared(Size, Duration),
     Stream(S),
 }
@@ -62,16 +62,16 @@ type Wanted = Work<Load>;
 #[derive(Debug, Clone, PartialEq)]
 pub struct PlannedFeed {
     pub configuration: Configuration,
-    /// What objects and arrivals are drawn from: the same for all configurations of one load.
+    /// The seed that objects and arrivals come from. It is the same for all configurations of one load.
     pub seed: u64,
-    /// All objects together.
+    /// The size of all objects together.
     pub size: Size,
     /// When the last object comes.
     pub lasts: Duration,
 }
 
 impl<S> Work<S> {
-    /// The size of one copy; `None` for a stream, of which nobody keeps one.
+    /// Returns the size of one copy; `None` for a stream, of which nobody keeps a copy.
     pub fn size(&self) -> Option<Size> {
         match self {
             Self::File(size) | Self::Shared(size, _) => Some(*size),
@@ -82,18 +82,18 @@ impl<S> Work<S> {
 }
 
 impl Planned<'_> {
-    /// How many receivers there are in all groups together.
+    /// Returns how many receivers there are in all groups together.
     pub fn clients(&self) -> usize {
         self.groups.iter().map(|group| group.receivers.len()).sum()
     }
 }
 
-/// A network that is understood, before it is built.
+/// A network whose description has been read and checked, before it is built.
 #[derive(Debug, Clone)]
 pub struct Understood {
     pub topology: Topology,
     pub facts: Facts,
-    /// The link that flows share.
+    /// The path through the link that flows share.
     pub path: Option<SharedPath>,
 }
 
@@ -372,7 +372,8 @@ impl<'a> Planner<'a, '_> {
     }
 }
 
-/// The rate that a delivery is told: what the file says, otherwise what the slowest link carries.
+/// Returns the rate that a delivery is told: the one in the file or, without one, what the slowest link
+/// carries.
 pub fn rate(
     experiment: &Experiment,
     network: &Network,

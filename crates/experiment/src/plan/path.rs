@@ -1,4 +1,4 @@
-//! The way that all flows take: the link that they share, and where each is counted behind it.
+//! Finds the path that all flows take: the link that they share, and where each flow is counted after it.
 
 use std::time::Duration;
 
@@ -13,15 +13,16 @@ use crate::{
     },
 };
 
-/// The shared link, from the senders' side to the receivers'.
+/// The shared link, seen from the senders towards the receivers.
 #[derive(Debug, Clone)]
 pub struct SharedPath {
-    /// The interfaces at its two ends, as (index of the node, name): all flows wait in front of the first.
+    /// The interfaces at the two ends of the link, as (index of the node, name). All flows wait in front of the
+    /// first one.
     pub ends: [(usize, String); 2],
-    /// Behind it, the interface through which each flow goes on.
+    /// The interface by which each flow goes on after the link.
     pub flows: Vec<(usize, String)>,
     pub quality: Quality,
-    /// The time that a packet takes which waits nowhere.
+    /// The round trip of a packet that waits nowhere.
     pub round_trip: Duration,
 }
 

@@ -1,4 +1,5 @@
-//! What a stream sends in a run, and what it should cost by the network's tree (meadcast-thesis-2024, 4.4).
+//! Plans what a stream sends in a run, and computes what that should cost on the network's tree
+//! (meadcast-thesis-2024, 4.4).
 
 use std::time::Duration;
 
@@ -14,24 +15,25 @@ use crate::document::{
     workload::{Load, Workload},
 };
 
-/// What a stream sends in a run, and what the tree says that it costs.
+/// The plan of a stream, and its computed cost.
 #[derive(Debug, Clone)]
 pub struct PlannedStream {
     pub load: Load,
-    /// Data in a datagram, in bytes.
+    /// The number of bytes of data in a datagram.
     pub payload_bytes: usize,
-    /// Datagrams of each sender.
+    /// The number of datagrams that each sender sends.
     pub packets: u32,
-    /// From one datagram of a sender to its next one.
+    /// The time from one datagram of a sender to its next one.
     pub interval: Duration,
     /// The most addresses in a packet.
     pub max: usize,
-    /// Bytes that the delivery should take, and those of a multicast tree, on all links and from the senders.
+    /// The bytes that the delivery should take on all links and from the senders, and those of a multicast
+    /// tree.
     pub computed: Bytes,
     pub floor: Bytes,
 }
 
-/// Bytes of a whole run.
+/// The bytes of a whole run.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Bytes {
     pub network: u64,
@@ -44,7 +46,7 @@ const MOST_ADDRESSES: usize = 20;
 /// An Ethernet frame's header, which links count and the tree does not.
 const ETHERNET_LEN: u64 = 14;
 
-/// Bytes of an IPv6 and a UDP header.
+/// The length of an IPv6 and a UDP header in bytes.
 pub const HEADERS_LEN: u64 = 48;
 
 /// How much longer a file takes when too much of it was lost.
@@ -54,12 +56,12 @@ const SLOWER: f64 = 1.4;
 const OF_LINK: f64 = 0.95;
 
 impl PlannedStream {
-    /// The same traffic at a lower rate.
+    /// Returns the plan of the same traffic at a lower rate.
     pub fn slower(&self) -> Self {
         Self { interval: self.interval.mul_f64(SLOWER), ..self.clone() }
     }
 
-    /// How long the traffic takes.
+    /// Returns how long the traffic takes.
     pub fn duration(&self) -> Duration {
         self.interval * self.packets
     }

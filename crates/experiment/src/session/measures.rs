@@ -1,4 +1,4 @@
-//! What a session has shown, as rows.
+//! Turns the results of a session into rows.
 
 use treecast_lab::process::Ended;
 use treecast_measure::{Db, DbError, db::Row};
@@ -21,8 +21,8 @@ pub const MEASURES: &[(&str, &str)] = &[
     ("memory", "B"),
 ];
 
-/// Files how a client fared as soon as it is known, so that a killed experiment keeps it. The copy is
-/// not checked yet.
+/// Files the result of a client as soon as it is known, so that an experiment that is killed keeps it. The
+/// client's copy is not checked yet.
 pub fn client_done(db: &mut Db, record: &Record, client: &str, fared: &Fared) -> Result<(), DbError> {
     if let Some(at) = fared.started {
         record.event(db, at, Some(client), "started", "")?;
@@ -37,7 +37,8 @@ pub fn client_done(db: &mut Db, record: &Record, client: &str, fared: &Fared) ->
     }
 }
 
-/// What is filed of a session that delivers so many bytes to a group. `stopped` is the number of a client that stood still.
+/// Returns the rows and series of a session that delivers `size_bytes` bytes to a group. `stopped` is the
+/// number of a client whose program was stopped for a while.
 pub fn of_run(group: &Group, played: &Played, size_bytes: u64, stopped: Option<usize>) -> Filing {
     let mut filing = match &played.refused {
         Some(reason) => of_refused(&group.receivers, reason),

@@ -1,4 +1,4 @@
-//! A run in which files are delivered: a server, its clients, their times, and the check of what they got.
+//! Runs a session that delivers files: a server, its clients, their times, and the check of their copies.
 
 mod measures;
 
@@ -38,38 +38,38 @@ pub struct Session<'a> {
     pub group: &'a Group,
     pub programs: Programs<'a>,
     pub cargo: &'a Cargo,
-    /// When each client starts, from the first possible moment. Empty when all start at once.
+    /// How long each client waits, from the first moment at which clients can start. Empty: all start at once.
     pub waits: Vec<Duration>,
-    /// The run's start.
+    /// When the run started.
     pub origin: Instant,
     pub timeout: Duration,
-    /// Is told of each process that starts, and at which node.
+    /// A function that is told of each process that starts, and at which node.
     pub watch: &'a (dyn Fn(&str, u32) + Sync),
-    /// A client to stop for a while.
+    /// A client that is to be stopped for a while.
     pub stopped: Option<&'a Stopped>,
-    /// Is told when the session has begun, after the run's start.
+    /// Where to note when the session began, counted from the run's start.
     pub begun: Option<&'a OnceLock<Duration>>,
 }
 
-/// How a session went.
+/// The result of a session.
 #[derive(Debug, Default)]
 pub struct Played {
-    /// How each client fared, in the group's order. Copies are checked.
+    /// The result of each client, in the group's order. The copies have been checked.
     pub clients: Vec<Fared>,
-    /// How long each client heard nothing, where that was listened for.
+    /// For how long each client heard nothing, where that was measured.
     pub silences: Vec<Duration>,
-    /// When the clients could start, since the run's start.
+    /// When the clients could start, counted from the run's start.
     pub clients_start: Duration,
-    /// From there until the last client was done.
+    /// The time from then until the last client had ended.
     pub duration: Duration,
-    /// The user stopped it.
+    /// Whether the user stopped the session.
     pub interrupted: bool,
-    /// Why the server's program did not do what it was asked to: it cannot be.
+    /// Why the server's program did not do what it was asked to do: it cannot be done.
     pub refused: Option<String>,
     pub server_failure: Option<String>,
-    /// What the server said last.
+    /// The last thing that the server said.
     pub server_said: Option<String>,
-    /// What the server's programs used.
+    /// The resources that the server's programs used.
     pub server_used: treecast_lab::process::Ended,
     pub happened: Vec<Happening>,
 }
@@ -78,7 +78,7 @@ pub struct Played {
 const CONNECTING: Duration = Duration::from_secs(20);
 
 impl Session<'_> {
-    /// Plays the run. `each` hears of every client that is done, `stop` ends the run early.
+    /// Runs the session. `each` is told of every client that has ended; `stop` ends the session early.
     pub fn play(&self, each: &mut dyn FnMut(usize, &Fared), stop: &dyn Fn() -> bool) -> io::Result<Played> {
         let server = self.server()?;
         let clients = self.clients()?;

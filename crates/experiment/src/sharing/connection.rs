@@ -20,7 +20,7 @@ use crate::site::{Site, enter};
 const CONNECTING: Duration = Duration::from_secs(10);
 const PATIENCE: Duration = Duration::from_millis(100);
 
-/// A connection from one node to another.
+/// A TCP connection from one node to another.
 pub struct Connection<'a> {
     pub site: &'a dyn Site,
     pub from: String,
@@ -30,12 +30,12 @@ pub struct Connection<'a> {
     /// The congestion control, as the kernel calls it.
     pub congestion: &'a str,
     pub origin: Instant,
-    /// When it was there, after `origin`.
+    /// Where to note when the connection was open, counted from `origin`.
     pub begun: &'a OnceLock<Duration>,
 }
 
 impl Connection<'_> {
-    /// Sends until it is over. Returns how many bytes have arrived.
+    /// Sends until the time is over. Returns how many bytes have arrived.
     pub fn run(&self, is_over: &AtomicBool) -> io::Result<u64> {
         let (sender, receiver) = self.open()?;
         _ = self.begun.set(self.origin.elapsed());
@@ -65,7 +65,7 @@ impl Connection<'_> {
     }
 }
 
-/// Has a connection's sender follow a congestion control that the kernel has, or loads.
+/// Sets the congestion control of a connection's sender. The kernel must have it, or load it.
 pub fn set_congestion(stream: &impl AsFd, name: &str) -> io::Result<()> {
     SockRef::from(stream).set_tcp_congestion(name.as_bytes())
 }

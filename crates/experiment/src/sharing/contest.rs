@@ -1,4 +1,5 @@
-//! A run in which flows share a link: it begins with one, its rival follows, and all end when the time is over.
+//! A run in which flows share a link: the first flow begins, its rival follows, and all end when the time is
+//! over.
 
 use std::{
     io,
@@ -24,13 +25,13 @@ use crate::{
 /// How long the flows may take to begin.
 const BEGINNING: Duration = Duration::from_secs(60);
 
-/// One of the flows.
+/// A flow on the shared link.
 pub enum Flow<'a> {
     Session(Box<Session<'a>>),
     Tcp(Connection<'a>),
 }
 
-/// What a run has to work with.
+/// The flows, links and times of such a run.
 pub struct Contest<'a> {
     pub site: &'a dyn Site,
     pub sharing: &'a Sharing,
@@ -38,24 +39,24 @@ pub struct Contest<'a> {
     pub changes: &'a [Change],
     pub origin: Instant,
     pub first: Flow<'a>,
-    /// When it follows, after the first has begun.
+    /// The rival flow, and how long after the first one it begins.
     pub rival: Option<(Flow<'a>, Duration)>,
-    /// When each has begun, after the run's start.
+    /// When each flow has begun, counted from the run's start.
     pub begun: &'a [OnceLock<Duration>; 2],
 }
 
-/// How a run went.
+/// The result of the run.
 pub struct Outcome {
-    /// How the first flow fared.
+    /// The result of the first flow.
     pub played: Played,
     pub rival_failure: Option<String>,
-    /// The link's rate, each from so long after the run's start.
+    /// The rates of the link, each with the time since the run's start from which on it held.
     pub rates: Vec<(Duration, u64)>,
-    /// From when to when all flows ran; none when it did not come to that.
+    /// From when to when all flows ran together; none when they never did.
     pub together: Option<(Duration, Duration)>,
 }
 
-/// Whether the kernel has a congestion control.
+/// Whether the kernel has this congestion control.
 pub fn is_available(congestion: &str) -> io::Result<bool> {
     let socket = TcpListener::bind("127.0.0.1:0")?;
     match set_congestion(&socket, congestion) {
@@ -67,7 +68,7 @@ pub fn is_available(congestion: &str) -> io::Result<bool> {
 type Playing<'scope> = ScopedJoinHandle<'scope, io::Result<Played>>;
 
 impl Contest<'_> {
-    /// Plays the run; `stop` ends it early.
+    /// Makes the run; `stop` ends it early.
     pub fn play(&self, stop: &dyn Fn() -> bool) -> io::Result<Outcome> {
         let rate_bps = self.path.quality.rate_bps.unwrap_or_default();
         self.set_rate(rate_bps)?;

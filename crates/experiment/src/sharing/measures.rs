@@ -45,7 +45,7 @@ const CALM: Duration = Duration::from_secs(5);
 /// How long after a change of the link's rate loss may be what it likes.
 const GRACE: Duration = Duration::from_secs(3);
 
-/// What was sampled of a run in which flows share a link.
+/// The samples of a run in which flows share a link.
 pub struct Shared {
     /// What each flow took of the link over time, in bytes, and what happened in front of it.
     flows: Vec<Vec<Rate>>,
@@ -60,7 +60,7 @@ pub struct Shared {
 }
 
 impl Shared {
-    /// Loads what was sampled. `receivers` are those of each flow.
+    /// Loads the samples from the database. `receivers` are the receivers of each flow.
     pub fn load(
         db: &Db,
         record: &Record,
@@ -124,7 +124,7 @@ impl Shared {
     }
 }
 
-/// What is filed of a run: who got what, in the time in which all flows ran.
+/// Returns the rows and series of a run: what each flow got while all flows ran.
 pub fn filing(shared: &Shared, path: &SharedPath, together: Option<(Duration, Duration)>) -> Filing {
     let mut filing = Filing::default();
     filing.run("queue", path.quality.queue_bytes() as f64, "B");
@@ -178,7 +178,7 @@ fn series_of(shared: &Shared) -> Vec<Series> {
     series
 }
 
-/// Who got what, for a person.
+/// Returns a sentence for people that tells what each flow got.
 pub fn sentence(filing: &Filing) -> String {
     let value = |measure: &str| filing.value(measure);
     let rates: Vec<String> = ["flow_rate", "rival_rate"]

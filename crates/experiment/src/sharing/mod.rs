@@ -1,4 +1,4 @@
-//! A run in which flows share a link for a while, and what it shows.
+//! Makes runs in which flows share a link for a while, and measures how they share it.
 
 mod connection;
 mod contest;
@@ -18,7 +18,7 @@ use crate::{
     },
 };
 
-/// Refuses a congestion control that the kernel has not, where TCP flows are to follow it.
+/// Refuses a congestion control that the kernel does not have, when TCP flows are to use it.
 pub fn check_kernel(experiment: &Experiment) -> Result<(), Error> {
     let Some(Sharing { congestion, .. }) = experiment.workload.sharing() else { return Ok(()) };
     let is_tcp = |network: &Network| matches!(&network.rival, Some(rival) if rival.kind == RivalKind::Tcp);

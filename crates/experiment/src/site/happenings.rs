@@ -1,4 +1,4 @@
-//! Events of a run: each is begun and undone by the clock, at any site.
+//! Carries out the events of a run: each begins and ends at its time, at any site.
 
 use std::{
     io,
@@ -11,17 +11,17 @@ use treecast_lab::events::{Event, Fault, agenda};
 
 use super::Site;
 
-/// Something that has gone wrong, or was mended.
+/// An event that has begun or ended.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Happening {
-    /// Time since the events' clock began.
+    /// The time since the events' clock began.
     pub at: Duration,
-    /// What it was, in words.
+    /// The event in words.
     pub what: String,
 }
 
-/// Has events happen until `run` is over, and undoes those that still go on. Returns what `run` returns, and which events
-/// have happened.
+/// Carries out the events until `run` is over, and ends those that still go on. Returns what `run` returns, and
+/// which events have happened.
 pub fn while_they_happen<T>(
     site: &dyn Site,
     events: &[Event],

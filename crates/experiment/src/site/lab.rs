@@ -1,4 +1,4 @@
-//! A network of namespaces on this machine as a site.
+//! A site made of network namespaces on this machine.
 
 use std::{
     collections::BTreeSet,
@@ -36,7 +36,7 @@ use crate::{
     verify::{self, CopyError, Digest},
 };
 
-/// A lab that is up. Dropped, it is down.
+/// A lab that is up. It is taken down when this value is dropped.
 pub struct LabSite {
     lab: Up,
     topology: Topology,
@@ -54,27 +54,28 @@ pub struct LabSite {
     started: AtomicU64,
 }
 
-/// What the routers of a network run.
+/// The programs and settings of a network's routers.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Routers {
     pub multicast: bool,
-    /// Whether multicast is source-specific alone, which loops do not disturb.
+    /// Whether the routers forward source-specific multicast alone, which loops do not disturb.
     pub source_specific: bool,
-    /// Whether they are routers of MEADcast and Xcast.
+    /// Whether the routers speak MEADcast and Xcast.
     pub explicit: bool,
-    /// Whether they serve hosts on their own links that join a group of MEADcast.
+    /// Whether the routers serve hosts on their own links that join a group of MEADcast.
     pub designated: bool,
-    /// Whether they are those of Xcast+, which take listeners and sources for their own.
+    /// Whether the routers are designated routers of Xcast+, which take listeners and sources on their links
+    /// for their own.
     pub xcast_plus: bool,
-    /// Whether they prove what they answer with a domain's key, and serve only senders that have it.
+    /// Whether the routers prove their responses with a domain's key, and serve only senders that have it.
     pub key: bool,
 }
 
 impl LabSite {
-    /// Builds the network under a name that no other experiment has. Routers run nothing yet.
+    /// Builds the network under a name that no other experiment has. Its routers run no programs yet.
     ///
     /// # Errors
-    /// One line when the network cannot be built here.
+    /// One line, when the network cannot be built here.
     pub fn build(
         network: &str,
         topology: Topology,
@@ -104,10 +105,11 @@ impl LabSite {
         &self.lab.0
     }
 
-    /// Has the routers run this, and only some of them speak MEADcast and Xcast; `None` for all.
+    /// Makes the routers run these programs. Only the routers in `support` speak MEADcast and Xcast; `None` for
+    /// all.
     ///
     /// # Errors
-    /// One line when a router does not start.
+    /// One line, when a router does not start.
     pub fn prepare(&mut self, routers: Routers, support: Option<BTreeSet<String>>) -> Result<(), String> {
         self.run_explicit(routers).map_err(|error| format!("MEADcast routers: {error}"))?;
         self.run_multicast(routers).map_err(|error| format!("multicast routing: {error}"))?;
@@ -179,7 +181,7 @@ impl LabSite {
         Ok(())
     }
 
-    /// The file with the domain's key; it goes with the lab.
+    /// Returns the path of the file with the domain's key, which is deleted with the lab.
     pub fn key(&self) -> PathBuf {
         Options::default().state_directory.join(self.lab().name()).join("domain.key")
     }

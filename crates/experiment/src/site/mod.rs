@@ -35,19 +35,19 @@ use crate::{
 
 /// The place where a run is made, with a network whose nodes have the names of its topology.
 pub trait Site: Sync {
-    /// The network that is there.
+    /// Returns the topology of the network that is there.
     fn topology(&self) -> &Topology;
 
     /// Whether the place can do this.
     fn can(&self, need: Need) -> bool;
 
-    /// Starts a program at a node. It ends at the latest when the last [`Handle`] of it is gone.
+    /// Starts a program at a node. It ends at the latest when the last [`Handle`] of it is dropped.
     ///
     /// # Errors
     /// When there is no such program or node.
     fn start(&self, node: &str, command: Command) -> io::Result<Program>;
 
-    /// An empty folder at a node. What an earlier one of this name held is gone.
+    /// Makes an empty folder at a node. What an earlier folder of this name held is deleted.
     fn folder(&self, node: &str, name: &str) -> io::Result<PathBuf>;
 
     /// Makes a file of this host available at a node. Returns its path there.
@@ -62,7 +62,7 @@ pub trait Site: Sync {
     /// Samples the counters of all nodes into a run until the recorder is stopped.
     fn watch(&self, db: &Db, record: &Record, every: std::time::Duration) -> Result<Recorder, SampleError>;
 
-    /// Has something go wrong. What is returned is to be dropped when it ends ([`Site::end`]).
+    /// Makes something go wrong. The value that is returned is to be dropped when it ends ([`Site::end`]).
     fn begin(&self, fault: &Fault) -> io::Result<Box<dyn Send>>;
 
     /// Undoes what [`Site::begin`] did.
@@ -78,7 +78,7 @@ pub trait Site: Sync {
 /// What only some places can do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Need {
-    /// Routers run the programs of multicast, MEADcast and Xcast.
+    /// Routers run the daemons for multicast, MEADcast and Xcast.
     Routers,
     /// This process opens sockets at nodes, so that what is sent and what comes have one clock.
     Sockets,
@@ -110,7 +110,7 @@ pub fn enter<T: Send>(site: &dyn Site, node: &str, work: impl FnOnce() -> T + Se
     result.ok_or_else(|| io::Error::other(format!("nothing was done at {node}")))
 }
 
-/// Where a node meets the network.
+/// Returns the interface and the addresses by which a node is connected to the network.
 pub fn attachment(site: &dyn Site, node: &str) -> io::Result<Attachment> {
     let topology = site.topology();
     let index = topology.nodes.iter().position(|of| of.name == node);
@@ -118,30 +118,30 @@ pub fn attachment(site: &dyn Site, node: &str) -> io::Result<Attachment> {
     found.ok_or_else(|| io::Error::other(format!("{node} is on no network")))
 }
 
-/// A program at a node.
+/// A program that runs at a node.
 pub struct Program {
-    /// What it is called in messages.
+    /// The name by which messages call the program.
     pub name: String,
     pub said: Receiver<(Instant, Said)>,
     pub handle: Handle,
-    /// Its process, when that is one of this machine.
+    /// The process of the program, when it runs on this machine.
     pub pid: Option<u32>,
 }
 
-/// What a program says.
+/// Something that a program has told.
 #[derive(Debug)]
 pub enum Said {
-    /// A line on its standard output.
+    /// The program has printed this line on its standard output.
     Line(String),
-    /// It has ended; with the last line of its standard error.
+    /// The program has ended. The second field is the last line of its standard error.
     Ended(Ended, Option<String>),
 }
 
-/// Signals a program.
+/// A handle by which a program can be sent signals.
 #[derive(Clone)]
 pub struct Handle(Arc<dyn Signal + Send + Sync>);
 
-/// Reaches a program wherever it runs.
+/// A way to send signals to a program, wherever it runs.
 pub trait Signal {
     /// Sends a signal, if the program still runs.
     fn send(&self, signal: i32);
@@ -158,7 +158,7 @@ impl Handle {
 }
 
 impl Program {
-    /// Waits until `end` for the next thing that it says.
+    /// Waits until `end` for the next thing that the program tells.
     pub fn next(&self, end: Instant) -> io::Result<(Instant, Said)> {
         let left = end.saturating_duration_since(Instant::now());
         self.said.recv_timeout(left).map_err(|error| match error {
@@ -195,7 +195,7 @@ impl Program {
     }
 }
 
-/// A place for one program after the other, which another thread may close.
+/// A place that holds one program after the other, and that another thread may close.
 #[derive(Default)]
 pub struct Slot {
     state: Mutex<SlotState>,
@@ -220,19 +220,19 @@ impl Slot {
         Ok(Some(program))
     }
 
-    /// Says that the program that was started has ended.
+    /// Takes note that the program in the slot has ended.
     pub fn ended(&self) {
         self.lock().running = None;
     }
 
-    /// Signals the program, when one runs.
+    /// Sends a signal to the program, when one runs.
     pub fn signal(&self, signal: i32) {
         if let Some(running) = &self.lock().running {
             running.signal(signal);
         }
     }
 
-    /// Lets nothing start from now on, and signals the program that runs.
+    /// Closes the slot: no program starts in it any more, and the running one gets the signal.
     pub fn close(&self, signal: i32) {
         self.lock().closed = true;
         self.signal(signal);
@@ -261,7 +261,7 @@ pub mod tests {
         r#"-IT0hkHQK00SHT_TKMsItVMfys2r-KAAAAAAAAAAB4mr4b"}"#
     );
 
-    /// A program that is no site's: a shell with a script.
+    /// Starts a shell with a script, for tests. It belongs to no site.
     pub fn shell(script: &str) -> io::Result<Program> {
         static NUMBER: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
         let number = NUMBER.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
@@ -271,7 +271,7 @@ pub mod tests {
         lab::start_here("sh".into(), command, errors)
     }
 
-    /// A place that can do nothing.
+    /// A site for tests that can do nothing.
     pub struct Bare(pub Topology);
 
     impl Site for Bare {

@@ -1,4 +1,4 @@
-//! What a stream's run has shown, as rows and series.
+//! Turns the results of a stream's run into rows and series.
 
 use std::time::Duration;
 
@@ -47,7 +47,7 @@ struct Second {
     sender_bytes: f64,
 }
 
-/// What is filed of a run. `began` is when the traffic began, since the run's start.
+/// Returns the rows and series of a run. `began` is when the traffic began, counted from the run's start.
 pub fn rows(
     planned: &Planned,
     stream: &PlannedStream,
@@ -171,7 +171,7 @@ fn series(seconds: &[Second], began: Duration) -> Vec<Series> {
     ]
 }
 
-/// What a run has shown, in a line.
+/// Returns the result of a run in one sentence.
 pub fn sentence(filing: &Filing, carried: &Carried, played: &Played) -> String {
     let megabytes = |bytes: u64| bytes as f64 / 1e6;
     let time = filing.rows.iter().filter(|(_, row)| row.measure == "time").filter_map(|(_, row)| row.value);
@@ -197,7 +197,7 @@ pub fn sentence(filing: &Filing, carried: &Carried, played: &Played) -> String {
     )
 }
 
-/// The share of the datagrams that did not come, of all receivers.
+/// Returns the share of the datagrams that did not arrive, over all receivers.
 pub fn lost(filing: &Filing) -> f64 {
     1.0 - filing.value("came").unwrap_or(0.0) / filing.value("expected").unwrap_or(0.0).max(1.0)
 }

@@ -1,4 +1,4 @@
-//! One run of a stream: senders, sinks, traffic, and what all have counted.
+//! Makes one run of a stream: senders, receivers, the traffic, and their counts.
 
 use std::{
     io,
@@ -47,7 +47,7 @@ const AT_ONCE: usize = 16;
 /// In which a sender that has told of its routers has its group by them.
 const REPLACING: Duration = Duration::from_millis(100);
 
-/// A run that is about to begin: receivers listen, and senders have found their routers.
+/// A run that is about to begin: the receivers listen, and the senders have found their routers.
 pub struct Scene<'a> {
     site: &'a dyn Site,
     planned: &'a Planned<'a>,
@@ -62,30 +62,30 @@ pub struct Scene<'a> {
     pace: Pace,
 }
 
-/// What a run has shown, the bytes on links aside.
+/// The result of a run, except for the bytes on links.
 pub struct Played {
     pub sent: Sent,
-    /// What each receiver got.
+    /// The counts of each receiver.
     pub tallies: Vec<Tally>,
     pub sender_cpu: Duration,
     pub happened: Vec<Happening>,
     pub discovery: Option<Discovery>,
 }
 
-/// What looking for routers has cost all senders.
+/// What discovery has cost all senders together.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Discovery {
     pub groups: u64,
     pub discoveries: u64,
     pub bytes: u64,
-    /// Answers that were not believed.
+    /// The number of responses that were not believed.
     pub refused: u64,
-    /// When the last sender's first discovery was over, since the traffic's beginning.
+    /// When the last sender's first discovery was over, counted from the beginning of the traffic.
     pub first_over: Duration,
 }
 
 impl<'a> Scene<'a> {
-    /// `run` tells late packets of an earlier run apart.
+    /// Prepares a run. `run` is its number, by which late packets of an earlier run are told apart.
     pub fn set(
         site: &'a dyn Site,
         planned: &'a Planned,
@@ -216,7 +216,7 @@ impl<'a> Scene<'a> {
         self.planned.groups.iter().map(flow).collect()
     }
 
-    /// Sends all, and returns when what was sent has come, or nothing comes any more.
+    /// Sends the whole traffic. Returns when all that was sent has arrived, or when nothing arrives any more.
     pub fn play(self, stop: &(dyn Fn() -> bool + Sync)) -> io::Result<Played> {
         let expected = self.planned.clients() as u64 * u64::from(self.pace.packets);
         let origin = Instant::now();
@@ -264,14 +264,14 @@ impl<'a> Scene<'a> {
 }
 
 impl Played {
-    /// What each receiver has got, as one.
+    /// Returns the counts of all receivers together.
     pub fn together(&self) -> Tally {
         let mut sum = Tally::new(0);
         self.tallies.iter().for_each(|tally| sum.add(tally));
         sum
     }
 
-    /// From 0 to 1, of the datagrams that were sent in one second of the run, those that never came.
+    /// Returns the share, from 0 to 1, of the datagrams sent in one second of the run that never arrived.
     pub fn loss_in(&self, copies: usize, interval: Duration, second: usize) -> f64 {
         let number = |second: usize| (second as f64 / interval.as_secs_f64()).ceil() as u32;
         let numbers = number(second).min(self.sent.packets)..number(second + 1).min(self.sent.packets);

@@ -1,4 +1,4 @@
-//! `treecast mead` at a node: started, listened to, and ended.
+//! Starts `treecast mead` at a node, reads what it tells, and ends it.
 
 use std::{
     io,
@@ -9,29 +9,30 @@ use treecast_driver::explicit::event::{Counted, MeadEvent};
 
 use crate::site::{Program, Said};
 
-/// Where programs send to what goes to the group (meadcast-thesis-2024, listing A.8).
+/// The address to which programs send packets for the group (meadcast-thesis-2024, listing A.8).
 pub const TUN_ADDRESS: &str = "fd15::1";
 
-/// A sender that runs. Dropped, it is ended.
+/// A running `treecast mead`. It is ended when this value is dropped.
 pub struct MeadSender {
     program: Program,
-    /// When its first discovery was over.
+    /// When the sender's first discovery was over.
     discovered: Option<Instant>,
     /// How many groups it has had.
     groups: u64,
     /// How many routers have registered for the newest group (Xcast+).
     registered: usize,
-    /// The longest packet that its device takes, in bytes.
+    /// The longest packet that the sender's device takes, in bytes.
     pub mtu_bytes: u32,
 }
 
-/// What a sender has counted and used.
+/// The counts of a sender, and the resources that it used.
 pub struct Done {
-    /// When its first discovery was over.
+    /// When the sender's first discovery was over.
     pub discovered: Option<Instant>,
-    /// How many groups it has had: a new one each time when who serves whom has changed.
+    /// How many transmission groups the sender has had. There is a new one each time when the assignment of
+    /// receivers to packets changes.
     pub groups: u64,
-    /// What it had counted at its end.
+    /// The sender's counters at its end.
     pub counted: Counted,
     pub cpu: Duration,
 }
@@ -40,7 +41,7 @@ pub struct Done {
 const PATIENCE: Duration = Duration::from_secs(20);
 
 impl MeadSender {
-    /// Takes over a program that has just started, and waits until it takes packets.
+    /// Takes over a program that has just started, and waits until it accepts packets.
     pub fn new(program: Program) -> io::Result<Self> {
         let mut sender = Self { program, discovered: None, groups: 0, registered: 0, mtu_bytes: 0 };
         sender.mtu_bytes = sender.wait_for(|event| match event {
@@ -50,12 +51,12 @@ impl MeadSender {
         Ok(sender)
     }
 
-    /// Waits until the first discovery is over. The group that it makes is in place a moment later.
+    /// Waits until the first discovery is over. The group that results is in use a moment later.
     pub fn wait_discovered(&mut self) -> io::Result<()> {
         self.wait_for(|event| matches!(event, MeadEvent::Tree { .. }).then_some(()))
     }
 
-    /// Waits until it has a group in which so many routers have registered, and no others any more.
+    /// Waits until the sender has a group in which exactly this number of routers have registered.
     pub fn wait_registered(&mut self, routers: usize) -> io::Result<()> {
         let is_group = |event: &MeadEvent| matches!(event, MeadEvent::Group(_)).then_some(());
         self.wait_for(is_group)?;
@@ -84,7 +85,7 @@ impl MeadSender {
         }
     }
 
-    /// Ends it.
+    /// Ends the sender.
     pub fn end(mut self) -> io::Result<Done> {
         self.program.handle.signal(libc::SIGTERM);
         let counted = self.wait_for(|event| match event {

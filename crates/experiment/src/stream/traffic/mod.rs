@@ -1,5 +1,6 @@
-//! Traffic whose every packet is known: a sender of numbered datagrams with the time in them, and sinks that note
-//! when each comes. Both are threads of this process with sockets in the nodes' namespaces, so their clock is one.
+//! Makes traffic of which every packet is known: a sender of numbered datagrams that carry the time, and
+//! receivers (sinks) that note when each arrives. Both are threads of this process with sockets in the nodes'
+//! namespaces, so they use the same clock.
 
 mod sender;
 mod sinks;
@@ -18,15 +19,15 @@ pub use crate::document::workload::STAMP_LEN;
 /// The port at which all sinks listen.
 pub const PORT: u16 = 5000;
 
-/// What every datagram begins with, [`STAMP_LEN`] bytes in network order. The rest are zeros.
+/// The beginning of every datagram: [`STAMP_LEN`] bytes in network order. The rest are zeros.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stamp {
-    /// Tells late packets of an earlier run apart.
+    /// The number of the run, by which late packets of an earlier run are told apart.
     pub run: u32,
     pub flow: u32,
-    /// From 0, of each flow.
+    /// The number of the datagram in its flow, counted from 0.
     pub number: u32,
-    /// When the program had it to send, since 1970.
+    /// When the program had the datagram ready to send, as the time since 1970.
     pub sent: Duration,
 }
 
@@ -41,7 +42,7 @@ impl Stamp {
         datagram[16..24].copy_from_slice(&(self.sent.as_nanos() as u64).to_be_bytes());
     }
 
-    /// What a datagram of ours begins with; none for any other.
+    /// Reads the beginning of a datagram; none when it is not one of this traffic.
     pub fn read(datagram: &[u8]) -> Option<Self> {
         let word = |at: usize| Some(u32::from_be_bytes(datagram.get(at..at + 4)?.try_into().ok()?));
         let sent = u64::from_be_bytes(datagram.get(16..24)?.try_into().ok()?);
@@ -51,7 +52,7 @@ impl Stamp {
     }
 }
 
-/// Since 1970, as the kernel stamps what it receives.
+/// Returns the time since 1970, by the clock with which the kernel stamps what it receives.
 pub fn now() -> Duration {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
 }

@@ -8,38 +8,38 @@ use std::{
 
 use super::{Stamp, now};
 
-/// One program that sends: a socket in its node, and whom each datagram goes to.
+/// A flow: a socket at its node, and the receivers of each datagram.
 pub struct Flow {
     pub socket: UdpSocket,
     pub to: Vec<SocketAddrV6>,
 }
 
-/// What each flow sends.
+/// How much each flow sends, and how fast.
 #[derive(Debug, Clone, Copy)]
 pub struct Pace {
     pub run: u32,
     pub payload_bytes: usize,
     pub packets: u32,
-    /// From one datagram of a flow to its next one.
+    /// The time from one datagram of a flow to its next one.
     pub interval: Duration,
 }
 
-/// What was sent.
+/// Counts of what was sent.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Sent {
-    /// Datagrams of each flow, each to all of its receivers.
+    /// The number of datagrams of each flow. Each goes to all receivers of the flow.
     pub packets: u32,
-    /// Copies that the kernel did not take.
+    /// The number of copies that the kernel did not take.
     pub refused: u64,
-    /// Since 1970, of the first datagram.
+    /// When the first datagram was sent, as the time since 1970.
     pub began: Duration,
     pub lasted: Duration,
-    /// Processor time of this thread.
+    /// The processor time of the sending thread.
     pub cpu: Duration,
 }
 
-/// Sends all that `pace` says, flow by flow, each with an equal part of the interval behind the one before; `stop` ends
-/// it early. What is late is made up for.
+/// Sends all that `pace` says, one flow after the other within each interval, evenly spaced. `stop` ends this
+/// early. The sender makes up for delays.
 pub fn send(flows: &[Flow], pace: &Pace, stop: &dyn Fn() -> bool) -> Sent {
     let (start, cpu) = (Instant::now(), treecast_host::clock::thread_time());
     let mut sent = Sent { began: now(), ..Sent::default() };

@@ -1,4 +1,4 @@
-//! The receivers' programs: sockets in all their nodes, read by one thread.
+//! The receivers of the traffic: sockets at all their nodes, which one thread reads.
 
 use std::{
     io,
@@ -13,14 +13,14 @@ use super::{
 };
 use crate::site::{Site, enter};
 
-/// Where a sink listens.
+/// The place where a receiver listens.
 #[derive(Debug, Clone)]
 pub struct Where {
     pub node: String,
     pub group: Option<Membership>,
 }
 
-/// All sinks of a run.
+/// All receivers of a run.
 pub struct Sinks {
     sockets: Vec<StampedSocket>,
     run: u32,
@@ -37,7 +37,7 @@ pub struct Sinks {
 const LOOK: Duration = Duration::from_millis(20);
 
 impl Sinks {
-    /// Listens in all nodes, for so many flows of so many packets.
+    /// Opens a socket at each node, for `flows` flows of `packets` packets each.
     pub fn open(site: &dyn Site, at: &[Where], run: u32, flows: usize, packets: u32) -> io::Result<Self> {
         let open = |at: &Where| enter(site, &at.node, || StampedSocket::open(PORT, at.group))?;
         let named = |at: &Where| {
@@ -54,12 +54,12 @@ impl Sinks {
         })
     }
 
-    /// Says when the run began, since 1970; seconds are counted from there.
+    /// Sets when the run began, as the time since 1970. Seconds of the run are counted from there.
     pub fn begin(&self, began: Duration) {
         self.began.store(began.as_nanos() as u64, Ordering::Relaxed);
     }
 
-    /// How many packets all have together.
+    /// Returns how many packets all receivers have got together.
     pub fn has_come(&self) -> u64 {
         self.has_come.load(Ordering::Relaxed)
     }
@@ -69,7 +69,7 @@ impl Sinks {
         self.is_over.store(true, Ordering::Relaxed);
     }
 
-    /// Reads all sockets until the end. Returns what each has got, in their order.
+    /// Reads all sockets until the end. Returns the counts of each receiver, in their order.
     pub fn run(&self) -> io::Result<Vec<Tally>> {
         go_first();
         let mut tallies = vec![Tally::new(self.flows); self.sockets.len()];

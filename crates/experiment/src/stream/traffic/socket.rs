@@ -1,4 +1,4 @@
-//! A UDP socket that tells when the kernel got each datagram.
+//! A UDP socket that tells when the kernel received each datagram.
 
 use std::{
     io,
@@ -20,17 +20,17 @@ const BUFFER_BYTES: i32 = 8 << 20;
 /// A socket in the namespace of the thread that opened it.
 pub struct StampedSocket(UdpSocket);
 
-/// A group that a socket is to hear.
+/// A multicast group that a socket joins.
 #[derive(Debug, Clone, Copy)]
 pub struct Membership {
     pub group: Ipv6Addr,
-    /// The only source whose packets to it are heard; `None` for every source.
+    /// The only source whose packets to the group the socket receives; `None` for every source.
     pub source: Option<Ipv6Addr>,
     /// The number of the interface to listen at.
     pub interface: u32,
 }
 
-/// The beginnings of some datagrams.
+/// The first bytes of several datagrams.
 pub struct Batch {
     data: [[u8; STAMP_LEN]; MAX_RECEIVED],
     scatter: Scatter,
@@ -43,7 +43,7 @@ impl Default for Batch {
 }
 
 impl StampedSocket {
-    /// Listens at `port`, and to what is sent there to a group.
+    /// Opens a socket that listens at `port`, also for packets to a group when one is given.
     pub fn open(port: u16, membership: Option<Membership>) -> io::Result<Self> {
         let socket = Socket::new(Domain::IPV6, Type::DGRAM.nonblocking().cloexec(), Some(Protocol::UDP))?;
         option::set(&socket, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, BUFFER_BYTES)?;
@@ -55,8 +55,8 @@ impl StampedSocket {
         Ok(Self(socket.into()))
     }
 
-    /// Takes what has come, up to a batch, and hands each beginning with its time since 1970 to `each`. Returns whether
-    /// there may be more.
+    /// Reads the datagrams that have come, at most a batch, and hands the first bytes of each to `each`, with
+    /// the time since 1970. Returns whether there may be more.
     pub fn take(&self, batch: &mut Batch, mut each: impl FnMut(&[u8], Duration)) -> io::Result<bool> {
         let mut came = [Received::default(); MAX_RECEIVED];
         let parts = batch.data.iter_mut().map(|data| &mut data[..]);

@@ -1,4 +1,4 @@
-//! What one receiver has got of one or more flows: which packets, how late, and the gaps between them.
+//! Counts what one receiver got of one or more flows: which packets, how late, and the gaps between them.
 
 use std::{ops::Range, time::Duration};
 
@@ -8,7 +8,7 @@ use super::Stamp;
 const STEPS_PER_OCTAVE: u32 = 8;
 const STEPS: usize = 64 * STEPS_PER_OCTAVE as usize;
 
-/// What came in one second.
+/// Counts of one second.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Second {
     pub packets: u64,
@@ -16,23 +16,24 @@ pub struct Second {
     pub latency_max: Duration,
 }
 
-/// What one receiver got, or several together.
+/// Counts of one receiver, or of several together.
 #[derive(Debug, Clone)]
 pub struct Tally {
-    /// Packets, each once.
+    /// The number of different packets that arrived.
     pub packets: u64,
     pub duplicates: u64,
     pub latency_sum: Duration,
     pub latency_min: Duration,
     pub latency_max: Duration,
-    /// Sum of the differences of latencies of packets that came one after the other, and how many.
+    /// The sum of the differences in latency between packets that came one after the other, and the number of
+    /// these differences.
     pub jitter_sum: Duration,
     pub jitter_count: u64,
-    /// Since 1970.
+    /// When the last packet arrived, as the time since 1970.
     pub last: Duration,
-    /// Between two packets of a flow, and when it began.
+    /// The longest time between two packets of a flow, and when it began.
     pub longest_gap: (Duration, Duration),
-    /// What came in each second since the beginning.
+    /// The counts of each second since the beginning.
     pub seconds: Vec<Second>,
     steps: Vec<u32>,
     flows: Vec<FlowTally>,
@@ -63,8 +64,8 @@ impl Tally {
         }
     }
 
-    /// Notes a packet that came at `at`, of a run that began at `began`, both since 1970. Packets of unknown flows and
-    /// numbers above `packets` are none of the run.
+    /// Counts a packet that came at `at` in a run that began at `began`, both since 1970. Packets of unknown
+    /// flows, and numbers above `packets`, do not belong to the run and do not count.
     pub fn note(&mut self, stamp: &Stamp, at: Duration, began: Duration, packets: u32) {
         let Some(flow) = self.flows.get_mut(stamp.flow as usize).filter(|_| stamp.number < packets) else {
             return;
@@ -101,7 +102,7 @@ impl Tally {
         second.latency_max = second.latency_max.max(latency);
     }
 
-    /// How many of the packets with these numbers have come, of all flows together.
+    /// Returns how many packets with these numbers have arrived, of all flows together.
     pub fn came_of(&self, numbers: Range<u32>) -> u64 {
         let has = |flow: &FlowTally, number: u32| {
             let word = flow.has.get((number / 64) as usize).copied().unwrap_or(0);
@@ -111,7 +112,7 @@ impl Tally {
         self.flows.iter().map(of_flow).sum()
     }
 
-    /// Adds what another receiver has got.
+    /// Adds the counts of another receiver.
     pub fn add(&mut self, other: &Self) {
         self.packets += other.packets;
         self.duplicates += other.duplicates;
@@ -132,7 +133,8 @@ impl Tally {
         self.steps.iter_mut().zip(&other.steps).for_each(|(count, more)| *count += more);
     }
 
-    /// The latency that such a share of the packets, from 0 to 1, does not exceed, to an eighth of it.
+    /// Returns the latency that this share of the packets, from 0 to 1, does not exceed. It is accurate to an
+    /// eighth of its value.
     pub fn latency_at(&self, share: f64) -> Duration {
         let wanted = (self.packets as f64 * share).ceil() as u64;
         let mut count = 0;
