@@ -99,7 +99,7 @@ fn mead(error: &explicit::Error) -> Option<Advice> {
         Error::Device(_) => "name another with --tun-address, which no host has",
         Error::Nobody => "name one, or a file with --members",
         Error::Members { .. } => {
-            "--members names a file with a receiver's address a line (--ports allows ports)"
+            "name a file with a receiver's address a line with --members (--ports allows ports of their own)"
         }
         Error::Registrations { .. } => "does another sender run there with --group?",
         Error::NoAddress(_) => "give it one, or name one with --address",

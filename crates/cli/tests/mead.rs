@@ -168,7 +168,7 @@ fn what_cannot_be_is_refused_in_one_line() {
         (
             "s",
             vec!["--members", members, "5000"],
-            "line 2: a port of its own, for which packets have no room unless they carry ports; --members",
+            "line 2: a port of its own, for which packets have no room unless they carry ports; name a file",
         ),
         ("s", vec!["192.0.2.1", "5000"], "192.0.2.1 is an IPv4 address"),
         ("s", vec!["::ffff:192.0.2.1", "5000"], "is an IPv4 address"),
