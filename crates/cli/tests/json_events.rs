@@ -20,7 +20,7 @@ use treecast_driver::{
     files::{Lack, Shortage},
     hindrance::{Hindrance, Holder},
     receive::{self, ReceiveEvent, ReceiveProgress},
-    send::{self, GroupProgress, RateProgress, ReceiverProgress, SendEvent, SendProgress},
+    send::{self, GroupProgress, RateProgress, ReceiverProgress, SendEvent, SendProgress, WayProgress},
     status::Snapshot,
     unicast::{ClientProgress, FetchEvent, ServerEvent},
 };
@@ -58,7 +58,7 @@ fn every_field_of_an_event_is_documented() {
     let document = document();
     let progress = SendProgress {
         rate: Some(RateProgress::default()),
-        fanout: Some(Box::default()),
+        fanout: Some([(Way::Mead.to_string(), WayProgress::default())].into()),
         groups: vec![GroupProgress::default()],
         held_by: Some(Holder::new("client".to_owned(), Hindrance::Gone)),
         receivers: vec![ReceiverProgress {

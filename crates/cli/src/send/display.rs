@@ -3,6 +3,7 @@
 use treecast_driver::send::{
     FanoutProgress, ReceiverProgress, SendEvent, SendProgress, SendSummary, Standing,
 };
+use treecast_proto::fanout::Way;
 
 use crate::{
     arguments::counted,
@@ -159,7 +160,7 @@ fn in_one_line(summary: &SendSummary) -> String {
     ) + &match progress.repair_symbols {
         0 => String::new(),
         symbols => format!(", {} sent", counted(symbols as usize, "repair symbol")),
-    } + &progress.fanout.as_deref().map(left_bytes).unwrap_or_default()
+    } + &progress.fanout.as_ref().map(left_bytes).unwrap_or_default()
 }
 
 /// Says how many receivers have everything, and how many have everything that they wanted.
@@ -193,16 +194,12 @@ fn average(progress: &SendProgress) -> String {
 
 /// Says how many bytes have left the sender by each fanout.
 fn left_bytes(fanout: &FanoutProgress) -> String {
-    let ways = [
-        ("unicast", fanout.unicast),
-        ("MEADcast", fanout.mead),
-        ("Xcast", fanout.xcast),
-        ("multicast", fanout.multicast),
-    ];
-    let used = ways.into_iter().filter(|(_, way)| way.receivers > 0 || way.left_bytes > 0);
-    let told = used.map(|(name, way)| {
-        let receivers = counted(way.receivers as usize, "receiver");
-        format!("{} by {name} (at the end {receivers})", bytes(way.left_bytes))
+    let ways = [Way::Unicast, Way::Mead, Way::Xcast, Way::Multicast];
+    let carried = ways.into_iter().filter_map(|way| Some((way, fanout.get(&way.to_string())?)));
+    let used = carried.filter(|(_, carried)| carried.receivers > 0 || carried.left_bytes > 0);
+    let told = used.map(|(way, carried)| {
+        let receivers = counted(carried.receivers as usize, "receiver");
+        format!("{} by {} (at the end {receivers})", bytes(carried.left_bytes), way.title())
     });
     format!("; what left: {}", told.collect::<Vec<_>>().join(", "))
 }

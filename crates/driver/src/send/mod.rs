@@ -22,6 +22,7 @@ mod source_table;
 mod who;
 
 use std::{
+    collections::BTreeMap,
     io,
     net::{IpAddr, SocketAddr},
     path::PathBuf,
@@ -358,7 +359,7 @@ pub struct SendProgress {
     /// The state of congestion control. `None` at a constant rate.
     pub rate: Option<RateProgress>,
     /// What has left by each fanout. `None` if everything goes to multicast groups.
-    pub fanout: Option<Box<FanoutProgress>>,
+    pub fanout: Option<FanoutProgress>,
     /// The groups of a session with several rates, the fastest first. Empty if there is one group.
     pub groups: Vec<GroupProgress>,
     /// The number of moves of receivers between groups, and the number of refused or unanswered ones.
@@ -446,15 +447,8 @@ pub struct RateProgress {
     pub round_trip: Duration,
 }
 
-/// The traffic of each fanout of a session.
-#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
-#[serde(default)]
-pub struct FanoutProgress {
-    pub unicast: WayProgress,
-    pub mead: WayProgress,
-    pub xcast: WayProgress,
-    pub multicast: WayProgress,
-}
+/// The traffic of each fanout of a session, by the fanout's name.
+pub type FanoutProgress = BTreeMap<String, WayProgress>;
 
 /// The traffic of one fanout.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]

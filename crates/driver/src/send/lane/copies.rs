@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use treecast_proto::{Instant, fanout};
+use treecast_proto::{Instant, fanout::Way};
 use treecast_wire::{
     header::{HEADER_LEN, Header},
     ticket::Fanout,
@@ -44,14 +44,8 @@ pub(in super::super) enum Target {
     Group,
 }
 
-/// Bytes of IP packets that have left, by the way that they took.
-#[derive(Debug, Clone, Copy, Default)]
-pub(in super::super) struct LeftBytes {
-    pub unicast: u64,
-    pub mead: u64,
-    pub xcast: u64,
-    pub multicast: u64,
-}
+/// Bytes of IP packets that have left, by [`Way`] as a number.
+pub(in super::super) type LeftBytes = [u64; 4];
 
 impl CopiesLane {
     pub fn open(plan: &Plan) -> Result<Self, SendError> {
@@ -108,18 +102,16 @@ impl CopiesLane {
             // Who cannot be reached by it loses the packet, and asks for it over its connection.
             let _ = match to {
                 Target::Receiver(to) => {
-                    left.unicast += bytes;
+                    left[Way::Unicast as usize] += bytes;
                     let transmitter = if to.is_ipv4() { v4.as_mut() } else { v6.as_mut() };
                     transmitter.map(|transmitter| packets.send(transmitter, *to))
                 }
                 Target::Group => {
-                    left.multicast += bytes;
+                    left[Way::Multicast as usize] += bytes;
                     group.as_mut().map(|(transmitter, to)| packets.send(transmitter, *to))
                 }
                 Target::List(list) => {
-                    let left_so =
-                        if list.way() == fanout::Way::Xcast { &mut left.xcast } else { &mut left.mead };
-                    *left_so += bytes;
+                    left[list.way() as usize] += bytes;
                     Some(send_to_list(packets, list))
                 }
             };

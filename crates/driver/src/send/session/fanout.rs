@@ -264,17 +264,12 @@ impl Session<'_> {
     }
 
     /// What has left by which way; none where there is one.
-    pub(super) fn fanout_progress(&self) -> Option<Box<FanoutProgress>> {
+    pub(super) fn fanout_progress(&self) -> Option<FanoutProgress> {
         let left = self.lanes.group.as_copies()?.left_bytes();
-        let by = |way: Way, left_bytes| {
+        let by = |way: Way| {
             let receivers = self.peers.values().filter(|peer| peer.way == Some(way)).count() as u32;
-            WayProgress { receivers, left_bytes }
+            (way.to_string(), WayProgress { receivers, left_bytes: left[way as usize] })
         };
-        Some(Box::new(FanoutProgress {
-            unicast: by(Way::Unicast, left.unicast),
-            mead: by(Way::Mead, left.mead),
-            xcast: by(Way::Xcast, left.xcast),
-            multicast: by(Way::Multicast, left.multicast),
-        }))
+        Some([Way::Unicast, Way::Mead, Way::Xcast, Way::Multicast].map(by).into())
     }
 }
