@@ -19,6 +19,7 @@ const READ_THROUGH: &[&str] = &[
     "proto",
     "driver",
     "dataplane",
+    "experiment",
     "lab",
     "experiment",
 ];

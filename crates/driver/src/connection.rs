@@ -76,7 +76,7 @@ pub enum ConnectionError {
     Tls(#[from] TlsError),
     #[error("the connection broke: {0}")]
     Broken(#[from] io::Error),
-    /// Nobody accepted the connection.
+    /// No program accepted the connection.
     #[error("no connection: {0}")]
     Refused(io::Error),
     /// The other side accepted the connection, and did not answer in time.

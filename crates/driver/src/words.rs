@@ -38,8 +38,8 @@ pub fn bytes(bytes: u64) -> String {
     scaled(bytes as f64, 1024.0, &["B", "KiB", "MiB", "GiB", "TiB", "PiB"])
 }
 
-/// Formats a value with the largest of `units` in which it is at least 1. Each unit is `step` times the one
-/// before it.
+/// Formats a value with the smallest of `units` in which it has at most three digits before the point, or with
+/// the largest unit. Each unit is `step` times the one before it.
 pub fn scaled(mut value: f64, step: f64, units: &[&str]) -> String {
     let mut unit = 0;
     while value >= 999.5 && unit + 1 < units.len() {

@@ -23,7 +23,7 @@ pub enum Event<'a> {
     Building { network: &'a str, nodes: usize },
     /// The experiment waits until the machine is quiet, before a run.
     Settling { run: &'a str },
-    /// A run begins.
+    /// A run has begun.
     Started {
         number: usize,
         of: usize,

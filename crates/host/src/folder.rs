@@ -29,9 +29,9 @@ pub const OPEN_FOLDER: i32 = libc::O_RDONLY | libc::O_DIRECTORY | libc::O_NOFOLL
 /// A point in time, as file systems store it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FileTime {
-    /// Seconds since 1970.
+    /// The seconds of the time, counted since 1970.
     pub seconds: i64,
-    /// Nanoseconds, below 10^9.
+    /// The nanoseconds of the time, below 10^9.
     pub nanoseconds: u32,
 }
 
@@ -39,7 +39,7 @@ pub struct FileTime {
 #[derive(Debug, Clone, Copy)]
 pub struct Status {
     pub inode: Inode,
-    /// Size in bytes.
+    /// The size of the file in bytes.
     pub size: u64,
     pub modified: FileTime,
     /// The time of the last change of the file or its properties. No program can set it.
@@ -55,14 +55,13 @@ impl Status {
         self.kind.is_file()
     }
 
-    /// Whether it belongs to this user.
+    /// Whether the file belongs to this user.
     pub fn is_ours(&self) -> bool {
         self.owner == user::effective()
     }
 
-    /// Whether it is a file of this user with a single name, and with none of the permission bits `forbidden`.
-    /// Anything else may have been put there by somebody else, for example a FIFO, or a second name of another
-    /// file.
+    /// Whether this is a file of this user with a single name, and with none of the permission bits
+    /// `forbidden`. Somebody else may have put any other file there.
     pub fn is_own_file(&self, forbidden: u16) -> bool {
         self.is_file() && self.is_ours() && self.names == 1 && self.mode & forbidden == 0
     }

@@ -70,7 +70,7 @@ pub fn send_many<'a>(
 /// The result of receiving a message.
 #[derive(Debug, Default, Clone, Copy)]
 pub struct Received {
-    /// Bytes received.
+    /// The number of bytes received.
     pub len: usize,
     /// Whether the message was longer than the room for it.
     pub is_truncated: bool,

@@ -29,11 +29,11 @@ pub const NOTHING: u16 = 0;
 pub enum Addressee {
     /// This host, by its own address.
     ThisHost,
-    /// A group.
+    /// The frame was addressed to a group.
     Group,
     /// All hosts on the link.
     Everybody,
-    /// Another host. The interface accepts such frames, too.
+    /// The frame was addressed to another host. The interface accepts such frames, too.
     AnotherHost,
     /// The frame leaves this host.
     Leaving,

@@ -25,7 +25,7 @@ impl Waker {
         _ = rustix::io::write(&*self.0, &1_u64.to_ne_bytes());
     }
 
-    /// Whether it has been woken since the last call.
+    /// Returns whether somebody has woken this since the last call.
     pub fn take(&self) -> bool {
         rustix::io::read(&*self.0, &mut [0_u8; 8]).is_ok_and(|len| len == 8)
     }

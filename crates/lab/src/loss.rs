@@ -53,14 +53,14 @@ pub struct LossCounters {
     pub dropped: u64,
 }
 
-/// The kernel's numbers of the program and its table.
+/// The numbers by which the kernel knows the program that loses packets, and its table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LossObjects {
     program: u32,
     table: u32,
 }
 
-/// The program and its table, opened.
+/// The loaded program that loses packets, and its table of interfaces.
 pub struct Losses {
     program: ProgramFd,
     table: Array<MapData, Entry>,
@@ -89,7 +89,7 @@ impl Losses {
         self.objects
     }
 
-    /// The program to attach.
+    /// Returns the program, to attach it to an interface.
     pub fn program(&self) -> BorrowedFd<'_> {
         self.program.as_fd()
     }

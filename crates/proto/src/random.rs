@@ -12,12 +12,12 @@ impl SplitMix64 {
         mixed ^ (mixed >> 31)
     }
 
-    /// From 0 up to `limit`, which is left out.
+    /// Returns a random number from 0 up to `limit`, which is left out.
     pub fn below(&mut self, limit: u64) -> u64 {
         self.draw() % limit.max(1)
     }
 
-    /// From 0 up to 1, which is left out.
+    /// Returns a random number from 0 up to 1, which is left out.
     pub fn unit(&mut self) -> f64 {
         (self.draw() >> 11) as f64 / (1_u64 << 53) as f64
     }

@@ -1,5 +1,5 @@
-//! The part of the daemon beside packets: it tells the program that the daemon is running, and whether the
-//! router is leaving.
+//! Keeps what the daemon does besides packets: when the program is next told that the daemon is running, which
+//! groups were taken over from an earlier daemon, and whether the router is leaving.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

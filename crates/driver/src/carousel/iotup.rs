@@ -83,7 +83,7 @@ impl FrameCollector {
         self.taken
     }
 
-    /// Like [`DatagramReceiver::swap`].
+    /// Exchanges buffers with `spare`, as [`DatagramReceiver::swap`] does.
     pub fn swap(&mut self, spare: &mut Spare) {
         self.receiver.swap(spare);
     }

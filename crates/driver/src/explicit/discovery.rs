@@ -49,7 +49,7 @@ impl Hearing {
         Ok(Self { responses, errors: ErrorSocket::open(source, dialect)?, registrations: None })
     }
 
-    /// Also accepts registrations of routers.
+    /// Makes the sockets accept registrations of routers, too.
     pub fn with_registrations(self, registrations: Option<RegistrationSocket>) -> Self {
         Self { registrations, ..self }
     }
@@ -60,7 +60,9 @@ impl Hearing {
         responses.chain([self.errors.as_fd()]).chain(self.registrations.iter().map(AsFd::as_fd))
     }
 
-    /// Hands everything that has come to a machine. Returns how many messages were malformed.
+    /// Hands the messages that have come to `machine`: all responses and registrations, and a limited number of
+    /// ICMPv6 errors. Without a machine it only takes them off the sockets. Returns how many messages were
+    /// malformed.
     ///
     /// # Errors
     /// The error of the kernel.

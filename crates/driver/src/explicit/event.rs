@@ -14,7 +14,7 @@ use crate::events::as_field_text;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 pub enum MeadEvent {
-    /// Programs can send.
+    /// The sender is ready: programs can send now.
     Ready {
         /// Name of the TUN device.
         tun: String,
@@ -93,11 +93,11 @@ pub struct Served {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Branch {
     pub address: Ipv6Addr,
-    /// Number of MEADcast routers up to here, this one counted; 0 at the sender.
+    /// The number of MEADcast routers up to this node, which is counted, too; 0 at the sender.
     pub hops: u8,
     /// Receivers for which this is the last router on the way.
     pub receivers: Vec<Ipv6Addr>,
-    /// The next routers.
+    /// The routers right behind this node.
     pub routers: Vec<Self>,
 }
 
@@ -113,19 +113,19 @@ pub struct Counted {
     pub in_super_packets: u64,
     /// Packets that left with a list of addresses (MEADcast or Xcast).
     pub mead_packets: u64,
-    /// Bytes of these packets, with IPv6 headers.
+    /// The bytes of the packets with a MEADcast header, IPv6 headers included.
     pub mead_bytes: u64,
     /// Packets that left for one receiver.
     pub unicast_packets: u64,
-    /// Bytes of these packets, with IPv6 headers.
+    /// The bytes of the packets to single receivers, IPv6 headers included.
     pub unicast_bytes: u64,
     /// Discoveries that are over.
     pub discoveries: u64,
-    /// Discovery requests sent.
+    /// The number of discovery requests sent.
     pub discovery_packets: u64,
-    /// Bytes of discovery requests, with IPv6 headers.
+    /// The bytes of discovery requests, IPv6 headers included.
     pub discovery_bytes: u64,
-    /// Responses that counted.
+    /// The number of responses that were used.
     pub responses: u64,
     /// Messages of routers that leave.
     pub farewells: u64,
@@ -156,7 +156,7 @@ pub struct Counted {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Registrations {
-    /// Registrations that counted.
+    /// The number of registrations that were used.
     pub counted: u64,
     /// Registrations for another channel, or too many.
     pub unwanted: u64,

@@ -127,7 +127,7 @@ impl Machine {
         }
     }
 
-    /// Counters of discovery.
+    /// Returns the counters of discovery.
     pub fn counters(&self) -> Counters {
         match self {
             Self::Mead(sender) => sender.counters(),
@@ -135,7 +135,7 @@ impl Machine {
         }
     }
 
-    /// Counters of registrations.
+    /// Returns the counters of registrations.
     pub fn registrations(&self) -> xcast::Counters {
         match self {
             Self::Mead(_) => xcast::Counters::default(),

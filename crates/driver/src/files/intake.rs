@@ -62,7 +62,7 @@ impl Intake {
         &mut self.batch
     }
 
-    /// Adds a task.
+    /// Adds a task for the storage to the batch.
     pub fn add(&mut self, now: Instant, task: Task) {
         self.since.get_or_insert(now);
         if let Task::Announce { begin, .. } = &task {
@@ -127,12 +127,12 @@ impl Intake {
         self.since.map(|since| since + MAX_AGE)
     }
 
-    /// As [`Store::report`].
+    /// Returns the next answer of the storage, as [`Store::report`] does.
     pub fn report(&self) -> Option<Report> {
         self.store.report()
     }
 
-    /// As [`Store::end`].
+    /// Ends the storage, as [`Store::end`] does.
     pub fn end(&self, ending: Ending) -> Option<String> {
         self.store.end(ending)
     }

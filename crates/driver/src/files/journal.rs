@@ -94,7 +94,7 @@ pub struct Journal {
 pub enum Kept {
     #[default]
     Nothing,
-    /// These bytes are in its part file.
+    /// The part file of the object holds these bytes.
     Ranges(Vec<Range<u64>>),
     /// The object has its name, and had this hash. It is not trusted if the machine was restarted since.
     Whole { hash: [u8; 32], is_trusted: bool },

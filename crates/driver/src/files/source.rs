@@ -112,7 +112,7 @@ impl Source {
         &self.path
     }
 
-    /// Size in bytes.
+    /// Returns the size of the source in bytes.
     pub fn size(&self) -> u64 {
         self.identity.size
     }

@@ -34,7 +34,7 @@ pub struct SourceBlock {
     /// The numbers of its blocks, and their length.
     pub blocks: Range<u64>,
     pub symbol_len: u16,
-    /// Byte ranges of the object that are not stored.
+    /// The byte ranges of the object that this source block lacks.
     pub missing: Vec<Range<u64>>,
 }
 

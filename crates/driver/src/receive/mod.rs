@@ -195,13 +195,13 @@ pub enum ReceiveEvent {
 pub struct Done {
     #[serde(flatten)]
     pub progress: ReceiveProgress,
-    /// Number of files, folders and links that are as the sender has them.
+    /// The number of files, folders and links that are now as the sender has them.
     pub objects: u64,
-    /// Number of objects that failed.
+    /// The number of objects that failed.
     pub failed: u64,
-    /// Number of objects that were not wanted.
+    /// The number of objects that the receiver did not want.
     pub not_wanted: u64,
-    /// Number of objects that were left out because something had their names.
+    /// The number of objects that were left out because something else already had their names.
     pub existing: u64,
     /// Whether nothing failed and nothing was cut short.
     pub complete: bool,
@@ -226,18 +226,18 @@ impl From<&ReceiveSummary> for Done {
 pub struct ReceiveProgress {
     /// Seconds since the sender was reached.
     pub seconds: f64,
-    /// Bytes of objects that the receiver has, each counted once.
+    /// The bytes of objects that the receiver has. Bytes that came twice count once.
     #[serde(rename = "bytes")]
     pub received_bytes: u64,
     /// The part of the received bytes that an earlier receiver had left.
     pub kept_bytes: u64,
     /// Total size of all objects announced so far, in bytes.
     pub announced_bytes: u64,
-    /// Bytes of retransmissions, which came over the control connection.
+    /// The bytes of retransmissions, which came over the control connection.
     pub retransmitted_bytes: u64,
-    /// Number of blocks that came although they were there.
+    /// The number of blocks that came although the receiver had them.
     pub duplicate_blocks: u64,
-    /// Bytes of these blocks.
+    /// The bytes of the blocks that came although the receiver had them.
     pub duplicate_bytes: u64,
     /// Repair symbols kept, and blocks computed from them.
     pub repair_symbols: u64,
@@ -252,12 +252,12 @@ pub struct ReceiveProgress {
     pub forged_packets: u64,
     /// Packets of the sender that had been received before.
     pub replayed_packets: u64,
-    /// Number of objects that have begun.
+    /// The number of objects that have begun to arrive.
     #[serde(rename = "objects_begun")]
     pub objects: u64,
-    /// Number of objects that are whole and verified.
+    /// The number of objects that are complete and verified.
     pub objects_done: u64,
-    /// Number of objects that have failed.
+    /// The number of objects that have failed.
     pub objects_failed: u64,
     /// Bits of objects that came a second over the last seconds; none before that is known.
     pub now_bps: Option<u64>,
@@ -266,7 +266,7 @@ pub struct ReceiveProgress {
     /// The number of the group that the receiver listens to; 0 is the first.
     #[serde(rename = "group_number")]
     pub group: u8,
-    /// Number of requests for retransmissions.
+    /// The number of requests for retransmissions.
     pub requests: u64,
     /// The share of blocks that came although they were there, 0 to 1.
     pub duplicate_share: f64,

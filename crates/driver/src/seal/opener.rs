@@ -35,8 +35,8 @@ struct Known {
 /// Packets that were not taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Refused {
-    /// Not sealed by the sender, or changed on the way, or sealed with a key that is not known (any more), or with a counter
-    /// that no sender uses.
+    /// The number of packets that the sender did not seal, that were changed on the way, whose key is not known
+    /// or no longer known, or whose counter no sender uses.
     pub forged: u64,
     /// Sealed by the sender and taken before; not counted in a carousel.
     pub replayed: u64,

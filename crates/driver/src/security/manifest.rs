@@ -139,7 +139,9 @@ impl Manifests {
         Self { sender, held: BTreeMap::new(), forged: BTreeMap::new(), trees: SignedTrees::default() }
     }
 
-    /// Whether a digest that came from the group, for an object announced as `begin`, is the sender's.
+    /// Whether a digest that came from the group, for an object announced as `begin`, is shown to be the
+    /// sender's. After several forged digests of an object the answer is always no; then the digest that comes
+    /// over the connection decides.
     pub fn is_right(&mut self, file: FileId, begin: &BeginOfFile, digest: &Digest) -> bool {
         let forged = self.forged.get(&file).copied().unwrap_or_default();
         if digest.signature.is_none() || forged >= MAX_FORGED {

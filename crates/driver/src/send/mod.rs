@@ -304,7 +304,7 @@ pub enum SendEvent {
 pub struct Done {
     #[serde(flatten)]
     pub progress: SendProgress,
-    /// Number of lines of the feed that did not name something that can be sent.
+    /// The number of lines of the feed that did not name something that can be sent.
     pub not_sent: u64,
     /// Whether every receiver has every object that it wanted.
     pub complete: bool,
@@ -329,20 +329,20 @@ impl From<&SendSummary> for Done {
 pub struct SendProgress {
     /// Seconds since the start.
     pub seconds: f64,
-    /// Bytes of objects that this sender has sent to the group, retransmissions not counted.
+    /// The bytes of objects that this sender has sent to the group. Retransmissions do not count.
     pub sent_bytes: u64,
-    /// Bytes of objects that an earlier sender of the session has sent to the group.
+    /// The bytes of objects that an earlier sender of the session has sent to the group.
     pub before_bytes: u64,
     /// Total size of all objects known so far, in bytes.
     #[serde(rename = "bytes")]
     pub total_bytes: u64,
     /// The number of loops that a carousel has completed. `None` in a session that sends everything once.
     pub loops: Option<u64>,
-    /// Number of repair symbols sent so far, each as long as a block.
+    /// The number of repair symbols sent so far. Each is as long as a block.
     pub repair_symbols: u64,
-    /// Number of objects known so far.
+    /// The number of objects known so far.
     pub objects: u64,
-    /// Number of objects that every receiver has ended with.
+    /// The number of objects that every receiver has ended with.
     pub objects_done: u64,
     /// Bits of objects sent to the group a second over the last seconds; none before that is known.
     pub now_bps: Option<u64>,
@@ -412,21 +412,21 @@ impl SendProgress {
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Sums {
-    /// Bytes that receivers have on average.
+    /// The bytes that a receiver has on average.
     pub done_bytes: u64,
     /// The share that receivers have of what they want, 0 to 1. Those that are gone do not count.
     pub done_share: f64,
-    /// Bytes sent to receivers again.
+    /// The bytes that were sent to receivers again.
     pub retransmitted_bytes: u64,
-    /// Number of requests for retransmissions.
+    /// The number of requests for retransmissions.
     pub requests: u64,
     /// Packets that receivers' kernels dropped.
     pub dropped_packets: u64,
-    /// Number of receivers that have what they want of every object.
+    /// The number of receivers that have all objects that they want.
     pub receivers_done: u32,
-    /// Number of receivers that have ended without something that they wanted.
+    /// The number of receivers that have ended without an object that they wanted.
     pub receivers_failed: u32,
-    /// Number of receivers that have broken off before they had what they wanted.
+    /// The number of receivers whose connection ended before they had what they wanted.
     pub receivers_gone: u32,
 }
 
@@ -454,9 +454,9 @@ pub type FanoutProgress = BTreeMap<String, WayProgress>;
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct WayProgress {
-    /// Number of receivers that it serves.
+    /// The number of receivers that this fanout serves.
     pub receivers: u32,
-    /// Bytes of IP packets that have left by it, headers included and retransmissions not.
+    /// The bytes of IP packets that have left by this fanout. Headers count, retransmissions do not.
     pub left_bytes: u64,
 }
 
@@ -466,9 +466,9 @@ pub struct WayProgress {
 pub struct GroupProgress {
     /// The group's rate, in bits of IP packets a second.
     pub rate_bps: u64,
-    /// Bytes of objects that were sent to the group.
+    /// The bytes of objects that were sent to this group.
     pub sent_bytes: u64,
-    /// Number of receivers that listen to the group.
+    /// The number of receivers that listen to this group.
     pub receivers: u32,
 }
 
@@ -482,35 +482,35 @@ pub struct ReceiverProgress {
     #[serde(with = "as_optional_text")]
     pub key: Option<PublicKey>,
     pub address: String,
-    /// Bytes of objects that it has, each counted once.
+    /// The bytes of objects that the receiver has. Bytes that came twice count once.
     #[serde(rename = "bytes")]
     pub received_bytes: u64,
-    /// Bytes of all objects, except those that it did not want, missed or failed to get.
+    /// The bytes of all objects, except those that the receiver did not want, missed or failed to get.
     pub wanted_bytes: u64,
     /// The part of `wanted_bytes` that it can get from this sender. It is less if an earlier sender began the
     /// session.
     pub run_bytes: u64,
-    /// Bytes sent to it again.
+    /// The bytes that were sent to the receiver again.
     pub retransmitted_bytes: u64,
     pub duplicate_blocks: u64,
     /// Packets that its kernel dropped.
     pub dropped_packets: u64,
-    /// Number of objects that it has whole and verified.
+    /// The number of objects that the receiver has complete and verified.
     #[serde(rename = "objects")]
     pub objects_complete: u64,
-    /// Number of objects that it did not want.
+    /// The number of objects that the receiver did not want.
     #[serde(rename = "not_wanted")]
     pub objects_not_wanted: u64,
-    /// Number of objects of a feed that were over before the receiver came. It was never told of them, so they
-    /// are no failures.
+    /// The number of objects of a feed that had ended before the receiver came. The receiver was never told of
+    /// them, so they do not count as failures.
     #[serde(rename = "missed")]
     pub objects_missed: u64,
     /// The first objects that it does not have, with the reasons. Filled at the end of the session.
     #[serde(with = "as_reasons")]
     pub failures: Vec<(String, String)>,
-    /// Number of objects that it does not have.
+    /// The number of objects that the receiver does not have.
     pub failed: u64,
-    /// Number of its requests for retransmissions.
+    /// The number of the receiver's requests for retransmissions.
     pub requests: u64,
     #[serde(rename = "connected")]
     pub is_connected: bool,
@@ -537,14 +537,14 @@ pub struct ReceiverProgress {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Standing {
-    /// It is connected, and has not ended with all objects.
+    /// The receiver is connected, and has not ended with all objects.
     #[default]
     Busy,
-    /// It has ended with all objects, and has all that it wanted.
+    /// The receiver has ended with all objects, and has all that it wanted.
     Done,
-    /// It has ended with all objects, and lacks some that it wanted.
+    /// The receiver has ended with all objects, and lacks some that it wanted.
     Failed,
-    /// Its connection broke before it had everything that it wanted. It may come again.
+    /// The connection broke before the receiver had everything that it wanted. The receiver may come again.
     Gone,
 }
 
@@ -556,7 +556,7 @@ pub struct SendSummary {
     pub objects: u64,
     /// The first objects that the sender could not send to their end, with the reasons.
     pub withdrawn: Vec<(String, String)>,
-    /// Number of lines of the feed that did not name something that can be sent.
+    /// The number of lines of the feed that did not name something that can be sent.
     pub not_sent: u64,
     /// The number of further receivers that left before they had everything. They are not listed one by one.
     pub others_failed: u64,
@@ -652,10 +652,10 @@ pub fn run(
     hold(Plan::new(options, stop)?, stop, on_event)
 }
 
-/// Like [`run`], for a session whose ticket may be known already.
+/// Runs a session like [`run`] does, for a session whose ticket may already be known to receivers.
 ///
 /// # Errors
-/// As [`run`].
+/// Those of [`run`].
 pub fn hold(plan: Plan, stop: &Stop, on_event: &mut dyn FnMut(SendEvent)) -> Result<SendSummary, SendError> {
     let id = format!("{:08x}", plan.session.0);
     let _span = tracing::info_span!(target: crate::SESSION_LOG, "send", session = id).entered();

@@ -32,11 +32,11 @@ pub(super) struct Peer {
     pub link: Link,
     pub progress: Progress,
     pub fresh: Fresh,
-    /// The number of bytes of objects that had been sent to the group when it came. Those bytes come over its
-    /// connection, and do not count as loss.
+    /// The bytes of objects that had been sent to the group when the receiver came. It gets them over its
+    /// connection, and they do not count as loss.
     pub sent_before: u64,
     pub tally: Tally,
-    /// The group that it listens to.
+    /// The group that the receiver listens to.
     pub group: u8,
     /// The fanout that serves it, or served it when it left. `None` if all are served by multicast.
     pub way: Option<Way>,
@@ -68,17 +68,17 @@ pub(super) struct Link {
 pub(super) struct Tally {
     pub objects_complete: u64,
     pub objects_not_wanted: u64,
-    /// Number of objects of a feed that were over before it came.
+    /// The number of objects of a feed that had ended before the receiver came.
     pub missed: u64,
-    /// Bytes of the objects that it has completely.
+    /// The bytes of the objects that the receiver has completely.
     pub complete_bytes: u64,
     /// The first objects that it failed to get, with the reasons.
     pub failures: Vec<(String, String)>,
-    /// Number of objects that it failed to get.
+    /// The number of objects that the receiver failed to get.
     pub failed: u64,
-    /// Bytes of the objects that it failed to get, did not want, or missed.
+    /// The bytes of the objects that the receiver failed to get, did not want, or missed.
     pub forgone_bytes: u64,
-    /// Number of requests for retransmissions.
+    /// The number of requests for retransmissions.
     pub requests: u64,
     pub retransmitted_bytes: u64,
 }
@@ -88,7 +88,7 @@ pub(super) struct Tally {
 pub(super) struct Absence {
     /// The reason why it left before the session was over.
     pub left: Option<String>,
-    /// Whether it has itself reported that it ends.
+    /// Whether the receiver has said that it ends.
     pub has_quit: bool,
     /// Whether the session waits for this receiver to come again.
     pub awaited: Awaited,
@@ -141,7 +141,7 @@ pub(super) struct Seen {
     pub silent: Duration,
     /// Whether everything that it asked for was sent.
     pub is_answered: bool,
-    /// Number of objects of the whole session.
+    /// The number of objects of the whole session.
     pub objects: u64,
     pub total_bytes: u64,
     pub sent_bytes: u64,
@@ -268,7 +268,7 @@ impl Peer {
         }
     }
 
-    /// Whether it came after the start and left without having had a part in the session.
+    /// Whether the receiver came after the start and left without having had a part in the session.
     pub fn has_only_passed_by(&self) -> bool {
         let has_nothing =
             self.tally.failed + self.tally.objects_complete + self.tally.objects_not_wanted == 0;

@@ -148,7 +148,8 @@ impl SourceTable {
         self.objects.get(&file)?.tree.as_ref()?.page(page)
     }
 
-    /// Nothing of an object is read for now. Returns its name and size, and whether that is so for the first time.
+    /// Takes note that nothing of an object is read for now. Returns the object's name and size, and whether
+    /// this happens for the first time.
     pub fn finish(&mut self, file: FileId) -> (String, u64, bool) {
         self.open.retain(|open| *open != file);
         let Some(object) = self.objects.get_mut(&file) else { return ("a file".into(), 0, false) };

@@ -12,7 +12,7 @@ pub(super) struct Who {
     /// The key that it has proved to have; none in a plain session.
     pub key: Option<PublicKey>,
     member: [u8; MEMBER_LEN],
-    /// What it calls itself.
+    /// The name that the receiver gives itself.
     pub name: String,
 }
 
@@ -30,7 +30,7 @@ impl Who {
         }
     }
 
-    /// As [`fmt::Display`] writes it.
+    /// Reads a line as [`fmt::Display`] writes it.
     pub fn from_line(line: &str) -> Option<Self> {
         let (mark, name) = line.split_once(' ')?;
         let name = name.to_owned();
@@ -42,7 +42,7 @@ impl Who {
         Some(Self { key: None, member, name })
     }
 
-    /// Whether it can be taken for one that is not there any more, where nobody is hurt if it is somebody else.
+    /// Whether this receiver can be taken for one that has left, where it does no harm if it is another one.
     pub fn may_be(&self, departed: &Self) -> bool {
         self.key == departed.key && (self.key.is_some() || self.name == departed.name)
     }

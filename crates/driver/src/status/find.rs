@@ -24,7 +24,7 @@ const MAX_ANSWER_LEN: u64 = 4 << 20;
 #[derive(Debug)]
 pub struct Found {
     pub pid: u32,
-    /// None when it does not answer.
+    /// The state of the session; none when its process does not answer.
     pub snapshot: Option<Snapshot>,
 }
 

@@ -15,13 +15,13 @@ pub const MAX_RECEIVERS_SHOWN: usize = 1000;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Phase {
-    /// For receivers, for a listener, or for the first object.
+    /// The session waits: for receivers, for a listener, or for the first object.
     #[default]
     Waiting,
     Running,
 }
 
-/// What a session is, and how far. Later versions add fields.
+/// A description of a session and of its progress. Later versions add fields.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Snapshot {
@@ -29,14 +29,14 @@ pub struct Snapshot {
     pub phase: Phase,
     /// The session's number in hexadecimal digits.
     pub session: String,
-    /// Where its packets go: a group's address and port, or "unicast".
+    /// The destination of the session's packets: a group's address and port, or "unicast".
     pub group: String,
     pub repair: String,
     #[serde(flatten)]
     pub progress: Progress,
 }
 
-/// How far a session is, by its role.
+/// The progress of a session, by the role of the process in it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "role", rename_all = "snake_case")]
 pub enum Progress {
@@ -50,7 +50,7 @@ impl Default for Progress {
     }
 }
 
-/// How far a sender is. Of its receivers, the slowest [`MAX_RECEIVERS_SHOWN`] are told of.
+/// The progress of a sender. Only the slowest [`MAX_RECEIVERS_SHOWN`] of its receivers are listed.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Sending {
@@ -58,15 +58,15 @@ pub struct Sending {
     pub progress: SendProgress,
     #[serde(flatten)]
     pub sums: Sums,
-    /// Number of receivers that are there.
+    /// The number of receivers that are connected.
     pub joined: u32,
-    /// Number of receivers that the start waits for.
+    /// The number of receivers that the session waits for before it starts.
     pub wanted: u32,
-    /// Number of receivers besides those that are told of.
+    /// The number of receivers that are not listed.
     pub receivers_not_shown: u64,
 }
 
-/// How far a receiver is.
+/// The progress of a receiver.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Receiving {

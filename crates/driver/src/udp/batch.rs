@@ -92,7 +92,7 @@ impl Batch {
         self.arrivals.take()
     }
 
-    /// Whether what is received next was marked by a router that has too much to send.
+    /// Sets whether the packets received next were marked by a router that has too much to send.
     pub(super) fn set_marked(&mut self, marked: bool) {
         self.arrivals.marked = marked;
     }
@@ -102,7 +102,7 @@ impl Batch {
         &self.buffer
     }
 
-    /// Bytes of blocks that are in it.
+    /// Returns how many bytes of blocks are in the batch.
     pub fn used(&self) -> usize {
         self.used
     }
@@ -112,7 +112,7 @@ impl Batch {
         std::mem::take(&mut self.malformed)
     }
 
-    /// Bytes of blocks that still fit.
+    /// Returns how many bytes of blocks still fit into the batch.
     pub fn room(&self) -> usize {
         self.buffer.len() - self.used
     }
@@ -124,7 +124,7 @@ impl Batch {
         self.add_blocks(file, sequence, at, block.len());
     }
 
-    /// As [`Batch::push_block`], for the payload of a packet with this header.
+    /// Adds the payload of a packet with this header, as [`Batch::push_block`] adds a block.
     pub fn push_payload(&mut self, header: &Header, payload: &[u8]) {
         let at = self.used;
         self.buffer[at..at + payload.len()].copy_from_slice(payload);

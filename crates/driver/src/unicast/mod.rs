@@ -110,7 +110,7 @@ pub struct ClientProgress {
     pub received_bytes: u64,
     /// Seconds since the client was started.
     pub seconds: f64,
-    /// Number of requests sent, including the first one.
+    /// The number of requests sent, including the first one.
     pub requests: u64,
     /// Number of packets that the kernel dropped because the receive buffer was full.
     pub dropped_packets: u64,

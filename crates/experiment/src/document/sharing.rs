@@ -28,7 +28,7 @@ pub struct Sharing {
     pub congestion: String,
 }
 
-/// Another flow on the link.
+/// Another flow on the shared link, which competes with the first one.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Rival {

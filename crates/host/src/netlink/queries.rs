@@ -36,12 +36,12 @@ pub struct Interface {
     pub index: u32,
     pub is_up: bool,
     pub is_loopback: bool,
-    /// Whether it can multicast, is not the loopback, and is not a part of another interface, such as a
-    /// bridge's port.
+    /// Whether the interface can multicast, is not the loopback, and is not a part of another interface, such
+    /// as a port of a bridge.
     pub is_usable: bool,
     /// Whether its frames begin with an Ethernet header.
     pub is_ethernet: bool,
-    /// Its link-layer address, if that is as long as an Ethernet address.
+    /// The link-layer address of the interface, if it is as long as an Ethernet address.
     pub mac: Option<[u8; 6]>,
     /// The length of the longest IP packet that it can send, in bytes.
     pub mtu: u32,

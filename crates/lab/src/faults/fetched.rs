@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 /// A receiver's own report of its progress.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Report {
-    /// Bytes that the receiver has.
+    /// The bytes that the receiver has.
     pub held: u64,
     /// The part of `held` that an earlier run had left.
     pub kept: u64,
-    /// Bytes that have come over the network since the receiver was started.
+    /// The bytes that have come over the network since the receiver was started.
     pub fetched: u64,
 }
 

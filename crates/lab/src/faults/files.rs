@@ -89,8 +89,8 @@ pub fn redate(into: &Path, seconds: i64) -> io::Result<()> {
     Ok(())
 }
 
-/// A small disk for one receiver: twice as large as the receiver needs. It is in memory, so nothing is left of
-/// it when this process has ended.
+/// A small disk for one receiver, which a fault can fill. It is in memory, so nothing is left of it when this
+/// process has ended.
 #[derive(Debug)]
 pub struct SmallDisk {
     root: PathBuf,
@@ -104,7 +104,7 @@ impl SmallDisk {
         Ok(Self { root })
     }
 
-    /// Fills the disk.
+    /// Fills the disk, so that nothing more can be written to it.
     pub fn fill(&self) -> io::Result<()> {
         let mut file = fs::File::options().append(true).create(true).open(self.root.join("filler"))?;
         let piece = vec![1; 64 * 1024];

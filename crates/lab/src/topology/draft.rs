@@ -32,9 +32,9 @@ pub(super) struct DraftNetwork {
 
 pub(super) struct DraftMember {
     pub node: String,
-    /// `None`: `if1`, `if2`... in the order of the networks.
+    /// The name of the interface. `None`: `if1`, `if2` and so on, in the order of the networks.
     pub interface: Option<String>,
-    /// `None`: the next free one of the network.
+    /// The IPv4 address. `None`: the next free one of the network.
     pub v4: Option<Ipv4Addr>,
     pub v6: Option<Ipv6Addr>,
     pub quality: Quality,

@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, fmt, net::IpAddr};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mode {
-    /// Only the listed sources.
+    /// The listener wants only the listed sources.
     Include,
     /// All but the listed sources.
     Exclude,

@@ -51,7 +51,7 @@ pub enum ReceiverInput {
     DiskWaited { total_ms: u64 },
     /// The application has decided about an object.
     Respond { file: FileId, response: Response },
-    /// These bytes of an announced object are stored already, from before this receiver was started.
+    /// These bytes of an announced object were stored before this receiver was started.
     Have { file: FileId, ranges: Vec<Range<u64>> },
     /// All bytes of the object are stored, and this is their BLAKE3 hash.
     Hashed { file: FileId, hash: [u8; 32] },

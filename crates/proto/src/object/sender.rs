@@ -24,7 +24,7 @@ impl ReceiverId {
 pub enum Lane {
     /// The group's socket. All events come out here, too.
     Group,
-    /// The same socket, for the slower group of this number, which has a rate of its own.
+    /// The group's socket, for the packets of the slower group with this number, which has a rate of its own.
     Slower(u8),
     /// A receiver's control connection.
     Receiver(ReceiverId),
@@ -119,7 +119,7 @@ pub enum SenderEvent {
     PutOut { receiver: ReceiverId, reason: String },
     /// Somebody listens: the first loop begins, or goes on where it was.
     Started,
-    /// Nobody listens any more.
+    /// Nobody listens any more, and the sender pauses.
     Paused,
     /// Every object has been sent this many times.
     Looped { loops: u64 },

@@ -38,7 +38,7 @@ impl Backlog {
         self.since_asked.is_none()
     }
 
-    /// Whether it is the connection's turn, which may come before packets in the socket.
+    /// Whether the connection is next to be read. It may be read before packets that wait in the socket.
     pub fn gives_way(&mut self) -> bool {
         if self.since_empty >= MOST_HELD {
             self.since_empty = 0;

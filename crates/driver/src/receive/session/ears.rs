@@ -58,7 +58,7 @@ impl Ears {
         self.group.as_ref().map_or(Ok(()), |group| poller.add(group.socket(), GROUP, Interest::Read))
     }
 
-    /// When there is something to report, if only that nothing was heard.
+    /// Returns when there is something to report, even if it is only that nothing was heard.
     pub fn deadline(&self) -> Option<Instant> {
         let reports_on = self.heard_at.is_some_and(|heard_at| self.told_at < heard_at + STILL_REPORTS);
         (self.has_news() || reports_on).then(|| self.told_at + REPORT_INTERVAL)

@@ -76,7 +76,7 @@ impl Groups {
         self.heard
     }
 
-    /// When a group that was joined is to be heard.
+    /// Returns when the receiver begins to listen to a group that it has joined.
     pub fn moves_at(&self) -> Option<Instant> {
         self.next.as_ref().map(|next| next.at)
     }

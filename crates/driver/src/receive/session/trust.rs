@@ -45,12 +45,13 @@ pub(super) struct GroupTrust {
 }
 
 impl Trust {
-    /// In a session with a connection. The key is the sender's, in a secure session.
+    /// Creates the checks for a session with a control connection. `sender` is the sender's key in a secure
+    /// session.
     pub fn in_connection(sender: Option<PublicKey>) -> Self {
         Self::Connection { manifests: sender.map(Manifests::new), announced: Vec::new() }
     }
 
-    /// In a carousel. The key is the sender's, in a secure session.
+    /// Creates the checks for a carousel. `sender` is the sender's key in a secure session.
     pub fn in_group(sender: Option<PublicKey>, block_len: u16) -> Self {
         let Some(sender) = sender else { return Self::Anybody };
         Self::Group(Box::new(GroupTrust {

@@ -102,7 +102,7 @@ impl GroupLane {
         }
     }
 
-    /// Like [`Self::copies`], for reading.
+    /// Returns the lane for reading, if packets leave as copies.
     pub fn as_copies(&self) -> Option<&CopiesLane> {
         match &self.way {
             Way::Multicast(_) => None,

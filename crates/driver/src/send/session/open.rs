@@ -45,7 +45,7 @@ impl Door {
 }
 
 impl Lanes {
-    /// Opens the sockets.
+    /// Opens the sockets of a session.
     pub fn open(plan: &Plan, keys: Option<GroupKeys>, now: Instant) -> Result<Self, SendError> {
         let rate = plan.options.rate;
         let packets = config::packets_per_run(plan, rate.fixed_bps());

@@ -64,7 +64,7 @@ impl Sinks {
         self.has_come.load(Ordering::Relaxed)
     }
 
-    /// Ends [`Sinks::run`].
+    /// Makes [`Sinks::run`] return.
     pub fn end(&self) {
         self.is_over.store(true, Ordering::Relaxed);
     }

@@ -22,7 +22,7 @@ pub struct SuperPacket<'a> {
     ip: ipv6::Header,
     ports: [u8; 4],
     data: &'a [u8],
-    /// Bytes of data in each datagram but the last.
+    /// The number of data bytes in each datagram but the last.
     segment_bytes: usize,
 }
 
@@ -37,7 +37,7 @@ pub struct Part<'a> {
     pub udp_at: usize,
     /// The data after the headers.
     pub data: &'a [u8],
-    /// Bytes of data in each datagram but the last.
+    /// The number of data bytes in each datagram but the last.
     pub segment_bytes: usize,
 }
 

@@ -50,7 +50,7 @@ pub struct NoPrefix(String);
 /// The rules that say for which senders a router makes copies.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Guard {
-    /// By which path the packets of a source must have come.
+    /// The path by which the packets of a source must have come.
     pub reverse_path: ReversePath,
     /// The networks of the sources for which the router makes copies. Empty: it makes them for all.
     pub allowed: Vec<Prefix>,
