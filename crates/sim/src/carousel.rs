@@ -22,8 +22,8 @@ use crate::{
     Verdict,
     network::{Link, generator, transmission_time},
     schedule::Schedule,
+    session::storage::chunk_hashes,
     trace::{Entry, Node, Trace},
-    vcmtp::storage::chunk_hashes,
 };
 use node::{Packet, ReceiverNode, hash_at};
 pub use scenario::{Forger, ReceiverPlan, Scenario};

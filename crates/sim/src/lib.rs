@@ -13,10 +13,10 @@
 pub mod carousel;
 pub mod network;
 pub mod schedule;
+pub mod session;
 pub mod tfmcc;
 pub mod trace;
 pub mod unicast;
-pub mod vcmtp;
 mod verdict;
 
 pub use verdict::Verdict;

@@ -9,7 +9,7 @@ use treecast_proto::{
 use treecast_sim::{
     carousel,
     network::{Loss, Path},
-    vcmtp::{Figures, ObjectPlan, ReceiverPlan, Scenario, run},
+    session::{Figures, ObjectPlan, ReceiverPlan, Scenario, run},
 };
 
 const SIZE: usize = 16_000_000;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use treecast_proto::vcmtp::{Notification, Repair};
 use treecast_sim::{
     network::{Loss, Narrow, Path},
-    vcmtp::{ObjectPlan, ReceiverFigures, ReceiverPlan, Run, Scenario, run},
+    session::{ObjectPlan, ReceiverFigures, ReceiverPlan, Run, Scenario, run},
 };
 
 const SIZES: [usize; 4] = [8_000_000, 400_000, 2_000_000, 14_000_000];

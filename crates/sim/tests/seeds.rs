@@ -3,7 +3,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use treecast_sim::{Verdict, carousel, unicast, vcmtp};
+use treecast_sim::{Verdict, carousel, session, unicast};
 
 const SEEDS: u64 = 1000;
 
@@ -14,7 +14,7 @@ const PROTOCOLS: [(&str, RunSeed); 3] =
     [("vcmtp", vcmtp_session), ("carousel", carousel::run_seed), ("unicast_udp", unicast::run_seed)];
 
 fn vcmtp_session(seed: u64, verbose: bool) -> Verdict {
-    let vcmtp::Run { trace, faults, .. } = vcmtp::run_seed(seed, verbose);
+    let session::Run { trace, faults, .. } = session::run_seed(seed, verbose);
     Verdict { trace, faults }
 }
 

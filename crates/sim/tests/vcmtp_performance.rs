@@ -12,7 +12,7 @@ use treecast_proto::{
 };
 use treecast_sim::{
     network::{Loss, Path},
-    vcmtp::{Figures, ObjectPlan, ReceiverPlan, Scenario, run},
+    session::{Figures, ObjectPlan, ReceiverPlan, Scenario, run},
 };
 
 const SIZE: usize = 2_000_000;

@@ -13,7 +13,7 @@ use treecast_wire::{
 };
 
 use super::Scenario;
-use crate::vcmtp::{Fault, storage::Storage};
+use crate::session::{Fault, storage::Storage};
 
 /// As it goes through the network: messages as bytes, blocks by what they carry.
 #[derive(Debug, Clone)]

@@ -9,7 +9,7 @@ use treecast_wire::{header::SessionId, message::BlockHashes};
 
 use crate::{
     network::{Path, generator, transmission_time},
-    vcmtp::{
+    session::{
         Fault,
         scenario::{draw_fault, draw_path, millis, pick},
     },

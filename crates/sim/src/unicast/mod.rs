@@ -13,12 +13,12 @@ use treecast_wire::unicast::FileHeader;
 
 use crate::{
     schedule::Schedule,
-    trace::{Entry, Node, Trace},
-    vcmtp::{
+    session::{
         Fault,
         scenario::{draw_fault, pick},
         storage::Storage,
     },
+    trace::{Entry, Node, Trace},
 };
 
 /// The time that hashing takes.

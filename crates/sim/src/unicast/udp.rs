@@ -16,8 +16,8 @@ use crate::{
     Verdict,
     network::{Link, generator, transmission_time},
     schedule::Schedule,
+    session::scenario::{draw_path, millis, pick},
     trace::Node,
-    vcmtp::scenario::{draw_path, millis, pick},
 };
 
 /// The time after which a client that has heard nothing new asks again.
