@@ -15,6 +15,7 @@
 //! knows no discovery: its lists are tried as they are, and where no router acts, only the first one in a list hears anything.
 //! A sender that is silent proves nothing: all times count from packets that were sent.
 
+mod ears;
 mod evidence;
 mod receiver;
 
@@ -28,6 +29,7 @@ use std::{
 
 pub use treecast_wire::message::Heard;
 
+pub use self::ears::Ears;
 use self::{evidence::SentLog, receiver::Receiver};
 use crate::{Instant, Step};
 
