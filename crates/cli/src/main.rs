@@ -24,6 +24,7 @@ mod observers;
 mod receive;
 mod router;
 mod send;
+mod sim;
 mod status;
 mod unicast;
 
@@ -49,6 +50,7 @@ enum Command {
     Status(status::Args),
     Unicast(unicast::Args),
     Lab(lab::Args),
+    Sim(sim::Args),
     Mroute(mroute::Args),
     Mead(mead::Args),
     Router(router::Args),
@@ -80,6 +82,7 @@ fn run() -> ExitCode {
         Command::Status(args) => status::run(&args),
         Command::Unicast(args) => unicast::run(args),
         Command::Lab(args) => lab::run(args),
+        Command::Sim(args) => sim::run(args),
         Command::Mroute(args) => mroute::run(args),
         Command::Mead(args) => mead::run(&args),
         Command::Router(args) => router::run(args),

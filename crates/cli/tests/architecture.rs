@@ -17,7 +17,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("driver", &["wire", "host", "proto"]),
     ("dataplane", &["wire", "host", "proto"]),
     ("lab", &["wire", "host", "proto", "sim", "driver", "dataplane", "measure"]),
-    ("experiment", &["wire", "host", "proto", "driver", "dataplane", "lab", "measure"]),
+    ("experiment", &["wire", "host", "proto", "sim", "driver", "dataplane", "lab", "measure"]),
     ("bench", &["wire", "host", "proto", "driver", "dataplane", "lab", "measure"]),
     (
         "cli",

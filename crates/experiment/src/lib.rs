@@ -27,6 +27,7 @@ mod session;
 mod sessions;
 mod settle;
 mod sharing;
+pub mod simulate;
 pub mod site;
 mod source;
 mod ssh;

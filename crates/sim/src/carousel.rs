@@ -22,7 +22,7 @@ use crate::{
     Verdict,
     network::{Link, generator, transmission_time},
     schedule::Schedule,
-    session::storage::chunk_hashes,
+    session::storage::{chunk_hashes, hash_of},
     trace::{Entry, Node, Trace},
 };
 use node::{Packet, ReceiverNode, hash_at};
@@ -206,7 +206,7 @@ impl<'a> World<'a> {
                 self.sender.handle(now, SenderInput::Listeners { group: 0, present });
             }
             Event::SenderHashed(index) => {
-                let hash = *blake3::hash(&self.contents[index as usize]).as_bytes();
+                let hash = hash_of(index, &self.contents[index as usize]);
                 let file = FileId::new(self.scenario.session(), index);
                 self.sender.handle(now, SenderInput::Hashed { file, hash });
             }

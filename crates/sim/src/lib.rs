@@ -6,14 +6,17 @@
 //! - [`schedule`]: virtual time, as a queue of what happens when;
 //! - [`network`]: links that lose, delay, reorder and duplicate packets, connections with a delay and
 //!   a rate, and receive buffers;
+//! - [`graph`]: a network of nodes and cables, with routes and multicast trees, through which TCP connections go, too;
 //! - [`trace`]: what happened, as a hash to compare and, when asked for, as lines to read;
 //! - one module a protocol, which draws a scenario from a seed, runs it and judges how it ended.
 #![forbid(unsafe_code)]
 
 pub mod carousel;
+pub mod graph;
 pub mod network;
 pub mod schedule;
 pub mod session;
+mod tcp;
 pub mod tfmcc;
 pub mod trace;
 pub mod unicast;

@@ -20,8 +20,9 @@ pub enum Loss {
     /// Each with the same probability.
     Uniform(f64),
     /// In bursts (Gilbert-Elliott): with probability `enter` a packet begins a burst, in which packets
-    /// are lost with probability `lost`; with probability `leave` the burst ends.
-    Bursts { enter: f64, leave: f64, lost: f64 },
+    /// are lost with probability `lost`; with probability `leave` the burst ends. Outside of bursts, packets are lost with
+    /// probability `outside`.
+    Bursts { enter: f64, leave: f64, lost: f64, outside: f64 },
 }
 
 /// What a link does to packets.
@@ -30,6 +31,8 @@ pub struct Path {
     pub loss: Loss,
     /// The time that every packet takes.
     pub delay: Duration,
+    /// In a network of cables, a packet's delay is drawn evenly from `delay` ± `jitter`. Packets stay in order.
+    pub jitter: Duration,
     /// The probability that a packet is held up by a random time of at most `hold`, so that others
     /// overtake it.
     pub reordered: f64,
@@ -48,6 +51,7 @@ impl Path {
         Self {
             loss: Loss::Uniform(0.0),
             delay,
+            jitter: Duration::ZERO,
             reordered: 0.0,
             hold: Duration::ZERO,
             duplicated: 0.0,
@@ -66,18 +70,69 @@ pub struct Link {
     narrow: Option<Narrow>,
     /// When all that waits in front of the narrow place is through.
     free_at: Instant,
+    /// When the last packet that was carried arrives.
+    arrived_at: Instant,
+    /// What the queue held on average, in seconds (RED).
+    average: f64,
+    /// When the next packet of others comes to the queue.
+    others_at: Instant,
+    /// A loss in place of the path's own.
+    other_loss: Option<Loss>,
 }
 
-/// The narrowest place of a way: its rate, and how much time's worth of packets waits in front of it at most.
+/// The narrowest place of a way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Narrow {
     pub rate_bps: u64,
+    /// The most time's worth of packets that waits in front of it.
     pub queue: Duration,
+    pub discipline: Discipline,
+    /// The rate at which packets of others come to the same queue. Zero for none.
+    pub background_bps: u64,
 }
+
+/// Which packets a queue drops.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Discipline {
+    /// Those that come when it is full.
+    #[default]
+    DropTail,
+    /// Some before it is full, the more the longer it is on average (Floyd and Jacobson, "Random Early Detection
+    /// Gateways for Congestion Avoidance", 1993).
+    Red,
+}
+
+impl Narrow {
+    /// A queue that drops what comes when it is full, with nobody else's packets.
+    pub const fn new(rate_bps: u64, queue: Duration) -> Self {
+        Self { rate_bps, queue, discipline: Discipline::DropTail, background_bps: 0 }
+    }
+}
+
+/// Length of the packets of others, in bytes with their headers: the middle of the sizes that networks carry most.
+const OTHERS_BYTES: usize = 576;
+
+/// RED's weight of each packet in the average, its thresholds as shares of the queue, and the share that is dropped at the
+/// upper one: what the paper takes in its section 4.
+const RED_WEIGHT: f64 = 0.002;
+const RED_THRESHOLDS: (f64, f64) = (0.25, 0.75);
+const RED_DROPPED: f64 = 0.1;
 
 impl Link {
     pub fn new(path: Path, random: ChaCha8Rng) -> Self {
-        Self { path, in_burst: false, random, narrow: None, free_at: Instant::ZERO }
+        let free_at = Instant::ZERO;
+        let (arrived_at, others_at) = (free_at, free_at);
+        Self {
+            path,
+            in_burst: false,
+            random,
+            narrow: None,
+            free_at,
+            arrived_at,
+            average: 0.0,
+            others_at,
+            other_loss: None,
+        }
     }
 
     /// A link that is narrow somewhere.
@@ -85,14 +140,72 @@ impl Link {
         Self { narrow, ..self }
     }
 
+    /// The time that a packet takes when it waits for nothing.
+    pub fn delay(&self) -> Duration {
+        self.path.delay
+    }
+
+    /// Loses so much from now on. `None` for what its path says.
+    pub fn lose(&mut self, loss: Option<Loss>) {
+        self.other_loss = loss;
+    }
+
     /// When a packet of `len` bytes that is sent now is through the narrow place; never when too much waits there.
     pub fn squeeze(&mut self, now: Instant, len: usize) -> Option<Instant> {
-        let Some(Narrow { rate_bps, queue }) = self.narrow else { return Some(now) };
+        let Some(narrow) = self.narrow else { return Some(now) };
+        if narrow.background_bps > 0 {
+            self.let_others_in(now, narrow);
+        }
+        self.enqueue(now, len, narrow)
+    }
+
+    /// Lets the packets of others into the queue that have come since the last time: independent of each other, so many a second.
+    fn let_others_in(&mut self, now: Instant, narrow: Narrow) {
+        let mean = transmission_time(OTHERS_BYTES, narrow.background_bps).as_secs_f64();
+        while self.others_at <= now {
+            _ = self.enqueue(self.others_at, OTHERS_BYTES, narrow);
+            let share: f64 = self.random.random_range(f64::MIN_POSITIVE..1.0);
+            self.others_at += Duration::from_secs_f64(-share.ln() * mean).max(Duration::from_nanos(1));
+        }
+    }
+
+    fn enqueue(&mut self, now: Instant, len: usize, narrow: Narrow) -> Option<Instant> {
         let begin = self.free_at.max(now);
-        (begin - now <= queue).then(|| {
-            self.free_at = begin + transmission_time(len, rate_bps);
-            self.free_at
-        })
+        let waits = begin - now;
+        if waits > narrow.queue
+            || narrow.discipline == Discipline::Red && self.is_dropped_early(waits, narrow)
+        {
+            return None;
+        }
+        self.free_at = begin + transmission_time(len, narrow.rate_bps);
+        Some(self.free_at)
+    }
+
+    fn is_dropped_early(&mut self, waits: Duration, narrow: Narrow) -> bool {
+        self.average += RED_WEIGHT * (waits.as_secs_f64() - self.average);
+        let share = self.average / narrow.queue.as_secs_f64().max(f64::MIN_POSITIVE);
+        let (least, most) = RED_THRESHOLDS;
+        match share {
+            share if share < least => false,
+            share if share >= most => true,
+            share => self.random.random_bool(RED_DROPPED * (share - least) / (most - least)),
+        }
+    }
+
+    /// When a packet that is through the narrow place now arrives, in order and once. `None` when it is lost.
+    pub fn pass(&mut self, now: Instant) -> Option<Instant> {
+        let Path { delay, jitter, .. } = self.path;
+        if self.other_loss.unwrap_or(self.path.loss) != Loss::Uniform(0.0) && self.loses() {
+            return None;
+        }
+        let mut arrival = now + delay;
+        if !jitter.is_zero() {
+            let early = delay.saturating_sub(jitter);
+            let drawn = self.random.random_range(0..=(delay + jitter - early).as_nanos() as u64);
+            arrival = now + early + Duration::from_nanos(drawn);
+        }
+        self.arrived_at = self.arrived_at.max(arrival);
+        Some(self.arrived_at)
     }
 
     /// When a packet that is sent now arrives: never, once or twice.
@@ -105,12 +218,16 @@ impl Link {
     }
 
     fn loses(&mut self) -> bool {
-        match self.path.loss {
+        match self.other_loss.unwrap_or(self.path.loss) {
             Loss::Uniform(lost) => self.random.random_bool(lost),
-            Loss::Bursts { enter, leave, lost } => {
+            Loss::Bursts { enter, leave, lost, outside } => {
                 let changes = self.random.random_bool(if self.in_burst { leave } else { enter });
                 self.in_burst ^= changes;
-                self.in_burst && self.random.random_bool(lost)
+                match (self.in_burst, outside) {
+                    (true, _) => self.random.random_bool(lost),
+                    (false, 0.0) => false,
+                    (false, outside) => self.random.random_bool(outside),
+                }
             }
         }
     }
@@ -136,12 +253,36 @@ pub struct Connection {
     arrived_at: Instant,
     /// The probability that a message is lost, and what decides it.
     loss: Option<(f64, ChaCha8Rng)>,
+    /// Segments that wait, where a network carries what is written ([`crate::tcp`]). `None` where nothing is shared with others.
+    backlog: Option<usize>,
 }
+
+/// When a connection takes more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Room {
+    Now,
+    At(Instant),
+    /// When the network has carried some of what waits.
+    Later,
+}
+
+/// The most segments that wait in a socket's send buffer: 64 KiB.
+const MOST_WAITING: usize = 46;
 
 impl Connection {
     pub fn new(delay: Duration, rate_bps: u64) -> Self {
         let rate_bps = rate_bps.max(1);
-        Self { delay, rate_bps, free_at: Instant::ZERO, arrived_at: Instant::ZERO, loss: None }
+        Self { delay, rate_bps, free_at: Instant::ZERO, arrived_at: Instant::ZERO, loss: None, backlog: None }
+    }
+
+    /// A connection whose segments a network carries.
+    pub fn through_network() -> Self {
+        Self { backlog: Some(0), ..Self::new(Duration::ZERO, u64::MAX) }
+    }
+
+    /// So many segments wait for the network.
+    pub fn set_backlog(&mut self, segments: usize) {
+        self.backlog = Some(segments);
     }
 
     /// Messages are lost with probability `loss`, and come again after TCP's timeout. What follows waits for them.
@@ -151,6 +292,9 @@ impl Connection {
 
     /// Writes a packet of `len` bytes and says when it arrives.
     pub fn send(&mut self, now: Instant, len: usize) -> Instant {
+        if self.backlog.is_some() {
+            return now;
+        }
         self.free_at = self.free_at.max(now) + transmission_time(len, self.rate_bps);
         self.arrived_at = self.arrived_at.max(self.free_at + self.delay);
         self.arrived_at
@@ -171,9 +315,18 @@ impl Connection {
         arrival
     }
 
-    /// When it takes more: as soon as all before is on its way.
-    pub fn writable_at(&self) -> Instant {
+    /// When all that has been written is on its way.
+    pub fn written_at(&self) -> Instant {
         self.free_at
+    }
+
+    /// When it takes more: as soon as all before is on its way, but for what `ahead` carries.
+    pub fn room(&self, now: Instant, ahead: Duration) -> Room {
+        match self.backlog {
+            None if self.free_at > now + ahead => Room::At(self.free_at),
+            Some(MOST_WAITING..) => Room::Later,
+            _ => Room::Now,
+        }
     }
 }
 
@@ -247,7 +400,7 @@ mod tests {
     fn losses_are_as_many_as_asked_for_and_come_in_bursts_when_asked_for() {
         let (uniform, together) = losses(Loss::Uniform(0.1));
         assert!((900..1_100).contains(&uniform) && together < 200, "{uniform} {together}");
-        let (bursty, together) = losses(Loss::Bursts { enter: 0.01, leave: 0.09, lost: 1.0 });
+        let (bursty, together) = losses(Loss::Bursts { enter: 0.01, leave: 0.09, lost: 1.0, outside: 0.0 });
         assert!((600..1_400).contains(&bursty) && together > bursty * 8 / 10, "{bursty} {together}");
     }
 
@@ -263,12 +416,46 @@ mod tests {
         assert!((400..600).contains(&twice) && (400..600).contains(&held), "{twice} {held}");
     }
 
+    /// Packets that come every millisecond to a link that takes 0.8 ms for one: how many of 20,000 are lost, and the longest wait.
+    fn congested(narrow: Narrow) -> (usize, Duration) {
+        let mut link = Link::new(Path::clean(Duration::ZERO), generator(1, 0)).with_narrow(Some(narrow));
+        let waits: Vec<Option<Duration>> = (0..20_000)
+            .map(|millis| link.squeeze(at(millis), 1000).map(|through| through - at(millis)))
+            .collect();
+        let longest = waits.iter().flatten().max().copied().unwrap_or_default();
+        (waits.iter().filter(|wait| wait.is_none()).count(), longest)
+    }
+
+    /// The others take 30 % of the link, and 20 % are free: one of ten must go.
+    #[test]
+    fn what_others_send_fills_the_queue_and_early_drops_keep_it_short() {
+        let alone = Narrow::new(10_000_000, Duration::from_millis(50));
+        assert_eq!(congested(alone), (0, Duration::from_micros(800)));
+        let narrow = Narrow { background_bps: 3_000_000, ..alone };
+        let (lost, longest) = congested(narrow);
+        assert!((1_000..2_600).contains(&lost) && longest > Duration::from_millis(50), "{lost} {longest:?}");
+        let (lost, longest) = congested(Narrow { discipline: Discipline::Red, ..narrow });
+        assert!((1_000..3_500).contains(&lost) && longest < Duration::from_millis(50), "{lost} {longest:?}");
+    }
+
+    #[test]
+    fn jitter_keeps_packets_in_order() {
+        let path = Path { jitter: Duration::from_millis(4), ..Path::clean(Duration::from_millis(5)) };
+        let mut link = Link::new(path, generator(1, 0));
+        let arrivals: Vec<Instant> = (0..1_000).filter_map(|millis| link.pass(at(millis))).collect();
+        assert!(arrivals.is_sorted() && arrivals.len() == 1_000);
+        let delays = (0..).zip(&arrivals).map(|(millis, arrival)| *arrival - at(millis));
+        assert!(delays.clone().all(|delay| delay >= Duration::from_millis(1)));
+        assert!(delays.max() <= Some(Duration::from_millis(9)));
+    }
+
     #[test]
     fn a_connection_keeps_order_and_rate() {
         let mut connection = Connection::new(Duration::from_millis(10), 8_000);
         assert_eq!(connection.send(at(0), 5), at(15));
         assert_eq!(connection.send(at(1), 1), at(16));
-        assert_eq!(connection.writable_at(), at(6));
+        assert_eq!(connection.room(at(0), Duration::from_millis(5)), Room::At(at(6)));
+        assert_eq!(connection.room(at(1), Duration::from_millis(5)), Room::Now);
         assert_eq!(connection.send(at(100), 1), at(111));
     }
 

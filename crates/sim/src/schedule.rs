@@ -1,9 +1,6 @@
 //! Virtual time: what happens when.
 
-use std::{
-    cmp::Reverse,
-    collections::{BTreeMap, BinaryHeap},
-};
+use std::{cmp::Ordering, collections::BinaryHeap};
 
 use treecast_proto::Instant;
 
@@ -12,13 +9,19 @@ use treecast_proto::Instant;
 pub struct Schedule<E> {
     now: Instant,
     added: u64,
-    due: BinaryHeap<Reverse<(Instant, u64)>>,
-    events: BTreeMap<u64, E>,
+    due: BinaryHeap<Due<E>>,
+}
+
+#[derive(Debug)]
+struct Due<E> {
+    time: Instant,
+    number: u64,
+    event: E,
 }
 
 impl<E> Default for Schedule<E> {
     fn default() -> Self {
-        Self { now: Instant::ZERO, added: 0, due: BinaryHeap::new(), events: BTreeMap::new() }
+        Self { now: Instant::ZERO, added: 0, due: BinaryHeap::new() }
     }
 }
 
@@ -30,18 +33,38 @@ impl<E> Schedule<E> {
 
     /// Adds an event; one in the past happens now.
     pub fn at(&mut self, time: Instant, event: E) {
-        self.due.push(Reverse((time.max(self.now), self.added)));
-        self.events.insert(self.added, event);
+        self.due.push(Due { time: time.max(self.now), number: self.added, event });
         self.added += 1;
     }
 
     /// Takes the next event and moves time on to it.
     pub fn take(&mut self) -> Option<E> {
-        let Reverse((time, number)) = self.due.pop()?;
+        let Due { time, event, .. } = self.due.pop()?;
         self.now = time;
-        self.events.remove(&number)
+        Some(event)
     }
 }
+
+/// The heap gives out its greatest: the earliest event is the greatest.
+impl<E> Ord for Due<E> {
+    fn cmp(&self, other: &Self) -> Ordering {
+        (other.time, other.number).cmp(&(self.time, self.number))
+    }
+}
+
+impl<E> PartialOrd for Due<E> {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl<E> PartialEq for Due<E> {
+    fn eq(&self, other: &Self) -> bool {
+        self.number == other.number
+    }
+}
+
+impl<E> Eq for Due<E> {}
 
 #[cfg(test)]
 mod tests {

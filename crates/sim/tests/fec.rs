@@ -219,6 +219,7 @@ fn scenario(repair: Repair, fec: Option<Share>, losses: &[f64]) -> Scenario {
         close_at: send_at,
         hashing: Duration::from_millis(2),
         is_forged: false,
+        network: None,
     }
 }
 

@@ -74,6 +74,7 @@ fn scenario(seed: u64, repair: Repair, links: &[Option<u64>]) -> Scenario {
         close_at: send_at,
         hashing: Duration::from_millis(2),
         is_forged: false,
+        network: None,
     }
 }
 
@@ -83,7 +84,7 @@ fn receiver(link: Option<u64>) -> ReceiverPlan {
         leave: None,
         notification: Notification::Batched,
         path: Path { loss: Loss::Uniform(0.005), ..Path::clean(Duration::from_millis(5)) },
-        narrow: link.map(|rate_bps| Narrow { rate_bps, queue: Duration::from_millis(100) }),
+        narrow: link.map(|rate_bps| Narrow::new(rate_bps, Duration::from_millis(100))),
         moves: None,
         control_delay: Duration::from_millis(5),
         control_rate_bps: link.unwrap_or(1_000_000_000),

@@ -72,7 +72,7 @@ fn following_progress_saves_retransmissions() {
 
 fn table() -> String {
     let lossy = |lost| Path { loss: Loss::Uniform(lost), ..CLEAN };
-    let bursts = Path { loss: Loss::Bursts { enter: 0.005, leave: 0.1, lost: 0.9 }, ..CLEAN };
+    let bursts = Path { loss: Loss::Bursts { enter: 0.005, leave: 0.1, lost: 0.9, outside: 0.0 }, ..CLEAN };
     let disorder = Path { reordered: 0.1, hold: Duration::from_millis(2), duplicated: 0.02, ..CLEAN };
     let third = [CLEAN, CLEAN, lossy(0.2), CLEAN, CLEAN, lossy(0.2)];
     let networks: [(&str, Vec<Path>); 7] = [
@@ -143,6 +143,7 @@ fn scenario(repair: Repair, paths: &[Path]) -> Scenario {
         close_at: send_at,
         hashing: Duration::from_millis(2),
         is_forged: false,
+        network: None,
     }
 }
 

@@ -16,6 +16,8 @@ use serde_json::json;
 use treecast_host::stop::Stop;
 use treecast_lab::{Lab, LabNode, Options, Routing, Topology};
 
+pub use run::{SimulateArgs, simulate};
+
 use crate::{Outcome, arguments::counted, output};
 
 /// Build a network of namespaces on this machine, and run experiments in it

@@ -94,7 +94,11 @@ impl Progress {
         for line in left_out {
             self.line(&format!("left out: {line}"));
         }
-        self.line(&format!("{}, about {}", counted(runs, "run"), span(estimate)));
+        // Runs in virtual time have no estimate.
+        match estimate.is_zero() {
+            true => self.line(&counted(runs, "run")),
+            false => self.line(&format!("{}, about {}", counted(runs, "run"), span(estimate))),
+        }
         *locked(&self.pace) = Pace::new(Instant::now(), estimate);
         self.all.set_length(runs as u64);
         self.all.set_prefix("all");

@@ -8,7 +8,7 @@ use std::{
 };
 
 use serde_json::json;
-use treecast_experiment::{self as experiment, Experiment, Order, Preview, Results};
+use treecast_experiment::{self as experiment, Event, Experiment, Order, Preview, Results, simulate};
 use treecast_host::{
     folder::{Lock, lock},
     stop::Stop,
@@ -28,6 +28,13 @@ use crate::Outcome;
 /// 3: one of these is not so; 1: the experiment could not be run.
 #[derive(clap::Args)]
 pub struct RunArgs {
+    #[command(flatten)]
+    common: Common,
+}
+
+// What `lab run` and `sim run` have in common. (A doc comment here would be the help text of both.)
+#[derive(clap::Args)]
+pub struct Common {
     /// The experiment (TOML; labs/README.md describes it)
     file: PathBuf,
     /// Folder for results.sqlite and report.html [default: out/NAME-OF-FILE]
@@ -47,43 +54,78 @@ pub struct RunArgs {
     json: bool,
 }
 
+/// Run an experiment in virtual time: the same file, results and report as `lab run`, without root and from a seed
+///
+/// The protocol machines of real sessions run in a simulated network. The same file and seed give the same results. docs/simulator.md
+/// says what the simulator has, and how its runs compare with those of a lab. Exit codes are those of `lab run`.
+#[derive(clap::Args)]
+pub struct SimulateArgs {
+    #[command(flatten)]
+    common: Common,
+    /// Draw all randomness from this number, in place of the file's `seed`
+    #[arg(long, value_name = "N")]
+    seed: Option<u64>,
+}
+
 /// Write report.html again, from the results of an experiment
 #[derive(clap::Args)]
 pub struct ReportArgs {
-    /// The folder that `lab run` wrote to
+    /// The folder that `lab run` or `sim run` wrote to
     dir: PathBuf,
 }
 
 /// The exit code of an experiment that ran, if a copy is missing, a run was refused, or a claim failed.
 const NOT_ALL_WELL: u8 = 3;
 
-pub fn run(args: RunArgs) -> Outcome {
-    let experiment = Experiment::load(&args.file, &args.settings)?;
+pub fn run(RunArgs { common }: RunArgs) -> Outcome {
+    let experiment = Experiment::load(&common.file, &common.settings)?;
+    let command = command("lab", &common, None);
+    let place = Place { preview: Preview::of, check: experiment::check, play: experiment::run };
+    run_at(&place, &common, experiment, command)
+}
+
+pub fn simulate(SimulateArgs { common, seed }: SimulateArgs) -> Outcome {
+    let mut experiment = Experiment::load(&common.file, &common.settings)?;
+    experiment.habits.site = simulate::SITE;
+    experiment.habits.seed = seed.unwrap_or(experiment.habits.seed);
+    let command = command("sim", &common, seed);
+    let place = Place { preview: simulate::preview, check: simulate::check, play: simulate::simulate };
+    run_at(&place, &common, experiment, command)
+}
+
+/// Where experiments run: what previews one, says whether it can be run, and runs it.
+struct Place {
+    preview: fn(&Experiment) -> Result<Preview, experiment::Error>,
+    check: fn(&Experiment) -> Result<(), experiment::Error>,
+    play: fn(&Order, &dyn Fn(&Event), &(dyn Fn() -> bool + Sync)) -> Result<Results, experiment::Error>,
+}
+
+fn run_at(place: &Place, args: &Common, experiment: Experiment, command: String) -> Outcome {
     if args.plan {
-        return show_plan(&Preview::of(&experiment)?, args.json);
+        return show_plan(&(place.preview)(&experiment)?, args.json);
     }
-    let (name, out) = place(&args);
+    let (name, out) = folder(args);
     // This is checked before anything is written.
-    experiment::check(&experiment)?;
+    (place.check)(&experiment)?;
     let _claim = claim(&out)?;
     let database = prepare(&out, args.append)?;
     let order = Order {
         experiment,
         name,
-        database: database.clone(),
+        database,
         treecast: std::env::current_exe()?,
         version: env!("CARGO_PKG_VERSION").into(),
-        command: command(&args),
+        command,
     };
     let stop = Stop::on_signals()?;
     let progress = Progress::new(args.json);
-    let results = experiment::run(&order, &|event| progress.show(event), &|| stop.is_requested())?;
+    let results = (place.play)(&order, &|event| progress.show(event), &|| stop.is_requested())?;
     progress.finish();
     conclude(&report::input(&order.experiment, &order.command, &results), &out, &results, args.json)
 }
 
 /// The name of the results, and their folder.
-fn place(args: &RunArgs) -> (String, PathBuf) {
+fn folder(args: &Common) -> (String, PathBuf) {
     let name = args.file.file_stem().unwrap_or_default().to_string_lossy().into_owned();
     let out = args.out.clone().unwrap_or_else(|| Path::new("out").join(&name));
     (name, out)
@@ -159,9 +201,10 @@ fn cannot_keep(out: &Path) -> impl Fn(io::Error) -> String {
 }
 
 /// The command that repeats the experiment.
-fn command(args: &RunArgs) -> String {
-    let mut words = vec!["treecast lab run".to_string(), quoted(&args.file.display().to_string())];
+fn command(verb: &str, args: &Common, seed: Option<u64>) -> String {
+    let mut words = vec![format!("treecast {verb} run"), quoted(&args.file.display().to_string())];
     words.extend(args.settings.iter().map(|setting| format!("--set {}", quoted(setting))));
+    words.extend(seed.map(|seed| format!("--seed {seed}")));
     words.extend(args.out.iter().map(|out| format!("--out {}", quoted(&out.display().to_string()))));
     words.join(" ")
 }
@@ -193,7 +236,7 @@ mod tests {
 
     #[test]
     fn the_command_that_repeats_an_experiment_has_all_its_options() {
-        let args = RunArgs {
+        let args = Common {
             file: "labs/demo.toml".into(),
             out: Some("out/two words".into()),
             settings: vec!["repeats=2".into(), "file=it's".into()],
@@ -201,10 +244,10 @@ mod tests {
             plan: false,
             json: true,
         };
-        let command = command(&args);
-        assert_eq!(
-            command,
-            r"treecast lab run labs/demo.toml --set repeats=2 --set 'file=it'\''s' --out 'out/two words'"
-        );
+        let options = r"labs/demo.toml --set repeats=2 --set 'file=it'\''s'";
+        let expected = format!("treecast lab run {options} --out 'out/two words'");
+        assert_eq!(command("lab", &args, None), expected);
+        let expected = format!("treecast sim run {options} --seed 7 --out 'out/two words'");
+        assert_eq!(command("sim", &args, Some(7)), expected);
     }
 }

@@ -80,6 +80,8 @@ pub struct Experiment {
 /// The settings that all runs share.
 #[derive(Debug, Clone)]
 pub struct Habits {
+    /// What the parameter `site` of each run says: `lab`, or `sim` for the simulator.
+    pub site: &'static str,
     /// The rate of what `treecast send` sends. `None` for what the slowest link carries.
     pub rate: Option<SendRate>,
     /// Whether treecast's sessions do without security.
@@ -292,6 +294,7 @@ impl Document {
             cast,
             schedules: self.schedules.unwrap_or_else(|| vec![Schedule::Immediate]),
             habits: Habits {
+                site: "lab",
                 rate: self.rate,
                 plain: self.plain.unwrap_or(false),
                 repeats: self.repeats.unwrap_or(1),

@@ -38,6 +38,11 @@ pub(super) fn faults(
     receivers: &[Option<ReceiverNode>],
 ) -> Vec<String> {
     let mut faults = sender.complaints.clone();
+    if scenario.network.is_some() {
+        // What is lacking there is what is measured.
+        faults.extend(receivers.iter().flatten().flat_map(|receiver| receiver.complaints.clone()));
+        return faults;
+    }
     if !sender.closed {
         faults.push("the sender has not closed".to_owned());
     }

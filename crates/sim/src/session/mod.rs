@@ -1,14 +1,20 @@
-//! VCMTP sessions: one sender, up to eight receivers, everything that can go wrong on the way.
+//! Sessions: one sender and its receivers, in a star with everything that can go wrong on the way, or placed in a network of nodes
+//! and cables.
 
 mod forger;
 mod judge;
+mod placed;
 mod receiver_node;
 pub(crate) mod scenario;
 mod sender_node;
 pub(crate) mod storage;
+mod transport;
+mod ways;
 mod world;
 
+pub use placed::{Carousel, Explicit, Fanout, Placed, PlacedRouter, Sample};
 pub use scenario::{Fault, Leaving, ObjectPlan, ReceiverPlan, Scenario};
+pub use ways::room_beside_lists;
 pub use world::{Figures, ReceiverFigures, Run};
 
 /// Runs the scenario of a seed and judges it; `verbose` keeps the lines of the trace.

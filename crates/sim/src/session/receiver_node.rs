@@ -7,20 +7,23 @@ use std::{
 };
 
 use treecast_proto::{
-    Instant, Step,
+    Instant, Step, carousel,
+    fanout::Ears,
     object::{Channel, ReceiverEvent, ReceiverInput, ReceiverTransmit, ReceiverWait, Response},
     rates::Mover,
+    repair::Receiver,
     tfmcc::Arrived,
-    vcmtp::{Receiver, ReceiverConfig},
+    vcmtp::{self, ReceiverConfig},
 };
 use treecast_wire::{
-    header::{FileId, HEADER_LEN, Header},
+    header::{FileId, HEADER_LEN, Header, SessionId},
     message::Message,
 };
 
 use super::{
     ReceiverPlan, Scenario,
-    sender_node::{Packet, STALL_LIMIT, message_verb, session},
+    placed::Placed,
+    sender_node::{Packet, STALL_LIMIT, Sizes, message_verb, session},
     storage::{CAPACITY, Storage},
 };
 use crate::{
@@ -36,6 +39,8 @@ pub(super) struct Heard {
     /// The number of the first packet, where it is a run of them.
     pub(super) number: u32,
     pub(super) packet: Packet,
+    /// Whether it came at the receiver's own address.
+    pub(super) is_own: bool,
 }
 
 /// How an object ended at a receiver, as its application was told.
@@ -72,6 +77,7 @@ pub(super) enum Output {
 #[derive(Debug)]
 pub(super) struct ReceiverNode {
     number: usize,
+    session: SessionId,
     pub(super) machine: Receiver,
     pub(super) storage: Storage,
     pub(super) socket: ReceiveBuffer,
@@ -83,7 +89,7 @@ pub(super) struct ReceiverNode {
     has_fec: bool,
     /// Objects that have been hashed at least once.
     hashed: BTreeSet<FileId>,
-    block_len: u16,
+    lens: Sizes,
     connection: Connection,
     /// The group that it listens to.
     pub(super) group: u8,
@@ -102,10 +108,20 @@ pub(super) struct ReceiverNode {
     pub(super) complaints: Vec<String>,
     /// When the last object was received.
     pub(super) last_received_at: Instant,
+    /// When its session ended.
+    pub(super) closed_at: Instant,
+    /// Bytes of objects that came on the connection.
+    pub(super) retransmitted_bytes: u64,
+    /// Whether it has no connection, and its objects are as large as they say.
+    is_alone: bool,
+    /// What it hears at which address, where that decides how it is served.
+    ears: Option<Box<Ears>>,
 }
 
 impl ReceiverNode {
     pub(super) fn new(scenario: &Scenario, number: usize, plan: &ReceiverPlan) -> Self {
+        let placed = scenario.network.as_deref();
+        let is_alone = placed.is_some_and(|placed| placed.carousel.is_some());
         let config = ReceiverConfig {
             session: session(scenario),
             repair: scenario.repair,
@@ -114,24 +130,32 @@ impl ReceiverNode {
             block_len: scenario.block_len,
             notification: plan.notification,
             progress_bytes: u64::from(plan.receive_buffer_bytes) / 8,
-            progress_interval: Duration::from_millis(25),
-            keepalive: STALL_LIMIT / 4,
-            stall_limit: STALL_LIMIT,
+            progress_interval: placed.map_or(Duration::from_millis(25), |_| Placed::REPORT_INTERVAL),
+            keepalive: placed.map_or(STALL_LIMIT / 4, |_| Placed::KEEPALIVE),
+            stall_limit: placed.map_or(STALL_LIMIT, |_| Placed::RECEIVER_STALL_LIMIT),
             resumes: false,
+        };
+        let machine = match is_alone {
+            true => Receiver::Carousel(Box::new(carousel::Receiver::new(carousel_config(scenario)))),
+            false => Receiver::Vcmtp(Box::new(vcmtp::Receiver::new(config))),
         };
         let capacity = plan.receive_buffer_bytes as usize;
         Self {
             number,
-            machine: Receiver::new(config),
-            storage: Storage::new(plan.faults.clone()),
+            session: session(scenario),
+            machine,
+            storage: placed.map_or_else(|| Storage::new(plan.faults.clone()), |_| Storage::counting()),
             socket: ReceiveBuffer::new(capacity, plan.read_rate_bps),
             ignores: plan.ignores.clone(),
             sizes: scenario.objects.iter().map(|object| object.size).collect(),
             is_misled: scenario.is_forged,
             has_fec: scenario.fec.is_some(),
             hashed: BTreeSet::new(),
-            block_len: scenario.block_len,
-            connection: Connection::new(plan.control_delay, plan.control_rate_bps),
+            lens: Sizes::of(scenario),
+            connection: match placed {
+                None => Connection::new(plan.control_delay, plan.control_rate_bps),
+                Some(_) => Connection::through_network(),
+            },
             group: 0,
             mover: plan.moves.is_none().then(|| Mover::new(scenario.slower_rates_bps.len() as u8 + 1)),
             wanted_group: None,
@@ -143,10 +167,17 @@ impl ReceiverNode {
             closed: false,
             complaints: Vec::new(),
             last_received_at: Instant::ZERO,
+            closed_at: Instant::ZERO,
+            retransmitted_bytes: 0,
+            is_alone,
+            ears: placed.is_some_and(|placed| placed.fanout.chooses()).then(Box::default),
         }
     }
 
     pub(super) fn connect(&mut self, now: Instant) {
+        if self.is_alone {
+            return;
+        }
         self.connected = true;
         self.machine.handle(now, ReceiverInput::Connected);
     }
@@ -159,20 +190,45 @@ impl ReceiverNode {
 
     /// A packet arrives at the socket; says when it is read, unless it is dropped.
     pub(super) fn arrive(&mut self, now: Instant, packet: &Packet) -> Option<Instant> {
-        self.socket.accept(now, packet.len(self.block_len), packet.count(self.block_len))
+        self.socket.accept(now, packet.len(self.lens), packet.count(self.lens.block_len))
     }
 
     /// A packet is read from the socket. What is of a group that has been left is not heard.
-    pub(super) fn hear(&mut self, now: Instant, heard: Heard) {
-        if heard.group.is_some_and(|group| group != self.group) {
+    pub(super) fn hear(&mut self, now: Instant, mut heard: Heard) {
+        if heard.group.is_some_and(|group| group != self.group) || !self.is_new(&mut heard) {
             return;
         }
         if let Some(mover) = self.mover.as_mut().filter(|_| heard.group.is_some()) {
-            let count = heard.packet.count(self.block_len) as u32;
+            let count = heard.packet.count(self.lens.block_len) as u32;
             let wanted = mover.arrived(now, Arrived { first: heard.number, count, marked: false });
             self.wanted_group = wanted.or(self.wanted_group);
         }
         self.packet(now, Channel::Group, heard.packet);
+    }
+
+    /// Whether some of a run has not come before by another way. Cuts off what has, at its begin.
+    fn is_new(&mut self, heard: &mut Heard) -> bool {
+        let Some(ears) = &mut self.ears else { return true };
+        let count = heard.packet.count(self.lens.block_len) as u32;
+        let arrived = Arrived { first: heard.number, count, marked: false };
+        let Some(new) = ears.note(!heard.is_own, arrived) else { return false };
+        let old = u64::from(count - new.count) * u64::from(self.lens.block_len);
+        heard.number = new.first;
+        if let Packet::Blocks { range, .. } | Packet::Symbols { positions: range, .. } = &mut heard.packet {
+            range.start += old;
+        }
+        true
+    }
+
+    /// Reports what it has heard when that is due.
+    fn report(&mut self, now: Instant, outputs: &mut Vec<Output>) {
+        let Some(ears) = self.ears.as_mut().filter(|_| self.connected) else { return };
+        if ears.deadline().is_some_and(|deadline| deadline <= now) {
+            let message = Message::Heard(ears.tell(now));
+            let packet = Packet::Message(message.to_packet(FileId::new(self.session, 0)).into());
+            outputs.push(Output::ToSender(now, packet));
+        }
+        outputs.extend(ears.deadline().map(Output::Wake));
     }
 
     /// It listens to another group from now on.
@@ -204,6 +260,9 @@ impl ReceiverNode {
             },
             Packet::Blocks { file, range, .. } => {
                 let (file, range) = (*file, range.clone());
+                if from == Channel::Control {
+                    self.retransmitted_bytes += range.end - range.start;
+                }
                 self.at_hand = Some(packet);
                 self.machine.handle(now, ReceiverInput::Blocks { from, file, range });
             }
@@ -246,6 +305,7 @@ impl ReceiverNode {
                 Step::Event(event) => self.event(now, event, trace, &mut outputs),
                 Step::Wait(deadline, why) => {
                     self.wait(now, deadline, why, &mut outputs);
+                    self.report(now, &mut outputs);
                     self.at_hand = None;
                     return outputs;
                 }
@@ -284,7 +344,7 @@ impl ReceiverNode {
                 };
                 trace.add(self.entry(now, message_verb(&message), file, range));
                 let packet = Packet::Message(message.to_packet(file).into());
-                let arrival = self.connection.send(now, packet.len(self.block_len));
+                let arrival = self.connection.send(now, packet.len(self.lens));
                 outputs.push(Output::ToSender(arrival, packet));
                 if !self.connected {
                     self.complaints.push(format!("{message:?} without a connection"));
@@ -296,7 +356,9 @@ impl ReceiverNode {
             ReceiverTransmit::Listen => self.machine.handle(now, ReceiverInput::Listened { heard: false }),
             ReceiverTransmit::CloseConnection => outputs.push(Output::Close(self.connection.send(now, 1))),
             ReceiverTransmit::Announce { file, begin } => {
-                if begin.file_size <= CAPACITY {
+                if begin.file_size <= CAPACITY
+                    || self.sizes.get(file.index() as usize) == Some(&(begin.file_size as usize))
+                {
                     self.storage.announce(file.index(), begin.file_size);
                 } else {
                     let reason = "it does not fit".to_owned();
@@ -316,7 +378,7 @@ impl ReceiverNode {
             ReceiverTransmit::Decode { file, source_block, blocks, missing } => {
                 let range = blocks.clone();
                 trace.add(self.entry(now, "decodes", file, range));
-                match self.storage.decode(file.index(), source_block, blocks, &missing, self.block_len) {
+                match self.storage.decode(file.index(), source_block, blocks, &missing, self.lens.block_len) {
                     Ok(Some(is_right)) => outputs.push(Output::Decoded(file, source_block, is_right)),
                     Ok(None) => self.complaints.push(format!("{file} lacks symbols and is to be decoded")),
                     Err(reason) => self.machine.handle(now, ReceiverInput::StoreFailed { file, reason }),
@@ -349,7 +411,8 @@ impl ReceiverNode {
             }
             _ => return self.complaints.push(format!("{range:?} of {file} is not at hand")),
         };
-        let bytes = &content[range.start as usize..range.end as usize];
+        // Where only the number of bytes counts, there are none.
+        let bytes = content.get(range.start as usize..range.end as usize).unwrap_or_default();
         if let Err(reason) = self.storage.store(file.index(), range, bytes) {
             self.machine.handle(now, ReceiverInput::StoreFailed { file, reason });
         }
@@ -381,7 +444,7 @@ impl ReceiverNode {
                 self.end(file, Fate::Failed(reason));
             }
             ReceiverEvent::CalledBack { group } => self.called_back(now, group),
-            ReceiverEvent::Closed { .. } => self.closed = true,
+            ReceiverEvent::Closed { .. } => (self.closed, self.closed_at) = (true, now),
         }
     }
 
@@ -394,6 +457,17 @@ impl ReceiverNode {
     fn entry(&self, now: Instant, verb: &'static str, file: FileId, range: Range<u64>) -> Entry {
         let node = Node::Receiver(self.number);
         Entry { now, node, verb, object: file.index(), start: range.start, end: range.end }
+    }
+}
+
+fn carousel_config(scenario: &Scenario) -> carousel::ReceiverConfig {
+    carousel::ReceiverConfig {
+        session: session(scenario),
+        block_len: scenario.block_len,
+        fec: scenario.fec.is_some(),
+        has_chunk_hashes: true,
+        hash_attempts: 3,
+        patience: None,
     }
 }
 

@@ -9,6 +9,7 @@ use treecast_proto::{
     vcmtp::{Notification, Repair},
 };
 
+use super::placed::Placed;
 use crate::network::{Loss, Narrow, Path, generator};
 
 /// Time of the first object. Every receiver that joins at once is there before.
@@ -42,6 +43,8 @@ pub struct Scenario {
     pub hashing: Duration,
     /// Whether somebody else writes to the group, too.
     pub is_forged: bool,
+    /// The network that the session is in. `None` for a star of the receivers' own paths.
+    pub network: Option<Box<Placed>>,
 }
 
 #[derive(Debug, Clone)]
@@ -143,12 +146,16 @@ impl Scenario {
             objects,
             receivers,
             is_forged: random.random_bool(0.2),
+            network: None,
         }
     }
 
     /// The time by which everything must have ended: all that is planned, and then long enough for
     /// every byte to be sent again to everyone eight times over the slowest connection.
     pub fn deadline(&self) -> Duration {
+        if let Some(placed) = &self.network {
+            return placed.timeout;
+        }
         let bytes: usize = self.objects.iter().map(|object| object.size + 1000).sum();
         let slowest =
             self.receivers.iter().map(|receiver| receiver.control_rate_bps.min(receiver.read_rate_bps));
@@ -262,6 +269,7 @@ pub(crate) fn draw_path(random: &mut ChaCha8Rng) -> Path {
             enter: random.random_range(0.001..0.05),
             leave: random.random_range(0.05..0.5),
             lost: random.random_range(0.5..=1.0),
+            outside: 0.0,
         },
     };
     let reorders = random.random_bool(0.4);

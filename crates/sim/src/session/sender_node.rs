@@ -4,19 +4,20 @@ use std::{collections::BTreeMap, ops::Range, rc::Rc, time::Duration};
 
 use rand::Rng as _;
 use treecast_proto::{
-    Instant, Step,
+    Instant, Step, carousel,
     fec::Layout,
     object::{Destination, Lane, Outcome, ReceiverId, SenderEvent, SenderInput, SenderTransmit, SenderWait},
-    vcmtp::{Sender, SenderConfig},
+    repair::Sender,
+    vcmtp::{self, SenderConfig},
 };
 use treecast_wire::{
     header::{FileId, HEADER_LEN, SessionId},
     message::{BeginOfFile, Message, TransferType},
 };
 
-use super::{Scenario, storage};
+use super::{Scenario, placed::Placed, storage};
 use crate::{
-    network::{Connection, generator, transmission_time},
+    network::{Connection, Room, generator, transmission_time},
     trace::{Entry, Node, Trace},
 };
 
@@ -27,10 +28,22 @@ pub(super) const STALL_LIMIT: Duration = Duration::from_secs(3);
 const SOCKET_BUFFER: Duration = Duration::from_millis(5);
 
 /// IP and UDP around each packet, in bytes.
-const LOWER_HEADERS: usize = 48;
+pub(super) const LOWER_HEADERS: usize = 48;
 
-/// All that is around a block, in bytes.
-pub(super) const HEADERS: usize = HEADER_LEN + LOWER_HEADERS;
+/// Lengths of packets to a group.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Sizes {
+    pub(super) block_len: u16,
+    /// All that is around a block or a message, in bytes.
+    pub(super) headers: usize,
+}
+
+impl Sizes {
+    pub(super) fn of(scenario: &Scenario) -> Self {
+        let seal = scenario.network.as_ref().map_or(0, |placed| placed.seal_bytes);
+        Self { block_len: scenario.block_len, headers: HEADER_LEN + LOWER_HEADERS + seal }
+    }
+}
 
 /// What goes over a link or a connection.
 #[derive(Debug, Clone)]
@@ -45,11 +58,11 @@ pub(super) enum Packet {
 
 impl Packet {
     /// Bytes on the wire.
-    pub(super) fn len(&self, block_len: u16) -> usize {
+    pub(super) fn len(&self, sizes: Sizes) -> usize {
         match self {
-            Self::Message(bytes) => bytes.len() + LOWER_HEADERS,
+            Self::Message(bytes) => bytes.len() + sizes.headers - HEADER_LEN,
             Self::Blocks { range, .. } | Self::Symbols { positions: range, .. } => {
-                (range.end - range.start) as usize + self.count(block_len) * HEADERS
+                (range.end - range.start) as usize + self.count(sizes.block_len) * sizes.headers
             }
         }
     }
@@ -82,9 +95,14 @@ pub(super) enum Output {
 #[derive(Debug)]
 pub(super) struct SenderNode {
     pub(super) machine: Sender,
-    block_len: u16,
+    sizes: Sizes,
     rate_bps: u64,
+    /// The bytes of each object; none where only their number counts.
     contents: Vec<Rc<[u8]>>,
+    object_lens: Vec<u64>,
+    /// How many copies of a packet to the group leave, and whether the rate is for each of them.
+    pub(super) copies: usize,
+    pub(super) paces_each: bool,
     group_free_at: Instant,
     share: Option<Share>,
     /// The rate of each slower group, and when it may be sent more.
@@ -102,6 +120,10 @@ pub(super) struct SenderNode {
 
 impl SenderNode {
     pub(super) fn new(scenario: &Scenario) -> Self {
+        let placed = scenario.network.as_deref();
+        let stall_limit = placed.map_or(STALL_LIMIT, |_| Placed::SENDER_STALL_LIMIT);
+        let object_lens: Vec<u64> = scenario.objects.iter().map(|object| object.size as u64).collect();
+        let mut complaints = Vec::new();
         let config = SenderConfig {
             session: session(scenario),
             repair: scenario.repair,
@@ -115,16 +137,25 @@ impl SenderNode {
             follow_progress: scenario.follow_progress,
             patience: Duration::from_millis(500),
             floor_bytes_a_second: None,
-            stall_limit: STALL_LIMIT,
+            stall_limit,
             at_once: 64,
             is_feed: false,
-            keepalive: STALL_LIMIT / 4,
+            keepalive: placed.map_or(STALL_LIMIT / 4, |_| Placed::KEEPALIVE),
         };
+        let carousel = placed.and_then(|placed| placed.carousel).map(|plan| carousel(scenario, plan.loops));
+        let carousel = carousel.transpose().unwrap_or_else(|error| {
+            complaints.push(error);
+            None
+        });
+        let machine = carousel.unwrap_or_else(|| Sender::Vcmtp(Box::new(vcmtp::Sender::new(config))));
         Self {
-            machine: Sender::new(config),
-            block_len: scenario.block_len,
+            machine,
+            sizes: Sizes::of(scenario),
             rate_bps: scenario.rate_bps,
             contents: contents(scenario),
+            object_lens,
+            copies: 1,
+            paces_each: false,
             group_free_at: Instant::ZERO,
             share: scenario.shares_rate.then(Share::default),
             slower: scenario.slower_rates_bps.iter().map(|rate| (*rate, Instant::ZERO)).collect(),
@@ -133,17 +164,31 @@ impl SenderNode {
             done: BTreeMap::new(),
             told: BTreeMap::new(),
             closed: false,
-            complaints: Vec::new(),
+            complaints,
         }
     }
 
     /// API_Send of the objects in order; their numbers are their positions in the scenario.
     pub(super) fn send(&mut self, now: Instant, position: usize) {
-        let size = self.contents[position].len() as u64;
-        match BeginOfFile::new(TransferType::DiskToDisk, size, &format!("object-{position}")) {
-            Ok(begin) => _ = self.machine.send(now, begin),
-            Err(error) => self.complaints.push(error.to_string()),
+        match (announcement(position, self.object_lens[position]), self.machine.vcmtp_mut()) {
+            (Ok(begin), Some(machine)) => _ = machine.send(now, begin),
+            // A carousel has known its objects from the start on.
+            (Ok(_), None) => {}
+            (Err(error), _) => self.complaints.push(error),
         }
+    }
+
+    /// Whether anybody listens, as its network tells a carousel.
+    pub(super) fn listeners(&mut self, now: Instant, present: bool) {
+        self.machine.handle(now, SenderInput::Listeners { group: 0, present });
+    }
+
+    /// So many segments to a receiver wait for the network. Returns whether there is room again.
+    pub(super) fn set_backlog(&mut self, receiver: usize, segments: usize) -> bool {
+        let Some(connection) = self.connections.get_mut(&ReceiverId(receiver as u32)) else { return false };
+        let had_room = connection.room(Instant::ZERO, Duration::ZERO) == Room::Now;
+        connection.set_backlog(segments);
+        !had_room && connection.room(Instant::ZERO, Duration::ZERO) == Room::Now
     }
 
     pub(super) fn content(&self, position: usize) -> &[u8] {
@@ -151,7 +196,7 @@ impl SenderNode {
     }
 
     pub(super) fn hash(&self, index: u32) -> [u8; 32] {
-        blake3::hash(&self.contents[index as usize]).into()
+        storage::hash_of(index, &self.contents[index as usize])
     }
 
     pub(super) fn join(&mut self, now: Instant, receiver: usize, connection: Connection, buffer_bytes: u32) {
@@ -215,19 +260,21 @@ impl SenderNode {
     fn pump_receiver(&mut self, now: Instant, id: ReceiverId, trace: &mut Trace, outputs: &mut Vec<Output>) {
         loop {
             let Some(connection) = self.connections.get(&id) else { return };
-            let writable_at = connection.writable_at();
-            if writable_at > now + SOCKET_BUFFER {
-                return outputs.push(Output::Wake(writable_at));
+            match connection.room(now, SOCKET_BUFFER) {
+                Room::Now => {}
+                Room::At(time) => return outputs.push(Output::Wake(time)),
+                Room::Later => return,
             }
+            let Some(machine) = self.machine.vcmtp() else { return };
             if self.share.as_ref().is_some_and(|share| share.holds_back(self.group_free_at > now))
-                && !self.machine.has_message(id)
+                && !machine.has_message(id)
             {
-                if self.machine.is_ready(id) {
+                if machine.is_ready(id) {
                     outputs.push(Output::Wake(self.group_free_at.max(now + Duration::from_micros(100))));
                 }
                 return;
             }
-            let ready = self.machine.is_ready(id);
+            let ready = machine.is_ready(id);
             match self.machine.poll(now, Lane::Receiver(id)) {
                 Step::Transmit(transmit) => self.transmit(now, transmit, trace, outputs),
                 Step::Event(event) => self.complaints.push(format!("{event:?} on a receiver's lane")),
@@ -279,7 +326,8 @@ impl SenderNode {
                 let verb = if to == Destination::Group { "sends symbols" } else { "sends symbols to one" };
                 trace.add(entry(now, verb, file, symbols.start.into()..symbols.end.into()));
                 let content = Rc::clone(&self.contents[file.index() as usize]);
-                let Some(layout) = Layout::new(content.len() as u64, self.block_len) else { return };
+                let object_len = self.object_lens[file.index() as usize];
+                let Some(layout) = Layout::new(object_len, self.sizes.block_len) else { return };
                 let positions = layout.positions(source_block, &symbols);
                 self.put(now, to, Packet::Symbols { file, positions, content }, outputs);
             }
@@ -301,14 +349,15 @@ impl SenderNode {
     }
 
     fn put(&mut self, now: Instant, to: Destination, packet: Packet, outputs: &mut Vec<Output>) {
-        let len = packet.len(self.block_len);
+        let mut len = packet.len(self.sizes);
         match to {
             Destination::Group => {
+                len *= self.copies;
                 self.group_bytes += len as u64;
                 if let Some(share) = self.share.as_mut().filter(|_| !matches!(packet, Packet::Message(_))) {
                     share.multicast(len);
                 }
-                self.group_free_at = self.group_free_at.max(now) + transmission_time(len, self.rate_bps);
+                self.group_free_at = self.group_free_at.max(now) + transmission_time(len, self.rate_of_all());
                 outputs.push(Output::ToGroup(0, packet));
             }
             Destination::Slower(number) => {
@@ -335,9 +384,14 @@ impl SenderNode {
         }
     }
 
+    /// The rate of all copies together.
+    fn rate_of_all(&self) -> u64 {
+        if self.paces_each { self.rate_bps * self.copies.max(1) as u64 } else { self.rate_bps }
+    }
+
     /// The object is hashed while it is read for the group: at its end, the hash is known.
     fn note_read(&self, to: Destination, file: FileId, end: u64, outputs: &mut Vec<Output>) {
-        if to == Destination::Group && end == self.contents[file.index() as usize].len() as u64 {
+        if to == Destination::Group && end == self.object_lens[file.index() as usize] {
             outputs.push(Output::Hash(file.index()));
         }
     }
@@ -371,9 +425,12 @@ impl SenderNode {
                 trace.add(entry(now, "has seen a move", file, u64::from(receiver.0)..u64::from(group)));
             }
             SenderEvent::PutOut { receiver, .. } => _ = self.connections.remove(&receiver),
-            SenderEvent::Started | SenderEvent::Paused | SenderEvent::Looped { .. } => {
+            SenderEvent::Started | SenderEvent::Paused | SenderEvent::Looped { .. }
+                if self.machine.vcmtp().is_some() =>
+            {
                 self.complaints.push("a session with receivers tells of listeners".into());
             }
+            SenderEvent::Started | SenderEvent::Paused | SenderEvent::Looped { .. } => {}
             SenderEvent::Closed => self.closed = true,
         }
     }
@@ -415,7 +472,35 @@ fn entry(now: Instant, verb: &'static str, file: FileId, range: Range<u64>) -> E
     Entry { now, node: Node::Sender, verb, object: file.index(), start: range.start, end: range.end }
 }
 
+fn carousel(scenario: &Scenario, loops: Option<u64>) -> Result<Sender, String> {
+    let config = carousel::SenderConfig {
+        session: session(scenario),
+        max_run_lens: vec![scenario.max_run_len],
+        block_len: scenario.block_len,
+        fec: scenario.fec.is_some(),
+        announce: true,
+        start: generator(scenario.seed, 1).next_u64(),
+        first_row: 0,
+        // The run ends it.
+        idle: Duration::MAX,
+        loops,
+    };
+    let announced =
+        |(position, object): (usize, &super::ObjectPlan)| announcement(position, object.size as u64);
+    let objects: Vec<_> = scenario.objects.iter().enumerate().map(announced).collect::<Result<_, _>>()?;
+    let machine = carousel::Sender::new(config, &objects).map_err(|error| error.to_string())?;
+    Ok(Sender::Carousel(Box::new(machine)))
+}
+
+fn announcement(position: usize, len: u64) -> Result<BeginOfFile, String> {
+    BeginOfFile::new(TransferType::DiskToDisk, len, &format!("object-{position}"))
+        .map_err(|error| error.to_string())
+}
+
 fn contents(scenario: &Scenario) -> Vec<Rc<[u8]>> {
+    if scenario.network.is_some() {
+        return vec![Rc::from([]); scenario.objects.len()];
+    }
     let mut random = generator(scenario.seed, 1);
     let objects = scenario.objects.iter();
     objects

@@ -7,6 +7,11 @@ use treecast_wire::message::ChunkHashes;
 
 use super::scenario::Fault;
 
+/// The hash of an object. An object without bytes, of which only their number counts, has one by its number.
+pub(crate) fn hash_of(index: u32, content: &[u8]) -> [u8; 32] {
+    if content.is_empty() { blake3::hash(&index.to_be_bytes()).into() } else { blake3::hash(content).into() }
+}
+
 /// The largest object that fits, in bytes.
 pub(crate) const CAPACITY: u64 = 1 << 24;
 
@@ -18,6 +23,8 @@ pub(crate) struct Storage {
     committed: BTreeMap<u32, Vec<u8>>,
     /// Repair symbols, by object and source block.
     symbols: BTreeMap<(u32, u32), Vec<Symbols>>,
+    /// Whether only the number of bytes counts.
+    is_counting: bool,
 }
 
 /// What a driver would say of a page of an object's chunks, but for the proof: nobody can forge it here.
@@ -43,17 +50,35 @@ struct Temporary {
 
 impl Storage {
     pub(crate) fn new(faults: Vec<Option<Fault>>) -> Self {
-        Self { faults, temporary: BTreeMap::new(), committed: BTreeMap::new(), symbols: BTreeMap::new() }
+        Self {
+            faults,
+            temporary: BTreeMap::new(),
+            committed: BTreeMap::new(),
+            symbols: BTreeMap::new(),
+            is_counting: false,
+        }
+    }
+
+    /// A storage of bytes that nobody looks at: it keeps their number.
+    pub(crate) fn counting() -> Self {
+        Self { is_counting: true, ..Self::new(Vec::new()) }
     }
 
     pub(crate) fn announce(&mut self, index: u32, size: u64) {
-        self.temporary.entry(index).or_default().bytes.resize(size as usize, 0);
+        let file = self.temporary.entry(index).or_default();
+        if !self.is_counting {
+            file.bytes.resize(size as usize, 0);
+        }
     }
 
     /// # Errors
     /// When the fault that is planned says so.
     pub(crate) fn store(&mut self, index: u32, range: Range<u64>, content: &[u8]) -> Result<(), String> {
         let range = range.start as usize..range.end as usize;
+        if self.is_counting {
+            self.temporary.entry(index).or_default().stored += range.len();
+            return Ok(());
+        }
         let fault = self.fault(index);
         if let Some(Fault::StoreFails(position)) = fault
             && range.contains(&position)
@@ -110,6 +135,12 @@ impl Storage {
         if kept == lost && (first.start / block_len).is_multiple_of(16) {
             return Ok(Some(false));
         }
+        if self.is_counting {
+            self.symbols.remove(&(index, source_block));
+            let bytes: u64 = missing.iter().map(|gap| gap.end - gap.start).sum();
+            self.temporary.entry(index).or_default().stored += bytes as usize;
+            return Ok(Some(true));
+        }
         let is_forged = symbols.iter().any(|(_, other)| !Rc::ptr_eq(other, &content));
         let bytes = self.temporary.get(&index).map_or(&[][..], |file| &file.bytes);
         let end = bytes.len().min((blocks.end * block_len) as usize);
@@ -137,12 +168,15 @@ impl Storage {
     /// The hash of what is stored, and how many bytes were stored for it; none when it is discarded.
     pub(crate) fn hash(&mut self, index: u32) -> Option<([u8; 32], usize)> {
         let file = self.temporary.get_mut(&index)?;
-        Some((blake3::hash(&file.bytes).into(), std::mem::take(&mut file.stored)))
+        Some((hash_of(index, &file.bytes), std::mem::take(&mut file.stored)))
     }
 
     /// Which chunks of a page are stored otherwise than they should be; none when nothing is stored.
     pub(crate) fn wrong_chunks(&self, index: u32, page: &ChunkHashes) -> Option<Vec<Range<u64>>> {
         let bytes = &self.temporary.get(&index)?.bytes;
+        if self.is_counting {
+            return Some(Vec::new());
+        }
         let chunks = Chunks::new(bytes.len() as u64)?;
         let ranges = chunks.of_page(page.page()).map(|chunk| chunks.bytes(chunk..chunk + 1));
         let found = chunk_hashes(bytes, page.page());

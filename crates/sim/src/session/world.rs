@@ -6,12 +6,14 @@ use treecast_proto::{
     Instant,
     object::{Channel, ReceiverId, ReceiverInput, SenderInput},
 };
-use treecast_wire::header::FileId;
+use treecast_wire::{header::FileId, message::Message};
 
 use super::{
     Leaving, Scenario, forger, judge,
+    placed::{Fanout, Placed, Sample},
     receiver_node::{self, Heard, ReceiverNode, parse},
-    sender_node::{self, Packet, SenderNode, session},
+    sender_node::{self, Packet, SenderNode, Sizes, session},
+    transport::{Arrival, Due, End, Said, Transport},
 };
 use crate::{
     network::{Connection, Link, generator},
@@ -43,17 +45,31 @@ pub struct Run {
     pub figures: Figures,
     /// What it was for each receiver that has joined, in their order.
     pub receivers: Vec<ReceiverFigures>,
+    /// What cables carried over time, where the session is placed in a network.
+    pub samples: Vec<Sample>,
 }
 
 /// What a run was for one receiver.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ReceiverFigures {
-    /// When it had the last object.
+    /// When it had the last object, or its session ended without it.
     pub time: Duration,
     /// Bytes of objects that it had, and got again.
     pub duplicate_bytes: u64,
     /// The group that it was in at the end.
     pub group: u8,
+    /// The receiver's place in the scenario.
+    pub number: usize,
+    /// Whether it has every object.
+    pub is_whole: bool,
+    /// Distinct bytes of objects that are there.
+    pub received_bytes: u64,
+    /// Bytes of objects that came on its own connection.
+    pub retransmitted_bytes: u64,
+    /// Packets that its socket had no room for.
+    pub dropped_packets: u64,
+    /// Whether its session has ended.
+    pub has_ended: bool,
 }
 
 /// What a run cost.
@@ -105,6 +121,11 @@ enum Event {
     Respond(usize, FileId),
     WakeSender,
     WakeReceiver(usize),
+    /// Something on the way through the network.
+    Transport(Due),
+    /// Something happens to a cable: its place in the list.
+    Change(usize),
+    Sample,
 }
 
 #[derive(Debug)]
@@ -116,6 +137,10 @@ pub(super) struct World<'a> {
     /// None before they join.
     receivers: Vec<Option<ReceiverNode>>,
     links: Vec<Link>,
+    transport: Option<Transport>,
+    /// Whether a placed session's objects are being sent.
+    has_begun: bool,
+    samples: Vec<Sample>,
     /// How many packets have gone to each group.
     numbers: Vec<u32>,
     /// The wake-up that counts; later ones that were asked for before are passed over.
@@ -140,6 +165,12 @@ impl<'a> World<'a> {
             sender: SenderNode::new(scenario),
             receivers: (0..count).map(|_| None).collect(),
             links: links.collect(),
+            transport: scenario
+                .network
+                .as_ref()
+                .map(|placed| Transport::new(placed, Sizes::of(scenario), scenario.seed)),
+            has_begun: false,
+            samples: Vec::new(),
             numbers: vec![0; scenario.slower_rates_bps.len() + 1],
             wake_sender_at: None,
             wake_receivers_at: vec![None; count],
@@ -152,6 +183,9 @@ impl<'a> World<'a> {
 
     fn plan(&mut self) {
         let at = |time| Instant::ZERO + time;
+        if let Some(placed) = self.scenario.network.as_deref() {
+            return self.plan_placed(placed);
+        }
         for (number, plan) in self.scenario.receivers.iter().enumerate() {
             self.schedule.at(at(plan.join_at + plan.control_delay), Event::Join(number));
             for (time, group) in plan.moves.iter().flatten() {
@@ -170,17 +204,52 @@ impl<'a> World<'a> {
         self.schedule.at(at(self.scenario.close_at), Event::CloseSender);
         if self.scenario.is_forged {
             for (time, receiver, packet) in forger::packets(self.scenario) {
-                let heard = Heard { group: None, number: 0, packet };
+                let heard = Heard { group: None, number: 0, packet, is_own: false };
                 self.schedule.at(at(time), Event::ToSocket(receiver, heard));
             }
         }
     }
 
+    /// Receivers come when they are to, and objects are sent when all are there; a carousel is sent to whoever listens.
+    fn plan_placed(&mut self, placed: &Placed) {
+        for (number, plan) in self.scenario.receivers.iter().enumerate() {
+            let shakes_hands = self.round_trip(number) * 3;
+            let join_at = plan.join_at + placed.starting + shakes_hands;
+            self.schedule.at(Instant::ZERO + join_at, Event::Join(number));
+        }
+        if placed.carousel.is_some() {
+            for index in 0..self.scenario.objects.len() as u32 {
+                self.schedule.at(Instant::ZERO, Event::SenderHashed(index));
+            }
+            self.begin_changes(placed);
+        }
+        self.schedule.at(Instant::ZERO, Event::Sample);
+    }
+
+    fn begin_changes(&mut self, placed: &Placed) {
+        for (position, (time, ..)) in placed.changes.iter().enumerate() {
+            self.schedule.at(self.schedule.now() + *time, Event::Change(position));
+        }
+    }
+
+    /// The round trip between the sender and a receiver of a placed session, when nothing waits anywhere.
+    fn round_trip(&mut self, number: usize) -> Duration {
+        let nodes = self.scenario.network.as_deref().map(|placed| (placed.sender, placed.receivers[number]));
+        let (Some(transport), Some((sender, receiver))) = (&mut self.transport, nodes) else {
+            return Duration::ZERO;
+        };
+        transport.graph.delay(sender, receiver) + transport.graph.delay(receiver, sender)
+    }
+
     pub(super) fn run(mut self) -> Run {
         let deadline = Instant::ZERO + self.scenario.deadline();
+        let is_placed = self.transport.is_some();
         let mut events = 0;
         while let Some(event) = self.schedule.take() {
-            events += 1;
+            if is_placed && (self.schedule.now() > deadline || self.is_over()) {
+                break;
+            }
+            events += u64::from(!is_placed);
             if (self.schedule.now() > deadline && !self.is_over()) || events > MAX_EVENTS {
                 self.faults.push(format!("not over at {} after {events} events", self.schedule.now()));
                 break;
@@ -188,22 +257,39 @@ impl<'a> World<'a> {
             self.event(event);
         }
         self.figures();
-        let Self { scenario, sender, receivers, trace, mut faults, figures, .. } = self;
+        self.sample();
+        let Self { scenario, sender, receivers, trace, mut faults, figures, samples, .. } = self;
         faults.extend(judge::faults(scenario, &sender, &receivers));
         let count = scenario.objects.len();
         let is_complete = |receiver: &&ReceiverNode| receiver.storage.committed().len() == count;
         let complete_receivers = receivers.iter().flatten().filter(is_complete).count();
         let block_len = u64::from(scenario.block_len);
-        let of_one = |receiver: &ReceiverNode| ReceiverFigures {
-            time: receiver.last_received_at - Instant::ZERO,
+        let of_one = |(number, receiver): (usize, &ReceiverNode)| ReceiverFigures {
+            time: match is_complete(&receiver) || !is_placed {
+                true => receiver.last_received_at - Instant::ZERO,
+                false => receiver.closed_at - Instant::ZERO,
+            },
             duplicate_bytes: receiver.machine.counters().duplicate_blocks * block_len,
             group: receiver.group,
+            number,
+            is_whole: is_complete(&receiver),
+            received_bytes: receiver.machine.received_bytes(),
+            retransmitted_bytes: receiver.retransmitted_bytes,
+            dropped_packets: receiver.socket.dropped(),
+            has_ended: receiver.closed,
         };
-        let receivers = receivers.iter().flatten().map(of_one).collect();
-        Run { trace, faults, complete_receivers, figures, receivers }
+        let present = receivers.iter().enumerate().filter_map(|(number, one)| Some((number, one.as_ref()?)));
+        let receivers = present.map(of_one).collect();
+        Run { trace, faults, complete_receivers, figures, receivers, samples }
     }
 
     fn is_over(&self) -> bool {
+        if self.transport.is_some() {
+            let has_ended =
+                |receiver: &Option<ReceiverNode>| receiver.as_ref().is_some_and(|one| one.closed || one.dead);
+            let goes_round = self.scenario.network.as_ref().is_some_and(|placed| placed.carousel.is_some());
+            return (goes_round || self.sender.closed) && self.receivers.iter().all(has_ended);
+        }
         self.sender.closed && self.receivers.iter().flatten().all(|receiver| receiver.closed || receiver.dead)
     }
 
@@ -227,6 +313,14 @@ impl<'a> World<'a> {
             Event::WakeSender if self.wake_sender_at != Some(now) => return,
             Event::WakeSender => self.wake_sender_at = None,
             Event::ToSocket(number, heard) => return self.arrive_at_socket(now, number, heard),
+            Event::Transport(due) => {
+                if let Some(transport) = &mut self.transport {
+                    transport.handle(now, due);
+                }
+                return self.arrivals(now);
+            }
+            Event::Change(position) => return self.change(position),
+            Event::Sample => return self.sample(),
             other => return self.receiver_event(now, other),
         }
         self.pump_sender();
@@ -255,7 +349,12 @@ impl<'a> World<'a> {
                 receiver.packet(now, Channel::Control, packet)
             }
             Event::Read(_, heard) => receiver.hear(now, heard),
-            Event::Move(_, group) => receiver.move_to(now, group),
+            Event::Move(_, group) => {
+                if let Some(transport) = &mut self.transport {
+                    transport.move_to(number, receiver.group, group);
+                }
+                receiver.move_to(now, group)
+            }
             Event::ReceiverHashed(_, file, hash) => {
                 receiver.machine.handle(now, ReceiverInput::Hashed { file, hash });
             }
@@ -269,7 +368,10 @@ impl<'a> World<'a> {
             Event::ClosedAtReceiver(_) => {
                 receiver.disconnect(now, "closed by the sender");
                 let delay = self.scenario.receivers[number].control_delay;
-                self.schedule.at(now + delay, Event::ClosedAtSender(number));
+                match &mut self.transport {
+                    Some(transport) => transport.write(now, number, End::Receiver, Said::Close),
+                    None => self.schedule.at(now + delay, Event::ClosedAtSender(number)),
+                }
             }
             _ => {}
         }
@@ -281,14 +383,119 @@ impl<'a> World<'a> {
             return;
         }
         let plan = &self.scenario.receivers[number];
-        let random = generator(self.scenario.seed, CONTROL_STREAM + number as u64);
-        let connection = Connection::new(plan.control_delay, plan.control_rate_bps)
-            .with_loss(plan.path.control_loss, random);
-        self.sender.join(now, number, connection, plan.receive_buffer_bytes);
         let mut receiver = ReceiverNode::new(self.scenario, number, plan);
         receiver.connect(now);
         self.receivers[number] = Some(receiver);
+        if let Some(placed) = self.scenario.network.as_deref() {
+            self.join_placed(now, number, placed);
+        } else {
+            let random = generator(self.scenario.seed, CONTROL_STREAM + number as u64);
+            let connection = Connection::new(plan.control_delay, plan.control_rate_bps)
+                .with_loss(plan.path.control_loss, random);
+            self.sender.join(now, number, connection, plan.receive_buffer_bytes);
+        }
         self.pump_receiver(number);
+    }
+
+    fn join_placed(&mut self, now: Instant, number: usize, placed: &Placed) {
+        let Some(transport) = &mut self.transport else { return };
+        if placed.carousel.is_none() {
+            transport.connect(now, number);
+            let buffer_bytes = self.scenario.receivers[number].receive_buffer_bytes;
+            self.sender.join(now, number, Connection::through_network(), buffer_bytes);
+        }
+        transport.join(now, number);
+        if placed.carousel.is_some() && placed.fanout != Fanout::Multicast {
+            // Nobody tells who listens: all who are named get copies.
+            (0..self.receivers.len()).for_each(|of| transport.join(now, of));
+        }
+        self.sender.copies = transport.copies();
+        self.sender.paces_each = transport.paces_each();
+        self.begin_if_ready(now);
+    }
+
+    /// Sends the objects of a placed session when all receivers are there, or one of a carousel's, and routers are known.
+    fn begin_if_ready(&mut self, now: Instant) {
+        let (Some(placed), Some(transport)) = (self.scenario.network.as_deref(), &self.transport) else {
+            return;
+        };
+        let is_carousel = placed.carousel.is_some();
+        let are_there = |mut receivers: std::slice::Iter<'_, Option<ReceiverNode>>| match is_carousel {
+            true => receivers.any(Option::is_some),
+            false => receivers.all(Option::is_some),
+        };
+        if self.has_begun || transport.awaits_routers() || !are_there(self.receivers.iter()) {
+            return;
+        }
+        self.has_begun = true;
+        if is_carousel {
+            self.sender.listeners(now, true);
+            self.wake_sender_at = Some(now);
+            return self.schedule.at(now, Event::WakeSender);
+        }
+        (0..self.scenario.objects.len()).for_each(|position| self.schedule.at(now, Event::Send(position)));
+        self.schedule.at(now, Event::CloseSender);
+        self.begin_changes(placed);
+    }
+
+    fn change(&mut self, position: usize) {
+        let Some(placed) = self.scenario.network.as_deref() else { return };
+        let (_, cable, change) = placed.changes[position];
+        if let Some(transport) = &mut self.transport {
+            transport.graph.change(cable, change);
+        }
+    }
+
+    fn sample(&mut self) {
+        let (Some(placed), Some(transport)) = (self.scenario.network.as_deref(), &self.transport) else {
+            return;
+        };
+        let (network, sender) = transport.graph.totals(placed.sender);
+        let at = self.schedule.now() - Instant::ZERO;
+        self.samples.push(Sample { at, network_bytes: network.bytes, sender_bytes: sender.bytes });
+        self.schedule.at(self.schedule.now() + placed.sample, Event::Sample);
+    }
+
+    /// Has everything happen that the network has brought, and plans what goes on in it.
+    fn arrivals(&mut self, now: Instant) {
+        let Some(transport) = &mut self.transport else { return };
+        transport.due.drain(..).for_each(|(time, due)| self.schedule.at(time, Event::Transport(due)));
+        let arrivals = std::mem::take(&mut transport.arrivals);
+        for arrival in arrivals {
+            match arrival {
+                Arrival::Heard(number, heard) => self.arrive_at_socket(now, number, heard),
+                Arrival::Said { at: End::Sender, of, said: Said::Packet(packet) } => {
+                    self.event(Event::ToSender(of, packet));
+                }
+                Arrival::Said { at: End::Receiver, of, said: Said::Packet(packet) } => {
+                    self.event(Event::ToReceiver(of, packet));
+                }
+                Arrival::Said { at: End::Sender, of, said: Said::Close } => {
+                    self.event(Event::ClosedAtSender(of))
+                }
+                Arrival::Said { at: End::Receiver, of, said: Said::Close } => {
+                    self.event(Event::ClosedAtReceiver(of));
+                }
+                Arrival::Room(of) => self.tell_backlog(now, of),
+                Arrival::Unheard(of) => {
+                    let receiver = ReceiverId(of as u32);
+                    self.sender.machine.handle(now, SenderInput::Unheard { receiver });
+                }
+            }
+        }
+        if let Some(transport) = self.transport.as_ref().filter(|transport| transport.paces_each()) {
+            self.sender.copies = transport.copies();
+            self.begin_if_ready(now);
+        }
+    }
+
+    /// Tells the sender how much waits on a connection, and wakes it when there is room again.
+    fn tell_backlog(&mut self, now: Instant, number: usize) {
+        let backlog = self.transport.as_ref().map_or(0, |transport| transport.backlog(number));
+        if self.sender.set_backlog(number, backlog) {
+            self.wake_sender_at = Some(now);
+            self.schedule.at(now, Event::WakeSender);
+        }
     }
 
     fn leave(&mut self, now: Instant, number: usize, how: Leaving) {
@@ -315,12 +522,13 @@ impl<'a> World<'a> {
 
     fn arrive_at_sender(&mut self, now: Instant, number: usize, packet: &Packet) {
         let Packet::Message(bytes) = packet else { return };
-        match parse(bytes) {
-            Ok((file, message)) => {
+        match (parse(bytes), &mut self.transport) {
+            (Ok((_, Message::Heard(heard))), Some(transport)) => transport.heard(now, number, heard),
+            (Ok((file, message)), _) => {
                 let from = ReceiverId(number as u32);
                 self.sender.machine.handle(now, SenderInput::Message { from, file, message });
             }
-            Err(error) => self.faults.push(error),
+            (Err(error), _) => self.faults.push(error),
         }
     }
 
@@ -339,11 +547,15 @@ impl<'a> World<'a> {
                 sender_node::Output::ToGroup(group, packet) => self.multicast(now, group, &packet),
                 sender_node::Output::ToReceiver(number, arrival, packet) => {
                     self.figures.control_messages += u64::from(matches!(packet, Packet::Message(_)));
-                    self.schedule.at(arrival, Event::ToReceiver(number, packet));
+                    match &mut self.transport {
+                        Some(transport) => transport.write(now, number, End::Sender, Said::Packet(packet)),
+                        None => self.schedule.at(arrival, Event::ToReceiver(number, packet)),
+                    }
                 }
-                sender_node::Output::Close(number, arrival) => {
-                    self.schedule.at(arrival, Event::ClosedAtReceiver(number));
-                }
+                sender_node::Output::Close(number, arrival) => match &mut self.transport {
+                    Some(transport) => transport.write(now, number, End::Sender, Said::Close),
+                    None => self.schedule.at(arrival, Event::ClosedAtReceiver(number)),
+                },
                 sender_node::Output::Hash(index) => {
                     self.schedule.at(now + self.scenario.hashing, Event::SenderHashed(index))
                 }
@@ -355,12 +567,15 @@ impl<'a> World<'a> {
                 }
             }
         }
+        self.arrivals(now);
     }
 
     fn pump_receiver(&mut self, number: usize) {
         let now = self.schedule.now();
         let Some(receiver) = self.receivers[number].as_mut() else { return };
+        let was_closed = receiver.closed;
         let outputs = receiver.pump(now, &mut self.trace);
+        let (closes, group) = (receiver.closed && !was_closed, receiver.group);
         if let Some(group) = receiver.wanted_group.take() {
             self.schedule.at(now + JOINING, Event::Move(number, group));
         }
@@ -368,11 +583,15 @@ impl<'a> World<'a> {
             match output {
                 receiver_node::Output::ToSender(arrival, packet) => {
                     self.figures.control_messages += 1;
-                    self.schedule.at(arrival, Event::ToSender(number, packet));
+                    match &mut self.transport {
+                        Some(transport) => transport.write(now, number, End::Receiver, Said::Packet(packet)),
+                        None => self.schedule.at(arrival, Event::ToSender(number, packet)),
+                    }
                 }
-                receiver_node::Output::Close(arrival) => {
-                    self.schedule.at(arrival, Event::ClosedAtSender(number));
-                }
+                receiver_node::Output::Close(arrival) => match &mut self.transport {
+                    Some(transport) => transport.write(now, number, End::Receiver, Said::Close),
+                    None => self.schedule.at(arrival, Event::ClosedAtSender(number)),
+                },
                 receiver_node::Output::Hash(file, hash) => {
                     self.schedule.at(now + HASHING, Event::ReceiverHashed(number, file, hash));
                 }
@@ -393,18 +612,41 @@ impl<'a> World<'a> {
                 }
             }
         }
+        if closes {
+            self.leave_placed(now, number, group);
+        }
+        self.arrivals(now);
+    }
+
+    /// A receiver of a placed session has ended.
+    fn leave_placed(&mut self, now: Instant, number: usize, group: u8) {
+        let Some(transport) = &mut self.transport else { return };
+        let is_carousel = self.scenario.network.as_ref().is_some_and(|placed| placed.carousel.is_some());
+        let is_multicast =
+            self.scenario.network.as_ref().is_some_and(|placed| placed.fanout == Fanout::Multicast);
+        if !is_carousel || is_multicast {
+            transport.leave(now, number, group);
+            self.sender.copies = transport.copies();
+        }
+        let listens = self.receivers.iter().flatten().any(|receiver| !receiver.closed);
+        if is_carousel && !listens {
+            self.sender.listeners(now, false);
+        }
     }
 
     fn multicast(&mut self, now: Instant, group: u8, packet: &Packet) {
         let number = self.numbers[usize::from(group)];
         self.numbers[usize::from(group)] = number.wrapping_add(packet.count(self.scenario.block_len) as u32);
+        if let Some(transport) = &mut self.transport {
+            return transport.send(now, group, number, packet);
+        }
         for receiver in 0..self.receivers.len() {
             let hears = |receiver: &ReceiverNode| !receiver.dead && receiver.group == group;
             if !self.receivers[receiver].as_ref().is_some_and(hears) {
                 continue;
             }
             for (arrival, number, packet) in self.carry(now, receiver, number, packet) {
-                let heard = Heard { group: Some(group), number, packet };
+                let heard = Heard { group: Some(group), number, packet, is_own: false };
                 self.schedule.at(arrival, Event::ToSocket(receiver, heard));
             }
         }
@@ -421,7 +663,7 @@ impl<'a> World<'a> {
         match packet {
             Packet::Message(_) => {
                 let link = &mut self.links[receiver];
-                let through = link.squeeze(now, packet.len(self.scenario.block_len));
+                let through = link.squeeze(now, packet.len(Sizes::of(self.scenario)));
                 let arrivals = through.map(|through| link.carry(through)).into_iter().flatten();
                 arrivals.map(|arrival| (arrival, number, packet.clone())).collect()
             }
@@ -451,7 +693,7 @@ impl<'a> World<'a> {
         let mut arrivals: Vec<(Instant, u32, Range<u64>)> = Vec::new();
         for (start, number) in run.clone().step_by(block_len as usize).zip(number..) {
             let end = run.end.min(start + block_len);
-            let len = (end - start) as usize + sender_node::HEADERS;
+            let len = (end - start) as usize + Sizes::of(self.scenario).headers;
             let link = &mut self.links[receiver];
             let through = link.squeeze(now, len);
             for arrival in through.map(|through| link.carry(through)).into_iter().flatten() {
@@ -465,10 +707,11 @@ impl<'a> World<'a> {
     }
 
     fn figures(&mut self) {
-        self.figures.multicast_bytes = self.sender.machine.multicast_bytes();
-        self.figures.retransmitted_bytes = self.sender.machine.retransmitted_bytes();
+        let figures = self.sender.machine.figures();
+        self.figures.multicast_bytes = figures.multicast_bytes;
+        self.figures.retransmitted_bytes = figures.retransmitted_bytes;
         self.figures.group_bytes = self.sender.group_bytes;
-        self.figures.repair_symbols = self.sender.machine.repair_symbols();
+        self.figures.repair_symbols = figures.repair_symbols;
         for receiver in self.receivers.iter().flatten() {
             self.figures.decoded_blocks += receiver.machine.counters().decoded_blocks;
             self.figures.wrong_chunks += receiver.machine.counters().wrong_chunks;

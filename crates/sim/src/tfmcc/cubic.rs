@@ -121,12 +121,19 @@ impl Cubic {
 
     pub fn acknowledged(&mut self, now: Instant, acknowledgement: Acknowledgement) {
         let Acknowledgement { number: last, before } = acknowledgement;
+        self.acknowledged_some(now, last, |number| number == last || Some(number) == before);
+    }
+
+    /// `last` has come, and of those before it the ones that `has_come` names. Returns the others, which are lost.
+    pub fn acknowledged_some(&mut self, now: Instant, last: u64, has_come: impl Fn(u64) -> bool) -> Vec<u64> {
         self.last_heard = now;
         let mut count = 0.0;
+        let mut lost = Vec::new();
         while let Some((number, sent)) = self.under_way.front().copied().filter(|(number, _)| *number <= last)
         {
             self.under_way.pop_front();
-            if number != last && Some(number) != before {
+            if !has_come(number) {
+                lost.push(number);
                 self.lose();
                 continue;
             }
@@ -134,13 +141,23 @@ impl Cubic {
             count += 1.0;
         }
         self.recovery.take_if(|recovery| recovery.until <= last);
-        if count == 0.0 {
-            return;
+        if count > 0.0 {
+            match &mut self.recovery {
+                Some(_) => self.recover(count),
+                None => self.grow(now, last, count),
+            }
         }
-        match &mut self.recovery {
-            Some(_) => self.recover(count),
-            None => self.grow(now, last, count),
-        }
+        lost
+    }
+
+    /// A round trip was measured before the first packet.
+    pub fn know(&mut self, round_trip: Duration) {
+        self.measure(round_trip);
+    }
+
+    /// Sending goes on after a pause in which nothing was under way.
+    pub fn resume(&mut self, now: Instant) {
+        self.last_heard = now;
     }
 
     /// The time of the retransmission timeout.

@@ -11,6 +11,7 @@ mod world;
 
 use std::{ops::Range, time::Duration};
 
+pub(crate) use cubic::Cubic;
 pub use world::run;
 
 /// Length of every full packet in bytes, with its IP header.

@@ -1,0 +1,153 @@
+//! `treecast sim run`: experiments in virtual time. Needs no root.
+
+use std::{
+    fs,
+    path::PathBuf,
+    process::{Command, Output},
+};
+
+use serde_json::Value;
+use treecast_measure::Db;
+
+/// Every fanout with every repair, to six receivers behind two levels of routers that lose 2 % each.
+const EXPERIMENT: &str = r#"
+title = "every cell, in virtual time"
+rate = "8M"
+sample = "100ms"
+
+[workload]
+kind = "files"
+sizes = ["300k"]
+
+[[network]]
+name = "lossy"
+topology = "tree:levels=2,clients=3,rate=50M,delay=1ms"
+loss = [{ rate = "2%" }]
+
+[[delivery]]
+fanout = ["multicast", "mead", "xcast", "unicast", "auto"]
+repair = ["nack", "after", "carousel", "none"]
+fec = "none"
+
+[[delivery]]
+fanout = "multicast"
+repair = "nack"
+fec = "auto"
+
+[[claim]]
+says = "every copy is whole but for those that nothing mends"
+holds = 'max(missing{repair != "none"}) <= 0'
+
+[[claim]]
+says = "where nothing is mended, what is lost lacks"
+holds = 'mean(missing{repair = "none"}) >= 0.5%'
+
+[[claim]]
+says = "lists take fewer bytes on all links than a copy for each, and multicast the fewest"
+holds = 'median(network_bytes{delivery = "multicast nack"}) / median(network_bytes{delivery = "unicast nack"}) <= 0.6'
+"#;
+
+/// A folder with an experiment in it, removed at the end of the test.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(test: &str, experiment: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("treecast-sim-{test}-{}", std::process::id()));
+        fs::create_dir_all(&path).unwrap();
+        fs::write(path.join("test.toml"), experiment).unwrap();
+        Self(path)
+    }
+
+    fn run(&self, options: &[&str]) -> Output {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_treecast"));
+        command.current_dir(&self.0).args(["sim", "run", "test.toml", "--json"]).args(options);
+        command.output().unwrap()
+    }
+
+    fn refusal(&self, options: &[&str]) -> String {
+        let output = self.run(options);
+        assert_eq!(output.status.code(), Some(1), "{output:?}");
+        String::from_utf8(output.stderr).unwrap()
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+fn events(output: &Output) -> Vec<Value> {
+    let text = std::str::from_utf8(&output.stdout).unwrap();
+    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+/// All rows and parameters of a results database, as text.
+fn kept(path: PathBuf) -> String {
+    let db = Db::open(&path).unwrap();
+    let runs = db.runs().unwrap();
+    let of = |run: &treecast_measure::db::Run| {
+        format!("{:?} {} {:?}\n{:?}", run.parameters, run.seed, run.duration, db.rows(run.id).unwrap())
+    };
+    runs.iter().map(of).collect::<Vec<_>>().join("\n")
+}
+
+#[test]
+fn every_cell_is_whole_and_the_same_seed_gives_the_same_results() {
+    let folder = Folder::new("cells", EXPERIMENT);
+    let output = folder.run(&["--out", "one"]);
+    let told = events(&output);
+    let done = told.last().unwrap();
+    assert_eq!(
+        (output.status.code(), &done["runs"], &done["whole_runs"]),
+        (Some(0), &21.into(), &21.into()),
+        "{done}"
+    );
+    assert!(
+        done["findings"].as_array().unwrap().iter().all(|finding| finding["verdict"] == "holds"),
+        "{done}"
+    );
+    let (one, again) = (kept(folder.0.join("one/results.sqlite")), folder.run(&["--out", "two"]));
+    assert_eq!(told[..told.len() - 1], events(&again)[..told.len() - 1]);
+    assert_eq!(one, kept(folder.0.join("two/results.sqlite")));
+    assert!(one.contains(r#""site": "sim""#));
+    // Added to the same results, as another column of the same tables.
+    let other = folder.run(&["--out", "two", "--append", "--seed", "7"]);
+    assert_eq!(other.status.code(), Some(0));
+    assert!(kept(folder.0.join("two/results.sqlite")).starts_with(&one));
+    assert_ne!(told[..told.len() - 1], events(&other)[..told.len() - 1]);
+}
+
+#[test]
+fn what_the_simulator_has_not_is_refused_by_name() {
+    let folder = Folder::new("refused", EXPERIMENT);
+    fs::write(
+        folder.0.join("apart.toml"),
+        "[nodes]\nserver0 = { role = \"server\" }\nclient0 = { role = \"client\" }\nr = { role = \"router\", count = 2 }\n\
+         [links.a]\nnodes = [\"server0\", \"r0\"]\n[links.b]\nnodes = [\"client0\", \"r1\"]\n",
+    )
+    .unwrap();
+    let nack = "deliveries=nack";
+    let cases = [
+        (
+            ["network=[{name=\"n\",topology=\"apart.toml\"}]", nack],
+            "no link leads from client0 to server0: add one",
+        ),
+        (["network=[{name=\"n\",topology=\"lan:clients=2,loss=140%\"}]", nack], "a percentage like 5%"),
+        (["network=[{name=\"n\",topology=\"star:clients=2\"}]", nack], "star"),
+        (
+            ["deliveries=scp", "repeats=1"],
+            "the simulator has no program scp: leave it out (--set deliveries=...)",
+        ),
+        (["rate=auto", nack], "no rate auto"),
+        (
+            ["workload={kind=\"stream\",rates=[\"1M\"],seconds=1}", "delivery=[{fanout=\"unicast\"}]"],
+            "not the workload `stream`: take `treecast lab run`",
+        ),
+    ];
+    for (settings, expected) in cases {
+        let options: Vec<&str> = settings.iter().flat_map(|setting| ["--set", setting]).collect();
+        let said = folder.refusal(&options);
+        assert!(said.contains(expected) && said.trim().lines().count() == 1, "{settings:?}: {said}");
+    }
+}

@@ -1,0 +1,92 @@
+//! What the simulator has not, by name.
+
+use treecast_lab::{Routing, events::Fault};
+
+use crate::{
+    Error,
+    document::{
+        Experiment,
+        delivery::{Delivery, Fanout, Program},
+        network::Network,
+        workload::{SendRate, Workload},
+    },
+    plan::{self, Plan},
+};
+
+fn refused(what: String) -> Error {
+    Error::Invalid { name: "treecast sim run".into(), what }
+}
+
+/// Refuses an experiment whose workload or networks the simulator has not.
+pub fn check(experiment: &Experiment) -> Result<(), Error> {
+    if !matches!(experiment.workload, Workload::Files(_)) {
+        let kind = experiment.workload.word();
+        return Err(refused(format!(
+            "the simulator delivers files, and not the workload `{kind}`: take `treecast lab run`"
+        )));
+    }
+    for network in &experiment.networks {
+        of_network(network).map_err(|what| refused(format!("network {}: {what}", network.name)))?;
+    }
+    Ok(())
+}
+
+/// Refuses runs that the simulator cannot make.
+pub fn check_runs(experiment: &Experiment, plan: &Plan) -> Result<(), Error> {
+    for run in &plan.runs {
+        let network = &experiment.networks[run.network];
+        let topology = &plan.networks[run.network].topology;
+        let rate = plan::rate(experiment, network, run.delivery, topology);
+        of_delivery(run.delivery, &rate).map_err(|what| {
+            let advice = "leave it out (--set deliveries=...), or take `treecast lab run`";
+            refused(format!("delivery `{}`: the simulator has {what}: {advice}", run.delivery.name))
+        })?;
+        super::network::check_connected(topology, &run.groups[0])
+            .map_err(|what| refused(format!("network {}: {what}", network.name)))?;
+    }
+    Ok(())
+}
+
+fn of_network(network: &Network) -> Result<(), String> {
+    let lacking = [
+        ("routing = \"ospf\"", network.routing == Some(Routing::Ospf)),
+        ("stopped", network.stopped.is_some()),
+        ("rival", network.rival.is_some()),
+        ("changes", !network.changes.is_empty()),
+        ("watch", !network.watch.is_empty()),
+    ];
+    match lacking.iter().find(|(_, is_set)| *is_set) {
+        Some((key, _)) => {
+            Err(format!("the simulator has no `{key}`: leave it out, or take `treecast lab run`"))
+        }
+        None => Ok(()),
+    }
+}
+
+fn of_delivery(delivery: &Delivery, rate: &SendRate) -> Result<(), String> {
+    if delivery.program != Program::Treecast {
+        return Err(format!("no program {}", delivery.program.word()));
+    }
+    if delivery.fanout == Fanout::XcastPlus {
+        return Err(format!("no fanout {}", delivery.fanout));
+    }
+    if let [option, ..] = delivery.arguments.as_slice() {
+        return Err(format!("no argument {option}"));
+    }
+    if matches!(rate, SendRate::Auto | SendRate::Several(_)) {
+        return Err(format!("no rate {}", rate.words()[1]));
+    }
+    if delivery.is_carousel() && *rate == SendRate::Max {
+        return Err("no carousel without a rate".into());
+    }
+    let fault = delivery.events.iter().map(|event| &event.fault).find(|fault| !is_known(fault));
+    match fault {
+        Some(fault) => Err(format!("no event `{fault}`")),
+        None => Ok(()),
+    }
+}
+
+fn is_known(fault: &Fault) -> bool {
+    use Fault::{Avoid, Down, Fail, Lose, Unplug};
+    matches!(fault, Down { .. } | Fail { .. } | Avoid { .. } | Unplug { .. } | Lose { .. })
+}

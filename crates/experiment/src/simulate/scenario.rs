@@ -1,0 +1,339 @@
+//! A planned run as a session of the simulator, and what the session came to.
+
+use std::time::Duration;
+
+use treecast_driver::send::MOST_CODED_BPS;
+use treecast_lab::{Role, Topology};
+use treecast_proto::{
+    fec::Share,
+    vcmtp::{self, Notification},
+};
+use treecast_sim::{
+    network::Path,
+    session::{
+        self, Carousel, Explicit, Fanout, ObjectPlan, Placed, PlacedRouter, ReceiverFigures, ReceiverPlan,
+        Sample, Scenario,
+    },
+};
+use treecast_wire::{header::HEADER_LEN, seal::SEAL_LEN};
+
+use super::network;
+use crate::{
+    client::Fared,
+    document::{
+        Experiment,
+        delivery::{self, Delivery, Repair},
+        network::server_rate_bps,
+        workload::SendRate,
+    },
+    filing::Series,
+    plan::{self, Plan, Planned, Work},
+    schedule::{Schedule, seed_for},
+    told::Told,
+};
+
+/// What a run came to. Times are since its start.
+pub struct Simulated {
+    /// How each client fared, in the group's order.
+    pub clients: Vec<Fared>,
+    /// Until the last client was done.
+    pub duration: Duration,
+    /// Size of what was delivered, in bytes.
+    pub size_bytes: u64,
+    samples: Vec<Sample>,
+}
+
+/// The time that a program takes until it asks for a connection: about what `treecast receive` takes on an idle machine.
+const STARTING: Duration = Duration::from_millis(10);
+
+/// The MTU of every link, and what IPv6 and UDP take of it, in bytes.
+const MTU: usize = 1500;
+const LOWER_HEADERS: usize = 48;
+
+/// The rate of links that have none, in bits a second.
+const UNLIMITED_BPS: u64 = 10_000_000_000;
+
+/// A socket's receive buffer, in bytes, and how fast a receiver reads it.
+const RECEIVE_BUFFER_BYTES: u32 = 8 << 20;
+const READ_RATE_BPS: u64 = 10_000_000_000;
+
+/// Makes a run.
+///
+/// # Errors
+/// What is wrong with it: a fault of the simulator, or of a machine.
+pub fn play(
+    experiment: &Experiment,
+    plan: &Plan,
+    planned: &Planned,
+    waits: &[Duration],
+) -> Result<Simulated, String> {
+    let receivers = planned.groups[0].receivers.len();
+    let waits = |index: usize| waits.get(index).copied().unwrap_or_default();
+    let mut simulated = Simulated {
+        clients: vec![Fared::default(); receivers],
+        duration: Duration::ZERO,
+        size_bytes: size(planned),
+        samples: Vec::new(),
+    };
+    // A session serves those who are there when it begins. Those who come later take part in the next one.
+    let follows = planned.delivery.has_sessions() && planned.schedule != Schedule::Immediate;
+    let mut due: Vec<usize> = (0..receivers).collect();
+    due.sort_by_key(|index| waits(*index));
+    let mut begins = Duration::ZERO;
+    while let Some(first) = due.first() {
+        begins = if follows { begins.max(waits(*first)) } else { Duration::ZERO };
+        let take =
+            if follows { due.iter().take_while(|index| waits(**index) <= begins).count() } else { due.len() };
+        let members: Vec<usize> = due.drain(..take).collect();
+        let joins = |index: usize| waits(index).saturating_sub(begins);
+        let scenario = scenario(experiment, plan, planned, &members, &joins)?;
+        let run = session::run(&scenario, false);
+        if let [fault, ..] = run.faults.as_slice() {
+            return Err(format!("the simulator is wrong: {fault}"));
+        }
+        simulated.take(planned, &members, begins, &waits, &run);
+        begins = simulated.duration;
+    }
+    Ok(simulated)
+}
+
+fn size(planned: &Planned) -> u64 {
+    match &planned.work {
+        Work::File(size) => size.0,
+        _ => 0,
+    }
+}
+
+impl Simulated {
+    /// Adds what a session of the run, which began at a time, came to.
+    fn take(
+        &mut self,
+        planned: &Planned,
+        members: &[usize],
+        begins: Duration,
+        waits: &dyn Fn(usize) -> Duration,
+        run: &session::Run,
+    ) {
+        for figures in &run.receivers {
+            let index = members[figures.number];
+            self.clients[index] = fared(planned, figures, begins, waits(index));
+        }
+        for &index in members {
+            let client = &mut self.clients[index];
+            if client.attempts == 0 {
+                client.failure = Some("it was not started before the run's time was up".into());
+            }
+        }
+        let last = members.iter().filter_map(|index| self.clients[*index].finished).max();
+        self.duration = self.duration.max(last.unwrap_or(begins));
+        let before = self.samples.last().copied().unwrap_or_default();
+        self.samples.extend(run.samples.iter().map(|sample| Sample {
+            at: begins + sample.at,
+            network_bytes: before.network_bytes + sample.network_bytes,
+            sender_bytes: before.sender_bytes + sample.sender_bytes,
+        }));
+    }
+
+    pub fn network_bytes(&self) -> u64 {
+        self.samples.last().map_or(0, |sample| sample.network_bytes)
+    }
+
+    pub fn sender_bytes(&self) -> u64 {
+        self.samples.last().map_or(0, |sample| sample.sender_bytes)
+    }
+
+    /// What all links, and the sender's, carried over time.
+    pub fn series(&self) -> Vec<Series> {
+        let of = |measure: &str, bytes: fn(&Sample) -> u64| {
+            let pairs = self.samples.windows(2).filter(|pair| pair[1].at > pair[0].at);
+            let points = pairs.map(|pair| {
+                let seconds = (pair[1].at - pair[0].at).as_secs_f64();
+                (pair[0].at.as_secs_f64(), (bytes(&pair[1]) - bytes(&pair[0])) as f64 / seconds)
+            });
+            Series { measure: measure.into(), unit: "B/s", points: points.collect() }
+        };
+        vec![
+            of("network_rate", |sample| sample.network_bytes),
+            of("sender_rate", |sample| sample.sender_bytes),
+        ]
+    }
+}
+
+fn fared(planned: &Planned, figures: &ReceiverFigures, begins: Duration, wait: Duration) -> Fared {
+    let may_lack = planned.delivery.may_lack();
+    let is_there = figures.is_whole || may_lack && figures.has_ended;
+    Fared {
+        started: Some(wait),
+        finished: is_there.then(|| begins + figures.time),
+        failure: (!is_there).then(|| "it had not everything when the run's time was up".into()),
+        attempts: 1,
+        is_cut_short: !figures.is_whole,
+        told: Told {
+            received_bytes: figures.received_bytes,
+            retransmitted_bytes: figures.retransmitted_bytes,
+            duplicate_bytes: figures.duplicate_bytes,
+            dropped_packets: figures.dropped_packets,
+            ..Told::default()
+        },
+        ..Fared::default()
+    }
+}
+
+fn scenario(
+    experiment: &Experiment,
+    plan: &Plan,
+    planned: &Planned,
+    members: &[usize],
+    joins: &dyn Fn(usize) -> Duration,
+) -> Result<Scenario, String> {
+    let Planned { delivery, groups, .. } = planned;
+    let topology = &plan.networks[planned.network].topology;
+    let habits = &experiment.habits;
+    let told = plan::rate(experiment, &experiment.networks[planned.network], delivery, topology);
+    let rate_bps = match &told {
+        SendRate::Bps(rate) => rate.0,
+        _ => server_rate_bps(topology).unwrap_or(UNLIMITED_BPS),
+    };
+    let is_plain = delivery.plain.unwrap_or(habits.plain);
+    let seal_bytes = if is_plain { 0 } else { SEAL_LEN };
+    let fanout = match delivery.fanout {
+        delivery::Fanout::Unicast => Fanout::Unicast,
+        delivery::Fanout::Mead => Fanout::Mead,
+        delivery::Fanout::Xcast | delivery::Fanout::XcastPlus => Fanout::Xcast,
+        delivery::Fanout::Auto => Fanout::Auto,
+        delivery::Fanout::Multicast => Fanout::Multicast,
+    };
+    let room = if delivery.is_explicit() { session::room_beside_lists(fanout, MTU) } else { MTU };
+    let block_len = (room - LOWER_HEADERS - HEADER_LEN - seal_bytes) as u16;
+    let cables = network::cables(topology);
+    let node = |name: &str| network::node(topology, name).ok_or_else(|| format!("there is no node {name}"));
+    let changes = cables.changes(&delivery.events);
+    let names =
+        (&groups[0].sender, members.iter().map(|index| &groups[0].receivers[*index]).collect::<Vec<_>>());
+    let placed = Placed {
+        graph: cables.plan,
+        sender: node(&groups[0].sender)?,
+        receivers: members
+            .iter()
+            .map(|index| node(&groups[0].receivers[*index]))
+            .collect::<Result<_, _>>()?,
+        fanout,
+        explicit: delivery.is_explicit().then(|| explicit(delivery, topology, &names)).transpose()?,
+        carousel: delivery.is_carousel().then_some(Carousel { loops: None }),
+        changes,
+        starting: STARTING,
+        seal_bytes,
+        timeout: habits.timeout,
+        sample: habits.sample,
+    };
+    Ok(Scenario {
+        seed: seed_for(habits.seed, &planned.name),
+        repair: match delivery.repair {
+            Some(Repair::After) => vcmtp::Repair::After,
+            Some(Repair::None) => vcmtp::Repair::None,
+            _ => vcmtp::Repair::Nack,
+        },
+        fec: fec(delivery, &told)?,
+        block_len,
+        max_run_len: u32::from(block_len) * run_blocks(&told, rate_bps),
+        retransmission_timeout_factor: None,
+        follow_progress: told == SendRate::Max,
+        rate_bps,
+        slower_rates_bps: Vec::new(),
+        shares_rate: true,
+        objects: vec![ObjectPlan {
+            size: size(planned) as usize,
+            send_at: Duration::ZERO,
+            withdraw_at: None,
+        }],
+        receivers: members.iter().map(|index| receiver(joins(*index))).collect(),
+        close_at: Duration::ZERO,
+        hashing: Duration::from_millis(2),
+        is_forged: false,
+        network: Some(Box::new(placed)),
+    })
+}
+
+/// What packets that name their receivers need to know: the addresses of a sender, its receivers and all routers.
+fn explicit(
+    delivery: &Delivery,
+    topology: &Topology,
+    (sender, receivers): &(&String, Vec<&String>),
+) -> Result<Explicit, String> {
+    let address = |name: &str| {
+        let at = network::node(topology, name)
+            .and_then(|node| network::addresses(topology, node).first().copied());
+        at.ok_or_else(|| format!("{name} is on no network"))
+    };
+    let networks = |name: &str| -> Vec<&str> {
+        let node = network::node(topology, name);
+        let is_there =
+            |network: &&treecast_lab::Network| network.members.iter().any(|one| Some(one.node) == node);
+        topology.networks.iter().filter(is_there).map(|network| network.name.as_str()).collect()
+    };
+    let of_sender = networks(sender);
+    let support = delivery.support.routers(topology)?;
+    let routers = topology.nodes.iter().enumerate().filter(|(_, node)| node.role == Role::Router);
+    Ok(Explicit {
+        sender: address(sender)?,
+        receivers: receivers.iter().map(|name| address(name)).collect::<Result<_, _>>()?,
+        on_link: receivers
+            .iter()
+            .map(|name| networks(name).iter().any(|one| of_sender.contains(one)))
+            .collect(),
+        routers: routers
+            .map(|(node, of)| PlacedRouter {
+                node,
+                addresses: network::addresses(topology, node),
+                speaks: support.as_ref().is_none_or(|named| named.contains(&of.name)),
+            })
+            .collect(),
+        mtu: MTU,
+    })
+}
+
+/// How many blocks leave at once: as many as driver's pacer lets go, four milliseconds' worth and half a bucket at most.
+fn run_blocks(told: &SendRate, rate_bps: u64) -> u32 {
+    const LONGEST: u64 = 43;
+    match told {
+        SendRate::Max => LONGEST as u32,
+        _ => (rate_bps / 8 * 4 / 1000).min(32 << 10).div_euclid(MTU as u64).clamp(1, LONGEST) as u32,
+    }
+}
+
+/// Forward error correction as `treecast send` has it.
+fn fec(delivery: &Delivery, told: &SendRate) -> Result<Option<Share>, String> {
+    match delivery.fec.as_deref() {
+        Some("none") => Ok(None),
+        Some("auto") => Ok(Some(Share::Auto)),
+        Some(share) => {
+            let percent = share.strip_suffix('%').and_then(|number| number.parse().ok());
+            let percent =
+                percent.ok_or_else(|| format!("fec `{share}`: expected auto, none or a percentage"))?;
+            Ok(Some(Share::Percent(percent)))
+        }
+        None => {
+            let keeps_up = matches!(told, SendRate::Bps(rate) if rate.0 <= MOST_CODED_BPS);
+            let mends = matches!(delivery.repair, None | Some(Repair::Nack));
+            let is_fit = mends && delivery.fanout == delivery::Fanout::Multicast && keeps_up;
+            Ok(is_fit.then_some(Share::Needed))
+        }
+    }
+}
+
+fn receiver(join_at: Duration) -> ReceiverPlan {
+    ReceiverPlan {
+        join_at,
+        leave: None,
+        notification: Notification::Batched,
+        path: Path::clean(Duration::ZERO),
+        narrow: None,
+        moves: Some(Vec::new()),
+        control_delay: Duration::ZERO,
+        control_rate_bps: u64::MAX,
+        receive_buffer_bytes: RECEIVE_BUFFER_BYTES,
+        read_rate_bps: READ_RATE_BPS,
+        ignores: vec![false],
+        faults: vec![None],
+    }
+}

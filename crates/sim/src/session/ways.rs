@@ -1,0 +1,431 @@
+//! Who is served by which way in a placed session, and what routers do about it: the machines of fanout, MEADcast and Xcast, run as on
+//! hosts and routers.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::Ipv6Addr,
+    rc::Rc,
+    time::Duration,
+};
+
+use rand::Rng as _;
+use treecast_proto::{
+    Instant, Step,
+    explicit::{
+        lists::{Form, List, TransmissionGroup, Xcast},
+        mead::{
+            grouping::Parameters,
+            router::{Outcome, Outgoing, Router, Routes},
+            sender::{self as mead, Event},
+            transmission::model,
+        },
+        transmission::Packets,
+        xcast::{self, router::Arrival},
+    },
+    fanout::{self, Heard, Input, Way},
+};
+use treecast_wire::{
+    ipv6::{self, next_header},
+    mead::{Dialect, Header, Kind, MAX_ADDRESSES},
+};
+
+use super::placed::{Explicit, Fanout};
+use crate::network::generator;
+
+/// How long discovery waits for receivers that come together, gathers responses, and pauses; how many requests it sends in a second; and
+/// how long a receiver may hear nothing. All are those of `treecast send`.
+const DELAY: Duration = Duration::from_millis(50);
+const TIMEOUT: Duration = Duration::from_secs(1);
+const INTERVAL: Duration = Duration::from_secs(5);
+const REQUESTS_PER_SECOND: u32 = 1000;
+const PATIENCE: Duration = Duration::from_millis(300);
+
+/// The least that lists leave for a packet to one receiver, in bytes (RFC 8200, 5).
+const LEAST_MTU: usize = 1280;
+
+const PORT: u16 = 5000;
+const UDP_LEN: usize = 8;
+const HOP_LIMIT: u8 = 64;
+
+/// What the sender wants now.
+#[derive(Debug, Default)]
+pub(super) struct Wants {
+    /// Discovery requests, each with its destination.
+    pub requests: Vec<(Ipv6Addr, Rc<[u8]>)>,
+    /// Receivers that have heard nothing of what was sent to them.
+    pub unheard: Vec<u32>,
+    pub deadline: Option<Instant>,
+}
+
+/// The sender's side.
+#[derive(Debug)]
+pub(super) struct Ways {
+    machine: fanout::Fanout,
+    finder: Finder,
+    form: Form,
+    /// Bytes behind the IPv6 header of a full packet.
+    payload_bytes: usize,
+    receivers: Vec<Ipv6Addr>,
+    on_link: Vec<bool>,
+    lists: Vec<List>,
+    has_news: bool,
+    /// Whether the start waits for the first discovery.
+    waits_for_routers: bool,
+    /// The lists of the plan, each with what makes its packets.
+    planned: Vec<Packets>,
+    /// The next turn, by what was last said.
+    pub(super) turn_at: Option<Instant>,
+}
+
+enum Finder {
+    Mead(Box<mead::Sender>),
+    Xcast(Box<xcast::sender::Sender>),
+}
+
+impl std::fmt::Debug for Finder {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Finder")
+    }
+}
+
+/// How packets with lists are made on links with this MTU.
+fn form(source: Ipv6Addr, fanout: Fanout, mtu: usize) -> Form {
+    let xcast = (fanout == Fanout::Xcast).then_some(Xcast { is_anonymous: false, group: None });
+    Form {
+        source,
+        source_port: None,
+        dialect: Dialect::Rfc,
+        dont_replicate: false,
+        to_router: false,
+        has_ports: false,
+        group: None,
+        xcast,
+        key: None,
+        mtu,
+    }
+}
+
+/// The most addresses in a packet that leave room for the least MTU of IPv6.
+fn most_addresses(form: &Form) -> usize {
+    let room = |addresses: &usize| form.mtu >= LEAST_MTU + form.header_len(*addresses);
+    (2..=MAX_ADDRESSES).rev().find(room).unwrap_or(2)
+}
+
+/// The room that lists leave for an IPv6 packet to one receiver, in bytes, on links with this MTU.
+pub fn room_beside_lists(fanout: Fanout, mtu: usize) -> usize {
+    let form = form(Ipv6Addr::UNSPECIFIED, fanout, mtu);
+    let room = mtu - form.header_len(most_addresses(&form));
+    if (LEAST_MTU..LEAST_MTU + 16).contains(&room) { LEAST_MTU } else { room }
+}
+
+impl Ways {
+    /// `datagram_len` is the length of a full datagram to the group, in bytes behind its UDP header.
+    pub(super) fn new(
+        fanout: Fanout,
+        explicit: &Explicit,
+        is_carousel: bool,
+        datagram_len: usize,
+        seed: u64,
+    ) -> Self {
+        let form = form(explicit.sender, fanout, explicit.mtu);
+        let payload_bytes = UDP_LEN + datagram_len;
+        let max = most_addresses(&form);
+        let finder = match fanout {
+            Fanout::Xcast => {
+                let config = xcast::sender::Config { max, channel: None, key: None };
+                Finder::Xcast(Box::new(xcast::sender::Sender::new(config)))
+            }
+            _ => {
+                let mut nonces = [0; 32];
+                generator(seed, 5).fill_bytes(&mut nonces);
+                let config = mead::Config {
+                    source: explicit.sender,
+                    algorithm: mead::Algorithm::Cost(model(&form, payload_bytes)),
+                    parameters: Parameters { max, ok: max, ..Parameters::default() },
+                    delay: DELAY,
+                    interval: INTERVAL,
+                    timeout: TIMEOUT,
+                    waits_for_traffic: false,
+                    requests_per_second: REQUESTS_PER_SECOND,
+                    designated: None,
+                    key: None,
+                    seed: nonces,
+                };
+                Finder::Mead(Box::new(mead::Sender::new(Instant::ZERO, config)))
+            }
+        };
+        let config = fanout::Config {
+            // A carousel's receivers are all reached at their own addresses, and then leave the group.
+            has_group: fanout == Fanout::Auto && !is_carousel,
+            by_lists: if fanout == Fanout::Xcast { Way::Xcast } else { Way::Mead },
+            patience: PATIENCE,
+            has_reports: !is_carousel,
+        };
+        let mut ways = Self {
+            machine: fanout::Fanout::new(config),
+            finder,
+            form,
+            payload_bytes,
+            receivers: explicit.receivers.clone(),
+            on_link: explicit.on_link.clone(),
+            lists: Vec::new(),
+            has_news: false,
+            waits_for_routers: fanout == Fanout::Mead,
+            planned: Vec::new(),
+            turn_at: None,
+        };
+        // Those whom the sender is told of are asked about before they come.
+        for of in 0..ways.receivers.len() {
+            ways.find(Instant::ZERO, of);
+        }
+        ways
+    }
+
+    fn find(&mut self, now: Instant, of: usize) {
+        let receiver = self.receivers[of];
+        match &mut self.finder {
+            Finder::Mead(sender) => sender.handle(now, mead::Input::Join(receiver, PORT)),
+            Finder::Xcast(sender) => {
+                sender.handle(now, xcast::sender::Input::Join(receiver, PORT));
+                if self.on_link[of] {
+                    sender.handle(now, xcast::sender::Input::OnLink(receiver));
+                }
+            }
+        }
+    }
+
+    /// A receiver is there, or is named to a carousel.
+    pub(super) fn join(&mut self, now: Instant, of: usize) {
+        self.machine.handle(now, Input::Joined(of as u32));
+        self.has_news = true;
+    }
+
+    pub(super) fn leave(&mut self, now: Instant, of: usize) {
+        self.machine.handle(now, Input::Left(of as u32));
+        let receiver = self.receivers[of];
+        match &mut self.finder {
+            Finder::Mead(sender) => sender.handle(now, mead::Input::Leave(receiver)),
+            Finder::Xcast(sender) => sender.handle(now, xcast::sender::Input::Leave(receiver)),
+        }
+        self.has_news = true;
+    }
+
+    pub(super) fn heard(&mut self, now: Instant, of: usize, heard: Heard) {
+        self.machine.handle(now, Input::Heard(of as u32, heard));
+    }
+
+    /// Packets have left for everybody; the next one has this number.
+    pub(super) fn sent(&mut self, now: Instant, next: u32) {
+        self.machine.handle(now, Input::Sent { next });
+    }
+
+    /// Whether to begin only when it is known where routers are.
+    pub(super) fn awaits_routers(&self) -> bool {
+        match &self.finder {
+            Finder::Mead(sender) => self.waits_for_routers && sender.counters().discoveries == 0,
+            Finder::Xcast(_) => false,
+        }
+    }
+
+    pub(super) fn plan(&self) -> &fanout::Plan {
+        self.machine.plan()
+    }
+
+    /// How many packets leave for one to the group.
+    pub(super) fn copies(&self) -> usize {
+        let plan = self.machine.plan();
+        usize::from(plan.group) + plan.unicast.len() + self.planned.len()
+    }
+
+    /// A packet that has come to the sender: a router's answer.
+    pub(super) fn respond(&mut self, now: Instant, packet: &[u8]) {
+        let Finder::Mead(sender) = &mut self.finder else { return };
+        let Ok((ip, payload)) = ipv6::Header::parse(packet) else { return };
+        let Ok((header, _)) = Header::parse(payload, self.form.dialect) else { return };
+        if header.kind == Kind::Response {
+            let router = ip.source;
+            sender.handle(now, mead::Input::Response { router, header: &header, proof: None, group: None });
+        }
+    }
+
+    /// Carries out what the machines want.
+    pub(super) fn turn(&mut self, now: Instant) -> Wants {
+        let mut wants = Wants::default();
+        let mut lists = None;
+        loop {
+            let step = match &mut self.finder {
+                Finder::Mead(sender) => match sender.poll(now) {
+                    Step::Transmit(request) => {
+                        wants.requests.push((request.receiver, request_packet(&self.form, request.receiver)));
+                        continue;
+                    }
+                    Step::Event(event) => Ok(event),
+                    Step::Wait(deadline, _) => Err(deadline),
+                },
+                Finder::Xcast(sender) => match sender.poll(now) {
+                    Step::Transmit(nothing) => match nothing {},
+                    Step::Event(event) => Ok(event),
+                    Step::Wait(deadline, _) => Err(deadline),
+                },
+            };
+            match step {
+                Ok(Event::Group(group)) => lists = Some(group.fitted_lists(&self.form, self.payload_bytes)),
+                Ok(_) => {}
+                Err(deadline) => {
+                    wants.deadline = deadline;
+                    break;
+                }
+            }
+        }
+        self.has_news |= lists.is_some();
+        self.lists = lists.unwrap_or_else(|| std::mem::take(&mut self.lists));
+        let mut is_changed = std::mem::take(&mut self.has_news);
+        if is_changed {
+            let members =
+                self.lists.iter().map(|list| list.receivers().filter_map(|one| self.number(one)).collect());
+            let members = members.collect();
+            self.machine.handle(now, Input::Lists(members));
+        }
+        loop {
+            match self.machine.poll(now) {
+                Step::Transmit(nothing) => match nothing {},
+                Step::Event(fanout::Event::Plan) => is_changed = true,
+                Step::Event(fanout::Event::Moved { .. }) => {}
+                Step::Event(fanout::Event::Unheard { receiver }) => wants.unheard.push(receiver),
+                Step::Wait(look, _) => {
+                    wants.deadline = [wants.deadline, look].into_iter().flatten().min();
+                    break;
+                }
+            }
+        }
+        if is_changed {
+            self.follow_plan();
+        }
+        wants
+    }
+
+    fn number(&self, receiver: Ipv6Addr) -> Option<u32> {
+        self.receivers.iter().position(|one| *one == receiver).map(|number| number as u32)
+    }
+
+    /// Makes packets by the machine's plan from now on: for each list, with those of its receivers who are in it.
+    fn follow_plan(&mut self) {
+        let plan = self.machine.plan();
+        let chosen = self.lists.iter().zip(&plan.lists).filter(|(_, members)| !members.is_empty());
+        let ports: BTreeMap<Ipv6Addr, u16> =
+            self.receivers.iter().map(|receiver| (*receiver, PORT)).collect();
+        let planned = chosen.map(|(list, members)| {
+            let mut list = list.clone();
+            for entries in [&mut list.entries, &mut list.designated] {
+                for (_, receivers) in &mut *entries {
+                    receivers.retain(|one| self.number(*one).is_some_and(|number| members.contains(&number)));
+                }
+                entries.retain(|(_, receivers)| !receivers.is_empty());
+            }
+            let lists = vec![list];
+            let group =
+                TransmissionGroup { number: 1, lists, ports: ports.clone(), ..TransmissionGroup::default() };
+            Packets::new(self.form.clone(), group)
+        });
+        self.planned = planned.collect();
+    }
+
+    /// The packets with lists that a datagram of so many bytes becomes, each with its destination.
+    pub(super) fn listed(&mut self, datagram_len: usize) -> Vec<(Ipv6Addr, Rc<[u8]>)> {
+        if self.planned.is_empty() {
+            return Vec::new();
+        }
+        let ip = ipv6::Header {
+            class_and_label: 0,
+            payload_len: (UDP_LEN + datagram_len) as u16,
+            next_header: next_header::UDP,
+            hop_limit: HOP_LIMIT,
+            source: self.form.source,
+            destination: self.form.source,
+        };
+        let mut packet = ip.to_bytes().to_vec();
+        packet.extend([PORT.to_be_bytes(), PORT.to_be_bytes()].concat());
+        packet.extend([(UDP_LEN + datagram_len) as u16, 1].map(u16::to_be_bytes).concat());
+        packet.resize(packet.len() + datagram_len, 0);
+        let mut made = Vec::new();
+        for packets in &mut self.planned {
+            packets.make(&packet, |destination, bytes| made.push((destination, bytes.into())));
+        }
+        made
+    }
+}
+
+/// A request to the routers on the way to a receiver.
+fn request_packet(form: &Form, receiver: Ipv6Addr) -> Rc<[u8]> {
+    let header = Header::request(receiver).to_bytes(form.dialect);
+    let ip = ipv6::Header {
+        class_and_label: 0,
+        payload_len: header.len() as u16,
+        next_header: next_header::ROUTING,
+        hop_limit: HOP_LIMIT,
+        source: form.source,
+        destination: receiver,
+    };
+    [&ip.to_bytes()[..], &header].concat().into()
+}
+
+/// A router that speaks MEADcast and Xcast, with nothing remembered.
+#[derive(Debug)]
+pub(super) struct Speaker {
+    router: Router,
+    /// Where its answers come from.
+    address: Ipv6Addr,
+}
+
+/// What leaves a router in place of a packet that came.
+#[derive(Debug)]
+pub(super) enum Act {
+    /// The packet itself, unchanged.
+    Pass,
+    /// Others: none when it ends here. Each has its destination in its header.
+    Instead(Vec<Rc<[u8]>>),
+}
+
+impl Speaker {
+    pub(super) fn new(addresses: &[Ipv6Addr]) -> Option<Self> {
+        let router = Router {
+            is_enabled: true,
+            is_leaving: false,
+            min_dsts: 0,
+            dialect: Dialect::Rfc,
+            own: addresses.iter().copied().collect::<BTreeSet<_>>(),
+            groups: BTreeMap::new(),
+            guard: Default::default(),
+        };
+        Some(Self { router, address: *addresses.first()? })
+    }
+
+    /// What it does with a packet that has come by a cable.
+    pub(super) fn act(&self, packet: &[u8], cable: usize, routes: &mut Routes<'_>) -> Act {
+        let interface = cable as u32;
+        match self.router.forward(packet, interface, routes) {
+            Outcome::Forward(outgoing) => Act::Instead(leaving(outgoing)),
+            Outcome::Request { passed_on, request } => {
+                Act::Instead(vec![request.answer(self.address, None, false).into(), passed_on.into()])
+            }
+            Outcome::Drop(_) => Act::Instead(Vec::new()),
+            Outcome::Refuse(refused) if refused.ends_here() => Act::Instead(Vec::new()),
+            Outcome::Refuse(_) => Act::Pass,
+            Outcome::Pass => {
+                let arrival = Arrival { interface, is_for_all: false };
+                match xcast::router::forward(&self.router, packet, arrival, routes) {
+                    xcast::router::Outcome::Forward(outgoing) => Act::Instead(leaving(outgoing)),
+                    xcast::router::Outcome::Drop(_) => Act::Instead(Vec::new()),
+                    xcast::router::Outcome::Refuse(refused) if refused.ends_here() => {
+                        Act::Instead(Vec::new())
+                    }
+                    xcast::router::Outcome::Refuse(_) | xcast::router::Outcome::Pass => Act::Pass,
+                }
+            }
+        }
+    }
+}
+
+fn leaving<Kind>(outgoing: Vec<Outgoing<Kind>>) -> Vec<Rc<[u8]>> {
+    outgoing.into_iter().map(|one| one.packet.into()).collect()
+}
