@@ -18,6 +18,8 @@ pub enum Error {
         "lab name {name:?} is no good: use 1 to 32 lower-case letters, digits, '-' and '_', starting with a letter"
     )]
     BadName { name: String },
+    #[error("{network} has `{key}`, which only the simulator has: leave it out, or take `treecast sim run`")]
+    Simulated { network: String, key: &'static str },
     #[error("there is a lab {name} already: take it down with `treecast lab down {name}`")]
     Exists { name: String },
     #[error("there is no lab {name}: `treecast lab list` shows those there are")]

@@ -57,6 +57,9 @@ impl Lab {
     pub fn up(topology: &Topology, name: &str, options: &Options) -> Result<Self> {
         require_root()?;
         check_name(name)?;
+        if let Some((network, key)) = topology.only_simulated() {
+            return Err(Error::Simulated { network: network.to_owned(), key });
+        }
         let frr = (options.routing == Routing::Ospf).then(Frr::find).transpose()?;
         let delaying = links::delaying(topology);
         let plan = Plan::of(name, topology, delaying);

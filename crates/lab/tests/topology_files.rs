@@ -52,7 +52,7 @@ const MISTAKES: &[(&str, &str, &str)] = &[
     (
         "rate = \"1G\"",
         "rat = \"1G\"",
-        "campus.toml:5: unknown key \"rat\" in gigabit: it has like, rate, queue, loss, delay and jitter",
+        "campus.toml:5: unknown key \"rat\" in gigabit: it has like, rate, queue, loss, delay, jitter, background and drop",
     ),
     (
         "\"server0\", \"router0\"]",

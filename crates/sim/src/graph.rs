@@ -222,6 +222,12 @@ impl Graph {
         delay
     }
 
+    /// When a host's own queues have room for more. A host waits for that, and loses nothing there.
+    pub fn has_room_at(&self, node: usize) -> Instant {
+        let queues = self.out[node].iter().map(|cable| self.cables[*cable].link.has_room_at());
+        queues.max().unwrap_or(Instant::ZERO)
+    }
+
     /// Puts an IP packet of `len` bytes on a cable. Returns when it arrives at the other end. `None` when it does not.
     pub fn carry(&mut self, now: Instant, cable: usize, len: usize) -> Option<Instant> {
         let cable = &mut self.cables[cable];

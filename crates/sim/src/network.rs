@@ -94,7 +94,7 @@ pub struct Narrow {
 /// Which packets a queue drops.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Discipline {
-    /// Those that come when it is full.
+    /// Packets that come when it is full.
     #[default]
     DropTail,
     /// Some before it is full, the more the longer it is on average (Floyd and Jacobson, "Random Early Detection
@@ -143,6 +143,12 @@ impl Link {
     /// The time that a packet takes when it waits for nothing.
     pub fn delay(&self) -> Duration {
         self.path.delay
+    }
+
+    /// When half of the queue in front of the narrow place is free, as far as is known now.
+    pub fn has_room_at(&self) -> Instant {
+        let half = self.narrow.map_or(Duration::ZERO, |narrow| narrow.queue / 2);
+        Instant::ZERO + (self.free_at - Instant::ZERO).saturating_sub(half)
     }
 
     /// Loses so much from now on. `None` for what its path says.
@@ -280,7 +286,7 @@ impl Connection {
         Self { backlog: Some(0), ..Self::new(Duration::ZERO, u64::MAX) }
     }
 
-    /// So many segments wait for the network.
+    /// Sets the number of segments that wait for the network.
     pub fn set_backlog(&mut self, segments: usize) {
         self.backlog = Some(segments);
     }

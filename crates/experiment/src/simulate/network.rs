@@ -8,7 +8,7 @@ use treecast_lab::{
 };
 use treecast_sim::{
     graph::{CablePlan, Change, Graph, GraphPlan},
-    network::{self, Narrow, Path},
+    network::{self, Discipline, Narrow, Path},
 };
 
 use crate::plan::Group;
@@ -56,8 +56,12 @@ pub fn cables(topology: &Topology) -> Cables {
 }
 
 fn cable(from: usize, to: usize, quality: &Quality, loss: Loss, is_counted: bool) -> CablePlan {
-    let narrow = quality.rate_bps.map(|rate_bps| {
-        Narrow::new(rate_bps, network::transmission_time(quality.queue_bytes() as usize, rate_bps))
+    let discipline = if quality.drops_early { Discipline::Red } else { Discipline::DropTail };
+    let narrow = quality.rate_bps.map(|rate_bps| Narrow {
+        rate_bps,
+        queue: network::transmission_time(quality.queue_bytes() as usize, rate_bps),
+        discipline,
+        background_bps: quality.background_bps.unwrap_or(0),
     });
     let path = Path { loss: lost(loss), jitter: quality.jitter, ..Path::clean(quality.delay) };
     CablePlan { from, to, path, narrow, is_counted }
@@ -128,10 +132,19 @@ fn is_at(end: &Option<(String, String)>, node: &str, interface: Option<&str>) ->
     end.as_ref().is_some_and(|(of, name)| of == node && Some(name.as_str()) == interface)
 }
 
-/// Refuses a network in which the sender reaches somebody not.
+/// Refuses a network in which the sender does not reach everybody, or a queue without a rate that would fill it.
 pub fn check_connected(topology: &Topology, group: &Group) -> Result<(), String> {
     let mut graph = Graph::new(&cables(topology).plan, 0);
     let Some(sender) = node(topology, &group.sender) else { return Err(unknown(&group.sender)) };
+    let lacks_rate = |network: &&treecast_lab::Network| {
+        network
+            .members
+            .iter()
+            .any(|one| one.quality.only_simulated().is_some() && one.quality.rate_bps.is_none())
+    };
+    if let Some(network) = topology.networks.iter().find(lacks_rate) {
+        return Err(format!("{} has `background` or `drop`, and no rate: give it a rate", network.name));
+    }
     for name in &group.receivers {
         let Some(receiver) = node(topology, name) else { return Err(unknown(name)) };
         if graph.distance(receiver, sender).is_none() {

@@ -142,7 +142,7 @@ fn read_network(
         })?;
         read_end(&end, member, cables)?;
     }
-    entry.finish("nodes, prefixes, ends, cable, rate, queue, loss, delay and jitter")?;
+    entry.finish("nodes, prefixes, ends, cable, rate, queue, loss, delay, jitter, background and drop")?;
     Ok(DraftNetwork { name, kind, v4, v6, members, line: Some(value.line()) })
 }
 
@@ -172,7 +172,7 @@ fn read_end(value: &Value, member: &mut DraftMember, cables: &Cables) -> Result<
         }
     }
     member.quality = cables.read_quality(&mut end, member.quality.clone())?;
-    end.finish("interface, addresses, cable, rate, queue, loss, delay and jitter")
+    end.finish("interface, addresses, cable, rate, queue, loss, delay, jitter, background and drop")
 }
 
 fn parse_prefix(value: &Value) -> Result<(IpAddr, u8), SpecError> {
@@ -235,7 +235,7 @@ impl Cables {
             quality = self.named(&like)?;
         }
         let quality = self.read_quality(&mut entry, quality)?;
-        entry.finish("like, rate, queue, loss, delay and jitter")?;
+        entry.finish("like, rate, queue, loss, delay, jitter, background and drop")?;
         self.0.insert(name.to_owned(), quality);
         Ok(())
     }
@@ -251,7 +251,7 @@ impl Cables {
         if let Some(cable) = section.take("cable") {
             quality = self.named(&cable)?;
         }
-        for key in ["rate", "queue", "loss", "delay", "jitter"] {
+        for key in Quality::KEYS {
             let Some(value) = section.take(key) else { continue };
             let text = value.string()?;
             let outcome = quality.set(key, &text).unwrap_or(Ok(()));

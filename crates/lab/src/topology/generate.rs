@@ -60,7 +60,7 @@ pub(super) fn tree(keys: &Keys) -> Result<Topology, SpecError> {
 /// `shared:clients=5,rivals=1,rate=50M`: two servers in front of one link, `shared`, and behind it a LAN of clients and one
 /// of rivals. Everything else is as fast as the machine, so that all packets wait in front of that link.
 pub(super) fn shared(keys: &Keys) -> Result<Topology, SpecError> {
-    let known = "clients, rivals, rate, queue, loss, delay, jitter";
+    let known = "clients, rivals, rate, queue, loss, delay, jitter, background, drop";
     let (mut clients, mut rivals, mut cable) = (None, 0, Quality::default());
     keys.each(known, |key, value| {
         Some(match key {
@@ -120,7 +120,7 @@ struct Size {
 impl Size {
     fn parse(keys: &Keys, with_levels: bool) -> Result<Self, SpecError> {
         let known = if with_levels { "levels, clients, servers" } else { "clients, servers" };
-        let known = format!("{known}, rate, server-rate, queue, loss, delay, jitter");
+        let known = format!("{known}, rate, server-rate, queue, loss, delay, jitter, background, drop");
         let (mut servers, mut clients, mut levels) = (1, None, None);
         let mut client_cable = Quality::default();
         let mut server_rate_bps = None;

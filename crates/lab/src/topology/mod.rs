@@ -116,6 +116,13 @@ impl Topology {
         file::parse(text, file_name)
     }
 
+    /// A network, and the key of something in it that only the simulator has. `None` where a lab has all of it.
+    pub fn only_simulated(&self) -> Option<(&str, &'static str)> {
+        let key =
+            |network: &Network| network.members.iter().find_map(|member| member.quality.only_simulated());
+        self.networks.iter().find_map(|network| Some((network.name.as_str(), key(network)?)))
+    }
+
     /// The members of all networks, in order.
     pub fn members(&self) -> impl Iterator<Item = &Member> + Clone {
         self.networks.iter().flat_map(|network| &network.members)

@@ -22,6 +22,12 @@ pub struct Quality {
     /// router's queue.
     #[serde(default)]
     pub single_packets: bool,
+    /// The rate of packets of others that wait in the same queues, in bits a second. Only the simulator has them. `None` for none.
+    #[serde(default)]
+    pub background_bps: Option<u64>,
+    /// Whether queues drop some packets before they are full (RED). Only the simulator's do.
+    #[serde(default)]
+    pub drops_early: bool,
 }
 
 /// The kind of loss.
@@ -37,6 +43,15 @@ pub enum Loss {
 }
 
 impl Quality {
+    /// What people may set of a cable.
+    pub(super) const KEYS: [&str; 7] = ["rate", "queue", "loss", "delay", "jitter", "background", "drop"];
+
+    /// The key of something that only the simulator has. `None` where a lab has all of it.
+    pub fn only_simulated(&self) -> Option<&'static str> {
+        let set = [("background", self.background_bps.is_some()), ("drop", self.drops_early)];
+        set.into_iter().find(|(_, is_set)| *is_set).map(|(key, _)| key)
+    }
+
     /// The smallest queue in front of a rate: four super-packets.
     const MIN_QUEUE_BYTES: u64 = 256 * 1024;
 
@@ -59,6 +74,11 @@ impl Quality {
             "loss" => Loss::parse(value).map(|loss| self.loss = loss),
             "delay" => parse_duration(value).map(|delay| self.delay = delay),
             "jitter" => parse_duration(value).map(|jitter| self.jitter = jitter),
+            "background" => parse_rate_bps(value).map(|rate| self.background_bps = Some(rate)),
+            "drop" => match value {
+                "early" | "tail" => Ok(self.drops_early = value == "early"),
+                _ => Err("early (RED) or tail"),
+            },
             _ => return None,
         })
     }

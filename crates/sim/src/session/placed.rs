@@ -89,7 +89,7 @@ pub struct Sample {
     pub at: Duration,
     /// Ethernet frames on all cables, each frame once, in bytes.
     pub network_bytes: u64,
-    /// Those of them that left the sender.
+    /// The part of these bytes that left the sender.
     pub sender_bytes: u64,
 }
 

@@ -65,9 +65,9 @@ pub(super) enum Output {
     Close(Instant),
     /// The hash of an object is to be handed in.
     Hash(FileId, [u8; 32]),
-    /// So are the wrong chunks of a page.
+    /// The wrong chunks of a page are to be handed in.
     Checked(FileId, u32, Option<Vec<Range<u64>>>),
-    /// So is whether a source block could be decoded.
+    /// Whether a source block could be decoded is to be handed in.
     Decoded(FileId, u32, bool),
     /// The application is to answer.
     Ask(FileId),
@@ -110,6 +110,8 @@ pub(super) struct ReceiverNode {
     pub(super) last_received_at: Instant,
     /// When its session ended.
     pub(super) closed_at: Instant,
+    /// Distinct bytes of objects that were stored, also of those that failed later.
+    pub(super) stored_bytes: u64,
     /// Bytes of objects that came on the connection.
     pub(super) retransmitted_bytes: u64,
     /// Whether it has no connection, and its objects are as large as they say.
@@ -168,6 +170,7 @@ impl ReceiverNode {
             complaints: Vec::new(),
             last_received_at: Instant::ZERO,
             closed_at: Instant::ZERO,
+            stored_bytes: 0,
             retransmitted_bytes: 0,
             is_alone,
             ears: placed.is_some_and(|placed| placed.fanout.chooses()).then(Box::default),
@@ -379,7 +382,11 @@ impl ReceiverNode {
                 let range = blocks.clone();
                 trace.add(self.entry(now, "decodes", file, range));
                 match self.storage.decode(file.index(), source_block, blocks, &missing, self.lens.block_len) {
-                    Ok(Some(is_right)) => outputs.push(Output::Decoded(file, source_block, is_right)),
+                    Ok(Some(is_right)) => {
+                        let mended = missing.iter().map(|gap| gap.end - gap.start);
+                        self.stored_bytes += if is_right { mended.sum() } else { 0 };
+                        outputs.push(Output::Decoded(file, source_block, is_right));
+                    }
                     Ok(None) => self.complaints.push(format!("{file} lacks symbols and is to be decoded")),
                     Err(reason) => self.machine.handle(now, ReceiverInput::StoreFailed { file, reason }),
                 }
@@ -411,6 +418,7 @@ impl ReceiverNode {
             }
             _ => return self.complaints.push(format!("{range:?} of {file} is not at hand")),
         };
+        self.stored_bytes += range.end - range.start;
         // Where only the number of bytes counts, there are none.
         let bytes = content.get(range.start as usize..range.end as usize).unwrap_or_default();
         if let Err(reason) = self.storage.store(file.index(), range, bytes) {

@@ -24,6 +24,9 @@ use crate::{
 /// A receiver that is silent for this long while it owes an answer is put out.
 pub(super) const STALL_LIMIT: Duration = Duration::from_secs(3);
 
+/// What the host's loop takes for each connection.
+const ROUND_PER_RECEIVER: Duration = Duration::from_micros(1);
+
 /// How far ahead of the wire a connection's socket takes data.
 const SOCKET_BUFFER: Duration = Duration::from_millis(5);
 
@@ -110,6 +113,11 @@ pub(super) struct SenderNode {
     /// With all headers.
     pub(super) group_bytes: u64,
     connections: BTreeMap<ReceiverId, Connection>,
+    /// Receivers whose lanes are polled before the next round.
+    touched: Vec<ReceiverId>,
+    /// When all lanes may be polled again. A host's loop takes time for each connection, too.
+    next_round: Instant,
+    is_placed: bool,
     /// API_File_Done, object by object.
     pub(super) done: BTreeMap<u32, Vec<(ReceiverId, Outcome)>>,
     /// Each receiver's end with each object, as it was told.
@@ -161,6 +169,9 @@ impl SenderNode {
             slower: scenario.slower_rates_bps.iter().map(|rate| (*rate, Instant::ZERO)).collect(),
             group_bytes: 0,
             connections: BTreeMap::new(),
+            touched: Vec::new(),
+            next_round: Instant::ZERO,
+            is_placed: placed.is_some(),
             done: BTreeMap::new(),
             told: BTreeMap::new(),
             closed: false,
@@ -183,7 +194,7 @@ impl SenderNode {
         self.machine.handle(now, SenderInput::Listeners { group: 0, present });
     }
 
-    /// So many segments to a receiver wait for the network. Returns whether there is room again.
+    /// Sets the number of segments to a receiver that wait for the network. Returns whether there is room again.
     pub(super) fn set_backlog(&mut self, receiver: usize, segments: usize) -> bool {
         let Some(connection) = self.connections.get_mut(&ReceiverId(receiver as u32)) else { return false };
         let had_room = connection.room(Instant::ZERO, Duration::ZERO) == Room::Now;
@@ -219,10 +230,21 @@ impl SenderNode {
         for number in 1..=self.slower.len() {
             self.pump_slower(now, number, trace, &mut outputs);
         }
-        for id in self.connections.keys().copied().collect::<Vec<_>>() {
-            self.pump_receiver(now, id, trace, &mut outputs);
+        let touched = std::mem::take(&mut self.touched);
+        let is_round = now >= self.next_round;
+        let due = if is_round { self.connections.keys().copied().collect() } else { touched };
+        due.into_iter().for_each(|id| self.pump_receiver(now, id, trace, &mut outputs));
+        match (self.is_placed, is_round) {
+            (false, _) => {}
+            (true, true) => self.next_round = now + ROUND_PER_RECEIVER * self.connections.len() as u32,
+            (true, false) => outputs.push(Output::Wake(self.next_round)),
         }
         outputs
+    }
+
+    /// Something has come from a receiver, or its connection has room again.
+    pub(super) fn touch(&mut self, receiver: usize) {
+        self.touched.push(ReceiverId(receiver as u32));
     }
 
     fn pump_group(&mut self, now: Instant, trace: &mut Trace, outputs: &mut Vec<Output>) {
@@ -382,6 +404,11 @@ impl SenderNode {
                 }
             }
         }
+    }
+
+    /// Nothing leaves for the group before this time: the host's own queue is full.
+    pub(super) fn wait_until(&mut self, time: Instant) {
+        self.group_free_at = self.group_free_at.max(time);
     }
 
     /// The rate of all copies together.

@@ -96,7 +96,7 @@ pub(super) struct Transport {
     pub(super) arrivals: Vec<Arrival>,
 }
 
-/// Who has which address.
+/// The addresses of nodes.
 #[derive(Debug, Default)]
 struct Names {
     nodes: BTreeMap<Ipv6Addr, usize>,
@@ -235,6 +235,11 @@ impl Transport {
             ways.sent(now, next);
             self.turn(now);
         }
+    }
+
+    /// When the sender's host takes more for the group.
+    pub(super) fn has_room_at(&self) -> Instant {
+        self.graph.has_room_at(self.sender)
     }
 
     fn send_copies(&mut self, now: Instant, heard: &Heard, to_group: bool, copies: Vec<usize>) {
@@ -391,12 +396,7 @@ impl Transport {
 
     fn deliver(&mut self, now: Instant, node: usize, payload: Payload) {
         match payload {
-            Payload::Datagram(heard) => {
-                if let Some(of) = self.receiver_at[node] {
-                    self.arrivals.push(Arrival::Heard(of, heard));
-                }
-            }
-            Payload::Raw(_, Some(heard)) => {
+            Payload::Datagram(heard) | Payload::Raw(_, Some(heard)) => {
                 if let Some(of) = self.receiver_at[node] {
                     self.arrivals.push(Arrival::Heard(of, heard));
                 }
@@ -513,7 +513,8 @@ impl Names {
         let mut at = graph.end(first);
         // A switch has no address.
         while at != there && !self.routers.contains_key(&at) {
-            at = graph.end(*graph.next(at, To::Node(there)).first()?);
+            let next = *graph.next(at, To::Node(there)).first()?;
+            at = graph.end(next);
         }
         let gateway = if at == there { None } else { self.routers.get(&at).copied() };
         Some(NextHop { interface: first as u32, gateway })

@@ -1,5 +1,5 @@
-//! Who is served by which way in a placed session, and what routers do about it: the machines of fanout, MEADcast and Xcast, run as on
-//! hosts and routers.
+//! The ways by which a placed session's packets reach receivers, and what routers do about them. The machines of fanout, MEADcast and
+//! Xcast run here as on hosts and routers.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -281,9 +281,8 @@ impl Ways {
         self.lists = lists.unwrap_or_else(|| std::mem::take(&mut self.lists));
         let mut is_changed = std::mem::take(&mut self.has_news);
         if is_changed {
-            let members =
-                self.lists.iter().map(|list| list.receivers().filter_map(|one| self.number(one)).collect());
-            let members = members.collect();
+            let of_list = |list: &List| list.receivers().filter_map(|one| self.number(one)).collect();
+            let members: Vec<Vec<u32>> = self.lists.iter().map(of_list).collect();
             self.machine.handle(now, Input::Lists(members));
         }
         loop {

@@ -273,7 +273,7 @@ impl<'a> World<'a> {
             group: receiver.group,
             number,
             is_whole: is_complete(&receiver),
-            received_bytes: receiver.machine.received_bytes(),
+            received_bytes: receiver.stored_bytes,
             retransmitted_bytes: receiver.retransmitted_bytes,
             dropped_packets: receiver.socket.dropped(),
             has_ended: receiver.closed,
@@ -493,6 +493,7 @@ impl<'a> World<'a> {
     fn tell_backlog(&mut self, now: Instant, number: usize) {
         let backlog = self.transport.as_ref().map_or(0, |transport| transport.backlog(number));
         if self.sender.set_backlog(number, backlog) {
+            self.sender.touch(number);
             self.wake_sender_at = Some(now);
             self.schedule.at(now, Event::WakeSender);
         }
@@ -525,6 +526,7 @@ impl<'a> World<'a> {
         match (parse(bytes), &mut self.transport) {
             (Ok((_, Message::Heard(heard))), Some(transport)) => transport.heard(now, number, heard),
             (Ok((file, message)), _) => {
+                self.sender.touch(number);
                 let from = ReceiverId(number as u32);
                 self.sender.machine.handle(now, SenderInput::Message { from, file, message });
             }
@@ -638,7 +640,8 @@ impl<'a> World<'a> {
         let number = self.numbers[usize::from(group)];
         self.numbers[usize::from(group)] = number.wrapping_add(packet.count(self.scenario.block_len) as u32);
         if let Some(transport) = &mut self.transport {
-            return transport.send(now, group, number, packet);
+            transport.send(now, group, number, packet);
+            return self.sender.wait_until(transport.has_room_at());
         }
         for receiver in 0..self.receivers.len() {
             let hears = |receiver: &ReceiverNode| !receiver.dead && receiver.group == group;
