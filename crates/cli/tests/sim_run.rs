@@ -17,7 +17,7 @@ sample = "100ms"
 
 [workload]
 kind = "files"
-sizes = ["300k"]
+sizes = ["300K"]
 
 [[network]]
 name = "lossy"
