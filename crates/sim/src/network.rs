@@ -321,11 +321,6 @@ impl Connection {
         arrival
     }
 
-    /// When all that has been written is on its way.
-    pub fn written_at(&self) -> Instant {
-        self.free_at
-    }
-
     /// When it takes more: as soon as all before is on its way, but for what `ahead` carries.
     pub fn room(&self, now: Instant, ahead: Duration) -> Room {
         match self.backlog {

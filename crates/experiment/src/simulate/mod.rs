@@ -171,7 +171,7 @@ impl Book<'_> {
         (self.observe)(&Event::Started { number, of, run, clients: receivers.len(), expected });
         let filing = filing(planned, &simulated);
         let of_run = filing.rows.iter().filter(|(node, _)| node.is_none());
-        let measures: Vec<_> = of_run.map(|(_, row)| (row.measure.clone(), row.value)).collect();
+        let measures: BTreeMap<_, _> = of_run.map(|(_, row)| (row.measure.clone(), row.value)).collect();
         self.file(planned, filing, simulated.duration)?;
         for (node, fared) in receivers.iter().zip(&simulated.clients) {
             (self.observe)(&Event::Client { run, node, fared });
