@@ -7,7 +7,7 @@ use treecast_proto::Instant;
 /// The largest number of bytes that leave at once, however long nothing was sent.
 pub const BURST_BYTES: u64 = 64 * 1024;
 
-/// The bytes of IP and UDP headers in front of a packet.
+/// Returns the bytes of IP and UDP headers in front of a packet.
 pub fn ip_overhead(is_ipv4: bool) -> u64 {
     if is_ipv4 { 20 + 8 } else { 40 + 8 }
 }
@@ -58,7 +58,8 @@ impl Pacer {
         self.rate_bps
     }
 
-    /// The time until `bytes` may leave; zero means now. More than [`BURST_BYTES`] count as [`BURST_BYTES`].
+    /// Returns the time until `bytes` may leave; zero means now. Bytes beyond the longest burst at the present
+    /// rate do not count.
     pub fn delay(&mut self, now: Instant, bytes: u64) -> Duration {
         let Some(rate) = self.rate_bps else { return Duration::ZERO };
         self.fill(now, rate);

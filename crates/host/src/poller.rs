@@ -41,8 +41,10 @@ pub struct Poller {
 const MAX_EVENTS: usize = 64;
 
 impl Poller {
+    /// Creates a poller that watches nothing yet.
+    ///
     /// # Errors
-    /// When no more descriptors are to be had.
+    /// If no more descriptors are available.
     pub fn new() -> io::Result<Self> {
         Ok(Self { epoll: epoll::create(CreateFlags::CLOEXEC)?, has_nanoseconds: true })
     }

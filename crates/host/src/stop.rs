@@ -32,8 +32,10 @@ static FIRST_SIGNAL_MS: AtomicI64 = AtomicI64::new(0);
 const ONE_REQUEST_MS: i64 = 1000;
 
 impl Stop {
+    /// Creates a request to stop that nobody has made yet.
+    ///
     /// # Errors
-    /// When no more descriptors are to be had.
+    /// If no more descriptors are available.
     pub fn new() -> io::Result<Self> {
         Ok(Self { requested: Arc::default(), time_up: Arc::default(), waker: Waker::new()? })
     }

@@ -13,8 +13,10 @@ use rustix::event::{EventfdFlags, eventfd};
 pub struct Waker(Arc<OwnedFd>);
 
 impl Waker {
+    /// Creates a waker that has not been used yet.
+    ///
     /// # Errors
-    /// When no more descriptors are to be had.
+    /// If no more descriptors are available.
     pub fn new() -> io::Result<Self> {
         Ok(Self(Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?)))
     }

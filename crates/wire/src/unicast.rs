@@ -27,8 +27,10 @@ impl FileHeader {
     /// Length in bytes. In a TCP reply, the file follows.
     pub const LEN: usize = 40;
 
+    /// Reads the header at the beginning of `bytes`. Further bytes are ignored.
+    ///
     /// # Errors
-    /// When there are fewer bytes than [`FileHeader::LEN`]; those behind it are not looked at.
+    /// If there are fewer bytes than [`FileHeader::LEN`].
     pub fn parse(bytes: &[u8]) -> Result<Self, ParseError> {
         Self::read(&mut Reader::new(bytes))
     }
@@ -67,8 +69,11 @@ impl Request {
     /// The request for the whole file: both positions are 0.
     pub const WHOLE_FILE: Self = Self { start: 0, end: 0 };
 
+    /// Creates a request for the bytes from `start` to `end`. If `end` is 0, the request is for everything from
+    /// `start` on.
+    ///
     /// # Errors
-    /// When `end` is neither 0 nor above `start`.
+    /// If `end` is neither 0 nor above `start`.
     pub fn new(start: u64, end: u64) -> Result<Self, ParseError> {
         if end != 0 && end <= start {
             return Err(ParseError::invalid("end offset", end, "0 or a value above the start offset"));
@@ -82,8 +87,10 @@ impl Request {
         self.start.min(end)..end
     }
 
+    /// Reads a request from a whole datagram.
+    ///
     /// # Errors
-    /// When the datagram is not exactly as long as a request, or the range is empty.
+    /// If the datagram is not exactly as long as a request, or the range is empty.
     pub fn parse(bytes: &[u8]) -> Result<Self, ParseError> {
         let mut reader = Reader::new(bytes);
         let start = reader.u64("start offset")?;
@@ -119,8 +126,10 @@ impl Reply {
     /// The number of bytes before the data.
     pub const HEADER_LEN: usize = FileHeader::LEN + 2 + 8;
 
+    /// Creates a reply with `len` bytes of the file from `offset` on.
+    ///
     /// # Errors
-    /// When the data would reach beyond the file's end.
+    /// If the data would reach beyond the file's end.
     pub fn new(file: FileHeader, offset: u64, len: u16) -> Result<Self, ParseError> {
         match offset.checked_add(u64::from(len)) {
             Some(end) if end <= file.file_size => Ok(Self { file, len, offset }),

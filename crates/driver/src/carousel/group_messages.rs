@@ -30,8 +30,10 @@ const MAX_MESSAGES: usize = 64;
 pub(super) struct GroupMessages(Socket);
 
 impl GroupMessages {
+    /// Opens the socket for messages of a group on this interface.
+    ///
     /// # Errors
-    /// When this process is not allowed to, or the interface is gone.
+    /// If this process is not allowed to, or the interface is gone.
     pub fn open(interface: &Interface, group: IpAddr) -> io::Result<Self> {
         // Of no protocol: nothing is heard before the filter is there.
         let socket = Socket::new(Domain::PACKET, Type::DGRAM.nonblocking(), None)?;

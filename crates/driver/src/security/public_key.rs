@@ -31,8 +31,10 @@ pub enum PublicKeyError {
 }
 
 impl PublicKey {
+    /// Makes a public key of its bytes.
+    ///
     /// # Errors
-    /// When no Ed25519 key has these bytes.
+    /// If no Ed25519 key has these bytes.
     pub fn from_bytes(bytes: [u8; KEY_LEN]) -> Result<Self, PublicKeyError> {
         VerifyingKey::from_bytes(&bytes).map(|_| Self(bytes)).map_err(|_| PublicKeyError::NoKey)
     }

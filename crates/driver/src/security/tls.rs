@@ -48,8 +48,10 @@ pub enum TlsError {
 pub struct SenderTls(Arc<ServerConfig>);
 
 impl SenderTls {
+    /// Creates the configuration for a sender or a receiver with this identity.
+    ///
     /// # Errors
-    /// When rustls cannot use the key, which none is known for.
+    /// If rustls refuses the key. No key is known that it refuses.
     pub fn new(identity: &Identity) -> Result<Self, TlsError> {
         let keys = AnyKey { algorithms: algorithms() };
         let builder = ServerConfig::builder_with_details(provider(), Arc::new(NoClock))

@@ -68,8 +68,10 @@ pub(super) enum Arrival {
 }
 
 impl Lobby {
+    /// Creates the lobby of a session, without anybody in it. Connections use TLS if `tls` is given.
+    ///
     /// # Errors
-    /// When the host has no random numbers.
+    /// If the host has no random numbers.
     pub fn new(session: SessionId, tls: Option<SenderTls>) -> io::Result<Self> {
         let random = u64::from_be_bytes(security::random()?) | 1;
         Ok(Self { session, tls, pending: BTreeMap::new(), counts: BTreeMap::new(), random })

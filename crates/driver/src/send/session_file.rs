@@ -202,8 +202,10 @@ pub(super) struct Marks {
 }
 
 impl Marks {
+    /// Opens the session file, to add marks that tell how far its objects have been sent.
+    ///
     /// # Errors
-    /// When the file cannot be written.
+    /// If the file cannot be written.
     pub fn open(path: &Path, roll: Roll) -> Result<Self, SessionFileError> {
         let failed = |source| SessionFileError::Write { path: path.to_owned(), source };
         let mut file = OpenOptions::new().append(true).open(path).map_err(failed)?;

@@ -38,8 +38,10 @@ pub(crate) struct Answerer {
 }
 
 impl Answerer {
+    /// Starts a thread that answers whoever connects to `listener`.
+    ///
     /// # Errors
-    /// When no thread or descriptor is to be had.
+    /// If no thread or descriptor is available.
     pub fn start(listener: impl Into<Socket>, answer: Answer) -> io::Result<Self> {
         let listener = listener.into();
         listener.set_nonblocking(true)?;

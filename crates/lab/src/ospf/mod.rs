@@ -47,8 +47,10 @@ pub(crate) struct Frr {
 }
 
 impl Frr {
+    /// Finds the programs of frr on this machine.
+    ///
     /// # Errors
-    /// [`Error::NoFrr`], with what to do about it.
+    /// [`Error::NoFrr`], which says how to get them.
     pub fn find() -> Result<Self> {
         let has_both =
             |directory: &&Path| ["zebra", "ospf6d"].iter().all(|name| directory.join(name).is_file());

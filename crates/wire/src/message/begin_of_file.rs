@@ -75,8 +75,10 @@ pub struct BeginOfFile {
 }
 
 impl BeginOfFile {
+    /// Creates the announcement of an object.
+    ///
     /// # Errors
-    /// When the name is empty, longer than [`FILE_NAME_LEN`] bytes or contains a zero byte.
+    /// If the name is empty, longer than [`FILE_NAME_LEN`] bytes, or contains a zero byte.
     pub fn new(transfer_type: TransferType, file_size: u64, file_name: &str) -> Result<Self, ParseError> {
         if file_name.is_empty() || file_name.len() > FILE_NAME_LEN {
             return Err(ParseError::invalid(

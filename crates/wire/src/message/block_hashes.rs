@@ -46,8 +46,11 @@ impl BlockHashes {
         (hashes >= FEWEST).then_some(hashes.min(MAX_BLOCK_HASHES))
     }
 
+    /// Creates a page of hashes of consecutive blocks or symbols, of which the first has the sequence number
+    /// `sequence`.
+    ///
     /// # Errors
-    /// When there are no hashes, or more than [`MAX_BLOCK_HASHES`].
+    /// If there are no hashes, or more than [`MAX_BLOCK_HASHES`].
     pub fn new(are_symbols: bool, sequence: u64, hashes: Vec<BlockHash>) -> Result<Self, ParseError> {
         if hashes.is_empty() || hashes.len() > MAX_BLOCK_HASHES {
             return Err(ParseError::invalid("block hashes", hashes.len(), "1 to 128"));

@@ -46,8 +46,10 @@ fixed_body! {
 }
 
 impl ChunkHashesRequest {
+    /// Creates a request for these pages of chunk hashes.
+    ///
     /// # Errors
-    /// When `pages` is empty or more than [`MAX_PAGES`].
+    /// If `pages` is empty, or has more than [`MAX_PAGES`].
     pub fn new(pages: Range<u32>) -> Result<Self, ParseError> {
         let request = Self { first: pages.start, count: pages.end.saturating_sub(pages.start) };
         request.check().map(|()| request)

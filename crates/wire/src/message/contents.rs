@@ -15,8 +15,10 @@ fixed_body! {
 }
 
 impl Contents {
+    /// Creates the message that a carousel has this number of objects.
+    ///
     /// # Errors
-    /// When `objects` is 0 or above [`MAX_OBJECTS`].
+    /// If `objects` is 0 or above [`MAX_OBJECTS`].
     pub fn new(objects: u32) -> Result<Self, ParseError> {
         let contents = Self { objects };
         contents.check().map(|()| contents)

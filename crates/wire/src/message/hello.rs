@@ -32,8 +32,10 @@ pub struct Hello {
 }
 
 impl Hello {
+    /// Creates a receiver's first message.
+    ///
     /// # Errors
-    /// When the name is empty, longer than [`MAX_RECEIVER_NAME_LEN`] bytes or holds control characters.
+    /// If the name is empty, longer than [`MAX_RECEIVER_NAME_LEN`] bytes, or contains control characters.
     pub fn new(
         version: u8,
         udp_port: u16,

@@ -11,6 +11,8 @@ fixed_body! {
 }
 
 impl Move {
+    /// Creates a message about a move to this group.
+    ///
     /// # Errors
     /// If no session has that many groups.
     pub fn new(group: u8) -> Result<Self, ParseError> {

@@ -14,8 +14,10 @@ fixed_body! {
 }
 
 impl RetransmissionRequest {
+    /// Creates a request for the bytes in `range`.
+    ///
     /// # Errors
-    /// When the range is empty.
+    /// If the range is empty.
     pub fn new(range: Range<u64>) -> Result<Self, ParseError> {
         let request = Self { start: range.start, end: range.end };
         request.check().map(|()| request)
