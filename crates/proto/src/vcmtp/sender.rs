@@ -410,9 +410,10 @@ impl Sender {
         }
     }
 
-    /// Nobody is there, or all who are have ended with everything.
+    /// Counts the time in which nobody is there, or all receivers that are there have ended with everything or said nothing yet.
     fn note_idle(&mut self, now: Instant) {
-        if !self.objects.is_empty() && !self.retransmitters.is_empty() {
+        let has_work = || self.retransmitters.values().any(|one| one.takes_part);
+        if !self.objects.is_empty() && has_work() {
             self.linger.idle_since = None;
             return;
         }
