@@ -49,7 +49,7 @@ impl MulticastLane {
         self.outage.note(now, attempt).map_err(|source| SendError::Send { to, source })
     }
 
-    /// The time until which nothing can be sent.
+    /// Returns the time until which nothing is sent, because the kernel has just refused packets. None: packets may be sent.
     pub fn rests_until(&self, now: Instant) -> Option<Instant> {
         self.outage.rests_until(now)
     }
