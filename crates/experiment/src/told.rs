@@ -12,7 +12,7 @@ pub struct Told {
     /// The number of bytes of the object that have arrived.
     pub received_bytes: u64,
     /// Bytes of objects that failed, which the counts of later events leave out.
-    discarded_bytes: u64,
+    pub discarded_bytes: u64,
     pub retransmitted_bytes: u64,
     pub duplicate_bytes: u64,
     /// The number of packets that the kernel dropped at the client's socket.
