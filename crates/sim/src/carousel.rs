@@ -1,4 +1,5 @@
-//! Carousels: one sender, up to six receivers that come and go, and no way back but membership.
+//! Simulates carousels: one sender, up to six receivers that come and go, and no way back to the sender except
+//! group membership.
 
 mod node;
 mod scenario;
@@ -54,7 +55,8 @@ pub fn run(scenario: &Scenario, verbose: bool) -> Verdict {
     World::new(scenario, verbose).run().0
 }
 
-/// Runs a scenario to its end: how many bytes of blocks and symbols left the sender between each receiver's coming and its end.
+/// Runs a scenario to its end. Returns how many bytes of blocks and symbols left the sender between the time
+/// when each receiver came and the time when it ended.
 ///
 /// # Errors
 /// What is wrong with the run, one line each.

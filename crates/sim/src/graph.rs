@@ -1,8 +1,8 @@
-//! A network as nodes and directed cables: routes, multicast trees, and what each cable carries.
+//! Simulates a network as nodes and directed cables: routes, multicast trees, and what each cable carries.
 //!
-//! A switch is a node, too. A cable puts packets in a queue, sends them at its rate, delays them and loses some
-//! ([`crate::network::Link`]). Routes are the shortest paths over nodes that forward. A group's packets follow the tree of
-//! shortest paths from their source.
+//! A switch is a node, too. A cable puts packets into a queue, sends them at its rate, delays them and loses
+//! some ([`crate::network::Link`]). Routes are the shortest paths over nodes that forward. The packets of a
+//! group follow the tree of shortest paths from their source.
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -19,50 +19,51 @@ const ETHERNET_BYTES: usize = 14;
 /// The first stream of random numbers for cables, one each.
 const CABLE_STREAM: u64 = 1 << 33;
 
-/// A network before a run.
+/// The description of a network before a run.
 #[derive(Debug, Clone, Default)]
 pub struct GraphPlan {
-    /// Whether each node passes on packets of others.
+    /// Whether each node forwards packets of others.
     pub forwards: Vec<bool>,
     pub cables: Vec<CablePlan>,
 }
 
-/// One direction of a cable.
+/// The description of one direction of a cable.
 #[derive(Debug, Clone)]
 pub struct CablePlan {
     pub from: usize,
     pub to: usize,
     pub path: Path,
     pub narrow: Option<Narrow>,
-    /// Whether what it carries is counted. A switch's copies are not: they are the frames that came in.
+    /// Whether the cable's frames are counted. Copies that a switch makes are not counted, because they are the
+    /// same frames that came in.
     pub is_counted: bool,
 }
 
-/// Something that happens to one direction of a cable.
+/// A change of one direction of a cable during a run.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Change {
-    /// Whether it carries anything.
+    /// Whether the cable is cut, so that it carries nothing.
     Cut(bool),
-    /// Whether routes go round it.
+    /// Whether routes avoid the cable.
     Avoided(bool),
-    /// Another loss. `None` for its own.
+    /// The loss from now on. `None`: the cable's own loss.
     Loss(Option<Loss>),
 }
 
-/// Where a packet goes.
+/// The destination of a packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum To {
-    /// To one node.
+    /// The packet goes to this node.
     Node(usize),
-    /// To all members of a group, from this node.
+    /// The packet goes to all members of a group, from the node `source`.
     Group { group: u32, source: usize },
 }
 
-/// What a cable has carried.
+/// Counts of what a cable has carried.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Carried {
     pub packets: u64,
-    /// Ethernet frames with their headers.
+    /// The bytes of Ethernet frames, headers included.
     pub bytes: u64,
 }
 
@@ -128,7 +129,7 @@ impl Graph {
         }
     }
 
-    /// A node hears a group from now on.
+    /// Lets a node join a group.
     pub fn join(&mut self, group: u32, node: usize) {
         if !self.members.entry(group).or_default().insert(node) {
             return;
@@ -138,7 +139,7 @@ impl Graph {
         }
     }
 
-    /// A node no longer hears a group.
+    /// Lets a node leave a group.
     pub fn leave(&mut self, group: u32, node: usize) {
         if self.members.get_mut(&group).is_some_and(|members| members.remove(&node)) {
             self.trees.retain(|(_, of), _| *of != group);
@@ -161,7 +162,7 @@ impl Graph {
         }
     }
 
-    /// What all counted cables have carried, and what those that leave `node` have.
+    /// Returns what all counted cables have carried, and what those that leave `node` have carried.
     pub fn totals(&self, node: usize) -> (Carried, Carried) {
         let sum = |cables: &mut dyn Iterator<Item = &Cable>| {
             cables.filter(|cable| cable.is_counted).fold(Carried::default(), |sum, cable| Carried {
@@ -173,7 +174,7 @@ impl Graph {
         (sum(&mut self.cables.iter()), sum(&mut sent.into_iter()))
     }
 
-    /// What one direction of a cable has carried.
+    /// Returns what one direction of a cable has carried.
     pub fn carried(&self, cable: usize) -> Carried {
         self.cables[cable].carried
     }
@@ -181,12 +182,13 @@ impl Graph {
 
 /// # A packet's way
 impl Graph {
-    /// The node at a cable's end.
+    /// Returns the node at the end of a cable.
     pub fn end(&self, cable: usize) -> usize {
         self.cables[cable].to
     }
 
-    /// The cables by which a packet leaves a node. None when there is no way, or when it is there.
+    /// Returns the cables by which a packet leaves a node. There are none when there is no route, or when the
+    /// packet has arrived.
     pub fn next(&mut self, node: usize, to: To) -> Vec<usize> {
         match to {
             To::Node(there) if there == node => Vec::new(),
@@ -201,7 +203,7 @@ impl Graph {
         }
     }
 
-    /// The number of cables between two nodes. `None` when there is no way.
+    /// Returns the number of cables between two nodes. `None` when there is no route.
     pub fn distance(&mut self, from: usize, to: usize) -> Option<u32> {
         let (mut node, mut distance) = (from, 0);
         while node != to {
@@ -212,7 +214,7 @@ impl Graph {
         Some(distance)
     }
 
-    /// The time that a packet without anything before it takes between two nodes.
+    /// Returns the time that a packet takes between two nodes when it waits in no queue.
     pub fn delay(&mut self, from: usize, to: usize) -> std::time::Duration {
         let (mut node, mut delay) = (from, std::time::Duration::ZERO);
         while let Some(cable) = (node != to).then(|| self.route(node, to)).flatten() {
@@ -222,13 +224,15 @@ impl Graph {
         delay
     }
 
-    /// When a host's own queues have room for more. A host waits for that, and loses nothing there.
+    /// Returns when the queues of a host have room for more. A host waits for that, and so loses nothing in its
+    /// own queues.
     pub fn has_room_at(&self, node: usize) -> Instant {
         let queues = self.out[node].iter().map(|cable| self.cables[*cable].link.has_room_at());
         queues.max().unwrap_or(Instant::ZERO)
     }
 
-    /// Puts an IP packet of `len` bytes on a cable. Returns when it arrives at the other end. `None` when it does not.
+    /// Puts an IP packet of `len` bytes on a cable. Returns when the packet arrives at the other end, or `None`
+    /// when it is lost.
     pub fn carry(&mut self, now: Instant, cable: usize, len: usize) -> Option<Instant> {
         let cable = &mut self.cables[cable];
         if cable.is_cut {

@@ -1,4 +1,4 @@
-//! What packets go through: links, connections and receive buffers.
+//! Simulates what packets go through: links, connections and receive buffers.
 
 use std::{collections::VecDeque, time::Duration};
 
@@ -6,8 +6,8 @@ use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use treecast_proto::Instant;
 
-/// The generator that everything in a run draws from: `stream` tells its users apart, so that one
-/// that draws more does not change what the others see.
+/// Creates a generator of random numbers for a run. Each user has a `stream` of its own. So a user that draws
+/// more numbers does not change those of the others.
 pub fn generator(seed: u64, stream: u64) -> ChaCha8Rng {
     let mut generator = ChaCha8Rng::seed_from_u64(seed);
     generator.set_stream(stream);
@@ -17,11 +17,11 @@ pub fn generator(seed: u64, stream: u64) -> ChaCha8Rng {
 /// How packets get lost.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Loss {
-    /// Each with the same probability.
+    /// Each packet is lost with the same probability.
     Uniform(f64),
-    /// In bursts (Gilbert-Elliott): with probability `enter` a packet begins a burst, in which packets
-    /// are lost with probability `lost`; with probability `leave` the burst ends. Outside of bursts, packets are lost with
-    /// probability `outside`.
+    /// Packets are lost in bursts (Gilbert-Elliott). With probability `enter` a packet begins a burst, in which
+    /// packets are lost with probability `lost`. With probability `leave` the burst ends. Outside of bursts,
+    /// packets are lost with probability `outside`.
     Bursts { enter: f64, leave: f64, lost: f64, outside: f64 },
 }
 
@@ -31,7 +31,8 @@ pub struct Path {
     pub loss: Loss,
     /// The time that every packet takes.
     pub delay: Duration,
-    /// In a network of cables, a packet's delay is drawn evenly from `delay` ± `jitter`. Packets stay in order.
+    /// The variation of the delay in a network of cables: each packet's delay lies between `delay` - `jitter`
+    /// and `delay` + `jitter`, evenly spread. Packets stay in order.
     pub jitter: Duration,
     /// The probability that a packet is held up by a random time of at most `hold`, so that others
     /// overtake it.
@@ -39,14 +40,14 @@ pub struct Path {
     pub hold: Duration,
     /// The probability that a packet arrives twice.
     pub duplicated: f64,
-    /// From this time of the run on, nothing arrives.
+    /// The time of the run from which on nothing arrives.
     pub cut_at: Option<Duration>,
     /// The probability that TCP has to send a control message to this receiver again, after its timeout.
     pub control_loss: f64,
 }
 
 impl Path {
-    /// Nothing but a delay.
+    /// Returns a path that only delays packets, and loses none.
     pub const fn clean(delay: Duration) -> Self {
         Self {
             loss: Loss::Uniform(0.0),
@@ -61,7 +62,7 @@ impl Path {
     }
 }
 
-/// An unreliable way from one node to another: a receiver's branch of the multicast tree, or UDP.
+/// An unreliable path from one node to another: a receiver's branch of the multicast tree, or UDP.
 #[derive(Debug)]
 pub struct Link {
     path: Path,
@@ -80,30 +81,31 @@ pub struct Link {
     other_loss: Option<Loss>,
 }
 
-/// The narrowest place of a way.
+/// The narrowest part of a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Narrow {
     pub rate_bps: u64,
-    /// The most time's worth of packets that waits in front of it.
+    /// The longest queue in front of the narrow part, as the time that its packets take to leave.
     pub queue: Duration,
     pub discipline: Discipline,
-    /// The rate at which packets of others come to the same queue. Zero for none.
+    /// The rate at which other senders' packets come to the same queue. 0 means that there are none.
     pub background_bps: u64,
 }
 
-/// Which packets a queue drops.
+/// The rule by which a queue drops packets.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Discipline {
-    /// Packets that come when it is full.
+    /// The queue drops packets that come when it is full.
     #[default]
     DropTail,
-    /// Some before it is full, the more the longer it is on average (Floyd and Jacobson, "Random Early Detection
-    /// Gateways for Congestion Avoidance", 1993).
+    /// The queue drops some packets before it is full, and more of them the longer it is on average (Floyd and
+    /// Jacobson, "Random Early Detection Gateways for Congestion Avoidance", 1993).
     Red,
 }
 
 impl Narrow {
-    /// A queue that drops what comes when it is full, with nobody else's packets.
+    /// Creates a narrow part whose queue drops what comes when it is full, and which has no packets of other
+    /// senders.
     pub const fn new(rate_bps: u64, queue: Duration) -> Self {
         Self { rate_bps, queue, discipline: Discipline::DropTail, background_bps: 0 }
     }
@@ -135,28 +137,29 @@ impl Link {
         }
     }
 
-    /// A link that is narrow somewhere.
+    /// Makes the link narrow somewhere.
     pub fn with_narrow(self, narrow: Option<Narrow>) -> Self {
         Self { narrow, ..self }
     }
 
-    /// The time that a packet takes when it waits for nothing.
+    /// Returns the time that a packet takes when it waits in no queue.
     pub fn delay(&self) -> Duration {
         self.path.delay
     }
 
-    /// When half of the queue in front of the narrow place is free, as far as is known now.
+    /// Returns when half of the queue in front of the narrow part is free, as far as is known now.
     pub fn has_room_at(&self) -> Instant {
         let half = self.narrow.map_or(Duration::ZERO, |narrow| narrow.queue / 2);
         Instant::ZERO + (self.free_at - Instant::ZERO).saturating_sub(half)
     }
 
-    /// Loses so much from now on. `None` for what its path says.
+    /// Sets the loss from now on. `None`: the loss of the link's path.
     pub fn lose(&mut self, loss: Option<Loss>) {
         self.other_loss = loss;
     }
 
-    /// When a packet of `len` bytes that is sent now is through the narrow place; never when too much waits there.
+    /// Returns when a packet of `len` bytes that is sent now has passed the narrow part. None: too much waits
+    /// there, and the packet is lost.
     pub fn squeeze(&mut self, now: Instant, len: usize) -> Option<Instant> {
         let Some(narrow) = self.narrow else { return Some(now) };
         if narrow.background_bps > 0 {
@@ -198,7 +201,8 @@ impl Link {
         }
     }
 
-    /// When a packet that is through the narrow place now arrives, in order and once. `None` when it is lost.
+    /// Returns when a packet that has passed the narrow part now arrives, in order and once. `None` when it is
+    /// lost.
     pub fn pass(&mut self, now: Instant) -> Option<Instant> {
         let Path { delay, jitter, .. } = self.path;
         if self.other_loss.unwrap_or(self.path.loss) != Loss::Uniform(0.0) && self.loses() {
@@ -214,7 +218,7 @@ impl Link {
         Some(self.arrived_at)
     }
 
-    /// When a packet that is sent now arrives: never, once or twice.
+    /// Returns when a packet that is sent now arrives: never, once or twice.
     pub fn carry(&mut self, now: Instant) -> Vec<Instant> {
         if self.loses() || self.path.cut_at.is_some_and(|cut_at| now >= Instant::ZERO + cut_at) {
             return Vec::new();
@@ -263,12 +267,12 @@ pub struct Connection {
     backlog: Option<usize>,
 }
 
-/// When a connection takes more.
+/// When a connection takes more data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Room {
     Now,
     At(Instant),
-    /// When the network has carried some of what waits.
+    /// The connection takes more when the network has carried some of the waiting data.
     Later,
 }
 
@@ -281,7 +285,7 @@ impl Connection {
         Self { delay, rate_bps, free_at: Instant::ZERO, arrived_at: Instant::ZERO, loss: None, backlog: None }
     }
 
-    /// A connection whose segments a network carries.
+    /// Creates a connection whose segments are carried by a network of cables.
     pub fn through_network() -> Self {
         Self { backlog: Some(0), ..Self::new(Duration::ZERO, u64::MAX) }
     }
@@ -291,12 +295,13 @@ impl Connection {
         self.backlog = Some(segments);
     }
 
-    /// Messages are lost with probability `loss`, and come again after TCP's timeout. What follows waits for them.
+    /// Makes the connection lose messages with probability `loss`. A lost message comes again after TCP's
+    /// timeout, and what follows waits for it.
     pub fn with_loss(self, loss: f64, random: ChaCha8Rng) -> Self {
         Self { loss: (loss > 0.0).then_some((loss, random)), ..self }
     }
 
-    /// Writes a packet of `len` bytes and says when it arrives.
+    /// Writes a packet of `len` bytes. Returns when the packet arrives.
     pub fn send(&mut self, now: Instant, len: usize) -> Instant {
         if self.backlog.is_some() {
             return now;
@@ -306,7 +311,7 @@ impl Connection {
         self.arrived_at
     }
 
-    /// As [`Self::send`], for a message, behind which nothing may follow that tells TCP of its loss.
+    /// Sends a message, like [`Self::send`]. Nothing follows it by which TCP would learn that it was lost.
     pub fn send_message(&mut self, now: Instant, len: usize) -> Instant {
         let mut late = Duration::ZERO;
         if let Some((loss, random)) = &mut self.loss {
@@ -321,7 +326,8 @@ impl Connection {
         arrival
     }
 
-    /// When it takes more: as soon as all before is on its way, but for what `ahead` carries.
+    /// Returns when the connection takes more: as soon as all that was written before has left, apart from what
+    /// fits into the time `ahead`.
     pub fn room(&self, now: Instant, ahead: Duration) -> Room {
         match self.backlog {
             None if self.free_at > now + ahead => Room::At(self.free_at),
@@ -331,8 +337,8 @@ impl Connection {
     }
 }
 
-/// What a kernel counts against a socket's buffer for a packet besides the packet, in bytes: its own
-/// record, and what is left over of the memory that the packet lies in.
+/// The number of bytes that a kernel counts against a socket's buffer for a packet, besides the packet: its own
+/// record, and the rest of the memory that the packet lies in.
 pub const BOOKKEEPING_BYTES: usize = 800;
 
 /// A socket's receive buffer, emptied at a rate; what does not fit is dropped.
@@ -351,8 +357,8 @@ impl ReceiveBuffer {
         Self { capacity_bytes, rate_bps: rate_bps.max(1), held_bytes: 0, held: VecDeque::new(), dropped: 0 }
     }
 
-    /// `packets` packets of `len` bytes together arrive as one; says when they are read, unless they are
-    /// dropped.
+    /// Takes in `packets` packets of `len` bytes together, which arrive as one. Returns when they are read, or
+    /// none when they are dropped.
     pub fn accept(&mut self, now: Instant, len: usize, packets: usize) -> Option<Instant> {
         let held_len = len + packets * BOOKKEEPING_BYTES;
         while let Some((_, read)) = self.held.front().filter(|(read_at, _)| *read_at <= now) {
@@ -370,13 +376,13 @@ impl ReceiveBuffer {
         Some(read_at)
     }
 
-    /// Packets dropped so far.
+    /// Returns how many packets were dropped so far.
     pub fn dropped(&self) -> u64 {
         self.dropped
     }
 }
 
-/// The time that `len` bytes take at a rate.
+/// Returns the time that `len` bytes take at a rate.
 pub fn transmission_time(len: usize, rate_bps: u64) -> Duration {
     Duration::from_nanos((len as u64).saturating_mul(8_000_000_000) / rate_bps.max(1))
 }

@@ -1,10 +1,11 @@
-//! Virtual time: what happens when.
+//! Keeps virtual time: which event happens when.
 
 use std::{cmp::Ordering, collections::BinaryHeap};
 
 use treecast_proto::Instant;
 
-/// Events in the order of their time, and those of one time in the order in which they were added.
+/// The events of a run in the order of their time. Events of the same time happen in the order in which they
+/// were added.
 #[derive(Debug)]
 pub struct Schedule<E> {
     now: Instant,
@@ -26,12 +27,12 @@ impl<E> Default for Schedule<E> {
 }
 
 impl<E> Schedule<E> {
-    /// The time of the event that was taken last.
+    /// Returns the time of the event that was taken last.
     pub fn now(&self) -> Instant {
         self.now
     }
 
-    /// Adds an event; one in the past happens now.
+    /// Adds an event. An event in the past happens now.
     pub fn at(&mut self, time: Instant, event: E) {
         self.due.push(Due { time: time.max(self.now), number: self.added, event });
         self.added += 1;

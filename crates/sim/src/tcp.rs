@@ -1,8 +1,8 @@
-//! A TCP connection through a network that loses packets: both ends of one direction.
+//! Simulates one direction of a TCP connection through a network that loses packets, with both ends.
 //!
-//! The window is CUBIC's. Every segment has a number of its own, also when it carries again what was lost. An acknowledgement names all
-//! segments that have come, so that one that is lost itself costs nothing. What is written comes out at the other end whole and
-//! in order.
+//! The window is CUBIC's. Every segment has a number of its own, even when it carries again what was lost. An
+//! acknowledgement names all segments that have come, so a lost acknowledgement costs nothing. What is written
+//! at one end comes out at the other end complete and in order.
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -13,16 +13,16 @@ use treecast_proto::Instant;
 
 use crate::tfmcc::Cubic;
 
-/// Bytes of IPv6 and TCP, with timestamps, and of a TLS record around a segment's data.
+/// The number of bytes of headers around a segment's data: IPv6, TCP with timestamps, and a TLS record.
 pub const HEADERS: usize = 40 + 32 + 22;
 
-/// Length of an acknowledgement, in bytes of IP.
+/// The length of an acknowledgement, in bytes of IP.
 pub const ACKNOWLEDGEMENT_BYTES: usize = 40 + 32;
 
 /// How long an acknowledgement waits for a second segment.
 pub const DELAYED: Duration = Duration::from_millis(40);
 
-/// One direction of a connection. `T` is what is written.
+/// One direction of a connection. `T` is the type of what is written.
 #[derive(Debug)]
 pub struct Tcp<T> {
     cubic: Cubic,
@@ -38,7 +38,7 @@ pub struct Tcp<T> {
     early: BTreeMap<u64, T>,
 }
 
-/// What is sent at once.
+/// A segment: the data that is sent at once.
 #[derive(Debug, Clone)]
 pub struct Segment<T> {
     number: u64,
@@ -48,12 +48,12 @@ pub struct Segment<T> {
     pub data: T,
 }
 
-/// What has come of the segments that are under way.
+/// An acknowledgement, which names the segments that have come.
 #[derive(Debug, Clone)]
 pub struct Acknowledgement(BTreeSet<u64>);
 
 impl<T: Clone> Tcp<T> {
-    /// A connection that is there: its handshake took `round_trip`.
+    /// Creates an open connection, whose handshake took `round_trip`.
     pub fn new(now: Instant, round_trip: Duration) -> Self {
         let mut cubic = Cubic::new(now);
         cubic.know(round_trip);
@@ -69,18 +69,18 @@ impl<T: Clone> Tcp<T> {
         }
     }
 
-    /// Writes a segment's worth.
+    /// Writes the data of one segment.
     pub fn write(&mut self, data: T) {
         self.queue.push_back((self.written, data));
         self.written += 1;
     }
 
-    /// The number of segments that wait for the window.
+    /// Returns how many segments wait for the window.
     pub fn backlog(&self) -> usize {
         self.queue.len()
     }
 
-    /// The next segment to send, if there is one and the window has room.
+    /// Returns the next segment to send, if there is one and the window has room.
     pub fn poll(&mut self, now: Instant) -> Option<Segment<T>> {
         if self.queue.is_empty() {
             return None;
@@ -95,7 +95,7 @@ impl<T: Clone> Tcp<T> {
         Some(Segment { number, oldest, place, data })
     }
 
-    /// When the oldest segment is given up. `None` when nothing is under way.
+    /// Returns when the oldest segment counts as lost. `None` when no segment is on its way.
     pub fn deadline(&self) -> Option<Instant> {
         (!self.under_way.is_empty()).then(|| self.cubic.deadline())
     }
@@ -106,7 +106,8 @@ impl<T: Clone> Tcp<T> {
         self.again(lost.into_values());
     }
 
-    /// A segment comes. Returns what can be read now, in order, and an acknowledgement if one is due.
+    /// Takes in a segment. Returns the data that can be read now, in order, and an acknowledgement if one is
+    /// due.
     pub fn receive(&mut self, segment: Segment<T>) -> (Vec<T>, Option<Acknowledgement>) {
         let Segment { number, oldest, place, data } = segment;
         let is_behind_gap = self.came.last().is_some_and(|last| last + 1 != number) || place != self.due;
@@ -125,7 +126,7 @@ impl<T: Clone> Tcp<T> {
         (read, is_due.then(|| self.acknowledge()).flatten())
     }
 
-    /// What a delayed acknowledgement says. `None` when all that came is acknowledged.
+    /// Returns the acknowledgement that was delayed. `None` when all that came is acknowledged.
     pub fn acknowledge(&mut self) -> Option<Acknowledgement> {
         (std::mem::take(&mut self.unacknowledged) > 0).then(|| Acknowledgement(self.came.clone()))
     }

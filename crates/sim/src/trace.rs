@@ -11,7 +11,7 @@ pub struct Entry {
     pub node: Node,
     /// The action, or what happened to the node: "sends data", "stores", "fails".
     pub verb: &'static str,
-    /// The object's index.
+    /// The index of the object.
     pub object: u32,
     /// The bytes of the object that the event is about, or other numbers that depend on the verb.
     pub start: u64,
@@ -35,7 +35,7 @@ pub struct Trace {
 }
 
 impl Trace {
-    /// `verbose`: whether lines are kept.
+    /// Creates an empty trace. `verbose` says whether it keeps lines.
     pub fn new(verbose: bool) -> Self {
         Self { hash: FNV_OFFSET, entries: 0, lines: verbose.then(Vec::new) }
     }

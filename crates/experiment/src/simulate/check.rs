@@ -1,4 +1,4 @@
-//! What the simulator has not, by name.
+//! Refuses by name what the simulator does not have.
 
 use treecast_lab::{Routing, events::Fault};
 
@@ -17,7 +17,7 @@ fn refused(what: String) -> Error {
     Error::Invalid { name: "treecast sim run".into(), what }
 }
 
-/// Refuses an experiment whose workload or networks the simulator has not.
+/// Refuses an experiment whose workload or networks the simulator does not have.
 pub fn check(experiment: &Experiment) -> Result<(), Error> {
     if !matches!(experiment.workload, Workload::Files(_)) {
         let kind = experiment.workload.word();

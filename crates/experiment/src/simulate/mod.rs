@@ -1,7 +1,9 @@
-//! An experiment in virtual time: the runs, rows and claims that a lab gives it, computed from a seed.
+//! Runs an experiment in virtual time. Its runs, rows and claims are those that a lab would make, computed from
+//! a seed.
 //!
-//! The plan is the lab's. Each run becomes a session in a simulated network ([`treecast_sim`]), in which the protocol machines of
-//! real sessions run. What a run comes to depends on the file and the seed alone, so runs are made on all processors at once.
+//! The plan is the same as for a lab. Each run becomes a session in a simulated network ([`treecast_sim`]), in
+//! which the protocol machines of real sessions run. The result of a run depends on the file and the seed
+//! alone, so runs are made on all processors at once.
 
 mod check;
 mod network;
@@ -35,21 +37,21 @@ use crate::{
     schedule::{Schedule, seed_for},
 };
 
-/// What the parameter `site` of a simulated run says.
+/// The value of the parameter `site` of a simulated run.
 pub const SITE: &str = "sim";
 
-/// Refuses an experiment that asks for what the simulator has not.
+/// Refuses an experiment that needs something that the simulator does not have.
 ///
 /// # Errors
-/// The first thing that it has not, by name, and what to do.
+/// The first thing that is missing, by name, and what to do.
 pub fn check(experiment: &Experiment) -> Result<(), Error> {
     planned(experiment).map(drop)
 }
 
-/// What an experiment will do, without doing it.
+/// Returns what an experiment would do, without doing it.
 ///
 /// # Errors
-/// As for [`check`].
+/// The same as for [`check`].
 pub fn preview(experiment: &Experiment) -> Result<Preview, Error> {
     let plan = planned(experiment)?;
     let runs = plan.runs.iter().map(|run| run.name.clone()).collect();
@@ -64,10 +66,11 @@ fn planned(experiment: &Experiment) -> Result<Plan<'_>, Error> {
     Ok(plan)
 }
 
-/// Runs an experiment in virtual time. `observe` hears of each run in the plan's order; `stop` ends it before the next run.
+/// Runs an experiment in virtual time. `observe` is told of each run in the order of the plan; `stop` ends the
+/// experiment before the next run.
 ///
 /// # Errors
-/// When the experiment asks for what the simulator has not, or results cannot be kept.
+/// When the experiment needs something that the simulator does not have, or the results cannot be stored.
 pub fn simulate(
     order: &Order,
     observe: &dyn Fn(&Event),

@@ -1,4 +1,4 @@
-//! A lab's topology as a network of the simulator.
+//! Turns a topology into a network of the simulator.
 
 use std::{net::Ipv6Addr, time::Duration};
 
@@ -13,10 +13,10 @@ use treecast_sim::{
 
 use crate::plan::Group;
 
-/// The cables of a topology, and whose they are.
+/// The cables of a topology, and the links that they belong to.
 pub struct Cables {
     pub plan: GraphPlan,
-    /// What people call each cable by.
+    /// The names of each cable.
     names: Vec<Names>,
 }
 
@@ -27,7 +27,7 @@ struct Names {
     to: Option<(String, String)>,
 }
 
-/// Makes cables of a topology: a switch becomes a node behind all others.
+/// Makes the cables of a topology. A LAN becomes one more node, its switch, with a cable to each member.
 pub fn cables(topology: &Topology) -> Cables {
     let forwards = topology.nodes.iter().map(|node| node.role == Role::Router).collect();
     let mut cables = Cables { plan: GraphPlan { forwards, cables: Vec::new() }, names: Vec::new() };
@@ -83,7 +83,7 @@ impl Cables {
         self.names.push(names);
     }
 
-    /// What events do to cables, and when.
+    /// Returns what events do to cables, and when.
     pub fn changes(&self, events: &[events::Event]) -> Vec<(Duration, usize, Change)> {
         let mut changes = Vec::new();
         for step in events::agenda(events) {
@@ -132,7 +132,8 @@ fn is_at(end: &Option<(String, String)>, node: &str, interface: Option<&str>) ->
     end.as_ref().is_some_and(|(of, name)| of == node && Some(name.as_str()) == interface)
 }
 
-/// Refuses a network in which the sender does not reach everybody, or a queue without a rate that would fill it.
+/// Refuses a network in which the sender does not reach every receiver, or in which a queue has no rate that
+/// would fill it.
 pub fn check_connected(topology: &Topology, group: &Group) -> Result<(), String> {
     let mut graph = Graph::new(&cables(topology).plan, 0);
     let Some(sender) = node(topology, &group.sender) else { return Err(unknown(&group.sender)) };
@@ -158,14 +159,14 @@ fn unknown(name: &str) -> String {
     format!("there is no node {name}: name one of the topology")
 }
 
-/// The addresses of a node: those of its own, and those of its interfaces.
+/// Returns the addresses of a node: its own and those of its interfaces.
 pub fn addresses(topology: &Topology, node: usize) -> Vec<Ipv6Addr> {
     let members = topology.networks.iter().flat_map(|network| &network.members);
     let of_interfaces = members.filter(|member| member.node == node).map(|member| member.v6);
     topology.nodes[node].loopback_v6.iter().copied().chain(of_interfaces).collect()
 }
 
-/// The index of a node.
+/// Returns the index of the node with this name.
 pub fn node(topology: &Topology, name: &str) -> Option<usize> {
     topology.nodes.iter().position(|node| node.name == name)
 }

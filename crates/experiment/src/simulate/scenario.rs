@@ -1,4 +1,4 @@
-//! A planned run as a session of the simulator, and what the session came to.
+//! Turns a planned run into a session of the simulator, and reads what the session resulted in.
 
 use std::time::Duration;
 
@@ -32,13 +32,13 @@ use crate::{
     told::Told,
 };
 
-/// What a run came to. Times are since its start.
+/// The result of a run. Times are since its start.
 pub struct Simulated {
-    /// How each client fared, in the group's order.
+    /// The result of each client, in the group's order.
     pub clients: Vec<Fared>,
-    /// Until the last client was done.
+    /// The time until the last client had ended.
     pub duration: Duration,
-    /// Size of what was delivered, in bytes.
+    /// The number of bytes that were delivered.
     pub size_bytes: u64,
     samples: Vec<Sample>,
 }
@@ -60,7 +60,7 @@ const READ_RATE_BPS: u64 = 10_000_000_000;
 /// Makes a run.
 ///
 /// # Errors
-/// What is wrong with it: a fault of the simulator, or of a machine.
+/// What is wrong with the run: a fault of the simulator, or of a machine.
 pub fn play(
     experiment: &Experiment,
     plan: &Plan,
@@ -142,7 +142,7 @@ impl Simulated {
         self.samples.last().map_or(0, |sample| sample.sender_bytes)
     }
 
-    /// What all links, and the sender's, carried over time.
+    /// Returns how much all links, and the sender's link, carried over time.
     pub fn series(&self) -> Vec<Series> {
         let of = |measure: &str, bytes: fn(&Sample) -> u64| {
             let pairs = self.samples.windows(2).filter(|pair| pair[1].at > pair[0].at);

@@ -1,4 +1,4 @@
-//! A receiver: its machine, its storage, and how both should end.
+//! A receiver in the simulation: its machine, its storage, and how both should end.
 
 use std::{collections::BTreeMap, ops::Range, rc::Rc, time::Duration};
 
@@ -90,7 +90,7 @@ impl ReceiverNode {
         self.dead_since.is_none()
     }
 
-    /// Whether routers believe that it listens.
+    /// Whether routers believe that the receiver listens.
     pub fn is_reported(&self, now: Instant, listening_interval: Duration) -> bool {
         match self.dead_since {
             Some(since) => now < since + listening_interval,
@@ -127,25 +127,25 @@ impl ReceiverNode {
         self.proofs.as_ref().is_none_or(right)
     }
 
-    /// The time that decoding takes is over.
+    /// Takes note that a source block is decoded, after the time that this takes.
     pub fn decoded(&mut self, now: Instant, file: FileId, source_block: u32, is_right: bool) {
         self.machine.handle(now, ReceiverInput::Decoded { file, source_block, is_right });
     }
 
-    /// The time that hashing takes is over.
+    /// Takes note that an object is hashed, after the time that this takes.
     pub fn hashed(&mut self, now: Instant, file: FileId) {
         if let Some((hash, _)) = self.storage.hash(file.index()) {
             self.machine.handle(now, ReceiverInput::Hashed { file, hash });
         }
     }
 
-    /// The time that comparing takes is over.
+    /// Takes note that a page of chunks is compared, after the time that this takes.
     pub fn checked(&mut self, now: Instant, file: FileId, page: &ChunkHashes) {
         let wrong = self.storage.wrong_chunks(file.index(), page);
         self.machine.handle(now, ReceiverInput::Checked { file, page: page.page(), wrong });
     }
 
-    /// Does all that the machine wants.
+    /// Carries out all that the machine asks for.
     pub fn pump(&mut self, now: Instant, contents: &[Rc<[u8]>]) -> Effects {
         let mut effects = Effects::default();
         loop {
@@ -256,7 +256,7 @@ impl ReceiverNode {
         self.storage.store(file.index(), range, content)
     }
 
-    /// What is wrong with how it ended.
+    /// Returns what is wrong with how the receiver ended.
     pub fn faults(&self, scenario: &Scenario, number: usize, contents: &[Rc<[u8]>]) -> Vec<String> {
         let mut faults = self.complaints.clone();
         for (index, bytes) in self.storage.committed() {

@@ -1,4 +1,4 @@
-//! What a run is about: objects, receivers, the network between them, and what goes wrong.
+//! Describes a simulated run: objects, receivers, the network between them, and what goes wrong.
 
 use std::{rc::Rc, time::Duration};
 
@@ -18,39 +18,39 @@ use crate::{
 /// How many loops a receiver may take: with half of all packets lost, a thousand blocks take twenty.
 const MAX_LOOPS: usize = 80;
 
-/// One run. Times are since its begin.
+/// A run to simulate. Times are since its beginning.
 #[derive(Debug, Clone)]
 pub struct Scenario {
     pub seed: u64,
     pub block_len: u16,
     pub max_run_len: u32,
     pub rate_bps: u64,
-    /// Whether later loops are repair symbols.
+    /// Whether the sender sends repair symbols in the later loops.
     pub fec: bool,
     /// Where the first loop begins, and with which symbols.
     pub start: u64,
     pub first_row: u64,
-    /// Whether the sender signs what its blocks are.
+    /// Whether the sender signs the hashes of its blocks.
     pub signs: bool,
     pub forger: Option<Forger>,
-    /// Sizes of the objects, in bytes.
+    /// The sizes of the objects in bytes.
     pub sizes: Vec<usize>,
-    /// An object that cannot be sent any longer.
+    /// When which object can no longer be sent.
     pub withdraw: Option<(Duration, u32)>,
     pub receivers: Vec<ReceiverPlan>,
 }
 
-/// A member that sends blocks, or repair symbols, that it has made up.
+/// A member of the group that sends blocks or repair symbols that it has made up.
 #[derive(Debug, Clone, Copy)]
 pub struct Forger {
-    /// Time between two of them.
+    /// The time between two forged packets.
     pub interval: Duration,
-    /// Whether they are what the sender is about to send, and not anything.
+    /// Whether the forged packets claim to be those that the sender is about to send, and not any others.
     pub is_ahead: bool,
 }
 
 impl Forger {
-    /// 50 packets a second.
+    /// Creates a forger that sends 50 packets a second.
     pub fn new(is_ahead: bool) -> Self {
         Self { interval: millis(20), is_ahead }
     }
@@ -59,15 +59,15 @@ impl Forger {
 #[derive(Debug, Clone)]
 pub struct ReceiverPlan {
     pub join_at: Duration,
-    /// Its host is gone.
+    /// When the host of the receiver fails.
     pub die_at: Option<Duration>,
     pub path: Path,
-    /// What goes wrong with its storage, object by object.
+    /// What goes wrong with the receiver's storage, for each object.
     pub faults: Vec<Option<Fault>>,
 }
 
 impl Scenario {
-    /// The scenario of a seed.
+    /// Makes the scenario that belongs to a seed.
     pub fn from_seed(seed: u64) -> Self {
         let mut random = generator(seed, 0);
         let block_len: u16 = *pick(&mut random, &[200, 512, 1000, 1420]);

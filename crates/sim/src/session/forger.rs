@@ -1,5 +1,5 @@
-//! Somebody who writes to the group what is not so: announcements, ends and blocks, of objects that there are
-//! and others. (Whoever hears the group can: nothing on it is sealed.)
+//! Somebody who writes false things to the group: announcements, ends and blocks, of objects that exist and of
+//! others. Everybody who hears the group can do that, because the packets of this simulation are not sealed.
 
 use std::{rc::Rc, time::Duration};
 

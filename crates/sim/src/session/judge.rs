@@ -1,5 +1,5 @@
-//! The reference model: what each receiver must end up with, from the scenario alone, held against what
-//! it did end up with.
+//! The reference model. It computes from the scenario alone what each receiver must end up with, and compares
+//! that with what the receiver did end up with.
 
 use std::mem::discriminant;
 

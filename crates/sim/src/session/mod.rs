@@ -1,5 +1,5 @@
-//! Sessions: one sender and its receivers, in a star with everything that can go wrong on the way, or placed in a network of nodes
-//! and cables.
+//! Simulates sessions of one sender and its receivers: either in a star, where everything can go wrong on the
+//! way to a receiver, or in a network of nodes and cables.
 
 mod forger;
 mod judge;

@@ -1,30 +1,30 @@
-//! A session in a network of nodes and cables, as an experiment has it: objects are numbers of bytes, and nothing goes wrong but what the
-//! network does.
+//! A session in a network of nodes and cables, as an experiment has it. Objects are numbers of bytes, and
+//! nothing goes wrong except what the network does.
 
 use std::{net::Ipv6Addr, time::Duration};
 
 use crate::graph::{Change, GraphPlan};
 
-/// Where a session is, and what its network does.
+/// The places of a session's nodes, and what its network does.
 #[derive(Debug, Clone)]
 pub struct Placed {
     pub graph: GraphPlan,
-    /// The sender's node.
+    /// The node of the sender.
     pub sender: usize,
-    /// The receivers' nodes, in the scenario's order.
+    /// The nodes of the receivers, in the order of the scenario.
     pub receivers: Vec<usize>,
     pub fanout: Fanout,
-    /// Addresses and routers, where packets name their receivers.
+    /// The addresses and routers, for packets that name their receivers.
     pub explicit: Option<Explicit>,
-    /// A carousel in place of the scenario's repair.
+    /// The settings of a carousel, which takes the place of the scenario's repair.
     pub carousel: Option<Carousel>,
-    /// What happens to cables, by time since all receivers were there.
+    /// The changes of cables, each with the time since all receivers were there.
     pub changes: Vec<(Duration, usize, Change)>,
-    /// What a receiver's program takes from its start until it connects.
+    /// The time that a receiver's program takes from its start until it connects.
     pub starting: Duration,
-    /// Bytes that encryption adds to each packet to the group.
+    /// The number of bytes that encryption adds to each packet to the group.
     pub seal_bytes: usize,
-    /// When the run ends in any case, since its begin.
+    /// The time since its beginning at which the run ends in any case.
     pub timeout: Duration,
     /// The time between two samples of what cables have carried.
     pub sample: Duration,
@@ -35,13 +35,13 @@ pub struct Placed {
 pub enum Fanout {
     /// IP multicast.
     Multicast,
-    /// A copy for each.
+    /// One copy for each receiver.
     Unicast,
-    /// Packets with lists of receivers, by discovery of routers.
+    /// Packets with lists of receivers, made after routers were discovered (MEADcast).
     Mead,
-    /// Packets with lists of receivers.
+    /// Packets with lists of receivers, made without discovery (Xcast).
     Xcast,
-    /// What each receiver hears decides, between multicast, MEADcast and unicast.
+    /// The fanout is chosen for each receiver by what it hears: multicast, MEADcast or unicast.
     Auto,
 }
 
@@ -52,7 +52,7 @@ impl Fanout {
     }
 }
 
-/// What packets that name their receivers need to know of a network.
+/// What a sender of packets that name their receivers needs to know of the network.
 #[derive(Debug, Clone)]
 pub struct Explicit {
     /// The sender's address.
@@ -70,24 +70,24 @@ pub struct Explicit {
 #[derive(Debug, Clone)]
 pub struct PlacedRouter {
     pub node: usize,
-    /// All its addresses; the first one is where its answers come from.
+    /// All addresses of the router. It answers from the first one.
     pub addresses: Vec<Ipv6Addr>,
-    /// Whether it speaks MEADcast and Xcast.
+    /// Whether the router speaks MEADcast and Xcast.
     pub speaks: bool,
 }
 
-/// A carousel: it starts when somebody listens.
+/// The settings of a carousel, which starts when somebody listens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Carousel {
-    /// After how many loops it ends. `None` when nobody listens any more.
+    /// The number of loops after which the carousel ends. `None`: it ends when nobody listens any more.
     pub loops: Option<u64>,
 }
 
-/// What cables had carried at a time of the run.
+/// What the cables had carried at a time of the run.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Sample {
     pub at: Duration,
-    /// Ethernet frames on all cables, each frame once, in bytes.
+    /// The bytes of Ethernet frames on all cables. Each frame counts once.
     pub network_bytes: u64,
     /// The part of these bytes that left the sender.
     pub sender_bytes: u64,

@@ -1,4 +1,4 @@
-//! A receiver's host: its socket, its storage, and the application that answers.
+//! Simulates a receiver's host: its socket, its storage, and the application that answers.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

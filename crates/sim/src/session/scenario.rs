@@ -1,4 +1,4 @@
-//! What a run is about: objects, receivers, the network between them, and what goes wrong.
+//! Describes a simulated run: objects, receivers, the network between them, and what goes wrong.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ const FIRST_SEND: Duration = Duration::from_millis(50);
 /// How long a session stays open that is not closed with its last object: all that it has to say is said.
 const LINGERING: Duration = Duration::from_secs(600);
 
-/// One run. Times are since its begin.
+/// A run to simulate. Times are since its beginning.
 #[derive(Debug, Clone)]
 pub struct Scenario {
     pub seed: u64,
@@ -32,25 +32,27 @@ pub struct Scenario {
     pub rate_bps: u64,
     /// The rates of slower groups, from fast to slow.
     pub slower_rates_bps: Vec<u64>,
-    /// Whether what goes to single receivers takes its share of `rate_bps`, as on a host.
+    /// Whether packets to single receivers take their share of `rate_bps`, as on a host.
     pub shares_rate: bool,
-    /// In the order of their API_Send; an object's index is its position here.
+    /// The objects, in the order in which the application hands them to the sender (API_Send). The index of an
+    /// object is its position here.
     pub objects: Vec<ObjectPlan>,
     pub receivers: Vec<ReceiverPlan>,
-    /// API_Close_Sender.
+    /// When the application closes the sender (API_Close_Sender).
     pub close_at: Duration,
-    /// How long the sender takes for a hash after an object's last byte.
+    /// How long the sender takes to compute a hash after an object's last byte.
     pub hashing: Duration,
     /// Whether somebody else writes to the group, too.
     pub is_forged: bool,
-    /// The network that the session is in. `None` for a star of the receivers' own paths.
+    /// The network of nodes and cables that the session is in. `None`: a star, in which each receiver has a
+    /// path of its own.
     pub network: Option<Box<Placed>>,
 }
 
 #[derive(Debug, Clone)]
 pub struct ObjectPlan {
     pub size: usize,
-    /// API_Send.
+    /// When the application hands the object to the sender (API_Send).
     pub send_at: Duration,
     pub withdraw_at: Option<Duration>,
 }
@@ -60,34 +62,34 @@ pub struct ReceiverPlan {
     pub join_at: Duration,
     pub leave: Option<(Duration, Leaving)>,
     pub notification: Notification,
-    /// From the sender, through the group.
+    /// The path from the sender to the receiver, for packets of the group.
     pub path: Path,
-    /// Where that is narrow: what is too much for it is lost, whichever group it is of.
+    /// The narrow part of that path. It drops the packets that are too much for it, of all groups.
     pub narrow: Option<Narrow>,
-    /// When it goes to which group by itself. Without such plans, it moves by the loss that it measures.
+    /// When the receiver moves to which group. Without such plans, it moves by the loss that it measures.
     pub moves: Option<Vec<(Duration, u8)>>,
-    /// The control connection, each way.
+    /// The delay of the control connection, each way.
     pub control_delay: Duration,
     pub control_rate_bps: u64,
     pub receive_buffer_bytes: u32,
-    /// How fast it empties its receive buffer.
+    /// How fast the receiver empties its receive buffer.
     pub read_rate_bps: u64,
     /// Which objects the application ignores (per-file notification).
     pub ignores: Vec<bool>,
-    /// What goes wrong with its storage, object by object.
+    /// What goes wrong with the receiver's storage, for each object.
     pub faults: Vec<Option<Fault>>,
 }
 
 /// How a receiver leaves early.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Leaving {
-    /// API_Close_Receiver.
+    /// The application closes the receiver (API_Close_Receiver).
     Closes,
-    /// The host is gone.
+    /// The host of the receiver fails.
     Dies,
-    /// Only its connection breaks.
+    /// Only the connection of the receiver breaks.
     Disconnects,
-    /// It is stopped, and its connection stays.
+    /// The receiver is stopped, and its connection stays.
     Freezes,
 }
 
@@ -98,12 +100,12 @@ pub enum Fault {
     CommitFails,
     /// The first block that is stored is damaged on its way to the disk.
     DamagedOnce,
-    /// Every first block is.
+    /// Every first block that is stored is damaged.
     DamagedAlways,
 }
 
 impl Scenario {
-    /// The scenario of a seed.
+    /// Makes the scenario that belongs to a seed.
     pub fn from_seed(seed: u64) -> Self {
         let mut random = generator(seed, 0);
         let repair =
@@ -150,8 +152,8 @@ impl Scenario {
         }
     }
 
-    /// The time by which everything must have ended: all that is planned, and then long enough for
-    /// every byte to be sent again to everyone eight times over the slowest connection.
+    /// Returns the time by which everything must have ended: all that is planned, and after that long enough to
+    /// send every byte to every receiver again eight times over the slowest connection.
     pub fn deadline(&self) -> Duration {
         if let Some(placed) = &self.network {
             return placed.timeout;

@@ -1,4 +1,4 @@
-//! The sender's host: reads objects, keeps to its rate, writes to connections.
+//! Simulates the sender's host, which reads objects, keeps to its rate, and writes to connections.
 
 use std::{collections::BTreeMap, ops::Range, rc::Rc, time::Duration};
 

@@ -1,4 +1,4 @@
-//! A receiver's storage: what a host's driver does with files, in memory.
+//! Simulates a receiver's storage: in memory, what a host's driver does with files.
 
 use std::{collections::BTreeMap, ops::Range, rc::Rc};
 

@@ -1,4 +1,4 @@
-//! What carries a placed session: datagrams and TCP segments on their way through a [`Graph`].
+//! Carries the packets of a session in a network: datagrams and TCP segments on their way through a [`Graph`].
 
 use std::{collections::BTreeMap, net::Ipv6Addr, ops::Range, rc::Rc, time::Duration};
 

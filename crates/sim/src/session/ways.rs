@@ -1,5 +1,5 @@
-//! The ways by which a placed session's packets reach receivers, and what routers do about them. The machines of fanout, MEADcast and
-//! Xcast run here as on hosts and routers.
+//! The ways by which packets of a session in a network reach receivers, and what routers do with them. The
+//! machines of fanout, MEADcast and Xcast run here as they do on hosts and routers.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -50,9 +50,9 @@ const HOP_LIMIT: u8 = 64;
 /// What the sender wants now.
 #[derive(Debug, Default)]
 pub(super) struct Wants {
-    /// Discovery requests, each with its destination.
+    /// The discovery requests, each with its destination.
     pub requests: Vec<(Ipv6Addr, Rc<[u8]>)>,
-    /// Receivers that have heard nothing of what was sent to them.
+    /// The receivers that have heard nothing of what was sent to them.
     pub unheard: Vec<u32>,
     pub deadline: Option<Instant>,
 }
@@ -111,7 +111,7 @@ fn most_addresses(form: &Form) -> usize {
     (2..=MAX_ADDRESSES).rev().find(room).unwrap_or(2)
 }
 
-/// The room that lists leave for an IPv6 packet to one receiver, in bytes, on links with this MTU.
+/// Returns how many bytes lists leave for an IPv6 packet to one receiver, on links with this MTU.
 pub fn room_beside_lists(fanout: Fanout, mtu: usize) -> usize {
     let form = form(Ipv6Addr::UNSPECIFIED, fanout, mtu);
     let room = mtu - form.header_len(most_addresses(&form));

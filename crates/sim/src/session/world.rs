@@ -34,65 +34,65 @@ const CONTROL_STREAM: u64 = 1 << 32;
 /// How long it takes to join another group.
 const JOINING: Duration = Duration::from_millis(40);
 
-/// How a run ended.
+/// The result of a run.
 #[derive(Debug)]
 pub struct Run {
     pub trace: Trace,
-    /// What is wrong with it, one line each; none is as it should be.
+    /// The faults of the run, one line each. Empty when all went well.
     pub faults: Vec<String>,
     /// How many receivers have every object.
     pub complete_receivers: usize,
     pub figures: Figures,
-    /// What it was for each receiver that has joined, in their order.
+    /// The result for each receiver that has joined, in the order of joining.
     pub receivers: Vec<ReceiverFigures>,
     /// What cables carried over time, where the session is placed in a network.
     pub samples: Vec<Sample>,
 }
 
-/// What a run was for one receiver.
+/// The result of a run for one receiver.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ReceiverFigures {
-    /// When it had the last object, or its session ended without it.
+    /// When the receiver had the last object, or when its session ended without it.
     pub time: Duration,
-    /// Bytes of objects that it had, and got again.
+    /// The bytes of objects that the receiver got although it had them already.
     pub duplicate_bytes: u64,
-    /// The group that it was in at the end.
+    /// The group that the receiver listened to at the end.
     pub group: u8,
     /// The receiver's place in the scenario.
     pub number: usize,
-    /// Whether it has every object.
+    /// Whether the receiver has every object.
     pub is_whole: bool,
-    /// Distinct bytes of objects that are there.
+    /// The bytes of objects that the receiver has. Bytes that came twice count once.
     pub received_bytes: u64,
-    /// Bytes of objects that came on its own connection.
+    /// The bytes of objects that came over the receiver's own connection.
     pub retransmitted_bytes: u64,
-    /// Packets that its socket had no room for.
+    /// The number of packets that the receiver's socket had no room for.
     pub dropped_packets: u64,
-    /// Whether its session has ended.
+    /// Whether the receiver's session has ended.
     pub has_ended: bool,
 }
 
-/// What a run cost.
+/// The cost of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Figures {
-    /// Bytes of objects that the sender multicast.
+    /// The bytes of objects that the sender multicast.
     pub multicast_bytes: u64,
-    /// Bytes of objects that it sent again.
+    /// The bytes of objects that the sender sent again.
     pub retransmitted_bytes: u64,
-    /// Bytes of packets to the group, with their headers.
+    /// The bytes of packets to the group, with their headers.
     pub group_bytes: u64,
-    /// Repair symbols sent, and blocks computed from them at receivers.
+    /// The number of repair symbols sent, and of blocks that receivers computed from them.
     pub repair_symbols: u64,
     pub decoded_blocks: u64,
-    /// Chunks that were wrong and were sent again.
+    /// The number of chunks that were wrong and were sent again.
     pub wrong_chunks: u64,
-    /// Blocks that receivers had already.
+    /// The number of blocks that receivers got although they had them already.
     pub duplicate_blocks: u64,
-    /// Packets dropped by receivers' sockets.
+    /// The number of packets that receivers' sockets dropped.
     pub dropped_packets: u64,
-    /// Packets on the control connections, both ways, that carry no blocks.
+    /// The number of packets on the control connections, in both directions, that carry no blocks.
     pub control_messages: u64,
-    /// Until the last object was received by the last receiver.
+    /// The time until the last receiver had the last object.
     pub time: Duration,
 }
 
