@@ -39,7 +39,8 @@ pub(super) struct Roll {
 }
 
 impl Roll {
-    /// Parses the lines of a file, and skips all others.
+    /// Reads from the text of a session file which receivers have come and which of them have ended. Other
+    /// lines are skipped.
     pub fn parse(text: &str) -> Self {
         let mut roll = Self::default();
         for line in text.split_inclusive('\n').filter_map(|line| line.strip_suffix('\n')) {

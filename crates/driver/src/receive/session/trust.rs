@@ -83,15 +83,16 @@ impl Trust {
         }
     }
 
-    /// The object has ended here, or the sender's own announcement does not go with its digest. Returns whether a digest has
-    /// waited.
+    /// Forgets an object that has ended here, or whose announcement by the sender does not go with its digest.
+    /// Returns whether a digest has waited.
     pub fn forget(&mut self, file: FileId) -> bool {
         self.connection().is_some_and(|manifests| manifests.forget(file))
     }
 }
 
 impl GroupTrust {
-    /// The object fails once the sender is known to have announced it so.
+    /// Makes an object fail, for this reason, as soon as `begin` proves to be the sender's own announcement of
+    /// it.
     pub fn doom(&mut self, file: FileId, begin: BeginOfFile, reason: String) {
         self.doomed.insert(file, (begin, reason));
     }
