@@ -97,7 +97,7 @@ mod tests {
     fn bytes_of_a_file_that_failed_have_come_nevertheless() {
         let mut told = Told::default();
         told.listen(r#"{"event":"failed","name":"a","reason":"2 bytes were lost","discarded_bytes":7}"#);
-        told.listen(r#"{"event":"done","bytes":0}"#);
+        told.listen(r#"{"event":"progress","bytes":0}"#);
         assert_eq!((told.received_bytes, told.failure.as_deref()), (7, Some("2 bytes were lost")));
     }
 
