@@ -76,9 +76,11 @@ impl Quality {
             "jitter" => parse_duration(value).map(|jitter| self.jitter = jitter),
             "background" => parse_rate_bps(value).map(|rate| self.background_bps = Some(rate)),
             "drop" => match value {
-                "early" | "tail" => Ok(self.drops_early = value == "early"),
+                "early" => Ok(true),
+                "tail" => Ok(false),
                 _ => Err("early (RED) or tail"),
-            },
+            }
+            .map(|drops_early| self.drops_early = drops_early),
             _ => return None,
         })
     }
