@@ -97,8 +97,11 @@ pub fn simulate(SimulateArgs { common, seed }: SimulateArgs) -> Outcome {
 struct Place {
     preview: fn(&Experiment) -> Result<Preview, experiment::Error>,
     check: fn(&Experiment) -> Result<(), experiment::Error>,
-    play: fn(&Order, &dyn Fn(&Event), &(dyn Fn() -> bool + Sync)) -> Result<Results, experiment::Error>,
+    play: Play,
 }
+
+/// Plays an order. It reports events to the second argument, and asks the third one whether it is to stop.
+type Play = fn(&Order, &dyn Fn(&Event), &(dyn Fn() -> bool + Sync)) -> Result<Results, experiment::Error>;
 
 fn run_at(place: &Place, args: &Common, experiment: Experiment, command: String) -> Outcome {
     if args.plan {
