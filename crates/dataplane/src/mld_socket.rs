@@ -32,7 +32,8 @@ pub fn send(socket: &Socket, interface: u32, source: IpAddr, message: &Message) 
     send_from(socket, interface, source, message.destination().into(), &message.to_bytes())
 }
 
-/// Sends one packet from `source` out of `interface`.
+/// Sends one packet from the address `source` out of the interface with the index `interface`. `packet` begins behind
+/// the IP header.
 pub fn send_from(
     socket: &impl AsFd,
     interface: u32,

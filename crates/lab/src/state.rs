@@ -30,7 +30,7 @@ pub(crate) struct Record {
     pub phase: Phase,
     pub topology: Topology,
     pub delaying: Delaying,
-    /// The loss program, once the lab loses packets on purpose.
+    /// The eBPF program that drops packets on the lab's links. `None` until a link of the lab is told to lose packets.
     pub loss: Option<LossObjects>,
     /// The numbers of the interfaces that were made to lose packets after the lab was up.
     #[serde(default)]

@@ -267,10 +267,11 @@ pub struct Connection {
     backlog: Option<usize>,
 }
 
-/// When a connection takes more data.
+/// Whether a connection takes more data from a machine at this moment, or else when it will.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Room {
     Now,
+    /// The socket's buffer has room again at this time.
     At(Instant),
     /// The connection takes more when the network has carried some of the waiting data.
     Later,

@@ -53,7 +53,8 @@ pub struct Segment<T> {
 pub struct Acknowledgement(BTreeSet<u64>);
 
 impl<T: Clone> Tcp<T> {
-    /// Creates an open connection, whose handshake took `round_trip`.
+    /// Creates one end of a connection that is open at `now`. `round_trip` is the time that its handshake took: the
+    /// first estimate of the round-trip time.
     pub fn new(now: Instant, round_trip: Duration) -> Self {
         let mut cubic = Cubic::new(now);
         cubic.know(round_trip);

@@ -52,7 +52,8 @@ pub enum Grouping {
     Cost,
 }
 
-/// The order of bits in MEADcast's headers.
+/// Which layout MEADcast's headers have: the published one (`rfc`), or that of the thesis' patched Linux 6.5, which numbers the bits
+/// of its maps the other way round. Sender and routers must use the same.
 #[derive(Clone, Copy, ValueEnum)]
 pub enum WireDialect {
     Rfc,

@@ -121,7 +121,8 @@ pub struct Xcast {
     pub multicast: u64,
     /// The number of multicast packets from senders on this router's links that became Xcast (M2X).
     pub encapsulated: u64,
-    /// The channels of senders on this router's links for which routers have registered here.
+    /// The channels (a sender on one of this router's links, and a multicast group) in which other routers have
+    /// registered with this one, because they have listeners (Xcast+).
     pub registered: Vec<Registered>,
     /// The number of registrations that did not count: forged, replayed, or too many.
     pub registrations_refused: u64,

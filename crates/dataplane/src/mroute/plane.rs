@@ -27,7 +27,7 @@ const BATCH: usize = 64;
 /// An IPv6 packet's longest payload; no message is longer.
 const BUFFER_LEN: usize = 65_536;
 
-/// Multicast routing of one address family.
+/// The whole multicast router for one address family, IPv4 or IPv6: its machine, its sockets, and its entries in the kernel.
 pub struct Plane {
     kernel: Box<dyn Kernel>,
     router: Router,

@@ -68,7 +68,8 @@ pub struct Settings {
     pub sharing: Sharing,
     /// The bytes behind the IPv6 header of a packet, for grouping by cost.
     pub payload_bytes: usize,
-    /// Whether packets contain the receivers' ports.
+    /// Whether a packet's list has a UDP port for each receiver. If not, all receivers use the port in the UDP
+    /// header.
     pub has_ports: bool,
     /// The multicast group by which routers may serve receivers on their own links.
     pub group: Option<Ipv6Addr>,

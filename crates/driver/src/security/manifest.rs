@@ -170,7 +170,8 @@ impl Manifests {
         if begin.is_some() { Judgement::Doubtful } else { Judgement::Early }
     }
 
-    /// Takes the digest that has waited for this announcement, if there is one.
+    /// Returns the digest that came before this announcement, if the sender has signed it for what `begin` says. A
+    /// digest that does not fit keeps waiting.
     pub fn release(&mut self, file: FileId, begin: &BeginOfFile) -> Option<Digest> {
         let digest = self.held.remove(&file)?;
         if self.is_signed(file, begin, &digest) {

@@ -360,7 +360,8 @@ pub struct SendProgress {
     pub rate: Option<RateProgress>,
     /// What has left by each fanout. `None` if everything goes to multicast groups.
     pub fanout: Option<FanoutProgress>,
-    /// The groups of a session with several rates, the fastest first. Empty if there is one group.
+    /// The multicast groups of a session with several rates (`SendOptions`), the group with the highest set rate
+    /// first. Empty if there is one group.
     pub groups: Vec<GroupProgress>,
     /// The number of moves of receivers between groups, and the number of refused or unanswered ones.
     pub moves: u64,
@@ -418,7 +419,7 @@ pub struct Sums {
     pub done_share: f64,
     /// The bytes that were sent to receivers again.
     pub retransmitted_bytes: u64,
-    /// The number of requests for retransmissions.
+    /// The number of messages in which receivers asked for bytes again.
     pub requests: u64,
     /// Packets that receivers' kernels dropped.
     pub dropped_packets: u64,

@@ -33,7 +33,7 @@ pub struct PlannedStream {
     pub floor: Bytes,
 }
 
-/// The bytes of a whole run.
+/// Numbers of bytes of all packets of one run of an experiment, headers included: on all links added up, and from the senders alone.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Bytes {
     pub network: u64,

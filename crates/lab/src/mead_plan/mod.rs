@@ -119,7 +119,7 @@ pub fn thesis_payload(max: usize) -> usize {
     THESIS_MTU.saturating_sub(16 * max + THESIS_HEADERS)
 }
 
-/// Formats the rows as a table, with the thesis' figures for each use case below.
+/// Formats the rows as a table. Below the rows of each use case stand the thesis' figures for it.
 pub fn table(rows: &[Row], use_cases: &[UseCase]) -> Table {
     let columns = [
         "<USE CASE",

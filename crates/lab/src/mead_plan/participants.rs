@@ -9,7 +9,7 @@ use super::{Group, group_of};
 /// The largest file that is read, in bytes.
 const MAX_BYTES: u64 = 1 << 20;
 
-/// All use cases of a file.
+/// The use cases that one file names.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Participants {
@@ -17,7 +17,7 @@ pub struct Participants {
     pub use_cases: Vec<UseCase>,
 }
 
-/// A group on a testbed.
+/// A use case of the MEADcast thesis: which networks of a testbed have hosts that send, and which have hosts that receive.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct UseCase {

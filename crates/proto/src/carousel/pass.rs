@@ -30,7 +30,8 @@ impl Pass {
         self.0 == 0
     }
 
-    /// How many blocks this pass skips for each block in whose place it sends a symbol.
+    /// Of how many blocks this pass sends a repair symbol in place of one, and the others themselves, on average.
+    /// 12 means one symbol in place of every twelfth block.
     pub fn stride(self) -> u64 {
         PARTS / (ENDS[self.0] - self.begin())
     }

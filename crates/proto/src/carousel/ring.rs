@@ -1,4 +1,4 @@
-//! The loop of one group: which part of which object goes out next.
+//! The order in which a carousel sends to one group, again and again: which blocks of which object go out next.
 
 use std::{collections::VecDeque, time::Duration};
 

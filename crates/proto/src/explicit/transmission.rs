@@ -85,7 +85,8 @@ impl Sent {
     }
 }
 
-/// Makes packets by one transmission group. Headers are made once and kept, for each length that they may have.
+/// Turns payloads into the packets of one transmission group (the lists among which a sender has divided its receivers).
+/// A header is made when a packet needs it for the first time, and then kept.
 #[derive(Debug)]
 pub struct Packets {
     form: Form,

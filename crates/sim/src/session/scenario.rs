@@ -18,7 +18,8 @@ const FIRST_SEND: Duration = Duration::from_millis(50);
 /// How long a session stays open that is not closed with its last object: all that it has to say is said.
 const LINGERING: Duration = Duration::from_secs(600);
 
-/// A run to simulate. Times are since its beginning.
+/// One session to simulate: its options, network, objects and receivers. Each time in it counts from the session's
+/// beginning.
 #[derive(Debug, Clone)]
 pub struct Scenario {
     pub seed: u64,

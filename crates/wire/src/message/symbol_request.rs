@@ -1,5 +1,6 @@
-//! SymbolRequest: how many symbols source blocks of an object lack at a receiver. A count of 8 bytes is
-//! followed by 1 to 64 source blocks, 12 bytes each.
+//! SymbolRequest: a receiver names source blocks of one object, and how many more symbols it needs to decode each one
+//! (0: it has all). First comes the number of repair symbols that have come over the receiver's own connection, 8 bytes.
+//! Then come 1 to 64 source blocks, 12 bytes each.
 //!
 //! ```text
 //!  0              4         8

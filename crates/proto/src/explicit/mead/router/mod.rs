@@ -118,7 +118,7 @@ pub enum OutgoingKind {
     /// A unicast packet for one receiver behind another router, which has too few receivers for a copy of its
     /// own.
     Premature,
-    /// A multicast packet for all listeners on a link.
+    /// A multicast packet for all listeners on one of this router's links, in place of a unicast packet for each.
     Multicast,
 }
 
