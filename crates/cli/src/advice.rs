@@ -7,6 +7,7 @@ use treecast_driver::{
     explicit,
     files::TargetError,
     receive::ReceiveError,
+    remedies,
     security::KeyFileError,
     send::{OptionsError, SendError, SessionFileError},
     udp::UdpError,
@@ -20,8 +21,29 @@ type Advice = Cow<'static, str>;
 pub fn line(error: &(dyn Error + 'static)) -> String {
     match advice(error) {
         Some(advice) => format!("{error}; {advice}"),
-        None => error.to_string(),
+        None => with_option(&error.to_string()),
     }
+}
+
+/// What libraries tell of in words, and the option that helps.
+const OPTIONS: [(&str, &str); 11] = [
+    (remedies::HIDDEN, "take such files with --hidden"),
+    (remedies::WITHOUT_SYMBOLS, "the sender's --fec none does so"),
+    (remedies::PLAIN, "--secure refuses such tickets"),
+    (remedies::NOT_LISTED, "that list is the sender's --allow"),
+    (remedies::OWN_KEY, "--key default takes the key that it makes"),
+    (remedies::PER_ADDRESS, "the sender's --per-address admits more"),
+    (remedies::SILENT, "--connect-timeout gives that time"),
+    (remedies::OTHER_INTERFACE, "--interface names one"),
+    (remedies::SHORTER_BLOCKS, "--block gives their length"),
+    (remedies::FEWER_ADDRESSES, "--max says how many"),
+    (remedies::ROUTER_KEY, "`treecast router run --key` takes it"),
+];
+
+/// A warning or reason of a library, and after it the option that helps, if there is one.
+pub fn with_option(said: &str) -> String {
+    let advice = OPTIONS.iter().filter(|(phrase, _)| said.contains(phrase));
+    advice.fold(said.to_owned(), |line, (_, advice)| format!("{line}; {advice}"))
 }
 
 fn advice(error: &(dyn Error + 'static)) -> Option<Advice> {
@@ -121,9 +143,10 @@ fn session_file(error: &SessionFileError) -> Option<&'static str> {
         }
         SessionFileError::Write { .. } => Some("name one in a folder that you may write to with --session"),
         SessionFileError::Taken { .. } => Some("start again, or name another file with --session"),
-        SessionFileError::Options { .. } => {
-            Some("start the sender so again, or name another file with --session")
-        }
+        SessionFileError::Options { .. } => Some(
+            "start the sender so again (--fanout, --repair, --fec, --group, --port, --rates, --source, --plain, --key, \
+             --allow, --expires and --block as then), or name another file with --session",
+        ),
         SessionFileError::Expired { .. } => {
             Some("set the clock if it is wrong, or name another file with --session to begin anew")
         }
@@ -161,4 +184,21 @@ fn monitor(error: &MonitorError) -> Option<&'static str> {
 fn lab(error: &treecast_lab::Error) -> Option<&'static str> {
     use treecast_lab::Error;
     matches!(error, Error::Exists { .. } | Error::NamespaceTaken { .. }).then_some("or pass another --name")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_library_says_in_words_gets_the_option_that_helps() {
+        assert!(
+            with_option(remedies::PLAIN).ends_with("nobody proves who he is; --secure refuses such tickets")
+        );
+        let refused =
+            "it is not listed: make one with `treecast keys new`, and have it added to the allow list";
+        let line = with_option(refused);
+        assert!(line.contains("--allow") && line.contains("--key default"), "{line}");
+        assert_eq!(with_option("the disk is full"), "the disk is full");
+    }
 }

@@ -335,7 +335,7 @@ fn exit_code(summary: &ReceiveSummary, time_limit: Option<Limit>) -> Outcome {
                 "what came is kept: start again with the same ticket and folder to go on, or remove .treecast-*"
             }
         };
-        return Err(format!("the session ended early ({reason}); {advice}").into());
+        return Err(format!("the session ended early ({}); {advice}", advice::with_option(reason)).into());
     }
     if summary.wanted_nothing() {
         let line = format!(

@@ -68,7 +68,7 @@ fn names_that_begin_with_a_dot_at_the_top_are_taken_only_when_asked_for() {
         assert!(
             code == Some(3)
                 && told.contains("\".bashrc\" begins with a dot")
-                && told.contains("hidden names are not allowed"),
+                && told.contains("hidden names are not allowed; take such files with --hidden"),
             "{told}"
         );
         assert_eq!(scratch.names("a"), [".bashrc", "site"], "{way:?}");

@@ -19,6 +19,7 @@ pub mod hindrance;
 pub mod metrics;
 pub mod pacer;
 pub mod receive;
+pub mod remedies;
 pub mod seal;
 pub mod security;
 pub mod send;

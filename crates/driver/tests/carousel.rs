@@ -12,6 +12,7 @@ use std::{
 use treecast_driver::{
     carousel::FrameHash,
     receive::{self, ReceiveError, ReceiveEvent, ReceiveOptions, ReceiveSummary},
+    remedies,
     seal::{Sealer, Secret},
     security::Identity,
     send::{
@@ -249,8 +250,8 @@ fn a_sender_that_is_silent_is_given_up() {
         }
     };
     let summary = receive::run(&options, &Stop::new().unwrap(), &mut on_event).unwrap();
-    assert_eq!(summary.cut_short.as_deref(), Some("nothing has come from the sender for 0.2 s"));
-    assert!(warnings.iter().any(|line| line.starts_with("the session is plain")), "{warnings:?}");
+    assert_eq!(summary.cut_short, Some(format!("{} 0.2 s", remedies::SILENT)));
+    assert!(warnings.iter().any(|line| line == remedies::PLAIN), "{warnings:?}");
 }
 
 #[test]

@@ -11,6 +11,7 @@ use treecast_driver::{
 use treecast_wire::message::ObjectKind;
 
 use crate::{
+    advice::with_option,
     arguments::counted,
     figures::{self, bytes, left, percent, rate},
     moving_line::{Moment, MovingLine},
@@ -42,7 +43,7 @@ impl Display {
             self.current.take_if(|(current, _)| current == name);
         }
         match event {
-            ReceiveEvent::Warning(line) => self.line(line),
+            ReceiveEvent::Warning(line) => self.line(&with_option(line)),
             ReceiveEvent::Unreachable { addresses, reason, left } => {
                 self.line(&unreachable(&in_a_row(addresses), reason, *left));
             }
@@ -75,7 +76,9 @@ impl Display {
                 ObjectKind::Link => self.line(&format!("{name}: a symbolic link")),
                 ObjectKind::Folder => {}
             },
-            ReceiveEvent::Failed { name, reason, .. } => self.line(&format!("{name}: failed: {reason}")),
+            ReceiveEvent::Failed { name, reason, .. } => {
+                self.line(&format!("{name}: failed: {}", with_option(reason)));
+            }
         }
     }
 

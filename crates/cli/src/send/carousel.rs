@@ -10,7 +10,7 @@ use treecast_driver::{
 };
 
 use super::{Args, HashArg, announcement, hold};
-use crate::{Outcome, arguments::counted, figures::bytes, output};
+use crate::{Outcome, advice::with_option, arguments::counted, figures::bytes, output};
 
 const DEFAULT_IDLE_SECONDS: u64 = 10;
 
@@ -65,7 +65,9 @@ impl Display {
             _ if self.json => say!("{}", json!(event)),
             SendEvent::Started { is_presumed: false, .. } => self.line("somebody listens: sending"),
             SendEvent::Paused => self.line("nobody listens any more: waiting"),
-            SendEvent::Warning(line) | SendEvent::Withdrawn { reason: line, .. } => self.line(line),
+            SendEvent::Warning(line) | SendEvent::Withdrawn { reason: line, .. } => {
+                self.line(&with_option(line));
+            }
             SendEvent::Progress(progress) => self.move_bar(progress),
             _ => {}
         }

@@ -6,6 +6,7 @@ use treecast_driver::send::{
 use treecast_proto::fanout::Way;
 
 use crate::{
+    advice::with_option,
     arguments::counted,
     figures::{bytes, held_by, left, part, percent, rate, slowest, standings},
     moving_line::{Moment, MovingLine},
@@ -44,7 +45,7 @@ impl Display {
                 say!("{ticket}");
                 self.wait_for(0);
             }
-            SendEvent::Warning(line) => self.line(line),
+            SendEvent::Warning(line) => self.line(&with_option(line)),
             SendEvent::Joined { receiver, address, joined, wanted, .. } => {
                 let there = match &self.waiting {
                     Some(_) => format!("{joined} of {wanted}"),

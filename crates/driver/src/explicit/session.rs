@@ -42,7 +42,7 @@ use super::{
     super_socket::SuperSocket,
     transmitter::{self, Shared},
 };
-use crate::{clock::Clock, security::random};
+use crate::{clock::Clock, remedies::FEWER_ADDRESSES, security::random};
 
 /// Bytes of both headers.
 const IP_AND_UDP_LEN: usize = 48;
@@ -604,7 +604,7 @@ fn warn_of_long_packets(form: &Form, max: usize, mtu: u32, notify: Notify<'_>) {
     if whole < mtu as usize {
         notify(MeadEvent::Warning(format!(
             "packets of more than {whole} bytes leave in several, for a header with {max} addresses does not fit beside them \
-             into {} bytes: have programs send at most {} bytes in a datagram, or put fewer addresses into a packet",
+             into {} bytes: have programs send at most {} bytes in a datagram, {FEWER_ADDRESSES}",
             form.mtu,
             whole.saturating_sub(IP_AND_UDP_LEN)
         )));

@@ -126,6 +126,7 @@ mod tests {
     #[test]
     fn a_foreign_domain_is_noticed_only_when_nobody_proves() {
         let counters = |forged, responses| Counters { forged, unproved: 0, responses, ..Counters::default() };
+        assert!(NO_ROUTER_HAS_KEY.ends_with(crate::remedies::ROUTER_KEY));
         assert!(KeyWatch::default().misses_key(counters(0, 0)), "routers with another key do not answer");
         let mut watch = KeyWatch::default();
         assert!(!watch.misses_key(counters(3, 1)));

@@ -27,6 +27,7 @@ use treecast_wire::ipv6::is_forwardable;
 pub(crate) use self::{discovery::Discovery, lists::SharedList};
 use crate::{
     explicit::{Hearing, PacketSocket, Sharing, SuperSocket, check_receivers},
+    remedies::{OTHER_INTERFACE, SHORTER_BLOCKS},
     udp::Offload,
     words::some_of,
 };
@@ -44,7 +45,7 @@ const NAMED: usize = 3;
 pub(crate) fn too_narrow(receivers: &[IpAddr], mtu: usize, longest: usize, block_len: u16) -> String {
     format!(
         "only packets of up to {mtu} bytes fit on the way to {}, and the session's have up to {longest}: they go there in \
-         fragments, which is slower and loses more; start a session with blocks of {} bytes",
+         fragments, which is slower and loses more; {SHORTER_BLOCKS} {} bytes",
         some_of(receivers, NAMED),
         usize::from(block_len).saturating_sub(longest - mtu)
     )
@@ -108,7 +109,7 @@ impl Lists {
     ) -> Result<Self, String> {
         let source = source(interface).ok_or_else(|| {
             format!(
-                "interface {} has no global or unique local IPv6 address to send {} from: give it one, or name another",
+                "interface {} has no global or unique local IPv6 address to send {} from: give it one, {OTHER_INTERFACE}",
                 interface.name,
                 kind.name()
             )

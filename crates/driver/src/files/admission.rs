@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use treecast_wire::message::{BeginOfFile, ObjectKind};
 
 use super::{Kept, Limit, Rules, TargetFolder, check_name};
+use crate::remedies::HIDDEN;
 
 /// What has been taken of a session, by the objects' numbers, and what has not.
 #[derive(Debug, Clone, Default)]
@@ -60,8 +61,8 @@ impl Admission {
         // Whatever else is wrong with it, the store says so.
         if begin.file_name().starts_with('.') && check_name(begin.file_name()).is_ok() && !self.rules.hidden {
             return Err(format!(
-                "the name {:?} begins with a dot at the top of the target folder, where programs may obey it: hidden \
-                 names are not allowed",
+                "the name {:?} begins with a dot at the top of the target folder, where programs may obey it: \
+                 {HIDDEN}",
                 begin.file_name()
             ));
         }

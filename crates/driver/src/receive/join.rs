@@ -20,6 +20,7 @@ use super::{Dialect, RECEIVE_BUFFER_BYTES, ReceiveError, ReceiveEvent, ReceiveOp
 use crate::{
     connection::Connection,
     files::Journal,
+    remedies,
     security::{Identity, PublicKey, tls::ReceiverTls},
     udp::{
         GroupAddress, ReceiveBuffer, UdpError, open_group_receiver, open_unicast_receiver,
@@ -36,9 +37,6 @@ const SNOOPING_TIME: Duration = Duration::from_millis(8);
 
 /// For all of it where routers lie between, each of which joins for itself, some ticks after the one before.
 const ROUTED_MEMBERSHIP_TIME: Duration = Duration::from_millis(40);
-
-/// What is said of a plain session.
-const PLAIN: &str = "the session is plain: nothing is encrypted, and nobody proves who he is; a receiver can be told to refuse such tickets";
 
 /// A receiver with its sockets, that the sender has answered.
 #[derive(Debug)]
@@ -228,7 +226,7 @@ pub(super) fn listen(
         None => None,
     };
     if sender_key.is_none() && options.dialect == Dialect::Session {
-        on_event(ReceiveEvent::Warning(PLAIN.to_owned()));
+        on_event(ReceiveEvent::Warning(remedies::PLAIN.to_owned()));
     }
     let Sockets { interface, own, group, buffer, warnings, .. } = Sockets::open(options)?;
     warnings.into_iter().for_each(|warning| on_event(ReceiveEvent::Warning(warning)));
@@ -254,7 +252,7 @@ fn tls(
         if options.secure_only {
             return Err(ReceiveError::Plain);
         }
-        on_event(ReceiveEvent::Warning(PLAIN.to_owned()));
+        on_event(ReceiveEvent::Warning(remedies::PLAIN.to_owned()));
         return Ok(None);
     };
     let sender = PublicKey::from_bytes(security.sender_key).map_err(|_| ReceiveError::SenderKey)?;

@@ -61,6 +61,7 @@ impl Refusal {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::remedies;
 
     fn line(code: PutOutCode, has_own_key: bool, seconds_left: u64) -> String {
         let expires = NonZeroU64::new(clock::unix_seconds() + seconds_left);
@@ -78,10 +79,12 @@ mod tests {
 
     #[test]
     fn who_is_on_no_list_asks_for_a_key_that_lasts_to_be_added() {
-        assert!(line(PutOutCode::NotListed, true, 0).ends_with("add this key to the allow list"));
+        assert!(line(PutOutCode::NotListed, true, 0).ends_with(remedies::NOT_LISTED));
         let for_once = line(PutOutCode::NotListed, false, 0);
         assert!(
-            for_once.contains("for this session alone") && for_once.contains("with that key"),
+            for_once.contains("for this session alone")
+                && for_once.contains(remedies::OWN_KEY)
+                && for_once.contains(remedies::NOT_LISTED),
             "{for_once}"
         );
     }

@@ -25,6 +25,7 @@ use crate::{
     fanout::{Kind, Lists},
     files::{Found, NamedSource, find_sources_until},
     pacer,
+    remedies::OTHER_INTERFACE,
     seal::Secret,
     security::{self, Identity},
     udp::GroupAddress,
@@ -320,7 +321,7 @@ fn only_this_host(options: &SendOptions, interface: &Interface) -> Option<String
     let is_chance = interface.is_loopback && options.interface.is_none();
     is_chance.then(|| {
         format!(
-            "only receivers on this host can join: no interface but {} is up with an address; bring one up, or name one",
+            "only receivers on this host can join: no interface but {} is up with an address; bring one up, {OTHER_INTERFACE}",
             interface.name
         )
     })
@@ -441,7 +442,7 @@ mod tests {
         let lo = Interface::named("lo").unwrap();
         assert_eq!(only_this_host(&options(), &lo), None);
         let line = only_this_host(&SendOptions { interface: None, ..options() }, &lo).unwrap();
-        assert!(line.starts_with("only receivers on this host") && line.ends_with("or name one"), "{line}");
+        assert!(line.starts_with("only receivers on this host") && line.ends_with(OTHER_INTERFACE), "{line}");
         let other = Interface { is_loopback: false, ..lo };
         assert_eq!(only_this_host(&SendOptions { interface: None, ..options() }, &other), None);
     }

@@ -15,7 +15,7 @@ use treecast_proto::object::ReceiverInput;
 use treecast_wire::header::FileId;
 
 use super::{Object, Report, Worker, read_back, write};
-use crate::{fec, files::symbols::SourceBlock};
+use crate::{fec, files::symbols::SourceBlock, remedies::WITHOUT_SYMBOLS};
 
 /// As [`fec::decode`].
 pub(super) type Decode = fn(u32, u16, Vec<(u32, Vec<u8>)>) -> Option<Vec<u8>>;
@@ -171,7 +171,7 @@ impl Worker {
     fn give_up_decoding(&mut self, file: FileId, said: &str) {
         if matches!(self.objects.get(&file), Some(Some(Object::Announced { .. }))) {
             let reason = format!(
-                "the decoder of repair symbols failed: {said}; receive it again, and have it sent without repair symbols"
+                "the decoder of repair symbols failed: {said}; receive it again, and {WITHOUT_SYMBOLS}"
             );
             self.give_up(file, reason);
         }

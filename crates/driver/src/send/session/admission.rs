@@ -15,7 +15,7 @@ use super::{
     ADMISSIONS_A_TURN, FIRST_CONNECTION, Session,
     connections::say_put_out,
 };
-use crate::{clock, connection::Connection, security::AllowList};
+use crate::{clock, connection::Connection, remedies::PER_ADDRESS, security::AllowList};
 
 /// The most receivers in a session: each takes a descriptor and up to half a megabyte of buffers.
 const MAX_RECEIVERS: usize = 10_000;
@@ -127,7 +127,7 @@ impl Session<'_> {
         let most = self.plan.options.per_address;
         if count(&|other| other.to_canonical() == ip.to_canonical()) >= most as usize {
             let are = if most == 1 { "receiver is" } else { "receivers are" };
-            return full(format!("{most} {are} there already from its address (the sender's limit)"));
+            return full(format!("{most} {are} {PER_ADDRESS} (the sender's limit)"));
         }
         let network = place(ip);
         if count(&|other| place(other) == network) >= MAX_FROM_ONE_NETWORK {

@@ -1,0 +1,35 @@
+//! Phrases in messages that an option of the program remedies. This crate knows no options: the program looks
+//! for the phrase in a message, and adds the option's name.
+
+/// An object's name begins with a dot.
+pub const HIDDEN: &str = "hidden names are not allowed";
+
+/// The decoder of repair symbols has failed.
+pub const WITHOUT_SYMBOLS: &str = "have it sent without repair symbols";
+
+/// The session is plain.
+pub const PLAIN: &str = "the session is plain: nothing is encrypted, and nobody proves who he is";
+
+/// The sender admits only listed keys, and this receiver's key is not listed.
+pub const NOT_LISTED: &str = "to the allow list";
+
+/// The receiver needs a key that lasts longer than a session.
+pub const OWN_KEY: &str = "`treecast keys new`";
+
+/// There are too many receivers at one address.
+pub const PER_ADDRESS: &str = "there already from its address";
+
+/// A receiver has heard nothing for as long as it waits.
+pub const SILENT: &str = "nothing has come from the sender for";
+
+/// The interface that was chosen does not do.
+pub const OTHER_INTERFACE: &str = "or name another interface";
+
+/// Blocks are too long for the way to some receivers.
+pub const SHORTER_BLOCKS: &str = "start a session with blocks of";
+
+/// Packets carry so many addresses that there is too little room for data.
+pub const FEWER_ADDRESSES: &str = "or put fewer addresses into a packet";
+
+/// No router has the domain's key.
+pub const ROUTER_KEY: &str = "give them this one";
