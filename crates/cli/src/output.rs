@@ -44,7 +44,7 @@ pub fn to_stdout(text: fmt::Arguments<'_>) {
 ///
 /// A thread writes the lines, so a session and its receivers do not wait for the reader of the pipe. Lines wait
 /// in memory, up to [`Lines::MOST_BYTES`]. Further lines are left out, and an event says how many. At its end,
-/// the program waits for its reader, but not for ever: see [`Writer::PATIENCE`].
+/// the program waits for its reader, but not for ever: see [`Stream::patience`].
 #[derive(Debug, Default)]
 pub struct Lines {
     text: String,
@@ -111,6 +111,17 @@ impl Stream {
         }
     }
 
+    /// The time for which a reader may read nothing at the session's end. After it, the program stops waiting, and the
+    /// lines that it has not written are lost. A program that reads events may be busy for a while. Lines on
+    /// standard error are for people, and a pipe that nobody reads must not keep a finished program: it waits for a
+    /// moment only. That lines are lost there is told nowhere, because only standard error could tell it.
+    fn patience(self) -> Duration {
+        match self {
+            Self::Output => Duration::from_secs(30),
+            Self::Error => Duration::from_secs(1),
+        }
+    }
+
     /// The line that stands for lines that have been left out.
     fn left_out(self, lines: u64) -> String {
         match self {
@@ -142,9 +153,6 @@ struct Unwritten {
 }
 
 impl Writer {
-    /// The time for which a reader may read nothing at the session's end. After it, the program stops waiting.
-    const PATIENCE: Duration = Duration::from_secs(30);
-
     fn start(stream: Stream) -> Self {
         let shared = Arc::<(Mutex<Unwritten>, Condvar)>::default();
         let theirs = Arc::clone(&shared);
@@ -174,11 +182,13 @@ impl Drop for Writer {
         changed.notify_all();
         while !unwritten.is_done && self.thread.is_some() {
             let written = unwritten.written;
-            unwritten =
-                changed.wait_timeout(unwritten, Self::PATIENCE).unwrap_or_else(PoisonError::into_inner).0;
+            unwritten = changed
+                .wait_timeout(unwritten, self.stream.patience())
+                .unwrap_or_else(PoisonError::into_inner)
+                .0;
             if !unwritten.is_done && unwritten.written == written {
                 if self.stream == Stream::Output {
-                    let seconds = Self::PATIENCE.as_secs();
+                    let seconds = self.stream.patience().as_secs();
                     remark!(
                         "standard output was not read for {seconds} s after the session: its last events are lost"
                     );
@@ -233,7 +243,8 @@ pub fn to_stderr(text: fmt::Arguments<'_>) {
     }
 }
 
-/// Waits at the program's end until standard error has been read, or until nobody reads it any more.
+/// Waits at the program's end until standard error has been read, but no longer than [`Stream::patience`] for a reader
+/// that reads nothing.
 pub fn finish() {
     let writer = lock(&REMARKS).take();
     drop(writer);

@@ -8,6 +8,7 @@ use std::{
     io::{pipe, read_to_string},
     path::PathBuf,
     process::{Command, ExitStatus, Stdio},
+    time::{Duration, Instant},
 };
 
 use session::{Scratch, SpawnGuarded, finish_well, path, wait_until};
@@ -86,11 +87,28 @@ fn a_receiver_does_not_wait_for_who_reads_standard_error_and_loses_no_line() {
         .stdout(Stdio::null())
         .stderr(Stdio::piped());
     let mut unread = command.spawn_guarded();
-    finish_well(sender);
-    assert_eq!(scratch.names("unread/set").len(), FILES);
+    wait_until("all is there", || scratch.names("unread/set").len() == FILES);
     let said = read_to_string(unread.stderr.take().unwrap()).unwrap();
+    finish_well(sender);
     assert_eq!(said.lines().filter(|line| line.ends_with(": 10 B, verified")).count(), FILES, "{said}");
     assert_eq!(unread.wait().unwrap().code(), Some(0));
+}
+
+/// A script that has forgotten its pipe gets its receiver back when the session is over.
+#[test]
+fn a_receiver_ends_soon_though_nobody_ever_reads_standard_error() {
+    let scratch = Scratch::new();
+    let set = many_files(&scratch);
+    let sender = scratch.send(&["--wait", "1", path(&set)]);
+    let mut command = scratch.receive_command("unread");
+    command.arg(format!("@{}", scratch.path("ticket").display())).stdout(Stdio::null());
+    let mut unread = command.stderr(Stdio::piped()).spawn_guarded();
+    finish_well(sender);
+    let ended = Instant::now();
+    wait_until("the receiver has ended", || unread.try_wait().unwrap().is_some());
+    assert!(ended.elapsed() < Duration::from_secs(15), "it waited for its reader: {:?}", ended.elapsed());
+    assert_eq!(unread.wait().unwrap().code(), Some(0));
+    assert_eq!(scratch.names("unread/set").len(), FILES);
 }
 
 #[test]
