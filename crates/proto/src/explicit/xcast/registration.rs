@@ -24,7 +24,7 @@ use crate::{Instant, explicit::authentication::DomainKey};
 /// A multicast channel: its source and its group.
 pub type Channel = (Ipv6Addr, Ipv6Addr);
 
-/// For how long a registration holds.
+/// For how long a router's registration with a sender's router holds, unless the router repeats it.
 pub const HOLDING: Duration = Duration::from_secs(35);
 
 /// A registration is said again so often: two in a row may be lost.
