@@ -2,8 +2,8 @@
 
 use crate::ParseError;
 
-/// Declares the body of a message that consists of fixed-width fields. Behind each field stands its name in errors. `check`
-/// is a method that refuses values that are not allowed.
+/// Declares the body of a message that consists of fixed-width fields, and its length as `LEN`. Behind each field stands its
+/// name in errors. `check` is a method that refuses values that are not allowed.
 /// `shown` is the text for people.
 macro_rules! fixed_body {
     (
@@ -16,10 +16,12 @@ macro_rules! fixed_body {
         pub struct $body { $($(#[$doc])* $visible $field: $type),+ }
 
         impl $body {
+            /// Length of the body in bytes: the sum of the lengths of its fields.
+            pub const LEN: usize = 0 $(+ <$type as crate::field::Field>::LEN)+;
+
             pub(super) fn parse(payload: &[u8]) -> Result<Self, crate::ParseError> {
-                let mut reader = crate::field::Reader::new(payload);
+                let mut reader = crate::field::Reader::up_to(Self::LEN, payload, $message)?;
                 let body = Self { $($field: crate::field::Field::read(&mut reader, $name)?),+ };
-                reader.end($message)?;
                 $(body.$check()?;)?
                 Ok(body)
             }
@@ -47,6 +49,9 @@ pub(crate) use fixed_body;
 
 /// A value of fixed width.
 pub(crate) trait Field: Sized {
+    /// Length on the wire in bytes.
+    const LEN: usize;
+
     fn read(reader: &mut Reader<'_>, name: &'static str) -> Result<Self, ParseError>;
 
     fn emit(&self, out: &mut Vec<u8>);
@@ -55,6 +60,8 @@ pub(crate) trait Field: Sized {
 macro_rules! numbers {
     ($($number:ty),+) => {
         $(impl Field for $number {
+            const LEN: usize = size_of::<Self>();
+
             fn read(reader: &mut Reader<'_>, name: &'static str) -> Result<Self, ParseError> {
                 reader.array(name).map(Self::from_be_bytes)
             }
@@ -69,6 +76,8 @@ macro_rules! numbers {
 numbers!(u8, u16, u32, u64);
 
 impl<const N: usize> Field for [u8; N] {
+    const LEN: usize = N;
+
     fn read(reader: &mut Reader<'_>, name: &'static str) -> Result<Self, ParseError> {
         reader.array(name)
     }
@@ -80,6 +89,8 @@ impl<const N: usize> Field for [u8; N] {
 
 /// The lowest of 32 flags; no other is known.
 impl Field for bool {
+    const LEN: usize = u32::LEN;
+
     fn read(reader: &mut Reader<'_>, name: &'static str) -> Result<Self, ParseError> {
         match reader.u32(name)? {
             flags @ (0 | 1) => Ok(flags == 1),
@@ -100,6 +111,15 @@ pub(crate) struct Reader<'a> {
 impl<'a> Reader<'a> {
     pub fn new(bytes: &'a [u8]) -> Self {
         Self { bytes }
+    }
+
+    /// Creates a reader of at most `len` bytes.
+    ///
+    /// # Errors
+    /// If there are more. The error names `message`.
+    pub fn up_to(len: usize, bytes: &'a [u8], message: &'static str) -> Result<Self, ParseError> {
+        let (bytes, behind) = bytes.split_at(len.min(bytes.len()));
+        Self::new(behind).end(message).map(|()| Self::new(bytes))
     }
 
     /// The next `len` bytes.

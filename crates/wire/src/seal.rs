@@ -36,6 +36,8 @@ pub const SEAL_LEN: usize = PREFIX_LEN + TAG_LEN;
 pub struct KeyId(pub u64);
 
 impl Field for KeyId {
+    const LEN: usize = u64::LEN;
+
     fn read(reader: &mut Reader<'_>, name: &'static str) -> Result<Self, ParseError> {
         reader.u64(name).map(Self)
     }

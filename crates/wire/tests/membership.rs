@@ -126,6 +126,7 @@ proptest! {
     fn an_mld_message_reads_back_the_same(message in mld_message(), source: u128, destination: u128) {
         let (source, destination) = (Ipv6Addr::from(source), Ipv6Addr::from(destination));
         let mut bytes = message.to_bytes();
+        prop_assert_eq!(bytes.len(), len(&message));
         mld::seal(&mut bytes, source, destination);
         prop_assert_eq!(mld::verify(&bytes, source, destination), Ok(()));
         prop_assert_eq!(mld::Message::parse(&bytes), Ok(message));
@@ -137,6 +138,7 @@ proptest! {
     #[test]
     fn an_igmp_message_reads_back_the_same(message in igmp_message()) {
         let bytes = message.to_bytes();
+        prop_assert_eq!(bytes.len(), len(&message));
         prop_assert_eq!(igmp::Message::parse(&bytes), Ok(message));
     }
 
@@ -148,6 +150,21 @@ proptest! {
         }
         let _ = mld::Message::parse(&bytes);
         mld::seal(&mut bytes, Ipv6Addr::LOCALHOST, mld::ALL_NODES);
+    }
+}
+
+/// The length of the message in bytes, by the numbers of its records and sources.
+fn len<A: Address>(message: &Message<A>) -> usize {
+    match message {
+        Message::Query(query) => Older::<A>::LEN + 4 + A::LEN * query.sources.len(),
+        Message::Report(Report { records }) => {
+            8 + records.iter().map(|record| 4 + A::LEN * (1 + record.sources.len())).sum::<usize>()
+        }
+        Message::OldQuery(_) | Message::OldReport(_) | Message::IgmpV1Report(_) | Message::OldLeave(_) => {
+            Older::<A>::LEN
+        }
+        Message::RouterAdvertisement(_) => 8,
+        Message::RouterSolicitation | Message::RouterTermination => 4,
     }
 }
 

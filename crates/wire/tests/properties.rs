@@ -1,4 +1,5 @@
-//! Properties of all parsers: what was emitted reads back the same, and no bytes make a parser panic.
+//! Properties of all parsers: what was emitted reads back the same and is as long as predicted, and no bytes make a
+//! parser panic.
 
 use proptest::prelude::*;
 use treecast_wire::{
@@ -7,9 +8,9 @@ use treecast_wire::{
     message::{
         Attributes, BeginOfFile, BlockHash, BlockHashes, ChunkHashes, ChunkHashesRequest, Contents, Digest,
         FILE_NAME_LEN, GroupKey, Heard, Hello, Lack, MAX_BLOCK_HASHES, MAX_LACKS, MAX_OBJECTS, MAX_PAGES,
-        MAX_PROOF, MAX_REASON_LEN, MODE_BITS, Message, ModificationTime, ObjectKind, PAGE_CHUNKS, Pace,
-        PaceReport, Place, Progress, PutOut, PutOutCode, Reason, RetransmissionRequest, Signed, SignedWord,
-        SymbolRequest, SymbolsSent, TransferType, Welcome,
+        MAX_PROOF, MAX_REASON_LEN, MEMBER_LEN, MODE_BITS, Message, ModificationTime, Move, ObjectKind,
+        PAGE_CHUNKS, Pace, PaceReport, Place, Progress, PutOut, PutOutCode, Reason, RetransmissionRequest,
+        Signed, SignedWord, SymbolRequest, SymbolsSent, TransferType, Welcome,
     },
     seal::{KeyId, PREFIX_LEN, Prefix},
     ticket::{Fanout, MAX_CONTROL_ADDRESSES, MAX_GROUPS, Repair, Security, Ticket},
@@ -21,6 +22,8 @@ proptest! {
     fn a_message_reads_back_the_same(message in message(), id in any::<u64>()) {
         let packet = message.to_packet(FileId(id));
         let header = Header::parse(&packet).expect("its own header");
+        prop_assert_eq!(packet.len(), HEADER_LEN + payload_len(&message));
+        prop_assert_eq!(header.payload_len as usize, packet.len() - HEADER_LEN);
         prop_assert_eq!(header.file_id, FileId(id));
         prop_assert_eq!(Message::parse(&header, &packet[HEADER_LEN..]), Ok(message));
     }
@@ -135,13 +138,62 @@ fn header() -> impl Strategy<Value = Header> {
     )
 }
 
+/// The length of the message's body in bytes, as docs/protocol.md gives it.
+fn payload_len(message: &Message) -> usize {
+    match message {
+        Message::BeginOfFile(_) | Message::Offer(_) => BeginOfFile::LEN,
+        Message::RetransmissionRequest(_) | Message::Lacking(_) => RetransmissionRequest::LEN,
+        Message::Hello(hello) => 1 + 2 + 4 + MEMBER_LEN + hello.name().len(),
+        Message::Welcome(_) => Welcome::LEN,
+        Message::Digest(Digest { hash, signature, place }) => {
+            let place = place.as_ref().map_or(0, |place| 4 + size_of_val(&place.siblings[..]));
+            hash.len() + signature.map_or(0, |signature| signature.len()) + place
+        }
+        Message::Progress(_) => Progress::LEN,
+        Message::Withdraw(reason) | Message::Failed(reason) => reason.as_str().len(),
+        Message::Contents(_) => Contents::LEN,
+        Message::GroupKey(_) => GroupKey::LEN,
+        Message::ChunkHashesRequest(_) => ChunkHashesRequest::LEN,
+        Message::ChunkHashes(page) => 4 + 4 + size_of_val(page.hashes()) + size_of_val(page.proof()),
+        Message::Signed(Signed { word, signature }) => {
+            let word = match word {
+                SignedWord::Contents(_) => Contents::LEN,
+                SignedWord::Withdraw(reason) => reason.as_str().len(),
+                SignedWord::Goodbye => 0,
+                SignedWord::Blocks(hashes) => 8 + hashes.count() * size_of::<BlockHash>(),
+            };
+            signature.len() + 4 + word
+        }
+        Message::Pace(_) => Pace::LEN,
+        Message::PaceReport(_) => PaceReport::LEN,
+        Message::SymbolRequest(request) => 8 + request.lacks().len() * 12,
+        Message::SymbolsSent(_) => SymbolsSent::LEN,
+        Message::Move(_) => Move::LEN,
+        Message::Heard(_) => Heard::LEN,
+        Message::PutOut(PutOut { code, reason }) => {
+            let text = reason.as_str();
+            usize::from(*code != PutOutCode::OtherVersion || text.is_empty()) + text.len()
+        }
+        Message::EndOfFile
+        | Message::BeginOfFileRequest
+        | Message::EndOfRetransmissionRequests
+        | Message::RetransmissionReject
+        | Message::Goodbye
+        | Message::NotWanted
+        | Message::NamesRequest => 0,
+    }
+}
+
 fn message() -> impl Strategy<Value = Message> {
+    let range = (0..u64::MAX, 1..u64::MAX).prop_map(|(start, len)| {
+        RetransmissionRequest::new(start..start.saturating_add(len)).expect("not empty")
+    });
     prop_oneof![
         begin_of_file().prop_map(Message::BeginOfFile),
-        (0..u64::MAX, 1..u64::MAX).prop_map(|(start, len)| {
-            let end = start.saturating_add(len);
-            Message::RetransmissionRequest(RetransmissionRequest::new(start..end).expect("not empty"))
-        }),
+        begin_of_file().prop_map(Message::Offer),
+        range.clone().prop_map(Message::RetransmissionRequest),
+        range.prop_map(Message::Lacking),
+        (0..MAX_GROUPS).prop_map(|group| Message::Move(Move::new(group).expect("in range"))),
         (any::<u8>(), any::<u16>(), any::<u32>(), any::<[u8; 16]>(), "[a-zß日 ]{1,20}").prop_map(
             |(version, port, buffer, member, name)| {
                 let mut hello = Hello::new(version, port, buffer, &name).expect("a good name");
@@ -194,6 +246,7 @@ fn message() -> impl Strategy<Value = Message> {
         (1..=MAX_OBJECTS).prop_map(|objects| Message::Contents(Contents::new(objects).expect("in range"))),
         prop::sample::select(vec![
             Message::NotWanted,
+            Message::NamesRequest,
             Message::EndOfFile,
             Message::BeginOfFileRequest,
             Message::EndOfRetransmissionRequests,

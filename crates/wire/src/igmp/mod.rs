@@ -97,7 +97,7 @@ impl Message {
         })
     }
 
-    /// The message with its checksum.
+    /// The message with its checksum, in as many bytes as [`membership::Message`] says.
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut out = self.emit();
         let checksum = internet_checksum(&out);

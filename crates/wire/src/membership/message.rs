@@ -5,7 +5,15 @@ use std::fmt;
 use super::{Address, Older, Protocol, Query, Report, RouterAdvertisement};
 use crate::ParseError;
 
-/// One message of MLD or IGMP.
+/// One message of MLD or IGMP. With addresses of [`Address::LEN`] bytes, the lengths on the wire in bytes are
+///
+/// ```text
+///  messages of older versions             Older::LEN
+///  query                                  Older::LEN + 4 + LEN for each source
+///  report                                 8 + (4 + LEN + LEN for each source) for each record
+///  router advertisement                   8
+///  router solicitation and termination    4
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Message<A> {
     Query(Query<A>),

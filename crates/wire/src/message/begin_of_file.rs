@@ -75,6 +75,9 @@ pub struct BeginOfFile {
 }
 
 impl BeginOfFile {
+    /// Length of the body in bytes, whether or not there are attributes.
+    pub const LEN: usize = 1 + 8 + FILE_NAME_LEN + ATTRIBUTES_LEN;
+
     /// Creates the announcement of an object.
     ///
     /// # Errors
@@ -126,7 +129,7 @@ impl BeginOfFile {
     }
 
     pub(super) fn parse(payload: &[u8]) -> Result<Self, ParseError> {
-        let mut reader = Reader::new(payload);
+        let mut reader = Reader::up_to(Self::LEN, payload, "begin of file")?;
         let number = reader.u8("transfer type")?;
         let transfer_type = TransferType::ALL.into_iter().find(|known| *known as u8 == number);
         let transfer_type =
@@ -134,7 +137,6 @@ impl BeginOfFile {
         let file_size = reader.u64("file size")?;
         let field = reader.take("file name", FILE_NAME_LEN)?;
         let attributes = parse_attributes(&mut reader)?;
-        reader.end("begin of file")?;
         let len = field.iter().position(|byte| *byte == 0).unwrap_or(FILE_NAME_LEN);
         if field[len..].iter().any(|byte| *byte != 0) {
             return Err(ParseError::invalid("file name", "bytes behind its end", "zero bytes"));

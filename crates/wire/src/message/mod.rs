@@ -1,5 +1,9 @@
 //! Control messages: the payloads of packets that carry no block (VCMTP; interdomain-2013, 4.3.3, 4.3.4 and
 //! table 4.1). The first eight types are VCMTP's, the others treecast's. A [`Header`] precedes each message.
+//!
+//! A packet is [`HEADER_LEN`] bytes and the body, whose length is the header's `payload_len`. A body of fixed
+//! fields has exactly its type's `LEN` bytes ([`Pace::LEN`], for example). A message without body has 0.
+//! docs/protocol.md gives the lengths of the other bodies.
 
 mod begin_of_file;
 mod block_hashes;
@@ -159,7 +163,7 @@ impl Message {
         Self::parse_payload(header.kind, payload)
     }
 
-    /// The whole packet about the object `file_id`, with its header.
+    /// The whole packet about the object `file_id`: the header, and a body of the header's `payload_len` bytes.
     pub fn to_packet(&self, file_id: FileId) -> Vec<u8> {
         let mut packet = vec![0; HEADER_LEN];
         self.emit(&mut packet);

@@ -109,7 +109,7 @@ impl Message {
             .ok_or_else(|| ParseError::invalid("ICMPv6 type", kind, "130 to 132, 143 or 151 to 153"))
     }
 
-    /// The message with checksum 0, as a raw ICMPv6 socket expects it.
+    /// The message with checksum 0, as a raw ICMPv6 socket expects it, in as many bytes as [`membership::Message`] says.
     pub fn to_bytes(&self) -> Vec<u8> {
         self.emit()
     }
