@@ -75,7 +75,7 @@ pub enum Kind {
     Response,
 }
 
-/// The routing header. The headers that [`Header::parse`] and [`Header::new`] return are never [`Malformed`].
+/// The routing header. The headers that [`Header::parse`] and [`Header::data`] return are never [`Malformed`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Header {
     /// The type of the header behind this one and its options.
