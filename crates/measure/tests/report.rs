@@ -104,6 +104,9 @@ fn runs_that_are_cut_short_or_saturated_are_marked_and_the_first_are_in_no_avera
     assert!(html.contains("complete, machine at its limit *"));
     assert!(html.contains(">77<") && !html.contains("12345"), "a run that was cut short is in no average");
     assert!(html.contains("1 of 482 copies are missing or not whole") && html.contains("it is damaged"));
+    let plots = report::render(&db, &ReportInput { plots: plots(), ..input() }).unwrap().plots;
+    let of_cell = plots.iter().find(|plot| plot.title == "Time by receivers");
+    assert!(of_cell.is_some(), "a run that was cut short takes no plot away");
 }
 
 #[test]

@@ -42,7 +42,9 @@ pub fn names(frame: &Frame, input: &ReportInput) -> Vec<String> {
 /// Writes the plots.
 pub fn write_plots(page: &mut Page, frame: &Frame, input: &ReportInput, db: &Db) {
     let styles = page.styles().clone();
-    let drawing = Drawing { frame, papers: &input.papers, styles: &styles, series: db };
+    // A run that was cut short, such as one that is made again at a lower rate, is in no plot.
+    let complete = Frame { runs: frame.runs.iter().filter(|run| run.is_complete).cloned().collect() };
+    let drawing = Drawing { frame: &complete, papers: &input.papers, styles: &styles, series: db };
     page.section("What was measured", "");
     for spec in &input.plots {
         let mut plots = draw(spec, drawing);
