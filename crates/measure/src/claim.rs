@@ -74,7 +74,7 @@ pub struct Finding {
 pub enum Verdict {
     Holds,
     Fails,
-    /// No run was made that the claim is about.
+    /// No run was made that the claim is about, or its sides cannot be compared.
     NotJudged,
 }
 
@@ -89,7 +89,11 @@ impl Claim {
         let cells = conditions(&self.cells);
         cells.iter().try_for_each(|condition| vocabulary.check(condition))?;
         vocabulary.check_parameters(&self.each)?;
-        claimed.expressions().try_for_each(|expression| expression.check(vocabulary, &cells))
+        claimed.expressions().try_for_each(|expression| expression.check(vocabulary, &cells))?;
+        claimed.comparisons.iter().try_for_each(|comparison| {
+            let units: Vec<String> = comparison.expressions().map(|side| side.unit(vocabulary)).collect();
+            check_units(units.iter().map(String::as_str))
+        })
     }
 
     fn judge(&self, frame: &Frame, papers: &Papers) -> Vec<Finding> {
@@ -167,6 +171,8 @@ fn compared(scope: &Scope<'_>, comparison: &Comparison) -> Result<Judged, Lackin
     let others = comparison.others.iter();
     let others = others.map(|(relation, other)| Ok((*relation, scope.number(other)?)));
     let others: Vec<_> = others.collect::<Result<_, Lacking>>()?;
+    let sides: Vec<&(f64, String)> = std::iter::once(&first).chain(others.iter().map(|(_, v)| v)).collect();
+    check_units(sides.iter().map(|(_, unit)| unit.as_str())).map_err(Lacking::NotRun)?;
     let mut holds = true;
     let mut left = first.0;
     for (relation, (right, _)) in &others {
@@ -174,21 +180,29 @@ fn compared(scope: &Scope<'_>, comparison: &Comparison) -> Result<Judged, Lackin
         left = *right;
     }
     // The measured value is the first side that is not a plain number. The other sides are its limits.
-    let sides = std::iter::once(&comparison.first).chain(comparison.others.iter().map(|(_, other)| other));
-    let place = sides.clone().position(|side| !matches!(side, Expression::Number(..))).unwrap_or(0);
-    let values: Vec<&(f64, String)> = std::iter::once(&first).chain(others.iter().map(|(_, v)| v)).collect();
+    let place =
+        comparison.expressions().position(|side| !matches!(side, Expression::Number(..))).unwrap_or(0);
     // A number without a unit, such as the 2 in `2 s <= x`, is written in the unit of what was measured.
     let written = |(value, unit): &(f64, String)| {
-        quantity(*value, if unit.is_empty() { &values[place].1 } else { unit })
+        quantity(*value, if unit.is_empty() { &sides[place].1 } else { unit })
     };
     let limit = |index: usize| match index.cmp(&place) {
         std::cmp::Ordering::Less => {
-            format!("{} {}", others[index].0.turned().words(), written(values[index]))
+            format!("{} {}", others[index].0.turned().words(), written(sides[index]))
         }
-        _ => format!("{} {}", others[index - 1].0.words(), written(values[index])),
+        _ => format!("{} {}", others[index - 1].0.words(), written(sides[index])),
     };
-    let limits: Vec<String> = (0..values.len()).filter(|index| *index != place).map(limit).collect();
-    Ok(Judged::Compared { measured: written(values[place]), limit: limits.join(", "), holds })
+    let limits: Vec<String> = (0..sides.len()).filter(|index| *index != place).map(limit).collect();
+    Ok(Judged::Compared { measured: written(sides[place]), limit: limits.join(", "), holds })
+}
+
+/// Refuses to compare sides whose units differ. A number without a unit counts as one of any unit.
+fn check_units<'u>(sides: impl Iterator<Item = &'u str>) -> Result<(), String> {
+    let mut units = sides.filter(|unit| !unit.is_empty());
+    match units.next().and_then(|unit| Some((unit, units.find(|other| *other != unit)?))) {
+        Some((unit, other)) => Err(format!("{unit} cannot be compared with {other}")),
+        None => Ok(()),
+    }
 }
 
 fn words(cell: &[Condition]) -> String {
@@ -279,6 +293,26 @@ mod tests {
         let found = judge(&[claim("min(time{delivery = nack}) < 30")], &frame, &Papers::default());
         assert_eq!(found[0].measured, "nothing: run 4, client1, the copy's hash is wrong");
         assert_eq!(found[0].verdict, Verdict::Fails);
+    }
+
+    #[test]
+    fn sides_whose_units_differ_are_not_compared() {
+        let mut frame = frame();
+        frame.add_row(0, None, "sent", Some(500.0), "B", "");
+        for (holds, verdict) in [
+            ("max(sent) >= max(time)", Verdict::NotJudged),
+            ("1 kB <= max(sent) <= 2 s", Verdict::NotJudged),
+            ("max(sent) >= 5", Verdict::Holds),
+            ("max(sent / time) >= 5", Verdict::Holds),
+        ] {
+            let found = judge(&[claim(holds)], &frame, &Papers::default());
+            assert_eq!(found[0].verdict, verdict, "{holds}");
+            assert_eq!(claim(holds).check(&frame.vocabulary()).is_ok(), verdict == Verdict::Holds, "{holds}");
+        }
+        assert_eq!(
+            claim("max(sent) >= max(time)").check(&frame.vocabulary()).unwrap_err(),
+            "claim `so`: B cannot be compared with s"
+        );
     }
 
     #[test]

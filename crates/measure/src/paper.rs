@@ -61,7 +61,43 @@ pub struct Point {
     pub range: Option<(f64, f64)>,
     /// The number of the line in the file, from 1.
     pub line: usize,
+    /// The unit as the file has it. Empty if it has none. The values are in base units.
+    #[serde(default)]
+    pub unit: String,
 }
+
+/// The units that a data file may name: the word, the factor to the base unit, and the base unit.
+const UNITS: [(&str, f64, &str); 28] = [
+    ("ns", 1e-9, "s"),
+    ("us", 1e-6, "s"),
+    ("µs", 1e-6, "s"),
+    ("μs", 1e-6, "s"),
+    ("ms", 1e-3, "s"),
+    ("s", 1.0, "s"),
+    ("min", 60.0, "s"),
+    ("B", 1.0, "B"),
+    ("kB", 1e3, "B"),
+    ("MB", 1e6, "B"),
+    ("GB", 1e9, "B"),
+    ("TB", 1e12, "B"),
+    ("KiB", 1024.0, "B"),
+    ("MiB", 1_048_576.0, "B"),
+    ("GiB", 1_073_741_824.0, "B"),
+    ("TiB", 1_099_511_627_776.0, "B"),
+    ("B/s", 1.0, "B/s"),
+    ("kB/s", 1e3, "B/s"),
+    ("MB/s", 1e6, "B/s"),
+    ("GB/s", 1e9, "B/s"),
+    ("bit/s", 1.0, "bit/s"),
+    ("kbit/s", 1e3, "bit/s"),
+    ("Mbit/s", 1e6, "bit/s"),
+    ("Gbit/s", 1e9, "bit/s"),
+    ("packets", 1.0, "packets"),
+    ("%", 0.01, ""),
+    ("1", 1.0, ""),
+    // A file without the column has values in base units.
+    ("", 1.0, ""),
+];
 
 /// The columns that are no parameters.
 const OWN: [&str; 7] = ["figure", "measure", "value", "series", "unit", "low", "high"];
@@ -168,6 +204,9 @@ impl Paper {
         columns.sort();
         columns.dedup();
         vocabulary.check_parameters(&columns)?;
+        for point in &self.points {
+            point.check(vocabulary).map_err(|what| format!("line {}: {what}", point.line))?;
+        }
         for figure in self.figures() {
             let points = || self.points.iter().filter(|point| point.figure == figure);
             let except: Vec<&str> = self.nearest.as_deref().into_iter().collect();
@@ -193,6 +232,19 @@ impl Point {
             .all(|(name, value)| cell.get(name).is_some_and(|is| Condition::equal(name, value).holds(is)))
     }
 
+    /// Checks the unit.
+    fn check(&self, vocabulary: &Vocabulary) -> Result<(), String> {
+        let row = &self.run.rows[0];
+        let measured = vocabulary.measures.iter().find(|(name, _)| *name == row.measure);
+        match measured {
+            Some((name, unit)) if !self.unit.is_empty() && *unit != row.unit => {
+                let unit = if unit.is_empty() { "%, 1" } else { unit };
+                Err(format!("`{name}` cannot be in `{}`: expected a unit such as {unit}", self.unit))
+            }
+            _ => Ok(()),
+        }
+    }
+
     fn words(&self) -> String {
         let parameters = self.run.parameters.iter().map(|(name, value)| format!("{name} = {value}"));
         parameters.collect::<Vec<_>>().join(", ")
@@ -208,19 +260,21 @@ fn point(heading: &[&str], text: &str, line: usize) -> Result<Point, String> {
         let index = heading.iter().position(|column| *column == name);
         index.and_then(|index| fields.get(index)).copied().unwrap_or_default()
     };
+    let (factor, base) = unit(field("unit"))?;
     let number = |name: &str| {
         let text = field(name);
-        match text {
-            "" => Ok(None),
-            text => {
-                crate::expression::number(text).map(Some).ok_or(format!("`{name}` is `{text}`, no number"))
-            }
+        let is_scaled = !field("unit").is_empty() && text.ends_with(['s', 'n', 'B', '%']);
+        match crate::expression::number(text) {
+            _ if text.is_empty() => Ok(None),
+            Some(_) if is_scaled => Err(format!("`{name}` is `{text}`, with a unit beside that of `unit`")),
+            Some(number) => Ok(Some(number * factor)),
+            None => Err(format!("`{name}` is `{text}`, no number")),
         }
     };
     let value = number("value")?.ok_or("there is no value")?;
     let parameters =
         heading.iter().zip(&fields).filter(|(name, text)| !OWN.contains(name) && !text.is_empty());
-    let row = Row::of_run(field("measure"), value, field("unit"));
+    let row = Row::of_run(field("measure"), value, base);
     Ok(Point {
         figure: field("figure").to_owned(),
         series: field("series").to_owned(),
@@ -235,6 +289,16 @@ fn point(heading: &[&str], text: &str, line: usize) -> Result<Point, String> {
         },
         range: number("low")?.zip(number("high")?),
         line,
+        unit: field("unit").to_owned(),
+    })
+}
+
+/// The factor from a unit to its base unit, and the base unit.
+fn unit(named: &str) -> Result<(f64, &'static str), String> {
+    let found = UNITS.iter().find(|(name, ..)| *name == named).map(|(_, factor, base)| (*factor, *base));
+    found.ok_or_else(|| {
+        let names: Vec<&str> = UNITS.iter().map(|(name, ..)| *name).filter(|name| !name.is_empty()).collect();
+        format!("there is no unit `{named}`: there are {}", names.join(", "))
     })
 }
 
@@ -307,6 +371,48 @@ mod tests {
         let column = TEXT.replace("delivery\tsize", "delivery\tlength");
         let error = papers(&column, None).unwrap().check(&vocabulary).unwrap_err();
         assert_eq!(error, "made-up.tsv: no run has a parameter `length`: there are delivery, size");
+    }
+
+    #[test]
+    fn values_are_converted_into_the_base_unit() {
+        let value = |unit: &str, value: &str| {
+            let text = format!("figure\tmeasure\tvalue\tunit\tlow\thigh\n1\ttime\t{value}\t{unit}\t1\t2\n");
+            papers(&text, None).map(|papers| papers.papers[0].points[0].clone())
+        };
+        for (unit, base, expected) in [
+            ("ns", "s", 20.0 * 1e-9),
+            ("µs", "s", 20.0 * 1e-6),
+            ("ms", "s", 0.02),
+            ("min", "s", 1200.0),
+            ("kB", "B", 20_000.0),
+            ("MiB", "B", 20_971_520.0),
+            ("Mbit/s", "bit/s", 2e7),
+            ("%", "", 0.2),
+            ("1", "", 20.0),
+        ] {
+            let point = value(unit, "20").unwrap();
+            let row = &point.run.rows[0];
+            assert_eq!((row.value, row.unit.as_str()), (Some(expected), base), "{unit}");
+            assert_eq!(point.range.unwrap().1, 2.0 * expected / 20.0, "{unit}");
+        }
+        let error = |unit, text| value(unit, text).unwrap_err();
+        assert!(error("furlong", "20").starts_with("line 2: there is no unit `furlong`: there are ns, us"));
+        assert_eq!(error("s", "20ms"), "line 2: `value` is `20ms`, with a unit beside that of `unit`");
+    }
+
+    #[test]
+    fn a_unit_of_another_kind_is_refused() {
+        let error = |unit: &str| {
+            let text = TEXT.replace("2.5\ts", &format!("2.5\t{unit}"));
+            papers(&text, Some(&["1"])).unwrap().check(&measured().vocabulary())
+        };
+        error("ms").unwrap();
+        error("").unwrap();
+        assert_eq!(
+            error("%").unwrap_err(),
+            "made-up.tsv: line 3: `time` cannot be in `%`: expected a unit such as s"
+        );
+        error("MB").unwrap_err();
     }
 
     #[test]

@@ -270,7 +270,9 @@ fn runs_of_any_kind_have_a_report_without_code_of_their_own() {
     assert!(text_of_refused_cells(heat) == 1, "a square that says so: {heat}");
     assert!(heat.contains("<title>nack, multicast: "), "values on hover: {heat}");
     let levels = &report.plots[7].svg;
-    for told in ["the link is down", "the link is up", "made-up-1999, 2, scaled to the run&apos;s level before"] {
+    for told in
+        ["the link is down", "the link is up", "made-up-1999, 2, scaled to the run&apos;s level before"]
+    {
         assert!(levels.contains(told), "{told}: {levels}");
     }
     assert!(!report.plots[6].svg.contains("the link is down"), "a plot of several runs marks no events");

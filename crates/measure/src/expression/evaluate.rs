@@ -329,7 +329,7 @@ impl Operator {
         }
     }
 
-    fn unit(self, left: &str, right: &str) -> String {
+    pub(super) fn unit(self, left: &str, right: &str) -> String {
         match (self, left, right) {
             (Self::Divide, left, right) if left == right => String::new(),
             (Self::Divide, left, "") => left.to_owned(),

@@ -12,7 +12,7 @@ mod lexer;
 mod parser;
 
 pub use crate::condition::{Condition, Relation, number};
-use crate::frame::Vocabulary;
+use crate::frame::{Vocabulary, unit_of_parameter};
 
 pub use evaluate::{Item, Lacking, Scope, Table, Value};
 
@@ -87,9 +87,14 @@ impl Claimed {
 
     /// Every expression of the claim.
     pub fn expressions(&self) -> impl Iterator<Item = &Expression> {
-        self.comparisons.iter().flat_map(|comparison| {
-            std::iter::once(&comparison.first).chain(comparison.others.iter().map(|(_, other)| other))
-        })
+        self.comparisons.iter().flat_map(Comparison::expressions)
+    }
+}
+
+impl Comparison {
+    /// Every side, from left to right.
+    pub fn expressions(&self) -> impl Iterator<Item = &Expression> {
+        std::iter::once(&self.first).chain(self.others.iter().map(|(_, other)| other))
     }
 }
 
@@ -119,6 +124,22 @@ impl Expression {
             ));
         }
         self.selections().into_iter().try_for_each(|selection| selection.check(vocabulary, cell))
+    }
+
+    /// The unit of the expression's values. Empty where it is not known, or where there is none.
+    pub fn unit(&self, vocabulary: &Vocabulary) -> String {
+        match self {
+            Self::Number(_, unit) => (*unit).to_owned(),
+            Self::Of(Selection { name, .. }) => {
+                let measure = vocabulary.measures.iter().find(|(measure, _)| measure == name);
+                measure.map_or_else(|| unit_of_parameter(name).to_owned(), |(_, unit)| unit.clone())
+            }
+            Self::Aggregate(Aggregate::Count, ..) => String::new(),
+            Self::Aggregate(_, inner, _) | Self::Paper(inner) => inner.unit(vocabulary),
+            Self::Binary(operator, left, right) => {
+                operator.unit(&left.unit(vocabulary), &right.unit(vocabulary))
+            }
+        }
     }
 
     /// The parameters that aggregates are grouped by.
