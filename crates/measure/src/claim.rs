@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    expression::{Claimed, Comparison, Condition, Expression, Lacking, Scope},
+    expression::{Claimed, Comparison, Condition, Expression, Lacking, Scope, shortened},
     frame::{Frame, Vocabulary},
     paper::Papers,
     tables::quantity,
@@ -74,7 +74,7 @@ pub struct Finding {
 pub enum Verdict {
     Holds,
     Fails,
-    /// No run was made that the claim is about, or its sides cannot be compared.
+    /// No run was made that the claim is about, its sides cannot be compared, or one is no number.
     NotJudged,
 }
 
@@ -121,6 +121,9 @@ impl Claim {
             let worst = judged.max_by_key(|judged| judged.rank());
             let finding = unjudged(&cell, String::new());
             match worst {
+                Some(Judged::Endless(what)) => {
+                    Finding { measured: format!("{what} in `{}`", shortened(&self.holds)), ..finding }
+                }
                 Some(Judged::Unjudged(why)) => Finding { measured: why, ..finding },
                 Some(Judged::Lacking(measured)) => Finding { measured, verdict: Verdict::Fails, ..finding },
                 Some(Judged::Compared { measured, limit, holds }) => {
@@ -140,8 +143,14 @@ pub fn judge(claims: &[Claim], frame: &Frame, papers: &Papers) -> Vec<Finding> {
 }
 
 enum Judged {
-    Compared { measured: String, limit: String, holds: bool },
+    Compared {
+        measured: String,
+        limit: String,
+        holds: bool,
+    },
     Unjudged(String),
+    /// A side is no finite number, for this reason.
+    Endless(&'static str),
     Lacking(String),
 }
 
@@ -151,7 +160,7 @@ impl Judged {
     fn rank(&self) -> u8 {
         match self {
             Self::Compared { holds: true, .. } => 0,
-            Self::Unjudged(_) => 1,
+            Self::Unjudged(_) | Self::Endless(_) => 1,
             Self::Compared { holds: false, .. } => 2,
             Self::Lacking(_) => 3,
         }
@@ -173,6 +182,9 @@ fn compared(scope: &Scope<'_>, comparison: &Comparison) -> Result<Judged, Lackin
     let others: Vec<_> = others.collect::<Result<_, Lacking>>()?;
     let sides: Vec<&(f64, String)> = std::iter::once(&first).chain(others.iter().map(|(_, v)| v)).collect();
     check_units(sides.iter().map(|(_, unit)| unit.as_str())).map_err(Lacking::NotRun)?;
+    if let Some((value, _)) = sides.iter().find(|(value, _)| !value.is_finite()) {
+        return Ok(Judged::Endless(if value.is_nan() { "division by 0" } else { "too large a number" }));
+    }
     let mut holds = true;
     let mut left = first.0;
     for (relation, (right, _)) in &others {
@@ -313,6 +325,31 @@ mod tests {
             claim("max(sent) >= max(time)").check(&frame.vocabulary()).unwrap_err(),
             "claim `so`: B cannot be compared with s"
         );
+    }
+
+    #[test]
+    fn what_is_divided_by_zero_is_not_judged() {
+        let mut frame = frame();
+        (0..4).for_each(|run| frame.add_row(run, None, "lost", Some(f64::from(u8::from(run == 3))), "", ""));
+        for holds in [
+            "max(time) / min(lost) >= 1",
+            "min(time / lost) >= 1",
+            "1 / (max(time) / 0) <= 1",
+            "max(time) / min(lost) <= 1 and max(time) < 30",
+            "min(lost) / min(lost) < 1",
+            "median(time / max(lost by delivery, size)) > 0",
+        ] {
+            let found = judge(&[claim(holds)], &frame, &Papers::default()).remove(0);
+            assert_eq!(
+                (found.verdict, found.measured),
+                (Verdict::NotJudged, format!("division by 0 in `{holds}`"))
+            );
+        }
+        let found = judge(&[claim("count(time / lost) == 4")], &frame, &Papers::default()).remove(0);
+        assert_eq!(found.verdict, Verdict::Holds);
+        let text = format!("max(time) / 0 < {}", "1 + ".repeat(900) + "1");
+        let found = judge(&[claim(&text)], &frame, &Papers::default()).remove(0);
+        assert!(found.measured.chars().count() < 100, "{}", found.measured);
     }
 
     #[test]

@@ -275,9 +275,12 @@ fn of_row(run: &FrameRun, row: &Row) -> Result<f64, String> {
     })
 }
 
-/// Aggregates many values to one. Fails if one of them is missing.
+/// Aggregates many values to one. Fails if one of them is missing. Gives no number if one of them is none.
 fn of_all<'i>(aggregate: Aggregate, items: impl Iterator<Item = &'i Item>) -> Result<f64, String> {
     let values: Vec<f64> = items.map(|item| item.value.clone()).collect::<Result<_, _>>()?;
+    if aggregate != Aggregate::Count && values.iter().any(|value| value.is_nan()) {
+        return Ok(f64::NAN);
+    }
     let of = |percent: f64| percentile(&values, percent).unwrap_or(f64::NAN);
     Ok(match aggregate {
         Aggregate::Median => of(50.0),
@@ -325,6 +328,8 @@ impl Operator {
             Self::Add => left + right,
             Self::Subtract => left - right,
             Self::Multiply => left * right,
+            // Not infinite: what is divided by that would be a number again.
+            Self::Divide if right == 0.0 => f64::NAN,
             Self::Divide => left / right,
         }
     }

@@ -79,6 +79,15 @@ pub struct Claimed {
     pub comparisons: Vec<Comparison>,
 }
 
+/// The beginning of a text, as much as a message can show of it.
+pub(crate) fn shortened(text: &str) -> String {
+    const MOST: usize = 60;
+    match text.char_indices().nth(MOST) {
+        Some((end, _)) => format!("{}...", &text[..end]),
+        None => text.to_owned(),
+    }
+}
+
 impl Claimed {
     /// Parses the text of a claim. The error names the column and what was expected there.
     pub fn parse(text: &str) -> Result<Self, String> {
@@ -235,7 +244,8 @@ mod tests {
         assert_eq!(error("1 < 2 3"), "column 7: expected `and`, a comparison or the end, found `3`");
         assert!(error("max(time{delivery}) < 3").contains("expected one of =, !="));
         assert!(error("percentile(time) < 3").contains("the percentile"));
-        assert!(error(&format!("{}1", "(".repeat(100_000))).contains("at most 64 brackets"));
+        assert!(error(&format!("{}1", "(".repeat(1000))).contains("at most 64 brackets"));
+        assert_eq!(error(&"1 + ".repeat(100_000)), "column 4001: expected at most 4000 characters");
     }
 
     proptest::proptest! {

@@ -19,6 +19,9 @@ use super::{
 /// The deepest nesting of brackets. Deeper ones are refused, so that no text can exhaust the stack.
 const MOST_NESTED: usize = 64;
 
+/// The longest text, in characters. A sum of many numbers is a deep tree, too.
+const MOST_CHARACTERS: usize = 4000;
+
 pub(super) struct Parser {
     tokens: Vec<Token>,
     next: usize,
@@ -29,6 +32,10 @@ type Parsed<T> = Result<T, String>;
 
 impl Parser {
     pub fn new(text: &str) -> Parsed<Self> {
+        if text.chars().nth(MOST_CHARACTERS).is_some() {
+            let column = MOST_CHARACTERS + 1;
+            return Err(format!("column {column}: expected at most {MOST_CHARACTERS} characters"));
+        }
         Ok(Self { tokens: tokens(text)?, next: 0, nested: 0 })
     }
 
