@@ -253,8 +253,9 @@ impl Point {
 
 fn point(heading: &[&str], text: &str, line: usize) -> Result<Point, String> {
     let fields: Vec<&str> = text.split('\t').map(str::trim).collect();
-    if fields.len() > heading.len() {
-        return Err(format!("{} fields, but the heading has {}", fields.len(), heading.len()));
+    if fields.len() != heading.len() {
+        let advice = if fields.len() < heading.len() { ": an empty field needs its tab" } else { "" };
+        return Err(format!("{} fields, but the heading has {}{advice}", fields.len(), heading.len()));
     }
     let field = |name: &str| {
         let index = heading.iter().position(|column| *column == name);
@@ -424,6 +425,10 @@ mod tests {
         assert_eq!(
             error(&TEXT.replace("32Mi\n\n", "32Mi\tmore\n\n"), None),
             "line 3: 8 fields, but the heading has 7"
+        );
+        assert_eq!(
+            error(&TEXT.replace("tcp\t32Mi", "tcp"), None),
+            "line 5: 6 fields, but the heading has 7: an empty field needs its tab"
         );
         assert!(
             papers(TEXT, None).unwrap().figure("made-up.tsv", "9").unwrap_err().contains("there are 1, 2")

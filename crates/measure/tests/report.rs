@@ -209,7 +209,7 @@ fn plots() -> Vec<PlotSpec> {
 
 const PAPER: &str = "# source: made-up-1999\nfigure\tmeasure\tvalue\tunit\tdelivery\treceivers\tsize\n\
     1\ttime\t3\ts\tmulticast nack\t4\t16000000\n1\ttime\t3.5\ts\tmulticast nack\t12\t16000000\n\
-    2\tsent\t10\t\tmulticast nack\n2\tsent\t50\t\tmulticast nack\n2\tsent\t20\t\tmulticast nack\n";
+    2\tsent\t10\t\tmulticast nack\t\t\n2\tsent\t50\t\tmulticast nack\t\t\n2\tsent\t20\t\tmulticast nack\t\t\n";
 
 /// A report of a new kind of experiment is its data, its plots and its claims, and no Rust.
 #[test]
