@@ -17,7 +17,10 @@ pub fn check(experiment: &Experiment, plan: &Plan) -> Result<(), Error> {
     let shows = &experiment.shows;
     let claims = shows.claims.iter().try_for_each(|claim| claim.check(&vocabulary));
     let plots = || shows.plots.iter().try_for_each(|plot| plot.check(&vocabulary, &shows.papers));
-    let papers = || shows.papers.check(&vocabulary);
+    let of_claims = shows.claims.iter().flat_map(|claim| claim.of_papers());
+    let of_plots = shows.plots.iter().flat_map(|plot| plot.of_papers(&shows.papers));
+    let named: Vec<String> = of_claims.chain(of_plots).collect();
+    let papers = || shows.papers.check(&vocabulary, &named);
     claims.and_then(|()| plots()).and_then(|()| papers()).map_err(|what| Error::Claim { what })
 }
 

@@ -85,6 +85,10 @@ fn what_is_wrong_in_a_claim_or_a_data_file_is_one_line() {
     assert!(unknown.contains("`patience`") && unknown.contains("network_bytes"), "{unknown}");
     let figure = refused("figure", "\t4\n", "\t400\n");
     assert!(figure.contains("whisper.tsv"), "{figure}");
+    let measure = refused("paper", "7\ttime\t0.9\ts", "7\tpatience\t0.9\ts");
+    assert!(measure.starts_with("whisper.tsv: line 3: no run measures `patience`, and"), "{measure}");
+    let unit = refused("unit", "7\ttime\t0.9\ts", "7\ttime\t0.9\tMB");
+    assert!(unit.contains("whisper.tsv: line 3: `time` cannot be in `MB`"), "{unit}");
     let missing = refused("missing", "figures = [\"table 7\"]", "figures = [\"table 8\"]");
     assert!(missing.contains("table 8"), "{missing}");
 }

@@ -84,6 +84,12 @@ impl Claim {
         self.checked(vocabulary).map_err(|what| format!("claim `{}`: {what}", self.says))
     }
 
+    /// The measures that the claim takes from papers.
+    pub fn of_papers(&self) -> Vec<String> {
+        let claimed = Claimed::parse(&self.holds).ok();
+        claimed.iter().flat_map(Claimed::expressions).flat_map(Expression::of_papers).collect()
+    }
+
     fn checked(&self, vocabulary: &Vocabulary) -> Result<(), String> {
         let claimed = Claimed::parse(&self.holds).map_err(|what| format!("`{}`: {what}", self.holds))?;
         let cells = conditions(&self.cells);

@@ -139,12 +139,12 @@ impl Papers {
         }
     }
 
-    /// Checks that every column is a parameter of the experiment, and that each figure has a point for some
-    /// run.
-    pub fn check(&self, vocabulary: &Vocabulary) -> Result<(), String> {
-        self.papers
-            .iter()
-            .try_for_each(|paper| paper.check(vocabulary).map_err(|what| format!("{}: {what}", paper.file)))
+    /// Checks that every column is a parameter of the experiment, that each figure has a point for some run, and that
+    /// every measure is one of the runs or one of `named`: a claim or a plot takes these from the papers.
+    pub fn check(&self, vocabulary: &Vocabulary, named: &[String]) -> Result<(), String> {
+        let check =
+            |paper: &Paper| paper.check(vocabulary, named).map_err(|what| format!("{}: {what}", paper.file));
+        self.papers.iter().try_for_each(check)
     }
 }
 
@@ -198,14 +198,14 @@ impl Paper {
         figures
     }
 
-    fn check(&self, vocabulary: &Vocabulary) -> Result<(), String> {
+    fn check(&self, vocabulary: &Vocabulary, named: &[String]) -> Result<(), String> {
         let keys = |point: &Point| point.run.parameters.keys().cloned().collect::<Vec<_>>();
         let mut columns: Vec<String> = self.points.iter().flat_map(keys).collect();
         columns.sort();
         columns.dedup();
         vocabulary.check_parameters(&columns)?;
         for point in &self.points {
-            point.check(vocabulary).map_err(|what| format!("line {}: {what}", point.line))?;
+            point.check(vocabulary, named).map_err(|what| format!("line {}: {what}", point.line))?;
         }
         for figure in self.figures() {
             let points = || self.points.iter().filter(|point| point.figure == figure);
@@ -232,14 +232,22 @@ impl Point {
             .all(|(name, value)| cell.get(name).is_some_and(|is| Condition::equal(name, value).holds(is)))
     }
 
-    /// Checks the unit.
-    fn check(&self, vocabulary: &Vocabulary) -> Result<(), String> {
+    /// Checks the measure and its unit.
+    fn check(&self, vocabulary: &Vocabulary, named: &[String]) -> Result<(), String> {
         let row = &self.run.rows[0];
         let measured = vocabulary.measures.iter().find(|(name, _)| *name == row.measure);
         match measured {
             Some((name, unit)) if !self.unit.is_empty() && *unit != row.unit => {
                 let unit = if unit.is_empty() { "%, 1" } else { unit };
                 Err(format!("`{name}` cannot be in `{}`: expected a unit such as {unit}", self.unit))
+            }
+            None if !named.contains(&row.measure) => {
+                let measures: Vec<&str> = vocabulary.measures.iter().map(|(name, _)| name.as_str()).collect();
+                let there_are = measures.join(", ");
+                Err(format!(
+                    "no run measures `{}`, and no claim or plot takes it from the paper: there are {there_are}",
+                    row.measure
+                ))
             }
             _ => Ok(()),
         }
@@ -361,16 +369,22 @@ mod tests {
     #[test]
     fn a_figure_that_no_run_has_is_an_error() {
         let vocabulary = measured().vocabulary();
-        papers(TEXT, None).unwrap().check(&vocabulary).unwrap();
+        let saved = ["saved".to_owned()];
+        papers(TEXT, None).unwrap().check(&vocabulary, &saved).unwrap();
+        let error = papers(TEXT, None).unwrap().check(&vocabulary, &[]).unwrap_err();
+        assert_eq!(
+            error,
+            "made-up.tsv: line 6: no run measures `saved`, and no claim or plot takes it from the paper: there are time"
+        );
         let other = TEXT.replace("2\t\tsaved\t40%\t\tnack\t", "2\t\tsaved\t40%\t\tscp\t7");
         assert_eq!(
-            papers(&other, None).unwrap().check(&vocabulary).unwrap_err(),
+            papers(&other, None).unwrap().check(&vocabulary, &saved).unwrap_err(),
             "made-up.tsv: no run has figure 2, whose first point is at delivery = scp, size = 7; \
              name the figures to take with `figures`"
         );
-        papers(&other, Some(&["1"])).unwrap().check(&vocabulary).unwrap();
+        papers(&other, Some(&["1"])).unwrap().check(&vocabulary, &[]).unwrap();
         let column = TEXT.replace("delivery\tsize", "delivery\tlength");
-        let error = papers(&column, None).unwrap().check(&vocabulary).unwrap_err();
+        let error = papers(&column, None).unwrap().check(&vocabulary, &saved).unwrap_err();
         assert_eq!(error, "made-up.tsv: no run has a parameter `length`: there are delivery, size");
     }
 
@@ -405,7 +419,7 @@ mod tests {
     fn a_unit_of_another_kind_is_refused() {
         let error = |unit: &str| {
             let text = TEXT.replace("2.5\ts", &format!("2.5\t{unit}"));
-            papers(&text, Some(&["1"])).unwrap().check(&measured().vocabulary())
+            papers(&text, Some(&["1"])).unwrap().check(&measured().vocabulary(), &[])
         };
         error("ms").unwrap();
         error("").unwrap();

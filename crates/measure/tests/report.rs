@@ -230,7 +230,8 @@ fn runs_of_any_kind_have_a_report_without_code_of_their_own() {
     .unwrap();
     let frame = Frame::load(&db, &[]).unwrap();
     let vocabulary: Vocabulary = frame.vocabulary();
-    papers.check(&vocabulary).unwrap();
+    let named: Vec<String> = plots().iter().flat_map(|plot| plot.of_papers(&papers)).collect();
+    papers.check(&vocabulary, &named).unwrap();
     plots().iter().try_for_each(|plot| plot.check(&vocabulary, &papers)).unwrap();
     let findings = judge(&claims, &frame, &papers);
     let verdicts: Vec<Verdict> = findings.iter().map(|finding| finding.verdict).collect();

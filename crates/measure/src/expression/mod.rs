@@ -135,6 +135,16 @@ impl Expression {
         self.selections().into_iter().try_for_each(|selection| selection.check(vocabulary, cell))
     }
 
+    /// The names of the measures that the expression takes from papers.
+    pub fn of_papers(&self) -> Vec<String> {
+        match self {
+            Self::Number(..) | Self::Of(_) => Vec::new(),
+            Self::Paper(inner) => inner.selections().iter().map(|of| of.name.clone()).collect(),
+            Self::Aggregate(_, inner, _) => inner.of_papers(),
+            Self::Binary(_, left, right) => [left.of_papers(), right.of_papers()].concat(),
+        }
+    }
+
     /// The unit of the expression's values. Empty where it is not known, or where there is none.
     pub fn unit(&self, vocabulary: &Vocabulary) -> String {
         match self {

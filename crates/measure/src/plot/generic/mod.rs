@@ -119,6 +119,19 @@ impl PlotSpec {
         Ok(())
     }
 
+    /// The measures that the plot takes from a paper. A plot over time draws a figure as it is.
+    pub fn of_papers(&self, papers: &Papers) -> Vec<String> {
+        let Some(paper) = &self.paper else { return Vec::new() };
+        let y = Expression::parse(paper.y.as_ref().unwrap_or(&self.y));
+        match (self.kind, y, papers.figure(&paper.file, &paper.figure)) {
+            (Kind::Time, _, Ok((_, points))) => {
+                points.iter().map(|point| point.run.rows[0].measure.clone()).collect()
+            }
+            (_, Ok(y), _) => y.selections().iter().map(|of| of.name.clone()).collect(),
+            _ => Vec::new(),
+        }
+    }
+
     fn series(&self) -> &str {
         self.series.as_deref().unwrap_or("delivery")
     }
