@@ -286,6 +286,20 @@ impl From<UnicastError> for Ended {
     }
 }
 
+const TOO_MUCH: &str = "the server has sent more than it announced";
+
+/// Judges what reading from the connection has returned: how many bytes have come, or `None` if there is nothing yet.
+fn come(read: io::Result<usize>) -> Result<Option<usize>, Ended> {
+    match read {
+        Ok(0) => Err(Ended::Again("the server has closed the connection too early".into())),
+        Ok(len) => Ok(Some(len)),
+        Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => {
+            Ok(None)
+        }
+        Err(error) => Err(Ended::Again(error.to_string())),
+    }
+}
+
 impl<T: FnMut(ClientProgress)> TcpClient<'_, T> {
     fn run(&mut self) -> Result<ClientEvent, UnicastError> {
         let mut attempt = 1;
@@ -330,7 +344,7 @@ impl<T: FnMut(ClientProgress)> TcpClient<'_, T> {
             .map_err(|error| Ended::Again(error.to_string()))?;
         let (mut bytes, mut have) = ([0; FileHeader::LEN], 0);
         while have < FileHeader::LEN {
-            have += self.read(|_| stream.read(&mut bytes[have..]))?;
+            have += self.read(|_| come(stream.read(&mut bytes[have..])))?;
         }
         let header = FileHeader::parse(&bytes).map_err(|error| Ended::Again(error.to_string()))?;
         self.file_size = Some(header.file_size);
@@ -338,6 +352,11 @@ impl<T: FnMut(ClientProgress)> TcpClient<'_, T> {
         while self.received < header.file_size {
             self.read(|client| client.take_data(&mut stream, header.file_size))?;
         }
+        self.read(|_| match stream.read(&mut [0]) {
+            Ok(0) => Ok(Some(0)),
+            Ok(_) => Err(Ended::Again(TOO_MUCH.into())),
+            read => come(read),
+        })?;
         drop(stream);
         self.store(StorageTask::Hash)?;
         if self.wait_for(None, |client| Ok(client.report.take()))?
@@ -350,30 +369,24 @@ impl<T: FnMut(ClientProgress)> TcpClient<'_, T> {
         Ok(header.file_size)
     }
 
-    /// Reads what the connection has of the file, as far as it fits into the batch. Returns how many bytes that is.
-    fn take_data(&mut self, stream: &mut TcpStream, file_size: u64) -> io::Result<usize> {
+    /// Reads what the connection has of the file, as far as it fits into the batch. Returns how many bytes that is, and
+    /// `None` if there is nothing yet.
+    fn take_data(&mut self, stream: &mut TcpStream, file_size: u64) -> Result<Option<usize>, Ended> {
         let (now, start, at) = (self.copy.time(), self.received, self.copy.batch().used());
-        let len = self.copy.batch().read_block(object(), start, stream)?;
+        let Some(len) = come(self.copy.batch().read_block(object(), start, stream))? else { return Ok(None) };
         let end = start + len as u64;
         if end > file_size {
-            return Err(io::Error::other("the server has sent more than it announced"));
+            return Err(Ended::Again(TOO_MUCH.into()));
         }
-        self.copy
-            .carry_out(now, StorageTask::Store { range: start..end }, (start, at))
-            .map_err(io::Error::other)?;
+        self.copy.carry_out(now, StorageTask::Store { range: start..end }, (start, at))?;
         self.received = end;
-        Ok(len)
+        Ok(Some(len))
     }
 
-    /// Calls `read` on the connection until it has read something.
-    fn read(&mut self, mut read: impl FnMut(&mut Self) -> io::Result<usize>) -> Result<usize, Ended> {
+    /// Calls `read` until it returns a number. Gives up when the server has been silent for too long.
+    fn read(&mut self, read: impl FnMut(&mut Self) -> Result<Option<usize>, Ended>) -> Result<usize, Ended> {
         let deadline = self.copy.now()? + self.patience.timeout;
-        self.wait_for(Some(deadline), |client| match read(client) {
-            Ok(0) => Err(Ended::Again("the server has closed the connection too early".into())),
-            Ok(len) => Ok(Some(len)),
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
-            Err(error) => Err(Ended::Again(error.to_string())),
-        })
+        self.wait_for(Some(deadline), read)
     }
 
     /// Calls `take` whenever something may have come, until it has something or the deadline has come.

@@ -16,6 +16,8 @@ enum Serving {
     ClosesEarly,
     Stalls,
     TooMuch,
+    /// What is too much comes when the client has all that was announced.
+    TooMuchLater,
     WrongContent,
     /// The client's folder is gone before the file is whole.
     FolderGone,
@@ -70,7 +72,7 @@ fn serve_once(mut stream: TcpStream, serving: Serving, folder: &Path) {
         Serving::ClosesEarly | Serving::Stalls => [&header, &CONTENT[..9]].concat(),
         Serving::TooMuch => [&header, CONTENT, b"more"].concat(),
         Serving::WrongContent => [&header[..], &wrong].concat(),
-        Serving::Right => [&header, CONTENT].concat(),
+        Serving::Right | Serving::TooMuchLater => [&header, CONTENT].concat(),
         Serving::FolderGone => header.to_vec(),
     };
     stream.write_all(&sent).expect("the client reads");
@@ -78,6 +80,11 @@ fn serve_once(mut stream: TcpStream, serving: Serving, folder: &Path) {
         thread::sleep(Duration::from_millis(50));
         fs::remove_dir_all(folder).expect("the folder is removed");
         let _ = stream.write_all(CONTENT);
+    }
+    if serving == Serving::TooMuchLater {
+        thread::sleep(Duration::from_millis(50));
+        // A client that does not look for more has closed by now.
+        let _ = stream.write_all(b"more");
     }
     if [Serving::Nothing, Serving::Stalls].contains(&serving) {
         // Until the client closes.
@@ -92,8 +99,8 @@ fn fetch_from(address: SocketAddr, folder: &Folder) -> Result<ClientProgress, St
 
 #[test]
 fn what_goes_wrong_once_is_tried_again() {
-    use Serving::{ClosesEarly, ClosesInHeader, Nothing, Right, Stalls, TooMuch, WrongContent};
-    for bad in [Nothing, ClosesInHeader, ClosesEarly, Stalls, TooMuch, WrongContent] {
+    use Serving::{ClosesEarly, ClosesInHeader, Nothing, Right, Stalls, TooMuch, TooMuchLater, WrongContent};
+    for bad in [Nothing, ClosesInHeader, ClosesEarly, Stalls, TooMuch, TooMuchLater, WrongContent] {
         let folder = Folder::new("again");
         let (address, work) = server(&[bad, Right], &folder);
         let progress = fetch_from(address, &folder).unwrap_or_else(|error| panic!("{bad:?}: {error}"));
@@ -111,7 +118,8 @@ fn what_goes_wrong_each_time_is_given_up_and_leaves_nothing() {
         (Serving::ClosesInHeader, "the server has closed the connection too early"),
         (Serving::ClosesEarly, "the server has closed the connection too early"),
         (Serving::Stalls, "the server has been silent for 0.15 s"),
-        (Serving::TooMuch, "the server has sent more than it announced"),
+        (Serving::TooMuch, TOO_MUCH),
+        (Serving::TooMuchLater, TOO_MUCH),
         (Serving::WrongContent, "the file's hash is wrong"),
     ] {
         let folder = Folder::new("given-up");
