@@ -6,8 +6,11 @@ mod session;
 use std::{
     fs,
     io::{BufRead, BufReader},
-    net::{TcpListener, UdpSocket},
+    net::{TcpListener, TcpStream, UdpSocket},
     path::{Path, PathBuf},
+    process::Command,
+    thread::sleep,
+    time::Duration,
 };
 
 use session::{Guarded, Scratch, finish, finish_well, start, treecast};
@@ -64,6 +67,37 @@ fn a_client_may_come_before_its_server() {
         finish_well(early);
         assert!(fs::read(copy).unwrap() == fs::read(&file).unwrap(), "{transport}");
     }
+}
+
+/// The processor time of a process, in hundredths of a second.
+fn processor_time(process: u32) -> u64 {
+    let stat = fs::read_to_string(format!("/proc/{process}/stat")).unwrap();
+    let fields: Vec<&str> = stat.rsplit(") ").next().unwrap().split(' ').collect();
+    fields[11].parse::<u64>().unwrap() + fields[12].parse::<u64>().unwrap()
+}
+
+#[test]
+fn a_server_without_descriptors_waits_until_a_client_has_left() {
+    let scratch = Scratch::new();
+    let file = scratch.file("file", 1000);
+    let address = free_address();
+    let server = serve("tcp", &file, &address);
+    let process = server.id().to_string();
+    // A client takes three descriptors, so that two of them leave none for the next connection.
+    let open: Vec<String> = (fs::read_dir(format!("/proc/{process}/fd")).unwrap())
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    let most = (0..).filter(|number: &u32| !open.contains(&number.to_string())).nth(5).unwrap() + 1;
+    let mut limit = Command::new("prlimit");
+    assert!(limit.args(["--pid", &process, &format!("--nofile={most}")]).status().unwrap().success());
+    let idle: Vec<TcpStream> = (0..9).map(|_| TcpStream::connect(&address).unwrap()).collect();
+    sleep(Duration::from_millis(200));
+    let before = processor_time(server.id());
+    sleep(Duration::from_secs(1));
+    let used = processor_time(server.id()) - before;
+    assert!(used < 20, "{used} hundredths of a second");
+    drop(idle);
+    finish_well(client("tcp", &scratch.path("copy"), &address));
 }
 
 #[test]

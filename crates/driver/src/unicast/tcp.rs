@@ -60,6 +60,10 @@ const TIMEOUT: Duration = Duration::from_secs(60);
 /// How long connecting may take.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
+/// How long the server waits, after it could not accept a client, until it tries again. It tries earlier when
+/// another client's turn has ended.
+const ACCEPT_AGAIN: Duration = Duration::from_secs(1);
+
 /// The most that one sendfile is asked for.
 const SENDFILE_LEN: u64 = 1 << 30;
 
@@ -127,25 +131,45 @@ impl TcpServer<'_> {
         poller.add(listener, 0, Interest::Read)?;
         poller.add(&self.waker, 1, Interest::Read)?;
         poller.add(stop, 2, Interest::Read)?;
+        let mut is_polled = true;
         while !stop.is_requested() {
-            poller.wait(None, &mut Vec::new())?;
+            poller.wait((!is_polled).then_some(ACCEPT_AGAIN), &mut Vec::new())?;
             self.waker.take();
-            // Whatever accept says but a client is that client's affair, or passes.
-            while let Ok((stream, from)) = listener.accept() {
-                self.accept(stream, from);
-            }
             while let Ok((number, result)) = self.results.try_recv() {
                 if let Some((_, from)) = self.active.remove(&number) {
                     self.end(from, result.map_err(|error| error.to_string()));
                 }
                 self.start_waiting();
             }
+            let accepts = self.accept_all(listener);
+            match (accepts, is_polled) {
+                (true, false) => poller.add(listener, 0, Interest::Read)?,
+                // It stays readable, and would wake the server again and again.
+                (false, true) => poller.remove(listener)?,
+                _ => {}
+            }
+            is_polled = accepts;
         }
         // Their threads end when nothing more can be written.
         for (stream, _) in self.active.values() {
             let _ = stream.shutdown(Shutdown::Both);
         }
         Ok(self.summary)
+    }
+
+    /// Accepts the clients that have come. Returns whether further ones can be accepted: there may be no descriptor left.
+    fn accept_all(&mut self, listener: &TcpListener) -> bool {
+        loop {
+            match listener.accept() {
+                Ok((stream, from)) => self.accept(stream, from),
+                Err(error) => match error.kind() {
+                    io::ErrorKind::WouldBlock => return true,
+                    // That client's affair.
+                    io::ErrorKind::ConnectionAborted | io::ErrorKind::Interrupted => {}
+                    _ => return false,
+                },
+            }
+        }
     }
 
     fn accept(&mut self, stream: TcpStream, from: SocketAddr) {
