@@ -7,7 +7,7 @@ mod session;
 use std::{
     fs,
     path::PathBuf,
-    process::{Output, Stdio},
+    process::{Command, Output, Stdio},
 };
 
 use session::{Scratch, finish_well, treecast};
@@ -162,6 +162,8 @@ const CASES: &[Case] = &[
     (&["lab", "run", "binary"], &["binary", "no text", "such as labs/"]),
     (&["lab", "run", "/dev/zero"], &["/dev/zero", "too long", "such as labs/"]),
     (&["lab", "run", "file"], &["file:1: ", "expected"]),
+    (&["lab", "run", "endless.toml"], &["endless.toml: papers: cannot read /dev/zero", "no regular file"]),
+    (&["lab", "run", "pipe.toml"], &["pipe.toml: papers: cannot read pipe", "no regular file"]),
     (&["lab", "run", "empty"], &["empty", "missing field `title`"]),
     (&["lab", "report", "folder"], &["folder/results.sqlite", "`treecast lab run` wrote to"]),
     (&["lab", "report", "damaged"], &["damaged/results.sqlite", "`treecast lab run` wrote to"]),
@@ -303,6 +305,17 @@ fn the_ends_of_sessions_count_alike_on_both_sides() {
     }
 }
 
+/// An experiment with a paper.
+const WITH_PAPER: &str = r#"
+title = "x"
+papers = [{ file = "PAPER" }]
+workload = { kind = "files", sizes = ["1M"] }
+deliveries = ["nack"]
+[[network]]
+name = "x"
+topology = "lan:clients=1"
+"#;
+
 /// Where the cases run, removed at the end.
 struct Folder(Scratch);
 
@@ -313,6 +326,10 @@ impl Folder {
         fs::create_dir_all(scratch.path("damaged")).unwrap();
         fs::write(scratch.path("file"), "hello").unwrap();
         fs::write(scratch.path("empty"), "").unwrap();
+        for (experiment, paper) in [("endless.toml", "/dev/zero"), ("pipe.toml", "pipe")] {
+            fs::write(scratch.path(experiment), WITH_PAPER.replace("PAPER", paper)).unwrap();
+        }
+        assert!(Command::new("mkfifo").arg(scratch.path("pipe")).status().unwrap().success());
         fs::write(scratch.path("binary"), [0xff; 3000]).unwrap();
         fs::write(scratch.path("damaged/results.sqlite"), [b'x'; 3000]).unwrap();
         Self(scratch)

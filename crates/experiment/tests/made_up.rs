@@ -89,8 +89,30 @@ fn what_is_wrong_in_a_claim_or_a_data_file_is_one_line() {
     assert!(measure.starts_with("whisper.tsv: line 3: no run measures `patience`, and"), "{measure}");
     let unit = refused("unit", "7\ttime\t0.9\ts", "7\ttime\t0.9\tMB");
     assert!(unit.contains("whisper.tsv: line 3: `time` cannot be in `MB`"), "{unit}");
+    for key in ["timeout", "sample"] {
+        let time = refused(key, "settle = \"0ms\"\n", &format!("settle = \"0ms\"\n{key} = \"0s\"\n"));
+        assert!(time.contains(&format!("whisper.toml: {key} is 0s: expected more")), "{time}");
+    }
+    let file = refused("file", "papers = [{ file = \"whisper.tsv\"", "papers = [{ file = \"no.tsv\"");
+    assert!(file.contains("whisper.toml: papers: cannot read no.tsv (looked for beside "), "{file}");
     let missing = refused("missing", "figures = [\"table 7\"]", "figures = [\"table 8\"]");
     assert!(missing.contains("table 8"), "{missing}");
+}
+
+/// The units of every data file are known, and no line of one is cut.
+#[test]
+fn every_data_file_of_labs_can_be_read() {
+    let labs = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../labs"));
+    let folders = ["librecast", "meadcast", "vcmtp"].map(|folder| fs::read_dir(labs.join(folder)).unwrap());
+    let files = folders.into_iter().flatten().map(|entry| entry.unwrap().path());
+    let files = files.filter(|path| path.extension().is_some_and(|end| end == "toml"));
+    let has_papers = |path: &PathBuf| fs::read_to_string(path).unwrap().contains("\npapers = ");
+    let files: Vec<PathBuf> = files.filter(has_papers).collect();
+    assert!(files.len() > 10, "{files:?}");
+    for file in files {
+        let experiment = Experiment::load(&file, &[]).unwrap_or_else(|error| panic!("{error}"));
+        assert!(!experiment.shows.papers.papers.is_empty());
+    }
 }
 
 #[test]

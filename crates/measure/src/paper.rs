@@ -9,7 +9,7 @@
 //! Each line counts as a run with these parameters and one row, so that the same expression can be evaluated
 //! over the paper and over measured runs. An empty field matches every value of its parameter.
 
-use std::path::Path;
+use std::{io, path::Path};
 
 use serde::{Deserialize, Serialize};
 
@@ -103,11 +103,26 @@ const UNITS: [(&str, f64, &str); 28] = [
 const OWN: [&str; 7] = ["figure", "measure", "value", "series", "unit", "low", "high"];
 
 impl Papers {
-    /// Reads all data files. `folder` is the experiment's folder.
-    pub fn read(folder: &Path, keys: &[PaperKeys]) -> Result<Self, String> {
+    /// Reads all data files, each with `read`, which bounds their length. `folder` is the experiment's folder, and
+    /// `name` is what errors call its file.
+    pub fn read(
+        folder: &Path,
+        name: &str,
+        keys: &[PaperKeys],
+        read: impl Fn(&Path) -> io::Result<String>,
+    ) -> Result<Self, String> {
         let read = |keys: &PaperKeys| {
             let path = folder.join(&keys.file);
-            let text = std::fs::read_to_string(&path).map_err(|e| format!("{}: {e}", path.display()))?;
+            // To open a pipe would wait for a writer.
+            let is_file = path.metadata().map(|metadata| metadata.is_file());
+            let text = match is_file {
+                Ok(false) => Err(io::Error::other("it is no regular file")),
+                Ok(true) => read(&path),
+                Err(error) => Err(error),
+            };
+            let text = text.map_err(|error| {
+                format!("papers: cannot read {} (looked for beside {name}): {error}", keys.file)
+            })?;
             Paper::parse(&text, keys).map_err(|what| format!("{}: {what}", path.display()))
         };
         Ok(Self { papers: keys.iter().map(read).collect::<Result<_, _>>()? })

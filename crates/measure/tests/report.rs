@@ -218,7 +218,7 @@ fn runs_of_any_kind_have_a_report_without_code_of_their_own() {
     let db = made_up_matrix(&folder);
     fs::write(folder.join("paper.tsv"), PAPER).unwrap();
     let keys = PaperKeys { file: "paper.tsv".into(), figures: None, nearest: Some("size".into()) };
-    let papers = Papers::read(&folder, &[keys]).unwrap();
+    let papers = Papers::read(&folder, "x.toml", &[keys], |path| fs::read_to_string(path)).unwrap();
     let claims: Vec<Claim> = serde_json::from_str(
         r#"[
         {"says": "multicast takes at most a third of unicast's time", "each": ["loss"], "where": {"receivers": 12},

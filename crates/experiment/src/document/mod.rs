@@ -118,6 +118,8 @@ pub enum Oversize {
     Skip,
 }
 
+/// More than any experiment, or data file of one, needs.
+const MAX_BYTES: u64 = 1 << 20;
 /// The value of `store` that means memory.
 const MEMORY: &str = "memory";
 /// librecast-updates-2022 waits a minute for the load to settle (2.1).
@@ -129,8 +131,6 @@ const DEFAULT_TIMEOUT: Duration = Duration::from_secs(600);
 impl Experiment {
     /// Reads an experiment file. Each of `settings` is a `key=value` that takes the place of the file's key.
     pub fn load(path: &Path, settings: &[String]) -> Result<Self, Error> {
-        /// More than any experiment needs.
-        const MAX_BYTES: u64 = 1 << 20;
         let text = read_text(path, MAX_BYTES)
             .map_err(|error| Error::Unreadable { path: path.to_path_buf(), error })?;
         let folder = path.parent().unwrap_or(Path::new("."));
@@ -157,7 +157,7 @@ impl Experiment {
                 .and_then(|()| read(&table).map(|changed| document = changed))
                 .map_err(|what| Error::Setting { setting: setting.into(), what })?;
         }
-        let mut experiment = document.complete(folder).map_err(invalid)?;
+        let mut experiment = document.complete(name, folder).map_err(invalid)?;
         experiment.is_changed = !settings.is_empty();
         experiment.check().map_err(invalid)?;
         Ok(experiment)
@@ -194,6 +194,11 @@ impl Experiment {
                 "the receivers of a {} are there from the beginning: schedules must be `immediate`",
                 self.workload.word()
             ));
+        }
+        for (key, time) in [("timeout", self.habits.timeout), ("sample", self.habits.sample)] {
+            if time.is_zero() {
+                return Err(format!("{key} is 0s: expected more, such as 1s"));
+            }
         }
         match self.habits.repeats {
             0 | 1001.. => Err(format!("repeats is {}: expected 1 to 1000", self.habits.repeats)),
@@ -258,7 +263,7 @@ fn check_stream(delivery: &Delivery) -> Result<(), String> {
 }
 
 impl Document {
-    fn complete(self, folder: &Path) -> Result<Experiment, String> {
+    fn complete(self, name: &str, folder: &Path) -> Result<Experiment, String> {
         let mut described: Vec<Delivery> = Vec::new();
         for keys in self.delivery {
             described.extend(keys.expand()?);
@@ -308,7 +313,7 @@ impl Document {
             shows: Shows {
                 claims: self.claim,
                 plots: self.plot,
-                papers: Papers::read(folder, &self.papers)?,
+                papers: Papers::read(folder, name, &self.papers, |path| read_text(path, MAX_BYTES))?,
             },
             is_changed: false,
         })
