@@ -81,7 +81,7 @@ pub enum Verdict {
 impl Claim {
     /// Checks the claim against the planned runs, so that a mistake shows before hours of measuring.
     pub fn check(&self, vocabulary: &Vocabulary) -> Result<(), String> {
-        self.checked(vocabulary).map_err(|what| format!("claim `{}`: {what}", self.says))
+        self.checked(vocabulary).map_err(|what| format!("claim `{}`: {what}", shortened(&self.says)))
     }
 
     /// The measures that the claim takes from papers.
@@ -91,7 +91,8 @@ impl Claim {
     }
 
     fn checked(&self, vocabulary: &Vocabulary) -> Result<(), String> {
-        let claimed = Claimed::parse(&self.holds).map_err(|what| format!("`{}`: {what}", self.holds))?;
+        let claimed =
+            Claimed::parse(&self.holds).map_err(|what| format!("`{}`: {what}", shortened(&self.holds)))?;
         let cells = conditions(&self.cells);
         cells.iter().try_for_each(|condition| vocabulary.check(condition))?;
         vocabulary.check_parameters(&self.each)?;
@@ -374,6 +375,12 @@ mod tests {
         let each = Claim { each: vec!["sizes".into()], ..claim(HALF) };
         assert!(error(each).contains("no run has a parameter `sizes`: there are delivery, size"));
         assert!(error(claim("max(time)")).contains("`max(time)`: column 10: expected one of <"));
+        for long in ["x".repeat(3000), "x".repeat(400_000), "\"".repeat(3000), "max(time) < 1 ".repeat(100)] {
+            let said = error(Claim { says: long.clone(), ..claim(&long) });
+            assert!(said.chars().count() < 400, "{said}");
+            let said = error(claim(&format!("max({long}) < 1")));
+            assert!(said.chars().count() < 400, "{said}");
+        }
         claim(HALF).check(&vocabulary).unwrap();
         claim("max(time{node = client0} / size) < 1").check(&vocabulary).unwrap();
     }

@@ -179,7 +179,8 @@ impl Selection {
         let is_measure = vocabulary.measures.iter().any(|(measure, _)| *measure == self.name);
         if !is_measure && !vocabulary.has_parameter(&self.name) {
             let measures: Vec<&str> = vocabulary.measures.iter().map(|(name, _)| name.as_str()).collect();
-            return Err(format!("no run measures `{}`: there are {}", self.name, measures.join(", ")));
+            let (name, there_are) = (shortened(&self.name), measures.join(", "));
+            return Err(format!("no run measures `{name}`: there are {there_are}"));
         }
         self.conditions.iter().try_for_each(|condition| vocabulary.check(condition))?;
         let of_cell = cell.iter().filter(|outer| self.conditions.iter().all(|own| own.key != outer.key));

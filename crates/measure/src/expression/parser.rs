@@ -14,6 +14,7 @@
 use super::{
     Aggregate, Comparison, Condition, Expression, Group, Operator, Relation, Selection,
     lexer::{Kind, Token, tokens},
+    shortened,
 };
 
 /// The deepest nesting of brackets. Deeper ones are refused, so that no text can exhaust the stack.
@@ -149,7 +150,7 @@ impl Parser {
         } else {
             Aggregate::parse(name).ok_or_else(|| {
                 let names = Aggregate::NAMED.map(|(name, _)| name).join(", ");
-                format!("there is no function `{name}`: there are {names}, percentile and paper")
+                format!("there is no function `{}`: there are {names}, percentile and paper", shortened(name))
             })?
         };
         let inner = self.sum()?;
@@ -255,8 +256,8 @@ impl Parser {
         let token = &self.tokens[self.next];
         let found = match &token.kind {
             Kind::Number(number, _) => format!("`{number}`"),
-            Kind::Word(word) => format!("`{word}`"),
-            Kind::Text(text) => format!("`\"{text}\"`"),
+            Kind::Word(word) => format!("`{}`", shortened(word)),
+            Kind::Text(text) => format!("`\"{}\"`", shortened(text)),
             Kind::Sign(sign) => format!("`{sign}`"),
             Kind::End => "the end".into(),
         };

@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 use super::{Plot, Styles};
 use crate::{
     claim::{Text, conditions},
-    expression::{Condition, Expression},
+    expression::{Condition, Expression, shortened},
     frame::{Frame, Vocabulary},
     paper::Papers,
     tables,
@@ -89,7 +89,7 @@ pub enum Kind {
 impl PlotSpec {
     /// Checks the names against the planned runs.
     pub fn check(&self, vocabulary: &Vocabulary, papers: &Papers) -> Result<(), String> {
-        self.checked(vocabulary, papers).map_err(|what| format!("plot `{}`: {what}", self.title))
+        self.checked(vocabulary, papers).map_err(|what| format!("plot `{}`: {what}", shortened(&self.title)))
     }
 
     fn checked(&self, vocabulary: &Vocabulary, papers: &Papers) -> Result<(), String> {
@@ -106,7 +106,7 @@ impl PlotSpec {
             _ => {}
         }
         if self.kind != Kind::Time {
-            let y = Expression::parse(&self.y).map_err(|what| format!("`{}`: {what}", self.y))?;
+            let y = Expression::parse(&self.y).map_err(|what| format!("`{}`: {what}", shortened(&self.y)))?;
             y.check(vocabulary, &cells)?;
         }
         if let Some(paper) = &self.paper {
