@@ -16,7 +16,7 @@ use crate::{
     session::{
         Fault,
         scenario::{draw_fault, pick},
-        storage::Storage,
+        storage::{Storage, hash_of},
     },
     trace::{Entry, Node, Trace},
 };
@@ -82,7 +82,7 @@ fn draw_file(random: &mut ChaCha8Rng, block_len: usize) -> Vec<u8> {
 }
 
 fn header(file: &[u8]) -> FileHeader {
-    FileHeader { file_size: file.len() as u64, hash: *blake3::hash(file).as_bytes() }
+    FileHeader { file_size: file.len() as u64, hash: hash_of(INDEX, file) }
 }
 
 /// A client's storage, and how its file ended.
