@@ -201,7 +201,8 @@ fn plots() -> Vec<PlotSpec> {
         {"title": "Rate", "kind": "time", "y": "sent", "where": {"receivers": 12, "loss": 0}},
         {"title": "Levels", "kind": "time", "y": "sent", "paper": {"file": "paper.tsv", "figure": "2"},
          "where": {"receivers": 12, "loss": 0, "delivery": "multicast nack"}},
-        {"title": "Only one", "kind": "lines", "x": "receivers", "y": "time", "where": {"receivers": 12, "loss": 0}}
+        {"title": "Only one", "kind": "lines", "x": "receivers", "y": "time", "where": {"receivers": 12, "loss": 0}},
+        {"title": "None", "kind": "time", "y": "sent", "where": {"node": "client0"}}
         ]"#,
     )
     .unwrap()
@@ -267,6 +268,8 @@ fn runs_of_any_kind_have_a_report_without_code_of_their_own() {
         !html.contains("More clients") && !html.contains(">Beside the paper<"),
         "sections of other experiments"
     );
+    let none = "None: not drawn: no run with node = client0 has values for it.";
+    assert!(html.contains(none), "{html}");
     let heat = &report.plots[0].svg;
     assert!(text_of_refused_cells(heat) == 1, "a square that says so: {heat}");
     assert!(heat.contains("<title>nack, multicast: "), "values on hover: {heat}");

@@ -4,6 +4,7 @@
 use super::{ReportInput, html::Page};
 use crate::{
     Db,
+    claim::conditions,
     expression::Condition,
     frame::{Frame, FrameRun, REFUSED},
     plot::generic::{Drawing, draw, parameter_in_words, value_in_words},
@@ -48,6 +49,11 @@ pub fn write_plots(page: &mut Page, frame: &Frame, input: &ReportInput, db: &Db)
     page.section("What was measured", "");
     for spec in &input.plots {
         let mut plots = draw(spec, drawing);
+        if plots.is_empty() {
+            let cells: Vec<String> = conditions(&spec.cells).iter().map(ToString::to_string).collect();
+            let of = if cells.is_empty() { String::new() } else { format!(" with {}", cells.join(", ")) };
+            page.paragraph(&format!("{}: not drawn: no run{of} has values for it.", spec.title));
+        }
         let others = plots.split_off(plots.len().min(MOST_SHOWN));
         plots.into_iter().for_each(|plot| page.plot(Some(plot)));
         page.folded(&format!("Plots: {}, for other values", spec.title), |page| {
