@@ -93,6 +93,7 @@ fn options(error: &OptionsError) -> Option<&'static str> {
         OptionsError::NamedReceivers => "leave out --receivers, or take another --fanout",
         OptionsError::IotupFanout => "take --fanout multicast",
         OptionsError::FecShare(_) => "name such a share with --fec, or auto",
+        OptionsError::CarouselShare => "take --fec auto",
         OptionsError::FecSize { .. } => "leave out --fec, or send it in parts",
         OptionsError::Lists(_) => "--interface names another interface, and --fanout another way",
         OptionsError::NoControl(_) => "name one with --control",

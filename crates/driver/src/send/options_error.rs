@@ -42,6 +42,10 @@ pub enum OptionsError {
     IotupFiles(usize),
     #[error("{0} % of repair symbols do not do: a session may have 1 % to {MAX_FEC_PERCENT} %")]
     FecShare(u32),
+    #[error(
+        "from its second loop on, a carousel with forward error correction sends nothing but repair symbols"
+    )]
+    CarouselShare,
     #[error("{name} is too large for repair symbols with blocks of {block_len} bytes")]
     FecSize { name: String, block_len: u16 },
     /// This host cannot make packets with address lists, for this reason.
@@ -59,4 +63,18 @@ pub enum OptionsError {
     NoControl(String),
     #[error("the session was begun at {0}, where its receivers look for it")]
     OtherControl(SocketAddr),
+}
+
+impl OptionsError {
+    /// Refuses a share of repair symbols, in percent, that no session or no carousel can have.
+    ///
+    /// # Errors
+    /// The reason why it is refused.
+    pub fn check_share(percent: u32, is_carousel: bool) -> Result<(), Self> {
+        match percent {
+            _ if is_carousel => Err(Self::CarouselShare),
+            1..=MAX_FEC_PERCENT => Ok(()),
+            _ => Err(Self::FecShare(percent)),
+        }
+    }
 }

@@ -17,8 +17,8 @@ use treecast_wire::{
 };
 
 use super::{
-    FeedSource, MAX_FEC_PERCENT, MIN_BLOCK_LEN, OptionsError, Repair, SendError, SendOptions, SendSecurity,
-    roll::Roll, session_file,
+    FeedSource, MIN_BLOCK_LEN, OptionsError, Repair, SendError, SendOptions, SendSecurity, roll::Roll,
+    session_file,
 };
 use crate::{
     clock,
@@ -283,10 +283,8 @@ fn check_carousel(options: &SendOptions, sources: &[NamedSource]) -> Result<(), 
 /// What forward error correction cannot do, or could do only at a loss.
 fn check_fec(options: &SendOptions, sources: &[NamedSource], block_len: u16) -> Result<(), OptionsError> {
     let Some(share) = options.fec else { return Ok(()) };
-    if let Share::Percent(percent) = share
-        && !(1..=MAX_FEC_PERCENT).contains(&percent)
-    {
-        return Err(OptionsError::FecShare(percent));
+    if let Share::Percent(percent) = share {
+        OptionsError::check_share(percent, options.repair.carousel().is_some())?;
     }
     match sources.iter().find(|named| Layout::new(named.source.size(), block_len).is_none()) {
         // Its blocks are sent again.

@@ -6,6 +6,7 @@ pub mod stream;
 
 use std::{collections::BTreeSet, time::Duration};
 
+use treecast_driver::send::OptionsError;
 pub use treecast_lab::mead_plan::Group;
 use treecast_lab::{
     Role, Topology, events,
@@ -280,6 +281,7 @@ impl<'a> Planner<'a, '_> {
         let in_delivery = |what: String| format!("delivery `{}`: {what}", delivery.name);
         events::check(&delivery.events, topology).map_err(|what| in_delivery(what.to_string()))?;
         delivery.support.routers(topology).map_err(in_delivery)?;
+        check_share(delivery).map_err(in_delivery)?;
         let stream = |load| stream::plan(self.experiment, topology, delivery, load, groups);
         let work = match wanted {
             Wanted::File(size) => Work::File(size),
@@ -394,6 +396,14 @@ fn sending_rate_bps(link_rate_bps: u64) -> u64 {
     (link_rate_bps as f64 * 1500.0 / 1514.0 * 0.999) as u64
 }
 
+/// Refuses a share of repair symbols that `treecast send` would refuse in each run.
+fn check_share(delivery: &Delivery) -> Result<(), String> {
+    let Some(fec) = delivery.fec.as_deref().filter(|_| delivery.is_ours()) else { return Ok(()) };
+    let Some(percent) = fec.strip_suffix('%').and_then(|percent| percent.parse().ok()) else { return Ok(()) };
+    OptionsError::check_share(percent, delivery.is_carousel())
+        .map_err(|error| format!("fec = \"{fec}\": {error}"))
+}
+
 fn sizes(objects: &Objects) -> Result<Vec<Size>, Error> {
     match objects {
         Objects::Random(sizes) => Ok(sizes.clone()),
@@ -461,6 +471,22 @@ pub mod tests {
         assert_eq!(names[..5], expected);
         let distinct: BTreeSet<&str> = names.iter().copied().collect();
         assert_eq!(distinct.len(), names.len());
+    }
+
+    #[test]
+    fn a_delivery_that_the_sender_would_refuse_is_named_before_any_run() {
+        let refused = |fec: &str| {
+            let text = format!(
+                "title = \"one\"\nnetwork = [{{ name = \"A\", topology = \"lan:clients=3\" }}]\n\
+                 delivery = [{{ name = \"x\", fanout = \"auto\", repair = \"carousel\", fec = \"{fec}\" }}]\n\
+                 [workload]\nkind = \"files\"\nsizes = [\"1M\"]\n"
+            );
+            let experiment = Experiment::parse(&text, "x", Path::new("."), &[]).unwrap();
+            Plan::new(&experiment, 1 << 40).map(|plan| plan.runs.len()).map_err(|error| error.to_string())
+        };
+        let line = "network A: delivery `x`: fec = \"20%\": from its second loop on, a carousel";
+        assert!(refused("20%").is_err_and(|error| error.starts_with(line)));
+        assert_eq!(refused("auto"), Ok(1));
     }
 
     #[test]
