@@ -30,7 +30,7 @@ impl Pass {
         self.0 == 0
     }
 
-    /// Of how many blocks this pass sends a repair symbol in place of one, and the others themselves, on average.
+    /// Returns the mean distance, in blocks, between two blocks in whose place this pass sends a repair symbol.
     /// 12 means one symbol in place of every twelfth block.
     pub fn stride(self) -> u64 {
         PARTS / (ENDS[self.0] - self.begin())
