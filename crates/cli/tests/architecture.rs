@@ -13,10 +13,10 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("host", &[]),
     ("measure", &["host"]),
     ("proto", &["wire"]),
-    ("sim", &["wire", "proto", "measure"]),
+    ("sim", &["wire", "proto"]),
     ("driver", &["wire", "host", "proto"]),
     ("dataplane", &["wire", "host", "proto"]),
-    ("lab", &["wire", "host", "proto", "sim", "driver", "dataplane", "measure"]),
+    ("lab", &["wire", "host", "proto", "driver", "dataplane", "measure"]),
     ("experiment", &["wire", "host", "proto", "sim", "driver", "dataplane", "lab", "measure"]),
     ("bench", &["wire", "host", "proto", "driver", "dataplane", "lab", "measure"]),
     (

@@ -35,6 +35,7 @@ use crate::{
     filing::{Filing, Series},
     plan::{Plan, Planned, Work},
     schedule::{Schedule, seed_for},
+    vocabulary,
 };
 
 /// The value of the parameter `site` of a simulated run.
@@ -63,6 +64,7 @@ fn planned(experiment: &Experiment) -> Result<Plan<'_>, Error> {
     // Nothing is stored: objects are as large as their numbers say.
     let plan = Plan::new(experiment, u64::MAX)?;
     check::check_runs(experiment, &plan)?;
+    vocabulary::check(experiment, &plan)?;
     Ok(plan)
 }
 

@@ -143,7 +143,7 @@ impl Session<'_> {
                 Ok(watch) => ring.watches.push(watch),
                 Err(error) => {
                     ring.watches.clear();
-                    let line = format!("{error}: sending until Ctrl-C, whether anybody listens or not");
+                    let line = format!("{error}: sending on, whether anybody listens or not");
                     return self.plan.warnings.push(line);
                 }
             }
