@@ -72,7 +72,10 @@ fn a_plain_session_says_so() {
         &["plain session", "--secure"],
     );
     let told = finish_well(scratch.receive("a", &[]));
-    assert!(told.contains("the session is plain") && told.contains("refuse such tickets"), "{told}");
+    assert!(
+        told.contains("the session is plain") && told.contains("--secure refuses such tickets"),
+        "{told}"
+    );
     finish_well(sender);
 }
 
