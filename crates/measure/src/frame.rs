@@ -9,6 +9,9 @@ use crate::{
     db::{self, Db, NodeId, NodeInfo, Parameters, Row, RunId, Status},
 };
 
+/// The value of the parameter `site` of runs that were computed, and not made in a network.
+pub const SIMULATED: &str = "sim";
+
 /// The measure of a run that treecast refused. The row's note has treecast's reason.
 pub const REFUSED: &str = "refused";
 
@@ -123,6 +126,12 @@ impl Frame {
         self.runs.iter().enumerate().filter(move |(_, run)| fulfils(run))
     }
 
+    /// Whether some runs were simulated and others were made in a network. Their values must not be mixed.
+    pub fn has_several_sites(&self) -> bool {
+        let simulated = self.runs.iter().filter(|run| run.is_simulated()).count();
+        (1..self.runs.len()).contains(&simulated)
+    }
+
     /// The combinations of values that the runs have for `parameters`, in order of appearance, as conditions.
     /// Incomplete runs count, too. Runs that lack one of the parameters are left out.
     pub fn cells(&self, parameters: &[String], conditions: &[&Condition]) -> Vec<Vec<Condition>> {
@@ -209,6 +218,11 @@ impl FrameRun {
                 Some(value) => condition.holds(value),
                 None => self.is_open,
             }
+    }
+
+    /// Whether the run was computed, and not made in a network.
+    pub fn is_simulated(&self) -> bool {
+        self.parameters.get("site").is_some_and(|site| site == SIMULATED)
     }
 
     /// The reason why treecast refused the run. `None` if it did not.

@@ -313,3 +313,54 @@ fn a_plot_that_cannot_be_is_refused_before_anything_runs() {
         error(&|plot| plot.paper = paper.clone()).contains("`paper.tsv` is none of the experiment's papers")
     );
 }
+
+/// Adds a run of a delivery with one client, of which only the site and the time count.
+fn add_run_at(db: &mut Db, site: &str, seed: &str, delivery: &str, seconds: f64) {
+    let parameters = [("network", "tree"), ("site", site), ("seed", seed), ("delivery", delivery)];
+    let new = NewRun {
+        experiment: "sites".into(),
+        parameters: parameters.map(|(name, value)| (name.to_owned(), value.to_owned())).into(),
+        seed: 1,
+        repeat: 0,
+        command: String::new(),
+        machine: Machine::default(),
+    };
+    let run = db.begin(&new).unwrap();
+    let client = db.add_node(run, &NodeInfo { name: "client0".into(), role: Role::Client }).unwrap();
+    let rows = [Row::of_node(client, "time", seconds, "s"), Row::of_node(client, "missing", 0.0, "")];
+    db.add_rows(run, &rows).unwrap();
+    let end = RunEnd { status: Status::Complete, duration: Duration::from_secs(2), saturated: None };
+    db.finish_run(run, &end).unwrap();
+}
+
+#[test]
+fn simulated_runs_are_marked_and_in_no_mean_with_those_of_a_lab() {
+    let folder = fresh("sites");
+    let mut db = Db::open(&folder.join("results.sqlite")).unwrap();
+    let plots: Vec<PlotSpec> =
+        serde_json::from_str(r#"[{"title": "Time", "kind": "bars", "y": "time"}]"#).unwrap();
+    let input = ReportInput { plots, ..ReportInput::default() };
+    for seed in ["1", "7"] {
+        add_run_at(&mut db, "sim", seed, "nack", 1.0);
+        add_run_at(&mut db, "sim", seed, "tcp", 10.0);
+    }
+    let report = report::render(&db, &input).unwrap();
+    let text = report::to_text(&db, &input).unwrap();
+    assert!(report.html.contains("4 simulated runs of nack and tcp"), "{}", report.html);
+    assert!(report.html.contains("simulated in virtual time, from the seeds 1 and 7"));
+    assert!(text.contains("Means over all simulated runs of a cell"), "{text}");
+    assert!(text.contains("10.0 times as fast") && text.lines().count() < 8, "seeds are repetitions: {text}");
+
+    add_run_at(&mut db, "lab", "1", "nack", 3.0);
+    add_run_at(&mut db, "lab", "1", "tcp", 12.0);
+    let report = report::render(&db, &input).unwrap();
+    let text = report::to_text(&db, &input).unwrap();
+    assert!(report.html.contains("6 runs (4 of them simulated) of nack and tcp"));
+    assert!(report.html.contains("2 runs with real processes on this machine; 4 runs simulated"));
+    for said in ["simulated", "in the lab", "10.0 times as fast", "4.0 times as fast", "tree · in the lab"] {
+        assert!(text.contains(said), "{said}: {text}");
+    }
+    assert!(!text.contains("Means over all simulated"), "{text}");
+    let titles: Vec<&str> = report.plots.iter().map(|plot| plot.title.as_str()).collect();
+    assert_eq!(titles, ["Time: simulated", "Time: in the lab"]);
+}

@@ -38,8 +38,7 @@ use crate::{
     vocabulary,
 };
 
-/// The value of the parameter `site` of a simulated run.
-pub const SITE: &str = "sim";
+pub use treecast_measure::frame::SIMULATED as SITE;
 
 /// Refuses an experiment that needs something that the simulator does not have.
 ///

@@ -47,7 +47,14 @@ pub fn write_plots(page: &mut Page, frame: &Frame, input: &ReportInput, db: &Db)
     let complete = Frame { runs: frame.runs.iter().filter(|run| run.is_complete).cloned().collect() };
     let drawing = Drawing { frame: &complete, papers: &input.papers, styles: &styles, series: db };
     page.section("What was measured", "");
+    let has_several_sites = complete.has_several_sites();
     for spec in &input.plots {
+        let mut spec = spec.clone();
+        let names = [&spec.x, &spec.series, &spec.rows].map(Option::as_ref);
+        if has_several_sites && !names.into_iter().flatten().chain(&spec.each).any(|name| name == "site") {
+            spec.each.push("site".into());
+        }
+        let spec = &spec;
         let mut plots = draw(spec, drawing);
         if plots.is_empty() {
             let cells: Vec<String> = conditions(&spec.cells).iter().map(ToString::to_string).collect();
@@ -137,7 +144,9 @@ pub fn to_text(frame: &Frame) -> String {
         measures.iter().map(|(name, unit)| Scale::of(unit, highest(frame, name))).collect();
     let heads = measures.iter().zip(&scales).map(|((name, unit), scale)| heading(name, unit, *scale));
     let names: Vec<String> = heads_of(&varying).chain(heads).collect();
-    let mut table = Table::new("Means over all runs of a cell", &names);
+    let is_simulated = frame.runs.iter().all(FrameRun::is_simulated);
+    let of = if is_simulated { "simulated runs" } else { "runs" };
+    let mut table = Table::new(format!("Means over all {of} of a cell"), &names);
     for cell in frame.cells(&varying, &[]) {
         let of_cell: Vec<&Condition> = cell.iter().collect();
         let numbers = measures.iter().zip(&scales).map(|((name, _), scale)| {
@@ -151,10 +160,11 @@ pub fn to_text(frame: &Frame) -> String {
     format!("{}{refused}{copies}", table.to_text())
 }
 
-/// The parameters that differ between runs. The number of the repetition does not count.
+/// The parameters that differ between runs. The seed and the number of the repetition do not count: runs that
+/// differ in them alone are repetitions.
 fn varying(frame: &Frame) -> Vec<String> {
     let vocabulary = frame.vocabulary();
-    let names = vocabulary.parameters().into_iter().filter(|name| *name != "repeat");
+    let names = vocabulary.parameters().into_iter().filter(|name| !["repeat", "seed"].contains(name));
     let mut names: Vec<String> = names
         .filter(|name| {
             let everywhere = vocabulary.cells.iter().all(|cell| cell.contains_key(*name));

@@ -78,10 +78,12 @@ impl Headline {
     }
 }
 
-/// A headline for each network in which several deliveries have a time, at the largest size and with all
+/// A headline for each network and site in which several deliveries have a time, at the largest size and with all
 /// clients at once.
 fn headlines(frame: &Frame) -> Vec<Headline> {
-    frame.cells(&["network".to_owned()], &[]).into_iter().filter_map(|cell| headline(frame, cell)).collect()
+    let site = frame.has_several_sites().then(|| "site".to_owned());
+    let names: Vec<String> = std::iter::once("network".to_owned()).chain(site).collect();
+    frame.cells(&names, &[]).into_iter().filter_map(|cell| headline(frame, cell)).collect()
 }
 
 fn headline(frame: &Frame, mut cell: Vec<Condition>) -> Option<Headline> {

@@ -67,7 +67,7 @@ pub fn render(db: &Db, input: &ReportInput) -> Result<Report> {
     let mut page = html::Page::new(Styles::new(generic::names(&frame, input)));
     summary::write_head(&mut page, &runs, &frame, input);
     generic::write_plots(&mut page, &frame, input, db);
-    summary::write_claims(&mut page, &runs, input);
+    summary::write_claims(&mut page, &runs, &frame, input);
     generic::write_tables(&mut page, &frame, input);
     Ok(page.finish(&input.title))
 }

@@ -1,7 +1,7 @@
 //! The head of a report: what was done, what came out, whether the results can be trusted, and how to repeat
 //! the experiment.
 
-use std::time::SystemTime;
+use std::{collections::BTreeSet, time::SystemTime};
 
 use super::{ReportInput, Verdict, generic, headline, html::Page};
 use crate::{
@@ -27,19 +27,23 @@ pub fn write_head(page: &mut Page, runs: &[Run], frame: &Frame, input: &ReportIn
 }
 
 /// Writes the claims, and how to repeat the experiment. They follow the plots, which say more at a glance.
-pub fn write_claims(page: &mut Page, runs: &[Run], input: &ReportInput) {
+pub fn write_claims(page: &mut Page, runs: &[Run], frame: &Frame, input: &ReportInput) {
     findings(page, input);
-    facts(page, runs, input);
+    facts(page, runs, frame, input);
 }
 
 /// The deliveries, and how many runs there are.
 fn what_was_run(frame: &Frame) -> String {
-    let complete = frame.runs.iter().filter(|run| run.is_complete).count();
+    let complete = || frame.runs.iter().filter(|run| run.is_complete);
+    let simulated = complete().filter(|run| run.is_simulated()).count();
     let vocabulary = frame.vocabulary();
     let of = |name: &str| vocabulary.values_of(name).into_iter().map(str::to_owned).collect::<Vec<_>>();
-    let runs = match complete {
+    let runs = match complete().count() {
         0 => return "No run is complete.".into(),
+        1 if simulated == 1 => "One simulated run".to_owned(),
         1 => "One run".to_owned(),
+        many if simulated == many => format!("{many} simulated runs"),
+        many if simulated > 0 => format!("{many} runs ({simulated} of them simulated)"),
         many => format!("{many} runs"),
     };
     let parts = [("of", of("delivery")), ("on", of("network"))];
@@ -103,7 +107,7 @@ fn findings(page: &mut Page, input: &ReportInput) {
 }
 
 /// Where and when it was run, and how to run it again.
-fn facts(page: &mut Page, runs: &[Run], input: &ReportInput) {
+fn facts(page: &mut Page, runs: &[Run], frame: &Frame, input: &ReportInput) {
     let (Some(first), Some(last)) = (runs.first(), runs.last()) else { return };
     let machine = &last.machine;
     let command = if input.command.is_empty() { &last.command } else { &input.command };
@@ -122,6 +126,7 @@ fn facts(page: &mut Page, runs: &[Run], input: &ReportInput) {
             )),
         ),
         ("System", escape(&format!("{}, treecast {}", machine.kernel, machine.treecast_version))),
+        ("Site", escape(&site(frame))),
         ("Links", escape(&links(runs, &input.impairments))),
     ];
     page.raw("<dl class=\"facts\">");
@@ -129,6 +134,23 @@ fn facts(page: &mut Page, runs: &[Run], input: &ReportInput) {
         page.raw(&format!("<div><dt>{term}</dt><dd>{html}</dd></div>"));
     }
     page.raw("</dl>");
+}
+
+/// Where the runs were made, and the seeds of those that were computed.
+fn site(frame: &Frame) -> String {
+    let (simulated, others): (Vec<_>, Vec<_>) = frame.runs.iter().partition(|run| run.is_simulated());
+    let seeds: BTreeSet<&str> =
+        simulated.iter().filter_map(|run| run.parameters.get("seed")).map(String::as_str).collect();
+    let seeds: Vec<String> = seeds.into_iter().map(str::to_owned).collect();
+    let word = if seeds.len() == 1 { "seed" } else { "seeds" };
+    let computed = || format!("simulated in virtual time, from the {word} {}", list(&seeds));
+    match (simulated.len(), others.len()) {
+        (0, _) => "real processes on this machine".into(),
+        (_, 0) => computed(),
+        (computed_runs, real) => {
+            format!("{real} runs with real processes on this machine; {computed_runs} runs {}", computed())
+        }
+    }
 }
 
 /// The rates of the links, for each network if they differ, and then their loss and delay.

@@ -18,7 +18,7 @@ use super::{Plot, Styles};
 use crate::{
     claim::{Text, conditions},
     expression::{Condition, Expression, shortened},
-    frame::{Frame, Vocabulary},
+    frame::{Frame, SIMULATED, Vocabulary},
     paper::Papers,
     tables,
 };
@@ -192,6 +192,9 @@ pub fn draw(spec: &PlotSpec, drawing: Drawing<'_>) -> Vec<Plot> {
 
 /// The value of a parameter for people: `32 MiB` for a size, `100 Mbit/s` for a rate, `2 %` for loss.
 pub fn value_in_words(parameter: &str, value: &str) -> String {
+    if parameter == "site" {
+        return if value == SIMULATED { "simulated".into() } else { format!("in the {value}") };
+    }
     let Some(number) = crate::expression::number(value) else { return value.to_owned() };
     match parameter {
         // A size in whole megabytes was chosen in megabytes.
