@@ -137,6 +137,11 @@ impl Record {
         Ok(saturated)
     }
 
+    /// Ends the entry of a run that was simulated, and that took `duration` of virtual time.
+    pub fn close_simulated(&self, db: &mut Db, duration: Duration) -> Result<(), DbError> {
+        db.finish_run(self.run, &RunEnd { status: Status::Complete, duration, saturated: None })
+    }
+
     fn saturation(&self, db: &Db) -> Result<Option<String>, DbError> {
         let found = saturation(db, self.run)?;
         let unsettled = self.unsettled.map(still_busy);

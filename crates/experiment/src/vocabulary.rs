@@ -11,8 +11,15 @@ use crate::{
     record, session, sharing, stream,
 };
 
+/// Plans an experiment for a store of `capacity_bytes`. Refuses claims, plots and figures of papers that name what no run has.
+pub fn checked_plan(experiment: &Experiment, capacity_bytes: u64) -> Result<Plan<'_>, Error> {
+    let plan = Plan::new(experiment, capacity_bytes)?;
+    check(experiment, &plan)?;
+    Ok(plan)
+}
+
 /// Refuses claims, plots and figures of papers that name what no run has.
-pub fn check(experiment: &Experiment, plan: &Plan) -> Result<(), Error> {
+fn check(experiment: &Experiment, plan: &Plan) -> Result<(), Error> {
     let vocabulary = vocabulary(experiment, plan);
     let shows = &experiment.shows;
     let claims = shows.claims.iter().try_for_each(|claim| claim.check(&vocabulary));

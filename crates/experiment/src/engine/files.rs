@@ -1,6 +1,10 @@
 //! Runs in which one server delivers files, or a feed, to its clients.
 
-use super::{Begun, Engine, Order, Outcome, failures, key, run_failed};
+use super::{
+    Begun, Engine, Order,
+    book::{Outcome, failures},
+    run_failed,
+};
 use crate::{
     Error, Event,
     cargo::Cargo,
@@ -10,7 +14,6 @@ use crate::{
     plan::{self, Group, Planned, Work},
     programs::Programs,
     record::Record,
-    schedule::{Schedule, seed_for},
     session::{self, Played, Session},
     site::attachment,
     ssh::Ssh,
@@ -24,17 +27,15 @@ impl Engine<'_> {
     pub fn play_alone(&mut self, run: Begun<'_>, cargo: &Cargo, ssh: Option<&Ssh>) -> Result<Outcome, Error> {
         let Begun { planned, record, recorder, .. } = &run;
         let group = &planned.groups[0];
-        let seed = seed_for(self.experiment().habits.seed, &planned.name);
-        let immediate = self.immediate_duration(planned);
-        let stopped = self.order.experiment.networks[planned.network].stopped.as_ref();
+        let stopped = self.book.order.experiment.networks[planned.network].stopped.as_ref();
         let watch = |node: &str, pid| recorder.watch_process(record.node(node), pid);
         let session = Session {
-            waits: planned.schedule.waits(group.receivers.len(), immediate, seed),
+            waits: self.book.waits(planned),
             stopped,
-            ..session(self.order, &run, group, cargo, ssh, &watch)?
+            ..session(self.book.order, &run, group, cargo, ssh, &watch)?
         };
         let mut filed = Ok(());
-        let (observe, db) = (self.observe, &mut self.db);
+        let (observe, db) = (self.book.observe, &mut self.book.db);
         let mut each = |index: usize, fared: &Fared| {
             let node = &group.receivers[index];
             observe(&Event::Client { run: &planned.name, node, fared });
@@ -54,7 +55,7 @@ impl Engine<'_> {
 
     /// Files when the server was ready, what it said last, and what happened to the network.
     fn note_server(&mut self, record: &Record, group: &Group, played: &Played) -> Result<(), Error> {
-        let db = &mut self.db;
+        let db = &mut self.book.db;
         let server = Some(group.sender.as_str());
         let end = played.clients_start + played.duration;
         record.event(db, played.clients_start, server, "ready", "")?;
@@ -82,7 +83,7 @@ impl Engine<'_> {
         let group = &planned.groups[0];
         let mut filing = session::of_run(group, &played, size_bytes, stopped);
         if let (Work::Feed(_), Workload::Feed(feed)) = (&planned.work, &self.experiment().workload) {
-            let (slow, _) = network::slow_clients(&self.plan.networks[planned.network].topology);
+            let (slow, _) = network::slow_clients(self.book.topology(planned));
             let have =
                 group.receivers.iter().cloned().zip(played.clients.iter().map(|fared| &*fared.objects));
             filing.extend(feed::filing(feed, &slow, &have.collect::<Vec<_>>()));
@@ -91,15 +92,11 @@ impl Engine<'_> {
             Some(_) => Vec::new(),
             None => failures(group, &played.clients),
         };
-        // A run that failed took the time of the failure, which is no measure for those that follow.
-        if planned.schedule == Schedule::Immediate && failures.is_empty() && !played.interrupted {
-            self.immediate.insert(key(planned), played.duration);
-        }
         let (whole, of) = (group.receivers.len() - failures.len(), group.receivers.len());
         let verified = if planned.delivery.may_lack() { "receivers at the end" } else { "copies verified" };
         let seconds = played.duration.as_secs_f64();
         Ok(Outcome {
-            carried: self.carried(planned, &record, &planned.groups[..1])?,
+            carried: Some(self.carried(planned, &record, &planned.groups[..1])?),
             record,
             filing,
             sentence: format!("{whole} of {of} {verified}, last after {seconds:.3} s"),

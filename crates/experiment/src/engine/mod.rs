@@ -1,12 +1,12 @@
 //! Makes a whole experiment: network after network, and run after run.
 
+pub mod book;
 mod files;
 mod needs;
 mod shared;
 mod stream;
 
 use std::{
-    collections::{BTreeMap, HashMap},
     io,
     path::{Path, PathBuf},
     sync::Arc,
@@ -16,29 +16,21 @@ use std::{
 use serde::Serialize;
 use treecast_driver::events::as_seconds;
 use treecast_lab::Routing;
-use treecast_measure::{
-    Db,
-    claim::{self, Finding},
-    db::{Machine, NewRun, RunId},
-    frame::Frame,
-    sample::Recorder,
-};
+use treecast_measure::{claim::Finding, sample::Recorder};
 
+use self::book::Book;
 use crate::{
-    Error, Event, Finished,
+    Error, Event,
     cargo::Cargo,
     carried::Carried,
-    client::Fared,
     document::{
         Experiment,
         delivery::Program,
         workload::{Objects, Workload},
     },
     feed::Products,
-    filing::Filing,
     plan::{Group, Plan, Planned, Understood, Work},
     record::Record,
-    schedule::seed_for,
     settle::Baseline,
     sharing,
     site::{LabSite, Site},
@@ -127,9 +119,7 @@ pub fn check(experiment: &Experiment) -> Result<(), Error> {
 
 fn planned(experiment: &Experiment) -> Result<Plan<'_>, Error> {
     let capacity_bytes = store::capacity_bytes(experiment.habits.store.as_deref());
-    let plan = Plan::new(experiment, capacity_bytes.map_err(store_failed(experiment))?)?;
-    vocabulary::check(experiment, &plan)?;
-    Ok(plan)
+    vocabulary::checked_plan(experiment, capacity_bytes.map_err(store_failed(experiment))?)
 }
 
 fn require_root() -> Result<(), Error> {
@@ -147,55 +137,26 @@ pub fn run(
     require_root()?;
     sharing::check_kernel(experiment)?;
     let plan = planned(experiment)?;
-    observe(&Event::Planned {
-        runs: plan.runs.len(),
-        estimate: plan.estimate(experiment.habits.settle),
-        left_out: &plan.left_out,
-    });
     let mut engine = Engine {
-        order,
-        observe,
+        book: Book::open(order, observe, &plan, Some(experiment.habits.settle))?,
         stop,
-        plan: &plan,
-        db: Db::open(&order.database)?,
         store: Arc::new(open_store(experiment, &plan)?),
         baseline: Baseline::measure().map_err(Error::Machine)?,
-        immediate: HashMap::new(),
-        made: Vec::new(),
-        results: Results::default(),
-        number: 0,
     };
     for index in 0..plan.networks.len() {
         let runs: Vec<&Planned> = plan.runs.iter().filter(|run| run.network == index).collect();
-        if !runs.is_empty() && !engine.results.interrupted {
+        if !runs.is_empty() && !engine.book.results.interrupted {
             engine.play_network(index, &runs)?;
         }
     }
-    let Engine { db, made, mut results, .. } = engine;
-    let frame = Frame::load(&db, &made)?;
-    // Without a run, the frame would be of all that the database has.
-    if !made.is_empty() {
-        results.findings = claim::judge(&experiment.shows.claims, &frame, &experiment.shows.papers);
-    }
-    results.left_out = plan.left_out.clone();
-    Ok(results)
+    engine.book.close()
 }
 
 struct Engine<'a> {
-    order: &'a Order,
-    observe: &'a dyn Fn(&Event),
+    book: Book<'a>,
     stop: &'a (dyn Fn() -> bool + Sync),
-    plan: &'a Plan<'a>,
-    db: Db,
     store: Arc<Store>,
     baseline: Baseline,
-    /// How long the last immediate run that went well took, by network, delivery and size.
-    immediate: HashMap<(usize, String, u64), Duration>,
-    /// The runs that are in the database.
-    made: Vec<RunId>,
-    results: Results,
-    /// The number of the current run, from 1.
-    number: usize,
 }
 
 /// A run that has begun.
@@ -206,28 +167,15 @@ struct Begun<'b> {
     recorder: Recorder,
 }
 
-/// What a run came to.
-struct Outcome {
-    record: Record,
-    carried: Carried,
-    filing: Filing,
-    sentence: String,
-    duration: Duration,
-    /// The clients that lack something: node and reason.
-    failures: Vec<(String, String)>,
-    refused: Option<String>,
-    interrupted: bool,
-}
-
 impl Engine<'_> {
     fn experiment(&self) -> &Experiment {
-        &self.order.experiment
+        &self.book.order.experiment
     }
 
     fn play_network(&mut self, index: usize, runs: &[&Planned]) -> Result<(), Error> {
-        let network = &self.order.experiment.networks[index];
-        let Understood { topology, path, .. } = &self.plan.networks[index];
-        (self.observe)(&Event::Building { network: &network.name, nodes: topology.nodes.len() });
+        let network = &self.book.order.experiment.networks[index];
+        let Understood { topology, path, .. } = &self.book.plan.networks[index];
+        (self.book.observe)(&Event::Building { network: &network.name, nodes: topology.nodes.len() });
         let refused = |what| Error::Network { name: network.name.clone(), what };
         let ssh = match runs.iter().any(|run| run.delivery.program == Program::Scp) {
             true => Some(self.ssh()?),
@@ -237,20 +185,20 @@ impl Engine<'_> {
             &network.name,
             topology.clone(),
             network.routing.unwrap_or(Routing::Computed),
-            &self.order.treecast,
+            &self.book.order.treecast,
             Arc::clone(&self.store),
             path.as_ref().map(|path| path.ends[0].0),
         )
         .map_err(refused)?;
         let mut cargo: Option<Cargo> = None;
         for &planned in runs {
-            if self.results.interrupted {
+            if self.book.results.interrupted {
                 break;
             }
             needs::check(&site, planned)?;
             let (routers, support) = needs::routers(self.experiment(), planned, topology).map_err(refused)?;
             site.prepare(routers, support).map_err(refused)?;
-            self.number += 1;
+            self.book.number += 1;
             if let Work::Stream(stream) = &planned.work {
                 let key = planned.delivery.options.key.then(|| site.key());
                 self.play_stream(&site, planned, stream, key.as_deref())?;
@@ -274,7 +222,7 @@ impl Engine<'_> {
         let failed = store_failed(experiment);
         match (&experiment.workload, &planned.work) {
             (Workload::Feed(feed), Work::Feed(of_run)) => {
-                let link_rate_bps = self.plan.networks[planned.network].facts.link_rate_bps;
+                let link_rate_bps = self.book.plan.networks[planned.network].facts.link_rate_bps;
                 let arrivals = feed.arrivals(of_run.configuration.load, link_rate_bps, of_run.seed);
                 Products::make(&self.store, &arrivals, of_run.seed).map(Cargo::Feed).map_err(failed)
             }
@@ -291,12 +239,12 @@ impl Engine<'_> {
     /// Waits until the machine is quiet. Returns how long was waited in vain; `None` in the place of all when the user wants to
     /// stop.
     fn settle(&mut self, planned: &Planned) -> Result<Option<Option<Duration>>, Error> {
-        (self.observe)(&Event::Settling { run: &planned.name });
+        (self.book.observe)(&Event::Settling { run: &planned.name });
         let longest = self.experiment().habits.settle;
         let stop = self.stop;
         let is_quiet = self.baseline.settle(longest, &|| stop()).map_err(Error::Machine)?;
         if (self.stop)() {
-            self.results.interrupted = true;
+            self.book.results.interrupted = true;
             return Ok(None);
         }
         // Who waits for nothing does not ask.
@@ -309,29 +257,14 @@ impl Engine<'_> {
         planned: &'b Planned<'b>,
         unsettled: Option<Duration>,
     ) -> Result<Begun<'b>, Error> {
-        let experiment = &self.order.experiment;
-        let run = NewRun {
-            experiment: self.order.name.clone(),
-            parameters: planned.parameters.clone(),
-            seed: seed_for(experiment.habits.seed, &planned.name),
-            repeat: planned.repeat - 1,
-            command: self.order.command.clone(),
-            machine: Machine::here(&self.order.version),
-        };
-        let record = Record::begin(&mut self.db, &run, site.topology(), unsettled)?;
-        let recorder = site.watch(&self.db, &record, experiment.habits.sample)?;
+        let record = self.book.begin(planned, unsettled)?;
+        let recorder = site.watch(&self.book.db, &record, self.experiment().habits.sample)?;
         Ok(Begun { site, planned, record, recorder })
     }
 
     fn tell_started(&self, planned: &Planned) {
-        let facts = &self.plan.networks[planned.network].facts;
-        (self.observe)(&Event::Started {
-            number: self.number,
-            of: self.plan.runs.len(),
-            run: &planned.name,
-            clients: planned.groups[0].receivers.len(),
-            expected: planned.estimate(facts, self.experiment().habits.settle),
-        });
+        let facts = &self.book.plan.networks[planned.network].facts;
+        self.book.tell_started(planned, planned.estimate(facts, self.experiment().habits.settle));
     }
 
     fn play_files(
@@ -349,74 +282,14 @@ impl Engine<'_> {
             Work::Shared(..) => self.play_shared(run, cargo)?,
             _ => self.play_alone(run, cargo, ssh)?,
         };
-        self.conclude(planned, outcome)
+        self.book.conclude(planned, outcome)
     }
 
     /// What links carried in a run in which these groups took part.
     fn carried(&self, planned: &Planned, record: &Record, groups: &[Group]) -> Result<Carried, Error> {
         let senders: Vec<&str> = groups.iter().map(|group| group.sender.as_str()).collect();
-        let topology = &self.plan.networks[planned.network].topology;
-        Ok(Carried::of(&self.db, record, topology, &senders)?)
+        Ok(Carried::of(&self.book.db, record, self.book.topology(planned), &senders)?)
     }
-
-    /// Files what a run came to, and tells it.
-    fn conclude(&mut self, planned: &Planned, outcome: Outcome) -> Result<(), Error> {
-        let (record, carried) = (&outcome.record, &outcome.carried);
-        let of_run = outcome.filing.rows.iter().filter(|(node, _)| node.is_none());
-        let mut measures: BTreeMap<_, _> = of_run.map(|(_, row)| (row.measure.clone(), row.value)).collect();
-        measures.insert("network_bytes".into(), Some(carried.network as f64));
-        measures.insert("sender_bytes".into(), Some(carried.sender as f64));
-        let mut filing = Filing::default();
-        if outcome.refused.is_none() {
-            let network = &self.order.experiment.networks[planned.network];
-            filing.extend(carried.filing(&network.watch));
-            filing.extend(record.machine(&self.db)?);
-        }
-        filing.extend(outcome.filing);
-        record.file(&mut self.db, filing)?;
-        let saturated = record.close(&mut self.db, outcome.interrupted)?;
-        self.made.push(record.run());
-        self.results.interrupted |= outcome.interrupted;
-        self.results.runs += 1;
-        let is_whole = outcome.failures.is_empty() && outcome.refused.is_none() && !outcome.interrupted;
-        self.results.whole_runs += usize::from(is_whole);
-        let clients = planned.groups[0].receivers.len();
-        (self.observe)(&Event::Finished(&Finished {
-            number: self.number,
-            run: &planned.name,
-            duration: outcome.duration,
-            whole: clients.saturating_sub(outcome.failures.len()),
-            clients,
-            sentence: &outcome.sentence,
-            measures: &measures,
-            saturated: saturated.as_deref(),
-            cut_short: outcome.interrupted,
-            refused: outcome.refused.as_deref(),
-        }));
-        let run = || planned.name.clone();
-        let refusal = outcome.refused.map(|reason| Refusal { run: run(), reason });
-        self.results.refused.extend(refusal);
-        let failures = outcome.failures.into_iter();
-        self.results.failures.extend(failures.map(|(node, reason)| Failure { run: run(), node, reason }));
-        Ok(())
-    }
-
-    /// How long the corresponding immediate run took; where there was none that went well, how long it should
-    /// have taken.
-    fn immediate_duration(&self, planned: &Planned) -> Duration {
-        let estimate = || planned.transfer(&self.plan.networks[planned.network].facts);
-        self.immediate.get(&key(planned)).copied().unwrap_or_else(estimate)
-    }
-}
-
-fn key(planned: &Planned) -> (usize, String, u64) {
-    (planned.network, planned.delivery.name.clone(), planned.work.size().map_or(0, |size| size.0))
-}
-
-/// The clients that lack something, and why.
-fn failures(group: &Group, fares: &[Fared]) -> Vec<(String, String)> {
-    let failed = |(node, fared): (&String, &Fared)| Some((node.clone(), fared.failure.clone()?));
-    group.receivers.iter().zip(fares).filter_map(failed).collect()
 }
 
 fn run_failed(planned: &Planned) -> impl Fn(io::Error) -> Error {

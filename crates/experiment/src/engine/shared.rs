@@ -2,7 +2,12 @@
 
 use std::{io, sync::OnceLock, time::Duration};
 
-use super::{Begun, Engine, Outcome, failures, files::session, run_failed};
+use super::{
+    Begun, Engine,
+    book::{Outcome, failures},
+    files::session,
+    run_failed,
+};
 use crate::{
     Error,
     cargo::Cargo,
@@ -19,9 +24,9 @@ impl Engine<'_> {
     pub fn play_shared(&mut self, run: Begun<'_>, cargo: &Cargo) -> Result<Outcome, Error> {
         let Begun { site, planned, record, recorder } = &run;
         let (site, planned) = (*site, *planned);
-        let description = &self.order.experiment.networks[planned.network];
-        let path = self.plan.networks[planned.network].path.as_ref();
-        let shared = self.order.experiment.workload.sharing().zip(path);
+        let description = &self.book.order.experiment.networks[planned.network];
+        let path = self.book.plan.networks[planned.network].path.as_ref();
+        let shared = self.book.order.experiment.workload.sharing().zip(path);
         let Some((sharing, path)) = shared else {
             return Err(run_failed(planned)(io::Error::other("nothing is shared")));
         };
@@ -33,7 +38,7 @@ impl Engine<'_> {
                 true => Flow::Tcp(connection(&run, group, &sharing.congestion, begun)?),
                 false => Flow::Session(Box::new(Session {
                     begun: Some(begun),
-                    ..session(self.order, &run, group, cargo, None, &watch)?
+                    ..session(self.book.order, &run, group, cargo, None, &watch)?
                 })),
             })
         };
@@ -77,21 +82,21 @@ impl Engine<'_> {
             group.receivers.iter().take(count).map(at).collect::<io::Result<Vec<_>>>()
         });
         let receivers: Vec<_> = receivers.collect::<io::Result<_>>().map_err(run_failed(planned))?;
-        let shared = Shared::load(&self.db, &record, path, &outcome, &receivers)?;
+        let shared = Shared::load(&self.book.db, &record, path, &outcome, &receivers)?;
         let mut filing = sharing::filing(&shared, path, outcome.together);
         let sentence = sharing::sentence(&filing);
         let played = outcome.played;
         filing.run("duration", played.duration.as_secs_f64(), "s");
         for (node, fared) in group.receivers.iter().zip(&played.clients) {
-            session::client_done(&mut self.db, &record, node, fared)?;
+            session::client_done(&mut self.book.db, &record, node, fared)?;
         }
         for (at, bps) in outcome.rates.iter().skip(1) {
-            record.event(&mut self.db, *at, None, "event", &format!("the link has {bps} bit/s"))?;
+            record.event(&mut self.book.db, *at, None, "event", &format!("the link has {bps} bit/s"))?;
         }
         let mut failures = failures(group, &played.clients);
         failures.extend(outcome.rival_failure.map(|reason| ("rival".to_owned(), reason)));
         Ok(Outcome {
-            carried: self.carried(planned, &record, &planned.groups)?,
+            carried: Some(self.carried(planned, &record, &planned.groups)?),
             record,
             filing,
             sentence,

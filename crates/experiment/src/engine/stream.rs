@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::{Begun, Engine, Outcome, run_failed};
+use super::{Begun, Engine, book::Outcome, run_failed};
 use crate::{
     Error, Event,
     document::workload::Load,
@@ -53,8 +53,9 @@ impl Engine<'_> {
         }
         self.tell_started(planned);
         let failed = run_failed(planned);
-        let number = self.number as u32;
-        let scene = Scene::set(site, planned, stream, &self.order.treecast, key, number).map_err(&failed)?;
+        let number = self.book.number as u32;
+        let scene =
+            Scene::set(site, planned, stream, &self.book.order.treecast, key, number).map_err(&failed)?;
         // Senders that look for routers are not what is measured.
         let Some(unsettled) = self.settle(planned)? else { return Ok(false) };
         let receivers = scene.receivers.clone();
@@ -69,27 +70,27 @@ impl Engine<'_> {
         let mut filing = stream::rows(planned, stream, &receivers, &played, &carried, began);
         filing.run("duration", played.sent.lasted.as_secs_f64(), "s");
         for happening in &played.happened {
-            record.event(&mut self.db, began + happening.at, None, "event", &happening.what)?;
+            record.event(&mut self.book.db, began + happening.at, None, "event", &happening.what)?;
         }
         let interrupted = (self.stop)() && played.sent.packets < stream.packets;
         let lost = stream::lost(&filing);
         if !interrupted && matches!(stream.load, Load::Bytes(_)) && lost > most_lost {
-            record.close(&mut self.db, true)?;
+            record.close(&mut self.book.db, true)?;
             let why = format!("{:.2} % lost: once more, slower", lost * 100.0);
-            (self.observe)(&Event::Again { run: &planned.name, why: &why });
+            (self.book.observe)(&Event::Again { run: &planned.name, why: &why });
             return Ok(true);
         }
         let outcome = Outcome {
             sentence: stream::sentence(&filing, &carried, &played),
             record,
-            carried,
+            carried: Some(carried),
             filing,
             duration: played.sent.lasted,
             failures: Vec::new(),
             refused: None,
             interrupted,
         };
-        self.conclude(planned, outcome)?;
+        self.book.conclude(planned, outcome)?;
         Ok(false)
     }
 }
