@@ -11,7 +11,6 @@
 //! - one module a protocol, which draws a scenario from a seed, runs it and judges how it ended.
 #![forbid(unsafe_code)]
 
-pub mod carousel;
 pub mod graph;
 pub mod network;
 pub mod schedule;

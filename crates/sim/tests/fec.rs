@@ -2,14 +2,10 @@
 
 use std::time::Duration;
 
-use treecast_proto::{
-    fec::Share,
-    vcmtp::{Notification, Repair},
-};
+use treecast_proto::{fec::Share, vcmtp::Repair};
 use treecast_sim::{
-    carousel,
     network::{Loss, Path},
-    session::{Figures, ObjectPlan, ReceiverPlan, Scenario, run},
+    session::{Carousel, Figures, ObjectPlan, ReceiverPlan, Scenario, run},
 };
 
 const SIZE: usize = 16_000_000;
@@ -156,35 +152,22 @@ fn receivers_that_the_group_reaches_no_more_are_mended_about_as_soon_as_without(
 fn a_fountain_does_not_make_who_lost_little_wait_for_a_second_loop() {
     for (loss, most) in [(0.0, 1.0), (0.05, 1.084), (0.3, 1.65)] {
         for seed in 0..2 {
-            let figures = carousel::sent_until_done(&fountain(seed, &[loss; 5])).unwrap();
-            let longest = figures.into_iter().max().unwrap() as f64 / SIZE as f64;
+            let run = run(&fountain(seed, &[loss; 5]), false);
+            assert!(run.faults.is_empty(), "{}", run.faults.join("\n"));
+            let longest =
+                run.receivers.iter().map(|receiver| receiver.sent_bytes).max().unwrap() as f64 / SIZE as f64;
             assert!(longest <= most + 0.01, "{loss} lost, seed {seed}: {longest:.3} times the object");
         }
     }
 }
 
-fn fountain(seed: u64, losses: &[f64]) -> carousel::Scenario {
-    carousel::Scenario {
+fn fountain(seed: u64, losses: &[f64]) -> Scenario {
+    let (idle, start) = (Duration::from_secs(2), seed * 3_333_333);
+    Scenario {
         seed,
-        block_len: 1420,
         max_run_len: 44 * 1420,
-        rate_bps: RATE_BPS,
-        fec: true,
-        start: seed * 3_333_333,
-        first_row: 0,
-        signs: true,
-        forger: None,
-        sizes: vec![SIZE],
-        withdraw: None,
-        receivers: losses
-            .iter()
-            .map(|loss| carousel::ReceiverPlan {
-                join_at: Duration::ZERO,
-                die_at: None,
-                path: Path { loss: Loss::Uniform(*loss), ..Path::clean(Duration::from_millis(1)) },
-                faults: vec![None],
-            })
-            .collect(),
+        carousel: Some(Carousel { idle, start, signs: true, ..Carousel::of_seed(seed) }),
+        ..scenario(Repair::Nack, Some(Share::Auto), losses)
     }
 }
 
@@ -202,41 +185,18 @@ fn whole(scenario: &Scenario) -> Figures {
 }
 
 fn scenario(repair: Repair, fec: Option<Share>, losses: &[f64]) -> Scenario {
-    let send_at = Duration::from_millis(50);
     Scenario {
-        seed: 1,
         repair,
         fec,
-        block_len: 1420,
         max_run_len: 8 * 1420,
-        retransmission_timeout_factor: None,
-        follow_progress: false,
         rate_bps: RATE_BPS,
-        slower_rates_bps: Vec::new(),
         shares_rate: true,
-        objects: vec![ObjectPlan { size: SIZE, send_at, withdraw_at: None }],
-        receivers: losses.iter().map(|loss| receiver(*loss)).collect(),
-        close_at: send_at,
-        hashing: Duration::from_millis(2),
-        is_forged: false,
-        network: None,
+        ..Scenario::of(vec![ObjectPlan::of(SIZE)], losses.iter().map(|loss| receiver(*loss)).collect())
     }
 }
 
 /// Its control connection shares the sender's link with those of 19 others.
 fn receiver(loss: f64) -> ReceiverPlan {
-    ReceiverPlan {
-        join_at: Duration::ZERO,
-        leave: None,
-        notification: Notification::Batched,
-        path: Path { loss: Loss::Uniform(loss), ..Path::clean(Duration::from_millis(1)) },
-        narrow: None,
-        moves: None,
-        control_delay: Duration::from_millis(1),
-        control_rate_bps: RATE_BPS / 20,
-        receive_buffer_bytes: 8_000_000,
-        read_rate_bps: 10_000_000_000,
-        ignores: vec![false],
-        faults: vec![None],
-    }
+    let path = Path { loss: Loss::Uniform(loss), ..Path::clean(Duration::from_millis(1)) };
+    ReceiverPlan { control_rate_bps: RATE_BPS / 20, ..ReceiverPlan::of(path, 1) }
 }

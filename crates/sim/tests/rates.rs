@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use treecast_proto::vcmtp::{Notification, Repair};
+use treecast_proto::vcmtp::Repair;
 use treecast_sim::{
     network::{Loss, Narrow, Path},
     session::{ObjectPlan, ReceiverFigures, ReceiverPlan, Run, Scenario, run},
@@ -57,40 +57,22 @@ fn whole(scenario: &Scenario) -> Vec<ReceiverFigures> {
 
 /// At 50, 5 and 1 Mbit/s, to receivers with links of these rates.
 fn scenario(seed: u64, repair: Repair, links: &[Option<u64>]) -> Scenario {
-    let send_at = Duration::from_millis(50);
+    let objects = SIZES.into_iter().map(ObjectPlan::of).collect();
     Scenario {
         seed,
         repair,
-        fec: None,
-        block_len: 1420,
         max_run_len: 8 * 1420,
-        retransmission_timeout_factor: None,
-        follow_progress: false,
         rate_bps: 50_000_000,
         slower_rates_bps: vec![5_000_000, 1_000_000],
-        shares_rate: false,
-        objects: SIZES.iter().map(|size| ObjectPlan { size: *size, send_at, withdraw_at: None }).collect(),
-        receivers: links.iter().map(|link| receiver(*link)).collect(),
-        close_at: send_at,
-        hashing: Duration::from_millis(2),
-        is_forged: false,
-        network: None,
+        ..Scenario::of(objects, links.iter().map(|link| receiver(*link)).collect())
     }
 }
 
 fn receiver(link: Option<u64>) -> ReceiverPlan {
+    let path = Path { loss: Loss::Uniform(0.005), ..Path::clean(Duration::from_millis(5)) };
     ReceiverPlan {
-        join_at: Duration::ZERO,
-        leave: None,
-        notification: Notification::Batched,
-        path: Path { loss: Loss::Uniform(0.005), ..Path::clean(Duration::from_millis(5)) },
         narrow: link.map(|rate_bps| Narrow::new(rate_bps, Duration::from_millis(100))),
-        moves: None,
-        control_delay: Duration::from_millis(5),
         control_rate_bps: link.unwrap_or(1_000_000_000),
-        receive_buffer_bytes: 8_000_000,
-        read_rate_bps: 10_000_000_000,
-        ignores: vec![false; SIZES.len()],
-        faults: vec![None; SIZES.len()],
+        ..ReceiverPlan::of(path, SIZES.len())
     }
 }

@@ -3,7 +3,11 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use treecast_sim::{Verdict, carousel, session, unicast};
+use treecast_sim::{
+    Verdict,
+    session::{self, Run},
+    unicast,
+};
 
 const SEEDS: u64 = 1000;
 
@@ -11,11 +15,18 @@ const SEEDS: u64 = 1000;
 type RunSeed = fn(u64, bool) -> Verdict;
 
 const PROTOCOLS: [(&str, RunSeed); 3] =
-    [("vcmtp", vcmtp_session), ("carousel", carousel::run_seed), ("unicast_udp", unicast::run_seed)];
+    [("vcmtp", vcmtp_session), ("carousel", carousel), ("unicast_udp", unicast::run_seed)];
 
 fn vcmtp_session(seed: u64, verbose: bool) -> Verdict {
-    let session::Run { trace, faults, .. } = session::run_seed(seed, verbose);
-    Verdict { trace, faults }
+    verdict(session::run_seed(seed, verbose))
+}
+
+fn carousel(seed: u64, verbose: bool) -> Verdict {
+    verdict(session::run_carousel_seed(seed, verbose))
+}
+
+fn verdict(run: Run) -> Verdict {
+    Verdict { trace: run.trace, faults: run.faults }
 }
 
 /// Every object arrives whole, or is rejected as the protocol says or a planned fault demands; none is ever

@@ -5,11 +5,7 @@
 
 use std::{fmt::Write, fs, path::Path as FilePath, time::Duration};
 
-use treecast_proto::{
-    fec::Share,
-    object::chunks::CHUNK_LEN,
-    vcmtp::{Notification, Repair},
-};
+use treecast_proto::{fec::Share, object::chunks::CHUNK_LEN, vcmtp::Repair};
 use treecast_sim::{
     network::{Loss, Path},
     session::{Figures, ObjectPlan, ReceiverPlan, Scenario, run},
@@ -126,42 +122,9 @@ fn whole(scenario: &Scenario) -> Figures {
 }
 
 fn scenario(repair: Repair, paths: &[Path]) -> Scenario {
-    let send_at = Duration::from_millis(50);
-    Scenario {
-        seed: 1,
-        repair,
-        fec: None,
-        block_len: 1420,
-        max_run_len: 45 * 1420,
-        retransmission_timeout_factor: None,
-        follow_progress: false,
-        rate_bps: 100_000_000,
-        slower_rates_bps: Vec::new(),
-        shares_rate: false,
-        objects: vec![ObjectPlan { size: SIZE, send_at, withdraw_at: None }],
-        receivers: paths.iter().copied().map(receiver).collect(),
-        close_at: send_at,
-        hashing: Duration::from_millis(2),
-        is_forged: false,
-        network: None,
-    }
-}
-
-fn receiver(path: Path) -> ReceiverPlan {
-    ReceiverPlan {
-        join_at: Duration::ZERO,
-        leave: None,
-        notification: Notification::Batched,
-        path,
-        narrow: None,
-        moves: None,
-        control_delay: Duration::from_millis(1),
-        control_rate_bps: 1_000_000_000,
-        receive_buffer_bytes: 8_000_000,
-        read_rate_bps: 10_000_000_000,
-        ignores: vec![false],
-        faults: vec![None],
-    }
+    let receiver =
+        |path: &Path| ReceiverPlan { control_delay: Duration::from_millis(1), ..ReceiverPlan::of(*path, 1) };
+    Scenario { repair, ..Scenario::of(vec![ObjectPlan::of(SIZE)], paths.iter().map(receiver).collect()) }
 }
 
 /// What somebody forges lies in the first chunks of the object: these are fetched again and no more.

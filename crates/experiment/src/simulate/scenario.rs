@@ -219,15 +219,15 @@ fn scenario(
             .collect::<Result<_, _>>()?,
         fanout,
         explicit: delivery.is_explicit().then(|| explicit(delivery, topology, &names)).transpose()?,
-        carousel: delivery.is_carousel().then_some(Carousel { loops: None }),
         changes,
         starting: STARTING,
         seal_bytes,
         timeout: habits.timeout,
         sample: habits.sample,
     };
+    let seed = seed_for(habits.seed, &planned.name);
     Ok(Scenario {
-        seed: seed_for(habits.seed, &planned.name),
+        seed,
         repair: match delivery.repair {
             Some(Repair::After) => vcmtp::Repair::After,
             Some(Repair::None) => vcmtp::Repair::None,
@@ -250,6 +250,7 @@ fn scenario(
         close_at: Duration::ZERO,
         hashing: Duration::from_millis(2),
         is_forged: false,
+        carousel: delivery.is_carousel().then(|| Carousel::of_seed(seed)),
         network: Some(Box::new(placed)),
     })
 }

@@ -9,7 +9,7 @@ use treecast_proto::{
 };
 
 use super::{
-    Fault, Scenario,
+    Fault, Scenario, carousel,
     receiver_node::{Fate, ReceiverNode},
     sender_node::SenderNode,
 };
@@ -42,6 +42,9 @@ pub(super) fn faults(
         // What is lacking there is what is measured.
         faults.extend(receivers.iter().flatten().flat_map(|receiver| receiver.complaints.clone()));
         return faults;
+    }
+    if scenario.carousel.is_some() {
+        return carousel::faults(scenario, sender, receivers);
     }
     if !sender.closed {
         faults.push("the sender has not closed".to_owned());

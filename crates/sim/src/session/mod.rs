@@ -1,6 +1,7 @@
 //! Simulates sessions of one sender and its receivers: either in a star, where everything can go wrong on the
 //! way to a receiver, or in a network of nodes and cables.
 
+mod carousel;
 mod forger;
 mod judge;
 mod placed;
@@ -12,7 +13,8 @@ mod transport;
 mod ways;
 mod world;
 
-pub use placed::{Carousel, Explicit, Fanout, Placed, PlacedRouter, Sample};
+pub use carousel::{Carousel, Forger};
+pub use placed::{Explicit, Fanout, Placed, PlacedRouter, Sample};
 pub use scenario::{Fault, Leaving, ObjectPlan, ReceiverPlan, Scenario};
 pub use ways::room_beside_lists;
 pub use world::{Figures, ReceiverFigures, Run};
@@ -20,6 +22,11 @@ pub use world::{Figures, ReceiverFigures, Run};
 /// Runs the scenario of a seed and judges it; `verbose` keeps the lines of the trace.
 pub fn run_seed(seed: u64, verbose: bool) -> Run {
     run(&Scenario::from_seed(seed), verbose)
+}
+
+/// Runs the carousel of a seed and judges it; `verbose` keeps the lines of the trace.
+pub fn run_carousel_seed(seed: u64, verbose: bool) -> Run {
+    run(&Scenario::carousel_from_seed(seed), verbose)
 }
 
 /// Runs a scenario to its end and judges it.

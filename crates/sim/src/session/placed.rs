@@ -16,8 +16,6 @@ pub struct Placed {
     pub fanout: Fanout,
     /// The addresses and routers, for packets that name their receivers.
     pub explicit: Option<Explicit>,
-    /// The settings of a carousel, which takes the place of the scenario's repair.
-    pub carousel: Option<Carousel>,
     /// The changes of cables, each with the time since all receivers were there.
     pub changes: Vec<(Duration, usize, Change)>,
     /// The time that a receiver's program takes from its start until it connects.
@@ -74,13 +72,6 @@ pub struct PlacedRouter {
     pub addresses: Vec<Ipv6Addr>,
     /// Whether the router speaks MEADcast and Xcast.
     pub speaks: bool,
-}
-
-/// The settings of a carousel, which starts when somebody listens.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Carousel {
-    /// The number of loops after which the carousel ends. `None`: it ends when nobody listens any more.
-    pub loops: Option<u64>,
 }
 
 /// What the cables had carried at a time of the run.

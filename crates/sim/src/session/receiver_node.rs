@@ -7,7 +7,8 @@ use std::{
 };
 
 use treecast_proto::{
-    Instant, Step, carousel,
+    Instant, Step,
+    carousel::{self, Proofs},
     fanout::Ears,
     object::{Channel, ReceiverEvent, ReceiverInput, ReceiverTransmit, ReceiverWait, Response},
     rates::Mover,
@@ -22,6 +23,7 @@ use treecast_wire::{
 
 use super::{
     ReceiverPlan, Scenario,
+    carousel::hash_at,
     placed::Placed,
     sender_node::{Packet, STALL_LIMIT, Sizes, message_verb, session},
     storage::{CAPACITY, Storage},
@@ -108,8 +110,14 @@ pub(super) struct ReceiverNode {
     pub(super) complaints: Vec<String>,
     /// When the last object was received.
     pub(super) last_received_at: Instant,
-    /// When its session ended.
+    /// When its session ended, or its host died.
     pub(super) closed_at: Instant,
+    /// Why its session ended before it had all objects.
+    pub(super) cut_short: Option<String>,
+    /// What the sender has signed. `None` where it signs no blocks.
+    proofs: Option<Proofs>,
+    /// Bytes of blocks and symbols that left the sender: before it came, and since then once it has ended.
+    pub(super) sent_bytes: u64,
     /// Distinct bytes of objects that were stored, also of those that failed later.
     pub(super) stored_bytes: u64,
     /// Bytes of objects that came on the connection.
@@ -123,7 +131,8 @@ pub(super) struct ReceiverNode {
 impl ReceiverNode {
     pub(super) fn new(scenario: &Scenario, number: usize, plan: &ReceiverPlan) -> Self {
         let placed = scenario.network.as_deref();
-        let is_alone = placed.is_some_and(|placed| placed.carousel.is_some());
+        let is_alone = scenario.carousel.is_some();
+        let signs = scenario.carousel.is_some_and(|carousel| carousel.signs);
         let config = ReceiverConfig {
             session: session(scenario),
             repair: scenario.repair,
@@ -150,7 +159,7 @@ impl ReceiverNode {
             socket: ReceiveBuffer::new(capacity, plan.read_rate_bps),
             ignores: plan.ignores.clone(),
             sizes: scenario.objects.iter().map(|object| object.size).collect(),
-            is_misled: scenario.is_forged,
+            is_misled: scenario.is_forged || is_alone,
             has_fec: scenario.fec.is_some(),
             hashed: BTreeSet::new(),
             lens: Sizes::of(scenario),
@@ -170,6 +179,9 @@ impl ReceiverNode {
             complaints: Vec::new(),
             last_received_at: Instant::ZERO,
             closed_at: Instant::ZERO,
+            cut_short: None,
+            proofs: Proofs::new(scenario.block_len).filter(|_| signs),
+            sent_bytes: 0,
             stored_bytes: 0,
             retransmitted_bytes: 0,
             is_alone,
@@ -206,7 +218,30 @@ impl ReceiverNode {
             let wanted = mover.arrived(now, Arrived { first: heard.number, count, marked: false });
             self.wanted_group = wanted.or(self.wanted_group);
         }
-        self.packet(now, Channel::Group, heard.packet);
+        if let Some(packet) = self.proven(heard) {
+            self.packet(now, Channel::Group, packet);
+        }
+    }
+
+    /// Returns the part of a packet that is the sender's by what it has signed. Takes note of what it signs.
+    fn proven(&mut self, mut heard: Heard) -> Option<Packet> {
+        let Some(proofs) = &mut self.proofs else { return Some(heard.packet) };
+        let is_forged = heard.group.is_none();
+        let (file, are_symbols, run) = match &mut heard.packet {
+            Packet::Message(_) => return Some(heard.packet),
+            Packet::Page(file, page) => {
+                proofs.take(*file, (**page).clone());
+                return None;
+            }
+            Packet::Blocks { file, range, .. } => (*file, false, range),
+            Packet::Symbols { file, positions, .. } => (*file, true, positions),
+        };
+        let right = proofs.right(file, are_symbols, run, |block| hash_at(block.start, is_forged));
+        if right.len() > 1 {
+            self.complaints.push(format!("a part of a run of {file} is signed and another is not"));
+        }
+        *run = right.into_iter().next()?;
+        Some(heard.packet)
     }
 
     /// Whether some of a run has not come before by another way. Cuts off what has, at its begin.
@@ -261,6 +296,7 @@ impl ReceiverNode {
                 }
                 Err(error) => self.complaints.push(error),
             },
+            Packet::Page(..) => self.complaints.push("a signed page came where nothing is signed".into()),
             Packet::Blocks { file, range, .. } => {
                 let (file, range) = (*file, range.clone());
                 if from == Channel::Control {
@@ -368,6 +404,10 @@ impl ReceiverNode {
                     self.machine.handle(now, ReceiverInput::AnnouncementRefused { file, begin, reason });
                 }
             }
+            ReceiverTransmit::Overwrite { file, range } if self.is_alone => {
+                trace.add(self.entry(now, "compares", file, range.clone()));
+                self.store(now, file, range);
+            }
             ReceiverTransmit::Overwrite { file, range } => {
                 self.complaints.push(format!("{range:?} of {file} has come before and is to be overwritten"));
             }
@@ -439,6 +479,9 @@ impl ReceiverNode {
 
     fn event(&mut self, now: Instant, event: ReceiverEvent, trace: &mut Trace, outputs: &mut Vec<Output>) {
         match event {
+            ReceiverEvent::Announced { .. } | ReceiverEvent::EndOfFileOnly { .. } if self.is_alone => {
+                self.complaints.push("a carousel asks its application nothing".into());
+            }
             ReceiverEvent::Announced { file, .. } | ReceiverEvent::EndOfFileOnly { file } => {
                 outputs.push(Output::Ask(file));
             }
@@ -452,7 +495,10 @@ impl ReceiverNode {
                 self.end(file, Fate::Failed(reason));
             }
             ReceiverEvent::CalledBack { group } => self.called_back(now, group),
-            ReceiverEvent::Closed { .. } => (self.closed, self.closed_at) = (true, now),
+            ReceiverEvent::Closed { reason } => {
+                (self.closed, self.closed_at) = (true, now);
+                self.cut_short = reason.map(|reason| reason.to_string());
+            }
         }
     }
 
@@ -475,7 +521,7 @@ fn carousel_config(scenario: &Scenario) -> carousel::ReceiverConfig {
         fec: scenario.fec.is_some(),
         has_chunk_hashes: true,
         hash_attempts: 3,
-        patience: None,
+        patience: scenario.network.is_none().then_some(Duration::from_secs(20)),
     }
 }
 

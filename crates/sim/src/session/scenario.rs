@@ -9,7 +9,7 @@ use treecast_proto::{
     vcmtp::{Notification, Repair},
 };
 
-use super::placed::Placed;
+use super::{carousel::Carousel, placed::Placed};
 use crate::network::{Loss, Narrow, Path, generator};
 
 /// Time of the first object. Every receiver that joins at once is there before.
@@ -45,6 +45,8 @@ pub struct Scenario {
     pub hashing: Duration,
     /// Whether somebody else writes to the group, too.
     pub is_forged: bool,
+    /// The settings of a carousel, which takes the place of `repair`.
+    pub carousel: Option<Carousel>,
     /// The network of nodes and cables that the session is in. `None`: a star, in which each receiver has a
     /// path of its own.
     pub network: Option<Box<Placed>>,
@@ -106,6 +108,30 @@ pub enum Fault {
 }
 
 impl Scenario {
+    /// Makes a session in a star: blocks of 1,420 bytes, sent at 100 Mbit/s, `nack`, and nothing that goes wrong but what
+    /// the receivers' plans say. The session is closed with its first object.
+    pub fn of(objects: Vec<ObjectPlan>, receivers: Vec<ReceiverPlan>) -> Self {
+        Self {
+            seed: 1,
+            repair: Repair::Nack,
+            fec: None,
+            block_len: 1420,
+            max_run_len: 45 * 1420,
+            retransmission_timeout_factor: None,
+            follow_progress: false,
+            rate_bps: 100_000_000,
+            slower_rates_bps: Vec::new(),
+            shares_rate: false,
+            objects,
+            receivers,
+            close_at: FIRST_SEND,
+            hashing: millis(2),
+            is_forged: false,
+            carousel: None,
+            network: None,
+        }
+    }
+
     /// Makes the scenario that belongs to a seed.
     pub fn from_seed(seed: u64) -> Self {
         let mut random = generator(seed, 0);
@@ -137,7 +163,6 @@ impl Scenario {
             seed,
             fec,
             slower_rates_bps,
-            shares_rate: false,
             close_at: last_send + if lingers { LINGERING } else { Duration::ZERO },
             hashing: millis(*pick(&mut random, &[0, 2, 100])),
             repair,
@@ -146,10 +171,8 @@ impl Scenario {
             retransmission_timeout_factor,
             follow_progress: random.random_bool(0.5),
             rate_bps,
-            objects,
-            receivers,
             is_forged: random.random_bool(0.2),
-            network: None,
+            ..Self::of(objects, receivers)
         }
     }
 
@@ -158,6 +181,9 @@ impl Scenario {
     pub fn deadline(&self) -> Duration {
         if let Some(placed) = &self.network {
             return placed.timeout;
+        }
+        if self.carousel.is_some() {
+            return self.carousel_deadline();
         }
         let bytes: usize = self.objects.iter().map(|object| object.size + 1000).sum();
         let slowest =
@@ -185,6 +211,11 @@ impl Scenario {
 }
 
 impl ObjectPlan {
+    /// Makes an object of `size` bytes that is sent when all receivers are there that join at once.
+    pub fn of(size: usize) -> Self {
+        Self { size, send_at: FIRST_SEND, withdraw_at: None }
+    }
+
     fn draw(random: &mut ChaCha8Rng, block_len: u16) -> Self {
         let block_len = usize::from(block_len);
         let size = match random.random_range(0..10) {
@@ -203,6 +234,24 @@ impl ObjectPlan {
 }
 
 impl ReceiverPlan {
+    /// Makes a receiver that joins at once, stays, wants each of `objects` objects, and moves by the loss that it measures.
+    pub fn of(path: Path, objects: usize) -> Self {
+        Self {
+            join_at: Duration::ZERO,
+            leave: None,
+            notification: Notification::Batched,
+            path,
+            narrow: None,
+            moves: None,
+            control_delay: path.delay,
+            control_rate_bps: 1_000_000_000,
+            receive_buffer_bytes: 8_000_000,
+            read_rate_bps: 10_000_000_000,
+            ignores: vec![false; objects],
+            faults: vec![None; objects],
+        }
+    }
+
     fn draw(random: &mut ChaCha8Rng, sizes: Vec<usize>) -> Self {
         let late = random.random_bool(0.2);
         let join_at = millis(if late { random.random_range(0..400) } else { 0 });

@@ -12,10 +12,15 @@ use treecast_proto::{
 };
 use treecast_wire::{
     header::{FileId, HEADER_LEN, SessionId},
-    message::{BeginOfFile, Message, TransferType},
+    message::{BeginOfFile, BlockHashes, Message, TransferType},
 };
 
-use super::{Scenario, placed::Placed, storage};
+use super::{
+    Scenario,
+    carousel::{Carousel, hash_at},
+    placed::Placed,
+    storage,
+};
 use crate::{
     network::{Connection, Room, generator, transmission_time},
     trace::{Entry, Node, Trace},
@@ -57,6 +62,8 @@ pub(super) enum Packet {
     Blocks { file: FileId, range: Range<u64>, content: Rc<[u8]> },
     /// Repair symbols by their sequence numbers, with the whole object's bytes, which they are computed from.
     Symbols { file: FileId, positions: Range<u64>, content: Rc<[u8]> },
+    /// The hashes of the next blocks or symbols, signed by the sender.
+    Page(FileId, Rc<BlockHashes>),
 }
 
 impl Packet {
@@ -64,6 +71,8 @@ impl Packet {
     pub(super) fn len(&self, sizes: Sizes) -> usize {
         match self {
             Self::Message(bytes) => bytes.len() + sizes.headers - HEADER_LEN,
+            // A signature, packet type and sequence number, and a hash of 8 bytes for each block.
+            Self::Page(_, page) => sizes.headers + 76 + 8 * page.count(),
             Self::Blocks { range, .. } | Self::Symbols { positions: range, .. } => {
                 (range.end - range.start) as usize + self.count(sizes.block_len) * sizes.headers
             }
@@ -73,7 +82,7 @@ impl Packet {
     /// How many packets it is.
     pub(super) fn count(&self, block_len: u16) -> usize {
         match self {
-            Self::Message(_) => 1,
+            Self::Message(_) | Self::Page(..) => 1,
             Self::Blocks { range, .. } | Self::Symbols { positions: range, .. } => {
                 (range.end - range.start).div_ceil(u64::from(block_len)) as usize
             }
@@ -112,6 +121,10 @@ pub(super) struct SenderNode {
     slower: Vec<(u64, Instant)>,
     /// With all headers.
     pub(super) group_bytes: u64,
+    /// Bytes of blocks and symbols that left for the first group.
+    pub(super) sent_bytes: u64,
+    /// How often the hashes of a run are sent before it. 0 where nothing is signed.
+    page_copies: usize,
     connections: BTreeMap<ReceiverId, Connection>,
     /// Receivers whose lanes are polled before the next round.
     touched: Vec<ReceiverId>,
@@ -150,7 +163,8 @@ impl SenderNode {
             is_feed: false,
             keepalive: placed.map_or(STALL_LIMIT / 4, |_| Placed::KEEPALIVE),
         };
-        let carousel = placed.and_then(|placed| placed.carousel).map(|plan| carousel(scenario, plan.loops));
+        let signs = scenario.carousel.is_some_and(|carousel| carousel.signs);
+        let carousel = scenario.carousel.map(|settings| carousel(scenario, settings));
         let carousel = carousel.transpose().unwrap_or_else(|error| {
             complaints.push(error);
             None
@@ -168,6 +182,8 @@ impl SenderNode {
             share: scenario.shares_rate.then(Share::default),
             slower: scenario.slower_rates_bps.iter().map(|rate| (*rate, Instant::ZERO)).collect(),
             group_bytes: 0,
+            sent_bytes: 0,
+            page_copies: if signs { carousel::copies(scenario.fec.is_some()) } else { 0 },
             connections: BTreeMap::new(),
             touched: Vec::new(),
             next_round: Instant::ZERO,
@@ -342,6 +358,7 @@ impl SenderNode {
                 trace.add(entry(now, verb, file, range.clone()));
                 let content = Rc::clone(&self.contents[file.index() as usize]);
                 self.note_read(to, file, range.end, outputs);
+                self.sign(now, file, false, &range, outputs);
                 self.put(now, to, Packet::Blocks { file, range, content }, outputs);
             }
             SenderTransmit::Symbols { to, file, source_block, symbols } => {
@@ -351,6 +368,7 @@ impl SenderNode {
                 let object_len = self.object_lens[file.index() as usize];
                 let Some(layout) = Layout::new(object_len, self.sizes.block_len) else { return };
                 let positions = layout.positions(source_block, &symbols);
+                self.sign(now, file, true, &positions, outputs);
                 self.put(now, to, Packet::Symbols { file, positions, content }, outputs);
             }
             SenderTransmit::ChunkHashes { to, file, pages } => {
@@ -370,10 +388,37 @@ impl SenderNode {
         }
     }
 
+    /// Sends the hashes of the blocks or symbols that are sent next.
+    fn sign(
+        &mut self,
+        now: Instant,
+        file: FileId,
+        are_symbols: bool,
+        run: &Range<u64>,
+        outputs: &mut Vec<Output>,
+    ) {
+        if self.page_copies == 0 {
+            return;
+        }
+        let sequences = run.clone().step_by(self.sizes.block_len.into());
+        let hashes = sequences.map(|sequence| hash_at(sequence, false)).collect();
+        match BlockHashes::new(are_symbols, run.start, hashes) {
+            Ok(page) => {
+                let packet = Packet::Page(file, page.into());
+                (0..self.page_copies)
+                    .for_each(|_| self.put(now, Destination::Group, packet.clone(), outputs));
+            }
+            Err(error) => self.complaints.push(error.to_string()),
+        }
+    }
+
     fn put(&mut self, now: Instant, to: Destination, packet: Packet, outputs: &mut Vec<Output>) {
         let mut len = packet.len(self.sizes);
         match to {
             Destination::Group => {
+                if let Packet::Blocks { range, .. } | Packet::Symbols { positions: range, .. } = &packet {
+                    self.sent_bytes += range.end - range.start;
+                }
                 len *= self.copies;
                 self.group_bytes += len as u64;
                 if let Some(share) = self.share.as_mut().filter(|_| !matches!(packet, Packet::Message(_))) {
@@ -392,7 +437,7 @@ impl SenderNode {
                 if let Some(connection) = self.connections.get_mut(&id) {
                     let arrival = match &packet {
                         Packet::Message(_) => connection.send_message(now, len),
-                        Packet::Blocks { .. } | Packet::Symbols { .. } => connection.send(now, len),
+                        _ => connection.send(now, len),
                     };
                     if let Some(share) = self.share.as_mut().filter(|_| !matches!(packet, Packet::Message(_)))
                     {
@@ -418,7 +463,8 @@ impl SenderNode {
 
     /// The object is hashed while it is read for the group: at its end, the hash is known.
     fn note_read(&self, to: Destination, file: FileId, end: u64, outputs: &mut Vec<Output>) {
-        if to == Destination::Group && end == self.object_lens[file.index() as usize] {
+        let is_first = self.machine.vcmtp().is_some();
+        if is_first && to == Destination::Group && end == self.object_lens[file.index() as usize] {
             outputs.push(Output::Hash(file.index()));
         }
     }
@@ -499,18 +545,18 @@ fn entry(now: Instant, verb: &'static str, file: FileId, range: Range<u64>) -> E
     Entry { now, node: Node::Sender, verb, object: file.index(), start: range.start, end: range.end }
 }
 
-fn carousel(scenario: &Scenario, loops: Option<u64>) -> Result<Sender, String> {
+fn carousel(scenario: &Scenario, settings: Carousel) -> Result<Sender, String> {
+    let Carousel { idle, start, first_row, .. } = settings;
     let config = carousel::SenderConfig {
         session: session(scenario),
         max_run_lens: vec![scenario.max_run_len],
         block_len: scenario.block_len,
         fec: scenario.fec.is_some(),
         announce: true,
-        start: generator(scenario.seed, 1).next_u64(),
-        first_row: 0,
-        // The run ends it.
-        idle: Duration::MAX,
-        loops,
+        start,
+        first_row,
+        idle,
+        loops: None,
     };
     let announced =
         |(position, object): (usize, &super::ObjectPlan)| announcement(position, object.size as u64);

@@ -113,7 +113,7 @@ struct Connection {
 }
 
 impl Transport {
-    pub(super) fn new(placed: &Placed, sizes: Sizes, seed: u64) -> Self {
+    pub(super) fn new(placed: &Placed, sizes: Sizes, is_carousel: bool, seed: u64) -> Self {
         let mut receiver_at = vec![None; placed.graph.forwards.len()];
         placed.receivers.iter().enumerate().for_each(|(number, node)| receiver_at[*node] = Some(number));
         Self {
@@ -129,7 +129,7 @@ impl Transport {
             speakers: placed.explicit.as_ref().map(speakers).unwrap_or_default(),
             ways: placed.explicit.as_ref().map(|explicit| {
                 let datagram_len = usize::from(sizes.block_len) + sizes.headers - LOWER_HEADERS;
-                Box::new(Ways::new(placed.fanout, explicit, placed.carousel.is_some(), datagram_len, seed))
+                Box::new(Ways::new(placed.fanout, explicit, is_carousel, datagram_len, seed))
             }),
             due: Vec::new(),
             arrivals: Vec::new(),
@@ -259,7 +259,7 @@ impl Transport {
     fn datagrams(&self, heard: Heard) -> Vec<Heard> {
         let block_len = self.sizes.block_len;
         let run = match &heard.packet {
-            Packet::Message(_) => return vec![heard],
+            Packet::Message(_) | Packet::Page(..) => return vec![heard],
             Packet::Blocks { range, .. } | Packet::Symbols { positions: range, .. } => range.clone(),
         };
         let alone = |(block, number): (Range<u64>, u32)| {
@@ -496,6 +496,8 @@ impl Transport {
                     + match &segment.data {
                         Said::Close => 0,
                         Said::Packet(Packet::Message(bytes)) => bytes.len(),
+                        // No connection carries pages.
+                        Said::Packet(Packet::Page(..)) => 0,
                         Said::Packet(
                             Packet::Blocks { range, .. } | Packet::Symbols { positions: range, .. },
                         ) => (range.end - range.start) as usize + HEADER_LEN,

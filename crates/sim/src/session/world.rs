@@ -9,7 +9,9 @@ use treecast_proto::{
 use treecast_wire::{header::FileId, message::Message};
 
 use super::{
-    Leaving, Scenario, forger, judge,
+    Leaving, Scenario,
+    carousel::{self, Forging},
+    forger, judge,
     placed::{Fanout, Placed, Sample},
     receiver_node::{self, Heard, ReceiverNode, parse},
     sender_node::{self, Packet, SenderNode, Sizes, session},
@@ -70,6 +72,8 @@ pub struct ReceiverFigures {
     pub dropped_packets: u64,
     /// Whether the receiver's session has ended.
     pub has_ended: bool,
+    /// The bytes of blocks and symbols that left for the group between the receiver's coming and its end.
+    pub sent_bytes: u64,
 }
 
 /// The cost of a run.
@@ -100,6 +104,10 @@ pub struct Figures {
 enum Event {
     Send(usize),
     Withdraw(u32),
+    /// The sender of a carousel looks at who listens.
+    Listeners,
+    /// A member of a carousel's group sends a packet that is not the sender's.
+    Forge,
     CloseSender,
     Join(usize),
     Leave(usize, Leaving),
@@ -141,6 +149,7 @@ pub(super) struct World<'a> {
     /// Whether a placed session's objects are being sent.
     has_begun: bool,
     samples: Vec<Sample>,
+    forging: Forging,
     /// How many packets have gone to each group.
     numbers: Vec<u32>,
     /// The wake-up that counts; later ones that were asked for before are passed over.
@@ -165,12 +174,12 @@ impl<'a> World<'a> {
             sender: SenderNode::new(scenario),
             receivers: (0..count).map(|_| None).collect(),
             links: links.collect(),
-            transport: scenario
-                .network
-                .as_ref()
-                .map(|placed| Transport::new(placed, Sizes::of(scenario), scenario.seed)),
+            transport: scenario.network.as_ref().map(|placed| {
+                Transport::new(placed, Sizes::of(scenario), scenario.carousel.is_some(), scenario.seed)
+            }),
             has_begun: false,
             samples: Vec::new(),
+            forging: Forging::new(scenario),
             numbers: vec![0; scenario.slower_rates_bps.len() + 1],
             wake_sender_at: None,
             wake_receivers_at: vec![None; count],
@@ -196,12 +205,25 @@ impl<'a> World<'a> {
             }
         }
         for (position, plan) in self.scenario.objects.iter().enumerate() {
-            self.schedule.at(at(plan.send_at), Event::Send(position));
+            match self.scenario.carousel {
+                Some(_) => {
+                    let hashed_at = at(HASHING * (position as u32 + 1));
+                    self.schedule.at(hashed_at, Event::SenderHashed(position as u32));
+                }
+                None => self.schedule.at(at(plan.send_at), Event::Send(position)),
+            }
             if let Some(time) = plan.withdraw_at {
                 self.schedule.at(at(time), Event::Withdraw(position as u32));
             }
         }
-        self.schedule.at(at(self.scenario.close_at), Event::CloseSender);
+        match self.scenario.carousel {
+            Some(carousel) => {
+                if carousel.forger.is_some() {
+                    self.schedule.at(Instant::ZERO, Event::Forge);
+                }
+            }
+            None => self.schedule.at(at(self.scenario.close_at), Event::CloseSender),
+        }
         if self.scenario.is_forged {
             for (time, receiver, packet) in forger::packets(self.scenario) {
                 let heard = Heard { group: None, number: 0, packet, is_own: false };
@@ -217,7 +239,7 @@ impl<'a> World<'a> {
             let join_at = plan.join_at + placed.starting + shakes_hands;
             self.schedule.at(Instant::ZERO + join_at, Event::Join(number));
         }
-        if placed.carousel.is_some() {
+        if self.scenario.carousel.is_some() {
             for index in 0..self.scenario.objects.len() as u32 {
                 self.schedule.at(Instant::ZERO, Event::SenderHashed(index));
             }
@@ -277,6 +299,7 @@ impl<'a> World<'a> {
             retransmitted_bytes: receiver.retransmitted_bytes,
             dropped_packets: receiver.socket.dropped(),
             has_ended: receiver.closed,
+            sent_bytes: receiver.sent_bytes,
         };
         let present = receivers.iter().enumerate().filter_map(|(number, one)| Some((number, one.as_ref()?)));
         let receivers = present.map(of_one).collect();
@@ -287,8 +310,8 @@ impl<'a> World<'a> {
         if self.transport.is_some() {
             let has_ended =
                 |receiver: &Option<ReceiverNode>| receiver.as_ref().is_some_and(|one| one.closed || one.dead);
-            let goes_round = self.scenario.network.as_ref().is_some_and(|placed| placed.carousel.is_some());
-            return (goes_round || self.sender.closed) && self.receivers.iter().all(has_ended);
+            return (self.scenario.carousel.is_some() || self.sender.closed)
+                && self.receivers.iter().all(has_ended);
         }
         self.sender.closed && self.receivers.iter().flatten().all(|receiver| receiver.closed || receiver.dead)
     }
@@ -301,6 +324,11 @@ impl<'a> World<'a> {
                 let (file, reason) = (self.file(index), "it has shrunk".to_owned());
                 self.sender.machine.handle(now, SenderInput::Withdraw { file, reason });
             }
+            Event::Listeners => {
+                let present = self.receivers.iter().flatten().any(|one| carousel::is_reported(one, now));
+                self.sender.listeners(now, present);
+            }
+            Event::Forge => return self.forge(now),
             Event::CloseSender => self.sender.machine.handle(now, SenderInput::Close),
             Event::Join(number) => self.join(now, number),
             Event::Leave(number, how) => self.leave(now, number, how),
@@ -385,9 +413,12 @@ impl<'a> World<'a> {
         let plan = &self.scenario.receivers[number];
         let mut receiver = ReceiverNode::new(self.scenario, number, plan);
         receiver.connect(now);
+        receiver.sent_bytes = self.sender.sent_bytes;
         self.receivers[number] = Some(receiver);
         if let Some(placed) = self.scenario.network.as_deref() {
             self.join_placed(now, number, placed);
+        } else if self.scenario.carousel.is_some() {
+            self.schedule.at(now + carousel::REPORT, Event::Listeners);
         } else {
             let random = generator(self.scenario.seed, CONTROL_STREAM + number as u64);
             let connection = Connection::new(plan.control_delay, plan.control_rate_bps)
@@ -399,13 +430,13 @@ impl<'a> World<'a> {
 
     fn join_placed(&mut self, now: Instant, number: usize, placed: &Placed) {
         let Some(transport) = &mut self.transport else { return };
-        if placed.carousel.is_none() {
+        if self.scenario.carousel.is_none() {
             transport.connect(now, number);
             let buffer_bytes = self.scenario.receivers[number].receive_buffer_bytes;
             self.sender.join(now, number, Connection::through_network(), buffer_bytes);
         }
         transport.join(now, number);
-        if placed.carousel.is_some() && placed.fanout != Fanout::Multicast {
+        if self.scenario.carousel.is_some() && placed.fanout != Fanout::Multicast {
             // Nobody tells who listens: all who are named get copies.
             (0..self.receivers.len()).for_each(|of| transport.join(now, of));
         }
@@ -419,7 +450,7 @@ impl<'a> World<'a> {
         let (Some(placed), Some(transport)) = (self.scenario.network.as_deref(), &self.transport) else {
             return;
         };
-        let is_carousel = placed.carousel.is_some();
+        let is_carousel = self.scenario.carousel.is_some();
         let are_there = |mut receivers: std::slice::Iter<'_, Option<ReceiverNode>>| match is_carousel {
             true => receivers.any(Option::is_some),
             false => receivers.all(Option::is_some),
@@ -500,13 +531,20 @@ impl<'a> World<'a> {
     }
 
     fn leave(&mut self, now: Instant, number: usize, how: Leaving) {
-        let Some(receiver) = self.receivers[number].as_mut() else { return };
+        let is_carousel = self.scenario.carousel.is_some();
+        let Some(receiver) = self.receivers[number].as_mut().filter(|one| !(is_carousel && one.closed))
+        else {
+            return;
+        };
         match how {
             Leaving::Closes => {
                 receiver.machine.handle(now, ReceiverInput::Close { reason: "it was told to stop".into() });
             }
-            Leaving::Dies | Leaving::Freezes => receiver.dead = true,
+            Leaving::Dies | Leaving::Freezes => (receiver.dead, receiver.closed_at) = (true, now),
             Leaving::Disconnects => receiver.disconnect(now, "no route to host"),
+        }
+        if is_carousel {
+            self.schedule.at(now + carousel::LISTENING_INTERVAL, Event::Listeners);
         }
         if matches!(how, Leaving::Dies | Leaving::Disconnects) {
             let delay = self.scenario.receivers[number].control_delay;
@@ -514,6 +552,20 @@ impl<'a> World<'a> {
         }
         if !matches!(how, Leaving::Dies | Leaving::Freezes) {
             self.pump_receiver(number);
+        }
+    }
+
+    /// Sends a packet that is not the sender's, until the sender has closed.
+    fn forge(&mut self, now: Instant) {
+        let forger = self.scenario.carousel.and_then(|carousel| carousel.forger);
+        let Some(forger) = forger.filter(|_| !self.sender.closed) else { return };
+        self.schedule.at(now + forger.interval, Event::Forge);
+        let packet = self.forging.packet(self.scenario, forger);
+        for receiver in 0..self.receivers.len() {
+            for (arrival, number, packet) in self.carry(now, receiver, 0, &packet) {
+                let heard = Heard { group: None, number, packet, is_own: false };
+                self.schedule.at(arrival, Event::ToSocket(receiver, heard));
+            }
         }
     }
 
@@ -615,15 +667,21 @@ impl<'a> World<'a> {
             }
         }
         if closes {
-            self.leave_placed(now, number, group);
+            receiver.sent_bytes = self.sender.sent_bytes - receiver.sent_bytes;
+            self.tell_left(now, number, group);
         }
         self.arrivals(now);
     }
 
-    /// A receiver of a placed session has ended.
-    fn leave_placed(&mut self, now: Instant, number: usize, group: u8) {
-        let Some(transport) = &mut self.transport else { return };
-        let is_carousel = self.scenario.network.as_ref().is_some_and(|placed| placed.carousel.is_some());
+    /// A receiver has ended: its network or its sender hears of that.
+    fn tell_left(&mut self, now: Instant, number: usize, group: u8) {
+        let is_carousel = self.scenario.carousel.is_some();
+        let Some(transport) = &mut self.transport else {
+            if is_carousel {
+                self.schedule.at(now + carousel::REPORT, Event::Listeners);
+            }
+            return;
+        };
         let is_multicast =
             self.scenario.network.as_ref().is_some_and(|placed| placed.fanout == Fanout::Multicast);
         if !is_carousel || is_multicast {
@@ -642,6 +700,11 @@ impl<'a> World<'a> {
         if let Some(transport) = &mut self.transport {
             transport.send(now, group, number, packet);
             return self.sender.wait_until(transport.has_room_at());
+        }
+        if self.scenario.carousel.is_some()
+            && matches!(packet, Packet::Blocks { .. } | Packet::Symbols { .. })
+        {
+            self.forging.last = Some(packet.clone());
         }
         for receiver in 0..self.receivers.len() {
             let hears = |receiver: &ReceiverNode| !receiver.dead && receiver.group == group;
@@ -664,7 +727,7 @@ impl<'a> World<'a> {
         packet: &Packet,
     ) -> Vec<(Instant, u32, Packet)> {
         match packet {
-            Packet::Message(_) => {
+            Packet::Message(_) | Packet::Page(..) => {
                 let link = &mut self.links[receiver];
                 let through = link.squeeze(now, packet.len(Sizes::of(self.scenario)));
                 let arrivals = through.map(|through| link.carry(through)).into_iter().flatten();

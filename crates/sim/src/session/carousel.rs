@@ -1,0 +1,293 @@
+//! Carousels in a star: their scenarios, who forges their packets, and how their receivers must end. Nothing goes
+//! back to the sender except group membership.
+
+use std::{rc::Rc, time::Duration};
+
+use rand::{Rng as _, RngExt};
+use rand_chacha::ChaCha8Rng;
+use treecast_proto::{
+    Instant,
+    fec::{Layout, Share},
+    object::chunks::CHUNK_LEN,
+};
+use treecast_wire::{
+    header::FileId,
+    message::{BlockHash, BlockHashes},
+};
+
+use super::{
+    Fault, Leaving, ObjectPlan, ReceiverPlan, Scenario,
+    receiver_node::{Fate, ReceiverNode},
+    scenario::{draw_fault, draw_path, millis, pick},
+    sender_node::{LOWER_HEADERS, Packet, SenderNode, session},
+};
+use crate::network::{generator, transmission_time};
+
+/// How many loops a receiver may take: with half of all packets lost, a thousand blocks take twenty.
+const MAX_LOOPS: usize = 80;
+
+/// When the sender learns that a listener has come or gone.
+pub(super) const REPORT: Duration = Duration::from_millis(50);
+
+/// How long a listener that has died counts as one.
+pub(super) const LISTENING_INTERVAL: Duration = Duration::from_secs(5);
+
+/// The value that stands for the hash of every forged block or symbol: the sender sends nothing from there.
+const FORGED: BlockHash = [0xff; 8];
+
+/// The settings of a carousel, which starts when somebody listens.
+#[derive(Debug, Clone, Copy)]
+pub struct Carousel {
+    /// How long the sender waits for another listener when the last has left.
+    pub idle: Duration,
+    /// Where the first loop begins, in bytes of all objects.
+    pub start: u64,
+    /// Which repair symbols the later loops send first.
+    pub first_row: u64,
+    /// Whether the sender signs the hashes of its blocks.
+    pub signs: bool,
+    pub forger: Option<Forger>,
+}
+
+impl Carousel {
+    /// Creates a carousel that goes on when nobody listens, begins anywhere, and signs nothing.
+    pub fn of_seed(seed: u64) -> Self {
+        let start = generator(seed, 1).next_u64();
+        Self { idle: Duration::MAX, start, first_row: 0, signs: false, forger: None }
+    }
+}
+
+/// A member of the group that sends blocks or repair symbols that it has made up.
+#[derive(Debug, Clone, Copy)]
+pub struct Forger {
+    /// The time between two forged packets.
+    pub interval: Duration,
+    /// Whether the forged packets claim to be those that the sender is about to send, and not any others.
+    pub is_ahead: bool,
+}
+
+impl Forger {
+    /// Creates a forger that sends 50 packets a second.
+    pub fn new(is_ahead: bool) -> Self {
+        Self { interval: millis(20), is_ahead }
+    }
+}
+
+impl Scenario {
+    /// Makes the carousel that belongs to a seed.
+    pub fn carousel_from_seed(seed: u64) -> Self {
+        let mut random = generator(seed, 0);
+        let block_len: u16 = *pick(&mut random, &[200, 512, 1000, 1420]);
+        let mut sizes: Vec<usize> =
+            (0..random.random_range(1..=4)).map(|_| draw_size(&mut random, block_len)).collect();
+        // Several chunks, now and then.
+        let mut large = generator(seed, 4);
+        if large.random_bool(0.1) {
+            sizes[0] += large.random_range(CHUNK_LEN as usize..3 * CHUNK_LEN as usize);
+        }
+        let withdrawn = random.random_bool(0.1);
+        let withdraw = (random.random_range(0..sizes.len()), millis(random.random_range(0..300)));
+        let receivers = (0..random.random_range(1..=6)).map(|_| draw_receiver(&mut random, &sizes)).collect();
+        let mut signing = generator(seed, 5);
+        let signs = BlockHashes::per_page(block_len).is_some() && signing.random_bool(0.5);
+        let forges = signs && signing.random_bool(0.5);
+        let object = |(index, size): (usize, usize)| ObjectPlan {
+            withdraw_at: Some(withdraw.1).filter(|_| withdrawn && index == withdraw.0),
+            ..ObjectPlan::of(size)
+        };
+        Self {
+            seed,
+            block_len,
+            max_run_len: u32::from(block_len) * random.random_range(1..=45),
+            rate_bps: *pick(&mut random, &[2_000_000, 20_000_000, 200_000_000]),
+            fec: generator(seed, 3).random_bool(0.5).then_some(Share::Auto),
+            carousel: Some(Carousel {
+                idle: Duration::from_secs(2),
+                start: large.random(),
+                first_row: if large.random_bool(0.3) { large.random_range(1..1_000_000) } else { 0 },
+                signs,
+                forger: forges.then(|| Forger::new(signing.random())),
+            }),
+            ..Self::of(sizes.into_iter().enumerate().map(object).collect(), receivers)
+        }
+    }
+
+    /// The time by which a carousel must have ended.
+    pub(super) fn carousel_deadline(&self) -> Duration {
+        let last = self.receivers.iter().map(|receiver| receiver.join_at).max().unwrap_or_default();
+        let blocks = |size: usize| size.div_ceil(usize::from(self.block_len)) + 8;
+        let bytes =
+            self.objects.iter().map(|object| object.size + blocks(object.size) * (LOWER_HEADERS + 900));
+        last + transmission_time(bytes.sum::<usize>() * MAX_LOOPS, self.rate_bps) + Duration::from_secs(60)
+    }
+}
+
+fn draw_receiver(random: &mut ChaCha8Rng, sizes: &[usize]) -> ReceiverPlan {
+    let late = random.random_bool(0.6);
+    let join_at = millis(if late { random.random_range(0..500) } else { 0 });
+    let dies = random.random_bool(0.1);
+    let die_at = join_at + millis(random.random_range(0..400));
+    ReceiverPlan {
+        join_at,
+        leave: dies.then_some((die_at, Leaving::Dies)),
+        moves: Some(Vec::new()),
+        faults: sizes.iter().map(|size| draw_fault(random, *size)).collect(),
+        ..ReceiverPlan::of(draw_path(random), sizes.len())
+    }
+}
+
+fn draw_size(random: &mut ChaCha8Rng, block_len: u16) -> usize {
+    let block_len = usize::from(block_len);
+    match random.random_range(0..8) {
+        0 => 0,
+        1 => block_len,
+        2 => random.random_range(1..3 * block_len),
+        _ => random.random_range(1..15_000),
+    }
+}
+
+/// Whether routers believe that a receiver listens.
+pub(super) fn is_reported(receiver: &ReceiverNode, now: Instant) -> bool {
+    if receiver.dead { now < receiver.closed_at + LISTENING_INTERVAL } else { !receiver.closed }
+}
+
+/// The value that stands for the hash of the block or symbol at this position.
+pub(super) fn hash_at(sequence: u64, is_forged: bool) -> BlockHash {
+    if is_forged { FORGED } else { sequence.to_be_bytes() }
+}
+
+/// What a forger draws, hears and sends.
+#[derive(Debug)]
+pub(super) struct Forging {
+    random: ChaCha8Rng,
+    /// The run of blocks or symbols that the sender sent last.
+    pub(super) last: Option<Packet>,
+    content: Rc<[u8]>,
+}
+
+impl Forging {
+    pub(super) fn new(scenario: &Scenario) -> Self {
+        let len = scenario.objects.iter().map(|object| object.size).max().unwrap_or_default();
+        let forges = scenario.carousel.is_some_and(|carousel| carousel.forger.is_some());
+        let content = vec![0xee; if forges { len } else { 0 }].into();
+        Self { random: generator(scenario.seed, 6), last: None, content }
+    }
+
+    /// Returns a forged packet.
+    pub(super) fn packet(&mut self, scenario: &Scenario, forger: Forger) -> Packet {
+        let mut packet = match self.last.clone().filter(|_| forger.is_ahead) {
+            Some(run) => ahead_of(run, scenario.block_len),
+            None => self.anything(scenario),
+        };
+        if let Packet::Blocks { content, .. } | Packet::Symbols { content, .. } = &mut packet {
+            *content = Rc::clone(&self.content);
+        }
+        packet
+    }
+
+    /// Any block or symbol of any object.
+    fn anything(&mut self, scenario: &Scenario) -> Packet {
+        let index = self.random.random_range(0..scenario.objects.len());
+        let file = FileId::new(session(scenario), index as u32);
+        let (size, block_len) = (scenario.objects[index].size as u64, u64::from(scenario.block_len));
+        let start = self.random.random_range(0..size.div_ceil(block_len).max(1)) * block_len;
+        let content = Rc::clone(&self.content);
+        if let Some(layout) = Layout::new(size, scenario.block_len).filter(|_| scenario.fec.is_some())
+            && size > 0
+            && self.random.random_bool(0.5)
+        {
+            let source_block = layout.source_block(start / block_len);
+            let first = layout.source_symbols(source_block) + self.random.random_range(0..100);
+            let positions = layout.positions(source_block, &(first..first + 1));
+            return Packet::Symbols { file, positions, content };
+        }
+        Packet::Blocks { file, range: start..size.min(start + block_len), content }
+    }
+}
+
+/// The first packet of the next run.
+fn ahead_of(mut packet: Packet, block_len: u16) -> Packet {
+    if let Packet::Blocks { range, .. } | Packet::Symbols { positions: range, .. } = &mut packet {
+        let first_len = (range.end - range.start).min(block_len.into());
+        *range = range.end..range.end + first_len;
+    }
+    packet
+}
+
+/// Returns what is wrong with how a carousel ended, one line each.
+pub(super) fn faults(
+    scenario: &Scenario,
+    sender: &SenderNode,
+    receivers: &[Option<ReceiverNode>],
+) -> Vec<String> {
+    let mut faults = sender.complaints.clone();
+    if !sender.closed {
+        faults.push("the sender has not closed".into());
+    }
+    for (number, receiver) in receivers.iter().enumerate() {
+        if let Some(receiver) = receiver {
+            let found = receiver_faults(scenario, sender, number, receiver);
+            faults.extend(found.into_iter().map(|fault| format!("receiver {number}: {fault}")));
+        }
+    }
+    faults
+}
+
+fn receiver_faults(
+    scenario: &Scenario,
+    sender: &SenderNode,
+    number: usize,
+    receiver: &ReceiverNode,
+) -> Vec<String> {
+    let mut faults = receiver.complaints.clone();
+    for (index, bytes) in receiver.storage.committed() {
+        if bytes.as_slice() != sender.content(*index as usize) {
+            faults.push(format!("object {index} is wrong"));
+        }
+    }
+    if receiver.dead {
+        return faults;
+    }
+    if !receiver.closed {
+        faults.push("it has not closed".into());
+    }
+    // A carousel whose only object is withdrawn ends, and few may have heard why.
+    let may_end = scenario.objects.len() == 1 && scenario.objects[0].withdraw_at.is_some();
+    if let Some(reason) = receiver.cut_short.as_ref().filter(|_| !may_end) {
+        faults.push(format!("it was cut short: {reason}"));
+    }
+    // Whoever goes on later has what came before the session was cut short.
+    if receiver.storage.leftovers() > 0 && receiver.cut_short.is_none() {
+        faults.push("temporary files are left".into());
+    }
+    faults.extend(
+        (0..scenario.objects.len()).filter_map(|index| fate_fault(scenario, number, index, receiver)),
+    );
+    faults
+}
+
+/// Returns what is wrong with the end of one object: it must be there, or have failed for a reason that was
+/// planned.
+fn fate_fault(scenario: &Scenario, number: usize, index: usize, receiver: &ReceiverNode) -> Option<String> {
+    let withdrawn = scenario.objects[index].withdraw_at.is_some();
+    let planned = scenario.receivers[number].faults[index];
+    let received = receiver.storage.committed().contains_key(&(index as u32));
+    match (received, receiver.fates.get(&(index as u32))) {
+        (true, Some(Fate::Failed(reason))) => {
+            Some(format!("object {index} is received and failed: {reason}"))
+        }
+        (true, _) if matches!(planned, Some(Fault::CommitFails | Fault::DamagedAlways)) => {
+            Some(format!("object {index} was received though it cannot be"))
+        }
+        (true, fate) => fate.is_none().then(|| format!("object {index} is there, and was not told")),
+        (false, Some(Fate::Failed(reason)))
+            if !withdrawn && matches!(planned, None | Some(Fault::DamagedOnce)) =>
+        {
+            Some(format!("object {index} failed without a cause: {reason}"))
+        }
+        (false, Some(Fate::Failed(_))) => None,
+        (false, Some(Fate::Received)) => Some(format!("object {index} is said to be there and is not")),
+        (false, None) if withdrawn && receiver.cut_short.is_some() => None,
+        (false, None) => Some(format!("object {index} has no end")),
+    }
+}
