@@ -52,7 +52,7 @@ pub struct Vocabulary {
 impl Vocabulary {
     /// Checks that the parameter exists, and that some run has a value that matches.
     pub fn check(&self, condition: &Condition) -> Result<(), String> {
-        if condition.is_of_row() {
+        if condition.is_of_row() || self.is_measure_alone(&condition.key) {
             return Ok(());
         }
         let there_are = self.values_of(&condition.key);
@@ -86,6 +86,11 @@ impl Vocabulary {
                 Err(format!("no run has a parameter `{unknown}`: there are {there_are}"))
             }
         }
+    }
+
+    /// Whether `name` is a measure, and no parameter of any run.
+    pub fn is_measure_alone(&self, name: &str) -> bool {
+        !self.has_parameter(name) && self.measures.iter().any(|(measure, _)| measure == name)
     }
 
     pub fn has_parameter(&self, name: &str) -> bool {
@@ -211,12 +216,12 @@ impl Frame {
 }
 
 impl FrameRun {
-    /// Whether the run's parameters meet a condition. Every run meets conditions on rows.
+    /// Whether the run's parameters meet a condition. Every run meets conditions on rows, and on what it measures.
     pub fn fulfils(&self, condition: &Condition) -> bool {
         condition.is_of_row()
             || match self.parameters.get(&condition.key) {
                 Some(value) => condition.holds(value),
-                None => self.is_open,
+                None => self.is_open || self.rows.iter().any(|row| row.measure == condition.key),
             }
     }
 
@@ -235,10 +240,15 @@ impl FrameRun {
         self.nodes.iter().find(|(known, _)| Some(*known) == id).map(|(_, node)| node)
     }
 
-    /// Whether a row meets a condition on its node. It meets all other conditions.
+    /// Whether a row meets a condition on its node, or on another measure of its node or of the run. It meets all
+    /// conditions on parameters.
     pub fn row_fulfils(&self, row: &Row, condition: &Condition) -> bool {
         if !condition.is_of_row() {
-            return true;
+            let of_node = |other: &&Row| other.node == row.node || other.node.is_none();
+            let mut others = self.rows.iter().filter(|other| other.measure == condition.key).peekable();
+            return self.parameters.contains_key(&condition.key)
+                || others.peek().is_none()
+                || others.find(of_node).and_then(|other| other.value).is_some_and(|v| condition.holds(&v.to_string()));
         }
         let Some(node) = self.node(row.node) else { return false };
         condition.holds(if condition.key == "role" { node.role.as_str() } else { &node.name })

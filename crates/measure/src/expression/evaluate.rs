@@ -418,6 +418,25 @@ mod tests {
     }
 
     #[test]
+    fn a_condition_may_be_about_another_measure_of_the_same_node_or_of_the_run() {
+        let mut frame = frame();
+        for run in 0..2 {
+            frame.add_row(run, Some("c0"), "retransmitted", Some(0.0), "B", "");
+            frame.add_row(run, Some("c1"), "retransmitted", Some(7.0), "B", "");
+        }
+        let number = |text: &str| {
+            let expression = Expression::parse(text).unwrap();
+            expression.check(&frame.vocabulary(), &[]).unwrap();
+            Scope { frame: &frame, paper: None, cell: &[] }.number(&expression).map(|(value, _)| value)
+        };
+        assert_eq!(number("sum(time{retransmitted = 0})"), Ok(1.0 + 3.0));
+        assert_eq!(number("sum(size / time{retransmitted > 0})"), Ok(1000.0 / 2.0 + 1000.0 / 4.0));
+        assert_eq!(number("sum(time{delivery = nack, sent >= 500})"), Ok(10.0), "a measure of the whole run");
+        assert!(number("max(time{retransmitted > 7})").is_err());
+        assert!(number("max(time{delivery = unicast, retransmitted = 0})").is_err(), "it did not measure that");
+    }
+
+    #[test]
     fn what_the_program_refused_was_not_run() {
         let mut frame = frame();
         let run = frame.add_run(&[("delivery", "scp"), ("size", "1000"), ("repeat", "0")]);

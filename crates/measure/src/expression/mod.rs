@@ -187,7 +187,9 @@ impl Selection {
         let all: Vec<&Condition> = self.conditions.iter().chain(of_cell).collect();
         let matches = |parameters: &crate::db::Parameters| {
             all.iter().all(|condition| {
-                condition.is_of_row() || parameters.get(&condition.key).is_some_and(|is| condition.holds(is))
+                condition.is_of_row()
+                    || vocabulary.is_measure_alone(&condition.key)
+                    || parameters.get(&condition.key).is_some_and(|is| condition.holds(is))
             })
         };
         match vocabulary.is_changed || vocabulary.cells.iter().any(matches) {
