@@ -142,7 +142,7 @@ fn a_full_disk_is_an_error_of_one_line() {
     let disk = SmallDisk::mount(folder.path());
     let path = disk.0.join("a.rec");
     let start = Instant::now();
-    let error = shell(10, Some(&path), "sleep 600").unwrap_err().to_string();
+    let error = shell(10, Some(&path), "exec sleep 600").unwrap_err().to_string();
     assert!(
         error.contains("a.rec") && error.contains("is the disk full?") && !error.contains('\n'),
         "{error}"
