@@ -101,7 +101,8 @@ fn runs_that_are_cut_short_or_saturated_are_marked_and_the_first_are_in_no_avera
     add(Status::Complete, Some("processors over 95 % busy"), 77.0);
     let html = report::render(&db, &input()).unwrap().html;
     assert!(html.contains("1 runs were cut short") && html.contains(">cut short<"));
-    assert!(html.contains("complete, machine at its limit *"));
+    assert!(html.contains("complete, machine at its limit *: processors over 95 % busy"));
+    assert!(html.contains("1 of 2") && html.contains(">9 s<"), "how many copies came, and how long the run took");
     assert!(html.contains(">77<") && !html.contains("12345"), "a run that was cut short is in no average");
     assert!(html.contains("1 of 482 copies are missing or not whole") && html.contains("it is damaged"));
     let plots = report::render(&db, &ReportInput { plots: plots(), ..input() }).unwrap().plots;
@@ -201,7 +202,8 @@ fn plots() -> Vec<PlotSpec> {
         {"title": "Rate", "kind": "time", "y": "sent", "where": {"receivers": 12, "loss": 0}},
         {"title": "Levels", "kind": "time", "y": "sent", "paper": {"file": "paper.tsv", "figure": "2"},
          "where": {"receivers": 12, "loss": 0, "delivery": "multicast nack"}},
-        {"title": "Only one", "kind": "lines", "x": "receivers", "y": "time", "where": {"receivers": 12, "loss": 0}},
+        {"title": "Only one", "kind": "lines", "x": "receivers", "y": "time", "where": {"receivers": 12, "loss": 0},
+         "paper": {"file": "paper.tsv", "figure": "1"}},
         {"title": "None", "kind": "time", "y": "sent", "where": {"node": "client0"}}
         ]"#,
     )
@@ -273,6 +275,8 @@ fn runs_of_any_kind_have_a_report_without_code_of_their_own() {
     let heat = &report.plots[0].svg;
     assert!(text_of_refused_cells(heat) == 1, "a square that says so: {heat}");
     assert!(heat.contains("<title>nack, multicast: "), "values on hover: {heat}");
+    let only = &report.plots[8].svg;
+    assert!(only.contains("; paper "), "a bar without the paper's value beside ours: {only}");
     let levels = &report.plots[7].svg;
     for told in
         ["the link is down", "the link is up", "made-up-1999, 2, scaled to the run&apos;s level before"]

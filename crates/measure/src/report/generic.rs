@@ -5,11 +5,12 @@ use super::{ReportInput, html::Page};
 use crate::{
     Db,
     claim::conditions,
+    db::Run,
     expression::Condition,
     frame::{Frame, FrameRun, REFUSED},
     plot::generic::{Drawing, draw, parameter_in_words, value_in_words},
     statistics::Summary,
-    tables::{Cell, Mark, Scale, Table, three_digits},
+    tables::{Cell, Mark, Scale, Table, quantity, three_digits},
 };
 
 /// The number of plots of one kind that are shown. Further plots are folded.
@@ -71,7 +72,7 @@ pub fn write_plots(page: &mut Page, frame: &Frame, input: &ReportInput, db: &Db)
 }
 
 /// Writes refusals, tables and the pictures of the networks.
-pub fn write_tables(page: &mut Page, frame: &Frame, input: &ReportInput) {
+pub fn write_tables(page: &mut Page, runs: &[Run], frame: &Frame, input: &ReportInput) {
     if frame.runs.is_empty() {
         return;
     }
@@ -80,7 +81,7 @@ pub fn write_tables(page: &mut Page, frame: &Frame, input: &ReportInput) {
     let tables: Vec<Table> =
         frame.measures().iter().filter_map(|(name, unit)| table(frame, name, unit)).collect();
     page.folded_tables(&format!("Tables: all {} measures, by cell", tables.len()), &tables);
-    page.folded_tables(&format!("Table: all {} runs", frame.runs.len()), &[runs(frame)]);
+    page.folded_tables(&format!("Table: all {} runs", frame.runs.len()), &[all_runs(runs, frame)]);
     page.end_section();
     page.section("Networks", "");
     for picture in &input.pictures {
@@ -91,7 +92,6 @@ pub fn write_tables(page: &mut Page, frame: &Frame, input: &ReportInput) {
 
 /// A sentence that says how many copies came, and whether all did. `None` if the runs had no copies.
 pub fn copies(frame: &Frame) -> Option<(bool, String)> {
-    let is_stream = |run: &FrameRun| run.rows.iter().any(|row| row.measure == "latency_mean");
     let is_copy = |run: &&FrameRun| run.is_complete && run.refused().is_none() && !is_stream(run);
     let rows =
         || frame.runs.iter().filter(is_copy).flat_map(|run| &run.rows).filter(|row| row.node.is_some());
@@ -267,26 +267,46 @@ fn refused(frame: &Frame) -> Option<Table> {
     (!table.rows.is_empty()).then_some(table)
 }
 
-fn runs(frame: &Frame) -> Table {
+/// How many copies of a run came, of how many. Empty for a stream, which has no copies.
+fn copies_of(run: &FrameRun) -> Cell {
+    let times = || run.rows.iter().filter(|row| row.measure == "time" && row.node.is_some());
+    match (times().filter(|row| row.value.is_some()).count(), times().count()) {
+        _ if is_stream(run) => "".into(),
+        (came, all) => {
+            Cell::marked(format!("{came} of {all}"), if came == all { Mark::Plain } else { Mark::Warning })
+        }
+    }
+}
+
+fn is_stream(run: &FrameRun) -> bool {
+    run.rows.iter().any(|row| row.measure == "latency_mean")
+}
+
+/// The table of every run: its parameters, how long it took, how many copies came whole, and how it ended.
+fn all_runs(runs: &[Run], frame: &Frame) -> Table {
     let vocabulary = frame.vocabulary();
     let parameters: Vec<&str> =
         vocabulary.parameters().into_iter().filter(|name| vocabulary.values_of(name).len() > 1).collect();
     let heads = heads_of(&parameters);
-    let names: Vec<String> = ["RUN".into()].into_iter().chain(heads).chain(["<STATUS".into()]).collect();
+    let last = ["TOOK", "COPIES", "<STATUS"].map(String::from);
+    let names: Vec<String> = ["RUN".into()].into_iter().chain(heads).chain(last).collect();
     let mut table = Table::new("All runs", &names);
-    for run in &frame.runs {
+    for (run, recorded) in frame.runs.iter().zip(runs) {
         let value = |name: &&str| {
             Cell::from(value_in_words(name, run.parameters.get(*name).map_or("", String::as_str)))
         };
         let status = match (run.is_complete, run.refused().is_some(), run.is_saturated) {
             (false, ..) => Cell::marked("cut short", Mark::Warning),
             (_, true, _) => Cell::marked("refused", Mark::Warning),
-            (.., true) => Cell::marked("complete, machine at its limit *", Mark::Warning),
+            (.., true) => {
+                let why = recorded.saturated.as_deref().unwrap_or_default();
+                Cell::marked(format!("complete, machine at its limit *: {why}"), Mark::Warning)
+            }
             _ => "complete".into(),
         };
         let cells = std::iter::once(Cell::from(run.id.to_string()))
             .chain(parameters.iter().map(value))
-            .chain([status]);
+            .chain([quantity(recorded.duration.as_secs_f64(), "s").into(), copies_of(run), status]);
         table.rows.push(cells.collect());
     }
     table

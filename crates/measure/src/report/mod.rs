@@ -68,7 +68,7 @@ pub fn render(db: &Db, input: &ReportInput) -> Result<Report> {
     summary::write_head(&mut page, &runs, &frame, input);
     generic::write_plots(&mut page, &frame, input, db);
     summary::write_claims(&mut page, &runs, &frame, input);
-    generic::write_tables(&mut page, &frame, input);
+    generic::write_tables(&mut page, &runs, &frame, input);
     Ok(page.finish(&input.title))
 }
 

@@ -4,7 +4,7 @@ use plotters::style::text_anchor::HPos;
 
 use super::{
     gather::{Gathered, GroupOfValues},
-    value_in_words,
+    named_value,
 };
 use crate::{
     plot::{
@@ -28,7 +28,7 @@ pub fn plot(gathered: &Gathered<'_>, boxes: bool) -> Option<Plot> {
     }
     let xs = gathered.distinct(|group| &group.x);
     let x_name = gathered.spec.x.as_deref().unwrap_or_default();
-    let heads: Vec<String> = xs.iter().map(|x| value_in_words(x_name, x)).collect();
+    let heads: Vec<String> = xs.iter().map(|x| named_value(x_name, x)).collect();
     let widest = |words: &mut dyn Iterator<Item = &str>| {
         words.map(|word| word.chars().count()).max().unwrap_or(0) as f64
     };
@@ -37,9 +37,8 @@ pub fn plot(gathered: &Gathered<'_>, boxes: bool) -> Option<Plot> {
         0 | 1 => 0.0,
         _ => widest(&mut heads.iter().map(String::as_str)) * SMALL * 0.58 + 12.0,
     };
-    let nearest =
-        gathered.groups.iter().filter_map(|group| group.paper.as_ref()).map(|paper| paper.nearest.as_str());
-    let right = 76.0 + widest(&mut { nearest }) * SMALL * 0.58;
+    let papers: Vec<String> = rows.iter().map(|group| words_of_paper(group)).collect();
+    let right = 76.0 + widest(&mut papers.iter().map(String::as_str)) * SMALL * 0.58;
     let lines = rows.len() as f64 + xs.len() as f64 * 0.5;
     let sheet = Sheet {
         x_label: &gathered.label,
@@ -64,6 +63,15 @@ pub fn plot(gathered: &Gathered<'_>, boxes: bool) -> Option<Plot> {
             place -= 0.5;
         }
     }))
+}
+
+/// The paper's value behind ours, and the parameter that differs. Empty where there is no paper.
+fn words_of_paper(group: &GroupOfValues) -> String {
+    match &group.paper {
+        None => String::new(),
+        Some(paper) if paper.nearest.is_empty() => format!("; paper {}", three_digits(paper.value)),
+        Some(paper) => format!("; paper {}, {}", three_digits(paper.value), paper.nearest),
+    }
 }
 
 fn axis(gathered: &Gathered<'_>, boxes: bool) -> Axis {
@@ -104,10 +112,9 @@ fn row(canvas: &Canvas<'_>, group: &GroupOfValues, y: f64, head: &str, boxes: bo
     }
     if let Some(paper) = &group.paper {
         canvas.mark((paper.value, y), Style { ink: Ink::Text, mark: Mark::Diamond }, 4.5, false);
-        canvas.text((paper.value.max(end), y), (54.0, 0.0), &paper.nearest, Ink::Muted, SMALL, HPos::Left);
     }
     let shown = if boxes { summary.median } else { summary.mean };
     let after = group.paper.as_ref().map_or(end, |paper| paper.value.max(end)).max(0.0);
-    let text = format!("{}{star}", three_digits(shown));
+    let text = format!("{}{star}{}", three_digits(shown), words_of_paper(group));
     canvas.text((after, y), (9.0, 0.0), &text, Ink::Text, SMALL, HPos::Left);
 }

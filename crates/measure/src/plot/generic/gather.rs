@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::{Drawing, PlotSpec, value_in_words};
+use super::{Drawing, PlotSpec, named_value, value_in_words};
 use crate::{
     db::NodeId,
     expression::{Condition, Expression, Scope, Value, number},
@@ -31,6 +31,7 @@ pub struct GroupOfValues {
     /// The text of the x parameter. Empty in a plot without x.
     pub x: String,
     pub row: String,
+    /// The value of the series' parameter, in words.
     pub series: String,
     pub style: Style,
     pub values: Vec<f64>,
@@ -218,10 +219,11 @@ fn group_of<'g>(
 ) -> &'g mut GroupOfValues {
     let of = |name: Option<&str>| name.map(|name| text_of(run, node, name)).unwrap_or_default();
     let (x, row) = (of(spec.x.as_deref()), of(spec.rows.as_deref()));
-    let series = if spec.kind == super::Kind::Heat { String::new() } else { of(Some(spec.series())) };
+    let value = if spec.kind == super::Kind::Heat { String::new() } else { of(Some(spec.series())) };
+    let series = named_value(spec.series(), &value);
     let found = groups.iter().position(|group| group.x == x && group.row == row && group.series == series);
     let index = found.unwrap_or_else(|| {
-        let style = drawing.styles.of(&series);
+        let style = drawing.styles.of(&value);
         groups.push(GroupOfValues { x, row, series, style, ..GroupOfValues::default() });
         groups.len() - 1
     });
@@ -237,10 +239,10 @@ fn text_of(run: &FrameRun, node: Option<NodeId>, name: &str) -> String {
 }
 
 fn is_of_group(spec: &PlotSpec, run: &FrameRun, group: &GroupOfValues) -> bool {
-    let is = |name: Option<&str>, value: &str| {
-        name.is_none_or(|name| run.parameters.get(name).map_or("", String::as_str) == value)
-    };
-    let of_series = spec.kind == super::Kind::Heat || is(Some(spec.series()), &group.series);
+    let of_run = |name: &str| run.parameters.get(name).map_or("", String::as_str);
+    let is = |name: Option<&str>, value: &str| name.is_none_or(|name| of_run(name) == value);
+    let series = || named_value(spec.series(), of_run(spec.series()));
+    let of_series = spec.kind == super::Kind::Heat || series() == group.series;
     of_series && is(spec.x.as_deref(), &group.x) && is(spec.rows.as_deref(), &group.row)
 }
 

@@ -2,7 +2,7 @@
 
 use plotters::style::text_anchor::HPos;
 
-use super::{gather::Gathered, value_in_words};
+use super::{gather::Gathered, named_value};
 use crate::{
     plot::{
         Ink, Plot,
@@ -18,7 +18,7 @@ pub fn plot(gathered: &Gathered<'_>) -> Option<Plot> {
     let (columns, rows) = (gathered.distinct(|group| &group.x), gathered.distinct(|group| &group.row));
     let spec = gathered.spec;
     let words =
-        |name: &Option<String>, value: &String| value_in_words(name.as_deref().unwrap_or_default(), value);
+        |name: &Option<String>, value: &String| named_value(name.as_deref().unwrap_or_default(), value);
     let heads: Vec<String> = columns.iter().map(|value| words(&spec.x, value)).collect();
     let names: Vec<String> = rows.iter().map(|value| words(&spec.rows, value)).collect();
     let medians: Vec<f64> =

@@ -145,7 +145,7 @@ impl PlotSpec {
     }
 
     fn title(&self, cell: &[Condition]) -> String {
-        let values = cell.iter().map(|condition| value_in_words(&condition.key, &condition.values[0]));
+        let values = cell.iter().map(|condition| named_value(&condition.key, &condition.values[0]));
         match values.collect::<Vec<_>>() {
             none if none.is_empty() => self.title.clone(),
             some => format!("{}: {}", self.title, some.join(", ")),
@@ -207,6 +207,16 @@ pub fn value_in_words(parameter: &str, value: &str) -> String {
         "receivers" if number == 1.0 => "1 receiver".into(),
         "receivers" => format!("{value} receivers"),
         _ => value.to_owned(),
+    }
+}
+
+/// The value of a parameter for people, with the parameter's name where the number alone does not say what it is:
+/// `factor 50`.
+pub fn named_value(parameter: &str, value: &str) -> String {
+    let words = value_in_words(parameter, value);
+    match crate::expression::number(value) {
+        Some(_) if words == value => format!("{} {value}", parameter_in_words(parameter)),
+        _ => words,
     }
 }
 

@@ -5,7 +5,7 @@
 
 use plotters::style::text_anchor::HPos;
 
-use super::{Drawing, PlotSpec};
+use super::{Drawing, PlotSpec, named_value};
 use crate::{
     Db,
     db::RunId,
@@ -124,7 +124,8 @@ fn lines<'r>(spec: &PlotSpec, drawing: &Drawing<'r>, conditions: &'r [&Condition
     let by_node = spec.series() == "node";
     let mut found = Lines { lines: Vec::new(), unit: String::new(), runs: Vec::new() };
     for (_, run) in drawing.frame.runs_that(conditions).filter(|(_, run)| run.is_complete) {
-        let series = run.parameters.get(spec.series()).cloned().unwrap_or_default();
+        let value = run.parameters.get(spec.series()).cloned().unwrap_or_default();
+        let series = named_value(spec.series(), &value);
         if found.lines.iter().any(|(name, ..)| *name == series) || (by_node && !found.lines.is_empty()) {
             continue;
         }
@@ -135,8 +136,8 @@ fn lines<'r>(spec: &PlotSpec, drawing: &Drawing<'r>, conditions: &'r [&Condition
         found.unit.clone_from(unit);
         found.runs.push(run);
         let lines = of_run.into_iter().map(|(node, _, points)| {
-            let name = if by_node { node } else { series.clone() };
-            (name.clone(), drawing.styles.of(&name), points)
+            let (name, value) = if by_node { (node.clone(), node) } else { (series.clone(), value.clone()) };
+            (name, drawing.styles.of(&value), points)
         });
         found.lines.extend(lines.take(if by_node { usize::MAX } else { 1 }));
     }
