@@ -24,30 +24,36 @@ pub fn svg(topology: &Topology, title: &str) -> String {
 }
 
 fn draw(svg: &mut String, topology: &Topology, layout: &Layout, title: &str) -> std::fmt::Result {
-    let title_width = 32.0 + title.chars().count() as f64 * 10.5;
-    let (width, height) = (layout.width.max(title_width), layout.height);
+    let counts = [(Role::Server, "server"), (Role::Router, "router"), (Role::Client, "client")];
+    let counts = counts.into_iter().filter(|(role, _)| topology.count(*role) > 0);
+    let note = if layout.folded.is_empty() { "" } else { "n × m: n LANs of m clients each" };
+    let legend_width = counts.clone().count() as f64 * (BOX_WIDTH + 8.0) + note.chars().count() as f64 * 5.0;
+    let title_width = title.chars().count() as f64 * 10.5;
+    let (width, height) = (layout.width.max(32.0 + title_width.max(legend_width)), layout.height);
     writeln!(
         svg,
         r#"<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:.0} {height:.0}" width="{width:.0}" height="{height:.0}" font-family="sans-serif" font-size="10">"#
     )?;
     writeln!(svg, "{STYLE}<rect class=\"page\" width=\"100%\" height=\"100%\"/>")?;
-    let counts = [(Role::Server, "server"), (Role::Router, "router"), (Role::Client, "client")];
     writeln!(svg, r#"<text x="16" y="26" font-size="16" font-weight="bold">{}</text>"#, escape(title))?;
     let mut x = 16.0;
-    for (role, name) in counts.into_iter().filter(|(role, _)| topology.count(*role) > 0) {
+    for (role, name) in counts {
         let label = counted(topology.count(role), name);
         draw_box(svg, Point { x: x + BOX_WIDTH / 2.0, y: 48.0 }, BOX_WIDTH, role, &label, None)?;
         x += BOX_WIDTH + 8.0;
     }
-    if !layout.folded.is_empty() {
-        writeln!(svg, r#"<text class="note" x="{x:.1}" y="51.5">n × m: n LANs of m clients each</text>"#)?;
-    }
+    writeln!(svg, r#"<text class="note" x="{x:.1}" y="51.5">{note}</text>"#)?;
     let mut labels = Labels::default();
     for (index, network) in topology.networks.iter().enumerate() {
         match network.kind {
             NetworkKind::Lan => draw_lan(svg, topology, layout, index)?,
             NetworkKind::Link => draw_link(svg, layout, network, &mut labels)?,
         }
+    }
+    // Boxes are drawn over the lines to their centres.
+    for Folded { at, under, .. } in &layout.folded {
+        let node = layout.nodes[*under];
+        writeln!(svg, r#"<line x1="{:.1}" y1="{:.1}" x2="{:.1}" y2="{:.1}"/>"#, node.x, node.y, at.x, at.y)?;
     }
     for (index, node) in topology.nodes.iter().enumerate().filter(|(index, _)| !layout.is_folded[*index]) {
         draw_box(
@@ -112,10 +118,9 @@ fn draw_box(
     Ok(())
 }
 
-/// Draws the box for equal LANs under their router.
+/// Draws the box for equal LANs.
 fn draw_folded(svg: &mut String, topology: &Topology, layout: &Layout, folded: &Folded) -> std::fmt::Result {
-    let (at, node) = (folded.at, layout.nodes[folded.under]);
-    writeln!(svg, r#"<line x1="{:.1}" y1="{:.1}" x2="{:.1}" y2="{:.1}"/>"#, node.x, node.y, at.x, at.y)?;
+    let at = folded.at;
     let label = format!("{} × {}", folded.lans, folded.clients);
     draw_box(svg, at, layout.box_width, Role::Client, &label, None)?;
     let rate = describe(&topology.networks[folded.lan].members[0].quality);
@@ -280,6 +285,13 @@ mod tests {
         assert!(svg.contains(">1 client<") && !svg.contains("0 routers"));
         let layout = Layout::of(&topology);
         assert!(layout.width >= 16.0 + 3.0 * BOX_WIDTH + 2.0 * 8.0, "{}", layout.width);
+
+        let folded = super::svg(&Topology::parse("lan:clients=300").unwrap(), "L300");
+        let width = folded.split_once("width=\"").and_then(|(_, rest)| rest.split_once('"')).unwrap().0;
+        // Two boxes and 31 letters.
+        assert!(width.parse::<f64>().unwrap() > 320.0, "{width}");
+        let (line, box_of_server) = (folded.find("<line"), folded.rfind("class=\"box server\""));
+        assert!(line < box_of_server, "no line crosses the name of a box");
     }
 
     #[test]
