@@ -51,7 +51,8 @@ impl Lab {
         prepare: impl Fn(&mut Command),
         arguments: impl Fn(Option<&'a str>) -> Vec<&'a str>,
     ) -> Result<Vec<Daemon>> {
-        const PATIENCE: Duration = Duration::from_secs(60);
+        // Fifty routers load their programs at once. A router that ends is noticed at once; this is for one that hangs.
+        const PATIENCE: Duration = Duration::from_secs(300);
         let start = |(node, upstream): (&LabNode, Option<&'a str>)| {
             let mut command = Command::new(program);
             command.args(arguments(upstream));
