@@ -26,6 +26,7 @@ pub struct Carried {
     pub sender: u64,
     network_over_time: Points,
     sender_over_time: Points,
+    to_sender_over_time: Points,
     /// Each link's rate over time, in the topology's order.
     links: Vec<(String, Points)>,
 }
@@ -46,6 +47,8 @@ impl Carried {
                 if senders.contains(&name) {
                     carried.sender += bytes;
                     add(&mut carried.sender_over_time, &rates);
+                    let came = series::interface(&member.interface, Counter::RxBytes);
+                    add(&mut carried.to_sender_over_time, &db.counted(record.node(name), &came)?.rates());
                 }
                 add(&mut of_link, &rates);
             }
@@ -62,6 +65,7 @@ impl Carried {
         let mut add = |measure, points| filing.series.push(Series { measure, unit: "B/s", points });
         add("network_rate".into(), self.network_over_time.clone());
         add("sender_rate".into(), self.sender_over_time.clone());
+        add("to_sender_rate".into(), self.to_sender_over_time.clone());
         for link in watched {
             let found = self.links.iter().find(|(name, _)| name == link);
             add(format!("link_rate {link}"), found.map_or_else(Points::new, |(_, points)| points.clone()));

@@ -24,6 +24,8 @@ pub const MEASURES: &[(&str, &str)] = &[
     ("latency_p99", "s"),
     ("latency_max", "s"),
     ("latency_peak", ""),
+    ("later_latency", "s"),
+    ("later_sender_rate", "B/s"),
     ("jitter", "s"),
     ("later_lost", ""),
     ("discoveries", ""),
@@ -44,6 +46,7 @@ struct Second {
     /// The share of the datagrams sent in it that never came.
     lost: f64,
     latency_mean: f64,
+    latency_max: f64,
     sender_bytes: f64,
 }
 
@@ -121,6 +124,7 @@ fn seconds(
         came: of.packets,
         lost: played.loss_in(copies, stream.interval, index),
         latency_mean: of.latency_sum.as_secs_f64() / of.packets.max(1) as f64,
+        latency_max: of.latency_max.as_secs_f64(),
         sender_bytes: carried.sender_in_second(began, index),
     };
     all.seconds.iter().enumerate().map(second).collect()
@@ -147,9 +151,14 @@ fn of_discovery(played: &Played, seconds: &[Second], carried: &Carried) -> Vec<R
     if !later.is_empty() {
         let lost = later.iter().map(|second| second.lost).sum::<f64>() / later.len() as f64;
         rows.push(Row::of_run("later_lost", lost, ""));
+        let sent = later.iter().map(|second| second.sender_bytes).sum::<f64>() / later.len() as f64;
+        rows.push(Row::of_run("later_sender_rate", sent, "B/s"));
     }
     let came: u64 = later.iter().map(|second| second.came).sum();
     let sum: f64 = later.iter().map(|second| second.latency_mean * second.came as f64).sum();
+    if came > 0 {
+        rows.push(Row::of_run("later_latency", sum / came as f64, "s"));
+    }
     let peak = seconds[..first_later].iter().map(|second| second.latency_mean).reduce(f64::max);
     if let Some(peak) = peak.filter(|_| came > 0) {
         rows.push(Row::of_run("latency_peak", peak / (sum / came as f64), ""));
@@ -166,6 +175,7 @@ fn series(seconds: &[Second], began: Duration) -> Vec<Series> {
     };
     vec![
         of("latency", "s", |second| second.latency_mean),
+        of("highest_latency", "s", |second| second.latency_max),
         of("lost", "", |second| second.lost),
         of("stream_sender_rate", "B/s", |second| second.sender_bytes),
     ]
