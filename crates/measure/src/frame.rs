@@ -248,7 +248,10 @@ impl FrameRun {
             let mut others = self.rows.iter().filter(|other| other.measure == condition.key).peekable();
             return self.parameters.contains_key(&condition.key)
                 || others.peek().is_none()
-                || others.find(of_node).and_then(|other| other.value).is_some_and(|v| condition.holds(&v.to_string()));
+                || others
+                    .find(of_node)
+                    .and_then(|other| other.value)
+                    .is_some_and(|v| condition.holds(&v.to_string()));
         }
         let Some(node) = self.node(row.node) else { return false };
         condition.holds(if condition.key == "role" { node.role.as_str() } else { &node.name })

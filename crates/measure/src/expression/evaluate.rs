@@ -433,7 +433,10 @@ mod tests {
         assert_eq!(number("sum(size / time{retransmitted > 0})"), Ok(1000.0 / 2.0 + 1000.0 / 4.0));
         assert_eq!(number("sum(time{delivery = nack, sent >= 500})"), Ok(10.0), "a measure of the whole run");
         assert!(number("max(time{retransmitted > 7})").is_err());
-        assert!(number("max(time{delivery = unicast, retransmitted = 0})").is_err(), "it did not measure that");
+        assert!(
+            number("max(time{delivery = unicast, retransmitted = 0})").is_err(),
+            "it did not measure that"
+        );
     }
 
     #[test]
