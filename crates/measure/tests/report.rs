@@ -102,7 +102,10 @@ fn runs_that_are_cut_short_or_saturated_are_marked_and_the_first_are_in_no_avera
     let html = report::render(&db, &input()).unwrap().html;
     assert!(html.contains("1 runs were cut short") && html.contains(">cut short<"));
     assert!(html.contains("complete, machine at its limit *: processors over 95 % busy"));
-    assert!(html.contains("1 of 2") && html.contains(">9 s<"), "how many copies came, and how long the run took");
+    assert!(
+        html.contains("1 of 2") && html.contains(">9 s<"),
+        "how many copies came, and how long the run took"
+    );
     assert!(html.contains(">77<") && !html.contains("12345"), "a run that was cut short is in no average");
     assert!(html.contains("1 of 482 copies are missing or not whole") && html.contains("it is damaged"));
     let plots = report::render(&db, &ReportInput { plots: plots(), ..input() }).unwrap().plots;
