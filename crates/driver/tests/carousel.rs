@@ -1,6 +1,7 @@
 //! Carousels over loopback, where everybody hears everything and nobody reports listeners.
 
 use std::{
+    cell::RefCell,
     fs,
     net::{IpAddr, Ipv4Addr, SocketAddr},
     path::{Path, PathBuf},
@@ -134,6 +135,29 @@ impl Bench {
 
     fn receive(&self, into: &str) -> Result<ReceiveSummary, ReceiveError> {
         receive::run(&self.receive_options(into), &Stop::new().unwrap(), &mut |_| {})
+    }
+
+    /// Receives into `a`. `before` runs when the receiver listens, and `meanwhile` when the sender has begun; it may ask whether
+    /// the receiver has ended.
+    fn deliver(&self, before: impl FnOnce(), meanwhile: impl FnOnce(&dyn Fn() -> bool)) -> ReceiveSummary {
+        let stop = Stop::new().unwrap();
+        thread::scope(|scope| {
+            let receiver = scope.spawn(|| self.receive("a"));
+            thread::sleep(Duration::from_millis(300));
+            before();
+            let sender = scope.spawn(|| self.send(&stop));
+            meanwhile(&|| receiver.is_finished());
+            let summary = receiver.join().unwrap().unwrap();
+            stop.request();
+            sender.join().unwrap().unwrap();
+            summary
+        })
+    }
+
+    /// A way into the group for packets that are not the sender's.
+    fn transmitter(&self) -> Transmitter {
+        let socket = open_group_sender(&self.group, DEFAULT_MULTICAST_HOPS).unwrap();
+        Transmitter::new(socket, Offload::SuperPackets)
     }
 
     fn assert_same(&self, from: &str, copy: &str) {
@@ -296,33 +320,18 @@ fn what_a_member_forges_is_never_accepted() {
         Message::BeginOfFile(BeginOfFile::new(TransferType::DiskToDisk, size, name).unwrap())
     };
     let file = FileId::new(bench.session(), 0);
-    let transmitter = Transmitter::new(
-        open_group_sender(&bench.group, DEFAULT_MULTICAST_HOPS).unwrap(),
-        Offload::SuperPackets,
-    );
+    let transmitter = bench.transmitter();
     let mut sealer = Sealer::from_secret(Secret::from(bench.secret())).unwrap();
     let mut say = |message: &Message| {
         let mut sealed = Vec::new();
         sealer.seal_packet(&message.to_packet(file), &mut sealed).unwrap();
         transmitter.send_datagram(bench.group.scoped(), &sealed).unwrap();
     };
-    let stop = Stop::new().unwrap();
-    thread::scope(|scope| {
-        let receiver = scope.spawn(|| bench.receive("a"));
-        thread::sleep(Duration::from_millis(300));
-        let signed = |signature| Message::Digest(Digest { signature, ..Digest::unsigned([3; 32]) });
-        for message in
-            [forged("from/file", 100), forged("from/evil", 300_000), signed(None), signed(Some([7; 64]))]
-        {
-            say(&message);
-        }
-        let sender = scope.spawn(|| bench.send(&stop));
-        let summary = receiver.join().unwrap().unwrap();
-        stop.request();
-        sender.join().unwrap().unwrap();
-        assert!(summary.is_complete() && summary.received == 1, "{summary:?}");
-        assert!(summary.progress.ignored_packets >= 2, "{summary:?}");
-    });
+    let signed = |signature| Message::Digest(Digest { signature, ..Digest::unsigned([3; 32]) });
+    let lies = [forged("from/file", 100), forged("from/evil", 300_000), signed(None), signed(Some([7; 64]))];
+    let summary = bench.deliver(|| lies.iter().for_each(&mut say), |_| {});
+    assert!(summary.is_complete() && summary.received == 1, "{summary:?}");
+    assert!(summary.progress.ignored_packets >= 2, "{summary:?}");
     bench.assert_same("from/file", "a/from/file");
     let mut names: Vec<_> =
         fs::read_dir(bench.folder.join("a/from")).unwrap().map(|entry| entry.unwrap().file_name()).collect();
@@ -337,10 +346,7 @@ fn a_member_can_neither_doom_an_object_nor_hide_what_the_sender_says() {
     bench.write("file", 3_000_000);
     bench.begin("from");
     let (socket, _) = open_group_receiver(&bench.group, 1 << 20).unwrap();
-    let transmitter = Transmitter::new(
-        open_group_sender(&bench.group, DEFAULT_MULTICAST_HOPS).unwrap(),
-        Offload::SuperPackets,
-    );
+    let transmitter = bench.transmitter();
     // The last of so many packets is sent.
     let say = |sealer: &mut Sealer, message: &Message, packets: usize| {
         let mut sealed = Vec::new();
@@ -351,25 +357,24 @@ fn a_member_can_neither_doom_an_object_nor_hide_what_the_sender_says() {
         transmitter.send_datagram(bench.group.scoped(), &sealed).unwrap();
     };
     let secret = || Secret::from(bench.secret());
-    let stop = Stop::new().unwrap();
-    thread::scope(|scope| {
-        let receiver = scope.spawn(|| bench.receive("a"));
-        thread::sleep(Duration::from_millis(300));
-        let huge = BeginOfFile::new(TransferType::DiskToDisk, 1 << 50, "from/file").unwrap();
+    let hear = || {
         let mut datagram = vec![0; 65_536];
-        say(&mut Sealer::from_secret(secret()).unwrap(), &Message::BeginOfFile(huge), 1);
-        socket.recv(&mut datagram).unwrap();
-        let sender = scope.spawn(|| bench.send(&stop));
         let len = socket.recv(&mut datagram).unwrap();
-        let prefix = Prefix::parse(&datagram[..len]).unwrap();
+        datagram.truncate(len);
+        datagram
+    };
+    let before = || {
+        let huge = BeginOfFile::new(TransferType::DiskToDisk, 1 << 50, "from/file").unwrap();
+        say(&mut Sealer::from_secret(secret()).unwrap(), &Message::BeginOfFile(huge), 1);
+        hear();
+    };
+    let summary = bench.deliver(before, |_| {
+        let prefix = Prefix::parse(&hear()).unwrap();
         let key = GroupKey { id: prefix.key, secret: bench.secret() };
         say(&mut Sealer::for_group(&key), &Message::EndOfFile, 200_000);
-        let summary = receiver.join().unwrap().unwrap();
-        stop.request();
-        sender.join().unwrap().unwrap();
-        assert!(summary.is_complete() && summary.received == 1, "{summary:?}");
-        assert_eq!(summary.progress.replayed_packets, 0, "{summary:?}");
     });
+    assert!(summary.is_complete() && summary.received == 1, "{summary:?}");
+    assert_eq!(summary.progress.replayed_packets, 0, "{summary:?}");
     bench.assert_same("from/file", "a/from/file");
 }
 
@@ -398,19 +403,15 @@ fn what_anybody_forges_in_a_plain_carousel_costs_its_chunks() {
 fn forged_while_a_file_comes(number: u8, fec: bool, is_plain: bool) -> (u64, u64) {
     const SIZE: usize = 6_000_000;
     const CHUNK: u64 = 65_536;
-    let mut counts = (0, 0);
     let mut bench = Bench::new(number);
     (bench.fec, bench.is_plain) = (fec, is_plain);
     bench.write("file", SIZE);
     bench.begin("from/file");
-    let mut transmitter = Transmitter::new(
-        open_group_sender(&bench.group, DEFAULT_MULTICAST_HOPS).unwrap(),
-        Offload::SuperPackets,
-    );
+    let mut transmitter = bench.transmitter();
     // A plain carousel's ticket has no secret.
     let secret = bench.ticket().security.and_then(|security| security.secret).unwrap_or_default();
     let mut sealer = Sealer::from_secret(Secret::from(secret)).unwrap();
-    let mut forge = |position: u64, count: usize| {
+    let forge = RefCell::new(|position: u64, count: usize| {
         let mut sealed = Vec::new();
         let sequence = position / 1420 * 1420;
         let file_id = FileId::new(bench.session(), 0);
@@ -421,33 +422,26 @@ fn forged_while_a_file_comes(number: u8, fec: bool, is_plain: bool) -> (u64, u64
         }
         sealer.seal_blocks(first, 1420, &run, &mut sealed).unwrap();
         transmitter.send_segments(bench.group.scoped(), Sealer::segment_len(1420), &sealed).unwrap();
+    });
+    let before = || {
+        let places = [(2 * CHUNK, 1), (50 * CHUNK - 9_000, 20), (SIZE as u64 / CHUNK * CHUNK + 1500, 1)];
+        places.into_iter().for_each(|(position, count)| forge.borrow_mut()(position, count));
     };
-    let stop = Stop::new().unwrap();
-    thread::scope(|scope| {
-        let receiver = scope.spawn(|| bench.receive("a"));
-        thread::sleep(Duration::from_millis(300));
-        forge(2 * CHUNK, 1);
-        forge(50 * CHUNK - 9_000, 20);
-        forge(SIZE as u64 / CHUNK * CHUNK + 1500, 1);
-        let sender = scope.spawn(|| bench.send(&stop));
+    let summary = bench.deliver(before, |is_over| {
         // A loop takes a quarter of a second. In a plain carousel the forger stops before the receiver gives up; in a secure one
         // it goes on while the file comes, however late a busy machine begins.
         let most = if is_plain { 20 } else { 300 };
         for _ in 0..most {
-            if receiver.is_finished() {
+            if is_over() {
                 break;
             }
             thread::sleep(Duration::from_millis(30));
-            forge(2 * CHUNK, 1);
+            forge.borrow_mut()(2 * CHUNK, 1);
         }
-        let summary = receiver.join().unwrap().unwrap();
-        stop.request();
-        sender.join().unwrap().unwrap();
-        assert!(summary.is_complete() && summary.received == 1, "{summary:?}");
-        counts = (summary.progress.wrong_chunks, summary.progress.ignored_packets);
     });
+    assert!(summary.is_complete() && summary.received == 1, "{summary:?}");
     bench.assert_same("from/file", "a/file");
-    counts
+    (summary.progress.wrong_chunks, summary.progress.ignored_packets)
 }
 
 #[test]

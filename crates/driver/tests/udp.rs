@@ -1,6 +1,6 @@
 //! Every way of sending against every way of receiving, over loopback.
 
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
 
 use treecast_driver::{
     seal::{Opener, Refused, Sealer, draw_group_key},
@@ -9,7 +9,7 @@ use treecast_driver::{
         open_group_receiver, open_group_sender, open_unicast_receiver, open_unicast_sender,
     },
 };
-use treecast_host::interface::Interface;
+use treecast_host::{interface::Interface, option};
 use treecast_wire::{
     header::{FileId, Header, PacketType, SessionId},
     message::{BeginOfFile, Message, TransferType},
@@ -137,18 +137,23 @@ fn sealed_packets_go_every_way_and_replayed_or_altered_ones_none() {
     }
 }
 
+/// A receiver at an address of its own, a socket to send to it from, and its address.
+fn unicast() -> (Collector, UdpSocket, SocketAddr) {
+    let (socket, _) = open_unicast_receiver(0, 1 << 20).unwrap();
+    let to = SocketAddr::new(Ipv4Addr::LOCALHOST.into(), socket.local_addr().unwrap().port());
+    let collector = Collector::new(socket, Offload::SuperPackets, BLOCK_LEN as u16, None).unwrap();
+    (collector, open_unicast_sender(to.ip()).unwrap(), to)
+}
+
 /// The kernel joins equal datagrams whatever they hold: here three messages of one length.
 #[test]
 fn joined_messages_are_told_apart() {
-    let (socket, _) = open_unicast_receiver(0, 1 << 20).unwrap();
-    let to = SocketAddr::new(Ipv4Addr::LOCALHOST.into(), socket.local_addr().unwrap().port());
-    let mut collector = Collector::new(socket, Offload::SuperPackets, BLOCK_LEN as u16, None).unwrap();
-    let sender = open_unicast_sender(to.ip()).unwrap();
+    let (mut collector, sender, to) = unicast();
     let mut messages = announce(FileId(1));
     let len = messages.len();
     messages.extend(announce(FileId(2)));
     messages.extend(announce(FileId(3)));
-    set_segment_len(&sender, len);
+    option::set(&sender, libc::SOL_UDP, libc::UDP_SEGMENT, len as i32).unwrap();
     sender.send_to(&messages, to).unwrap();
 
     let mut files = Vec::new();
@@ -198,10 +203,7 @@ fn a_buffer_smaller_than_asked_for_is_warned_of() {
 
 #[test]
 fn strangers_packets_are_counted_and_dropped() {
-    let (socket, _) = open_unicast_receiver(0, 1 << 20).unwrap();
-    let to = SocketAddr::new(Ipv4Addr::LOCALHOST.into(), socket.local_addr().unwrap().port());
-    let mut collector = Collector::new(socket, Offload::SuperPackets, BLOCK_LEN as u16, None).unwrap();
-    let sender = open_unicast_sender(to.ip()).unwrap();
+    let (mut collector, sender, to) = unicast();
     for junk in [&[][..], &[1; 7], &[0; 32], &[0xff; 1400], &[9; 9000]] {
         sender.send_to(junk, to).unwrap();
     }
@@ -213,19 +215,4 @@ fn strangers_packets_are_counted_and_dropped() {
         assert_eq!(items, []);
         malformed >= 5
     });
-}
-
-fn set_segment_len(socket: &std::net::UdpSocket, len: usize) {
-    let len = len as libc::c_int;
-    // SAFETY: pointer and length describe `len`.
-    let result = unsafe {
-        libc::setsockopt(
-            std::os::fd::AsRawFd::as_raw_fd(socket),
-            libc::SOL_UDP,
-            libc::UDP_SEGMENT,
-            (&raw const len).cast(),
-            4,
-        )
-    };
-    assert_eq!(result, 0);
 }

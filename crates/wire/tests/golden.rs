@@ -5,8 +5,9 @@
 #![allow(clippy::disallowed_methods, reason = "the vectors are files")]
 
 mod samples;
+mod vectors;
 
-use std::{collections::BTreeSet, fs, path::PathBuf};
+use std::{collections::BTreeSet, fs};
 
 use samples::Sample;
 use treecast_wire::{
@@ -20,26 +21,17 @@ use treecast_wire::{
 #[test]
 fn what_is_emitted_is_what_the_vectors_hold() {
     for Sample { name, bytes, text } in samples::all() {
-        let binary = folder().join(format!("{name}.bin"));
-        let snapshot = folder().join(format!("{name}.txt"));
-        if std::env::var_os("TREECAST_WRITE_VECTORS").is_some() {
-            fs::write(&binary, &bytes).expect("vectors/ can be written");
-            fs::write(&snapshot, format!("{text}\n")).expect("vectors/ can be written");
-        }
-        let golden = fs::read(&binary).unwrap_or_else(|error| panic!("{}: {error}", binary.display()));
-        assert_eq!(bytes, golden, "{name}");
-        let golden =
-            fs::read_to_string(&snapshot).unwrap_or_else(|error| panic!("{}: {error}", snapshot.display()));
-        assert_eq!(format!("{text}\n"), golden, "{name}");
+        vectors::must_hold(&name, &bytes, &format!("{text}\n"));
     }
 }
 
 #[test]
 fn what_the_vectors_hold_reads_as_their_snapshots_say() {
     for name in names() {
-        let bytes = fs::read(folder().join(format!("{name}.bin"))).expect("it was listed");
+        let bytes = fs::read(vectors::folder().join(format!("{name}.bin"))).expect("it was listed");
         let Some(text) = read(&name, &bytes) else { continue };
-        let golden = fs::read_to_string(folder().join(format!("{name}.txt"))).expect("a snapshot beside it");
+        let golden =
+            fs::read_to_string(vectors::folder().join(format!("{name}.txt"))).expect("a snapshot beside it");
         assert_eq!(format!("{text}\n"), golden, "{name}");
     }
 }
@@ -54,7 +46,7 @@ fn every_packet_type_has_a_vector() {
 
 #[test]
 fn the_protocol_document_describes_every_packet_type_with_its_bit_and_every_format() {
-    let document = folder().join("../docs/protocol.md");
+    let document = vectors::folder().join("../docs/protocol.md");
     let document =
         fs::read_to_string(&document).unwrap_or_else(|error| panic!("{}: {error}", document.display()));
     for kind in PacketType::ALL {
@@ -99,15 +91,11 @@ fn read_session(bytes: &[u8]) -> String {
 }
 
 fn names() -> BTreeSet<String> {
-    let entries = fs::read_dir(folder()).expect("vectors/ is there");
+    let entries = fs::read_dir(vectors::folder()).expect("vectors/ is there");
     entries
         .filter_map(|entry| {
             let name = entry.expect("it can be read").file_name().into_string().expect("UTF-8");
             name.strip_suffix(".bin").map(str::to_owned)
         })
         .collect()
-}
-
-fn folder() -> PathBuf {
-    PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../vectors"))
 }

@@ -4,7 +4,9 @@
 //! hand from the struct that DESIGN describes. `TREECAST_WRITE_VECTORS=1` writes the snapshots anew.
 #![allow(clippy::disallowed_methods, reason = "the vectors are files")]
 
-use std::{fs, net::Ipv6Addr, path::PathBuf};
+mod vectors;
+
+use std::net::Ipv6Addr;
 
 use proptest::prelude::*;
 use treecast_wire::{
@@ -65,14 +67,7 @@ fn headers_are_what_the_vectors_hold() {
         let mut bytes = header.to_bytes(dialect);
         assert_eq!(bytes.len(), header.emitted_len());
         bytes.extend(options.to_bytes(next));
-        let text = format!("{header}\n{options:?}\n");
-        let path = |ending| folder().join(format!("{name}.{ending}"));
-        if std::env::var_os("TREECAST_WRITE_VECTORS").is_some() {
-            fs::write(path("bin"), &bytes).expect("vectors/ can be written");
-            fs::write(path("txt"), &text).expect("vectors/ can be written");
-        }
-        assert_eq!(fs::read(path("bin")).expect("a vector"), bytes, "{name}");
-        assert_eq!(fs::read_to_string(path("txt")).expect("a snapshot"), text, "{name}");
+        vectors::must_hold(name, &bytes, &format!("{header}\n{options:?}\n"));
         let (read, rest) = Header::parse(&bytes, dialect).expect("its own header");
         assert_eq!(read, header, "{name}");
         if !options.is_empty() {
@@ -223,8 +218,4 @@ prop_compose! {
         let delivery = header.routers.and(Map::from_bits(delivered));
         Header { hops, dont_replicate, delivery, ..header }
     }
-}
-
-fn folder() -> PathBuf {
-    PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../vectors"))
 }

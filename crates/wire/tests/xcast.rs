@@ -3,7 +3,9 @@
 //! `vectors/xcast-*.bin` hold the routing header with what follows it. `TREECAST_WRITE_VECTORS=1` writes them anew.
 #![allow(clippy::disallowed_methods, reason = "the vectors are files")]
 
-use std::{fs, net::Ipv6Addr, path::PathBuf};
+mod vectors;
+
+use std::net::Ipv6Addr;
 
 use proptest::prelude::*;
 use treecast_wire::{
@@ -51,14 +53,7 @@ fn headers_are_what_the_vectors_hold() {
         if !ports.is_empty() {
             bytes.extend(with_ports(&ports).to_bytes(next_header::UDP));
         }
-        let text = format!("{header}\nports {ports:?}\n");
-        let path = |ending| folder().join(format!("{name}.{ending}"));
-        if std::env::var_os("TREECAST_WRITE_VECTORS").is_some() {
-            fs::write(path("bin"), &bytes).expect("vectors/ can be written");
-            fs::write(path("txt"), &text).expect("vectors/ can be written");
-        }
-        assert_eq!(fs::read(path("bin")).expect("a vector"), bytes, "{name}");
-        assert_eq!(fs::read_to_string(path("txt")).expect("a snapshot"), text, "{name}");
+        vectors::must_hold(name, &bytes, &format!("{header}\nports {ports:?}\n"));
         let (read, rest) = Header::parse(&bytes).expect("its own header");
         assert_eq!(read, header, "{name}");
         if !ports.is_empty() {
@@ -251,14 +246,7 @@ fn registration() -> Registration {
 #[test]
 fn registrations_are_what_the_vector_holds() {
     let bytes = registration().to_bytes();
-    let text = format!("{}\n", registration());
-    let path = |ending| folder().join(format!("xcast-registration.{ending}"));
-    if std::env::var_os("TREECAST_WRITE_VECTORS").is_some() {
-        fs::write(path("bin"), bytes).expect("vectors/ can be written");
-        fs::write(path("txt"), &text).expect("vectors/ can be written");
-    }
-    assert_eq!(fs::read(path("bin")).expect("a vector"), bytes);
-    assert_eq!(fs::read_to_string(path("txt")).expect("a snapshot"), text);
+    vectors::must_hold("xcast-registration", &bytes, &format!("{}\n", registration()));
     assert_eq!(Registration::parse(&bytes), Ok(registration()));
     assert_eq!(bytes[..8], [b'X', b'+', 1, 1, 0, 35, 0, 0]);
     assert_eq!(bytes[..64], registration().authenticated());
@@ -297,8 +285,4 @@ proptest! {
             prop_assert_eq!(Registration::parse(&again), Ok(read));
         }
     }
-}
-
-fn folder() -> PathBuf {
-    PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../vectors"))
 }
