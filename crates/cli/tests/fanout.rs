@@ -18,17 +18,7 @@ use session::{Scratch, contents, last_event, path, refused, treecast};
 
 /// s - rf - r1 - LAN of e1, e2 and e3; e4 is behind rf. Only r1 is to speak MEADcast.
 fn network() -> Network {
-    let network = Network::new(&["s", "rf", "r1", "b1", "e1", "e2", "e3", "e4"]);
-    network.connect(1, "s", "rf");
-    network.connect(2, "rf", "r1");
-    network.lan(3, "b1", &["r1", "e1", "e2", "e3"]);
-    network.connect(4, "rf", "e4");
-    network.route("s", &[2, 3, 4], 1, 2);
-    network.route("rf", &[3], 2, 2);
-    network.route("r1", &[1, 4], 2, 1);
-    ["e1", "e2", "e3"].iter().for_each(|node| network.route(node, &[1, 2, 4], 3, 1));
-    network.route("e4", &[1, 2, 3], 4, 1);
-    network
+    Network::with_lan_behind("rf", "r1")
 }
 
 /// Has the link between rf and a node take packets of so many bytes.

@@ -29,17 +29,7 @@ const PORT: u16 = 5000;
 
 /// s - r1 - r2 - LAN of e1, e2 and e3; e4 is behind r1.
 fn network() -> Network {
-    let network = Network::new(&["s", "r1", "r2", "b1", "e1", "e2", "e3", "e4"]);
-    network.connect(1, "s", "r1");
-    network.connect(2, "r1", "r2");
-    network.lan(3, "b1", &["r2", "e1", "e2", "e3"]);
-    network.connect(4, "r1", "e4");
-    network.route("s", &[2, 3, 4], 1, 2);
-    network.route("r1", &[3], 2, 2);
-    network.route("r2", &[1, 4], 2, 1);
-    ["e1", "e2", "e3"].iter().for_each(|node| network.route(node, &[1, 2, 4], 3, 1));
-    network.route("e4", &[1, 2, 3], 4, 1);
-    network
+    Network::with_lan_behind("r1", "r2")
 }
 
 const RECEIVERS: [(&str, &str); 4] =

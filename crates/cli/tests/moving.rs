@@ -2,6 +2,7 @@
 //! themselves, and the others do not notice. Needs root.
 
 mod child;
+mod mroute_network;
 mod session;
 
 use std::{
@@ -9,7 +10,6 @@ use std::{
     io::{Read as _, Write as _},
     net::{Shutdown, SocketAddr, TcpListener, TcpStream},
     path::PathBuf,
-    process::Command,
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering},
@@ -17,7 +17,8 @@ use std::{
     time::Duration,
 };
 
-use session::{Guarded, Scratch, contents, finish_well, path, start, wait_until};
+use mroute_network::Network;
+use session::{Guarded, Scratch, contents, finish_well, path, start, treecast, wait_until};
 use treecast_wire::ticket::Ticket;
 
 const SIZE: usize = 10_000_000;
@@ -110,82 +111,47 @@ fn a_receiver_whose_connection_is_forgotten_on_the_way_comes_back() {
     }
 }
 
-/// A sender and receivers on one Ethernet, each receiver in a network namespace of its own. Removed when dropped.
-struct Network {
-    sender: String,
-    receivers: Vec<String>,
-}
-
-impl Network {
-    /// Receiver `n` has the address 10.79.0.`n + 2` and the cable `n`.
-    fn new(receivers: usize) -> Self {
-        let name = |end: &str| format!("tcmov{}{end}", std::process::id());
-        let receivers = (0..receivers).map(|number| name(&number.to_string())).collect();
-        let network = Self { sender: name("s"), receivers };
-        let sender = &network.sender;
-        for namespace in network.receivers.iter().chain([sender]) {
-            let status = Command::new("ip").args(["netns", "add", namespace]).status().unwrap();
-            assert!(status.success(), "no namespace: this test needs root");
-        }
-        ip(sender, "link add lan0 type bridge");
-        ip(sender, "addr add 10.79.0.1/24 dev lan0");
-        ip(sender, "link set lan0 up");
-        for (number, receiver) in network.receivers.iter().enumerate() {
-            ip(sender, &format!("link add cable{number} type veth peer name eth0 netns {receiver}"));
-            ip(sender, &format!("link set cable{number} master lan0 up"));
-            ip(receiver, &format!("addr add 10.79.0.{}/24 dev eth0", number + 2));
-            ip(receiver, "link set eth0 up");
-        }
-        network
-    }
-
-    /// A program in one of the namespaces.
-    fn treecast(&self, namespace: &str) -> Command {
-        let mut command = Command::new("ip");
-        command.args(["netns", "exec", namespace, env!("CARGO_BIN_EXE_treecast")]);
-        command
-    }
-}
-
-impl Drop for Network {
-    fn drop(&mut self) {
-        for namespace in self.receivers.iter().chain([&self.sender]) {
-            _ = Command::new("ip").args(["netns", "del", namespace]).status();
-        }
-    }
-}
-
-fn ip(namespace: &str, what: &str) {
-    let status = Command::new("ip").args(["-n", namespace]).args(what.split(' ')).status().unwrap();
-    assert!(status.success(), "{what}");
-}
-
 #[test]
 fn receivers_whose_address_changes_or_whose_cable_is_cut_come_back_and_the_others_do_not_notice() {
-    let (scratch, network) = (Scratch::new(), Network::new(3));
+    const NODES: [&str; 3] = ["c0", "c1", "c2"];
+    let (scratch, network) = (Scratch::new(), Network::new(&["sw", "s", "c0", "c1", "c2"]));
+    network.lan(79, "sw", &["s", "c0", "c1", "c2"]);
     let (file, ticket) = (scratch.file("file", SIZE), scratch.path("ticket"));
-    let mut command = network.treecast(&network.sender);
-    command.args(["send", "--interface", "lan0", "--group", "239.79.0.1", "--wait", "3"]).args(RATE);
-    let sender = start(command.arg("--ticket-file").arg(&ticket).arg(file));
+    let mut command = treecast();
+    command
+        .args([
+            "send",
+            "--interface",
+            "sw",
+            "--group",
+            "239.79.0.1",
+            "--control",
+            "10.0.79.1:0",
+            "--wait",
+            "3",
+        ])
+        .args(RATE);
+    command.arg("--ticket-file").arg(&ticket).arg(file);
+    let sender = network.within("s", || start(&mut command));
     wait_until("the ticket is written", || ticket.exists());
     let receive = |number: usize| -> (PathBuf, Guarded) {
         let into = scratch.path(&format!("into{number}"));
-        let mut command = network.treecast(&network.receivers[number]);
-        command.arg("receive").args(STALL_LIMIT).arg("--into").arg(&into);
-        (into, start(command.arg(format!("@{}", ticket.display()))))
+        let mut command = treecast();
+        command.args(["receive", "--interface", "sw"]).args(STALL_LIMIT).arg("--into").arg(&into);
+        command.arg(format!("@{}", ticket.display()));
+        (into, network.within(NODES[number], || start(&mut command)))
     };
     let [(_, steady), (moved_into, moved), (cut_into, cut)] = [0, 1, 2].map(receive);
     wait_until("some of it has come", || (0..3).all(|number| scratch.parts(&format!("into{number}")) > 0));
-    ip(&network.receivers[1], "addr del 10.79.0.3/24 dev eth0");
-    ip(&network.receivers[1], "addr add 10.79.0.77/24 dev eth0");
-    ip(&network.sender, "link set cable2 down");
+    network.configure("c1", "addr del 10.0.79.3/24 dev sw\naddr add 10.0.79.77/24 dev sw\n");
+    network.configure("sw", "link set c2 down\n");
     finish_well(steady);
     assert!(!cut_into.join("file").exists(), "the steady receiver has not waited for it");
     let told = finish_well(moved);
-    assert!(told.contains("this host has the address 10.79.0.3 no more"), "{told}");
+    assert!(told.contains("this host has the address 10.0.79.3 no more"), "{told}");
     // For longer than its stall limit, so that it looks for the sender while there is no way to it.
     std::thread::sleep(Duration::from_secs(11));
-    ip(&network.sender, "link set cable2 up");
+    network.configure("sw", "link set c2 up\n");
     finish_well(cut);
     let told = finish_well(sender);
     assert_eq!(told.matches(" joined from ").count(), 5, "{told}");

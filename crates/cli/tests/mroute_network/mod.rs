@@ -74,11 +74,33 @@ impl Network {
         self.address(other, one, id, 2);
     }
 
+    /// s - near - far - LAN of e1, e2 and e3; e4 is behind `near`.
+    pub fn with_lan_behind(near: &'static str, far: &'static str) -> Self {
+        let network = Self::new(&["s", near, far, "b1", "e1", "e2", "e3", "e4"]);
+        network.connect(1, "s", near);
+        network.connect(2, near, far);
+        network.lan(3, "b1", &[far, "e1", "e2", "e3"]);
+        network.connect(4, near, "e4");
+        network.route("s", &[2, 3, 4], 1, 2);
+        network.route(near, &[3], 2, 2);
+        network.route(far, &[1, 4], 2, 1);
+        ["e1", "e2", "e3"].iter().for_each(|node| network.route(node, &[1, 2, 4], 3, 1));
+        network.route("e4", &[1, 2, 3], 4, 1);
+        network
+    }
+
     /// A LAN: a snooping bridge on a node of its own, and on each member an interface named after that node,
     /// with addresses fd00:ID::N and 10.0.ID.N, N counting from 1.
     pub fn lan(&self, id: u8, bridge: &str, members: &[&str]) {
+        self.lan_on(id, bridge, "", members);
+    }
+
+    /// The same with more options of the bridge. Its link-local address is lower than those of its members, and theirs are in
+    /// their order.
+    pub fn lan_on(&self, id: u8, bridge: &str, options: &str, members: &[&str]) {
         let switch = self.namespace(bridge);
-        self.configure(bridge, "link add lan type bridge mcast_snooping 1\nlink set dev lan up\n");
+        let add = "link add lan address 02:00:00:00:00:00 type bridge mcast_snooping 1";
+        self.configure(bridge, &format!("{add}{options}\nlink set dev lan up\n"));
         for (member, host) in members.iter().zip(1..) {
             let of_member = self.namespace(member);
             let link = ["link", "add", "name", member, "netns", &switch, "type", "veth", "peer"];
@@ -92,7 +114,7 @@ impl Network {
         self.configure(
             node,
             &format!(
-                "link set dev {interface} up\n\
+                "link set dev {interface} address 02:00:00:00:{id:02x}:{host:02x} up\n\
                  addr add fd00:{id}::{host}/64 dev {interface} nodad\n\
                  addr add 10.0.{id}.{host}/24 dev {interface}\n"
             ),
