@@ -75,6 +75,11 @@ impl Axis {
         Self { min: 0.0, max: max * 1.05, logarithmic: false, ticks: values.to_vec() }
     }
 
+    /// The highest value.
+    pub fn end(&self) -> f64 {
+        self.max
+    }
+
     /// A linear axis of `count` rows, each 1 high, without ticks.
     pub fn rows(count: f64) -> Self {
         Self { min: 0.0, max: count, logarithmic: false, ticks: Vec::new() }

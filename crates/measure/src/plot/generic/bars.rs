@@ -65,6 +65,11 @@ pub fn plot(gathered: &Gathered<'_>, boxes: bool) -> Option<Plot> {
     }))
 }
 
+/// A value in digits. One that is nothing beside the highest is 0: a difference of equal values is seldom exactly 0.
+fn visible(value: f64, highest: f64) -> String {
+    three_digits(if value.abs() < highest.abs() * 1e-6 { 0.0 } else { value })
+}
+
 /// The paper's value behind ours, and the parameter that differs. Empty where there is no paper.
 fn words_of_paper(group: &GroupOfValues) -> String {
     match &group.paper {
@@ -115,6 +120,16 @@ fn row(canvas: &Canvas<'_>, group: &GroupOfValues, y: f64, head: &str, boxes: bo
     }
     let shown = if boxes { summary.median } else { summary.mean };
     let after = group.paper.as_ref().map_or(end, |paper| paper.value.max(end)).max(0.0);
-    let text = format!("{}{star}{}", three_digits(shown), words_of_paper(group));
+    let text = format!("{}{star}{}", visible(shown, canvas.x.end()), words_of_paper(group));
     canvas.text((after, y), (9.0, 0.0), &text, Ink::Text, SMALL, HPos::Left);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_rounding_left_is_shown_as_nothing() {
+        assert_eq!([2e-7, -1e-8, 0.001, 26.4].map(|value| visible(value, 90.0)), ["0", "0", "0.00100", "26.4"]);
+    }
 }
