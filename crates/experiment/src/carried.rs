@@ -11,7 +11,7 @@ use treecast_measure::{
 
 use crate::{
     filing::{Filing, Series},
-    record::Record,
+    record::{Record, name_of_link},
 };
 
 /// A rate over time: seconds since the run's start, and bytes a second.
@@ -27,8 +27,8 @@ pub struct Carried {
     network_over_time: Points,
     sender_over_time: Points,
     to_sender_over_time: Points,
-    /// Each link's rate over time, in the topology's order.
-    links: Vec<(String, Points)>,
+    /// Each link's bytes, and its rate over time, in the topology's order.
+    links: Vec<(String, u64, Points)>,
 }
 
 impl Carried {
@@ -36,13 +36,14 @@ impl Carried {
     pub fn of(db: &Db, record: &Record, topology: &Topology, senders: &[&str]) -> Result<Self, DbError> {
         let mut carried = Self::default();
         for network in &topology.networks {
-            let mut of_link = Points::new();
+            let (mut bytes_of_link, mut of_link) = (0, Points::new());
             for member in &network.members {
                 let name = topology.nodes[member.node].name.as_str();
                 let sent = series::interface(&member.interface, Counter::TxBytes);
                 let sent = db.counted(record.node(name), &sent)?;
                 let (bytes, rates) = (sent.growth().max(0) as u64, sent.rates());
                 carried.network += bytes;
+                bytes_of_link += bytes;
                 add(&mut carried.network_over_time, &rates);
                 if senders.contains(&name) {
                     carried.sender += bytes;
@@ -52,7 +53,7 @@ impl Carried {
                 }
                 add(&mut of_link, &rates);
             }
-            carried.links.push((network.name.clone(), of_link));
+            carried.links.push((network.name.clone(), bytes_of_link, of_link));
         }
         Ok(carried)
     }
@@ -62,13 +63,16 @@ impl Carried {
         let mut filing = Filing::default();
         filing.run("network_bytes", self.network as f64, "B");
         filing.run("sender_bytes", self.sender as f64, "B");
+        let watched: Vec<_> = self.links.iter().filter(|(name, ..)| watched.contains(name)).collect();
+        watched
+            .iter()
+            .for_each(|(name, bytes, _)| filing.node(&name_of_link(name), "link_bytes", *bytes as f64, "B"));
         let mut add = |measure, points| filing.series.push(Series { measure, unit: "B/s", points });
         add("network_rate".into(), self.network_over_time.clone());
         add("sender_rate".into(), self.sender_over_time.clone());
         add("to_sender_rate".into(), self.to_sender_over_time.clone());
-        for link in watched {
-            let found = self.links.iter().find(|(name, _)| name == link);
-            add(format!("link_rate {link}"), found.map_or_else(Points::new, |(_, points)| points.clone()));
+        for (name, _, points) in watched {
+            add(format!("link_rate {name}"), points.clone());
         }
         filing
     }
@@ -84,4 +88,21 @@ impl Carried {
 fn add(sum: &mut Points, rates: &[Rate]) {
     sum.extend(rates.iter().skip(sum.len()).map(|rate| (rate.from.as_secs_f64(), 0.0)));
     sum.iter_mut().zip(rates).for_each(|(sum, rate)| sum.1 += rate.per_second);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_watched_link_has_its_bytes_and_its_rate_and_another_has_neither() {
+        let links = [("up", 700), ("lan0", 300)];
+        let links = links.map(|(name, bytes)| (name.to_owned(), bytes, vec![(0.0, 1.0)]));
+        let filing = Carried { links: links.into(), ..Carried::default() }.filing(&["up".to_owned()]);
+        let of_links: Vec<_> = filing.rows.iter().filter(|(_, row)| row.measure == "link_bytes").collect();
+        assert_eq!(of_links.len(), 1);
+        assert_eq!((of_links[0].0.as_deref(), of_links[0].1.value), (Some("link up"), Some(700.0)));
+        assert!(filing.series.iter().any(|series| series.measure == "link_rate up"));
+        assert!(!filing.series.iter().any(|series| series.measure == "link_rate lan0"));
+    }
 }

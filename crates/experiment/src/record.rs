@@ -17,16 +17,22 @@ pub const MEASURES: &[(&str, &str)] = &[
     ("duration", "s"),
     ("network_bytes", "B"),
     ("sender_bytes", "B"),
+    ("link_bytes", "B"),
     ("machine_busy", ""),
     ("machine_forwarding", ""),
     ("refused", ""),
 ];
 
+/// The name of a link among the nodes of a run. No node has a space in its name.
+pub fn name_of_link(link: &str) -> String {
+    format!("link {link}")
+}
+
 /// A run's entry in the database.
 pub struct Record {
     run: RunId,
     pub origin: Instant,
-    /// In the topology's order.
+    /// In the topology's order; behind them the links whose load is recorded.
     nodes: Vec<(String, NodeId)>,
     machine: NodeId,
     /// How long was waited in vain for the machine to calm down.
@@ -34,12 +40,13 @@ pub struct Record {
 }
 
 impl Record {
-    /// Enters a run and its nodes; the run's clock starts now. With `unsettled`, the machine was still busy
+    /// Enters a run with its nodes and its watched links; the run's clock starts now. With `unsettled`, the machine was still busy
     /// after waiting that long, and the run is marked as saturated.
     pub fn begin(
         db: &mut Db,
         run: &NewRun,
         topology: &Topology,
+        watched: &[String],
         unsettled: Option<Duration>,
     ) -> Result<Self, DbError> {
         let origin = Instant::now();
@@ -54,6 +61,10 @@ impl Record {
             };
             let id = db.add_node(run, &NodeInfo { name: node.name.clone(), role })?;
             nodes.push((node.name.clone(), id));
+        }
+        for name in watched.iter().map(|link| name_of_link(link)) {
+            let id = db.add_node(run, &NodeInfo { name: name.clone(), role: db::Role::Link })?;
+            nodes.push((name, id));
         }
         Ok(Self { run, origin, nodes, machine, unsettled })
     }

@@ -95,7 +95,8 @@ impl<'a> Book<'a> {
             machine: Machine::here(&self.order.version),
         };
         let topology = self.topology(planned);
-        Ok(Record::begin(&mut self.db, &run, topology, unsettled)?)
+        let watched = &self.order.experiment.networks[planned.network].watch;
+        Ok(Record::begin(&mut self.db, &run, topology, watched, unsettled)?)
     }
 
     pub fn tell_started(&self, planned: &Planned, expected: Duration) {

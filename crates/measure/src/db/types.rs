@@ -83,6 +83,8 @@ pub enum Role {
     Router,
     /// The machine that the lab runs on.
     Machine,
+    /// A link whose load is recorded.
+    Link,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -128,7 +130,7 @@ impl Status {
 }
 
 impl Role {
-    const ALL: [Role; 4] = [Role::Server, Role::Client, Role::Router, Role::Machine];
+    const ALL: [Role; 5] = [Role::Server, Role::Client, Role::Router, Role::Machine, Role::Link];
 
     pub fn as_str(self) -> &'static str {
         match self {
@@ -136,6 +138,7 @@ impl Role {
             Role::Client => "client",
             Role::Router => "router",
             Role::Machine => "machine",
+            Role::Link => "link",
         }
     }
 

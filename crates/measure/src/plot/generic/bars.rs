@@ -130,6 +130,9 @@ mod tests {
 
     #[test]
     fn what_rounding_left_is_shown_as_nothing() {
-        assert_eq!([2e-7, -1e-8, 0.001, 26.4].map(|value| visible(value, 90.0)), ["0", "0", "0.00100", "26.4"]);
+        assert_eq!(
+            [2e-7, -1e-8, 0.001, 26.4].map(|value| visible(value, 90.0)),
+            ["0", "0", "0.00100", "26.4"]
+        );
     }
 }
