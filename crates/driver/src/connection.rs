@@ -114,7 +114,7 @@ impl Connection {
         tls: Option<&ReceiverTls>,
     ) -> Result<Self, ConnectionError> {
         let mut connection = Self::plain(stream, max_payload)?;
-        connection.hurry(TCP_DELACK_MAX_US, ACKNOWLEDGEMENT_DELAY_MAX);
+        set_time(&connection, TCP_DELACK_MAX_US, ACKNOWLEDGEMENT_DELAY_MAX);
         if let Some(tls) = tls {
             let tls = tls.connect(connection.peer.ip())?;
             connection.secure = Some(Secure::new(tls.into()));
@@ -132,7 +132,6 @@ impl Connection {
         tls: Option<&SenderTls>,
     ) -> Result<Self, ConnectionError> {
         let mut connection = Self::plain(stream, max_payload)?;
-        connection.hurry(TCP_RTO_MIN_US, RETRANSMISSION_TIMEOUT_MIN);
         if let Some(tls) = tls {
             connection.secure = Some(Secure::new(tls.accept()?.into()));
         }
@@ -151,13 +150,6 @@ impl Connection {
         let peer = stream.peer_addr()?;
         let (input, output, pulse) = (Vec::new(), Vec::new(), Pulse::default());
         Ok(Self { stream, secure: None, peer, max_payload, input, parsed: 0, output, written: 0, pulse })
-    }
-
-    /// Sets one of TCP's times. Only the sender's last words have to be fast: a receiver that leaves a broken connection
-    /// must not have the rest of what it wrote there sent for any longer.
-    fn hurry(&self, name: i32, time: Duration) {
-        // Older kernels have no such options, and wait as long as they do.
-        _ = option::set(&self.stream, libc::IPPROTO_TCP, name, time.as_micros() as i32);
     }
 
     /// Restarts TCP's congestion control if it has come to a halt. Call this several times a second.
@@ -323,6 +315,22 @@ impl AsFd for Connection {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.stream.as_fd()
     }
+}
+
+/// Has the kernel soon repeat what is lost on the connections that a sender's `listener` accepts. They inherit the option.
+/// Set after the handshake, it would come too late for the first flight, whose timeout the handshake has determined.
+///
+/// Only what the sender writes has to be fast. A receiver that leaves a broken connection must not have the rest of what it
+/// wrote there sent for any longer.
+///
+/// Returns false on kernels that have no such option, and keep their own times.
+pub(crate) fn hurry_answers(listener: &impl AsFd) -> bool {
+    set_time(listener, TCP_RTO_MIN_US, RETRANSMISSION_TIMEOUT_MIN)
+}
+
+/// Sets one of TCP's times, if the kernel has this option.
+fn set_time(socket: &impl AsFd, name: i32, time: Duration) -> bool {
+    option::set(socket, libc::IPPROTO_TCP, name, time.as_micros() as i32).is_ok()
 }
 
 /// Older kernels take thin streams' timeouts, which do not double for the first six (Linux's tcp-thin.txt), or nothing.

@@ -12,6 +12,11 @@ pub fn round_trip(connection: &impl AsFd) -> Option<Duration> {
     read(connection).filter(|info| info.tcpi_rtt > 0).map(|info| Duration::from_micros(info.tcpi_rtt.into()))
 }
 
+/// How long the kernel waits now until it repeats what is not acknowledged. `None` if the kernel does not provide it.
+pub fn retransmission_timeout(connection: &impl AsFd) -> Option<Duration> {
+    read(connection).map(|info| Duration::from_micros(info.tcpi_rto.into()))
+}
+
 /// The progress of a connection, by the kernel's counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Delivery {

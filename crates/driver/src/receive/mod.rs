@@ -5,6 +5,7 @@
 //! finally slows down the sender, and uses no extra memory.
 
 mod comeback;
+mod dial;
 mod join;
 pub(crate) mod log;
 mod outbox;

@@ -5,7 +5,7 @@
 
 use std::{
     io,
-    net::{SocketAddr, TcpStream},
+    net::SocketAddr,
     time::{Duration, Instant},
 };
 
@@ -15,7 +15,7 @@ use treecast_host::{
 };
 use treecast_wire::header::MAX_PAYLOAD_LEN;
 
-use super::{ReceiveError, ReceiveEvent, ReceiveOptions};
+use super::{ReceiveError, ReceiveEvent, ReceiveOptions, dial::dial};
 use crate::{
     clock,
     connection::{Connection, ConnectionError},
@@ -107,8 +107,7 @@ impl<'a> Reach<'a> {
     }
 
     fn attempt(&mut self, address: SocketAddr, greet: Greet<'_>) -> Result<Connection, ConnectionError> {
-        let stream =
-            TcpStream::connect_timeout(&address, ATTEMPT_TIMEOUT).map_err(ConnectionError::Refused)?;
+        let stream = dial(address, ATTEMPT_TIMEOUT, self.stop).map_err(ConnectionError::Refused)?;
         let mut connection = Connection::to_sender(stream, MAX_PAYLOAD_LEN, self.tls)?;
         let mut poller = Poller::new()?;
         poller.add(&connection, 0, Interest::Read)?;

@@ -9,6 +9,7 @@ use socket2::{Domain, Socket, Type};
 use treecast_wire::ticket;
 
 use super::super::{OptionsError, Plan, SendError};
+use crate::connection;
 
 /// Opens the control port, and lists the addresses that receivers reach it at.
 pub(super) fn listen(plan: &Plan) -> Result<(TcpListener, Vec<SocketAddr>), SendError> {
@@ -68,6 +69,27 @@ fn bind(address: SocketAddr) -> io::Result<TcpListener> {
     }
     socket.set_reuse_address(true)?;
     socket.bind(&address.into())?;
+    connection::hurry_answers(&socket);
     socket.listen(BACKLOG)?;
     Ok(socket.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{net::TcpStream, time::Duration};
+
+    use treecast_host::tcp_info;
+
+    use super::*;
+
+    /// Before, the first flight of TLS was repeated after 200 ms, and everybody waited for the receiver that had lost it.
+    #[test]
+    fn the_first_answer_is_soon_repeated() {
+        let listener = bind((Ipv6Addr::LOCALHOST, 0).into()).unwrap();
+        let _near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (far, _) = listener.accept().unwrap();
+        let timeout = tcp_info::retransmission_timeout(&far).unwrap();
+        // Linux before 6.15 has no such option.
+        assert!(timeout < Duration::from_millis(100) || !connection::hurry_answers(&listener), "{timeout:?}");
+    }
 }
