@@ -1,7 +1,7 @@
 //! Checks that claims, plots and figures of papers name only measures and cells that the experiment is going to
 //! have.
 
-use treecast_measure::frame::Vocabulary;
+use treecast_measure::{claim::Claim, frame::Vocabulary};
 
 use crate::{
     Error,
@@ -22,7 +22,10 @@ pub fn checked_plan(experiment: &Experiment, capacity_bytes: u64) -> Result<Plan
 fn check(experiment: &Experiment, plan: &Plan) -> Result<(), Error> {
     let vocabulary = vocabulary(experiment, plan);
     let shows = &experiment.shows;
-    let claims = shows.claims.iter().try_for_each(|claim| claim.check(&vocabulary));
+    let checked = |claim: &Claim| {
+        claim.check(&vocabulary).and_then(|()| claim.check_papers(&vocabulary, &shows.papers))
+    };
+    let claims = shows.claims.iter().try_for_each(checked);
     let plots = || shows.plots.iter().try_for_each(|plot| plot.check(&vocabulary, &shows.papers));
     let of_claims = shows.claims.iter().flat_map(|claim| claim.of_papers());
     let of_plots = shows.plots.iter().flat_map(|plot| plot.of_papers(&shows.papers));

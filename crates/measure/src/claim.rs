@@ -84,6 +84,24 @@ impl Claim {
         self.checked(vocabulary).map_err(|what| format!("claim `{}`: {what}", shortened(&self.says)))
     }
 
+    /// Checks that each `paper(...)` that is compared by itself is at most one value in every cell of the claim.
+    pub fn check_papers(&self, vocabulary: &Vocabulary, papers: &Papers) -> Result<(), String> {
+        let Ok(claimed) = Claimed::parse(&self.holds) else { return Ok(()) };
+        let (made_for, paper) = (conditions(&self.cells), papers.frame(self.paper.as_deref()));
+        let planned = vocabulary.frame();
+        for cell in planned.cells(&self.each, &made_for.iter().collect::<Vec<_>>()) {
+            let conditions = [cell, made_for.clone()].concat();
+            let scope = Scope { frame: &planned, paper: Some(&paper), cell: &conditions };
+            for theirs in claimed.expressions().flat_map(Expression::papers) {
+                if let Err(Lacking::NotMeasured(what)) = scope.number(theirs) {
+                    let cell = words(&conditions);
+                    return Err(format!("claim `{}`: paper(...) with {cell}: {what}", shortened(&self.says)));
+                }
+            }
+        }
+        Ok(())
+    }
+
     /// The measures that the claim takes from papers.
     pub fn of_papers(&self) -> Vec<String> {
         let claimed = Claimed::parse(&self.holds).ok();

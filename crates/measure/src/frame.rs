@@ -72,6 +72,20 @@ impl Vocabulary {
         }
     }
 
+    /// The planned runs, without values.
+    pub fn frame(&self) -> Frame {
+        let run = |parameters: &Parameters| FrameRun {
+            id: 0,
+            parameters: parameters.clone(),
+            nodes: Vec::new(),
+            rows: Vec::new(),
+            is_complete: true,
+            is_saturated: false,
+            is_open: false,
+        };
+        Frame { runs: self.cells.iter().map(run).collect() }
+    }
+
     /// The names of all parameters.
     pub fn parameters(&self) -> BTreeSet<&str> {
         self.cells.iter().flat_map(|cell| cell.keys().map(String::as_str)).collect()

@@ -239,6 +239,16 @@ fn runs_of_any_kind_have_a_report_without_code_of_their_own() {
     let named: Vec<String> = plots().iter().flat_map(|plot| plot.of_papers(&papers)).collect();
     papers.check(&vocabulary, &named).unwrap();
     plots().iter().try_for_each(|plot| plot.check(&vocabulary, &papers)).unwrap();
+    let claim = |each: &str| -> Claim {
+        let text = r#"{"says": "so", "holds": "median(time) <= paper(time)", "where": {"delivery": "multicast nack"}"#;
+        serde_json::from_str(&format!("{text}{each}}}")).unwrap()
+    };
+    let error = claim("").check_papers(&vocabulary, &papers).unwrap_err();
+    assert!(
+        error.starts_with("claim `so`: paper(...) with delivery = multicast nack: there are 2 values"),
+        "{error}"
+    );
+    claim(r#", "each": ["receivers"]"#).check_papers(&vocabulary, &papers).unwrap();
     let findings = judge(&claims, &frame, &papers);
     let verdicts: Vec<Verdict> = findings.iter().map(|finding| finding.verdict).collect();
     assert_eq!(

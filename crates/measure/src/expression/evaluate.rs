@@ -113,6 +113,8 @@ impl Scope<'_> {
         }
         let mut items = Vec::new();
         let mut unit = "";
+        // A paper has no values beside those that it names.
+        let is_paper = runs.iter().all(|(_, run)| run.is_open);
         for (index, run) in runs {
             if let Some(value) = run.parameters.get(&selection.name).and_then(|text| number(text)) {
                 items.push(Item { run: index, node: None, value: Ok(value) });
@@ -126,6 +128,9 @@ impl Scope<'_> {
             }
         }
         match items.is_empty() {
+            true if is_paper => {
+                Err(Lacking::NotRun(format!("no {selection} in the paper{}", self.cell_words())))
+            }
             true => Err(Lacking::NotMeasured(format!("{selection} was not measured{}", self.cell_words()))),
             false => Ok(Value::Set(items, unit.to_owned())),
         }

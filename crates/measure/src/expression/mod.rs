@@ -145,6 +145,15 @@ impl Expression {
         }
     }
 
+    /// Every `paper(...)` outside of an aggregate.
+    pub fn papers(&self) -> Vec<&Expression> {
+        match self {
+            Self::Number(..) | Self::Of(_) | Self::Aggregate(..) => Vec::new(),
+            Self::Paper(_) => vec![self],
+            Self::Binary(_, left, right) => [left.papers(), right.papers()].concat(),
+        }
+    }
+
     /// The unit of the expression's values. Empty where it is not known, or where there is none.
     pub fn unit(&self, vocabulary: &Vocabulary) -> String {
         match self {
