@@ -75,6 +75,13 @@ fn a_paper_that_nobody_wrote_can_be_planned() {
 }
 
 #[test]
+fn a_carousel_may_have_several_rates() {
+    let carousel = "repair = \"carousel\"\nfec = \"auto\"\nrate = \"8M,1M\"";
+    let runs = planned("rates", &[("repair = \"after\"", carousel)]).unwrap();
+    assert_eq!(runs[0], "room whisper immediate 1M #1");
+}
+
+#[test]
 fn what_is_wrong_in_a_claim_or_a_data_file_is_one_line() {
     let refused = |test: &str, from: &str, to: &str| {
         let line = planned(test, &[(from, to)]).unwrap_err();
@@ -133,6 +140,25 @@ fn a_delivery_that_cannot_be_is_refused_with_its_cell() {
             "kind = \"stream\"\nrates = [\"1M\"]\nseconds = 1"
         ),
         "whisper in room cannot be: nothing mends a stream: leave out repair and fec"
+    );
+    let rates = |test: &str, rates: &str, rest: &str| {
+        let delivery = format!("repair = \"after\"\n{rest}\nrate = \"{rates}\"\n");
+        refused(test, "repair = \"after\"\n", &delivery)
+    };
+    let end = ": name other rates, or one";
+    let rising = "whisper in room cannot be: several rates are fixed, 2 to 8 of them, and each is lower";
+    assert!(rates("rising", "1M,8M", "").starts_with(rising));
+    assert_eq!(
+        rates("coded", "8M,1M", "fec = \"auto\""),
+        format!("whisper in room cannot be: a session with several rates mends losses without repair symbols{end}")
+    );
+    assert_eq!(
+        refused("copies", "repair = \"nack\"\n", "repair = \"carousel\"\nrate = \"8M,1M\"\n"),
+        format!("shout in room cannot be: several rates need multicast groups{end}")
+    );
+    assert_eq!(
+        refused("answers", "repair = \"nack\"\n", "repair = \"carousel\"\nrate = \"auto\"\n"),
+        "shout in room cannot be: nobody answers it, and the rate needs answers: name a rate"
     );
     let unknown = refused("unknown", "fanout = \"unicast\"\n", "fanout = [\"multi\"]\n");
     assert!(unknown.contains("`multi`, expected one of `multicast`, `mead`"), "{unknown}");

@@ -6,7 +6,7 @@ use std::{
 };
 
 use thiserror::Error;
-use treecast_wire::ticket::{Fanout, MAX_GROUPS};
+use treecast_wire::ticket::{Fanout, MAX_GROUPS, Repair};
 
 /// The largest number of repair symbols for 100 blocks. Above it, sending everything two or three times costs
 /// less.
@@ -75,6 +75,25 @@ impl OptionsError {
             _ if is_carousel => Err(Self::CarouselShare),
             1..=MAX_FEC_PERCENT => Ok(()),
             _ => Err(Self::FecShare(percent)),
+        }
+    }
+    /// Refuses several rates, in bits a second, that a delivery cannot have.
+    ///
+    /// # Errors
+    /// The reason why they are refused.
+    pub fn check_rates(
+        rates_bps: &[u64],
+        is_multicast: bool,
+        repair: Repair,
+        has_fec: bool,
+    ) -> Result<(), Self> {
+        let is_falling = rates_bps.windows(2).all(|pair| pair[0] > pair[1]) && !rates_bps.contains(&0);
+        match repair {
+            _ if !(2..=usize::from(MAX_GROUPS)).contains(&rates_bps.len()) || !is_falling => Err(Self::Rates),
+            _ if !is_multicast => Err(Self::RatesWithoutGroup),
+            Repair::None => Err(Self::RatesUnmended),
+            Repair::Nack | Repair::After if has_fec => Err(Self::RatesWithFec),
+            _ => Ok(()),
         }
     }
 }

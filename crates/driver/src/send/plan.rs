@@ -17,7 +17,7 @@ use treecast_wire::{
 };
 
 use super::{
-    FeedSource, MIN_BLOCK_LEN, OptionsError, Repair, SendError, SendOptions, SendSecurity, roll::Roll,
+    FeedSource, MIN_BLOCK_LEN, OptionsError, SendError, SendOptions, SendSecurity, roll::Roll,
     session_file,
 };
 use crate::{
@@ -248,19 +248,13 @@ fn check_rates(options: &SendOptions) -> Result<(), OptionsError> {
     if slower.is_empty() {
         return Ok(());
     }
-    let rates: Vec<u64> = options.rate.fixed_bps().into_iter().chain(slower.iter().copied()).collect();
-    let is_falling = rates.windows(2).all(|pair| pair[0] > pair[1]) && !rates.contains(&0);
-    if rates.len() != slower.len() + 1 || rates.len() > usize::from(MAX_GROUPS) || !is_falling {
-        return Err(OptionsError::Rates);
-    }
+    // A rate that is not fixed is none of several.
+    let first = options.rate.fixed_bps().unwrap_or_default();
+    let rates: Vec<u64> = [first].iter().chain(slower).copied().collect();
+    let (is_multicast, repair) = (options.fanout == Fanout::Multicast, options.repair.in_ticket());
+    OptionsError::check_rates(&rates, is_multicast, repair, options.fec.is_some())?;
     let has_too_few = |group| group_address(SocketAddr::new(group, 0), slower.len() as u8).is_none();
-    match options {
-        _ if options.fanout != Fanout::Multicast => Err(OptionsError::RatesWithoutGroup),
-        _ if options.repair == Repair::None => Err(OptionsError::RatesUnmended),
-        _ if options.fec.is_some() && options.repair.carousel().is_none() => Err(OptionsError::RatesWithFec),
-        _ if options.group.is_some_and(has_too_few) => Err(OptionsError::TooFewGroups),
-        _ => Ok(()),
-    }
+    if options.group.is_some_and(has_too_few) { Err(OptionsError::TooFewGroups) } else { Ok(()) }
 }
 
 /// What a carousel cannot do: it hears nothing of its receivers.

@@ -13,7 +13,7 @@ use treecast_lab::{
     quantity::Time,
 };
 use treecast_proto::explicit::mead::grouping::Parameters;
-use treecast_wire::mead::MAX_ADDRESSES;
+use treecast_wire::{mead::MAX_ADDRESSES, ticket};
 
 use super::workload::SendRate;
 
@@ -287,6 +287,16 @@ impl Delivery {
     /// Whether nothing mends what is lost of a file.
     pub fn may_lack(&self) -> bool {
         self.repair == Some(Repair::None)
+    }
+
+    /// Returns the repair as a session's ticket has it.
+    pub fn repair_in_ticket(&self) -> ticket::Repair {
+        match self.repair {
+            None | Some(Repair::Nack) => ticket::Repair::Nack,
+            Some(Repair::After) => ticket::Repair::After,
+            Some(Repair::Carousel) => ticket::Repair::Carousel,
+            Some(Repair::None) => ticket::Repair::None,
+        }
     }
 
     /// Whether the delivery sends to a multicast group, at least at first.

@@ -18,6 +18,7 @@ use std::{
 
 use serde::Deserialize;
 use toml::Table;
+use treecast_driver::send::OptionsError;
 use treecast_lab::{Routing, quantity::Time, read_text};
 use treecast_measure::{
     claim::Claim,
@@ -209,13 +210,11 @@ impl Experiment {
     /// Refuses a delivery that cannot be in a network, and says why.
     fn check_cell(&self, network: &Network, delivery: &Delivery) -> Result<(), String> {
         let rate = delivery.rate.as_ref().or(network.rate.as_ref()).or(self.habits.rate.as_ref());
-        let needs_answers = rate.is_some_and(SendRate::needs_answers);
-        let is_deaf = delivery.is_carousel() || delivery.program == Program::Udp;
         match &self.workload {
-            Workload::Stream(_) => check_stream(delivery),
-            _ if needs_answers && is_deaf => {
-                Err("nobody answers it, and the rate needs answers: name a rate".into())
-            }
+            Workload::Stream(_) => return check_stream(delivery),
+            _ => rate.map_or(Ok(()), |rate| check_rate(delivery, rate))?,
+        }
+        match &self.workload {
             _ if delivery.fanout == Fanout::XcastPlus => {
                 Err("xcast-plus delivers streams alone: take xcast or auto".into())
             }
@@ -230,6 +229,24 @@ impl Experiment {
             }
             _ => Ok(()),
         }
+    }
+}
+
+/// Refuses a rate that `treecast send` and `treecast unicast` would refuse in each run.
+fn check_rate(delivery: &Delivery, rate: &SendRate) -> Result<(), String> {
+    let is_udp = delivery.program == Program::Udp;
+    match rate {
+        SendRate::Auto if delivery.is_carousel() || is_udp => {
+            Err("nobody answers it, and the rate needs answers: name a rate".into())
+        }
+        SendRate::Several(_) if is_udp => Err("it has no groups for several rates: name one rate".into()),
+        SendRate::Several(rates) if delivery.is_ours() => {
+            let rates: Vec<u64> = rates.iter().map(|rate| rate.0).collect();
+            let (is_multicast, repair) = (delivery.fanout == Fanout::Multicast, delivery.repair_in_ticket());
+            OptionsError::check_rates(&rates, is_multicast, repair, delivery.has_fec())
+                .map_err(|why| format!("{why}: name other rates, or one"))
+        }
+        _ => Ok(()),
     }
 }
 

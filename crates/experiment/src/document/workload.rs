@@ -252,11 +252,6 @@ impl Cast {
 }
 
 impl SendRate {
-    /// Whether this rate needs a session whose receivers answer.
-    pub fn needs_answers(&self) -> bool {
-        matches!(self, Self::Auto | Self::Several(_))
-    }
-
     /// Returns the option of `treecast send` for this rate, and its value.
     pub fn words(&self) -> [String; 2] {
         let (option, value) = match self {
