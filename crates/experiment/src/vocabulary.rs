@@ -30,7 +30,8 @@ fn check(experiment: &Experiment, plan: &Plan) -> Result<(), Error> {
     let of_claims = shows.claims.iter().flat_map(|claim| claim.of_papers());
     let of_plots = shows.plots.iter().flat_map(|plot| plot.of_papers(&shows.papers));
     let named: Vec<String> = of_claims.chain(of_plots).collect();
-    let papers = || shows.papers.check(&vocabulary, &named);
+    let sampled_over: Vec<&str> = shows.plots.iter().filter_map(|plot| plot.sampled_over()).collect();
+    let papers = || shows.papers.check(&vocabulary, &named, &sampled_over);
     claims.and_then(|()| plots()).and_then(|()| papers()).map_err(|what| Error::Claim { what })
 }
 

@@ -150,7 +150,9 @@ fn a_delivery_that_cannot_be_is_refused_with_its_cell() {
     assert!(rates("rising", "1M,8M", "").starts_with(rising));
     assert_eq!(
         rates("coded", "8M,1M", "fec = \"auto\""),
-        format!("whisper in room cannot be: a session with several rates mends losses without repair symbols{end}")
+        format!(
+            "whisper in room cannot be: a session with several rates mends losses without repair symbols{end}"
+        )
     );
     assert_eq!(
         refused("copies", "repair = \"nack\"\n", "repair = \"carousel\"\nrate = \"8M,1M\"\n"),

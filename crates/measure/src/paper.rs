@@ -155,10 +155,18 @@ impl Papers {
     }
 
     /// Checks that every column is a parameter of the experiment, that each figure has a point for some run, and that
-    /// every measure is one of the runs or one of `named`: a claim or a plot takes these from the papers.
-    pub fn check(&self, vocabulary: &Vocabulary, named: &[String]) -> Result<(), String> {
-        let check =
-            |paper: &Paper| paper.check(vocabulary, named).map_err(|what| format!("{}: {what}", paper.file));
+    /// every measure is one of the runs or one of `named`: a claim or a plot takes these from the papers. A column may also
+    /// be a series of `sampled_over`, over which a plot draws samples.
+    pub fn check(
+        &self,
+        vocabulary: &Vocabulary,
+        named: &[String],
+        sampled_over: &[&str],
+    ) -> Result<(), String> {
+        let check = |paper: &Paper| {
+            let checked = paper.check(vocabulary, named, sampled_over);
+            checked.map_err(|what| format!("{}: {what}", paper.file))
+        };
         self.papers.iter().try_for_each(check)
     }
 }
@@ -213,18 +221,20 @@ impl Paper {
         figures
     }
 
-    fn check(&self, vocabulary: &Vocabulary, named: &[String]) -> Result<(), String> {
+    fn check(&self, vocabulary: &Vocabulary, named: &[String], sampled_over: &[&str]) -> Result<(), String> {
         let keys = |point: &Point| point.run.parameters.keys().cloned().collect::<Vec<_>>();
         let mut columns: Vec<String> = self.points.iter().flat_map(keys).collect();
         columns.sort();
         columns.dedup();
+        columns.retain(|column| !sampled_over.contains(&column.as_str()));
         vocabulary.check_parameters(&columns)?;
         for point in &self.points {
             point.check(vocabulary, named).map_err(|what| format!("line {}: {what}", point.line))?;
         }
         for figure in self.figures() {
             let points = || self.points.iter().filter(|point| point.figure == figure);
-            let except: Vec<&str> = self.nearest.as_deref().into_iter().collect();
+            let except: Vec<&str> =
+                self.nearest.as_deref().into_iter().chain(sampled_over.iter().copied()).collect();
             if vocabulary.is_changed
                 || points().any(|point| vocabulary.cells.iter().any(|cell| point.is_of(cell, &except)))
             {
@@ -385,21 +395,21 @@ mod tests {
     fn a_figure_that_no_run_has_is_an_error() {
         let vocabulary = measured().vocabulary();
         let saved = ["saved".to_owned()];
-        papers(TEXT, None).unwrap().check(&vocabulary, &saved).unwrap();
-        let error = papers(TEXT, None).unwrap().check(&vocabulary, &[]).unwrap_err();
+        papers(TEXT, None).unwrap().check(&vocabulary, &saved, &[]).unwrap();
+        let error = papers(TEXT, None).unwrap().check(&vocabulary, &[], &[]).unwrap_err();
         assert_eq!(
             error,
             "made-up.tsv: line 6: no run measures `saved`, and no claim or plot takes it from the paper: there are time"
         );
         let other = TEXT.replace("2\t\tsaved\t40%\t\tnack\t", "2\t\tsaved\t40%\t\tscp\t7");
         assert_eq!(
-            papers(&other, None).unwrap().check(&vocabulary, &saved).unwrap_err(),
+            papers(&other, None).unwrap().check(&vocabulary, &saved, &[]).unwrap_err(),
             "made-up.tsv: no run has figure 2, whose first point is at delivery = scp, size = 7; \
              name the figures to take with `figures`"
         );
-        papers(&other, Some(&["1"])).unwrap().check(&vocabulary, &[]).unwrap();
+        papers(&other, Some(&["1"])).unwrap().check(&vocabulary, &[], &[]).unwrap();
         let column = TEXT.replace("delivery\tsize", "delivery\tlength");
-        let error = papers(&column, None).unwrap().check(&vocabulary, &saved).unwrap_err();
+        let error = papers(&column, None).unwrap().check(&vocabulary, &saved, &[]).unwrap_err();
         assert_eq!(error, "made-up.tsv: no run has a parameter `length`: there are delivery, size");
     }
 
@@ -434,7 +444,7 @@ mod tests {
     fn a_unit_of_another_kind_is_refused() {
         let error = |unit: &str| {
             let text = TEXT.replace("2.5\ts", &format!("2.5\t{unit}"));
-            papers(&text, Some(&["1"])).unwrap().check(&measured().vocabulary(), &[])
+            papers(&text, Some(&["1"])).unwrap().check(&measured().vocabulary(), &[], &[])
         };
         error("ms").unwrap();
         error("").unwrap();

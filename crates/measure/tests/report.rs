@@ -237,7 +237,7 @@ fn runs_of_any_kind_have_a_report_without_code_of_their_own() {
     let frame = Frame::load(&db, &[]).unwrap();
     let vocabulary: Vocabulary = frame.vocabulary();
     let named: Vec<String> = plots().iter().flat_map(|plot| plot.of_papers(&papers)).collect();
-    papers.check(&vocabulary, &named).unwrap();
+    papers.check(&vocabulary, &named, &[]).unwrap();
     plots().iter().try_for_each(|plot| plot.check(&vocabulary, &papers)).unwrap();
     let claim = |each: &str| -> Claim {
         let text = r#"{"says": "so", "holds": "median(time) <= paper(time)", "where": {"delivery": "multicast nack"}"#;

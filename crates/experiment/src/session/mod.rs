@@ -1,5 +1,6 @@
 //! Runs a session that delivers files: a server, its clients, their times, and the check of their copies.
 
+mod activity;
 mod measures;
 
 use std::{
@@ -29,6 +30,7 @@ use crate::{
     source::Source,
 };
 
+pub use activity::over_time;
 pub use measures::{MEASURES, client_done, of_run};
 
 /// A session that is about to begin.

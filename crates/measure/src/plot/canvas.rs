@@ -131,7 +131,8 @@ impl Sheet<'_> {
         let svg = svg.replacen("</svg>", &format!("<g class=\"hover\">{hovers}</g>\n</svg>"), 1);
         let drawn = format!("width=\"{}\" height=\"{}\"", WIDTH * SCALE, height * SCALE);
         let shown = format!("width=\"{WIDTH}\" height=\"{height}\"");
-        Plot { name: file_name(&self.name), title: self.title, svg: svg.replacen(&drawn, &shown, 1) }
+        let svg = svg.replacen(&drawn, &shown, 1);
+        Plot { name: file_name(&self.name), title: self.title, svg, table: None }
     }
 }
 

@@ -9,6 +9,8 @@ mod canvas;
 pub mod generic;
 mod palette;
 
+use crate::tables::Table;
+
 pub use palette::{Ink, Mark, Style, Styles};
 
 /// A plot, as SVG text that can be written to a file.
@@ -18,6 +20,8 @@ pub struct Plot {
     pub name: String,
     pub title: String,
     pub svg: String,
+    /// The values that are drawn, where no other table of the report has them.
+    pub table: Option<Table>,
 }
 
 /// Escapes a text for HTML or SVG, also for the value of a quoted attribute.

@@ -75,6 +75,7 @@ impl Page {
     pub fn plot(&mut self, plot: Option<Plot>) {
         let Some(plot) = plot else { return };
         self.raw(&format!("<figure>{}</figure>", inline_svg(&plot)));
+        self.folded_tables("Table: the values of this plot", plot.table.as_slice());
         self.plots.push(plot);
     }
 

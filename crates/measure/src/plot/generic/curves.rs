@@ -52,6 +52,9 @@ pub fn lines(gathered: &Gathered<'_>) -> Option<Plot> {
         x_label: &x_name,
         ..gathered.sheet(400.0)
     };
+    // The sentence below the title says of which size many marks are.
+    const MOST_WORDS: usize = 12;
+    let has_words = gathered.groups.iter().filter(|group| group.paper.is_some()).count() <= MOST_WORDS;
     let x_words = |value: f64| {
         let name = gathered.spec.x.as_deref().unwrap_or_default();
         if name == "size" { super::value_in_words(name, &value.to_string()) } else { plain(value) }
@@ -65,7 +68,8 @@ pub fn lines(gathered: &Gathered<'_>) -> Option<Plot> {
                 points.extend(at.zip(summary.as_ref()));
                 if let Some((at, paper)) = at.zip(group.paper.as_ref()) {
                     papers.push((at, paper.value));
-                    paper_mark(canvas, at, paper, style);
+                    let words = if has_words { paper.nearest.as_str() } else { "" };
+                    paper_mark(canvas, at, paper, words, style);
                 }
             }
             papers.sort_by(|a, b| a.0.total_cmp(&b.0));
@@ -85,12 +89,12 @@ pub fn lines(gathered: &Gathered<'_>) -> Option<Plot> {
 }
 
 /// The paper's value beside ours, with its error bar, and of which parameter it is where that differs.
-fn paper_mark(canvas: &Canvas<'_>, at: f64, paper: &PaperValue, style: Style) {
+fn paper_mark(canvas: &Canvas<'_>, at: f64, paper: &PaperValue, nearest: &str, style: Style) {
     if let Some((low, high)) = paper.range {
         canvas.vertical_bar(at, low, high, style.ink);
     }
     canvas.mark((at, paper.value), Style { mark: Mark::Diamond, ..style }, 4.5, false);
-    canvas.text((at, paper.value), (8.0, 0.0), &paper.nearest, Ink::Muted, SMALL, HPos::Left);
+    canvas.text((at, paper.value), (8.0, 0.0), nearest, Ink::Muted, SMALL, HPos::Left);
 }
 
 /// Draws the share of values up to each value, one line for each series.

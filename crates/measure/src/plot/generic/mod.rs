@@ -9,11 +9,13 @@ mod curves;
 mod gather;
 mod heat;
 mod over_time;
+mod samples;
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use self::gather::Gathered;
 use super::{Plot, Styles};
 use crate::{
     claim::{Text, conditions},
@@ -31,7 +33,7 @@ pub use over_time::SeriesSource;
 pub struct PlotSpec {
     pub title: String,
     pub kind: Kind,
-    /// The parameter along x. A distribution and a plot over time have none.
+    /// The parameter along x; for samples, the name of a series. A distribution and a plot over time have none.
     pub x: Option<String>,
     /// The expression along y, or for the squares of a heat map. It contains no aggregate, because the kind of
     /// plot says what a mark shows.
@@ -84,6 +86,8 @@ pub enum Kind {
     Heat,
     /// A series over time: a line for each value of `series`, from the first complete run with that value.
     Time,
+    /// The mean of the samples of series `y` for each value that series `x` had at the time, as lines.
+    Samples,
 }
 
 impl PlotSpec {
@@ -95,17 +99,25 @@ impl PlotSpec {
     fn checked(&self, vocabulary: &Vocabulary, papers: &Papers) -> Result<(), String> {
         let cells = conditions(&self.cells);
         cells.iter().try_for_each(|condition| vocabulary.check(condition))?;
-        let optional = [&self.x, &self.series, &self.rows].into_iter().flatten();
+        // Which series there will be is not known before a run.
+        let (x, has_measure) = match self.kind {
+            Kind::Samples => (&None, false),
+            kind => (&self.x, kind != Kind::Time),
+        };
+        let optional = [x, &self.series, &self.rows].into_iter().flatten();
         let is_of_row = |name: &&String| *name == "node" || *name == "role";
         vocabulary.check_parameters(optional.chain(&self.each).filter(|name| !is_of_row(name)))?;
         match (self.kind, &self.x, &self.rows) {
             (Kind::Lines, None, _) => return Err("lines need `x`, a parameter that is a number".into()),
+            (Kind::Samples, None, _) => {
+                return Err("samples need `x`, a series such as active_clients".into());
+            }
             (Kind::Heat, None, _) | (Kind::Heat, _, None) => {
                 return Err("a heat map needs `x` and `rows`, two parameters".into());
             }
             _ => {}
         }
-        if self.kind != Kind::Time {
+        if has_measure {
             let y = Expression::parse(&self.y).map_err(|what| format!("`{}`: {what}", shortened(&self.y)))?;
             y.check(vocabulary, &cells)?;
         }
@@ -130,6 +142,11 @@ impl PlotSpec {
             (_, Ok(y), _) => y.selections().iter().map(|of| of.name.clone()).collect(),
             _ => Vec::new(),
         }
+    }
+
+    /// The series along x, which the data file of a paper may have as a column.
+    pub fn sampled_over(&self) -> Option<&str> {
+        self.x.as_deref().filter(|_| self.kind == Kind::Samples)
     }
 
     fn series(&self) -> &str {
@@ -171,23 +188,32 @@ pub fn draw(spec: &PlotSpec, drawing: Drawing<'_>) -> Vec<Plot> {
         if spec.kind == Kind::Time {
             return over_time::plot(spec, &drawing, &cell, &made_for);
         }
-        let gathered = gather::gather(spec, &drawing, &cell, &made_for)?;
-        match spec.kind {
-            // Lines through one point show nothing that bars do not show better.
-            Kind::Lines if gathered.numbers().len() < 2 => bars::plot(&gathered, false),
-            Kind::Lines => curves::lines(&gathered),
-            Kind::Bars => bars::plot(&gathered, false),
-            Kind::Boxes => bars::plot(&gathered, true),
-            // A distribution of single values is no curve.
-            Kind::Distribution if gathered.groups.iter().all(|group| group.values.len() < 2) => {
-                bars::plot(&gathered, false)
-            }
-            Kind::Distribution => curves::distribution(&gathered),
-            Kind::Heat => heat::plot(&gathered),
-            Kind::Time => None,
+        if spec.kind == Kind::Samples {
+            let frame = samples::frame(spec, &drawing, &[&cell[..], &made_for].concat());
+            let gathered = gather::gather(spec, &Drawing { frame: &frame, ..drawing }, &cell, &made_for)?;
+            let table = Some(samples::table(&gathered));
+            return Some(Plot { table, ..drawn(&gathered)? });
         }
+        drawn(&gather::gather(spec, &drawing, &cell, &made_for)?)
     };
     cells.into_iter().filter_map(of_cell).collect()
+}
+
+fn drawn(gathered: &Gathered<'_>) -> Option<Plot> {
+    match gathered.spec.kind {
+        // Lines through one point show nothing that bars do not show better.
+        Kind::Lines | Kind::Samples if gathered.numbers().len() < 2 => bars::plot(gathered, false),
+        Kind::Lines | Kind::Samples => curves::lines(gathered),
+        Kind::Bars => bars::plot(gathered, false),
+        Kind::Boxes => bars::plot(gathered, true),
+        // A distribution of single values is no curve.
+        Kind::Distribution if gathered.groups.iter().all(|group| group.values.len() < 2) => {
+            bars::plot(gathered, false)
+        }
+        Kind::Distribution => curves::distribution(gathered),
+        Kind::Heat => heat::plot(gathered),
+        Kind::Time => None,
+    }
 }
 
 /// The value of a parameter for people: `32 MiB` for a size, `100 Mbit/s` for a rate, `2 %` for loss.

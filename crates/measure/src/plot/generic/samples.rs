@@ -1,0 +1,120 @@
+//! Samples of a series, arranged by the value that another series had at the time.
+//!
+//! Each value of the other series becomes a run of its own, with that value as a parameter and the samples as rows.
+//! So everything that can be drawn over a parameter can be drawn over a series.
+
+use std::collections::BTreeMap;
+
+use super::{Drawing, PlotSpec, gather::Gathered, parameter_in_words, value_in_words};
+use crate::{
+    db::Row,
+    expression::Condition,
+    frame::{Frame, FrameRun},
+    statistics::Summary,
+    tables::{Cell, Mark, Table, three_digits},
+};
+
+/// The samples of series `y` in the complete runs that meet all conditions, as runs with series `x` as a parameter.
+pub fn frame(spec: &PlotSpec, drawing: &Drawing<'_>, conditions: &[Condition]) -> Frame {
+    let of_parameters: Vec<&Condition> = conditions.iter().collect();
+    let runs = drawing.frame.runs_that(&of_parameters).filter(|(_, run)| run.is_complete);
+    Frame { runs: runs.flat_map(|(_, run)| by_value(spec, drawing, run)).collect() }
+}
+
+fn by_value(spec: &PlotSpec, drawing: &Drawing<'_>, run: &FrameRun) -> Vec<FrameRun> {
+    let x = spec.x.as_deref().unwrap_or_default();
+    let Some((.., xs)) = drawing.series.series(run, x).into_iter().next() else { return Vec::new() };
+    let mut runs: BTreeMap<String, Vec<Row>> = BTreeMap::new();
+    for (_, unit, points) in drawing.series.series(run, &spec.y) {
+        for (at, value) in points {
+            let before = xs.partition_point(|(from, _)| *from <= at);
+            let Some((_, x)) = before.checked_sub(1).map(|index| xs[index]) else { continue };
+            runs.entry(x.to_string()).or_default().push(Row::of_run(&spec.y, value, &unit));
+        }
+    }
+    let run = |(value, rows): (String, Vec<Row>)| {
+        let mut parameters = run.parameters.clone();
+        parameters.insert(x.to_owned(), value);
+        FrameRun { parameters, rows, nodes: Vec::new(), ..run.clone() }
+    };
+    runs.into_iter().map(run).collect()
+}
+
+/// The values of a plot as a table, one row for each value of x and series.
+pub fn table(gathered: &Gathered<'_>) -> Table {
+    let x = gathered.spec.x.as_deref().unwrap_or_default();
+    let names = [gathered.spec.series.as_deref().unwrap_or("delivery"), x].map(parameter_in_words);
+    let [series, number] = names.map(|name| name.to_uppercase());
+    let columns = [&format!("<{series}"), &number, "SAMPLES", "MEAN", "MIN", "MAX", "STD", "PAPER"];
+    let mut table = Table::new(format!("{}: {}", gathered.title, gathered.label), &columns);
+    for (name, _) in gathered.series() {
+        for x_value in gathered.distinct(|group| &group.x) {
+            let group = gathered.groups.iter().find(|group| group.series == name && group.x == x_value);
+            let Some((group, summary)) = group.and_then(|group| Some((group, Summary::of(&group.values)?)))
+            else {
+                continue;
+            };
+            let mut cells = vec![
+                Cell::marked(&name, Mark::Delivery),
+                value_in_words(x, &x_value).into(),
+                summary.count.to_string().into(),
+            ];
+            let numbers = [summary.mean, summary.min, summary.max, summary.standard_deviation];
+            cells.extend(numbers.map(|value| three_digits(value).into()));
+            let paper = group.paper.as_ref().map_or("-".to_owned(), |paper| three_digits(paper.value));
+            cells.push(paper.into());
+            table.rows.push(cells);
+        }
+    }
+    table
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        paper::Papers,
+        plot::{
+            Styles,
+            generic::{SeriesSource, draw},
+        },
+    };
+
+    /// One client is active from second 0, two are from second 2.
+    struct Two;
+
+    impl SeriesSource for Two {
+        fn events(&self, _: &FrameRun) -> Vec<(f64, String)> {
+            Vec::new()
+        }
+
+        fn series(&self, _: &FrameRun, measure: &str) -> Vec<(String, String, Vec<(f64, f64)>)> {
+            let points = match measure {
+                "active_clients" => vec![(0.0, 1.0), (2.0, 2.0)],
+                _ => vec![(-1.0, 900.0), (0.0, 10.0), (1.0, 20.0), (2.0, 70.0), (3.0, 90.0)],
+            };
+            vec![("machine".into(), "B/s".into(), points)]
+        }
+    }
+
+    #[test]
+    fn samples_are_arranged_by_the_value_of_another_series() {
+        let text = r#"{"title": "Sent", "kind": "samples", "x": "active_clients", "y": "sender_rate",
+                        "each": ["size"]}"#;
+        let spec: PlotSpec = serde_json::from_str(text).unwrap();
+        let mut frame = Frame::default();
+        frame.add_run(&[("delivery", "tcp"), ("size", "1000")]);
+        let (papers, styles) = (Papers::default(), Styles::new(["tcp".to_owned()]));
+        let drawing = Drawing { frame: &frame, papers: &papers, styles: &styles, series: &Two };
+        let plots = draw(&spec, drawing);
+        assert_eq!(plots.len(), 1);
+        assert_eq!(plots[0].title, "Sent: 1000 B");
+        let table = plots[0].table.as_ref().unwrap();
+        let rows: Vec<Vec<&str>> =
+            table.rows.iter().map(|row| row.iter().map(|cell| cell.text.as_str()).collect()).collect();
+        assert_eq!(rows[0][..6], ["tcp", "1", "2", "15", "10", "20"], "{rows:?}");
+        assert_eq!(rows[1][..6], ["tcp", "2", "2", "80", "70", "90"], "{rows:?}");
+        assert_eq!(rows.len(), 2);
+        assert!(plots[0].svg.contains("active clients"), "the axis is named in words");
+    }
+}
