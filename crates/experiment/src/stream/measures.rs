@@ -176,7 +176,7 @@ fn series(seconds: &[Second], began: Duration) -> Vec<Series> {
     vec![
         of("latency", "s", |second| second.latency_mean),
         of("highest_latency", "s", |second| second.latency_max),
-        of("lost", "", |second| second.lost),
+        of("lost", "%", |second| 100.0 * second.lost),
         of("stream_sender_rate", "B/s", |second| second.sender_bytes),
     ]
 }

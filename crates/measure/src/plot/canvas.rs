@@ -33,6 +33,8 @@ pub struct Sheet<'t> {
     /// What a reader must know: which runs are shown, and what error bars mean.
     pub subtitle: String,
     pub height: f64,
+    /// The width of the sheet, in points, at most [`WIDTH`].
+    pub width: f64,
     pub x_label: &'t str,
     pub y_label: &'t str,
     pub legend: Vec<(String, Style)>,
@@ -49,6 +51,7 @@ impl Default for Sheet<'_> {
             title: String::new(),
             subtitle: String::new(),
             height: 400.0,
+            width: WIDTH,
             x_label: "",
             y_label: "",
             legend: Vec::new(),
@@ -95,13 +98,14 @@ impl Sheet<'_> {
         draw: impl FnOnce(&Canvas<'_>),
     ) -> Plot {
         let mut svg = String::new();
-        let subtitle = wrapped(&self.subtitle, SUBTITLE_LETTERS);
+        let letters = (SUBTITLE_LETTERS as f64 * self.width / WIDTH) as usize;
+        let subtitle = wrapped(&self.subtitle, letters);
         let lower = subtitle.len().saturating_sub(1) as f64 * SUBTITLE_LINE;
         // The size is in whole pixels, so that the size that plotters writes is known.
         let height = (self.height + lower).round();
         let hovers;
         {
-            let size = ((WIDTH * SCALE) as u32, (height * SCALE) as u32);
+            let size = ((self.width * SCALE) as u32, (height * SCALE) as u32);
             let area = SVGBackend::with_string(&mut svg, size).into_drawing_area();
             let legend = legend_places(&self.legend);
             let legend_height = legend.last().map_or(0.0, |(_, top)| top + 24.0);
@@ -110,7 +114,7 @@ impl Sheet<'_> {
                 x: x.0,
                 y: y.0,
                 left: self.left,
-                right: WIDTH - self.right,
+                right: self.width - self.right,
                 top: 62.0 + lower + legend_height,
                 bottom: height - 52.0,
                 texts: (x.1, y.1),
@@ -129,17 +133,18 @@ impl Sheet<'_> {
             hovers = canvas.hovers.take();
         }
         let svg = svg.replacen("</svg>", &format!("<g class=\"hover\">{hovers}</g>\n</svg>"), 1);
-        let drawn = format!("width=\"{}\" height=\"{}\"", WIDTH * SCALE, height * SCALE);
-        let shown = format!("width=\"{WIDTH}\" height=\"{height}\"");
+        let width = self.width;
+        let drawn = format!("width=\"{}\" height=\"{}\"", width * SCALE, height * SCALE);
+        let shown = format!("width=\"{width}\" height=\"{height}\"");
         let svg = svg.replacen(&drawn, &shown, 1);
-        Plot { name: file_name(&self.name), title: self.title, svg, table: None }
+        Plot { name: file_name(&self.name), title: self.title, svg, width, table: None }
     }
 }
 
 impl Canvas<'_> {
     fn heading(&self, sheet: &Sheet<'_>, subtitle: &[String]) {
         let _ = self.area.fill(&colour(Ink::Surface));
-        let title_size = fitting(&sheet.title, 16.0, 0.62);
+        let title_size = fitting(&sheet.title, sheet.width, 16.0, 0.62);
         self.text_at((16.0, 24.0), &sheet.title, Ink::Text, title_size, HPos::Left, true);
         let mut top = 44.0;
         for line in subtitle {
@@ -392,9 +397,9 @@ fn wrapped(text: &str, most: usize) -> Vec<String> {
 
 /// The font size in which a text fits on the sheet, at most `size`. `letter` is the mean width of a letter
 /// relative to its size, in a wide font.
-fn fitting(text: &str, size: f64, letter: f64) -> f64 {
+fn fitting(text: &str, sheet_width: f64, size: f64, letter: f64) -> f64 {
     let width = text.chars().count() as f64 * size * letter;
-    size * ((WIDTH - 32.0) / width.max(1.0)).min(1.0)
+    size * ((sheet_width - 32.0) / width.max(1.0)).min(1.0)
 }
 
 fn pixel((x, y): (f64, f64)) -> (i32, i32) {
@@ -478,8 +483,8 @@ mod tests {
 
     #[test]
     fn a_long_title_is_made_smaller_and_a_short_one_left() {
-        assert_eq!(fitting("short", 16.0, 0.62), 16.0);
-        let size = fitting(&"x".repeat(200), 16.0, 0.62);
+        assert_eq!(fitting("short", WIDTH, 16.0, 0.62), 16.0);
+        let size = fitting(&"x".repeat(200), WIDTH, 16.0, 0.62);
         assert!((200.0 * size * 0.62 - (WIDTH - 32.0)).abs() < 1e-9);
     }
 }

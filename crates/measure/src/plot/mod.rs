@@ -14,12 +14,14 @@ use crate::tables::Table;
 pub use palette::{Ink, Mark, Style, Styles};
 
 /// A plot, as SVG text that can be written to a file.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Plot {
     /// A name for a file, e.g. `run-time-S1L20`.
     pub name: String,
     pub title: String,
     pub svg: String,
+    /// The width of the drawing, in points.
+    pub width: f64,
     /// The values that are drawn, where no other table of the report has them.
     pub table: Option<Table>,
 }

@@ -91,7 +91,8 @@ pub struct Styles {
 
 impl Styles {
     /// Assigns a style to each name. Well-known deliveries have the same style in every report. The others get
-    /// the remaining styles, in order.
+    /// the remaining styles, in order. Where there are more names than colours, a name such as `mead nack` has the
+    /// colour of its first word, the fanout.
     pub fn new(names: impl IntoIterator<Item = String>) -> Self {
         let mut all: Vec<String> = Vec::new();
         for name in names {
@@ -99,7 +100,10 @@ impl Styles {
                 all.push(name);
             }
         }
-        let mut taken: Vec<Ink> = all.iter().filter_map(|name| known(name)).map(|style| style.ink).collect();
+        let has_colours = all.len() <= SERIES.len();
+        let word = |name: &str| name.split(' ').next().map(str::to_owned).unwrap_or_default();
+        let known = |name: &String| known(name).or_else(|| known(&word(name)).filter(|_| !has_colours));
+        let mut taken: Vec<Ink> = all.iter().filter_map(known).map(|style| style.ink).collect();
         let marks = [Mark::Circle, Mark::Square, Mark::Triangle, Mark::Diamond];
         let mut styles = Vec::new();
         for name in all {
@@ -172,6 +176,19 @@ mod tests {
             assert!(!inks[..i].contains(ink), "{}", names[i]);
         }
         assert_eq!(styles.of("unicast"), style_of("unicast"));
+    }
+
+    #[test]
+    fn more_deliveries_than_colours_have_the_colours_of_their_fanouts() {
+        let names: Vec<String> = ["multicast", "mead", "unicast"]
+            .iter()
+            .flat_map(|fanout| ["nack", "after", "none"].map(|repair| format!("{fanout} {repair}")))
+            .collect();
+        let styles = Styles::new(names.clone());
+        assert_eq!(styles.of("multicast nack").ink, style_of("multicast").ink);
+        assert_eq!(styles.of("multicast none").ink, styles.of("multicast after").ink);
+        let few = Styles::new(names[..3].to_vec());
+        assert_ne!(few.of("multicast none").ink, few.of("multicast after").ink);
     }
 
     /// A page restyles a plot by its colours' values, so no two inks may share one.

@@ -198,7 +198,11 @@ fn inline_svg(plot: &Plot) -> String {
     if let Some(start) = svg.find("<svg ")
         && let Some(end) = svg[start..].find("viewBox")
     {
-        let label = format!("<svg role=\"img\" aria-label=\"{}\" ", escape(&plot.title));
+        let label = format!(
+            "<svg style=\"--width:{:.0}px\" role=\"img\" aria-label=\"{}\" ",
+            plot.width,
+            escape(&plot.title)
+        );
         svg.replace_range(start..start + end, &label);
     }
     for ink in Ink::all() {

@@ -37,7 +37,12 @@ fn what_was_run(frame: &Frame) -> String {
     let complete = || frame.runs.iter().filter(|run| run.is_complete);
     let simulated = complete().filter(|run| run.is_simulated()).count();
     let vocabulary = frame.vocabulary();
-    let of = |name: &str| vocabulary.values_of(name).into_iter().map(str::to_owned).collect::<Vec<_>>();
+    // Nobody reads a longer list.
+    const MOST: usize = 6;
+    let of = |name: &str, many: &str| {
+        let words = vocabulary.values_of(name).into_iter().map(str::to_owned).collect::<Vec<_>>();
+        if words.len() > MOST { vec![format!("{} {many}", words.len())] } else { words }
+    };
     let runs = match complete().count() {
         0 => return "No run is complete.".into(),
         1 if simulated == 1 => "One simulated run".to_owned(),
@@ -46,7 +51,7 @@ fn what_was_run(frame: &Frame) -> String {
         many if simulated > 0 => format!("{many} runs ({simulated} of them simulated)"),
         many => format!("{many} runs"),
     };
-    let parts = [("of", of("delivery")), ("on", of("network"))];
+    let parts = [("of", of("delivery", "deliveries")), ("on", of("network", "networks"))];
     let parts = parts.into_iter().filter(|(_, words)| !words.is_empty());
     let parts: String = parts.map(|(word, words)| format!(" {word} {}", list(&words))).collect();
     format!("{runs}{parts}.")
@@ -75,10 +80,11 @@ fn warnings(page: &mut Page, runs: &[Run]) {
     for (status, what) in [(Status::CutShort, "cut short"), (Status::Running, "still running")] {
         let count = runs.iter().filter(|run| run.status == status).count();
         if count > 0 {
-            page.banner(
-                false,
-                &format!("{count} runs were {what}: they are listed, but in no average and no plot."),
-            );
+            let told = match count {
+                1 => format!("1 run was {what}: it is listed, but in no average and no plot."),
+                many => format!("{many} runs were {what}: they are listed, but in no average and no plot."),
+            };
+            page.banner(false, &told);
         }
     }
 }

@@ -13,6 +13,9 @@ use crate::{
     tables::three_digits,
 };
 
+/// The width of the narrowest map, in points: below it, titles would be too small.
+const LEAST_WIDTH: f64 = 450.0;
+
 /// Draws the median of each square. A higher value has a stronger colour.
 pub fn plot(gathered: &Gathered<'_>) -> Option<Plot> {
     let (columns, rows) = (gathered.distinct(|group| &group.x), gathered.distinct(|group| &group.row));
@@ -28,16 +31,21 @@ pub fn plot(gathered: &Gathered<'_>) -> Option<Plot> {
     let shade = |value: f64| 0.06 + 0.5 * darkness(value, lowest, highest, gathered.is_logarithmic('y'));
     let longest = names.iter().map(|name| name.chars().count()).max().unwrap_or(0) as f64;
     let left = (32.0 + longest * (BODY + 0.5) * 0.6).min(300.0);
+    let longest_head = heads.iter().map(|head| head.chars().count()).max().unwrap_or(0) as f64;
+    // As narrow as the words allow, so that a phone shows all of it.
+    let wanted = columns.len() as f64 * (longest_head * SMALL * 0.6 + 8.0).max(64.0);
+    let sheet_width = (left + wanted + 20.0).clamp(LEAST_WIDTH, WIDTH);
     let sheet = Sheet {
         name: gathered.name.clone(),
         title: gathered.title.clone(),
         subtitle: format!("{}. The stronger the colour, the more. {}", gathered.label, gathered.subtitle),
         height: 132.0 + rows.len() as f64 * 40.0,
+        width: sheet_width,
         left,
         right: 20.0,
         ..Sheet::default()
     };
-    let width = (WIDTH - left - 20.0) / columns.len().max(1) as f64;
+    let width = (sheet_width - left - 20.0) / columns.len().max(1) as f64;
     let size = (width / (BODY * 0.62) / 4.0).clamp(0.7, 1.0) * BODY;
     let (x, y) = (Axis::rows(columns.len() as f64), Axis::rows(rows.len() as f64));
     Some(sheet.plot((x, &|_| String::new()), (y, &|_| String::new()), |canvas| {
