@@ -103,7 +103,7 @@ const UNITS: [(&str, f64, &str); 28] = [
 const OWN: [&str; 7] = ["figure", "measure", "value", "series", "unit", "low", "high"];
 
 impl Papers {
-    /// Reads all data files, each with `read`, which bounds their length. `folder` is the experiment's folder, and
+    /// Reads all data files, each with `read`, which refuses what is no file and bounds its length. `folder` is the experiment's folder, and
     /// `name` is what errors call its file.
     pub fn read(
         folder: &Path,
@@ -113,14 +113,7 @@ impl Papers {
     ) -> Result<Self, String> {
         let read = |keys: &PaperKeys| {
             let path = folder.join(&keys.file);
-            // To open a pipe would wait for a writer.
-            let is_file = path.metadata().map(|metadata| metadata.is_file());
-            let text = match is_file {
-                Ok(false) => Err(io::Error::other("it is no regular file")),
-                Ok(true) => read(&path),
-                Err(error) => Err(error),
-            };
-            let text = text.map_err(|error| {
+            let text = read(&path).map_err(|error| {
                 format!("papers: cannot read {} (looked for beside {name}): {error}", keys.file)
             })?;
             Paper::parse(&text, keys).map_err(|what| format!("{}: {what}", path.display()))
