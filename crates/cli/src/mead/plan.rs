@@ -16,12 +16,13 @@ use crate::Outcome;
 /// which no grouping can undercut.
 #[derive(clap::Args)]
 pub struct Args {
-    /// The network, in the form that `treecast lab up` takes
-    #[arg(long, value_name = "SPEC", default_value = "testbed:labs/meadcast/testbed.json")]
+    /// The network, in the form that `treecast lab up` takes. testbed is the one of the MEADcast thesis
+    #[arg(long, value_name = "SPEC", default_value = "testbed")]
     topology: String,
-    /// A file that names senders and receivers, like labs/meadcast/participants.toml
-    #[arg(long, value_name = "FILE", default_value = "labs/meadcast/participants.toml")]
-    participants: PathBuf,
+    /// A file that names senders and receivers, like labs/meadcast/participants.toml [default: those of the
+    /// MEADcast thesis in its testbed]
+    #[arg(long, value_name = "FILE")]
+    participants: Option<PathBuf>,
     /// Compute only this use case of the file
     #[arg(long, value_name = "NAME")]
     use_case: Option<String>,
@@ -44,11 +45,17 @@ pub struct Args {
 
 pub fn run(args: &Args) -> Outcome {
     let topology = Topology::parse(&args.topology)?;
-    let all = Participants::read(&args.participants)?.use_cases;
+    let all = match &args.participants {
+        Some(file) => Participants::read(file)?,
+        None => Participants::of_thesis()?,
+    };
+    let names: Vec<String> = all.use_cases.iter().map(|found| found.name.clone()).collect();
     let is_wanted = |name: &str| args.use_case.as_deref().is_none_or(|wanted| wanted == name);
-    let use_cases: Vec<_> = all.into_iter().filter(|found| is_wanted(&found.name)).collect();
+    let use_cases: Vec<_> = all.use_cases.into_iter().filter(|found| is_wanted(&found.name)).collect();
     if use_cases.is_empty() {
-        return Err(format!("{} has no such use case", args.participants.display()).into());
+        return Err(
+            format!("there is no such use case: name one of {} with --use-case", names.join(", ")).into()
+        );
     }
     let support = args.support.as_ref().map(|names| names.iter().cloned().collect());
     let options = Options { max: args.max, payload_bytes: args.payload.map(usize::from), support };

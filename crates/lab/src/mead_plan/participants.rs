@@ -69,6 +69,18 @@ impl Participants {
         let name = path.display();
         let text =
             crate::read_text(path, MAX_BYTES).map_err(|error| format!("cannot read {name}: {error}"))?;
-        toml::from_str(&text).map_err(|error| format!("{name}: {}", error.to_string().replace('\n', " ")))
+        Self::parse(&text).map_err(|what| format!("{name}: {what}"))
+    }
+
+    /// Returns the use cases of the thesis, in its testbed.
+    ///
+    /// # Errors
+    /// None but a mistake in the file that this program was built with.
+    pub fn of_thesis() -> Result<Self, String> {
+        Self::parse(include_str!("../../../../labs/meadcast/participants.toml"))
+    }
+
+    fn parse(text: &str) -> Result<Self, String> {
+        toml::from_str(text).map_err(|error| error.to_string().replace('\n', " "))
     }
 }

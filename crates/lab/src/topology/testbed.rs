@@ -22,6 +22,9 @@ use super::draft::{Draft, DraftMember, DraftNetwork, DraftNode};
 use super::error::SpecError;
 use super::{AreaRange, NetworkKind, Quality, Role, Subnet, Topology};
 
+/// The thesis' own testbed (listing A.2), so that it can be named without the file.
+pub(super) const OF_THESIS: &str = include_str!("../../../../labs/meadcast/testbed.json");
+
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct File<'a> {
