@@ -143,7 +143,7 @@ const CASES: &[Case] = &[
     (&["unicast", "server", "tcp", "--rate", "5M", "file", "::1"], &["--rate", "leave it out"]),
     (&["lab", "up", "nofile"], &["nofile", "give a TOML file"]),
     (&["lab", "up", "binary"], &["binary", "no text", "give a TOML file"]),
-    (&["lab", "up", "/dev/zero"], &["/dev/zero", "too long", "give a TOML file"]),
+    (&["lab", "up", "/dev/zero"], &["/dev/zero", "no regular file", "give a TOML file"]),
     (&["lab", "up", "file"], &["file:1", "expected"]),
     (&["lab", "up", "lan:clients=0"], &["clients=0", "from 1 to 4000"]),
     (&["lab", "up", "lan:clients=many"], &["clients=many: expected a number from 1 to 4000"]),
@@ -160,7 +160,14 @@ const CASES: &[Case] = &[
     (&["lab", "fault", "nosuchlab", "client0", "lose", "200%"], &["'200%'", "like 5%"]),
     (&["lab", "run", "nofile"], &["nofile", "such as labs/"]),
     (&["lab", "run", "binary"], &["binary", "no text", "such as labs/"]),
-    (&["lab", "run", "/dev/zero"], &["/dev/zero", "too long", "such as labs/"]),
+    (&["lab", "run", "/dev/zero"], &["/dev/zero", "no regular file", "such as labs/"]),
+    (&["lab", "run", "pipe"], &["cannot read experiment pipe: it is no regular file", "such as labs/"]),
+    (&["lab", "run", "folder"], &["cannot read experiment folder: it is a folder", "such as labs/"]),
+    (&["sim", "run", "pipe"], &["cannot read experiment pipe: it is no regular file", "such as labs/"]),
+    (&["sim", "run", "feed.toml"], &["treecast: the simulator delivers files", "`feed`"]),
+    (&["lab", "up", "pipe"], &["pipe: cannot be read as a topology (it is no regular file)", "testbed:FILE"]),
+    (&["mead", "plan", "--participants", "pipe"], &["cannot read pipe: it is no regular file"]),
+    (&["mead", "plan", "--use-case", "uc9"], &["no such use case", "uc1", "--use-case"]),
     (&["lab", "run", "file"], &["file:1: ", "expected"]),
     (&["lab", "run", "endless.toml"], &["endless.toml: papers: cannot read /dev/zero", "no regular file"]),
     (&["lab", "run", "pipe.toml"], &["pipe.toml: papers: cannot read pipe", "no regular file"]),
@@ -225,6 +232,14 @@ fn a_group_that_seems_to_have_a_port_is_remarked_on() {
         assert_eq!(hints.len(), usize::from(says), "{group}: {said}");
         assert!(String::from_utf8_lossy(&output.stdout).contains("treecast2."), "{group} is good: {said}");
     }
+}
+
+/// The thesis' testbed and use cases are in the program.
+#[test]
+fn the_thesis_can_be_planned_without_its_files() {
+    let output = Folder::new().run(&["mead", "plan", "--use-case", "uc1", "--receivers", "1"]);
+    let table = String::from_utf8(output.stdout).unwrap();
+    assert!(output.status.success() && table.contains("unicast"), "{table}");
 }
 
 /// Units stand where a number is asked for.
@@ -329,6 +344,8 @@ impl Folder {
         for (experiment, paper) in [("endless.toml", "/dev/zero"), ("pipe.toml", "pipe")] {
             fs::write(scratch.path(experiment), WITH_PAPER.replace("PAPER", paper)).unwrap();
         }
+        let feed = WITH_PAPER.replace("papers", "#").replace("\"files\", sizes = [\"1M\"]", "\"feed\"");
+        fs::write(scratch.path("feed.toml"), feed).unwrap();
         assert!(Command::new("mkfifo").arg(scratch.path("pipe")).status().unwrap().success());
         fs::write(scratch.path("binary"), [0xff; 3000]).unwrap();
         fs::write(scratch.path("damaged/results.sqlite"), [b'x'; 3000]).unwrap();

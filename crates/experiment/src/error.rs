@@ -17,6 +17,8 @@ pub enum Error {
     Setting { setting: String, what: String },
     #[error("{what}")]
     Oversize { what: String },
+    #[error("{what}")]
+    NotSimulated { what: String },
     #[error("network {name}: {what}")]
     Network { name: String, what: String },
     #[error("cannot send {}: {error}; name a file that is there and that you may read", path.display())]

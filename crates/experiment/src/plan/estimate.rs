@@ -41,12 +41,12 @@ impl Understood {
     }
 }
 
-/// How many times a delivery sends an object of `bytes` through the slowest link.
-fn passes(facts: &Facts, delivery: &Delivery, bytes: u64) -> f64 {
+/// How many times a delivery sends an object of `bytes` through the slowest link, for so many of the network's clients.
+fn passes(facts: &Facts, clients: f64, delivery: &Delivery, bytes: u64) -> f64 {
     let again = |loss: &f64| 1.0 / (1.0 - loss.min(MOST_LOST)) - 1.0;
-    let each_mended = facts.losses.iter().map(again).sum::<f64>();
+    let share = clients / facts.clients.max(1) as f64;
+    let each_mended = facts.losses.iter().map(again).sum::<f64>() * share;
     let most_lost = facts.most_lost().min(MOST_LOST);
-    let clients = facts.clients as f64;
     let copies = match delivery.fanout {
         _ if !delivery.is_ours() => return clients + each_mended,
         Fanout::Multicast => 1.0,
@@ -100,9 +100,10 @@ impl Planned<'_> {
         let told = self.parameters.get("rate").and_then(|rate| rate.parse::<u64>().ok());
         let told = told.filter(|_| !matches!(self.delivery.program, Program::Tcp | Program::Scp));
         let rate_bps = told.map_or(facts.link_rate_bps, |rate| rate.min(facts.link_rate_bps));
-        let bytes = size as f64;
-        let by_network = bytes * 8.0 * OVERHEAD * passes(facts, self.delivery, size) / rate_bps as f64;
-        let by_machine = bytes * self.clients() as f64 * MACHINE_SECONDS;
+        let (bytes, clients) = (size as f64, self.clients() as f64);
+        let by_network =
+            bytes * 8.0 * OVERHEAD * passes(facts, clients, self.delivery, size) / rate_bps as f64;
+        let by_machine = bytes * clients * MACHINE_SECONDS;
         Duration::from_secs_f64(by_network.max(by_machine))
     }
 
@@ -134,6 +135,17 @@ mod tests {
             plan.runs.iter().find(is_it).unwrap().transfer(&plan.networks[0].facts)
         };
         assert!(of("tcp") > 19 * of("nack") && of("tcp") < 21 * of("nack"));
+    }
+
+    /// Only the cast receives, and not every client of the testbed.
+    #[test]
+    fn a_cast_takes_the_time_of_its_own_receivers() {
+        let file =
+            std::path::Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../labs/meadcast/firewall.toml"));
+        let experiment = crate::Experiment::load(file, &[]).unwrap();
+        let plan = Plan::new(&experiment, 1 << 40).unwrap();
+        let seconds = plan.runs[0].transfer(&plan.networks[0].facts).as_secs_f64();
+        assert!((20.0..40.0).contains(&seconds), "{seconds}");
     }
 
     /// Runs of labs/ and how long each took from its start on, with a release build on 2 processors.

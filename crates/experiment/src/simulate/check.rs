@@ -14,7 +14,7 @@ use crate::{
 };
 
 fn refused(what: String) -> Error {
-    Error::Invalid { name: "treecast sim run".into(), what }
+    Error::NotSimulated { what }
 }
 
 /// Refuses an experiment whose workload or networks the simulator does not have.
