@@ -169,7 +169,7 @@ fn what_cannot_be_is_refused_in_one_line() {
             "the receiver fd00:1::2 has the address of the TUN device",
         ),
         ("s", vec!["--tun-address", to, "--members", members, "5000"], "line 1: the receiver fd00:1::2 has"),
-        ("s", vec!["--max", "33", to, "5000"], "33 addresses in a packet are no good"),
+        ("s", vec!["--max", "33", to, "5000"], "to 32 (its maps have no more bits), and not 33"),
         ("s", vec!["fd99::1", "5000"], "fd99::1 cannot be reached"),
         ("s", vec!["ff02::1", "5000"], "ff02::1 is no receiver's address"),
         ("s", vec![to, "fd00:1::3"], "fd00:1::3 is no UDP port"),

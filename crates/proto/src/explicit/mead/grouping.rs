@@ -52,7 +52,7 @@ impl Default for Parameters {
 /// The error that a list cannot hold this number of addresses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[error(
-    "{0} addresses in a packet are no good: name 2 (a router and a receiver) to 32 (the maps have no more bits)"
+    "a packet can have 2 addresses (a router and a receiver) to 32 (its maps have no more bits), and not {0}"
 )]
 pub struct NoMax(pub usize);
 
