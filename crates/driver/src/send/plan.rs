@@ -17,8 +17,7 @@ use treecast_wire::{
 };
 
 use super::{
-    FeedSource, MIN_BLOCK_LEN, OptionsError, SendError, SendOptions, SendSecurity, roll::Roll,
-    session_file,
+    FeedSource, MIN_BLOCK_LEN, OptionsError, SendError, SendOptions, SendSecurity, roll::Roll, session_file,
 };
 use crate::{
     clock,

@@ -82,7 +82,7 @@ impl Engine<'_> {
     ) -> Result<Outcome, Error> {
         let group = &planned.groups[0];
         let mut filing = session::of_run(group, &played, size_bytes, stopped);
-        filing.series.extend(session::over_time(&self.db, &record, &group.sender, &played.clients)?);
+        filing.series.extend(session::over_time(&self.book.db, &record, &group.sender, &played.clients)?);
         if let (Work::Feed(_), Workload::Feed(feed)) = (&planned.work, &self.experiment().workload) {
             let (slow, _) = network::slow_clients(self.book.topology(planned));
             let have =
