@@ -41,7 +41,7 @@ pub(super) fn dial(address: SocketAddr, timeout: Duration, stop: &Stop) -> io::R
             count => SECOND_AFTER * ((1 << count) - 1),
         };
         let wait = next_at.min(timeout).saturating_sub(start.elapsed());
-        for token in poller.tokens(Some(wait))? {
+        if let Some(token) = poller.tokens(Some(wait))?.into_iter().next() {
             let Some(attempt) = attempts.get(token as usize) else {
                 return Err(io::ErrorKind::Interrupted.into());
             };
