@@ -46,7 +46,7 @@ const LEAST_STALL_LIMIT_SECONDS: u64 = 2 * KEEPALIVE.as_secs();
 ///
 /// Prints the ticket as its first line; receivers need it to start. Starts when enough receivers are there, and
 /// ends when every receiver has every file. Exit code: 0 when every receiver has every file; 3 when some
-/// receivers failed (a table names them and the reasons); 1 for anything else.
+/// receivers failed (a table names them and the reasons), or were never there for a carousel; 1 for anything else.
 #[derive(clap::Args)]
 pub struct Args {
     /// The way a packet reaches many hosts
@@ -123,7 +123,8 @@ pub struct Args {
     /// Admit at most this many receivers from one address [default: 256]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), allow_negative_numbers = true)]
     per_address: Option<u32>,
-    /// Carousel: end when nobody has listened for this many seconds [default: 10]
+    /// Carousel: end when nobody has listened for this many seconds. With --receivers, ICMP errors must say so
+    /// [default: 10]
     #[arg(long, value_name = "SECONDS", value_parser = arguments::seconds, allow_negative_numbers = true)]
     idle: Option<u64>,
     /// Carousel: end after this many loops [default: go on while somebody listens, or until Ctrl-C]
@@ -383,7 +384,7 @@ fn refused_by_iotup(args: &Args) -> [Refusal; 4] {
 }
 
 /// Options that need answers of receivers.
-fn refused_by_carousel(args: &Args) -> [Refusal; 12] {
+fn refused_by_carousel(args: &Args) -> [Refusal; 11] {
     let is_carousel = is_carousel(args);
     let has_group = matches!(args.fanout, Fanout::Multicast | Fanout::Auto);
     [
@@ -426,23 +427,22 @@ fn refused_by_carousel(args: &Args) -> [Refusal; 12] {
             is_carousel && args.at_once.is_some(),
             "a carousel sends one file behind the other: leave out --at-once",
         ),
-        (
-            is_carousel && matches!(args.fec, Some(Fec(Some(Share::Percent(_))))),
-            "from its second loop on, a carousel with forward error correction sends nothing but repair symbols: take --fec \
-             auto",
-        ),
     ]
 }
 
 /// Options that have no effect with the chosen fanout.
-fn refused_by_fanout(args: &Args) -> [Refusal; 5] {
+fn refused_by_fanout(args: &Args) -> [Refusal; 6] {
     let has_group = matches!(args.fanout, Fanout::Multicast | Fanout::Auto);
     let is_copied = is_copied(args);
     let takes_names = is_carousel(args) && args.fanout != Fanout::Multicast;
     [
         (
+            is_carousel(args) && !takes_names && args.receivers.is_some(),
+            "--receivers names where a carousel's copies go, and multicast makes none: leave it out, or take another --fanout",
+        ),
+        (
             !is_copied && !takes_names && args.receivers.is_some(),
-            "--receivers says where MEADcast or a carousel's copies are to reach: leave it out, or take --fanout mead or auto",
+            "--receivers names where MEADcast is to reach: leave it out, or take --fanout mead or auto",
         ),
         (
             !is_copied && args.fanout != Fanout::Xcast && args.domain_key.is_some(),

@@ -20,7 +20,10 @@ use treecast_driver::{
     files::{Lack, Shortage},
     hindrance::{Hindrance, Holder},
     receive::{self, ReceiveEvent, ReceiveProgress},
-    send::{self, GroupProgress, RateProgress, ReceiverProgress, SendEvent, SendProgress, WayProgress},
+    send::{
+        self, GroupProgress, NamedReceiver, Presence, RateProgress, ReceiverProgress, SendEvent,
+        SendProgress, WayProgress,
+    },
     status::Snapshot,
     unicast::{ClientProgress, FetchEvent, ServerEvent},
 };
@@ -69,7 +72,8 @@ fn every_field_of_an_event_is_documented() {
     };
     let mut snapshot = Snapshot::default();
     snapshot.note_send(&progress);
-    let done = send::Done { progress, ..send::Done::default() };
+    let named = vec![NamedReceiver { address: [10, 0, 0, 1].into(), presence: Presence::Absent }];
+    let done = send::Done { progress, named, ..send::Done::default() };
     let shortage = Shortage {
         name: String::new(),
         folder: PathBuf::new(),
@@ -126,7 +130,13 @@ fn events_are_read_as_they_are_printed() {
         SendEvent::Warning("a line".to_owned()),
         SendEvent::Way { receiver: "client".to_owned(), way: Way::Mead, why: "it works".to_owned() },
         SendEvent::Progress(progress.clone()),
-        SendEvent::Done(send::Done { progress, not_sent: 3, complete: true, interrupted: false }),
+        SendEvent::Done(send::Done {
+            progress,
+            not_sent: 3,
+            complete: true,
+            interrupted: false,
+            named: vec![NamedReceiver { address: [10, 0, 0, 1].into(), presence: Presence::Absent }],
+        }),
     ];
     for event in sent {
         let line = json!(event);

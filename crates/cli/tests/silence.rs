@@ -8,7 +8,8 @@ use std::{
     time::Duration,
 };
 
-use session::{Guarded, Scratch, events, finish, wait_until};
+use serde_json::json;
+use session::{Guarded, Scratch, events, finish, last_event, path, wait_until};
 
 /// The shortest that can be asked for.
 const STALL_LIMIT: [&str; 2] = ["--stall-limit", "10"];
@@ -177,4 +178,27 @@ fn a_receiver_learns_that_the_others_have_not_come() {
     assert!(said.contains("start anew") && !said.contains("is kept"), "nobody can go on with it: {said}");
     let (code, said) = finish(sender);
     assert!(code == Some(1) && said.contains("--wait-timeout"), "{said}");
+}
+
+/// Nobody answers a carousel, but hosts say when no program listens there.
+#[test]
+fn a_carousel_by_copies_tells_who_was_never_there_and_ends_when_all_have_gone() {
+    let send = |scratch: &Scratch, more: &[&str]| {
+        let carousel = ["--repair", "carousel", "--fanout", "unicast", "--receivers", "127.0.0.1", "--json"];
+        let file = scratch.file("file", 150_000);
+        // A loop takes longer than 3 s, beside the first burst of 64 KiB: nobody can listen unnoticed.
+        let slowly = ["--block", "1200", "--rate", "200k"];
+        scratch.send(&[&carousel[..], &slowly, more, &[path(&file)]].concat())
+    };
+    let alone = Scratch::new();
+    let in_vain = send(&alone, &["--loops", "1"]);
+    let scratch = Scratch::new();
+    let sender = send(&scratch, &["--idle", "1"]);
+    let (code, text) = finish(scratch.receive("copy", &[]));
+    assert_eq!(code, Some(0), "{text}");
+    for (sender, code, presence) in [(in_vain, 3, "absent"), (sender, 0, "ended")] {
+        let (ended, text) = finish(sender);
+        let named = json!([{"receiver": "127.0.0.1", "presence": presence}]);
+        assert_eq!((ended, &last_event(&text, "done")["named"]), (Some(code), &named), "{text}");
+    }
 }

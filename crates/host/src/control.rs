@@ -78,6 +78,8 @@ impl Control {
 pub struct Ancillary {
     /// Length of each datagram but the last in a super-packet, in bytes. `None` for a single datagram.
     pub segment_len: Option<usize>,
+    /// The error's number, on a socket's error queue: what a router or host said of a packet that did not arrive.
+    pub error: Option<i32>,
     /// Number of datagrams dropped at this socket so far, modulo 2^32. `None` if there were none.
     pub dropped: Option<u32>,
     /// Whether the packet experienced congestion on the way (RFC 3168, section 5).
@@ -118,6 +120,10 @@ impl Ancillary {
         let long = |at: usize| Some(u64::from_ne_bytes(*data.get(at..)?.first_chunk()?));
         let is_marked = |class: Option<u8>| class.is_some_and(|it| it & ECN_MASK == CONGESTION_EXPERIENCED);
         match (level, kind) {
+            // struct sock_extended_err begins with the error's number.
+            (libc::IPPROTO_IP, libc::IP_RECVERR) | (libc::IPPROTO_IPV6, libc::IPV6_RECVERR) => {
+                self.error = word(0).map(|number| number as i32);
+            }
             (libc::SOL_UDP, libc::UDP_GRO) => self.segment_len = word(0).map(|len| len as usize),
             (libc::SOL_SOCKET, libc::SO_RXQ_OVFL) => self.dropped = word(0),
             (libc::SOL_SOCKET, libc::SCM_TIMESTAMPNS) => {

@@ -152,6 +152,20 @@ impl fmt::Debug for Scatter {
 /// # Errors
 /// The error of the kernel; `WouldBlock` if no message has arrived.
 pub fn receive_from(socket: &impl AsFd, buffer: &mut [u8]) -> io::Result<(SockAddr, Received)> {
+    receive_with(socket, buffer, libc::MSG_DONTWAIT)
+}
+
+/// Takes an error off a socket's error queue ([`crate::option::hear_errors`]). Returns where the packet was to go, and the
+/// number of the error.
+///
+/// # Errors
+/// The error of the kernel; `WouldBlock` if the queue is empty.
+pub fn receive_error(socket: &impl AsFd) -> io::Result<(SockAddr, Option<i32>)> {
+    let (to, received) = receive_with(socket, &mut [0], libc::MSG_ERRQUEUE | libc::MSG_DONTWAIT)?;
+    Ok((to, received.ancillary.error))
+}
+
+fn receive_with(socket: &impl AsFd, buffer: &mut [u8], flags: i32) -> io::Result<(SockAddr, Received)> {
     let mut control = ControlBuffer::EMPTY;
     let mut address = SockAddrStorage::zeroed();
     let mut part = part(buffer);
@@ -159,7 +173,7 @@ pub fn receive_from(socket: &impl AsFd, buffer: &mut [u8]) -> io::Result<(SockAd
     (message.msg_name, message.msg_namelen) = (ptr::from_mut(&mut address).cast(), address.size_of());
     let fd = socket.as_fd().as_raw_fd();
     // SAFETY: the message points at the control buffer, the address and the buffer, which outlive the call.
-    let len = crate::checked_len(unsafe { libc::recvmsg(fd, &mut message, libc::MSG_DONTWAIT) })?;
+    let len = crate::checked_len(unsafe { libc::recvmsg(fd, &mut message, flags) })?;
     // SAFETY: the kernel has written a socket address of this length.
     let from = unsafe { SockAddr::new(address, message.msg_namelen) };
     Ok((from, received(len, &message, &control)))
@@ -229,6 +243,20 @@ mod tests {
         assert_eq!((heads, &bodies[1]), ([*b"head"; 3], b"end\0"));
         let nothing = scatter.receive(&receiver, [&mut heads[0][..]]).unwrap_err();
         assert_eq!(nothing.kind(), io::ErrorKind::WouldBlock);
+    }
+
+    #[test]
+    fn an_error_says_where_the_packet_was_to_go() {
+        for any in ["127.0.0.1:0", "[::1]:0"] {
+            let (sender, gone) = (UdpSocket::bind(any).unwrap(), UdpSocket::bind(any).unwrap());
+            let to = gone.local_addr().unwrap();
+            drop(gone);
+            crate::option::hear_errors(&sender, to.is_ipv4()).unwrap();
+            assert_eq!(receive_error(&sender).unwrap_err().kind(), io::ErrorKind::WouldBlock);
+            sender.send_to(b"anybody?", to).unwrap();
+            let (refused, error) = receive_error(&sender).unwrap();
+            assert_eq!((refused.as_socket(), error), (Some(to), Some(libc::ECONNREFUSED)));
+        }
     }
 
     #[test]

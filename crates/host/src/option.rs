@@ -49,6 +49,15 @@ pub(crate) unsafe fn get<T: Copy>(socket: &impl AsFd, level: i32, name: i32) -> 
     }
 }
 
+/// Has a UDP socket queue what routers and hosts say of packets that did not arrive
+/// ([`crate::messages::receive_error`]). The next send after such an error fails with it, whatever its destination.
+pub fn hear_errors(socket: &impl AsFd, is_ipv4: bool) -> io::Result<()> {
+    match is_ipv4 {
+        true => set(socket, libc::IPPROTO_IP, libc::IP_RECVERR, 1),
+        false => set(socket, libc::IPPROTO_IPV6, libc::IPV6_RECVERR, 1),
+    }
+}
+
 /// Makes a raw ICMPv6 socket hear only these types.
 pub fn hear_icmpv6(socket: &impl AsFd, types: &[u8]) -> io::Result<()> {
     let filter = icmpv6_filter(types).map(u32::to_ne_bytes);

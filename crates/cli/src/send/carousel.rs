@@ -6,7 +6,9 @@ use indicatif::ProgressBar;
 use serde_json::json;
 use treecast_driver::{
     carousel::FrameHash,
-    send::{CarouselOptions, Dialect, SendEvent, SendOptions, SendProgress, SendSummary},
+    send::{
+        CarouselOptions, Dialect, NamedReceiver, Presence, SendEvent, SendOptions, SendProgress, SendSummary,
+    },
 };
 
 use super::{Args, HashArg, announcement, hold};
@@ -90,14 +92,49 @@ impl Display {
         self.bar.finish_and_clear();
         match self.json {
             true => say!("{}", json!(SendEvent::Done(summary.into()))),
-            false => say!("{}", in_one_line(&summary.progress)),
+            false => {
+                say!("{}", in_one_line(&summary.progress));
+                about_named(&summary.named).iter().for_each(|line| say!("{line}"));
+            }
         }
-        Ok(if self.has_withdrawn { ExitCode::from(3) } else { ExitCode::SUCCESS })
+        let is_away =
+            |receiver: &NamedReceiver| matches!(receiver.presence, Presence::Absent | Presence::Unreachable);
+        let has_failed = self.has_withdrawn || summary.named.iter().any(is_away);
+        Ok(if has_failed { ExitCode::from(3) } else { ExitCode::SUCCESS })
     }
 
     fn line(&self, line: &str) {
         output::above(&self.bar, line);
     }
+}
+
+/// A line about the receivers that were named. `None` if none were.
+fn about_named(named: &[NamedReceiver]) -> Option<String> {
+    const MOST: usize = 5;
+    let words = [
+        (Presence::Ended, "no longer listening", false),
+        (Presence::Closed, "not listening at the end", false),
+        (Presence::Absent, "never listened", true),
+        (Presence::Unreachable, "unreachable", true),
+        (Presence::Silent, "gave no sign", false),
+    ];
+    let part = |(presence, words, are_listed): (Presence, &str, bool)| {
+        let those: Vec<String> = named
+            .iter()
+            .filter(|receiver| receiver.presence == presence)
+            .map(|receiver| receiver.address.to_string())
+            .collect();
+        let others = if those.len() > MOST { ", ..." } else { "" };
+        let listed = match are_listed {
+            true => format!(" ({}{others})", those[..those.len().min(MOST)].join(", ")),
+            false => String::new(),
+        };
+        (!those.is_empty()).then(|| format!("{} {words}{listed}", those.len()))
+    };
+    let parts: Vec<String> = words.into_iter().filter_map(part).collect();
+    let of = counted(named.len(), "named receiver");
+    (!named.is_empty())
+        .then(|| format!("{of}: {}. Receivers of a carousel confirm nothing.", parts.join(", ")))
 }
 
 fn in_one_line(progress: &SendProgress) -> String {
@@ -108,4 +145,23 @@ fn in_one_line(progress: &SendProgress) -> String {
         counted(progress.loops.unwrap_or_default() as usize, "whole loop"),
         bytes(progress.total_bytes),
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_end_says_what_is_known_of_named_receivers() {
+        use Presence::{Absent, Ended, Silent, Unreachable};
+        let presences = [Ended, Absent, Unreachable, Ended, Silent];
+        let named: Vec<_> = (1..)
+            .zip(presences)
+            .map(|(host, presence)| NamedReceiver { address: [10, 0, 0, host].into(), presence })
+            .collect();
+        let line = "5 named receivers: 2 no longer listening, 1 never listened (10.0.0.2), 1 unreachable (10.0.0.3), \
+                    1 gave no sign. Receivers of a carousel confirm nothing.";
+        assert_eq!(about_named(&named).as_deref(), Some(line));
+        assert_eq!(about_named(&[]), None);
+    }
 }

@@ -40,6 +40,7 @@ pub use options_error::{MAX_FEC_PERCENT, MIN_BLOCK_LEN, OptionsError};
 pub use plan::Plan;
 pub use repair::{CarouselOptions, Dialect, Repair};
 pub use repair_share::{LEAST_SHARE, Priority};
+pub use session::{NamedReceiver, Presence};
 pub use session_file::SessionFileError;
 
 use crate::{
@@ -310,6 +311,9 @@ pub struct Done {
     pub complete: bool,
     /// Whether a signal ended the session.
     pub interrupted: bool,
+    /// What is known of the receivers that were named to a carousel. Empty in other sessions.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub named: Vec<NamedReceiver>,
 }
 
 impl From<&SendSummary> for Done {
@@ -319,6 +323,7 @@ impl From<&SendSummary> for Done {
             not_sent: summary.not_sent,
             complete: summary.is_complete(),
             interrupted: summary.interrupted,
+            named: summary.named.clone(),
         }
     }
 }
@@ -563,6 +568,8 @@ pub struct SendSummary {
     pub others_failed: u64,
     /// Whether a signal ended the session.
     pub interrupted: bool,
+    /// What is known of the receivers that were named to a carousel.
+    pub named: Vec<NamedReceiver>,
 }
 
 impl SendSummary {

@@ -11,6 +11,7 @@ mod gathered;
 mod group_keys;
 mod listen;
 mod manifests;
+mod named;
 mod open;
 mod progress;
 mod refusals;
@@ -47,6 +48,7 @@ use refusals::Refusals;
 use slower::SlowerLane;
 use start::RETURN_TIME;
 
+pub use self::named::{NamedReceiver, Presence};
 use self::{congestion::Congestion, fanout::Ways, ring::Ring};
 use super::{
     Plan, Rate, SendError, SendEvent, SendSummary, Standing,
@@ -683,7 +685,11 @@ impl<'a> Session<'a> {
     }
 
     fn finish(mut self, now: Instant) -> SendSummary {
-        self.ring.iter_mut().for_each(Ring::leave);
+        self.look_for_named(now);
+        if let Some(ring) = &mut self.ring {
+            self.figures.summary.named = ring.named(now, self.figures.started);
+            ring.leave();
+        }
         let (objects, interrupted) = (self.figures.summary.objects, self.figures.summary.interrupted);
         self.peers.values_mut().for_each(|peer| peer.settle(objects, interrupted));
         let mut progress = self.progress(now);

@@ -7,6 +7,7 @@ use std::{
     time::Duration,
 };
 
+use treecast_host::{messages, option};
 use treecast_proto::{Instant, fanout::Way};
 use treecast_wire::{
     header::{HEADER_LEN, Header},
@@ -33,6 +34,8 @@ pub(in super::super) struct CopiesLane {
     group: Option<(Transmitter, SocketAddr)>,
     waiting: Option<Copies<Packets<'static>, Target>>,
     left: LeftBytes,
+    /// Whether the sockets queue what hosts say of packets that did not arrive.
+    hears_errors: bool,
 }
 
 /// Where a copy goes.
@@ -63,7 +66,8 @@ impl CopiesLane {
         match (v4, v6) {
             (Err(error), Err(_)) => Err(error.into()),
             (v4, v6) => {
-                Ok(Self { v4: v4.ok(), v6: v6.ok(), group, waiting: None, left: LeftBytes::default() })
+                let left = LeftBytes::default();
+                Ok(Self { v4: v4.ok(), v6: v6.ok(), group, waiting: None, left, hears_errors: false })
             }
         }
     }
@@ -93,7 +97,7 @@ impl CopiesLane {
     /// Sends the copies that may leave now. Returns the bytes of IP packets that left, and how long the next copy has to
     /// wait.
     pub fn send_due(&mut self, pacer: &mut Pacer, now: Instant) -> (u64, Option<Duration>) {
-        let Self { v4, v6, group, waiting, left } = self;
+        let Self { v4, v6, group, waiting, left, hears_errors } = self;
         let Some(copies) = waiting else { return (0, None) };
         let group_address = group.as_ref().map(|(_, address)| *address);
         let bytes_of = |packets: &Packets<'static>, to: &Target| bytes_to(packets, to, group_address);
@@ -104,7 +108,11 @@ impl CopiesLane {
                 Target::Receiver(to) => {
                     left[Way::Unicast as usize] += bytes;
                     let transmitter = if to.is_ipv4() { v4.as_mut() } else { v6.as_mut() };
-                    transmitter.map(|transmitter| packets.send(transmitter, *to))
+                    transmitter.map(|transmitter| match packets.send(transmitter, *to) {
+                        // What was said of an earlier packet has kept this one back.
+                        Err(_) if *hears_errors => packets.send(transmitter, *to),
+                        sent => sent,
+                    })
                 }
                 Target::Group => {
                     left[Way::Multicast as usize] += bytes;
@@ -131,6 +139,25 @@ impl CopiesLane {
     pub fn source_port(&self) -> u16 {
         let Some(transmitter) = &self.v6 else { return 0 };
         transmitter.socket().local_addr().map_or(0, |address| address.port())
+    }
+
+    /// Has the sockets queue what hosts say of packets that did not arrive.
+    pub fn hear_errors(&mut self) {
+        let sockets = [(&self.v4, true), (&self.v6, false)].into_iter();
+        let sockets =
+            sockets.filter_map(|(transmitter, is_ipv4)| Some((transmitter.as_ref()?.socket(), is_ipv4)));
+        self.hears_errors =
+            sockets.map(|(socket, is_ipv4)| option::hear_errors(socket, is_ipv4)).all(|it| it.is_ok());
+    }
+
+    /// Takes the receivers whose hosts, or routers on the way, have lately said that a packet did not arrive, each with the
+    /// number of the kernel's error.
+    pub fn take_errors(&self) -> Vec<(IpAddr, i32)> {
+        let sockets = [&self.v4, &self.v6].into_iter().flatten().filter(|_| self.hears_errors);
+        let errors = sockets.flat_map(|transmitter| {
+            std::iter::from_fn(|| messages::receive_error(transmitter.socket()).ok())
+        });
+        errors.filter_map(|(to, error)| Some((to.as_socket()?.ip(), error?))).collect()
     }
 
     /// Takes hosts that were lately found to have a path too narrow for the packets.

@@ -25,6 +25,7 @@ use super::{
         repair::{CarouselOptions, Dialect},
     },
     AUDIENCE, HASHES, Session, config,
+    named::{Named, NamedReceiver},
 };
 use crate::{
     carousel::{FrameSender, ListenerWatch},
@@ -37,6 +38,8 @@ const LOOK_INTERVAL: Duration = Duration::from_millis(20);
 #[derive(Debug)]
 pub(super) struct Ring {
     options: CarouselOptions,
+    /// What is known of the receivers that are named.
+    named: Named,
     /// Hears who listens, for each group. Empty where nobody can be heard.
     watches: Vec<ListenerWatch>,
     next_look: Instant,
@@ -51,6 +54,8 @@ pub(super) struct Ring {
     /// When the last of them left.
     sent_at: Instant,
     loops: u64,
+    /// When the last of them was complete.
+    looped_at: Instant,
 }
 
 /// A run that has been read and has not left whole.
@@ -82,6 +87,13 @@ impl Ring {
         (self.sent_bytes, self.loops)
     }
 
+    /// What is known of the named receivers, in a carousel whose first packet left at `started`.
+    pub fn named(&self, now: Instant, started: Option<Instant>) -> Vec<NamedReceiver> {
+        let sending = started.map(|started| self.looped_at.saturating_duration_since(started));
+        let loops = u32::try_from(self.loops).unwrap_or(u32::MAX);
+        self.named.told(now, sending.and_then(|time| time.checked_div(loops)))
+    }
+
     /// The time when the last bytes of an object left.
     pub fn sent_at(&self) -> Instant {
         self.sent_at
@@ -98,6 +110,7 @@ impl Session<'_> {
     pub(super) fn open_ring(&mut self) -> Result<(), SendError> {
         let Repair::Carousel(options) = self.plan.options.repair.clone() else { return Ok(()) };
         let mut ring = Ring {
+            named: Named::new(&self.plan.options.receivers),
             watches: Vec::new(),
             next_look: Instant::ZERO,
             frames: Vec::new(),
@@ -107,6 +120,7 @@ impl Session<'_> {
             sent_bytes: 0,
             sent_at: Instant::ZERO,
             loops: 0,
+            looped_at: Instant::ZERO,
             options,
         };
         if self.plan.options.fanout.has_group() {
@@ -154,6 +168,9 @@ impl Session<'_> {
     fn address_named(&mut self) -> Result<(), SendError> {
         let now = self.clock.now();
         let port = self.plan.ticket(Vec::new()).own_port();
+        if let Some(copies) = self.lanes.group.copies() {
+            copies.hear_errors();
+        }
         let named = self.plan.options.receivers.iter().map(|ip| SocketAddr::new(*ip, port));
         let named: Vec<SocketAddr> = named.collect();
         let Some(ways) = &mut self.lanes.ways else {
@@ -201,7 +218,21 @@ impl Session<'_> {
             self.machine.handle(now, SenderInput::Listeners { group, present });
         }
         self.has_news = true;
+        self.look_for_named(now);
         self.give_up_waiting(now)
+    }
+
+    /// Notes which named receivers are gone. Ends the carousel when all of them have been gone for the idle time: where
+    /// there is a group, others may listen to it.
+    pub(super) fn look_for_named(&mut self, now: Instant) {
+        let (Some(ring), Some(_)) = (&mut self.ring, self.figures.started) else { return };
+        let Some(copies) = self.lanes.group.as_copies() else { return };
+        let left_bytes = copies.left_bytes().iter().sum();
+        ring.named.note(now, left_bytes, &copies.take_errors());
+        let gone = ring.named.all_gone().filter(|_| !self.plan.options.fanout.has_group());
+        if gone.is_some_and(|since| now >= since + ring.options.idle) {
+            self.handle(now, SenderInput::Close);
+        }
     }
 
     /// Fails when nobody has listened for as long as the user waits.
@@ -220,7 +251,7 @@ impl Session<'_> {
         let Some(ring) = &mut self.ring else { return };
         let told = match event {
             SenderEvent::Looped { loops } => {
-                ring.loops = *loops;
+                (ring.loops, ring.looped_at) = (*loops, now);
                 SendEvent::Looped { loops: *loops }
             }
             SenderEvent::Paused => SendEvent::Paused,
