@@ -309,6 +309,19 @@ fn every_receiver_is_served_again_after_the_next_discovery_whatever_breaks() {
     stream.check_that_all_hear("by unicast");
 }
 
+/// An experiment ends its routers before it starts them with other settings. One that a fault has ended is started again by
+/// the fault's end.
+#[test]
+fn a_router_that_a_fault_had_ended_does_not_outlive_the_others() {
+    let lab = TestLab::up("outlive");
+    lab.start_routers(&[]);
+    let fault = Fault::RouterGone { node: node("r2") };
+    drop(lab.lab.begin(&fault).unwrap());
+    lab.lab.end(&fault).unwrap();
+    lab.lab.kill_mead_routers().unwrap();
+    lab.start_routers(&[]);
+}
+
 fn forgery(lab: &TestLab) -> Fault {
     Fault::Forge(Forgery {
         node: node("c10-2"),

@@ -143,6 +143,7 @@ impl LabSite {
         }
         // Nobody sends: there is nothing to leave gently.
         self.explicit.drain(..).try_for_each(|daemon| daemon.end_by(libc::SIGKILL))?;
+        self.lab().kill_mead_routers()?;
         self.support = None;
         if !routers.explicit {
             return Ok(());

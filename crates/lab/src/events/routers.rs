@@ -13,6 +13,7 @@ use treecast_host::process;
 
 use crate::error::{Error, Result};
 use crate::lab::Lab;
+use crate::topology::Role;
 
 /// The longest time until a router has ended or is ready.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -42,16 +43,33 @@ pub(super) fn end(lab: &Lab, node: &str, signal: i32) -> Result<()> {
         // A failing router does not wait until senders have found other ways.
         enable(lab, node, false)?;
     }
-    // It has answered a moment ago, so it exists.
-    process::kill(process, signal).map_err(Error::system(action("end")))?;
+    kill(lab, node, process, signal)
+}
+
+/// Sends a signal to the router of `node`, which has answered a moment ago, and waits until it has ended.
+fn kill(lab: &Lab, node: &str, process: i32, signal: i32) -> Result<()> {
+    let action = || format!("end the MEADcast router of {node}");
+    process::kill(process, signal).map_err(Error::system(action()))?;
     let deadline = Instant::now() + PATIENCE;
     while lab.enter(node, || explicit::process(None))?.is_ok() {
         if Instant::now() > deadline {
-            return Err(Error::system(action("end"))(io::ErrorKind::TimedOut.into()));
+            return Err(Error::system(action())(io::ErrorKind::TimedOut.into()));
         }
         std::thread::sleep(Duration::from_millis(5));
     }
     Ok(())
+}
+
+impl Lab {
+    /// Kills every MEADcast router that still runs, such as one that was started again when a fault was over.
+    pub fn kill_mead_routers(&self) -> Result<()> {
+        for node in self.nodes().iter().filter(|node| node.role == Role::Router) {
+            if let Ok(process) = self.enter(&node.name, || explicit::process(None))? {
+                kill(self, &node.name, process, libc::SIGKILL)?;
+            }
+        }
+        Ok(())
+    }
 }
 
 /// Starts the router of `node` as before it was ended.
