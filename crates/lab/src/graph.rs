@@ -14,6 +14,9 @@ use treecast_measure::plot::escape;
 
 use crate::topology::{Loss, Network, NetworkKind, Quality, Role, Topology};
 
+/// How much larger a picture is shown than it is laid out, so that small networks are easy to read.
+const SCALE: f64 = 1.4;
+
 /// Draws `topology` as a self-contained SVG document.
 pub fn svg(topology: &Topology, title: &str) -> String {
     let layout = Layout::of(topology);
@@ -30,9 +33,11 @@ fn draw(svg: &mut String, topology: &Topology, layout: &Layout, title: &str) -> 
     let legend_width = counts.clone().count() as f64 * (BOX_WIDTH + 8.0) + note.chars().count() as f64 * 5.0;
     let title_width = title.chars().count() as f64 * 10.5;
     let (width, height) = (layout.width.max(32.0 + title_width.max(legend_width)), layout.height);
+    let shown = [width, height].map(|length| length * SCALE);
     writeln!(
         svg,
-        r#"<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:.0} {height:.0}" width="{width:.0}" height="{height:.0}" font-family="sans-serif" font-size="10">"#
+        r#"<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:.0} {height:.0}" width="{:.0}" height="{:.0}" font-family="sans-serif" font-size="10">"#,
+        shown[0], shown[1]
     )?;
     writeln!(svg, "{STYLE}<rect class=\"page\" width=\"100%\" height=\"100%\"/>")?;
     writeln!(svg, r#"<text x="16" y="26" font-size="16" font-weight="bold">{}</text>"#, escape(title))?;
@@ -289,7 +294,7 @@ mod tests {
         let folded = super::svg(&Topology::parse("lan:clients=300").unwrap(), "L300");
         let width = folded.split_once("width=\"").and_then(|(_, rest)| rest.split_once('"')).unwrap().0;
         // Two boxes and 31 letters.
-        assert!(width.parse::<f64>().unwrap() > 320.0, "{width}");
+        assert!(width.parse::<f64>().unwrap() > 320.0 * SCALE, "{width}");
         let (line, box_of_server) = (folded.find("<line"), folded.rfind("class=\"box server\""));
         assert!(line < box_of_server, "no line crosses the name of a box");
     }
