@@ -20,6 +20,7 @@ pub const MEASURES: &[(&str, &str)] = &[
     ("expected", "packets"),
     ("duplicates", "packets"),
     ("latency_mean", "s"),
+    ("latency_min", "s"),
     ("latency_median", "s"),
     ("latency_p99", "s"),
     ("latency_max", "s"),
@@ -85,6 +86,7 @@ pub fn rows(
         let jitter = all.jitter_sum.as_secs_f64() / all.jitter_count.max(1) as f64;
         rows.extend([
             of_run("latency_mean", mean, "s"),
+            of_run("latency_min", all.latency_min.as_secs_f64(), "s"),
             of_run("latency_median", all.latency_at(0.5).as_secs_f64(), "s"),
             of_run("latency_p99", all.latency_at(0.99).as_secs_f64(), "s"),
             of_run("latency_max", all.latency_max.as_secs_f64(), "s"),
