@@ -51,13 +51,20 @@ fn kill(lab: &Lab, node: &str, process: i32, signal: i32) -> Result<()> {
     let action = || format!("end the MEADcast router of {node}");
     process::kill(process, signal).map_err(Error::system(action()))?;
     let deadline = Instant::now() + PATIENCE;
-    while lab.enter(node, || explicit::process(None))?.is_ok() {
+    // Its control socket goes before the sockets that keep other routers from its interfaces.
+    while lab.enter(node, || explicit::process(None))?.is_ok() || has_files(process) {
         if Instant::now() > deadline {
             return Err(Error::system(action())(io::ErrorKind::TimedOut.into()));
         }
         std::thread::sleep(Duration::from_millis(5));
     }
     Ok(())
+}
+
+/// Whether a process may still have files open: it exists, and has not ended.
+fn has_files(process: i32) -> bool {
+    let status = fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
+    status.rsplit(") ").next().is_some_and(|state| !state.is_empty() && !state.starts_with(['Z', 'X']))
 }
 
 impl Lab {
