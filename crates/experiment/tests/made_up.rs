@@ -145,7 +145,7 @@ fn a_delivery_that_cannot_be_is_refused_with_its_cell() {
         let delivery = format!("repair = \"after\"\n{rest}\nrate = \"{rates}\"\n");
         refused(test, "repair = \"after\"\n", &delivery)
     };
-    let end = ": name other rates, or one";
+    let end = ": name one rate";
     let rising = "whisper in room cannot be: several rates are fixed, 2 to 8 of them, and each is lower";
     assert!(rates("rising", "1M,8M", "").starts_with(rising));
     assert_eq!(

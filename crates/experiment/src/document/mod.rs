@@ -244,7 +244,7 @@ fn check_rate(delivery: &Delivery, rate: &SendRate) -> Result<(), String> {
             let rates: Vec<u64> = rates.iter().map(|rate| rate.0).collect();
             let (is_multicast, repair) = (delivery.fanout == Fanout::Multicast, delivery.repair_in_ticket());
             OptionsError::check_rates(&rates, is_multicast, repair, delivery.has_fec())
-                .map_err(|why| format!("{why}: name other rates, or one"))
+                .map_err(|why| format!("{why}: name one rate"))
         }
         _ => Ok(()),
     }
