@@ -125,6 +125,9 @@ listed! {
         NamesRequest = 1 << 30,
         /// Sender to receiver: the announcement of an object that has not begun.
         Offer = 1 << 23,
+        /// Between members of local groups, and the sender: its first octet says what it is
+        /// ([`crate::message::Local`]).
+        Local = 1 << 31,
     }
 }
 

@@ -445,6 +445,8 @@ impl<'a> Session<'a> {
                     Destination::Receiver(receiver) => self.retransmit(now, receiver, first, len),
                 }
             }
+            // Local groups run in the simulator alone.
+            SenderTransmit::Blocks { to: Destination::Local(_), .. } => {}
             SenderTransmit::Symbols { to, file, source_block, symbols } => {
                 self.send_symbols(now, to, file, source_block, symbols)?;
             }
@@ -493,6 +495,7 @@ impl<'a> Session<'a> {
                     connection.queue(&packet);
                 }
             }
+            Destination::Local(_) => {}
         }
         Ok(())
     }

@@ -23,6 +23,7 @@ use crate::{
     fec::{Gatherer, Layout},
     object::{
         CutShort, ReceiverCounters, ReceiverEvent, ReceiverInput, ReceiverTransmit, ReceiverWait, Response,
+        stored::Stored,
     },
 };
 
@@ -176,6 +177,7 @@ impl Receiver {
             | ReceiverInput::Listened { .. }
             | ReceiverInput::Drained
             | ReceiverInput::Dropped { .. }
+            | ReceiverInput::Refused { .. }
             | ReceiverInput::DiskWaited { .. } => {}
         }
         self.close_when_done();
@@ -205,6 +207,16 @@ impl Receiver {
     pub fn announced(&self, file: FileId) -> Option<&BeginOfFile> {
         let object = self.objects.get(&file.index()).filter(|_| file.session() == self.config.session)?;
         object.begin.as_ref()
+    }
+
+    /// What is there of an object that has not ended.
+    pub(crate) fn stored(&self, index: u32) -> Option<&Stored> {
+        self.objects.get(&index).map(|object| &object.stored)
+    }
+
+    /// Takes note of a sign of life of the sender that was not handed in.
+    pub(crate) fn heard(&mut self, now: Instant) {
+        self.hear(now, false);
     }
 
     /// Returns the hash that the sender says an object has.

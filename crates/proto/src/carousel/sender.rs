@@ -90,7 +90,8 @@ impl Sender {
             SenderInput::Joined { .. }
             | SenderInput::Left { .. }
             | SenderInput::Unheard { .. }
-            | SenderInput::Message { .. } => {}
+            | SenderInput::Message { .. }
+            | SenderInput::Local { .. } => {}
         }
     }
 

@@ -55,6 +55,12 @@ impl Check {
         self.busy.remove(&page)
     }
 
+    /// The first page that is not compared yet, nor being compared.
+    pub fn first_open(&self) -> Option<u32> {
+        let is_open = |page: &u32| self.open.has(u64::from(*page)) && !self.busy.contains(page);
+        (0..self.chunks.pages()).find(is_open)
+    }
+
     /// Whether all pages that were asked for are compared.
     pub fn is_answered(&self) -> bool {
         self.open.count(self.expected.start.into()..self.expected.end.into()) == 0

@@ -7,6 +7,7 @@
 //!
 //! A machine passes over an input that its repair has no use for: a carousel has no connection that could break.
 
+mod address;
 pub(crate) mod check;
 pub mod chunks;
 pub(crate) mod ranges;
@@ -14,6 +15,7 @@ mod receiver;
 mod sender;
 pub(crate) mod stored;
 
+pub use address::Address;
 pub use receiver::{
     Channel, CutShort, ReceiverCounters, ReceiverEvent, ReceiverInput, ReceiverTransmit, ReceiverWait,
     Response,

@@ -4,8 +4,10 @@ use std::{fmt, ops::Range, time::Duration};
 
 use treecast_wire::{
     header::FileId,
-    message::{BeginOfFile, ChunkHashes, Message},
+    message::{BeginOfFile, ChunkHashes, GroupId, Member, Message},
 };
+
+use super::Address;
 
 /// The path on which a packet came.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -14,6 +16,8 @@ pub enum Channel {
     Group,
     /// The packet came over the control connection.
     Control,
+    /// The receiver's own address, or the address of its local group: from the member with this address, or the sender.
+    Member(Member),
 }
 
 /// The application's answer to an announcement (API_BOF_Response, INL_EOF_Only_Response).
@@ -68,6 +72,9 @@ pub enum ReceiverInput {
     Lost { file: FileId, ranges: Vec<Range<u64>> },
     /// Storing has failed for good (disk full, name taken).
     StoreFailed { file: FileId, reason: String },
+    /// Blocks that a member of the local group has sent are not what the sender has signed. They are thrown away, and are not
+    /// handed in as [`ReceiverInput::Blocks`].
+    Refused { from: Member, file: FileId, range: Range<u64> },
     /// Everything known of the object was said by somebody else than the sender: it is as if never heard of. This is for
     /// repairs without a connection, which could tell.
     Disown { file: FileId },
@@ -117,6 +124,16 @@ pub enum ReceiverTransmit {
     Discard { file: FileId },
     /// Close the control connection.
     CloseConnection,
+    /// Send one message by datagram.
+    Tell { to: Address, file: FileId, message: Message },
+    /// Read these stored bytes back, and send them by datagrams as `RetransmittedData`, a block each.
+    Send { to: Address, file: FileId, range: Range<u64> },
+    /// Listen to the address of this local group.
+    JoinGroup { group: GroupId },
+    /// Listen to the address of this local group no more.
+    LeaveGroup { group: GroupId },
+    /// No [`ReceiverTransmit::Send`] of this object will come any more: everybody whom this receiver serves is done with it.
+    Release { file: FileId },
 }
 
 /// Something that the machine tells the application.

@@ -4,8 +4,10 @@ use std::ops::Range;
 
 use treecast_wire::{
     header::{FileId, PacketType},
-    message::Message,
+    message::{Member, Message},
 };
+
+use super::Address;
 
 /// The number of a receiver's control connection, which the caller gives it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
@@ -42,6 +44,8 @@ pub enum SenderInput {
     Unheard { receiver: ReceiverId },
     /// A message came on a receiver's connection.
     Message { from: ReceiverId, file: FileId, message: Message },
+    /// A message came by datagram from a member of the session's local groups.
+    Local { from: Member, file: FileId, message: Message },
     /// The caller has read the object to its end, and this is its BLAKE3 hash.
     Hashed { file: FileId, hash: [u8; 32] },
     /// The object can no longer be read as it was announced.
@@ -62,6 +66,8 @@ pub enum Destination {
     /// The packet goes to the slower group with this number, counted from 1.
     Slower(u8),
     Receiver(ReceiverId),
+    /// An address of a session with local groups, by datagram.
+    Local(Address),
 }
 
 /// Something that the machine asks its caller to do.

@@ -1,7 +1,7 @@
 //! The receiver's machine.
 
 use crate::{
-    Instant, Step, carousel,
+    Instant, Step, carousel, local,
     object::{ReceiverCounters, ReceiverEvent, ReceiverInput, ReceiverTransmit, ReceiverWait},
     vcmtp,
 };
@@ -13,6 +13,8 @@ pub enum Receiver {
     /// Retransmissions: `nack`, `after` and `none`.
     Vcmtp(Box<vcmtp::Receiver>),
     Carousel(Box<carousel::Receiver>),
+    /// Local groups: `local`.
+    Local(Box<local::Receiver>),
 }
 
 impl Receiver {
@@ -20,6 +22,7 @@ impl Receiver {
         match self {
             Self::Vcmtp(machine) => machine.handle(now, input),
             Self::Carousel(machine) => machine.handle(now, input),
+            Self::Local(machine) => machine.handle(now, input),
         }
     }
 
@@ -27,6 +30,7 @@ impl Receiver {
         match self {
             Self::Vcmtp(machine) => machine.poll(now),
             Self::Carousel(machine) => machine.poll(now),
+            Self::Local(machine) => machine.poll(now),
         }
     }
 
@@ -35,6 +39,7 @@ impl Receiver {
         match self {
             Self::Vcmtp(machine) => machine.received_bytes(),
             Self::Carousel(machine) => machine.progress().received_bytes,
+            Self::Local(machine) => machine.received_bytes(),
         }
     }
 
@@ -43,7 +48,7 @@ impl Receiver {
     pub fn last_heard(&self) -> Option<Instant> {
         match self {
             Self::Vcmtp(machine) => Some(machine.last_heard()),
-            Self::Carousel(_) => None,
+            Self::Carousel(_) | Self::Local(_) => None,
         }
     }
 
@@ -53,7 +58,7 @@ impl Receiver {
         match self {
             Self::Vcmtp(machine) => machine.is_cut_short(),
             // It throws away nothing that is wanted later.
-            Self::Carousel(_) => false,
+            Self::Carousel(_) | Self::Local(_) => false,
         }
     }
 
@@ -61,14 +66,33 @@ impl Receiver {
         match self {
             Self::Vcmtp(machine) => machine.counters(),
             Self::Carousel(machine) => machine.counters(),
+            Self::Local(machine) => machine.counters(),
         }
     }
 
     /// Returns the carousel's machine, if this session is a carousel.
     pub fn carousel(&self) -> Option<&carousel::Receiver> {
         match self {
-            Self::Vcmtp(_) => None,
+            Self::Vcmtp(_) | Self::Local(_) => None,
             Self::Carousel(machine) => Some(machine),
         }
+    }
+
+    /// The machine of a member of local groups, where it is one.
+    pub fn local(&self) -> Option<&local::Receiver> {
+        match self {
+            Self::Vcmtp(_) | Self::Carousel(_) => None,
+            Self::Local(machine) => Some(machine),
+        }
+    }
+}
+
+fn counters(progress: carousel::Progress) -> ReceiverCounters {
+    ReceiverCounters {
+        duplicate_blocks: progress.duplicate_blocks,
+        repair_symbols: progress.repair_symbols,
+        decoded_blocks: progress.decoded_blocks,
+        wrong_chunks: progress.wrong_chunks,
+        ..ReceiverCounters::default()
     }
 }

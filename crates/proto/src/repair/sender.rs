@@ -3,7 +3,7 @@
 use treecast_wire::{header::FileId, message::BeginOfFile};
 
 use crate::{
-    Instant, Step, carousel,
+    Instant, Step, carousel, local,
     object::{Lane, SenderEvent, SenderInput, SenderTransmit, SenderWait},
     vcmtp,
 };
@@ -14,6 +14,8 @@ pub enum Sender {
     /// Retransmissions: `nack`, `after` and `none`.
     Vcmtp(Box<vcmtp::Sender>),
     Carousel(Box<carousel::Sender>),
+    /// Local groups: `local`.
+    Local(Box<local::Sender>),
 }
 
 impl Sender {
@@ -21,6 +23,7 @@ impl Sender {
         match self {
             Self::Vcmtp(machine) => machine.handle(now, input),
             Self::Carousel(machine) => machine.handle(now, input),
+            Self::Local(machine) => machine.handle(now, input),
         }
     }
 
@@ -28,6 +31,7 @@ impl Sender {
         match self {
             Self::Vcmtp(machine) => machine.poll(now, lane),
             Self::Carousel(machine) => machine.poll(now, lane),
+            Self::Local(machine) => machine.poll(now, lane),
         }
     }
 
@@ -36,6 +40,7 @@ impl Sender {
         match self {
             Self::Vcmtp(machine) => machine.announced(file),
             Self::Carousel(machine) => machine.announced(file),
+            Self::Local(machine) => machine.announced(file),
         }
     }
 
@@ -44,7 +49,7 @@ impl Sender {
     pub fn vcmtp(&self) -> Option<&vcmtp::Sender> {
         match self {
             Self::Vcmtp(machine) => Some(machine),
-            Self::Carousel(_) => None,
+            Self::Carousel(_) | Self::Local(_) => None,
         }
     }
 
@@ -53,13 +58,29 @@ impl Sender {
     pub fn vcmtp_mut(&mut self) -> Option<&mut vcmtp::Sender> {
         match self {
             Self::Vcmtp(machine) => Some(machine),
-            Self::Carousel(_) => None,
+            Self::Carousel(_) | Self::Local(_) => None,
         }
     }
 
-    /// Returns counts of what a session with connections has sent so far. They are all zero in a carousel,
-    /// whose caller counts what leaves.
+    /// Returns the machine of a session with local groups.
+    pub fn local(&self) -> Option<&local::Sender> {
+        match self {
+            Self::Vcmtp(_) | Self::Carousel(_) => None,
+            Self::Local(machine) => Some(machine),
+        }
+    }
+
+    /// Returns counts of what a session with connections, or with local groups, has sent so far. They are all zero in a
+    /// carousel, whose caller counts what leaves.
     pub fn figures(&self) -> SenderFigures {
+        if let Some(local) = self.local() {
+            let figures = local.figures();
+            return SenderFigures {
+                multicast_bytes: figures.data_bytes,
+                retransmitted_bytes: figures.session_repair_bytes + figures.group_repair_bytes,
+                ..SenderFigures::default()
+            };
+        }
         self.vcmtp().map_or_else(SenderFigures::default, |machine| SenderFigures {
             multicast_bytes: machine.multicast_bytes(),
             retransmitted_bytes: machine.retransmitted_bytes(),

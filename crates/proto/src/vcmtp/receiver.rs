@@ -173,7 +173,7 @@ impl Receiver {
             ReceiverInput::StoreFailed { file, reason } => self.store_failed(file, &reason),
             ReceiverInput::Close { reason } => self.close(&reason),
             // The connection tells what is the sender's.
-            ReceiverInput::Disown { .. } => {}
+            ReceiverInput::Disown { .. } | ReceiverInput::Refused { .. } => {}
         }
     }
 }

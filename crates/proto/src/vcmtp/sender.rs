@@ -207,8 +207,8 @@ impl Sender {
             SenderInput::Message { from, file, message } => self.message(now, from, file, message),
             SenderInput::Hashed { file, hash } => self.hashed(now, file, hash),
             SenderInput::Withdraw { file, reason } => self.withdraw(file, &reason),
-            // Who listens has a connection.
-            SenderInput::Listeners { .. } => {}
+            // Who listens has a connection, and says everything there.
+            SenderInput::Listeners { .. } | SenderInput::Local { .. } => {}
             SenderInput::Close => {
                 if self.coordinator.state == State::Active {
                     self.coordinator.state = State::Closing;

@@ -13,6 +13,11 @@ mod digest;
 mod group_key;
 mod heard;
 mod hello;
+mod local;
+mod local_report;
+mod local_request;
+mod local_seat;
+mod local_state;
 mod move_to;
 mod pace;
 mod pace_report;
@@ -35,6 +40,11 @@ pub use digest::{Digest, Place, SIGNATURE_LEN, batch_bytes, manifest_bytes};
 pub use group_key::GroupKey;
 pub use heard::Heard;
 pub use hello::{Hello, MAX_RECEIVER_NAME_LEN, MEMBER_LEN};
+pub use local::{GroupId, Local, Member};
+pub use local_report::{LocalObject, LocalReport, MAX_LOCAL_OBJECTS, MAX_LOCAL_RANGES};
+pub use local_request::{LocalRequest, MAX_LOCAL_REQUESTED};
+pub use local_seat::{LocalJoin, LocalSplit, MAX_LOCAL_MEMBERS};
+pub use local_state::{LocalFlags, LocalState, MAX_LOCAL_CHILDREN};
 pub use move_to::Move;
 pub use pace::Pace;
 pub use pace_report::PaceReport;
@@ -136,7 +146,9 @@ messages! {
     Move(Move),
     Heard(Heard),
     /// The announcement of an object that has not begun.
-    Offer(BeginOfFile);
+    Offer(BeginOfFile),
+    /// What members of local groups say.
+    Local(Local);
     EndOfFile,
     BeginOfFileRequest,
     EndOfRetransmissionRequests,

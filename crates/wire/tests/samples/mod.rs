@@ -1,6 +1,8 @@
 //! One packet of every type, each as its name, its bytes and what it says to a person. The files
 //! in `vectors/` hold the same.
 
+mod local;
+
 use std::num::NonZeroU64;
 
 use treecast_wire::{
@@ -95,6 +97,9 @@ pub fn messages() -> Vec<Message> {
         Message::Move(Move::new(2).expect("one of eight")),
         Message::Heard(Heard { unicast: 70_000, group: 12, last: 0x0102_0304 }),
     ]
+    .into_iter()
+    .chain(local::all().into_iter().map(Message::Local))
+    .collect()
 }
 
 fn pace() -> Pace {
@@ -194,6 +199,7 @@ fn message_sample(message: &Message) -> Sample {
         Message::PutOut(_) => "session-PutOut".to_owned(),
         Message::Digest(Digest { place: Some(_), .. }) => "session-Digest-of-many".to_owned(),
         Message::Signed(Signed { word: SignedWord::Blocks(_), .. }) => "session-Signed-blocks".to_owned(),
+        Message::Local(local) => format!("session-Local{}", local::name(local)),
         other => format!("session-{:?}", other.packet_type()),
     };
     Sample { name, bytes, text: format!("{header}\n{message}") }

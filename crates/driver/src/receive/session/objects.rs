@@ -123,6 +123,12 @@ impl Session<'_> {
             | ReceiverTransmit::CheckChunks { .. } => {
                 self.task(transmit, at_hand).into_iter().for_each(|task| self.add(task));
             }
+            // Local groups run in the simulator alone.
+            ReceiverTransmit::Tell { .. }
+            | ReceiverTransmit::Send { .. }
+            | ReceiverTransmit::JoinGroup { .. }
+            | ReceiverTransmit::LeaveGroup { .. }
+            | ReceiverTransmit::Release { .. } => {}
         }
     }
 

@@ -12,6 +12,11 @@ impl Receiver {
         self.config.has_chunk_hashes && chunks::fit_in(self.config.block_len)
     }
 
+    /// A page of chunk hashes that is awaited, since an object's hash was wrong.
+    pub(crate) fn unchecked_page(&self, index: u32) -> Option<u32> {
+        self.objects.get(&index)?.check.as_ref()?.first_open()
+    }
+
     /// What some chunks should be. The page may be anybody's, which shows when it is compared.
     pub(super) fn on_chunk_hashes(&mut self, file: FileId, page: ChunkHashes) {
         let Some(object) = self.object(file) else { return };

@@ -87,7 +87,7 @@ impl Receiver {
         let (mut at, gather) = (lacking.at, lacking.gather());
         let before = match from {
             Channel::Group => lacking.last.replace(source_block).filter(|before| *before != source_block),
-            Channel::Control => None,
+            Channel::Control | Channel::Member(_) => None,
         };
         let is_news = lacking.pass_blocks(source_block);
         lacking.retry = RETRY;

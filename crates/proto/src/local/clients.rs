@@ -1,0 +1,156 @@
+//! Those who report to a controller, or to the sender: its members, and the controllers of the groups below.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use treecast_wire::message::{GroupId, LocalJoin, LocalObject, LocalReport, Member};
+
+use super::{share_of, states};
+use crate::Instant;
+
+/// The most members of a local group besides its controller.
+pub const MAX_MEMBERS: usize = 24;
+
+/// The most groups directly below a controller; the sender has room for twice as many.
+pub const MAX_CHILDREN: usize = 8;
+
+/// A member that has not reported for so long has left. A group below gets more time: it may have lost its controller.
+const MEMBER_SILENCE: Duration = Duration::from_secs(4);
+const GROUP_SILENCE: Duration = Duration::from_secs(10);
+
+/// The most objects that are reported on.
+const MAX_REPORTED: u32 = 16;
+
+/// One who reports.
+#[derive(Debug)]
+pub(super) struct Client {
+    /// The group below whose controller it is. `None` for a member.
+    pub group: Option<GroupId>,
+    pub epoch: u32,
+    pub heard: Instant,
+    /// What it said last.
+    pub report: LocalReport,
+    /// Whether it has said anything since it was admitted: until then, nothing is known of it.
+    has_reported: bool,
+}
+
+/// All who report.
+#[derive(Debug, Default)]
+pub(super) struct Clients {
+    by_member: BTreeMap<Member, Client>,
+}
+
+impl Clients {
+    pub fn len(&self) -> usize {
+        self.by_member.len()
+    }
+
+    pub fn get(&self, member: Member) -> Option<&Client> {
+        self.by_member.get(&member)
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = (Member, &Client)> {
+        self.by_member.iter().map(|(member, client)| (*member, client))
+    }
+
+    pub fn members(&self) -> impl Iterator<Item = (Member, &Client)> {
+        self.iter().filter(|(_, client)| client.group.is_none())
+    }
+
+    /// Controllers of the groups below.
+    pub fn children(&self) -> impl Iterator<Item = (Member, GroupId)> {
+        self.iter().filter_map(|(member, client)| Some((member, client.group?)))
+    }
+
+    /// Admits somebody. The new controller of a group that is known takes the old one's place.
+    pub fn admit(&mut self, now: Instant, member: Member, join: &LocalJoin) {
+        let group = (join.group != GroupId::SESSION).then_some(join.group);
+        if group.is_some() {
+            self.by_member.retain(|other, client| *other == member || client.group != group);
+        }
+        let known = self.by_member.get(&member).is_some_and(|client| client.group == group);
+        if !known {
+            let report = LocalReport::new(join.group, group.is_some());
+            let client = Client { group, epoch: join.epoch, heard: now, report, has_reported: false };
+            self.by_member.insert(member, client);
+        }
+    }
+
+    /// The epoch of a group that is known.
+    pub fn epoch(&self, group: GroupId) -> Option<u32> {
+        self.iter().find(|(_, client)| client.group == Some(group)).map(|(_, client)| client.epoch)
+    }
+
+    /// Somebody reports. False when it is not known.
+    pub fn report(&mut self, now: Instant, member: Member, report: &LocalReport) -> bool {
+        let Some(client) = self.by_member.get_mut(&member) else { return false };
+        client.heard = now;
+        client.has_reported = true;
+        client.report = report.clone();
+        true
+    }
+
+    pub fn remove(&mut self, member: Member) -> Option<Client> {
+        self.by_member.remove(&member)
+    }
+
+    pub fn clear(&mut self) {
+        self.by_member.clear();
+    }
+
+    /// Removes those who have been silent for too long.
+    pub fn expire(&mut self, now: Instant) {
+        self.by_member.retain(|_, client| {
+            let silence = if client.group.is_some() { GROUP_SILENCE } else { MEMBER_SILENCE };
+            now < client.heard + silence
+        });
+    }
+
+    /// The member that would be the best controller: the one that loses least, and among equals the one that is farthest.
+    pub fn best(&self) -> Option<(Member, &Client)> {
+        let reported = self.members().filter(|(_, client)| client.has_reported);
+        reported.min_by_key(|(member, client)| {
+            let received = client.report.objects().first().map_or(u64::MAX, |object| object.received);
+            (client.report.loss, u64::MAX - u64::from(client.report.done), u64::MAX - received, *member)
+        })
+    }
+
+    /// All objects before this are over at everyone.
+    pub fn done(&self, own: u32) -> u32 {
+        self.by_member.values().map(|client| client.report.done).fold(own, u32::min)
+    }
+
+    /// The longest round trip to a member, in microseconds; 0 when none is known.
+    pub fn diameter_us(&self) -> u32 {
+        self.members().map(|(_, client)| client.report.round_trip_us).max().unwrap_or_default()
+    }
+
+    /// The report on everyone: `own` is what the controller says of itself, and `states` what it has of an object.
+    pub fn aggregated(&self, own: LocalReport, states: impl Fn(u32) -> LocalObject, most: u32) -> LocalReport {
+        let done = self.done(own.done);
+        let last = most.min(done.saturating_add(MAX_REPORTED));
+        let objects = (done..last).map(|object| {
+            let mut states = states(object);
+            for client in self.by_member.values() {
+                match client.group {
+                    None => states::add_member(&mut states, &client.report),
+                    Some(_) => states::add_group(&mut states, &client.report),
+                }
+            }
+            states
+        });
+        let reports = || self.by_member.values().map(|client| &client.report);
+        let report = LocalReport {
+            done,
+            is_congested: own.is_congested || reports().any(|report| report.is_congested),
+            loss: reports().map(|report| report.loss).fold(own.loss, u16::max),
+            receivers: reports().map(|report| report.receivers).fold(own.receivers, u32::saturating_add),
+            ..LocalReport::new(own.group, true)
+        };
+        report.with_objects(objects)
+    }
+
+    /// The loss of the best member, as a share of 1.
+    pub fn best_loss(&self) -> Option<f64> {
+        self.best().map(|(_, client)| share_of(client.report.loss))
+    }
+}

@@ -1,0 +1,322 @@
+//! LGCP: who is in which local group, and who its controller is (lgmp-mbone-1999, section 2; the paper leaves messages,
+//! thresholds and timers open).
+//!
+//! - **Groups form by distance.** The sender tells the session which controllers are directly below it. A receiver without a
+//!   group measures the round trip to each, asks the nearest for the ones below it, and so goes down until nobody is
+//!   nearer ([`search`]). Where a controller is near, it joins that group; otherwise it founds one. Nobody has a list of all.
+//! - **Controllers are watched.** A controller says every 200 ms how its group is. When it is silent for 700 ms, the member
+//!   takes over that it has named, or another one a little later ([`watch`]). Of two controllers, the later one counts.
+//! - **Controllers are replaced** when another member loses much less than they do.
+//! - **Groups split** when they are full and more receivers want to come in, and **merge** when two small ones are near each
+//!   other ([`office`]).
+
+mod office;
+mod place;
+mod search;
+mod watch;
+
+use std::{collections::VecDeque, time::Duration};
+
+use treecast_wire::message::{GroupId, Local, LocalReport, LocalState, Member};
+
+use self::search::Search;
+pub use place::Place;
+
+use super::{
+    Mode, Seat,
+    clients::{Clients, MAX_MEMBERS},
+    share, since_us,
+    shelf::Shelf,
+    stamp_us,
+    timing::Timing,
+};
+use crate::{Instant, carousel, object::Address, random::Random};
+
+/// A controller says so often how its group is.
+pub(super) const HEARTBEAT: Duration = Duration::from_millis(200);
+
+/// Members and controllers report so often to the controller above.
+const REPORT: Duration = Duration::from_millis(500);
+
+/// A member measures the round trip to its controller so often.
+const PROBE: Duration = Duration::from_secs(5);
+
+/// Something for the receiver to do.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Order {
+    Tell(Address, Local),
+    Join(GroupId),
+    Leave(GroupId),
+    /// There is another controller, or another one above: what is missing is asked for soon.
+    Hurry,
+}
+
+/// Where a message came from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum From {
+    /// The session's group, to which the sender alone sends.
+    Session,
+    Member(Member),
+}
+
+/// What LGCP sees of the receiver.
+pub(super) struct View<'a> {
+    pub shelf: &'a Shelf,
+    pub objects: &'a carousel::Receiver,
+    pub loss: f64,
+    pub is_congested: bool,
+}
+
+/// LGCP of one receiver.
+#[derive(Debug)]
+pub(super) struct Control {
+    me: Member,
+    mode: Mode,
+    random: Random,
+    /// Where it belongs. `None` while it looks for a group and has none.
+    place: Option<Place>,
+    /// While it looks for a group, or for a better one.
+    search: Option<Search>,
+    /// Who reports to it, where it is a controller.
+    pub clients: Clients,
+    /// What the sender has said last.
+    session: Option<LocalState>,
+    orders: VecDeque<Order>,
+    next_state: Instant,
+    next_report: Instant,
+    next_probe: Instant,
+    /// When it looks for a better group.
+    next_search: Instant,
+    /// Whether its group was made by hand.
+    is_static: bool,
+    /// Controllers that did nothing for their group.
+    banned: Vec<Member>,
+}
+
+/// # What happens
+impl Control {
+    pub fn new(me: Member, mode: Mode, seat: Option<Seat>, seed: u64) -> Self {
+        let seat = seat.filter(|_| mode != Mode::Sender);
+        let mut control = Self {
+            me,
+            mode,
+            random: Random::new(seed),
+            place: None,
+            search: (seat.is_none() && mode != Mode::Sender).then(Search::default),
+            clients: Clients::default(),
+            session: None,
+            orders: VecDeque::new(),
+            next_state: Instant::ZERO,
+            next_report: Instant::ZERO,
+            next_probe: Instant::ZERO,
+            next_search: Instant::ZERO,
+            is_static: seat.is_some(),
+            banned: Vec::new(),
+        };
+        if let Some(seat) = seat {
+            control.place = Some(Place::fixed(me, seat));
+            control.orders.push_back(Order::Join(seat.group));
+        }
+        control
+    }
+
+    /// A message of LGCP has come.
+    pub fn heard(&mut self, now: Instant, from: From, local: Local, view: &View<'_>) {
+        let member = match (from, &local) {
+            (From::Session, Local::State(state)) => state.controller,
+            (From::Session, _) => return,
+            (From::Member(member), _) => member,
+        };
+        if member == self.me || self.banned.contains(&member) {
+            return;
+        }
+        match local {
+            Local::State(state) if from == From::Session => self.session_is(now, state),
+            Local::State(state) if state.controller == member => self.state(now, state),
+            Local::Probe(stamp_us) => self.answer(member, stamp_us, view),
+            Local::Join(join) => self.join(now, member, &join, view),
+            Local::Leave(group) => self.left(member, group),
+            Local::Report(report) => self.report(now, member, &report),
+            Local::Split(split) => self.split_off(now, member, &split),
+            // LGMP's, or nothing.
+            Local::State(_) | Local::Request(_) | Local::Empty => {}
+        }
+    }
+
+    /// The sender says how the session is.
+    fn session_is(&mut self, now: Instant, state: LocalState) {
+        let sender = state.controller;
+        let is_new = self.session.as_ref().is_none_or(|before| before.children != state.children);
+        self.session = Some(state);
+        if self.mode == Mode::Sender && self.place.is_none() {
+            self.place = Some(Place::under_sender(now, sender));
+            self.next_report = now + Duration::from_millis(10).mul_f64(self.random.uniform());
+        }
+        if let Some(place) = self.place.as_mut().filter(|place| place.parent == sender) {
+            place.above_heard = now;
+        }
+        if is_new {
+            self.search_on(now);
+        }
+    }
+
+    /// A controller says how its group is.
+    fn state(&mut self, now: Instant, state: LocalState) {
+        self.found_out(now, &state);
+        let Some(place) = &mut self.place else { return };
+        if state.group == place.group && state.group != GroupId::SESSION {
+            return self.own_group_is(now, state);
+        }
+        if place.is_controller(self.me) && state.controller == place.parent {
+            self.above_is(now, &state);
+        } else if state.controller == place.controller {
+            // The sender, where it is the controller of everybody.
+            place.measured(now, &state);
+        }
+    }
+
+    /// Somebody reports. Who is not known is admitted when its group is this one: the controller may be new.
+    fn report(&mut self, now: Instant, from: Member, report: &LocalReport) {
+        let Some(place) = self.place.as_ref().filter(|place| place.is_controller(self.me)) else { return };
+        let is_member = report.group == place.group && !report.is_controller;
+        if !self.clients.report(now, from, report) && is_member && self.clients.len() < MAX_MEMBERS * 2 {
+            self.clients.admit(now, from, &treecast_wire::message::LocalJoin {
+                group: GroupId::SESSION,
+                epoch: 0,
+                stamp_us: 0,
+                loss: report.loss,
+            });
+            self.clients.report(now, from, report);
+        }
+    }
+
+    fn left(&mut self, from: Member, _group: GroupId) {
+        self.clients.remove(from);
+    }
+}
+
+/// # What is to be done
+impl Control {
+    /// Does what is due.
+    pub fn tick(&mut self, now: Instant, view: &View<'_>) {
+        self.search_tick(now);
+        self.watch(now);
+        if self.place.is_none() {
+            return;
+        }
+        if self.is_controller() && now >= self.next_state {
+            self.next_state = now + HEARTBEAT;
+            self.say_state(view);
+        }
+        if now >= self.next_report {
+            self.next_report = now + REPORT.mul_f64(0.9 + 0.2 * self.random.uniform());
+            self.clients.expire(now);
+            self.report_above(now, view);
+            if self.is_controller() {
+                self.look_after_group(now, view);
+            }
+        }
+        if now >= self.next_probe {
+            self.next_probe = now + PROBE.mul_f64(0.8 + 0.4 * self.random.uniform());
+            let above = self.above();
+            self.orders.extend(above.map(|above| tell(above, Local::Probe(stamp_us(now)))));
+        }
+    }
+
+    fn report_above(&mut self, now: Instant, view: &View<'_>) {
+        let Some(place) = &self.place else { return };
+        let is_controller = place.is_controller(self.me);
+        let most = view.shelf.frontier.0.saturating_add(1);
+        let states = |object| view.shelf.states(view.objects, object, treecast_wire::message::MAX_LOCAL_RANGES);
+        let mut own = LocalReport::new(place.group, is_controller);
+        own.is_congested = view.is_congested;
+        own.loss = share(view.loss);
+        own.done = view.shelf.done;
+        let mut report = if is_controller {
+            self.clients.aggregated(own, states, most)
+        } else {
+            let last = most.min(own.done.saturating_add(4));
+            let objects: Vec<_> = (own.done..last).map(states).collect();
+            own.with_objects(objects)
+        };
+        if is_controller && !place.knows_group(now) {
+            // What its members have is not known yet: nothing counts as received by all.
+            report.done = 0;
+            report = LocalReport { done: 0, ..LocalReport::new(place.group, true) };
+        }
+        report.round_trip_us = place.round_trip_us;
+        let above = self.above();
+        self.orders.extend(above.map(|above| tell(above, Local::Report(report))));
+    }
+
+    pub fn next_order(&mut self) -> Option<Order> {
+        self.orders.pop_front()
+    }
+
+    pub fn deadline(&self) -> Option<Instant> {
+        let search = self.search.as_ref().and_then(Search::deadline);
+        let place = self.place.as_ref().map(|place| {
+            let state = if place.is_controller(self.me) { self.next_state } else { self.next_report };
+            let watch = self.watch_deadline(place).unwrap_or(self.next_report);
+            state.min(self.next_report).min(self.next_probe).min(watch)
+        });
+        search.into_iter().chain(place).min()
+    }
+}
+
+/// # What is to be seen
+impl Control {
+    pub fn place(&self) -> Option<&Place> {
+        self.place.as_ref()
+    }
+
+    pub fn is_controller(&self) -> bool {
+        self.place.as_ref().is_some_and(|place| place.is_controller(self.me))
+    }
+
+    /// Whom this one reports to, and asks for what its group lacks.
+    pub fn above(&self) -> Option<Member> {
+        let place = self.place.as_ref()?;
+        Some(if place.is_controller(self.me) { place.parent } else { place.controller })
+    }
+
+    /// Whether it reports to the sender itself.
+    pub fn is_below_sender(&self) -> bool {
+        let sender = self.session.as_ref().map(|session| session.controller);
+        sender.is_some() && self.above() == sender
+    }
+
+    pub fn timing(&self) -> Timing {
+        let Some(place) = &self.place else { return Timing::new(0, 1) };
+        match place.is_controller(self.me) {
+            true => Timing::new(self.clients.diameter_us(), self.clients.members().count() + 1),
+            false => Timing::new(place.diameter_us.max(place.round_trip_us), usize::from(place.members) + 1),
+        }
+    }
+
+    /// Whether somebody in the group is congested.
+    pub fn is_congested(&self) -> bool {
+        match &self.place {
+            Some(place) if !place.is_controller(self.me) => place.is_congested,
+            _ => self.clients.iter().any(|(_, client)| client.report.is_congested),
+        }
+    }
+
+    /// The round trip to the one above.
+    pub fn round_trip(&self) -> Duration {
+        Duration::from_micros(self.place.as_ref().map_or(0, |place| place.round_trip_us).into())
+    }
+
+    pub fn sender(&self) -> Option<Member> {
+        self.session.as_ref().map(|session| session.controller)
+    }
+}
+
+fn tell(to: Member, local: Local) -> Order {
+    Order::Tell(Address::Member(to), local)
+}
+
+/// The round trip that an answer shows, in microseconds, not 0.
+fn round_trip_us(now: Instant, state: &LocalState) -> Option<u32> {
+    since_us(now, state.echo_us).map(|trip| trip.max(1))
+}

@@ -1,0 +1,200 @@
+//! What a controller does for its group: says how it is, admits, resigns, splits and merges.
+
+use treecast_wire::message::{
+    GroupId, Local, LocalFlags, LocalJoin, LocalSplit, LocalState, MAX_LOCAL_CHILDREN, MAX_LOCAL_MEMBERS,
+    Member,
+};
+
+use super::{
+    super::{
+        clients::{MAX_CHILDREN, MAX_MEMBERS},
+        share, stamp_us,
+    },
+    Control, HEARTBEAT, Order, Place, View, tell,
+};
+use crate::{Instant, object::Address};
+
+/// A controller resigns when it loses so much more than its best member.
+const WORSE: f64 = 0.05;
+
+/// How long a controller is one before it resigns.
+const TERM: std::time::Duration = std::time::Duration::from_secs(5);
+
+impl Control {
+    /// How the group is.
+    fn state_of(&self, place: &Place, view: &View<'_>) -> LocalState {
+        let members = self.clients.members().count();
+        let children: Vec<Member> = self.clients.children().map(|(member, _)| member).collect();
+        let best = self.clients.best().map(|(member, _)| member);
+        let is_congested = view.is_congested || self.is_congested();
+        let resigns = self.is_worse(view);
+        let flags = LocalFlags::default()
+            .with(LocalFlags::CONGESTION, is_congested)
+            .with(LocalFlags::OPEN, members < MAX_MEMBERS && !self.is_static)
+            .with(LocalFlags::TAKES_GROUPS, children.len() < MAX_CHILDREN && place.is_admitted)
+            .with(LocalFlags::RESIGNS, resigns && place.above_heard > place.since + TERM);
+        LocalState {
+            group: place.group,
+            epoch: place.epoch,
+            controller: self.me,
+            echo_us: 0,
+            flags,
+            members: members as u16,
+            loss: share(view.loss),
+            depth: place.above.1.saturating_add(1),
+            distance_us: place.above.0.saturating_add(place.round_trip_us),
+            diameter_us: self.clients.diameter_us(),
+            parent: place.parent,
+            successor: best,
+            object: view.shelf.frontier.0,
+            position: view.shelf.frontier.1,
+            done: self.clients.done(view.shelf.done),
+            children: children.into_iter().take(MAX_LOCAL_CHILDREN).collect(),
+        }
+    }
+
+    /// Whether another member would be a better controller.
+    fn is_worse(&self, view: &View<'_>) -> bool {
+        self.clients.best_loss().is_some_and(|best| view.loss > best + WORSE) && !self.is_static
+    }
+
+    /// Says to the group, and to the groups below, how it is.
+    pub(super) fn say_state(&mut self, view: &View<'_>) {
+        let Some(place) = &self.place else { return };
+        let state = Local::State(self.state_of(place, view));
+        if self.clients.members().next().is_some() || place.epoch > 1 {
+            self.orders.push_back(Order::Tell(Address::Group(place.group), state.clone()));
+        }
+        let below: Vec<Member> = self.clients.children().map(|(member, _)| member).collect();
+        self.orders.extend(below.into_iter().map(|member| tell(member, state.clone())));
+    }
+
+    /// Tells one who asks how the group is.
+    pub(super) fn answer(&mut self, to: Member, stamp_us: u64, view: &View<'_>) {
+        let Some(place) = self.place.as_ref().filter(|place| place.is_controller(self.me)) else { return };
+        let mut state = self.state_of(place, view);
+        state.echo_us = stamp_us;
+        let is_known = self.clients.get(to).is_some();
+        state.flags = state.flags.with(LocalFlags::ADMITTED, is_known);
+        self.orders.push_back(tell(to, Local::State(state)));
+    }
+
+    /// Somebody wants to be a member, or a group to be below this one.
+    pub(super) fn join(&mut self, now: Instant, from: Member, join: &LocalJoin, view: &View<'_>) {
+        let Some(place) = self.place.as_ref().filter(|place| place.is_controller(self.me)) else { return };
+        let is_known = self.clients.get(from).is_some();
+        let members = self.clients.members().count();
+        let admits = match join.group {
+            GroupId::SESSION => members < MAX_MEMBERS && !self.is_static,
+            group if group == place.group => false,
+            group => match self.clients.epoch(group) {
+                Some(epoch) => join.epoch >= epoch,
+                None => {
+                    let has_room = self.clients.children().count() < MAX_CHILDREN;
+                    has_room && (place.is_admitted || self.is_static) && from != place.parent
+                }
+            },
+        };
+        if admits || is_known {
+            self.clients.admit(now, from, join);
+        } else if join.group == GroupId::SESSION && members >= MAX_MEMBERS && !self.is_static {
+            self.split(now);
+        }
+        self.answer(from, join.stamp_us, view);
+    }
+
+    pub(super) fn look_after_group(&mut self, now: Instant, view: &View<'_>) {
+        if self.is_worse(view) {
+            self.next_state = self.next_state.min(now + HEARTBEAT / 2);
+        }
+    }
+
+    /// The group is full, and more want to come in: the half that is farther away becomes a group of its own. Its controller is
+    /// the one of them that loses least.
+    fn split(&mut self, now: Instant) {
+        let mut members: Vec<_> = self.clients.members().collect();
+        members.sort_by_key(|(member, client)| (client.report.round_trip_us, *member));
+        let mut far = members.split_off(members.len() / 2);
+        far.truncate(MAX_LOCAL_MEMBERS);
+        let best = far.iter().min_by_key(|(member, client)| (client.report.loss, *member));
+        let Some(controller) = best.map(|(member, _)| *member) else { return };
+        let far: Vec<Member> = far.iter().map(|(member, _)| *member).collect();
+        let rest: Vec<Member> = far.iter().copied().filter(|member| *member != controller).collect();
+        let group = GroupId(((self.random.uniform() * f64::from(u32::MAX)) as u32).max(1));
+        let Some(place) = &self.place else { return };
+        let Ok(split) = LocalSplit::new(group, controller, rest) else { return };
+        let to = Address::Group(place.group);
+        self.orders.push_back(Order::Tell(to, Local::Split(split.clone())));
+        // Nobody is forgotten before it reports elsewhere: who has not heard of this goes on as a member here.
+        self.orders.extend(far.iter().map(|member| tell(*member, Local::Split(split.clone()))));
+        self.next_state = now;
+    }
+
+    /// Some members of this group are a new one.
+    pub(super) fn split_off(&mut self, now: Instant, from: Member, split: &LocalSplit) {
+        let Some(place) = self.place.as_ref().filter(|place| place.controller == from) else { return };
+        let (is_controller, before) = (split.controller == self.me, place.clone());
+        if !is_controller && !split.members().contains(&self.me) {
+            return;
+        }
+        self.depart(&before);
+        let mut place = before;
+        place.group = split.group;
+        place.controller = split.controller;
+        // The first controller is one who was named, and knows nothing of its members yet.
+        (place.epoch, place.since, place.heard) = (2, now, now);
+        (place.successor, place.round_trip_us) = (None, 0);
+        (place.is_admitted, place.tries, place.above_heard) = (false, 0, now);
+        self.place = Some(place);
+        self.orders.extend([Order::Join(split.group), Order::Hurry]);
+        self.clients.clear();
+        (self.next_state, self.next_report) = (now, now + HEARTBEAT / 2);
+        self.next_probe = now + HEARTBEAT;
+        if is_controller {
+            self.ask_above(now);
+        }
+    }
+
+    /// This group ends: its members become members of another controller's group, this one among them.
+    pub(super) fn merge_into(&mut self, now: Instant, to: Member) {
+        let Some(place) = self.place.clone() else { return };
+        let flags = LocalFlags::default().with(LocalFlags::MERGES, true);
+        let state = LocalState {
+            group: place.group,
+            epoch: place.epoch,
+            controller: self.me,
+            echo_us: 0,
+            flags,
+            members: 0,
+            loss: 0,
+            depth: 0,
+            distance_us: 0,
+            diameter_us: place.diameter_us,
+            parent: place.parent,
+            successor: Some(to),
+            object: 0,
+            position: 0,
+            done: 0,
+            children: Vec::new(),
+        };
+        let members: Vec<Member> = self.clients.members().map(|(member, _)| member).collect();
+        self.orders.extend(members.into_iter().map(|member| tell(member, Local::State(state.clone()))));
+        self.leave_for(now, &place, to);
+    }
+
+    /// The controller has said that the group ends.
+    pub(super) fn follow_merge(&mut self, now: Instant, state: &LocalState) {
+        let (Some(place), Some(to)) = (self.place.clone(), state.successor) else { return };
+        self.leave_for(now, &place, to);
+    }
+
+    /// Leaves the group for that of another controller, which is asked for admission.
+    fn leave_for(&mut self, now: Instant, place: &Place, to: Member) {
+        self.depart(place);
+        self.place = None;
+        self.clients.clear();
+        self.begin_search(now, false);
+        // The others are asked, too, in case it has no room any more.
+        self.orders.push_back(tell(to, Local::Probe(stamp_us(now))));
+    }
+}

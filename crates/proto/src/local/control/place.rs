@@ -1,0 +1,137 @@
+//! Where a receiver belongs.
+
+use std::time::Duration;
+
+use treecast_wire::message::{GroupId, LocalFlags, LocalState, Member};
+
+use super::{super::Seat, round_trip_us};
+use crate::Instant;
+
+/// A new controller does not know its group before every member has reported once.
+const SETTLING: Duration = Duration::from_millis(1_500);
+
+/// A receiver's group, its controller, and the controller above.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Place {
+    pub group: GroupId,
+    pub controller: Member,
+    /// The controller above this group's, or the sender.
+    pub parent: Member,
+    pub(super) epoch: u32,
+    /// Who takes over when the controller is silent.
+    pub(super) successor: Option<Member>,
+    /// Who may be above this group when the one above is silent: what it has said of its successor and of the one above it.
+    pub(super) fallbacks: [Option<Member>; 2],
+    /// When the controller was heard last, ...
+    pub(super) heard: Instant,
+    /// ... and the one above.
+    pub(super) above_heard: Instant,
+    /// When the present controller began.
+    pub(super) since: Instant,
+    /// Whether the one above has admitted the group. Its controller asks until then.
+    pub(super) is_admitted: bool,
+    pub(super) tries: u32,
+    /// Round trip to whom this receiver reports, in microseconds; 0 where it is not known.
+    pub(super) round_trip_us: u32,
+    /// The one above: its round trip to the sender, and its depth.
+    pub(super) above: (u32, u8),
+    /// How the group is, as its controller says.
+    pub(super) diameter_us: u32,
+    pub(super) members: u16,
+    pub(super) is_congested: bool,
+    /// Everybody in the group is done with all objects before this one.
+    pub done: u32,
+}
+
+impl Place {
+    fn new(now: Instant, group: GroupId, controller: Member, parent: Member) -> Self {
+        Self {
+            group,
+            controller,
+            parent,
+            epoch: 1,
+            successor: None,
+            fallbacks: [None; 2],
+            heard: now,
+            above_heard: now,
+            since: now,
+            is_admitted: false,
+            tries: 0,
+            round_trip_us: 0,
+            above: (0, 0),
+            diameter_us: 0,
+            members: 0,
+            is_congested: false,
+            done: 0,
+        }
+    }
+
+    /// A place that was given.
+    pub fn fixed(_me: Member, seat: Seat) -> Self {
+        Self::new(Instant::ZERO, seat.group, seat.controller, seat.parent)
+    }
+
+    /// The place of everybody where the sender alone mends.
+    pub fn under_sender(now: Instant, sender: Member) -> Self {
+        Self::new(now, GroupId::SESSION, sender, sender)
+    }
+
+    /// The place of the first controller of a new group.
+    pub fn founded(now: Instant, group: GroupId, me: Member, parent: &LocalState) -> Self {
+        let mut place = Self::new(now, group, me, parent.controller);
+        place.above_is(now, parent);
+        place
+    }
+
+    /// The place of a member that this controller has admitted.
+    pub fn joined(now: Instant, state: &LocalState) -> Self {
+        let mut place = Self::new(now, state.group, state.controller, state.parent);
+        place.group_is(now, state);
+        place.measured(now, state);
+        place
+    }
+
+    pub fn is_controller(&self, me: Member) -> bool {
+        self.controller == me
+    }
+
+    /// Whether its controller knows what its members have.
+    pub fn knows_group(&self, now: Instant) -> bool {
+        self.epoch == 1 || now >= self.since + SETTLING
+    }
+
+    /// The group's controller says how it is.
+    pub fn group_is(&mut self, now: Instant, state: &LocalState) {
+        if self.controller != state.controller {
+            self.since = now;
+            self.round_trip_us = 0;
+        }
+        self.controller = state.controller;
+        self.epoch = state.epoch;
+        self.parent = state.parent;
+        self.successor = state.successor;
+        self.heard = now;
+        self.diameter_us = state.diameter_us;
+        self.members = state.members;
+        self.done = state.done;
+        self.is_congested = state.flags.has(LocalFlags::CONGESTION);
+    }
+
+    /// The one above says how it is.
+    pub fn above_is(&mut self, now: Instant, state: &LocalState) {
+        self.above_heard = now;
+        self.fallbacks = [state.successor, Some(state.parent)];
+        self.above = (state.distance_us, state.depth);
+        self.measured(now, state);
+    }
+
+    /// An answer shows how far away it is.
+    pub fn measured(&mut self, now: Instant, state: &LocalState) {
+        if let Some(trip) = round_trip_us(now, state) {
+            self.round_trip_us = match self.round_trip_us {
+                0 => trip,
+                before => before - before / 4 + trip / 4,
+            };
+        }
+    }
+}

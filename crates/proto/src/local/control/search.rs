@@ -1,0 +1,311 @@
+//! How a receiver finds its group: down the tree of controllers, to the nearest.
+//!
+//! The sender's children are known to everybody. Each is asked how far away it is and who is below it; then the nearest
+//! one's children; and so on until nobody is nearer. A receiver that finds a controller *near* joins its group. It is near when
+//! the round trip is at most half of the controller's own round trip to the sender, or [`NEAR`]. A receiver that finds
+//! nobody near founds a group. It waits for a random time before, and looks once more: of several that begin together, one is first, and
+//! the others find it.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use treecast_wire::message::{GroupId, Local, LocalFlags, LocalJoin, LocalState, Member};
+
+use super::{
+    super::{clients::MAX_MEMBERS, share_of, timing::exponential},
+    Control, HEARTBEAT, Order, Place, round_trip_us, tell,
+};
+use crate::{Instant, local::stamp_us};
+
+/// A controller with no longer a round trip is near, whatever the distance to the sender.
+const NEAR: Duration = Duration::from_millis(5);
+
+/// How long answers are waited for.
+const PATIENCE: Duration = Duration::from_millis(600);
+
+/// Probes are sent so many times.
+const TRIES: u32 = 3;
+
+/// Who wants to found a group waits up to so long. The random times are made for so many receivers.
+const FOUNDING: Duration = Duration::from_secs(1);
+const FOUNDERS: usize = 1_000;
+
+/// The most controllers that one search looks at.
+const MAX_CANDIDATES: usize = 256;
+
+/// A member that has a group moves to another only when that is nearer by so much.
+const BETTER: f64 = 0.5;
+
+/// A controller that has answered.
+#[derive(Debug, Clone)]
+struct Candidate {
+    round_trip_us: u32,
+    state: LocalState,
+}
+
+impl Candidate {
+    /// How good it would be: its distance, made longer by its loss and by its load.
+    fn score(&self) -> f64 {
+        let load = f64::from(self.state.members) / MAX_MEMBERS as f64;
+        (f64::from(self.round_trip_us) + 200.0) * (1.0 + 4.0 * share_of(self.state.loss)) * (1.0 + load)
+    }
+
+    fn is_near(&self) -> bool {
+        self.round_trip_us <= (self.state.distance_us / 2).max(NEAR.as_micros() as u32)
+    }
+
+    fn is(&self, flag: LocalFlags) -> bool {
+        self.state.flags.has(flag)
+    }
+}
+
+/// What a search is at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+enum Stage {
+    /// The sender has not been heard.
+    #[default]
+    Listening,
+    /// Answers to probes are awaited until then.
+    Asking { until: Instant, tries: u32 },
+    /// Nobody is near: it waits before it looks once more, and then founds a group.
+    Hesitating { until: Instant },
+    /// The answer of the controller is awaited that was asked to admit this one as a member, or its new group.
+    Joining { to: Member, group: GroupId, until: Instant, tries: u32 },
+}
+
+/// One search.
+#[derive(Debug, Default)]
+pub(super) struct Search {
+    stage: Stage,
+    answered: BTreeMap<Member, Candidate>,
+    /// Those that have not answered.
+    asked: Vec<Member>,
+    /// Whether nobody was near the last time, too.
+    is_second: bool,
+}
+
+impl Search {
+    pub fn deadline(&self) -> Option<Instant> {
+        match self.stage {
+            Stage::Listening => None,
+            Stage::Asking { until, .. } | Stage::Hesitating { until } | Stage::Joining { until, .. } => {
+                Some(until)
+            }
+        }
+    }
+
+    fn best(&self, is_fit: impl Fn(&Candidate) -> bool) -> Option<&Candidate> {
+        let fit = self.answered.values().filter(|candidate| is_fit(candidate));
+        fit.min_by(|one, other| one.score().total_cmp(&other.score()))
+    }
+}
+
+impl Control {
+    /// The sender's children have changed: a search that waits looks again.
+    pub(super) fn search_on(&mut self, now: Instant) {
+        let Some(search) = &self.search else { return };
+        if matches!(search.stage, Stage::Listening | Stage::Hesitating { .. }) {
+            self.begin_search(now, false);
+        }
+    }
+
+    /// Looks for a group, from the top.
+    pub(super) fn begin_search(&mut self, now: Instant, is_second: bool) {
+        self.search = Some(Search { is_second, ..Search::default() });
+        let Some(session) = &self.session else { return };
+        let children = session.children.clone();
+        self.ask(now, &children);
+    }
+
+    /// Asks these controllers how far away they are.
+    fn ask(&mut self, now: Instant, members: &[Member]) {
+        let Some(search) = &mut self.search else { return };
+        let is_open = |member: &Member| {
+            *member != self.me && !search.answered.contains_key(member) && !self.banned.contains(member)
+        };
+        search.asked = members.iter().copied().filter(is_open).collect();
+        let room = MAX_CANDIDATES.saturating_sub(search.answered.len());
+        search.asked.truncate(room);
+        search.stage = Stage::Asking { until: now + PATIENCE / TRIES, tries: 1 };
+        let probes = search.asked.iter().map(|member| tell(*member, Local::Probe(stamp_us(now))));
+        self.orders.extend(probes);
+        if self.search.as_ref().is_some_and(|search| search.asked.is_empty()) {
+            self.go_down(now);
+        }
+    }
+
+    /// A controller has said how it is: it may be an answer.
+    pub(super) fn found_out(&mut self, now: Instant, state: &LocalState) {
+        let Some(search) = &mut self.search else { return };
+        let Some(round_trip_us) = round_trip_us(now, state) else { return };
+        let member = state.controller;
+        if let Stage::Joining { to, group, .. } = search.stage
+            && to == member
+        {
+            let candidate = Candidate { round_trip_us, state: state.clone() };
+            search.answered.insert(member, candidate);
+            return match state.flags.has(LocalFlags::ADMITTED) {
+                true => self.arrive(now, group, state),
+                false => self.decide(now),
+            };
+        }
+        let was_asked = search.asked.contains(&member);
+        search.asked.retain(|asked| *asked != member);
+        if was_asked && state.group != GroupId::SESSION {
+            search.answered.insert(member, Candidate { round_trip_us, state: state.clone() });
+        }
+        if was_asked && search.asked.is_empty() && matches!(search.stage, Stage::Asking { .. }) {
+            self.go_down(now);
+        }
+    }
+
+    /// All have answered: the children of the nearest are next, unless it is nearer than they can be.
+    fn go_down(&mut self, now: Instant) {
+        let Some(search) = &self.search else { return };
+        let nearest = search.answered.values().min_by_key(|candidate| candidate.round_trip_us);
+        let below: Vec<_> = nearest.map_or(Vec::new(), |nearest| nearest.state.children.clone());
+        let is_new = |member: &Member| {
+            *member != self.me && !search.answered.contains_key(member) && !self.banned.contains(member)
+        };
+        let below: Vec<_> = below.into_iter().filter(is_new).collect();
+        if below.is_empty() || search.answered.len() >= MAX_CANDIDATES {
+            self.decide(now);
+        } else {
+            self.ask(now, &below);
+        }
+    }
+
+    fn decide(&mut self, now: Instant) {
+        if self.place.is_some() {
+            return self.decide_to_move(now);
+        }
+        let Some(search) = &mut self.search else { return };
+        let joinable = |candidate: &Candidate| candidate.is_near() && candidate.is(LocalFlags::OPEN);
+        if let Some(best) = search.best(joinable) {
+            let to = best.state.controller;
+            return self.ask_to_join(now, to, GroupId::SESSION);
+        }
+        if !search.is_second {
+            let wait = exponential(FOUNDING, FOUNDERS, self.random.uniform());
+            search.stage = Stage::Hesitating { until: now + wait };
+            return;
+        }
+        let nearest = search.best(|candidate| candidate.is(LocalFlags::TAKES_GROUPS));
+        let is_near = nearest.is_some_and(Candidate::is_near);
+        let below = nearest.map(|candidate| candidate.state.controller);
+        let sender = self.session.as_ref().filter(|session| session.flags.has(LocalFlags::TAKES_GROUPS));
+        let sender = sender.map(|session| session.controller);
+        let to = if is_near { below.or(sender) } else { sender.or(below) };
+        match to {
+            Some(to) => {
+                let group = GroupId(((self.random.uniform() * f64::from(u32::MAX)) as u32).max(1));
+                self.ask_to_join(now, to, group);
+            }
+            None => search.stage = Stage::Hesitating { until: now + FOUNDING },
+        }
+    }
+
+    fn ask_to_join(&mut self, now: Instant, to: Member, group: GroupId) {
+        let Some(search) = &mut self.search else { return };
+        let tries = match search.stage {
+            Stage::Joining { to: before, tries, .. } if before == to => tries + 1,
+            _ => 1,
+        };
+        if tries > TRIES {
+            search.answered.remove(&to);
+            search.stage = Stage::Hesitating { until: now + HEARTBEAT };
+            return;
+        }
+        search.stage = Stage::Joining { to, group, until: now + PATIENCE, tries };
+        let join = LocalJoin { group, epoch: 1, stamp_us: stamp_us(now), loss: 0 };
+        self.orders.push_back(tell(to, Local::Join(join)));
+    }
+
+    /// Admitted, as a member or as the founder of a group.
+    fn arrive(&mut self, now: Instant, group: GroupId, state: &LocalState) {
+        if let Some(before) = self.place.take() {
+            self.depart(&before);
+        }
+        self.clients.clear();
+        let place = match group {
+            GroupId::SESSION => Place::joined(now, state),
+            group => {
+                let mut place = Place::founded(now, group, self.me, state);
+                place.is_admitted = true;
+                place
+            }
+        };
+        self.search = None;
+        self.orders.extend([Order::Join(place.group), Order::Hurry]);
+        self.place = Some(place);
+        (self.next_state, self.next_report) = (now, now + HEARTBEAT / 4);
+        self.plan_search(now);
+    }
+
+    /// Says goodbye to a group, and to the one above where this was its controller.
+    pub(in crate::local) fn depart(&mut self, place: &Place) {
+        let to = if place.is_controller(self.me) { place.parent } else { place.controller };
+        self.orders.push_back(tell(to, Local::Leave(place.group)));
+        self.orders.push_back(Order::Leave(place.group));
+    }
+
+    pub(super) fn search_tick(&mut self, now: Instant) {
+        let Some(search) = &mut self.search else { return };
+        match search.stage {
+            Stage::Asking { until, tries } if now >= until && tries < TRIES => {
+                search.stage = Stage::Asking { until: now + PATIENCE / TRIES, tries: tries + 1 };
+                let probes = search.asked.iter().map(|member| tell(*member, Local::Probe(stamp_us(now))));
+                self.orders.extend(probes);
+            }
+            Stage::Asking { until, .. } if now >= until => {
+                search.asked.clear();
+                self.go_down(now);
+            }
+            Stage::Hesitating { until } if now >= until => self.begin_search(now, true),
+            Stage::Joining { to, group, until, .. } if now >= until => self.ask_to_join(now, to, group),
+            _ => {}
+        }
+    }
+
+    /// When it looks for a better group next.
+    fn plan_search(&mut self, now: Instant) {
+        self.next_search = now + REFORM.mul_f64(0.5 + self.random.uniform());
+    }
+
+    /// A receiver that has a group has looked around: is another one better?
+    fn decide_to_move(&mut self, now: Instant) {
+        let Some(search) = self.search.take() else { return };
+        let Some(place) = &self.place else { return };
+        let is_other = |candidate: &Candidate| candidate.state.group != place.group;
+        let fit = |one: &Candidate| is_other(one) && one.is_near() && one.is(LocalFlags::OPEN);
+        let Some(best) = search.best(fit) else { return };
+        let to = best.state.controller;
+        if place.is_controller(self.me) {
+            let merged = self.clients.members().count() + usize::from(best.state.members) + 1;
+            let has_more = (best.state.members, best.state.group) > (self.clients.len() as u16, place.group);
+            if has_more && merged < MAX_MEMBERS && self.clients.children().next().is_none() {
+                self.merge_into(now, to);
+            }
+        } else if f64::from(best.round_trip_us) + 200.0 < BETTER * f64::from(place.round_trip_us) {
+            self.search = Some(search);
+            self.ask_to_join(now, to, GroupId::SESSION);
+        }
+    }
+
+    /// Looks for a better group, now and then: a member for a nearer one, the controller of a small group for one to merge with.
+    pub(super) fn reform(&mut self, now: Instant) {
+        if now < self.next_search || self.search.is_some() || self.is_static || self.mode == super::Mode::Sender {
+            return;
+        }
+        self.plan_search(now);
+        let is_small = self.clients.len() < SMALL;
+        if !self.is_controller() || is_small {
+            self.begin_search(now, true);
+        }
+    }
+}
+
+/// A receiver looks for a better group about so often.
+const REFORM: Duration = Duration::from_secs(20);
+
+/// A group of fewer members, its controller not counted, looks for another one to merge with.
+const SMALL: usize = 3;

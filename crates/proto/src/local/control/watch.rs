@@ -1,0 +1,179 @@
+//! Who watches whom, and who takes over ("hot swapping of Group Controllers in the case of system failures without losing
+//! synchronization", lgmp-mbone-1999, 2).
+//!
+//! Nothing has to be handed over: what members have is in their reports, which go to the new controller as soon as it
+//! says that it is one. Until all have reported, it says of nothing that everyone has received it.
+
+use std::time::Duration;
+
+use treecast_wire::message::{GroupId, Local, LocalFlags, LocalJoin, LocalState, Member};
+
+use super::{super::stamp_us, Control, HEARTBEAT, Order, Place, round_trip_us, tell};
+use crate::Instant;
+
+/// A controller that has been silent for so long is dead, ...
+const DEAD: Duration = Duration::from_millis(700);
+
+/// ... and when its successor is, too, the others take over within this time.
+const OTHERS: Duration = Duration::from_millis(400);
+
+/// A controller above that has been silent for so long is dead: its own group has replaced it by then.
+const DEAD_ABOVE: Duration = Duration::from_millis(2_000);
+
+/// A group that is not admitted asks so often, and a controller above so many times.
+const ADMISSION: Duration = Duration::from_millis(400);
+const TRIES: u32 = 3;
+
+/// Members report to a new controller within this time.
+const REPORT_TO_NEW: Duration = Duration::from_millis(100);
+
+/// No group has so many controllers more than its members know of.
+const MAX_EPOCHS: u32 = 1_000;
+
+impl Control {
+    /// The controller of the own group has spoken, or somebody who thinks it is.
+    pub(super) fn own_group_is(&mut self, now: Instant, state: LocalState) {
+        let Some(place) = &mut self.place else { return };
+        let is_later = state.epoch > place.epoch && state.epoch - place.epoch < MAX_EPOCHS;
+        let is_same = state.controller == place.controller && state.epoch == place.epoch;
+        let is_first = state.epoch == place.epoch && state.controller < place.controller;
+        if !is_later && !is_same && !is_first {
+            if place.is_controller(self.me) {
+                // It does not know that it was replaced.
+                self.next_state = now;
+            }
+            return;
+        }
+        let was_controller = place.is_controller(self.me);
+        let is_new = state.controller != place.controller;
+        place.group_is(now, &state);
+        place.measured(now, &state);
+        if is_new {
+            self.orders.push_back(Order::Hurry);
+            self.next_report = now + REPORT_TO_NEW.mul_f64(self.random.uniform());
+            self.next_probe = self.next_report;
+        }
+        if was_controller {
+            self.clients.clear();
+        }
+        if state.flags.has(LocalFlags::MERGES) {
+            return self.follow_merge(now, &state);
+        }
+        if state.flags.has(LocalFlags::RESIGNS) && state.successor == Some(self.me) {
+            self.take_over(now);
+        }
+    }
+
+    /// Takes over where the controller is silent, and finds another one above where that one is.
+    pub(super) fn watch(&mut self, now: Instant) {
+        self.reform(now);
+        let Some(place) = &self.place else { return };
+        if place.group == GroupId::SESSION {
+            return;
+        }
+        if !place.is_controller(self.me) {
+            if self.watch_deadline(place).is_some_and(|deadline| now >= deadline) {
+                self.take_over(now);
+            }
+            return;
+        }
+        let is_sender = Some(place.parent) == self.sender();
+        if !is_sender && place.is_admitted && now >= place.above_heard + DEAD_ABOVE {
+            self.look_above(now);
+        } else if !place.is_admitted && now >= place.above_heard + ADMISSION {
+            let is_in_vain = place.tries >= TRIES;
+            if is_in_vain { self.look_above(now) } else { self.ask_above(now) }
+        }
+    }
+
+    pub(super) fn watch_deadline(&self, place: &Place) -> Option<Instant> {
+        if place.group == GroupId::SESSION {
+            return None;
+        }
+        if !place.is_controller(self.me) {
+            let is_successor = place.successor == Some(self.me);
+            let later = OTHERS.mul_f64(0.4 + 0.6 * self.rank());
+            return Some(place.heard + DEAD + if is_successor { Duration::ZERO } else { later });
+        }
+        match place.is_admitted {
+            false => Some(place.above_heard + ADMISSION),
+            true if Some(place.parent) == self.sender() => None,
+            true => Some(place.above_heard + DEAD_ABOVE),
+        }
+    }
+
+    /// A number between 0 and 1 of this member, which is not the same as the others' numbers.
+    fn rank(&self) -> f64 {
+        self.random.clone().uniform()
+    }
+
+    /// This member is the controller from now on.
+    pub(super) fn take_over(&mut self, now: Instant) {
+        let Some(place) = &mut self.place else { return };
+        place.epoch += 1;
+        place.controller = self.me;
+        place.since = now;
+        place.round_trip_us = 0;
+        place.is_admitted = false;
+        place.tries = 0;
+        place.above_heard = now;
+        self.clients.clear();
+        self.search = None;
+        (self.next_state, self.next_report) = (now, now + HEARTBEAT);
+        self.orders.push_back(Order::Hurry);
+        self.ask_above(now);
+    }
+
+    /// Asks the one above to admit this group.
+    pub(super) fn ask_above(&mut self, now: Instant) {
+        let Some(place) = &mut self.place else { return };
+        place.tries += 1;
+        place.above_heard = now;
+        let join = LocalJoin { group: place.group, epoch: place.epoch, stamp_us: stamp_us(now), loss: 0 };
+        self.orders.push_back(tell(place.parent, Local::Join(join)));
+    }
+
+    /// The one above is silent, or has no room: the next that may be above. In the end, that is the sender.
+    fn look_above(&mut self, now: Instant) {
+        let sender = self.sender();
+        let Some(place) = &mut self.place else { return };
+        let next = place.fallbacks.iter_mut().find_map(Option::take);
+        let is_fit = |member: &Member| *member != self.me && *member != place.parent;
+        let next = next.filter(is_fit).or(sender);
+        place.parent = next.unwrap_or(place.parent);
+        (place.is_admitted, place.tries, place.round_trip_us) = (false, 0, 0);
+        self.orders.push_back(Order::Hurry);
+        self.ask_above(now);
+    }
+
+    /// The one above has spoken.
+    pub(super) fn above_is(&mut self, now: Instant, state: &LocalState) {
+        let Some(place) = &mut self.place else { return };
+        if state.flags.has(LocalFlags::ADMITTED) {
+            place.is_admitted = true;
+            place.tries = 0;
+        } else if round_trip_us(now, state).is_some() && !place.is_admitted {
+            // It has no room.
+            place.tries = TRIES;
+        }
+        place.above_is(now, state);
+    }
+
+    /// Nothing that was asked for has come for long: this controller does nothing for its group.
+    pub fn starves(&mut self, now: Instant) {
+        let Some(place) = self.place.clone() else { return };
+        if self.is_static || place.group == GroupId::SESSION || now < place.since + Duration::from_secs(5) {
+            return;
+        }
+        if place.is_controller(self.me) {
+            return self.look_above(now);
+        }
+        self.banned.push(place.controller);
+        if self.banned.len() > 64 {
+            self.banned.remove(0);
+        }
+        self.depart(&place);
+        self.place = None;
+        self.begin_search(now, false);
+    }
+}

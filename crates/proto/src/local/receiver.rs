@@ -1,0 +1,452 @@
+//! The receiver: member of a local group, and its controller when it is chosen.
+
+mod asking;
+mod mending;
+
+use std::{
+    collections::{BTreeSet, VecDeque},
+    time::Duration,
+};
+
+use treecast_wire::{
+    header::{FileId, SessionId},
+    message::{GroupId, Local, Member, Message},
+};
+
+use super::{
+    Mode, Seat, Tuning,
+    control::{Control, From, Order, Place, View},
+    loss::LossMeter,
+    pace::Pace,
+    repairs::Repairs,
+    shelf::{End, Shelf},
+    wants::Wants,
+};
+use crate::{
+    Instant, Step, carousel,
+    object::{
+        Address, Channel, ReceiverEvent, ReceiverInput, ReceiverTransmit, ReceiverWait, Response,
+    },
+    random::Random,
+};
+
+/// A receiver that has everything goes on to serve others for so long after the sender's Goodbye, ...
+const AFTER_GOODBYE: Duration = Duration::from_secs(1);
+
+/// ... and for so long after the sender's last sign of life.
+const AFTER_SENDER: Duration = Duration::from_secs(6);
+
+/// The empty packet of networks in which a member must be a sender leaves so often.
+const EMPTY: Duration = Duration::from_secs(20);
+
+/// What a repair rate is never cut below, as a share of the highest.
+const LOWEST_SHARE: u64 = 32;
+
+#[derive(Debug, Clone)]
+pub struct ReceiverConfig {
+    pub session: SessionId,
+    /// Bytes of an object in each packet but the last.
+    pub block_len: u16,
+    /// This receiver's own address.
+    pub me: Member,
+    pub mode: Mode,
+    /// Its place, where groups were made by hand. `None` has it find one.
+    pub seat: Option<Seat>,
+    /// What its random numbers begin with: another number for each receiver.
+    pub seed: u64,
+    pub tuning: Tuning,
+    /// How long the sender may be silent. `None` waits for ever.
+    pub patience: Option<Duration>,
+    /// How many times an object's hash may be wrong before it is given up, where nothing tells which part of it is.
+    pub hash_attempts: u32,
+}
+
+/// What a receiver has done and seen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Figures {
+    /// Requests sent to the group, and to the controller above.
+    pub requests_sent: u64,
+    pub requests_above: u64,
+    /// Other messages of LGMP and LGCP sent.
+    pub control_sent: u64,
+    /// Blocks that came from the sender to the session's group, first and again.
+    pub data_blocks: u64,
+    /// Blocks that members, or the sender to the local group, have sent again.
+    pub repair_blocks: u64,
+    /// Blocks that were there already.
+    pub duplicate_blocks: u64,
+    /// Blocks sent again by this receiver.
+    pub sent_blocks: u64,
+    /// Blocks that were missing when they were noticed.
+    pub lost_blocks: u64,
+    /// Objects given up because they were late.
+    pub late_objects: u64,
+    /// Blocks that were not what the sender has signed.
+    pub refused_blocks: u64,
+}
+
+/// One receiver of a session with local groups. Call order: see the crate's documentation; poll to the end after every
+/// [`ReceiverInput::Blocks`], while the packet's bytes are still at hand.
+#[derive(Debug)]
+pub struct Receiver {
+    config: ReceiverConfig,
+    /// What takes objects, as in a carousel.
+    objects: carousel::Receiver,
+    shelf: Shelf,
+    wants: Wants,
+    repairs: Repairs,
+    control: Control,
+    loss: LossMeter,
+    pace: Pace,
+    random: Random,
+    figures: Figures,
+    /// Members that have sent what the sender has not signed.
+    put_out: BTreeSet<Member>,
+    times: Times,
+    out: VecDeque<Step<ReceiverTransmit, ReceiverEvent, ReceiverWait>>,
+}
+
+/// When things have happened, or will.
+#[derive(Debug, Default)]
+struct Times {
+    /// The deadline of what takes objects.
+    objects: Option<Instant>,
+    /// The sender's last sign of life, ...
+    sender: Option<Instant>,
+    /// ... its Goodbye, ...
+    goodbye: Option<Instant>,
+    /// ... and the last block that was of use.
+    progress: Instant,
+    next_empty: Instant,
+    /// Whether every object has ended, and whether the receiver has.
+    is_done: bool,
+    is_closed: bool,
+}
+
+/// # What happens
+impl Receiver {
+    pub fn new(config: ReceiverConfig) -> Self {
+        let objects = carousel::Receiver::new(carousel::ReceiverConfig {
+            session: config.session,
+            block_len: config.block_len,
+            fec: false,
+            has_chunk_hashes: true,
+            hash_attempts: config.hash_attempts,
+            patience: config.patience,
+        });
+        let rate_bps = config.tuning.repair_rate_bps;
+        Self {
+            objects,
+            shelf: Shelf::new(config.block_len),
+            wants: Wants::default(),
+            repairs: Repairs::default(),
+            control: Control::new(config.me, config.mode, config.seat, config.seed),
+            loss: LossMeter::default(),
+            pace: Pace::new(rate_bps, rate_bps / LOWEST_SHARE),
+            random: Random::new(!config.seed),
+            figures: Figures::default(),
+            put_out: BTreeSet::new(),
+            times: Times::default(),
+            out: VecDeque::new(),
+            config,
+        }
+    }
+
+    pub fn handle(&mut self, now: Instant, input: ReceiverInput) {
+        if self.times.is_closed {
+            return;
+        }
+        match input {
+            ReceiverInput::Message { from, file, message } if file.session() == self.config.session => {
+                self.message(now, from, file, message);
+            }
+            ReceiverInput::Blocks { from, file, range } if file.session() == self.config.session => {
+                self.blocks(now, from, file, range);
+            }
+            // Another session on the same group and port.
+            ReceiverInput::Message { .. } | ReceiverInput::Blocks { .. } => {}
+            ReceiverInput::Refused { from, range, .. } => {
+                self.put_out.insert(from);
+                self.figures.refused_blocks += (range.end - range.start).div_ceil(self.shelf.block_len);
+            }
+            ReceiverInput::Hashed { file, .. }
+            | ReceiverInput::Checked { file, .. }
+            | ReceiverInput::Lost { file, .. } => {
+                self.objects.handle(now, input);
+                if let Some(known) = self.shelf.get_mut(file.index()) {
+                    // Some of it may be missing again.
+                    known.noticed = 0;
+                }
+            }
+            other => self.objects.handle(now, other),
+        }
+        self.take_steps(now);
+        self.notice(now);
+    }
+
+    fn message(&mut self, now: Instant, from: Channel, file: FileId, message: Message) {
+        if matches!(from, Channel::Member(member) if self.put_out.contains(&member)) {
+            return;
+        }
+        let is_sender = from == Channel::Group;
+        if is_sender {
+            self.times.sender = Some(now);
+            self.objects.heard(now);
+        }
+        match message {
+            Message::Local(local) => return self.local(now, from, file, local),
+            Message::BeginOfFile(ref begin) => self.note_begin(now, file, begin),
+            Message::Digest(ref digest) => {
+                if let Some(known) = self.shelf.note(now, file.index()) {
+                    known.digest.get_or_insert_with(|| digest.clone());
+                    known.say_at = None;
+                }
+            }
+            Message::EndOfFile if is_sender => self.note_end(now, file.index()),
+            Message::Goodbye if is_sender => {
+                self.times.goodbye.get_or_insert(now);
+            }
+            Message::ChunkHashes(_) => {}
+            // These count as the sender's alone.
+            Message::Contents(_) | Message::Withdraw(_) if is_sender => {}
+            _ => return,
+        }
+        self.objects.handle(now, ReceiverInput::Message { from: Channel::Group, file, message });
+    }
+
+    fn local(&mut self, now: Instant, from: Channel, file: FileId, local: Local) {
+        let from = match from {
+            Channel::Group => From::Session,
+            Channel::Member(member) => From::Member(member),
+            Channel::Control => return,
+        };
+        match (from, local) {
+            (From::Member(member), Local::Request(request)) => self.requested(now, member, file, &request),
+            (_, local) => {
+                if let Local::State(state) = &local {
+                    self.shelf.advance(state.object, state.position);
+                    self.reach(now, state.object, state.position);
+                }
+                let view = View {
+                    shelf: &self.shelf,
+                    objects: &self.objects,
+                    loss: self.loss.share(),
+                    is_congested: self.loss.share() > self.config.tuning.congestion_loss,
+                };
+                self.control.heard(now, from, local, &view);
+                self.carry_out_orders(now);
+            }
+        }
+    }
+
+    /// The application's objects have gone on: takes what that machine wants, and sees what has ended.
+    fn take_steps(&mut self, now: Instant) {
+        loop {
+            match self.objects.poll(now) {
+                Step::Event(ReceiverEvent::Closed { reason: None }) => self.times.is_done = true,
+                Step::Event(ReceiverEvent::Closed { reason }) => {
+                    self.close(ReceiverEvent::Closed { reason });
+                }
+                Step::Event(event) => {
+                    match &event {
+                        ReceiverEvent::Received { file, .. } => self.ended(now, *file, End::Whole),
+                        ReceiverEvent::Failed { file, .. } => self.ended(now, *file, End::GivenUp),
+                        _ => {}
+                    }
+                    self.out.push_back(Step::Event(event));
+                }
+                Step::Transmit(transmit) => self.out.push_back(Step::Transmit(transmit)),
+                Step::Wait(deadline, _) => {
+                    self.times.objects = deadline;
+                    return;
+                }
+            }
+        }
+    }
+
+    fn ended(&mut self, now: Instant, file: FileId, end: End) {
+        self.shelf.end(now, file.index(), end);
+        self.wants.forget(file.index());
+        if end == End::GivenUp {
+            self.repairs.forget(file.index());
+        }
+    }
+
+    fn close(&mut self, event: ReceiverEvent) {
+        if !self.times.is_closed {
+            self.times.is_closed = true;
+            if let Some(place) = self.control.place().cloned() {
+                self.control.depart(&place);
+                self.carry_out_orders(Instant::ZERO);
+            }
+            self.out.push_back(Step::Event(event));
+        }
+    }
+
+    fn carry_out_orders(&mut self, now: Instant) {
+        while let Some(order) = self.control.next_order() {
+            let transmit = match order {
+                Order::Tell(to, local) => {
+                    self.figures.control_sent += 1;
+                    let file = FileId::new(self.config.session, 0);
+                    ReceiverTransmit::Tell { to, file, message: Message::Local(local) }
+                }
+                Order::Join(group) => ReceiverTransmit::JoinGroup { group },
+                Order::Leave(group) => {
+                    self.repairs.forget_address(Address::Group(group));
+                    ReceiverTransmit::LeaveGroup { group }
+                }
+                Order::Hurry => {
+                    self.wants.hurry(now);
+                    continue;
+                }
+            };
+            self.out.push_back(Step::Transmit(transmit));
+        }
+    }
+}
+
+/// # What is to be done
+impl Receiver {
+    pub fn poll(&mut self, now: Instant) -> Step<ReceiverTransmit, ReceiverEvent, ReceiverWait> {
+        if let Some(step) = self.out.pop_front() {
+            return step;
+        }
+        if self.times.is_closed {
+            return Step::Wait(None, ReceiverWait::Closed);
+        }
+        self.take_steps(now);
+        self.tick_control(now);
+        self.give_up_late(now);
+        self.ask(now);
+        self.mend(now);
+        self.end_when_done(now);
+        match self.out.pop_front() {
+            Some(step) => step,
+            None => Step::Wait(self.deadline(), ReceiverWait::Sender),
+        }
+    }
+
+    fn tick_control(&mut self, now: Instant) {
+        let view = View {
+            shelf: &self.shelf,
+            objects: &self.objects,
+            loss: self.loss.share(),
+            is_congested: self.loss.share() > self.config.tuning.congestion_loss,
+        };
+        self.control.tick(now, &view);
+        match self.control.is_congested() {
+            true => self.pace.cut(now),
+            false => self.pace.raise(now),
+        }
+        self.carry_out_orders(now);
+        self.release();
+        if self.config.tuning.member_must_send && now >= self.times.next_empty {
+            self.times.next_empty = now + EMPTY;
+            let file = FileId::new(self.config.session, 0);
+            let message = Message::Local(Local::Empty);
+            let tell = ReceiverTransmit::Tell { to: Address::Session, file, message };
+            self.out.push_back(Step::Transmit(tell));
+        }
+    }
+
+    /// Lets go of what everybody below is done with. That is for streams: of a set of files everything may be asked for by who
+    /// comes late.
+    fn release(&mut self) {
+        if self.config.tuning.deadline.is_none() {
+            return;
+        }
+        let done = match self.control.is_controller() {
+            true => self.control.clients.done(self.shelf.done),
+            false => self.control.place().map_or(0, |place| place.done),
+        };
+        for object in self.shelf.release(done) {
+            let file = FileId::new(self.config.session, object);
+            self.repairs.forget(object);
+            self.out.push_back(Step::Transmit(ReceiverTransmit::Release { file }));
+        }
+    }
+
+    /// Semi-reliable transfer: a unit that is late is given up, and counted (lgmp-mbone-1999, 2).
+    fn give_up_late(&mut self, now: Instant) {
+        let Some(deadline) = self.config.tuning.deadline else { return };
+        let late = self.shelf.open().filter(|(_, known)| now >= known.since + deadline);
+        let late: Vec<u32> = late.map(|(object, _)| object).collect();
+        for object in late {
+            let file = FileId::new(self.config.session, object);
+            self.figures.late_objects += 1;
+            self.ended(now, file, End::GivenUp);
+            let reason = format!("it was late: not whole {} ms after its beginning", deadline.as_millis());
+            self.objects.handle(now, ReceiverInput::Respond { file, response: Response::Ignore });
+            self.take_steps(now);
+            self.out.push_back(Step::Event(ReceiverEvent::Failed { file, reason }));
+        }
+    }
+
+    fn end_when_done(&mut self, now: Instant) {
+        if self.ends_at().is_some_and(|end| now >= end) {
+            self.close(ReceiverEvent::Closed { reason: None });
+        }
+    }
+
+    /// When this receiver serves others no longer.
+    fn ends_at(&self) -> Option<Instant> {
+        let goodbye = self.times.goodbye.map(|goodbye| goodbye + AFTER_GOODBYE);
+        let silent = self.times.sender.map(|heard| heard + AFTER_SENDER);
+        goodbye.into_iter().chain(silent).min().filter(|_| self.times.is_done)
+    }
+
+    fn deadline(&self) -> Option<Instant> {
+        let held = |object: u32, range: &std::ops::Range<u64>| self.shelf.held(&self.objects, object, range);
+        let repairs = self.repairs.deadline(held).map(|at| at.max(self.pace.next()));
+        let wants = self.wants.deadline().filter(|_| self.control.place().is_some());
+        let late = self.config.tuning.deadline;
+        let late = late.and_then(|late| self.shelf.open().map(|(_, known)| known.since + late).min());
+        let empty = self.config.tuning.member_must_send.then_some(self.times.next_empty);
+        let announcements = self.shelf.deadline().filter(|_| self.control.place().is_some());
+        [self.times.objects, wants, repairs, self.control.deadline(), self.ends_at(), late, empty, announcements]
+            .into_iter()
+            .flatten()
+            .min()
+    }
+}
+
+/// # What is to be seen
+impl Receiver {
+    /// Distinct bytes of all objects that are there.
+    pub fn received_bytes(&self) -> u64 {
+        self.objects.progress().received_bytes
+    }
+
+    pub fn figures(&self) -> Figures {
+        self.figures
+    }
+
+    /// What takes the objects, and how far it has come.
+    pub fn progress(&self) -> carousel::Progress {
+        self.objects.progress()
+    }
+
+    /// Where it belongs. `None` while it looks for a group.
+    pub fn place(&self) -> Option<&Place> {
+        self.control.place()
+    }
+
+    pub fn is_controller(&self) -> bool {
+        self.control.is_controller()
+    }
+
+    /// How many report to it.
+    pub fn clients(&self) -> usize {
+        self.control.clients.len()
+    }
+
+    /// The share of the session's packets that do not arrive here.
+    pub fn loss(&self) -> f64 {
+        self.loss.share()
+    }
+
+    fn group(&self) -> Option<GroupId> {
+        self.control.place().map(|place| place.group)
+    }
+}

@@ -1,0 +1,271 @@
+//! What a receiver notices to be missing, and whom it asks for it.
+
+use std::{ops::Range, time::Duration};
+
+use treecast_wire::{
+    header::FileId,
+    message::{
+        BeginOfFile, ChunkHashesRequest, Local, LocalRequest, MAX_LOCAL_REQUESTED, MAX_PAGES, Message,
+    },
+};
+
+use super::{
+    super::{Mode, wants::MAX_WANTS},
+    Receiver,
+};
+use crate::{
+    Instant, Step,
+    object::{Address, Channel, ReceiverInput, ReceiverTransmit},
+};
+
+/// A packet may be overtaken by those behind it for so long.
+const REORDERING: Duration = Duration::from_millis(2);
+
+/// An announcement may still be on its way for so long, and the hash of an object be computed for so long.
+const ANNOUNCING: Duration = Duration::from_millis(30);
+const HASHING: Duration = Duration::from_millis(800);
+
+/// What was asked of the one above is asked again after so long and two round trips.
+const ABOVE: Duration = Duration::from_millis(60);
+
+/// The round trip to the one above before it was measured.
+const ASSUMED: Duration = Duration::from_millis(200);
+
+/// A receiver for which nothing comes for so long although it asks has the wrong controller.
+const STARVED: Duration = Duration::from_secs(8);
+
+/// The most objects whose announcements are asked for at once.
+const MAX_ANNOUNCEMENTS: usize = 16;
+
+impl Receiver {
+    /// The sender has sent an object up to here.
+    pub(super) fn reach(&mut self, now: Instant, object: u32, position: u64) {
+        // Everything before it is out, too, whether anything of it has been heard or not.
+        let first = self.shelf.done.max(self.shelf.released);
+        for before in first..object.min(first.saturating_add(64)) {
+            self.note_end(now, before);
+        }
+        if position > 0
+            && let Some(known) = self.shelf.note(now, object)
+        {
+            let size = known.begin.as_ref().map_or(u64::MAX, |begin| begin.file_size);
+            known.seen = known.seen.max(position.min(size));
+            if known.begin.is_none() {
+                known.ask_at.get_or_insert(now + ANNOUNCING);
+            }
+        }
+    }
+
+    pub(super) fn note_begin(&mut self, now: Instant, file: FileId, begin: &BeginOfFile) {
+        if let Some(known) = self.shelf.note(now, file.index()) {
+            let begin = known.begin.get_or_insert_with(|| begin.clone());
+            known.seen = known.seen.min(begin.file_size);
+            (known.ask_at, known.say_at, known.asked) = (None, None, 0);
+        }
+        if file.index() < self.shelf.frontier.0 {
+            self.note_end(now, file.index());
+        }
+    }
+
+    /// All of an object is out.
+    pub(super) fn note_end(&mut self, now: Instant, object: u32) {
+        let Some(known) = self.shelf.note(now, object).filter(|known| known.end.is_none()) else { return };
+        match &known.begin {
+            Some(begin) => known.seen = begin.file_size,
+            None => drop(known.ask_at.get_or_insert(now + ANNOUNCING)),
+        }
+        if known.digest.is_none() {
+            known.ask_at.get_or_insert(now + HASHING);
+        }
+    }
+
+    /// Blocks have come from the sender, or from a member that sends them again.
+    pub(super) fn blocks(&mut self, now: Instant, from: Channel, file: FileId, range: Range<u64>) {
+        if matches!(from, Channel::Member(member) if self.put_out.contains(&member)) || range.is_empty() {
+            return;
+        }
+        let (object, block_len) = (file.index(), self.shelf.block_len);
+        let count = |range: &Range<u64>| (range.end - range.start).div_ceil(block_len);
+        let missing: u64 = self.shelf.gaps(&self.objects, object, &range).iter().map(count).sum();
+        self.figures.duplicate_blocks += count(&range).saturating_sub(missing);
+        let Some(known) = self.shelf.note(now, object) else { return };
+        if known.begin.is_none() {
+            known.ask_at.get_or_insert(now + ANNOUNCING);
+        }
+        let seen = known.seen;
+        known.seen = known.begin.as_ref().map_or(u64::MAX, |begin| begin.file_size).min(seen.max(range.end));
+        match from {
+            Channel::Group => {
+                self.figures.data_blocks += count(&range);
+                self.times.sender = Some(now);
+                if range.start >= seen {
+                    self.loss.note(now, count(&range), (range.start - seen).div_ceil(block_len));
+                    self.shelf.advance(object, range.end);
+                }
+                self.repairs.heard(now, Address::Session, object, &range);
+            }
+            _ => {
+                self.figures.repair_blocks += count(&range);
+                if let Some(group) = self.group() {
+                    self.repairs.heard(now, Address::Group(group), object, &range);
+                }
+            }
+        }
+        if missing > 0 {
+            self.times.progress = now;
+        }
+        self.objects.handle(now, ReceiverInput::Blocks { from: Channel::Group, file, range });
+    }
+
+    /// Takes note of what is missing of all that was seen.
+    pub(super) fn notice(&mut self, now: Instant) {
+        let timing = self.control.timing();
+        let distance = self.control.round_trip() / 2;
+        let open: Vec<(u32, Range<u64>)> = self
+            .shelf
+            .open()
+            .filter(|(_, known)| known.noticed < known.seen)
+            .map(|(object, known)| (object, known.noticed..known.seen))
+            .collect();
+        for (object, unseen) in open {
+            let gaps = self.shelf.gaps(&self.objects, object, &unseen);
+            let mut noticed = unseen.end;
+            for gap in gaps {
+                let (len, end) = (gap.end - gap.start, gap.end);
+                let random = &mut self.random;
+                let at = || now + REORDERING + timing.wait(distance, random);
+                let taken = self.wants.notice(now, object, gap, self.shelf.block_len, 0, at);
+                self.figures.lost_blocks += len.div_ceil(self.shelf.block_len);
+                if taken < end {
+                    noticed = taken;
+                    break;
+                }
+            }
+            if let Some(known) = self.shelf.get_mut(object) {
+                known.noticed = noticed;
+            }
+        }
+    }
+
+    /// Asks for what it is time for.
+    pub(super) fn ask(&mut self, now: Instant) {
+        if self.control.place().is_none() {
+            return;
+        }
+        for _ in 0..MAX_WANTS {
+            let Some((object, ranges)) = self.wants.due(now) else { break };
+            self.ask_for(now, object, &ranges);
+        }
+        self.ask_for_announcements(now);
+        self.ask_for_pages(now);
+        self.notice(now);
+        let is_old = |since: Instant| now >= since + STARVED && now >= self.times.progress + STARVED;
+        if self.wants.oldest().is_some_and(is_old) {
+            self.times.progress = now;
+            self.control.starves(now);
+            self.carry_out_orders(now);
+        }
+    }
+
+    /// Asks the group for these wants, or the one above for those that the group was asked for in vain.
+    fn ask_for(&mut self, now: Instant, object: u32, wanted: &[Range<u64>]) {
+        let (mut here, mut above) = (Vec::new(), Vec::new());
+        let mut asked = 0;
+        for want in wanted {
+            let gaps = self.shelf.gaps(&self.objects, object, want);
+            if gaps.is_empty() {
+                self.wants.remove(object, want.start);
+                continue;
+            }
+            let tries = self.wants.get(object, want.start).map_or(0, |want| want.tries);
+            let is_above = self.asks_above(tries);
+            let list = if is_above { &mut above } else { &mut here };
+            if list.len() + gaps.len() > MAX_LOCAL_REQUESTED && !list.is_empty() {
+                break;
+            }
+            list.extend(gaps.into_iter().take(MAX_LOCAL_REQUESTED));
+            let hold = self.hold(is_above);
+            self.wants.asked(now, object, want.start, hold);
+            asked += 1;
+        }
+        if asked > 0 {
+            self.send_request(object, here, false, false);
+            self.send_request(object, above, true, false);
+        }
+    }
+
+    /// Whether what was asked for so many times is asked of the one above (local error recovery: when the group was asked
+    /// in vain; strict hierarchical error recovery: whenever the controller lacks it).
+    fn asks_above(&self, tries: u32) -> bool {
+        let is_alone = self.control.clients.members().next().is_none();
+        let is_asked_in_vain = tries > 0 && tries % 4 != 0;
+        match self.config.mode {
+            Mode::Sender => true,
+            Mode::Hierarchical => self.control.is_controller(),
+            Mode::Local => self.control.is_controller() && (is_alone || is_asked_in_vain),
+        }
+    }
+
+    /// How long a request may take.
+    fn hold(&self, is_above: bool) -> Duration {
+        let trip = self.control.round_trip();
+        let trip = if trip.is_zero() { ASSUMED } else { trip };
+        if is_above { trip * 2 + ABOVE } else { self.control.timing().hold() }
+    }
+
+    fn send_request(&mut self, object: u32, ranges: Vec<Range<u64>>, is_above: bool, announcement: bool) {
+        if ranges.is_empty() && !announcement {
+            return;
+        }
+        let (Some(group), Some(above)) = (self.group(), self.control.above()) else { return };
+        let distance_us = (self.control.round_trip() / 2).as_micros() as u32;
+        let Ok(mut request) = LocalRequest::new(group, distance_us, ranges) else { return };
+        request.wants_announcement = announcement;
+        request.is_from_below = is_above && self.control.is_controller();
+        let to = if is_above { Address::Member(above) } else { Address::Group(group) };
+        let sent = if is_above { &mut self.figures.requests_above } else { &mut self.figures.requests_sent };
+        *sent += 1;
+        let file = FileId::new(self.config.session, object);
+        let message = Message::Local(Local::Request(request));
+        self.out.push_back(Step::Transmit(ReceiverTransmit::Tell { to, file, message }));
+    }
+
+    fn ask_for_announcements(&mut self, now: Instant) {
+        let due = self.shelf.open().filter(|(_, known)| known.ask_at.is_some_and(|at| at <= now));
+        let due: Vec<u32> = due.map(|(object, _)| object).take(MAX_ANNOUNCEMENTS).collect();
+        for object in due {
+            let Some(known) = self.shelf.get_mut(object) else { continue };
+            if known.begin.is_some() && known.digest.is_some() {
+                known.ask_at = None;
+                continue;
+            }
+            let asked = known.asked;
+            known.asked += 1;
+            let is_above = self.asks_above(asked);
+            let wait = self.hold(is_above).max(ANNOUNCING) * (1 << asked.min(4));
+            if let Some(known) = self.shelf.get_mut(object) {
+                known.ask_at = Some(now + wait);
+            }
+            self.send_request(object, Vec::new(), is_above, true);
+        }
+    }
+
+    /// An object was whole, and wrong: the sender is asked what its chunks should be.
+    fn ask_for_pages(&mut self, now: Instant) {
+        let Some(sender) = self.control.sender() else { return };
+        let open: Vec<u32> = self.shelf.open().map(|(object, _)| object).collect();
+        for object in open {
+            let Some(page) = self.objects.unchecked_page(object) else { continue };
+            let Some(known) = self.shelf.get_mut(object) else { continue };
+            if known.ask_at.is_some_and(|at| now < at) {
+                continue;
+            }
+            known.ask_at = Some(now + ASSUMED * 2);
+            let Ok(request) = ChunkHashesRequest::new(page..page.saturating_add(MAX_PAGES)) else { continue };
+            let file = FileId::new(self.config.session, object);
+            let message = Message::ChunkHashesRequest(request);
+            let tell = ReceiverTransmit::Tell { to: Address::Member(sender), file, message };
+            self.out.push_back(Step::Transmit(tell));
+        }
+    }
+}

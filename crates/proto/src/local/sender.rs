@@ -1,0 +1,445 @@
+//! The sender: every object once to the session's group, and the controller of the controllers at the top.
+
+mod children;
+
+use std::{
+    collections::{BTreeMap, VecDeque},
+    ops::Range,
+    time::Duration,
+};
+
+use treecast_wire::{
+    header::{FileId, PacketType, SessionId},
+    message::{BeginOfFile, Contents, Digest, GroupId, Local, Member, Message, Reason},
+};
+
+use super::{Mode, Tuning, clients::Clients, pace::Pace, repairs::Repairs};
+use crate::{
+    Instant, Step,
+    object::{Address, Destination, Lane, SenderEvent, SenderInput, SenderTransmit, SenderWait},
+};
+
+/// The sender says so often how the session is.
+const STATE: Duration = Duration::from_millis(500);
+
+/// When every receiver is done, the sender waits so long for others, ...
+const LINGER: Duration = Duration::from_secs(2);
+
+/// ... and so long when all have gone without being done.
+const DESERTED: Duration = Duration::from_secs(15);
+
+/// How often, and how many times, it says Goodbye.
+const GOODBYE: Duration = Duration::from_millis(100);
+const GOODBYES: u32 = 5;
+
+/// A repair waits so long for others who lack the same.
+const GATHERING: Duration = Duration::from_millis(20);
+
+/// A repair is sent in runs of at most so many blocks.
+const RUN_BLOCKS: u64 = 16;
+
+#[derive(Debug, Clone)]
+pub struct SenderConfig {
+    pub session: SessionId,
+    /// Bytes of an object in each packet but the last.
+    pub block_len: u16,
+    /// The sender's own address.
+    pub me: Member,
+    pub mode: Mode,
+    /// The most bytes of an object that one [`SenderTransmit::Blocks`] covers: a multiple of the block length.
+    pub max_run_len: u32,
+    /// The highest rate, in bits of objects a second, ...
+    pub rate_bps: u64,
+    /// ... and the lowest: receivers for which that is too fast have to leave (lgmp-mbone-1999, 4.3.1).
+    pub minimum_rate_bps: u64,
+    /// How far it runs ahead of what the slowest group has, or can obtain, in bytes of objects.
+    pub window_bytes: u64,
+    /// How long it waits for more receivers when the first is there.
+    pub settling: Duration,
+    pub tuning: Tuning,
+}
+
+/// What a sender has done and heard.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct SenderFigures {
+    /// Bytes of objects sent to the session's group for the first time.
+    pub data_bytes: u64,
+    /// Bytes of objects sent again to the session's group, and to local groups.
+    pub session_repair_bytes: u64,
+    pub group_repair_bytes: u64,
+    /// Messages received: reports, requests, and all others.
+    pub reports: u64,
+    pub requests: u64,
+    pub others: u64,
+}
+
+#[derive(Debug)]
+struct Object {
+    begin: BeginOfFile,
+    hash: Option<[u8; 32]>,
+    has_told_hash: bool,
+    withdrawn: Option<String>,
+    is_done: bool,
+}
+
+/// What is sent next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum At {
+    Begin(u32),
+    Blocks(u32, u64),
+    /// All is out.
+    End,
+}
+
+/// Who has something: a group, whoever is its controller, or a receiver that has none.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Holder {
+    Group(GroupId),
+    Receiver(Member),
+}
+
+impl Holder {
+    fn new(group: GroupId, member: Member) -> Self {
+        if group == GroupId::SESSION { Self::Receiver(member) } else { Self::Group(group) }
+    }
+}
+
+/// One session's sender. Call order: see the crate's documentation; only [`Lane::Group`] is polled. It paces itself.
+#[derive(Debug)]
+pub struct Sender {
+    config: SenderConfig,
+    objects: Vec<Object>,
+    at: At,
+    clients: Clients,
+    repairs: Repairs,
+    pace: Pace,
+    times: Times,
+    figures: SenderFigures,
+    /// For each group below, and each client, how much of all objects it has or can obtain: this never goes back.
+    held: BTreeMap<Holder, u64>,
+    out: VecDeque<Step<SenderTransmit, SenderEvent, SenderWait>>,
+}
+
+#[derive(Debug, Default)]
+struct Times {
+    next_state: Instant,
+    /// When the first block may leave: a while after the first receiver has come.
+    start: Option<Instant>,
+    /// Since when there is nobody.
+    deserted: Option<Instant>,
+    /// Since when every receiver is done.
+    done: Option<Instant>,
+    next_goodbye: Instant,
+    goodbyes: u32,
+    is_closing: bool,
+    is_closed: bool,
+}
+
+/// # What happens
+impl Sender {
+    pub fn new(config: SenderConfig, objects: Vec<BeginOfFile>) -> Self {
+        let object = |begin| Object {
+            begin,
+            hash: None,
+            has_told_hash: false,
+            withdrawn: None,
+            is_done: false,
+        };
+        Self {
+            objects: objects.into_iter().map(object).collect(),
+            at: At::Begin(0),
+            clients: Clients::default(),
+            repairs: Repairs::default(),
+            pace: Pace::new(config.rate_bps, config.minimum_rate_bps),
+            times: Times::default(),
+            figures: SenderFigures::default(),
+            held: BTreeMap::new(),
+            out: VecDeque::new(),
+            config,
+        }
+    }
+
+    pub fn handle(&mut self, now: Instant, input: SenderInput) {
+        match input {
+            SenderInput::Local { from, file, message } if file.session() == self.config.session => {
+                match message {
+                    Message::Local(local) => self.local(now, from, file, local),
+                    Message::ChunkHashesRequest(request) => {
+                        let to = Destination::Local(Address::Member(from));
+                        let pages = request.pages();
+                        self.figures.others += 1;
+                        self.transmit(SenderTransmit::ChunkHashes { to, file, pages });
+                    }
+                    _ => {}
+                }
+            }
+            SenderInput::Hashed { file, hash } => {
+                if let Some(object) = self.objects.get_mut(file.index() as usize) {
+                    object.hash = Some(hash);
+                }
+            }
+            SenderInput::Withdraw { file, reason } => self.withdraw(file, reason),
+            SenderInput::Close => self.times.is_closing = true,
+            // There are no connections, and who listens reports.
+            SenderInput::Local { .. }
+            | SenderInput::Joined { .. }
+            | SenderInput::Left { .. }
+            | SenderInput::Unheard { .. }
+            | SenderInput::Message { .. }
+            | SenderInput::Listeners { .. } => {}
+        }
+    }
+
+    fn withdraw(&mut self, file: FileId, reason: String) {
+        let Some(object) = self.objects.get_mut(file.index() as usize) else { return };
+        let message = Message::Withdraw(Reason::new(&reason));
+        object.withdrawn = Some(reason);
+        self.repairs.forget(file.index());
+        match self.at {
+            At::Begin(index) | At::Blocks(index, _) if index == file.index() => self.at = self.behind(index),
+            _ => {}
+        }
+        self.transmit(SenderTransmit::Message { to: Destination::Group, file, message });
+    }
+
+    fn transmit(&mut self, transmit: SenderTransmit) {
+        self.out.push_back(Step::Transmit(transmit));
+    }
+
+    fn file(&self, index: u32) -> FileId {
+        FileId::new(self.config.session, index)
+    }
+}
+
+/// # What is to be done
+impl Sender {
+    pub fn poll(&mut self, now: Instant, lane: Lane) -> Step<SenderTransmit, SenderEvent, SenderWait> {
+        if lane != Lane::Group {
+            return Step::Wait(None, SenderWait::Closed);
+        }
+        if let Some(step) = self.out.pop_front() {
+            return step;
+        }
+        if self.times.is_closed {
+            return Step::Wait(None, SenderWait::Closed);
+        }
+        if now >= self.times.next_state {
+            self.say_state(now);
+        }
+        self.end_when_done(now);
+        let wait = if self.out.is_empty() { self.send_next(now) } else { None };
+        match (self.out.pop_front(), wait) {
+            (Some(step), _) => step,
+            (None, Some((at, why))) => Step::Wait(Some(at.min(self.deadline())), why),
+            (None, None) => Step::Wait(Some(self.deadline()), SenderWait::Receivers),
+        }
+    }
+
+    /// Sends a repair, or what is next. Otherwise says what it waits for.
+    fn send_next(&mut self, now: Instant) -> Option<(Instant, SenderWait)> {
+        if now < self.pace.next() {
+            return Some((self.pace.next(), SenderWait::Credit));
+        }
+        if self.mend(now) {
+            return None;
+        }
+        let repair = self.repairs.deadline(|_, range| vec![range.clone()]);
+        let repair = repair.map(|at| (at, SenderWait::Receivers));
+        let Some(start) = self.times.start else { return repair.or(Some((self.deadline(), SenderWait::Listener))) };
+        if now < start {
+            return Some((start, SenderWait::Listener));
+        }
+        if self.tell_hashes() || self.send_data(now) {
+            return None;
+        }
+        repair
+    }
+
+    /// Sends again what was asked for: to the group that lacks it, or to all when many do.
+    fn mend(&mut self, now: Instant) -> bool {
+        let most = RUN_BLOCKS * u64::from(self.config.block_len);
+        let Some(job) = self.repairs.next(now, most, |_, range| vec![range.clone()]) else { return false };
+        let others = self.repairs.addresses(job.object, &job.range);
+        let is_wanted_by_many = others > 0 && (others + 1) * 3 > self.clients.children().count();
+        let to = if is_wanted_by_many { Address::Session } else { job.to };
+        let len = job.range.end - job.range.start;
+        self.repairs.heard(now, to, job.object, &job.range);
+        self.pace.spend(now, len);
+        let (to, sent) = match to {
+            Address::Session => (Destination::Group, &mut self.figures.session_repair_bytes),
+            to => (Destination::Local(to), &mut self.figures.group_repair_bytes),
+        };
+        *sent += len;
+        let file = self.file(job.object);
+        let kind = PacketType::RetransmittedData;
+        self.transmit(SenderTransmit::Blocks { to, kind, file, range: job.range });
+        true
+    }
+
+    /// Tells the hashes that have become known.
+    fn tell_hashes(&mut self) -> bool {
+        let out = match self.at {
+            At::Begin(index) | At::Blocks(index, _) => index as usize,
+            At::End => self.objects.len(),
+        };
+        let untold = |object: &Object| object.hash.is_some() && !object.has_told_hash;
+        let Some(index) = self.objects[..out.min(self.objects.len())].iter().position(untold) else { return false };
+        self.objects[index].has_told_hash = true;
+        self.announce(Destination::Group, index as u32, false);
+        true
+    }
+
+    /// Says what an object is, and what its hash is if that is known.
+    fn announce(&mut self, to: Destination, index: u32, with_begin: bool) {
+        let file = self.file(index);
+        let Some(object) = self.objects.get(index as usize) else { return };
+        let begin = with_begin.then(|| Message::BeginOfFile(object.begin.clone()));
+        let digest = object.hash.map(|hash| Message::Digest(Digest::unsigned(hash)));
+        let withdrawn = object.withdrawn.as_ref().map(|reason| Message::Withdraw(Reason::new(reason)));
+        for message in begin.into_iter().chain(digest).chain(withdrawn) {
+            self.transmit(SenderTransmit::Message { to, file, message });
+        }
+    }
+
+    /// Sends what is next, if the window allows.
+    fn send_data(&mut self, now: Instant) -> bool {
+        match self.at {
+            At::End => false,
+            At::Begin(index) => match self.objects.get(index as usize) {
+                None => {
+                    self.at = At::End;
+                    self.times.next_state = now;
+                    false
+                }
+                Some(object) if object.withdrawn.is_some() => {
+                    self.at = At::Begin(index + 1);
+                    self.send_data(now)
+                }
+                Some(_) => {
+                    self.announce(Destination::Group, index, true);
+                    self.at = At::Blocks(index, 0);
+                    true
+                }
+            },
+            At::Blocks(index, from) => self.send_blocks(now, index, from),
+        }
+    }
+
+    fn send_blocks(&mut self, now: Instant, index: u32, from: u64) -> bool {
+        let size = self.objects[index as usize].begin.file_size;
+        let file = self.file(index);
+        if from >= size {
+            self.at = self.behind(index);
+            let message = Message::EndOfFile;
+            self.transmit(SenderTransmit::Message { to: Destination::Group, file, message });
+            return true;
+        }
+        let end = size.min(from + u64::from(self.config.max_run_len.max(1)));
+        if self.offset(index) + end > self.slowest().saturating_add(self.config.window_bytes) {
+            return false;
+        }
+        let range: Range<u64> = from..end;
+        self.figures.data_bytes += end - from;
+        self.pace.spend(now, end - from);
+        self.at = At::Blocks(index, end);
+        let kind = PacketType::Data;
+        self.transmit(SenderTransmit::Blocks { to: Destination::Group, kind, file, range });
+        true
+    }
+
+    fn behind(&self, index: u32) -> At {
+        At::Begin(index + 1)
+    }
+
+    /// How many bytes of objects are before this one.
+    fn offset(&self, index: u32) -> u64 {
+        self.objects[..index as usize].iter().map(|object| object.begin.file_size).sum()
+    }
+
+    fn say_state(&mut self, now: Instant) {
+        self.times.next_state = now + STATE;
+        self.clients.expire(now);
+        self.pace.raise(now);
+        self.times.deserted = match self.clients.len() {
+            0 if self.times.start.is_some() => Some(self.times.deserted.unwrap_or(now)),
+            _ => None,
+        };
+        let file = self.file(0);
+        let to = Destination::Group;
+        if let Ok(contents) = Contents::new(self.objects.len() as u32) {
+            self.transmit(SenderTransmit::Message { to, file, message: Message::Contents(contents) });
+        }
+        let message = Message::Local(Local::State(self.state(0)));
+        self.transmit(SenderTransmit::Message { to, file, message });
+    }
+
+    /// Ends the session when every receiver has everything, or nobody is left.
+    fn end_when_done(&mut self, now: Instant) {
+        self.tell_done();
+        let are_hashed = self.objects.iter().all(|object| object.hash.is_some() || object.withdrawn.is_some());
+        let all = self.objects.len() as u32;
+        let is_out = self.at == At::End && are_hashed;
+        let is_done = is_out && self.clients.len() > 0 && self.clients.done(all) >= all;
+        self.times.done = if is_done { self.times.done.or(Some(now)) } else { None };
+        let is_deserted = self.times.deserted.is_some_and(|since| now >= since + DESERTED);
+        let is_cut = self.times.is_closing && self.clients.len() == 0;
+        let is_over = self.times.done.is_some_and(|since| now >= since + LINGER) || is_deserted || is_cut;
+        if (is_over || self.times.goodbyes > 0) && now >= self.times.next_goodbye {
+            if self.times.goodbyes >= GOODBYES {
+                self.times.is_closed = true;
+                self.out.push_back(Step::Event(SenderEvent::Closed));
+                return;
+            }
+            self.times.goodbyes += 1;
+            self.times.next_goodbye = now + GOODBYE;
+            let (to, file) = (Destination::Group, self.file(0));
+            self.transmit(SenderTransmit::Message { to, file, message: Message::Goodbye });
+        }
+    }
+
+    /// Tells the application of objects that every receiver is done with.
+    fn tell_done(&mut self) {
+        let done = if self.clients.len() == 0 { 0 } else { self.clients.done(self.objects.len() as u32) };
+        for index in 0..done.min(self.objects.len() as u32) {
+            let object = &mut self.objects[index as usize];
+            if !object.is_done {
+                object.is_done = true;
+                let file = self.file(index);
+                self.out.push_back(Step::Event(SenderEvent::FileDone { file, outcomes: Vec::new() }));
+            }
+        }
+    }
+
+    fn deadline(&self) -> Instant {
+        let linger = self.times.done.map(|since| since + LINGER);
+        let goodbye = (self.times.goodbyes > 0).then_some(self.times.next_goodbye);
+        linger.into_iter().chain(goodbye).fold(self.times.next_state, Instant::min)
+    }
+}
+
+/// # What is to be seen
+impl Sender {
+    /// What an object is announced as.
+    pub fn announced(&self, file: FileId) -> Option<&BeginOfFile> {
+        self.objects.get(file.index() as usize).map(|object| &object.begin)
+    }
+
+    pub fn figures(&self) -> SenderFigures {
+        self.figures
+    }
+
+    /// The present rate, in bits of objects a second.
+    pub fn rate_bps(&self) -> u64 {
+        self.pace.bps()
+    }
+
+    /// How many report to the sender itself.
+    pub fn clients(&self) -> usize {
+        self.clients.len()
+    }
+
+    /// How many receivers there are, as far as has been reported.
+    pub fn receivers(&self) -> u32 {
+        self.clients.iter().map(|(_, client)| client.report.receivers).sum()
+    }
+}

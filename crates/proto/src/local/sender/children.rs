@@ -1,0 +1,222 @@
+//! What the sender hears from the controllers at the top, or from everybody where it alone mends.
+
+use treecast_wire::{
+    header::FileId,
+    message::{
+        GroupId, Local, LocalFlags, LocalJoin, LocalReport, LocalRequest, LocalState, MAX_LOCAL_CHILDREN,
+        Member, Message,
+    },
+};
+
+use super::{At, GATHERING, Holder, Sender};
+use crate::{
+    Instant, Step,
+    local::{Mode, clients::MAX_CHILDREN, states},
+    object::{Address, Destination, SenderEvent, SenderTransmit},
+};
+
+/// The most groups directly below the sender. Groups that have lost the controller above may be some more, ...
+const MAX_TOP: usize = 2 * MAX_CHILDREN;
+const MAX_ORPHANS: usize = 64;
+
+/// ... and receivers, where it alone mends.
+const MAX_ALONE: usize = 65_536;
+
+/// The most blocks that one request is taken to ask for.
+const MAX_ASKED_BLOCKS: u64 = 2_048;
+
+impl Sender {
+    pub(super) fn local(&mut self, now: Instant, from: Member, file: FileId, local: Local) {
+        match local {
+            Local::Report(report) => {
+                self.figures.reports += 1;
+                self.report(now, from, &report);
+            }
+            Local::Request(request) => {
+                self.figures.requests += 1;
+                self.requested(now, from, file, &request);
+            }
+            other => {
+                self.figures.others += 1;
+                match other {
+                    Local::Probe(stamp_us) => self.answer(from, stamp_us),
+                    Local::Join(join) => self.join(now, from, &join),
+                    Local::Leave(_) => drop(self.clients.remove(from)),
+                    _ => {}
+                }
+            }
+        }
+    }
+
+    /// How the session is.
+    pub(super) fn state(&self, echo_us: u64) -> LocalState {
+        let children: Vec<Member> = self.clients.children().map(|(member, _)| member).collect();
+        let (object, position) = match self.at {
+            At::Begin(index) => (index, 0),
+            At::Blocks(index, position) => (index, position),
+            At::End => (self.objects.len() as u32, 0),
+        };
+        let flags = LocalFlags::default().with(LocalFlags::TAKES_GROUPS, children.len() < MAX_TOP);
+        LocalState {
+            group: GroupId::SESSION,
+            epoch: 1,
+            controller: self.config.me,
+            echo_us,
+            flags,
+            members: self.clients.members().count().min(usize::from(u16::MAX)) as u16,
+            loss: 0,
+            depth: 0,
+            distance_us: 0,
+            diameter_us: self.clients.diameter_us(),
+            parent: self.config.me,
+            successor: None,
+            object,
+            position,
+            done: self.clients.done(self.objects.len() as u32),
+            children: children.into_iter().take(MAX_LOCAL_CHILDREN).collect(),
+        }
+    }
+
+    fn answer(&mut self, to: Member, stamp_us: u64) {
+        let mut state = self.state(stamp_us);
+        state.flags = state.flags.with(LocalFlags::ADMITTED, self.clients.get(to).is_some());
+        let message = Message::Local(Local::State(state));
+        let (to, file) = (Destination::Local(Address::Member(to)), self.file(0));
+        self.transmit(SenderTransmit::Message { to, file, message });
+    }
+
+    /// A group wants to be at the top.
+    fn join(&mut self, now: Instant, from: Member, join: &LocalJoin) {
+        let top = self.clients.children().count();
+        let admits = join.group != GroupId::SESSION
+            && match self.clients.epoch(join.group) {
+                Some(epoch) => join.epoch >= epoch,
+                None if join.epoch > 1 => top < MAX_ORPHANS,
+                None => top < MAX_TOP,
+            };
+        if admits {
+            self.admit(now, from, join);
+            // Those who look for a group hear of it at once.
+            self.times.next_state = self.times.next_state.min(now + super::STATE / 10);
+        }
+        self.answer(from, join.stamp_us);
+    }
+
+    fn admit(&mut self, now: Instant, from: Member, join: &LocalJoin) {
+        self.clients.admit(now, from, join);
+        if self.times.start.is_none() {
+            self.times.start = Some(now + self.config.settling);
+            self.out.push_back(Step::Event(SenderEvent::Started));
+        }
+        // Who comes late holds up nobody: it counts from here on.
+        let sent = self.sent();
+        self.held.entry(Holder::new(join.group, from)).or_insert(sent);
+    }
+
+    /// Bytes of all objects that have been sent.
+    fn sent(&self) -> u64 {
+        match self.at {
+            At::Begin(index) => self.offset(index.min(self.objects.len() as u32)),
+            At::Blocks(index, position) => self.offset(index) + position,
+            At::End => self.offset(self.objects.len() as u32),
+        }
+    }
+
+    fn report(&mut self, now: Instant, from: Member, report: &LocalReport) {
+        if self.config.mode == Mode::Sender
+            && !report.is_controller
+            && self.clients.get(from).is_none()
+            && self.clients.len() < MAX_ALONE
+        {
+            let group = GroupId::SESSION;
+            let join = LocalJoin { group, epoch: 0, stamp_us: 0, loss: report.loss };
+            self.admit(now, from, &join);
+        }
+        if !self.clients.report(now, from, report) {
+            return;
+        }
+        if report.is_congested {
+            self.pace.cut(now);
+        }
+        let held = self.held_by(report);
+        let group = if report.is_controller { report.group } else { GroupId::SESSION };
+        let before = self.held.entry(Holder::new(group, from)).or_default();
+        *before = held.max(*before);
+    }
+
+    /// How many bytes of all objects a group has, or can obtain, without a gap.
+    fn held_by(&self, report: &LocalReport) -> u64 {
+        let mut held = 0;
+        for (index, object) in (0..).zip(&self.objects) {
+            let size = object.begin.file_size;
+            let part = match states::word(report, index) {
+                states::Word::Done => size,
+                states::Word::Listed(listed) => states::obtainable(listed).min(size),
+                states::Word::Unknown => 0,
+            };
+            held += part;
+            if part < size {
+                break;
+            }
+        }
+        held
+    }
+
+    /// What the slowest of those who report has, or can obtain.
+    pub(super) fn slowest(&self) -> u64 {
+        let of = |(member, client): (Member, &super::super::clients::Client)| {
+            let group = client.group.unwrap_or(GroupId::SESSION);
+            self.held.get(&Holder::new(group, member)).copied().unwrap_or_default()
+        };
+        self.clients.iter().map(of).min().unwrap_or_else(|| self.sent())
+    }
+
+    /// A group lacks something that nobody in it has, or a receiver does where the sender alone mends.
+    fn requested(&mut self, now: Instant, from: Member, file: FileId, request: &LocalRequest) {
+        let Some(client) = self.clients.get(from) else { return };
+        let (to, echo) = match client.group {
+            Some(group) => (Address::Group(group), client.report.round_trip_us),
+            // Everybody hears the repair, so it counts for all who ask at that time.
+            None => (Address::Session, self.clients.diameter_us()),
+        };
+        let echo = std::time::Duration::from_micros(u64::from(echo) + u64::from(echo) / 2);
+        let index = file.index();
+        let sent = self.sent_of(index);
+        let mut room = MAX_ASKED_BLOCKS * u64::from(self.config.block_len);
+        for range in request.ranges() {
+            let first = range.start - range.start % u64::from(self.config.block_len);
+            let range = first..range.end.min(sent).min(first.saturating_add(room));
+            if !range.is_empty() {
+                room -= range.end - range.start;
+                self.repairs.add(now, (to, index, range), from, now + GATHERING, echo);
+            }
+        }
+        if request.wants_announcement && (sent > 0 || self.is_begun(index)) {
+            let to = match to {
+                Address::Session => Destination::Group,
+                to => Destination::Local(to),
+            };
+            self.announce(to, index, true);
+        }
+    }
+
+    fn is_begun(&self, index: u32) -> bool {
+        match self.at {
+            At::Begin(at) => index < at,
+            At::Blocks(at, _) => index <= at,
+            At::End => true,
+        }
+    }
+
+    /// How much of an object has been sent, in bytes.
+    fn sent_of(&self, index: u32) -> u64 {
+        let Some(object) = self.objects.get(index as usize).filter(|object| object.withdrawn.is_none()) else {
+            return 0;
+        };
+        match self.at {
+            At::Blocks(at, position) if at == index => position,
+            _ if self.is_begun(index) => object.begin.file_size,
+            _ => 0,
+        }
+    }
+}

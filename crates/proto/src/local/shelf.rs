@@ -1,0 +1,181 @@
+//! What a receiver knows of a session's objects besides the blocks that are there: what was announced, how far the session
+//! is, and which objects are over.
+
+use std::{collections::BTreeMap, ops::Range};
+
+use treecast_wire::message::{BeginOfFile, Digest, LocalObject, MAX_OBJECTS};
+
+use crate::{Instant, carousel, object::Address};
+
+/// The most objects that are known and not over. Others have to wait.
+const MAX_KNOWN: usize = 4_096;
+
+/// How an object has ended here.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum End {
+    /// It is whole, and can be sent again.
+    Whole,
+    /// It was given up.
+    GivenUp,
+}
+
+#[derive(Debug)]
+pub(super) struct Known {
+    pub begin: Option<BeginOfFile>,
+    pub digest: Option<Digest>,
+    /// The end of what the sender has sent of it, as far as that is known here.
+    pub seen: u64,
+    /// All that is missing before this is wanted.
+    pub noticed: u64,
+    /// When anything was first heard of it.
+    pub since: Instant,
+    pub end: Option<End>,
+    /// When its announcement is asked for, and how many times it was.
+    pub ask_at: Option<Instant>,
+    pub asked: u32,
+    /// When its announcement is to be said to somebody else, unless another member does.
+    pub say_at: Option<(Instant, Address)>,
+}
+
+/// The objects of a session.
+#[derive(Debug)]
+pub(super) struct Shelf {
+    pub block_len: u64,
+    objects: BTreeMap<u32, Known>,
+    /// All objects before this are over here ...
+    pub done: u32,
+    /// ... and at everyone whom this receiver serves.
+    pub released: u32,
+    /// How far the session is: the object that was sent last, and the end of what was sent of it.
+    pub frontier: (u32, u64),
+}
+
+impl Shelf {
+    pub fn new(block_len: u16) -> Self {
+        let objects = BTreeMap::new();
+        Self { block_len: block_len.max(1).into(), objects, done: 0, released: 0, frontier: (0, 0) }
+    }
+
+    pub fn get(&self, object: u32) -> Option<&Known> {
+        self.objects.get(&object)
+    }
+
+    pub fn get_mut(&mut self, object: u32) -> Option<&mut Known> {
+        self.objects.get_mut(&object)
+    }
+
+    /// The object, noted when it is new. `None` when it is over everywhere, or there are too many.
+    pub fn note(&mut self, now: Instant, object: u32) -> Option<&mut Known> {
+        let is_new = !self.objects.contains_key(&object);
+        let is_barred = object >= MAX_OBJECTS || object < self.released || self.objects.len() >= MAX_KNOWN;
+        if is_new && is_barred {
+            return None;
+        }
+        Some(self.objects.entry(object).or_insert_with(|| Known {
+            begin: None,
+            digest: None,
+            seen: 0,
+            noticed: 0,
+            since: now,
+            end: None,
+            ask_at: None,
+            asked: 0,
+            say_at: None,
+        }))
+    }
+
+    /// The session is at least here.
+    pub fn advance(&mut self, object: u32, position: u64) {
+        self.frontier = self.frontier.max((object.min(MAX_OBJECTS - 1), position));
+    }
+
+    /// An object has ended here.
+    pub fn end(&mut self, now: Instant, object: u32, end: End) {
+        if let Some(known) = self.note(now, object) {
+            known.end = Some(end);
+        }
+        while self.objects.get(&self.done).is_some_and(|known| known.end.is_some()) {
+            self.done += 1;
+        }
+    }
+
+    /// Everybody is done with all objects before `done`: returns those that are not needed any more.
+    pub fn release(&mut self, done: u32) -> Vec<u32> {
+        let done = done.min(self.done).max(self.released);
+        self.released = done;
+        let kept = self.objects.split_off(&done);
+        std::mem::replace(&mut self.objects, kept).into_keys().collect()
+    }
+
+    /// Objects that have not ended here, in order.
+    pub fn open(&self) -> impl Iterator<Item = (u32, &Known)> {
+        self.objects.iter().filter(|(_, known)| known.end.is_none()).map(|(index, known)| (*index, known))
+    }
+
+    /// The announcement of an object is to be said at this time, if it is known by then.
+    pub fn say(&mut self, object: u32, at: Instant, to: Address) {
+        if let Some(known) = self.objects.get_mut(&object).filter(|known| known.begin.is_some()) {
+            known.say_at.get_or_insert((at, to));
+        }
+    }
+
+    pub fn take_due_announcements(&mut self, now: Instant) -> Vec<(u32, Address)> {
+        let due = self.objects.iter_mut().filter(|(_, known)| known.say_at.is_some_and(|(at, _)| at <= now));
+        due.filter_map(|(object, known)| Some((*object, known.say_at.take()?.1))).collect()
+    }
+
+    /// When the next announcement is to be said, or asked for.
+    pub fn deadline(&self) -> Option<Instant> {
+        let say = self.objects.values().filter_map(|known| known.say_at).map(|(at, _)| at);
+        let ask = self.open().filter_map(|(_, known)| known.ask_at);
+        say.chain(ask).min()
+    }
+
+    /// The parts of a range that are there.
+    pub fn held(&self, objects: &carousel::Receiver, object: u32, range: &Range<u64>) -> Vec<Range<u64>> {
+        let Some(known) = self.objects.get(&object) else { return Vec::new() };
+        let size = known.begin.as_ref().map_or(u64::MAX, |begin| begin.file_size);
+        let range = range.start.min(size)..range.end.min(size);
+        match known.end {
+            Some(End::GivenUp) => Vec::new(),
+            Some(End::Whole) => Some(range).filter(|range| !range.is_empty()).into_iter().collect(),
+            None => super::states::without(&range, &self.gaps(objects, object, &range)),
+        }
+    }
+
+    /// The parts of a range that are missing, as whole blocks.
+    pub fn gaps(&self, objects: &carousel::Receiver, object: u32, range: &Range<u64>) -> Vec<Range<u64>> {
+        let known = self.objects.get(&object);
+        if known.is_some_and(|known| known.end.is_some()) {
+            return Vec::new();
+        }
+        let size = known.and_then(|known| known.begin.as_ref()).map_or(u64::MAX, |begin| begin.file_size);
+        let range = range.start.min(size)..range.end.min(size);
+        let blocks = range.start / self.block_len..range.end.div_ceil(self.block_len);
+        match objects.stored(object) {
+            Some(stored) => stored.gaps(blocks),
+            None if range.is_empty() => Vec::new(),
+            None => vec![range],
+        }
+    }
+
+    /// The three states of an object here: what lacks is missing.
+    pub fn states(&self, objects: &carousel::Receiver, object: u32, most: usize) -> LocalObject {
+        let mut states = LocalObject { object, ..LocalObject::default() };
+        let Some(known) = self.objects.get(&object) else { return states };
+        states.seen = known.seen;
+        let size = known.begin.as_ref().map(|begin| begin.file_size);
+        if known.end.is_some() {
+            states.seen = size.unwrap_or(known.seen).max(known.seen);
+            states.received = states.seen;
+            return states;
+        }
+        states.missing = self.gaps(objects, object, &(0..known.seen));
+        states.received = states.missing.first().map_or(known.seen, |first| first.start);
+        if let Some(first) = states.missing.get(most) {
+            states.seen = first.start;
+            states.missing.truncate(most);
+        }
+        states
+    }
+}

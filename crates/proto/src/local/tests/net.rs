@@ -1,0 +1,477 @@
+//! A network for tests: hosts on a tree of links that lose and delay, multicast on it, and virtual time.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    ops::Range,
+    time::Duration,
+};
+
+use treecast_wire::{
+    header::{FileId, SessionId},
+    message::{BeginOfFile, GroupId, Member, Message, TransferType},
+};
+
+use super::super::{Mode, Receiver, ReceiverConfig, Seat, Sender, SenderConfig, Tuning};
+use crate::{
+    Instant, Step,
+    object::{
+        Address, Channel, Destination, Lane, ReceiverEvent, ReceiverInput, ReceiverTransmit, SenderEvent,
+        SenderInput, SenderTransmit,
+    },
+    random::Random,
+};
+
+pub const SESSION: SessionId = SessionId(7);
+pub const BLOCK_LEN: u16 = 1_000;
+
+/// The link from a node of the tree to the one above. Node 0 is the root, where the sender is.
+#[derive(Debug, Clone, Copy)]
+pub struct Link {
+    pub above: usize,
+    pub delay: Duration,
+    pub loss: f64,
+}
+
+/// What a run is.
+#[derive(Debug, Clone)]
+pub struct Plan {
+    pub seed: u64,
+    pub mode: Mode,
+    /// The links of nodes 1 and up.
+    pub links: Vec<Link>,
+    /// The node of each receiver.
+    pub receivers: Vec<usize>,
+    /// Sizes of the objects.
+    pub sizes: Vec<u64>,
+    pub rate_bps: u64,
+    pub seats: Vec<Option<Seat>>,
+    pub tuning: Tuning,
+    /// Receivers that die, and when.
+    pub deaths: Vec<(usize, Duration)>,
+    /// The first controller that has members dies at this time.
+    pub controller_dies: Option<Duration>,
+    /// Receivers whose repairs are forged.
+    pub forgers: BTreeSet<usize>,
+    pub limit: Duration,
+}
+
+impl Plan {
+    pub fn new(seed: u64, links: Vec<Link>, receivers: Vec<usize>) -> Self {
+        let seats = vec![None; receivers.len()];
+        Self {
+            seed,
+            mode: Mode::Local,
+            links,
+            receivers,
+            sizes: vec![200_000],
+            rate_bps: 1_600_000,
+            seats,
+            tuning: Tuning::default(),
+            deaths: Vec::new(),
+            controller_dies: None,
+            forgers: BTreeSet::new(),
+            limit: Duration::from_secs(120),
+        }
+    }
+}
+
+#[derive(Debug, Clone)]
+enum Body {
+    Message(FileId, Message),
+    Block(FileId, Range<u64>),
+}
+
+#[derive(Debug)]
+enum Event {
+    /// At a host: a packet from a host, which was sent to the session's group or not.
+    Arrive { at: usize, from: usize, to: Address, body: Body },
+    Wake(usize),
+    Die(usize),
+    KillController,
+    Hashed(FileId),
+}
+
+/// Host 0 is the sender, host `n` receiver `n - 1`.
+pub struct World {
+    plan: Plan,
+    now: Instant,
+    events: BTreeMap<(Instant, u64), Event>,
+    number: u64,
+    random: Random,
+    pub sender: Sender,
+    pub receivers: Vec<Node>,
+    pub ended: bool,
+    /// Packets on all links, by what they are.
+    pub requests: u64,
+    pub repairs: u64,
+    pub killed: Option<usize>,
+    wakes: Vec<Option<Instant>>,
+}
+
+pub struct Node {
+    pub machine: Receiver,
+    groups: BTreeSet<GroupId>,
+    stored: BTreeMap<u32, BTreeSet<u64>>,
+    pub received: BTreeMap<u32, Instant>,
+    pub failed: Vec<String>,
+    pub closed: bool,
+    pub is_dead: bool,
+    current: Option<(FileId, Range<u64>)>,
+}
+
+pub fn member(host: usize) -> Member {
+    Member((std::net::Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, host as u16 + 1), 5_000).into())
+}
+
+fn host_of(member: Member) -> usize {
+    match member.0.ip() {
+        std::net::IpAddr::V6(address) => usize::from(address.segments()[7]) - 1,
+        std::net::IpAddr::V4(_) => unreachable!("members have IPv6 addresses here"),
+    }
+}
+
+fn hash(file: FileId) -> [u8; 32] {
+    [file.index() as u8 + 1; 32]
+}
+
+impl World {
+    pub fn new(plan: Plan) -> Self {
+        let begins = plan.sizes.iter().map(|size| BeginOfFile::new(TransferType::DiskToDisk, *size, "a").unwrap());
+        let sender = Sender::new(
+            SenderConfig {
+                session: SESSION,
+                block_len: BLOCK_LEN,
+                me: member(0),
+                mode: plan.mode,
+                max_run_len: 4 * u32::from(BLOCK_LEN),
+                rate_bps: plan.rate_bps,
+                minimum_rate_bps: plan.rate_bps / 8,
+                window_bytes: 400_000,
+                settling: Duration::from_secs(4),
+                tuning: plan.tuning.clone(),
+            },
+            begins.collect(),
+        );
+        let receivers = (1..=plan.receivers.len()).map(|host| Node {
+            machine: Receiver::new(ReceiverConfig {
+                session: SESSION,
+                block_len: BLOCK_LEN,
+                me: member(host),
+                mode: plan.mode,
+                seat: plan.seats[host - 1],
+                seed: plan.seed * 1_000 + host as u64,
+                tuning: plan.tuning.clone(),
+                patience: Some(Duration::from_secs(30)),
+                hash_attempts: 3,
+            }),
+            groups: BTreeSet::new(),
+            stored: BTreeMap::new(),
+            received: BTreeMap::new(),
+            failed: Vec::new(),
+            closed: false,
+            is_dead: false,
+            current: None,
+        });
+        let receivers: Vec<Node> = receivers.collect();
+        let hosts = receivers.len() + 1;
+        let mut world = Self {
+            now: Instant::ZERO,
+            events: BTreeMap::new(),
+            number: 0,
+            random: Random::new(plan.seed),
+            sender,
+            receivers,
+            ended: false,
+            requests: 0,
+            repairs: 0,
+            killed: None,
+            wakes: vec![None; hosts],
+            plan,
+        };
+        for host in 0..hosts {
+            world.wake(host, Instant::ZERO);
+        }
+        for index in 0..world.plan.sizes.len() as u32 {
+            let hashed = Instant::ZERO + Duration::from_secs(5);
+            world.at(hashed, Event::Hashed(FileId::new(SESSION, index)));
+        }
+        for (receiver, time) in world.plan.deaths.clone() {
+            world.at(Instant::ZERO + time, Event::Die(receiver + 1));
+        }
+        if let Some(time) = world.plan.controller_dies {
+            world.at(Instant::ZERO + time, Event::KillController);
+        }
+        world
+    }
+
+    fn at(&mut self, time: Instant, event: Event) {
+        self.number += 1;
+        self.events.insert((time.max(self.now), self.number), event);
+    }
+
+    fn wake(&mut self, host: usize, time: Instant) {
+        let time = time.max(self.now);
+        if self.wakes[host].is_none_or(|before| time < before) {
+            self.wakes[host] = Some(time);
+            self.at(time, Event::Wake(host));
+        }
+    }
+
+    /// Runs to the end. Returns what is wrong.
+    pub fn run(&mut self) -> Vec<String> {
+        let limit = Instant::ZERO + self.plan.limit;
+        let mut events = 0_u64;
+        while let Some(((time, _), event)) = self.events.pop_first() {
+            events += 1;
+            if time > limit || events > 20_000_000 {
+                break;
+            }
+            self.now = time;
+            self.happen(event);
+            if self.ended && self.receivers.iter().all(|node| node.closed || node.is_dead) {
+                break;
+            }
+        }
+        self.judge()
+    }
+
+    fn judge(&self) -> Vec<String> {
+        let mut faults = Vec::new();
+        for (number, node) in self.receivers.iter().enumerate().filter(|(_, node)| !node.is_dead) {
+            if node.received.len() != self.plan.sizes.len() {
+                let place = node.machine.place().map(|place| (place.group, place.controller));
+                let (got, wanted) = (node.received.len(), self.plan.sizes.len());
+                faults.push(format!(
+                    "receiver {number} has {got} of {wanted} objects, {} bytes, at {place:?}, failed {:?}",
+                    node.machine.received_bytes(),
+                    node.failed
+                ));
+            }
+        }
+        if !self.ended {
+            faults.push(format!("the sender has not ended at {}", self.now));
+        }
+        faults
+    }
+
+    fn happen(&mut self, event: Event) {
+        match event {
+            Event::Wake(host) => {
+                if self.wakes[host] != Some(self.now) {
+                    return;
+                }
+                self.wakes[host] = None;
+                self.poll(host);
+            }
+            Event::Arrive { at: 0, from, body: Body::Message(file, message), .. } => {
+                self.sender.handle(self.now, SenderInput::Local { from: member(from), file, message });
+                self.poll(0);
+            }
+            Event::Arrive { at: 0, .. } => {}
+            Event::Arrive { at, from, to, body } => self.arrive(at, from, to, body),
+            Event::Hashed(file) => {
+                self.sender.handle(self.now, SenderInput::Hashed { file, hash: hash(file) });
+                self.poll(0);
+            }
+            Event::Die(host) => self.receivers[host - 1].is_dead = true,
+            Event::KillController => {
+                let serves = |node: &Node| node.machine.is_controller() && node.machine.clients() > 0;
+                if let Some(victim) = self.receivers.iter().position(serves) {
+                    self.receivers[victim].is_dead = true;
+                    self.killed = Some(victim);
+                }
+            }
+        }
+    }
+
+    fn arrive(&mut self, at: usize, from: usize, to: Address, body: Body) {
+        let is_forged = self.plan.forgers.contains(&from.wrapping_sub(1));
+        let node = &mut self.receivers[at - 1];
+        let is_heard = match to {
+            Address::Group(group) => node.groups.contains(&group),
+            _ => true,
+        };
+        if node.is_dead || !is_heard {
+            return;
+        }
+        let channel = if to == Address::Session { Channel::Group } else { Channel::Member(member(from)) };
+        let input = match body {
+            Body::Message(file, message) => ReceiverInput::Message { from: channel, file, message },
+            Body::Block(file, range) if is_forged => {
+                ReceiverInput::Refused { from: member(from), file, range }
+            }
+            Body::Block(file, range) => {
+                node.current = Some((file, range.clone()));
+                ReceiverInput::Blocks { from: channel, file, range }
+            }
+        };
+        node.machine.handle(self.now, input);
+        self.poll(at);
+        self.receivers[at - 1].current = None;
+    }
+
+    fn poll(&mut self, host: usize) {
+        if host == 0 {
+            return self.poll_sender();
+        }
+        for _ in 0..100_000 {
+            if self.receivers[host - 1].is_dead {
+                return;
+            }
+            match self.receivers[host - 1].machine.poll(self.now) {
+                Step::Transmit(transmit) => self.carry_out(host, transmit),
+                Step::Event(event) => self.note(host, event),
+                Step::Wait(Some(deadline), _) => return self.wake(host, deadline),
+                Step::Wait(None, _) => return,
+            }
+        }
+        panic!("receiver {} goes round in circles at {}", host - 1, self.now);
+    }
+
+    fn note(&mut self, host: usize, event: ReceiverEvent) {
+        let node = &mut self.receivers[host - 1];
+        match event {
+            ReceiverEvent::Received { file, .. } => drop(node.received.insert(file.index(), self.now)),
+            ReceiverEvent::Failed { reason, .. } => node.failed.push(reason),
+            ReceiverEvent::Closed { .. } => node.closed = true,
+            _ => {}
+        }
+    }
+
+    fn carry_out(&mut self, host: usize, transmit: ReceiverTransmit) {
+        let now = self.now;
+        let node = &mut self.receivers[host - 1];
+        match transmit {
+            ReceiverTransmit::Tell { to, file, message } => {
+                if matches!(&message, Message::Local(treecast_wire::message::Local::Request(_))) {
+                    self.requests += 1;
+                }
+                // What is sent can be read.
+                let packet = message.to_packet(file);
+                let header = treecast_wire::header::Header::parse(&packet).unwrap();
+                let read = Message::parse(&header, &packet[treecast_wire::header::HEADER_LEN..]);
+                assert_eq!(read.as_ref(), Ok(&message));
+                self.send(host, to, Body::Message(file, message));
+            }
+            ReceiverTransmit::Send { to, file, range } => {
+                let blocks = node.stored.entry(file.index()).or_default();
+                let is_there = |start: &u64| blocks.contains(start);
+                assert!(range.clone().step_by(BLOCK_LEN.into()).all(|start| is_there(&start)), "{range:?}");
+                self.send_blocks(host, to, file, range);
+            }
+            ReceiverTransmit::JoinGroup { group } => drop(node.groups.insert(group)),
+            ReceiverTransmit::LeaveGroup { group } => drop(node.groups.remove(&group)),
+            ReceiverTransmit::Store { file, range } | ReceiverTransmit::Overwrite { file, range } => {
+                let (of, came) = node.current.clone().expect("a packet is at hand");
+                assert!(of == file && came.start <= range.start && range.end <= came.end);
+                let blocks = node.stored.entry(file.index()).or_default();
+                range.step_by(BLOCK_LEN.into()).for_each(|start| assert!(blocks.insert(start)));
+            }
+            ReceiverTransmit::Announce { file, .. } => {
+                node.machine.handle(now, ReceiverInput::Have { file, ranges: vec![] });
+            }
+            ReceiverTransmit::Hash { file } => {
+                node.machine.handle(now, ReceiverInput::Hashed { file, hash: hash(file) });
+            }
+            ReceiverTransmit::Commit { file } => node.machine.handle(now, ReceiverInput::Committed { file }),
+            ReceiverTransmit::Discard { file } => drop(node.stored.remove(&file.index())),
+            ReceiverTransmit::Release { .. } => {}
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn poll_sender(&mut self) {
+        for _ in 0..100_000 {
+            match self.sender.poll(self.now, Lane::Group) {
+                Step::Transmit(SenderTransmit::Message { to, file, message }) => {
+                    self.send(0, address(to), Body::Message(file, message));
+                }
+                Step::Transmit(SenderTransmit::Blocks { to, file, range, .. }) => {
+                    self.send_blocks(0, address(to), file, range);
+                }
+                Step::Transmit(other) => panic!("{other:?}"),
+                Step::Event(SenderEvent::Closed) => self.ended = true,
+                Step::Event(_) => {}
+                Step::Wait(Some(deadline), _) => {
+                    assert!(deadline > self.now, "the sender waits for the past at {}", self.now);
+                    return self.wake(0, deadline);
+                }
+                Step::Wait(None, _) => return,
+            }
+        }
+        panic!("the sender goes round in circles at {}", self.now);
+    }
+
+    fn send_blocks(&mut self, from: usize, to: Address, file: FileId, range: Range<u64>) {
+        let size = self.plan.sizes[file.index() as usize];
+        for start in range.clone().step_by(BLOCK_LEN.into()) {
+            let end = size.min(start + u64::from(BLOCK_LEN));
+            if from != 0 || to != Address::Session {
+                self.repairs += 1;
+            }
+            self.send(from, to, Body::Block(file, start..end));
+        }
+    }
+
+    fn node_of(&self, host: usize) -> usize {
+        if host == 0 { 0 } else { self.plan.receivers[host - 1] }
+    }
+
+    /// The nodes from one to the root, and the root.
+    fn way_up(&self, mut node: usize) -> Vec<usize> {
+        let mut way = vec![node];
+        while node != 0 {
+            node = self.plan.links[node - 1].above;
+            way.push(node);
+        }
+        way
+    }
+
+    /// A packet goes over each link once, and is lost there for all behind it.
+    fn send(&mut self, from: usize, to: Address, body: Body) {
+        let hosts: Vec<usize> = match to {
+            Address::Member(member) => vec![host_of(member)],
+            Address::Session => (1..=self.receivers.len()).collect(),
+            Address::Group(group) => {
+                let is_in = |host: &usize| self.receivers[*host - 1].groups.contains(&group);
+                (1..=self.receivers.len()).filter(is_in).collect()
+            }
+        };
+        let mut fates: BTreeMap<(usize, bool), bool> = BTreeMap::new();
+        for at in hosts.into_iter().filter(|host| *host != from) {
+            let (up, down) = (self.way_up(self.node_of(from)), self.way_up(self.node_of(at)));
+            let turn = *up.iter().find(|node| down.contains(node)).expect("the root at least");
+            let ups = up.iter().take_while(|node| **node != turn).map(|node| (*node, true));
+            let downs: Vec<_> =
+                down.iter().take_while(|node| **node != turn).map(|node| (*node, false)).collect();
+            let (mut delay, mut arrives) = (Duration::from_micros(50), true);
+            for edge in ups.chain(downs.into_iter().rev()) {
+                let link = self.plan.links[edge.0 - 1];
+                let random = &mut self.random;
+                arrives &= *fates.entry(edge).or_insert_with(|| random.uniform() >= link.loss);
+                delay += link.delay;
+                if !arrives {
+                    break;
+                }
+            }
+            if arrives {
+                let event = Event::Arrive { at, from, to, body: body.clone() };
+                self.at(self.now + delay, event);
+            }
+        }
+    }
+
+    /// When the last surviving receiver had everything.
+    pub fn time(&self) -> Option<Duration> {
+        let times = self.receivers.iter().filter(|node| !node.is_dead).flat_map(|node| node.received.values());
+        times.max().map(|time| *time - Instant::ZERO)
+    }
+}
+
+fn address(to: Destination) -> Address {
+    match to {
+        Destination::Group => Address::Session,
+        Destination::Local(address) => address,
+        other => panic!("{other:?}"),
+    }
+}

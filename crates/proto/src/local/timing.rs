@@ -1,0 +1,97 @@
+//! How long members wait before they ask, and before they send again: random times in units of the group's size, so that
+//! one member speaks and the others hear it in time (the paper leaves this open; Nonnenmacher and Biersack, "Optimal multicast feedback", 1998).
+
+use std::time::Duration;
+
+use crate::random::Random;
+
+/// No distance counts as shorter: timers of hosts are not finer.
+const SHORTEST: Duration = Duration::from_millis(1);
+
+/// The distance that is assumed before any was measured.
+const ASSUMED: Duration = Duration::from_millis(25);
+
+/// Random times are up to so many times the longest way through the group. About one member in ten of these speaks although another
+/// one already has.
+const WAYS: u32 = 8;
+
+/// How a group is, for whoever waits in it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Timing {
+    /// The time that a packet takes from the controller to the member that is farthest away.
+    pub one_way: Duration,
+    /// How many there are, the controller included.
+    pub members: usize,
+}
+
+impl Timing {
+    /// Timing of a group in which the longest round trip to the controller is `diameter_us`; 0 where it is not known.
+    pub fn new(diameter_us: u32, members: usize) -> Self {
+        let one_way = match diameter_us {
+            0 => ASSUMED,
+            measured => (Duration::from_micros(measured.into()) / 2).max(SHORTEST),
+        };
+        Self { one_way, members: members.max(1) }
+    }
+
+    /// How long to wait before asking, or before sending again. `distance` is the time that a packet takes between this member
+    /// and the controller: who is near speaks first.
+    pub fn wait(self, distance: Duration, random: &mut Random) -> Duration {
+        match self.members {
+            1 => Duration::ZERO,
+            members => exponential(self.window(), members, random.uniform()) + distance.min(self.one_way),
+        }
+    }
+
+    /// The time after which a request was in vain: longer than any member waits before it sends again.
+    pub fn hold(self) -> Duration {
+        self.window() + self.one_way * 4 + Duration::from_millis(5)
+    }
+
+    /// The time in which requests that were sent before a repair could be heard still arrive.
+    pub fn echo(self) -> Duration {
+        self.one_way * 3
+    }
+
+    fn window(self) -> Duration {
+        self.one_way * WAYS
+    }
+}
+
+/// A random time of at most `window`, of which long ones are likely: of `speakers` members that wait so, about one speaks long before
+/// the others. `uniform` is a random number between 0 and 1.
+pub(super) fn exponential(window: Duration, speakers: usize, uniform: f64) -> Duration {
+    let lambda = (speakers.max(1) as f64).ln() + 1.0;
+    let drawn = (1.0 + uniform.clamp(0.0, 1.0) * lambda.exp_m1()).ln() / lambda;
+    window.mul_f64(drawn.clamp(0.0, 1.0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_of_many_speaks_before_the_others() {
+        let (mut random, mut spoken, rounds) = (Random::new(3), 0, 1_000);
+        for members in [2, 5, 24] {
+            let timing = Timing::new(20_000, members);
+            for _ in 0..rounds {
+                let mut times: Vec<_> =
+                    (0..members).map(|_| timing.wait(timing.one_way, &mut random)).collect();
+                times.sort_unstable();
+                let heard = times[0] + timing.one_way * 2;
+                assert!(times[members - 1] + timing.one_way * 2 < timing.hold());
+                spoken += times.iter().filter(|time| **time < heard).count();
+            }
+        }
+        let mean = spoken as f64 / f64::from(3 * rounds);
+        assert!((1.0..2.2).contains(&mean), "{mean} speak, two ways apart");
+    }
+
+    #[test]
+    fn who_is_alone_does_not_wait() {
+        let timing = Timing::new(0, 1);
+        assert_eq!(timing.wait(ASSUMED, &mut Random::new(1)), Duration::ZERO);
+        assert_eq!(Timing::new(1, 1).one_way, SHORTEST);
+    }
+}

@@ -1,0 +1,149 @@
+//! What a receiver lacks, and when it asks for it.
+//!
+//! A want is a run of blocks that were noticed together. When its time comes, what is still missing of it is asked for. Then
+//! it waits for longer than any repair takes. A want that another member asks for meanwhile waits as if it had been asked
+//! for by this one.
+
+use std::{collections::BTreeMap, ops::Range, time::Duration};
+
+use crate::Instant;
+
+/// The most blocks of one want.
+const WANT_BLOCKS: u64 = 64;
+
+/// The most wants. What is noticed beyond waits until there is room.
+pub(super) const MAX_WANTS: usize = 2_048;
+
+/// A want waits twice as long each time, up to so many times.
+const MAX_DOUBLINGS: u32 = 3;
+
+/// One run of blocks that were missing when they were noticed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Want {
+    pub object: u32,
+    pub range: Range<u64>,
+    /// When it is asked for.
+    pub at: Instant,
+    /// How many times it was asked for, by this member or another.
+    pub tries: u32,
+    /// When it was noticed.
+    pub since: Instant,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Wants {
+    by_place: BTreeMap<(u32, u64), Want>,
+}
+
+impl Wants {
+    /// Notices what is missing. `at` says when a want is first asked for. Returns the end of what was taken note of.
+    pub fn notice(
+        &mut self,
+        now: Instant,
+        object: u32,
+        gap: Range<u64>,
+        block_len: u64,
+        tries: u32,
+        mut at: impl FnMut() -> Instant,
+    ) -> u64 {
+        let mut from = gap.start;
+        let at = at();
+        while from < gap.end && self.by_place.len() < MAX_WANTS {
+            let to = gap.end.min(from.saturating_add(WANT_BLOCKS * block_len));
+            let want = Want { object, range: from..to, at, tries, since: now };
+            self.by_place.entry((object, from)).or_insert(want);
+            from = to;
+        }
+        from
+    }
+
+    pub fn is_full(&self) -> bool {
+        self.by_place.len() >= MAX_WANTS
+    }
+
+    /// Wants whose time comes before `until`, of one object. The caller says what is left of each: nothing ends it.
+    pub fn due(&self, until: Instant) -> Option<(u32, Vec<Range<u64>>)> {
+        let object = self.by_place.values().find(|want| want.at <= until)?.object;
+        let of_object = self.of(object).filter(|want| want.at <= until);
+        Some((object, of_object.map(|want| want.range.clone()).collect()))
+    }
+
+    pub fn get(&self, object: u32, start: u64) -> Option<&Want> {
+        self.by_place.get(&(object, start))
+    }
+
+    pub fn remove(&mut self, object: u32, start: u64) {
+        self.by_place.remove(&(object, start));
+    }
+
+    /// A want was asked for, by this member or another: it waits for `hold`, and longer each time.
+    pub fn asked(&mut self, now: Instant, object: u32, start: u64, hold: Duration) {
+        if let Some(want) = self.by_place.get_mut(&(object, start)) {
+            let wait = hold * (1 << want.tries.min(MAX_DOUBLINGS));
+            want.at = want.at.max(now + wait);
+            want.tries += 1;
+        }
+    }
+
+    /// Wants of an object, in order.
+    pub fn of(&self, object: u32) -> impl Iterator<Item = &Want> {
+        self.by_place.range((object, 0)..=(object, u64::MAX)).map(|(_, want)| want)
+    }
+
+    /// The object has ended, or begins anew.
+    pub fn forget(&mut self, object: u32) {
+        self.by_place.retain(|(of, _), _| *of != object);
+    }
+
+    /// All wants are asked for anew: whom they were asked of is not there any more.
+    pub fn hurry(&mut self, now: Instant) {
+        for want in self.by_place.values_mut() {
+            (want.at, want.tries) = (want.at.min(now + Duration::from_millis(50)), want.tries.min(1));
+        }
+    }
+
+    pub fn deadline(&self) -> Option<Instant> {
+        self.by_place.values().map(|want| want.at).min()
+    }
+
+    /// When the oldest want was noticed.
+    pub fn oldest(&self) -> Option<Instant> {
+        self.by_place.values().map(|want| want.since).min()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(millis: u64) -> Instant {
+        Instant::ZERO + Duration::from_millis(millis)
+    }
+
+    #[test]
+    fn a_long_gap_is_several_wants_and_their_number_is_bounded() {
+        let mut wants = Wants::default();
+        let taken = wants.notice(at(0), 1, 100..100 + 130 * 10, 10, 0, || at(5));
+        assert_eq!((taken, wants.of(1).count()), (1_400, 3));
+        let taken = wants.notice(at(0), 2, 0..u64::MAX, 10, 0, || at(3));
+        assert_eq!(taken, (MAX_WANTS as u64 - 3) * 640);
+        assert!(wants.is_full());
+        assert_eq!(wants.deadline(), Some(at(3)));
+    }
+
+    #[test]
+    fn what_was_asked_for_waits_longer_each_time() {
+        let mut wants = Wants::default();
+        wants.notice(at(0), 1, 0..10, 10, 0, || at(5));
+        assert_eq!(wants.due(at(4)), None);
+        assert_eq!(wants.due(at(5)).map(|(object, ranges)| (object, ranges.len())), Some((1, 1)));
+        wants.asked(at(5), 1, 0, Duration::from_millis(100));
+        assert_eq!(wants.deadline(), Some(at(105)));
+        wants.asked(at(105), 1, 0, Duration::from_millis(100));
+        assert_eq!(wants.deadline(), Some(at(305)));
+        wants.hurry(at(110));
+        assert_eq!((wants.deadline(), wants.get(1, 0).map(|want| want.tries)), (Some(at(160)), Some(1)));
+        wants.forget(1);
+        assert_eq!(wants.deadline(), None);
+    }
+}

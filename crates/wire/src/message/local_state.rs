@@ -1,0 +1,159 @@
+//! LocalState: how a local group is, as its controller says: to the group's address as a sign of life, to a member that
+//! asks, and to the controllers of the groups below. The sender says it to the whole session.
+//!
+//! ```text
+//!  0       4       8            26     34      35        37     39
+//!  +-------+-------+------------+------+-------+---------+------+
+//!  | group | epoch | controller | echo | flags | members | loss |
+//!  +-------+-------+------------+------+-------+---------+------+
+//!  39      40         44         48       66          84
+//!  +-------+----------+----------+--------+-----------+
+//!  | depth | distance | diameter | parent | successor |
+//!  +-------+----------+----------+--------+-----------+
+//!  84       88         96     100     101
+//!  +--------+----------+------+-------+--------------+
+//!  | object | position | done | count | children ... |
+//!  +--------+----------+------+-------+--------------+
+//! ```
+
+use std::fmt;
+
+use super::local::{
+    GroupId, MEMBER_LEN, Member, emit_member, emit_members, parse_member, parse_members, parse_somebody,
+    share_text,
+};
+use crate::{ParseError, field::Reader};
+
+/// The most groups directly below one controller that a message names.
+pub const MAX_LOCAL_CHILDREN: usize = 16;
+
+const FIXED_LEN: usize = 101;
+
+/// What a controller says of its group with one bit each.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct LocalFlags(pub u8);
+
+impl LocalFlags {
+    /// CONGESTION (lgmp-mbone-1999, 2): somebody below loses more than is set.
+    pub const CONGESTION: Self = Self(1);
+    /// The group takes more members.
+    pub const OPEN: Self = Self(2);
+    /// The controller takes more groups below its own.
+    pub const TAKES_GROUPS: Self = Self(4);
+    /// The one that this was sent to is admitted.
+    pub const ADMITTED: Self = Self(8);
+    /// The controller resigns: its successor takes over at once.
+    pub const RESIGNS: Self = Self(16);
+    /// The group ends: its members go to the successor, which is another group's controller.
+    pub const MERGES: Self = Self(32);
+
+    const ALL: u8 = 63;
+
+    pub fn has(self, flag: Self) -> bool {
+        self.0 & flag.0 != 0
+    }
+
+    #[must_use]
+    pub fn with(self, flag: Self, is_set: bool) -> Self {
+        if is_set { Self(self.0 | flag.0) } else { self }
+    }
+}
+
+/// How a group is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LocalState {
+    pub group: GroupId,
+    /// Counts the controllers that the group has had: of two, the one with the higher number counts.
+    pub epoch: u32,
+    pub controller: Member,
+    /// The timestamp of the probe that this answers, in microseconds; 0 where it answers none.
+    pub echo_us: u64,
+    pub flags: LocalFlags,
+    /// How many members the group has, its controller not counted.
+    pub members: u16,
+    /// The share of packets that the controller loses, in 65,535ths.
+    pub loss: u16,
+    /// How many controllers are above this one. The sender has 0.
+    pub depth: u8,
+    /// Round trip to the sender along the controllers above, in microseconds.
+    pub distance_us: u32,
+    /// The longest round trip between the controller and a member, in microseconds.
+    pub diameter_us: u32,
+    /// The controller above; the sender for the sender itself.
+    pub parent: Member,
+    /// Who takes over when the controller is silent.
+    pub successor: Option<Member>,
+    /// How far the session is: the object that is being sent, and the end of what is sent of it.
+    pub object: u32,
+    pub position: u64,
+    /// Every receiver below the controller is done with all objects before this one.
+    pub done: u32,
+    /// Controllers of the groups directly below, at most [`MAX_LOCAL_CHILDREN`].
+    pub children: Vec<Member>,
+}
+
+impl LocalState {
+    pub(super) fn emitted_len(&self) -> usize {
+        FIXED_LEN + self.children.len() * MEMBER_LEN
+    }
+
+    pub(super) fn parse(reader: &mut Reader<'_>) -> Result<Self, ParseError> {
+        let group = GroupId(reader.u32("group")?);
+        let epoch = reader.u32("epoch")?;
+        let controller = parse_somebody(reader)?;
+        let echo_us = reader.u64("echo")?;
+        let flags = reader.u8("flags")?;
+        if flags > LocalFlags::ALL {
+            return Err(ParseError::invalid("flags", flags, "0 to 63"));
+        }
+        Ok(Self {
+            group,
+            epoch,
+            controller,
+            echo_us,
+            flags: LocalFlags(flags),
+            members: reader.u16("members")?,
+            loss: reader.u16("loss")?,
+            depth: reader.u8("depth")?,
+            distance_us: reader.u32("distance")?,
+            diameter_us: reader.u32("diameter")?,
+            parent: parse_somebody(reader)?,
+            successor: parse_member(reader)?,
+            object: reader.u32("object")?,
+            position: reader.u64("position")?,
+            done: reader.u32("done")?,
+            children: parse_members(reader, MAX_LOCAL_CHILDREN)?,
+        })
+    }
+
+    pub(super) fn emit(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.group.0.to_be_bytes());
+        out.extend_from_slice(&self.epoch.to_be_bytes());
+        emit_member(Some(self.controller), out);
+        out.extend_from_slice(&self.echo_us.to_be_bytes());
+        out.push(self.flags.0);
+        out.extend_from_slice(&self.members.to_be_bytes());
+        out.extend_from_slice(&self.loss.to_be_bytes());
+        out.push(self.depth);
+        out.extend_from_slice(&self.distance_us.to_be_bytes());
+        out.extend_from_slice(&self.diameter_us.to_be_bytes());
+        emit_member(Some(self.parent), out);
+        emit_member(self.successor, out);
+        out.extend_from_slice(&self.object.to_be_bytes());
+        out.extend_from_slice(&self.position.to_be_bytes());
+        out.extend_from_slice(&self.done.to_be_bytes());
+        emit_members(&self.children, out);
+    }
+}
+
+impl fmt::Display for LocalState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { group, epoch, controller, flags, members, depth, parent, .. } = self;
+        write!(f, "group={group} epoch={epoch} controller={controller} flags={:#x}", flags.0)?;
+        write!(f, " members={members} loss={} depth={depth} parent={parent}", share_text(self.loss))?;
+        write!(f, " distance={}us diameter={}us", self.distance_us, self.diameter_us)?;
+        write!(f, " at={}:{} done={} echo={}us", self.object, self.position, self.done, self.echo_us)?;
+        self.successor.iter().try_for_each(|successor| write!(f, " successor={successor}"))?;
+        self.children.iter().try_for_each(|child| write!(f, " child={child}"))
+    }
+}
