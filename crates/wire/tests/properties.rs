@@ -7,10 +7,12 @@ use treecast_wire::{
     iotup,
     message::{
         Attributes, BeginOfFile, BlockHash, BlockHashes, ChunkHashes, ChunkHashesRequest, Contents, Digest,
-        FILE_NAME_LEN, GroupKey, Heard, Hello, Lack, MAX_BLOCK_HASHES, MAX_LACKS, MAX_OBJECTS, MAX_PAGES,
-        MAX_PROOF, MAX_REASON_LEN, MEMBER_LEN, MODE_BITS, Message, ModificationTime, Move, ObjectKind,
-        PAGE_CHUNKS, Pace, PaceReport, Place, Progress, PutOut, PutOutCode, Reason, RetransmissionRequest,
-        Signed, SignedWord, SymbolRequest, SymbolsSent, TransferType, Welcome,
+        FILE_NAME_LEN, GroupId, GroupKey, Heard, Hello, Lack, Local, LocalFlags, LocalJoin, LocalObject,
+        LocalReport, LocalRequest, LocalSplit, LocalState, MAX_BLOCK_HASHES, MAX_LACKS, MAX_LOCAL_CHILDREN,
+        MAX_LOCAL_MEMBERS, MAX_LOCAL_OBJECTS, MAX_LOCAL_REQUESTED, MAX_OBJECTS, MAX_PAGES, MAX_PROOF,
+        MAX_REASON_LEN, MEMBER_LEN, MODE_BITS, Member, Message, ModificationTime, Move, ObjectKind, PAGE_CHUNKS,
+        Pace, PaceReport, Place, Progress, PutOut, PutOutCode, Reason, RetransmissionRequest, Signed, SignedWord,
+        SymbolRequest, SymbolsSent, TransferType, Welcome,
     },
     seal::{KeyId, PREFIX_LEN, Prefix},
     ticket::{Fanout, MAX_CONTROL_ADDRESSES, MAX_GROUPS, Repair, Security, Ticket},
@@ -244,6 +246,7 @@ fn message() -> impl Strategy<Value = Message> {
         any::<(u32, u32)>()
             .prop_map(|(source_block, next)| Message::SymbolsSent(SymbolsSent { source_block, next })),
         (1..=MAX_OBJECTS).prop_map(|objects| Message::Contents(Contents::new(objects).expect("in range"))),
+        local().prop_map(Message::Local),
         prop::sample::select(vec![
             Message::NotWanted,
             Message::NamesRequest,
@@ -341,6 +344,88 @@ fn chunk_hashes() -> impl Strategy<Value = ChunkHashes> {
         };
         page.expect("few")
     })
+}
+
+fn member() -> impl Strategy<Value = Member> {
+    (any::<std::net::IpAddr>(), 1..=u16::MAX)
+        .prop_map(|(address, port)| Member(std::net::SocketAddr::new(address.to_canonical(), port)))
+}
+
+fn ranges(most: usize) -> impl Strategy<Value = Vec<std::ops::Range<u64>>> {
+    prop::collection::vec((0..1_u64 << 40, 1..1_u64 << 40), 0..=most).prop_map(|parts| {
+        let mut at = 0;
+        let range = |(gap, len)| {
+            let start = at + gap;
+            at = start + len;
+            start..at
+        };
+        parts.into_iter().map(range).collect()
+    })
+}
+
+fn local_state() -> impl Strategy<Value = Local> {
+    let members = (member(), member(), prop::option::of(member()));
+    let children = prop::collection::vec(member(), 0..=MAX_LOCAL_CHILDREN);
+    (members, children, any::<[u32; 6]>(), any::<[u64; 2]>(), any::<[u16; 2]>(), 0..128_u8).prop_map(
+        |((controller, parent, successor), children, words, longs, shorts, flags)| {
+            let [group, epoch, distance_us, diameter_us, object, done] = words;
+            let ([echo_us, position], [members, loss]) = (longs, shorts);
+            let group = GroupId(group);
+            let (flags, depth) = (LocalFlags(flags), flags);
+            let state = LocalState {
+                group,
+                epoch,
+                controller,
+                echo_us,
+                flags,
+                members,
+                loss,
+                depth,
+                distance_us,
+                diameter_us,
+                parent,
+                successor,
+                object,
+                position,
+                done,
+                children,
+            };
+            Local::State(state)
+        },
+    )
+}
+
+fn local() -> impl Strategy<Value = Local> {
+    let numbers = any::<(u32, u32, u64, u16, bool)>();
+    let object = (any::<u64>(), any::<u64>(), ranges(3));
+    prop_oneof![
+        local_state(),
+        any::<u64>().prop_map(Local::Probe),
+        any::<(u32, u32, u64, u16)>().prop_map(|(group, epoch, stamp_us, loss)| {
+            Local::Join(LocalJoin { group: GroupId(group), epoch, stamp_us, loss })
+        }),
+        any::<u32>().prop_map(|group| Local::Leave(GroupId(group))),
+        (numbers, prop::collection::vec(object, 0..=MAX_LOCAL_OBJECTS)).prop_map(|(numbers, objects)| {
+            let (group, done, _, loss, is_controller) = numbers;
+            let objects = (u32::from(loss)..)
+                .zip(objects)
+                .map(|(object, (received, seen, missing))| LocalObject { object, received, seen, missing });
+            let mut report = LocalReport::new(GroupId(group), is_controller).with_objects(objects);
+            (report.done, report.loss, report.is_congested) = (done, loss, loss > 9);
+            Local::Report(report)
+        }),
+        (any::<(u32, u32, bool, bool)>(), ranges(MAX_LOCAL_REQUESTED)).prop_map(|(numbers, ranges)| {
+            let (group, distance_us, wants_announcement, is_from_below) = numbers;
+            let request = LocalRequest::new(GroupId(group), distance_us, ranges).expect("ascending");
+            Local::Request(LocalRequest { wants_announcement, is_from_below, ..request })
+        }),
+        (any::<u32>(), member(), prop::collection::vec(member(), 0..=MAX_LOCAL_MEMBERS)).prop_map(
+            |(group, controller, members)| {
+                Local::Split(LocalSplit::new(GroupId(group), controller, members).expect("few"))
+            }
+        ),
+        Just(Local::Empty),
+    ]
 }
 
 fn symbol_request() -> impl Strategy<Value = SymbolRequest> {

@@ -125,7 +125,12 @@ impl Clients {
     }
 
     /// The report on everyone: `own` is what the controller says of itself, and `states` what it has of an object.
-    pub fn aggregated(&self, own: LocalReport, states: impl Fn(u32) -> LocalObject, most: u32) -> LocalReport {
+    pub fn aggregated(
+        &self,
+        own: LocalReport,
+        states: impl Fn(u32) -> LocalObject,
+        most: u32,
+    ) -> LocalReport {
         let done = self.done(own.done);
         let last = most.min(done.saturating_add(MAX_REPORTED));
         let objects = (done..last).map(|object| {
@@ -139,14 +144,12 @@ impl Clients {
             states
         });
         let reports = || self.by_member.values().map(|client| &client.report);
-        let report = LocalReport {
-            done,
-            is_congested: own.is_congested || reports().any(|report| report.is_congested),
-            loss: reports().map(|report| report.loss).fold(own.loss, u16::max),
-            receivers: reports().map(|report| report.receivers).fold(own.receivers, u32::saturating_add),
-            ..LocalReport::new(own.group, true)
-        };
-        report.with_objects(objects)
+        let mut report = LocalReport::new(own.group, true).with_objects(objects);
+        report.done = done;
+        report.is_congested = own.is_congested || reports().any(|report| report.is_congested);
+        report.loss = reports().map(|report| report.loss).fold(own.loss, u16::max);
+        report.receivers = reports().map(|report| report.receivers).fold(own.receivers, u32::saturating_add);
+        report
     }
 
     /// The loss of the best member, as a share of 1.

@@ -30,8 +30,6 @@ mod repairs;
 mod sender;
 mod shelf;
 mod states;
-#[cfg(test)]
-mod tests;
 mod timing;
 mod wants;
 
@@ -82,12 +80,7 @@ pub struct Tuning {
 
 impl Default for Tuning {
     fn default() -> Self {
-        Self {
-            congestion_loss: 0.1,
-            repair_rate_bps: 10_000_000,
-            deadline: None,
-            member_must_send: false,
-        }
+        Self { congestion_loss: 0.1, repair_rate_bps: 10_000_000, deadline: None, member_must_send: false }
     }
 }
 

@@ -10,7 +10,7 @@ use std::{
 
 use treecast_wire::{
     header::{FileId, SessionId},
-    message::{GroupId, Local, Member, Message},
+    message::{GroupId, Local, LocalFlags, Member, Message},
 };
 
 use super::{
@@ -24,9 +24,7 @@ use super::{
 };
 use crate::{
     Instant, Step, carousel,
-    object::{
-        Address, Channel, ReceiverEvent, ReceiverInput, ReceiverTransmit, ReceiverWait, Response,
-    },
+    object::{Address, Channel, ReceiverEvent, ReceiverInput, ReceiverTransmit, ReceiverWait, Response},
     random::Random,
 };
 
@@ -38,6 +36,12 @@ const AFTER_SENDER: Duration = Duration::from_secs(6);
 
 /// The empty packet of networks in which a member must be a sender leaves so often.
 const EMPTY: Duration = Duration::from_secs(20);
+
+/// A receiver that is congested for so long while the sender sends at its lowest rate leaves: it is for a slower group.
+const TOO_SLOW: Duration = Duration::from_secs(5);
+
+/// One member may ask for a part in so many of the repair rate.
+const ASKING_SHARE: u64 = 4;
 
 /// What a repair rate is never cut below, as a share of the highest.
 const LOWEST_SHARE: u64 = 32;
@@ -83,6 +87,8 @@ pub struct Figures {
     pub late_objects: u64,
     /// Blocks that were not what the sender has signed.
     pub refused_blocks: u64,
+    /// Requests of members that have asked for too much.
+    pub requests_refused: u64,
 }
 
 /// One receiver of a session with local groups. Call order: see the crate's documentation; poll to the end after every
@@ -118,6 +124,8 @@ struct Times {
     /// ... and the last block that was of use.
     progress: Instant,
     next_empty: Instant,
+    /// Since when the sender's lowest rate is too fast here.
+    too_slow: Option<Instant>,
     /// Whether every object has ended, and whether the receiver has.
     is_done: bool,
     is_closed: bool,
@@ -139,7 +147,7 @@ impl Receiver {
             objects,
             shelf: Shelf::new(config.block_len),
             wants: Wants::default(),
-            repairs: Repairs::default(),
+            repairs: Repairs::new(rate_bps / 8 / ASKING_SHARE),
             control: Control::new(config.me, config.mode, config.seat, config.seed),
             loss: LossMeter::default(),
             pace: Pace::new(rate_bps, rate_bps / LOWEST_SHARE),
@@ -223,9 +231,10 @@ impl Receiver {
         match (from, local) {
             (From::Member(member), Local::Request(request)) => self.requested(now, member, file, &request),
             (_, local) => {
-                if let Local::State(state) = &local {
+                if let (From::Session, Local::State(state)) = (from, &local) {
                     self.shelf.advance(state.object, state.position);
                     self.reach(now, state.object, state.position);
+                    self.leave_when_too_slow(now, state.flags.has(LocalFlags::LOWEST));
                 }
                 let view = View {
                     shelf: &self.shelf,
@@ -236,6 +245,20 @@ impl Receiver {
                 self.control.heard(now, from, local, &view);
                 self.carry_out_orders(now);
             }
+        }
+    }
+
+    /// Receivers that fall below the lowest rate leave, and can be served by a slower session (lgmp-mbone-1999, 4.3.1).
+    fn leave_when_too_slow(&mut self, now: Instant, is_lowest: bool) {
+        let is_congested = self.loss.share() > self.config.tuning.congestion_loss;
+        let too_slow =
+            (is_lowest && is_congested && !self.times.is_done).then(|| self.times.too_slow.unwrap_or(now));
+        self.times.too_slow = too_slow;
+        if too_slow.is_some_and(|since| now >= since + TOO_SLOW) {
+            let percent = self.loss.share() * 100.0;
+            let reason = format!("it loses {percent:.0} % at the sender's lowest rate");
+            self.objects.handle(now, ReceiverInput::Close { reason });
+            self.take_steps(now);
         }
     }
 
@@ -297,7 +320,9 @@ impl Receiver {
                     ReceiverTransmit::LeaveGroup { group }
                 }
                 Order::Hurry => {
-                    self.wants.hurry(now);
+                    let (timing, distance) = (self.control.timing(), self.control.round_trip() / 2);
+                    let random = &mut self.random;
+                    self.wants.hurry(|| now + timing.wait(distance, random));
                     continue;
                 }
             };
@@ -404,10 +429,19 @@ impl Receiver {
         let late = late.and_then(|late| self.shelf.open().map(|(_, known)| known.since + late).min());
         let empty = self.config.tuning.member_must_send.then_some(self.times.next_empty);
         let announcements = self.shelf.deadline().filter(|_| self.control.place().is_some());
-        [self.times.objects, wants, repairs, self.control.deadline(), self.ends_at(), late, empty, announcements]
-            .into_iter()
-            .flatten()
-            .min()
+        [
+            self.times.objects,
+            wants,
+            repairs,
+            self.control.deadline(),
+            self.ends_at(),
+            late,
+            empty,
+            announcements,
+        ]
+        .into_iter()
+        .flatten()
+        .min()
     }
 }
 

@@ -22,6 +22,10 @@ const MAX_JOBS_OF_ONE: usize = 256;
 /// The most repairs that are remembered.
 const MAX_RECENT: usize = 1_024;
 
+/// One who asks may be so far ahead of what it may ask for. Of so many it is remembered.
+const AHEAD: Duration = Duration::from_secs(2);
+const MAX_ASKING: usize = 1_024;
+
 /// A repair that waits so long for blocks is forgotten: whoever lacks them asks again.
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -42,10 +46,32 @@ pub(super) struct Job {
 pub(super) struct Repairs {
     jobs: BTreeMap<(u32, u64, Address), Job>,
     jobs_of: BTreeMap<Member, usize>,
+    /// Bytes a second that one member may ask for, and when what it has asked for so far will be within that.
+    asking_bytes: u64,
+    paid_at: BTreeMap<Member, Instant>,
     recent: VecDeque<(Instant, Address, u32, Range<u64>)>,
 }
 
 impl Repairs {
+    /// Repairs of which one who asks may have so many bytes a second.
+    pub fn new(asking_bytes: u64) -> Self {
+        Self { asking_bytes: asking_bytes.max(1), ..Self::default() }
+    }
+
+    /// Whether somebody may ask for so many bytes more now: all that was asked for in the last seconds counts.
+    pub fn allows(&mut self, now: Instant, by: Member, bytes: u64) -> bool {
+        if self.paid_at.len() >= MAX_ASKING {
+            self.paid_at.retain(|_, paid_at| *paid_at > now);
+        }
+        let paid_at = self.paid_at.get(&by).copied().unwrap_or(now).max(now);
+        if paid_at > now + AHEAD {
+            return false;
+        }
+        let time = Duration::from_secs_f64(bytes as f64 / self.asking_bytes as f64);
+        self.paid_at.insert(by, paid_at + time);
+        true
+    }
+
     /// Somebody lacks `range` and is to be sent it at `at`. What was sent there within `echo` is not sent again.
     pub fn add(
         &mut self,
@@ -100,7 +126,7 @@ impl Repairs {
         let keys: Vec<_> = keys.filter(|(_, job)| is_meant(job)).map(|(key, _)| *key).collect();
         for key in keys {
             let Some(job) = self.take(key) else { continue };
-            for left in without(&job.range, std::slice::from_ref(range)) {
+            for left in without(&job.range, &[range.clone()]) {
                 self.insert(Job { range: left, ..job.clone() });
             }
         }
@@ -139,7 +165,7 @@ impl Repairs {
             let Some(there) = held(job.object, &job.range).into_iter().next() else { continue };
             let there = there.start..there.end.min(there.start.saturating_add(most));
             let job = self.take(key)?;
-            for left in without(&job.range, std::slice::from_ref(&there)) {
+            for left in without(&job.range, &[there.clone()]) {
                 self.insert(Job { range: left, ..job.clone() });
             }
             return Some(Job { range: there, ..job });
@@ -150,7 +176,8 @@ impl Repairs {
     /// How many different addresses a range is to be sent to.
     pub fn addresses(&self, object: u32, range: &Range<u64>) -> usize {
         let near = self.jobs.range((object, 0, Address::Session)..(object, range.end, Address::Session));
-        let mut to: Vec<_> = near.filter(|(_, job)| job.range.end > range.start).map(|(_, job)| job.to).collect();
+        let mut to: Vec<_> =
+            near.filter(|(_, job)| job.range.end > range.start).map(|(_, job)| job.to).collect();
         to.sort_unstable();
         to.dedup();
         to.len()
@@ -237,7 +264,9 @@ mod tests {
 
     #[test]
     fn who_asks_for_very_much_gets_a_part_of_it() {
-        let mut repairs = Repairs::default();
+        let mut repairs = Repairs::new(1_000);
+        assert!(repairs.allows(at(0), member(1), 3_000) && !repairs.allows(at(0), member(1), 1));
+        assert!(repairs.allows(at(0), member(2), 1) && repairs.allows(at(1_000), member(1), 1));
         for block in 0..10_000 {
             repairs.add(at(0), (HERE, 1, block * 20..block * 20 + 10), member(1), at(0), ECHO);
         }

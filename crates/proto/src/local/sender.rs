@@ -35,6 +35,9 @@ const GOODBYES: u32 = 5;
 /// A repair waits so long for others who lack the same.
 const GATHERING: Duration = Duration::from_millis(20);
 
+/// What the rate is never cut below where none is set, as a share of the highest.
+const LOWEST_SHARE: u64 = 64;
+
 /// A repair is sent in runs of at most so many blocks.
 const RUN_BLOCKS: u64 = 16;
 
@@ -50,7 +53,8 @@ pub struct SenderConfig {
     pub max_run_len: u32,
     /// The highest rate, in bits of objects a second, ...
     pub rate_bps: u64,
-    /// ... and the lowest: receivers for which that is too fast have to leave (lgmp-mbone-1999, 4.3.1).
+    /// ... and the lowest: receivers for which that is too fast have to leave (lgmp-mbone-1999, 4.3.1). With 0 nobody has to, and
+    /// the rate is not cut below a part in 64.
     pub minimum_rate_bps: u64,
     /// How far it runs ahead of what the slowest group has, or can obtain, in bytes of objects.
     pub window_bytes: u64,
@@ -138,19 +142,14 @@ struct Times {
 /// # What happens
 impl Sender {
     pub fn new(config: SenderConfig, objects: Vec<BeginOfFile>) -> Self {
-        let object = |begin| Object {
-            begin,
-            hash: None,
-            has_told_hash: false,
-            withdrawn: None,
-            is_done: false,
-        };
+        let object =
+            |begin| Object { begin, hash: None, has_told_hash: false, withdrawn: None, is_done: false };
         Self {
             objects: objects.into_iter().map(object).collect(),
             at: At::Begin(0),
             clients: Clients::default(),
-            repairs: Repairs::default(),
-            pace: Pace::new(config.rate_bps, config.minimum_rate_bps),
+            repairs: Repairs::new(u64::MAX),
+            pace: Pace::new(config.rate_bps, config.minimum_rate_bps.max(config.rate_bps / LOWEST_SHARE)),
             times: Times::default(),
             figures: SenderFigures::default(),
             held: BTreeMap::new(),
@@ -245,7 +244,9 @@ impl Sender {
         }
         let repair = self.repairs.deadline(|_, range| vec![range.clone()]);
         let repair = repair.map(|at| (at, SenderWait::Receivers));
-        let Some(start) = self.times.start else { return repair.or(Some((self.deadline(), SenderWait::Listener))) };
+        let Some(start) = self.times.start else {
+            return repair.or(Some((self.deadline(), SenderWait::Listener)));
+        };
         if now < start {
             return Some((start, SenderWait::Listener));
         }
@@ -283,7 +284,9 @@ impl Sender {
             At::End => self.objects.len(),
         };
         let untold = |object: &Object| object.hash.is_some() && !object.has_told_hash;
-        let Some(index) = self.objects[..out.min(self.objects.len())].iter().position(untold) else { return false };
+        let Some(index) = self.objects[..out.min(self.objects.len())].iter().position(untold) else {
+            return false;
+        };
         self.objects[index].has_told_hash = true;
         self.announce(Destination::Group, index as u32, false);
         true
@@ -376,7 +379,8 @@ impl Sender {
     /// Ends the session when every receiver has everything, or nobody is left.
     fn end_when_done(&mut self, now: Instant) {
         self.tell_done();
-        let are_hashed = self.objects.iter().all(|object| object.hash.is_some() || object.withdrawn.is_some());
+        let are_hashed =
+            self.objects.iter().all(|object| object.hash.is_some() || object.withdrawn.is_some());
         let all = self.objects.len() as u32;
         let is_out = self.at == At::End && are_hashed;
         let is_done = is_out && self.clients.len() > 0 && self.clients.done(all) >= all;

@@ -7,8 +7,8 @@ use treecast_wire::message::{BeginOfFile, Digest, LocalObject, MAX_OBJECTS};
 
 use crate::{Instant, carousel, object::Address};
 
-/// The most objects that are known and not over. Others have to wait.
-const MAX_KNOWN: usize = 4_096;
+/// Objects so far behind the first that is not over are not known yet.
+const MAX_KNOWN: u32 = 4_096;
 
 /// How an object has ended here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -67,7 +67,8 @@ impl Shelf {
     /// The object, noted when it is new. `None` when it is over everywhere, or there are too many.
     pub fn note(&mut self, now: Instant, object: u32) -> Option<&mut Known> {
         let is_new = !self.objects.contains_key(&object);
-        let is_barred = object >= MAX_OBJECTS || object < self.released || self.objects.len() >= MAX_KNOWN;
+        let is_far = object >= MAX_OBJECTS || object >= self.done.saturating_add(MAX_KNOWN);
+        let is_barred = is_far || object < self.released;
         if is_new && is_barred {
             return None;
         }

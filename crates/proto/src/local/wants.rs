@@ -57,10 +57,6 @@ impl Wants {
         from
     }
 
-    pub fn is_full(&self) -> bool {
-        self.by_place.len() >= MAX_WANTS
-    }
-
     /// Wants whose time comes before `until`, of one object. The caller says what is left of each: nothing ends it.
     pub fn due(&self, until: Instant) -> Option<(u32, Vec<Range<u64>>)> {
         let object = self.by_place.values().find(|want| want.at <= until)?.object;
@@ -95,10 +91,10 @@ impl Wants {
         self.by_place.retain(|(of, _), _| *of != object);
     }
 
-    /// All wants are asked for anew: whom they were asked of is not there any more.
-    pub fn hurry(&mut self, now: Instant) {
+    /// All wants are asked for anew, at these times: whom they were asked of is not there any more.
+    pub fn hurry(&mut self, mut at: impl FnMut() -> Instant) {
         for want in self.by_place.values_mut() {
-            (want.at, want.tries) = (want.at.min(now + Duration::from_millis(50)), want.tries.min(1));
+            (want.at, want.tries) = (at(), want.tries.min(1));
         }
     }
 
@@ -127,7 +123,6 @@ mod tests {
         assert_eq!((taken, wants.of(1).count()), (1_400, 3));
         let taken = wants.notice(at(0), 2, 0..u64::MAX, 10, 0, || at(3));
         assert_eq!(taken, (MAX_WANTS as u64 - 3) * 640);
-        assert!(wants.is_full());
         assert_eq!(wants.deadline(), Some(at(3)));
     }
 
@@ -141,7 +136,7 @@ mod tests {
         assert_eq!(wants.deadline(), Some(at(105)));
         wants.asked(at(105), 1, 0, Duration::from_millis(100));
         assert_eq!(wants.deadline(), Some(at(305)));
-        wants.hurry(at(110));
+        wants.hurry(|| at(160));
         assert_eq!((wants.deadline(), wants.get(1, 0).map(|want| want.tries)), (Some(at(160)), Some(1)));
         wants.forget(1);
         assert_eq!(wants.deadline(), None);

@@ -155,14 +155,22 @@ fn parse_object(reader: &mut Reader<'_>, room: usize) -> Result<LocalObject, Par
 pub(super) fn parse_ranges(reader: &mut Reader<'_>, most: usize) -> Result<Vec<Range<u64>>, ParseError> {
     let count = usize::from(reader.u8("number of ranges")?);
     if count > most {
-        return Err(ParseError::invalid("number of ranges", count, "at most 48 in a report, 32 in a request"));
+        return Err(ParseError::invalid(
+            "number of ranges",
+            count,
+            "at most 48 in a report, 32 in a request",
+        ));
     }
     let mut ranges: Vec<Range<u64>> = Vec::new();
     for _ in 0..count {
         let range = reader.u64("start")?..reader.u64("end")?;
         let least = ranges.last().map_or(0, |last| last.end);
         if range.is_empty() || range.start < least {
-            return Err(ParseError::invalid("range", format!("{range:?}"), "ascending ranges that are not empty"));
+            return Err(ParseError::invalid(
+                "range",
+                format!("{range:?}"),
+                "ascending ranges that are not empty",
+            ));
         }
         ranges.push(range);
     }

@@ -75,6 +75,10 @@ impl fmt::Display for LocalRequest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let announcement = if self.wants_announcement { " announcement" } else { "" };
         let below = if self.is_from_below { " from-below" } else { "" };
-        write!(f, "group={}{below} distance={}us{announcement} {:?}", self.group, self.distance_us, self.ranges)
+        write!(
+            f,
+            "group={}{below} distance={}us{announcement} {:?}",
+            self.group, self.distance_us, self.ranges
+        )
     }
 }

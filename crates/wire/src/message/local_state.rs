@@ -47,7 +47,10 @@ impl LocalFlags {
     /// The group ends: its members go to the successor, which is another group's controller.
     pub const MERGES: Self = Self(32);
 
-    const ALL: u8 = 63;
+    /// The sender's: it sends at its lowest rate. Receivers for which that is too fast have to leave (4.3.1).
+    pub const LOWEST: Self = Self(64);
+
+    const ALL: u8 = 127;
 
     pub fn has(self, flag: Self) -> bool {
         self.0 & flag.0 != 0
@@ -104,7 +107,7 @@ impl LocalState {
         let echo_us = reader.u64("echo")?;
         let flags = reader.u8("flags")?;
         if flags > LocalFlags::ALL {
-            return Err(ParseError::invalid("flags", flags, "0 to 63"));
+            return Err(ParseError::invalid("flags", flags, "0 to 127"));
         }
         Ok(Self {
             group,

@@ -1,7 +1,8 @@
 //! One message of local groups of every kind.
 
 use treecast_wire::message::{
-    GroupId, Local, LocalFlags, LocalJoin, LocalObject, LocalReport, LocalRequest, LocalSplit, LocalState, Member,
+    GroupId, Local, LocalFlags, LocalJoin, LocalObject, LocalReport, LocalRequest, LocalSplit, LocalState,
+    Member,
 };
 
 pub fn all() -> Vec<Local> {
@@ -13,7 +14,7 @@ pub fn all() -> Vec<Local> {
         epoch: 3,
         controller: one,
         echo_us: 12_000_000,
-        flags: LocalFlags(0b10_0111),
+        flags: LocalFlags(0b110_0111),
         members: 7,
         loss: 1_311,
         depth: 2,
@@ -26,7 +27,12 @@ pub fn all() -> Vec<Local> {
         done: 4,
         children: vec![two, one],
     };
-    let object = LocalObject { object: 4, received: 14_200, seen: 142_000, missing: vec![14_200..15_620, 71_000..72_420] };
+    let object = LocalObject {
+        object: 4,
+        received: 14_200,
+        seen: 142_000,
+        missing: vec![14_200..15_620, 71_000..72_420],
+    };
     let mut report = LocalReport::new(group, true)
         .with_objects([object, LocalObject { object: 5, ..LocalObject::default() }]);
     (report.is_congested, report.loss, report.round_trip_us) = (true, 6_553, 1_900);

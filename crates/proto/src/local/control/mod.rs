@@ -25,9 +25,9 @@ pub use place::Place;
 use super::{
     Mode, Seat,
     clients::{Clients, MAX_MEMBERS},
-    share, since_us,
+    share,
     shelf::Shelf,
-    stamp_us,
+    since_us, stamp_us,
     timing::Timing,
 };
 use crate::{Instant, carousel, object::Address, random::Random};
@@ -152,7 +152,7 @@ impl Control {
             self.place = Some(Place::under_sender(now, sender));
             self.next_report = now + Duration::from_millis(10).mul_f64(self.random.uniform());
         }
-        if let Some(place) = self.place.as_mut().filter(|place| place.parent == sender) {
+        if let Some(place) = self.place.as_mut().filter(|place| place.parent == sender && place.is_admitted) {
             place.above_heard = now;
         }
         if is_new {
@@ -180,12 +180,16 @@ impl Control {
         let Some(place) = self.place.as_ref().filter(|place| place.is_controller(self.me)) else { return };
         let is_member = report.group == place.group && !report.is_controller;
         if !self.clients.report(now, from, report) && is_member && self.clients.len() < MAX_MEMBERS * 2 {
-            self.clients.admit(now, from, &treecast_wire::message::LocalJoin {
-                group: GroupId::SESSION,
-                epoch: 0,
-                stamp_us: 0,
-                loss: report.loss,
-            });
+            self.clients.admit(
+                now,
+                from,
+                &treecast_wire::message::LocalJoin {
+                    group: GroupId::SESSION,
+                    epoch: 0,
+                    stamp_us: 0,
+                    loss: report.loss,
+                },
+            );
             self.clients.report(now, from, report);
         }
     }
@@ -227,7 +231,8 @@ impl Control {
         let Some(place) = &self.place else { return };
         let is_controller = place.is_controller(self.me);
         let most = view.shelf.frontier.0.saturating_add(1);
-        let states = |object| view.shelf.states(view.objects, object, treecast_wire::message::MAX_LOCAL_RANGES);
+        let states =
+            |object| view.shelf.states(view.objects, object, treecast_wire::message::MAX_LOCAL_RANGES);
         let mut own = LocalReport::new(place.group, is_controller);
         own.is_congested = view.is_congested;
         own.loss = share(view.loss);
@@ -241,8 +246,7 @@ impl Control {
         };
         if is_controller && !place.knows_group(now) {
             // What its members have is not known yet: nothing counts as received by all.
-            report.done = 0;
-            report = LocalReport { done: 0, ..LocalReport::new(place.group, true) };
+            report = LocalReport::new(place.group, true);
         }
         report.round_trip_us = place.round_trip_us;
         let above = self.above();
@@ -278,12 +282,6 @@ impl Control {
     pub fn above(&self) -> Option<Member> {
         let place = self.place.as_ref()?;
         Some(if place.is_controller(self.me) { place.parent } else { place.controller })
-    }
-
-    /// Whether it reports to the sender itself.
-    pub fn is_below_sender(&self) -> bool {
-        let sender = self.session.as_ref().map(|session| session.controller);
-        sender.is_some() && self.above() == sender
     }
 
     pub fn timing(&self) -> Timing {

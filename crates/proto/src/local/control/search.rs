@@ -293,7 +293,11 @@ impl Control {
 
     /// Looks for a better group, now and then: a member for a nearer one, the controller of a small group for one to merge with.
     pub(super) fn reform(&mut self, now: Instant) {
-        if now < self.next_search || self.search.is_some() || self.is_static || self.mode == super::Mode::Sender {
+        if now < self.next_search
+            || self.search.is_some()
+            || self.is_static
+            || self.mode == super::Mode::Sender
+        {
             return;
         }
         self.plan_search(now);

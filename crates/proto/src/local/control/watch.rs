@@ -152,9 +152,10 @@ impl Control {
         if state.flags.has(LocalFlags::ADMITTED) {
             place.is_admitted = true;
             place.tries = 0;
-        } else if round_trip_us(now, state).is_some() && !place.is_admitted {
-            // It has no room.
-            place.tries = TRIES;
+        } else if round_trip_us(now, state).is_some() {
+            // It has no room, or has forgotten this group.
+            place.tries = if place.is_admitted { 0 } else { TRIES };
+            place.is_admitted = false;
         }
         place.above_is(now, state);
     }

@@ -73,7 +73,13 @@ impl Receiver {
             Mode::Local => timing.wait(distance, &mut self.random),
             _ => std::time::Duration::ZERO,
         };
-        for range in self.bounded(object, request.ranges()) {
+        let asked = self.bounded(object, request.ranges());
+        let bytes = asked.iter().map(|range| range.end - range.start).sum();
+        if !self.repairs.allows(now, by, bytes) {
+            self.figures.requests_refused += 1;
+            return;
+        }
+        for range in asked {
             for held in self.shelf.held(&self.objects, object, &range).into_iter().filter(|_| mends) {
                 let to = (Address::Group(group), object, held);
                 self.repairs.add(now, to, by, now + wait, timing.echo());

@@ -56,7 +56,10 @@ impl Sender {
             At::Blocks(index, position) => (index, position),
             At::End => (self.objects.len() as u32, 0),
         };
-        let flags = LocalFlags::default().with(LocalFlags::TAKES_GROUPS, children.len() < MAX_TOP);
+        let is_lowest = self.config.minimum_rate_bps > 0 && self.pace.is_lowest();
+        let flags = LocalFlags::default()
+            .with(LocalFlags::TAKES_GROUPS, children.len() < MAX_TOP)
+            .with(LocalFlags::LOWEST, is_lowest);
         LocalState {
             group: GroupId::SESSION,
             epoch: 1,
@@ -210,7 +213,8 @@ impl Sender {
 
     /// How much of an object has been sent, in bytes.
     fn sent_of(&self, index: u32) -> u64 {
-        let Some(object) = self.objects.get(index as usize).filter(|object| object.withdrawn.is_none()) else {
+        let Some(object) = self.objects.get(index as usize).filter(|object| object.withdrawn.is_none())
+        else {
             return 0;
         };
         match self.at {

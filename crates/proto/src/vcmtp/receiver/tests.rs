@@ -156,6 +156,7 @@ fn transmit_words(transmit: &ReceiverTransmit) -> String {
         ReceiverTransmit::DrainGroup => "drain".to_owned(),
         ReceiverTransmit::Listen => "listen".to_owned(),
         ReceiverTransmit::CloseConnection => "close connection".to_owned(),
+        other => format!("{other:?}"),
     }
 }
 

@@ -6,20 +6,31 @@ use std::{
     time::Duration,
 };
 
-use treecast_wire::{
-    header::{FileId, SessionId},
-    message::{BeginOfFile, GroupId, Member, Message, TransferType},
-};
-
-use super::super::{Mode, Receiver, ReceiverConfig, Seat, Sender, SenderConfig, Tuning};
-use crate::{
+use treecast_proto::{
     Instant, Step,
+    local::{Mode, Receiver, ReceiverConfig, Seat, Sender, SenderConfig, Tuning},
     object::{
         Address, Channel, Destination, Lane, ReceiverEvent, ReceiverInput, ReceiverTransmit, SenderEvent,
         SenderInput, SenderTransmit,
     },
-    random::Random,
 };
+use treecast_wire::{
+    header::{FileId, HEADER_LEN, Header, SessionId},
+    message::{BeginOfFile, GroupId, Local, Member, Message, TransferType},
+};
+
+/// Numbers between 0 and 1 from a seed (SplitMix64).
+#[derive(Debug)]
+struct Random(u64);
+
+impl Random {
+    fn uniform(&mut self) -> f64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut bits = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        ((bits ^ (bits >> 31)) >> 11) as f64 / (1_u64 << 53) as f64
+    }
+}
 
 pub const SESSION: SessionId = SessionId(7);
 pub const BLOCK_LEN: u16 = 1_000;
@@ -84,7 +95,12 @@ enum Body {
 #[derive(Debug)]
 enum Event {
     /// At a host: a packet from a host, which was sent to the session's group or not.
-    Arrive { at: usize, from: usize, to: Address, body: Body },
+    Arrive {
+        at: usize,
+        from: usize,
+        to: Address,
+        body: Body,
+    },
     Wake(usize),
     Die(usize),
     KillController,
@@ -106,6 +122,8 @@ pub struct World {
     pub repairs: u64,
     pub killed: Option<usize>,
     wakes: Vec<Option<Instant>>,
+    verbose: bool,
+    pub events_done: u64,
 }
 
 pub struct Node {
@@ -123,7 +141,7 @@ pub fn member(host: usize) -> Member {
     Member((std::net::Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, host as u16 + 1), 5_000).into())
 }
 
-fn host_of(member: Member) -> usize {
+pub fn host_of(member: Member) -> usize {
     match member.0.ip() {
         std::net::IpAddr::V6(address) => usize::from(address.segments()[7]) - 1,
         std::net::IpAddr::V4(_) => unreachable!("members have IPv6 addresses here"),
@@ -136,7 +154,8 @@ fn hash(file: FileId) -> [u8; 32] {
 
 impl World {
     pub fn new(plan: Plan) -> Self {
-        let begins = plan.sizes.iter().map(|size| BeginOfFile::new(TransferType::DiskToDisk, *size, "a").unwrap());
+        let begins =
+            plan.sizes.iter().map(|size| BeginOfFile::new(TransferType::DiskToDisk, *size, "a").unwrap());
         let sender = Sender::new(
             SenderConfig {
                 session: SESSION,
@@ -178,7 +197,7 @@ impl World {
             now: Instant::ZERO,
             events: BTreeMap::new(),
             number: 0,
-            random: Random::new(plan.seed),
+            random: Random(plan.seed),
             sender,
             receivers,
             ended: false,
@@ -186,6 +205,8 @@ impl World {
             repairs: 0,
             killed: None,
             wakes: vec![None; hosts],
+            verbose: std::env::var_os("TREECAST_TRACE").is_some(),
+            events_done: 0,
             plan,
         };
         for host in 0..hosts {
@@ -220,10 +241,9 @@ impl World {
     /// Runs to the end. Returns what is wrong.
     pub fn run(&mut self) -> Vec<String> {
         let limit = Instant::ZERO + self.plan.limit;
-        let mut events = 0_u64;
         while let Some(((time, _), event)) = self.events.pop_first() {
-            events += 1;
-            if time > limit || events > 20_000_000 {
+            self.events_done += 1;
+            if time > limit || self.events_done > 20_000_000 {
                 break;
             }
             self.now = time;
@@ -281,6 +301,13 @@ impl World {
                     self.killed = Some(victim);
                 }
             }
+        }
+    }
+
+    /// Prints what happens, where the environment asks for it.
+    fn trace(&self, text: impl FnOnce() -> String) {
+        if self.verbose {
+            println!("{} {}", self.now, text());
         }
     }
 
@@ -343,13 +370,13 @@ impl World {
         let node = &mut self.receivers[host - 1];
         match transmit {
             ReceiverTransmit::Tell { to, file, message } => {
-                if matches!(&message, Message::Local(treecast_wire::message::Local::Request(_))) {
+                if matches!(&message, Message::Local(Local::Request(_))) {
                     self.requests += 1;
                 }
                 // What is sent can be read.
                 let packet = message.to_packet(file);
-                let header = treecast_wire::header::Header::parse(&packet).unwrap();
-                let read = Message::parse(&header, &packet[treecast_wire::header::HEADER_LEN..]);
+                let header = Header::parse(&packet).unwrap();
+                let read = Message::parse(&header, &packet[HEADER_LEN..]);
                 assert_eq!(read.as_ref(), Ok(&message));
                 self.send(host, to, Body::Message(file, message));
             }
@@ -429,6 +456,10 @@ impl World {
 
     /// A packet goes over each link once, and is lost there for all behind it.
     fn send(&mut self, from: usize, to: Address, body: Body) {
+        self.trace(|| match &body {
+            Body::Message(file, message) => format!("{from} -> {to:?}: {} {message}", file.index()),
+            Body::Block(file, range) => format!("{from} -> {to:?}: {} block {range:?}", file.index()),
+        });
         let hosts: Vec<usize> = match to {
             Address::Member(member) => vec![host_of(member)],
             Address::Session => (1..=self.receivers.len()).collect(),
@@ -463,7 +494,8 @@ impl World {
 
     /// When the last surviving receiver had everything.
     pub fn time(&self) -> Option<Duration> {
-        let times = self.receivers.iter().filter(|node| !node.is_dead).flat_map(|node| node.received.values());
+        let times =
+            self.receivers.iter().filter(|node| !node.is_dead).flat_map(|node| node.received.values());
         times.max().map(|time| *time - Instant::ZERO)
     }
 }
