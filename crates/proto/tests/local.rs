@@ -63,7 +63,7 @@ fn a_controller_that_dies_costs_little() {
     let mut added = Vec::new();
     let mut faults = Vec::new();
     for seed in seeds(40) {
-        let sites = |dies| {
+        let sites = |dies: bool| {
             let mut plan = sites(seed, 3, 5, (0.02, 0.03));
             let millis = 4_000 + 37 * (seed % 50);
             plan.controller_dies = dies.then(|| Duration::from_millis(millis));

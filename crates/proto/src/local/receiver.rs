@@ -383,7 +383,7 @@ impl Receiver {
         }
         let done = match self.control.is_controller() {
             true => self.control.clients.done(self.shelf.done),
-            false => self.control.place().map_or(0, |place| place.done),
+            false => self.control.place().map_or(0, |place| place.said.done),
         };
         for object in self.shelf.release(done) {
             let file = FileId::new(self.config.session, object);

@@ -358,7 +358,9 @@ impl World {
     fn note(&mut self, host: usize, event: ReceiverEvent) {
         let node = &mut self.receivers[host - 1];
         match event {
-            ReceiverEvent::Received { file, .. } => drop(node.received.insert(file.index(), self.now)),
+            ReceiverEvent::Received { file, .. } => {
+                node.received.insert(file.index(), self.now);
+            }
             ReceiverEvent::Failed { reason, .. } => node.failed.push(reason),
             ReceiverEvent::Closed { .. } => node.closed = true,
             _ => {}
@@ -386,8 +388,12 @@ impl World {
                 assert!(range.clone().step_by(BLOCK_LEN.into()).all(|start| is_there(&start)), "{range:?}");
                 self.send_blocks(host, to, file, range);
             }
-            ReceiverTransmit::JoinGroup { group } => drop(node.groups.insert(group)),
-            ReceiverTransmit::LeaveGroup { group } => drop(node.groups.remove(&group)),
+            ReceiverTransmit::JoinGroup { group } => {
+                node.groups.insert(group);
+            }
+            ReceiverTransmit::LeaveGroup { group } => {
+                node.groups.remove(&group);
+            }
             ReceiverTransmit::Store { file, range } | ReceiverTransmit::Overwrite { file, range } => {
                 let (of, came) = node.current.clone().expect("a packet is at hand");
                 assert!(of == file && came.start <= range.start && range.end <= came.end);
@@ -401,7 +407,9 @@ impl World {
                 node.machine.handle(now, ReceiverInput::Hashed { file, hash: hash(file) });
             }
             ReceiverTransmit::Commit { file } => node.machine.handle(now, ReceiverInput::Committed { file }),
-            ReceiverTransmit::Discard { file } => drop(node.stored.remove(&file.index())),
+            ReceiverTransmit::Discard { file } => {
+                node.stored.remove(&file.index());
+            }
             ReceiverTransmit::Release { .. } => {}
             other => panic!("{other:?}"),
         }

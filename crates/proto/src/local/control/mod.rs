@@ -114,7 +114,7 @@ impl Control {
             banned: Vec::new(),
         };
         if let Some(seat) = seat {
-            control.place = Some(Place::fixed(me, seat));
+            control.place = Some(Place::fixed(seat));
             control.orders.push_back(Order::Join(seat.group));
         }
         control
@@ -152,8 +152,10 @@ impl Control {
             self.place = Some(Place::under_sender(now, sender));
             self.next_report = now + Duration::from_millis(10).mul_f64(self.random.uniform());
         }
-        if let Some(place) = self.place.as_mut().filter(|place| place.parent == sender && place.is_admitted) {
-            place.above_heard = now;
+        if let Some(place) =
+            self.place.as_mut().filter(|place| place.parent == sender && place.above.is_admitted)
+        {
+            place.above.heard = now;
         }
         if is_new {
             self.search_on(now);
@@ -288,14 +290,17 @@ impl Control {
         let Some(place) = &self.place else { return Timing::new(0, 1) };
         match place.is_controller(self.me) {
             true => Timing::new(self.clients.diameter_us(), self.clients.members().count() + 1),
-            false => Timing::new(place.diameter_us.max(place.round_trip_us), usize::from(place.members) + 1),
+            false => Timing::new(
+                place.said.diameter_us.max(place.round_trip_us),
+                usize::from(place.said.members) + 1,
+            ),
         }
     }
 
     /// Whether somebody in the group is congested.
     pub fn is_congested(&self) -> bool {
         match &self.place {
-            Some(place) if !place.is_controller(self.me) => place.is_congested,
+            Some(place) if !place.is_controller(self.me) => place.said.is_congested,
             _ => self.clients.iter().any(|(_, client)| client.report.is_congested),
         }
     }

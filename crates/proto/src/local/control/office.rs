@@ -31,8 +31,8 @@ impl Control {
         let flags = LocalFlags::default()
             .with(LocalFlags::CONGESTION, is_congested)
             .with(LocalFlags::OPEN, members < MAX_MEMBERS && !self.is_static)
-            .with(LocalFlags::TAKES_GROUPS, children.len() < MAX_CHILDREN && place.is_admitted)
-            .with(LocalFlags::RESIGNS, resigns && place.above_heard > place.since + TERM);
+            .with(LocalFlags::TAKES_GROUPS, children.len() < MAX_CHILDREN && place.above.is_admitted)
+            .with(LocalFlags::RESIGNS, resigns && place.above.heard > place.since + TERM);
         LocalState {
             group: place.group,
             epoch: place.epoch,
@@ -41,8 +41,8 @@ impl Control {
             flags,
             members: members as u16,
             loss: share(view.loss),
-            depth: place.above.1.saturating_add(1),
-            distance_us: place.above.0.saturating_add(place.round_trip_us),
+            depth: place.above.depth.saturating_add(1),
+            distance_us: place.above.distance_us.saturating_add(place.round_trip_us),
             diameter_us: self.clients.diameter_us(),
             parent: place.parent,
             successor: best,
@@ -91,7 +91,7 @@ impl Control {
                 Some(epoch) => join.epoch >= epoch,
                 None => {
                     let has_room = self.clients.children().count() < MAX_CHILDREN;
-                    has_room && (place.is_admitted || self.is_static) && from != place.parent
+                    has_room && (place.above.is_admitted || self.is_static) && from != place.parent
                 }
             },
         };
@@ -144,7 +144,7 @@ impl Control {
         // The first controller is one who was named, and knows nothing of its members yet.
         (place.epoch, place.since, place.heard) = (2, now, now);
         (place.successor, place.round_trip_us) = (None, 0);
-        (place.is_admitted, place.tries, place.above_heard) = (false, 0, now);
+        (place.above.is_admitted, place.above.tries, place.above.heard) = (false, 0, now);
         self.place = Some(place);
         self.orders.extend([Order::Join(split.group), Order::Hurry]);
         self.clients.clear();
@@ -169,7 +169,7 @@ impl Control {
             loss: 0,
             depth: 0,
             distance_us: 0,
-            diameter_us: place.diameter_us,
+            diameter_us: place.said.diameter_us,
             parent: place.parent,
             successor: Some(to),
             object: 0,

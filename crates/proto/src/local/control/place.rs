@@ -20,25 +20,38 @@ pub struct Place {
     pub(super) epoch: u32,
     /// Who takes over when the controller is silent.
     pub(super) successor: Option<Member>,
-    /// Who may be above this group when the one above is silent: what it has said of its successor and of the one above it.
-    pub(super) fallbacks: [Option<Member>; 2],
-    /// When the controller was heard last, ...
+    /// When the controller was heard last.
     pub(super) heard: Instant,
-    /// ... and the one above.
-    pub(super) above_heard: Instant,
     /// When the present controller began.
     pub(super) since: Instant,
-    /// Whether the one above has admitted the group. Its controller asks until then.
-    pub(super) is_admitted: bool,
-    pub(super) tries: u32,
     /// Round trip to whom this receiver reports, in microseconds; 0 where it is not known.
     pub(super) round_trip_us: u32,
-    /// The one above: its round trip to the sender, and its depth.
-    pub(super) above: (u32, u8),
-    /// How the group is, as its controller says.
-    pub(super) diameter_us: u32,
-    pub(super) members: u16,
-    pub(super) is_congested: bool,
+    pub(super) above: Above,
+    pub said: Said,
+}
+
+/// What a controller knows of the one above.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Above {
+    /// When it was heard last.
+    pub(super) heard: Instant,
+    /// Whether it has admitted the group, and how many times it was asked to.
+    pub(super) is_admitted: bool,
+    pub(super) tries: u32,
+    /// Who may be above when it is silent: its successor, and the one above it.
+    pub(super) fallbacks: [Option<Member>; 2],
+    /// Its round trip to the sender along the controllers above it, in microseconds, and how many these are.
+    pub(super) distance_us: u32,
+    pub(super) depth: u8,
+}
+
+/// How a group is, as its controller says.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Said {
+    /// The longest round trip between the controller and a member, in microseconds.
+    pub diameter_us: u32,
+    pub members: u16,
+    pub is_congested: bool,
     /// Everybody in the group is done with all objects before this one.
     pub done: u32,
 }
@@ -51,23 +64,16 @@ impl Place {
             parent,
             epoch: 1,
             successor: None,
-            fallbacks: [None; 2],
             heard: now,
-            above_heard: now,
             since: now,
-            is_admitted: false,
-            tries: 0,
             round_trip_us: 0,
-            above: (0, 0),
-            diameter_us: 0,
-            members: 0,
-            is_congested: false,
-            done: 0,
+            above: Above { heard: now, ..Above::default() },
+            said: Said::default(),
         }
     }
 
     /// A place that was given.
-    pub fn fixed(_me: Member, seat: Seat) -> Self {
+    pub fn fixed(seat: Seat) -> Self {
         Self::new(Instant::ZERO, seat.group, seat.controller, seat.parent)
     }
 
@@ -111,17 +117,19 @@ impl Place {
         self.parent = state.parent;
         self.successor = state.successor;
         self.heard = now;
-        self.diameter_us = state.diameter_us;
-        self.members = state.members;
-        self.done = state.done;
-        self.is_congested = state.flags.has(LocalFlags::CONGESTION);
+        self.said = Said {
+            diameter_us: state.diameter_us,
+            members: state.members,
+            is_congested: state.flags.has(LocalFlags::CONGESTION),
+            done: state.done,
+        };
     }
 
     /// The one above says how it is.
     pub fn above_is(&mut self, now: Instant, state: &LocalState) {
-        self.above_heard = now;
-        self.fallbacks = [state.successor, Some(state.parent)];
-        self.above = (state.distance_us, state.depth);
+        self.above.heard = now;
+        self.above.fallbacks = [state.successor, Some(state.parent)];
+        (self.above.distance_us, self.above.depth) = (state.distance_us, state.depth);
         self.measured(now, state);
     }
 

@@ -77,8 +77,10 @@ enum Stage {
 pub(super) struct Search {
     stage: Stage,
     answered: BTreeMap<Member, Candidate>,
-    /// Those that have not answered.
+    /// Those that have not answered yet, ...
     asked: Vec<Member>,
+    /// ... and those that have not answered in time.
+    silent: Vec<Member>,
     /// Whether nobody was near the last time, too.
     is_second: bool,
 }
@@ -91,6 +93,10 @@ impl Search {
                 Some(until)
             }
         }
+    }
+
+    fn is_new(&self, member: Member) -> bool {
+        !self.answered.contains_key(&member) && !self.silent.contains(&member)
     }
 
     fn best(&self, is_fit: impl Fn(&Candidate) -> bool) -> Option<&Candidate> {
@@ -119,10 +125,9 @@ impl Control {
     /// Asks these controllers how far away they are.
     fn ask(&mut self, now: Instant, members: &[Member]) {
         let Some(search) = &mut self.search else { return };
-        let is_open = |member: &Member| {
-            *member != self.me && !search.answered.contains_key(member) && !self.banned.contains(member)
-        };
-        search.asked = members.iter().copied().filter(is_open).collect();
+        let is_new =
+            |member: &Member| *member != self.me && search.is_new(*member) && !self.banned.contains(member);
+        search.asked = members.iter().copied().filter(is_new).collect();
         let room = MAX_CANDIDATES.saturating_sub(search.answered.len());
         search.asked.truncate(room);
         search.stage = Stage::Asking { until: now + PATIENCE / TRIES, tries: 1 };
@@ -163,9 +168,8 @@ impl Control {
         let Some(search) = &self.search else { return };
         let nearest = search.answered.values().min_by_key(|candidate| candidate.round_trip_us);
         let below: Vec<_> = nearest.map_or(Vec::new(), |nearest| nearest.state.children.clone());
-        let is_new = |member: &Member| {
-            *member != self.me && !search.answered.contains_key(member) && !self.banned.contains(member)
-        };
+        let is_new =
+            |member: &Member| *member != self.me && search.is_new(*member) && !self.banned.contains(member);
         let below: Vec<_> = below.into_iter().filter(is_new).collect();
         if below.is_empty() || search.answered.len() >= MAX_CANDIDATES {
             self.decide(now);
@@ -230,7 +234,7 @@ impl Control {
             GroupId::SESSION => Place::joined(now, state),
             group => {
                 let mut place = Place::founded(now, group, self.me, state);
-                place.is_admitted = true;
+                place.above.is_admitted = true;
                 place
             }
         };
@@ -257,7 +261,7 @@ impl Control {
                 self.orders.extend(probes);
             }
             Stage::Asking { until, .. } if now >= until => {
-                search.asked.clear();
+                search.silent.append(&mut search.asked);
                 self.go_down(now);
             }
             Stage::Hesitating { until } if now >= until => self.begin_search(now, true),

@@ -78,10 +78,10 @@ impl Control {
             return;
         }
         let is_sender = Some(place.parent) == self.sender();
-        if !is_sender && place.is_admitted && now >= place.above_heard + DEAD_ABOVE {
+        if !is_sender && place.above.is_admitted && now >= place.above.heard + DEAD_ABOVE {
             self.look_above(now);
-        } else if !place.is_admitted && now >= place.above_heard + ADMISSION {
-            let is_in_vain = place.tries >= TRIES;
+        } else if !place.above.is_admitted && now >= place.above.heard + ADMISSION {
+            let is_in_vain = place.above.tries >= TRIES;
             if is_in_vain { self.look_above(now) } else { self.ask_above(now) }
         }
     }
@@ -95,10 +95,10 @@ impl Control {
             let later = OTHERS.mul_f64(0.4 + 0.6 * self.rank());
             return Some(place.heard + DEAD + if is_successor { Duration::ZERO } else { later });
         }
-        match place.is_admitted {
-            false => Some(place.above_heard + ADMISSION),
+        match place.above.is_admitted {
+            false => Some(place.above.heard + ADMISSION),
             true if Some(place.parent) == self.sender() => None,
-            true => Some(place.above_heard + DEAD_ABOVE),
+            true => Some(place.above.heard + DEAD_ABOVE),
         }
     }
 
@@ -114,9 +114,9 @@ impl Control {
         place.controller = self.me;
         place.since = now;
         place.round_trip_us = 0;
-        place.is_admitted = false;
-        place.tries = 0;
-        place.above_heard = now;
+        place.above.is_admitted = false;
+        place.above.tries = 0;
+        place.above.heard = now;
         self.clients.clear();
         self.search = None;
         (self.next_state, self.next_report) = (now, now + HEARTBEAT);
@@ -127,8 +127,8 @@ impl Control {
     /// Asks the one above to admit this group.
     pub(super) fn ask_above(&mut self, now: Instant) {
         let Some(place) = &mut self.place else { return };
-        place.tries += 1;
-        place.above_heard = now;
+        place.above.tries += 1;
+        place.above.heard = now;
         let join = LocalJoin { group: place.group, epoch: place.epoch, stamp_us: stamp_us(now), loss: 0 };
         self.orders.push_back(tell(place.parent, Local::Join(join)));
     }
@@ -137,11 +137,11 @@ impl Control {
     fn look_above(&mut self, now: Instant) {
         let sender = self.sender();
         let Some(place) = &mut self.place else { return };
-        let next = place.fallbacks.iter_mut().find_map(Option::take);
+        let next = place.above.fallbacks.iter_mut().find_map(Option::take);
         let is_fit = |member: &Member| *member != self.me && *member != place.parent;
         let next = next.filter(is_fit).or(sender);
         place.parent = next.unwrap_or(place.parent);
-        (place.is_admitted, place.tries, place.round_trip_us) = (false, 0, 0);
+        (place.above.is_admitted, place.above.tries, place.round_trip_us) = (false, 0, 0);
         self.orders.push_back(Order::Hurry);
         self.ask_above(now);
     }
@@ -150,12 +150,12 @@ impl Control {
     pub(super) fn above_is(&mut self, now: Instant, state: &LocalState) {
         let Some(place) = &mut self.place else { return };
         if state.flags.has(LocalFlags::ADMITTED) {
-            place.is_admitted = true;
-            place.tries = 0;
+            place.above.is_admitted = true;
+            place.above.tries = 0;
         } else if round_trip_us(now, state).is_some() {
             // It has no room, or has forgotten this group.
-            place.tries = if place.is_admitted { 0 } else { TRIES };
-            place.is_admitted = false;
+            place.above.tries = if place.above.is_admitted { 0 } else { TRIES };
+            place.above.is_admitted = false;
         }
         place.above_is(now, state);
     }

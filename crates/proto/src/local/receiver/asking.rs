@@ -72,7 +72,9 @@ impl Receiver {
         let Some(known) = self.shelf.note(now, object).filter(|known| known.end.is_none()) else { return };
         match &known.begin {
             Some(begin) => known.seen = begin.file_size,
-            None => drop(known.ask_at.get_or_insert(now + ANNOUNCING)),
+            None => {
+                known.ask_at.get_or_insert(now + ANNOUNCING);
+            }
         }
         if known.digest.is_none() {
             known.ask_at.get_or_insert(now + HASHING);
