@@ -24,7 +24,10 @@ use super::{
 };
 use crate::{
     Instant, Step, carousel,
-    object::{Address, Channel, ReceiverEvent, ReceiverInput, ReceiverTransmit, ReceiverWait, Response},
+    object::{
+        Address, Channel, ReceiverCounters, ReceiverEvent, ReceiverInput, ReceiverTransmit, ReceiverWait,
+        Response,
+    },
     random::Random,
 };
 
@@ -450,6 +453,10 @@ impl Receiver {
     /// Distinct bytes of all objects that are there.
     pub fn received_bytes(&self) -> u64 {
         self.objects.progress().received_bytes
+    }
+
+    pub fn counters(&self) -> ReceiverCounters {
+        self.objects.counters()
     }
 
     pub fn figures(&self) -> Figures {

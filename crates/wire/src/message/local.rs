@@ -30,9 +30,6 @@ impl GroupId {
     pub const SESSION: Self = Self(0);
 }
 
-/// Length of a member on the wire, in bytes: an IPv6 address, or an IPv4 address mapped to one, and a port.
-pub(super) const MEMBER_LEN: usize = 18;
-
 /// What a member of a session's local groups says.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Local {
@@ -48,20 +45,6 @@ pub enum Local {
 }
 
 impl Local {
-    /// How many bytes follow the header.
-    pub fn emitted_len(&self) -> usize {
-        1 + match self {
-            Self::State(state) => state.emitted_len(),
-            Self::Probe(_) => 8,
-            Self::Join(_) => LocalJoin::LEN,
-            Self::Leave(_) => 4,
-            Self::Report(report) => report.emitted_len(),
-            Self::Request(request) => request.emitted_len(),
-            Self::Split(split) => split.emitted_len(),
-            Self::Empty => 0,
-        }
-    }
-
     pub(super) fn parse(payload: &[u8]) -> Result<Self, ParseError> {
         let mut reader = Reader::new(payload);
         let local = match reader.u8("kind")? {

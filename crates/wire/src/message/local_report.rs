@@ -23,10 +23,6 @@ use crate::{ParseError, field::Reader};
 pub const MAX_LOCAL_OBJECTS: usize = 16;
 pub const MAX_LOCAL_RANGES: usize = 48;
 
-const FIXED_LEN: usize = 20;
-const OBJECT_LEN: usize = 21;
-const RANGE_LEN: usize = 16;
-
 /// The three states of one object's bytes.
 ///
 /// What lies before `received` is received by everyone below. What lies in `missing`, or behind `seen`, is missing: nobody in the
@@ -92,11 +88,6 @@ impl LocalReport {
 
     pub fn objects(&self) -> &[LocalObject] {
         &self.objects
-    }
-
-    pub(super) fn emitted_len(&self) -> usize {
-        let object_len = |object: &LocalObject| OBJECT_LEN + object.missing.len() * RANGE_LEN;
-        FIXED_LEN + self.objects.iter().map(object_len).sum::<usize>()
     }
 
     pub(super) fn parse(reader: &mut Reader<'_>) -> Result<Self, ParseError> {

@@ -48,10 +48,6 @@ impl LocalRequest {
         &self.ranges
     }
 
-    pub(super) fn emitted_len(&self) -> usize {
-        10 + self.ranges.len() * 16
-    }
-
     pub(super) fn parse(reader: &mut Reader<'_>) -> Result<Self, ParseError> {
         let group = GroupId(reader.u32("group")?);
         let flags = reader.u8("flags")?;

@@ -9,9 +9,7 @@
 
 use std::fmt;
 
-use super::local::{
-    GroupId, MEMBER_LEN, Member, emit_member, emit_members, parse_members, parse_somebody, share_text,
-};
+use super::local::{GroupId, Member, emit_member, emit_members, parse_members, parse_somebody, share_text};
 use crate::{ParseError, field::Reader};
 
 /// The most members that one message names.
@@ -30,8 +28,6 @@ pub struct LocalJoin {
 }
 
 impl LocalJoin {
-    pub(super) const LEN: usize = 18;
-
     pub(super) fn parse(reader: &mut Reader<'_>) -> Result<Self, ParseError> {
         Ok(Self {
             group: GroupId(reader.u32("group")?),
@@ -79,10 +75,6 @@ impl LocalSplit {
 
     pub fn members(&self) -> &[Member] {
         &self.members
-    }
-
-    pub(super) fn emitted_len(&self) -> usize {
-        4 + MEMBER_LEN + 1 + self.members.len() * MEMBER_LEN
     }
 
     pub(super) fn parse(reader: &mut Reader<'_>) -> Result<Self, ParseError> {

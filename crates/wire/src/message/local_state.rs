@@ -19,15 +19,12 @@
 use std::fmt;
 
 use super::local::{
-    GroupId, MEMBER_LEN, Member, emit_member, emit_members, parse_member, parse_members, parse_somebody,
-    share_text,
+    GroupId, Member, emit_member, emit_members, parse_member, parse_members, parse_somebody, share_text,
 };
 use crate::{ParseError, field::Reader};
 
 /// The most groups directly below one controller that a message names.
 pub const MAX_LOCAL_CHILDREN: usize = 16;
-
-const FIXED_LEN: usize = 101;
 
 /// What a controller says of its group with one bit each.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -96,10 +93,6 @@ pub struct LocalState {
 }
 
 impl LocalState {
-    pub(super) fn emitted_len(&self) -> usize {
-        FIXED_LEN + self.children.len() * MEMBER_LEN
-    }
-
     pub(super) fn parse(reader: &mut Reader<'_>) -> Result<Self, ParseError> {
         let group = GroupId(reader.u32("group")?);
         let epoch = reader.u32("epoch")?;
