@@ -214,6 +214,12 @@ impl Receiver {
         self.objects.get(&index).map(|object| &object.stored)
     }
 
+    /// Gives up an object for a reason that only the caller knows.
+    pub(crate) fn give_up_for(&mut self, file: FileId, reason: String) {
+        self.fail(file, reason);
+        self.close_when_done();
+    }
+
     /// Takes note of a sign of life of the sender that was not handed in.
     pub(crate) fn heard(&mut self, now: Instant) {
         self.hear(now, false);

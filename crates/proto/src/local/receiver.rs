@@ -26,7 +26,6 @@ use crate::{
     Instant, Step, carousel,
     object::{
         Address, Channel, ReceiverCounters, ReceiverEvent, ReceiverInput, ReceiverTransmit, ReceiverWait,
-        Response,
     },
     random::Random,
 };
@@ -403,11 +402,11 @@ impl Receiver {
         for object in late {
             let file = FileId::new(self.config.session, object);
             self.figures.late_objects += 1;
-            self.ended(now, file, End::GivenUp);
             let reason = format!("it was late: not whole {} ms after its beginning", deadline.as_millis());
-            self.objects.handle(now, ReceiverInput::Respond { file, response: Response::Ignore });
+            // Blocks or not, nothing more is wanted of it.
+            self.ended(now, file, End::GivenUp);
+            self.objects.give_up_for(file, reason);
             self.take_steps(now);
-            self.out.push_back(Step::Event(ReceiverEvent::Failed { file, reason }));
         }
     }
 

@@ -86,13 +86,3 @@ impl Receiver {
         }
     }
 }
-
-fn counters(progress: carousel::Progress) -> ReceiverCounters {
-    ReceiverCounters {
-        duplicate_blocks: progress.duplicate_blocks,
-        repair_symbols: progress.repair_symbols,
-        decoded_blocks: progress.decoded_blocks,
-        wrong_chunks: progress.wrong_chunks,
-        ..ReceiverCounters::default()
-    }
-}
