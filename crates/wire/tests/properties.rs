@@ -416,8 +416,9 @@ fn local() -> impl Strategy<Value = Local> {
         }),
         (any::<(u32, u32, bool, bool)>(), ranges(MAX_LOCAL_REQUESTED)).prop_map(|(numbers, ranges)| {
             let (group, distance_us, wants_announcement, is_from_below) = numbers;
-            let request = LocalRequest::new(GroupId(group), distance_us, ranges).expect("ascending");
-            Local::Request(LocalRequest { wants_announcement, is_from_below, ..request })
+            let mut request = LocalRequest::new(GroupId(group), distance_us, ranges).expect("ascending");
+            (request.wants_announcement, request.is_from_below) = (wants_announcement, is_from_below);
+            Local::Request(request)
         }),
         (any::<u32>(), member(), prop::collection::vec(member(), 0..=MAX_LOCAL_MEMBERS)).prop_map(
             |(group, controller, members)| {
