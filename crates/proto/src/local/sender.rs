@@ -415,9 +415,11 @@ impl Sender {
     }
 
     fn deadline(&self) -> Instant {
-        let linger = self.times.done.map(|since| since + LINGER);
-        let goodbye = (self.times.goodbyes > 0).then_some(self.times.next_goodbye);
-        linger.into_iter().chain(goodbye).fold(self.times.next_state, Instant::min)
+        let end = match self.times.goodbyes {
+            0 => self.times.done.map(|since| since + LINGER),
+            _ => Some(self.times.next_goodbye),
+        };
+        end.into_iter().fold(self.times.next_state, Instant::min)
     }
 }
 
