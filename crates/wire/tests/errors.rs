@@ -25,8 +25,8 @@ fn headers() {
     assert_eq!(with(28, &[0; 4]), "flags: 0x0 found, expected the bit of a known type");
     assert_eq!(with(28, &3u32.to_be_bytes()), "flags: 0x3 found, expected the bit of a known type");
     assert_eq!(
-        with(28, &(1u32 << 31).to_be_bytes()),
-        "flags: 0x80000000 found, expected the bit of a known type"
+        with(28, &(1u32 << 31 | 1).to_be_bytes()),
+        "flags: 0x80000001 found, expected the bit of a known type"
     );
     assert_eq!(with(16, &65_476u64.to_be_bytes()), "payload length: 65476 found, expected at most 65475");
     assert_eq!(
