@@ -311,8 +311,8 @@ impl Sender {
             At::Begin(index) => match self.objects.get(index as usize) {
                 None => {
                     self.at = At::End;
-                    self.times.next_state = now;
-                    false
+                    self.say_state(now);
+                    true
                 }
                 Some(object) if object.withdrawn.is_some() => {
                     self.at = At::Begin(index + 1);
