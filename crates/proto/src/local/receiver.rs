@@ -324,7 +324,7 @@ impl Receiver {
                 Order::Hurry => {
                     let (timing, distance) = (self.control.timing(), self.control.round_trip() / 2);
                     let random = &mut self.random;
-                    self.wants.hurry(|| now + timing.wait(distance, random));
+                    self.wants.hurry(|| now + timing.ask_wait(distance, random));
                     continue;
                 }
             };

@@ -72,12 +72,20 @@ impl Wants {
         self.by_place.remove(&(object, start));
     }
 
-    /// A want was asked for, by this member or another: it waits for `hold`, and longer each time.
-    pub fn asked(&mut self, now: Instant, object: u32, start: u64, hold: Duration) {
+    /// A want was asked for: it waits for `hold`, longer each time, and for `spread`, which is random, so that members that
+    /// have heard the same request do not ask together.
+    pub fn asked(&mut self, now: Instant, object: u32, start: u64, (hold, spread): (Duration, Duration)) {
         if let Some(want) = self.by_place.get_mut(&(object, start)) {
             let wait = hold * (1 << want.tries.min(MAX_DOUBLINGS));
-            want.at = want.at.max(now + wait);
+            want.at = want.at.max(now + wait + spread);
             want.tries += 1;
+        }
+    }
+
+    /// Another member has asked for a want. One that waits already goes on to wait, however many members ask.
+    pub fn suppress(&mut self, now: Instant, object: u32, start: u64, (hold, spread): (Duration, Duration)) {
+        if self.get(object, start).is_some_and(|want| want.at <= now + hold / 2) {
+            self.asked(now, object, start, (hold, spread));
         }
     }
 
@@ -132,9 +140,12 @@ mod tests {
         wants.notice(at(0), 1, 0..10, 10, 0, || at(5));
         assert_eq!(wants.due(at(4)), None);
         assert_eq!(wants.due(at(5)).map(|(object, ranges)| (object, ranges.len())), Some((1, 1)));
-        wants.asked(at(5), 1, 0, Duration::from_millis(100));
+        let hold = (Duration::from_millis(100), Duration::ZERO);
+        wants.asked(at(5), 1, 0, hold);
         assert_eq!(wants.deadline(), Some(at(105)));
-        wants.asked(at(105), 1, 0, Duration::from_millis(100));
+        (10..20).for_each(|time| wants.suppress(at(time), 1, 0, hold));
+        assert_eq!(wants.deadline(), Some(at(105)), "it waits already");
+        wants.suppress(at(105), 1, 0, hold);
         assert_eq!(wants.deadline(), Some(at(305)));
         wants.hurry(|| at(160));
         assert_eq!((wants.deadline(), wants.get(1, 0).map(|want| want.tries)), (Some(at(160)), Some(1)));

@@ -87,6 +87,8 @@ pub(super) struct Control {
     next_probe: Instant,
     /// When it looks for a better group.
     next_search: Instant,
+    /// When the group may split again.
+    next_split: Instant,
     /// Whether its group was made by hand.
     is_static: bool,
     /// Controllers that did nothing for their group.
@@ -110,6 +112,7 @@ impl Control {
             next_report: Instant::ZERO,
             next_probe: Instant::ZERO,
             next_search: Instant::ZERO,
+            next_split: Instant::ZERO,
             is_static: seat.is_some(),
             banned: Vec::new(),
         };
@@ -308,6 +311,12 @@ impl Control {
     /// The round trip to the one above.
     pub fn round_trip(&self) -> Duration {
         Duration::from_micros(self.place.as_ref().map_or(0, |place| place.round_trip_us).into())
+    }
+
+    /// How long it takes to get from above what the own group lacks. Zero at a controller.
+    pub fn way_up(&self) -> Duration {
+        let above = |place: &Place| Duration::from_micros(u64::from(place.said.distance_us) * 3 / 2);
+        self.place.as_ref().filter(|place| !place.is_controller(self.me)).map_or(Duration::ZERO, above)
     }
 
     pub fn sender(&self) -> Option<Member> {

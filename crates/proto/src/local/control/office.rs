@@ -17,6 +17,9 @@ use crate::{Instant, object::Address};
 /// A controller resigns when it loses so much more than its best member.
 const WORSE: f64 = 0.05;
 
+/// A group does not split again before this, when those who leave have left.
+const SPLITTING: std::time::Duration = std::time::Duration::from_secs(2);
+
 /// How long a controller is one before it resigns.
 const TERM: std::time::Duration = std::time::Duration::from_secs(5);
 
@@ -112,6 +115,10 @@ impl Control {
     /// The group is full, and more want to come in: the half that is farther away becomes a group of its own. Its controller is
     /// the one of them that loses least.
     fn split(&mut self, now: Instant) {
+        if now < self.next_split {
+            return;
+        }
+        self.next_split = now + SPLITTING;
         let mut members: Vec<_> = self.clients.members().collect();
         members.sort_by_key(|(member, client)| (client.report.round_trip_us, *member));
         let mut far = members.split_off(members.len() / 2);

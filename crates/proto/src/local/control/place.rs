@@ -51,6 +51,8 @@ pub struct Said {
     /// The longest round trip between the controller and a member, in microseconds.
     pub diameter_us: u32,
     pub members: u16,
+    /// The controller's round trip to the sender along the controllers above, in microseconds.
+    pub distance_us: u32,
     pub is_congested: bool,
     /// Everybody in the group is done with all objects before this one.
     pub done: u32,
@@ -120,6 +122,7 @@ impl Place {
         self.said = Said {
             diameter_us: state.diameter_us,
             members: state.members,
+            distance_us: state.distance_us,
             is_congested: state.flags.has(LocalFlags::CONGESTION),
             done: state.done,
         };

@@ -135,7 +135,7 @@ impl Receiver {
             for gap in gaps {
                 let (len, end) = (gap.end - gap.start, gap.end);
                 let random = &mut self.random;
-                let at = || now + REORDERING + timing.wait(distance, random);
+                let at = || now + REORDERING + timing.ask_wait(distance, random);
                 let taken = self.wants.notice(now, object, gap, self.shelf.block_len, 0, at);
                 self.figures.lost_blocks += len.div_ceil(self.shelf.block_len);
                 if taken < end {
@@ -186,7 +186,7 @@ impl Receiver {
                 break;
             }
             list.extend(gaps.into_iter().take(MAX_LOCAL_REQUESTED));
-            let hold = self.hold(is_above);
+            let hold = (self.hold(is_above), self.spread());
             self.wants.asked(now, object, want.start, hold);
             asked += 1;
         }
@@ -208,11 +208,17 @@ impl Receiver {
         }
     }
 
-    /// How long a request may take.
-    fn hold(&self, is_above: bool) -> Duration {
+    /// How long a request may take. What a member asks its group for may come from above.
+    pub(super) fn hold(&self, is_above: bool) -> Duration {
         let trip = self.control.round_trip();
         let trip = if trip.is_zero() { ASSUMED } else { trip };
-        if is_above { trip * 2 + ABOVE } else { self.control.timing().hold() }
+        if is_above { trip * 2 + ABOVE } else { self.control.timing().hold() + self.control.way_up() }
+    }
+
+    /// A random time that is added to it.
+    pub(super) fn spread(&mut self) -> Duration {
+        let (timing, distance) = (self.control.timing(), self.control.round_trip() / 2);
+        timing.ask_wait(distance, &mut self.random)
     }
 
     fn send_request(&mut self, object: u32, ranges: Vec<Range<u64>>, is_above: bool, announcement: bool) {

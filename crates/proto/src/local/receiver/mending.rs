@@ -40,15 +40,19 @@ impl Receiver {
 
     /// Another member of the group has asked for what is missing here, too: that need not be asked for again.
     fn suppress(&mut self, now: Instant, object: u32, request: &LocalRequest) {
-        let hold = self.control.timing().hold();
+        let hold = self.hold(false);
+        let is_controller = self.control.is_controller();
         let is_asked = |gap: &Range<u64>| super::super::states::without(gap, request.ranges()).is_empty();
         let wants = self.wants.of(object).filter(|want| {
             let gaps = self.shelf.gaps(&self.objects, object, &want.range);
-            !gaps.is_empty() && gaps.iter().all(is_asked)
+            // What the group was asked for in vain, its controller asks for above, whoever asks the group again.
+            let is_for_above = is_controller && want.tries > 0;
+            !is_for_above && !gaps.is_empty() && gaps.iter().all(is_asked)
         });
         let starts: Vec<u64> = wants.map(|want| want.range.start).collect();
         for start in starts {
-            self.wants.asked(now, object, start, hold);
+            let spread = self.spread();
+            self.wants.suppress(now, object, start, (hold, spread));
         }
         if request.wants_announcement
             && let Some(known) = self.shelf.get_mut(object)
@@ -70,7 +74,7 @@ impl Receiver {
         };
         let distance = self.control.round_trip() / 2;
         let wait = match self.config.mode {
-            Mode::Local => timing.wait(distance, &mut self.random),
+            Mode::Local => timing.mend_wait(distance, &mut self.random),
             _ => std::time::Duration::ZERO,
         };
         let asked = self.bounded(object, request.ranges());
