@@ -443,10 +443,10 @@ impl<'a> Session<'a> {
                     Destination::Group => self.multicast(now, first, len)?,
                     Destination::Slower(group) => self.multicast_slowly(now, group, first, len)?,
                     Destination::Receiver(receiver) => self.retransmit(now, receiver, first, len),
+                    // Local groups run in the simulator alone.
+                    Destination::Local(_) => {}
                 }
             }
-            // Local groups run in the simulator alone.
-            SenderTransmit::Blocks { to: Destination::Local(_), .. } => {}
             SenderTransmit::Symbols { to, file, source_block, symbols } => {
                 self.send_symbols(now, to, file, source_block, symbols)?;
             }

@@ -27,7 +27,7 @@ use crate::{
     object::{
         Address, Channel, ReceiverCounters, ReceiverEvent, ReceiverInput, ReceiverTransmit, ReceiverWait,
     },
-    random::Random,
+    random::SplitMix64,
 };
 
 /// A receiver that has everything goes on to serve others for so long after the sender's Goodbye, ...
@@ -106,7 +106,7 @@ pub struct Receiver {
     control: Control,
     loss: LossMeter,
     pace: Pace,
-    random: Random,
+    random: SplitMix64,
     figures: Figures,
     /// Members that have sent what the sender has not signed.
     put_out: BTreeSet<Member>,
@@ -153,7 +153,7 @@ impl Receiver {
             control: Control::new(config.me, config.mode, config.seat, config.seed),
             loss: LossMeter::default(),
             pace: Pace::new(rate_bps, rate_bps / LOWEST_SHARE),
-            random: Random::new(!config.seed),
+            random: SplitMix64(!config.seed),
             figures: Figures::default(),
             put_out: BTreeSet::new(),
             times: Times::default(),

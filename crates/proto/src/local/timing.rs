@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use crate::random::Random;
+use crate::random::SplitMix64;
 
 /// No distance counts as shorter: timers of hosts are not finer.
 const SHORTEST: Duration = Duration::from_millis(1);
@@ -37,21 +37,19 @@ impl Timing {
 
     /// How long to wait before asking. `distance` is the time that a packet takes between this member and the controller: who
     /// is near speaks first.
-    pub fn ask_wait(self, distance: Duration, random: &mut Random) -> Duration {
+    pub fn ask_wait(self, distance: Duration, random: &mut SplitMix64) -> Duration {
         self.wait(WAYS_TO_ASK, distance, random)
     }
 
     /// How long to wait before sending again.
-    pub fn mend_wait(self, distance: Duration, random: &mut Random) -> Duration {
+    pub fn mend_wait(self, distance: Duration, random: &mut SplitMix64) -> Duration {
         self.wait(WAYS_TO_MEND, distance, random)
     }
 
-    fn wait(self, ways: u32, distance: Duration, random: &mut Random) -> Duration {
+    fn wait(self, ways: u32, distance: Duration, random: &mut SplitMix64) -> Duration {
         match self.members {
             1 => Duration::ZERO,
-            members => {
-                exponential(self.one_way * ways, members, random.uniform()) + distance.min(self.one_way)
-            }
+            members => exponential(self.one_way * ways, members, random.unit()) + distance.min(self.one_way),
         }
     }
 
@@ -80,7 +78,7 @@ mod tests {
 
     #[test]
     fn one_of_many_speaks_before_the_others() {
-        let (mut random, mut spoken, rounds) = (Random::new(3), 0, 1_000);
+        let (mut random, mut spoken, rounds) = (SplitMix64(3), 0, 1_000);
         for members in [2, 5, 24] {
             let timing = Timing::new(20_000, members);
             for _ in 0..rounds {
@@ -99,7 +97,7 @@ mod tests {
     #[test]
     fn who_is_alone_does_not_wait() {
         let timing = Timing::new(0, 1);
-        assert_eq!(timing.ask_wait(ASSUMED, &mut Random::new(1)), Duration::ZERO);
+        assert_eq!(timing.ask_wait(ASSUMED, &mut SplitMix64(1)), Duration::ZERO);
         assert_eq!(Timing::new(1, 1).one_way, SHORTEST);
     }
 }

@@ -13,24 +13,12 @@ use treecast_proto::{
         Address, Channel, Destination, Lane, ReceiverEvent, ReceiverInput, ReceiverTransmit, SenderEvent,
         SenderInput, SenderTransmit,
     },
+    random::SplitMix64,
 };
 use treecast_wire::{
     header::{FileId, HEADER_LEN, Header, SessionId},
     message::{BeginOfFile, GroupId, Local, Member, Message, TransferType},
 };
-
-/// Numbers between 0 and 1 from a seed (SplitMix64).
-#[derive(Debug)]
-struct Random(u64);
-
-impl Random {
-    fn uniform(&mut self) -> f64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut bits = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        ((bits ^ (bits >> 31)) >> 11) as f64 / (1_u64 << 53) as f64
-    }
-}
 
 pub const SESSION: SessionId = SessionId(7);
 pub const BLOCK_LEN: u16 = 1_000;
@@ -113,7 +101,7 @@ pub struct World {
     now: Instant,
     events: BTreeMap<(Instant, u64), Event>,
     number: u64,
-    random: Random,
+    random: SplitMix64,
     pub sender: Sender,
     pub receivers: Vec<Node>,
     pub ended: bool,
@@ -197,7 +185,7 @@ impl World {
             now: Instant::ZERO,
             events: BTreeMap::new(),
             number: 0,
-            random: Random(plan.seed),
+            random: SplitMix64(plan.seed),
             sender,
             receivers,
             ended: false,
@@ -487,7 +475,7 @@ impl World {
             for edge in ups.chain(downs.into_iter().rev()) {
                 let link = self.plan.links[edge.0 - 1];
                 let random = &mut self.random;
-                arrives &= *fates.entry(edge).or_insert_with(|| random.uniform() >= link.loss);
+                arrives &= *fates.entry(edge).or_insert_with(|| random.unit() >= link.loss);
                 delay += link.delay;
                 if !arrives {
                     break;

@@ -353,7 +353,7 @@ impl SenderNode {
                 let verb = match to {
                     Destination::Group => "sends data",
                     Destination::Slower(_) => "sends data slowly",
-                    Destination::Receiver(_) => "sends data again",
+                    Destination::Receiver(_) | Destination::Local(_) => "sends data again",
                 };
                 trace.add(entry(now, verb, file, range.clone()));
                 let content = Rc::clone(&self.contents[file.index() as usize]);
@@ -448,6 +448,8 @@ impl SenderNode {
                     outputs.push(Output::ToReceiver(id.0 as usize, arrival, packet));
                 }
             }
+            // Local groups do not run here yet.
+            Destination::Local(_) => {}
         }
     }
 

@@ -30,7 +30,7 @@ use super::{
     since_us, stamp_us,
     timing::Timing,
 };
-use crate::{Instant, carousel, object::Address, random::Random};
+use crate::{Instant, carousel, object::Address, random::SplitMix64};
 
 /// A controller says so often how its group is.
 pub(super) const HEARTBEAT: Duration = Duration::from_millis(200);
@@ -72,7 +72,7 @@ pub(super) struct View<'a> {
 pub(super) struct Control {
     me: Member,
     mode: Mode,
-    random: Random,
+    random: SplitMix64,
     /// Where it belongs. `None` while it looks for a group and has none.
     place: Option<Place>,
     /// While it looks for a group, or for a better one.
@@ -102,7 +102,7 @@ impl Control {
         let mut control = Self {
             me,
             mode,
-            random: Random::new(seed),
+            random: SplitMix64(seed),
             place: None,
             search: (seat.is_none() && mode != Mode::Sender).then(Search::default),
             clients: Clients::default(),
@@ -153,7 +153,7 @@ impl Control {
         self.session = Some(state);
         if self.mode == Mode::Sender && self.place.is_none() {
             self.place = Some(Place::under_sender(now, sender));
-            self.next_report = now + Duration::from_millis(10).mul_f64(self.random.uniform());
+            self.next_report = now + Duration::from_millis(10).mul_f64(self.random.unit());
         }
         if let Some(place) =
             self.place.as_mut().filter(|place| place.parent == sender && place.above.is_admitted)
@@ -218,7 +218,7 @@ impl Control {
             self.say_state(view);
         }
         if now >= self.next_report {
-            self.next_report = now + REPORT.mul_f64(0.9 + 0.2 * self.random.uniform());
+            self.next_report = now + REPORT.mul_f64(0.9 + 0.2 * self.random.unit());
             self.clients.expire(now);
             self.report_above(now, view);
             if self.is_controller() {
@@ -226,7 +226,7 @@ impl Control {
             }
         }
         if now >= self.next_probe {
-            self.next_probe = now + PROBE.mul_f64(0.8 + 0.4 * self.random.uniform());
+            self.next_probe = now + PROBE.mul_f64(0.8 + 0.4 * self.random.unit());
             let above = self.above();
             self.orders.extend(above.map(|above| tell(above, Local::Probe(stamp_us(now)))));
         }

@@ -127,7 +127,7 @@ impl Control {
         let Some(controller) = best.map(|(member, _)| *member) else { return };
         let far: Vec<Member> = far.iter().map(|(member, _)| *member).collect();
         let rest: Vec<Member> = far.iter().copied().filter(|member| *member != controller).collect();
-        let group = GroupId(((self.random.uniform() * f64::from(u32::MAX)) as u32).max(1));
+        let group = GroupId(((self.random.unit() * f64::from(u32::MAX)) as u32).max(1));
         let Some(place) = &self.place else { return };
         let Ok(split) = LocalSplit::new(group, controller, rest) else { return };
         let to = Address::Group(place.group);

@@ -189,7 +189,7 @@ impl Control {
             return self.ask_to_join(now, to, GroupId::SESSION);
         }
         if !search.is_second {
-            let wait = exponential(FOUNDING, FOUNDERS, self.random.uniform());
+            let wait = exponential(FOUNDING, FOUNDERS, self.random.unit());
             search.stage = Stage::Hesitating { until: now + wait };
             return;
         }
@@ -201,7 +201,7 @@ impl Control {
         let to = if is_near { below.or(sender) } else { sender.or(below) };
         match to {
             Some(to) => {
-                let group = GroupId(((self.random.uniform() * f64::from(u32::MAX)) as u32).max(1));
+                let group = GroupId(((self.random.unit() * f64::from(u32::MAX)) as u32).max(1));
                 self.ask_to_join(now, to, group);
             }
             None => search.stage = Stage::Hesitating { until: now + FOUNDING },
@@ -272,7 +272,7 @@ impl Control {
 
     /// When it looks for a better group next.
     fn plan_search(&mut self, now: Instant) {
-        self.next_search = now + REFORM.mul_f64(0.5 + self.random.uniform());
+        self.next_search = now + REFORM.mul_f64(0.5 + self.random.unit());
     }
 
     /// A receiver that has a group has looked around: is another one better?

@@ -50,7 +50,7 @@ impl Control {
         place.measured(now, &state);
         if is_new {
             self.orders.push_back(Order::Hurry);
-            self.next_report = now + REPORT_TO_NEW.mul_f64(self.random.uniform());
+            self.next_report = now + REPORT_TO_NEW.mul_f64(self.random.unit());
             self.next_probe = self.next_report;
         }
         if was_controller {
@@ -104,7 +104,7 @@ impl Control {
 
     /// A number between 0 and 1 of this member, which is not the same as the others' numbers.
     fn rank(&self) -> f64 {
-        self.random.clone().uniform()
+        self.random.clone().unit()
     }
 
     /// This member is the controller from now on.
