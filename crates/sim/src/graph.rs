@@ -150,6 +150,11 @@ impl Graph {
         self.members.get(&group).is_some_and(|members| members.contains(&node))
     }
 
+    /// Returns the members of a group, in the order of their numbers.
+    pub fn members(&self, group: u32) -> impl Iterator<Item = usize> + '_ {
+        self.members.get(&group).into_iter().flatten().copied()
+    }
+
     pub fn change(&mut self, cable: usize, change: Change) {
         match change {
             Change::Cut(is_cut) => self.cables[cable].is_cut = is_cut,

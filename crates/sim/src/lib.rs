@@ -1,7 +1,7 @@
 //! Runs treecast's protocol machines in a simulated network and virtual time, from a seed: the same
 //! seed gives the same run, packet for packet.
 //!
-//! This crate opens no socket or file, reads no clock and starts no thread. Its parts:
+//! This crate opens no socket or file and reads no clock. It starts threads for [`crowd`] alone. Its parts:
 //!
 //! - [`schedule`]: virtual time, as a queue of what happens when;
 //! - [`network`]: links that lose, delay, reorder and duplicate packets, connections with a delay and
@@ -11,6 +11,7 @@
 //! - one module a protocol, which draws a scenario from a seed, runs it and judges how it ended.
 #![forbid(unsafe_code)]
 
+pub mod crowd;
 pub mod graph;
 pub mod network;
 pub mod schedule;

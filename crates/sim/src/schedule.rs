@@ -32,6 +32,11 @@ impl<E> Schedule<E> {
         self.now
     }
 
+    /// Returns the time of the next event.
+    pub fn next(&self) -> Option<Instant> {
+        self.due.peek().map(|due| due.time)
+    }
+
     /// Adds an event. An event in the past happens now.
     pub fn at(&mut self, time: Instant, event: E) {
         self.due.push(Due { time: time.max(self.now), number: self.added, event });

@@ -4,6 +4,7 @@
 mod carousel;
 mod forger;
 mod judge;
+mod local;
 mod placed;
 mod receiver_node;
 pub(crate) mod scenario;
@@ -14,6 +15,8 @@ mod ways;
 mod world;
 
 pub use carousel::{Carousel, Forger};
+pub(crate) use local::{member, node};
+pub use local::{Local, LocalFigures, PlacedSeat};
 pub use placed::{Explicit, Fanout, Placed, PlacedRouter, Sample};
 pub use scenario::{Fault, Leaving, ObjectPlan, ReceiverPlan, Scenario};
 pub use ways::room_beside_lists;

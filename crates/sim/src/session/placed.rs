@@ -3,6 +3,7 @@
 
 use std::{net::Ipv6Addr, time::Duration};
 
+use super::local::Local;
 use crate::graph::{Change, GraphPlan};
 
 /// The places of a session's nodes, and what its network does.
@@ -16,6 +17,8 @@ pub struct Placed {
     pub fanout: Fanout,
     /// The addresses and routers, for packets that name their receivers.
     pub explicit: Option<Explicit>,
+    /// The settings of local groups, which take the place of the scenario's repair.
+    pub local: Option<Local>,
     /// The changes of cables, each with the time since all receivers were there.
     pub changes: Vec<(Duration, usize, Change)>,
     /// The time that a receiver's program takes from its start until it connects.

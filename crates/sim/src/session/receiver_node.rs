@@ -3,6 +3,7 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     ops::Range,
+    rc::Rc,
     time::Duration,
 };
 
@@ -10,7 +11,7 @@ use treecast_proto::{
     Instant, Step,
     carousel::{self, Proofs},
     fanout::Ears,
-    object::{Channel, ReceiverEvent, ReceiverInput, ReceiverTransmit, ReceiverWait, Response},
+    object::{Address, Channel, ReceiverEvent, ReceiverInput, ReceiverTransmit, ReceiverWait, Response},
     rates::Mover,
     repair::Receiver,
     tfmcc::Arrived,
@@ -18,12 +19,13 @@ use treecast_proto::{
 };
 use treecast_wire::{
     header::{FileId, HEADER_LEN, Header, SessionId},
-    message::Message,
+    message::{GroupId, Member, Message},
 };
 
 use super::{
     ReceiverPlan, Scenario,
     carousel::hash_at,
+    local,
     placed::Placed,
     sender_node::{Packet, STALL_LIMIT, Sizes, message_verb, session},
     storage::{CAPACITY, Storage},
@@ -43,6 +45,8 @@ pub(super) struct Heard {
     pub(super) packet: Packet,
     /// Whether it came at the receiver's own address.
     pub(super) is_own: bool,
+    /// The member or sender that it came from, where it was not sent to the session's group by the sender.
+    pub(super) from: Option<Member>,
 }
 
 /// How an object ended at a receiver, as its application was told.
@@ -65,6 +69,10 @@ pub(super) enum Output {
     /// To the sender, at the time when it arrives.
     ToSender(Instant, Packet),
     Close(Instant),
+    /// A datagram to a member, to the sender or to a group.
+    Tell(Address, Packet),
+    /// The receiver begins or ceases to listen to a local group.
+    Listen(GroupId, bool),
     /// The hash of an object is to be handed in.
     Hash(FileId, [u8; 32]),
     /// The wrong chunks of a page are to be handed in.
@@ -131,8 +139,9 @@ pub(super) struct ReceiverNode {
 impl ReceiverNode {
     pub(super) fn new(scenario: &Scenario, number: usize, plan: &ReceiverPlan) -> Self {
         let placed = scenario.network.as_deref();
-        let is_alone = scenario.carousel.is_some();
+        let is_alone = !scenario.has_connections();
         let signs = scenario.carousel.is_some_and(|carousel| carousel.signs);
+        let local = placed.and_then(|placed| Some((placed, placed.local.as_ref()?)));
         let config = ReceiverConfig {
             session: session(scenario),
             repair: scenario.repair,
@@ -146,9 +155,12 @@ impl ReceiverNode {
             stall_limit: placed.map_or(STALL_LIMIT, |_| Placed::RECEIVER_STALL_LIMIT),
             resumes: false,
         };
-        let machine = match is_alone {
-            true => Receiver::Carousel(Box::new(carousel::Receiver::new(carousel_config(scenario)))),
-            false => Receiver::Vcmtp(Box::new(vcmtp::Receiver::new(config))),
+        let machine = match (local, is_alone) {
+            (Some((placed, local)), _) => {
+                Receiver::Local(Box::new(local::receiver(scenario, placed, local, number)))
+            }
+            (None, true) => Receiver::Carousel(Box::new(carousel::Receiver::new(carousel_config(scenario)))),
+            (None, false) => Receiver::Vcmtp(Box::new(vcmtp::Receiver::new(config))),
         };
         let capacity = plan.receive_buffer_bytes as usize;
         Self {
@@ -218,8 +230,9 @@ impl ReceiverNode {
             let wanted = mover.arrived(now, Arrived { first: heard.number, count, marked: false });
             self.wanted_group = wanted.or(self.wanted_group);
         }
+        let from = heard.from.map_or(Channel::Group, Channel::Member);
         if let Some(packet) = self.proven(heard) {
-            self.packet(now, Channel::Group, packet);
+            self.packet(now, from, packet);
         }
     }
 
@@ -389,6 +402,18 @@ impl ReceiverNode {
                     self.complaints.push(format!("{message:?} without a connection"));
                 }
             }
+            ReceiverTransmit::Tell { to, file, message } => {
+                trace.add(self.entry(now, message_verb(&message), file, 0..0));
+                outputs.push(Output::Tell(to, Packet::Message(message.to_packet(file).into())));
+            }
+            ReceiverTransmit::Send { to, file, range } => {
+                trace.add(self.entry(now, "sends data again", file, range.clone()));
+                outputs.push(Output::Tell(to, Packet::Blocks { file, range, content: Rc::from([]) }));
+            }
+            ReceiverTransmit::JoinGroup { group } => outputs.push(Output::Listen(group, true)),
+            ReceiverTransmit::LeaveGroup { group } => outputs.push(Output::Listen(group, false)),
+            // What is stored costs nothing here.
+            ReceiverTransmit::Release { .. } => {}
             // The earliest answer there is: what a slow reader's socket holds still is asked for, and comes twice.
             ReceiverTransmit::DrainGroup => self.machine.handle(now, ReceiverInput::Drained),
             // What has arrived is read at once.
@@ -399,6 +424,9 @@ impl ReceiverNode {
                     || self.sizes.get(file.index() as usize) == Some(&(begin.file_size as usize))
                 {
                     self.storage.announce(file.index(), begin.file_size);
+                    if matches!(self.machine, Receiver::Local(_)) {
+                        self.machine.handle(now, ReceiverInput::Have { file, ranges: Vec::new() });
+                    }
                 } else {
                     let reason = "it does not fit".to_owned();
                     self.machine.handle(now, ReceiverInput::AnnouncementRefused { file, begin, reason });

@@ -195,6 +195,12 @@ impl Scenario {
         self.last_planned() + Duration::from_secs(20) + again.mul_f64(factor)
     }
 
+    /// Whether each receiver has a connection to the sender.
+    pub(super) fn has_connections(&self) -> bool {
+        let local = self.network.as_ref().and_then(|placed| placed.local.as_ref());
+        self.carousel.is_none() && local.is_none()
+    }
+
     /// Whether the session stays open long after its last object.
     pub(super) fn lingers(&self) -> bool {
         let last_send = self.objects.iter().map(|object| object.send_at).max().unwrap_or_default();

@@ -6,7 +6,7 @@ use rand::Rng as _;
 use treecast_proto::{
     Instant, Step, carousel,
     fec::Layout,
-    object::{Destination, Lane, Outcome, ReceiverId, SenderEvent, SenderInput, SenderTransmit, SenderWait},
+    object::{Address, Destination, Lane, Outcome, ReceiverId, SenderEvent, SenderInput, SenderTransmit, SenderWait},
     repair::Sender,
     vcmtp::{self, SenderConfig},
 };
@@ -18,6 +18,7 @@ use treecast_wire::{
 use super::{
     Scenario,
     carousel::{Carousel, hash_at},
+    local::{self, Local},
     placed::Placed,
     storage,
 };
@@ -97,6 +98,8 @@ pub(super) enum Output {
     ToGroup(u8, Packet),
     /// At the time when it arrives.
     ToReceiver(usize, Instant, Packet),
+    /// A datagram to a local group or to a member.
+    Tell(Address, Packet),
     /// The connection is closed at the other end at this time.
     Close(usize, Instant),
     /// The hash of an object is to be handed in.
@@ -125,6 +128,8 @@ pub(super) struct SenderNode {
     pub(super) sent_bytes: u64,
     /// How often the hashes of a run are sent before it. 0 where nothing is signed.
     page_copies: usize,
+    /// Packets of data to the session's group.
+    session_packets: u64,
     connections: BTreeMap<ReceiverId, Connection>,
     /// Receivers whose lanes are polled before the next round.
     touched: Vec<ReceiverId>,
@@ -169,11 +174,20 @@ impl SenderNode {
             complaints.push(error);
             None
         });
-        let machine = carousel.unwrap_or_else(|| Sender::Vcmtp(Box::new(vcmtp::Sender::new(config))));
+        let local = placed.and_then(|placed| Some((placed, placed.local.as_ref()?)));
+        let local = local.map(|(placed, local)| local_sender(scenario, placed, local));
+        let local = local.transpose().unwrap_or_else(|error| {
+            complaints.push(error);
+            None
+        });
+        // A machine with local groups keeps to its rate by itself.
+        let rate_bps = if local.is_some() { u64::MAX } else { scenario.rate_bps };
+        let machine =
+            local.or(carousel).unwrap_or_else(|| Sender::Vcmtp(Box::new(vcmtp::Sender::new(config))));
         Self {
             machine,
             sizes: Sizes::of(scenario),
-            rate_bps: scenario.rate_bps,
+            rate_bps,
             contents: contents(scenario),
             object_lens,
             copies: 1,
@@ -184,6 +198,7 @@ impl SenderNode {
             group_bytes: 0,
             sent_bytes: 0,
             page_copies: if signs { carousel::copies(scenario.fec.is_some()) } else { 0 },
+            session_packets: 0,
             connections: BTreeMap::new(),
             touched: Vec::new(),
             next_round: Instant::ZERO,
@@ -216,6 +231,11 @@ impl SenderNode {
         let had_room = connection.room(Instant::ZERO, Duration::ZERO) == Room::Now;
         connection.set_backlog(segments);
         !had_room && connection.room(Instant::ZERO, Duration::ZERO) == Room::Now
+    }
+
+    /// The number of packets of data that were sent to the session's group, first and again.
+    pub(super) fn session_packets(&self) -> u64 {
+        self.session_packets
     }
 
     pub(super) fn content(&self, position: usize) -> &[u8] {
@@ -419,6 +439,9 @@ impl SenderNode {
                 if let Packet::Blocks { range, .. } | Packet::Symbols { positions: range, .. } = &packet {
                     self.sent_bytes += range.end - range.start;
                 }
+                if matches!(packet, Packet::Blocks { .. }) {
+                    self.session_packets += packet.count(self.sizes.block_len) as u64;
+                }
                 len *= self.copies;
                 self.group_bytes += len as u64;
                 if let Some(share) = self.share.as_mut().filter(|_| !matches!(packet, Packet::Message(_))) {
@@ -433,6 +456,7 @@ impl SenderNode {
                 *free_at = (*free_at).max(now) + transmission_time(len, *rate_bps);
                 outputs.push(Output::ToGroup(number, packet));
             }
+            Destination::Local(address) => outputs.push(Output::Tell(address, packet)),
             Destination::Receiver(id) => {
                 if let Some(connection) = self.connections.get_mut(&id) {
                     let arrival = match &packet {
@@ -547,6 +571,17 @@ fn entry(now: Instant, verb: &'static str, file: FileId, range: Range<u64>) -> E
     Entry { now, node: Node::Sender, verb, object: file.index(), start: range.start, end: range.end }
 }
 
+fn local_sender(scenario: &Scenario, placed: &Placed, local: &Local) -> Result<Sender, String> {
+    let objects = announcements(scenario)?;
+    Ok(Sender::Local(Box::new(local::sender(scenario, placed, local, objects))))
+}
+
+fn announcements(scenario: &Scenario) -> Result<Vec<BeginOfFile>, String> {
+    let announced =
+        |(position, object): (usize, &super::ObjectPlan)| announcement(position, object.size as u64);
+    scenario.objects.iter().enumerate().map(announced).collect()
+}
+
 fn carousel(scenario: &Scenario, settings: Carousel) -> Result<Sender, String> {
     let Carousel { idle, start, first_row, .. } = settings;
     let config = carousel::SenderConfig {
@@ -560,10 +595,7 @@ fn carousel(scenario: &Scenario, settings: Carousel) -> Result<Sender, String> {
         idle,
         loops: None,
     };
-    let announced =
-        |(position, object): (usize, &super::ObjectPlan)| announcement(position, object.size as u64);
-    let objects: Vec<_> = scenario.objects.iter().enumerate().map(announced).collect::<Result<_, _>>()?;
-    let machine = carousel::Sender::new(config, &objects).map_err(|error| error.to_string())?;
+    let machine = carousel::Sender::new(config, &announcements(scenario)?).map_err(|error| error.to_string())?;
     Ok(Sender::Carousel(Box::new(machine)))
 }
 

@@ -2,10 +2,15 @@
 
 use std::{collections::BTreeMap, net::Ipv6Addr, ops::Range, rc::Rc, time::Duration};
 
-use treecast_proto::{Instant, explicit::mead::router::NextHop, fanout};
-use treecast_wire::{header::HEADER_LEN, ipv6};
+use treecast_proto::{Instant, explicit::mead::router::NextHop, fanout, object::Address};
+use treecast_wire::{
+    header::HEADER_LEN,
+    ipv6,
+    message::{GroupId, Member},
+};
 
 use super::{
+    local,
     placed::{Explicit, Fanout, Placed},
     receiver_node::Heard,
     sender_node::{LOWER_HEADERS, Packet, Sizes},
@@ -40,6 +45,8 @@ pub(super) enum Arrival {
         of: usize,
         said: Said,
     },
+    /// A member's datagram at the sender.
+    Told(Member, Packet),
     /// A connection to a receiver may take more.
     Room(usize),
     /// A receiver has heard nothing of what was sent to it.
@@ -214,7 +221,7 @@ impl Transport {
 
     /// Sends a packet to a group.
     pub(super) fn send(&mut self, now: Instant, group: u8, number: u32, packet: &Packet) {
-        let heard = Heard { group: Some(group), number, packet: packet.clone(), is_own: false };
+        let heard = Heard { group: Some(group), number, packet: packet.clone(), is_own: false, from: None };
         let Some(ways) = &self.ways else {
             let copies = (0..self.receivers.len()).filter(|of| self.present[*of]).collect();
             let (is_multicast, none) = (self.fanout == Fanout::Multicast, Vec::new());
@@ -235,6 +242,26 @@ impl Transport {
             ways.sent(now, next);
             self.turn(now);
         }
+    }
+
+    /// Sends a datagram from a node to a group, to a member or to the sender.
+    pub(super) fn tell(&mut self, now: Instant, source: usize, to: Address, packet: Packet) {
+        let to = match (local::group(to), to) {
+            (Some(group), _) => To::Group { group: group.0, source },
+            (None, Address::Member(member)) => match local::node(member) {
+                Some(node) => To::Node(node),
+                None => return,
+            },
+            (None, _) => return,
+        };
+        let from = Some(local::member(source));
+        let payload = Payload::Datagram(Heard { group: None, number: 0, packet, is_own: false, from });
+        self.forward(now, source, &Flight { to, payload });
+    }
+
+    /// The receivers that listen to a local group.
+    pub(super) fn listeners(&self, group: GroupId) -> impl Iterator<Item = usize> + '_ {
+        self.graph.members(group.0).filter_map(|node| self.receiver_at[node])
     }
 
     /// When the sender's host takes more for the group.
@@ -396,6 +423,9 @@ impl Transport {
 
     fn deliver(&mut self, now: Instant, node: usize, payload: Payload) {
         match payload {
+            Payload::Datagram(Heard { from: Some(member), packet, .. }) if node == self.sender => {
+                self.arrivals.push(Arrival::Told(member, packet));
+            }
             Payload::Datagram(heard) | Payload::Raw(_, Some(heard)) => {
                 if let Some(of) = self.receiver_at[node] {
                     self.arrivals.push(Arrival::Heard(of, heard));

@@ -2,14 +2,16 @@
 
 use std::{ops::Range, rc::Rc, time::Duration};
 
+use rand::seq::IteratorRandom as _;
+use rand_chacha::ChaCha8Rng;
 use treecast_proto::{
-    Instant,
-    object::{Channel, ReceiverId, ReceiverInput, SenderInput},
+    Instant, local,
+    object::{Address, Channel, ReceiverId, ReceiverInput, SenderInput},
 };
 use treecast_wire::{header::FileId, message::Message};
 
 use super::{
-    Leaving, Scenario,
+    Leaving, LocalFigures, Scenario,
     carousel::{self, Forging},
     forger, judge,
     placed::{Fanout, Placed, Sample},
@@ -32,6 +34,9 @@ const THINKING: Duration = Duration::from_millis(15);
 
 /// The first stream of random numbers for connections to receivers, one each.
 const CONTROL_STREAM: u64 = 1 << 32;
+
+/// The stream of random numbers that decide which controller dies.
+const DEATH_STREAM: u64 = 1 << 34;
 
 /// How long it takes to join another group.
 const JOINING: Duration = Duration::from_millis(40);
@@ -74,6 +79,10 @@ pub struct ReceiverFigures {
     pub has_ended: bool,
     /// The bytes of blocks and symbols that left for the group between the receiver's coming and its end.
     pub sent_bytes: u64,
+    /// Whether the receiver died.
+    pub has_died: bool,
+    /// What it did in a session with local groups.
+    pub local: Option<LocalFigures>,
 }
 
 /// The cost of a run.
@@ -98,6 +107,8 @@ pub struct Figures {
     pub control_messages: u64,
     /// The time until the last receiver had the last object.
     pub time: Duration,
+    /// The counts of the sender of a session with local groups.
+    pub local: local::SenderFigures,
 }
 
 #[derive(Debug)]
@@ -133,6 +144,8 @@ enum Event {
     Transport(Due),
     /// Something happens to a cable: its place in the list.
     Change(usize),
+    /// A controller of a local group dies.
+    ControllerDies,
     Sample,
 }
 
@@ -150,6 +163,10 @@ pub(super) struct World<'a> {
     has_begun: bool,
     samples: Vec<Sample>,
     forging: Forging,
+    /// The packets that each receiver was sent in local groups, and the most who have reported to it.
+    loads: Vec<(u64, usize)>,
+    /// What decides which controller dies.
+    random: ChaCha8Rng,
     /// How many packets have gone to each group.
     numbers: Vec<u32>,
     /// The wake-up that counts; later ones that were asked for before are passed over.
@@ -180,6 +197,8 @@ impl<'a> World<'a> {
             has_begun: false,
             samples: Vec::new(),
             forging: Forging::new(scenario),
+            loads: vec![(0, 0); count],
+            random: generator(scenario.seed, DEATH_STREAM),
             numbers: vec![0; scenario.slower_rates_bps.len() + 1],
             wake_sender_at: None,
             wake_receivers_at: vec![None; count],
@@ -226,7 +245,7 @@ impl<'a> World<'a> {
         }
         if self.scenario.is_forged {
             for (time, receiver, packet) in forger::packets(self.scenario) {
-                let heard = Heard { group: None, number: 0, packet, is_own: false };
+                let heard = Heard { group: None, number: 0, packet, is_own: false, from: None };
                 self.schedule.at(at(time), Event::ToSocket(receiver, heard));
             }
         }
@@ -238,6 +257,10 @@ impl<'a> World<'a> {
             let shakes_hands = self.round_trip(number) * 3;
             let join_at = plan.join_at + placed.starting + shakes_hands;
             self.schedule.at(Instant::ZERO + join_at, Event::Join(number));
+        }
+        if placed.local.is_some() {
+            self.wake_sender_at = Some(Instant::ZERO);
+            self.schedule.at(Instant::ZERO, Event::WakeSender);
         }
         if self.scenario.carousel.is_some() {
             for index in 0..self.scenario.objects.len() as u32 {
@@ -280,7 +303,8 @@ impl<'a> World<'a> {
         }
         self.figures();
         self.sample();
-        let Self { scenario, sender, receivers, trace, mut faults, figures, samples, .. } = self;
+        let Self { scenario, sender, receivers, trace, mut faults, figures, samples, loads, .. } = self;
+        let session_packets = sender.session_packets();
         faults.extend(judge::faults(scenario, &sender, &receivers));
         let count = scenario.objects.len();
         let is_complete = |receiver: &&ReceiverNode| receiver.storage.committed().len() == count;
@@ -300,6 +324,13 @@ impl<'a> World<'a> {
             dropped_packets: receiver.socket.dropped(),
             has_ended: receiver.closed,
             sent_bytes: receiver.sent_bytes,
+            has_died: receiver.dead,
+            local: receiver.machine.local().map(|machine| LocalFigures {
+                machine: machine.figures(),
+                load_packets: session_packets + loads[number].0,
+                is_controller: machine.is_controller(),
+                most_clients: loads[number].1,
+            }),
         };
         let present = receivers.iter().enumerate().filter_map(|(number, one)| Some((number, one.as_ref()?)));
         let receivers = present.map(of_one).collect();
@@ -348,6 +379,7 @@ impl<'a> World<'a> {
                 return self.arrivals(now);
             }
             Event::Change(position) => return self.change(position),
+            Event::ControllerDies => return self.let_controller_die(),
             Event::Sample => return self.sample(),
             other => return self.receiver_event(now, other),
         }
@@ -430,7 +462,7 @@ impl<'a> World<'a> {
 
     fn join_placed(&mut self, now: Instant, number: usize, placed: &Placed) {
         let Some(transport) = &mut self.transport else { return };
-        if self.scenario.carousel.is_none() {
+        if self.scenario.has_connections() {
             transport.connect(now, number);
             let buffer_bytes = self.scenario.receivers[number].receive_buffer_bytes;
             self.sender.join(now, number, Connection::through_network(), buffer_bytes);
@@ -464,9 +496,13 @@ impl<'a> World<'a> {
             self.wake_sender_at = Some(now);
             return self.schedule.at(now, Event::WakeSender);
         }
+        self.begin_changes(placed);
+        if let Some(local) = &placed.local {
+            // Its sender began when the first receiver was there.
+            return local.deaths.iter().for_each(|time| self.schedule.at(now + *time, Event::ControllerDies));
+        }
         (0..self.scenario.objects.len()).for_each(|position| self.schedule.at(now, Event::Send(position)));
         self.schedule.at(now, Event::CloseSender);
-        self.begin_changes(placed);
     }
 
     fn change(&mut self, position: usize) {
@@ -475,6 +511,28 @@ impl<'a> World<'a> {
         if let Some(transport) = &mut self.transport {
             transport.graph.change(cable, change);
         }
+    }
+
+    /// One of the controllers to which somebody reports dies.
+    fn let_controller_die(&mut self) {
+        let serves = |receiver: &ReceiverNode| {
+            let machine = receiver.machine.local();
+            !receiver.dead && machine.is_some_and(|machine| machine.is_controller() && machine.clients() > 0)
+        };
+        let serve = self.receivers.iter_mut().flatten().filter(|receiver| serves(receiver));
+        if let Some(victim) = serve.choose(&mut self.random) {
+            victim.dead = true;
+        }
+    }
+
+    /// Sends a datagram of a session with local groups, and counts what its receivers are sent.
+    fn tell(&mut self, now: Instant, source: usize, to: Address, packet: Packet) {
+        let Some(transport) = &mut self.transport else { return };
+        if let (Address::Group(group), Packet::Blocks { .. }) = (to, &packet) {
+            let count = packet.count(self.scenario.block_len) as u64;
+            transport.listeners(group).for_each(|number| self.loads[number].0 += count);
+        }
+        transport.tell(now, source, to, packet);
     }
 
     fn sample(&mut self) {
@@ -507,6 +565,15 @@ impl<'a> World<'a> {
                 Arrival::Said { at: End::Receiver, of, said: Said::Close } => {
                     self.event(Event::ClosedAtReceiver(of));
                 }
+                Arrival::Told(from, Packet::Message(bytes)) => match parse(&bytes) {
+                    Ok((file, message)) => {
+                        self.sender.machine.handle(now, SenderInput::Local { from, file, message });
+                        self.pump_sender();
+                    }
+                    Err(error) => self.faults.push(error),
+                },
+                // A member's repairs for the session's group.
+                Arrival::Told(..) => {}
                 Arrival::Room(of) => self.tell_backlog(now, of),
                 Arrival::Unheard(of) => {
                     let receiver = ReceiverId(of as u32);
@@ -569,6 +636,15 @@ impl<'a> World<'a> {
         }
     }
 
+    /// The nodes of the sender and of a receiver of a placed session.
+    fn sender_at(&self) -> usize {
+        self.scenario.network.as_ref().map_or(0, |placed| placed.sender)
+    }
+
+    fn node_of(&self, number: usize) -> usize {
+        self.scenario.network.as_ref().map_or(0, |placed| placed.receivers[number])
+    }
+
     fn file(&self, index: u32) -> FileId {
         FileId::new(session(self.scenario), index)
     }
@@ -606,6 +682,7 @@ impl<'a> World<'a> {
                         None => self.schedule.at(arrival, Event::ToReceiver(number, packet)),
                     }
                 }
+                sender_node::Output::Tell(to, packet) => self.tell(now, self.sender_at(), to, packet),
                 sender_node::Output::Close(number, arrival) => match &mut self.transport {
                     Some(transport) => transport.write(now, number, End::Sender, Said::Close),
                     None => self.schedule.at(arrival, Event::ClosedAtReceiver(number)),
@@ -640,6 +717,22 @@ impl<'a> World<'a> {
                     match &mut self.transport {
                         Some(transport) => transport.write(now, number, End::Receiver, Said::Packet(packet)),
                         None => self.schedule.at(arrival, Event::ToSender(number, packet)),
+                    }
+                }
+                receiver_node::Output::Tell(to, packet) => {
+                    self.figures.control_messages += u64::from(matches!(packet, Packet::Message(_)));
+                    let clients = self.receivers[number].as_ref().and_then(|one| one.machine.local());
+                    let clients = clients.map_or(0, |machine| machine.clients());
+                    self.loads[number].1 = self.loads[number].1.max(clients);
+                    self.tell(now, self.node_of(number), to, packet);
+                }
+                receiver_node::Output::Listen(group, is_in) => {
+                    let node = self.node_of(number);
+                    if let Some(transport) = &mut self.transport {
+                        match is_in {
+                            true => transport.graph.join(group.0, node),
+                            false => transport.graph.leave(group.0, node),
+                        }
                     }
                 }
                 receiver_node::Output::Close(arrival) => match &mut self.transport {
@@ -712,7 +805,7 @@ impl<'a> World<'a> {
                 continue;
             }
             for (arrival, number, packet) in self.carry(now, receiver, number, packet) {
-                let heard = Heard { group: Some(group), number, packet, is_own: false };
+                let heard = Heard { group: Some(group), number, packet, is_own: false, from: None };
                 self.schedule.at(arrival, Event::ToSocket(receiver, heard));
             }
         }
@@ -778,6 +871,7 @@ impl<'a> World<'a> {
         self.figures.retransmitted_bytes = figures.retransmitted_bytes;
         self.figures.group_bytes = self.sender.group_bytes;
         self.figures.repair_symbols = figures.repair_symbols;
+        self.figures.local = self.sender.machine.local().map(local::Sender::figures).unwrap_or_default();
         for receiver in self.receivers.iter().flatten() {
             self.figures.decoded_blocks += receiver.machine.counters().decoded_blocks;
             self.figures.wrong_chunks += receiver.machine.counters().wrong_chunks;

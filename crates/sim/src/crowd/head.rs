@@ -1,0 +1,131 @@
+//! The sender of a crowd.
+
+use treecast_proto::{
+    Instant, Step,
+    local::{Sender, SenderConfig},
+    object::{Address, Destination, Lane, SenderEvent, SenderInput, SenderTransmit},
+};
+use treecast_wire::{
+    header::FileId,
+    message::{BeginOfFile, Member, TransferType},
+};
+
+use super::{Body, Broadcast, Crowd, Post, SESSION, To, place, sender};
+use crate::schedule::Schedule;
+
+/// How far the sender runs ahead of the slowest group, in bytes.
+const WINDOW_BYTES: u64 = 16 << 20;
+
+/// What stands for the hash of the object.
+pub(super) const HASH: [u8; 32] = [1; 32];
+
+#[derive(Debug)]
+pub(super) struct Head {
+    pub machine: Sender,
+    schedule: Schedule<Due>,
+    wake: Option<Instant>,
+    pub is_closed: bool,
+    pub sent_bytes: u64,
+    /// Packets of data that were sent again.
+    pub repairs: u64,
+}
+
+#[derive(Debug)]
+enum Due {
+    Wake,
+    Packet(Member, Body),
+}
+
+impl Head {
+    pub fn new(plan: &Crowd) -> Self {
+        let config = SenderConfig {
+            session: SESSION,
+            block_len: plan.block_len,
+            me: sender(),
+            mode: plan.mode,
+            max_run_len: plan.max_run_len,
+            rate_bps: plan.rate_bps,
+            minimum_rate_bps: 0,
+            window_bytes: WINDOW_BYTES,
+            settling: plan.delay * 20,
+            tuning: plan.tuning.clone(),
+        };
+        let object = BeginOfFile::new(TransferType::DiskToDisk, plan.size_bytes, "object");
+        let mut machine = Sender::new(config, object.into_iter().collect());
+        machine.handle(Instant::ZERO, SenderInput::Hashed { file: FileId::new(SESSION, 0), hash: HASH });
+        let mut schedule = Schedule::default();
+        schedule.at(Instant::ZERO, Due::Wake);
+        Self { machine, schedule, wake: Some(Instant::ZERO), is_closed: false, sent_bytes: 0, repairs: 0 }
+    }
+
+    pub fn post(&mut self, at: Instant, from: Member, body: Body) {
+        self.schedule.at(at, Due::Packet(from, body));
+    }
+
+    pub fn next(&self) -> Option<Instant> {
+        self.schedule.next()
+    }
+
+    pub fn run_until(&mut self, plan: &Crowd, end: Instant, broadcasts: &mut Vec<Broadcast>) -> Vec<Post> {
+        let mut posts = Vec::new();
+        while self.schedule.next().is_some_and(|next| next < end)
+            && let Some(due) = self.schedule.take()
+        {
+            let now = self.schedule.now();
+            match due {
+                Due::Wake if self.wake != Some(now) => continue,
+                Due::Wake => self.wake = None,
+                Due::Packet(from, Body::Message(file, message)) => {
+                    let message = (*message).clone();
+                    self.machine.handle(now, SenderInput::Local { from, file, message });
+                }
+                Due::Packet(_, Body::Blocks(..)) => {}
+            }
+            self.poll(plan, now, broadcasts, &mut posts);
+        }
+        posts
+    }
+
+    fn poll(&mut self, plan: &Crowd, now: Instant, broadcasts: &mut Vec<Broadcast>, posts: &mut Vec<Post>) {
+        loop {
+            let (to, body) = match self.machine.poll(now, Lane::Group) {
+                Step::Transmit(SenderTransmit::Message { to, file, message }) => {
+                    (to, Body::Message(file, message.into()))
+                }
+                Step::Transmit(SenderTransmit::Blocks { to, file, range, .. }) => {
+                    (to, Body::Blocks(file, range))
+                }
+                Step::Transmit(_) => continue,
+                Step::Event(event) => {
+                    self.is_closed |= event == SenderEvent::Closed;
+                    continue;
+                }
+                Step::Wait(deadline, _) => {
+                    let deadline = deadline.filter(|at| self.wake.is_none_or(|wake| *at < wake));
+                    if let Some(at) = deadline {
+                        self.wake = Some(at);
+                        self.schedule.at(at, Due::Wake);
+                    }
+                    return;
+                }
+            };
+            let (bytes, packets) = body.len(plan.block_len);
+            self.sent_bytes += bytes;
+            let at = now + plan.delay;
+            let to = match to {
+                Destination::Group => {
+                    broadcasts.push(Broadcast { at, body });
+                    continue;
+                }
+                Destination::Local(Address::Group(group)) => To::Group(group.0 as usize - 1),
+                Destination::Local(Address::Member(member)) => match place(member) {
+                    Some((site, place)) => To::Receiver(site, place),
+                    None => continue,
+                },
+                _ => continue,
+            };
+            self.repairs += if matches!(body, Body::Blocks(..)) { packets } else { 0 };
+            posts.push(Post { at, to, from: sender(), body });
+        }
+    }
+}

@@ -1,0 +1,145 @@
+//! Local groups (LGMP) in a placed session: how its members are called, and what their machines are told.
+
+use std::{
+    net::{IpAddr, Ipv6Addr},
+    time::Duration,
+};
+
+use treecast_proto::{
+    local::{self, Mode, Seat, Tuning},
+    object::Address,
+};
+use treecast_wire::{
+    header::HEADER_LEN,
+    message::{BeginOfFile, GroupId, Member},
+};
+
+use super::{
+    Scenario,
+    placed::Placed,
+    sender_node::{LOWER_HEADERS, Sizes, session},
+};
+
+/// The settings of a session with local groups, which take the place of the scenario's repair.
+#[derive(Debug, Clone, Default)]
+pub struct Local {
+    pub mode: Mode,
+    /// The places of the receivers, in the order of the scenario, where groups were made by hand. Empty where groups
+    /// form by themselves.
+    pub seats: Vec<PlacedSeat>,
+    pub tuning: Tuning,
+    /// The lowest rate of the sender, in bits of IP packets a second. With 0 nobody has to leave.
+    pub minimum_rate_bps: u64,
+    /// How long the sender waits for more receivers after the first.
+    pub settling: Duration,
+    /// The times since all receivers were there at which a controller dies.
+    pub deaths: Vec<Duration>,
+}
+
+/// The place of a receiver in a group that was made by hand. Receivers are given by their numbers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PlacedSeat {
+    /// The number of the group, from 1.
+    pub group: u32,
+    pub controller: usize,
+    /// The controller above. `None` for the sender.
+    pub parent: Option<usize>,
+}
+
+/// What a receiver has done and seen in a session with local groups.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LocalFigures {
+    pub machine: local::Figures,
+    /// The number of data packets that were sent to the session's group or to a local group that the receiver was in.
+    pub load_packets: u64,
+    pub is_controller: bool,
+    /// The most receivers and groups that have reported to it at one time.
+    pub most_clients: usize,
+}
+
+/// How far the sender runs ahead of the slowest group, in bytes: the default of driver's sessions.
+const WINDOW_BYTES: u64 = 16 << 20;
+
+const PORT: u16 = 5_000;
+
+/// The address of the node with this number.
+pub(crate) fn member(node: usize) -> Member {
+    let [.., high, low] = [node as u32 >> 16, node as u32 & 0xffff].map(|half| half as u16);
+    Member((Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, high, low), PORT).into())
+}
+
+/// The number of the node with this address.
+pub(crate) fn node(member: Member) -> Option<usize> {
+    let IpAddr::V6(address) = member.0.ip() else { return None };
+    let [0xfd00, .., high, low] = address.segments() else { return None };
+    Some((usize::from(high) << 16) | usize::from(low))
+}
+
+/// The group of a packet in the network.
+pub(super) fn group(to: Address) -> Option<GroupId> {
+    match to {
+        Address::Session => Some(GroupId::SESSION),
+        Address::Group(group) => Some(group),
+        Address::Member(_) => None,
+    }
+}
+
+/// A rate in bits of objects a second, for one in bits of IP packets.
+fn of_objects(rate_bps: u64, sizes: Sizes) -> u64 {
+    let block_len = u64::from(sizes.block_len);
+    (u128::from(rate_bps) * u128::from(block_len) / u128::from(block_len + sizes.headers as u64)) as u64
+}
+
+pub(super) fn sender(
+    scenario: &Scenario,
+    placed: &Placed,
+    local: &Local,
+    objects: Vec<BeginOfFile>,
+) -> local::Sender {
+    let sizes = Sizes::of(scenario);
+    debug_assert!(sizes.headers >= HEADER_LEN + LOWER_HEADERS);
+    let config = local::SenderConfig {
+        session: session(scenario),
+        block_len: scenario.block_len,
+        me: member(placed.sender),
+        mode: local.mode,
+        max_run_len: scenario.max_run_len,
+        rate_bps: of_objects(scenario.rate_bps, sizes),
+        minimum_rate_bps: of_objects(local.minimum_rate_bps, sizes),
+        window_bytes: WINDOW_BYTES,
+        settling: local.settling,
+        tuning: local.tuning.clone(),
+    };
+    local::Sender::new(config, objects)
+}
+
+pub(super) fn receiver(scenario: &Scenario, placed: &Placed, local: &Local, number: usize) -> local::Receiver {
+    let at = |of: usize| member(placed.receivers[of]);
+    let seat = local.seats.get(number).map(|seat| Seat {
+        group: GroupId(seat.group),
+        controller: at(seat.controller),
+        parent: seat.parent.map_or_else(|| member(placed.sender), at),
+    });
+    local::Receiver::new(local::ReceiverConfig {
+        session: session(scenario),
+        block_len: scenario.block_len,
+        me: at(number),
+        mode: local.mode,
+        seat,
+        seed: scenario.seed.wrapping_mul(1_000_003).wrapping_add(number as u64),
+        tuning: local.tuning.clone(),
+        patience: Some(Placed::RECEIVER_STALL_LIMIT * 4),
+        hash_attempts: 3,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_members_address_is_its_node() {
+        assert!([0, 7, 65_535, 65_536, 2_000_000].into_iter().all(|number| node(member(number)) == Some(number)));
+        assert_eq!(node(Member(([192, 0, 2, 1], PORT).into())), None);
+    }
+}
