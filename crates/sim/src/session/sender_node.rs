@@ -472,8 +472,6 @@ impl SenderNode {
                     outputs.push(Output::ToReceiver(id.0 as usize, arrival, packet));
                 }
             }
-            // Local groups do not run here yet.
-            Destination::Local(_) => {}
         }
     }
 
