@@ -88,7 +88,7 @@ struct Ended {
 pub struct Receiver {
     config: ReceiverConfig,
     /// Objects that have not ended.
-    objects: BTreeMap<u32, Object>,
+    objects: BTreeMap<u32, Box<Object>>,
     /// How many objects there are.
     expected: Option<u32>,
     /// Committed or given up.
@@ -196,6 +196,8 @@ impl Receiver {
         if let Some(step) = self.steps.pop_front() {
             return step;
         }
+        // Between packets the queue takes no memory: a simulation has many receivers.
+        self.steps = VecDeque::new();
         match (self.closed, self.busy.is_empty()) {
             (true, _) => Step::Wait(None, ReceiverWait::Closed),
             (false, false) => Step::Wait(deadline, ReceiverWait::Storage),
@@ -232,7 +234,7 @@ impl Receiver {
     }
 
     pub fn progress(&self) -> Progress {
-        let announced = self.objects.values().map(Object::announced_bytes);
+        let announced = self.objects.values().map(|object| object.announced_bytes());
         let received = self.objects.values().map(|object| object.stored.bytes());
         Progress {
             objects: self.expected,
@@ -320,7 +322,7 @@ impl Receiver {
             return;
         }
         if self.chunks >= MAX_CHUNKS {
-            self.chunks = self.objects.values().map(Object::chunks).sum();
+            self.chunks = self.objects.values().map(|object| object.chunks()).sum();
             if self.chunks >= MAX_CHUNKS {
                 return;
             }
@@ -342,7 +344,7 @@ impl Receiver {
 
     fn on_symbols(&mut self, file: FileId, positions: &Range<u64>) {
         if self.chunks >= MAX_CHUNKS {
-            self.chunks = self.objects.values().map(Object::chunks).sum();
+            self.chunks = self.objects.values().map(|object| object.chunks()).sum();
         }
         let is_full = self.chunks >= MAX_CHUNKS;
         let takes_symbols =
@@ -358,7 +360,8 @@ impl Receiver {
         let count = u64::from(symbols.end - symbols.start);
         let kept = gatherer.take(source_block, symbols, there);
         let kept_count: u64 = kept.iter().map(|kept| u64::from(kept.end - kept.start)).sum();
-        self.chunks += self.objects.get(&file.index()).map_or(0, Object::chunks).saturating_sub(chunks);
+        self.chunks +=
+            self.objects.get(&file.index()).map_or(0, |object| object.chunks()).saturating_sub(chunks);
         self.counters.repair_symbols += kept_count;
         self.counters.duplicate_blocks += count - kept_count;
         for symbols in kept {
@@ -568,7 +571,7 @@ impl Receiver {
                 return None;
             }
         }
-        Some(self.objects.entry(index).or_insert_with(|| Object::new(self.config.block_len)))
+        Some(self.objects.entry(index).or_insert_with(|| Object::new(self.config.block_len).into()))
     }
 
     /// What is kept of objects that are not announced.

@@ -350,7 +350,11 @@ impl Receiver {
         self.end_when_done(now);
         match self.out.pop_front() {
             Some(step) => step,
-            None => Step::Wait(self.deadline(), ReceiverWait::Sender),
+            None => {
+                // Between packets the queue takes no memory: a simulation has many receivers.
+                self.out = VecDeque::new();
+                Step::Wait(self.deadline(), ReceiverWait::Sender)
+            }
         }
     }
 

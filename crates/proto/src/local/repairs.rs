@@ -19,12 +19,12 @@ use crate::{Instant, object::Address};
 const MAX_JOBS: usize = 2_048;
 const MAX_JOBS_OF_ONE: usize = 256;
 
-/// The most repairs that are remembered.
+/// The most repairs that are remembered, and for how long: longer than any that is asked about.
 const MAX_RECENT: usize = 1_024;
+const REMEMBERED: Duration = Duration::from_secs(2);
 
-/// One who asks may be so far ahead of what it may ask for. Of so many it is remembered.
+/// One who asks may be so far ahead of what it may ask for.
 const AHEAD: Duration = Duration::from_secs(2);
-const MAX_ASKING: usize = 1_024;
 
 /// A repair that waits so long for blocks is forgotten: whoever lacks them asks again.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -60,9 +60,7 @@ impl Repairs {
 
     /// Whether somebody may ask for so many bytes more now: all that was asked for in the last seconds counts.
     pub fn allows(&mut self, now: Instant, by: Member, bytes: u64) -> bool {
-        if self.paid_at.len() >= MAX_ASKING {
-            self.paid_at.retain(|_, paid_at| *paid_at > now);
-        }
+        self.paid_at.retain(|_, paid_at| *paid_at > now);
         let paid_at = self.paid_at.get(&by).copied().unwrap_or(now).max(now);
         if paid_at > now + AHEAD {
             return false;
@@ -109,6 +107,10 @@ impl Repairs {
 
     fn take(&mut self, key: (u32, u64, Address)) -> Option<Job> {
         let job = self.jobs.remove(&key)?;
+        if self.jobs.is_empty() {
+            // An empty map keeps its memory, of which a simulation of many receivers has none to spare.
+            self.jobs = BTreeMap::new();
+        }
         if let Some(count) = self.jobs_of.get_mut(&job.by) {
             *count -= 1;
             if *count == 0 {
@@ -133,6 +135,9 @@ impl Repairs {
     }
 
     fn remember(&mut self, now: Instant, to: Address, object: u32, range: Range<u64>) {
+        while self.recent.front().is_some_and(|(sent, ..)| *sent + REMEMBERED < now) {
+            self.recent.pop_front();
+        }
         match self.recent.back_mut() {
             Some((sent, address, of, last))
                 if *address == to && *of == object && last.end == range.start && *sent == now =>

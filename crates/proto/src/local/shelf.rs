@@ -41,7 +41,7 @@ pub(super) struct Known {
 #[derive(Debug)]
 pub(super) struct Shelf {
     pub block_len: u64,
-    objects: BTreeMap<u32, Known>,
+    objects: BTreeMap<u32, Box<Known>>,
     /// All objects before this are over here ...
     pub done: u32,
     /// ... and at everyone whom this receiver serves.
@@ -57,11 +57,11 @@ impl Shelf {
     }
 
     pub fn get(&self, object: u32) -> Option<&Known> {
-        self.objects.get(&object)
+        self.objects.get(&object).map(AsRef::as_ref)
     }
 
     pub fn get_mut(&mut self, object: u32) -> Option<&mut Known> {
-        self.objects.get_mut(&object)
+        self.objects.get_mut(&object).map(AsMut::as_mut)
     }
 
     /// The object, noted when it is new. `None` when it is over everywhere, or there are too many.
@@ -72,17 +72,21 @@ impl Shelf {
         if is_new && is_barred {
             return None;
         }
-        Some(self.objects.entry(object).or_insert_with(|| Known {
-            begin: None,
-            digest: None,
-            seen: 0,
-            noticed: 0,
-            since: now,
-            end: None,
-            ask_at: None,
-            asked: 0,
-            say_at: None,
-        }))
+        let known = self.objects.entry(object).or_insert_with(|| {
+            Known {
+                begin: None,
+                digest: None,
+                seen: 0,
+                noticed: 0,
+                since: now,
+                end: None,
+                ask_at: None,
+                asked: 0,
+                say_at: None,
+            }
+            .into()
+        });
+        Some(known)
     }
 
     /// The session is at least here.
@@ -110,7 +114,7 @@ impl Shelf {
 
     /// Objects that have not ended here, in order.
     pub fn open(&self) -> impl Iterator<Item = (u32, &Known)> {
-        self.objects.iter().filter(|(_, known)| known.end.is_none()).map(|(index, known)| (*index, known))
+        self.objects.iter().filter(|(_, known)| known.end.is_none()).map(|(index, known)| (*index, &**known))
     }
 
     /// The announcement of an object is to be said at this time, if it is known by then.

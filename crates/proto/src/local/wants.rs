@@ -70,6 +70,7 @@ impl Wants {
 
     pub fn remove(&mut self, object: u32, start: u64) {
         self.by_place.remove(&(object, start));
+        self.let_go();
     }
 
     /// A want was asked for: it waits for `hold`, longer each time, and for `spread`, which is random, so that members that
@@ -97,6 +98,14 @@ impl Wants {
     /// The object has ended, or begins anew.
     pub fn forget(&mut self, object: u32) {
         self.by_place.retain(|(of, _), _| *of != object);
+        self.let_go();
+    }
+
+    /// An empty map keeps its memory, of which a simulation of many receivers has none to spare.
+    fn let_go(&mut self) {
+        if self.by_place.is_empty() {
+            self.by_place = BTreeMap::new();
+        }
     }
 
     /// All wants are asked for anew, at these times: whom they were asked of is not there any more.

@@ -70,14 +70,6 @@ impl Receiver {
         }
     }
 
-    /// Returns the machine of local groups, if this session has them.
-    pub fn local(&self) -> Option<&local::Receiver> {
-        match self {
-            Self::Vcmtp(_) | Self::Carousel(_) => None,
-            Self::Local(machine) => Some(machine),
-        }
-    }
-
     /// Returns the carousel's machine, if this session is a carousel.
     pub fn carousel(&self) -> Option<&carousel::Receiver> {
         match self {

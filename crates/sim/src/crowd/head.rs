@@ -76,7 +76,7 @@ impl Head {
                 Due::Wake if self.wake != Some(now) => continue,
                 Due::Wake => self.wake = None,
                 Due::Packet(from, Body::Message(file, message)) => {
-                    let message = (*message).clone();
+                    let message = message.0.clone();
                     self.machine.handle(now, SenderInput::Local { from, file, message });
                 }
                 Due::Packet(_, Body::Blocks(..)) => {}
@@ -90,7 +90,7 @@ impl Head {
         loop {
             let (to, body) = match self.machine.poll(now, Lane::Group) {
                 Step::Transmit(SenderTransmit::Message { to, file, message }) => {
-                    (to, Body::Message(file, message.into()))
+                    (to, Body::message(file, message))
                 }
                 Step::Transmit(SenderTransmit::Blocks { to, file, range, .. }) => {
                     (to, Body::Blocks(file, range))

@@ -19,7 +19,7 @@ use treecast_proto::{
     local::{self, MAX_CHILDREN, MAX_MEMBERS, Mode, Seat, Tuning},
 };
 use treecast_wire::{
-    header::{FileId, SessionId},
+    header::{FileId, HEADER_LEN, SessionId},
     message::{GroupId, Member, Message},
 };
 
@@ -35,8 +35,8 @@ const TOP: usize = 2 * MAX_CHILDREN;
 /// The delay between two hosts of one site.
 const SITE_DELAY: Duration = Duration::from_millis(1);
 
-/// The bytes around a packet: Ethernet, IPv6, UDP and the session's header.
-const HEADERS: u64 = 14 + 40 + 8 + 32;
+/// The bytes of Ethernet, IPv6 and UDP around a packet.
+const LOWER_HEADERS: u64 = 14 + 40 + 8;
 
 const SESSION: SessionId = SessionId(7);
 
@@ -90,18 +90,24 @@ pub struct CrowdFigures {
 /// The content of a packet.
 #[derive(Debug, Clone)]
 enum Body {
-    Message(FileId, Arc<Message>),
+    /// A message, and the bytes of its frame.
+    Message(FileId, Arc<(Message, u64)>),
     Blocks(FileId, Range<u64>),
 }
 
 impl Body {
+    fn message(file: FileId, message: Message) -> Self {
+        let bytes = message.to_packet(file).len() as u64 + LOWER_HEADERS;
+        Self::Message(file, Arc::new((message, bytes)))
+    }
+
     /// The bytes of frames, and the number of packets.
     fn len(&self, block_len: u16) -> (u64, u64) {
         match self {
-            Self::Message(file, message) => (message.to_packet(*file).len() as u64 + HEADERS - 32, 1),
+            Self::Message(_, message) => (message.1, 1),
             Self::Blocks(_, range) => {
                 let count = (range.end - range.start).div_ceil(block_len.into());
-                (range.end - range.start + count * HEADERS, count)
+                (range.end - range.start + count * (LOWER_HEADERS + HEADER_LEN as u64), count)
             }
         }
     }

@@ -10,7 +10,9 @@ use treecast_proto::{
 };
 use treecast_wire::message::Member;
 
-use super::{Body, Broadcast, Crowd, CrowdFigures, Post, SESSION, SITE_DELAY, To, head::HASH, place, receiver, seat};
+use super::{
+    Body, Broadcast, Crowd, CrowdFigures, Post, SESSION, SITE_DELAY, To, head::HASH, place, receiver, seat,
+};
 use crate::schedule::Schedule;
 
 #[derive(Debug)]
@@ -77,7 +79,8 @@ impl Site {
             match broadcasts.get(self.heard).filter(|broadcast| broadcast.at == next) {
                 Some(Broadcast { at, body }) => {
                     self.heard += 1;
-                    (0..self.hosts.len()).for_each(|place| self.arrive(plan, *at, place, Channel::Group, body));
+                    (0..self.hosts.len())
+                        .for_each(|place| self.arrive(plan, *at, place, Channel::Group, body));
                 }
                 None => self.event(plan),
             }
@@ -116,7 +119,7 @@ impl Site {
         match body {
             Body::Message(file, message) => {
                 if !self.hosts[place].loss.next(plan.loss) {
-                    let (file, message) = (*file, (**message).clone());
+                    let (file, message) = (*file, message.0.clone());
                     self.hosts[place].machine.handle(now, ReceiverInput::Message { from, file, message });
                     self.poll(plan, now, place);
                 }
@@ -128,7 +131,9 @@ impl Site {
                     let start = range.start + number * block_len;
                     let block = start..range.end.min(start + block_len);
                     if self.hosts[place].loss.next(plan.loss) {
-                        open.take().into_iter().for_each(|range| self.take(plan, now, place, (from, *file, range)));
+                        open.take()
+                            .into_iter()
+                            .for_each(|range| self.take(plan, now, place, (from, *file, range)));
                         continue;
                     }
                     open = Some(open.map_or(block.start, |open| open.start)..block.end);
@@ -155,7 +160,7 @@ impl Site {
             match host.machine.poll(now) {
                 Step::Transmit(ReceiverTransmit::Tell { to, file, message }) => {
                     host.most_clients = host.most_clients.max(host.machine.clients() as u32);
-                    self.send(plan, now, place, (to, Body::Message(file, message.into())));
+                    self.send(plan, now, place, (to, Body::message(file, message)));
                 }
                 Step::Transmit(ReceiverTransmit::Send { to, file, range }) => {
                     self.send(plan, now, place, (to, Body::Blocks(file, range)));
@@ -236,7 +241,14 @@ impl Host {
         });
         let random = SplitMix64(plan.seed ^ number.wrapping_mul(0xd134_2543_de82_ef95));
         let loss = Losses { random, until: 0, is_drawn: false };
-        Self { machine, loss, wake: Some(Instant::ZERO), is_listening: false, whole_at: None, most_clients: 0 }
+        Self {
+            machine,
+            loss,
+            wake: Some(Instant::ZERO),
+            is_listening: false,
+            whole_at: None,
+            most_clients: 0,
+        }
     }
 
     /// Does what needs no network. Nothing is stored, and every hash is right.

@@ -113,7 +113,12 @@ pub(super) fn sender(
     local::Sender::new(config, objects)
 }
 
-pub(super) fn receiver(scenario: &Scenario, placed: &Placed, local: &Local, number: usize) -> local::Receiver {
+pub(super) fn receiver(
+    scenario: &Scenario,
+    placed: &Placed,
+    local: &Local,
+    number: usize,
+) -> local::Receiver {
     let at = |of: usize| member(placed.receivers[of]);
     let seat = local.seats.get(number).map(|seat| Seat {
         group: GroupId(seat.group),
@@ -139,7 +144,9 @@ mod tests {
 
     #[test]
     fn a_members_address_is_its_node() {
-        assert!([0, 7, 65_535, 65_536, 2_000_000].into_iter().all(|number| node(member(number)) == Some(number)));
+        assert!(
+            [0, 7, 65_535, 65_536, 2_000_000].into_iter().all(|number| node(member(number)) == Some(number))
+        );
         assert_eq!(node(Member(([192, 0, 2, 1], PORT).into())), None);
     }
 }

@@ -6,7 +6,9 @@ use rand::Rng as _;
 use treecast_proto::{
     Instant, Step, carousel,
     fec::Layout,
-    object::{Address, Destination, Lane, Outcome, ReceiverId, SenderEvent, SenderInput, SenderTransmit, SenderWait},
+    object::{
+        Address, Destination, Lane, Outcome, ReceiverId, SenderEvent, SenderInput, SenderTransmit, SenderWait,
+    },
     repair::Sender,
     vcmtp::{self, SenderConfig},
 };
@@ -593,7 +595,8 @@ fn carousel(scenario: &Scenario, settings: Carousel) -> Result<Sender, String> {
         idle,
         loops: None,
     };
-    let machine = carousel::Sender::new(config, &announcements(scenario)?).map_err(|error| error.to_string())?;
+    let machine =
+        carousel::Sender::new(config, &announcements(scenario)?).map_err(|error| error.to_string())?;
     Ok(Sender::Carousel(Box::new(machine)))
 }
 

@@ -91,6 +91,8 @@ pub(super) struct Control {
     next_split: Instant,
     /// Whether its group was made by hand.
     is_static: bool,
+    /// The controller above that was given where groups were made by hand.
+    given_parent: Option<Member>,
     /// Controllers that did nothing for their group.
     banned: Vec<Member>,
 }
@@ -114,6 +116,7 @@ impl Control {
             next_search: Instant::ZERO,
             next_split: Instant::ZERO,
             is_static: seat.is_some(),
+            given_parent: seat.map(|seat| seat.parent),
             banned: Vec::new(),
         };
         if let Some(seat) = seat {
@@ -227,7 +230,11 @@ impl Control {
         }
         if now >= self.next_probe {
             self.next_probe = now + PROBE.mul_f64(0.8 + 0.4 * self.random.unit());
-            let above = self.above();
+            // The answer to a group that waits for its admission would be taken for a refusal.
+            let waits = self.place.as_ref().is_some_and(|place| {
+                place.is_controller(self.me) && place.group != GroupId::SESSION && !place.above.is_admitted
+            });
+            let above = self.above().filter(|_| !waits);
             self.orders.extend(above.map(|above| tell(above, Local::Probe(stamp_us(now)))));
         }
     }
@@ -259,7 +266,11 @@ impl Control {
     }
 
     pub fn next_order(&mut self) -> Option<Order> {
-        self.orders.pop_front()
+        let order = self.orders.pop_front();
+        if order.is_none() {
+            self.orders = VecDeque::new();
+        }
+        order
     }
 
     pub fn deadline(&self) -> Option<Instant> {

@@ -80,7 +80,8 @@ impl Control {
         let is_sender = Some(place.parent) == self.sender();
         if !is_sender && place.above.is_admitted && now >= place.above.heard + DEAD_ABOVE {
             self.look_above(now);
-        } else if !place.above.is_admitted && now >= place.above.heard + ADMISSION {
+        } else if !place.above.is_admitted && (place.above.tries == 0 || now >= place.above.heard + ADMISSION)
+        {
             let is_in_vain = place.above.tries >= TRIES;
             if is_in_vain { self.look_above(now) } else { self.ask_above(now) }
         }
@@ -133,13 +134,14 @@ impl Control {
         self.orders.push_back(tell(place.parent, Local::Join(join)));
     }
 
-    /// The one above is silent, or has no room: the next that may be above. In the end, that is the sender.
+    /// The one above is silent, or has no room: the next that may be above. In the end, that is the sender, and the one
+    /// that was given where groups were made by hand.
     fn look_above(&mut self, now: Instant) {
-        let sender = self.sender();
+        let last = [self.sender(), self.given_parent];
         let Some(place) = &mut self.place else { return };
         let next = place.above.fallbacks.iter_mut().find_map(Option::take);
         let is_fit = |member: &Member| *member != self.me && *member != place.parent;
-        let next = next.filter(is_fit).or(sender);
+        let next = next.into_iter().chain(last.into_iter().flatten()).find(is_fit);
         place.parent = next.unwrap_or(place.parent);
         (place.above.is_admitted, place.above.tries, place.round_trip_us) = (false, 0, 0);
         self.orders.push_back(Order::Hurry);

@@ -121,14 +121,17 @@ impl Receiver {
 
     /// Takes note of what is missing of all that was seen.
     pub(super) fn notice(&mut self, now: Instant) {
-        let timing = self.control.timing();
-        let distance = self.control.round_trip() / 2;
         let open: Vec<(u32, Range<u64>)> = self
             .shelf
             .open()
             .filter(|(_, known)| known.noticed < known.seen)
             .map(|(object, known)| (object, known.noticed..known.seen))
             .collect();
+        if open.is_empty() {
+            return;
+        }
+        let timing = self.control.timing();
+        let distance = self.control.round_trip() / 2;
         for (object, unseen) in open {
             let gaps = self.shelf.gaps(&self.objects, object, &unseen);
             let mut noticed = unseen.end;
