@@ -15,7 +15,7 @@ use treecast_lab::{
 use treecast_proto::explicit::mead::grouping::Parameters;
 use treecast_wire::{mead::MAX_ADDRESSES, ticket};
 
-use super::workload::SendRate;
+use super::{local::LocalGroups, workload::SendRate};
 
 /// A `[[delivery]]` of a file as it is written. Fanouts and repairs may be lists: then it stands for each
 /// combination.
@@ -36,6 +36,7 @@ pub struct DeliveryKeys {
     options: Options,
     #[serde(default)]
     support: Support,
+    local: Option<LocalGroups>,
     #[serde(default)]
     events: Vec<events::Event>,
 }
@@ -61,6 +62,8 @@ pub struct Delivery {
     pub options: Options,
     /// Which routers speak MEADcast and Xcast.
     pub support: Support,
+    /// The settings of repair `local`.
+    pub local: LocalGroups,
     /// The events of a run, such as faults. Their times count from the beginning of the delivery.
     pub events: Vec<events::Event>,
 }
@@ -101,6 +104,8 @@ pub enum Repair {
     Nack,
     After,
     Carousel,
+    /// Receivers mend losses among themselves, in local groups.
+    Local,
     None,
 }
 
@@ -201,7 +206,12 @@ impl DeliveryKeys {
         if self.name.is_some() && fanouts.len() * repairs.len() != 1 {
             return Err(format!("delivery `{said}` is several: leave out its name"));
         }
-        let Self { name, fec, rate, plain, arguments, options, support, events, .. } = self;
+        if self.local.is_some() && !repairs.contains(&Some(Repair::Local)) {
+            return Err(format!("delivery `{said}`: `local` has a meaning for repair local alone"));
+        }
+        let Self { name, fec, rate, plain, arguments, options, support, local, events, .. } = self;
+        let local = local.unwrap_or_default();
+        local.check().map_err(|what| format!("delivery `{said}`: {what}"))?;
         let one = Delivery {
             program,
             fec,
@@ -210,6 +220,7 @@ impl DeliveryKeys {
             arguments,
             options,
             support,
+            local,
             events,
             ..Delivery::default()
         };
@@ -218,6 +229,7 @@ impl DeliveryKeys {
             for &repair in &repairs {
                 let mut delivery = Delivery { fanout, repair, ..one.clone() };
                 delivery.name = name.clone().unwrap_or_else(|| delivery.own_name());
+                delivery.check_local().map_err(|what| format!("delivery `{}`: {what}", delivery.name))?;
                 delivery.options.check().map_err(|what| format!("delivery `{}`: {what}", delivery.name))?;
                 all.push(delivery);
             }
@@ -238,6 +250,7 @@ impl Delivery {
         let (repair, fec) = match name {
             "tcp" | "udp" | "scp" | "default" => (None, None),
             "carousel" => (Some(Repair::Carousel), None),
+            "local" => (Some(Repair::Local), None),
             "after" => (Some(Repair::After), None),
             "nack" => (Some(Repair::Nack), Some("none")),
             "nack-fec" => (Some(Repair::Nack), Some("auto")),
@@ -255,7 +268,18 @@ impl Delivery {
     }
 
     /// The names that [`Delivery::known`] knows.
-    pub const KNOWN: &str = "tcp, udp, scp, carousel, after, nack, default, nack-fec or carousel-fec";
+    pub const KNOWN: &str = "tcp, udp, scp, carousel, local, after, nack, default, nack-fec or carousel-fec";
+
+    /// Refuses what local groups cannot be combined with.
+    fn check_local(&self) -> Result<(), String> {
+        match self.repair {
+            Some(Repair::Local) if self.fanout != Fanout::Multicast => {
+                Err(format!("repair local needs multicast, and not {}", self.fanout))
+            }
+            Some(Repair::Local) if self.has_fec() => Err("repair local has no fec: leave it out".into()),
+            _ => Ok(()),
+        }
+    }
 
     fn own_name(&self) -> String {
         if self.program != Program::Treecast {
@@ -277,6 +301,11 @@ impl Delivery {
 
     pub fn is_carousel(&self) -> bool {
         self.repair == Some(Repair::Carousel)
+    }
+
+    /// Whether receivers mend losses among themselves.
+    pub fn is_local(&self) -> bool {
+        self.repair == Some(Repair::Local)
     }
 
     /// Whether a session begins with its receivers and ends when all of them have everything.
@@ -401,6 +430,7 @@ impl Repair {
             Self::Nack => "nack",
             Self::After => "after",
             Self::Carousel => "carousel",
+            Self::Local => "local",
             Self::None => "none",
         }
     }

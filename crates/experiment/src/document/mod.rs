@@ -5,6 +5,7 @@
 
 pub mod delivery;
 pub mod feed;
+pub mod local;
 pub mod network;
 mod old;
 mod settings;

@@ -31,6 +31,8 @@ pub struct Network {
     /// The loss at some of the clients. When several entries name the same client, the last one counts.
     #[serde(default)]
     pub loss: Vec<ClientLoss>,
+    /// The number of receivers for which the topology's only client stands. The simulator alone has so many.
+    pub crowd: Option<u32>,
     /// The clients whose links are slower than the topology says. When several entries name the same client,
     /// the last one counts.
     #[serde(default)]
@@ -140,6 +142,9 @@ impl Network {
         if name.is_empty() || name.len() > 32 || !name.bytes().all(plain) {
             return Err(format!("network name `{name}`: expected 1 to 32 letters, digits and `-`"));
         }
+        if let Some(crowd) = self.crowd.filter(|crowd| !(1..=MAX_CROWD).contains(crowd)) {
+            return Err(format!("network `{name}`: crowd is {crowd}: expected 1 to {MAX_CROWD} receivers"));
+        }
         Ok(())
     }
 
@@ -171,6 +176,9 @@ impl Network {
         Ok(())
     }
 }
+
+/// The most receivers of a crowd: more than the memory of a large machine holds.
+const MAX_CROWD: u32 = 10_000_000;
 
 /// The rate that links without one are taken to have, for estimates.
 const UNLIMITED_BPS: u64 = 10_000_000_000;

@@ -119,7 +119,23 @@ pub fn check(experiment: &Experiment) -> Result<(), Error> {
 
 fn planned(experiment: &Experiment) -> Result<Plan<'_>, Error> {
     let capacity_bytes = store::capacity_bytes(experiment.habits.store.as_deref());
-    vocabulary::checked_plan(experiment, capacity_bytes.map_err(store_failed(experiment))?)
+    let capacity_bytes = capacity_bytes.map_err(store_failed(experiment))?;
+    let plan = vocabulary::checked_plan(experiment, capacity_bytes)?;
+    check_simulated(&plan, experiment)?;
+    Ok(plan)
+}
+
+/// Refuses what the simulator alone has.
+fn check_simulated(plan: &Plan, experiment: &Experiment) -> Result<(), Error> {
+    let is_simulated =
+        |run: &&Planned| run.delivery.is_local() || experiment.networks[run.network].crowd.is_some();
+    match plan.runs.iter().find(is_simulated) {
+        None => Ok(()),
+        Some(run) => Err(Error::Invalid {
+            name: "treecast lab run".into(),
+            what: format!("{}: repair local and crowds are simulated: take `treecast sim run`", run.name),
+        }),
+    }
 }
 
 fn require_root() -> Result<(), Error> {

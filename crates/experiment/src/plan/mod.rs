@@ -339,7 +339,8 @@ impl<'a> Planner<'a, '_> {
             Workload::Shared(..) => groups[0].receivers.iter().collect(),
             _ => groups.iter().flat_map(|group| &group.receivers).collect(),
         };
-        set("receivers", receivers.len().to_string());
+        let receivers = network.crowd.map_or(receivers.len(), |crowd| crowd as usize);
+        set("receivers", receivers.to_string());
         set("senders", groups.len().to_string());
         set("levels", network::router_levels(topology).to_string());
         set("loss", self.at.facts.most_lost().to_string());

@@ -37,10 +37,17 @@ pub fn check_runs(experiment: &Experiment, plan: &Plan) -> Result<(), Error> {
         let network = &experiment.networks[run.network];
         let topology = &plan.networks[run.network].topology;
         let rate = plan::rate(experiment, network, run.delivery, topology);
+        run.delivery.local.check_receivers(&run.groups[0].receivers).map_err(|what| {
+            refused(format!("delivery `{}` in {}: {what}", run.delivery.name, network.name))
+        })?;
         of_delivery(run.delivery, &rate).map_err(|what| {
             let advice = "leave it out (--set deliveries=...), or take `treecast lab run`";
             refused(format!("delivery `{}`: the simulator has {what}: {advice}", run.delivery.name))
         })?;
+        if network.crowd.is_some() {
+            super::crowd::check(network, run.delivery, &plan.networks[run.network])
+                .map_err(|what| refused(format!("network {}: {what}", network.name)))?;
+        }
         super::network::check_connected(topology, &run.groups[0])
             .map_err(|what| refused(format!("network {}: {what}", network.name)))?;
     }

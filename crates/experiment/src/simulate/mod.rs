@@ -6,6 +6,7 @@
 //! alone, so runs are made on all processors at once.
 
 mod check;
+mod crowd;
 mod network;
 mod scenario;
 
@@ -19,6 +20,8 @@ use std::{
     thread,
     time::Duration,
 };
+
+use treecast_sim::session::LocalFigures;
 
 use self::scenario::{Simulated, play};
 use crate::{
@@ -148,7 +151,12 @@ fn keep(book: &mut Book, planned: &Planned, simulated: Result<Simulated, String>
 fn filing(planned: &Planned, simulated: &Simulated) -> Filing {
     let mut filing = Filing::default();
     let size_bytes = simulated.size_bytes;
-    for (name, fared) in planned.groups[0].receivers.iter().zip(&simulated.clients) {
+    let receivers = planned.groups[0].receivers.iter().zip(&simulated.clients);
+    for ((name, fared), figures) in receivers.zip(&simulated.figures) {
+        if figures.is_some_and(|figures| figures.has_died) {
+            filing.node(name, "died", 1.0, "");
+            continue;
+        }
         match (fared.run_seconds(), &fared.failure) {
             (Some(seconds), None) => filing.node(name, "time", seconds, "s"),
             (_, why) => {
@@ -165,10 +173,31 @@ fn filing(planned: &Planned, simulated: &Simulated) -> Filing {
         filing.node(name, "duplicate", fared.told.duplicate_bytes as f64, "B");
         filing.node(name, "dropped", fared.told.dropped_packets as f64, "packets");
         filing.node(name, "attempts", f64::from(fared.attempts), "");
+        figures.and_then(|figures| figures.local).iter().for_each(|local| of_local(&mut filing, name, local));
+    }
+    filing.run("feedback", simulated.feedback as f64, "packets");
+    filing.run("sender_repairs", simulated.sender_repairs as f64, "packets");
+    if let Some(served) = simulated.most_served {
+        filing.run("served", served as f64, "");
     }
     filing.run("duration", simulated.duration.as_secs_f64(), "s");
     filing.run("network_bytes", simulated.network_bytes() as f64, "B");
     filing.run("sender_bytes", simulated.sender_bytes() as f64, "B");
     filing.series = simulated.series();
     filing
+}
+
+/// What is filed of a receiver of a session with local groups.
+fn of_local(filing: &mut Filing, name: &str, local: &LocalFigures) {
+    let lost = 1.0 - local.machine.data_blocks as f64 / local.session_packets.max(1) as f64;
+    filing.node(name, "load", (local.session_packets + local.group_packets) as f64, "packets");
+    filing.node(name, "lost", lost.clamp(0.0, 1.0), "");
+    filing.node(name, "repairs", local.machine.sent_blocks as f64, "packets");
+    filing.node(
+        name,
+        "requests",
+        (local.machine.requests_sent + local.machine.requests_above) as f64,
+        "packets",
+    );
+    filing.node(name, "served", local.most_clients as f64, "");
 }

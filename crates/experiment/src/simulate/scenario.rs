@@ -6,18 +6,20 @@ use treecast_driver::send::MOST_CODED_BPS;
 use treecast_lab::{Role, Topology};
 use treecast_proto::{
     fec::Share,
+    local::Tuning,
+    random::SplitMix64,
     vcmtp::{self, Notification},
 };
 use treecast_sim::{
     network::Path,
     session::{
-        self, Carousel, Explicit, Fanout, ObjectPlan, Placed, PlacedRouter, ReceiverFigures, ReceiverPlan,
-        Sample, Scenario,
+        self, Carousel, Explicit, Fanout, Local, ObjectPlan, Placed, PlacedRouter, PlacedSeat,
+        ReceiverFigures, ReceiverPlan, Sample, Scenario,
     },
 };
 use treecast_wire::{header::HEADER_LEN, seal::SEAL_LEN};
 
-use super::network;
+use super::{crowd, network};
 use crate::{
     client::Fared,
     document::{
@@ -40,8 +42,18 @@ pub struct Simulated {
     pub duration: Duration,
     /// The number of bytes that were delivered.
     pub size_bytes: u64,
-    samples: Vec<Sample>,
+    /// The counts of each client. `None` for a client that was not started, and in a crowd.
+    pub figures: Vec<Option<ReceiverFigures>>,
+    /// The packets of feedback that came to the sender, and the packets that it sent again.
+    pub feedback: u64,
+    pub sender_repairs: u64,
+    /// The most who have reported to one controller of a crowd.
+    pub most_served: Option<usize>,
+    pub samples: Vec<Sample>,
 }
+
+/// The time for which a sender waits for more receivers, where the experiment does not say it.
+const SETTLING: Duration = Duration::from_secs(1);
 
 /// The time that a program takes until it asks for a connection: about what `treecast receive` takes on an idle machine.
 const STARTING: Duration = Duration::from_millis(10);
@@ -67,12 +79,19 @@ pub fn play(
     planned: &Planned,
     waits: &[Duration],
 ) -> Result<Simulated, String> {
+    if let Some(receivers) = experiment.networks[planned.network].crowd {
+        return crowd::play(experiment, plan, planned, receivers as usize);
+    }
     let receivers = planned.groups[0].receivers.len();
     let waits = |index: usize| waits.get(index).copied().unwrap_or_default();
     let mut simulated = Simulated {
         clients: vec![Fared::default(); receivers],
         duration: Duration::ZERO,
         size_bytes: size(planned),
+        figures: vec![None; receivers],
+        feedback: 0,
+        sender_repairs: 0,
+        most_served: None,
         samples: Vec::new(),
     };
     // A session serves those who are there when it begins. Those who come later take part in the next one.
@@ -92,12 +111,15 @@ pub fn play(
             return Err(format!("the simulator is wrong: {fault}"));
         }
         simulated.take(planned, &members, begins, &waits, &run);
+        simulated.feedback += run.figures.feedback_messages;
+        let block_len = u64::from(scenario.block_len);
+        simulated.sender_repairs += run.figures.retransmitted_bytes.div_ceil(block_len);
         begins = simulated.duration;
     }
     Ok(simulated)
 }
 
-fn size(planned: &Planned) -> u64 {
+pub fn size(planned: &Planned) -> u64 {
     match &planned.work {
         Work::File(size) => size.0,
         _ => 0,
@@ -117,6 +139,7 @@ impl Simulated {
         for figures in &run.receivers {
             let index = members[figures.number];
             self.clients[index] = fared(planned, figures, begins, waits(index));
+            self.figures[index] = Some(*figures);
         }
         for &index in members {
             let client = &mut self.clients[index];
@@ -165,7 +188,8 @@ fn fared(planned: &Planned, figures: &ReceiverFigures, begins: Duration, wait: D
     Fared {
         started: Some(wait),
         finished: is_there.then(|| begins + figures.time),
-        failure: (!is_there).then(|| "it had not everything when the run's time was up".into()),
+        failure: (!is_there && !figures.has_died)
+            .then(|| "it had not everything when the run's time was up".into()),
         attempts: 1,
         is_cut_short: !figures.is_whole,
         told: Told {
@@ -194,6 +218,7 @@ fn scenario(
         SendRate::Bps(rate) => rate.0,
         _ => server_rate_bps(topology).unwrap_or(UNLIMITED_BPS),
     };
+    let seed = seed_for(habits.seed, &planned.name);
     let is_plain = delivery.plain.unwrap_or(habits.plain);
     let seal_bytes = if is_plain { 0 } else { SEAL_LEN };
     let fanout = match delivery.fanout {
@@ -219,6 +244,7 @@ fn scenario(
             .collect::<Result<_, _>>()?,
         fanout,
         explicit: delivery.is_explicit().then(|| explicit(delivery, topology, &names)).transpose()?,
+        local: delivery.is_local().then(|| local(planned, members, seed)).transpose()?,
         changes,
         starting: STARTING,
         seal_bytes,
@@ -252,6 +278,38 @@ fn scenario(
         is_forged: false,
         carousel: delivery.is_carousel().then(|| Carousel::of_seed(seed)),
         network: Some(Box::new(placed)),
+    })
+}
+
+/// The settings of local groups. The times at which controllers die are drawn from the seed.
+fn local(planned: &Planned, members: &[usize], seed: u64) -> Result<Local, String> {
+    let keys = &planned.delivery.local;
+    let receivers = &planned.groups[0].receivers;
+    let number = |name: &String| {
+        let found = members.iter().position(|index| receivers[*index] == *name);
+        found.ok_or_else(|| format!("there is no receiver {name}"))
+    };
+    let mut seats = vec![None; members.len()];
+    for (group, names) in (1..).zip(&keys.groups) {
+        for name in names {
+            seats[number(name)?] = Some(PlacedSeat { group, controller: number(&names[0])?, parent: None });
+        }
+    }
+    let mut random = SplitMix64(seed);
+    let within = keys.within.map_or(Duration::ZERO, |within| within.0);
+    let usual = Tuning::default();
+    Ok(Local {
+        mode: keys.mode.into(),
+        seats: seats.into_iter().flatten().collect(),
+        tuning: Tuning {
+            congestion_loss: keys.congestion_loss.map_or(usual.congestion_loss, |share| share.0),
+            repair_rate_bps: keys.repair_rate.map_or(usual.repair_rate_bps, |rate| rate.0),
+            deadline: keys.deadline.map(|deadline| deadline.0),
+            ..usual
+        },
+        minimum_rate_bps: keys.minimum_rate.map_or(0, |rate| rate.0),
+        settling: keys.settling.map_or(SETTLING, |settling| settling.0),
+        deaths: (0..keys.deaths).map(|_| within.mul_f64(random.unit())).collect(),
     })
 }
 

@@ -19,9 +19,9 @@ use crate::{Instant, object::Address};
 const MAX_JOBS: usize = 2_048;
 const MAX_JOBS_OF_ONE: usize = 256;
 
-/// The most repairs that are remembered, and for how long: longer than any that is asked about.
+/// The most repairs that are remembered, and for how long at least.
 const MAX_RECENT: usize = 1_024;
-const REMEMBERED: Duration = Duration::from_secs(2);
+const REMEMBERED: Duration = Duration::from_millis(250);
 
 /// One who asks may be so far ahead of what it may ask for.
 const AHEAD: Duration = Duration::from_secs(2);
@@ -50,6 +50,8 @@ pub(super) struct Repairs {
     asking_bytes: u64,
     paid_at: BTreeMap<Member, Instant>,
     recent: VecDeque<(Instant, Address, u32, Range<u64>)>,
+    /// The longest time for which it was asked what was sent.
+    longest_echo: Duration,
 }
 
 impl Repairs {
@@ -79,6 +81,7 @@ impl Repairs {
         at: Instant,
         echo: Duration,
     ) {
+        self.longest_echo = self.longest_echo.max(echo);
         let recent = self.recent.iter().filter(|(sent, address, of, _)| {
             *of == object && (*address == to || *address == Address::Session) && *sent + echo > now
         });
@@ -135,7 +138,8 @@ impl Repairs {
     }
 
     fn remember(&mut self, now: Instant, to: Address, object: u32, range: Range<u64>) {
-        while self.recent.front().is_some_and(|(sent, ..)| *sent + REMEMBERED < now) {
+        let remembered = self.longest_echo.max(REMEMBERED);
+        while self.recent.front().is_some_and(|(sent, ..)| *sent + remembered < now) {
             self.recent.pop_front();
         }
         match self.recent.back_mut() {

@@ -50,8 +50,9 @@ pub struct PlacedSeat {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LocalFigures {
     pub machine: local::Figures,
-    /// The number of data packets that were sent to the session's group or to a local group that the receiver was in.
-    pub load_packets: u64,
+    /// The number of data packets that were sent to the session's group, and to local groups while the receiver was in them.
+    pub session_packets: u64,
+    pub group_packets: u64,
     pub is_controller: bool,
     /// The most receivers and groups that have reported to it at one time.
     pub most_clients: usize,

@@ -5,7 +5,7 @@ use std::{ops::Range, rc::Rc, time::Duration};
 use rand::seq::IteratorRandom as _;
 use rand_chacha::ChaCha8Rng;
 use treecast_proto::{
-    Instant, local,
+    Instant,
     object::{Address, Channel, ReceiverId, ReceiverInput, SenderInput},
 };
 use treecast_wire::{header::FileId, message::Message};
@@ -105,10 +105,10 @@ pub struct Figures {
     pub dropped_packets: u64,
     /// The number of packets on the control connections, in both directions, that carry no blocks.
     pub control_messages: u64,
+    /// The number of messages that have come to the sender.
+    pub feedback_messages: u64,
     /// The time until the last receiver had the last object.
     pub time: Duration,
-    /// The counts of the sender of a session with local groups.
-    pub local: local::SenderFigures,
 }
 
 #[derive(Debug)]
@@ -327,7 +327,8 @@ impl<'a> World<'a> {
             has_died: receiver.dead,
             local: receiver.machine.local().map(|machine| LocalFigures {
                 machine: machine.figures(),
-                load_packets: session_packets + loads[number].0,
+                session_packets,
+                group_packets: loads[number].0,
                 is_controller: machine.is_controller(),
                 most_clients: loads[number].1,
             }),
@@ -567,6 +568,7 @@ impl<'a> World<'a> {
                 }
                 Arrival::Told(from, Packet::Message(bytes)) => match parse(&bytes) {
                     Ok((file, message)) => {
+                        self.figures.feedback_messages += 1;
                         self.sender.machine.handle(now, SenderInput::Local { from, file, message });
                         self.pump_sender();
                     }
@@ -651,6 +653,7 @@ impl<'a> World<'a> {
 
     fn arrive_at_sender(&mut self, now: Instant, number: usize, packet: &Packet) {
         let Packet::Message(bytes) = packet else { return };
+        self.figures.feedback_messages += 1;
         match (parse(bytes), &mut self.transport) {
             (Ok((_, Message::Heard(heard))), Some(transport)) => transport.heard(now, number, heard),
             (Ok((file, message)), _) => {
@@ -871,7 +874,6 @@ impl<'a> World<'a> {
         self.figures.retransmitted_bytes = figures.retransmitted_bytes;
         self.figures.group_bytes = self.sender.group_bytes;
         self.figures.repair_symbols = figures.repair_symbols;
-        self.figures.local = self.sender.machine.local().map(local::Sender::figures).unwrap_or_default();
         for receiver in self.receivers.iter().flatten() {
             self.figures.decoded_blocks += receiver.machine.counters().decoded_blocks;
             self.figures.wrong_chunks += receiver.machine.counters().wrong_chunks;

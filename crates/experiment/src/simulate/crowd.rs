@@ -1,0 +1,134 @@
+//! Runs with a crowd: so many receivers that the simulator has no node and no cable for each.
+
+use std::{
+    num::NonZeroUsize,
+    sync::{Mutex, PoisonError},
+    thread,
+    time::Duration,
+};
+
+use treecast_lab::Loss;
+use treecast_proto::local::Tuning;
+use treecast_sim::{
+    crowd::{self, Crowd, CrowdFigures},
+    graph::Graph,
+    session::Sample,
+};
+use treecast_wire::header::HEADER_LEN;
+
+use super::{
+    network,
+    scenario::{Simulated, size},
+};
+use crate::{
+    client::Fared,
+    document::{Experiment, delivery::Delivery, network::Network, workload::SendRate},
+    plan::{self, Plan, Planned, Understood},
+    schedule::{Schedule, seed_for},
+};
+
+/// The bytes of an object in a packet of 1,500 bytes.
+const BLOCK_LEN: u16 = (1500 - 48 - HEADER_LEN) as u16;
+
+/// Packets that leave together, as for a sender of a few Mbit/s.
+const RUN_BLOCKS: u32 = 8;
+
+/// Keeps two crowds from being in memory at the same time. A crowd uses all processors by itself.
+static ONE: Mutex<()> = Mutex::new(());
+
+/// Refuses a crowd that cannot be simulated.
+pub fn check(network: &Network, delivery: &Delivery, understood: &Understood) -> Result<(), String> {
+    let clients = understood.facts.clients;
+    if clients != 1 {
+        return Err(format!(
+            "the topology of a crowd has one client, which stands for all, and not {clients}"
+        ));
+    }
+    if !delivery.is_local() || !delivery.local.groups.is_empty() || delivery.local.deaths > 0 {
+        return Err(format!(
+            "{} cannot be: a crowd has repair local, without groups or deaths",
+            delivery.name
+        ));
+    }
+    if !delivery.events.is_empty() || network.rate.is_some() && delivery.rate.is_some() {
+        return Err("a crowd has no events, and one rate".into());
+    }
+    loss(understood).map(drop)
+}
+
+/// The share of packets that each receiver loses.
+fn loss(understood: &Understood) -> Result<f64, String> {
+    let mut losses = understood.topology.members().map(|member| member.quality.loss);
+    match losses.find(|loss| !loss.is_none()) {
+        None => Ok(0.0),
+        Some(Loss::Uniform(share)) => Ok(share),
+        Some(other) => Err(format!("a crowd has uniform loss, and not {other}")),
+    }
+}
+
+pub fn play(
+    experiment: &Experiment,
+    plan: &Plan,
+    planned: &Planned,
+    receivers: usize,
+) -> Result<Simulated, String> {
+    let understood = &plan.networks[planned.network];
+    let topology = &understood.topology;
+    let told = plan::rate(experiment, &experiment.networks[planned.network], planned.delivery, topology);
+    let SendRate::Bps(rate) = told else { return Err("a crowd needs a rate".into()) };
+    let group = &planned.groups[0];
+    let nodes = (network::node(topology, &group.sender), network::node(topology, &group.receivers[0]));
+    let (Some(sender), Some(client)) = nodes else { return Err("the topology lacks a node".into()) };
+    let mut graph = Graph::new(&network::cables(topology).plan, 0);
+    let usual = Tuning::default();
+    let keys = &planned.delivery.local;
+    let crowd = Crowd {
+        seed: seed_for(experiment.habits.seed, &planned.name),
+        receivers,
+        mode: keys.mode.into(),
+        tuning: Tuning {
+            repair_rate_bps: keys.repair_rate.map_or(usual.repair_rate_bps, |rate| rate.0),
+            congestion_loss: keys.congestion_loss.map_or(usual.congestion_loss, |share| share.0),
+            ..usual
+        },
+        loss: loss(understood)?,
+        delay: graph.delay(sender, client).max(Duration::from_millis(2)),
+        size_bytes: size(planned),
+        block_len: BLOCK_LEN,
+        max_run_len: u32::from(BLOCK_LEN) * RUN_BLOCKS,
+        rate_bps: (rate.0 as f64 * f64::from(BLOCK_LEN) / 1500.0) as u64,
+        threads: thread::available_parallelism().unwrap_or(NonZeroUsize::MIN),
+        timeout: experiment.habits.timeout,
+    };
+    let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
+    Ok(simulated(planned, receivers, &crowd::run(&crowd)))
+}
+
+/// The last receiver stands for all of them.
+fn simulated(planned: &Planned, receivers: usize, figures: &CrowdFigures) -> Simulated {
+    let lacking = receivers - figures.whole;
+    let client = Fared {
+        started: (planned.schedule == Schedule::Immediate).then_some(Duration::ZERO),
+        finished: (lacking == 0).then_some(figures.last_time),
+        failure: (lacking > 0)
+            .then(|| format!("{lacking} receivers had not everything when the time was up")),
+        attempts: 1,
+        is_cut_short: lacking > 0,
+        ..Fared::default()
+    };
+    let end = Sample {
+        at: figures.last_time,
+        network_bytes: figures.network_bytes,
+        sender_bytes: figures.sender_bytes,
+    };
+    Simulated {
+        clients: vec![client],
+        duration: figures.last_time,
+        size_bytes: size(planned),
+        figures: vec![None],
+        feedback: figures.sender.reports + figures.sender.requests + figures.sender.others,
+        sender_repairs: figures.sender_repairs,
+        most_served: Some(figures.most_clients),
+        samples: vec![Sample::default(), end],
+    }
+}
