@@ -15,8 +15,8 @@ mod ways;
 mod world;
 
 pub use carousel::{Carousel, Forger};
-pub(crate) use local::{member, node};
 pub use local::{Local, LocalFigures, PlacedSeat};
+pub(crate) use local::{member, node};
 pub use placed::{Explicit, Fanout, Placed, PlacedRouter, Sample};
 pub use scenario::{Fault, Leaving, ObjectPlan, ReceiverPlan, Scenario};
 pub use ways::room_beside_lists;

@@ -632,7 +632,7 @@ impl<'a> World<'a> {
         let packet = self.forging.packet(self.scenario, forger);
         for receiver in 0..self.receivers.len() {
             for (arrival, number, packet) in self.carry(now, receiver, 0, &packet) {
-                let heard = Heard { group: None, number, packet, is_own: false };
+                let heard = Heard { group: None, number, packet, is_own: false, from: None };
                 self.schedule.at(arrival, Event::ToSocket(receiver, heard));
             }
         }
@@ -713,60 +713,64 @@ impl<'a> World<'a> {
         if let Some(group) = receiver.wanted_group.take() {
             self.schedule.at(now + JOINING, Event::Move(number, group));
         }
-        for output in outputs {
-            match output {
-                receiver_node::Output::ToSender(arrival, packet) => {
-                    self.figures.control_messages += 1;
-                    match &mut self.transport {
-                        Some(transport) => transport.write(now, number, End::Receiver, Said::Packet(packet)),
-                        None => self.schedule.at(arrival, Event::ToSender(number, packet)),
-                    }
-                }
-                receiver_node::Output::Tell(to, packet) => {
-                    self.figures.control_messages += u64::from(matches!(packet, Packet::Message(_)));
-                    let clients = self.receivers[number].as_ref().and_then(|one| one.machine.local());
-                    let clients = clients.map_or(0, |machine| machine.clients());
-                    self.loads[number].1 = self.loads[number].1.max(clients);
-                    self.tell(now, self.node_of(number), to, packet);
-                }
-                receiver_node::Output::Listen(group, is_in) => {
-                    let node = self.node_of(number);
-                    if let Some(transport) = &mut self.transport {
-                        match is_in {
-                            true => transport.graph.join(group.0, node),
-                            false => transport.graph.leave(group.0, node),
-                        }
-                    }
-                }
-                receiver_node::Output::Close(arrival) => match &mut self.transport {
-                    Some(transport) => transport.write(now, number, End::Receiver, Said::Close),
-                    None => self.schedule.at(arrival, Event::ClosedAtSender(number)),
-                },
-                receiver_node::Output::Hash(file, hash) => {
-                    self.schedule.at(now + HASHING, Event::ReceiverHashed(number, file, hash));
-                }
-                receiver_node::Output::Decoded(file, block, is_right) => {
-                    self.schedule.at(now + HASHING, Event::ReceiverDecoded(number, file, block, is_right));
-                }
-                receiver_node::Output::Checked(file, page, wrong) => {
-                    self.schedule.at(now + HASHING, Event::ReceiverChecked(number, file, page, wrong));
-                }
-                receiver_node::Output::Ask(file) => {
-                    self.schedule.at(now + THINKING, Event::Respond(number, file));
-                }
-                receiver_node::Output::Wake(time) => {
-                    if self.wake_receivers_at[number].is_none_or(|other| time < other) {
-                        self.wake_receivers_at[number] = Some(time);
-                        self.schedule.at(time, Event::WakeReceiver(number));
-                    }
-                }
-            }
-        }
         if closes {
             receiver.sent_bytes = self.sender.sent_bytes - receiver.sent_bytes;
+        }
+        let clients = receiver.machine.local().map_or(0, |machine| machine.clients());
+        self.loads[number].1 = self.loads[number].1.max(clients);
+        outputs.into_iter().for_each(|output| self.carry_out(now, number, output));
+        if closes {
             self.tell_left(now, number, group);
         }
         self.arrivals(now);
+    }
+
+    /// Does what a receiver's host asks for.
+    fn carry_out(&mut self, now: Instant, number: usize, output: receiver_node::Output) {
+        match output {
+            receiver_node::Output::ToSender(arrival, packet) => {
+                self.figures.control_messages += 1;
+                match &mut self.transport {
+                    Some(transport) => transport.write(now, number, End::Receiver, Said::Packet(packet)),
+                    None => self.schedule.at(arrival, Event::ToSender(number, packet)),
+                }
+            }
+            receiver_node::Output::Tell(to, packet) => {
+                self.figures.control_messages += u64::from(matches!(packet, Packet::Message(_)));
+                self.tell(now, self.node_of(number), to, packet);
+            }
+            receiver_node::Output::Listen(group, is_in) => {
+                let node = self.node_of(number);
+                if let Some(transport) = &mut self.transport {
+                    match is_in {
+                        true => transport.graph.join(group.0, node),
+                        false => transport.graph.leave(group.0, node),
+                    }
+                }
+            }
+            receiver_node::Output::Close(arrival) => match &mut self.transport {
+                Some(transport) => transport.write(now, number, End::Receiver, Said::Close),
+                None => self.schedule.at(arrival, Event::ClosedAtSender(number)),
+            },
+            receiver_node::Output::Hash(file, hash) => {
+                self.schedule.at(now + HASHING, Event::ReceiverHashed(number, file, hash));
+            }
+            receiver_node::Output::Decoded(file, block, is_right) => {
+                self.schedule.at(now + HASHING, Event::ReceiverDecoded(number, file, block, is_right));
+            }
+            receiver_node::Output::Checked(file, page, wrong) => {
+                self.schedule.at(now + HASHING, Event::ReceiverChecked(number, file, page, wrong));
+            }
+            receiver_node::Output::Ask(file) => {
+                self.schedule.at(now + THINKING, Event::Respond(number, file));
+            }
+            receiver_node::Output::Wake(time) => {
+                if self.wake_receivers_at[number].is_none_or(|other| time < other) {
+                    self.wake_receivers_at[number] = Some(time);
+                    self.schedule.at(time, Event::WakeReceiver(number));
+                }
+            }
+        }
     }
 
     /// A receiver has ended: its network or its sender hears of that.
