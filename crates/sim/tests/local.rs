@@ -1,9 +1,19 @@
-//! Sessions with local groups (LGMP) of many receivers.
+//! Sessions with local groups (LGMP): in a network of cables, and with more receivers than such a network can have.
 
 use std::{num::NonZeroUsize, time::Duration};
 
 use treecast_proto::local::{MAX_CHILDREN, MAX_MEMBERS, Mode, Tuning};
-use treecast_sim::crowd::{self, Crowd, CrowdFigures};
+use treecast_sim::{
+    crowd::{self, Crowd},
+    graph::{CablePlan, GraphPlan},
+    network::{Loss, Path},
+    session::{self, Fanout, Local, ObjectPlan, Placed, PlacedSeat, ReceiverPlan, Run, Scenario},
+};
+
+const SIZE: usize = 64_000;
+const BLOCK_LEN: u16 = 1_000;
+const RATE_BPS: u64 = 1_000_000;
+const SITE: usize = MAX_MEMBERS + 1;
 
 fn crowd(receivers: usize, threads: usize) -> Crowd {
     Crowd {
@@ -13,33 +23,139 @@ fn crowd(receivers: usize, threads: usize) -> Crowd {
         tuning: Tuning::default(),
         loss: 0.01,
         delay: Duration::from_millis(40),
-        size_bytes: 64 * 1_000,
-        block_len: 1_000,
-        max_run_len: 8_000,
-        rate_bps: 1_000_000,
+        size_bytes: SIZE as u64,
+        block_len: BLOCK_LEN,
+        max_run_len: 8 * u32::from(BLOCK_LEN),
+        rate_bps: RATE_BPS,
         threads: NonZeroUsize::new(threads).unwrap(),
         timeout: Duration::from_secs(60),
     }
 }
 
-#[test]
-fn a_crowd_gets_everything_and_the_same_seed_gives_the_same_counts() {
-    let figures = crowd::run(&crowd(1_000, 1));
-    println!("{figures:?}");
-    assert_eq!(figures.whole, 1_000);
-    assert!(figures.most_clients <= MAX_MEMBERS + MAX_CHILDREN);
-    assert_eq!(crowd::run(&crowd(1_000, 3)), figures, "the number of threads changes nothing");
+/// Sites of 25 receivers behind a router each, 40 ms from the sender. Hosts of a site are 1 ms apart. Each receiver loses 1 %.
+fn placed(seed: u64, sites: usize, settings: impl FnOnce(&mut Local)) -> Scenario {
+    let receivers = sites * SITE;
+    let (sender, core, site, host) = (0, 1, |site: usize| 2 + site, |host: usize| 2 + sites + host);
+    let mut graph = GraphPlan { forwards: vec![false; host(receivers)], cables: Vec::new() };
+    graph.forwards[core..host(0)].fill(true);
+    let mut connect = |one, other, delay, loss| {
+        for (from, to, loss) in [(one, other, loss), (other, one, 0.0)] {
+            let path = Path { loss: Loss::Uniform(loss), ..Path::clean(delay) };
+            graph.cables.push(CablePlan { from, to, path, narrow: None, is_counted: true });
+        }
+    };
+    connect(sender, core, Duration::from_millis(20), 0.0);
+    (0..sites).for_each(|number| connect(core, site(number), Duration::from_millis(20), 0.0));
+    (0..receivers)
+        .for_each(|number| connect(site(number / SITE), host(number), Duration::from_micros(500), 0.01));
+    let seat = |number: usize| PlacedSeat {
+        group: (number / SITE) as u32 + 1,
+        controller: number / SITE * SITE,
+        parent: None,
+    };
+    let mut local = Local {
+        seats: (0..receivers).map(seat).collect(),
+        settling: Duration::from_millis(800),
+        ..Local::default()
+    };
+    settings(&mut local);
+    let network = Placed {
+        graph,
+        sender,
+        receivers: (0..receivers).map(host).collect(),
+        fanout: Fanout::Multicast,
+        explicit: None,
+        local: Some(local),
+        changes: Vec::new(),
+        starting: Duration::from_millis(10),
+        seal_bytes: 0,
+        timeout: Duration::from_secs(120),
+        sample: Duration::from_secs(10),
+    };
+    let plan = ReceiverPlan { moves: Some(Vec::new()), ..ReceiverPlan::of(Path::clean(Duration::ZERO), 1) };
+    Scenario {
+        seed,
+        block_len: BLOCK_LEN,
+        max_run_len: 8 * u32::from(BLOCK_LEN),
+        // With the headers of IP, UDP and the session.
+        rate_bps: RATE_BPS * 1_080 / 1_000,
+        network: Some(Box::new(network)),
+        ..Scenario::of(vec![ObjectPlan::of(SIZE)], vec![plan; receivers])
+    }
 }
 
-/// The table of the sender's load, for as many receivers as the environment says.
+fn run(scenario: &Scenario) -> Run {
+    let run = session::run(scenario, false);
+    assert!(run.faults.is_empty(), "{:?}", &run.faults[..run.faults.len().min(5)]);
+    run
+}
+
 #[test]
-#[ignore]
-fn table() {
-    println!("whole {}", std::mem::size_of::<treecast_proto::local::Receiver>());
-    let most = std::env::var("CROWD").ok().and_then(|text| text.parse().ok()).unwrap_or(10_000);
-    for receivers in (1..=6).map(|power| 10_usize.pow(power)).filter(|count| *count <= most) {
-        let begin = std::time::Instant::now();
-        let figures: CrowdFigures = crowd::run(&crowd(receivers, 2));
-        println!("{receivers} {:?} {figures:?}", begin.elapsed());
+fn every_mode_and_groups_that_form_get_everything_the_same_each_time() {
+    let modes = [Mode::Sender, Mode::Hierarchical, Mode::Local].map(|mode| (mode, true));
+    for (mode, by_hand) in modes.into_iter().chain([(Mode::Local, false)]) {
+        let scenario = placed(3, 2, |local| {
+            local.mode = mode;
+            if !by_hand {
+                local.seats = Vec::new();
+            }
+        });
+        let (first, again) = (run(&scenario), run(&scenario));
+        assert_eq!(first.complete_receivers, 2 * SITE, "{mode:?} {by_hand}");
+        assert_eq!((first.trace.hash(), &first.receivers), (again.trace.hash(), &again.receivers));
+        let sent: u64 = first.receivers.iter().map(|one| one.local.unwrap().machine.sent_blocks).sum();
+        assert_eq!(sent == 0, mode == Mode::Sender, "{mode:?}: members have sent {sent} blocks");
+    }
+}
+
+#[test]
+fn a_controller_that_dies_is_replaced_and_all_others_get_everything() {
+    for seed in 0..5 {
+        let deaths = vec![Duration::from_millis(1_000 + 60 * seed); 2];
+        let run = run(&placed(seed, 2, |local| local.deaths = deaths));
+        let died = run.receivers.iter().filter(|one| one.has_died).count();
+        assert_eq!((died, run.complete_receivers >= 2 * SITE - died), (2, true), "seed {seed}");
+    }
+}
+
+#[test]
+fn a_crowd_gets_everything_and_the_threads_change_nothing() {
+    let figures = crowd::run(&crowd(1_000, 1));
+    assert_eq!(figures.whole, 1_000, "{figures:?}");
+    assert!(figures.most_clients <= MAX_MEMBERS + MAX_CHILDREN, "{figures:?}");
+    assert_eq!(crowd::run(&crowd(1_000, 3)), figures);
+    // A hundred times as many receivers: the sender hears from the same 16 groups.
+    let feedback = |figures: &crowd::CrowdFigures| figures.sender.reports + figures.sender.requests;
+    let few = crowd::run(&crowd(400, 2));
+    assert!(feedback(&figures) < feedback(&few) * 3 / 2, "{few:?} {figures:?}");
+}
+
+/// The same groups in a network of cables: losses, requests and repairs are as many.
+#[test]
+fn a_crowd_counts_as_a_network_of_cables_does() {
+    let sites = 8;
+    let seeds = 0..4;
+    let mut of_cables = [0_u64; 4];
+    let mut of_crowds = [0_u64; 4];
+    for seed in seeds {
+        let run = run(&placed(seed, sites, |_| {}));
+        assert_eq!(run.complete_receivers, sites * SITE);
+        for one in &run.receivers {
+            let figures = one.local.unwrap().machine;
+            let counts = [
+                figures.lost_blocks,
+                figures.requests_sent + figures.requests_above,
+                figures.sent_blocks,
+                figures.duplicate_blocks,
+            ];
+            of_cables.iter_mut().zip(counts).for_each(|(sum, count)| *sum += count);
+        }
+        let crowd = crowd::run(&Crowd { seed, ..crowd(sites * SITE, 2) });
+        let counts = [crowd.lost_blocks, crowd.requests, crowd.member_repairs, crowd.duplicate_blocks];
+        of_crowds.iter_mut().zip(counts).for_each(|(sum, count)| *sum += count);
+    }
+    println!("losses, requests, repairs, duplicates: {of_cables:?} {of_crowds:?}");
+    for (cables, crowd) in of_cables.into_iter().zip(of_crowds) {
+        assert!(cables.abs_diff(crowd) * 5 < cables, "{of_cables:?} {of_crowds:?}");
     }
 }

@@ -160,8 +160,8 @@ pub fn parse_rate_bps(text: &str) -> Result<u64, &'static str> {
 }
 
 fn parse_bytes(text: &str) -> Result<u64, &'static str> {
-    let bytes = parse_scaled(text, 1024).filter(|&bytes| (65_536..=1 << 30).contains(&bytes));
-    bytes.ok_or("a size from 64k to 1G, like 512k")
+    let bytes = parse_scaled(text, 1024).filter(|&bytes| (4_096..=1 << 30).contains(&bytes));
+    bytes.ok_or("a size from 4k to 1G, like 512k")
 }
 
 fn parse_scaled(text: &str, thousand: u64) -> Option<u64> {
