@@ -2,11 +2,11 @@
 
 #![allow(clippy::disallowed_methods, reason = "a seed may be named in the environment")]
 
-mod local_network;
+mod network;
 
 use std::time::Duration;
 
-use local_network::{Link, Plan, World};
+use network::{Link, Plan, World};
 use treecast_proto::local::Mode;
 
 /// Sites behind a common link, with this many receivers each. A site is 20 ms from the root, and its receivers are 1 ms apart.
@@ -134,7 +134,7 @@ fn groups_form_by_distance_and_are_bounded() {
         println!("{seed}: {controllers} controllers of {}", world.receivers.len());
         for (number, place) in places.enumerate() {
             let place = place.expect("everybody has a group");
-            let controller = local_network::host_of(place.controller) - 1;
+            let controller = network::host_of(place.controller) - 1;
             assert_eq!(controller / 30, number / 30, "{number} is in a group of another site");
         }
         assert!((6..=24).contains(&controllers), "{controllers}");
@@ -147,7 +147,7 @@ fn who_forges_repairs_is_not_heard_any_more() {
         let mut plan = sites(seed, 1, 6, (0.0, 0.1));
         plan.forgers.insert(2);
         let world = run(plan);
-        let refused = |node: &local_network::Node| node.machine.figures().refused_blocks;
+        let refused = |node: &network::Node| node.machine.figures().refused_blocks;
         assert!(world.receivers.iter().all(|node| refused(node) <= 64));
         assert!(world.receivers.iter().any(|node| refused(node) > 0));
     }
