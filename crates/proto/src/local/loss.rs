@@ -1,4 +1,4 @@
-//! The share of the session's packets that a receiver loses, smoothed.
+//! The share of the session's packets that a receiver loses, smoothed, and the rate at which they leave the sender.
 
 use crate::{Instant, time};
 
@@ -17,20 +17,32 @@ pub(super) struct LossMeter {
     arrived: u64,
     lost: u64,
     loss: Option<f64>,
+    /// The highest rate of an interval, in packets a second.
+    packets_a_second: f64,
 }
 
 impl LossMeter {
     /// Blocks that were sent once have arrived, and these before them have not.
     pub fn note(&mut self, now: Instant, arrived: u64, lost: u64) {
+        if self.arrived + self.lost == 0 {
+            self.since = now;
+        }
         self.arrived += arrived;
         self.lost += lost;
         let packets = self.arrived + self.lost;
         if packets < LEAST_PACKETS || now < self.since + INTERVAL {
             return;
         }
+        let rate = packets as f64 / (now - self.since).as_secs_f64();
+        self.packets_a_second = self.packets_a_second.max(rate);
         let latest = self.lost as f64 / packets as f64;
         self.loss = Some(self.loss.map_or(latest, |loss| loss + WEIGHT * (latest - loss)));
-        (self.since, self.arrived, self.lost) = (now, 0, 0);
+        (self.arrived, self.lost) = (0, 0);
+    }
+
+    /// The highest rate at which packets have left the sender, in packets a second; 0 before it was measured.
+    pub fn packets_a_second(&self) -> f64 {
+        self.packets_a_second
     }
 
     /// The share that is lost; 0 before it was measured.
@@ -48,11 +60,15 @@ mod tests {
     #[test]
     fn the_latest_interval_weighs_most() {
         let mut meter = LossMeter::default();
-        meter.note(Instant::ZERO + Duration::from_millis(600), 10, 10);
-        assert_eq!(meter.share(), 0.0, "too few packets");
-        meter.note(Instant::ZERO + Duration::from_millis(700), 40, 40);
-        assert_eq!(meter.share(), 0.5);
-        meter.note(Instant::ZERO + Duration::from_millis(1_300), 100, 0);
-        assert!((meter.share() - 0.3).abs() < 1e-9);
+        let mut note = |millis: u64, arrived: u64, lost: u64| {
+            meter.note(Instant::ZERO + Duration::from_millis(millis), arrived, lost);
+            (meter.share(), meter.packets_a_second())
+        };
+        assert_eq!(note(600, 10, 10), (0.0, 0.0), "too few packets");
+        assert_eq!(note(1_000, 20, 20), (0.0, 0.0), "too short a time");
+        assert_eq!(note(1_100, 20, 20), (0.5, 200.0));
+        note(1_200, 50, 0);
+        let (loss, rate) = note(1_700, 100, 0);
+        assert!((loss - 0.3).abs() < 1e-9 && rate > 299.0, "{loss} {rate}");
     }
 }

@@ -21,6 +21,7 @@
 //! | [`Mode::Hierarchical`] | the group | its controller | all that it lacks itself, at once |
 //! | [`Mode::Local`] | the group | any member, after a random time | what nobody has sent again in time |
 
+mod accounts;
 mod clients;
 pub mod control;
 mod loss;

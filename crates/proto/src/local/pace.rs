@@ -7,6 +7,9 @@ use crate::Instant;
 /// What congestion leaves of the rate.
 const LEFT: f64 = 0.5;
 
+/// A limit leaves a lowest rate of at most this share of it.
+const LOWEST_LIMITED: f64 = 1.0 / 32.0;
+
 /// The share of the highest rate by which it is raised.
 const STEP: f64 = 1.0 / 32.0;
 
@@ -46,6 +49,13 @@ impl Pace {
         self.changed = now;
     }
 
+    /// No rate is higher from now on.
+    pub fn limit(&mut self, highest_bps: f64) {
+        self.highest_bps = highest_bps.max(1.0);
+        self.lowest_bps = self.lowest_bps.min(self.highest_bps * LOWEST_LIMITED);
+        self.bps = self.bps.min(self.highest_bps);
+    }
+
     /// Time has passed.
     pub fn raise(&mut self, now: Instant) {
         if now >= self.changed + STEP_TIME {
@@ -65,12 +75,17 @@ impl Pace {
         self.free_at = self.free_at.max(earliest) + Duration::from_secs_f64(bytes as f64 * 8.0 / self.bps);
     }
 
+    pub fn highest_bps(&self) -> u64 {
+        self.highest_bps as u64
+    }
+
     pub fn bps(&self) -> u64 {
         self.bps as u64
     }
 
+    /// Whether another cut would come to the lowest rate.
     pub fn is_lowest(&self) -> bool {
-        self.bps <= self.lowest_bps
+        self.bps * LEFT <= self.lowest_bps
     }
 }
 
@@ -93,6 +108,8 @@ mod tests {
         assert_eq!(pace.bps(), 1_700);
         pace.cut(at(2_000));
         assert!(pace.is_lowest() && pace.bps() == 1_000);
+        pace.raise(at(2_500));
+        assert!(pace.is_lowest(), "the next cut leads there again");
         (3..100).for_each(|second| pace.raise(at(second * 1_000)));
         assert_eq!(pace.bps(), 3_200);
     }

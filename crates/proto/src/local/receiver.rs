@@ -15,6 +15,7 @@ use treecast_wire::{
 
 use super::{
     Mode, Seat, Tuning,
+    accounts::Accounts,
     control::{Control, From, Order, Place, View},
     loss::LossMeter,
     pace::Pace,
@@ -42,8 +43,11 @@ const EMPTY: Duration = Duration::from_secs(20);
 /// A receiver that is congested for so long while the sender sends at its lowest rate leaves: it is for a slower group.
 const TOO_SLOW: Duration = Duration::from_secs(5);
 
-/// One member may ask for a part in so many of the repair rate.
-const ASKING_SHARE: u64 = 4;
+/// One member is sent a part in so many of the session's rate at once. That is more than any member loses that is not congested.
+const ASKING_SHARE: u64 = 8;
+
+/// What can wait is sent when nothing has come from the sender for so long.
+const IDLE: Duration = Duration::from_millis(100);
 
 /// What a repair rate is never cut below, as a share of the highest.
 const LOWEST_SHARE: u64 = 32;
@@ -89,8 +93,8 @@ pub struct Figures {
     pub late_objects: u64,
     /// Blocks that were not what the sender has signed.
     pub refused_blocks: u64,
-    /// Requests of members that have asked for too much.
-    pub requests_refused: u64,
+    /// Requests of members that have asked for more than their share: it is sent last.
+    pub requests_beyond: u64,
 }
 
 /// One receiver of a session with local groups. Call order: see the crate's documentation; poll to the end after every
@@ -103,6 +107,7 @@ pub struct Receiver {
     shelf: Shelf,
     wants: Wants,
     repairs: Repairs,
+    accounts: Accounts,
     control: Control,
     loss: LossMeter,
     pace: Pace,
@@ -121,6 +126,8 @@ struct Times {
     objects: Option<Instant>,
     /// The sender's last sign of life, ...
     sender: Option<Instant>,
+    /// ... the last block that it sent to all, ...
+    data: Instant,
     /// ... its Goodbye, ...
     goodbye: Option<Instant>,
     /// ... and the last block that was of use.
@@ -149,7 +156,8 @@ impl Receiver {
             objects,
             shelf: Shelf::new(config.block_len),
             wants: Wants::default(),
-            repairs: Repairs::new(rate_bps / 8 / ASKING_SHARE),
+            repairs: Repairs::default(),
+            accounts: Accounts::new(config.block_len),
             control: Control::new(config.me, config.mode, config.seat, config.seed),
             loss: LossMeter::default(),
             pace: Pace::new(rate_bps, rate_bps / LOWEST_SHARE),
@@ -177,6 +185,8 @@ impl Receiver {
             ReceiverInput::Message { .. } | ReceiverInput::Blocks { .. } => {}
             ReceiverInput::Refused { from, range, .. } => {
                 self.put_out.insert(from);
+                self.control.ban(now, from);
+                self.carry_out_orders(now);
                 self.figures.refused_blocks += (range.end - range.start).div_ceil(self.shelf.block_len);
             }
             ReceiverInput::Hashed { file, .. }
@@ -209,8 +219,8 @@ impl Receiver {
             Message::Digest(ref digest) => {
                 if let Some(known) = self.shelf.note(now, file.index()) {
                     known.digest.get_or_insert_with(|| digest.clone());
-                    known.say_at = None;
                 }
+                self.shelf.is_said(file.index());
             }
             Message::EndOfFile if is_sender => self.note_end(now, file.index()),
             Message::Goodbye if is_sender => {
@@ -242,7 +252,7 @@ impl Receiver {
                     shelf: &self.shelf,
                     objects: &self.objects,
                     loss: self.loss.share(),
-                    is_congested: self.loss.share() > self.config.tuning.congestion_loss,
+                    is_congested: self.is_congested(),
                 };
                 self.control.heard(now, from, local, &view);
                 self.carry_out_orders(now);
@@ -250,11 +260,15 @@ impl Receiver {
         }
     }
 
+    /// Whether this receiver loses so much that it sets CONGESTION.
+    fn is_congested(&self) -> bool {
+        self.loss.share() > self.config.tuning.congestion_loss
+    }
+
     /// Receivers that fall below the lowest rate leave, and can be served by a slower session (lgmp-mbone-1999, 4.3.1).
     fn leave_when_too_slow(&mut self, now: Instant, is_lowest: bool) {
-        let is_congested = self.loss.share() > self.config.tuning.congestion_loss;
-        let too_slow =
-            (is_lowest && is_congested && !self.times.is_done).then(|| self.times.too_slow.unwrap_or(now));
+        let too_slow = (is_lowest && self.is_congested() && !self.times.is_done)
+            .then(|| self.times.too_slow.unwrap_or(now));
         self.times.too_slow = too_slow;
         if too_slow.is_some_and(|since| now >= since + TOO_SLOW) {
             let percent = self.loss.share() * 100.0;
@@ -363,9 +377,14 @@ impl Receiver {
             shelf: &self.shelf,
             objects: &self.objects,
             loss: self.loss.share(),
-            is_congested: self.loss.share() > self.config.tuning.congestion_loss,
+            is_congested: self.is_congested(),
         };
         self.control.tick(now, &view);
+        let packets_a_second = self.loss.packets_a_second();
+        if packets_a_second > 0.0 {
+            let rate_bps = packets_a_second * self.shelf.block_len as f64 * 8.0;
+            self.pace.limit(rate_bps.min(self.config.tuning.repair_rate_bps as f64));
+        }
         match self.control.is_congested() {
             true => self.pace.cut(now),
             false => self.pace.raise(now),
@@ -428,8 +447,9 @@ impl Receiver {
     }
 
     fn deadline(&self) -> Option<Instant> {
-        let held = |object: u32, range: &std::ops::Range<u64>| self.shelf.held(&self.objects, object, range);
-        let repairs = self.repairs.deadline(held).map(|at| at.max(self.pace.next()));
+        let idle = self.times.data + IDLE;
+        let last = self.repairs.deadline(true).map(|at| at.max(idle));
+        let repairs = self.repairs.deadline(false).or(last).map(|at| at.max(self.pace.next()));
         let wants = self.wants.deadline().filter(|_| self.control.place().is_some());
         let late = self.config.tuning.deadline;
         let late = late.and_then(|late| self.shelf.open().map(|(_, known)| known.since + late).min());

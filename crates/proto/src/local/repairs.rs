@@ -2,10 +2,10 @@
 //!
 //! A repair for the local group waits for a random time, and does not leave when another member was first. What has just
 //! been sent again is not sent once more for requests that were under way. Repairs for groups below may wait for blocks
-//! that are not there yet.
+//! that are not there yet. Repairs beyond what somebody may ask for ([`super::accounts`]) leave when nothing else does.
 
 use std::{
-    collections::{BTreeMap, VecDeque},
+    collections::{BTreeMap, BTreeSet, VecDeque},
     ops::Range,
     time::Duration,
 };
@@ -23,116 +23,152 @@ const MAX_JOBS_OF_ONE: usize = 256;
 const MAX_RECENT: usize = 1_024;
 const REMEMBERED: Duration = Duration::from_millis(250);
 
-/// One who asks may be so far ahead of what it may ask for.
-const AHEAD: Duration = Duration::from_secs(2);
-
-/// A repair that waits so long for blocks is forgotten: whoever lacks them asks again.
+/// A repair that waits so long is forgotten: whoever lacks it asks again.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// A repair that waits.
+/// What a repair is known by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Key {
+    object: u32,
+    start: u64,
+    to: Address,
+    is_last: bool,
+}
+
+/// Somebody lacks these bytes of an object.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Job {
     pub to: Address,
     pub object: u32,
     pub range: Range<u64>,
-    /// When it leaves.
-    pub at: Instant,
     /// Who has asked for it.
     pub by: Member,
+    /// Whether it leaves only when nothing else does.
+    pub is_last: bool,
+}
+
+impl Job {
+    fn key(&self) -> Key {
+        Key { object: self.object, start: self.range.start, to: self.to, is_last: self.is_last }
+    }
+}
+
+/// A repair that waits.
+#[derive(Debug, Clone)]
+struct Waiting {
+    job: Job,
+    /// When it leaves. `None`: nothing of it is there yet.
+    at: Option<Instant>,
     asked_at: Instant,
 }
 
 #[derive(Debug, Default)]
 pub(super) struct Repairs {
-    jobs: BTreeMap<(u32, u64, Address), Job>,
+    jobs: BTreeMap<Key, Waiting>,
+    /// Repairs of which something is there, those that leave last behind the others.
+    due: BTreeSet<(bool, Instant, Key)>,
     jobs_of: BTreeMap<Member, usize>,
-    /// Bytes a second that one member may ask for, and when what it has asked for so far will be within that.
-    asking_bytes: u64,
-    paid_at: BTreeMap<Member, Instant>,
     recent: VecDeque<(Instant, Address, u32, Range<u64>)>,
     /// The longest time for which it was asked what was sent.
     longest_echo: Duration,
+    next_expiry: Instant,
+}
+
+/// The keys of an object's repairs that begin before `end`.
+fn keys(object: u32, end: u64) -> std::ops::Range<Key> {
+    let key = |start| Key { object, start, to: Address::Session, is_last: false };
+    key(0)..key(end)
 }
 
 impl Repairs {
-    /// Repairs of which one who asks may have so many bytes a second.
-    pub fn new(asking_bytes: u64) -> Self {
-        Self { asking_bytes: asking_bytes.max(1), ..Self::default() }
-    }
-
-    /// Whether somebody may ask for so many bytes more now: all that was asked for in the last seconds counts.
-    pub fn allows(&mut self, now: Instant, by: Member, bytes: u64) -> bool {
-        self.paid_at.retain(|_, paid_at| *paid_at > now);
-        let paid_at = self.paid_at.get(&by).copied().unwrap_or(now).max(now);
-        if paid_at > now + AHEAD {
-            return false;
-        }
-        let time = Duration::from_secs_f64(bytes as f64 / self.asking_bytes as f64);
-        self.paid_at.insert(by, paid_at + time);
-        true
-    }
-
-    /// Somebody lacks `range` and is to be sent it at `at`. What was sent there within `echo` is not sent again.
-    pub fn add(
-        &mut self,
-        now: Instant,
-        (to, object, range): (Address, u32, Range<u64>),
-        by: Member,
-        at: Instant,
-        echo: Duration,
-    ) {
+    /// A job leaves at `at`, unless it was sent there within `echo`.
+    pub fn add(&mut self, now: Instant, job: &Job, at: Instant, echo: Duration) {
+        self.expire(now);
         self.longest_echo = self.longest_echo.max(echo);
         let recent = self.recent.iter().filter(|(sent, address, of, _)| {
-            *of == object && (*address == to || *address == Address::Session) && *sent + echo > now
+            *of == job.object && (*address == job.to || *address == Address::Session) && *sent + echo > now
         });
         let mut sent: Vec<Range<u64>> = recent.map(|(.., range)| range.clone()).collect();
         sent.sort_unstable_by_key(|range| range.start);
-        for range in without(&range, &sent) {
-            let of_one = self.jobs_of.get(&by).copied().unwrap_or_default();
+        for range in without(&job.range, &sent) {
+            let of_one = self.jobs_of.get(&job.by).copied().unwrap_or_default();
             if self.jobs.len() >= MAX_JOBS || of_one >= MAX_JOBS_OF_ONE {
                 return;
             }
-            self.insert(Job { to, object, range, at, by, asked_at: now });
+            let job = Job { range, ..job.clone() };
+            self.insert(Waiting { job, at: Some(at), asked_at: now });
         }
     }
 
-    fn insert(&mut self, job: Job) {
-        let key = (job.object, job.range.start, job.to);
+    /// Drops what has waited for too long, now and then.
+    fn expire(&mut self, now: Instant) {
+        if now < self.next_expiry {
+            return;
+        }
+        self.next_expiry = now + PATIENCE / 10;
+        let old = self.jobs.iter().filter(|(_, waiting)| now >= waiting.asked_at + PATIENCE);
+        let old: Vec<Key> = old.map(|(key, _)| *key).collect();
+        old.into_iter().for_each(|key| drop(self.take(key)));
+    }
+
+    fn insert(&mut self, waiting: Waiting) {
+        let key = waiting.job.key();
         match self.jobs.get_mut(&key) {
-            Some(known) if known.range.end >= job.range.end => {}
-            Some(known) => known.range.end = job.range.end,
+            Some(known) => known.job.range.end = known.job.range.end.max(waiting.job.range.end),
             None => {
-                *self.jobs_of.entry(job.by).or_default() += 1;
-                self.jobs.insert(key, job);
+                *self.jobs_of.entry(waiting.job.by).or_default() += 1;
+                self.due.extend(waiting.at.map(|at| (key.is_last, at, key)));
+                self.jobs.insert(key, waiting);
             }
         }
     }
 
-    fn take(&mut self, key: (u32, u64, Address)) -> Option<Job> {
-        let job = self.jobs.remove(&key)?;
+    fn take(&mut self, key: Key) -> Option<Waiting> {
+        let waiting = self.jobs.remove(&key)?;
+        if let Some(at) = waiting.at {
+            self.due.remove(&(key.is_last, at, key));
+        }
         if self.jobs.is_empty() {
             // An empty map keeps its memory, of which a simulation of many receivers has none to spare.
-            self.jobs = BTreeMap::new();
+            (self.jobs, self.due) = Default::default();
         }
-        if let Some(count) = self.jobs_of.get_mut(&job.by) {
+        if let Some(count) = self.jobs_of.get_mut(&waiting.job.by) {
             *count -= 1;
             if *count == 0 {
-                self.jobs_of.remove(&job.by);
+                self.jobs_of.remove(&waiting.job.by);
             }
         }
-        Some(job)
+        Some(waiting)
+    }
+
+    /// Puts back what is left of a repair without these bytes.
+    fn put_back(&mut self, waiting: &Waiting, sent: &Range<u64>) {
+        for range in without(&waiting.job.range, std::slice::from_ref(sent)) {
+            let job = Job { range, ..waiting.job.clone() };
+            self.insert(Waiting { job, ..*waiting });
+        }
     }
 
     /// Somebody has sent `range` to an address: it is not sent there again.
     pub fn heard(&mut self, now: Instant, to: Address, object: u32, range: &Range<u64>) {
         self.remember(now, to, object, range.clone());
-        let keys = self.jobs.range((object, 0, Address::Session)..(object, range.end, Address::Session));
         let is_meant = |job: &Job| (job.to == to || to == Address::Session) && job.range.end > range.start;
-        let keys: Vec<_> = keys.filter(|(_, job)| is_meant(job)).map(|(key, _)| *key).collect();
-        for key in keys {
-            let Some(job) = self.take(key) else { continue };
-            for left in without(&job.range, &[range.clone()]) {
-                self.insert(Job { range: left, ..job.clone() });
+        let near = self.jobs.range(keys(object, range.end));
+        let meant: Vec<Key> =
+            near.filter(|(_, waiting)| is_meant(&waiting.job)).map(|(key, _)| *key).collect();
+        for key in meant {
+            if let Some(waiting) = self.take(key) {
+                self.put_back(&waiting, range);
+            }
+        }
+    }
+
+    /// These bytes are there now: what waits for them can leave.
+    pub fn came(&mut self, now: Instant, object: u32, range: &Range<u64>) {
+        for (key, waiting) in self.jobs.range_mut(keys(object, range.end)) {
+            if waiting.at.is_none() && waiting.job.range.end > range.start {
+                waiting.at = Some(now);
+                self.due.insert((key.is_last, now, *key));
             }
         }
     }
@@ -155,60 +191,70 @@ impl Repairs {
         }
     }
 
-    /// Takes the next repair whose time has come and of which something is there. `held` says what is there of a range of an
-    /// object, in order. At most `most` bytes of it are taken; the rest waits.
+    /// Takes the next repair whose time has come and of which something is there; `with_last` says whether those may leave that leave
+    /// last. `held` says what is there of a range of an object, in order. At most `most` bytes of it are taken; the rest waits.
     pub fn next(
         &mut self,
         now: Instant,
         most: u64,
+        with_last: bool,
         held: impl Fn(u32, &Range<u64>) -> Vec<Range<u64>>,
     ) -> Option<Job> {
-        let old: Vec<_> = self.jobs.iter().filter(|(_, job)| now >= job.asked_at + PATIENCE).collect();
-        let old: Vec<_> = old.into_iter().map(|(key, _)| *key).collect();
-        old.into_iter().for_each(|key| drop(self.take(key)));
-        let due = self.jobs.iter().filter(|(_, job)| job.at <= now);
-        let mut due: Vec<_> = due.map(|(key, job)| (job.at, *key)).collect();
-        due.sort_unstable();
-        for (_, key) in due {
-            let job = self.jobs.get(&key)?;
-            let Some(there) = held(job.object, &job.range).into_iter().next() else { continue };
-            let there = there.start..there.end.min(there.start.saturating_add(most));
-            let job = self.take(key)?;
-            for left in without(&job.range, &[there.clone()]) {
-                self.insert(Job { range: left, ..job.clone() });
-            }
-            return Some(Job { range: there, ..job });
+        while let Some(key) = self.first(with_last).filter(|(at, _)| *at <= now).map(|(_, key)| key) {
+            let mut waiting = self.take(key)?;
+            let there = held(waiting.job.object, &waiting.job.range).into_iter().next();
+            let Some(there) = there else {
+                waiting.at = None;
+                self.insert(waiting);
+                continue;
+            };
+            let range = there.start..there.end.min(there.start.saturating_add(most));
+            self.put_back(&waiting, &range);
+            return Some(Job { range, ..waiting.job });
         }
         None
     }
 
-    /// How many different addresses a range is to be sent to.
-    pub fn addresses(&self, object: u32, range: &Range<u64>) -> usize {
-        let near = self.jobs.range((object, 0, Address::Session)..(object, range.end, Address::Session));
-        let mut to: Vec<_> =
-            near.filter(|(_, job)| job.range.end > range.start).map(|(_, job)| job.to).collect();
-        to.sort_unstable();
-        to.dedup();
-        to.len()
+    /// The repair that is next, and its time.
+    fn first(&self, with_last: bool) -> Option<(Instant, Key)> {
+        let of = |is_last: bool| {
+            let least = Key { object: 0, start: 0, to: Address::Session, is_last: false };
+            let mut these = self.due.range((is_last, Instant::ZERO, least)..);
+            these.next().filter(|(last, ..)| *last == is_last).map(|(_, at, key)| (*at, *key))
+        };
+        match (of(false), with_last.then(|| of(true)).flatten()) {
+            // Those that leave last wait until no other is left.
+            (None, last) => last,
+            (first, _) => first,
+        }
     }
 
     /// When the next repair is due that can leave.
-    pub fn deadline(&self, held: impl Fn(u32, &Range<u64>) -> Vec<Range<u64>>) -> Option<Instant> {
-        let mut by_time: Vec<&Job> = self.jobs.values().collect();
-        by_time.sort_unstable_by_key(|job| job.at);
-        by_time.into_iter().find(|job| !held(job.object, &job.range).is_empty()).map(|job| job.at)
+    pub fn deadline(&self, with_last: bool) -> Option<Instant> {
+        self.first(with_last).map(|(at, _)| at)
+    }
+
+    /// How many different addresses a range is to be sent to.
+    pub fn addresses(&self, object: u32, range: &Range<u64>) -> usize {
+        let near = self.jobs.range(keys(object, range.end));
+        let near = near.filter(|(_, waiting)| waiting.job.range.end > range.start);
+        let to: BTreeSet<Address> = near.map(|(key, _)| key.to).collect();
+        to.len()
     }
 
     /// The object is over.
     pub fn forget(&mut self, object: u32) {
-        let keys: Vec<_> = self.jobs.keys().filter(|(of, ..)| *of == object).copied().collect();
-        keys.into_iter().for_each(|key| drop(self.take(key)));
+        self.forget_those(|key| key.object == object);
     }
 
     /// Nothing is for this address any more.
     pub fn forget_address(&mut self, to: Address) {
-        let keys: Vec<_> = self.jobs.keys().filter(|(.., address)| *address == to).copied().collect();
-        keys.into_iter().for_each(|key| drop(self.take(key)));
+        self.forget_those(|key| key.to == to);
+    }
+
+    fn forget_those(&mut self, is_meant: impl Fn(&Key) -> bool) {
+        let meant: Vec<Key> = self.jobs.keys().filter(|key| is_meant(key)).copied().collect();
+        meant.into_iter().for_each(|key| drop(self.take(key)));
     }
 }
 
@@ -235,13 +281,18 @@ mod tests {
     }
 
     fn next(repairs: &mut Repairs, now: Instant) -> Option<(Address, Range<u64>)> {
-        repairs.next(now, 1_000, all).map(|job| (job.to, job.range))
+        repairs.next(now, 1_000, true, all).map(|job| (job.to, job.range))
+    }
+
+    fn add(repairs: &mut Repairs, now: u64, (to, range): (Address, Range<u64>), at_millis: u64) {
+        let job = Job { to, object: 1, range, by: member(1), is_last: false };
+        repairs.add(at(now), &job, at(at_millis), ECHO);
     }
 
     #[test]
     fn a_repair_that_another_sends_first_does_not_leave() {
         let mut repairs = Repairs::default();
-        repairs.add(at(0), (HERE, 1, 0..300), member(1), at(5), ECHO);
+        add(&mut repairs, 0, (HERE, 0..300), 5);
         assert_eq!(next(&mut repairs, at(4)), None);
         repairs.heard(at(4), HERE, 1, &(100..200));
         assert_eq!(next(&mut repairs, at(5)), Some((HERE, 0..100)));
@@ -253,36 +304,53 @@ mod tests {
     fn requests_that_crossed_the_repair_are_passed_over() {
         let mut repairs = Repairs::default();
         repairs.heard(at(0), HERE, 1, &(0..100));
-        repairs.add(at(9), (HERE, 1, 0..150), member(1), at(9), ECHO);
+        add(&mut repairs, 9, (HERE, 0..150), 9);
         assert_eq!(next(&mut repairs, at(9)), Some((HERE, 100..150)));
-        repairs.add(at(10), (HERE, 1, 0..100), member(1), at(10), ECHO);
+        add(&mut repairs, 10, (HERE, 0..100), 10);
         assert_eq!(next(&mut repairs, at(10)), Some((HERE, 0..100)));
     }
 
     #[test]
     fn a_group_below_is_sent_what_comes_later() {
         let mut repairs = Repairs::default();
-        repairs.add(at(0), (BELOW, 1, 0..100), member(1), at(0), ECHO);
-        assert_eq!(repairs.next(at(1), 1_000, |_, _| vec![]), None);
-        assert_eq!(repairs.deadline(|_, _| vec![]), None);
-        let job = repairs.next(at(2), 30, |_, _| vec![50..100]).map(|job| job.range);
+        add(&mut repairs, 0, (BELOW, 0..100), 0);
+        assert_eq!(repairs.next(at(1), 1_000, true, |_, _| vec![]), None);
+        assert_eq!(repairs.deadline(true), None);
+        repairs.came(at(2), 1, &(100..200));
+        assert_eq!(repairs.deadline(true), None);
+        repairs.came(at(2), 1, &(90..200));
+        assert_eq!(repairs.deadline(true), Some(at(2)));
+        let job = repairs.next(at(2), 30, true, |_, _| vec![50..100]).map(|job| job.range);
         assert_eq!(job, Some(50..80));
         assert_eq!(next(&mut repairs, at(2)), Some((BELOW, 0..50)));
         assert_eq!(next(&mut repairs, at(2)), Some((BELOW, 80..100)));
     }
 
     #[test]
+    fn what_can_wait_leaves_when_nothing_else_does() {
+        let mut repairs = Repairs::default();
+        let last = Job { to: HERE, object: 1, range: 0..300, by: member(2), is_last: true };
+        repairs.add(at(0), &last, at(0), ECHO);
+        add(&mut repairs, 0, (HERE, 100..200), 5);
+        assert_eq!(repairs.next(at(4), 1_000, true, all), None, "another one is to leave soon");
+        assert_eq!(next(&mut repairs, at(5)), Some((HERE, 100..200)));
+        assert_eq!((repairs.next(at(5), 1_000, false, all), repairs.deadline(false)), (None, None));
+        repairs.heard(at(5), HERE, 1, &(100..200));
+        assert_eq!(next(&mut repairs, at(5)), Some((HERE, 0..100)));
+        assert_eq!(next(&mut repairs, at(5)), Some((HERE, 200..300)));
+    }
+
+    #[test]
     fn who_asks_for_very_much_gets_a_part_of_it() {
-        let mut repairs = Repairs::new(1_000);
-        assert!(repairs.allows(at(0), member(1), 3_000) && !repairs.allows(at(0), member(1), 1));
-        assert!(repairs.allows(at(0), member(2), 1) && repairs.allows(at(1_000), member(1), 1));
-        for block in 0..10_000 {
-            repairs.add(at(0), (HERE, 1, block * 20..block * 20 + 10), member(1), at(0), ECHO);
-        }
+        let mut repairs = Repairs::default();
+        (0..10_000).for_each(|block| add(&mut repairs, 0, (HERE, block * 20..block * 20 + 10), 0));
         assert_eq!(repairs.jobs.len(), MAX_JOBS_OF_ONE);
-        repairs.add(at(0), (HERE, 2, 0..10), member(2), at(0), ECHO);
+        let job = Job { to: HERE, object: 2, range: 0..10, by: member(2), is_last: false };
+        repairs.add(at(0), &job, at(0), ECHO);
         assert_eq!(repairs.jobs.len(), MAX_JOBS_OF_ONE + 1);
         repairs.forget(1);
-        assert_eq!((repairs.jobs.len(), repairs.jobs_of.len()), (1, 1));
+        assert_eq!((repairs.jobs.len(), repairs.jobs_of.len(), repairs.due.len()), (1, 1, 1));
+        repairs.add(at(10_000), &job, at(10_000), ECHO);
+        assert_eq!(repairs.jobs.len(), 1, "the old one was forgotten");
     }
 }

@@ -3,7 +3,7 @@
 mod children;
 
 use std::{
-    collections::{BTreeMap, VecDeque},
+    collections::{BTreeMap, BTreeSet, VecDeque},
     ops::Range,
     time::Duration,
 };
@@ -13,7 +13,7 @@ use treecast_wire::{
     message::{BeginOfFile, Contents, Digest, GroupId, Local, Member, Message, Reason},
 };
 
-use super::{Mode, Tuning, clients::Clients, pace::Pace, repairs::Repairs};
+use super::{Mode, Tuning, accounts::Accounts, clients::Clients, pace::Pace, repairs::Repairs};
 use crate::{
     Instant, Step,
     object::{Address, Destination, Lane, SenderEvent, SenderInput, SenderTransmit, SenderWait},
@@ -40,6 +40,10 @@ const LOWEST_SHARE: u64 = 64;
 
 /// A repair is sent in runs of at most so many blocks.
 const RUN_BLOCKS: u64 = 16;
+
+/// One who asks is sent a part in so many of the rate at once. What it asks for beyond is sent when nothing else is to be sent, so that nobody
+/// slows a session by more.
+const ASKING_SHARE: u64 = 24;
 
 #[derive(Debug, Clone)]
 pub struct SenderConfig {
@@ -81,9 +85,7 @@ pub struct SenderFigures {
 struct Object {
     begin: BeginOfFile,
     hash: Option<[u8; 32]>,
-    has_told_hash: bool,
     withdrawn: Option<String>,
-    is_done: bool,
 }
 
 /// What is sent next.
@@ -116,11 +118,20 @@ pub struct Sender {
     at: At,
     clients: Clients,
     repairs: Repairs,
+    accounts: Accounts,
     pace: Pace,
     times: Times,
     figures: SenderFigures,
     /// For each group below, and each client, how much of all objects it has or can obtain: this never goes back.
     held: BTreeMap<Holder, u64>,
+    /// What the slowest of them has, or can obtain, when that was counted last. It may have more by now.
+    slowest: u64,
+    /// The number of bytes of all objects before each.
+    offsets: Vec<u64>,
+    /// Objects whose hash is not known, or not told.
+    untold: BTreeSet<u32>,
+    /// All objects before this are done at every receiver, as the application was told.
+    told_done: u32,
     out: VecDeque<Step<SenderTransmit, SenderEvent, SenderWait>>,
 }
 
@@ -142,13 +153,22 @@ struct Times {
 /// # What happens
 impl Sender {
     pub fn new(config: SenderConfig, objects: Vec<BeginOfFile>) -> Self {
-        let object =
-            |begin| Object { begin, hash: None, has_told_hash: false, withdrawn: None, is_done: false };
+        let mut offsets = vec![0];
+        offsets.extend(objects.iter().scan(0_u64, |sum, begin| {
+            *sum = sum.saturating_add(begin.file_size);
+            Some(*sum)
+        }));
+        let object = |begin| Object { begin, hash: None, withdrawn: None };
         Self {
+            untold: (0..objects.len() as u32).collect(),
+            slowest: 0,
+            offsets,
+            told_done: 0,
             objects: objects.into_iter().map(object).collect(),
             at: At::Begin(0),
             clients: Clients::default(),
-            repairs: Repairs::new(u64::MAX),
+            repairs: Repairs::default(),
+            accounts: Accounts::new(config.block_len),
             pace: Pace::new(config.rate_bps, config.minimum_rate_bps.max(config.rate_bps / LOWEST_SHARE)),
             times: Times::default(),
             figures: SenderFigures::default(),
@@ -193,6 +213,7 @@ impl Sender {
         let Some(object) = self.objects.get_mut(file.index() as usize) else { return };
         let message = Message::Withdraw(Reason::new(&reason));
         object.withdrawn = Some(reason);
+        self.untold.remove(&file.index());
         self.repairs.forget(file.index());
         match self.at {
             At::Begin(index) | At::Blocks(index, _) if index == file.index() => self.at = self.behind(index),
@@ -239,27 +260,28 @@ impl Sender {
         if now < self.pace.next() {
             return Some((self.pace.next(), SenderWait::Credit));
         }
-        if self.mend(now) {
+        if self.mend(now, false) {
             return None;
         }
-        let repair = self.repairs.deadline(|_, range| vec![range.clone()]);
-        let repair = repair.map(|at| (at, SenderWait::Receivers));
+        let repair = self.repairs.deadline(true).map(|at| (at, SenderWait::Receivers));
         let Some(start) = self.times.start else {
             return repair.or(Some((self.deadline(), SenderWait::Listener)));
         };
         if now < start {
             return Some((start, SenderWait::Listener));
         }
-        if self.tell_hashes() || self.send_data(now) {
+        if self.tell_hashes() || self.send_data(now) || self.mend(now, true) {
             return None;
         }
         repair
     }
 
-    /// Sends again what was asked for: to the group that lacks it, or to all when many do.
-    fn mend(&mut self, now: Instant) -> bool {
+    /// Sends again what was asked for: to the group that lacks it, or to all when many do. `with_last` says whether what can wait is sent.
+    fn mend(&mut self, now: Instant, with_last: bool) -> bool {
         let most = RUN_BLOCKS * u64::from(self.config.block_len);
-        let Some(job) = self.repairs.next(now, most, |_, range| vec![range.clone()]) else { return false };
+        let Some(job) = self.repairs.next(now, most, with_last, |_, range| vec![range.clone()]) else {
+            return false;
+        };
         let others = self.repairs.addresses(job.object, &job.range);
         let is_wanted_by_many = others > 0 && (others + 1) * 3 > self.clients.children().count();
         let to = if is_wanted_by_many { Address::Session } else { job.to };
@@ -283,12 +305,10 @@ impl Sender {
             At::Begin(index) | At::Blocks(index, _) => index as usize,
             At::End => self.objects.len(),
         };
-        let untold = |object: &Object| object.hash.is_some() && !object.has_told_hash;
-        let Some(index) = self.objects[..out.min(self.objects.len())].iter().position(untold) else {
-            return false;
-        };
-        self.objects[index].has_told_hash = true;
-        self.announce(Destination::Group, index as u32, false);
+        let is_known = |index: &u32| self.objects[*index as usize].hash.is_some();
+        let Some(index) = self.untold.range(..out as u32).copied().find(is_known) else { return false };
+        self.untold.remove(&index);
+        self.announce(Destination::Group, index, false);
         true
     }
 
@@ -338,7 +358,7 @@ impl Sender {
             return true;
         }
         let end = size.min(from + u64::from(self.config.max_run_len.max(1)));
-        if self.offset(index) + end > self.slowest().saturating_add(self.config.window_bytes) {
+        if !self.is_in_window(self.offset(index) + end) {
             return false;
         }
         let range: Range<u64> = from..end;
@@ -356,13 +376,14 @@ impl Sender {
 
     /// How many bytes of objects are before this one.
     fn offset(&self, index: u32) -> u64 {
-        self.objects[..index as usize].iter().map(|object| object.begin.file_size).sum()
+        self.offsets.get(index as usize).copied().unwrap_or_default()
     }
 
     fn say_state(&mut self, now: Instant) {
         self.times.next_state = now + STATE;
         self.clients.expire(now);
         self.pace.raise(now);
+        self.tell_done(now);
         self.times.deserted = match self.clients.len() {
             0 if self.times.start.is_some() => Some(self.times.deserted.unwrap_or(now)),
             _ => None,
@@ -378,13 +399,6 @@ impl Sender {
 
     /// Ends the session when every receiver has everything, or nobody is left.
     fn end_when_done(&mut self, now: Instant) {
-        self.tell_done();
-        let are_hashed =
-            self.objects.iter().all(|object| object.hash.is_some() || object.withdrawn.is_some());
-        let all = self.objects.len() as u32;
-        let is_out = self.at == At::End && are_hashed;
-        let is_done = is_out && self.clients.len() > 0 && self.clients.done(all) >= all;
-        self.times.done = if is_done { self.times.done.or(Some(now)) } else { None };
         let is_deserted = self.times.deserted.is_some_and(|since| now >= since + DESERTED);
         let is_cut = self.times.is_closing && self.clients.len() == 0;
         let is_over = self.times.done.is_some_and(|since| now >= since + LINGER) || is_deserted || is_cut;
@@ -401,17 +415,17 @@ impl Sender {
         }
     }
 
-    /// Tells the application of objects that every receiver is done with.
-    fn tell_done(&mut self) {
-        let done = if self.clients.len() == 0 { 0 } else { self.clients.done(self.objects.len() as u32) };
-        for index in 0..done.min(self.objects.len() as u32) {
-            let object = &mut self.objects[index as usize];
-            if !object.is_done {
-                object.is_done = true;
-                let file = self.file(index);
-                self.out.push_back(Step::Event(SenderEvent::FileDone { file, outcomes: Vec::new() }));
-            }
+    /// Tells the application of objects that every receiver is done with, and sees whether all are.
+    fn tell_done(&mut self, now: Instant) {
+        let all = self.objects.len() as u32;
+        let done = if self.clients.len() == 0 { 0 } else { self.clients.done(all) };
+        for index in self.told_done..done {
+            let file = self.file(index);
+            self.out.push_back(Step::Event(SenderEvent::FileDone { file, outcomes: Vec::new() }));
         }
+        self.told_done = self.told_done.max(done);
+        let is_done = self.at == At::End && self.untold.is_empty() && self.clients.len() > 0 && done >= all;
+        self.times.done = if is_done { self.times.done.or(Some(now)) } else { None };
     }
 
     fn deadline(&self) -> Instant {

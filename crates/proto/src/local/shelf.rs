@@ -1,7 +1,7 @@
 //! What a receiver knows of a session's objects besides the blocks that are there: what was announced, how far the session
 //! is, and which objects are over.
 
-use std::{collections::BTreeMap, ops::Range};
+use std::{cmp::Ordering, collections::BTreeMap, ops::Range};
 
 use treecast_wire::message::{BeginOfFile, Digest, LocalObject, MAX_OBJECTS};
 
@@ -33,8 +33,6 @@ pub(super) struct Known {
     /// When its announcement is asked for, and how many times it was.
     pub ask_at: Option<Instant>,
     pub asked: u32,
-    /// When its announcement is to be said to somebody else, unless another member does.
-    pub say_at: Option<(Instant, Address)>,
 }
 
 /// The objects of a session.
@@ -42,6 +40,8 @@ pub(super) struct Known {
 pub(super) struct Shelf {
     pub block_len: u64,
     objects: BTreeMap<u32, Box<Known>>,
+    /// Announcements that are to be said to somebody else, unless another member does: when, and to whom.
+    saying: BTreeMap<u32, (Instant, Address)>,
     /// All objects before this are over here ...
     pub done: u32,
     /// ... and at everyone whom this receiver serves.
@@ -52,8 +52,14 @@ pub(super) struct Shelf {
 
 impl Shelf {
     pub fn new(block_len: u16) -> Self {
-        let objects = BTreeMap::new();
-        Self { block_len: block_len.max(1).into(), objects, done: 0, released: 0, frontier: (0, 0) }
+        Self {
+            block_len: block_len.max(1).into(),
+            objects: BTreeMap::new(),
+            saying: BTreeMap::new(),
+            done: 0,
+            released: 0,
+            frontier: (0, 0),
+        }
     }
 
     pub fn get(&self, object: u32) -> Option<&Known> {
@@ -82,7 +88,6 @@ impl Shelf {
                 end: None,
                 ask_at: None,
                 asked: 0,
-                say_at: None,
             }
             .into()
         });
@@ -114,24 +119,41 @@ impl Shelf {
 
     /// Objects that have not ended here, in order.
     pub fn open(&self) -> impl Iterator<Item = (u32, &Known)> {
-        self.objects.iter().filter(|(_, known)| known.end.is_none()).map(|(index, known)| (*index, &**known))
+        let open = self.objects.range(self.done..).filter(|(_, known)| known.end.is_none());
+        open.map(|(index, known)| (*index, &**known))
+    }
+
+    /// The end of what the sender has sent of an object, as the sender itself has said.
+    pub fn out(&self, object: u32) -> u64 {
+        let known = self.objects.get(&object);
+        let size = known.and_then(|known| Some(known.begin.as_ref()?.file_size));
+        match object.cmp(&self.frontier.0) {
+            Ordering::Less => size.or(known.map(|known| known.seen)).unwrap_or_default(),
+            Ordering::Equal => self.frontier.1.min(size.unwrap_or(u64::MAX)),
+            Ordering::Greater => 0,
+        }
     }
 
     /// The announcement of an object is to be said at this time, if it is known by then.
     pub fn say(&mut self, object: u32, at: Instant, to: Address) {
-        if let Some(known) = self.objects.get_mut(&object).filter(|known| known.begin.is_some()) {
-            known.say_at.get_or_insert((at, to));
+        if self.objects.get(&object).is_some_and(|known| known.begin.is_some()) {
+            self.saying.entry(object).or_insert((at, to));
         }
     }
 
+    /// Somebody else has said the announcement of an object.
+    pub fn is_said(&mut self, object: u32) {
+        self.saying.remove(&object);
+    }
+
     pub fn take_due_announcements(&mut self, now: Instant) -> Vec<(u32, Address)> {
-        let due = self.objects.iter_mut().filter(|(_, known)| known.say_at.is_some_and(|(at, _)| at <= now));
-        due.filter_map(|(object, known)| Some((*object, known.say_at.take()?.1))).collect()
+        let due = self.saying.extract_if(.., |_, (at, _)| *at <= now);
+        due.map(|(object, (_, to))| (object, to)).collect()
     }
 
     /// When the next announcement is to be said, or asked for.
     pub fn deadline(&self) -> Option<Instant> {
-        let say = self.objects.values().filter_map(|known| known.say_at).map(|(at, _)| at);
+        let say = self.saying.values().map(|(at, _)| *at);
         let ask = self.open().filter_map(|(_, known)| known.ask_at);
         say.chain(ask).min()
     }

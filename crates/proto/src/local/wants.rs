@@ -4,7 +4,11 @@
 //! it waits for longer than any repair takes. A want that another member asks for meanwhile waits as if it had been asked
 //! for by this one.
 
-use std::{collections::BTreeMap, ops::Range, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    ops::Range,
+    time::Duration,
+};
 
 use crate::Instant;
 
@@ -33,6 +37,7 @@ pub(super) struct Want {
 #[derive(Debug, Default)]
 pub(super) struct Wants {
     by_place: BTreeMap<(u32, u64), Want>,
+    by_time: BTreeSet<(Instant, u32, u64)>,
 }
 
 impl Wants {
@@ -51,7 +56,10 @@ impl Wants {
         while from < gap.end && self.by_place.len() < MAX_WANTS {
             let to = gap.end.min(from.saturating_add(WANT_BLOCKS * block_len));
             let want = Want { object, range: from..to, at, tries, since: now };
-            self.by_place.entry((object, from)).or_insert(want);
+            if !self.by_place.contains_key(&(object, from)) {
+                self.by_time.insert((at, object, from));
+                self.by_place.insert((object, from), want);
+            }
             from = to;
         }
         from
@@ -59,7 +67,7 @@ impl Wants {
 
     /// Wants whose time comes before `until`, of one object. The caller says what is left of each: nothing ends it.
     pub fn due(&self, until: Instant) -> Option<(u32, Vec<Range<u64>>)> {
-        let object = self.by_place.values().find(|want| want.at <= until)?.object;
+        let (_, object, _) = *self.by_time.first().filter(|(at, ..)| *at <= until)?;
         let of_object = self.of(object).filter(|want| want.at <= until);
         Some((object, of_object.map(|want| want.range.clone()).collect()))
     }
@@ -69,7 +77,9 @@ impl Wants {
     }
 
     pub fn remove(&mut self, object: u32, start: u64) {
-        self.by_place.remove(&(object, start));
+        if let Some(want) = self.by_place.remove(&(object, start)) {
+            self.by_time.remove(&(want.at, object, start));
+        }
         self.let_go();
     }
 
@@ -78,8 +88,10 @@ impl Wants {
     pub fn asked(&mut self, now: Instant, object: u32, start: u64, (hold, spread): (Duration, Duration)) {
         if let Some(want) = self.by_place.get_mut(&(object, start)) {
             let wait = hold * (1 << want.tries.min(MAX_DOUBLINGS));
+            self.by_time.remove(&(want.at, object, start));
             want.at = want.at.max(now + wait + spread);
             want.tries += 1;
+            self.by_time.insert((want.at, object, start));
         }
     }
 
@@ -98,25 +110,28 @@ impl Wants {
     /// The object has ended, or begins anew.
     pub fn forget(&mut self, object: u32) {
         self.by_place.retain(|(of, _), _| *of != object);
+        self.by_time.retain(|(_, of, _)| *of != object);
         self.let_go();
     }
 
     /// An empty map keeps its memory, of which a simulation of many receivers has none to spare.
     fn let_go(&mut self) {
         if self.by_place.is_empty() {
-            self.by_place = BTreeMap::new();
+            (self.by_place, self.by_time) = Default::default();
         }
     }
 
     /// All wants are asked for anew, at these times: whom they were asked of is not there any more.
     pub fn hurry(&mut self, mut at: impl FnMut() -> Instant) {
-        for want in self.by_place.values_mut() {
+        self.by_time.clear();
+        for ((object, start), want) in &mut self.by_place {
             (want.at, want.tries) = (at(), want.tries.min(1));
+            self.by_time.insert((want.at, *object, *start));
         }
     }
 
     pub fn deadline(&self) -> Option<Instant> {
-        self.by_place.values().map(|want| want.at).min()
+        self.by_time.first().map(|(at, ..)| *at)
     }
 
     /// When the oldest want was noticed.

@@ -1,22 +1,37 @@
 //! Sessions with local groups, whole: what arrives, and what it costs.
+//!
+//! `TREECAST_SEED` runs one seed, `TREECAST_SEEDS` so many of each test; `TREECAST_TRACE` prints every packet.
 
 #![allow(clippy::disallowed_methods, reason = "a seed may be named in the environment")]
 
+mod groups;
+mod harm;
 mod network;
 
 use std::time::Duration;
 
-use network::{Link, Plan, World};
-use treecast_proto::local::Mode;
+use network::{Link, Node, Plan, World};
+use treecast_proto::{
+    local::{Mode, Tuning},
+    object::CutShort,
+};
+
+const SITE: Duration = Duration::from_millis(20);
+const ACCESS: Duration = Duration::from_micros(500);
+
+/// A link that nothing waits for.
+fn link(above: usize, delay: Duration, loss: f64) -> Link {
+    Link { above, delay, loss, rate_bps: 0 }
+}
 
 /// Sites behind a common link, with this many receivers each. A site is 20 ms from the root, and its receivers are 1 ms apart.
 fn sites(seed: u64, sites: usize, receivers: usize, (core, access): (f64, f64)) -> Plan {
     let (mut links, mut hosts) = (Vec::new(), Vec::new());
     for _ in 0..sites {
-        links.push(Link { above: 0, delay: Duration::from_millis(20), loss: core });
+        links.push(link(0, SITE, core));
         let site = links.len();
         for _ in 0..receivers {
-            links.push(Link { above: site, delay: Duration::from_micros(500), loss: access });
+            links.push(link(site, ACCESS, access));
             hosts.push(links.len());
         }
     }
@@ -24,29 +39,11 @@ fn sites(seed: u64, sites: usize, receivers: usize, (core, access): (f64, f64)) 
 }
 
 fn run(plan: Plan) -> World {
+    let seed = plan.seed;
     let mut world = World::new(plan);
     let faults = world.run();
-    assert!(faults.is_empty(), "{faults:#?}");
+    assert!(faults.is_empty(), "seed {seed}: {faults:#?}");
     world
-}
-
-#[test]
-fn one_site_without_loss() {
-    let world = run(sites(1, 1, 3, (0.0, 0.0)));
-    assert_eq!((world.requests, world.repairs), (0, 0));
-}
-
-#[test]
-fn every_byte_arrives_in_each_mode() {
-    for mode in [Mode::Sender, Mode::Hierarchical, Mode::Local] {
-        for seed in 0..5 {
-            let mut plan = sites(seed, 3, 4, (0.05, 0.05));
-            plan.mode = mode;
-            let world = run(plan);
-            let figures = world.sender.figures();
-            println!("{mode:?} {seed}: {figures:?} {} {} {:?}", world.requests, world.repairs, world.time());
-        }
-    }
 }
 
 /// A seed of the environment's, or those up to `most`.
@@ -58,54 +55,97 @@ fn seeds(most: u64) -> Vec<u64> {
     }
 }
 
+fn sum(world: &World, figure: impl Fn(&Node) -> u64) -> u64 {
+    world.receivers.iter().map(figure).sum()
+}
+
 #[test]
-fn a_controller_that_dies_costs_little() {
-    let mut added = Vec::new();
-    let mut faults = Vec::new();
-    for seed in seeds(40) {
-        let sites = |dies: bool| {
-            let mut plan = sites(seed, 3, 5, (0.02, 0.03));
-            let millis = 4_000 + 37 * (seed % 50);
-            plan.controller_dies = dies.then(|| Duration::from_millis(millis));
-            plan
+fn one_site_without_loss() {
+    let world = run(sites(1, 1, 3, (0.0, 0.0)));
+    assert_eq!((world.requests, world.repairs), (0, 0));
+}
+
+/// The paper's three schemes: every byte arrives in each, and only those send again who may.
+#[test]
+fn each_mode_mends_in_its_own_way() {
+    for seed in seeds(5) {
+        let world = |mode: Mode| {
+            let mut plan = sites(seed, 3, 4, (0.05, 0.05));
+            plan.mode = mode;
+            run(plan)
         };
-        let mut calm = World::new(sites(false));
+        let sender = world(Mode::Sender);
+        assert_eq!((sum(&sender, |node| node.machine.figures().sent_blocks), sender.repairs), (0, 0));
+        assert!(sender.sender.figures().session_repair_bytes > 0);
+        let hierarchical = world(Mode::Hierarchical);
+        assert_eq!(hierarchical.regular_repairs, 0);
+        assert!(sum(&hierarchical, |node| node.machine.figures().sent_blocks) > 0);
+        let local = world(Mode::Local);
+        assert!(local.regular_repairs > 0);
+        let repaired = |world: &World| {
+            let figures = world.sender.figures();
+            figures.session_repair_bytes + figures.group_repair_bytes
+        };
+        let (all, some, few) = (repaired(&sender), repaired(&hierarchical), repaired(&local));
+        println!("{seed}: the sender repairs {all}, {some}, {few} bytes");
+        assert!(few <= some + 10_000 && few < all, "{few} {some} {all}");
+    }
+}
+
+/// Show 2 of the issue: each controller is killed once, and every survivor has every byte.
+#[test]
+fn controllers_that_die_cost_little() {
+    let (mut added, mut faults, mut takeovers) = (Vec::new(), Vec::new(), Vec::new());
+    for seed in seeds(8) {
+        let world = |dies: bool| {
+            let mut plan = sites(seed, 3, 5, (0.02, 0.03));
+            plan.sizes = vec![300_000, 200_000];
+            plan.controllers_die = dies;
+            World::new(plan)
+        };
+        let mut calm = world(false);
         faults.extend(calm.run().into_iter().map(|fault| format!("{seed}: {fault}")));
-        let mut world = World::new(sites(true));
-        faults.extend(
-            world.run().into_iter().map(|fault| format!("{seed}, killed {:?}: {fault}", world.killed)),
-        );
-        if let (Some(before), Some(after)) = (calm.time(), world.time()) {
-            added.push(after.saturating_sub(before));
-        }
-        if seed == 0 {
-            println!("{} events", calm.events_done);
+        let mut shaken = world(true);
+        let found = shaken.run().into_iter();
+        faults.extend(found.map(|fault| format!("{seed}, killed {:?}: {fault}", shaken.killed)));
+        assert!(!shaken.killed.is_empty(), "{seed}");
+        takeovers.append(&mut shaken.takeovers);
+        if let (Some(before), Some(after)) = (calm.time(), shaken.time()) {
+            added.push((after.saturating_sub(before), seed));
         }
     }
     assert!(faults.is_empty(), "{faults:#?}");
     added.sort_unstable();
-    println!("added: {added:?}");
-    assert!(added[added.len() / 2] < Duration::from_secs(2), "{added:?}");
+    takeovers.sort_unstable();
+    let of = |list: &[Duration], share: f64| list[((list.len() - 1) as f64 * share) as usize];
+    let times: Vec<Duration> = added.iter().map(|(time, _)| *time).collect();
+    println!(
+        "added: median {:?}, 99 % {:?}, worst {:?}; {} takeovers: median {:?}, worst {:?}",
+        of(&times, 0.5),
+        of(&times, 0.99),
+        &added[added.len().saturating_sub(5)..],
+        takeovers.len(),
+        of(&takeovers, 0.5),
+        &takeovers[takeovers.len().saturating_sub(5)..],
+    );
+    assert!(of(&times, 0.5) < Duration::from_secs(2));
+    assert!(of(&takeovers, 0.95) < Duration::from_secs(1), "{takeovers:?}");
 }
 
 #[test]
 fn one_loss_is_about_one_request_and_one_repair() {
-    let (mut requests, mut repairs, mut losses, mut duplicates) = (0, 0, 0, 0);
+    let (mut requests, mut repairs, mut losses) = (0, 0, 0);
     for seed in seeds(10) {
         let mut plan = sites(seed, 1, 12, (0.0, 0.01));
         plan.sizes = vec![500_000];
         let world = run(plan);
         requests += world.requests;
         repairs += world.repairs;
-        losses += world.receivers.iter().map(|node| node.machine.figures().lost_blocks).sum::<u64>();
-        duplicates += world.receivers.iter().map(|node| node.machine.figures().duplicate_blocks).sum::<u64>();
-        println!("{seed}: {:?} {:?}", world.sender.figures(), world.time());
+        losses += sum(&world, |node| node.machine.figures().lost_blocks);
     }
     let (requests, repairs) = (requests as f64 / losses as f64, repairs as f64 / losses as f64);
-    println!(
-        "{requests:.2} requests and {repairs:.2} repairs for each of {losses} losses; {duplicates} duplicates"
-    );
-    assert!(requests < 1.5 && repairs < 1.5, "{requests:.2} {repairs:.2}");
+    println!("{requests:.2} requests and {repairs:.2} repairs for each of {losses} losses");
+    assert!(requests < 1.2 && repairs < 1.5, "{requests:.2} {repairs:.2}");
 }
 
 #[test]
@@ -118,37 +158,78 @@ fn a_loss_that_all_share_is_about_one_request() {
         requests += world.requests;
         repairs += world.repairs;
         losses += world.receivers[0].machine.figures().lost_blocks;
-        println!("{seed}: {:?} {:?}", world.sender.figures(), world.time());
     }
     let (requests, repairs) = (requests as f64 / losses as f64, repairs as f64 / losses as f64);
     println!("{requests:.2} requests and {repairs:.2} repairs for each of {losses} losses that all share");
-    assert!(requests < 4.0 && repairs < 1.6, "{requests:.2} {repairs:.2}");
+    assert!(requests < 4.5 && repairs < 1.2, "{requests:.2} {repairs:.2}");
 }
 
 #[test]
-fn groups_form_by_distance_and_are_bounded() {
-    for seed in seeds(3) {
-        let world = run(sites(seed, 6, 30, (0.0, 0.0)));
-        let places = world.receivers.iter().map(|node| node.machine.place());
-        let controllers = world.receivers.iter().filter(|node| node.machine.is_controller()).count();
-        println!("{seed}: {controllers} controllers of {}", world.receivers.len());
-        for (number, place) in places.enumerate() {
-            let place = place.expect("everybody has a group");
-            let controller = network::host_of(place.controller) - 1;
-            assert_eq!(controller / 30, number / 30, "{number} is in a group of another site");
-        }
-        assert!((6..=24).contains(&controllers), "{controllers}");
+fn many_small_objects_arrive_whole() {
+    for seed in seeds(2) {
+        let mut plan = sites(seed, 2, 4, (0.02, 0.02));
+        plan.sizes = (0..300).map(|number| number * 37 % 2_500).collect();
+        let world = run(plan);
+        println!("{seed}: {:?}, {} events", world.time(), world.events_done);
     }
 }
 
+/// The paper's semi-reliable transfer: a unit that is late is given up, and counted; the others arrive in time.
 #[test]
-fn who_forges_repairs_is_not_heard_any_more() {
-    for seed in seeds(5) {
-        let mut plan = sites(seed, 1, 6, (0.0, 0.1));
-        plan.forgers.insert(2);
+fn a_unit_that_is_late_is_given_up() {
+    for seed in seeds(3) {
+        let deadline = Duration::from_millis(400);
+        let mut plan = sites(seed, 2, 4, (0.1, 0.1));
+        plan.sizes = vec![10_000; 100];
+        plan.tuning = Tuning { deadline: Some(deadline), congestion_loss: 0.5, ..Tuning::default() };
+        let mut world = World::new(plan);
+        world.run();
+        assert!(world.ended, "{seed}");
+        let late = sum(&world, |node| node.machine.figures().late_objects);
+        println!("{seed}: {late} of 800 are late");
+        assert!((1..400).contains(&late), "{late}");
+        for node in &world.receivers {
+            assert!(node.closed && node.closed_early.is_none(), "{:?}", node.closed_early);
+            assert_eq!(node.received.len() + node.failed.len(), 100);
+            assert_eq!(node.failed.len() as u64, node.machine.figures().late_objects);
+            assert!(node.released.len() > 50, "{} are released", node.released.len());
+            for (object, time) in &node.received {
+                let taken = *time - node.begun[object];
+                assert!(taken <= deadline, "{taken:?}");
+            }
+        }
+    }
+}
+
+/// A receiver for which the lowest rate is too fast leaves (lgmp-mbone-1999, 4.3.1), and the others do not go on to wait for it.
+#[test]
+fn a_receiver_that_is_too_slow_leaves() {
+    for seed in seeds(3) {
+        let mut plan = sites(seed, 2, 3, (0.0, 0.01));
+        // A fortieth of the rate, where the lowest is an eighth.
+        plan.links[1].rate_bps = 40_000;
+        plan.sizes = vec![2_000_000];
+        let mut world = World::new(plan);
+        let faults = world.run();
+        assert_eq!(faults.len(), 1, "{faults:#?}");
+        let slow = &world.receivers[0];
+        assert!(matches!(&slow.closed_early, Some(CutShort::Stopped(_))), "{:?}", slow.closed_early);
+        println!("{seed}: {:?} {:?}", world.time(), slow.closed_early);
+        assert!(world.time().unwrap() < Duration::from_secs(60));
+    }
+}
+
+/// Who comes late gets what it has missed, from its group.
+#[test]
+fn who_comes_late_gets_everything() {
+    for seed in seeds(3) {
+        let mut plan = sites(seed, 2, 4, (0.01, 0.01));
+        plan.sizes = vec![400_000, 400_000];
+        plan.settling = Duration::from_secs(1);
+        plan.starts.insert(2, Duration::from_millis(4_000));
         let world = run(plan);
-        let refused = |node: &network::Node| node.machine.figures().refused_blocks;
-        assert!(world.receivers.iter().all(|node| refused(node) <= 64));
-        assert!(world.receivers.iter().any(|node| refused(node) > 0));
+        let figures = world.sender.figures();
+        println!("{seed}: {:?} {figures:?}", world.time());
+        assert!(figures.session_repair_bytes + figures.group_repair_bytes < 150_000, "{figures:?}");
     }
 }

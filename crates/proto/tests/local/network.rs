@@ -10,18 +10,23 @@ use treecast_proto::{
     Instant, Step,
     local::{Mode, Receiver, ReceiverConfig, Seat, Sender, SenderConfig, Tuning},
     object::{
-        Address, Channel, Destination, Lane, ReceiverEvent, ReceiverInput, ReceiverTransmit, SenderEvent,
-        SenderInput, SenderTransmit,
+        Address, Channel, CutShort, Destination, Lane, ReceiverEvent, ReceiverInput, ReceiverTransmit,
+        SenderEvent, SenderInput, SenderTransmit,
     },
     random::SplitMix64,
 };
 use treecast_wire::{
     header::{FileId, HEADER_LEN, Header, SessionId},
-    message::{BeginOfFile, GroupId, Local, Member, Message, TransferType},
+    message::{
+        BeginOfFile, GroupId, Local, LocalFlags, LocalReport, LocalRequest, Member, Message, TransferType,
+    },
 };
 
 pub const SESSION: SessionId = SessionId(7);
 pub const BLOCK_LEN: u16 = 1_000;
+
+/// A packet that would wait longer at a link is dropped.
+const QUEUE: Duration = Duration::from_millis(100);
 
 /// The link from a node of the tree to the one above. Node 0 is the root, where the sender is.
 #[derive(Debug, Clone, Copy)]
@@ -29,6 +34,19 @@ pub struct Link {
     pub above: usize,
     pub delay: Duration,
     pub loss: f64,
+    /// Bits a second in each direction. 0: no packet waits for another one.
+    pub rate_bps: u64,
+}
+
+/// What a member does that harms others.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Harm {
+    /// What it sends again is not what the sender has signed.
+    Forges,
+    /// It asks its group, its controller and the sender for all of the first object, a hundred times a second.
+    Floods,
+    /// It says that it has everything, and loses nothing.
+    Claims,
 }
 
 /// What a run is.
@@ -45,12 +63,15 @@ pub struct Plan {
     pub rate_bps: u64,
     pub seats: Vec<Option<Seat>>,
     pub tuning: Tuning,
-    /// Receivers that die, and when.
-    pub deaths: Vec<(usize, Duration)>,
-    /// The first controller that has members dies at this time.
-    pub controller_dies: Option<Duration>,
-    /// Receivers whose repairs are forged.
-    pub forgers: BTreeSet<usize>,
+    /// How long the sender waits for more receivers.
+    pub settling: Duration,
+    /// Receivers that start later, and when.
+    pub starts: BTreeMap<usize, Duration>,
+    /// Links that change: when, whose, and how.
+    pub changes: Vec<(Duration, usize, Link)>,
+    /// Each controller that has anybody below it when the data begins dies once, at a random time while the data leaves.
+    pub controllers_die: bool,
+    pub harm: BTreeMap<usize, Harm>,
     pub limit: Duration,
 }
 
@@ -66,9 +87,11 @@ impl Plan {
             rate_bps: 1_600_000,
             seats,
             tuning: Tuning::default(),
-            deaths: Vec::new(),
-            controller_dies: None,
-            forgers: BTreeSet::new(),
+            settling: Duration::from_secs(4),
+            starts: BTreeMap::new(),
+            changes: Vec::new(),
+            controllers_die: false,
+            harm: BTreeMap::new(),
             limit: Duration::from_secs(120),
         }
     }
@@ -90,8 +113,11 @@ enum Event {
         body: Body,
     },
     Wake(usize),
+    Start(usize),
     Die(usize),
-    KillController,
+    DoomControllers,
+    Change(usize, Link),
+    Flood(usize),
     Hashed(FileId),
 }
 
@@ -105,10 +131,20 @@ pub struct World {
     pub sender: Sender,
     pub receivers: Vec<Node>,
     pub ended: bool,
-    /// Packets on all links, by what they are.
+    /// What was sent, of each kind.
     pub requests: u64,
     pub repairs: u64,
-    pub killed: Option<usize>,
+    /// Repairs by members that were no controllers then.
+    pub regular_repairs: u64,
+    pub splits: u64,
+    pub merges: u64,
+    pub killed: BTreeSet<usize>,
+    /// Groups whose controller has died: which, and when.
+    orphans: BTreeMap<GroupId, (Member, Instant)>,
+    /// How long each group was without a controller.
+    pub takeovers: Vec<Duration>,
+    /// When each link is free again, in each direction.
+    busy: BTreeMap<(usize, bool), Instant>,
     wakes: Vec<Option<Instant>>,
     verbose: bool,
     pub events_done: u64,
@@ -120,8 +156,13 @@ pub struct Node {
     stored: BTreeMap<u32, BTreeSet<u64>>,
     pub received: BTreeMap<u32, Instant>,
     pub failed: Vec<String>,
+    /// When each object was first heard of.
+    pub begun: BTreeMap<u32, Instant>,
+    pub released: BTreeSet<u32>,
     pub closed: bool,
+    pub closed_early: Option<CutShort>,
     pub is_dead: bool,
+    is_on: bool,
     current: Option<(FileId, Range<u64>)>,
 }
 
@@ -137,7 +178,9 @@ pub fn host_of(member: Member) -> usize {
 }
 
 fn hash(file: FileId) -> [u8; 32] {
-    [file.index() as u8 + 1; 32]
+    let mut hash = [1; 32];
+    hash[..4].copy_from_slice(&file.index().to_be_bytes());
+    hash
 }
 
 impl World {
@@ -154,7 +197,7 @@ impl World {
                 rate_bps: plan.rate_bps,
                 minimum_rate_bps: plan.rate_bps / 8,
                 window_bytes: 400_000,
-                settling: Duration::from_secs(4),
+                settling: plan.settling,
                 tuning: plan.tuning.clone(),
             },
             begins.collect(),
@@ -175,8 +218,12 @@ impl World {
             stored: BTreeMap::new(),
             received: BTreeMap::new(),
             failed: Vec::new(),
+            begun: BTreeMap::new(),
+            released: BTreeSet::new(),
             closed: false,
+            closed_early: None,
             is_dead: false,
+            is_on: !plan.starts.contains_key(&(host - 1)),
             current: None,
         });
         let receivers: Vec<Node> = receivers.collect();
@@ -191,7 +238,13 @@ impl World {
             ended: false,
             requests: 0,
             repairs: 0,
-            killed: None,
+            regular_repairs: 0,
+            splits: 0,
+            merges: 0,
+            killed: BTreeSet::new(),
+            orphans: BTreeMap::new(),
+            takeovers: Vec::new(),
+            busy: BTreeMap::new(),
             wakes: vec![None; hosts],
             verbose: std::env::var_os("TREECAST_TRACE").is_some(),
             events_done: 0,
@@ -204,11 +257,16 @@ impl World {
             let hashed = Instant::ZERO + Duration::from_secs(5);
             world.at(hashed, Event::Hashed(FileId::new(SESSION, index)));
         }
-        for (receiver, time) in world.plan.deaths.clone() {
-            world.at(Instant::ZERO + time, Event::Die(receiver + 1));
+        for (receiver, time) in world.plan.starts.clone() {
+            world.at(Instant::ZERO + time, Event::Start(receiver + 1));
         }
-        if let Some(time) = world.plan.controller_dies {
-            world.at(Instant::ZERO + time, Event::KillController);
+        for (time, node, link) in world.plan.changes.clone() {
+            world.at(Instant::ZERO + time, Event::Change(node, link));
+        }
+        for (receiver, harm) in world.plan.harm.clone() {
+            if harm == Harm::Floods {
+                world.at(Instant::ZERO + Duration::from_secs(1), Event::Flood(receiver + 1));
+            }
         }
         world
     }
@@ -245,7 +303,9 @@ impl World {
 
     fn judge(&self) -> Vec<String> {
         let mut faults = Vec::new();
-        for (number, node) in self.receivers.iter().enumerate().filter(|(_, node)| !node.is_dead) {
+        let counts = |number: usize, node: &Node| !node.is_dead && !self.plan.harm.contains_key(&number);
+        for (number, node) in self.receivers.iter().enumerate().filter(|(number, node)| counts(*number, node))
+        {
             if node.received.len() != self.plan.sizes.len() {
                 let place = node.machine.place().map(|place| (place.group, place.controller));
                 let (got, wanted) = (node.received.len(), self.plan.sizes.len());
@@ -281,14 +341,71 @@ impl World {
                 self.sender.handle(self.now, SenderInput::Hashed { file, hash: hash(file) });
                 self.poll(0);
             }
-            Event::Die(host) => self.receivers[host - 1].is_dead = true,
-            Event::KillController => {
-                let serves = |node: &Node| node.machine.is_controller() && node.machine.clients() > 0;
-                if let Some(victim) = self.receivers.iter().position(serves) {
-                    self.receivers[victim].is_dead = true;
-                    self.killed = Some(victim);
-                }
+            Event::Start(host) => {
+                self.receivers[host - 1].is_on = true;
+                self.poll(host);
             }
+            Event::Die(host) => self.die(host),
+            Event::DoomControllers => self.doom_controllers(),
+            Event::Change(node, link) => self.plan.links[node - 1] = link,
+            Event::Flood(host) => self.flood(host),
+        }
+    }
+
+    fn die(&mut self, host: usize) {
+        let node = &mut self.receivers[host - 1];
+        node.is_dead = true;
+        self.killed.insert(host - 1);
+        if let Some(place) = node.machine.place().filter(|_| node.machine.is_controller()) {
+            self.orphans.insert(place.group, (member(host), self.now));
+        }
+    }
+
+    fn doom_controllers(&mut self) {
+        let serves = |node: &Node| node.machine.is_controller() && node.machine.clients() > 0;
+        let doomed = self.receivers.iter().enumerate().filter(|(_, node)| serves(node));
+        let doomed: Vec<usize> = doomed.map(|(number, _)| number + 1).collect();
+        let seconds = self.plan.sizes.iter().sum::<u64>() as f64 * 8.0 / self.plan.rate_bps as f64;
+        for host in doomed {
+            let time = self.now + Duration::from_secs_f64(self.random.unit() * seconds);
+            self.at(time, Event::Die(host));
+        }
+    }
+
+    /// Asks everybody for everything.
+    fn flood(&mut self, host: usize) {
+        let place = self.receivers[host - 1].machine.place().cloned();
+        if let Some(place) = place {
+            let size = self.plan.sizes[0];
+            let to = [
+                (Address::Group(place.group), false),
+                (Address::Member(place.controller), true),
+                (Address::Member(place.parent), true),
+                (Address::Member(member(0)), true),
+            ];
+            for (to, is_from_below) in to {
+                let mut request = LocalRequest::new(place.group, 500, vec![0..size]).unwrap();
+                request.is_from_below = is_from_below;
+                let message = Message::Local(Local::Request(request));
+                self.send(host, to, Body::Message(FileId::new(SESSION, 0), message));
+            }
+        }
+        if !self.ended && !self.receivers[host - 1].closed {
+            self.at(self.now + Duration::from_millis(10), Event::Flood(host));
+        }
+    }
+
+    /// What somebody who claims to have everything says in place of the truth.
+    fn lie(&self, message: &mut Message) {
+        let all = self.plan.sizes.len() as u32;
+        match message {
+            Message::Local(Local::Report(report)) => {
+                let mut lie = LocalReport::new(report.group, report.is_controller);
+                (lie.receivers, lie.round_trip_us, lie.done) = (report.receivers, report.round_trip_us, all);
+                *report = lie;
+            }
+            Message::Local(Local::State(state)) => (state.loss, state.done) = (0, all),
+            _ => {}
         }
     }
 
@@ -300,16 +417,20 @@ impl World {
     }
 
     fn arrive(&mut self, at: usize, from: usize, to: Address, body: Body) {
-        let is_forged = self.plan.forgers.contains(&from.wrapping_sub(1));
+        let is_forged = self.plan.harm.get(&from.wrapping_sub(1)) == Some(&Harm::Forges);
         let node = &mut self.receivers[at - 1];
         let is_heard = match to {
             Address::Group(group) => node.groups.contains(&group),
             _ => true,
         };
-        if node.is_dead || !is_heard {
+        if node.is_dead || !node.is_on || !is_heard {
             return;
         }
         let channel = if to == Address::Session { Channel::Group } else { Channel::Member(member(from)) };
+        let (Body::Message(file, _) | Body::Block(file, _)) = &body;
+        if matches!(&body, Body::Block(..) | Body::Message(_, Message::BeginOfFile(_))) {
+            node.begun.entry(file.index()).or_insert(self.now);
+        }
         let input = match body {
             Body::Message(file, message) => ReceiverInput::Message { from: channel, file, message },
             Body::Block(file, range) if is_forged => {
@@ -330,7 +451,7 @@ impl World {
             return self.poll_sender();
         }
         for _ in 0..100_000 {
-            if self.receivers[host - 1].is_dead {
+            if self.receivers[host - 1].is_dead || !self.receivers[host - 1].is_on {
                 return;
             }
             match self.receivers[host - 1].machine.poll(self.now) {
@@ -350,7 +471,7 @@ impl World {
                 node.received.insert(file.index(), self.now);
             }
             ReceiverEvent::Failed { reason, .. } => node.failed.push(reason),
-            ReceiverEvent::Closed { .. } => node.closed = true,
+            ReceiverEvent::Closed { reason } => (node.closed, node.closed_early) = (true, reason),
             _ => {}
         }
     }
@@ -359,9 +480,10 @@ impl World {
         let now = self.now;
         let node = &mut self.receivers[host - 1];
         match transmit {
-            ReceiverTransmit::Tell { to, file, message } => {
-                if matches!(&message, Message::Local(Local::Request(_))) {
-                    self.requests += 1;
+            ReceiverTransmit::Tell { to, file, mut message } => {
+                self.count(host, to, &message);
+                if self.plan.harm.get(&(host - 1)) == Some(&Harm::Claims) {
+                    self.lie(&mut message);
                 }
                 // What is sent can be read.
                 let packet = message.to_packet(file);
@@ -374,6 +496,9 @@ impl World {
                 let blocks = node.stored.entry(file.index()).or_default();
                 let is_there = |start: &u64| blocks.contains(start);
                 assert!(range.clone().step_by(BLOCK_LEN.into()).all(|start| is_there(&start)), "{range:?}");
+                let is_regular = !node.machine.is_controller();
+                self.regular_repairs +=
+                    u64::from(is_regular) * (range.end - range.start).div_ceil(BLOCK_LEN.into());
                 self.send_blocks(host, to, file, range);
             }
             ReceiverTransmit::JoinGroup { group } => {
@@ -398,8 +523,27 @@ impl World {
             ReceiverTransmit::Discard { file } => {
                 node.stored.remove(&file.index());
             }
-            ReceiverTransmit::Release { .. } => {}
+            ReceiverTransmit::Release { file } => assert!(node.released.insert(file.index())),
             other => panic!("{other:?}"),
+        }
+    }
+
+    fn count(&mut self, host: usize, to: Address, message: &Message) {
+        let Message::Local(local) = message else { return };
+        match local {
+            Local::Request(_) => self.requests += 1,
+            Local::Split(_) => self.splits += u64::from(matches!(to, Address::Group(_))),
+            Local::State(state) => {
+                self.merges += u64::from(state.flags.has(LocalFlags::MERGES));
+                let orphan = self.orphans.get(&state.group).filter(|(dead, _)| *dead != member(host));
+                if let Some((_, since)) = orphan
+                    && state.controller == member(host)
+                {
+                    self.takeovers.push(self.now - *since);
+                    self.orphans.remove(&state.group);
+                }
+            }
+            _ => {}
         }
     }
 
@@ -414,6 +558,9 @@ impl World {
                 }
                 Step::Transmit(other) => panic!("{other:?}"),
                 Step::Event(SenderEvent::Closed) => self.ended = true,
+                Step::Event(SenderEvent::Started) if self.plan.controllers_die => {
+                    self.at(self.now + self.plan.settling, Event::DoomControllers);
+                }
                 Step::Event(_) => {}
                 Step::Wait(Some(deadline), _) => {
                     assert!(deadline > self.now, "the sender waits for the past at {}", self.now);
@@ -464,34 +611,56 @@ impl World {
                 (1..=self.receivers.len()).filter(is_in).collect()
             }
         };
-        let mut fates: BTreeMap<(usize, bool), bool> = BTreeMap::new();
+        let len = match &body {
+            Body::Message(file, message) => message.to_packet(*file).len() as u64,
+            Body::Block(_, range) => HEADER_LEN as u64 + range.end - range.start,
+        };
+        let mut fates: BTreeMap<(usize, bool), Option<Instant>> = BTreeMap::new();
         for at in hosts.into_iter().filter(|host| *host != from) {
             let (up, down) = (self.way_up(self.node_of(from)), self.way_up(self.node_of(at)));
             let turn = *up.iter().find(|node| down.contains(node)).expect("the root at least");
             let ups = up.iter().take_while(|node| **node != turn).map(|node| (*node, true));
             let downs: Vec<_> =
                 down.iter().take_while(|node| **node != turn).map(|node| (*node, false)).collect();
-            let (mut delay, mut arrives) = (Duration::from_micros(50), true);
+            let mut time = Some(self.now + Duration::from_micros(50));
             for edge in ups.chain(downs.into_iter().rev()) {
-                let link = self.plan.links[edge.0 - 1];
-                let random = &mut self.random;
-                arrives &= *fates.entry(edge).or_insert_with(|| random.unit() >= link.loss);
-                delay += link.delay;
-                if !arrives {
-                    break;
-                }
+                let Some(before) = time else { break };
+                time = match fates.get(&edge) {
+                    Some(known) => *known,
+                    None => self.cross(edge, before, len + 48),
+                };
+                fates.insert(edge, time);
             }
-            if arrives {
+            if let Some(time) = time {
                 let event = Event::Arrive { at, from, to, body: body.clone() };
-                self.at(self.now + delay, event);
+                self.at(time, event);
             }
         }
     }
 
+    /// When a packet is at the other end of a link that it reaches at this time. `None`: it is lost.
+    fn cross(&mut self, edge: (usize, bool), time: Instant, bytes: u64) -> Option<Instant> {
+        let link = self.plan.links[edge.0 - 1];
+        if self.random.unit() < link.loss {
+            return None;
+        }
+        if link.rate_bps == 0 {
+            return Some(time + link.delay);
+        }
+        let free = self.busy.get(&edge).copied().unwrap_or(time).max(time);
+        if free - time > QUEUE {
+            return None;
+        }
+        let sent = free + Duration::from_secs_f64(bytes as f64 * 8.0 / link.rate_bps as f64);
+        self.busy.insert(edge, sent);
+        Some(sent + link.delay)
+    }
+
     /// When the last surviving receiver had everything.
     pub fn time(&self) -> Option<Duration> {
-        let times =
-            self.receivers.iter().filter(|node| !node.is_dead).flat_map(|node| node.received.values());
+        let counts = |(number, node): &(usize, &Node)| !node.is_dead && !self.plan.harm.contains_key(number);
+        let honest = self.receivers.iter().enumerate().filter(counts);
+        let times = honest.flat_map(|(_, node)| node.received.values());
         times.max().map(|time| *time - Instant::ZERO)
     }
 }

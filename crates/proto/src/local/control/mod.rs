@@ -17,7 +17,7 @@ mod watch;
 
 use std::{collections::VecDeque, time::Duration};
 
-use treecast_wire::message::{GroupId, Local, LocalReport, LocalState, Member};
+use treecast_wire::message::{GroupId, Local, LocalJoin, LocalReport, LocalState, Member};
 
 use self::search::Search;
 pub use place::Place;
@@ -40,6 +40,9 @@ const REPORT: Duration = Duration::from_millis(500);
 
 /// A member measures the round trip to its controller so often.
 const PROBE: Duration = Duration::from_secs(5);
+
+/// What is asked of the one above comes within two round trips and this, unless it is lost.
+pub(super) const ABOVE: Duration = Duration::from_millis(60);
 
 /// Something for the receiver to do.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -138,8 +141,8 @@ impl Control {
         }
         match local {
             Local::State(state) if from == From::Session => self.session_is(now, state),
-            Local::State(state) if state.controller == member => self.state(now, state),
-            Local::Probe(stamp_us) => self.answer(member, stamp_us, view),
+            Local::State(state) if state.controller == member => self.state(now, state, view),
+            Local::Probe(stamp_us) => self.answer(now, member, stamp_us, view),
             Local::Join(join) => self.join(now, member, &join, view),
             Local::Leave(group) => self.left(member, group),
             Local::Report(report) => self.report(now, member, &report),
@@ -169,11 +172,11 @@ impl Control {
     }
 
     /// A controller says how its group is.
-    fn state(&mut self, now: Instant, state: LocalState) {
+    fn state(&mut self, now: Instant, state: LocalState, view: &View<'_>) {
         self.found_out(now, &state);
         let Some(place) = &mut self.place else { return };
         if state.group == place.group && state.group != GroupId::SESSION {
-            return self.own_group_is(now, state);
+            return self.own_group_is(now, state, view.shelf.done);
         }
         if place.is_controller(self.me) && state.controller == place.parent {
             self.above_is(now, &state);
@@ -188,16 +191,8 @@ impl Control {
         let Some(place) = self.place.as_ref().filter(|place| place.is_controller(self.me)) else { return };
         let is_member = report.group == place.group && !report.is_controller;
         if !self.clients.report(now, from, report) && is_member && self.clients.len() < MAX_MEMBERS * 2 {
-            self.clients.admit(
-                now,
-                from,
-                &treecast_wire::message::LocalJoin {
-                    group: GroupId::SESSION,
-                    epoch: 0,
-                    stamp_us: 0,
-                    loss: report.loss,
-                },
-            );
+            let join = LocalJoin { group: GroupId::SESSION, epoch: 0, stamp_us: 0, loss: report.loss };
+            self.clients.admit(now, from, &join);
             self.clients.report(now, from, report);
         }
     }
@@ -218,7 +213,7 @@ impl Control {
         }
         if self.is_controller() && now >= self.next_state {
             self.next_state = now + HEARTBEAT;
-            self.say_state(view);
+            self.say_state(now, view);
         }
         if now >= self.next_report {
             self.next_report = now + REPORT.mul_f64(0.9 + 0.2 * self.random.unit());
@@ -324,9 +319,9 @@ impl Control {
         Duration::from_micros(self.place.as_ref().map_or(0, |place| place.round_trip_us).into())
     }
 
-    /// How long it takes to get from above what the own group lacks. Zero at a controller.
+    /// How long it takes to get from above what the own group lacks: two round trips, and what repairs wait for. Zero at a controller.
     pub fn way_up(&self) -> Duration {
-        let above = |place: &Place| Duration::from_micros(u64::from(place.said.distance_us) * 3 / 2);
+        let above = |place: &Place| Duration::from_micros(u64::from(place.said.distance_us) * 2) + ABOVE;
         self.place.as_ref().filter(|place| !place.is_controller(self.me)).map_or(Duration::ZERO, above)
     }
 

@@ -25,7 +25,7 @@ const TERM: std::time::Duration = std::time::Duration::from_secs(5);
 
 impl Control {
     /// How the group is.
-    fn state_of(&self, place: &Place, view: &View<'_>) -> LocalState {
+    fn state_of(&self, now: Instant, place: &Place, view: &View<'_>) -> LocalState {
         let members = self.clients.members().count();
         let children: Vec<Member> = self.clients.children().map(|(member, _)| member).collect();
         let best = self.clients.best().map(|(member, _)| member);
@@ -51,7 +51,7 @@ impl Control {
             successor: best,
             object: view.shelf.frontier.0,
             position: view.shelf.frontier.1,
-            done: self.clients.done(view.shelf.done),
+            done: if place.knows_group(now) { self.clients.done(view.shelf.done) } else { 0 },
             children: children.into_iter().take(MAX_LOCAL_CHILDREN).collect(),
         }
     }
@@ -62,9 +62,9 @@ impl Control {
     }
 
     /// Says to the group, and to the groups below, how it is.
-    pub(super) fn say_state(&mut self, view: &View<'_>) {
+    pub(super) fn say_state(&mut self, now: Instant, view: &View<'_>) {
         let Some(place) = &self.place else { return };
-        let state = Local::State(self.state_of(place, view));
+        let state = Local::State(self.state_of(now, place, view));
         if self.clients.members().next().is_some() || place.epoch > 1 {
             self.orders.push_back(Order::Tell(Address::Group(place.group), state.clone()));
         }
@@ -73,9 +73,9 @@ impl Control {
     }
 
     /// Tells one who asks how the group is.
-    pub(super) fn answer(&mut self, to: Member, stamp_us: u64, view: &View<'_>) {
+    pub(super) fn answer(&mut self, now: Instant, to: Member, stamp_us: u64, view: &View<'_>) {
         let Some(place) = self.place.as_ref().filter(|place| place.is_controller(self.me)) else { return };
-        let mut state = self.state_of(place, view);
+        let mut state = self.state_of(now, place, view);
         state.echo_us = stamp_us;
         let is_known = self.clients.get(to).is_some();
         state.flags = state.flags.with(LocalFlags::ADMITTED, is_known);
@@ -103,7 +103,7 @@ impl Control {
         } else if join.group == GroupId::SESSION && members >= MAX_MEMBERS && !self.is_static {
             self.split(now);
         }
-        self.answer(from, join.stamp_us, view);
+        self.answer(now, from, join.stamp_us, view);
     }
 
     pub(super) fn look_after_group(&mut self, now: Instant, view: &View<'_>) {

@@ -26,6 +26,8 @@ pub struct Place {
     pub(super) since: Instant,
     /// Round trip to whom this receiver reports, in microseconds; 0 where it is not known.
     pub(super) round_trip_us: u32,
+    /// Since when the controller has claimed what cannot be.
+    pub(super) lies_since: Option<Instant>,
     pub(super) above: Above,
     pub said: Said,
 }
@@ -69,6 +71,7 @@ impl Place {
             heard: now,
             since: now,
             round_trip_us: 0,
+            lies_since: None,
             above: Above { heard: now, ..Above::default() },
             said: Said::default(),
         }

@@ -30,7 +30,7 @@ const FOUNDING: Duration = Duration::from_secs(1);
 const FOUNDERS: usize = 1_000;
 
 /// The most controllers that one search looks at.
-const MAX_CANDIDATES: usize = 256;
+const MAX_CANDIDATES: usize = 128;
 
 /// A member that has a group moves to another only when that is nearer by so much.
 const BETTER: f64 = 0.5;
@@ -51,6 +51,11 @@ impl Candidate {
 
     fn is_near(&self) -> bool {
         self.round_trip_us <= (self.state.distance_us / 2).max(NEAR.as_micros() as u32)
+    }
+
+    /// Whether its group can be joined.
+    fn is_fit(&self) -> bool {
+        self.is_near() && self.is(LocalFlags::OPEN)
     }
 
     fn is(&self, flag: LocalFlags) -> bool {
@@ -163,14 +168,18 @@ impl Control {
         }
     }
 
-    /// All have answered: the children of the nearest are next, unless it is nearer than they can be.
+    /// All have answered: those below are next. Below a near one somebody may be nearer; while nobody is near, a receiver without a group
+    /// looks below all of them, the nearest first.
     fn go_down(&mut self, now: Instant) {
         let Some(search) = &self.search else { return };
-        let nearest = search.answered.values().min_by_key(|candidate| candidate.round_trip_us);
-        let below: Vec<_> = nearest.map_or(Vec::new(), |nearest| nearest.state.children.clone());
+        let mut answered: Vec<&Candidate> = search.answered.values().collect();
+        answered.sort_by_key(|candidate| candidate.round_trip_us);
+        let is_wide = self.place.is_none() && !answered.iter().any(|candidate| candidate.is_fit());
+        let looked_below = if is_wide { answered.len() } else { 1 };
+        let below = answered.into_iter().take(looked_below).flat_map(|candidate| &candidate.state.children);
         let is_new =
             |member: &Member| *member != self.me && search.is_new(*member) && !self.banned.contains(member);
-        let below: Vec<_> = below.into_iter().filter(is_new).collect();
+        let below: Vec<Member> = below.copied().filter(is_new).collect();
         if below.is_empty() || search.answered.len() >= MAX_CANDIDATES {
             self.decide(now);
         } else {
@@ -183,8 +192,7 @@ impl Control {
             return self.decide_to_move(now);
         }
         let Some(search) = &mut self.search else { return };
-        let joinable = |candidate: &Candidate| candidate.is_near() && candidate.is(LocalFlags::OPEN);
-        if let Some(best) = search.best(joinable) {
+        if let Some(best) = search.best(Candidate::is_fit) {
             let to = best.state.controller;
             return self.ask_to_join(now, to, GroupId::SESSION);
         }
@@ -280,7 +288,7 @@ impl Control {
         let Some(search) = self.search.take() else { return };
         let Some(place) = &self.place else { return };
         let is_other = |candidate: &Candidate| candidate.state.group != place.group;
-        let fit = |one: &Candidate| is_other(one) && one.is_near() && one.is(LocalFlags::OPEN);
+        let fit = |one: &Candidate| is_other(one) && one.is_fit();
         let Some(best) = search.best(fit) else { return };
         let to = best.state.controller;
         if place.is_controller(self.me) {

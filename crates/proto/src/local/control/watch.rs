@@ -27,12 +27,18 @@ const TRIES: u32 = 3;
 /// Members report to a new controller within this time.
 const REPORT_TO_NEW: Duration = Duration::from_millis(100);
 
+/// A controller that says for so long that all are done, to a member that is not, is a liar. Reports come more often.
+const LYING: Duration = Duration::from_millis(1_200);
+
+/// So many members are remembered that are not believed.
+const MAX_BANNED: usize = 64;
+
 /// No group has so many controllers more than its members know of.
 const MAX_EPOCHS: u32 = 1_000;
 
 impl Control {
     /// The controller of the own group has spoken, or somebody who thinks it is.
-    pub(super) fn own_group_is(&mut self, now: Instant, state: LocalState) {
+    pub(super) fn own_group_is(&mut self, now: Instant, state: LocalState, done: u32) {
         let Some(place) = &mut self.place else { return };
         let is_later = state.epoch > place.epoch && state.epoch - place.epoch < MAX_EPOCHS;
         let is_same = state.controller == place.controller && state.epoch == place.epoch;
@@ -52,6 +58,13 @@ impl Control {
             self.orders.push_back(Order::Hurry);
             self.next_report = now + REPORT_TO_NEW.mul_f64(self.random.unit());
             self.next_probe = self.next_report;
+        }
+        // Everybody in the group is done, it says, and this member is not: it lies, or has forgotten this member.
+        let lies = state.controller != self.me && state.done > done;
+        place.lies_since = if lies { place.lies_since.or(Some(now)) } else { None };
+        if place.lies_since.is_some_and(|since| now >= since + LYING) {
+            let controller = place.controller;
+            return self.ban(now, controller);
         }
         if was_controller {
             self.clients.clear();
@@ -171,12 +184,34 @@ impl Control {
         if place.is_controller(self.me) {
             return self.look_above(now);
         }
-        self.banned.push(place.controller);
-        if self.banned.len() > 64 {
-            self.banned.remove(0);
-        }
+        self.forget_about(place.controller);
         self.depart(&place);
         self.place = None;
         self.begin_search(now, false);
+    }
+
+    /// Nothing that this member says is believed any more. If it is the group's controller, another one takes over; if it is the one above,
+    /// another one is looked for.
+    pub fn ban(&mut self, now: Instant, member: Member) {
+        if self.banned.contains(&member) || Some(member) == self.sender() {
+            return;
+        }
+        self.forget_about(member);
+        let Some(place) = &mut self.place else { return };
+        if place.controller == member {
+            // As if it had been silent.
+            place.heard = Instant::from_nanos(now.as_nanos().saturating_sub(DEAD.as_nanos() as u64));
+            place.successor = place.successor.filter(|successor| *successor != member);
+        } else if place.parent == member && place.is_controller(self.me) {
+            self.look_above(now);
+        }
+    }
+
+    fn forget_about(&mut self, member: Member) {
+        self.clients.remove(member);
+        self.banned.push(member);
+        if self.banned.len() > MAX_BANNED {
+            self.banned.remove(0);
+        }
     }
 }

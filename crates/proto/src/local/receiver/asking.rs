@@ -10,7 +10,7 @@ use treecast_wire::{
 };
 
 use super::{
-    super::{Mode, wants::MAX_WANTS},
+    super::{Mode, control::ABOVE, wants::MAX_WANTS},
     Receiver,
 };
 use crate::{
@@ -25,14 +25,11 @@ const REORDERING: Duration = Duration::from_millis(2);
 const ANNOUNCING: Duration = Duration::from_millis(30);
 const HASHING: Duration = Duration::from_millis(800);
 
-/// What was asked of the one above is asked again after so long and two round trips.
-const ABOVE: Duration = Duration::from_millis(60);
-
 /// The round trip to the one above before it was measured.
 const ASSUMED: Duration = Duration::from_millis(200);
 
 /// A receiver for which nothing comes for so long although it asks has the wrong controller.
-const STARVED: Duration = Duration::from_secs(8);
+const STARVED: Duration = Duration::from_secs(3);
 
 /// The most objects whose announcements are asked for at once.
 const MAX_ANNOUNCEMENTS: usize = 16;
@@ -60,8 +57,9 @@ impl Receiver {
         if let Some(known) = self.shelf.note(now, file.index()) {
             let begin = known.begin.get_or_insert_with(|| begin.clone());
             known.seen = known.seen.min(begin.file_size);
-            (known.ask_at, known.say_at, known.asked) = (None, None, 0);
+            (known.ask_at, known.asked) = (None, 0);
         }
+        self.shelf.is_said(file.index());
         if file.index() < self.shelf.frontier.0 {
             self.note_end(now, file.index());
         }
@@ -99,7 +97,7 @@ impl Receiver {
         match from {
             Channel::Group => {
                 self.figures.data_blocks += count(&range);
-                self.times.sender = Some(now);
+                (self.times.sender, self.times.data) = (Some(now), now);
                 if range.start >= seen {
                     self.loss.note(now, count(&range), (range.start - seen).div_ceil(block_len));
                     self.shelf.advance(object, range.end);
@@ -113,10 +111,11 @@ impl Receiver {
                 }
             }
         }
+        self.objects.handle(now, ReceiverInput::Blocks { from: Channel::Group, file, range: range.clone() });
         if missing > 0 {
             self.times.progress = now;
+            self.repairs.came(now, object, &range);
         }
-        self.objects.handle(now, ReceiverInput::Blocks { from: Channel::Group, file, range });
     }
 
     /// Takes note of what is missing of all that was seen.
@@ -164,8 +163,8 @@ impl Receiver {
         self.ask_for_announcements(now);
         self.ask_for_pages(now);
         self.notice(now);
-        let is_old = |since: Instant| now >= since + STARVED && now >= self.times.progress + STARVED;
-        if self.wants.oldest().is_some_and(is_old) {
+        let is_old = |since: Instant| now >= since + STARVED;
+        if now >= self.times.progress + STARVED && self.wants.oldest().is_some_and(is_old) {
             self.times.progress = now;
             self.control.starves(now);
             self.carry_out_orders(now);

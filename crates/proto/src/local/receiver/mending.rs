@@ -1,20 +1,24 @@
 //! What a receiver does for others: it hears what they lack, and sends it again when nobody else does.
 
-use std::ops::Range;
+use std::{ops::Range, time::Duration};
 
 use treecast_wire::{
     header::FileId,
     message::{LocalRequest, Member, Message},
 };
 
-use super::{super::Mode, Receiver};
+use super::{
+    super::{Mode, repairs::Job, states::without},
+    ASKING_SHARE, IDLE, Receiver,
+};
 use crate::{
     Instant, Step,
     object::{Address, ReceiverTransmit},
 };
 
-/// A repair is sent in runs of at most so many blocks.
+/// A repair is sent in runs of at most so many blocks; what can wait, in shorter ones.
 const RUN_BLOCKS: u64 = 16;
+const LAST_RUN_BLOCKS: u64 = 4;
 
 /// The most blocks that one request is taken to ask for.
 const MAX_ASKED_BLOCKS: u64 = 2_048;
@@ -26,23 +30,31 @@ impl Receiver {
         if self.put_out.contains(&by) || by == self.config.me {
             return;
         }
+        let is_below = self.control.clients.get(by).is_some_and(|client| client.group == Some(request.group));
+        let is_for_us = match request.is_from_below {
+            true => is_below && self.control.is_controller(),
+            false => self.group() == Some(request.group),
+        };
+        if !is_for_us {
+            return;
+        }
+        let asked = self.bounded(object, request.ranges());
+        let share_bps = self.pace.highest_bps() / ASKING_SHARE;
+        let (at_once, last) = self.accounts.split(now, by, asked, share_bps);
+        self.figures.requests_beyond += u64::from(!last.is_empty());
         if request.is_from_below {
-            let is_below =
-                self.control.clients.get(by).is_some_and(|client| client.group == Some(request.group));
-            if is_below && self.control.is_controller() {
-                self.requested_from_below(now, by, object, request);
-            }
-        } else if self.group() == Some(request.group) {
-            self.suppress(now, object, request);
-            self.requested_here(now, by, object, request);
+            self.requested_from_below(now, by, object, request, [&at_once, &last]);
+        } else {
+            self.suppress(now, object, request, &at_once);
+            self.requested_here(now, by, object, request, [&at_once, &last]);
         }
     }
 
     /// Another member of the group has asked for what is missing here, too: that need not be asked for again.
-    fn suppress(&mut self, now: Instant, object: u32, request: &LocalRequest) {
+    fn suppress(&mut self, now: Instant, object: u32, request: &LocalRequest, asked: &[Range<u64>]) {
         let hold = self.hold(false);
         let is_controller = self.control.is_controller();
-        let is_asked = |gap: &Range<u64>| super::super::states::without(gap, request.ranges()).is_empty();
+        let is_asked = |gap: &Range<u64>| without(gap, asked).is_empty();
         let wants = self.wants.of(object).filter(|want| {
             let gaps = self.shelf.gaps(&self.objects, object, &want.range);
             // What the group was asked for in vain, its controller asks for above, whoever asks the group again.
@@ -63,49 +75,58 @@ impl Receiver {
         }
     }
 
-    /// A member of the own group lacks something.
-    fn requested_here(&mut self, now: Instant, by: Member, object: u32, request: &LocalRequest) {
+    /// A member of the own group lacks something. The second list can wait.
+    fn requested_here(
+        &mut self,
+        now: Instant,
+        by: Member,
+        object: u32,
+        request: &LocalRequest,
+        lists: [&[Range<u64>]; 2],
+    ) {
         let (Some(group), timing) = (self.group(), self.control.timing()) else { return };
         let is_controller = self.control.is_controller();
-        let mends = match self.config.mode {
-            Mode::Local => true,
-            Mode::Hierarchical => is_controller,
-            Mode::Sender => false,
+        let (mends, wait) = match self.config.mode {
+            Mode::Local => (true, timing.mend_wait(self.control.round_trip() / 2, &mut self.random)),
+            Mode::Hierarchical => (is_controller, Duration::ZERO),
+            Mode::Sender => (false, Duration::ZERO),
         };
-        let distance = self.control.round_trip() / 2;
-        let wait = match self.config.mode {
-            Mode::Local => timing.mend_wait(distance, &mut self.random),
-            _ => std::time::Duration::ZERO,
-        };
-        let asked = self.bounded(object, request.ranges());
-        let bytes = asked.iter().map(|range| range.end - range.start).sum();
-        if !self.repairs.allows(now, by, bytes) {
-            self.figures.requests_refused += 1;
-            return;
-        }
-        for range in asked {
-            for held in self.shelf.held(&self.objects, object, &range).into_iter().filter(|_| mends) {
-                let to = (Address::Group(group), object, held);
-                self.repairs.add(now, to, by, now + wait, timing.echo());
-            }
-            if is_controller {
-                let at = if self.config.mode == Mode::Local { now + timing.hold() } else { now };
-                self.want_for_others(now, object, &range, at);
+        let to = Address::Group(group);
+        for (is_last, asked) in [false, true].into_iter().zip(lists) {
+            for range in asked {
+                for range in self.shelf.held(&self.objects, object, range).into_iter().filter(|_| mends) {
+                    let job = Job { to, object, range, by, is_last };
+                    self.repairs.add(now, &job, now + wait, timing.echo());
+                }
+                if is_controller && !is_last {
+                    let at = if self.config.mode == Mode::Local { now + timing.hold() } else { now };
+                    self.want_for_others(now, object, range, at);
+                }
             }
         }
         if request.wants_announcement && mends {
-            self.shelf.say(object, now + wait, Address::Group(group));
+            self.shelf.say(object, now + wait, to);
         }
     }
 
-    /// The controller of a group below lacks something, and nobody in its group has it.
-    fn requested_from_below(&mut self, now: Instant, by: Member, object: u32, request: &LocalRequest) {
+    /// The controller of a group below lacks something, and nobody in its group has it. The second list can wait.
+    fn requested_from_below(
+        &mut self,
+        now: Instant,
+        by: Member,
+        object: u32,
+        request: &LocalRequest,
+        lists: [&[Range<u64>]; 2],
+    ) {
         let to = Address::Group(request.group);
         let echo = self.control.clients.get(by).map_or(0, |client| client.report.round_trip_us);
-        let echo = std::time::Duration::from_micros(u64::from(echo));
-        for range in self.bounded(object, request.ranges()) {
-            self.repairs.add(now, (to, object, range.clone()), by, now, echo);
-            self.want_for_others(now, object, &range, now);
+        let echo = Duration::from_micros(u64::from(echo));
+        for (is_last, asked) in [false, true].into_iter().zip(lists) {
+            for range in asked {
+                let job = Job { to, object, range: range.clone(), by, is_last };
+                self.repairs.add(now, &job, now, echo);
+                self.want_for_others(now, object, range, now);
+            }
         }
         if request.wants_announcement {
             self.shelf.say(object, now, to);
@@ -126,14 +147,12 @@ impl Receiver {
 
     /// The part of what is asked for that can be there, and that one request may ask for.
     fn bounded(&self, object: u32, ranges: &[Range<u64>]) -> Vec<Range<u64>> {
-        let begin = self.shelf.get(object).and_then(|known| known.begin.as_ref());
-        let seen = self.shelf.get(object).map_or(0, |known| known.seen);
-        let size = begin.map_or(seen, |begin| begin.file_size);
+        let out = self.shelf.out(object);
         let mut room = MAX_ASKED_BLOCKS * self.shelf.block_len;
         let mut bounded = Vec::new();
         for range in ranges {
             let first = range.start - range.start % self.shelf.block_len;
-            let range = first..range.end.min(size).min(first.saturating_add(room));
+            let range = first..range.end.min(out).min(first.saturating_add(room));
             if !range.is_empty() {
                 room -= range.end - range.start;
                 bounded.push(range);
@@ -150,9 +169,12 @@ impl Receiver {
         }
         let block_len = self.shelf.block_len;
         let held = |object: u32, range: &Range<u64>| self.shelf.held(&self.objects, object, range);
-        let Some(job) = self.repairs.next(now, RUN_BLOCKS * block_len, held) else { return };
+        let with_last = now >= self.times.data + IDLE;
+        let most = if self.repairs.deadline(false).is_none() { LAST_RUN_BLOCKS } else { RUN_BLOCKS };
+        let Some(job) = self.repairs.next(now, most * block_len, with_last, held) else { return };
         let len = job.range.end - job.range.start;
-        self.pace.spend(now, len);
+        // What can wait takes half of the rate.
+        self.pace.spend(now, len * if job.is_last { 2 } else { 1 });
         self.figures.sent_blocks += len.div_ceil(block_len);
         self.repairs.heard(now, job.to, job.object, &job.range);
         let file = FileId::new(self.config.session, job.object);

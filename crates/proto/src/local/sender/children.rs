@@ -8,10 +8,15 @@ use treecast_wire::{
     },
 };
 
-use super::{At, GATHERING, Holder, Sender};
+use super::{ASKING_SHARE, At, GATHERING, Holder, Sender};
 use crate::{
     Instant, Step,
-    local::{Mode, clients::MAX_CHILDREN, states},
+    local::{
+        Mode,
+        clients::{Client, MAX_CHILDREN},
+        repairs::Job,
+        states,
+    },
     object::{Address, Destination, SenderEvent, SenderTransmit},
 };
 
@@ -149,8 +154,9 @@ impl Sender {
 
     /// How many bytes of all objects a group has, or can obtain, without a gap.
     fn held_by(&self, report: &LocalReport) -> u64 {
-        let mut held = 0;
-        for (index, object) in (0..).zip(&self.objects) {
+        let done = report.done.min(self.objects.len() as u32);
+        let mut held = self.offset(done);
+        for (index, object) in (done..).zip(&self.objects[done as usize..]) {
             let size = object.begin.file_size;
             let part = match states::word(report, index) {
                 states::Word::Done => size,
@@ -165,13 +171,17 @@ impl Sender {
         held
     }
 
-    /// What the slowest of those who report has, or can obtain.
-    pub(super) fn slowest(&self) -> u64 {
-        let of = |(member, client): (Member, &super::super::clients::Client)| {
-            let group = client.group.unwrap_or(GroupId::SESSION);
-            self.held.get(&Holder::new(group, member)).copied().unwrap_or_default()
-        };
-        self.clients.iter().map(of).min().unwrap_or_else(|| self.sent())
+    /// Whether the sender may go as far as this: the window begins at what the slowest of those who report has, or can obtain.
+    pub(super) fn is_in_window(&mut self, end: u64) -> bool {
+        let window = self.config.window_bytes;
+        if end > self.slowest.saturating_add(window) {
+            let of = |(member, client): (Member, &Client)| {
+                let group = client.group.unwrap_or(GroupId::SESSION);
+                self.held.get(&Holder::new(group, member)).copied().unwrap_or_default()
+            };
+            self.slowest = self.clients.iter().map(of).min().unwrap_or_else(|| self.sent());
+        }
+        end <= self.slowest.saturating_add(window)
     }
 
     /// A group lacks something that nobody in it has, or a receiver does where the sender alone mends.
@@ -186,12 +196,20 @@ impl Sender {
         let index = file.index();
         let sent = self.sent_of(index);
         let mut room = MAX_ASKED_BLOCKS * u64::from(self.config.block_len);
+        let mut asked = Vec::new();
         for range in request.ranges() {
             let first = range.start - range.start % u64::from(self.config.block_len);
             let range = first..range.end.min(sent).min(first.saturating_add(room));
             if !range.is_empty() {
                 room -= range.end - range.start;
-                self.repairs.add(now, (to, index, range), from, now + GATHERING, echo);
+                asked.push(range);
+            }
+        }
+        let (at_once, last) = self.accounts.split(now, from, asked, self.config.rate_bps / ASKING_SHARE);
+        for (is_last, ranges) in [(false, at_once), (true, last)] {
+            for range in ranges {
+                let job = Job { to, object: index, range, by: from, is_last };
+                self.repairs.add(now, &job, now + GATHERING, echo);
             }
         }
         if request.wants_announcement && (sent > 0 || self.is_begun(index)) {

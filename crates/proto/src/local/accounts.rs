@@ -1,0 +1,96 @@
+//! How much each of those who ask may be sent at once.
+//!
+//! Whoever asks for no more than a share of the session's rate is served at once. What somebody asks for beyond is served when nothing else
+//! is to be done: a member that floods its group with requests holds up nobody, and a member that came late gets everything in the end.
+
+use std::{collections::BTreeMap, ops::Range, time::Duration};
+
+use treecast_wire::message::Member;
+
+use crate::Instant;
+
+/// An account that was not used grows for this long.
+const SAVED: Duration = Duration::from_secs(2);
+
+/// Everybody may be sent at least so many blocks at once, however slow the session is.
+const LEAST_BLOCKS: u64 = 8;
+
+/// The most accounts. Whoever comes then is served last.
+const MAX_ACCOUNTS: usize = 4_096;
+
+/// What each of those who ask may still be sent at once, in bytes.
+#[derive(Debug)]
+pub(super) struct Accounts {
+    block_len: u64,
+    by_member: BTreeMap<Member, (Instant, u64)>,
+}
+
+impl Accounts {
+    pub fn new(block_len: u16) -> Self {
+        Self { block_len: block_len.max(1).into(), by_member: BTreeMap::new() }
+    }
+
+    /// Splits what somebody asks for, in ascending ranges of whole blocks, into what it is sent at once and what it is sent last. Its account grows by
+    /// `rate_bps` bits a second.
+    pub fn split(
+        &mut self,
+        now: Instant,
+        by: Member,
+        asked: Vec<Range<u64>>,
+        rate_bps: u64,
+    ) -> (Vec<Range<u64>>, Vec<Range<u64>>) {
+        let bytes = |time: Duration| (rate_bps as f64 / 8.0 * time.as_secs_f64()) as u64;
+        let most = bytes(SAVED).max(LEAST_BLOCKS * self.block_len);
+        if self.by_member.len() >= MAX_ACCOUNTS && !self.by_member.contains_key(&by) {
+            self.by_member.retain(|_, (since, left)| left.saturating_add(bytes(now - *since)) < most);
+            if self.by_member.len() >= MAX_ACCOUNTS {
+                return (Vec::new(), asked);
+            }
+        }
+        let (since, left) = self.by_member.entry(by).or_insert((now, most));
+        let grown = bytes(now - *since);
+        // Less than a byte is not thrown away.
+        if grown > 0 {
+            (*since, *left) = (now, left.saturating_add(grown).min(most));
+        }
+        let (mut at_once, mut last) = (Vec::new(), Vec::new());
+        for range in asked {
+            let blocks = *left / self.block_len * self.block_len;
+            let end = range.end.min(range.start.saturating_add(blocks));
+            *left -= end - range.start;
+            at_once.extend(Some(range.start..end).filter(|range| !range.is_empty()));
+            last.extend(Some(end..range.end).filter(|range| !range.is_empty()));
+        }
+        (at_once, last)
+    }
+}
+
+#[cfg(test)]
+#[expect(clippy::single_range_in_vec_init, reason = "one range is meant")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_asks_for_more_than_its_share_is_served_last() {
+        let mut accounts = Accounts::new(10);
+        let member = |number: u16| Member(([192, 0, 2, 1], number).into());
+        let mut split = |millis: u64, by: u16, asked: &[Range<u64>]| {
+            accounts.split(at(millis), member(by), asked.to_vec(), 8_000)
+        };
+        assert_eq!(
+            split(0, 1, &[0..1_500, 2_000..3_000]),
+            (vec![0..1_500, 2_000..2_500], vec![2_500..3_000])
+        );
+        assert_eq!(split(105, 1, &[0..300]), (vec![0..100], vec![100..300]), "whole blocks");
+        assert_eq!(split(110, 2, &[0..300]), (vec![0..300], vec![]), "another one has an account of its own");
+        assert_eq!(
+            split(9_000, 1, &[0..5_000]),
+            (vec![0..2_000], vec![2_000..5_000]),
+            "two seconds are saved"
+        );
+    }
+
+    fn at(millis: u64) -> Instant {
+        Instant::ZERO + Duration::from_millis(millis)
+    }
+}
