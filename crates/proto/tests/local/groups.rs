@@ -19,7 +19,7 @@ fn all_are_placed(world: &World) {
     }
 }
 
-fn groups(world: &World) -> BTreeSet<GroupId> {
+pub fn groups(world: &World) -> BTreeSet<GroupId> {
     let alive = world.receivers.iter().filter(|node| !node.is_dead);
     alive.filter_map(|node| node.machine.place()).map(|place| place.group).collect()
 }
@@ -106,6 +106,7 @@ fn a_controller_that_loses_much_resigns() {
         plan.starts = (1..5).map(|receiver| (receiver, Duration::from_millis(2_500))).collect();
         plan.settling = Duration::from_secs(6);
         plan.changes.push((Duration::from_secs(7), 2, link(1, ACCESS, 0.3)));
+        plan.tuning.congestion_loss = 0.5;
         let world = run(plan);
         all_are_placed(&world);
         assert_eq!(groups(&world).len(), 1);

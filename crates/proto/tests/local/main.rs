@@ -87,7 +87,10 @@ fn each_mode_mends_in_its_own_way() {
             figures.session_repair_bytes + figures.group_repair_bytes
         };
         let (all, some, few) = (repaired(&sender), repaired(&hierarchical), repaired(&local));
-        println!("{seed}: the sender repairs {all}, {some}, {few} bytes");
+        println!(
+            "{seed}: the sender repairs {all}, {some}, {few} bytes; {} groups",
+            groups::groups(&local).len()
+        );
         assert!(few <= some + 10_000 && few < all, "{few} {some} {all}");
     }
 }
@@ -181,6 +184,7 @@ fn a_unit_that_is_late_is_given_up() {
         let deadline = Duration::from_millis(400);
         let mut plan = sites(seed, 2, 4, (0.1, 0.1));
         plan.sizes = vec![10_000; 100];
+        plan.hashed = Duration::ZERO;
         plan.tuning = Tuning { deadline: Some(deadline), congestion_loss: 0.5, ..Tuning::default() };
         let mut world = World::new(plan);
         world.run();

@@ -63,6 +63,8 @@ pub struct Plan {
     pub rate_bps: u64,
     pub seats: Vec<Option<Seat>>,
     pub tuning: Tuning,
+    /// When the hashes of all objects are known.
+    pub hashed: Duration,
     /// How long the sender waits for more receivers.
     pub settling: Duration,
     /// Receivers that start later, and when.
@@ -87,6 +89,7 @@ impl Plan {
             rate_bps: 1_600_000,
             seats,
             tuning: Tuning::default(),
+            hashed: Duration::from_secs(5),
             settling: Duration::from_secs(4),
             starts: BTreeMap::new(),
             changes: Vec::new(),
@@ -254,7 +257,7 @@ impl World {
             world.wake(host, Instant::ZERO);
         }
         for index in 0..world.plan.sizes.len() as u32 {
-            let hashed = Instant::ZERO + Duration::from_secs(5);
+            let hashed = Instant::ZERO + world.plan.hashed;
             world.at(hashed, Event::Hashed(FileId::new(SESSION, index)));
         }
         for (receiver, time) in world.plan.starts.clone() {

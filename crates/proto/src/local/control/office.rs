@@ -149,7 +149,7 @@ impl Control {
         place.group = split.group;
         place.controller = split.controller;
         // The first controller is one who was named, and knows nothing of its members yet.
-        (place.epoch, place.since, place.heard) = (2, now, now);
+        (place.epoch, place.joined, place.since, place.heard) = (2, now, now, now);
         (place.successor, place.round_trip_us) = (None, 0);
         (place.above.is_admitted, place.above.tries, place.above.heard) = (false, 0, now);
         self.place = Some(place);

@@ -20,6 +20,8 @@ pub struct Place {
     pub(super) epoch: u32,
     /// Who takes over when the controller is silent.
     pub(super) successor: Option<Member>,
+    /// When this receiver has come to the group.
+    pub(super) joined: Instant,
     /// When the controller was heard last.
     pub(super) heard: Instant,
     /// When the present controller began.
@@ -68,6 +70,7 @@ impl Place {
             parent,
             epoch: 1,
             successor: None,
+            joined: now,
             heard: now,
             since: now,
             round_trip_us: 0,

@@ -27,7 +27,7 @@ const TRIES: u32 = 3;
 
 /// Who wants to found a group waits up to so long. The random times are made for so many receivers.
 const FOUNDING: Duration = Duration::from_secs(1);
-const FOUNDERS: usize = 1_000;
+const FOUNDERS: usize = 100;
 
 /// The most controllers that one search looks at.
 const MAX_CANDIDATES: usize = 128;
@@ -278,9 +278,11 @@ impl Control {
         }
     }
 
-    /// When it looks for a better group next.
+    /// When it looks for a better group next: soon after it has come to its group, and more and more seldom.
     fn plan_search(&mut self, now: Instant) {
-        self.next_search = now + REFORM.mul_f64(0.5 + self.random.unit());
+        let wait =
+            self.place.as_ref().map_or(REFORM, |place| ((now - place.joined) * 2).clamp(REFORM_SOON, REFORM));
+        self.next_search = now + wait.mul_f64(0.5 + self.random.unit());
     }
 
     /// A receiver that has a group has looked around: is another one better?
@@ -320,7 +322,9 @@ impl Control {
     }
 }
 
-/// A receiver looks for a better group about so often.
+/// A receiver looks for a better group about so often: of several that have founded groups in the same place at the same time, all but one soon
+/// find the others.
+const REFORM_SOON: Duration = Duration::from_secs(1);
 const REFORM: Duration = Duration::from_secs(20);
 
 /// A group of fewer members, its controller not counted, looks for another one to merge with.

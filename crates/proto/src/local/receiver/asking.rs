@@ -75,7 +75,9 @@ impl Receiver {
             }
         }
         if known.digest.is_none() {
-            known.ask_at.get_or_insert(now + HASHING);
+            // The hash of a stream's unit is known when it begins.
+            let is_stream = self.config.tuning.deadline.is_some();
+            known.ask_at.get_or_insert(now + if is_stream { ANNOUNCING } else { HASHING });
         }
     }
 
@@ -96,10 +98,12 @@ impl Receiver {
         known.seen = known.begin.as_ref().map_or(u64::MAX, |begin| begin.file_size).min(seen.max(range.end));
         match from {
             Channel::Group => {
+                // Who comes late has not lost what was sent before.
+                let lost = if self.figures.data_blocks == 0 { 0 } else { range.start.saturating_sub(seen) };
                 self.figures.data_blocks += count(&range);
                 (self.times.sender, self.times.data) = (Some(now), now);
                 if range.start >= seen {
-                    self.loss.note(now, count(&range), (range.start - seen).div_ceil(block_len));
+                    self.loss.note(now, count(&range), lost.div_ceil(block_len));
                     self.shelf.advance(object, range.end);
                 }
                 self.repairs.heard(now, Address::Session, object, &range);
