@@ -8,6 +8,9 @@ const INTERVAL: std::time::Duration = std::time::Duration::from_millis(500);
 /// ... and over so many packets.
 const LEAST_PACKETS: u64 = 32;
 
+/// A rate is known after so many packets, until there is a better one.
+const FEWEST_PACKETS: u64 = 8;
+
 /// The weight of the latest interval.
 const WEIGHT: f64 = 0.4;
 
@@ -30,10 +33,14 @@ impl LossMeter {
         self.arrived += arrived;
         self.lost += lost;
         let packets = self.arrived + self.lost;
+        let rate = packets as f64 / (now - self.since).as_secs_f64();
+        // The first rate that is known is better than none.
+        if self.loss.is_none() && packets >= FEWEST_PACKETS && rate.is_finite() {
+            self.packets_a_second = rate;
+        }
         if packets < LEAST_PACKETS || now < self.since + INTERVAL {
             return;
         }
-        let rate = packets as f64 / (now - self.since).as_secs_f64();
         self.packets_a_second = self.packets_a_second.max(rate);
         let latest = self.lost as f64 / packets as f64;
         self.loss = Some(self.loss.map_or(latest, |loss| loss + WEIGHT * (latest - loss)));
@@ -64,8 +71,8 @@ mod tests {
             meter.note(Instant::ZERO + Duration::from_millis(millis), arrived, lost);
             (meter.share(), meter.packets_a_second())
         };
-        assert_eq!(note(600, 10, 10), (0.0, 0.0), "too few packets");
-        assert_eq!(note(1_000, 20, 20), (0.0, 0.0), "too short a time");
+        assert_eq!(note(600, 10, 10), (0.0, 0.0), "no time has passed");
+        assert_eq!(note(1_000, 20, 20), (0.0, 150.0), "too short a time");
         assert_eq!(note(1_100, 20, 20), (0.5, 200.0));
         note(1_200, 50, 0);
         let (loss, rate) = note(1_700, 100, 0);

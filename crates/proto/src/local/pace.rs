@@ -50,8 +50,8 @@ impl Pace {
     }
 
     /// No rate is higher from now on.
-    pub fn limit(&mut self, highest_bps: f64) {
-        self.highest_bps = highest_bps.max(1.0);
+    pub fn limit(&mut self, highest_bps: u64) {
+        self.highest_bps = highest_bps.max(1) as f64;
         self.lowest_bps = self.lowest_bps.min(self.highest_bps * LOWEST_LIMITED);
         self.bps = self.bps.min(self.highest_bps);
     }

@@ -260,6 +260,11 @@ impl Receiver {
         }
     }
 
+    /// The highest rate at which objects have left the sender, in bits a second; 0 before it is known.
+    fn session_bps(&self) -> u64 {
+        (self.loss.packets_a_second() * self.shelf.block_len as f64 * 8.0) as u64
+    }
+
     /// Whether this receiver loses so much that it sets CONGESTION.
     fn is_congested(&self) -> bool {
         self.loss.share() > self.config.tuning.congestion_loss
@@ -380,10 +385,8 @@ impl Receiver {
             is_congested: self.is_congested(),
         };
         self.control.tick(now, &view);
-        let packets_a_second = self.loss.packets_a_second();
-        if packets_a_second > 0.0 {
-            let rate_bps = packets_a_second * self.shelf.block_len as f64 * 8.0;
-            self.pace.limit(rate_bps.min(self.config.tuning.repair_rate_bps as f64));
+        if self.session_bps() > 0 {
+            self.pace.limit(self.session_bps().min(self.config.tuning.repair_rate_bps));
         }
         match self.control.is_congested() {
             true => self.pace.cut(now),

@@ -39,6 +39,18 @@ fn slowed_by(harm: Harm, most: u64) -> f64 {
             let time = |node: &Node| node.received.values().max().copied();
             let others = world.receivers.iter().enumerate().filter(|(number, _)| *number != receiver);
             let last = others.filter_map(|(_, node)| time(node)).max().expect("all have everything");
+            if std::env::var_os("TREECAST_FIGURES").is_some() {
+                println!("{harm:?} {:?} rate {}", world.sender.figures(), world.sender.rate_bps());
+                for (number, node) in world.receivers.iter().enumerate() {
+                    let place = node.machine.place().map(|place| place.controller);
+                    println!(
+                        "{number} {place:?} {:?} {:?} loss {}",
+                        time(node),
+                        node.machine.figures(),
+                        node.machine.loss()
+                    );
+                }
+            }
             // The sender waits for four seconds before it begins.
             (last - treecast_proto::Instant::ZERO).saturating_sub(Duration::from_secs(4)).as_secs_f64()
         };

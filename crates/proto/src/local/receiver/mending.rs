@@ -39,7 +39,7 @@ impl Receiver {
             return;
         }
         let asked = self.bounded(object, request.ranges());
-        let share_bps = self.pace.highest_bps() / ASKING_SHARE;
+        let share_bps = self.session_bps().min(self.pace.highest_bps()) / ASKING_SHARE;
         let (at_once, last) = self.accounts.split(now, by, asked, share_bps);
         self.figures.requests_beyond += u64::from(!last.is_empty());
         if request.is_from_below {
