@@ -13,9 +13,11 @@ pub const MAX_MEMBERS: usize = 24;
 /// The most groups directly below a controller; the sender has room for twice as many.
 pub const MAX_CHILDREN: usize = 8;
 
-/// A member that has not reported for so long has left. A group below gets more time: it may have lost its controller.
-const MEMBER_SILENCE: Duration = Duration::from_secs(4);
-const GROUP_SILENCE: Duration = Duration::from_secs(10);
+/// One who has not reported for so long has left. A group that loses its controller has another one long before.
+const SILENCE: Duration = Duration::from_secs(3);
+
+/// Nobody waits for one who has not reported for so long: it may have left, and its word of that be lost.
+const QUIET: Duration = Duration::from_millis(1_500);
 
 /// The most objects that are reported on.
 const MAX_REPORTED: u32 = 16;
@@ -99,10 +101,7 @@ impl Clients {
 
     /// Removes those who have been silent for too long.
     pub fn expire(&mut self, now: Instant) {
-        self.by_member.retain(|_, client| {
-            let silence = if client.group.is_some() { GROUP_SILENCE } else { MEMBER_SILENCE };
-            now < client.heard + silence
-        });
+        self.by_member.retain(|_, client| now < client.heard + SILENCE);
     }
 
     /// The member that would be the best controller: the one that loses least, and among equals the one that is farthest.
@@ -112,6 +111,11 @@ impl Clients {
             let received = client.report.objects().first().map_or(u64::MAX, |object| object.received);
             (client.report.loss, u64::MAX - u64::from(client.report.done), u64::MAX - received, *member)
         })
+    }
+
+    /// Those whose reports have come lately.
+    pub fn present(&self, now: Instant) -> impl Iterator<Item = (Member, &Client)> {
+        self.iter().filter(move |(_, client)| now < client.heard + QUIET)
     }
 
     /// All objects before this are over at everyone.

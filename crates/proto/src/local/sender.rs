@@ -358,7 +358,7 @@ impl Sender {
             return true;
         }
         let end = size.min(from + u64::from(self.config.max_run_len.max(1)));
-        if !self.is_in_window(self.offset(index) + end) {
+        if !self.is_in_window(now, self.offset(index) + end) {
             return false;
         }
         let range: Range<u64> = from..end;

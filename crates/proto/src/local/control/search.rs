@@ -32,7 +32,7 @@ const FOUNDERS: usize = 100;
 /// The most controllers that one search looks at.
 const MAX_CANDIDATES: usize = 128;
 
-/// A member that has a group moves to another only when that is nearer by so much.
+/// A member whose controller is not near moves to another group when that is nearer by so much.
 const BETTER: f64 = 0.5;
 
 /// A controller that has answered.
@@ -299,7 +299,9 @@ impl Control {
             if has_more && merged < MAX_MEMBERS && self.clients.children().next().is_none() {
                 self.merge_into(now, to);
             }
-        } else if f64::from(best.round_trip_us) + 200.0 < BETTER * f64::from(place.round_trip_us) {
+        } else if place.round_trip_us > NEAR.as_micros() as u32
+            && f64::from(best.round_trip_us) < BETTER * f64::from(place.round_trip_us)
+        {
             self.search = Some(search);
             self.ask_to_join(now, to, GroupId::SESSION);
         }

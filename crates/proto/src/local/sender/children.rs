@@ -172,14 +172,14 @@ impl Sender {
     }
 
     /// Whether the sender may go as far as this: the window begins at what the slowest of those who report has, or can obtain.
-    pub(super) fn is_in_window(&mut self, end: u64) -> bool {
+    pub(super) fn is_in_window(&mut self, now: Instant, end: u64) -> bool {
         let window = self.config.window_bytes;
         if end > self.slowest.saturating_add(window) {
             let of = |(member, client): (Member, &Client)| {
                 let group = client.group.unwrap_or(GroupId::SESSION);
                 self.held.get(&Holder::new(group, member)).copied().unwrap_or_default()
             };
-            self.slowest = self.clients.iter().map(of).min().unwrap_or_else(|| self.sent());
+            self.slowest = self.clients.present(now).map(of).min().unwrap_or_else(|| self.sent());
         }
         end <= self.slowest.saturating_add(window)
     }
