@@ -151,3 +151,100 @@ fn what_the_simulator_has_not_is_refused_by_name() {
         assert!(said.contains(expected) && said.trim().lines().count() == 1, "{settings:?}: {said}");
     }
 }
+
+/// Every mode of repair `local`, groups by hand and groups that form, controllers that die, and a crowd.
+const LOCAL: &str = r#"
+title = "local groups, in virtual time"
+rate = "2M"
+plain = true
+sample = "1s"
+timeout = "2m"
+
+[workload]
+kind = "files"
+sizes = ["100K"]
+
+[[network]]
+name = "lossy"
+topology = "tree:levels=2,clients=3,rate=50M,delay=1ms,loss=5%"
+deliveries = ["sender", "hierarchical", "local", "formed", "dying"]
+
+[[network]]
+name = "crowd"
+topology = "lan:clients=1,rate=50M,delay=10ms,loss=5%"
+crowd = 100
+deliveries = ["formed"]
+
+[[delivery]]
+name = "sender"
+repair = "local"
+local = { mode = "sender" }
+
+[[delivery]]
+name = "hierarchical"
+repair = "local"
+local = { mode = "hierarchical", groups = [["client0", "client1", "client2"], ["client3", "client4", "client5"]] }
+
+[[delivery]]
+name = "local"
+repair = "local"
+local = { groups = [["client0", "client1", "client2"], ["client3", "client4", "client5"]] }
+
+[[delivery]]
+name = "formed"
+repair = "local"
+
+[[delivery]]
+name = "dying"
+repair = "local"
+local = { deaths = 1, within = "1s" }
+
+[[claim]]
+says = "every receiver that lives gets everything"
+holds = 'max(missing) <= 0'
+
+[[claim]]
+says = "one receiver dies"
+holds = 'sum(died{delivery = dying}) >= 1'
+
+[[claim]]
+says = "only members of local groups repair"
+holds = 'sum(repairs{delivery = sender}) <= 0'
+
+[[claim]]
+says = "members of a local group repair"
+holds = 'sum(repairs{delivery = local}) >= 1'
+
+[[claim]]
+says = "no controller serves more than 32"
+holds = 'max(served) <= 32'
+"#;
+
+#[test]
+fn local_groups_and_crowds_run_and_say_what_they_cost() {
+    let folder = Folder::new("local", LOCAL);
+    let output = folder.run(&["--out", "one"]);
+    let told = events(&output);
+    let done = told.last().unwrap();
+    assert_eq!((output.status.code(), &done["whole_runs"]), (Some(0), &6.into()), "{done}");
+    let again = folder.run(&["--out", "two"]);
+    assert_eq!(told[..told.len() - 1], events(&again)[..told.len() - 1]);
+    assert_eq!(kept(folder.0.join("one/results.sqlite")), kept(folder.0.join("two/results.sqlite")));
+
+    let only = "deliveries=local";
+    let cases = [
+        ("groups=[[\"client0\", \"nobody\"]]", "groups name nobody, which is no receiver"),
+        ("groups=[[\"client0\"], [\"client0\"]]", "client0 is in groups twice"),
+        ("groups=[[\"client0\", \"client1\"]]", "groups do not name client2"),
+        ("mode=\"sender\",groups=[[\"client0\"]]", "mode sender has no local groups"),
+    ];
+    for (keys, expected) in cases {
+        let delivery = format!("delivery=[{{name=\"local\",repair=\"local\",local={{{keys}}}}}]");
+        let network = "network=[{name=\"n\",topology=\"lan:clients=3\"}]";
+        let said = folder.refusal(&["--set", &delivery, "--set", network, "--set", only]);
+        assert!(said.contains(expected) && said.trim().lines().count() == 1, "{keys}: {said}");
+    }
+    let crowd = "network=[{name=\"n\",topology=\"lan:clients=3\",crowd=10}]";
+    let said = folder.refusal(&["--set", crowd, "--set", only, "--set", "deliveries=formed"]);
+    assert!(said.contains("the topology of a crowd has one client, which stands for all, and not 3"), "{said}");
+}
