@@ -44,7 +44,7 @@ const EMPTY: Duration = Duration::from_secs(20);
 const TOO_SLOW: Duration = Duration::from_secs(5);
 
 /// One member is sent a part in so many of the session's rate at once. That is more than any member loses that is not congested.
-const ASKING_SHARE: u64 = 8;
+const ASKING_SHARE: u64 = 4;
 
 /// What can wait is sent when nothing has come from the sender for so long.
 const IDLE: Duration = Duration::from_millis(100);

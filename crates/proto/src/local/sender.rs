@@ -41,9 +41,11 @@ const LOWEST_SHARE: u64 = 64;
 /// A repair is sent in runs of at most so many blocks.
 const RUN_BLOCKS: u64 = 16;
 
-/// One who asks is sent a part in so many of the rate at once. What it asks for beyond is sent when nothing else is to be sent, so that nobody
-/// slows a session by more.
-const ASKING_SHARE: u64 = 24;
+/// One who asks is sent this share of the rate at once, and as much as it says that it loses. What it asks for beyond is sent when nothing else is to be sent.
+const ASKING_SHARE: f64 = 1.0 / 24.0;
+
+/// Nobody is believed to lose a larger share.
+const MOST_LOSS: f64 = 0.25;
 
 #[derive(Debug, Clone)]
 pub struct SenderConfig {

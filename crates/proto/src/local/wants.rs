@@ -19,7 +19,7 @@ const WANT_BLOCKS: u64 = 64;
 pub(super) const MAX_WANTS: usize = 2_048;
 
 /// A want waits twice as long each time, up to so many times.
-const MAX_DOUBLINGS: u32 = 3;
+const MAX_DOUBLINGS: u32 = 2;
 
 /// One run of blocks that were missing when they were noticed.
 #[derive(Debug, Clone, PartialEq, Eq)]

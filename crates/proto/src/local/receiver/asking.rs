@@ -29,7 +29,7 @@ const HASHING: Duration = Duration::from_millis(800);
 const ASSUMED: Duration = Duration::from_millis(200);
 
 /// A receiver for which nothing comes for so long although it asks has the wrong controller.
-const STARVED: Duration = Duration::from_secs(3);
+const STARVED: Duration = Duration::from_secs(4);
 
 /// The most objects whose announcements are asked for at once.
 const MAX_ANNOUNCEMENTS: usize = 16;

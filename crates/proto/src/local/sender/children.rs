@@ -8,14 +8,14 @@ use treecast_wire::{
     },
 };
 
-use super::{ASKING_SHARE, At, GATHERING, Holder, Sender};
+use super::{ASKING_SHARE, At, GATHERING, Holder, MOST_LOSS, Sender};
 use crate::{
     Instant, Step,
     local::{
         Mode,
         clients::{Client, MAX_CHILDREN},
         repairs::Job,
-        states,
+        share_of, states,
     },
     object::{Address, Destination, SenderEvent, SenderTransmit},
 };
@@ -193,6 +193,8 @@ impl Sender {
             None => (Address::Session, self.clients.diameter_us()),
         };
         let echo = std::time::Duration::from_micros(u64::from(echo) + u64::from(echo) / 2);
+        let share_bps =
+            self.config.rate_bps as f64 * (ASKING_SHARE + share_of(client.report.loss).min(MOST_LOSS));
         let index = file.index();
         let sent = self.sent_of(index);
         let mut room = MAX_ASKED_BLOCKS * u64::from(self.config.block_len);
@@ -205,7 +207,7 @@ impl Sender {
                 asked.push(range);
             }
         }
-        let (at_once, last) = self.accounts.split(now, from, asked, self.config.rate_bps / ASKING_SHARE);
+        let (at_once, last) = self.accounts.split(now, from, asked, share_bps as u64);
         for (is_last, ranges) in [(false, at_once), (true, last)] {
             for range in ranges {
                 let job = Job { to, object: index, range, by: from, is_last };
