@@ -246,5 +246,8 @@ fn local_groups_and_crowds_run_and_say_what_they_cost() {
     }
     let crowd = "network=[{name=\"n\",topology=\"lan:clients=3\",crowd=10}]";
     let said = folder.refusal(&["--set", crowd, "--set", only, "--set", "deliveries=formed"]);
-    assert!(said.contains("the topology of a crowd has one client, which stands for all, and not 3"), "{said}");
+    assert!(
+        said.contains("the topology of a crowd has one client, which stands for all, and not 3"),
+        "{said}"
+    );
 }

@@ -225,6 +225,7 @@ impl Receiver {
             Message::EndOfFile if is_sender => self.note_end(now, file.index()),
             Message::Goodbye if is_sender => {
                 self.times.goodbye.get_or_insert(now);
+                self.ask_sender();
             }
             Message::ChunkHashes(_) => {}
             // These count as the sender's alone.

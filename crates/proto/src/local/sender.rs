@@ -148,6 +148,8 @@ struct Times {
     done: Option<Instant>,
     next_goodbye: Instant,
     goodbyes: u32,
+    /// How many times the sender has stayed after it had said Goodbye.
+    stays: u32,
     is_closing: bool,
     is_closed: bool,
 }

@@ -5,7 +5,8 @@ use std::{ops::Range, time::Duration};
 use treecast_wire::{
     header::FileId,
     message::{
-        BeginOfFile, ChunkHashesRequest, Local, LocalRequest, MAX_LOCAL_REQUESTED, MAX_PAGES, Message,
+        BeginOfFile, ChunkHashesRequest, GroupId, Local, LocalRequest, MAX_LOCAL_REQUESTED, MAX_PAGES,
+        Message,
     },
 };
 
@@ -242,6 +243,33 @@ impl Receiver {
         let file = FileId::new(self.config.session, object);
         let message = Message::Local(Local::Request(request));
         self.out.push_back(Step::Transmit(ReceiverTransmit::Tell { to, file, message }));
+    }
+
+    /// The sender says Goodbye: it does not know of this receiver, whose controller may have died. What is missing is asked of
+    /// the sender itself.
+    pub(super) fn ask_sender(&mut self) {
+        let Some(sender) = self.control.sender() else { return };
+        let open: Vec<(u32, u64, bool)> = self
+            .shelf
+            .open()
+            .take(MAX_ANNOUNCEMENTS)
+            .map(|(object, known)| {
+                let size = known.begin.as_ref().map_or(0, |begin| begin.file_size);
+                (object, size, known.begin.is_none() || known.digest.is_none())
+            })
+            .collect();
+        for (object, size, lacks_announcement) in open {
+            let mut missing = self.shelf.gaps(&self.objects, object, &(0..size));
+            missing.truncate(MAX_LOCAL_REQUESTED);
+            let group = self.group().unwrap_or(GroupId::SESSION);
+            let Ok(mut request) = LocalRequest::new(group, 0, missing) else { continue };
+            request.wants_announcement = lacks_announcement;
+            self.figures.requests_above += 1;
+            let file = FileId::new(self.config.session, object);
+            let message = Message::Local(Local::Request(request));
+            let to = Address::Member(sender);
+            self.out.push_back(Step::Transmit(ReceiverTransmit::Tell { to, file, message }));
+        }
     }
 
     fn ask_for_announcements(&mut self, now: Instant) {

@@ -27,6 +27,10 @@ const MAX_ORPHANS: usize = 64;
 /// ... and receivers, where it alone mends.
 const MAX_ALONE: usize = 65_536;
 
+/// A sender that has said Goodbye stays for so long when somebody lacks something, and so many times.
+const STAY: std::time::Duration = std::time::Duration::from_millis(500);
+const MAX_STAYS: u32 = 60;
+
 /// The most blocks that one request is taken to ask for.
 const MAX_ASKED_BLOCKS: u64 = 2_048;
 
@@ -186,15 +190,18 @@ impl Sender {
 
     /// A group lacks something that nobody in it has, or a receiver does where the sender alone mends.
     fn requested(&mut self, now: Instant, from: Member, file: FileId, request: &LocalRequest) {
-        let Some(client) = self.clients.get(from) else { return };
-        let (to, echo) = match client.group {
-            Some(group) => (Address::Group(group), client.report.round_trip_us),
+        let (to, echo, loss) = match self.clients.get(from) {
+            // Somebody whom no report has counted has heard the Goodbye, and lacks something.
+            None if self.stays() => (Address::Member(from), 0, 0),
+            None => return,
+            Some(Client { group: Some(group), report, .. }) => {
+                (Address::Group(*group), report.round_trip_us, report.loss)
+            }
             // Everybody hears the repair, so it counts for all who ask at that time.
-            None => (Address::Session, self.clients.diameter_us()),
+            Some(Client { report, .. }) => (Address::Session, self.clients.diameter_us(), report.loss),
         };
         let echo = std::time::Duration::from_micros(u64::from(echo) + u64::from(echo) / 2);
-        let share_bps =
-            self.config.rate_bps as f64 * (ASKING_SHARE + share_of(client.report.loss).min(MOST_LOSS));
+        let share_bps = self.config.rate_bps as f64 * (ASKING_SHARE + share_of(loss).min(MOST_LOSS));
         let index = file.index();
         let sent = self.sent_of(index);
         let mut room = MAX_ASKED_BLOCKS * u64::from(self.config.block_len);
@@ -221,6 +228,16 @@ impl Sender {
             };
             self.announce(to, index, true);
         }
+    }
+
+    /// Whether a sender that says Goodbye stays for one who lacks something: not before, and for a bounded time.
+    fn stays(&mut self) -> bool {
+        let stays = self.times.goodbyes > 0 && self.times.stays < MAX_STAYS;
+        if stays && self.times.goodbyes > 1 {
+            self.times.stays += 1;
+            (self.times.goodbyes, self.times.next_goodbye) = (1, self.times.next_goodbye + STAY);
+        }
+        stays
     }
 
     fn is_begun(&self, index: u32) -> bool {
