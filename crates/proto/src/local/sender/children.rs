@@ -190,15 +190,15 @@ impl Sender {
 
     /// A group lacks something that nobody in it has, or a receiver does where the sender alone mends.
     fn requested(&mut self, now: Instant, from: Member, file: FileId, request: &LocalRequest) {
-        let (to, echo, loss) = match self.clients.get(from) {
+        let known = self.clients.get(from);
+        let known = known.map(|client| (client.group, client.report.round_trip_us, client.report.loss));
+        let (to, echo, loss) = match known {
             // Somebody whom no report has counted has heard the Goodbye, and lacks something.
             None if self.stays() => (Address::Member(from), 0, 0),
             None => return,
-            Some(Client { group: Some(group), report, .. }) => {
-                (Address::Group(*group), report.round_trip_us, report.loss)
-            }
+            Some((Some(group), round_trip_us, loss)) => (Address::Group(group), round_trip_us, loss),
             // Everybody hears the repair, so it counts for all who ask at that time.
-            Some(Client { report, .. }) => (Address::Session, self.clients.diameter_us(), report.loss),
+            Some((None, _, loss)) => (Address::Session, self.clients.diameter_us(), loss),
         };
         let echo = std::time::Duration::from_micros(u64::from(echo) + u64::from(echo) / 2);
         let share_bps = self.config.rate_bps as f64 * (ASKING_SHARE + share_of(loss).min(MOST_LOSS));
