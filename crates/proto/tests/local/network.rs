@@ -3,6 +3,7 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     ops::Range,
+    rc::Rc,
     time::Duration,
 };
 
@@ -106,14 +107,22 @@ enum Body {
     Block(FileId, Range<u64>),
 }
 
+/// A packet on its way.
+#[derive(Debug)]
+struct Packet {
+    from: usize,
+    to: Address,
+    body: Body,
+    bytes: u64,
+}
+
 #[derive(Debug)]
 enum Event {
-    /// At a host: a packet from a host, which was sent to the session's group or not.
-    Arrive {
-        at: usize,
-        from: usize,
-        to: Address,
-        body: Body,
+    /// At a node: a packet for these hosts.
+    Hop {
+        node: usize,
+        hosts: Vec<usize>,
+        packet: Rc<Packet>,
     },
     Wake(usize),
     Start(usize),
@@ -334,12 +343,7 @@ impl World {
                 self.wakes[host] = None;
                 self.poll(host);
             }
-            Event::Arrive { at: 0, from, body: Body::Message(file, message), .. } => {
-                self.sender.handle(self.now, SenderInput::Local { from: member(from), file, message });
-                self.poll(0);
-            }
-            Event::Arrive { at: 0, .. } => {}
-            Event::Arrive { at, from, to, body } => self.arrive(at, from, to, body),
+            Event::Hop { node, hosts, packet } => self.hop(node, hosts, &packet),
             Event::Hashed(file) => {
                 self.sender.handle(self.now, SenderInput::Hashed { file, hash: hash(file) });
                 self.poll(0);
@@ -419,7 +423,16 @@ impl World {
         }
     }
 
-    fn arrive(&mut self, at: usize, from: usize, to: Address, body: Body) {
+    fn arrive(&mut self, at: usize, packet: &Packet) {
+        let Packet { from, to, body, .. } = packet;
+        let (from, to) = (*from, *to);
+        if at == 0 {
+            if let Body::Message(file, message) = body.clone() {
+                self.sender.handle(self.now, SenderInput::Local { from: member(from), file, message });
+                self.poll(0);
+            }
+            return;
+        }
         let is_forged = self.plan.harm.get(&from.wrapping_sub(1)) == Some(&Harm::Forges);
         let node = &mut self.receivers[at - 1];
         let is_heard = match to {
@@ -430,11 +443,11 @@ impl World {
             return;
         }
         let channel = if to == Address::Session { Channel::Group } else { Channel::Member(member(from)) };
-        let (Body::Message(file, _) | Body::Block(file, _)) = &body;
-        if matches!(&body, Body::Block(..) | Body::Message(_, Message::BeginOfFile(_))) {
+        let (Body::Message(file, _) | Body::Block(file, _)) = body;
+        if matches!(body, Body::Block(..) | Body::Message(_, Message::BeginOfFile(_))) {
             node.begun.entry(file.index()).or_insert(self.now);
         }
-        let input = match body {
+        let input = match body.clone() {
             Body::Message(file, message) => ReceiverInput::Message { from: channel, file, message },
             Body::Block(file, range) if is_forged => {
                 ReceiverInput::Refused { from: member(from), file, range }
@@ -600,7 +613,6 @@ impl World {
         way
     }
 
-    /// A packet goes over each link once, and is lost there for all behind it.
     fn send(&mut self, from: usize, to: Address, body: Body) {
         self.trace(|| match &body {
             Body::Message(file, message) => format!("{from} -> {to:?}: {} {message}", file.index()),
@@ -618,25 +630,26 @@ impl World {
             Body::Message(file, message) => message.to_packet(*file).len() as u64,
             Body::Block(_, range) => HEADER_LEN as u64 + range.end - range.start,
         };
-        let mut fates: BTreeMap<(usize, bool), Option<Instant>> = BTreeMap::new();
-        for at in hosts.into_iter().filter(|host| *host != from) {
-            let (up, down) = (self.way_up(self.node_of(from)), self.way_up(self.node_of(at)));
-            let turn = *up.iter().find(|node| down.contains(node)).expect("the root at least");
-            let ups = up.iter().take_while(|node| **node != turn).map(|node| (*node, true));
-            let downs: Vec<_> =
-                down.iter().take_while(|node| **node != turn).map(|node| (*node, false)).collect();
-            let mut time = Some(self.now + Duration::from_micros(50));
-            for edge in ups.chain(downs.into_iter().rev()) {
-                let Some(before) = time else { break };
-                time = match fates.get(&edge) {
-                    Some(known) => *known,
-                    None => self.cross(edge, before, len + 48),
-                };
-                fates.insert(edge, time);
+        let hosts = hosts.into_iter().filter(|host| *host != from).collect();
+        let packet = Packet { from, to, body, bytes: len + 48 };
+        self.hop(self.node_of(from), hosts, &Rc::new(packet));
+    }
+
+    /// A packet goes over each link once, and is lost there for all behind it.
+    fn hop(&mut self, node: usize, hosts: Vec<usize>, packet: &Rc<Packet>) {
+        let mut ways: BTreeMap<(usize, bool), Vec<usize>> = BTreeMap::new();
+        for host in hosts {
+            let way = self.way_up(self.node_of(host));
+            match way.iter().position(|above| *above == node) {
+                Some(0) => self.arrive(host, packet),
+                Some(place) => ways.entry((way[place - 1], false)).or_default().push(host),
+                None => ways.entry((node, true)).or_default().push(host),
             }
-            if let Some(time) = time {
-                let event = Event::Arrive { at, from, to, body: body.clone() };
-                self.at(time, event);
+        }
+        for (edge, hosts) in ways {
+            if let Some(time) = self.cross(edge, self.now, packet.bytes) {
+                let node = if edge.1 { self.plan.links[edge.0 - 1].above } else { edge.0 };
+                self.at(time, Event::Hop { node, hosts, packet: Rc::clone(packet) });
             }
         }
     }
