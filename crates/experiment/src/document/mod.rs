@@ -240,6 +240,7 @@ fn check_rate(delivery: &Delivery, rate: &SendRate) -> Result<(), String> {
         SendRate::Auto if delivery.is_carousel() || is_udp => {
             Err("nobody answers it, and the rate needs answers: name a rate".into())
         }
+        SendRate::Several(_) if delivery.is_local() => Err("local groups have one rate: name one".into()),
         SendRate::Several(_) if is_udp => Err("it has no groups for several rates: name one rate".into()),
         SendRate::Several(rates) if delivery.is_ours() => {
             let rates: Vec<u64> = rates.iter().map(|rate| rate.0).collect();
