@@ -13,6 +13,7 @@ use std::{
 use treecast_driver::{
     connection::KEEPALIVE,
     files::{Limit, Rules},
+    local::GroupsFile,
     receive::{self, NameFilter, ReceiveEvent, ReceiveOptions, ReceiveSummary},
     security::Identity,
     status::Progress,
@@ -108,6 +109,9 @@ pub struct Args {
     #[arg(long, value_name = "SECONDS", default_value_t = receive::STALL_LIMIT.as_secs(), value_parser = clap::value_parser!(u64).range(LEAST_STALL_LIMIT_SECONDS..=86_400),
           help_heading = CONNECTION_HEADING)]
     stall_limit: u64,
+    /// The file that fixes the session's local groups by hand, as the sender has it (`treecast send --local-groups`)
+    #[arg(long, value_name = "FILE")]
+    local_groups: Option<PathBuf>,
     /// Answer Prometheus at http://ADDR:PORT/metrics
     #[arg(long, value_name = "ADDR:PORT", value_parser = arguments::address_and_port)]
     metrics: Option<SocketAddr>,
@@ -219,8 +223,10 @@ fn options(args: &Args) -> Result<ReceiveOptions, String> {
     };
     // The name of the IoT updater's file is in the ticket's place on the command line.
     let is_named = dialect != receive::Dialect::Session;
+    let groups = args.local_groups.as_deref().map(GroupsFile::read).transpose();
     Ok(ReceiveOptions {
         dialect,
+        groups: groups.map_err(|error| advice::line(&error))?,
         name: args.name.clone(),
         interface: args.interface.clone(),
         port: args.port,
@@ -269,6 +275,7 @@ fn iotup(args: &Args) -> Result<(Ticket, receive::Dialect), String> {
         control: Vec::new(),
         security: None,
         expires: None,
+        local: None,
     };
     Ok((ticket, receive::Dialect::Iotup { name }))
 }

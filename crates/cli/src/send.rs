@@ -2,6 +2,7 @@
 
 mod carousel;
 pub(crate) mod display;
+mod local;
 mod rate;
 mod receivers;
 
@@ -68,7 +69,8 @@ pub struct Args {
     #[arg(long, value_enum, help_heading = "Protocol")]
     mead_dialect: Option<WireDialect>,
     /// The way lost packets are mended: send them again while the file goes out (nack), or afterwards (after);
-    /// send the whole file again and again until nobody listens (carousel); or not at all (none)
+    /// receivers mend them among themselves, in groups that they form (local); send the whole file again and
+    /// again until nobody listens (carousel); or not at all (none)
     #[arg(long, value_enum, default_value = "nack")]
     repair: Repair,
     /// Forward error correction: mend losses with repair symbols (RaptorQ). One symbol can replace a different
@@ -134,6 +136,18 @@ pub struct Args {
     /// loops
     #[arg(long, value_enum, default_value = "session")]
     dialect: Dialect,
+    /// Repair local: who mends losses: any member of the local group (local), its controller alone (hierarchical),
+    /// or the sender alone (sender) [default: local]
+    #[arg(long, value_enum)]
+    local_mode: Option<local::Mode>,
+    /// Repair local: fix the groups by hand. A line a group, `NAME: ADDRESS...` or `NAME < NAME ABOVE: ADDRESS...`;
+    /// the first address is the controller's. Receivers need the file, too [default: receivers form groups]
+    #[arg(long, value_name = "FILE")]
+    local_groups: Option<PathBuf>,
+    /// Repair local: give up a file that is not whole this long after its beginning (500ms, 2s), for data that
+    /// is of no use when it is late [default: never]
+    #[arg(long, value_name = "TIME", value_parser = local::parse_deadline, allow_hyphen_values = true)]
+    deadline: Option<Duration>,
     /// Dialect iotup: the hash of the file in each frame; receivers' programs must be built with the same one
     /// [default: blake2b]
     #[arg(long, value_enum)]
@@ -220,6 +234,7 @@ enum Fanout {
 enum Repair {
     Nack,
     After,
+    Local,
     Carousel,
     None,
 }
@@ -269,7 +284,7 @@ fn hold(
 ) -> Result<SendSummary, Box<dyn std::error::Error>> {
     let stop = Stop::on_signals()?;
     // Anybody who reads a carousel's ticket can take part.
-    let is_secret = options.repair.carousel().is_some() && options.security.is_some();
+    let is_secret = !options.repair.has_connections() && options.security.is_some();
     let ticket_file = TicketFile { path: args.ticket_file.clone(), is_secret };
     let mut observers = Observers::start(Progress::default(), args.metrics)?;
     observers.note_wanted(options.wait_for);
@@ -314,6 +329,7 @@ fn check(args: &Args) -> Result<(), String> {
     let refused = refused(args).into_iter().chain(refused_by_iotup(args));
     let mut refused = refused.chain(refused_by_carousel(args)).chain(refused_by_fanout(args));
     refused.find(|(is_refused, _)| *is_refused).map_or(Ok(()), |(_, why)| Err(why.to_owned()))?;
+    local::check(args)?;
     check_sharing(args)
 }
 
@@ -322,7 +338,7 @@ type Refusal = (bool, &'static str);
 
 fn refused(args: &Args) -> [Refusal; 9] {
     let is_carousel = is_carousel(args);
-    let mends = !is_carousel && args.repair != Repair::None;
+    let mends = !is_carousel && matches!(args.repair, Repair::Nack | Repair::After);
     let has_keys = args.key.is_some() || args.allow.is_some();
     [
         (args.plain && has_keys, "a plain session has no keys: leave out --plain, or --key and --allow"),
@@ -516,6 +532,7 @@ fn options(args: &Args) -> Result<SendOptions, String> {
     let expected = receivers.len() as u32;
     let rate = match &args.rates {
         Some(rates) => send::Rate::Fixed(rates.first),
+        None if args.repair == Repair::Local => local::rate(args)?,
         None => rate::rate(args.rate, args.rate_floor, is_carousel(args))?,
     };
     Ok(SendOptions {
@@ -532,6 +549,7 @@ fn options(args: &Args) -> Result<SendOptions, String> {
             _ if is_carousel(args) => send::Repair::Carousel(carousel::options(args)),
             Repair::Nack => send::Repair::Nack,
             Repair::After => send::Repair::After,
+            Repair::Local => send::Repair::Local(local::options(args)?),
             Repair::Carousel | Repair::None => send::Repair::None,
         },
         fec: fec(args, rate),

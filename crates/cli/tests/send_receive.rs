@@ -298,6 +298,7 @@ fn ticket(control: &TcpListener, port: u16) -> Ticket {
         control: vec![control.local_addr().unwrap()],
         security: None,
         expires: None,
+        local: None,
     }
 }
 

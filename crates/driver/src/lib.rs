@@ -16,6 +16,7 @@ mod fanout;
 pub mod fec;
 pub mod files;
 pub mod hindrance;
+pub mod local;
 pub mod metrics;
 pub mod pacer;
 pub mod receive;

@@ -96,6 +96,7 @@ fn run_and_hear(
         control: vec![listener.local_addr().unwrap()],
         security: Some(Security { sender_key: identity.public_key().to_bytes(), secret: None }),
         expires: None,
+        local: None,
     };
     let options =
         ReceiveOptions { interface: Some("lo".into()), ..ReceiveOptions::new(ticket, folder.0.clone()) };

@@ -5,6 +5,7 @@ use std::{
     fmt,
     io::{self, IoSlice},
     mem,
+    net::SocketAddr,
     os::fd::{AsFd, AsRawFd},
     ptr,
 };
@@ -74,6 +75,8 @@ pub struct Received {
     pub len: usize,
     /// Whether the message was longer than the room for it.
     pub is_truncated: bool,
+    /// The sender of a message, where [`Scatter::receive`] received it.
+    pub from: Option<SocketAddr>,
     pub ancillary: Ancillary,
 }
 
@@ -100,11 +103,17 @@ impl Scatter {
         self.0.extend(parts.into_iter().map(part));
         let mut control = ControlBuffer::EMPTY;
         let mut message = message_into(&mut self.0, &mut control);
-        // SAFETY: the message points at the control buffer and at parts that are borrowed until this function returns.
+        let mut address = SockAddrStorage::zeroed();
+        (message.msg_name, message.msg_namelen) = (ptr::from_mut(&mut address).cast(), address.size_of());
+        // SAFETY: the message points at the control buffer, the address and at parts that are borrowed until this function
+        // returns.
         let len = unsafe { libc::recvmsg(socket.as_fd().as_raw_fd(), &mut message, 0) };
         let len = crate::checked_len(len);
         self.0.clear();
-        Ok(received(len?, &message, &control))
+        let received = received(len?, &message, &control);
+        // SAFETY: the kernel has written a socket address of this length.
+        let from = unsafe { SockAddr::new(address, message.msg_namelen) };
+        Ok(Received { from: from.as_socket(), ..received })
     }
 
     /// Receives messages that have arrived, each into the given number of parts. Calls `each` for each message.
@@ -192,7 +201,7 @@ impl ControlBuffer {
 fn received(len: usize, message: &libc::msghdr, control: &ControlBuffer) -> Received {
     let control = &control.0[..message.msg_controllen.min(CONTROL_LEN)];
     let is_truncated = message.msg_flags & libc::MSG_TRUNC != 0;
-    Received { len, is_truncated, ancillary: Ancillary::read(control) }
+    Received { len, is_truncated, from: None, ancillary: Ancillary::read(control) }
 }
 
 fn part(bytes: &mut [u8]) -> libc::iovec {

@@ -5,13 +5,14 @@
 //! version; version 1 had no keys. White space in it, as mail programs put it there, means nothing.
 //!
 //! ```text
-//! session 4 | fanout 1 | repair 1 | block length 2 | group | source | n 1 | n control addresses | security | expires 8
+//! session 4 | fanout 1 | repair 1 | block length 2 | group | source | n 1 | n control addresses | security | expires 8 | local
 //! fanout: its upper half is how many slower groups there are; their addresses follow the group's one by one
 //! repair: its top bit says whether there is forward error correction
 //! group, control address: family 1 (4 or 6) | address 4 or 16 | port 2;  source: family 1 (0 = any) | address
 //! security: 0, a plain session; 1 | sender's key 32; 3 | sender's key 32 | secret 32
 //!     (2 was a carousel whose sender does not sign what its blocks are)
 //! expires: seconds since 1970, 0 for never
+//! local: with repair local alone: mode 1 (its top bit says that groups are fixed) | deadline in ms 4 | repair rate in bits/s 8
 //! ```
 
 use std::{
@@ -24,13 +25,16 @@ use std::{
 use data_encoding::{BASE64URL_NOPAD, HEXLOWER};
 use thiserror::Error;
 
-use crate::{ParseError, field::Reader, header::SessionId, listed};
+use crate::{ParseError, field::Reader, header::SessionId, listed, message::GroupId};
 
 const NAME: &str = "treecast";
 const VERSION: u32 = 2;
 
 /// The bit of the repair octet that says that there is forward error correction.
 const FEC: u8 = 0x80;
+
+/// The bit of a local mode that says that groups are fixed by hand.
+const STATIC: u8 = 0x80;
 
 /// The value of the security field in a carousel. Its blocks count only if the sender has signed them
 /// ([`crate::message::BlockHashes`]).
@@ -92,7 +96,38 @@ listed! {
         Carousel = 1 => "carousel",
         After = 2 => "after",
         Nack = 3 => "nack",
+        /// Receivers mend losses among themselves, in local groups (LGMP).
+        Local = 4 => "local",
     }
+}
+
+listed! {
+    /// Which members of a session with local groups mend losses.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    #[repr(u8)]
+    pub enum LocalMode {
+        Sender = 0 => "sender",
+        Hierarchical = 1 => "hierarchical",
+        Local = 2 => "local",
+    }
+}
+
+impl fmt::Display for LocalMode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// What the members of a session with local groups must know before they hear anything.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LocalTicket {
+    pub mode: LocalMode,
+    /// Whether the groups are fixed in a file that every member has.
+    pub is_static: bool,
+    /// The time in milliseconds after which an object that is not whole is given up. 0 means never.
+    pub deadline_ms: u32,
+    /// The highest rate at which a member may repair, in bits of objects a second.
+    pub repair_rate_bps: u64,
 }
 
 impl fmt::Display for Repair {
@@ -137,13 +172,16 @@ pub struct Ticket {
     pub groups: u8,
     /// The only source to listen to (source-specific multicast). `None` means any source.
     pub source: Option<IpAddr>,
-    /// The sender's addresses for control connections, the best one first. Empty for a carousel.
+    /// The sender's addresses for control connections, the best one first. Empty for a carousel. In a session with local
+    /// groups, the one UDP address of the sender as a member.
     pub control: Vec<SocketAddr>,
     /// The keys of a secure session. `None` for a plain session, which is neither encrypted nor authenticated.
     pub security: Option<Security>,
     /// The time in seconds since 1970 from which the sender admits nobody with this ticket, by its own clock.
     /// `None` means never.
     pub expires: Option<NonZeroU64>,
+    /// What only a session with local groups has. `None` for every other repair.
+    pub local: Option<LocalTicket>,
 }
 
 /// The reason why a text is not a ticket.
@@ -184,6 +222,11 @@ impl fmt::Display for Ticket {
         }
         emit_security(&mut bytes, self.security.as_ref());
         bytes.extend_from_slice(&self.expires.map_or(0, NonZeroU64::get).to_be_bytes());
+        if let Some(local) = &self.local {
+            bytes.push(local.mode as u8 | if local.is_static { STATIC } else { 0 });
+            bytes.extend_from_slice(&local.deadline_ms.to_be_bytes());
+            bytes.extend_from_slice(&local.repair_rate_bps.to_be_bytes());
+        }
         f.write_str(&Self::seal(&bytes))
     }
 }
@@ -198,13 +241,26 @@ pub fn group_address(first: SocketAddr, number: u8) -> Option<SocketAddr> {
     (number == 0 || ip.is_multicast()).then(|| SocketAddr::new(ip, first.port()))
 }
 
+/// The address of a local group of the session whose group has the address `session`: it is in the same scope and at the same
+/// port. IPv6: the group's number changes the low 32 bits. IPv4: it changes the low 16 bits, so two groups may share an
+/// address, which costs their members packets that they do not need.
+pub fn local_group(session: SocketAddr, group: GroupId) -> SocketAddr {
+    let ip: IpAddr = match session.ip() {
+        IpAddr::V4(ip) => Ipv4Addr::from_bits(ip.to_bits() ^ (1 + group.0 % 0xffff)).into(),
+        IpAddr::V6(ip) => Ipv6Addr::from_bits(ip.to_bits() ^ u128::from(group.0)).into(),
+    };
+    SocketAddr::new(ip, session.port())
+}
+
 impl Ticket {
     /// The UDP port that receivers should use for packets to their own addresses, if they can. MEADcast's
     /// packets are shorter if all receivers have the same port, and a carousel's sender does not learn of
     /// another port. 0 if the port does not matter.
     pub fn own_port(&self) -> u16 {
         let is_told_nothing = self.repair == Repair::Carousel && self.fanout != Fanout::Multicast;
-        match self.fanout.chooses() || is_told_nothing {
+        // Where groups are fixed by hand, each member knows the others' addresses.
+        let is_listed = self.local.is_some_and(|local| local.is_static);
+        match self.fanout.chooses() || is_told_nothing || is_listed {
             true => self.group.port().checked_add(1).unwrap_or(1024),
             false => 0,
         }
@@ -279,7 +335,7 @@ fn parse_fields(fields: &[u8]) -> Result<Ticket, ParseError> {
     let repair = Repair::ALL
         .into_iter()
         .find(|known| *known as u8 == repair & !FEC)
-        .ok_or_else(|| ParseError::invalid("repair", repair & !FEC, "0 to 3"))?;
+        .ok_or_else(|| ParseError::invalid("repair", repair & !FEC, "0 to 4"))?;
     let block_len = reader.u16("block length")?;
     if block_len == 0 {
         return Err(ParseError::invalid("block length", 0, "at least 1"));
@@ -310,8 +366,33 @@ fn parse_fields(fields: &[u8]) -> Result<Ticket, ParseError> {
     }
     let security = parse_security(&mut reader)?;
     let expires = NonZeroU64::new(reader.u64("expires")?);
+    let local = (repair == Repair::Local).then(|| parse_local(&mut reader)).transpose()?;
     reader.end("ticket")?;
-    Ok(Ticket { session, fanout, repair, fec, block_len, group, groups, source, control, security, expires })
+    Ok(Ticket {
+        session,
+        fanout,
+        repair,
+        fec,
+        block_len,
+        group,
+        groups,
+        source,
+        control,
+        security,
+        expires,
+        local,
+    })
+}
+
+fn parse_local(reader: &mut Reader<'_>) -> Result<LocalTicket, ParseError> {
+    let mode = reader.u8("mode of local groups")?;
+    let is_static = mode & STATIC != 0;
+    let mode = LocalMode::ALL
+        .into_iter()
+        .find(|known| *known as u8 == mode & !STATIC)
+        .ok_or_else(|| ParseError::invalid("mode of local groups", mode & !STATIC, "0 to 2"))?;
+    let deadline_ms = reader.u32("deadline")?;
+    Ok(LocalTicket { mode, is_static, deadline_ms, repair_rate_bps: reader.u64("repair rate")? })
 }
 
 fn parse_security(reader: &mut Reader<'_>) -> Result<Option<Security>, ParseError> {

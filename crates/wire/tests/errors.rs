@@ -195,6 +195,7 @@ fn tickets() {
         control: vec![],
         security: None,
         expires: None,
+        local: None,
     };
     let refusal = |ticket: &Ticket| ticket.to_string().parse::<Ticket>().expect_err("wrong").to_string();
     assert_eq!(

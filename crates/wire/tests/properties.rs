@@ -15,7 +15,7 @@ use treecast_wire::{
         Signed, SignedWord, SymbolRequest, SymbolsSent, TransferType, Welcome,
     },
     seal::{KeyId, PREFIX_LEN, Prefix},
-    ticket::{Fanout, MAX_CONTROL_ADDRESSES, MAX_GROUPS, Repair, Security, Ticket},
+    ticket::{Fanout, LocalMode, LocalTicket, MAX_CONTROL_ADDRESSES, MAX_GROUPS, Repair, Security, Ticket},
     unicast,
 };
 
@@ -441,7 +441,7 @@ fn symbol_request() -> impl Strategy<Value = SymbolRequest> {
 
 fn ticket() -> impl Strategy<Value = Ticket> {
     let group = prop_oneof![Just("[ff15::42]:5000"), Just("239.0.0.9:1"), Just("[ff3e::8000:1]:65535")];
-    let repair = prop::sample::select(vec![Repair::None, Repair::Carousel, Repair::After, Repair::Nack]);
+    let repair = prop::sample::select(Repair::ALL.to_vec());
     let fanout = prop::sample::select(vec![
         Fanout::Multicast,
         Fanout::Unicast,
@@ -490,6 +490,12 @@ fn ticket() -> impl Strategy<Value = Ticket> {
                 control: control.into_iter().map(|(ip, port)| std::net::SocketAddr::new(ip, port)).collect(),
                 security: security.map(|(sender_key, secret)| Security { sender_key, secret }),
                 expires: std::num::NonZeroU64::new(expires),
+                local: (repair == Repair::Local).then(|| LocalTicket {
+                    mode: LocalMode::ALL[expires as usize % LocalMode::ALL.len()],
+                    is_static: expires & 4 != 0,
+                    deadline_ms: session,
+                    repair_rate_bps: expires,
+                }),
             },
         )
 }

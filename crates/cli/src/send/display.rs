@@ -1,7 +1,7 @@
 //! The display of `treecast send`: the ticket, a bar, and at the end a table of receivers.
 
 use treecast_driver::send::{
-    FanoutProgress, ReceiverProgress, SendEvent, SendProgress, SendSummary, Standing,
+    FanoutProgress, LocalSending, ReceiverProgress, SendEvent, SendProgress, SendSummary, Standing,
 };
 use treecast_proto::fanout::Way;
 
@@ -111,7 +111,10 @@ impl Display {
 
     /// Moves the bar to the receivers' average progress.
     fn move_bar(&mut self, progress: &SendProgress) {
-        let (done_bytes, wanted_bytes) = (progress.done_bytes(), progress.wanted_bytes());
+        let (done_bytes, wanted_bytes) = match &progress.local {
+            Some(_) => (progress.sent_bytes, progress.total_bytes),
+            None => (progress.done_bytes(), progress.wanted_bytes()),
+        };
         let figures = format!(
             "{} of {}, {}, {}",
             bytes(done_bytes),
@@ -127,6 +130,9 @@ impl Display {
 /// Says how many receivers are done, what was sent again, and which receiver the session waits for or is
 /// slowest.
 fn remark(progress: &SendProgress) -> String {
+    if let Some(local) = &progress.local {
+        return format!("{} in local groups", counted(local.receivers as usize, "receiver"));
+    }
     let receivers = &progress.receivers;
     let stand = |standing| receivers.iter().filter(|receiver| receiver.standing == standing).count() as u32;
     let done = format!("{} of {} done", stand(Standing::Done), receivers.len());
@@ -148,6 +154,9 @@ fn remark(progress: &SendProgress) -> String {
 
 fn in_one_line(summary: &SendSummary) -> String {
     let progress = &summary.progress;
+    if let Some(local) = &progress.local {
+        return in_local_groups(summary, local);
+    }
     let sum = |count: fn(&ReceiverProgress) -> u64| progress.receivers.iter().map(count).sum::<u64>();
     format!(
         "{}, {}: {} after {:.2} s{}; {} sent again, {} dropped",
@@ -162,6 +171,22 @@ fn in_one_line(summary: &SendSummary) -> String {
         0 => String::new(),
         symbols => format!(", {} sent", counted(symbols as usize, "repair symbol")),
     } + &progress.fanout.as_ref().map(left_bytes).unwrap_or_default()
+}
+
+/// Says how a session with local groups has ended. Its sender does not know receivers one by one.
+fn in_local_groups(summary: &SendSummary, local: &LocalSending) -> String {
+    let progress = &summary.progress;
+    let receivers = counted(local.receivers as usize, "receiver");
+    let there = if summary.is_complete() { format!("all of it is at {receivers}") } else { format!("it went to {receivers}") };
+    format!(
+        "{}, {}: {there} after {:.2} s; {} sent again to all, {} to local groups, {} heard",
+        counted(summary.objects as usize, "file"),
+        bytes(progress.total_bytes),
+        progress.seconds,
+        bytes(local.session_repair_bytes),
+        bytes(local.group_repair_bytes),
+        counted((local.reports + local.requests + local.others) as usize, "message"),
+    )
 }
 
 /// Says how many receivers have everything, and how many have everything that they wanted.

@@ -76,6 +76,7 @@ impl Intake {
                 | Task::Commit { .. }
                 | Task::Discard { .. }
                 | Task::Decode { .. }
+                | Task::Read { .. }
         );
         self.tasks.push(task);
     }

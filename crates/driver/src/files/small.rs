@@ -171,6 +171,17 @@ impl SmallObjects {
         self.held.contains_key(&file)
     }
 
+    /// The bytes of a range of an object that is held in memory. `None` if it is not, or some of them are missing.
+    pub fn read(&self, file: FileId, range: &Range<u64>) -> Option<Vec<u8>> {
+        let held = self.held.get(&file)?;
+        let mut at = range.start;
+        // What has come is in the order in which it came.
+        while let Some(next) = held.there.iter().find(|there| there.contains(&at) && at < range.end) {
+            at = next.end;
+        }
+        (at >= range.end).then(|| held.content[range.start as usize..range.end as usize].to_vec())
+    }
+
     /// The hash of an object that is held in memory and complete.
     pub fn hash(&mut self, file: FileId) -> Option<[u8; 32]> {
         let held = self.held.get_mut(&file)?;

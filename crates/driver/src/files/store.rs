@@ -5,6 +5,7 @@
 mod decoding;
 mod full;
 mod hands;
+mod serving;
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -19,7 +20,7 @@ use std::{
 };
 
 use treecast_host::{file_limit, wake::Waker};
-use treecast_proto::object::{ReceiverInput, chunks::Chunks};
+use treecast_proto::object::{Address, ReceiverInput, chunks::Chunks};
 use treecast_wire::{
     header::FileId,
     message::{BeginOfFile, ChunkHashes},
@@ -29,6 +30,7 @@ use decoding::Decoding;
 use full::FullDisk;
 pub use full::{Lack, Shortage};
 use hands::Hands;
+use serving::Served;
 
 use super::{
     Buffers, Ending, Journal, Kept, TargetError, TargetFolder, Task, Whole,
@@ -66,6 +68,8 @@ pub enum Report {
     Full { shortage: Box<Shortage> },
     /// No object waits for space any more.
     Room,
+    /// The result of [`Task::Read`]: bytes from this position of the object on.
+    Read { file: FileId, position: u64, bytes: Vec<u8>, to: Address },
 }
 
 /// The interface to the thread: it hands work over and takes reports. Dropping it removes everything that is
@@ -168,6 +172,7 @@ impl Store {
             cramped: BTreeSet::new(),
             symbols: Symbols::default(),
             open_parts: OpenParts { files: VecDeque::new(), most: file_limit::for_objects() },
+            served: None,
         };
         let hands = Hands { worker, jobs: job_queue, buffer: vec![0; CATCH_UP_LEN] };
         let hands = Arc::new(Mutex::new(hands));
@@ -316,6 +321,8 @@ struct Worker {
     /// The repair symbols that are kept of announced objects.
     symbols: Symbols,
     open_parts: OpenParts,
+    /// What has its name and may be read back ([`Task::Serve`]).
+    served: Option<Served>,
 }
 
 /// Which objects' files are open, the one that was opened first in front.
@@ -422,6 +429,9 @@ impl Worker {
                 self.buffers.give(whole.content);
             }
             Task::Discard { file } => self.discard(file),
+            Task::Serve => self.served = Some(Served::default()),
+            Task::Read { file, range, to } => self.read(file, range, to),
+            Task::Release { file } => self.served.iter_mut().for_each(|served| served.forget(file)),
         }
     }
 
@@ -633,6 +643,7 @@ impl Worker {
         let report = match made {
             Ok(status) => {
                 self.full.note_progress(file);
+                self.note_served(file, &whole.begin, status);
                 if let Some(journal) = &mut self.journal {
                     journal.done_as(file, &whole.begin, whole.announced, &whole.hash, status);
                 }
@@ -667,6 +678,7 @@ impl Worker {
                 let hash = stored.last_hash();
                 let status =
                     self.names.commit(stored.into_part(), &begin).map_err(|error| error.to_string())?;
+                self.note_served(file, &begin, status);
                 if let (Some(journal), Some(hash)) = (&mut self.journal, hash) {
                     journal.done(file, &begin, &hash, status);
                 }
@@ -675,6 +687,7 @@ impl Worker {
             Some(Object::Whole { begin, hash }) => {
                 if let Ok(status) = self.folder.status_of(begin.file_name()) {
                     self.names.note_kept(&begin, status);
+                    self.note_served(file, &begin, status);
                     if let (Some(journal), Some(hash)) = (&mut self.journal, hash) {
                         journal.done(file, &begin, &hash, status);
                     }

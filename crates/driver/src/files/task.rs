@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use treecast_proto::object::Address;
 use treecast_wire::{
     header::FileId,
     message::{BeginOfFile, ChunkHashes},
@@ -46,6 +47,12 @@ pub enum Task {
     Make { file: FileId, whole: Box<Whole> },
     /// Removes stored bytes, and forgets that the object has failed.
     Discard { file: FileId },
+    /// From now on, remembers where objects are that have their names, so that they can be read back.
+    Serve,
+    /// Reads stored bytes back, to be sent to this address. They come as a [`Report`], unless they are not there.
+    Read { file: FileId, range: Range<u64>, to: Address },
+    /// Nobody will have this object read back any more.
+    Release { file: FileId },
 }
 
 /// A small object that is complete, with its hash.

@@ -212,7 +212,7 @@ pub(super) fn join(
     })
 }
 
-/// Opens the sockets at which a carousel comes.
+/// Opens the sockets at which a session without connections comes.
 pub(super) fn listen(
     options: &ReceiveOptions,
     on_event: &mut dyn FnMut(ReceiveEvent),
@@ -310,7 +310,7 @@ fn interface(options: &ReceiveOptions) -> Result<Interface, ReceiveError> {
     let ticket = &options.ticket;
     let towards = match (ticket.repair, ticket.control.first()) {
         (_, Some(sender)) => Some(sender.ip()),
-        (Repair::Carousel, None) => ticket.fanout.has_group().then(|| ticket.group.ip()),
+        (Repair::Carousel | Repair::Local, None) => ticket.fanout.has_group().then(|| ticket.group.ip()),
         (Repair::None | Repair::After | Repair::Nack, None) => return Err(ReceiveError::NoControl),
     };
     Ok(match &options.interface {
@@ -322,8 +322,8 @@ fn interface(options: &ReceiveOptions) -> Result<Interface, ReceiveError> {
 fn open(options: &ReceiveOptions, interface: &Interface) -> Result<(UdpSocket, ReceiveBuffer), ReceiveError> {
     let (ticket, named) = (&options.ticket, options.port);
     match (ticket.fanout, named) {
-        (Fanout::Multicast, Some(_)) => Err(ReceiveError::NoPort { port: ticket.group.port() }),
-        (Fanout::Multicast, None) => {
+        (Fanout::Multicast, Some(_)) if ticket.local.is_none_or(|local| local.is_static) => Err(ReceiveError::NoPort { port: ticket.group.port() }),
+        (Fanout::Multicast, _) => {
             Ok(open_group_receiver(&group_address(ticket, interface), RECEIVE_BUFFER_BYTES)?)
         }
         _ => match open_unicast_receiver(named.unwrap_or(ticket.own_port()), RECEIVE_BUFFER_BYTES) {

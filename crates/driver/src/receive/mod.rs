@@ -30,6 +30,7 @@ use crate::{
     events::{as_field_text, as_kind, as_seconds},
     files::{Admission, Journal, Limit, Rules, Shortage, TargetError, TargetFolder},
     hindrance::Hindrance,
+    local::{GroupsFile, GroupsFileError},
     security::{Identity, PublicKey, tls::TlsError},
     udp::{Offload, UdpError},
 };
@@ -74,6 +75,8 @@ pub struct ReceiveOptions {
     /// Whether to refuse the ticket of a plain session.
     pub secure_only: bool,
     pub dialect: Dialect,
+    /// Local groups made by hand. `None`: receivers form groups.
+    pub groups: Option<GroupsFile>,
 }
 
 /// The kind of packets that a receiver accepts.
@@ -123,6 +126,7 @@ impl ReceiveOptions {
             identity: None,
             secure_only: false,
             dialect: Dialect::Session,
+            groups: None,
         }
     }
 }
@@ -269,6 +273,8 @@ pub struct ReceiveProgress {
     pub group: u8,
     /// The number of requests for retransmissions.
     pub requests: u64,
+    /// The state of a member of local groups. `None` in every other session.
+    pub local: Option<LocalProgress>,
     /// The share of blocks that came although they were there, 0 to 1.
     pub duplicate_share: f64,
     /// The reason why the receiver is behind what was announced. `None` if it is not behind.
@@ -276,6 +282,36 @@ pub struct ReceiveProgress {
     pub hindrance: Option<Hindrance>,
     /// Estimated seconds left for the announced objects, by the recent rate. `None` if it is not known.
     pub seconds_left: Option<f64>,
+}
+
+/// The state of a member of local groups.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct LocalProgress {
+    /// The number of its local group. `None` while it looks for one, and where the sender alone mends losses.
+    pub group: Option<u32>,
+    pub is_controller: bool,
+    /// The address of the group's controller.
+    pub controller: Option<SocketAddr>,
+    /// The number of members and controllers that report to it.
+    pub clients: u64,
+    /// The share of the session's packets that it loses, 0 to 1.
+    pub loss: f64,
+    /// The numbers of requests sent to the group, and to the controller above.
+    pub requests: u64,
+    pub requests_above: u64,
+    /// The number of other messages sent.
+    pub control: u64,
+    /// The number of blocks that came again from members.
+    pub repair_blocks: u64,
+    /// The number of blocks sent again for others.
+    pub sent_blocks: u64,
+    /// The number of blocks that were missing when that was noticed.
+    pub lost_blocks: u64,
+    /// The number of objects given up because they were late.
+    pub late_objects: u64,
+    /// The number of blocks of members that are not what the sender has signed.
+    pub refused_blocks: u64,
 }
 
 /// The result of a session.
@@ -373,6 +409,12 @@ pub enum ReceiveError {
         "the carousel's ticket lacks the secret that its packets are sealed with: ask for the ticket anew"
     )]
     NoSecret,
+    #[error("the session's local groups are fixed in a file, which each receiver needs, too")]
+    NoGroups,
+    #[error("nobody has fixed the groups of this session, so a file of groups is of no use")]
+    NotStatic,
+    #[error(transparent)]
+    Groups(#[from] GroupsFileError),
     #[error("cannot trust whoever answers for the sender at {address}: {error}")]
     Security { address: SocketAddr, error: TlsError },
     #[error("cannot use this receiver's key: {0}")]
@@ -418,12 +460,12 @@ pub fn run(
         on_event(event);
     };
     match options.ticket.repair {
-        Repair::Carousel => listen(options, stop, on_event),
+        Repair::Carousel | Repair::Local => listen(options, stop, on_event),
         Repair::None | Repair::After | Repair::Nack => comeback::run(options, stop, on_event),
     }
 }
 
-/// Receives from a carousel, of which nobody has to hear.
+/// Receives a session without a connection to the sender: a carousel, or one with local groups.
 fn listen(
     options: &ReceiveOptions,
     stop: &Stop,

@@ -6,8 +6,10 @@ mod ears;
 mod farewell;
 mod groups;
 mod lifeline;
+mod members;
 mod objects;
 mod open;
+mod pages;
 mod progress;
 mod source;
 mod trust;
@@ -38,6 +40,7 @@ use backlog::Backlog;
 use ears::Ears;
 use groups::Groups;
 use lifeline::Lifeline;
+use members::Members;
 use objects::AtHand;
 use source::Source;
 use trust::Trust;
@@ -77,6 +80,8 @@ pub(super) struct Session<'a> {
     hearing: Hearing,
     line: Line,
     trust: Trust,
+    /// What only a member of local groups has. `None` in every other session.
+    members: Option<Members>,
     store: Storing,
     figures: Figures,
     /// What earlier connections have left. Its objects are added to.
@@ -303,7 +308,7 @@ impl Session<'_> {
             left = [left, self.receive_spare()?].into_iter().flatten().min();
             self.leave_group_if_reached();
         }
-        left = [left, self.receive_slower()?].into_iter().flatten().min();
+        left = [left, self.receive_slower()?, self.receive_members()?].into_iter().flatten().min();
         let has_all = self.hearing.backlog.note(was_asked, left);
         self.note_drained(has_all);
         self.note_disk_wait();
@@ -347,14 +352,14 @@ impl Session<'_> {
     }
 
     /// Hands everything new in the batch to the machine, and what the machine keeps of it to the intake.
-    fn process(&mut self, from: Channel) {
+    pub(super) fn process(&mut self, from: Channel) {
         let batch = self.store.intake.batch();
         self.figures.malformed += batch.take_malformed();
         let (arrivals, mut items) = (batch.take_arrivals(), batch.take_items());
         let now = self.clock.now();
         let session = self.session;
         let arrivals = arrivals.into_iter().chain(self.hearing.source.take_arrivals());
-        for (_, packets) in arrivals.filter(|(of, _)| *of == session) {
+        for (_, packets) in arrivals.filter(|(of, _)| *of == session && from == Channel::Group) {
             let Some(packets) = self.new_of(from, packets) else { continue };
             self.hearing.congestion.handle(now, tfmcc::ReceiverInput::Packets(packets));
             self.note_arrived(now, packets);
@@ -367,7 +372,7 @@ impl Session<'_> {
         }
         for item in items.drain(..) {
             match &self.trust {
-                Trust::Group(_) => self.proved(item).into_iter().for_each(|item| self.take_item(from, item)),
+                Trust::Group(_) => self.proved(from, item).into_iter().for_each(|item| self.take_item(from, item)),
                 Trust::Anybody | Trust::Connection { .. } => self.take_item(from, item),
             }
         }

@@ -11,8 +11,9 @@ use super::key::{PacketKey, Secret};
 /// Keys of a group that are known at a time: the one in use, the next, and the last, whose packets may be under way.
 const MAX_GROUP_KEYS: usize = 3;
 
-/// Keys derived from a ticket's secret that are remembered: one for each sender, and each start of one.
-const MAX_DERIVED_KEYS: usize = 16;
+/// The most keys derived from a ticket's secret that are remembered: one for each sender, and for each member of a local
+/// group, which may have 24 besides controllers of groups below.
+const MAX_DERIVED_KEYS: usize = 64;
 
 /// Opens packets with whichever key sealed them.
 #[derive(Debug)]

@@ -38,7 +38,7 @@ use treecast_wire::ticket::{Fanout, Ticket};
 pub use feed::FeedSource;
 pub use options_error::{MAX_FEC_PERCENT, MIN_BLOCK_LEN, OptionsError};
 pub use plan::Plan;
-pub use repair::{CarouselOptions, Dialect, Repair};
+pub use repair::{CarouselOptions, Dialect, LocalOptions, Repair};
 pub use repair_share::{LEAST_SHARE, Priority};
 pub use session::{NamedReceiver, Presence};
 pub use session_file::SessionFileError;
@@ -365,6 +365,8 @@ pub struct SendProgress {
     pub rate: Option<RateProgress>,
     /// What has left by each fanout. `None` if everything goes to multicast groups.
     pub fanout: Option<FanoutProgress>,
+    /// The state of a session with local groups. `None` in every other session.
+    pub local: Option<LocalSending>,
     /// The multicast groups of a session with several rates (`SendOptions`), the group with the highest set rate
     /// first. Empty if there is one group.
     pub groups: Vec<GroupProgress>,
@@ -412,6 +414,23 @@ impl SendProgress {
         let there = self.receivers.iter().filter(|receiver| receiver.standing != Standing::Gone);
         there.clone().map(bytes).sum::<u64>().checked_div(there.count() as u64)
     }
+}
+
+/// The state of a session with local groups, as its sender sees it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct LocalSending {
+    /// The number of receivers, as far as controllers have reported them.
+    pub receivers: u32,
+    /// The number of those that report to the sender itself: controllers, and receivers of the mode `sender`.
+    pub clients: u64,
+    /// Bytes of objects that the sender sent again, to all receivers and to local groups.
+    pub session_repair_bytes: u64,
+    pub group_repair_bytes: u64,
+    /// The numbers of messages that came to the sender: reports, requests, and all others.
+    pub reports: u64,
+    pub requests: u64,
+    pub others: u64,
 }
 
 /// Sums over a session's receivers.

@@ -40,6 +40,25 @@ pub enum OptionsError {
     IotupFanout,
     #[error("the IoT updater's frames carry one file, and there are {0}: name one")]
     IotupFiles(usize),
+    #[error("local groups have multicast addresses, and {0} has none")]
+    LocalFanout(Fanout),
+    #[error("members of local groups send, too, so a group for one source does not do")]
+    LocalSource,
+    #[error("a session with local groups sends what it began with, and no feed")]
+    LocalFeed,
+    #[error("a session with local groups begins at its highest rate, and goes down where receivers lose too much")]
+    LocalRate,
+    #[error("a session with local groups has one rate, which follows the slowest group")]
+    LocalRates,
+    #[error("local groups mend losses without repair symbols")]
+    LocalFec,
+    #[error("a session with local groups cannot be gone on with by another sender")]
+    LocalSession,
+    #[error("the addresses of local groups lie around the session's own, in 239.0.0.0/8 or in an IPv6 scope, and not in a range for one source")]
+    LocalGroup,
+    /// The file of groups does not go with the session's receivers, for this reason.
+    #[error("{0}")]
+    LocalGroups(String),
     #[error("{0} % of repair symbols do not do: a session may have 1 % to {MAX_FEC_PERCENT} %")]
     FecShare(u32),
     #[error(
@@ -56,9 +75,9 @@ pub enum OptionsError {
     #[error("source {from} is no address of interface {interface}: name one of it")]
     ForeignSource { from: IpAddr, interface: String },
     #[error(
-        "blocks of {block_len} bytes do not do on interface {interface} (MTU {mtu}): they may have {MIN_BLOCK_LEN} to {fits}"
+        "blocks of {block_len} bytes do not do on interface {interface} (MTU {mtu}): they may have {least} to {fits}"
     )]
-    Block { block_len: u16, interface: String, mtu: u32, fits: u16 },
+    Block { block_len: u16, interface: String, mtu: u32, least: u16, fits: u16 },
     #[error("interface {0} has no address that receivers could connect to")]
     NoControl(String),
     #[error("the session was begun at {0}, where its receivers look for it")]

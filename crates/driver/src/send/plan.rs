@@ -23,6 +23,7 @@ use crate::{
     clock,
     fanout::{Kind, Lists},
     files::{Found, NamedSource, find_sources_until},
+    local::MIN_LOCAL_BLOCK_LEN,
     pacer,
     remedies::OTHER_INTERFACE,
     seal::Secret,
@@ -73,6 +74,7 @@ impl Plan {
         check_feed(options)?;
         check_rates(options)?;
         check_carousel(options, &sources)?;
+        check_local(options)?;
         let ip = group(options, &interface, security::random()?)?;
         interface.check_family(ip)?;
         check_source(options, &interface, ip)?;
@@ -85,7 +87,7 @@ impl Plan {
         check_fec(options, &sources, block_len)?;
         let session = SessionId(u32::from_be_bytes(security::random()?));
         let identity = identity(options)?;
-        let tells_secret = identity.is_some() && options.repair.carousel().is_some();
+        let tells_secret = identity.is_some() && !options.repair.has_connections();
         let secret = tells_secret.then(Secret::draw).transpose()?;
         let end = |time: Duration| NonZeroU64::new(clock::unix_seconds().saturating_add(time.as_secs()));
         let expires = options.expires_in.and_then(end);
@@ -183,7 +185,14 @@ impl Plan {
                 secret: self.secret.as_ref().map(Secret::bytes),
             }),
             expires: self.expires,
+            local: self.options.repair.local().map(|local| local.in_ticket(self.local_rate_bps())),
         }
+    }
+
+    /// The rate of a session with local groups, in bits of objects a second.
+    pub(super) fn local_rate_bps(&self) -> u64 {
+        let of_objects = |bps: u64| u128::from(bps) * u128::from(self.block_len) / u128::from(self.packet_bytes());
+        self.options.rate.fixed_bps().map_or(0, |bps| of_objects(bps) as u64)
     }
 
     /// The addresses of the session's groups for a socket, the fastest group first.
@@ -269,6 +278,33 @@ fn check_carousel(options: &SendOptions, sources: &[NamedSource]) -> Result<(), 
         _ if fanout == Fanout::Multicast && has_names => Err(OptionsError::NamedReceivers),
         _ if is_iotup && fanout != Fanout::Multicast => Err(OptionsError::IotupFanout),
         files if is_iotup && files != 1 => Err(OptionsError::IotupFiles(files)),
+        _ => Ok(()),
+    }
+}
+
+/// What a session with local groups cannot do: it has multicast groups, members that speak to them, and nobody that tells
+/// them of more objects.
+fn check_local(options: &SendOptions) -> Result<(), OptionsError> {
+    let Some(local) = options.repair.local() else { return Ok(()) };
+    let is_scoped = |group: IpAddr| match group {
+        IpAddr::V4(group) => group.octets()[0] == 239,
+        // Those for one source have no others (RFC 3306, 6).
+        IpAddr::V6(group) => group.octets()[1] & 0xf0 != 0x30,
+    };
+    match options {
+        _ if options.fanout != Fanout::Multicast => Err(OptionsError::LocalFanout(options.fanout)),
+        _ if options.source.is_some() => Err(OptionsError::LocalSource),
+        _ if options.feed.is_some() => Err(OptionsError::LocalFeed),
+        _ if options.rate.fixed_bps().is_none() => Err(OptionsError::LocalRate),
+        _ if !options.slower_rates.is_empty() => Err(OptionsError::LocalRates),
+        _ if options.fec.is_some() => Err(OptionsError::LocalFec),
+        _ if options.session_file.is_some() => Err(OptionsError::LocalSession),
+        _ if options.group.is_some_and(|group| !is_scoped(group)) => Err(OptionsError::LocalGroup),
+        _ if local.groups.is_some() && !options.receivers.is_empty() => {
+            let groups = local.groups.iter();
+            let unknown = groups.filter_map(|groups| groups.check(&options.receivers).err()).next();
+            unknown.map_or(Ok(()), |error| Err(OptionsError::LocalGroups(error.to_string())))
+        }
         _ => Ok(()),
     }
 }
@@ -380,9 +416,10 @@ fn block_len(
     let room = lists.map_or(room, |lists| without_list(room.saturating_sub(lists.header_len() as u64)));
     let fits = room.saturating_sub(headers).min((MAX_PAYLOAD_LEN - SEAL_LEN) as u64) as u16;
     let block_len = options.block_len.unwrap_or(fits);
-    if !(MIN_BLOCK_LEN..=fits).contains(&block_len) {
+    let least = options.repair.local().map_or(MIN_BLOCK_LEN, |_| MIN_LOCAL_BLOCK_LEN);
+    if !(least..=fits).contains(&block_len) {
         let (interface, mtu) = (group.interface.name.clone(), group.interface.mtu);
-        return Err(OptionsError::Block { block_len, interface, mtu, fits });
+        return Err(OptionsError::Block { block_len, interface, mtu, least, fits });
     }
     Ok(block_len)
 }

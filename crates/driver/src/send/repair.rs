@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use treecast_wire::ticket;
+use treecast_wire::ticket::{self, LocalMode, LocalTicket};
 
-use crate::carousel::FrameHash;
+use crate::{carousel::FrameHash, local::GroupsFile};
 
 /// The way losses are mended.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -17,6 +17,33 @@ pub enum Repair {
     Nack,
     /// All objects are sent again and again. Receivers report nothing.
     Carousel(CarouselOptions),
+    /// Receivers mend losses among themselves, in local groups (LGMP).
+    Local(LocalOptions),
+}
+
+/// The options that only a session with local groups has.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct LocalOptions {
+    /// Who mends losses. `None`: any member.
+    pub mode: Option<LocalMode>,
+    /// Groups made by hand. `None`: receivers form groups.
+    pub groups: Option<GroupsFile>,
+    /// The time after which an object that is not whole is given up. `None`: never.
+    pub deadline: Option<Duration>,
+    /// The lowest rate, in bits a second. Receivers for which it is too fast leave. `None`: nobody has to leave.
+    pub floor_bps: Option<u64>,
+}
+
+impl LocalOptions {
+    /// These options in the form for tickets. Members repair at no more than the session's rate, in bits a second.
+    pub fn in_ticket(&self, rate_bps: u64) -> LocalTicket {
+        LocalTicket {
+            mode: self.mode.unwrap_or(LocalMode::Local),
+            is_static: self.groups.is_some(),
+            deadline_ms: self.deadline.map_or(0, |deadline| u32::try_from(deadline.as_millis()).unwrap_or(u32::MAX)),
+            repair_rate_bps: rate_bps,
+        }
+    }
 }
 
 /// The options that only a carousel has.
@@ -54,14 +81,27 @@ impl Repair {
             Self::After => ticket::Repair::After,
             Self::Nack => ticket::Repair::Nack,
             Self::Carousel(_) => ticket::Repair::Carousel,
+            Self::Local(_) => ticket::Repair::Local,
         }
     }
 
     pub fn carousel(&self) -> Option<&CarouselOptions> {
         match self {
             Self::Carousel(options) => Some(options),
-            Self::None | Self::After | Self::Nack => None,
+            Self::None | Self::After | Self::Nack | Self::Local(_) => None,
         }
+    }
+
+    pub fn local(&self) -> Option<&LocalOptions> {
+        match self {
+            Self::Local(options) => Some(options),
+            Self::None | Self::After | Self::Nack | Self::Carousel(_) => None,
+        }
+    }
+
+    /// Whether receivers connect to the sender. Otherwise the ticket has all that they need.
+    pub fn has_connections(&self) -> bool {
+        matches!(self, Self::None | Self::After | Self::Nack)
     }
 
     /// Whether packets are the IoT updater's.

@@ -10,6 +10,7 @@ mod fanout;
 mod gathered;
 mod group_keys;
 mod listen;
+mod local;
 mod manifests;
 mod named;
 mod open;
@@ -49,9 +50,9 @@ use slower::SlowerLane;
 use start::RETURN_TIME;
 
 pub use self::named::{NamedReceiver, Presence};
-use self::{congestion::Congestion, fanout::Ways, ring::Ring};
+use self::{congestion::Congestion, fanout::Ways, local::Local, ring::Ring};
 use super::{
-    Plan, Rate, SendError, SendEvent, SendSummary, Standing,
+    Plan, Rate, Repair, SendError, SendEvent, SendSummary, Standing,
     feed::{Arrival, Feed},
     gather::Gather,
     hashing::Hashing,
@@ -77,7 +78,8 @@ const FEED: u64 = 2;
 const HASHES: u64 = 3;
 const ROUTERS: u64 = 4;
 const AUDIENCE: u64 = 5;
-const FIRST_CONNECTION: u64 = 6;
+const MEMBERS: u64 = 6;
+const FIRST_CONNECTION: u64 = 7;
 
 /// Runs of blocks that leave before connections are looked at again.
 const RUNS_A_TURN: usize = 4;
@@ -106,6 +108,8 @@ pub(super) struct Session<'a> {
     door: Option<Door>,
     /// What only a carousel has. `None` in a session with connections.
     ring: Option<Ring>,
+    /// What only a session with local groups has. `None` in every other one.
+    local: Option<Local>,
     lanes: Lanes,
     objects: Objects,
     peers: BTreeMap<ReceiverId, Peer>,
@@ -208,16 +212,18 @@ impl Turn {
 impl<'a> Session<'a> {
     pub fn open(plan: Plan, on_event: &'a mut dyn FnMut(SendEvent)) -> Result<Self, SendError> {
         let poller = Poller::new()?;
-        let (door, control) = Door::open(&plan, &poller)?;
+        let (door, mut control) = Door::open(&plan, &poller)?;
         let clock = Clock::start();
-        let is_ring = plan.options.repair.carousel().is_some();
-        let keys = plan.identity.as_ref().filter(|_| !is_ring);
+        let local = Local::open(&plan, &poller)?;
+        control.extend(local.as_ref().map(|local| local.me().0));
+        let keys = plan.identity.as_ref().filter(|_| plan.options.repair.has_connections());
         let keys = keys.map(|_| GroupKeys::draw(clock.now())).transpose()?;
         let objects = Objects::open(&plan, &poller)?;
         let mut session = Self {
-            machine: config::machine(&plan)?,
+            machine: config::machine(&plan, local.as_ref().map(Local::me))?,
             lanes: Lanes::open(&plan, keys, clock.now())?,
             ring: None,
+            local,
             figures: Figures {
                 started: None,
                 ended: None,
@@ -244,9 +250,10 @@ impl<'a> Session<'a> {
         };
         session.open_ways()?;
         session.plan.keep_session(&control)?;
-        match is_ring {
-            true => session.open_ring()?,
-            false => session.open_marks()?,
+        match session.plan.options.repair {
+            Repair::Carousel(_) => session.open_ring()?,
+            Repair::Local(_) => session.open_local()?,
+            Repair::None | Repair::After | Repair::Nack => session.open_marks()?,
         }
         (session.on_event)(SendEvent::Ready { ticket: session.plan.ticket(control) });
         for warning in std::mem::take(&mut session.plan.warnings) {
@@ -278,6 +285,7 @@ impl<'a> Session<'a> {
             let now = self.clock.now();
             self.start_if_due(now)?;
             self.look_for_listeners(now)?;
+            self.give_up_members(now)?;
             self.take_feed(now);
             self.sign_if_due(now);
             // The first packet goes where receivers are by now.
@@ -437,14 +445,14 @@ impl<'a> Session<'a> {
                 let len = (range.end - range.start) as usize;
                 match to {
                     Destination::Group if self.ring.is_some() => self.turn_over(now, 0, first, len),
+                    Destination::Group if self.local.is_some() => self.send_proved(now, first, len)?,
                     Destination::Slower(group) if self.ring.is_some() => {
                         self.turn_over(now, group, first, len);
                     }
                     Destination::Group => self.multicast(now, first, len)?,
                     Destination::Slower(group) => self.multicast_slowly(now, group, first, len)?,
                     Destination::Receiver(receiver) => self.retransmit(now, receiver, first, len),
-                    // Local groups run in the simulator alone.
-                    Destination::Local(_) => {}
+                    Destination::Local(to) => self.mend_group(now, to, first, len),
                 }
             }
             SenderTransmit::Symbols { to, file, source_block, symbols } => {
@@ -454,7 +462,7 @@ impl<'a> Session<'a> {
                 self.send_chunk_hashes(now, to, file, pages);
             }
             SenderTransmit::ChunkHashes { to, file, pages } => {
-                for page in pages.filter_map(|page| self.ring_page(file, page)).collect::<Vec<_>>() {
+                for page in pages.filter_map(|page| self.page_to_all(file, page)).collect::<Vec<_>>() {
                     self.send_message(now, to, file, &Message::ChunkHashes(page))?;
                 }
             }
@@ -495,13 +503,13 @@ impl<'a> Session<'a> {
                     connection.queue(&packet);
                 }
             }
-            Destination::Local(_) => {}
+            Destination::Local(to) => self.local.iter_mut().for_each(|local| local.post.tell(to, &packet)),
         }
         Ok(())
     }
 
     /// Sends `len` bytes of an object to the group, from where `first` begins.
-    fn multicast(&mut self, now: Instant, first: Header, len: usize) -> Result<(), SendError> {
+    pub(super) fn multicast(&mut self, now: Instant, first: Header, len: usize) -> Result<(), SendError> {
         let (file, range) = (first.file_id, first.sequence..first.sequence + len as u64);
         if self.gather_blocks(now, first, range.clone())? {
             return Ok(());
@@ -554,12 +562,13 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// In a secure session, a digest carries the sender's signature. So do a carousel's words that end something: all members
-    /// can seal packets, and there is no connection that would tell.
+    /// In a secure session, a digest carries the sender's signature. Without connections, so do words that end something: all
+    /// members can seal packets, and no connection would tell.
     fn signed(&mut self, file: FileId, message: &Message) -> Option<Message> {
         let signer = self.objects.signer.as_mut()?;
         let Message::Digest(digest) = message else {
-            return self.ring.as_ref().and_then(|_| signer.sign_word(file, message));
+            let is_believed = self.plan.options.repair.has_connections();
+            return if is_believed { None } else { signer.sign_word(file, message) };
         };
         Some(Message::Digest(signer.sign(file, self.machine.announced(file)?, digest.clone())))
     }
@@ -594,13 +603,14 @@ impl<'a> Session<'a> {
                     self.figures.done_bytes.saturating_add(if is_first { bytes } else { 0 });
                 self.figures.ended = Some(now);
                 let count = |which: Outcome| outcomes.iter().filter(|(_, outcome)| *outcome == which).count();
-                let (complete, not_wanted) = (count(Outcome::Complete), count(Outcome::NotWanted));
+                let members = self.machine.local().map_or(0, |machine| machine.receivers() as usize);
+                let (complete, not_wanted) = (count(Outcome::Complete) + members, count(Outcome::NotWanted));
                 (self.on_event)(SendEvent::ObjectDone {
                     name,
                     bytes,
                     complete: complete as u32,
                     not_wanted: not_wanted as u32,
-                    failed: (outcomes.len() - complete - not_wanted) as u32,
+                    failed: (outcomes.len() + members - complete - not_wanted) as u32,
                 });
             }
             SenderEvent::Moved { receiver, group } => self.note_move(receiver, group),
@@ -609,6 +619,7 @@ impl<'a> Session<'a> {
                 self.figures.ended = Some(now);
             }
             SenderEvent::PutOut { receiver, reason } => self.put_out(receiver, &reason),
+            SenderEvent::Started if self.local.is_some() => self.note_members(),
             SenderEvent::Started | SenderEvent::Paused | SenderEvent::Looped { .. } => {
                 self.note_ring(now, &event)
             }
@@ -664,6 +675,7 @@ impl<'a> Session<'a> {
             FEED => _ = self.objects.feed_waker.take(),
             HASHES => self.take_hashes(),
             ROUTERS => self.hear_routers()?,
+            MEMBERS => self.hear_members()?,
             STOP => {}
             // Handshakes cost; the next turn's are as good.
             AUDIENCE => self.ring.iter_mut().for_each(|ring| ring.look_now()),
@@ -688,6 +700,7 @@ impl<'a> Session<'a> {
     }
 
     fn finish(mut self, now: Instant) -> SendSummary {
+        self.count_deserters();
         self.look_for_named(now);
         if let Some(ring) = &mut self.ring {
             self.figures.summary.named = ring.named(now, self.figures.started);
@@ -713,6 +726,9 @@ impl<'a> Session<'a> {
         }
         if self.figures.started.is_none() {
             return Err(SendError::Interrupted);
+        }
+        if self.local.is_some() {
+            self.say_goodbye(now)?;
         }
         // Once connections are closed, nothing is left that could be interrupted.
         let all_done =

@@ -1,6 +1,9 @@
 //! Receives packets: headers into one array, blocks side by side into one buffer.
 
-use std::{io, iter, mem, net::UdpSocket};
+use std::{
+    io, iter, mem,
+    net::{SocketAddr, UdpSocket},
+};
 
 use treecast_host::{control::Ancillary, messages::Scatter};
 use treecast_wire::{
@@ -180,7 +183,7 @@ impl Collector {
         loop {
             let result = match self.offload {
                 Offload::Batches => self.receive_many(batch),
-                _ => self.receive_one(batch),
+                _ => self.receive_one(batch).map(drop),
             };
             match result {
                 Ok(()) => return Ok(true),
@@ -194,8 +197,24 @@ impl Collector {
         }
     }
 
-    /// One super-packet or datagram, scattered over the header slots and the batch's buffer.
-    fn receive_one(&mut self, batch: &mut Batch) -> io::Result<()> {
+    /// Like [`Collector::receive`], for one super-packet or datagram, and says who has sent it. `None` if there is nothing.
+    ///
+    /// # Errors
+    /// The error of the kernel.
+    pub fn receive_from(&mut self, batch: &mut Batch) -> io::Result<Option<SocketAddr>> {
+        loop {
+            match self.receive_one(batch) {
+                Ok(Some(from)) => return Ok(Some(from)),
+                Ok(None) => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(None),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// One super-packet or datagram, scattered over the header slots and the batch's buffer. Returns who has sent it.
+    fn receive_one(&mut self, batch: &mut Batch) -> io::Result<Option<SocketAddr>> {
         let (start, lens) = (batch.used(), self.lens());
         let pieces = pieces(&mut self.slots, batch.free(), lens);
         let received = self.scatter.receive(&self.socket, pieces)?;
@@ -204,11 +223,11 @@ impl Collector {
         batch.set_marked(received.ancillary.is_marked);
         if received.is_truncated {
             batch.add_malformed();
-            return Ok(());
+            return Ok(received.from);
         }
         let segment_len = received.ancillary.segment_len.unwrap_or(received.len);
         self.sort(batch, start, received.len, segment_len);
-        Ok(())
+        Ok(received.from)
     }
 
     /// Tells the segments of one received message apart.

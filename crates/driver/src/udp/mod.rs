@@ -24,7 +24,7 @@ pub use datagrams::DatagramReceiver;
 pub(crate) use narrow::NarrowWay;
 pub use open::{
     DEFAULT_MULTICAST_HOPS, GroupAddress, ReceiveBuffer, UdpError, open_group_receiver, open_group_sender,
-    open_unicast_client, open_unicast_receiver, open_unicast_sender, open_unicast_server,
+    open_member, open_unicast_client, open_unicast_receiver, open_unicast_sender, open_unicast_server,
     share_port_with_group,
 };
 pub use outage::Outage;

@@ -63,27 +63,55 @@ pub enum UdpError {
 pub fn open_group_sender(address: &GroupAddress, hops: u32) -> Result<UdpSocket, UdpError> {
     let group = multicast(address.group.ip())?;
     let socket = open(domain(group))?;
-    let attempt = || -> io::Result<()> {
-        option::set_buffer(&socket, libc::SO_SNDBUFFORCE, libc::SO_SNDBUF, SEND_BUFFER_BYTES)?;
-        if group.is_ipv4() {
-            never_set_dont_fragment(&socket)?;
-            socket.set_multicast_ttl_v4(hops)?;
-            socket.set_multicast_loop_v4(true)?;
-            option::set_multicast_interface_v4(&socket, address.interface.index)?;
-        } else {
-            socket.set_multicast_hops_v6(hops)?;
-            socket.set_multicast_loop_v6(true)?;
-            socket.set_multicast_if_v6(address.interface.index)?;
-        }
-        let from = address.source.unwrap_or(unspecified(group));
-        socket.bind(&SocketAddr::new(from, 0).into())
-    };
-    attempt().map_err(|source| UdpError::Interface {
-        doing: format!("send to group {group}"),
-        interface: address.interface.name.clone(),
-        source,
-    })?;
+    let from = address.source.unwrap_or(unspecified(group));
+    send_to_groups(&socket, address, hops)
+        .and_then(|()| socket.bind(&SocketAddr::new(from, 0).into()))
+        .map_err(|source| cannot_send(address, source))?;
     Ok(socket.into())
+}
+
+/// Opens a socket that sends to groups and to single hosts from `own`, and hears what is sent to `own`.
+///
+/// # Errors
+/// If the address or the port is not to be had, or the interface does not support multicast.
+pub fn open_member(
+    address: &GroupAddress,
+    own: SocketAddr,
+    hops: u32,
+    want_bytes: usize,
+) -> Result<UdpSocket, UdpError> {
+    let socket = open(domain(own.ip()))?;
+    send_to_groups(&socket, address, hops)
+        .and_then(|()| grow_receive_buffer(&socket, want_bytes))
+        .map_err(|source| cannot_send(address, source))?;
+    let own = match own {
+        SocketAddr::V6(v6) if v6.ip().is_unicast_link_local() => {
+            SocketAddrV6::new(*v6.ip(), v6.port(), 0, address.interface.index).into()
+        }
+        other => other,
+    };
+    bind(&socket, own)?;
+    Ok(socket.into())
+}
+
+fn cannot_send(address: &GroupAddress, source: io::Error) -> UdpError {
+    let doing = format!("send to group {}", address.group.ip());
+    UdpError::Interface { doing, interface: address.interface.name.clone(), source }
+}
+
+/// Has a socket send to groups by the interface, with this hop limit. Receivers on the same host hear it, too.
+fn send_to_groups(socket: &Socket, address: &GroupAddress, hops: u32) -> io::Result<()> {
+    option::set_buffer(socket, libc::SO_SNDBUFFORCE, libc::SO_SNDBUF, SEND_BUFFER_BYTES)?;
+    if address.group.is_ipv4() {
+        never_set_dont_fragment(socket)?;
+        socket.set_multicast_ttl_v4(hops)?;
+        socket.set_multicast_loop_v4(true)?;
+        option::set_multicast_interface_v4(socket, address.interface.index)
+    } else {
+        socket.set_multicast_hops_v6(hops)?;
+        socket.set_multicast_loop_v6(true)?;
+        socket.set_multicast_if_v6(address.interface.index)
+    }
 }
 
 /// Opens a socket that hears only `address`. It is bound to the group's own address and port, which other

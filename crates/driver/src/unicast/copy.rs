@@ -90,8 +90,8 @@ impl<'a> Copy<'a> {
                 Report::Refused { reason, .. } | Report::Input(ReceiverInput::StoreFailed { reason, .. }) => {
                     Some(StorageReport::Failed { reason })
                 }
-                // A copy has no repair symbols, nobody tells of its chunks, and nothing waits for room.
-                Report::Input(_) | Report::Full { .. } | Report::Room => None,
+                // A copy has no repair symbols, nobody tells of its chunks or reads it back, and nothing waits for room.
+                Report::Input(_) | Report::Full { .. } | Report::Room | Report::Read { .. } => None,
             })
             .collect()
     }

@@ -32,6 +32,7 @@ pub fn block_hash(block: &[u8]) -> BlockHash {
 #[derive(Debug)]
 pub struct Proofs {
     block_len: u16,
+    most: usize,
     /// The newest is the last.
     pages: VecDeque<(FileId, BlockHashes)>,
 }
@@ -39,7 +40,12 @@ pub struct Proofs {
 impl Proofs {
     /// Returns none where blocks are so short that senders sign no pages for them.
     pub fn new(block_len: u16) -> Option<Self> {
-        BlockHashes::per_page(block_len).map(|_| Self { block_len, pages: VecDeque::new() })
+        Self::remembering(MAX_PAGES, block_len)
+    }
+
+    /// As [`Proofs::new`], for sessions in which blocks come again long after they were sent: so many pages are remembered.
+    pub fn remembering(most: usize, block_len: u16) -> Option<Self> {
+        BlockHashes::per_page(block_len).map(|_| Self { block_len, most, pages: VecDeque::new() })
     }
 
     /// Whether this page is known already, so that its signature need not be checked again.
@@ -49,7 +55,7 @@ impl Proofs {
 
     /// Adds a page of hashes whose signature the caller has checked.
     pub fn take(&mut self, file: FileId, page: BlockHashes) {
-        if self.pages.len() >= MAX_PAGES {
+        if self.pages.len() >= self.most {
             self.pages.pop_front();
         }
         self.pages.push_back((file, page));

@@ -482,6 +482,11 @@ impl Receiver {
         self.objects.progress().received_bytes
     }
 
+    /// What takes the objects.
+    pub fn objects(&self) -> &carousel::Receiver {
+        &self.objects
+    }
+
     pub fn counters(&self) -> ReceiverCounters {
         self.objects.counters()
     }

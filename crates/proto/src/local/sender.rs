@@ -64,8 +64,10 @@ pub struct SenderConfig {
     pub minimum_rate_bps: u64,
     /// How far it runs ahead of what the slowest group has, or can obtain, in bytes of objects.
     pub window_bytes: u64,
-    /// How long it waits for more receivers when the first is there.
+    /// How long it waits for more receivers when the first is there, ...
     pub settling: Duration,
+    /// ... unless as many as this are there before. `None` always waits.
+    pub wait_for: Option<u32>,
     pub tuning: Tuning,
 }
 
@@ -271,8 +273,9 @@ impl Sender {
         let Some(start) = self.times.start else {
             return repair.or(Some((self.deadline(), SenderWait::Listener)));
         };
-        if now < start {
-            return Some((start, SenderWait::Listener));
+        let are_there = self.config.wait_for.is_some_and(|wanted| self.receivers() >= wanted);
+        if now < start && !are_there && self.at == At::Begin(0) {
+            return Some((start.min(self.deadline()), SenderWait::Listener));
         }
         if self.tell_hashes() || self.send_data(now) || self.mend(now, true) {
             return None;

@@ -70,11 +70,13 @@ impl Receiver {
         }
     }
 
-    /// Returns the carousel's machine, if this session is a carousel.
+    /// Returns the machine that takes objects without a connection to the sender: that of a carousel, or of local groups,
+    /// which take objects like a carousel.
     pub fn carousel(&self) -> Option<&carousel::Receiver> {
         match self {
-            Self::Vcmtp(_) | Self::Local(_) => None,
+            Self::Vcmtp(_) => None,
             Self::Carousel(machine) => Some(machine),
+            Self::Local(machine) => Some(machine.objects()),
         }
     }
 

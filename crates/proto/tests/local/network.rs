@@ -210,6 +210,7 @@ impl World {
                 minimum_rate_bps: plan.rate_bps / 8,
                 window_bytes: 400_000,
                 settling: plan.settling,
+                wait_for: None,
                 tuning: plan.tuning.clone(),
             },
             begins.collect(),

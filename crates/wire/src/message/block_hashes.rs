@@ -58,6 +58,11 @@ impl BlockHashes {
         Ok(Self { are_symbols, sequence, hashes })
     }
 
+    /// The sequence number of the first block.
+    pub fn sequence(&self) -> u64 {
+        self.sequence
+    }
+
     /// Whether the hashes are of repair symbols, and not of blocks.
     pub fn are_symbols(&self) -> bool {
         self.are_symbols

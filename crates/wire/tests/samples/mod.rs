@@ -15,7 +15,7 @@ use treecast_wire::{
         TransferType, Welcome,
     },
     seal::KeyId,
-    ticket::{Fanout, Repair, Security, Ticket},
+    ticket::{Fanout, LocalMode, LocalTicket, Repair, Security, Ticket},
     unicast,
 };
 
@@ -143,6 +143,7 @@ pub fn tickets() -> Vec<Sample> {
         control: vec!["[fd00::1]:6000".parse().expect("an address")],
         security: Some(Security { sender_key: [7; 32], secret: None }),
         expires: NonZeroU64::new(1_800_000_000),
+        local: None,
     };
     let unicast = Ticket {
         fanout: Fanout::Unicast,
@@ -164,6 +165,18 @@ pub fn tickets() -> Vec<Sample> {
         security: Some(Security { sender_key: [7; 32], secret: Some([9; 32]) }),
         ..multicast.clone()
     };
+    let local = Ticket {
+        repair: Repair::Local,
+        fec: false,
+        control: vec!["192.0.2.1:6000".parse().expect("an address")],
+        local: Some(LocalTicket {
+            mode: LocalMode::Hierarchical,
+            is_static: true,
+            deadline_ms: 500,
+            repair_rate_bps: 160_000,
+        }),
+        ..carousel.clone()
+    };
     let rates =
         Ticket { groups: 3, group: "239.1.2.255:5000".parse().expect("an address"), ..multicast.clone() };
     let auto = Ticket { fanout: Fanout::Auto, source: None, ..multicast.clone() };
@@ -171,7 +184,7 @@ pub fn tickets() -> Vec<Sample> {
     let named = [("multicast", multicast), ("unicast", unicast), ("carousel", carousel), ("rates", rates)];
     named
         .into_iter()
-        .chain([("auto", auto), ("mead", mead)])
+        .chain([("auto", auto), ("mead", mead), ("local", local)])
         .map(|(name, ticket)| Sample {
             name: format!("ticket-{name}"),
             bytes: ticket.to_string().into_bytes(),

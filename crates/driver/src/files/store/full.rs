@@ -189,7 +189,12 @@ impl FullDisk {
                 self.forget(*file);
                 return Some(task);
             }
-            Task::Announce { .. } | Task::ForgetSymbols { .. } => return Some(task),
+            // What cannot be read now, somebody else may have.
+            Task::Announce { .. }
+            | Task::ForgetSymbols { .. }
+            | Task::Serve
+            | Task::Read { .. }
+            | Task::Release { .. } => return Some(task),
         };
         let Some(waiting) = self.waiting.get_mut(file) else { return Some(task) };
         lost.into_iter().for_each(|range| waiting.lose(range));

@@ -61,6 +61,10 @@ impl Session<'_> {
                     (self.on_event)(ReceiveEvent::Full(shortage));
                     continue;
                 }
+                Report::Read { file, position, bytes, to } => {
+                    self.send_again(to, file, position, &bytes);
+                    continue;
+                }
                 Report::Room => {
                     self.store.full_since = None;
                     (self.on_event)(ReceiveEvent::Room);
@@ -123,12 +127,11 @@ impl Session<'_> {
             | ReceiverTransmit::CheckChunks { .. } => {
                 self.task(transmit, at_hand).into_iter().for_each(|task| self.add(task));
             }
-            // Local groups run in the simulator alone.
             ReceiverTransmit::Tell { .. }
             | ReceiverTransmit::Send { .. }
             | ReceiverTransmit::JoinGroup { .. }
             | ReceiverTransmit::LeaveGroup { .. }
-            | ReceiverTransmit::Release { .. } => {}
+            | ReceiverTransmit::Release { .. } => self.serve_members(transmit),
         }
     }
 

@@ -26,7 +26,7 @@ use super::{
         Dialect, ReceiveError, ReceiveEvent, ReceiveOptions, ReceiveSummary, join::Joined, outbox::Outbox,
         refusal::Refusal,
     },
-    Backlog, CONTROL, Carried, Ears, Figures, GROUP, Groups, Hearing, Lifeline, Line, STORE, Session, Source,
+    Backlog, CONTROL, Carried, Ears, Figures, GROUP, Groups, Hearing, Lifeline, Line, Members, STORE, Session, Source,
     Storing, Trust,
 };
 use crate::{
@@ -45,7 +45,7 @@ const REPORT_INTERVAL: Duration = Duration::from_millis(200);
 const REPORT_SHARE: usize = 8;
 
 /// How many times the hash of a carousel's object may be wrong, where nothing tells which part of it is.
-const HASH_ATTEMPTS: u32 = 3;
+pub(super) const HASH_ATTEMPTS: u32 = 3;
 
 impl<'a> Session<'a> {
     pub fn open(
@@ -60,15 +60,21 @@ impl<'a> Session<'a> {
         let (poller, clock) = (Poller::new()?, Clock::start());
         let store = Storing::open(options, folder, (journal, leftovers), &poller)?;
         let resumes = !store.leftovers.is_empty() || store.small.has_left();
+        let members = Members::open(options, &joined.interface)?;
         let mut session = Self {
             on_event,
-            machine: machine(options, joined.buffer_bytes, resumes),
+            machine: match &members {
+                Some(members) => members.machine(options, &joined.interface)?,
+                None => machine(options, joined.buffer_bytes, resumes),
+            },
             trust: match ticket.repair {
                 Repair::Carousel => Trust::in_group(joined.sender_key, ticket.block_len),
+                Repair::Local => Trust::in_local_group(joined.sender_key, ticket.block_len),
                 Repair::None | Repair::After | Repair::Nack => Trust::in_connection(joined.sender_key),
             },
             line: Line::open(options, &mut joined, &poller)?,
             hearing: Hearing::open(options, joined, &poller)?,
+            members: None,
             store,
             figures: Figures::new(clock.now(), std::mem::take(&mut carried.summary)),
             poller,
@@ -80,6 +86,9 @@ impl<'a> Session<'a> {
         };
         if ticket.repair == Repair::Carousel {
             session.join_slower(ticket.groups)?;
+        }
+        if let Some(members) = members {
+            session.join_members(members)?;
         }
         session.machine.handle(clock.now(), ReceiverInput::Connected);
         Ok(session)
@@ -181,7 +190,7 @@ impl Line {
 fn opener(ticket: &Ticket) -> Result<Option<Opener>, ReceiveError> {
     let Some(security) = &ticket.security else { return Ok(None) };
     Ok(Some(match ticket.repair {
-        Repair::Carousel => Opener::with_secret(Secret::from(security.secret.ok_or(ReceiveError::NoSecret)?)),
+        Repair::Carousel | Repair::Local => Opener::with_secret(Secret::from(security.secret.ok_or(ReceiveError::NoSecret)?)),
         Repair::None | Repair::After | Repair::Nack => Opener::for_group(),
     }))
 }
@@ -192,7 +201,8 @@ fn machine(options: &ReceiveOptions, buffer_bytes: usize, resumes: bool) -> Rece
     let repair = match ticket.repair {
         Repair::None => vcmtp::Repair::None,
         Repair::After => vcmtp::Repair::After,
-        Repair::Nack => vcmtp::Repair::Nack,
+        // A member's machine is made with its address ([`Members::machine`]).
+        Repair::Nack | Repair::Local => vcmtp::Repair::Nack,
         Repair::Carousel => {
             let config = carousel::ReceiverConfig {
                 session: ticket.session,

@@ -39,6 +39,7 @@ impl Session<'_> {
             Some(_) => self.figures.heard_at.unwrap_or(now),
             None => Instant::ZERO,
         };
+        let local = self.local_progress();
         let now = ReceiveProgress {
             seconds: now.saturating_duration_since(since).as_secs_f64(),
             received_bytes,
@@ -62,7 +63,8 @@ impl Session<'_> {
             now_bps: rates.map(|[received, ..]| bits(received)),
             retransmitted_bps: rates.map(|[_, again, ..]| bits(again)),
             group: self.hearing.groups.heard(),
-            requests: self.figures.requests,
+            requests: self.figures.requests + local.map_or(0, |local| local.requests + local.requests_above),
+            local,
             duplicate_share: duplicate_bytes as f64 / (received_bytes + duplicate_bytes).max(1) as f64,
             hindrance: self.hindrance(now, lacking, rates.unwrap_or_default()),
             seconds_left: time_for(lacking, rates.map(|[received, ..]| received)),

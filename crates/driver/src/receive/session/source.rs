@@ -1,6 +1,9 @@
 //! What packets come in by: a session's own, or the IoT updater's frames.
 
-use std::{io, net::UdpSocket};
+use std::{
+    io,
+    net::{SocketAddr, UdpSocket},
+};
 
 use treecast_proto::tfmcc::Arrived;
 use treecast_wire::header::SessionId;
@@ -119,6 +122,15 @@ impl Source {
         match self {
             Self::Session(collector) => collector.receive(batch),
             Self::Iotup(collector) => collector.receive(batch),
+        }
+    }
+
+    /// Takes what one call to the kernel yields, and says who has sent it. `None` when nothing is there.
+    pub fn receive_from(&mut self, batch: &mut Batch) -> io::Result<Option<SocketAddr>> {
+        match self {
+            Self::Session(collector) => collector.receive_from(batch),
+            // Its frames come from the sender alone.
+            Self::Iotup(_) => Ok(None),
         }
     }
 

@@ -3,6 +3,7 @@
 use std::{collections::BTreeMap, ops::Range};
 
 use treecast_proto::{
+    Instant,
     carousel::{Proofs, block_hash},
     object::{Channel, ReceiverInput},
 };
@@ -11,7 +12,7 @@ use treecast_wire::{
     message::{BeginOfFile, Message, Signed, SignedWord},
 };
 
-use super::Session;
+use super::{Session, pages::{MAX_PAGES, Pages}};
 use crate::{
     security::{
         PublicKey,
@@ -39,6 +40,8 @@ pub(super) struct GroupTrust {
     manifests: GroupManifests,
     /// What the sender has signed of its blocks. `None` where blocks are so short that it signs none.
     proofs: Option<Proofs>,
+    /// The pages that prove blocks to other members of a local group. `None` in a carousel.
+    pages: Option<Pages>,
     block_len: u16,
     /// Objects that cannot be stored as they were announced, and why.
     doomed: BTreeMap<FileId, (BeginOfFile, String)>,
@@ -57,9 +60,20 @@ impl Trust {
         Self::Group(Box::new(GroupTrust {
             manifests: GroupManifests::new(sender),
             proofs: Proofs::new(block_len),
+            pages: None,
             block_len,
             doomed: BTreeMap::new(),
         }))
+    }
+
+    /// Creates the checks for a session with local groups, in which blocks come again long after they were sent.
+    pub fn in_local_group(sender: Option<PublicKey>, block_len: u16) -> Self {
+        let mut trust = Self::in_group(sender, block_len);
+        if let Self::Group(group) = &mut trust {
+            group.proofs = Proofs::remembering(MAX_PAGES, block_len);
+            group.pages = Some(Pages::default());
+        }
+        trust
     }
 
     pub fn group(&mut self) -> Option<&mut GroupTrust> {
@@ -90,61 +104,94 @@ impl Trust {
     }
 }
 
+/// What of an item is the sender's.
+struct Proved {
+    items: Vec<Item>,
+    /// Blocks, or symbols, of this object that are not.
+    wrong: Vec<Range<u64>>,
+    file: FileId,
+    /// The number of other packets that are not.
+    others_wrong: u64,
+}
+
+impl Proved {
+    fn all(item: Item) -> Self {
+        let (Item::Message { file, .. } | Item::Blocks { file, .. } | Item::Symbols { file, .. }) = &item;
+        Self { file: *file, items: vec![item], wrong: Vec::new(), others_wrong: 0 }
+    }
+}
+
 impl GroupTrust {
+    /// The pages of proofs, and the length of a block in bytes, where members prove blocks to each other.
+    pub fn pages(&mut self) -> Option<(&mut Pages, u16)> {
+        Some((self.pages.as_mut()?, self.block_len))
+    }
+
     /// Makes an object fail, for this reason, as soon as `begin` proves to be the sender's own announcement of
     /// it.
     pub fn doom(&mut self, file: FileId, begin: BeginOfFile, reason: String) {
         self.doomed.insert(file, (begin, reason));
     }
 
-    /// Leaves of blocks and symbols what the sender has signed. Returns how many packets are not the sender's, too.
-    fn prove(&mut self, item: Item, bytes: &[u8]) -> (Vec<Item>, u64) {
-        let Some(proofs) = &self.proofs else { return (vec![item], 0) };
+    /// Leaves of blocks and symbols what the sender has signed. Returns the blocks that are not the sender's, too, and how many
+    /// other packets are not.
+    fn prove(&mut self, now: Instant, item: Item, bytes: &[u8]) -> Proved {
+        let Some(proofs) = &self.proofs else { return Proved::all(item) };
         let (file, run, at, are_symbols) = match item {
-            Item::Message { file, message: Message::Signed(signed) } => return self.take_page(file, signed),
-            Item::Message { .. } => return (vec![item], 0),
+            Item::Message { file, message: Message::Signed(signed) } => {
+                return self.take_page(now, file, signed);
+            }
+            Item::Message { .. } => return Proved::all(item),
             Item::Blocks { file, range, at } => (file, range, at, false),
             Item::Symbols { file, positions, at } => (file, positions, at, true),
         };
         let place = |position: u64| at + (position - run.start) as usize;
-        let mut compared = 0;
+        let mut compared = Vec::new();
         let right = proofs.right(file, are_symbols, &run, |block| {
-            compared += 1;
+            compared.push(block.clone());
             block_hash(&bytes[place(block.start)..place(block.end)])
         });
         // Where nothing is known of a block, what says so may have been lost, or was sent before the group was joined.
-        let block_len = u64::from(self.block_len);
-        let count = |part: &Range<u64>| (part.end - part.start).div_ceil(block_len);
-        let wrong = compared - right.iter().map(count).sum::<u64>();
+        compared.retain(|block| right.iter().all(|part| !part.contains(&block.start)));
         let item = |part: Range<u64>| match (place(part.start), are_symbols) {
             (at, false) => Item::Blocks { file, range: part, at },
             (at, true) => Item::Symbols { file, positions: part, at },
         };
-        (right.into_iter().map(item).collect(), wrong)
+        Proved { items: right.into_iter().map(item).collect(), wrong: compared, file, others_wrong: 0 }
     }
 
     /// Takes note of what the next blocks are. Any other signed message is for the machine.
-    fn take_page(&mut self, file: FileId, signed: Signed) -> (Vec<Item>, u64) {
-        let Some(proofs) = &mut self.proofs else { return (Vec::new(), 0) };
+    fn take_page(&mut self, now: Instant, file: FileId, signed: Signed) -> Proved {
+        let nothing = Proved { items: Vec::new(), wrong: Vec::new(), file, others_wrong: 0 };
+        let Some(proofs) = &mut self.proofs else { return nothing };
         match &signed.word {
             SignedWord::Blocks(page) if proofs.knows(file, page) => {}
             SignedWord::Blocks(page) if self.manifests.has_signed(file, &signed) => {
                 proofs.take(file, page.clone());
             }
-            SignedWord::Blocks(_) => return (Vec::new(), 1),
-            _ => return (vec![Item::Message { file, message: Message::Signed(signed) }], 0),
+            SignedWord::Blocks(_) => return Proved { others_wrong: 1, ..nothing },
+            _ => return Proved::all(Item::Message { file, message: Message::Signed(signed) }),
         }
-        (Vec::new(), 0)
+        if let Some(pages) = &mut self.pages {
+            pages.note(now, file, signed);
+        }
+        nothing
     }
 }
 
 impl Session<'_> {
-    /// What of an item from the group may be the sender's.
-    pub(super) fn proved(&mut self, item: Item) -> Vec<Item> {
+    /// What of an item may be the sender's. The machine hears who has sent something else.
+    pub(super) fn proved(&mut self, from: Channel, item: Item) -> Vec<Item> {
+        let now = self.clock.now();
         let Trust::Group(group) = &mut self.trust else { return vec![item] };
-        let (items, wrong) = group.prove(item, self.store.intake.batch().bytes());
-        self.figures.malformed += wrong;
-        items
+        let proved = group.prove(now, item, self.store.intake.batch().bytes());
+        self.figures.malformed += proved.wrong.len() as u64 + proved.others_wrong;
+        if let Channel::Member(from) = from {
+            for range in proved.wrong {
+                self.handle(ReceiverInput::Refused { from, file: proved.file, range }, None);
+            }
+        }
+        proved.items
     }
 
     /// The message, if it counts although it came to the group.

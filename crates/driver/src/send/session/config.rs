@@ -4,14 +4,15 @@ use std::time::Duration;
 
 use treecast_proto::{
     carousel,
+    local::{self, Tuning},
     repair::Sender,
     vcmtp::{self, SenderConfig},
 };
-use treecast_wire::message::BlockHashes;
+use treecast_wire::message::{BlockHashes, Contents, Member};
 
 use super::super::{
     Plan, Rate, Repair, SendError,
-    repair::{CarouselOptions, Dialect},
+    repair::{CarouselOptions, Dialect, LocalOptions},
 };
 use crate::{connection, files::NamedSource, pacer, security::random, udp::frames_in_super_packet};
 
@@ -24,9 +25,10 @@ const SIGNED_MILLIS: u64 = 500;
 const FEWEST_SIGNED: usize = 16;
 
 /// The machine of the session's repair.
-pub(super) fn machine(plan: &Plan) -> Result<Sender, SendError> {
+pub(super) fn machine(plan: &Plan, me: Option<Member>) -> Result<Sender, SendError> {
     let repair = match &plan.options.repair {
         Repair::Carousel(options) => return ring(plan, options),
+        Repair::Local(options) => return local(plan, options, me),
         Repair::None => vcmtp::Repair::None,
         Repair::After => vcmtp::Repair::After,
         Repair::Nack => vcmtp::Repair::Nack,
@@ -56,8 +58,44 @@ fn ring(plan: &Plan, options: &CarouselOptions) -> Result<Sender, SendError> {
     machine.map(|machine| Sender::Carousel(Box::new(machine))).map_err(|_| SendError::Contents(objects.len()))
 }
 
-/// How many blocks are signed together at this rate. `None` where none are: in a plain carousel.
-fn signed_blocks(plan: &Plan, rate_bps: Option<u64>) -> Option<usize> {
+/// The machine runs ahead of the slowest receivers by as much as leaves in this time: their reports come every 500 ms, and
+/// by way of controllers.
+const AHEAD: Duration = Duration::from_secs(3);
+
+/// The shortest distance by which it runs ahead, in bytes.
+const LEAST_AHEAD: u64 = 1 << 20;
+
+/// How long a session with local groups waits for more receivers when the first is there, so that groups can form.
+const SETTLING: Duration = Duration::from_secs(1);
+
+fn local(plan: &Plan, options: &LocalOptions, me: Option<Member>) -> Result<Sender, SendError> {
+    let me = me.unwrap_or(Member(plan.group.group));
+    let (rate, wanted) = (plan.local_rate_bps(), plan.options.wait_for);
+    let ticket = options.in_ticket(rate);
+    let run = packets_per_run(plan, plan.options.rate.fixed_bps()) as u32 * u32::from(plan.block_len);
+    let config = local::SenderConfig {
+        session: plan.session,
+        block_len: plan.block_len,
+        me,
+        mode: crate::local::mode(ticket.mode),
+        max_run_len: run,
+        rate_bps: rate,
+        minimum_rate_bps: options.floor_bps.unwrap_or(0),
+        window_bytes: (rate / 8 * AHEAD.as_secs()).max(LEAST_AHEAD),
+        // The driver gives up before that.
+        settling: if wanted > 1 { plan.options.wait_timeout + SETTLING } else { SETTLING },
+        wait_for: (wanted > 1).then_some(wanted),
+        tuning: Tuning { deadline: options.deadline, repair_rate_bps: rate, ..Tuning::default() },
+    };
+    let objects = plan.sources.iter().map(NamedSource::begin).collect::<Result<Vec<_>, _>>()?;
+    if objects.is_empty() || Contents::new(objects.len() as u32).is_err() {
+        return Err(SendError::Contents(objects.len()));
+    }
+    Ok(Sender::Local(Box::new(local::Sender::new(config, objects))))
+}
+
+/// How many blocks are signed together at this rate. `None` where none are: in a plain session.
+pub(super) fn signed_blocks(plan: &Plan, rate_bps: Option<u64>) -> Option<usize> {
     plan.identity.as_ref()?;
     let most = BlockHashes::per_page(plan.block_len)?;
     let Some(rate) = rate_bps else { return Some(most) };

@@ -24,10 +24,10 @@ use crate::{
 };
 
 impl Door {
-    /// Opens the control port. Also returns the addresses at which receivers reach it. A carousel has no
-    /// control port.
+    /// Opens the control port. Also returns the addresses at which receivers reach it. Repairs
+    /// without connections have no control port.
     pub fn open(plan: &Plan, poller: &Poller) -> Result<(Option<Self>, Vec<SocketAddr>), SendError> {
-        if plan.options.repair.carousel().is_some() {
+        if !plan.options.repair.has_connections() {
             return Ok((None, Vec::new()));
         }
         let tls = plan.identity.as_ref().map(SenderTls::new).transpose()?;
@@ -55,7 +55,8 @@ impl Lanes {
             gather: Gather::new(plan.block_len),
             runs: 0,
             numbers: PacketNumbers::default(),
-            pacer: Pacer::new(rate.fixed_bps(), now),
+            // The machine of local groups keeps to the rate by itself.
+            pacer: Pacer::new(rate.fixed_bps().filter(|_| plan.options.repair.local().is_none()), now),
             slower: SlowerLane::all(plan, now),
             congestion: Congestion::new(plan),
             repairs: RepairShare::new(plan.options.priority, rate.is_auto()),

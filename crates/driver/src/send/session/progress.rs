@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use treecast_proto::{
-    Instant,
+    Instant, local,
     object::{ReceiverId, SenderWait},
 };
 
@@ -83,9 +83,10 @@ impl Session<'_> {
             objects: self.figures.summary.objects,
             objects_done: self.figures.objects_done,
             now_bps: rates.map(|[sent, ..]| bits(sent)),
-            rate_bps: self.lanes.pacer.rate_bps(),
+            rate_bps: self.machine.local().map(local::Sender::rate_bps).or(self.lanes.pacer.rate_bps()),
             rate: self.rate_progress(),
             fanout: self.fanout_progress(),
+            local: self.local_progress(),
             groups: self.group_progress(),
             moves: self.figures.moves,
             refused_moves: figures.refused_moves,

@@ -273,9 +273,12 @@ impl Session<'_> {
         self.handle(now, SenderInput::Close);
     }
 
-    /// A page of an object's chunk hashes, once they are known.
-    pub(super) fn ring_page(&self, file: FileId, page: u32) -> Option<ChunkHashes> {
-        self.objects.hashing.as_ref()?.page(file, page)
+    /// A page of an object's chunk hashes for receivers without a connection, once they are known.
+    pub(super) fn page_to_all(&self, file: FileId, page: u32) -> Option<ChunkHashes> {
+        match &self.objects.hashing {
+            Some(hashing) => hashing.page(file, page),
+            None => self.objects.sources.chunk_hashes(file, page),
+        }
     }
 
     /// Reads a run of blocks that is to leave for a group.
@@ -303,7 +306,7 @@ impl Session<'_> {
         }
     }
 
-    fn pages(&self, first: &Header, run: &[u8]) -> Vec<Vec<u8>> {
+    pub(super) fn pages(&self, first: &Header, run: &[u8]) -> Vec<Vec<u8>> {
         let block_len = self.plan.block_len;
         let signer = self.objects.signer.as_ref().filter(|_| BlockHashes::per_page(block_len).is_some());
         let Some(signer) = signer else { return Vec::new() };

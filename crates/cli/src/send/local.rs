@@ -1,0 +1,111 @@
+//! The options of `treecast send --repair local`.
+
+use std::time::Duration;
+
+use clap::ValueEnum;
+use treecast_driver::{
+    local::GroupsFile,
+    send::{self, LocalOptions},
+};
+use treecast_wire::ticket::LocalMode;
+
+use super::{Args, Repair, rate};
+use crate::{advice, arguments};
+
+/// The highest rate where none is named, in bits a second. Receivers that lose too much bring it down.
+const DEFAULT_RATE_BPS: u64 = 100_000_000;
+
+#[derive(Clone, Copy, PartialEq, ValueEnum)]
+pub(super) enum Mode {
+    Sender,
+    Hierarchical,
+    Local,
+}
+
+pub(super) fn options(args: &Args) -> Result<LocalOptions, String> {
+    let groups = args.local_groups.as_deref().map(GroupsFile::read).transpose();
+    Ok(LocalOptions {
+        mode: args.local_mode.map(|mode| match mode {
+            Mode::Sender => LocalMode::Sender,
+            Mode::Hierarchical => LocalMode::Hierarchical,
+            Mode::Local => LocalMode::Local,
+        }),
+        groups: groups.map_err(|error| advice::line(&error))?,
+        deadline: args.deadline,
+        floor_bps: args.rate_floor,
+    })
+}
+
+/// The session's highest rate.
+pub(super) fn rate(args: &Args) -> Result<send::Rate, String> {
+    let rate = match args.rate {
+        Some(rate::Asked::Fixed(rate)) => rate,
+        None | Some(rate::Asked::Auto) => DEFAULT_RATE_BPS,
+        Some(rate::Asked::Max) => {
+            return Err("a session with local groups begins at its highest rate: name it with --rate".into());
+        }
+    };
+    match args.rate_floor {
+        Some(floor) if floor > rate => Err(format!(
+            "the floor of {floor} bit/s is above the rate of {rate} bit/s: take a lower --rate-floor"
+        )),
+        _ => Ok(send::Rate::Fixed(rate)),
+    }
+}
+
+/// Refuses options that need another repair.
+pub(super) fn check(args: &Args) -> Result<(), String> {
+    let is_local = args.repair == Repair::Local;
+    let of_local = [
+        (args.local_mode.is_some(), "--local-mode"),
+        (args.local_groups.is_some(), "--local-groups"),
+        (args.deadline.is_some(), "--deadline"),
+    ];
+    if let Some((_, option)) = of_local.iter().find(|(is_there, _)| *is_there && !is_local) {
+        return Err(format!("{option} is for local groups: leave it out, or add --repair local"));
+    }
+    // Nobody connects to the sender.
+    let of_connections = [
+        (args.allow.is_some(), "--allow"),
+        (args.expires.is_some(), "--expires"),
+        (args.control.is_some(), "--control"),
+        (args.wait_at_least.is_some(), "--wait-at-least"),
+        (args.per_address.is_some(), "--per-address"),
+        (args.linger.is_some(), "--linger"),
+        (args.stall_limit.is_some(), "--stall-limit"),
+        (args.at_once.is_some(), "--at-once"),
+    ];
+    if let Some((_, option)) = of_connections.iter().find(|(is_there, _)| *is_there && is_local) {
+        return Err(format!(
+            "in a session with local groups, nobody connects to the sender: leave out {option}, or take --repair nack"
+        ));
+    }
+    let is_alone = args.local_mode == Some(Mode::Sender) && args.local_groups.is_some();
+    if is_alone {
+        return Err("in the mode sender there is one group: leave out --local-groups, or take another --local-mode".into());
+    }
+    Ok(())
+}
+
+/// Parses a time in milliseconds or with a unit from seconds on: 500ms, 2s.
+pub(super) fn parse_deadline(text: &str) -> Result<Duration, String> {
+    let millis = text.strip_suffix("ms").and_then(|number| number.parse::<u32>().ok());
+    let time = millis.map(|millis| Duration::from_millis(millis.into()));
+    let time = time.or_else(|| arguments::duration(text).ok());
+    time.filter(|time| !time.is_zero() && time.as_millis() <= u128::from(u32::MAX))
+        .ok_or_else(|| "expected a time like 500ms or 2s".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_deadline_is_a_time_of_milliseconds_or_more() {
+        assert_eq!(parse_deadline("500ms"), Ok(Duration::from_millis(500)));
+        assert_eq!(parse_deadline("2s"), Ok(Duration::from_secs(2)));
+        for wrong in ["", "500", "0ms", "-1ms", "ms", "1.5s", "99999999999ms"] {
+            assert!(parse_deadline(wrong).is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,190 @@
+//! The file that fixes local groups by hand (the paper's static LGCP, lgmp-mbone-1999, 4.1). Every member has the same file.
+//!
+//! ```text
+//! # name [< name of the group above]: controller, then the other members
+//! london: 192.0.2.1 192.0.2.2
+//! paris < london: 198.51.100.1 198.51.100.2 198.51.100.3
+//! ```
+
+use std::{
+    collections::BTreeMap,
+    io,
+    net::{IpAddr, SocketAddr},
+    path::{Path, PathBuf},
+};
+
+use thiserror::Error;
+use treecast_proto::local::Seat;
+use treecast_wire::message::{GroupId, Member};
+
+/// The largest file that is read, in bytes.
+const MAX_LEN: u64 = 16 << 20;
+
+/// Why a file of groups cannot be used.
+#[derive(Debug, Error)]
+pub enum GroupsFileError {
+    #[error("cannot read the groups in {}: {source}", path.display())]
+    Read { path: PathBuf, source: io::Error },
+    #[error("{}, line {line}: {why}", path.display())]
+    Line { path: PathBuf, line: usize, why: String },
+    #[error("{} names no group", path.display())]
+    Empty { path: PathBuf },
+    #[error("{} names {receiver}, which is no receiver of this session", path.display())]
+    Unknown { path: PathBuf, receiver: IpAddr },
+    #[error("no group in {} has an address of this host on interface {interface}", path.display())]
+    NotThere { path: PathBuf, interface: String },
+}
+
+/// Groups made by hand.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct GroupsFile {
+    path: PathBuf,
+    groups: Vec<Group>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Group {
+    /// The group above, by its place in the list. `None` where that is the sender.
+    above: Option<usize>,
+    /// The controller is the first.
+    members: Vec<IpAddr>,
+}
+
+impl GroupsFile {
+    /// Reads the file.
+    ///
+    /// # Errors
+    /// If it cannot be read, or does not make sense: a receiver twice, a group above that no line before it names.
+    pub fn read(path: &Path) -> Result<Self, GroupsFileError> {
+        use std::io::Read as _;
+        let mut text = String::new();
+        let read = std::fs::File::open(path).and_then(|file| file.take(MAX_LEN).read_to_string(&mut text));
+        read.map_err(|source| GroupsFileError::Read { path: path.to_owned(), source })?;
+        Self::parse(path, &text)
+    }
+
+    fn parse(path: &Path, text: &str) -> Result<Self, GroupsFileError> {
+        let (mut groups, mut names, mut seen) = (Vec::new(), BTreeMap::new(), BTreeMap::new());
+        for (line, text) in (1..).zip(text.lines()) {
+            let text = text.split('#').next().unwrap_or_default().trim();
+            if text.is_empty() {
+                continue;
+            }
+            let wrong = |why: String| GroupsFileError::Line { path: path.to_owned(), line, why };
+            let expected = || wrong("expected NAME: ADDRESS..., or NAME < NAME ABOVE: ADDRESS...".into());
+            // Addresses have colons, too.
+            let (head, members) = text.split_once(": ").ok_or_else(expected)?;
+            let (name, above) = head.split_once('<').map_or((head, None), |(name, above)| (name, Some(above.trim())));
+            let above = above.map(|above| {
+                let known = names.get(above).copied();
+                known.ok_or_else(|| wrong(format!("no group before it is called {above:?}")))
+            });
+            let above = above.transpose()?;
+            if names.insert(name.trim().to_owned(), groups.len()).is_some() {
+                return Err(wrong(format!("another group is called {:?}", name.trim())));
+            }
+            let mut group = Group { above, members: Vec::new() };
+            for member in members.split_whitespace() {
+                let member: IpAddr =
+                    member.parse().map_err(|_| wrong(format!("{member:?} is no IP address")))?;
+                if let Some(before) = seen.insert(member, line) {
+                    return Err(wrong(format!("{member} is in the group of line {before} already")));
+                }
+                group.members.push(member);
+            }
+            if group.members.is_empty() {
+                return Err(expected());
+            }
+            groups.push(group);
+        }
+        if groups.is_empty() {
+            return Err(GroupsFileError::Empty { path: path.to_owned() });
+        }
+        Ok(Self { path: path.to_owned(), groups })
+    }
+
+    /// How many receivers are in the groups.
+    pub fn receivers(&self) -> usize {
+        self.groups.iter().map(|group| group.members.len()).sum()
+    }
+
+    /// Checks that the groups name no other receivers than these.
+    ///
+    /// # Errors
+    /// If they do.
+    pub fn check(&self, known: &[IpAddr]) -> Result<(), GroupsFileError> {
+        let mut members = self.groups.iter().flat_map(|group| &group.members);
+        match members.find(|member| !known.contains(member)) {
+            Some(receiver) => {
+                Err(GroupsFileError::Unknown { path: self.path.clone(), receiver: *receiver })
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// The place of the member that has one of these addresses. All members have the same `port`.
+    ///
+    /// # Errors
+    /// If no group has such an address.
+    pub fn seat(
+        &self,
+        (own, interface): (&[IpAddr], &str),
+        port: u16,
+        sender: Member,
+    ) -> Result<Seat, GroupsFileError> {
+        let at = |ip: IpAddr| Member(SocketAddr::new(ip, port));
+        let is_own = |group: &Group| group.members.iter().any(|member| own.contains(member));
+        let Some(number) = self.groups.iter().position(is_own) else {
+            let interface = interface.to_owned();
+            return Err(GroupsFileError::NotThere { path: self.path.clone(), interface });
+        };
+        let group = &self.groups[number];
+        Ok(Seat {
+            group: GroupId(number as u32 + 1),
+            controller: at(group.members[0]),
+            parent: group.above.map_or(sender, |above| at(self.groups[above].members[0])),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(text: &str) -> Result<GroupsFile, String> {
+        GroupsFile::parse(Path::new("groups"), text).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn a_member_finds_its_group_its_controller_and_the_one_above() {
+        let file = parse("# three sites\nlondon: 192.0.2.1 fd00::2\n\nparis < london: 192.0.2.3 # here\n").unwrap();
+        let sender = Member("192.0.2.9:9".parse().unwrap());
+        let seat = |own: &str| file.seat((&[own.parse().unwrap()], "eth0"), 7_001, sender);
+        let member = |text: &str| Member(text.parse().unwrap());
+        let london = Seat { group: GroupId(1), controller: member("192.0.2.1:7001"), parent: sender };
+        assert_eq!((seat("192.0.2.1").unwrap(), seat("fd00::2").unwrap()), (london, london));
+        let paris =
+            Seat { group: GroupId(2), controller: member("192.0.2.3:7001"), parent: london.controller };
+        assert_eq!((seat("192.0.2.3").unwrap(), file.receivers()), (paris, 3));
+        assert!(seat("192.0.2.4").unwrap_err().to_string().contains("interface eth0"));
+        let known = ["192.0.2.1", "192.0.2.3"].map(|ip| ip.parse().unwrap());
+        assert!(file.check(&known).unwrap_err().to_string().contains("fd00::2"));
+        assert!(file.check(&[known, ["fd00::2".parse().unwrap(), sender.0.ip()]].concat()).is_ok());
+    }
+
+    #[test]
+    fn what_is_wrong_is_told_with_its_line() {
+        for (text, said) in [
+            ("a: 192.0.2.1\nb: 192.0.2.2 192.0.2.1", "groups, line 2: 192.0.2.1 is in the group of line 1"),
+            ("a < b: 192.0.2.1\nb: 192.0.2.2", "line 1: no group before it is called \"b\""),
+            ("a: host7", "line 1: \"host7\" is no IP address"),
+            ("a 192.0.2.1", "line 1: expected NAME"),
+            ("a: ", "line 1: expected NAME"),
+            ("a: 192.0.2.1\na: 192.0.2.2", "line 2: another group is called \"a\""),
+            ("# nothing\n", "groups names no group"),
+        ] {
+            let line = parse(text).unwrap_err();
+            assert!(line.contains(said), "{text}: {line}");
+        }
+    }
+}

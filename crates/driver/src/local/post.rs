@@ -1,0 +1,184 @@
+//! A member's own UDP socket.
+
+use std::{
+    io,
+    net::{IpAddr, SocketAddr, SocketAddrV6, UdpSocket},
+};
+
+use treecast_host::interface::Interface;
+use treecast_proto::object::Address;
+use treecast_wire::{
+    header::Header,
+    message::{GroupId, Member},
+    ticket::local_group,
+};
+
+use crate::{
+    seal::{Sealer, Secret},
+    udp::{GroupAddress, Offload, Transmitter, UdpError, open_member},
+};
+
+/// The wanted size of the socket's receive buffer, in bytes.
+const BUFFER_BYTES: usize = 1 << 20;
+
+/// Sends to local groups and to members, from the address that a member is known by. What cannot be sent counts as lost on
+/// the way: it is asked for again.
+#[derive(Debug)]
+pub(crate) struct Post {
+    me: Member,
+    transmitter: Transmitter,
+    /// What packets are sealed with: a key of this member's own, which the ticket's secret gives to all. `None` in a plain
+    /// session.
+    sealer: Option<Sealer>,
+    sealed: Vec<u8>,
+    /// The session's group.
+    session: GroupAddress,
+    block_len: usize,
+}
+
+impl Post {
+    /// Opens the socket at `port` of the interface's own address; 0 lets the kernel choose the port.
+    ///
+    /// # Errors
+    /// If the interface has no address of the group's family, or the port is taken.
+    pub fn open(
+        session: &GroupAddress,
+        port: u16,
+        hops: u32,
+        offload: Offload,
+        (block_len, secret): (u16, Option<&Secret>),
+    ) -> Result<Self, UdpError> {
+        let own = own_address(&session.interface, session.group.ip());
+        let socket = open_member(session, SocketAddr::new(own, port), hops, BUFFER_BYTES)?;
+        let failed = |source| UdpError::Socket { doing: "open a member's socket".into(), source };
+        let me = member(socket.local_addr().map_err(failed)?);
+        let sealer = secret.map(|secret| Sealer::from_secret(secret.clone())).transpose().map_err(failed)?;
+        Ok(Self {
+            me,
+            transmitter: Transmitter::new(socket, offload),
+            sealer,
+            sealed: Vec::new(),
+            session: session.clone(),
+            block_len: block_len.into(),
+        })
+    }
+
+    /// The address that other members know this one by.
+    pub fn me(&self) -> Member {
+        self.me
+    }
+
+    /// The socket once more, to hear with.
+    ///
+    /// # Errors
+    /// The error of the kernel.
+    pub fn ear(&self) -> io::Result<UdpSocket> {
+        self.transmitter.socket().try_clone()
+    }
+
+    /// The multicast address of a local group.
+    pub fn place(&self, group: GroupId) -> GroupAddress {
+        GroupAddress { group: local_group(self.session.group, group), ..self.session.clone() }
+    }
+
+    /// Sends one message.
+    pub fn tell(&mut self, to: Address, packet: &[u8]) {
+        let to = self.address(to);
+        let sent = match &mut self.sealer {
+            None => self.transmitter.send_datagram(to, packet),
+            Some(sealer) => {
+                self.sealed.clear();
+                let sealed = sealer.seal_packet(packet, &mut self.sealed);
+                sealed.and_then(|()| self.transmitter.send_datagram(to, &self.sealed))
+            }
+        };
+        note_lost(to, sent);
+    }
+
+    /// Sends blocks, a packet each. `first` is the header of the first one.
+    pub fn send_blocks(&mut self, to: Address, first: Header, run: &[u8]) {
+        let to = self.address(to);
+        let sent = match &mut self.sealer {
+            None => self.transmitter.send_blocks(to, first, self.block_len, run),
+            Some(sealer) => {
+                self.sealed.clear();
+                let sealed = sealer.seal_blocks(first, self.block_len, run, &mut self.sealed);
+                let segment_len = Sealer::segment_len(self.block_len);
+                sealed.and_then(|()| self.transmitter.send_segments(to, segment_len, &self.sealed))
+            }
+        };
+        note_lost(to, sent);
+    }
+
+    fn address(&self, to: Address) -> SocketAddr {
+        match to {
+            Address::Session => self.session.scoped(),
+            Address::Group(group) => self.place(group).scoped(),
+            Address::Member(Member(SocketAddr::V6(v6))) if v6.ip().is_unicast_link_local() => {
+                SocketAddrV6::new(*v6.ip(), v6.port(), 0, self.session.interface.index).into()
+            }
+            Address::Member(Member(address)) => address,
+        }
+    }
+}
+
+/// The member that a datagram came from.
+pub(crate) fn member(from: SocketAddr) -> Member {
+    Member(SocketAddr::new(from.ip().to_canonical(), from.port()))
+}
+
+/// The address of the interface that other members can reach, best a routable one.
+fn own_address(interface: &Interface, group: IpAddr) -> IpAddr {
+    let suits = |address: &IpAddr| address.is_ipv4() == group.is_ipv4();
+    let reachable = interface.reachable_addresses().into_iter().find(suits);
+    let own = reachable.or_else(|| interface.addresses.iter().copied().find(suits));
+    own.unwrap_or(if group.is_ipv4() {
+        std::net::Ipv4Addr::LOCALHOST.into()
+    } else {
+        std::net::Ipv6Addr::LOCALHOST.into()
+    })
+}
+
+fn note_lost(to: SocketAddr, sent: io::Result<()>) {
+    if let Err(error) = sent {
+        tracing::debug!(target: crate::SESSION_LOG, %to, %error, "lost");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::udp::{Batch, Collector, Item};
+    use treecast_wire::{
+        header::{FileId, PacketType},
+        message::Message,
+    };
+
+    fn post(secret: Option<&Secret>) -> Post {
+        let interface = Interface::named("lo").unwrap();
+        let session = GroupAddress { group: "239.255.9.9:7000".parse().unwrap(), source: None, interface };
+        Post::open(&session, 0, 1, Offload::SuperPackets, (1_200, secret)).unwrap()
+    }
+
+    #[test]
+    fn members_hear_each_other_plain_and_sealed_with_keys_of_their_own() {
+        let secret = Secret::draw().unwrap();
+        for secret in [None, Some(&secret)] {
+            let (mut one, other) = (post(secret), post(secret));
+            let opener = secret.map(|secret| crate::seal::Opener::with_secret(secret.clone()));
+            let mut collector =
+                Collector::new(other.ear().unwrap(), Offload::SuperPackets, 1_200, opener).unwrap();
+            let (to, file) = (Address::Member(other.me()), FileId(7));
+            one.tell(to, &Message::EndOfFile.to_packet(file));
+            let kind = PacketType::RetransmittedData;
+            one.send_blocks(to, Header { file_id: file, sequence: 2_400, payload_len: 0, kind, number: 0 }, &[5; 2_000]);
+            let (mut batch, mut items) = (Batch::default(), Vec::new());
+            while let Some(from) = collector.receive_from(&mut batch).unwrap() {
+                assert_eq!(member(from), one.me());
+                items.extend(batch.take_items());
+            }
+            assert_eq!(items.len(), 2, "{items:?}");
+            assert!(matches!(&items[1], Item::Blocks { range, .. } if *range == (2_400..4_400)), "{items:?}");
+        }
+    }
+}
