@@ -184,6 +184,8 @@ struct Figures {
     not_wanted: BTreeSet<FileId>,
     /// When the first packet came.
     heard_at: Option<Instant>,
+    /// When the last object ended. A member of local groups serves others after that.
+    ended_at: Option<Instant>,
     next_progress: Instant,
     meter: Meter<4>,
     summary: ReceiveSummary,

@@ -326,6 +326,7 @@ impl Session<'_> {
 
     /// The object has ended here. Returns what it was announced as.
     fn forget(&mut self, file: FileId) -> Option<BeginOfFile> {
+        self.figures.ended_at = Some(self.now);
         self.trust.forget(file);
         self.store.small.discard(file);
         self.store.begins.remove(&file)

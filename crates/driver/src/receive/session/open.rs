@@ -136,6 +136,7 @@ impl Figures {
             failed_bytes: 0,
             not_wanted: BTreeSet::new(),
             heard_at: None,
+            ended_at: None,
             next_progress: now,
             meter: Meter::default(),
             summary,

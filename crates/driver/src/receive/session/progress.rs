@@ -40,6 +40,8 @@ impl Session<'_> {
             None => Instant::ZERO,
         };
         let local = self.local_progress();
+        let has_all = local.is_some() && self.store.begins.is_empty();
+        let now = self.figures.ended_at.filter(|_| has_all).unwrap_or(now);
         let now = ReceiveProgress {
             seconds: now.saturating_duration_since(since).as_secs_f64(),
             received_bytes,

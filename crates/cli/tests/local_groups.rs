@@ -1,0 +1,290 @@
+//! `treecast send --repair local` on a network: receivers that lose packets mend each other's losses in groups that they form.
+
+mod child;
+mod session;
+
+use std::{
+    fs::File,
+    net::{IpAddr, SocketAddr, UdpSocket},
+    path::PathBuf,
+    process::Command,
+    time::{Duration, Instant},
+};
+
+use child::{Guarded, SpawnGuarded};
+use serde_json::Value;
+use session::{Scratch, contents, last_event, wait_until};
+use treecast_driver::seal::{Sealer, Secret};
+use treecast_lab::{Lab, Options, Topology};
+use treecast_wire::{
+    header::{FileId, Header, PacketType},
+    message::GroupId,
+    ticket::{Ticket, local_group},
+};
+
+const TREECAST: &str = env!("CARGO_BIN_EXE_treecast");
+const RECEIVERS: usize = 6;
+const LEN: usize = 2_000_000;
+
+/// A sender and six receivers on one link, each of which loses 3 % of what comes. One more host is there for who likes.
+struct Site {
+    lab: Option<Lab>,
+    scratch: Scratch,
+}
+
+impl Site {
+    fn up(test: &str) -> Self {
+        let scratch = Scratch::new();
+        scratch.file("file", LEN);
+        let options =
+            Options { state_directory: scratch.path("state"), program: TREECAST.into(), ..Options::default() };
+        let topology = Topology::parse(&format!("lan:clients={},loss=3%,rate=100M", RECEIVERS + 1)).unwrap();
+        let lab = Lab::up(&topology, &format!("{test}{}", std::process::id()), &options).expect("root may");
+        Self { lab: Some(lab), scratch }
+    }
+
+    fn lab(&self) -> &Lab {
+        self.lab.as_ref().expect("it is up")
+    }
+
+    fn start(&self, node: &str, arguments: &[&str], output: &str) -> Guarded {
+        let mut command = Command::new(TREECAST);
+        command.args(arguments);
+        let mut command = self.lab().inside(node, &command).unwrap();
+        command.stdout(File::create(self.scratch.path(output)).unwrap());
+        command.stderr(File::create(self.scratch.path(&format!("{output}.err"))).unwrap());
+        command.spawn_guarded()
+    }
+
+    fn send(&self, arguments: &[&str]) -> Guarded {
+        let (ticket, file) = (self.scratch.arg("ticket"), self.scratch.arg("file"));
+        let of_all = ["send", "--json", "--repair", "local", "--rate", "6M", "--wait", "6", "--ticket-file", &ticket];
+        let sender = self.start("server0", &[&of_all[..], arguments, &[&file]].concat(), "sender");
+        wait_until("the ticket is written", || self.scratch.path("ticket").exists());
+        sender
+    }
+
+    fn receive(&self, arguments: &[&str]) -> Vec<Guarded> {
+        let ticket = format!("@{}", self.scratch.arg("ticket"));
+        let receive = |number: usize| {
+            let into = self.scratch.arg(&format!("copies{number}"));
+            let of_all = ["receive", "--json", "--into", &into, &ticket];
+            self.start(&format!("client{number}"), &[&of_all[..], arguments].concat(), &format!("receiver{number}"))
+        };
+        (0..RECEIVERS).map(receive).collect()
+    }
+
+    fn said(&self, output: &str) -> String {
+        let read = |name: String| std::fs::read_to_string(self.scratch.path(&name)).unwrap_or_default();
+        // A line may be under way.
+        read(output.to_owned()).rsplit_once('\n').map_or(String::new(), |(whole, _)| whole.to_owned())
+            + &read(format!("{output}.err"))
+    }
+
+    /// What a receiver has told last of its group, and how many bytes it has.
+    fn state(&self, receiver: usize) -> Option<(Value, u64)> {
+        let said = self.said(&format!("receiver{receiver}"));
+        let told = session::events(&said).into_iter().rfind(|event| !event["local"].is_null())?;
+        Some((told["local"].clone(), told["bytes"].as_u64()?))
+    }
+
+    fn done(&self, receiver: usize) -> Value {
+        last_event(&self.said(&format!("receiver{receiver}")), "done")["local"].clone()
+    }
+
+    fn path(&self, receiver: usize) -> PathBuf {
+        self.scratch.path(&format!("copies{receiver}/file"))
+    }
+
+    /// Waits for a program's end, with this exit code.
+    fn ends(&self, mut child: Guarded, output: &str, code: i32) {
+        let start = Instant::now();
+        while child.try_wait().unwrap().is_none() {
+            assert!(start.elapsed() < Duration::from_secs(60), "{output} does not end: {}", self.said(output));
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        assert_eq!(child.wait().unwrap().code(), Some(code), "{output}: {}", self.said(output));
+    }
+
+    fn is_whole(&self, receiver: usize) -> bool {
+        std::fs::read(self.path(receiver)).is_ok_and(|bytes| bytes == contents(LEN))
+    }
+}
+
+impl Drop for Site {
+    fn drop(&mut self) {
+        self.lab.take().into_iter().for_each(|lab| drop(lab.down()));
+    }
+}
+
+fn count(local: &Value, key: &str) -> u64 {
+    local[key].as_u64().unwrap_or_else(|| panic!("no {key} in {local}"))
+}
+
+#[test]
+fn members_mend_each_others_losses() {
+    let site = Site::up("mends");
+    let sender = site.send(&["--plain"]);
+    for (number, receiver) in site.receive(&[]).into_iter().enumerate() {
+        site.ends(receiver, &format!("receiver{number}"), 0);
+        assert!(site.is_whole(number), "{number}");
+    }
+    site.ends(sender, "sender", 0);
+    let told = last_event(&site.said("sender"), "done");
+    let lost: u64 = (0..RECEIVERS).map(|number| count(&site.done(number), "lost_blocks")).sum();
+    let sent: u64 = (0..RECEIVERS).map(|number| count(&site.done(number), "sent_blocks")).sum();
+    let by_sender = ["session_repair_bytes", "group_repair_bytes"].map(|key| count(&told["local"], key));
+    let by_sender = by_sender.iter().sum::<u64>() / 1_400;
+    assert!(lost > 100 && sent > lost / 2, "{lost} lost, {sent} sent again");
+    assert!(by_sender * 4 < lost, "the sender alone sent {by_sender} of {lost} again");
+    assert_eq!((told["complete"].as_bool(), count(&told["local"], "receivers")), (Some(true), RECEIVERS as u64));
+}
+
+#[test]
+fn when_a_controller_is_killed_all_others_have_every_byte() {
+    let site = Site::up("kill");
+    let sender = site.send(&[]);
+    let mut receivers: Vec<Option<Guarded>> = site.receive(&[]).into_iter().map(Some).collect();
+    let mut victim = None;
+    wait_until("a controller serves others in the middle of the file", || {
+        victim = (0..RECEIVERS).find(|number| {
+            site.state(*number).is_some_and(|(local, bytes)| {
+                local["is_controller"] == true && count(&local, "clients") > 0 && bytes > LEN as u64 / 4
+            })
+        });
+        victim.is_some()
+    });
+    let victim = victim.expect("found");
+    receivers[victim].take().expect("it runs").kill().unwrap();
+    for (number, receiver) in receivers.into_iter().enumerate() {
+        let Some(receiver) = receiver else { continue };
+        site.ends(receiver, &format!("receiver{number}"), 0);
+        assert!(site.is_whole(number), "{number}");
+        assert_eq!(count(&site.done(number), "refused_blocks"), 0, "all members are honest");
+    }
+    site.ends(sender, "sender", 0);
+    assert!(!site.is_whole(victim));
+}
+
+/// A member has the ticket, so it can seal packets. It sends wrong blocks to the local group all the time.
+#[test]
+fn what_a_member_forges_is_in_no_copy() {
+    let site = Site::up("forge");
+    let sender = site.send(&[]);
+    let ticket: Ticket = std::fs::read_to_string(site.scratch.path("ticket")).unwrap().parse().unwrap();
+    let secret = Secret::from(ticket.security.as_ref().and_then(|security| security.secret).expect("it is sealed"));
+    let mut receivers = site.receive(&[]);
+    let group = |number: usize| site.state(number).and_then(|(local, _)| local["group"].as_u64());
+    wait_until("all have a group", || (0..RECEIVERS).all(|number| group(number).is_some()));
+    let groups: Vec<GroupId> = (0..RECEIVERS).filter_map(group).map(|number| GroupId(number as u32)).collect();
+    let forger = format!("client{RECEIVERS}");
+    let own: IpAddr = site.lab().node(&forger).unwrap().v6().unwrap().into();
+    let socket = site.lab().enter(&forger, || UdpSocket::bind(SocketAddr::new(own, 0)).unwrap()).unwrap();
+    let mut sealer = Sealer::from_secret(secret).unwrap();
+    let block_len = usize::from(ticket.block_len);
+    let first = Header {
+        file_id: FileId::new(ticket.session, 0),
+        sequence: 0,
+        payload_len: 0,
+        kind: PacketType::RetransmittedData,
+        number: 0,
+    };
+    let mut at = 0;
+    while receivers.iter_mut().any(|receiver| receiver.try_wait().unwrap().is_none()) && at < 3_000 {
+        for group in &groups {
+            let mut sealed = Vec::new();
+            let sequence = (at % (LEN / block_len) * block_len) as u64;
+            sealer.seal_blocks(Header { sequence, ..first }, block_len, &vec![66; block_len], &mut sealed).unwrap();
+            // Where nobody listens any more, that is its business.
+            _ = socket.send_to(&sealed, local_group(ticket.group, *group));
+        }
+        at += 1;
+        std::thread::sleep(Duration::from_millis(4));
+    }
+    for (number, receiver) in receivers.into_iter().enumerate() {
+        site.ends(receiver, &format!("receiver{number}"), 0);
+        assert!(site.is_whole(number), "{number}");
+        assert!(count(&site.done(number), "refused_blocks") > 0, "{number} has seen the forger");
+    }
+    site.ends(sender, "sender", 0);
+}
+
+#[test]
+fn groups_made_by_hand_are_as_the_file_says() {
+    let site = Site::up("hand");
+    let address = |number: usize| site.lab().node(&format!("client{number}")).unwrap().v6().unwrap().to_string();
+    let line = |numbers: &[usize]| numbers.iter().map(|number| address(*number)).collect::<Vec<_>>().join(" ");
+    let text = format!("first: {}\nsecond < first: {}\n", line(&[1, 0, 2]), line(&[4, 3, 5]));
+    std::fs::write(site.scratch.path("groups"), text).unwrap();
+    let groups = site.scratch.arg("groups");
+    let sender = site.send(&["--plain", "--local-groups", &groups, "--deadline", "30s"]);
+    for (number, receiver) in site.receive(&["--local-groups", &groups]).into_iter().enumerate() {
+        site.ends(receiver, &format!("receiver{number}"), 0);
+        assert!(site.is_whole(number), "{number}");
+        let local = site.done(number);
+        let (group, controller) = if number < 3 { (1, address(1)) } else { (2, address(4)) };
+        assert_eq!(count(&local, "group"), group, "{local}");
+        assert!(local["controller"].as_str().unwrap().contains(&controller), "{local}");
+        assert_eq!(local["is_controller"] == true, [1, 4].contains(&number), "{local}");
+    }
+    site.ends(sender, "sender", 0);
+}
+
+#[test]
+fn what_is_late_is_given_up_and_counted() {
+    let site = Site::up("late");
+    let sender = site.send(&["--plain", "--deadline", "300ms"]);
+    for (number, receiver) in site.receive(&[]).into_iter().enumerate() {
+        site.ends(receiver, &format!("receiver{number}"), 3);
+        assert_eq!(count(&site.done(number), "late_objects"), 1);
+        assert!(site.said(&format!("receiver{number}")).contains("it was late: not whole 300 ms"));
+    }
+    site.ends(sender, "sender", 0);
+}
+
+#[test]
+fn options_that_do_not_go_with_local_groups_are_refused_in_one_line() {
+    let scratch = Scratch::new();
+    let file = path_of(&scratch.file("file", 10));
+    for (name, text) in [("twice", "a: fd00::1\nb: fd00::2 fd00::1\n"), ("groups", "a: fd00::1 fd00::7\n")] {
+        std::fs::write(scratch.path(name), text).unwrap();
+    }
+    let (twice, groups) = (scratch.arg("twice"), scratch.arg("groups"));
+    let refused = |arguments: &[&str]| {
+        let mut command = session::treecast();
+        command.args(["send", "--interface", "lo", "--repair", "local"]).args(arguments).arg(&file);
+        let (code, said) = session::finish(session::start(&mut command));
+        assert_eq!((code, said.trim().lines().count()), (Some(1), 1), "{arguments:?}: {said}");
+        said
+    };
+    for (arguments, part) in [
+        (&["--fanout", "unicast"][..], "--fanout multicast"),
+        (&["--source", "127.0.0.1"], "leave out --source"),
+        (&["--rate", "max"], "name it with --rate"),
+        (&["--rates", "5M,1M"], "leave out --rates"),
+        (&["--fec", "auto"], "leave out --fec"),
+        (&["--session", "/no/such/folder/file"], "leave out --session"),
+        (&["--feed", "/dev/null"], "leave out --feed"),
+        (&["--group", "224.1.2.3"], "239.0.0.0/8"),
+        (&["--block", "600"], "1152 to"),
+        (&["--allow", "keys"], "leave out --allow"),
+        (&["--linger", "5"], "leave out --linger"),
+        (&["--idle", "5"], "--repair carousel"),
+        (&["--deadline", "5"], "500ms"),
+        (&["--local-groups", "/no/such/file"], "/no/such/file"),
+        (&["--local-groups", &twice], "line 2: fd00::1 is in the group of line 1"),
+        (&["--local-groups", &groups, "--local-mode", "sender"], "leave out --local-groups"),
+        (&["--wait-timeout", "1"], "0 of 1 receiver came within 1 s"),
+    ] {
+        let said = refused(arguments);
+        assert!(said.contains(part), "{arguments:?}: {said}");
+    }
+    let said = session::finish(session::start(
+        session::treecast().args(["send", "--deadline", "1s"]).arg(&file),
+    ));
+    assert!(said.1.contains("add --repair local"), "{}", said.1);
+}
+
+fn path_of(path: &std::path::Path) -> String {
+    path.to_str().unwrap().to_owned()
+}
