@@ -125,11 +125,16 @@ fn count(local: &Value, key: &str) -> u64 {
 fn members_mend_each_others_losses() {
     let site = Site::up("mends");
     let sender = site.send(&["--plain"]);
+    let (into, ticket) = (site.scratch.arg("nothing"), format!("@{}", site.scratch.arg("ticket")));
+    let other = ["receive", "--into", &into, &ticket, "--only", "*.iso"];
+    let other = site.start(&format!("client{RECEIVERS}"), &other, "other");
     for (number, receiver) in site.receive(&[]).into_iter().enumerate() {
         site.ends(receiver, &format!("receiver{number}"), 0);
         assert!(site.is_whole(number), "{number}");
     }
     site.ends(sender, "sender", 0);
+    // It has asked for nothing, and nobody has waited for it.
+    site.ends(other, "other", 1);
     let told = last_event(&site.said("sender"), "done");
     let lost: u64 = (0..RECEIVERS).map(|number| count(&site.done(number), "lost_blocks")).sum();
     let sent: u64 = (0..RECEIVERS).map(|number| count(&site.done(number), "sent_blocks")).sum();
@@ -137,7 +142,8 @@ fn members_mend_each_others_losses() {
     let by_sender = by_sender.iter().sum::<u64>() / 1_400;
     assert!(lost > 100 && sent > lost / 2, "{lost} lost, {sent} sent again");
     assert!(by_sender * 4 < lost, "the sender alone sent {by_sender} of {lost} again");
-    assert_eq!((told["complete"].as_bool(), count(&told["local"], "receivers")), (Some(true), RECEIVERS as u64));
+    assert_eq!(told["complete"], true);
+    assert!((6..=7).contains(&count(&told["local"], "receivers")), "{told}");
 }
 
 #[test]
@@ -164,6 +170,26 @@ fn when_a_controller_is_killed_all_others_have_every_byte() {
     }
     site.ends(sender, "sender", 0);
     assert!(!site.is_whole(victim));
+}
+
+#[test]
+fn receivers_of_a_sender_that_is_stopped_end_soon_and_say_why() {
+    let site = Site::up("stop");
+    let sender = site.send(&[]);
+    let receivers = site.receive(&[]);
+    wait_until("a quarter of the file has come", || {
+        (0..RECEIVERS).all(|number| site.state(number).is_some_and(|(_, bytes)| bytes > LEN as u64 / 4))
+    });
+    let kill = Command::new("kill").args(["-INT", &sender.id().to_string()]).status().unwrap();
+    assert!(kill.success());
+    let stopped = Instant::now();
+    site.ends(sender, "sender", 1);
+    for (number, receiver) in receivers.into_iter().enumerate() {
+        let output = format!("receiver{number}");
+        site.ends(receiver, &output, 1);
+        assert!(site.said(&output).contains("the sender has stopped"), "{}", site.said(&output));
+    }
+    assert!(stopped.elapsed() < Duration::from_secs(25), "{:?}", stopped.elapsed());
 }
 
 /// A member has the ticket, so it can seal packets. It sends wrong blocks to the local group all the time.
@@ -254,7 +280,8 @@ fn options_that_do_not_go_with_local_groups_are_refused_in_one_line() {
         let mut command = session::treecast();
         command.args(["send", "--interface", "lo", "--repair", "local"]).args(arguments).arg(&file);
         let (code, said) = session::finish(session::start(&mut command));
-        assert_eq!((code, said.trim().lines().count()), (Some(1), 1), "{arguments:?}: {said}");
+        let errors = said.lines().filter(|line| line.starts_with("treecast: ")).count();
+        assert_eq!((code, errors), (Some(1), 1), "{arguments:?}: {said}");
         said
     };
     for (arguments, part) in [

@@ -26,7 +26,8 @@ use super::{
 use crate::{
     Instant, Step, carousel,
     object::{
-        Address, Channel, ReceiverCounters, ReceiverEvent, ReceiverInput, ReceiverTransmit, ReceiverWait,
+        Address, Channel, CutShort, ReceiverCounters, ReceiverEvent, ReceiverInput, ReceiverTransmit,
+        ReceiverWait, Response,
     },
     random::SplitMix64,
 };
@@ -36,6 +37,9 @@ const AFTER_GOODBYE: Duration = Duration::from_secs(1);
 
 /// ... and for so long after the sender's last sign of life.
 const AFTER_SENDER: Duration = Duration::from_secs(6);
+
+/// The time after the sender's Goodbye for which members mend what they lack still. After that, what is missing never comes.
+const AFTER_STOP: Duration = Duration::from_secs(10);
 
 /// The empty packet of networks in which a member must be a sender leaves so often.
 const EMPTY: Duration = Duration::from_secs(20);
@@ -197,6 +201,10 @@ impl Receiver {
                     // Some of it may be missing again.
                     known.noticed = 0;
                 }
+            }
+            ReceiverInput::Respond { file, response: Response::Ignore } => {
+                self.objects.handle(now, input);
+                self.ended(now, file, End::GivenUp);
             }
             other => self.objects.handle(now, other),
         }
@@ -440,6 +448,10 @@ impl Receiver {
     fn end_when_done(&mut self, now: Instant) {
         if self.ends_at().is_some_and(|end| now >= end) {
             self.close(ReceiverEvent::Closed { reason: None });
+        } else if self.stops_at().is_some_and(|stop| now >= stop) {
+            let reason = CutShort::SenderStopped.to_string();
+            self.objects.handle(now, ReceiverInput::Close { reason });
+            self.take_steps(now);
         }
     }
 
@@ -448,6 +460,11 @@ impl Receiver {
         let goodbye = self.times.goodbye.map(|goodbye| goodbye + AFTER_GOODBYE);
         let silent = self.times.sender.map(|heard| heard + AFTER_SENDER);
         goodbye.into_iter().chain(silent).min().filter(|_| self.times.is_done)
+    }
+
+    /// When this receiver gives up what it lacks, because the sender has stopped.
+    fn stops_at(&self) -> Option<Instant> {
+        self.times.goodbye.map(|goodbye| goodbye + AFTER_STOP).filter(|_| !self.times.is_done)
     }
 
     fn deadline(&self) -> Option<Instant> {
@@ -465,6 +482,7 @@ impl Receiver {
             repairs,
             self.control.deadline(),
             self.ends_at(),
+            self.stops_at(),
             late,
             empty,
             announcements,
