@@ -36,8 +36,11 @@ impl Site {
     fn up(test: &str) -> Self {
         let scratch = Scratch::new();
         scratch.file("file", LEN);
-        let options =
-            Options { state_directory: scratch.path("state"), program: TREECAST.into(), ..Options::default() };
+        let options = Options {
+            state_directory: scratch.path("state"),
+            program: TREECAST.into(),
+            ..Options::default()
+        };
         let topology = Topology::parse(&format!("lan:clients={},loss=3%,rate=100M", RECEIVERS + 1)).unwrap();
         let lab = Lab::up(&topology, &format!("{test}{}", std::process::id()), &options).expect("root may");
         Self { lab: Some(lab), scratch }
@@ -58,7 +61,8 @@ impl Site {
 
     fn send(&self, arguments: &[&str]) -> Guarded {
         let (ticket, file) = (self.scratch.arg("ticket"), self.scratch.arg("file"));
-        let of_all = ["send", "--json", "--repair", "local", "--rate", "6M", "--wait", "6", "--ticket-file", &ticket];
+        let of_all =
+            ["send", "--json", "--repair", "local", "--rate", "6M", "--wait", "6", "--ticket-file", &ticket];
         let sender = self.start("server0", &[&of_all[..], arguments, &[&file]].concat(), "sender");
         wait_until("the ticket is written", || self.scratch.path("ticket").exists());
         sender
@@ -69,7 +73,11 @@ impl Site {
         let receive = |number: usize| {
             let into = self.scratch.arg(&format!("copies{number}"));
             let of_all = ["receive", "--json", "--into", &into, &ticket];
-            self.start(&format!("client{number}"), &[&of_all[..], arguments].concat(), &format!("receiver{number}"))
+            self.start(
+                &format!("client{number}"),
+                &[&of_all[..], arguments].concat(),
+                &format!("receiver{number}"),
+            )
         };
         (0..RECEIVERS).map(receive).collect()
     }
@@ -100,7 +108,11 @@ impl Site {
     fn ends(&self, mut child: Guarded, output: &str, code: i32) {
         let start = Instant::now();
         while child.try_wait().unwrap().is_none() {
-            assert!(start.elapsed() < Duration::from_secs(60), "{output} does not end: {}", self.said(output));
+            assert!(
+                start.elapsed() < Duration::from_secs(60),
+                "{output} does not end: {}",
+                self.said(output)
+            );
             std::thread::sleep(Duration::from_millis(20));
         }
         assert_eq!(child.wait().unwrap().code(), Some(code), "{output}: {}", self.said(output));
@@ -198,11 +210,13 @@ fn what_a_member_forges_is_in_no_copy() {
     let site = Site::up("forge");
     let sender = site.send(&[]);
     let ticket: Ticket = std::fs::read_to_string(site.scratch.path("ticket")).unwrap().parse().unwrap();
-    let secret = Secret::from(ticket.security.as_ref().and_then(|security| security.secret).expect("it is sealed"));
+    let secret =
+        Secret::from(ticket.security.as_ref().and_then(|security| security.secret).expect("it is sealed"));
     let mut receivers = site.receive(&[]);
     let group = |number: usize| site.state(number).and_then(|(local, _)| local["group"].as_u64());
     wait_until("all have a group", || (0..RECEIVERS).all(|number| group(number).is_some()));
-    let groups: Vec<GroupId> = (0..RECEIVERS).filter_map(group).map(|number| GroupId(number as u32)).collect();
+    let groups: Vec<GroupId> =
+        (0..RECEIVERS).filter_map(group).map(|number| GroupId(number as u32)).collect();
     let forger = format!("client{RECEIVERS}");
     let own: IpAddr = site.lab().node(&forger).unwrap().v6().unwrap().into();
     let socket = site.lab().enter(&forger, || UdpSocket::bind(SocketAddr::new(own, 0)).unwrap()).unwrap();
@@ -220,7 +234,9 @@ fn what_a_member_forges_is_in_no_copy() {
         for group in &groups {
             let mut sealed = Vec::new();
             let sequence = (at % (LEN / block_len) * block_len) as u64;
-            sealer.seal_blocks(Header { sequence, ..first }, block_len, &vec![66; block_len], &mut sealed).unwrap();
+            sealer
+                .seal_blocks(Header { sequence, ..first }, block_len, &vec![66; block_len], &mut sealed)
+                .unwrap();
             // Where nobody listens any more, that is its business.
             _ = socket.send_to(&sealed, local_group(ticket.group, *group));
         }
@@ -238,8 +254,10 @@ fn what_a_member_forges_is_in_no_copy() {
 #[test]
 fn groups_made_by_hand_are_as_the_file_says() {
     let site = Site::up("hand");
-    let address = |number: usize| site.lab().node(&format!("client{number}")).unwrap().v6().unwrap().to_string();
-    let line = |numbers: &[usize]| numbers.iter().map(|number| address(*number)).collect::<Vec<_>>().join(" ");
+    let address =
+        |number: usize| site.lab().node(&format!("client{number}")).unwrap().v6().unwrap().to_string();
+    let line =
+        |numbers: &[usize]| numbers.iter().map(|number| address(*number)).collect::<Vec<_>>().join(" ");
     let text = format!("first: {}\nsecond < first: {}\n", line(&[1, 0, 2]), line(&[4, 3, 5]));
     std::fs::write(site.scratch.path("groups"), text).unwrap();
     let groups = site.scratch.arg("groups");
@@ -306,9 +324,8 @@ fn options_that_do_not_go_with_local_groups_are_refused_in_one_line() {
         let said = refused(arguments);
         assert!(said.contains(part), "{arguments:?}: {said}");
     }
-    let said = session::finish(session::start(
-        session::treecast().args(["send", "--deadline", "1s"]).arg(&file),
-    ));
+    let said =
+        session::finish(session::start(session::treecast().args(["send", "--deadline", "1s"]).arg(&file)));
     assert!(said.1.contains("add --repair local"), "{}", said.1);
 }
 

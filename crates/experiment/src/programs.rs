@@ -122,9 +122,12 @@ impl Programs<'_> {
             // It is there until the run is over, also while nobody listens.
             command.args(["--idle", &patience]);
         } else {
-            let control = SocketAddr::new(self.server.address, 0).to_string();
-            command.args(["--control", &control, "--wait", &opening.receivers.to_string()]);
-            command.args(["--wait-timeout", &patience]);
+            if delivery.is_local() {
+                command.args(delivery.local.words());
+            } else {
+                command.args(["--control", &SocketAddr::new(self.server.address, 0).to_string()]);
+            }
+            command.args(["--wait", &opening.receivers.to_string(), "--wait-timeout", &patience]);
         }
         command.args(&delivery.arguments);
         command

@@ -177,7 +177,11 @@ fn in_one_line(summary: &SendSummary) -> String {
 fn in_local_groups(summary: &SendSummary, local: &LocalSending) -> String {
     let progress = &summary.progress;
     let receivers = counted(local.receivers as usize, "receiver");
-    let there = if summary.is_complete() { format!("all of it is at {receivers}") } else { format!("it went to {receivers}") };
+    let there = if summary.is_complete() {
+        format!("all of it is at {receivers}")
+    } else {
+        format!("it went to {receivers}")
+    };
     format!(
         "{}, {}: {there} after {:.2} s; {} sent again to all, {} to local groups, {} heard",
         counted(summary.objects as usize, "file"),

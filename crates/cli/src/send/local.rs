@@ -82,7 +82,10 @@ pub(super) fn check(args: &Args) -> Result<(), String> {
     }
     let is_alone = args.local_mode == Some(Mode::Sender) && args.local_groups.is_some();
     if is_alone {
-        return Err("in the mode sender there is one group: leave out --local-groups, or take another --local-mode".into());
+        return Err(
+            "in the mode sender there is one group: leave out --local-groups, or take another --local-mode"
+                .into(),
+        );
     }
     Ok(())
 }

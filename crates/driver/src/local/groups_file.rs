@@ -74,7 +74,8 @@ impl GroupsFile {
             let expected = || wrong("expected NAME: ADDRESS..., or NAME < NAME ABOVE: ADDRESS...".into());
             // Addresses have colons, too.
             let (head, members) = text.split_once(": ").ok_or_else(expected)?;
-            let (name, above) = head.split_once('<').map_or((head, None), |(name, above)| (name, Some(above.trim())));
+            let (name, above) =
+                head.split_once('<').map_or((head, None), |(name, above)| (name, Some(above.trim())));
             let above = above.map(|above| {
                 let known = names.get(above).copied();
                 known.ok_or_else(|| wrong(format!("no group before it is called {above:?}")))
@@ -115,9 +116,7 @@ impl GroupsFile {
     pub fn check(&self, known: &[IpAddr]) -> Result<(), GroupsFileError> {
         let mut members = self.groups.iter().flat_map(|group| &group.members);
         match members.find(|member| !known.contains(member)) {
-            Some(receiver) => {
-                Err(GroupsFileError::Unknown { path: self.path.clone(), receiver: *receiver })
-            }
+            Some(receiver) => Err(GroupsFileError::Unknown { path: self.path.clone(), receiver: *receiver }),
             None => Ok(()),
         }
     }
@@ -157,7 +156,8 @@ mod tests {
 
     #[test]
     fn a_member_finds_its_group_its_controller_and_the_one_above() {
-        let file = parse("# three sites\nlondon: 192.0.2.1 fd00::2\n\nparis < london: 192.0.2.3 # here\n").unwrap();
+        let file =
+            parse("# three sites\nlondon: 192.0.2.1 fd00::2\n\nparis < london: 192.0.2.3 # here\n").unwrap();
         let sender = Member("192.0.2.9:9".parse().unwrap());
         let seat = |own: &str| file.seat((&[own.parse().unwrap()], "eth0"), 7_001, sender);
         let member = |text: &str| Member(text.parse().unwrap());

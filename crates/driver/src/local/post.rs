@@ -171,7 +171,11 @@ mod tests {
             let (to, file) = (Address::Member(other.me()), FileId(7));
             one.tell(to, &Message::EndOfFile.to_packet(file));
             let kind = PacketType::RetransmittedData;
-            one.send_blocks(to, Header { file_id: file, sequence: 2_400, payload_len: 0, kind, number: 0 }, &[5; 2_000]);
+            one.send_blocks(
+                to,
+                Header { file_id: file, sequence: 2_400, payload_len: 0, kind, number: 0 },
+                &[5; 2_000],
+            );
             let (mut batch, mut items) = (Batch::default(), Vec::new());
             while let Some(from) = collector.receive_from(&mut batch).unwrap() {
                 assert_eq!(member(from), one.me());

@@ -322,7 +322,9 @@ fn interface(options: &ReceiveOptions) -> Result<Interface, ReceiveError> {
 fn open(options: &ReceiveOptions, interface: &Interface) -> Result<(UdpSocket, ReceiveBuffer), ReceiveError> {
     let (ticket, named) = (&options.ticket, options.port);
     match (ticket.fanout, named) {
-        (Fanout::Multicast, Some(_)) if ticket.local.is_none_or(|local| local.is_static) => Err(ReceiveError::NoPort { port: ticket.group.port() }),
+        (Fanout::Multicast, Some(_)) if ticket.local.is_none_or(|local| local.is_static) => {
+            Err(ReceiveError::NoPort { port: ticket.group.port() })
+        }
         (Fanout::Multicast, _) => {
             Ok(open_group_receiver(&group_address(ticket, interface), RECEIVE_BUFFER_BYTES)?)
         }

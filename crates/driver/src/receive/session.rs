@@ -374,7 +374,9 @@ impl Session<'_> {
         }
         for item in items.drain(..) {
             match &self.trust {
-                Trust::Group(_) => self.proved(from, item).into_iter().for_each(|item| self.take_item(from, item)),
+                Trust::Group(_) => {
+                    self.proved(from, item).into_iter().for_each(|item| self.take_item(from, item))
+                }
                 Trust::Anybody | Trust::Connection { .. } => self.take_item(from, item),
             }
         }

@@ -46,7 +46,9 @@ pub enum OptionsError {
     LocalSource,
     #[error("a session with local groups sends what it began with, and no feed")]
     LocalFeed,
-    #[error("a session with local groups begins at its highest rate, and goes down where receivers lose too much")]
+    #[error(
+        "a session with local groups begins at its highest rate, and goes down where receivers lose too much"
+    )]
     LocalRate,
     #[error("a session with local groups has one rate, which follows the slowest group")]
     LocalRates,
@@ -54,7 +56,9 @@ pub enum OptionsError {
     LocalFec,
     #[error("a session with local groups cannot be gone on with by another sender")]
     LocalSession,
-    #[error("the addresses of local groups lie around the session's own, in 239.0.0.0/8 or in an IPv6 scope, and not in a range for one source")]
+    #[error(
+        "the addresses of local groups lie around the session's own, in 239.0.0.0/8 or in an IPv6 scope, and not in a range for one source"
+    )]
     LocalGroup,
     /// The file of groups does not go with the session's receivers, for this reason.
     #[error("{0}")]

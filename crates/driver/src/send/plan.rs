@@ -191,7 +191,8 @@ impl Plan {
 
     /// The rate of a session with local groups, in bits of objects a second.
     pub(super) fn local_rate_bps(&self) -> u64 {
-        let of_objects = |bps: u64| u128::from(bps) * u128::from(self.block_len) / u128::from(self.packet_bytes());
+        let of_objects =
+            |bps: u64| u128::from(bps) * u128::from(self.block_len) / u128::from(self.packet_bytes());
         self.options.rate.fixed_bps().map_or(0, |bps| of_objects(bps) as u64)
     }
 

@@ -40,7 +40,9 @@ impl LocalOptions {
         LocalTicket {
             mode: self.mode.unwrap_or(LocalMode::Local),
             is_static: self.groups.is_some(),
-            deadline_ms: self.deadline.map_or(0, |deadline| u32::try_from(deadline.as_millis()).unwrap_or(u32::MAX)),
+            deadline_ms: self
+                .deadline
+                .map_or(0, |deadline| u32::try_from(deadline.as_millis()).unwrap_or(u32::MAX)),
             repair_rate_bps: rate_bps,
         }
     }

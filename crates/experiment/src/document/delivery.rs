@@ -325,6 +325,7 @@ impl Delivery {
             None | Some(Repair::Nack | Repair::Local) => ticket::Repair::Nack,
             Some(Repair::After) => ticket::Repair::After,
             Some(Repair::Carousel) => ticket::Repair::Carousel,
+            Some(Repair::Local) => ticket::Repair::Local,
             Some(Repair::None) => ticket::Repair::None,
         }
     }

@@ -72,6 +72,33 @@ impl LocalGroups {
         }
     }
 
+    /// The key that only the simulator carries out. `None` where programs on a network do all.
+    pub fn only_simulated(&self) -> Option<&'static str> {
+        [
+            (!self.groups.is_empty(), "`groups` of repair local"),
+            (self.deaths > 0, "`deaths` of repair local"),
+            (self.repair_rate.is_some(), "`repair_rate` of repair local"),
+            (self.congestion_loss.is_some(), "`congestion_loss` of repair local"),
+            (self.settling.is_some(), "`settling` of repair local"),
+        ]
+        .into_iter()
+        .find_map(|(is_there, key)| is_there.then_some(key))
+    }
+
+    /// The arguments of `treecast send` for these settings.
+    pub fn words(&self) -> Vec<String> {
+        let mode = match self.mode {
+            LocalMode::Sender => Some("sender"),
+            LocalMode::Hierarchical => Some("hierarchical"),
+            LocalMode::Local => None,
+        };
+        let mode = mode.map(|mode| ["--local-mode".to_owned(), mode.to_owned()]);
+        let floor = self.minimum_rate.map(|rate| ["--rate-floor".to_owned(), rate.0.to_string()]);
+        let deadline =
+            self.deadline.map(|time| ["--deadline".to_owned(), format!("{}ms", time.0.as_millis())]);
+        mode.into_iter().chain(floor).chain(deadline).flatten().collect()
+    }
+
     /// Refuses groups that are not the session's receivers, each once.
     pub fn check_receivers(&self, receivers: &[String]) -> Result<(), String> {
         let grouped: BTreeSet<&String> = self.groups.iter().flatten().collect();
@@ -93,6 +120,17 @@ mod tests {
 
     fn read(text: &str) -> LocalGroups {
         toml::from_str(text).unwrap()
+    }
+
+    #[test]
+    fn programs_are_told_what_they_can_do_and_the_rest_is_simulated() {
+        let local = read("mode = \"hierarchical\"\nminimum_rate = \"64k\"\ndeadline = \"500ms\"");
+        let words = ["--local-mode", "hierarchical", "--rate-floor", "64000", "--deadline", "500ms"];
+        assert_eq!((local.words(), local.only_simulated()), (words.map(str::to_owned).to_vec(), None));
+        for text in ["groups = [[\"a\"]]", "deaths = 1", "repair_rate = \"1M\"", "settling = \"1s\""] {
+            let key = text.split(' ').next().unwrap();
+            assert!(read(text).only_simulated().unwrap().contains(key), "{text}");
+        }
     }
 
     #[test]

@@ -127,13 +127,15 @@ fn planned(experiment: &Experiment) -> Result<Plan<'_>, Error> {
 
 /// Refuses what the simulator alone has.
 fn check_simulated(plan: &Plan, experiment: &Experiment) -> Result<(), Error> {
-    let is_simulated =
-        |run: &&Planned| run.delivery.is_local() || experiment.networks[run.network].crowd.is_some();
-    match plan.runs.iter().find(is_simulated) {
+    let simulated = |run: &Planned| match experiment.networks[run.network].crowd {
+        Some(_) => Some("a crowd"),
+        None => run.delivery.local.only_simulated(),
+    };
+    match plan.runs.iter().find_map(|run| Some((run, simulated(run)?))) {
         None => Ok(()),
-        Some(run) => Err(Error::Invalid {
+        Some((run, what)) => Err(Error::Invalid {
             name: "treecast lab run".into(),
-            what: format!("{}: repair local and crowds are simulated: take `treecast sim run`", run.name),
+            what: format!("{}: {what} is simulated: take `treecast sim run`", run.name),
         }),
     }
 }

@@ -48,6 +48,7 @@ impl Head {
             minimum_rate_bps: 0,
             window_bytes: WINDOW_BYTES,
             settling: plan.delay * 20,
+            wait_for: None,
             tuning: plan.tuning.clone(),
         };
         let object = BeginOfFile::new(TransferType::DiskToDisk, plan.size_bytes, "object");

@@ -109,6 +109,7 @@ pub(super) fn sender(
         minimum_rate_bps: of_objects(local.minimum_rate_bps, sizes),
         window_bytes: WINDOW_BYTES,
         settling: local.settling,
+        wait_for: None,
         tuning: local.tuning.clone(),
     };
     local::Sender::new(config, objects)

@@ -140,11 +140,14 @@ impl Session<'_> {
 
     /// Takes what members have sent, as [`Session::receive_batch`] does for the session's group.
     pub(super) fn receive_members(&mut self) -> Result<Option<u64>, ReceiveError> {
-        let ears: Vec<GroupId> = self.members.iter().flat_map(|members| members.ears.keys().copied()).collect();
+        let ears: Vec<GroupId> =
+            self.members.iter().flat_map(|members| members.ears.keys().copied()).collect();
         let mut left = None;
         for ear in ears {
             // What comes may have it leave a group.
-            let Some(mut spare) = self.members.as_mut().and_then(|members| members.take(ear)) else { continue };
+            let Some(mut spare) = self.members.as_mut().and_then(|members| members.take(ear)) else {
+                continue;
+            };
             self.hearing.source.swap(&mut spare);
             let more = self.receive_from_members();
             self.hearing.source.swap(&mut spare);

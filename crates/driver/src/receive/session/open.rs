@@ -26,8 +26,8 @@ use super::{
         Dialect, ReceiveError, ReceiveEvent, ReceiveOptions, ReceiveSummary, join::Joined, outbox::Outbox,
         refusal::Refusal,
     },
-    Backlog, CONTROL, Carried, Ears, Figures, GROUP, Groups, Hearing, Lifeline, Line, Members, STORE, Session, Source,
-    Storing, Trust,
+    Backlog, CONTROL, Carried, Ears, Figures, GROUP, Groups, Hearing, Lifeline, Line, Members, STORE,
+    Session, Source, Storing, Trust,
 };
 use crate::{
     clock::{self, Clock},
@@ -191,7 +191,9 @@ impl Line {
 fn opener(ticket: &Ticket) -> Result<Option<Opener>, ReceiveError> {
     let Some(security) = &ticket.security else { return Ok(None) };
     Ok(Some(match ticket.repair {
-        Repair::Carousel | Repair::Local => Opener::with_secret(Secret::from(security.secret.ok_or(ReceiveError::NoSecret)?)),
+        Repair::Carousel | Repair::Local => {
+            Opener::with_secret(Secret::from(security.secret.ok_or(ReceiveError::NoSecret)?))
+        }
         Repair::None | Repair::After | Repair::Nack => Opener::for_group(),
     }))
 }

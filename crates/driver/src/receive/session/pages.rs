@@ -64,7 +64,13 @@ impl Pages {
 
     /// The runs of blocks in `bytes`, which begin at `position`, that a page proves, each behind the pages that have to leave
     /// before it. Other blocks are not sent: receivers would take this member for a liar.
-    pub fn prove(&mut self, now: Instant, (file, position): (FileId, u64), bytes: &[u8], block_len: u16) -> Vec<Run> {
+    pub fn prove(
+        &mut self,
+        now: Instant,
+        (file, position): (FileId, u64),
+        bytes: &[u8],
+        block_len: u16,
+    ) -> Vec<Run> {
         let mut runs: Vec<Run> = Vec::new();
         for (block, start) in bytes.chunks(block_len.into()).zip((position..).step_by(block_len.into())) {
             let hash = block_hash(block);

@@ -12,7 +12,10 @@ use treecast_wire::{
     message::{BeginOfFile, Message, Signed, SignedWord},
 };
 
-use super::{Session, pages::{MAX_PAGES, Pages}};
+use super::{
+    Session,
+    pages::{MAX_PAGES, Pages},
+};
 use crate::{
     security::{
         PublicKey,

@@ -117,7 +117,8 @@ impl Session<'_> {
         if !lacks_some || now < Instant::ZERO + waited {
             return Ok(());
         }
-        let (seconds, joined) = (waited.as_secs(), self.machine.local().map_or(0, |machine| machine.receivers()));
+        let (seconds, joined) =
+            (waited.as_secs(), self.machine.local().map_or(0, |machine| machine.receivers()));
         Err(SendError::NoReceivers { joined, wanted, at_least: None, seconds, missing: Vec::new() })
     }
 

@@ -15,7 +15,10 @@ pub(super) const RETURN_TIME: Duration = Duration::from_secs(3);
 impl Session<'_> {
     /// Waits for the first receivers, and hands the objects to the machine when they are there.
     pub(super) fn start_if_due(&mut self, now: Instant) -> Result<(), SendError> {
-        if !self.plan.options.repair.has_connections() || self.figures.started.is_some() || !self.may_start(now)? {
+        if !self.plan.options.repair.has_connections()
+            || self.figures.started.is_some()
+            || !self.may_start(now)?
+        {
             return Ok(());
         }
         self.figures.started = Some(now);
