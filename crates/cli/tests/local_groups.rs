@@ -238,7 +238,7 @@ fn what_a_member_forges_is_in_no_copy() {
                 .seal_blocks(Header { sequence, ..first }, block_len, &vec![66; block_len], &mut sealed)
                 .unwrap();
             // Where nobody listens any more, that is its business.
-            _ = socket.send_to(&sealed, local_group(ticket.group, *group));
+            _ = socket.send_to(&sealed, local_group(ticket.group, group.0));
         }
         at += 1;
         std::thread::sleep(Duration::from_millis(4));

@@ -25,7 +25,7 @@ use std::{
 use data_encoding::{BASE64URL_NOPAD, HEXLOWER};
 use thiserror::Error;
 
-use crate::{ParseError, field::Reader, header::SessionId, listed, message::GroupId};
+use crate::{ParseError, field::Reader, header::SessionId, listed};
 
 const NAME: &str = "treecast";
 const VERSION: u32 = 2;
@@ -244,10 +244,10 @@ pub fn group_address(first: SocketAddr, number: u8) -> Option<SocketAddr> {
 /// The address of a local group of the session whose group has the address `session`: it is in the same scope and at the same
 /// port. IPv6: the group's number changes the low 32 bits. IPv4: it changes the low 16 bits, so two groups may share an
 /// address, which costs their members packets that they do not need.
-pub fn local_group(session: SocketAddr, group: GroupId) -> SocketAddr {
+pub fn local_group(session: SocketAddr, number: u32) -> SocketAddr {
     let ip: IpAddr = match session.ip() {
-        IpAddr::V4(ip) => Ipv4Addr::from_bits(ip.to_bits() ^ (1 + group.0 % 0xffff)).into(),
-        IpAddr::V6(ip) => Ipv6Addr::from_bits(ip.to_bits() ^ u128::from(group.0)).into(),
+        IpAddr::V4(ip) => Ipv4Addr::from_bits(ip.to_bits() ^ (1 + number % 0xffff)).into(),
+        IpAddr::V6(ip) => Ipv6Addr::from_bits(ip.to_bits() ^ u128::from(number)).into(),
     };
     SocketAddr::new(ip, session.port())
 }

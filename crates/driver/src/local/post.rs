@@ -78,7 +78,7 @@ impl Post {
 
     /// The multicast address of a local group.
     pub fn place(&self, group: GroupId) -> GroupAddress {
-        GroupAddress { group: local_group(self.session.group, group), ..self.session.clone() }
+        GroupAddress { group: local_group(self.session.group, group.0), ..self.session.clone() }
     }
 
     /// Sends one message.
