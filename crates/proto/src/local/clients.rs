@@ -1,4 +1,4 @@
-//! Those who report to a controller, or to the sender: its members, and the controllers of the groups below.
+//! The members that report to a controller or to the sender, and the controllers of the groups below.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -113,7 +113,7 @@ impl Clients {
         })
     }
 
-    /// Those whose reports have come lately.
+    /// Members whose reports have come lately.
     pub fn present(&self, now: Instant) -> impl Iterator<Item = (Member, &Client)> {
         self.iter().filter(move |(_, client)| now < client.heard + QUIET)
     }

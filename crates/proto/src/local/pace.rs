@@ -69,7 +69,7 @@ impl Pace {
         self.free_at
     }
 
-    /// So many bytes leave.
+    /// Takes note that bytes leave.
     pub fn spend(&mut self, now: Instant, bytes: u64) {
         let earliest = Instant::from_nanos(now.as_nanos().saturating_sub(AHEAD.as_nanos() as u64));
         self.free_at = self.free_at.max(earliest) + Duration::from_secs_f64(bytes as f64 * 8.0 / self.bps);

@@ -143,7 +143,7 @@ impl Repairs {
 
     /// Puts back what is left of a repair without these bytes.
     fn put_back(&mut self, waiting: &Waiting, sent: &Range<u64>) {
-        for range in without(&waiting.job.range, std::slice::from_ref(sent)) {
+        for range in without(&waiting.job.range, &[sent.clone()]) {
             let job = Job { range, ..waiting.job.clone() };
             self.insert(Waiting { job, ..*waiting });
         }

@@ -289,7 +289,7 @@ impl Control {
         self.place.as_ref().is_some_and(|place| place.is_controller(self.me))
     }
 
-    /// Whom this one reports to, and asks for what its group lacks.
+    /// The member that this one reports to, and asks for what its group lacks.
     pub fn above(&self) -> Option<Member> {
         let place = self.place.as_ref()?;
         Some(if place.is_controller(self.me) { place.parent } else { place.controller })

@@ -82,7 +82,7 @@ enum Stage {
 pub(super) struct Search {
     stage: Stage,
     answered: BTreeMap<Member, Candidate>,
-    /// Those that have not answered yet, ...
+    /// Members that have not answered yet, ...
     asked: Vec<Member>,
     /// ... and those that have not answered in time.
     silent: Vec<Member>,

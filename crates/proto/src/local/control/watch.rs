@@ -30,7 +30,7 @@ const REPORT_TO_NEW: Duration = Duration::from_millis(100);
 /// A controller that says for so long that all are done, to a member that is not, is a liar. Reports come more often.
 const LYING: Duration = Duration::from_millis(1_200);
 
-/// So many members are remembered that are not believed.
+/// The most members that are remembered as not believed.
 const MAX_BANNED: usize = 64;
 
 /// No group has so many controllers more than its members know of.
