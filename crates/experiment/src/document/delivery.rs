@@ -321,8 +321,7 @@ impl Delivery {
     /// Returns the repair as a session's ticket has it.
     pub fn repair_in_ticket(&self) -> ticket::Repair {
         match self.repair {
-            // No ticket has local groups yet: they run in the simulator alone.
-            None | Some(Repair::Nack | Repair::Local) => ticket::Repair::Nack,
+            None | Some(Repair::Nack) => ticket::Repair::Nack,
             Some(Repair::After) => ticket::Repair::After,
             Some(Repair::Carousel) => ticket::Repair::Carousel,
             Some(Repair::Local) => ticket::Repair::Local,
