@@ -1,4 +1,4 @@
-//! Local groups (LGMP) in a placed session: how its members are called, and what their machines are told.
+//! Local groups (LGMP) in a placed session: their settings, and the addresses of members.
 
 use std::{
     net::{IpAddr, Ipv6Addr},
@@ -6,19 +6,10 @@ use std::{
 };
 
 use treecast_proto::{
-    local::{self, Mode, Seat, Tuning},
+    local::{self, Mode, Tuning},
     object::Address,
 };
-use treecast_wire::{
-    header::HEADER_LEN,
-    message::{BeginOfFile, GroupId, Member},
-};
-
-use super::{
-    Scenario,
-    placed::Placed,
-    sender_node::{LOWER_HEADERS, Sizes, session},
-};
+use treecast_wire::message::{GroupId, Member};
 
 /// The settings of a session with local groups, which take the place of the scenario's repair.
 #[derive(Debug, Clone, Default)]
@@ -58,9 +49,6 @@ pub struct LocalFigures {
     pub most_clients: usize,
 }
 
-/// How far the sender runs ahead of the slowest group, in bytes: the default of driver's sessions.
-const WINDOW_BYTES: u64 = 16 << 20;
-
 const PORT: u16 = 5_000;
 
 /// The address of the node with this number.
@@ -83,61 +71,6 @@ pub(super) fn group(to: Address) -> Option<GroupId> {
         Address::Group(group) => Some(group),
         Address::Member(_) => None,
     }
-}
-
-/// A rate in bits of objects a second, for one in bits of IP packets.
-fn of_objects(rate_bps: u64, sizes: Sizes) -> u64 {
-    let block_len = u64::from(sizes.block_len);
-    (u128::from(rate_bps) * u128::from(block_len) / u128::from(block_len + sizes.headers as u64)) as u64
-}
-
-pub(super) fn sender(
-    scenario: &Scenario,
-    placed: &Placed,
-    local: &Local,
-    objects: Vec<BeginOfFile>,
-) -> local::Sender {
-    let sizes = Sizes::of(scenario);
-    debug_assert!(sizes.headers >= HEADER_LEN + LOWER_HEADERS);
-    let config = local::SenderConfig {
-        session: session(scenario),
-        block_len: scenario.block_len,
-        me: member(placed.sender),
-        mode: local.mode,
-        max_run_len: scenario.max_run_len,
-        rate_bps: of_objects(scenario.rate_bps, sizes),
-        minimum_rate_bps: of_objects(local.minimum_rate_bps, sizes),
-        window_bytes: WINDOW_BYTES,
-        settling: local.settling,
-        wait_for: None,
-        tuning: local.tuning.clone(),
-    };
-    local::Sender::new(config, objects)
-}
-
-pub(super) fn receiver(
-    scenario: &Scenario,
-    placed: &Placed,
-    local: &Local,
-    number: usize,
-) -> local::Receiver {
-    let at = |of: usize| member(placed.receivers[of]);
-    let seat = local.seats.get(number).map(|seat| Seat {
-        group: GroupId(seat.group),
-        controller: at(seat.controller),
-        parent: seat.parent.map_or_else(|| member(placed.sender), at),
-    });
-    local::Receiver::new(local::ReceiverConfig {
-        session: session(scenario),
-        block_len: scenario.block_len,
-        me: at(number),
-        mode: local.mode,
-        seat,
-        seed: scenario.seed.wrapping_mul(1_000_003).wrapping_add(number as u64),
-        tuning: local.tuning.clone(),
-        patience: Some(Placed::RECEIVER_STALL_LIMIT * 4),
-        hash_attempts: 3,
-    })
 }
 
 #[cfg(test)]

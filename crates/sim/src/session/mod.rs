@@ -2,6 +2,7 @@
 //! way to a receiver, or in a network of nodes and cables.
 
 mod carousel;
+mod carousel_plan;
 mod forger;
 mod judge;
 mod local;
@@ -14,7 +15,7 @@ mod transport;
 mod ways;
 mod world;
 
-pub use carousel::{Carousel, Forger};
+pub use carousel_plan::{Carousel, Forger};
 pub use local::{Local, LocalFigures, PlacedSeat};
 pub(crate) use local::{member, node};
 pub use placed::{Explicit, Fanout, Placed, PlacedRouter, Sample};

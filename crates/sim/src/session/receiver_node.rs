@@ -11,6 +11,7 @@ use treecast_proto::{
     Instant, Step,
     carousel::{self, Proofs},
     fanout::Ears,
+    local::{self, Seat},
     object::{Address, Channel, ReceiverEvent, ReceiverInput, ReceiverTransmit, ReceiverWait, Response},
     rates::Mover,
     repair::Receiver,
@@ -24,8 +25,8 @@ use treecast_wire::{
 
 use super::{
     ReceiverPlan, Scenario,
-    carousel::hash_at,
-    local,
+    carousel_plan::hash_at,
+    local::{Local, member},
     placed::Placed,
     sender_node::{Packet, STALL_LIMIT, Sizes, message_verb, session},
     storage::{CAPACITY, Storage},
@@ -157,7 +158,7 @@ impl ReceiverNode {
         };
         let machine = match (local, is_alone) {
             (Some((placed, local)), _) => {
-                Receiver::Local(Box::new(local::receiver(scenario, placed, local, number)))
+                Receiver::Local(Box::new(local_receiver(scenario, placed, local, number)))
             }
             (None, true) => Receiver::Carousel(Box::new(carousel::Receiver::new(carousel_config(scenario)))),
             (None, false) => Receiver::Vcmtp(Box::new(vcmtp::Receiver::new(config))),
@@ -540,6 +541,26 @@ impl ReceiverNode {
         let node = Node::Receiver(self.number);
         Entry { now, node, verb, object: file.index(), start: range.start, end: range.end }
     }
+}
+
+fn local_receiver(scenario: &Scenario, placed: &Placed, settings: &Local, number: usize) -> local::Receiver {
+    let at = |of: usize| member(placed.receivers[of]);
+    let seat = settings.seats.get(number).map(|seat| Seat {
+        group: GroupId(seat.group),
+        controller: at(seat.controller),
+        parent: seat.parent.map_or_else(|| member(placed.sender), at),
+    });
+    local::Receiver::new(local::ReceiverConfig {
+        session: session(scenario),
+        block_len: scenario.block_len,
+        me: at(number),
+        mode: settings.mode,
+        seat,
+        seed: scenario.seed.wrapping_mul(1_000_003).wrapping_add(number as u64),
+        tuning: settings.tuning.clone(),
+        patience: Some(Placed::RECEIVER_STALL_LIMIT * 4),
+        hash_attempts: 3,
+    })
 }
 
 fn carousel_config(scenario: &Scenario) -> carousel::ReceiverConfig {

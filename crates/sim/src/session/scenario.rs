@@ -9,7 +9,7 @@ use treecast_proto::{
     vcmtp::{Notification, Repair},
 };
 
-use super::{carousel::Carousel, placed::Placed};
+use super::{carousel_plan::Carousel, placed::Placed};
 use crate::network::{Loss, Narrow, Path, generator};
 
 /// Time of the first object. Every receiver that joins at once is there before.

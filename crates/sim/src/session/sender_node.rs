@@ -6,6 +6,7 @@ use rand::Rng as _;
 use treecast_proto::{
     Instant, Step, carousel,
     fec::Layout,
+    local,
     object::{
         Address, Destination, Lane, Outcome, ReceiverId, SenderEvent, SenderInput, SenderTransmit, SenderWait,
     },
@@ -19,8 +20,8 @@ use treecast_wire::{
 
 use super::{
     Scenario,
-    carousel::{Carousel, hash_at},
-    local::{self, Local},
+    carousel_plan::{Carousel, hash_at},
+    local::{Local, member},
     placed::Placed,
     storage,
 };
@@ -34,6 +35,9 @@ pub(super) const STALL_LIMIT: Duration = Duration::from_secs(3);
 
 /// What the host's loop takes for each connection.
 const ROUND_PER_RECEIVER: Duration = Duration::from_micros(1);
+
+/// How far a sender with local groups runs ahead of the slowest group, in bytes: the default of driver's sessions.
+const WINDOW_BYTES: u64 = 16 << 20;
 
 /// How far ahead of the wire a connection's socket takes data.
 const SOCKET_BUFFER: Duration = Duration::from_millis(5);
@@ -572,9 +576,25 @@ fn entry(now: Instant, verb: &'static str, file: FileId, range: Range<u64>) -> E
     Entry { now, node: Node::Sender, verb, object: file.index(), start: range.start, end: range.end }
 }
 
-fn local_sender(scenario: &Scenario, placed: &Placed, local: &Local) -> Result<Sender, String> {
-    let objects = announcements(scenario)?;
-    Ok(Sender::Local(Box::new(local::sender(scenario, placed, local, objects))))
+fn local_sender(scenario: &Scenario, placed: &Placed, settings: &Local) -> Result<Sender, String> {
+    let sizes = Sizes::of(scenario);
+    // The machine's rates are those of the bytes of objects.
+    let share = f64::from(sizes.block_len) / (f64::from(sizes.block_len) + sizes.headers as f64);
+    let of_objects = |rate_bps: u64| (rate_bps as f64 * share) as u64;
+    let config = local::SenderConfig {
+        session: session(scenario),
+        block_len: scenario.block_len,
+        me: member(placed.sender),
+        mode: settings.mode,
+        max_run_len: scenario.max_run_len,
+        rate_bps: of_objects(scenario.rate_bps),
+        minimum_rate_bps: of_objects(settings.minimum_rate_bps),
+        window_bytes: WINDOW_BYTES,
+        settling: settings.settling,
+        wait_for: None,
+        tuning: settings.tuning.clone(),
+    };
+    Ok(Sender::Local(Box::new(local::Sender::new(config, announcements(scenario)?))))
 }
 
 fn announcements(scenario: &Scenario) -> Result<Vec<BeginOfFile>, String> {
