@@ -16,7 +16,7 @@
 
 use std::{fmt, ops::Range};
 
-use super::local::{GroupId, share_text};
+use super::local_member::{GroupId, share_text};
 use crate::{ParseError, field::Reader};
 
 /// The most objects in one report, and the most ranges of all of them.

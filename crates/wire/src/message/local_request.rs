@@ -11,7 +11,7 @@
 use std::{fmt, ops::Range};
 
 use super::{
-    local::GroupId,
+    local_member::GroupId,
     local_report::{emit_ranges, parse_ranges},
 };
 use crate::{ParseError, field::Reader};

@@ -9,7 +9,9 @@
 
 use std::fmt;
 
-use super::local::{GroupId, Member, emit_member, emit_members, parse_members, parse_somebody, share_text};
+use super::local_member::{
+    GroupId, Member, emit_member, emit_members, parse_members, parse_somebody, share_text,
+};
 use crate::{ParseError, field::Reader};
 
 /// The most members that one message names.

@@ -18,7 +18,7 @@
 
 use std::fmt;
 
-use super::local::{
+use super::local_member::{
     GroupId, Member, emit_member, emit_members, parse_member, parse_members, parse_somebody, share_text,
 };
 use crate::{ParseError, field::Reader};
