@@ -44,7 +44,7 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
-    Send(send::Args),
+    Send(Box<send::Args>),
     Receive(receive::Args),
     Keys(keys::Args),
     Status(status::Args),
@@ -76,7 +76,7 @@ fn run() -> ExitCode {
     }
     treecast_host::file_limit::raise();
     let result = match cli.command {
-        Command::Send(args) => send::run(args),
+        Command::Send(args) => send::run(*args),
         Command::Receive(args) => receive::run(args),
         Command::Keys(args) => keys::run(args),
         Command::Status(args) => status::run(&args),

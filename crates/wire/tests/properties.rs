@@ -176,6 +176,7 @@ fn payload_len(message: &Message) -> usize {
             let text = reason.as_str();
             usize::from(*code != PutOutCode::OtherVersion || text.is_empty()) + text.len()
         }
+        Message::Local(local) => 1 + local_len(local),
         Message::EndOfFile
         | Message::BeginOfFileRequest
         | Message::EndOfRetransmissionRequests
@@ -183,6 +184,41 @@ fn payload_len(message: &Message) -> usize {
         | Message::Goodbye
         | Message::NotWanted
         | Message::NamesRequest => 0,
+    }
+}
+
+/// The length in bytes of a local group's message behind its kind, as docs/protocol.md, section 13, gives it.
+fn local_len(local: &Local) -> usize {
+    const MEMBER: usize = 16 + 2;
+    const RANGE: usize = 8 + 8;
+    match local {
+        Local::State(state) => {
+            4 + 4
+                + MEMBER
+                + 8
+                + 1
+                + 2
+                + 2
+                + 1
+                + 4
+                + 4
+                + 2 * MEMBER
+                + 4
+                + 8
+                + 4
+                + 1
+                + state.children.len() * MEMBER
+        }
+        Local::Probe(_) => 8,
+        Local::Join(_) => 4 + 4 + 8 + 2,
+        Local::Leave(_) => 4,
+        Local::Report(report) => {
+            let object = |object: &LocalObject| 4 + 8 + 8 + 1 + object.missing.len() * RANGE;
+            4 + 1 + 2 + 4 + 4 + 4 + 1 + report.objects().iter().map(object).sum::<usize>()
+        }
+        Local::Request(request) => 4 + 1 + 4 + 1 + request.ranges().len() * RANGE,
+        Local::Split(split) => 4 + MEMBER + 1 + split.members().len() * MEMBER,
+        Local::Empty => 0,
     }
 }
 

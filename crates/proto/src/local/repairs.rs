@@ -108,7 +108,9 @@ impl Repairs {
         self.next_expiry = now + PATIENCE / 10;
         let old = self.jobs.iter().filter(|(_, waiting)| now >= waiting.asked_at + PATIENCE);
         let old: Vec<Key> = old.map(|(key, _)| *key).collect();
-        old.into_iter().for_each(|key| drop(self.take(key)));
+        for key in old {
+            self.take(key);
+        }
     }
 
     fn insert(&mut self, waiting: Waiting) {
@@ -143,7 +145,7 @@ impl Repairs {
 
     /// Puts back what is left of a repair without these bytes.
     fn put_back(&mut self, waiting: &Waiting, sent: &Range<u64>) {
-        for range in without(&waiting.job.range, &[sent.clone()]) {
+        for range in without(&waiting.job.range, [sent]) {
             let job = Job { range, ..waiting.job.clone() };
             self.insert(Waiting { job, ..*waiting });
         }
@@ -254,7 +256,9 @@ impl Repairs {
 
     fn forget_those(&mut self, is_meant: impl Fn(&Key) -> bool) {
         let meant: Vec<Key> = self.jobs.keys().filter(|key| is_meant(key)).copied().collect();
-        meant.into_iter().for_each(|key| drop(self.take(key)));
+        for key in meant {
+            self.take(key);
+        }
     }
 }
 
@@ -320,7 +324,8 @@ mod tests {
         assert_eq!(repairs.deadline(true), None);
         repairs.came(at(2), 1, &(90..200));
         assert_eq!(repairs.deadline(true), Some(at(2)));
-        let job = repairs.next(at(2), 30, true, |_, _| vec![50..100]).map(|job| job.range);
+        let job =
+            repairs.next(at(2), 30, true, |_, _| std::iter::once(50..100).collect()).map(|job| job.range);
         assert_eq!(job, Some(50..80));
         assert_eq!(next(&mut repairs, at(2)), Some((BELOW, 0..50)));
         assert_eq!(next(&mut repairs, at(2)), Some((BELOW, 80..100)));

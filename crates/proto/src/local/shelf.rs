@@ -147,8 +147,10 @@ impl Shelf {
     }
 
     pub fn take_due_announcements(&mut self, now: Instant) -> Vec<(u32, Address)> {
-        let due = self.saying.extract_if(.., |_, (at, _)| *at <= now);
-        due.map(|(object, (_, to))| (object, to)).collect()
+        let due = self.saying.iter().filter(|(_, (at, _))| *at <= now);
+        let due: Vec<(u32, Address)> = due.map(|(object, (_, to))| (*object, *to)).collect();
+        self.saying.retain(|_, (at, _)| *at > now);
+        due
     }
 
     /// When the next announcement is to be said, or asked for.

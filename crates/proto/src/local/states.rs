@@ -17,10 +17,13 @@ pub(super) fn common(left: &[Range<u64>], right: &[Range<u64>]) -> Vec<Range<u64
     common
 }
 
-/// What of `range` does not lie in `taken`, a list of ascending ranges.
-pub(super) fn without(range: &Range<u64>, taken: &[Range<u64>]) -> Vec<Range<u64>> {
+/// What of `range` does not lie in `taken`, which are ascending ranges.
+pub(super) fn without<'a>(
+    range: &Range<u64>,
+    taken: impl IntoIterator<Item = &'a Range<u64>>,
+) -> Vec<Range<u64>> {
     let (mut left, mut from) = (Vec::new(), range.start);
-    for taken in taken.iter().filter(|taken| taken.end > range.start && taken.start < range.end) {
+    for taken in taken.into_iter().filter(|taken| taken.end > range.start && taken.start < range.end) {
         if taken.start > from {
             left.push(from..taken.start);
         }

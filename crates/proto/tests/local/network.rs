@@ -392,7 +392,8 @@ impl World {
                 (Address::Member(member(0)), true),
             ];
             for (to, is_from_below) in to {
-                let mut request = LocalRequest::new(place.group, 500, vec![0..size]).unwrap();
+                let mut request =
+                    LocalRequest::new(place.group, 500, std::iter::once(0..size).collect()).unwrap();
                 request.is_from_below = is_from_below;
                 let message = Message::Local(Local::Request(request));
                 self.send(host, to, Body::Message(FileId::new(SESSION, 0), message));

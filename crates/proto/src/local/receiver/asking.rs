@@ -207,7 +207,7 @@ impl Receiver {
     /// in vain; strict hierarchical error recovery: whenever the controller lacks it).
     fn asks_above(&self, tries: u32) -> bool {
         let is_alone = self.control.clients.members().next().is_none();
-        let is_asked_in_vain = tries > 0 && tries % 4 != 0;
+        let is_asked_in_vain = !tries.is_multiple_of(4);
         match self.config.mode {
             Mode::Sender => true,
             Mode::Hierarchical => self.control.is_controller(),
