@@ -28,6 +28,12 @@ impl Instant {
     }
 }
 
+/// The moment so many milliseconds after [`Instant::ZERO`].
+#[cfg(test)]
+pub(crate) fn at(millis: u64) -> Instant {
+    Instant::ZERO + Duration::from_millis(millis)
+}
+
 impl Add<Duration> for Instant {
     type Output = Self;
 

@@ -30,6 +30,11 @@ macro_rules! malformed {
                 }
             }
 
+            /// The bytes end before a header of `need` bytes does.
+            pub(super) fn short(bytes: &[u8], need: usize) -> Self {
+                Self::Truncated { have: bytes.len(), need }
+            }
+
             /// The rules for addresses that packets are delivered to.
             pub(super) fn check_addresses(addresses: impl Iterator<Item = std::net::Ipv6Addr> + Clone) -> Result<(), Self> {
                 if let Some(address) = addresses.clone().find(|address| !crate::ipv6::is_forwardable(*address)) {

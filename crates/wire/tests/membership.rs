@@ -4,10 +4,11 @@
 //! included; the others were put together by hand from the RFCs.
 #![allow(clippy::disallowed_methods, reason = "the vectors are files")]
 
+mod vectors;
+
 use std::{
     fs,
     net::{Ipv4Addr, Ipv6Addr},
-    path::PathBuf,
     time::Duration,
 };
 
@@ -113,7 +114,7 @@ fn records_of_unknown_type_are_skipped_with_their_auxiliary_data() {
 
 #[test]
 fn every_vector_of_these_protocols_is_tested() {
-    let listed = fs::read_dir(folder()).expect("vectors/ is there");
+    let listed = fs::read_dir(vectors::folder()).expect("vectors/ is there");
     let count = listed
         .map(|entry| entry.expect("it can be read").file_name().into_string().expect("UTF-8"))
         .filter(|name| name.ends_with(".bin") && (name.starts_with("mld-") || name.starts_with("igmp-")))
@@ -248,12 +249,8 @@ fn advertisement() -> impl Strategy<Value = RouterAdvertisement> {
 
 fn vector(name: &str) -> (Vec<u8>, String) {
     let read = |kind: &str| {
-        let path = folder().join(format!("{name}.{kind}"));
+        let path = vectors::folder().join(format!("{name}.{kind}"));
         fs::read(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
     };
     (read("bin"), String::from_utf8(read("txt")).expect("a snapshot is text"))
-}
-
-fn folder() -> PathBuf {
-    PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../vectors"))
 }

@@ -181,9 +181,4 @@ impl TransmissionGroup {
         let named = designated.filter(|(router, _)| routers.contains(router));
         named.flat_map(|(_, receivers)| receivers.iter().copied()).collect()
     }
-
-    /// Returns how many receivers are in lists.
-    pub fn in_lists(&self) -> usize {
-        self.lists.iter().map(List::receiver_count).sum()
-    }
 }

@@ -60,10 +60,7 @@ impl SentLog {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn at(millis: u64) -> Instant {
-        Instant::ZERO + Duration::from_millis(millis)
-    }
+    use crate::time::at;
 
     #[test]
     fn packets_are_found_by_number_and_by_count() {

@@ -166,12 +166,9 @@ impl LossHistory {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::time::at;
 
     const ROUND_TRIP: Duration = Duration::from_millis(40);
-
-    fn at(millis: u64) -> Instant {
-        Instant::ZERO + Duration::from_millis(millis)
-    }
 
     fn run(first: u32, count: u32) -> Arrived {
         Arrived { first, count, marked: false }

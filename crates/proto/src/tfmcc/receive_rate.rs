@@ -48,10 +48,7 @@ impl ReceiveRate {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn at(millis: u64) -> Instant {
-        Instant::ZERO + Duration::from_millis(millis)
-    }
+    use crate::time::at;
 
     #[test]
     fn the_rate_is_of_the_last_round_trip() {

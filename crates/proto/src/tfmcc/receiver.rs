@@ -289,12 +289,9 @@ fn longest(pace: &Pace) -> Duration {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::time::at;
 
     const ME: u32 = 7;
-
-    fn at(millis: u64) -> Instant {
-        Instant::ZERO + Duration::from_millis(millis)
-    }
 
     fn pace(millis: u64, round: u32, limited_by: u32) -> Pace {
         Pace {

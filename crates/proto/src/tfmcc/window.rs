@@ -113,12 +113,9 @@ fn interval_of(under_way: f64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::time::at;
 
     const ROUND_TRIP: Duration = Duration::from_millis(40);
-
-    fn at(millis: u64) -> Instant {
-        Instant::ZERO + Duration::from_millis(millis)
-    }
 
     /// The window each ten milliseconds, in packets, where loss events are so far apart; all that it allows arrives.
     fn windows(first: f64, apart_millis: u64, events: u64) -> Vec<f64> {

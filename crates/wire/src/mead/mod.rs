@@ -150,11 +150,11 @@ impl Header {
     /// # Errors
     /// [`Malformed`] says what is wrong.
     pub fn parse(bytes: &[u8], dialect: Dialect) -> Result<(Self, &[u8]), Malformed> {
-        let fixed: &[u8; FIXED_LEN] = bytes.first_chunk().ok_or(short(bytes, FIXED_LEN))?;
+        let fixed: &[u8; FIXED_LEN] = bytes.first_chunk().ok_or(Malformed::short(bytes, FIXED_LEN))?;
         let count = fixed[AT_COUNT];
         Malformed::check_fixed(count, fixed[1], extension_len, fixed[AT_SEGMENTS_LEFT])?;
         let len = FIXED_LEN + usize::from(count) * ADDRESS_LEN;
-        let (header, rest) = bytes.split_at_checked(len).ok_or(short(bytes, len))?;
+        let (header, rest) = bytes.split_at_checked(len).ok_or(Malformed::short(bytes, len))?;
         let address = |octets: &[u8]| Ipv6Addr::from(<[u8; 16]>::try_from(octets).expect("16 bytes"));
         let (kind, hops) = dialect.read_flags(fixed[AT_FLAGS])?;
         let header = Self {
@@ -244,10 +244,6 @@ impl Header {
 /// The length field for `count` addresses, in units of 8 bytes without the first (RFC 8200, section 4.4).
 fn extension_len(count: u8) -> u8 {
     1 + 2 * count
-}
-
-fn short(bytes: &[u8], need: usize) -> Malformed {
-    Malformed::Truncated { have: bytes.len(), need }
 }
 
 impl Dialect {

@@ -107,10 +107,10 @@ impl Header {
     /// # Errors
     /// [`Malformed`] says what is wrong.
     pub fn parse(bytes: &[u8]) -> Result<(Self, &[u8]), Malformed> {
-        let fixed: &[u8; FIXED_LEN] = bytes.first_chunk().ok_or(short(bytes, FIXED_LEN))?;
+        let fixed: &[u8; FIXED_LEN] = bytes.first_chunk().ok_or(Malformed::short(bytes, FIXED_LEN))?;
         let count = check_fixed(fixed)?;
         let (header, rest) =
-            bytes.split_at_checked(len(count.into())).ok_or(short(bytes, len(count.into())))?;
+            bytes.split_at_checked(len(count.into())).ok_or(Malformed::short(bytes, len(count.into())))?;
         check_checksum(header)?;
         let bits = u64::from_be_bytes(fixed[AT_BITMAP..].try_into().expect("8 bytes"));
         if bits << count != 0 {
@@ -224,10 +224,6 @@ fn extension_len(count: u8) -> u8 {
 
 fn address(octets: &[u8]) -> Ipv6Addr {
     Ipv6Addr::from(<[u8; 16]>::try_from(octets).expect("16 bytes"))
-}
-
-fn short(bytes: &[u8], need: usize) -> Malformed {
-    Malformed::Truncated { have: bytes.len(), need }
 }
 
 impl fmt::Display for Header {

@@ -1,4 +1,5 @@
 //! The golden packets in `vectors/`.
+#![allow(dead_code, reason = "each test takes what it needs")]
 
 use std::{fs, path::PathBuf};
 

@@ -209,6 +209,7 @@ impl Registrar {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::time::at;
 
     const fn address(number: u16) -> Ipv6Addr {
         Ipv6Addr::new(0xfd14, 0, 0, 0, 0, 0, 0, number)
@@ -216,10 +217,6 @@ mod tests {
 
     const GROUP: Ipv6Addr = Ipv6Addr::new(0xff35, 0, 0, 0, 0, 0, 0, 1);
     const CHANNEL: Channel = (address(1), GROUP);
-
-    fn at(millis: u64) -> Instant {
-        Instant::ZERO + Duration::from_millis(millis)
-    }
 
     fn registration(router: u16, sequence: u64, holding: Duration) -> Registration {
         let holding_seconds = holding.as_secs() as u16;

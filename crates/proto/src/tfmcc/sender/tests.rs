@@ -1,10 +1,7 @@
 use super::*;
+use crate::time::at;
 
 const ROUND_TRIP: Duration = Duration::from_millis(40);
-
-fn at(millis: u64) -> Instant {
-    Instant::ZERO + Duration::from_millis(millis)
-}
 
 /// A sender and receivers of which each reports as it is told, whenever it is followed.
 struct Bench {

@@ -18,10 +18,7 @@ impl Receiver {
     /// API_BOF_Response(i), or INL_EOF_Only_Response(i).
     pub(super) fn respond(&mut self, now: Instant, file: FileId, response: Response) {
         let index = file.index();
-        let Some(object) = self.ledger.get_mut(index).filter(|_| file.session() == self.config.session)
-        else {
-            return;
-        };
+        let Some(object) = self.ledger.of_session(file, self.config.session) else { return };
         if object.decision != Decision::Pending {
             return;
         }
@@ -70,7 +67,7 @@ impl Receiver {
     /// What is there of an announced object from before; what is missing is asked for from now on.
     pub(super) fn have(&mut self, now: Instant, file: FileId, ranges: &[Range<u64>]) {
         let index = file.index();
-        let object = self.ledger.get_mut(index).filter(|_| file.session() == self.config.session);
+        let object = self.ledger.of_session(file, self.config.session);
         let Some(object) = object.filter(|object| object.is_final()) else { return };
         object.awaits_kept = false;
         for range in ranges {
@@ -100,10 +97,7 @@ impl Receiver {
     ) {
         let index = file.index();
         let asks = self.config.repair != Repair::None && self.state == State::ReceivingData;
-        let Some(object) = self.ledger.get_mut(index).filter(|_| file.session() == self.config.session)
-        else {
-            return;
-        };
+        let Some(object) = self.ledger.of_session(file, self.config.session) else { return };
         let is_outdated = object.begin.as_ref() != Some(begin);
         if !is_outdated && (object.begin_is_sure || !asks) {
             return self.store_failed(file, reason);
@@ -130,7 +124,7 @@ impl Receiver {
     /// What has come of an announced object could not be stored: it is asked for again.
     pub(super) fn lost(&mut self, now: Instant, file: FileId, ranges: &[Range<u64>]) {
         let index = file.index();
-        let object = self.ledger.get_mut(index).filter(|_| file.session() == self.config.session);
+        let object = self.ledger.of_session(file, self.config.session);
         let Some(object) = object.filter(|object| object.is_final()) else { return };
         let (before, had_symbols) = (object.chunks(), object.lacking.is_some());
         let forgotten: u64 = ranges.iter().map(|range| object.forget_bytes(range)).sum();
@@ -151,10 +145,7 @@ impl Receiver {
 
     pub(super) fn store_failed(&mut self, file: FileId, reason: &str) {
         let index = file.index();
-        let Some(object) = self.ledger.get_mut(index).filter(|_| file.session() == self.config.session)
-        else {
-            return;
-        };
+        let Some(object) = self.ledger.of_session(file, self.config.session) else { return };
         object.doom = Some(reason.to_owned());
         if self.ledger.is_confirmed(index) {
             return self.fail_doomed(index);

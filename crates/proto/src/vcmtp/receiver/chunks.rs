@@ -60,10 +60,7 @@ impl Receiver {
     /// when the page is not part of what the sender has signed.
     pub(super) fn checked(&mut self, now: Instant, file: FileId, page: u32, wrong: Option<&[Range<u64>]>) {
         let index = file.index();
-        let Some(object) = self.ledger.get_mut(index).filter(|_| file.session() == self.config.session)
-        else {
-            return;
-        };
+        let Some(object) = self.ledger.of_session(file, self.config.session) else { return };
         let before = object.chunks();
         let Some(check) = &mut object.check else { return };
         if !check.compared(page, wrong.is_some()) {

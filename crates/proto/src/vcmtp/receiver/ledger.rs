@@ -2,6 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use treecast_wire::header::{FileId, SessionId};
+
 use super::object::Object;
 use crate::object::ranges::BlockSet;
 
@@ -50,6 +52,11 @@ impl Ledger {
 
     pub(super) fn get_mut(&mut self, index: u32) -> Option<&mut Object> {
         self.open.get_mut(&index).map(Box::as_mut)
+    }
+
+    /// The object of a file, if it is open and the file is of this session.
+    pub(super) fn of_session(&mut self, file: FileId, session: SessionId) -> Option<&mut Object> {
+        self.get_mut(file.index()).filter(|_| file.session() == session)
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = (u32, &Object)> {

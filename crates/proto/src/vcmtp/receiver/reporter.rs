@@ -81,13 +81,10 @@ impl Reporter {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::time::at;
 
     const FILE: FileId = FileId(5);
     const KEEPALIVE: Duration = Duration::from_secs(1);
-
-    fn at(millis: u64) -> Instant {
-        Instant::ZERO + Duration::from_millis(millis)
-    }
 
     #[test]
     fn a_report_goes_out_after_so_many_bytes_or_so_much_time() {

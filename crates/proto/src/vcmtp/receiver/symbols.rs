@@ -132,10 +132,7 @@ impl Receiver {
     /// A source block has been decoded and stored, or could not be.
     pub(super) fn decoded(&mut self, now: Instant, file: FileId, source_block: u32, is_right: bool) {
         let index = file.index();
-        let Some(object) = self.ledger.get_mut(index).filter(|_| file.session() == self.config.session)
-        else {
-            return;
-        };
+        let Some(object) = self.ledger.of_session(file, self.config.session) else { return };
         let before = object.chunks();
         let Some(lacking) = &mut object.lacking else { return };
         if !lacking.gatherer.decoded(source_block, is_right) {

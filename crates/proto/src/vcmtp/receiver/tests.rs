@@ -39,6 +39,27 @@ impl Bench {
         bench
     }
 
+    /// Takes part in an object of this size.
+    fn begun(size: u64) -> Self {
+        let mut bench = Self::new(Notification::Batched);
+        bench.bof(size);
+        bench
+    }
+
+    /// With forward error correction.
+    fn with_fec() -> Self {
+        let mut bench = Self::new(Notification::Batched);
+        bench.receiver.config.fec = true;
+        bench
+    }
+
+    fn resumed() -> Self {
+        let config = ReceiverConfig { resumes: true, ..Self::config(Repair::Nack, Notification::Batched) };
+        let mut bench = Self { receiver: Receiver::new(config), now: Instant::ZERO, is_starved: false };
+        bench.input(ReceiverInput::Connected);
+        bench
+    }
+
     fn idle(repair: Repair, notification: Notification) -> Self {
         let receiver = Receiver::new(Self::config(repair, notification));
         Self { receiver, now: Instant::ZERO, is_starved: false }
@@ -264,8 +285,7 @@ fn table_4_7_bof_response_ignore() {
 #[test]
 #[expect(clippy::single_range_in_vec_init, reason = "one range is meant")]
 fn what_could_not_be_stored_is_asked_for_again_whatever_was_asked_of_the_storage() {
-    let mut bench = Bench::new(Notification::Batched);
-    bench.bof(300);
+    let mut bench = Bench::begun(300);
     bench.data(0..300);
     assert_eq!(bench.digest(), "hash 0");
     let lost = |ranges: &[Range<u64>]| ReceiverInput::Lost { file: file(0), ranges: ranges.to_vec() };
@@ -276,8 +296,7 @@ fn what_could_not_be_stored_is_asked_for_again_whatever_was_asked_of_the_storage
 
 #[test]
 fn procedure_a_asks_for_missing_blocks_at_once() {
-    let mut bench = Bench::new(Notification::Batched);
-    bench.bof(1_000);
+    let mut bench = Bench::begun(1_000);
     assert_eq!(bench.data(200..300), "store 0 200..300, Retx-Request 0 0..200", "the first block is lost");
     assert_eq!(bench.data(500..700), "store 0 500..700, Retx-Request 0 300..500", "a gap is one request");
     assert_eq!(bench.data(700..800), "store 0 700..800");
@@ -285,8 +304,7 @@ fn procedure_a_asks_for_missing_blocks_at_once() {
 
 #[test]
 fn procedure_a_checks_for_missing_blocks_only_on_multicast() {
-    let mut bench = Bench::new(Notification::Batched);
-    bench.bof(1_000);
+    let mut bench = Bench::begun(1_000);
     bench.data(0..100);
     assert_eq!(bench.data_again(500..600), "store 0 500..600");
     assert_eq!(bench.data(100..200), "store 0 100..200", "the last multicast block is what counts");
@@ -294,8 +312,7 @@ fn procedure_a_checks_for_missing_blocks_only_on_multicast() {
 
 #[test]
 fn procedure_a_late_blocks_fill_gaps_without_new_requests() {
-    let mut bench = Bench::new(Notification::Batched);
-    bench.bof(1_000);
+    let mut bench = Bench::begun(1_000);
     bench.data(300..400);
     assert_eq!(bench.data(100..200), "store 0 100..200");
     assert_eq!(bench.data(400..500), "store 0 400..500");
@@ -303,8 +320,7 @@ fn procedure_a_late_blocks_fill_gaps_without_new_requests() {
 
 #[test]
 fn duplicate_blocks_are_not_stored_again() {
-    let mut bench = Bench::new(Notification::Batched);
-    bench.bof(1_000);
+    let mut bench = Bench::begun(1_000);
     bench.data(0..300);
     assert_eq!(bench.data_again(100..200), "");
     assert_eq!(bench.data_again(200..500), "store 0 300..500");
@@ -372,8 +388,7 @@ fn what_the_sender_says_of_an_object_overrules_the_group() {
 
 #[test]
 fn an_object_that_was_whole_by_a_forged_size_goes_on() {
-    let mut bench = Bench::new(Notification::Batched);
-    bench.bof(300);
+    let mut bench = Bench::begun(300);
     bench.data(0..300);
     assert_eq!(bench.digest(), "hash 0");
     assert_eq!(bench.data(300..900), "BOF-Request 0", "more than there is: one of the two is wrong");
@@ -386,8 +401,7 @@ fn an_object_that_was_whole_by_a_forged_size_goes_on() {
 
 #[test]
 fn a_forged_end_and_forged_blocks_leave_no_gap_unasked() {
-    let mut bench = Bench::new(Notification::Batched);
-    bench.bof(1_000);
+    let mut bench = Bench::begun(1_000);
     bench.data(0..100);
     assert_eq!(bench.data(800..900), "store 0 800..900, Retx-Request 0 100..800", "forged");
     assert_eq!(bench.eof(), "Retx-Request 0 900..1000", "forged, too: the sender has sent 100 bytes so far");
@@ -402,8 +416,7 @@ fn a_forged_end_and_forged_blocks_leave_no_gap_unasked() {
 
 #[test]
 fn a_forged_announcement_that_is_refused_does_not_fail_the_object() {
-    let mut bench = Bench::new(Notification::Batched);
-    bench.bof(u64::MAX);
+    let mut bench = Bench::begun(u64::MAX);
     let reason = || "the folder is full".to_owned();
     let refused =
         |size| ReceiverInput::AnnouncementRefused { file: file(0), begin: begin(size), reason: reason() };
@@ -449,8 +462,7 @@ fn a_bof_that_contradicts_earlier_blocks_wins() {
 
 #[test]
 fn table_4_7_eof_with_data_loss() {
-    let mut bench = Bench::new(Notification::Batched);
-    bench.bof(1_000);
+    let mut bench = Bench::begun(1_000);
     bench.data(0..300);
     assert_eq!(bench.eof(), "Retx-Request 0 300..1000");
     assert_eq!(bench.eof(), "", "once");
@@ -460,8 +472,7 @@ fn table_4_7_eof_with_data_loss() {
 
 #[test]
 fn table_4_7_eof_over_the_connection_waits_for_a_quiet_group() {
-    let mut bench = Bench::new(Notification::Batched);
-    bench.bof(1_000);
+    let mut bench = Bench::begun(1_000);
     assert_eq!(bench.digest(), "", "it may have overtaken blocks in the group's socket");
     let half = Duration::from_millis(15);
     assert_eq!(bench.later(half), "");
@@ -472,8 +483,7 @@ fn table_4_7_eof_over_the_connection_waits_for_a_quiet_group() {
 
 #[test]
 fn what_waits_in_the_groups_socket_is_taken_before_the_group_counts_as_quiet() {
-    let mut bench = Bench::new(Notification::Batched);
-    bench.bof(1_000);
+    let mut bench = Bench::begun(1_000);
     bench.digest();
     bench.is_starved = true;
     assert_eq!(bench.later(2 * QUIET), "drain");
@@ -533,8 +543,7 @@ fn the_digest_alone_tells_of_an_object_of_which_all_else_was_lost() {
 
 #[test]
 fn table_4_7_retx_reject() {
-    let mut bench = Bench::new(Notification::Batched);
-    bench.bof(1_000);
+    let mut bench = Bench::begun(1_000);
     assert_eq!(bench.control(Message::RetransmissionReject), "discard 0, API_File_Receive_Failed 0");
     assert_eq!(bench.data(0..100), "", "it has ended");
     assert_eq!(bench.receiver.counters().late, 1);
@@ -542,8 +551,7 @@ fn table_4_7_retx_reject() {
 
 #[test]
 fn table_4_7_close_receiver() {
-    let mut bench = Bench::new(Notification::Batched);
-    bench.bof(1_000);
+    let mut bench = Bench::begun(1_000);
     let output = bench.input(ReceiverInput::Close { reason: "it has enough".into() });
     let failed = "discard 0, API_File_Receive_Failed 0, Failed 0 (the receiver left: it has enough)";
     assert_eq!(output, format!("{failed}, close connection, closed"));
@@ -557,8 +565,7 @@ fn table_4_7_connection_closed_by_the_sender() {
 
 #[test]
 fn a_sender_that_puts_it_out_is_believed_on_the_connection_only() {
-    let mut bench = Bench::new(Notification::Batched);
-    bench.bof(1_000);
+    let mut bench = Bench::begun(1_000);
     let put_out = || Message::PutOut(PutOut::new(PutOutCode::Refused, "it is too slow"));
     assert_eq!(bench.group(put_out()), "");
     let reason = "it put this receiver out: it is too slow";
@@ -569,8 +576,7 @@ fn a_sender_that_puts_it_out_is_believed_on_the_connection_only() {
 
 #[test]
 fn a_sender_that_says_nothing_any_more_is_given_up() {
-    let mut bench = Bench::new(Notification::Batched);
-    bench.bof(1_000);
+    let mut bench = Bench::begun(1_000);
     let welcome = || Message::Welcome(Welcome { version: 1, block_len: 100, receiver: 0 });
     bench.later(STALL_LIMIT - KEEPALIVE);
     assert_eq!(bench.control(welcome()), "", "a word is enough");
@@ -588,8 +594,7 @@ fn a_sender_that_says_nothing_any_more_is_given_up() {
 /// The sender's words lie in the connection's buffer, and this receiver's host has had no time to read them.
 #[test]
 fn a_sender_is_listened_for_once_more_before_it_is_given_up() {
-    let mut bench = Bench::new(Notification::Batched);
-    bench.bof(1_000);
+    let mut bench = Bench::begun(1_000);
     bench.is_starved = true;
     let output = bench.later(STALL_LIMIT);
     assert!(!output.contains("closed"), "{output}");
@@ -601,8 +606,7 @@ fn a_sender_is_listened_for_once_more_before_it_is_given_up() {
 
 #[test]
 fn what_failed_is_not_had() {
-    let mut bench = Bench::new(Notification::Batched);
-    bench.bof(1_000);
+    let mut bench = Bench::begun(1_000);
     bench.data(0..400);
     assert_eq!(bench.receiver.received_bytes(), 400);
     bench.control(Message::Withdraw(Reason::new("it has shrunk")));
@@ -611,8 +615,7 @@ fn what_failed_is_not_had() {
 
 #[test]
 fn goodbye_waits_for_what_is_being_checked() {
-    let mut bench = Bench::new(Notification::Batched);
-    bench.bof(100);
+    let mut bench = Bench::begun(100);
     bench.data(0..100);
     bench.digest();
     assert_eq!(bench.control(Message::Goodbye), "");
@@ -622,8 +625,7 @@ fn goodbye_waits_for_what_is_being_checked() {
 
 #[test]
 fn table_4_7_connection_lost() {
-    let mut bench = Bench::new(Notification::Batched);
-    bench.bof(1_000);
+    let mut bench = Bench::begun(1_000);
     let output = bench.input(ReceiverInput::Disconnected { reason: "reset".to_owned() });
     assert_eq!(output, "discard 0, API_File_Receive_Failed 0, closed (reset)");
     assert_eq!(bench.receiver.poll(bench.now), Step::Wait(None, ReceiverWait::Closed));
@@ -631,8 +633,7 @@ fn table_4_7_connection_lost() {
 
 #[test]
 fn a_wrong_hash_fetches_everything_once_more_and_then_fails() {
-    let mut bench = Bench::new(Notification::Batched);
-    bench.bof(300);
+    let mut bench = Bench::begun(300);
     bench.data(0..300);
     bench.digest();
     let again = "BOF-Request 0, Retx-Request 0 0..300";
@@ -648,8 +649,7 @@ fn a_wrong_hash_fetches_everything_once_more_and_then_fails() {
 /// 20 chunks and a piece in blocks of 100 bytes, with the wrong hash and the sender's announcement.
 fn wrong() -> (Bench, u64) {
     const SIZE: u64 = 20 * CHUNK_LEN + 50;
-    let mut bench = Bench::new(Notification::Batched);
-    bench.bof(SIZE);
+    let mut bench = Bench::begun(SIZE);
     bench.bof_again(SIZE);
     bench.data(0..SIZE);
     bench.digest();
@@ -714,8 +714,7 @@ fn a_sender_that_goes_while_chunks_are_compared_is_the_objects_end() {
 
 #[test]
 fn a_failing_store_fails_the_object() {
-    let mut bench = Bench::new(Notification::Batched);
-    bench.bof(300);
+    let mut bench = Bench::begun(300);
     bench
         .receiver
         .handle(bench.now, ReceiverInput::Blocks { from: Channel::Group, file: file(0), range: 0..100 });
@@ -728,8 +727,7 @@ fn a_failing_store_fails_the_object() {
 
 #[test]
 fn a_failing_commit_is_no_reception() {
-    let mut bench = Bench::new(Notification::Batched);
-    bench.bof(0);
+    let mut bench = Bench::begun(0);
     bench.digest();
     bench.receiver.handle(bench.now, ReceiverInput::Hashed { file: file(0), hash: HASH });
     let commit = Step::Transmit(ReceiverTransmit::Commit { file: file(0) });
@@ -740,8 +738,7 @@ fn a_failing_commit_is_no_reception() {
 
 #[test]
 fn a_withdrawn_object_fails() {
-    let mut bench = Bench::new(Notification::Batched);
-    bench.bof(300);
+    let mut bench = Bench::begun(300);
     let output = bench.control(Message::Withdraw(Reason::new("it has shrunk")));
     assert_eq!(output, "discard 0, API_File_Receive_Failed 0");
 }
@@ -786,8 +783,7 @@ fn what_makes_no_sense_is_counted_and_dropped() {
 
 #[test]
 fn sparse_blocks_of_a_huge_object_take_bounded_memory() {
-    let mut bench = Bench::new(Notification::Batched);
-    bench.bof(u64::MAX);
+    let mut bench = Bench::begun(u64::MAX);
     for step in 0..200_000_u64 {
         let start = step * 100 * 4096;
         bench.data(start..start + 100);
@@ -820,9 +816,7 @@ fn progress_is_reported_after_so_many_bytes() {
 /// What is there from before is told when the object is announced, and nothing is asked for until then.
 #[test]
 fn a_resumed_receiver_asks_for_what_it_lacks() {
-    let config = ReceiverConfig { resumes: true, ..Bench::config(Repair::Nack, Notification::Batched) };
-    let mut bench = Bench { receiver: Receiver::new(config), now: Instant::ZERO, is_starved: false };
-    bench.input(ReceiverInput::Connected);
+    let mut bench = Bench::resumed();
     assert_eq!(bench.data(600..700), "BOF-Request 0, store 0 600..700", "it may have all that was before");
     assert_eq!(bench.bof_again(1_050), "announce 0 1050");
     assert_eq!(bench.data(700..800), "store 0 700..800");
@@ -852,9 +846,7 @@ fn what_is_on_its_way_over_the_connection_is_not_asked_for_again_at_the_end() {
 
 #[test]
 fn what_is_whole_from_before_is_only_hashed() {
-    let config = ReceiverConfig { resumes: true, ..Bench::config(Repair::Nack, Notification::Batched) };
-    let mut bench = Bench { receiver: Receiver::new(config), now: Instant::ZERO, is_starved: false };
-    bench.input(ReceiverInput::Connected);
+    let mut bench = Bench::resumed();
     assert_eq!(bench.bof_again(250), "announce 0 250");
     assert_eq!(bench.digest(), "");
     let whole = Vec::from_iter([0..100, 100..250]);
@@ -865,8 +857,7 @@ fn what_is_whole_from_before_is_only_hashed() {
 /// Forward error correction: how many are lacking is said, not which.
 #[test]
 fn symbols_stand_for_blocks_whichever_were_lost() {
-    let mut bench = Bench::with(Repair::Nack, Notification::Batched);
-    bench.receiver.config.fec = true;
+    let mut bench = Bench::with_fec();
     bench.receiver.requester.counts = true;
     let symbols = |positions| ReceiverInput::Symbols { from: Channel::Group, file: file(0), positions };
     assert_eq!(bench.bof(500), "announce 0 500");
@@ -891,8 +882,7 @@ fn symbols_stand_for_blocks_whichever_were_lost() {
 
 #[test]
 fn what_is_lost_is_named_until_the_sender_sends_symbols_in_its_place() {
-    let mut bench = Bench::with(Repair::Nack, Notification::Batched);
-    bench.receiver.config.fec = true;
+    let mut bench = Bench::with_fec();
     bench.bof(500);
     bench.data(0..200);
     assert_eq!(bench.data(400..500), "store 0 400..500, Retx-Request 0 200..400");
@@ -905,8 +895,7 @@ fn what_is_lost_is_named_until_the_sender_sends_symbols_in_its_place() {
 /// Found by seed 194 of `lab faults`: both sides waited for each other.
 #[test]
 fn who_comes_when_all_is_out_hears_that_symbols_take_the_place_of_what_it_has_asked_for() {
-    let mut bench = Bench::with(Repair::Nack, Notification::Batched);
-    bench.receiver.config.fec = true;
+    let mut bench = Bench::with_fec();
     bench.receiver.requester.counts = true;
     bench.bof_again(500);
     bench.control(Message::EndOfFile);
@@ -919,8 +908,7 @@ fn who_comes_when_all_is_out_hears_that_symbols_take_the_place_of_what_it_has_as
 /// Found by seed 983 of the simulated sessions: nothing more was to come, and nothing was asked for.
 #[test]
 fn blocks_that_come_while_a_source_block_cannot_be_decoded_may_do_instead() {
-    let mut bench = Bench::with(Repair::Nack, Notification::Batched);
-    bench.receiver.config.fec = true;
+    let mut bench = Bench::with_fec();
     bench.bof(500);
     bench.data(0..200);
     let positions = 500..800;
@@ -939,8 +927,7 @@ fn placed(bench: &mut Bench, group: u8) -> String {
 
 #[test]
 fn who_moves_tells_what_it_has_not_heard_and_asks_for_gaps_at_the_end_alone() {
-    let mut bench = Bench::new(Notification::Batched);
-    bench.bof(1_000);
+    let mut bench = Bench::begun(1_000);
     bench.data(0..200);
     assert_eq!(bench.data(400..500), "store 0 400..500, Retx-Request 0 200..400");
     assert_eq!(bench.input(ReceiverInput::Moved { group: 1 }), "Lacking 0 500..1000, Move to 1");
@@ -961,8 +948,7 @@ fn who_moves_tells_what_it_has_not_heard_and_asks_for_gaps_at_the_end_alone() {
 
 #[test]
 fn in_the_first_group_everything_that_is_missing_is_a_gap_again() {
-    let mut bench = Bench::new(Notification::Batched);
-    bench.bof(1_000);
+    let mut bench = Bench::begun(1_000);
     bench.data(0..100);
     bench.input(ReceiverInput::Moved { group: 1 });
     placed(&mut bench, 1);

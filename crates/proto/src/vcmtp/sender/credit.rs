@@ -237,14 +237,11 @@ impl Credit {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::time::at;
 
     const PATIENCE: Duration = Duration::from_millis(100);
     const A: ReceiverId = ReceiverId(1);
     const B: ReceiverId = ReceiverId(2);
-
-    fn at(millis: u64) -> Instant {
-        Instant::ZERO + Duration::from_millis(millis)
-    }
 
     fn credit() -> Credit {
         let mut credit = Credit::default();

@@ -34,6 +34,21 @@ impl Bench {
         Self::of(SenderConfig { repair, retransmission_timeout_factor, ..Self::config() })
     }
 
+    /// With an object that is out at these receivers.
+    fn out_at(size: u64, receivers: &[ReceiverId]) -> Self {
+        let mut bench = Self::new(Repair::Nack);
+        bench.out(size, receivers);
+        bench
+    }
+
+    /// With a receiver that has been welcomed.
+    fn joined(repair: Repair) -> Self {
+        let mut bench = Self::new(repair);
+        bench.join(A);
+        bench.to(A);
+        bench
+    }
+
     fn of(config: SenderConfig) -> Self {
         Self { sender: Sender::new(config), now: Instant::ZERO }
     }
@@ -72,7 +87,11 @@ impl Bench {
     }
 
     fn message(&mut self, from: ReceiverId, message: Message) {
-        self.input(SenderInput::Message { from, file: file(0), message });
+        self.message_of(from, 0, message);
+    }
+
+    fn message_of(&mut self, from: ReceiverId, index: u32, message: Message) {
+        self.input(SenderInput::Message { from, file: file(index), message });
     }
 
     /// An object that is out at these receivers, with its hash known.
@@ -179,9 +198,7 @@ fn an_object_goes_out_and_is_done_when_its_receiver_says_so() {
 /// Table 4.5, ACTIVE.
 #[test]
 fn table_4_5_retx_request() {
-    let mut bench = Bench::new(Repair::Nack);
-    bench.join(A);
-    bench.to(A);
+    let mut bench = Bench::joined(Repair::Nack);
     bench.send(1_000);
     assert_eq!(bench.step(Lane::Group).as_deref(), Some("BOF 0"));
     assert_eq!(bench.step(Lane::Group).as_deref(), Some("data 0 0..200"));
@@ -246,8 +263,7 @@ fn the_hash_still_goes_out_after_the_timeout_to_who_has_asked_for_nothing() {
 
 #[test]
 fn table_4_5_bof_request() {
-    let mut bench = Bench::new(Repair::Nack);
-    bench.out(500, &[A]);
+    let mut bench = Bench::out_at(500, &[A]);
     bench.message(A, Message::BeginOfFileRequest);
     bench.message(A, Message::BeginOfFileRequest);
     assert_eq!(bench.to(A), "BOF 0", "asked for twice before it could go out");
@@ -255,8 +271,7 @@ fn table_4_5_bof_request() {
 
 #[test]
 fn table_4_5_end_of_retx_reqs() {
-    let mut bench = Bench::new(Repair::Nack);
-    bench.out(500, &[A, B]);
+    let mut bench = Bench::out_at(500, &[A, B]);
     bench.message(A, request(0, 500));
     bench.message(A, Message::EndOfRetransmissionRequests);
     assert_eq!(bench.to(A), "", "it has everything: nothing is sent again");
@@ -269,8 +284,7 @@ fn table_4_5_end_of_retx_reqs() {
 
 #[test]
 fn table_4_5_close_retransmitter() {
-    let mut bench = Bench::new(Repair::Nack);
-    bench.out(500, &[A]);
+    let mut bench = Bench::out_at(500, &[A]);
     bench.input(SenderInput::Close);
     assert_eq!((bench.group(), bench.to(A)), (String::new(), String::new()), "an object is under way");
     bench.message(A, Message::EndOfRetransmissionRequests);
@@ -322,8 +336,7 @@ fn table_4_6_handle_completion_starts_the_timer() {
 
 #[test]
 fn table_4_6_file_done_receiver_no_pending_receivers() {
-    let mut bench = Bench::new(Repair::Nack);
-    bench.out(500, &[A, B]);
+    let mut bench = Bench::out_at(500, &[A, B]);
     bench.message(A, Message::EndOfRetransmissionRequests);
     bench.message(B, Message::Failed(Reason::new("disk full")));
     assert_eq!(bench.group(), "1 Complete, 2 Failed(\"disk full\"), API_File_Done 0 of 2");
@@ -359,8 +372,7 @@ fn table_4_6_retxmitter_exited() {
 
 #[test]
 fn a_receiver_that_leaves_has_failed() {
-    let mut bench = Bench::new(Repair::Nack);
-    bench.out(500, &[A, B]);
+    let mut bench = Bench::out_at(500, &[A, B]);
     bench.left(A);
     assert_eq!(bench.group(), "1 Failed(\"the receiver left: reset\")");
     bench.message(B, Message::EndOfRetransmissionRequests);
@@ -382,9 +394,7 @@ fn an_object_that_nobody_is_left_to_have_is_not_sent_to_its_end() {
 
 #[test]
 fn a_withdrawn_object_ends_at_once() {
-    let mut bench = Bench::new(Repair::Nack);
-    bench.join(A);
-    bench.to(A);
+    let mut bench = Bench::joined(Repair::Nack);
     bench.send(10_000);
     bench.step(Lane::Group);
     bench.step(Lane::Group);
@@ -404,9 +414,7 @@ fn a_withdrawn_object_that_has_not_begun_is_never_announced() {
 
 #[test]
 fn vcmtp_1_retransmits_when_the_object_is_out() {
-    let mut bench = Bench::new(Repair::After);
-    bench.join(A);
-    bench.to(A);
+    let mut bench = Bench::joined(Repair::After);
     bench.send(600);
     for _ in 0..3 {
         bench.step(Lane::Group);
@@ -471,8 +479,7 @@ fn without_repair_requests_are_rejected() {
 
 #[test]
 fn a_hostile_receiver_gets_no_memory() {
-    let mut bench = Bench::new(Repair::Nack);
-    bench.out(1_000, &[A]);
+    let mut bench = Bench::out_at(1_000, &[A]);
     for start in 0..1_000 {
         bench.message(A, request(start, u64::MAX));
         bench.message(A, request(start, start + 1));
@@ -485,8 +492,7 @@ fn a_hostile_receiver_gets_no_memory() {
 
 #[test]
 fn a_hostile_receiver_gains_no_amplification() {
-    let mut bench = Bench::new(Repair::Nack);
-    bench.out(1_000, &[A]);
+    let mut bench = Bench::out_at(1_000, &[A]);
     let mut answers = 0;
     for _ in 0..1_000 {
         bench.message(A, request(1_000, u64::MAX));
@@ -529,8 +535,7 @@ fn the_group_waits_for_reports_when_it_follows_progress() {
 
 #[test]
 fn a_receiver_that_says_nothing_while_it_owes_an_answer_is_put_out() {
-    let mut bench = Bench::new(Repair::Nack);
-    bench.out(500, &[A, B]);
+    let mut bench = Bench::out_at(500, &[A, B]);
     bench.message(A, Message::EndOfRetransmissionRequests);
     assert_eq!(bench.group(), "1 Complete");
     bench.now += Duration::from_secs(40);
@@ -571,8 +576,7 @@ fn who_is_told_nothing_else_hears_now_and_then_that_the_sender_lives() {
 
 #[test]
 fn who_only_came_and_went_is_not_counted() {
-    let mut bench = Bench::new(Repair::Nack);
-    bench.out(500, &[A]);
+    let mut bench = Bench::out_at(500, &[A]);
     for stranger in 10..1_000 {
         bench.join(ReceiverId(stranger));
         bench.left(ReceiverId(stranger));
@@ -610,8 +614,7 @@ fn objects_of_a_feed_are_forgotten_when_they_are_done() {
 /// What is over is opened again for whoever comes late, and nobody else notices.
 #[test]
 fn a_late_receiver_gets_what_is_over() {
-    let mut bench = Bench::new(Repair::Nack);
-    bench.out(500, &[A]);
+    let mut bench = Bench::out_at(500, &[A]);
     bench.message(A, Message::EndOfRetransmissionRequests);
     assert_eq!(bench.group(), "1 Complete, API_File_Done 0 of 1");
     bench.join(B);
@@ -638,8 +641,7 @@ fn what_a_late_receiver_costs_does_not_grow_with_what_it_has_missed() {
         bench.send(100);
         bench.group();
         bench.input(SenderInput::Hashed { file: file(index), hash: HASH });
-        let message = Message::EndOfRetransmissionRequests;
-        bench.input(SenderInput::Message { from: A, file: file(index), message });
+        bench.message_of(A, index, Message::EndOfRetransmissionRequests);
     }
     bench.group();
     bench.input(SenderInput::Close);
@@ -650,8 +652,7 @@ fn what_a_late_receiver_costs_does_not_grow_with_what_it_has_missed() {
     for index in 0..count {
         assert!(bench.sender.objects.len() <= retransmitter::MOST_AT_ONCE);
         assert_eq!(bench.group().matches("closed").count(), usize::from(index > 0));
-        let message = Message::EndOfRetransmissionRequests;
-        bench.input(SenderInput::Message { from: B, file: file(index), message });
+        bench.message_of(B, index, Message::EndOfRetransmissionRequests);
         bench.to(B);
     }
     assert!(bench.group().contains("closed again"));
@@ -682,8 +683,7 @@ fn what_nobody_was_left_to_have_goes_on_when_somebody_comes_again() {
     assert_eq!(bench.to(B), "data again 0 0..200");
     for index in [0, 1] {
         bench.input(SenderInput::Hashed { file: file(index), hash: HASH });
-        let message = Message::EndOfRetransmissionRequests;
-        bench.input(SenderInput::Message { from: B, file: file(index), message });
+        bench.message_of(B, index, Message::EndOfRetransmissionRequests);
     }
     let group = bench.group();
     assert!(group.contains("API_File_Done 0 of 1") && group.contains("API_File_Done 1 of 1"), "{group}");
@@ -692,8 +692,7 @@ fn what_nobody_was_left_to_have_goes_on_when_somebody_comes_again() {
 
 #[test]
 fn the_session_ends_when_nobody_comes_again_in_time() {
-    let mut bench = Bench::new(Repair::Nack);
-    bench.out(500, &[A]);
+    let mut bench = Bench::out_at(500, &[A]);
     bench.input(SenderInput::Close);
     bench.sender.linger(Some(Duration::from_secs(10)), Instant::ZERO);
     bench.input(SenderInput::Left { receiver: A, reason: "it was killed".into() });
@@ -704,8 +703,7 @@ fn the_session_ends_when_nobody_comes_again_in_time() {
 
 #[test]
 fn who_may_be_late_is_waited_for_until_then_at_least() {
-    let mut bench = Bench::new(Repair::Nack);
-    bench.out(500, &[A]);
+    let mut bench = Bench::out_at(500, &[A]);
     bench.input(SenderInput::Close);
     let until = bench.now + Duration::from_secs(60);
     bench.sender.linger(Some(Duration::from_secs(10)), until);
@@ -719,8 +717,7 @@ fn who_may_be_late_is_waited_for_until_then_at_least() {
 
 #[test]
 fn who_has_left_is_waited_for_from_when_all_others_are_done() {
-    let mut bench = Bench::new(Repair::Nack);
-    bench.out(500, &[A, B]);
+    let mut bench = Bench::out_at(500, &[A, B]);
     bench.input(SenderInput::Close);
     bench.sender.linger(Some(Duration::from_secs(10)), Instant::ZERO);
     bench.input(SenderInput::Left { receiver: A, reason: "it was killed".into() });
@@ -740,9 +737,7 @@ fn who_has_left_is_waited_for_from_when_all_others_are_done() {
 /// The sender of a session that goes on sends nothing to the group that an earlier one has sent.
 #[test]
 fn a_sender_that_is_started_again_goes_on_where_it_was() {
-    let mut bench = Bench::new(Repair::Nack);
-    bench.join(A);
-    bench.to(A);
+    let mut bench = Bench::joined(Repair::Nack);
     let begin =
         |size| BeginOfFile::new(treecast_wire::message::TransferType::DiskToDisk, size, "name").unwrap();
     bench.sender.send_over(begin(500), HASH);
@@ -751,10 +746,7 @@ fn a_sender_that_is_started_again_goes_on_where_it_was() {
     assert_eq!(bench.to(A), "BOF 0, Digest 0");
     let group = bench.group();
     assert_eq!(group, "BOF 1, BOF 2, data 1 200..400, EOF 2, data 1 400..500, EOF 1");
-    let from = |bench: &mut Bench, index, message| {
-        bench.input(SenderInput::Message { from: A, file: file(index), message });
-    };
-    from(&mut bench, 1, request(0, 200));
+    bench.message_of(A, 1, request(0, 200));
     assert_eq!(bench.to(A), "data again 1 0..200");
     assert_eq!(bench.sender.multicast_bytes(), 1150);
 }
@@ -776,12 +768,9 @@ fn what_is_of_no_use_later_goes_first() {
         bench.now += Duration::from_millis(wait);
     }
     bench.to(A);
-    let ask = |bench: &mut Bench, index| {
-        bench.input(SenderInput::Message { from: A, file: file(index), message: request(0, 100) });
-    };
-    ask(&mut bench, 1);
+    bench.message_of(A, 1, request(0, 100));
     assert!(!bench.sender.is_urgent(bench.now, A), "its time has only begun");
-    ask(&mut bench, 0);
+    bench.message_of(A, 0, request(0, 100));
     assert!(bench.sender.is_urgent(bench.now, A));
     assert_eq!(bench.to(A), "data again 0 0..100, data again 1 0..100");
 }
@@ -789,8 +778,7 @@ fn what_is_of_no_use_later_goes_first() {
 /// No more objects will come: who has all goes, whatever the others lack.
 #[test]
 fn a_receiver_that_has_everything_does_not_wait_for_the_others() {
-    let mut bench = Bench::new(Repair::Nack);
-    bench.out(500, &[A, B]);
+    let mut bench = Bench::out_at(500, &[A, B]);
     bench.to(A);
     bench.to(B);
     bench.message(A, Message::EndOfRetransmissionRequests);

@@ -4,8 +4,7 @@ use super::*;
 
 /// A receiver that lacks the blocks from 200 to 400 of an object of five. It has asked for these.
 fn with_a_gap() -> Bench {
-    let mut bench = Bench::with(Repair::Nack, Notification::Batched);
-    bench.receiver.config.fec = true;
+    let mut bench = Bench::with_fec();
     bench.bof(500);
     bench.data(0..200);
     assert_eq!(bench.data(400..500), "store 0 400..500, Retx-Request 0 200..400");
@@ -47,8 +46,7 @@ fn who_has_counted_what_it_lacks_need_not_say_that_it_is_whole() {
 /// do as well, but these cannot be decoded. The count drops the blocks that the sender still had to send.
 #[test]
 fn a_late_receiver_repeats_its_request_after_a_failed_decoding() {
-    let mut bench = Bench::with(Repair::Nack, Notification::Batched);
-    bench.receiver.config.fec = true;
+    let mut bench = Bench::with_fec();
     // An earlier object needed symbols.
     bench.receiver.requester.counts = true;
     bench.bof(400_000);
