@@ -21,6 +21,8 @@ pub mod metrics;
 pub mod pacer;
 pub mod receive;
 pub mod remedies;
+#[cfg(test)]
+mod scratch;
 pub mod seal;
 pub mod security;
 pub mod send;

@@ -311,7 +311,7 @@ mod tests {
     use std::path::Path;
 
     use super::*;
-    use crate::files::walk::tests::scratch;
+    use crate::scratch::scratch;
 
     /// An object that is not wanted.
     const UNWANTED: u32 = 9;
@@ -341,7 +341,6 @@ mod tests {
         log.write(&[piece(1, 2, b"cd")]).unwrap();
         let expected = BTreeMap::from([(1, left(&[(0, b"ab"), (2, b"cd")])), (2, left(&[(5, b"xyz")]))]);
         assert_eq!(open(&path).1, expected);
-        std::fs::remove_dir_all(path).unwrap();
     }
 
     #[test]
@@ -351,7 +350,6 @@ mod tests {
         log.write(&[piece(1, 0, b"ab"), Piece { announced: [8; 16], ..piece(1, 0, b"xy") }]).unwrap();
         let expected = Left { announced: [8; 16], pieces: vec![(0, b"xy".to_vec())] };
         assert_eq!(open(&path).1, BTreeMap::from([(1, expected)]));
-        std::fs::remove_dir_all(path).unwrap();
     }
 
     #[test]
@@ -371,7 +369,6 @@ mod tests {
             std::fs::write(path.join("0"), text).unwrap();
             assert_eq!(open(&path).1.len(), expected);
         }
-        std::fs::remove_dir_all(path).unwrap();
     }
 
     #[test]
@@ -397,7 +394,6 @@ mod tests {
         next.write(&[piece(300, 0, b"new")]).unwrap();
         let (_, there) = open(&path);
         assert!([0, 199, 300].iter().all(|index| there.contains_key(index)));
-        std::fs::remove_dir_all(path).unwrap();
     }
 
     #[test]
@@ -413,7 +409,7 @@ mod tests {
         write(&log);
         assert!(lens().iter().all(|len| *len > 0));
         let mut attempts = 0;
-        let full = || TargetError::NoRoom { doing: String::new(), folder: path.clone() };
+        let full = || TargetError::NoRoom { doing: String::new(), folder: path.to_path_buf() };
         let mut attempt = |fails: usize| {
             attempts += 1;
             if attempts <= fails { Err(full()) } else { Ok(attempts) }
@@ -435,7 +431,6 @@ mod tests {
         write(&log);
         log.write(|_| Err(io::ErrorKind::StorageFull.into()));
         assert_eq!((lens(), log.give_up()), ([0, 0], false));
-        std::fs::remove_dir_all(path).unwrap();
     }
 
     #[test]
@@ -450,7 +445,6 @@ mod tests {
             assert_eq!(left.len(), count);
             assert_eq!(log.write(&[piece(2, 0, b"cd")]).is_ok(), count == 0, "{number}");
         }
-        std::fs::remove_dir_all(path).unwrap();
     }
 
     #[test]
@@ -470,6 +464,5 @@ mod tests {
         assert!(![1, UNWANTED, 100].iter().any(is_there));
         let held = left.values().flat_map(|left| &left.pieces).map(|(_, bytes)| bytes.len()).sum::<usize>();
         assert_eq!(held, MAX_HELD_BYTES - bytes.len() + 2, "the next one does not fit");
-        std::fs::remove_dir_all(path).unwrap();
     }
 }

@@ -149,7 +149,8 @@ mod tests {
     };
 
     use super::*;
-    use crate::files::{Kept, walk::tests::scratch};
+    use crate::files::Kept;
+    use crate::scratch::scratch;
 
     const SIZE: u64 = 16 << 20;
     const RUN: usize = 64 * 1024;
@@ -188,6 +189,5 @@ mod tests {
             assert!(lost < SIZE / SHARE + SIZE / 1024, "{lost} of {start} bytes would be lost");
         }
         drop(intake);
-        std::fs::remove_dir_all(path).unwrap();
     }
 }

@@ -707,7 +707,8 @@ mod tests {
     use treecast_wire::message::TransferType;
 
     use super::*;
-    use crate::files::{held_log::Piece, names::Names, walk::tests::scratch};
+    use crate::files::{held_log::Piece, names::Names};
+    use crate::scratch::scratch;
 
     const SESSION: SessionId = SessionId(0xa);
     const FILE: FileId = FileId(0xa << 32 | 3);
@@ -755,7 +756,6 @@ mod tests {
         assert!(leftovers.is_empty());
         journal.end(Ending::Over);
         assert_eq!(hidden_files(&folder), [""; 0]);
-        std::fs::remove_dir_all(path).unwrap();
     }
 
     #[test]
@@ -770,7 +770,6 @@ mod tests {
         assert_eq!(std::fs::read_dir(&after).unwrap().count(), 3);
         journal.end(Ending::Over);
         assert_eq!(std::fs::read_dir(&after).unwrap().count(), 0);
-        std::fs::remove_dir_all(path).unwrap();
     }
 
     #[test]
@@ -784,7 +783,6 @@ mod tests {
         drop(journal);
         std::fs::remove_file(part).unwrap();
         assert!(open(&path).2.is_empty());
-        std::fs::remove_dir_all(path).unwrap();
     }
 
     #[test]
@@ -827,7 +825,6 @@ mod tests {
             .set_modified(SystemTime::UNIX_EPOCH)
             .unwrap();
         assert_eq!(altered.kept(&folder, FILE, &begin(3, "name")), Kept::Nothing);
-        std::fs::remove_dir_all(path).unwrap();
     }
 
     #[test]
@@ -845,7 +842,6 @@ mod tests {
         }
         remove_old(&folder);
         assert_eq!(hidden_files(&folder), [".treecast-0000000a.0.journal", ".treecast-notes"]);
-        std::fs::remove_dir_all(path).unwrap();
     }
 
     /// Notes two bytes in both files of the log.
@@ -870,7 +866,6 @@ mod tests {
             assert_eq!(names.len(), count, "{names:?}");
             assert!(names.contains(&".treecast-0000000a.0.journal".to_owned()));
         }
-        std::fs::remove_dir_all(path).unwrap();
     }
 
     #[test]
@@ -889,7 +884,6 @@ mod tests {
         assert_eq!(journal.open_held_log(&leftovers).unwrap().len(), 1);
         journal.end(Ending::Over);
         assert_eq!(hidden_files(&folder), [""; 0]);
-        std::fs::remove_dir_all(path).unwrap();
     }
 
     #[test]
@@ -953,6 +947,5 @@ mod tests {
             journal.end(Ending::Over);
         }
         assert_eq!(std::fs::read_to_string(outside).unwrap(), "precious");
-        std::fs::remove_dir_all(path).unwrap();
     }
 }

@@ -365,7 +365,8 @@ mod tests {
     };
 
     use super::*;
-    use crate::files::{Journal, walk::tests::scratch};
+    use crate::files::Journal;
+    use crate::scratch::scratch;
 
     /// A folder and what gives names in it.
     struct Target {
@@ -411,7 +412,6 @@ mod tests {
         assert_eq!(std::fs::read(path.join("name")).unwrap(), b"new");
         target.file("sub/folder/name", "x").unwrap();
         assert!(path.join("sub/folder/name").is_file());
-        std::fs::remove_dir_all(path).unwrap();
     }
 
     #[test]
@@ -431,7 +431,6 @@ mod tests {
         }
         assert_eq!(std::fs::read(path.join("set/name")).unwrap(), b"first");
         assert_eq!(std::fs::read_link(path.join("set/link")).unwrap(), Path::new("name"));
-        std::fs::remove_dir_all(path).unwrap();
     }
 
     #[test]
@@ -449,7 +448,6 @@ mod tests {
         }
         std::fs::set_permissions(path.join("set"), std::fs::Permissions::from_mode(0o755)).unwrap();
         std::fs::set_permissions(path.join("set/sub"), std::fs::Permissions::from_mode(0o755)).unwrap();
-        std::fs::remove_dir_all(path).unwrap();
     }
 
     #[test]
@@ -465,7 +463,6 @@ mod tests {
         let mode = |name| path.join(name).metadata().unwrap().mode() & 0o7777;
         let modes = ["set", "set/part", "set/small", "set/plain"].map(mode);
         assert_eq!(modes, [0o750, 0o750, 0o640, 0o640]);
-        std::fs::remove_dir_all(path).unwrap();
     }
 
     #[test]
@@ -486,7 +483,6 @@ mod tests {
         assert_eq!(target.names.finish(), None);
         let mode = |name| path.join(name).metadata().unwrap().mode() & 0o7777;
         assert_eq!((mode("there"), mode("made")), (0o700, 0o750 & !u32::from(user::umask())));
-        std::fs::remove_dir_all(path).unwrap();
     }
 
     #[test]
@@ -503,7 +499,6 @@ mod tests {
         let line = target.names.commit(part, &plain("name", 5)).unwrap_err().to_string();
         assert!(line.contains("somebody else"), "{line}");
         assert!(!path.join("name").exists());
-        std::fs::remove_dir_all(path).unwrap();
     }
 
     #[test]
@@ -523,7 +518,6 @@ mod tests {
         assert!(!path.join("set/out").exists() && !path.join("alone").exists());
         let through = target.file("set/link/below", "x").unwrap_err();
         assert!(through.contains("set/link is a symbolic link"), "{through}");
-        std::fs::remove_dir_all(path).unwrap();
     }
 
     /// A hard link is what a folder that takes two names for one shows.
@@ -540,7 +534,6 @@ mod tests {
         target.file("name", "second").unwrap();
         target.file("name", "third").unwrap();
         assert_eq!(std::fs::read(path.join("name")).unwrap(), b"third");
-        std::fs::remove_dir_all(path).unwrap();
     }
 
     #[test]
@@ -558,7 +551,6 @@ mod tests {
         ] {
             assert!(line.contains(what) && line.ends_with(advice), "{line}");
         }
-        std::fs::remove_dir_all(path).unwrap();
     }
 
     #[test]
@@ -575,7 +567,5 @@ mod tests {
         assert!(folder.contains("sub is a symbolic link"), "{folder}");
         target.file("sub", "replaces it").unwrap();
         assert_eq!(std::fs::read_dir(&outside).unwrap().count(), 0);
-        std::fs::remove_dir_all(path).unwrap();
-        std::fs::remove_dir_all(outside).unwrap();
     }
 }

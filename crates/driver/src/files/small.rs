@@ -269,7 +269,8 @@ mod tests {
     };
 
     use super::*;
-    use crate::files::{TargetFolder, journal::announced, walk::tests::scratch};
+    use crate::files::{TargetFolder, journal::announced};
+    use crate::scratch::scratch;
 
     const FILE: FileId = FileId(3);
 
@@ -403,7 +404,6 @@ mod tests {
         small.keep(FILE, 4, b"ef");
         small.hash(FILE);
         assert_eq!(small.take(FILE).unwrap().content, b"abcdef");
-        std::fs::remove_dir_all(path).unwrap();
     }
 
     #[test]
@@ -437,7 +437,6 @@ mod tests {
         let restored = small.restore(FILE);
         assert!(restored.iter().any(|range| range.start == 0) && restored.iter().any(|range| range.end == 4));
         assert_eq!(small.held[&FILE].content, b"abcd");
-        std::fs::remove_dir_all(path).unwrap();
     }
 
     #[test]

@@ -260,7 +260,7 @@ impl Identity {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::files::walk::tests::scratch;
+    use crate::scratch::scratch;
 
     #[test]
     fn shrinking_and_changing_are_noticed() {
@@ -279,7 +279,6 @@ mod tests {
 
         std::fs::write(&path, [2; 2000]).unwrap();
         assert!(matches!(source.check_unchanged(), Err(SourceError::Changed { .. })));
-        std::fs::remove_dir_all(folder).unwrap();
     }
 
     #[test]

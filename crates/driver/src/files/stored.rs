@@ -337,7 +337,8 @@ mod tests {
     use treecast_wire::header::{FileId, SessionId};
 
     use super::*;
-    use crate::files::{Journal, walk::tests::scratch};
+    use crate::files::Journal;
+    use crate::scratch::scratch;
 
     fn part(journal: &Journal, index: u32) -> PartFile {
         journal.part(FileId::new(SessionId(0), index), false).unwrap()
@@ -372,7 +373,6 @@ mod tests {
             }
             assert!(!stored.is_behind());
         }
-        std::fs::remove_dir_all(path).unwrap();
     }
 
     #[test]
@@ -385,7 +385,6 @@ mod tests {
         data[1000..3000].fill(2);
         stored.write(1000, &[2; 2000]).unwrap();
         assert_eq!(stored.hash(&mut [0; 7000]).unwrap(), *blake3::hash(&data).as_bytes());
-        std::fs::remove_dir_all(path).unwrap();
     }
 
     #[test]
@@ -405,7 +404,6 @@ mod tests {
         assert_eq!(stored.missing(0..50), [0..10, 15..32, 40..50]);
         stored.forget(0..50);
         assert_eq!(stored.missing(0..50), [0..50]);
-        std::fs::remove_dir_all(path).unwrap();
     }
 
     #[test]
@@ -426,7 +424,6 @@ mod tests {
         let there = std::fs::read(path.join(".treecast-00000000.0.0.part")).unwrap();
         assert!(there != data);
         assert_eq!(stored.hash(&mut buffer).unwrap(), *blake3::hash(&there).as_bytes());
-        std::fs::remove_dir_all(path).unwrap();
     }
 
     #[test]
@@ -442,6 +439,5 @@ mod tests {
         assert_eq!(stored.hash(&mut buffer).unwrap(), *blake3::hash(&wrong).as_bytes());
         stored.overwrite(20_000, &right[20_000..40_000], &mut buffer).unwrap();
         assert_eq!(stored.hash(&mut buffer).unwrap(), *blake3::hash(&right).as_bytes());
-        std::fs::remove_dir_all(path).unwrap();
     }
 }

@@ -152,7 +152,8 @@ mod tests {
     use super::*;
     use crate::{
         fec::{self, Encoder},
-        files::{Journal, walk::tests::scratch},
+        files::Journal,
+        scratch::scratch,
     };
 
     const LEN: u16 = 100;
@@ -197,7 +198,6 @@ mod tests {
             assert!(symbols.file.is_none(), "nothing is kept any more");
         }
         assert_eq!(std::fs::read_dir(&path).unwrap().count(), names);
-        std::fs::remove_dir_all(path).unwrap();
     }
 
     /// How many files under `path` this process has open.
@@ -225,6 +225,5 @@ mod tests {
         assert_eq!(symbols.end, end, "slots are used again");
         (0..150).for_each(|index| symbols.forget(FileId(index)));
         assert_eq!(open_files(&path), before);
-        std::fs::remove_dir_all(path).unwrap();
     }
 }

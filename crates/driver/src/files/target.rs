@@ -264,7 +264,7 @@ impl TargetFolder {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::files::walk::tests::scratch;
+    use crate::scratch::scratch;
 
     #[test]
     fn names_that_could_leave_the_folder_are_refused() {
@@ -299,7 +299,6 @@ mod tests {
         }
         TargetFolder::open(&path.join("new/folder")).unwrap();
         assert!(path.join("new/folder").is_dir());
-        std::fs::remove_dir_all(path).unwrap();
     }
 
     #[test]
@@ -309,6 +308,5 @@ mod tests {
         folder.check_room("small", 1).unwrap();
         let line = folder.check_room("huge", u64::MAX / 2).unwrap_err().to_string();
         assert!(line.contains("is full") && line.contains(&(u64::MAX / 2).to_string()), "{line}");
-        std::fs::remove_dir_all(path).unwrap();
     }
 }

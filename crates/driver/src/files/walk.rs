@@ -257,20 +257,13 @@ fn sift_equal_names(found: &[NamedSource], unsendable: &mut Unsendable) {
 }
 
 #[cfg(test)]
-pub(super) mod tests {
+mod tests {
     use std::{cell::Cell, ffi::OsStr};
 
     use treecast_wire::message::ObjectKind;
 
     use super::*;
-
-    /// An empty folder for one test.
-    pub(crate) fn scratch(name: &str) -> PathBuf {
-        let folder = std::env::temp_dir().join(format!("treecast-test-{name}-{}", std::process::id()));
-        let _ = std::fs::remove_dir_all(&folder);
-        std::fs::create_dir_all(&folder).unwrap();
-        folder
-    }
+    use crate::scratch::scratch;
 
     #[test]
     fn a_folder_stands_for_itself_and_what_is_below_it() {
@@ -297,7 +290,6 @@ pub(super) mod tests {
         ];
         let expected = expected.map(|(name, kind, size)| (name.to_owned(), kind, size));
         assert_eq!(found.sources.iter().map(told).collect::<Vec<_>>(), expected);
-        std::fs::remove_dir_all(folder).unwrap();
     }
 
     #[test]
@@ -306,10 +298,9 @@ pub(super) mod tests {
         (0..9).for_each(|number| std::fs::write(folder.join(number.to_string()), "").unwrap());
         let left = Cell::new(5);
         let is_stopped = || left.replace(left.get() - 1) == 0;
-        let error = find_sources_until(std::slice::from_ref(&folder), &is_stopped).unwrap_err();
+        let error = find_sources_until(&[folder.to_path_buf()], &is_stopped).unwrap_err();
         assert!(matches!(error, SourceError::Interrupted), "{error}");
         assert_eq!(left.get(), -1, "it went on");
-        std::fs::remove_dir_all(folder).unwrap();
     }
 
     #[test]
@@ -334,7 +325,6 @@ pub(super) mod tests {
             "{line}"
         );
         assert!(line.ends_with("src/a-socket (a special file) and 2 more"), "{line}");
-        std::fs::remove_dir_all(folder).unwrap();
     }
 
     #[test]
@@ -361,7 +351,6 @@ pub(super) mod tests {
         (0..12).for_each(|number| std::fs::write(name(format!("one/{number}\t").as_bytes()), "").unwrap());
         let line = told();
         assert!(line.starts_with("16 files or folders") && line.contains(", and 6 more; rename"), "{line}");
-        std::fs::remove_dir_all(folder).unwrap();
     }
 
     #[test]
@@ -375,9 +364,8 @@ pub(super) mod tests {
         }
         assert_eq!(searched.get(), 0);
         (0..300).for_each(|number| std::fs::write(folder.join(format!("{number:03}\t")), "").unwrap());
-        let line = find_sources(std::slice::from_ref(&folder)).unwrap_err().to_string();
+        let line = find_sources(&[folder.to_path_buf()]).unwrap_err().to_string();
         assert!(line.starts_with("at least 100 files or folders cannot be sent"), "{line}");
-        std::fs::remove_dir_all(folder).unwrap();
     }
 
     #[test]
@@ -393,6 +381,5 @@ pub(super) mod tests {
             let control = find_sources(&[folder.join(path)]).unwrap_err();
             assert!(matches!(control, SourceError::Name { .. }), "{control}");
         }
-        std::fs::remove_dir_all(folder).unwrap();
     }
 }

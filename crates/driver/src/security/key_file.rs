@@ -189,27 +189,12 @@ fn read_text(file: &File) -> io::Result<Zeroizing<Vec<u8>>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    struct Scratch(PathBuf);
-
-    impl Scratch {
-        fn new(name: &str) -> Self {
-            let path = env::temp_dir().join(format!("treecast-keys-{name}-{}", std::process::id()));
-            fs::create_dir_all(&path).unwrap();
-            Self(path)
-        }
-    }
-
-    impl Drop for Scratch {
-        fn drop(&mut self) {
-            _ = fs::remove_dir_all(&self.0);
-        }
-    }
+    use crate::scratch::scratch;
 
     #[test]
     fn a_key_is_its_owners_alone_and_never_overwritten() {
-        let scratch = Scratch::new("new");
-        let folder = KeyFolder(scratch.0.join("a/keys"));
+        let scratch = scratch("keys-new");
+        let folder = KeyFolder(scratch.join("a/keys"));
         assert!(folder.names().unwrap().is_empty());
         let (path, identity) = folder.create("anna").unwrap();
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o7777, 0o600);
@@ -219,13 +204,13 @@ mod tests {
         assert_eq!(Identity::load(&path).unwrap().public_key(), identity.public_key());
         assert_eq!(folder.names().unwrap(), ["anna"]);
         assert_eq!(fs::read_dir(&folder.0).unwrap().count(), 1, "nothing else is left");
-        let named = scratch.0.join("key.pem");
+        let named = scratch.join("key.pem");
         assert_eq!(
             Identity::create(&named).unwrap().public_key(),
             Identity::load(&named).unwrap().public_key()
         );
         assert!(Identity::create(&named).unwrap_err().to_string().contains("exists already"));
-        assert!(Identity::create(&scratch.0.join("none/key.pem")).is_err());
+        assert!(Identity::create(&scratch.join("none/key.pem")).is_err());
         for name in ["", "a/b", "../a", ".a", "-a", "ä"] {
             assert!(folder.create(name).is_err(), "{name}");
         }
@@ -233,8 +218,8 @@ mod tests {
 
     #[test]
     fn what_cannot_be_used_is_told_in_one_line() {
-        let scratch = Scratch::new("bad");
-        let (path, identity) = KeyFolder(scratch.0.clone()).create("key").unwrap();
+        let scratch = scratch("keys-bad");
+        let (path, identity) = KeyFolder(scratch.to_path_buf()).create("key").unwrap();
         let pem = identity.to_pem().unwrap();
         let line = |path: &Path| {
             let line = Identity::load(path).unwrap_err().to_string();
@@ -248,14 +233,14 @@ mod tests {
         }
         fs::set_permissions(&path, fs::Permissions::from_mode(0o400)).unwrap();
         assert!(Identity::load(&path).is_ok());
-        let bad = scratch.0.join("bad.pem");
+        let bad = scratch.join("bad.pem");
         for text in ["", "no key", &pem[..pem.len() / 2], &pem.replace("PRIVATE", "PUBLIC")] {
             fs::write(&bad, text).unwrap();
             fs::set_permissions(&bad, fs::Permissions::from_mode(0o600)).unwrap();
             assert!(line(&bad).contains("holds no Ed25519 key"), "{text}");
         }
-        assert!(line(&scratch.0).contains("no regular file"));
+        assert!(line(&scratch).contains("no regular file"));
         assert!(line(Path::new("/dev/null")).contains("no regular file"));
-        assert!(line(&scratch.0.join("none")).contains("No such file"));
+        assert!(line(&scratch.join("none")).contains("No such file"));
     }
 }

@@ -102,8 +102,7 @@ mod tests {
 
     #[test]
     fn hashes_come_one_by_one_and_with_their_chunks() {
-        let folder = std::env::temp_dir().join(format!("treecast-hashing-{}", std::process::id()));
-        std::fs::create_dir_all(&folder).unwrap();
+        let folder = crate::scratch::scratch("hashing");
         let data = vec![vec![1; 700_000], vec![2; 10], Vec::new()];
         let paths: Vec<_> = (0..3).map(|index| folder.join(index.to_string())).collect();
         paths.iter().zip(&data).for_each(|(path, data)| std::fs::write(path, data).unwrap());
@@ -123,6 +122,5 @@ mod tests {
         assert_eq!(hashes, [right(&data[0]), None, right(&[])], "the second has changed");
         assert!(hashing.page(file(0), 0).is_some() && hashing.page(file(0), 1).is_none());
         assert!(hashing.page(file(1), 0).is_none() && hashing.page(file(2), 0).is_none());
-        std::fs::remove_dir_all(folder).unwrap();
     }
 }

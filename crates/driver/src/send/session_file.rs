@@ -411,6 +411,7 @@ mod tests {
     use super::*;
     use crate::{
         files::find_sources,
+        scratch::{Scratch, scratch},
         send::{Plan, SendError},
     };
 
@@ -426,10 +427,8 @@ mod tests {
         Ok(plan)
     }
 
-    fn filled(name: &str) -> PathBuf {
-        let folder = std::env::temp_dir().join(format!("treecast-{name}-{}", std::process::id()));
-        _ = fs::remove_dir_all(&folder);
-        fs::create_dir_all(&folder).unwrap();
+    fn filled(name: &str) -> Scratch {
+        let folder = scratch(name);
         ["a", "b"].iter().for_each(|name| fs::write(folder.join(name), name).unwrap());
         folder
     }
@@ -445,7 +444,6 @@ mod tests {
         let mode = fs::metadata(folder.join("session")).unwrap().permissions().mode();
         assert_eq!(mode & 0o7777, 0o600);
         assert_eq!(fs::read_dir(&folder).unwrap().count(), 3, "nothing else is left");
-        fs::remove_dir_all(folder).unwrap();
     }
 
     #[test]
@@ -458,7 +456,6 @@ mod tests {
         let first = plan(&folder, &["a"], change).unwrap();
         let again = plan(&folder, &["a"], change).unwrap();
         assert!(first.secret.is_some() && first.secret == again.secret);
-        fs::remove_dir_all(folder).unwrap();
     }
 
     #[test]
@@ -488,7 +485,6 @@ mod tests {
         assert!(line(&["a", "b"], |options| options.block_len = Some(1000)).contains("with blocks of"));
         fs::write(folder.join("b"), "changed").unwrap();
         assert!(line(&["a", "b"], |_| {}).contains("has changed"));
-        fs::remove_dir_all(folder).unwrap();
     }
 
     /// Its blocks would be too long, or its group of another family: what the user has changed is another thing.
@@ -514,7 +510,6 @@ mod tests {
         fs::remove_file(folder.join("session")).unwrap();
         plan(&folder, &["a"], plain_ipv4).unwrap();
         assert!(line(|_| {}).contains("began without security"));
-        fs::remove_dir_all(folder).unwrap();
     }
 
     #[test]
@@ -538,7 +533,6 @@ mod tests {
         let taken = find_sources(&[folder.join("a")]).unwrap().sources;
         let taken = create(&session, &text_ticket(&text), (false, &[]), None, &taken);
         assert!(matches!(taken, Err(SendError::SessionFile(SessionFileError::Taken { .. }))));
-        fs::remove_dir_all(folder).unwrap();
     }
 
     #[test]
@@ -558,7 +552,6 @@ mod tests {
         assert_eq!(before[&1], Mark { sent: 100, hash: Some([7; 32]) });
         Marks::open(&session, Roll::default()).unwrap().sent(0, 100_000, 100_000);
         assert_eq!(plan(&folder, &["a", "b"], |_| {}).unwrap().before[&0].sent, 100_000);
-        fs::remove_dir_all(folder).unwrap();
     }
 
     #[test]
@@ -577,7 +570,6 @@ mod tests {
         assert!(absent.len() == 1 && absent[0].who.is(&who("other")) && absent[0].address == address);
         Marks::open(&session, again.roll).unwrap().ended(&who("other"));
         assert!(plan(&folder, &["a"], |_| {}).unwrap().roll.absent().is_empty());
-        fs::remove_dir_all(folder).unwrap();
     }
 
     fn text_ticket(text: &str) -> Ticket {

@@ -207,8 +207,7 @@ mod tests {
 
     #[test]
     fn objects_that_take_turns_are_read_and_hashed_right() {
-        let folder = std::env::temp_dir().join(format!("treecast-source-table-{}", std::process::id()));
-        std::fs::create_dir_all(&folder).unwrap();
+        let folder = crate::scratch::scratch("source-table");
         let contents =
             |seed: usize, len: usize| (0..len).map(|at| (at * seed % 253) as u8).collect::<Vec<_>>();
         let data = [contents(3, 700_000), contents(5, 300_001)];
@@ -229,6 +228,5 @@ mod tests {
             let hash = table.hash(FileId(index as u64)).unwrap().unwrap();
             assert_eq!(hash, *blake3::hash(data).as_bytes());
         }
-        std::fs::remove_dir_all(folder).unwrap();
     }
 }

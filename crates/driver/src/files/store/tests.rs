@@ -10,7 +10,8 @@ use treecast_wire::{
 };
 
 use super::*;
-use crate::files::{Rules, SourceBlock, walk::tests::scratch};
+use crate::files::{Rules, SourceBlock};
+use crate::scratch::scratch;
 
 fn begin(size: u64, name: &str) -> BeginOfFile {
     BeginOfFile::new(TransferType::DiskToDisk, size, name).unwrap()
@@ -66,7 +67,6 @@ fn nothing_is_on_the_disk_before_it_is_announced() {
     done(&mut store, b"xy", vec![announce, Task::Keep { file, range: 0..2, at: 0 }]);
     commit(&mut store, file).1.unwrap();
     assert_eq!(std::fs::read(path.join("name")).unwrap(), b"xyabc");
-    std::fs::remove_dir_all(path).unwrap();
 }
 
 #[test]
@@ -87,7 +87,6 @@ fn room_is_taken_only_for_what_is_sure() {
     let blocks = |name: &str| std::os::unix::fs::MetadataExt::blocks(&path.join(name).metadata().unwrap());
     assert_eq!(blocks("hearsay"), 0);
     assert!(blocks("sure") * 512 >= SIZE, "{} blocks", blocks("sure"));
-    std::fs::remove_dir_all(path).unwrap();
 }
 
 #[test]
@@ -133,7 +132,6 @@ fn a_whole_object_becomes_a_file_with_its_mode_and_time_whatever_had_its_name() 
         "{reports:?}"
     );
     assert_eq!(names(&path).len(), 2, "no temporary name is left");
-    std::fs::remove_dir_all(path).unwrap();
 }
 
 /// Each wait for the thread is a change of the thread that runs, and many receivers on one machine do little else.
@@ -155,7 +153,6 @@ fn who_would_wait_for_the_thread_does_its_work() {
     }
     let waits = waits_of_this_thread() - before;
     drop(store);
-    std::fs::remove_dir_all(path).unwrap();
     assert!(waits < blocks / 4, "{waits} of {blocks}");
 }
 
@@ -185,7 +182,6 @@ fn a_refused_announcement_gives_way_to_another() {
     commit(&mut store, file).1.unwrap();
     assert_eq!(std::fs::read(path.join("right")).unwrap(), b"abc");
     assert_eq!(names(&path), ["right"]);
-    std::fs::remove_dir_all(path).unwrap();
 }
 
 /// A store whose objects wait so long for room, and an announced object of 10 bytes in it.
@@ -227,7 +223,6 @@ fn what_a_quota_refuses_again_and_again_fails_when_its_time_is_up() {
     }
     assert!(times > 1, "it is tried more than once");
     drop(hands);
-    std::fs::remove_dir_all(path).unwrap();
 }
 
 #[test]
@@ -241,7 +236,6 @@ fn an_object_for_which_there_was_room_has_all_its_time_when_the_disk_is_full_aga
         hands.worker.keep(FileId(1), 0, &[7; 10]);
     }
     drop(hands);
-    std::fs::remove_dir_all(path).unwrap();
 }
 
 /// The length of a block in what follows.
@@ -309,7 +303,6 @@ fn source_blocks_are_decoded_beside_other_work_unless_nobody_wants_them_any_more
     done(&mut store, &bytes, vec![keep_blocks(wanted, 5..6)]);
     commit(&mut store, wanted).1.unwrap();
     assert_eq!(std::fs::read(path.join("wanted")).unwrap(), data);
-    std::fs::remove_dir_all(path).unwrap();
 }
 
 #[test]
@@ -332,7 +325,6 @@ fn a_decoder_that_panics_fails_its_object_and_no_other() {
     commit(&mut store, good).1.unwrap();
     assert_eq!(std::fs::read(path.join("good")).unwrap(), data);
     assert_eq!(names(&path), ["good"]);
-    std::fs::remove_dir_all(path).unwrap();
 }
 
 /// A wrong symbol spoils its source block, and what came meanwhile may be in the object's hash.
@@ -359,7 +351,6 @@ fn what_comes_while_its_source_block_is_decoded_is_not_written_over() {
     wait_for(&store, Vec::new(), 2);
     commit(&mut store, file).1.unwrap();
     assert_eq!(std::fs::read(path.join("name")).unwrap(), data);
-    std::fs::remove_dir_all(path).unwrap();
 }
 
 #[test]
@@ -380,5 +371,4 @@ fn the_decoder_ends_with_the_session() {
     }
     drop(store);
     assert!(IS_OVER.load(Ordering::SeqCst));
-    std::fs::remove_dir_all(path).unwrap();
 }

@@ -1,6 +1,7 @@
 use std::{fs, path::PathBuf, thread::JoinHandle};
 
 use super::*;
+use crate::scratch::{Scratch, scratch};
 
 const CONTENT: &[u8] = b"the file's content, of which not all comes";
 
@@ -23,14 +24,11 @@ enum Serving {
     FolderGone,
 }
 
-struct Folder(PathBuf);
+struct Folder(Scratch);
 
 impl Folder {
     fn new(test: &str) -> Self {
-        let path = std::env::temp_dir().join(format!("treecast-tcp-{test}-{}", std::process::id()));
-        let _ = fs::remove_dir_all(&path);
-        fs::create_dir_all(&path).expect("a folder is made");
-        Self(path)
+        Self(scratch(&format!("tcp-{test}")))
     }
 
     fn copy(&self) -> PathBuf {
@@ -42,17 +40,11 @@ impl Folder {
     }
 }
 
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
-}
-
 /// Starts a server that treats each connection as listed, and then is gone.
 fn server(servings: &[Serving], folder: &Folder) -> (SocketAddr, JoinHandle<()>) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let address = listener.local_addr().expect("it is bound");
-    let (servings, folder) = (servings.to_vec(), folder.0.clone());
+    let (servings, folder) = (servings.to_vec(), folder.0.to_path_buf());
     let work = move || {
         for serving in servings {
             let (stream, _) = listener.accept().expect("a client comes");
