@@ -141,18 +141,16 @@ fn a_lossy_client_loses_its_share_and_others_nothing() {
 #[test]
 fn loss_can_begin_and_end_while_the_lab_is_up() {
     let lab = TestLab::parse("lan:clients=1", "lossy");
-    let (server, client) = (lab.v6("server0"), lab.v6("client0"));
-    let (at_server, at_client) = (lab.socket("server0", server.into()), lab.socket("client0", client.into()));
-    assert!(reaches(&at_server, &at_client, (client, 4000).into(), 40));
+    let (at_server, at_client, to) = lab.pair();
     assert_eq!(lab.lab.loss_counters("client0", "if1").unwrap().dropped, 0);
 
     lab.lab.set_loss("client0", "if1", Loss::Uniform(1.0)).unwrap();
-    assert!(!reaches(&at_server, &at_client, (client, 4000).into(), 2));
+    assert!(!reaches(&at_server, &at_client, to, 2));
     // The record of the lab carries the loss: somebody else can change it.
     let elsewhere = Lab::open(lab.lab.name(), &lab.options).unwrap();
     assert!(elsewhere.loss_counters("client0", "if1").unwrap().dropped >= 2);
     elsewhere.set_loss("client0", "if1", Loss::None).unwrap();
-    assert!(reaches(&at_server, &at_client, (client, 4000).into(), 40));
+    assert!(reaches(&at_server, &at_client, to, 40));
 }
 
 /// Super-packets that go to a node with loss are cut before they get there: each datagram counts.
@@ -161,14 +159,11 @@ fn a_super_packet_is_lost_datagram_by_datagram() {
     let mut topology = Topology::parse("lan:clients=1").unwrap();
     topology.networks[0].members[1].quality.loss = Loss::Uniform(0.5);
     let lab = TestLab::up(&topology, "super");
-    let address = lab.v6("client0");
-    let server = lab.socket("server0", lab.v6("server0").into());
-    let client = lab.socket("client0", address.into());
-    assert!(reaches(&server, &client, (address, 4000).into(), 50));
+    let (server, client, to) = lab.pair();
     let before = lab.lab.loss_counters("client0", "if1").unwrap();
     set_udp_option(&server, libc::UDP_SEGMENT, 1000);
     for _ in 0..20 {
-        server.send_to(&[7; 40_000], (address, 4000)).unwrap();
+        server.send_to(&[7; 40_000], to).unwrap();
     }
     let after = lab.lab.loss_counters("client0", "if1").unwrap();
     let (passed, dropped) = (after.passed - before.passed, after.dropped - before.dropped);
@@ -180,17 +175,14 @@ fn a_super_packet_is_lost_datagram_by_datagram() {
 #[test]
 fn a_super_packet_passes_a_limit_whole() {
     let lab = TestLab::parse("tree:levels=1,clients=1,rate=200M", "whole");
-    let address = lab.v6("client0");
-    let server = lab.socket("server0", lab.v6("server0").into());
-    let client = lab.socket("client0", address.into());
-    assert!(reaches(&server, &client, (address, 4000).into(), 40));
+    let (server, client, to) = lab.pair();
     client.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
     set_udp_option(&server, libc::UDP_SEGMENT, 1400);
     set_udp_option(&client, libc::UDP_GRO, 1);
     let mut buffer = vec![0; 65_536];
     let start = Instant::now();
     for _ in 0..100 {
-        server.send_to(&[7; 46 * 1400], (address, 4000)).unwrap();
+        server.send_to(&[7; 46 * 1400], to).unwrap();
         assert_eq!(client.recv(&mut buffer).unwrap(), 46 * 1400);
     }
     // What goes through at once at the three limits on the way is not yet paid for.
@@ -206,17 +198,14 @@ fn set_udp_option(socket: &UdpSocket, name: i32, value: i32) {
 fn a_cable_carries_its_rate_and_no_more() {
     const RATE_BPS: f64 = 50e6;
     let lab = TestLab::parse("lan:clients=1,rate=50M", "rate");
-    let address = lab.v6("client0");
-    let server = lab.socket("server0", lab.v6("server0").into());
-    let client = lab.socket("client0", address.into());
-    assert!(reaches(&server, &client, (address, 4000).into(), 40));
+    let (server, client, to) = lab.pair();
     client.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
     let done = Arc::new(AtomicBool::new(false));
     let sender = std::thread::spawn({
         let done = Arc::clone(&done);
         move || {
             while !done.load(Ordering::Relaxed) {
-                let _ = server.send_to(&[7; 1400], (address, 4000));
+                let _ = server.send_to(&[7; 1400], to);
             }
         }
     });
@@ -291,10 +280,7 @@ fn a_link_between_routers_can_be_pulled_and_put_back() {
         "test.toml",
     );
     let lab = TestLab::up(&topology.unwrap(), "pull");
-    let client = lab.v6("client0");
-    let at_server = lab.socket("server0", lab.v6("server0").into());
-    let at_client = lab.socket("client0", client.into());
-    assert!(reaches(&at_server, &at_client, (client, 4000).into(), 40));
+    let (at_server, at_client, to) = lab.pair();
     // A router has an address of its own, which is reached from everywhere.
     let at_router = lab.socket("a", lab.v6("a").into());
     assert_eq!(lab.v6("a").to_string(), "fd00:ffff::a");
@@ -302,9 +288,9 @@ fn a_link_between_routers_can_be_pulled_and_put_back() {
 
     let (node, interface) = ("a", lab.lab.node("a").unwrap().interfaces[1].name.clone());
     lab.lab.set_link_up(node, &interface, false).unwrap();
-    assert!(!reaches(&at_server, &at_client, (client, 4000).into(), 2));
+    assert!(!reaches(&at_server, &at_client, to, 2));
     lab.lab.set_link_up(node, &interface, true).unwrap();
-    assert!(reaches(&at_server, &at_client, (client, 4000).into(), 40));
+    assert!(reaches(&at_server, &at_client, to, 40));
     assert!(reaches(&at_client, &at_router, (lab.v6("a"), 4000).into(), 40));
 }
 

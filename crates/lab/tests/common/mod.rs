@@ -35,6 +35,16 @@ impl TestLab {
         self.lab.enter(node, || UdpSocket::bind((address, 4000))).unwrap().unwrap()
     }
 
+    /// Sockets of `server0` and `client0`, and where the first one reaches the second.
+    #[track_caller]
+    pub fn pair(&self) -> (UdpSocket, UdpSocket, SocketAddr) {
+        let address = self.v6("client0");
+        let server = self.socket("server0", self.v6("server0").into());
+        let client = self.socket("client0", address.into());
+        assert!(reaches(&server, &client, (address, 4000).into(), 50));
+        (server, client, (address, 4000).into())
+    }
+
     pub fn v6(&self, node: &str) -> Ipv6Addr {
         self.lab.node(node).unwrap().v6().unwrap()
     }
