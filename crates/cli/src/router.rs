@@ -288,11 +288,7 @@ fn print_status(status: &Status) {
         ("  not answered: missed", discovery.unanswered),
         ("discovery responses", discovery.responses),
     ];
-    let counts = counts.into_iter().map(|(name, count)| [name.to_owned(), count.to_string()]);
-    table(
-        ["MEADCAST PACKETS (A SUPER-PACKET IS ONE)", "COUNT"],
-        counts.chain(ended(&status.malformed, &status.dropped, &status.passed_on)),
-    );
+    print_counts("MEADCAST", &counts, [&status.malformed, &status.dropped, &status.passed_on]);
     if let Some(other) = &status.other_dialect {
         say!("{other}");
         say!("");
@@ -333,11 +329,7 @@ fn print_xcast(xcast: &Xcast) {
         ("registrations refused", xcast.registrations_refused),
         ("registrations not sent", xcast.registrations_unsent),
     ];
-    let counts = counts.into_iter().map(|(name, count)| [name.to_owned(), count.to_string()]);
-    table(
-        ["XCAST PACKETS (A SUPER-PACKET IS ONE)", "COUNT"],
-        counts.chain(ended(&xcast.malformed, &xcast.dropped, &xcast.passed_on)),
-    );
+    print_counts("XCAST", &counts, [&xcast.malformed, &xcast.dropped, &xcast.passed_on]);
     if !xcast.registered.is_empty() {
         let routers =
             |one: &Registered| one.routers.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ");
@@ -347,14 +339,12 @@ fn print_xcast(xcast: &Xcast) {
     }
 }
 
-/// Lists packets that were dropped, or of which no copies were made, by reason.
-fn ended<'a>(
-    malformed: &'a BTreeMap<String, u64>,
-    dropped: &'a BTreeMap<String, u64>,
-    passed_on: &'a BTreeMap<String, u64>,
-) -> impl Iterator<Item = [String; 2]> + 'a {
-    let of = |what: &'static str, counts: &'a BTreeMap<String, u64>| {
+/// Prints a protocol's packets: counts with their names, and then those that were malformed, dropped and passed on without
+/// copies, by reason.
+fn print_counts(protocol: &str, counts: &[(&str, u64)], ended: [&BTreeMap<String, u64>; 3]) {
+    let counts = counts.iter().map(|(name, count)| [(*name).to_owned(), count.to_string()]);
+    let ended = ["malformed", "dropped", "passed on"].into_iter().zip(ended).flat_map(|(what, counts)| {
         counts.iter().map(move |(reason, count)| [format!("{what}: {reason}"), count.to_string()])
-    };
-    of("malformed", malformed).chain(of("dropped", dropped)).chain(of("passed on", passed_on))
+    });
+    table([&format!("{protocol} PACKETS (A SUPER-PACKET IS ONE)"), "COUNT"], counts.chain(ended));
 }

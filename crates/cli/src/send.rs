@@ -326,9 +326,9 @@ fn is_carousel(args: &Args) -> bool {
 
 /// Refuses combinations of options that cannot work together.
 fn check(args: &Args) -> Result<(), String> {
-    let refused = refused(args).into_iter().chain(refused_by_iotup(args));
-    let mut refused = refused.chain(refused_by_carousel(args)).chain(refused_by_fanout(args));
+    let mut refused = refused(args).into_iter().chain(refused_by_iotup(args)).chain(refused_by_fanout(args));
     refused.find(|(is_refused, _)| *is_refused).map_or(Ok(()), |(_, why)| Err(why.to_owned()))?;
+    refused_by_carousel(args).filter(|_| is_carousel(args)).map_or(Ok(()), Err)?;
     local::check(args)?;
     check_sharing(args)
 }
@@ -400,50 +400,28 @@ fn refused_by_iotup(args: &Args) -> [Refusal; 4] {
 }
 
 /// Options that need answers of receivers.
-fn refused_by_carousel(args: &Args) -> [Refusal; 11] {
-    let is_carousel = is_carousel(args);
+fn refused_by_carousel(args: &Args) -> Option<String> {
     let has_group = matches!(args.fanout, Fanout::Multicast | Fanout::Auto);
-    [
-        (
-            is_carousel && args.allow.is_some(),
-            "a carousel cannot see who listens: leave out --allow, and give its ticket to nobody else",
-        ),
-        (is_carousel && args.expires.is_some(), "a carousel cannot see who listens: leave out --expires"),
-        (
-            is_carousel && !has_group && args.receivers.is_none(),
-            "nobody tells a carousel where its receivers are: name their addresses with --receivers, or take --fanout \
-             multicast",
-        ),
-        (
-            is_carousel && args.control.is_some(),
-            "a carousel takes no control connections: leave out --control",
-        ),
-        (
-            is_carousel && args.wait.is_some(),
-            "a carousel starts at the first listener and cannot count them: leave out --wait",
-        ),
-        (
-            is_carousel && args.wait_at_least.is_some(),
-            "a carousel starts at the first listener and cannot count them: leave out --wait-at-least",
-        ),
-        (
-            is_carousel && args.per_address.is_some(),
-            "a carousel cannot see who listens: leave out --per-address",
-        ),
-        (
-            is_carousel && args.linger.is_some(),
-            "a carousel cannot see who has broken off, and waits for nobody: leave out --linger",
-        ),
-        (is_carousel && args.feed.is_some(), "a carousel sends what it began with: leave out --feed"),
-        (
-            is_carousel && args.stall_limit.is_some(),
-            "a carousel cannot see who has stalled: leave out --stall-limit",
-        ),
-        (
-            is_carousel && args.at_once.is_some(),
-            "a carousel sends one file behind the other: leave out --at-once",
-        ),
-    ]
+    let unseen = "a carousel cannot see who listens";
+    let uncounted = "a carousel starts at the first listener and cannot count them";
+    let options = [
+        (args.allow.is_some(), unseen, "--allow, and give its ticket to nobody else"),
+        (args.expires.is_some(), unseen, "--expires"),
+        (args.control.is_some(), "a carousel takes no control connections", "--control"),
+        (args.wait.is_some(), uncounted, "--wait"),
+        (args.wait_at_least.is_some(), uncounted, "--wait-at-least"),
+        (args.per_address.is_some(), unseen, "--per-address"),
+        (args.linger.is_some(), "a carousel waits for nobody who has broken off", "--linger"),
+        (args.feed.is_some(), "a carousel sends what it began with", "--feed"),
+        (args.stall_limit.is_some(), "a carousel cannot see who has stalled", "--stall-limit"),
+        (args.at_once.is_some(), "a carousel sends one file behind the other", "--at-once"),
+    ];
+    if let Some((_, why, option)) = options.iter().find(|(is_given, ..)| *is_given) {
+        return Some(format!("{why}: leave out {option}"));
+    }
+    let nowhere = "nobody tells a carousel where its receivers are: name their addresses with --receivers, or take --fanout \
+                   multicast";
+    (!has_group && args.receivers.is_none()).then(|| nowhere.to_owned())
 }
 
 /// Options that have no effect with the chosen fanout.

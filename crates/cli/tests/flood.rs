@@ -14,7 +14,6 @@ use std::{
 
 use session::{Scratch, contents, finish_well, path, wait_until};
 use socket2::{Domain, Socket, Type};
-use treecast_wire::ticket::Ticket;
 
 const STRANGERS: usize = 10_000;
 
@@ -45,7 +44,7 @@ fn strangers_keep_no_receiver_out_and_cost_little() {
     let scratch = Scratch::new();
     let file = scratch.file("file", 2_000_000);
     let sender = scratch.send(&["--wait", "4", "--control", "127.0.0.1:0", path(&file)]);
-    let ticket: Ticket = fs::read_to_string(scratch.path("ticket")).unwrap().trim().parse().unwrap();
+    let ticket = scratch.ticket();
     let (id, to) = (sender.id(), ticket.control[0]);
     let (is_over, count) = (AtomicBool::new(false), AtomicUsize::new(0));
     let (opened, descriptors, memory_kb) = thread::scope(|scope| {

@@ -32,10 +32,6 @@ use treecast_wire::{
 
 const SIZE: usize = 3_000_000;
 
-fn ticket(scratch: &Scratch) -> Ticket {
-    fs::read_to_string(scratch.path("ticket")).unwrap().trim().parse().unwrap()
-}
-
 fn group(ticket: &Ticket) -> GroupAddress {
     GroupAddress { group: ticket.group, source: None, interface: Interface::named("lo").unwrap() }
 }
@@ -93,7 +89,7 @@ fn whoever_has_no_key_can_do_no_more_than_be_counted() {
     let scratch = Scratch::new();
     let file = scratch.file("file", SIZE);
     let sender = scratch.send(&["--wait", "2", "--rate", "20M", path(&file)]);
-    let ticket = ticket(&scratch);
+    let ticket = scratch.ticket();
     let is_over = AtomicBool::new(false);
     thread::scope(|scope| {
         let meddler = scope.spawn(|| meddle(&group(&ticket), &is_over));
@@ -201,7 +197,7 @@ fn a_member_that_forges_costs_chunks_and_not_the_object() {
         let is_plain = args.contains(&"--plain");
         let wait = if is_plain { "2" } else { "3" };
         let sender = scratch.send(&[args, &["--block", "1400", "--wait", wait, path(&file)]].concat());
-        let ticket = ticket(&scratch);
+        let ticket = scratch.ticket();
         let mut first = scratch.receive("a", &["--json"]);
         let mut told = joined(&mut first);
         let member = (!is_plain).then(|| join(&ticket));
@@ -243,7 +239,7 @@ fn a_member_that_creeps_does_not_hold_the_others_up() {
     let scratch = Scratch::new();
     let file = scratch.file("file", LARGE);
     let sender = scratch.send(&["--wait", "2", path(&file)]);
-    let ticket = ticket(&scratch);
+    let ticket = scratch.ticket();
     let (mut member, _) = join(&ticket);
     let is_over = AtomicBool::new(false);
     thread::scope(|scope| {
@@ -277,7 +273,7 @@ fn one_ticket_is_good_for_so_many_places_from_one_address_and_with_one_key() {
     let file = scratch.file("file", 10_000);
     let options = ["--control", "127.0.0.1:0", "--per-address", "5", "--linger", "0", "--wait", "24"];
     let sender = scratch.send(&[&options[..], &[path(&file)]].concat());
-    let ticket = ticket(&scratch);
+    let ticket = scratch.ticket();
     let mut members = Vec::new();
     let mut come = |identity: &Identity, name: &str, from: [u8; 4]| {
         let result = join_as(&ticket, identity, name, from.into());

@@ -310,15 +310,21 @@ fn delays(from: &UdpSocket, to: &UdpSocket, count: usize) -> Vec<Duration> {
     delays
 }
 
+/// How long it takes to build a lab, which is taken down again.
+fn time_to_build(place: &Place, spec: &str) -> Duration {
+    let start = Instant::now();
+    place.print(&["up", spec, "--name", &format!("{}whole", place.prefix)]);
+    let whole = start.elapsed();
+    place.print(&["down", "--all"]);
+    whole
+}
+
 /// Kills `lab up` at every stage of its work; `down --all` must find whatever there was by then.
 #[test]
 fn nothing_outlives_a_builder_that_was_killed() {
     let place = Place::new("die");
     let spec = "tree:levels=4,clients=3,rate=1G,loss=1%";
-    let start = Instant::now();
-    place.print(&["up", spec, "--name", &format!("{}whole", place.prefix)]);
-    let whole = start.elapsed();
-    place.print(&["down", "--all"]);
+    let whole = time_to_build(&place, spec);
 
     let mut stages = HashSet::new();
     for round in 0u32..24 {
@@ -347,10 +353,7 @@ fn nothing_outlives_a_builder_that_was_killed() {
 fn a_builder_that_is_told_to_stop_takes_its_lab_down() {
     let place = Place::new("stop");
     let spec = "tree:levels=4,clients=3,rate=1G";
-    let start = Instant::now();
-    place.print(&["up", spec, "--name", &format!("{}whole", place.prefix)]);
-    let whole = start.elapsed();
-    place.print(&["down", "--all"]);
+    let whole = time_to_build(&place, spec);
 
     let mut interrupted = 0;
     for round in 1u32..=10 {

@@ -19,7 +19,6 @@ use std::{
 
 use mroute_network::Network;
 use session::{Guarded, Scratch, contents, finish_well, path, start, treecast, wait_until};
-use treecast_wire::ticket::Ticket;
 
 const SIZE: usize = 10_000_000;
 
@@ -93,7 +92,7 @@ fn a_receiver_whose_connection_is_forgotten_on_the_way_comes_back() {
         let scratch = Scratch::new();
         let file = scratch.file("file", SIZE);
         let sender = scratch.send(&[&RATE[..], &["--wait", "2"], more, &[path(&file)]].concat());
-        let mut ticket: Ticket = fs::read_to_string(scratch.path("ticket")).unwrap().trim().parse().unwrap();
+        let mut ticket = scratch.ticket();
         let translator = Translator::to(ticket.control[0]);
         ticket.control = vec![translator.address];
         let steady = scratch.receive("steady", &[]);

@@ -11,7 +11,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use session::{Scratch, SpawnGuarded, finish_well, path, wait_until};
+use session::{Guarded, Scratch, SpawnGuarded, finish_well, path, wait_until};
 
 /// How the command ends, and what it says on standard error, when nobody reads its standard output.
 fn unread(arguments: &[&str]) -> (ExitStatus, String) {
@@ -59,12 +59,8 @@ fn a_session_does_not_wait_for_who_reads_its_events_and_loses_none_of_them() {
     let scratch = Scratch::new();
     let set = many_files(&scratch);
     let mut sender = scratch.send(&["--json", "--wait", "2", path(&set)]);
-    let mut command = scratch.receive_command("steady");
-    command.arg(format!("@{}", scratch.path("ticket").display())).stdout(Stdio::null()).stderr(Stdio::null());
-    let steady = command.spawn_guarded();
-    let mut command = scratch.receive_command("unread");
-    command.arg("--json").arg(format!("@{}", scratch.path("ticket").display())).stdout(Stdio::piped());
-    let mut unread = command.spawn_guarded();
+    let steady = receive(&scratch, "steady", Stdio::null(), Stdio::null(), &[]);
+    let mut unread = receive(&scratch, "unread", Stdio::piped(), Stdio::inherit(), &["--json"]);
     finish_well(steady);
     wait_until("all is there", || scratch.names("unread/set").len() == FILES);
     for program in [&mut sender, &mut unread] {
@@ -76,17 +72,19 @@ fn a_session_does_not_wait_for_who_reads_its_events_and_loses_none_of_them() {
     }
 }
 
+/// A receiver that says what it says there.
+fn receive(scratch: &Scratch, name: &str, output: Stdio, errors: Stdio, arguments: &[&str]) -> Guarded {
+    let mut command = scratch.receive_command(name);
+    command.args(arguments).arg(format!("@{}", scratch.path("ticket").display()));
+    command.stdout(output).stderr(errors).spawn_guarded()
+}
+
 #[test]
 fn a_receiver_does_not_wait_for_who_reads_standard_error_and_loses_no_line() {
     let scratch = Scratch::new();
     let set = many_files(&scratch);
     let sender = scratch.send(&["--wait", "1", path(&set)]);
-    let mut command = scratch.receive_command("unread");
-    command
-        .arg(format!("@{}", scratch.path("ticket").display()))
-        .stdout(Stdio::null())
-        .stderr(Stdio::piped());
-    let mut unread = command.spawn_guarded();
+    let mut unread = receive(&scratch, "unread", Stdio::null(), Stdio::piped(), &[]);
     wait_until("all is there", || scratch.names("unread/set").len() == FILES);
     let said = read_to_string(unread.stderr.take().unwrap()).unwrap();
     finish_well(sender);
@@ -100,9 +98,7 @@ fn a_receiver_ends_soon_though_nobody_ever_reads_standard_error() {
     let scratch = Scratch::new();
     let set = many_files(&scratch);
     let sender = scratch.send(&["--wait", "1", path(&set)]);
-    let mut command = scratch.receive_command("unread");
-    command.arg(format!("@{}", scratch.path("ticket").display())).stdout(Stdio::null());
-    let mut unread = command.stderr(Stdio::piped()).spawn_guarded();
+    let mut unread = receive(&scratch, "unread", Stdio::null(), Stdio::piped(), &[]);
     finish_well(sender);
     let ended = Instant::now();
     wait_until("the receiver has ended", || unread.try_wait().unwrap().is_some());

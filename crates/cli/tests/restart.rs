@@ -18,7 +18,6 @@ use session::{
     Guarded, Scratch, SpawnGuarded, contents, fetched, finish_well, last_event, path, refused, start,
     treecast, wait_until,
 };
-use treecast_wire::ticket::Ticket;
 
 /// Kills a sender and starts it again with the same arguments.
 fn again(scratch: &Scratch, sender: Guarded, args: &[&str]) -> Guarded {
@@ -306,7 +305,7 @@ fn a_stranger_where_the_sender_was_makes_no_receiver_give_up() {
         let sender = scratch.send(&args);
         let receiver = scratch.receive("a", &["--json"]);
         wait_until("some of it has come", || scratch.parts("a") > 0);
-        let ticket: Ticket = fs::read_to_string(scratch.path("ticket")).unwrap().trim().parse().unwrap();
+        let ticket = scratch.ticket();
         kill(sender);
         let stranger = TcpListener::bind(ticket.control[0]).unwrap();
         stranger.set_nonblocking(true).unwrap();

@@ -23,10 +23,6 @@ fn key(scratch: &Scratch, name: &str) -> (String, String) {
     (path(&file).to_owned(), text.split(' ').next().unwrap().to_owned())
 }
 
-fn ticket(scratch: &Scratch) -> Ticket {
-    fs::read_to_string(scratch.path("ticket")).unwrap().trim().parse().unwrap()
-}
-
 /// A receiver with another ticket than the sender's.
 fn receive_with(scratch: &Scratch, ticket: &Ticket, into: &str, args: &[&str]) -> Command {
     let mut command = scratch.receive_command(into);
@@ -50,7 +46,7 @@ fn keys_are_told_at_both_ends() {
     let (sender_key, sender_public) = key(&scratch, "sender");
     let (anna, anna_public) = key(&scratch, "anna");
     let sender = scratch.send(&["--json", "--key", &sender_key, path(&file)]);
-    let ticket = ticket(&scratch);
+    let ticket = scratch.ticket();
     let receiver = scratch.receive("a", &["--secure", "--name", "anna", "--key", &anna]);
     finish_well(receiver);
     let told = events(&finish_well(sender));
@@ -66,9 +62,9 @@ fn a_plain_session_says_so() {
     let scratch = Scratch::new();
     let file = scratch.file("file", SIZE);
     let sender = scratch.send(&["--plain", path(&file)]);
-    assert!(ticket(&scratch).security.is_none());
+    assert!(scratch.ticket().security.is_none());
     refused(
-        &mut receive_with(&scratch, &ticket(&scratch), "a", &["--secure"]),
+        &mut receive_with(&scratch, &scratch.ticket(), "a", &["--secure"]),
         &["plain session", "--secure"],
     );
     let told = finish_well(scratch.receive("a", &[]));
@@ -84,7 +80,7 @@ fn nobody_else_can_answer_for_the_sender() {
     let scratch = Scratch::new();
     let file = scratch.file("file", SIZE);
     let sender = scratch.send(&["--json", "--wait", "2", path(&file)]);
-    let right = ticket(&scratch);
+    let right = scratch.ticket();
     let (_, other) = key(&scratch, "other");
     let other: treecast_driver::security::PublicKey = other.parse().unwrap();
     let mut wrong = right.clone();
@@ -113,7 +109,7 @@ fn a_session_of_another_ticket_is_refused() {
     let scratch = Scratch::new();
     let file = scratch.file("file", SIZE);
     let sender = scratch.send(&["--wait", "2", path(&file)]);
-    let mut other = ticket(&scratch);
+    let mut other = scratch.ticket();
     other.session.0 ^= 1;
     refused(
         &mut receive_with(&scratch, &other, "a", &[]),
@@ -130,7 +126,7 @@ fn the_allow_list_is_kept() {
     let list = scratch.path("list");
     fs::write(&list, format!("# who\n{anna_public} Anna at the desk\n")).unwrap();
     let sender = scratch.send(&["--json", "--allow", path(&list), path(&file)]);
-    let ticket = ticket(&scratch);
+    let ticket = scratch.ticket();
     for (args, remedy) in [
         (&["--key", bert.as_str()][..], "ask whoever sends to add this key"),
         (&[], "make one with `treecast keys new`"),
@@ -155,7 +151,7 @@ fn two_receivers_with_one_key_are_told_apart() {
     let list = scratch.path("list");
     fs::write(&list, &public).unwrap();
     let sender = scratch.send(&["--json", "--wait", "2", "--allow", path(&list), path(&file)]);
-    let ticket = ticket(&scratch);
+    let ticket = scratch.ticket();
     let log = scratch.path("log");
     let first = |name: &str| {
         let mut command = receive_with(&scratch, &ticket, "a", &["--json", "--key", &anna, "--name", name]);
@@ -188,7 +184,7 @@ fn an_expired_ticket_is_refused_by_the_senders_clock_alone() {
     let scratch = Scratch::new();
     let file = scratch.file("file", SIZE);
     let sender = scratch.send(&["--wait", "2", "--expires", "2s", path(&file)]);
-    let real = ticket(&scratch);
+    let real = scratch.ticket();
     // A receiver whose clock is an hour ahead of the ticket's end is admitted all the same.
     let early = Ticket { expires: std::num::NonZeroU64::new(1000), ..real.clone() };
     let log = scratch.path("log");

@@ -159,7 +159,7 @@ fn a_super_packet_is_lost_datagram_by_datagram() {
     let mut topology = Topology::parse("lan:clients=1").unwrap();
     topology.networks[0].members[1].quality.loss = Loss::Uniform(0.5);
     let lab = TestLab::up(&topology, "super");
-    let (server, client, to) = lab.pair();
+    let (server, _client, to) = lab.pair();
     let before = lab.lab.loss_counters("client0", "if1").unwrap();
     set_udp_option(&server, libc::UDP_SEGMENT, 1000);
     for _ in 0..20 {

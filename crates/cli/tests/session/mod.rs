@@ -11,6 +11,7 @@ use std::{
 };
 
 use serde_json::Value;
+use treecast_wire::ticket::Ticket;
 
 pub use crate::child::{Guarded, SpawnGuarded};
 
@@ -51,6 +52,11 @@ impl Scratch {
         let sender = start(&mut command);
         wait_until("the ticket is written", || ticket.exists());
         sender
+    }
+
+    /// The ticket of the sender.
+    pub fn ticket(&self) -> Ticket {
+        fs::read_to_string(self.path("ticket")).unwrap().trim().parse().unwrap()
     }
 
     /// Another sender, with another ticket.
