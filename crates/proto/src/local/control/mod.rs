@@ -145,7 +145,7 @@ impl Control {
             Local::Probe(stamp_us) => self.answer(now, member, stamp_us, view),
             Local::Join(join) => self.join(now, member, &join, view),
             Local::Leave(group) => self.left(member, group),
-            Local::Report(report) => self.report(now, member, &report),
+            Local::Report(report) => self.report(now, member, &report, view),
             Local::Split(split) => self.split_off(now, member, &split),
             // LGMP's, or nothing.
             Local::State(_) | Local::Request(_) | Local::Empty => {}
@@ -187,10 +187,16 @@ impl Control {
     }
 
     /// Somebody reports. Who is not known is admitted when its group is this one: the controller may be new.
-    fn report(&mut self, now: Instant, from: Member, report: &LocalReport) {
+    fn report(&mut self, now: Instant, from: Member, report: &LocalReport, view: &View<'_>) {
         let Some(place) = self.place.as_ref().filter(|place| place.is_controller(self.me)) else { return };
         let is_member = report.group == place.group && !report.is_controller;
-        if !self.clients.report(now, from, report) && is_member && self.clients.len() < MAX_MEMBERS * 2 {
+        if self.clients.report(now, from, report) {
+            return;
+        }
+        if report.is_controller {
+            // It hears that its group is not known here.
+            self.answer(now, from, 0, view);
+        } else if is_member && self.clients.len() < MAX_MEMBERS * 2 {
             let join = LocalJoin { group: GroupId::SESSION, epoch: 0, stamp_us: 0, loss: report.loss };
             self.clients.admit(now, from, &join);
             self.clients.report(now, from, report);

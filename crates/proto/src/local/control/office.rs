@@ -64,10 +64,12 @@ impl Control {
     /// Says to the group, and to the groups below, how it is.
     pub(super) fn say_state(&mut self, now: Instant, view: &View<'_>) {
         let Some(place) = &self.place else { return };
-        let state = Local::State(self.state_of(now, place, view));
+        let mut state = self.state_of(now, place, view);
         if self.clients.members().next().is_some() || place.epoch > 1 {
-            self.orders.push_back(Order::Tell(Address::Group(place.group), state.clone()));
+            self.orders.push_back(Order::Tell(Address::Group(place.group), Local::State(state.clone())));
         }
+        state.flags = state.flags.with(LocalFlags::ADMITTED, true);
+        let state = Local::State(state);
         let below: Vec<Member> = self.clients.children().map(|(member, _)| member).collect();
         self.orders.extend(below.into_iter().map(|member| tell(member, state.clone())));
     }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use treecast_wire::message::{GroupId, Local, LocalFlags, LocalJoin, LocalState, Member};
 
-use super::{super::stamp_us, Control, HEARTBEAT, Order, Place, round_trip_us, tell};
+use super::{super::stamp_us, Control, HEARTBEAT, Order, Place, tell};
 use crate::Instant;
 
 /// A controller that has been silent for so long is dead, ...
@@ -164,15 +164,19 @@ impl Control {
     /// The one above has spoken.
     pub(super) fn above_is(&mut self, now: Instant, state: &LocalState) {
         let Some(place) = &mut self.place else { return };
-        if state.flags.has(LocalFlags::ADMITTED) {
-            place.above.is_admitted = true;
-            place.above.tries = 0;
-        } else if round_trip_us(now, state).is_some() {
-            // It has no room, or has forgotten this group.
-            place.above.tries = if place.above.is_admitted { 0 } else { TRIES };
-            place.above.is_admitted = false;
-        }
+        let (was_admitted, is_admitted) = (place.above.is_admitted, state.flags.has(LocalFlags::ADMITTED));
+        place.above.is_admitted = is_admitted;
         place.above_is(now, state);
+        if is_admitted {
+            place.above.tries = 0;
+        } else if was_admitted {
+            // It has forgotten this group, or another member of it has joined meanwhile as its controller.
+            place.above.tries = 0;
+            self.ask_above(now);
+        } else {
+            // It has no room.
+            place.above.tries = TRIES;
+        }
     }
 
     /// Nothing that was asked for has come for long: this controller does nothing for its group.

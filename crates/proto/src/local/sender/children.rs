@@ -145,6 +145,10 @@ impl Sender {
             self.admit(now, from, &join);
         }
         if !self.clients.report(now, from, report) {
+            if report.is_controller {
+                // It hears that its group is not known here.
+                self.answer(from, 0);
+            }
             return;
         }
         if report.is_congested {
