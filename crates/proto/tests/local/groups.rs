@@ -83,7 +83,7 @@ fn small_groups_that_are_near_merge() {
 fn a_member_moves_to_a_nearer_group() {
     for seed in seeds(2) {
         let mut plan = sites(seed, 2, 5, (0.0, 0.01));
-        plan.rate_bps = 32_000;
+        plan.rate_bps = 24_000;
         // One receiver of the second site is taken to the first one.
         plan.changes.push((Duration::from_secs(8), 9, link(1, ACCESS, 0.01)));
         let world = run(plan);

@@ -96,6 +96,8 @@ pub(super) struct Control {
     is_static: bool,
     /// The controller above that was given where groups were made by hand.
     given_parent: Option<Member>,
+    /// The share of packets that do not arrive here.
+    loss: f64,
     /// Controllers that did nothing for their group.
     banned: Vec<Member>,
 }
@@ -120,6 +122,7 @@ impl Control {
             next_split: Instant::ZERO,
             is_static: seat.is_some(),
             given_parent: seat.map(|seat| seat.parent),
+            loss: 0.0,
             banned: Vec::new(),
         };
         if let Some(seat) = seat {
@@ -212,6 +215,7 @@ impl Control {
 impl Control {
     /// Does what is due.
     pub fn tick(&mut self, now: Instant, view: &View<'_>) {
+        self.loss = view.loss;
         self.search_tick(now);
         self.watch(now);
         if self.place.is_none() {

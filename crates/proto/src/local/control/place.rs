@@ -105,6 +105,11 @@ impl Place {
         place
     }
 
+    /// Whether a member is farther from its controller than that one is from the sender: it would be better off in a group of its own.
+    pub fn is_far(&self) -> bool {
+        self.said.distance_us > 0 && self.round_trip_us > self.said.distance_us
+    }
+
     pub fn is_controller(&self, me: Member) -> bool {
         self.controller == me
     }
@@ -147,7 +152,7 @@ impl Place {
         if let Some(trip) = round_trip_us(now, state) {
             self.round_trip_us = match self.round_trip_us {
                 0 => trip,
-                before => before - before / 4 + trip / 4,
+                before => before / 2 + trip / 2,
             };
         }
     }

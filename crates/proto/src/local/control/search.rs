@@ -291,7 +291,15 @@ impl Control {
         let Some(place) = &self.place else { return };
         let is_other = |candidate: &Candidate| candidate.state.group != place.group;
         let fit = |one: &Candidate| is_other(one) && one.is_fit();
-        let Some(best) = search.best(fit) else { return };
+        let Some(best) = search.best(fit) else {
+            if place.is_far() && !place.is_controller(self.me) {
+                let place = place.clone();
+                self.depart(&place);
+                self.place = None;
+                self.begin_search(now, true);
+            }
+            return;
+        };
         let to = best.state.controller;
         if place.is_controller(self.me) {
             let merged = self.clients.members().count() + usize::from(best.state.members) + 1;

@@ -17,6 +17,9 @@ const DEAD: Duration = Duration::from_millis(700);
 /// ... and when its successor is, too, the others take over within this time.
 const OTHERS: Duration = Duration::from_millis(400);
 
+/// Who loses all would wait for so much longer: what it does not hear may have been said.
+const DEAF: Duration = Duration::from_secs(4);
+
 /// A controller above that has been silent for so long is dead: its own group has replaced it by then.
 const DEAD_ABOVE: Duration = Duration::from_millis(2_000);
 
@@ -106,7 +109,7 @@ impl Control {
         }
         if !place.is_controller(self.me) {
             let is_successor = place.successor == Some(self.me);
-            let later = OTHERS.mul_f64(0.4 + 0.6 * self.rank());
+            let later = OTHERS.mul_f64(0.4 + 0.6 * self.rank()) + DEAF.mul_f64(self.loss);
             return Some(place.heard + DEAD + if is_successor { Duration::ZERO } else { later });
         }
         match place.above.is_admitted {
