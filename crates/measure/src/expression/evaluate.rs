@@ -342,6 +342,8 @@ impl Operator {
     pub(super) fn unit(self, left: &str, right: &str) -> String {
         match (self, left, right) {
             (Self::Divide, left, right) if left == right => String::new(),
+            (Self::Multiply, "s", "bit/s") | (Self::Multiply, "bit/s", "s") => "bit".into(),
+            (Self::Divide, "bit", "B") => String::new(),
             (Self::Divide, left, "") => left.to_owned(),
             (Self::Divide, left, right) => format!("{left}/{right}"),
             (_, "", right) => right.to_owned(),
@@ -404,6 +406,8 @@ mod tests {
         assert_eq!(number("min(time{delivery = nack} / time{delivery = nack})").unwrap(), (1.0, "".into()));
         assert_eq!(number("2 * max(time{delivery = nack})").unwrap(), (8.0, "s".into()));
         assert_eq!(of("-max(time{delivery = nack}) + 10 s"), 6.0);
+        let copies = Operator::Divide.unit(&Operator::Multiply.unit("s", "bit/s"), "B");
+        assert_eq!(copies, "", "the time of one copy at the rate of a link is a number");
     }
 
     #[test]

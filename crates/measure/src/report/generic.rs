@@ -135,7 +135,8 @@ pub fn to_text(frame: &Frame) -> String {
     }
     let varying = varying(frame);
     let mut measures = frame.measures();
-    measures.retain(|(name, _)| name != REFUSED);
+    // A mean over links says nothing.
+    measures.retain(|(name, _)| name != REFUSED && name != "link_bytes");
     let rank =
         |(name, _): &(String, String)| FIRST.iter().position(|first| first == name).unwrap_or(FIRST.len());
     measures.sort_by_key(rank);
