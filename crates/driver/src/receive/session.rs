@@ -62,6 +62,9 @@ const CONTROL: u64 = 1;
 const STORE: u64 = 2;
 const STOP: u64 = 3;
 
+/// How many times the hash of an object may be wrong where nothing tells which part of it is.
+const HASH_ATTEMPTS: u32 = 3;
+
 const PROGRESS_INTERVAL: Duration = Duration::from_millis(200);
 
 /// The time for the sender's Welcome, which may be lost several times.

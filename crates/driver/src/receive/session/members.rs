@@ -16,8 +16,7 @@ use treecast_wire::{
 
 use super::{
     super::{LocalProgress, ReceiveError, ReceiveEvent, ReceiveOptions},
-    GROUP, Session,
-    open::HASH_ATTEMPTS,
+    GROUP, HASH_ATTEMPTS, Session,
 };
 use crate::{
     clock,

@@ -26,8 +26,8 @@ use super::{
         Dialect, ReceiveError, ReceiveEvent, ReceiveOptions, ReceiveSummary, join::Joined, outbox::Outbox,
         refusal::Refusal,
     },
-    Backlog, CONTROL, Carried, Ears, Figures, GROUP, Groups, Hearing, Lifeline, Line, Members, STORE,
-    Session, Source, Storing, Trust,
+    Backlog, CONTROL, Carried, Ears, Figures, GROUP, Groups, HASH_ATTEMPTS, Hearing, Lifeline, Line, Members,
+    STORE, Session, Source, Storing, Trust,
 };
 use crate::{
     clock::{self, Clock},
@@ -43,9 +43,6 @@ const REPORT_INTERVAL: Duration = Duration::from_millis(200);
 /// ... or when this share of the receive buffer has come: a quarter of what the sender may run ahead. More
 /// reports cost the sender's link: their acknowledgements for 40 receivers were 0.4 % of 100 Mbit/s.
 const REPORT_SHARE: usize = 8;
-
-/// How many times the hash of a carousel's object may be wrong, where nothing tells which part of it is.
-pub(super) const HASH_ATTEMPTS: u32 = 3;
 
 impl<'a> Session<'a> {
     pub fn open(
