@@ -23,7 +23,7 @@ use std::{
 
 use treecast_sim::session::LocalFigures;
 
-use self::scenario::{Simulated, play};
+use self::scenario::Simulated;
 use crate::{
     Error, Event, Order, Preview, Results,
     document::Experiment,
@@ -118,6 +118,19 @@ fn make(book: &mut Book, runs: &[&Planned], stop: &(dyn Fn() -> bool + Sync)) ->
         book.results.interrupted |= due < runs.len();
         Ok(())
     })
+}
+
+/// Makes a run, of a crowd or of clients that each have a node.
+fn play(
+    experiment: &Experiment,
+    plan: &Plan,
+    planned: &Planned,
+    waits: &[Duration],
+) -> Result<Simulated, String> {
+    match experiment.networks[planned.network].crowd {
+        Some(receivers) => crowd::play(experiment, plan, planned, receivers as usize),
+        None => scenario::play(experiment, plan, planned, waits),
+    }
 }
 
 /// Keeps what a run came to.

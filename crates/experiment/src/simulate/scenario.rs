@@ -19,7 +19,7 @@ use treecast_sim::{
 };
 use treecast_wire::{header::HEADER_LEN, seal::SEAL_LEN};
 
-use super::{crowd, network};
+use super::network;
 use crate::{
     client::Fared,
     document::{
@@ -69,7 +69,7 @@ const UNLIMITED_BPS: u64 = 10_000_000_000;
 const RECEIVE_BUFFER_BYTES: u32 = 8 << 20;
 const READ_RATE_BPS: u64 = 10_000_000_000;
 
-/// Makes a run.
+/// Makes a run of a network without a crowd.
 ///
 /// # Errors
 /// What is wrong with the run: a fault of the simulator, or of a machine.
@@ -79,9 +79,6 @@ pub fn play(
     planned: &Planned,
     waits: &[Duration],
 ) -> Result<Simulated, String> {
-    if let Some(receivers) = experiment.networks[planned.network].crowd {
-        return crowd::play(experiment, plan, planned, receivers as usize);
-    }
     let receivers = planned.groups[0].receivers.len();
     let waits = |index: usize| waits.get(index).copied().unwrap_or_default();
     let mut simulated = Simulated {
