@@ -254,18 +254,19 @@ impl FrameRun {
         self.nodes.iter().find(|(known, _)| Some(*known) == id).map(|(_, node)| node)
     }
 
-    /// Whether a row meets a condition on its node, or on another measure of its node or of the run. It meets all
-    /// conditions on parameters.
+    /// Whether a row meets a condition on its node, or on another measure. The other measure's value is that of the
+    /// row's node, or else that of the run. The row meets all conditions on parameters.
     pub fn row_fulfils(&self, row: &Row, condition: &Condition) -> bool {
         if !condition.is_of_row() {
-            let of_node = |other: &&Row| other.node == row.node || other.node.is_none();
-            let mut others = self.rows.iter().filter(|other| other.measure == condition.key).peekable();
+            let of = |node| {
+                self.rows.iter().find(move |other| other.measure == condition.key && other.node == node)
+            };
             return self.parameters.contains_key(&condition.key)
-                || others.peek().is_none()
-                || others
-                    .find(of_node)
+                || self.rows.iter().all(|other| other.measure != condition.key)
+                || of(row.node)
+                    .or_else(|| of(None))
                     .and_then(|other| other.value)
-                    .is_some_and(|v| condition.holds(&v.to_string()));
+                    .is_some_and(|value| condition.holds(&value.to_string()));
         }
         let Some(node) = self.node(row.node) else { return false };
         condition.holds(if condition.key == "role" { node.role.as_str() } else { &node.name })
@@ -278,5 +279,29 @@ pub fn unit_of_parameter(name: &str) -> &'static str {
         "size" => "B",
         "link_rate" | "server_rate" => "bit/s",
         _ => "",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_condition_on_another_measure_takes_the_nodes_value_before_the_runs() {
+        let mut frame = Frame::default();
+        let run = frame.add_run(&[]);
+        frame.add_row(run, None, "hosts", Some(9.0), "", "");
+        frame.add_row(run, Some("alice"), "hosts", Some(1.0), "", "");
+        frame.add_row(run, Some("alice"), "goodput", Some(5.0), "bit/s", "");
+        frame.add_row(run, Some("bob"), "goodput", Some(5.0), "bit/s", "");
+        frame.add_row(run, None, "goodput", Some(5.0), "bit/s", "");
+        let run = &frame.runs[run];
+        let with = |hosts: &str| {
+            let condition = Condition::equal("hosts", hosts);
+            let rows = run.rows.iter().filter(|row| row.measure == "goodput");
+            rows.map(|row| run.row_fulfils(row, &condition)).collect::<Vec<_>>()
+        };
+        assert_eq!(with("1"), [true, false, false], "alice has a value of her own");
+        assert_eq!(with("9"), [false, true, true], "bob has only the run's");
     }
 }
