@@ -379,7 +379,7 @@ fn refused(args: &Args) -> [Refusal; 9] {
 }
 
 /// Options that the IoT updater's packets have no field for.
-fn refused_by_iotup(args: &Args) -> [Refusal; 4] {
+fn refused_by_iotup(args: &Args) -> [Refusal; 5] {
     let is_iotup = args.dialect == Dialect::Iotup;
     let has_keys = args.key.is_some() || args.allow.is_some();
     [
@@ -391,6 +391,10 @@ fn refused_by_iotup(args: &Args) -> [Refusal; 4] {
         (
             is_iotup && asks_for_fec(args),
             "the IoT updater knows no repair symbols: leave out --fec, or --dialect iotup",
+        ),
+        (
+            is_iotup && args.repair == Repair::Local,
+            "the IoT updater knows no local groups: leave out --repair local, or --dialect iotup",
         ),
         (
             !is_iotup && args.hash.is_some(),

@@ -11,7 +11,16 @@ pub struct Scratch(PathBuf);
 
 /// Makes an empty folder. The name tells it from those of other tests.
 pub fn scratch(name: &str) -> Scratch {
-    let folder = std::env::temp_dir().join(format!("treecast-test-{name}-{}", std::process::id()));
+    scratch_in(&std::env::temp_dir(), name)
+}
+
+/// Makes an empty folder on the disk of the code, where space is reserved for files. A folder in memory has none to reserve.
+pub fn scratch_on_disk(name: &str) -> Scratch {
+    scratch_in(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target"), name)
+}
+
+fn scratch_in(parent: &Path, name: &str) -> Scratch {
+    let folder = parent.join(format!("treecast-test-{name}-{}", std::process::id()));
     _ = fs::remove_dir_all(&folder);
     fs::create_dir_all(&folder).unwrap();
     Scratch(folder)

@@ -5,6 +5,7 @@
 //! So further attempts start beside the first one, as in RFC 8305 (5), and the first answer wins.
 
 use std::{
+    collections::BTreeMap,
     io,
     net::{SocketAddr, TcpStream},
     time::{Duration, Instant},
@@ -28,38 +29,51 @@ const STOP: u64 = MAX_ATTEMPTS as u64;
 /// Connects to `address` within `timeout`.
 ///
 /// # Errors
-/// The first attempt's error that comes, or that the time is up or the program is to stop.
+/// The first error, if all attempts fail, or that the time is up or the program is to stop.
 pub(super) fn dial(address: SocketAddr, timeout: Duration, stop: &Stop) -> io::Result<TcpStream> {
     let start = Instant::now();
     let mut poller = Poller::new()?;
     poller.watch(stop, STOP)?;
-    let mut attempts: Vec<Socket> = Vec::new();
+    let mut attempts = BTreeMap::new();
+    let mut first_error = None;
+    let mut begun = 0;
     loop {
-        let next_at = match attempts.len() {
-            0 => Duration::ZERO,
-            MAX_ATTEMPTS => timeout,
-            count => SECOND_AFTER * ((1 << count) - 1),
-        };
-        let wait = next_at.min(timeout).saturating_sub(start.elapsed());
-        if let Some(token) = poller.tokens(Some(wait))?.into_iter().next() {
-            let Some(attempt) = attempts.get(token as usize) else {
-                return Err(io::ErrorKind::Interrupted.into());
-            };
-            if let Some(error) = attempt.take_error()? {
-                return Err(error);
+        if begun < MAX_ATTEMPTS && start.elapsed() >= begins_at(begun) {
+            match begin(address).and_then(|attempt| {
+                poller.add(&attempt, begun as u64, Interest::ReadWrite)?;
+                Ok(attempt)
+            }) {
+                Ok(attempt) => _ = attempts.insert(begun as u64, attempt),
+                Err(error) => _ = first_error.get_or_insert(error),
             }
-            // The others are closed before they are there, as a rule. Their answers are reset by the kernel.
-            return Ok(attempts.swap_remove(token as usize).into());
+            begun += 1;
+        }
+        if attempts.is_empty()
+            && let Some(error) = first_error
+        {
+            return Err(error);
+        }
+        let next_at = if begun < MAX_ATTEMPTS { begins_at(begun) } else { timeout };
+        for token in poller.tokens(Some(next_at.min(timeout).saturating_sub(start.elapsed())))? {
+            if token == STOP {
+                return Err(io::ErrorKind::Interrupted.into());
+            }
+            let Some(attempt) = attempts.remove(&token) else { continue };
+            match attempt.take_error()? {
+                // The other attempts are closed, most of them before they are connected.
+                None => return Ok(attempt.into()),
+                Some(error) => _ = first_error.get_or_insert(error),
+            }
         }
         if start.elapsed() >= timeout {
             return Err(io::Error::new(io::ErrorKind::TimedOut, "connection timed out"));
         }
-        if attempts.len() < MAX_ATTEMPTS && start.elapsed() >= next_at {
-            let attempt = begin(address)?;
-            poller.add(&attempt, attempts.len() as u64, Interest::ReadWrite)?;
-            attempts.push(attempt);
-        }
     }
+}
+
+/// Time from the first attempt to the one with this number.
+fn begins_at(number: usize) -> Duration {
+    SECOND_AFTER * ((1 << number) - 1)
 }
 
 /// Sends a SYN, and does not wait for the answer.

@@ -467,6 +467,6 @@ impl Sender {
 
     /// How many receivers there are, as far as has been reported.
     pub fn receivers(&self) -> u32 {
-        self.clients.iter().map(|(_, client)| client.report.receivers).sum()
+        self.clients.iter().fold(0, |sum, (_, client)| sum.saturating_add(client.report.receivers))
     }
 }

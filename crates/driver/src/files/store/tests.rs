@@ -11,7 +11,7 @@ use treecast_wire::{
 
 use super::*;
 use crate::files::{Rules, SourceBlock};
-use crate::scratch::scratch;
+use crate::scratch::{scratch, scratch_on_disk};
 
 fn begin(size: u64, name: &str) -> BeginOfFile {
     BeginOfFile::new(TransferType::DiskToDisk, size, name).unwrap()
@@ -72,8 +72,7 @@ fn nothing_is_on_the_disk_before_it_is_announced() {
 #[test]
 fn room_is_taken_only_for_what_is_sure() {
     const SIZE: u64 = 8 << 20;
-    // Not in memory, where nothing is reserved.
-    let path = std::env::current_dir().unwrap().join(format!(".reserve-{}", std::process::id()));
+    let path = scratch_on_disk("reserve");
     let mut store = store(&path);
     let (sure, hearsay) = (FileId(1), FileId(2));
     let tasks = vec![
