@@ -468,8 +468,10 @@ fn receivers_that_cannot_be_reached_are_refused_in_one_line() {
     receivers("fd00:9::1", &["fd00:9::1", "cannot be reached", "route"]);
     receivers("fe80::1", &["fe80::1", "global"]);
     receivers("/no/such/file", &["/no/such/file", "an address a line"]);
-    for (max, words) in [("33", &["33", "2 (a router and a receiver) to 32"]), ("1", &["1 ", "2 (a router"])]
-    {
+    for (max, words) in [
+        ("33", &["33", "2 addresses (a router and a receiver) to 32"]),
+        ("1", &["1 ", "2 addresses (a router"]),
+    ] {
         let mut command = treecast();
         command.args(["send", "--fanout", "mead", "--interface", "rf", "--max", max]).arg(&file);
         network.within("s", || refused(&mut command, words));
