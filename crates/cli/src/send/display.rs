@@ -173,12 +173,13 @@ fn in_one_line(summary: &SendSummary) -> String {
     } + &progress.fanout.as_ref().map(left_bytes).unwrap_or_default()
 }
 
-/// Says how a session with local groups has ended. Its sender does not know receivers one by one.
+/// Says how a session with local groups has ended. Its sender does not know receivers one by one: it knows the most that
+/// have been reported at a time, and that each of those who still report has everything.
 fn in_local_groups(summary: &SendSummary, local: &LocalSending) -> String {
     let progress = &summary.progress;
     let receivers = counted(local.receivers as usize, "receiver");
     let there = if summary.is_complete() {
-        format!("all of it is at {receivers}")
+        format!("all of it is at those of {receivers} that stayed to the end")
     } else {
         format!("it went to {receivers}")
     };
