@@ -56,11 +56,18 @@ pub fn write_plots(page: &mut Page, frame: &Frame, input: &ReportInput, db: &Db)
             spec.each.push("site".into());
         }
         let spec = &spec;
-        let mut plots = draw(spec, drawing);
-        if plots.is_empty() {
+        let drawn = draw(spec, drawing);
+        if drawn.is_empty() {
             let cells: Vec<String> = conditions(&spec.cells).iter().map(ToString::to_string).collect();
             let of = if cells.is_empty() { String::new() } else { format!(" with {}", cells.join(", ")) };
             page.paragraph(&format!("{}: not drawn: no run{of} has values for it.", spec.title));
+        }
+        let mut plots = Vec::new();
+        for plot in drawn {
+            match plot {
+                Ok(plot) => plots.push(plot),
+                Err(why) => page.paragraph(&why),
+            }
         }
         let others = plots.split_off(plots.len().min(MOST_SHOWN));
         plots.into_iter().for_each(|plot| page.plot(Some(plot)));

@@ -180,23 +180,36 @@ pub struct Drawing<'d> {
     pub series: &'d dyn SeriesSource,
 }
 
-/// The plots of one spec, one for each cell that has values.
-pub fn draw(spec: &PlotSpec, drawing: Drawing<'_>) -> Vec<Plot> {
+/// The plots of one spec, one for each cell that has values. A plot that cannot be drawn is a sentence instead, which
+/// says why.
+pub fn draw(spec: &PlotSpec, drawing: Drawing<'_>) -> Vec<Result<Plot, String>> {
     let made_for = conditions(&spec.cells);
     let cells = drawing.frame.cells(&spec.each, &made_for.iter().collect::<Vec<_>>());
-    let of_cell = |cell: Vec<Condition>| {
-        if spec.kind == Kind::Time {
-            return over_time::plot(spec, &drawing, &cell, &made_for);
+    let of_cell = |cell: Vec<Condition>| match spec.kind {
+        Kind::Time => over_time::plot(spec, &drawing, &cell, &made_for).map(Ok),
+        Kind::Samples => {
+            let plot = of_samples(spec, &drawing, &cell, &made_for);
+            plot.map_err(|why| format!("{}: not drawn: {why}.", spec.title(&cell))).transpose()
         }
-        if spec.kind == Kind::Samples {
-            let frame = samples::frame(spec, &drawing, &[&cell[..], &made_for].concat());
-            let gathered = gather::gather(spec, &Drawing { frame: &frame, ..drawing }, &cell, &made_for)?;
-            let table = Some(samples::table(&gathered));
-            return Some(Plot { table, ..drawn(&gathered)? });
-        }
-        drawn(&gather::gather(spec, &drawing, &cell, &made_for)?)
+        _ => drawn(&gather::gather(spec, &drawing, &cell, &made_for)?).map(Ok),
     };
     cells.into_iter().filter_map(of_cell).collect()
+}
+
+/// The plot of a cell's samples. `None` if there are no values.
+fn of_samples(
+    spec: &PlotSpec,
+    drawing: &Drawing<'_>,
+    cell: &[Condition],
+    made_for: &[Condition],
+) -> Result<Option<Plot>, String> {
+    let frame = samples::frame(spec, drawing, &[cell, made_for].concat())?;
+    let gathered = gather::gather(spec, &Drawing { frame: &frame, ..*drawing }, cell, made_for);
+    let plot = |gathered: Gathered<'_>| {
+        let table = Some(samples::table(&gathered));
+        Some(Plot { table, ..drawn(&gathered)? })
+    };
+    Ok(gathered.and_then(plot))
 }
 
 fn drawn(gathered: &Gathered<'_>) -> Option<Plot> {

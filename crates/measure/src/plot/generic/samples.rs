@@ -3,7 +3,7 @@
 //! Each value of the other series becomes a run of its own, with that value as a parameter and the samples as rows.
 //! So everything that can be drawn over a parameter can be drawn over a series.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Drawing, PlotSpec, gather::Gathered, parameter_in_words, value_in_words};
 use crate::{
@@ -14,30 +14,58 @@ use crate::{
     tables::{Cell, Mark, Table, three_digits},
 };
 
+/// The largest number of values along x. A page cannot show more, and each of them is a run in memory.
+const MOST_VALUES: usize = 200;
+
 /// The samples of series `y` in the complete runs that meet all conditions, as runs with series `x` as a parameter.
-pub fn frame(spec: &PlotSpec, drawing: &Drawing<'_>, conditions: &[Condition]) -> Frame {
+///
+/// # Errors
+/// If series `x` has too many values.
+pub fn frame(spec: &PlotSpec, drawing: &Drawing<'_>, conditions: &[Condition]) -> Result<Frame, String> {
     let of_parameters: Vec<&Condition> = conditions.iter().collect();
-    let runs = drawing.frame.runs_that(&of_parameters).filter(|(_, run)| run.is_complete);
-    Frame { runs: runs.flat_map(|(_, run)| by_value(spec, drawing, run)).collect() }
+    let (mut frame, mut values) = (Frame::default(), BTreeSet::new());
+    for (_, run) in drawing.frame.runs_that(&of_parameters).filter(|(_, run)| run.is_complete) {
+        let by_value = by_value(spec, drawing, run);
+        values.extend(by_value.keys().cloned());
+        if values.len() > MOST_VALUES {
+            return Err(format!(
+                "{} has more than {MOST_VALUES} values: take a series with few values as x, such as active_clients",
+                spec.x.as_deref().unwrap_or_default()
+            ));
+        }
+        frame.runs.extend(by_value.into_iter().map(|(value, rows)| run_of(spec, run, value, rows)));
+    }
+    Ok(frame)
 }
 
-fn by_value(spec: &PlotSpec, drawing: &Drawing<'_>, run: &FrameRun) -> Vec<FrameRun> {
+/// The samples of a run by the value of series `x`.
+fn by_value(spec: &PlotSpec, drawing: &Drawing<'_>, run: &FrameRun) -> BTreeMap<String, Vec<Row>> {
     let x = spec.x.as_deref().unwrap_or_default();
-    let Some((.., xs)) = drawing.series.series(run, x).into_iter().next() else { return Vec::new() };
-    let mut runs: BTreeMap<String, Vec<Row>> = BTreeMap::new();
+    let mut rows: BTreeMap<String, Vec<Row>> = BTreeMap::new();
+    let Some((.., xs)) = drawing.series.series(run, x).into_iter().next() else { return rows };
     for (_, unit, points) in drawing.series.series(run, &spec.y) {
         for (at, value) in points {
             let before = xs.partition_point(|(from, _)| *from <= at);
             let Some((_, x)) = before.checked_sub(1).map(|index| xs[index]) else { continue };
-            runs.entry(x.to_string()).or_default().push(Row::of_run(&spec.y, value, &unit));
+            rows.entry(x.to_string()).or_default().push(Row::of_run(&spec.y, value, &unit));
         }
     }
-    let run = |(value, rows): (String, Vec<Row>)| {
-        let mut parameters = run.parameters.clone();
-        parameters.insert(x.to_owned(), value);
-        FrameRun { parameters, rows, nodes: Vec::new(), ..run.clone() }
-    };
-    runs.into_iter().map(run).collect()
+    rows
+}
+
+/// A run that has `value` as its parameter `x`. It has these rows alone, and no nodes.
+fn run_of(spec: &PlotSpec, run: &FrameRun, value: String, rows: Vec<Row>) -> FrameRun {
+    let mut parameters = run.parameters.clone();
+    parameters.insert(spec.x.clone().unwrap_or_default(), value);
+    FrameRun {
+        id: run.id,
+        parameters,
+        nodes: Vec::new(),
+        rows,
+        is_complete: run.is_complete,
+        is_saturated: run.is_saturated,
+        is_open: run.is_open,
+    }
 }
 
 /// The values of a plot as a table, one row for each value of x and series.
@@ -108,13 +136,45 @@ mod tests {
         let drawing = Drawing { frame: &frame, papers: &papers, styles: &styles, series: &Two };
         let plots = draw(&spec, drawing);
         assert_eq!(plots.len(), 1);
-        assert_eq!(plots[0].title, "Sent: 1000 B");
-        let table = plots[0].table.as_ref().unwrap();
+        let plot = plots[0].as_ref().unwrap();
+        assert_eq!(plot.title, "Sent: 1000 B");
+        let table = plot.table.as_ref().unwrap();
         let rows: Vec<Vec<&str>> =
             table.rows.iter().map(|row| row.iter().map(|cell| cell.text.as_str()).collect()).collect();
         assert_eq!(rows[0][..6], ["tcp", "1", "2", "15", "10", "20"], "{rows:?}");
         assert_eq!(rows[1][..6], ["tcp", "2", "2", "80", "70", "90"], "{rows:?}");
         assert_eq!(rows.len(), 2);
-        assert!(plots[0].svg.contains("active clients"), "the axis is named in words");
+        assert!(plot.svg.contains("active clients"), "the axis is named in words");
+    }
+    /// Series `x` has as many values as samples. Series `y` is the same.
+    struct Different(usize);
+
+    impl SeriesSource for Different {
+        fn events(&self, _: &FrameRun) -> Vec<(f64, String)> {
+            Vec::new()
+        }
+
+        fn series(&self, _: &FrameRun, _: &str) -> Vec<(String, String, Vec<(f64, f64)>)> {
+            let points = (0..self.0).map(|second| (second as f64, second as f64)).collect();
+            vec![("machine".into(), "B/s".into(), points)]
+        }
+    }
+
+    #[test]
+    fn a_series_with_too_many_values_is_refused() {
+        let text =
+            r#"{"title": "Sent", "kind": "samples", "x": "sent", "y": "sender_rate", "each": ["size"]}"#;
+        let spec: PlotSpec = serde_json::from_str(text).unwrap();
+        let mut frame = Frame::default();
+        frame.add_run(&[("size", "1000")]);
+        let (papers, styles) = (Papers::default(), Styles::new([]));
+        let drawn = |count| {
+            let series = &Different(count);
+            draw(&spec, Drawing { frame: &frame, papers: &papers, styles: &styles, series })
+        };
+        assert!(drawn(MOST_VALUES)[0].is_ok());
+        let why = drawn(MOST_VALUES + 1)[0].clone().unwrap_err();
+        let said = "Sent: 1000 B: not drawn: sent has more than 200 values: take a series with few values";
+        assert!(why.starts_with(said), "{why}");
     }
 }
