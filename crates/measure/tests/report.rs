@@ -100,7 +100,7 @@ fn runs_that_are_cut_short_or_saturated_are_marked_and_the_first_are_in_no_avera
     add(Status::CutShort, None, 12345.0);
     add(Status::Complete, Some("processors over 95 % busy"), 77.0);
     let html = report::render(&db, &input()).unwrap().html;
-    assert!(html.contains("1 runs were cut short") && html.contains(">cut short<"));
+    assert!(html.contains("1 run was cut short") && html.contains(">cut short<"));
     assert!(html.contains("complete, machine at its limit *: processors over 95 % busy"));
     assert!(
         html.contains("1 of 2") && html.contains(">9 s<"),
