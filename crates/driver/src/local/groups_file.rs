@@ -8,7 +8,8 @@
 
 use std::{
     collections::BTreeMap,
-    io,
+    fs::File,
+    io::{self, Read},
     net::{IpAddr, SocketAddr},
     path::{Path, PathBuf},
 };
@@ -54,12 +55,11 @@ impl GroupsFile {
     /// Reads the file.
     ///
     /// # Errors
-    /// If it cannot be read, or does not make sense: a receiver twice, a group above that no line before it names.
+    /// If it is no regular file, cannot be read, or is longer than 16 MiB. If it does not make sense: a receiver twice, a
+    /// group above that no line before it names.
     pub fn read(path: &Path) -> Result<Self, GroupsFileError> {
-        use std::io::Read as _;
-        let mut text = String::new();
-        let read = std::fs::File::open(path).and_then(|file| file.take(MAX_LEN).read_to_string(&mut text));
-        read.map_err(|source| GroupsFileError::Read { path: path.to_owned(), source })?;
+        let text =
+            read_text(path).map_err(|source| GroupsFileError::Read { path: path.to_owned(), source })?;
         Self::parse(path, &text)
     }
 
@@ -146,9 +146,28 @@ impl GroupsFile {
     }
 }
 
+/// Reads a regular file of at most `MAX_LEN`.
+fn read_text(path: &Path) -> io::Result<String> {
+    let invalid = |what: String| io::Error::new(io::ErrorKind::InvalidData, what);
+    // To open a pipe would wait for a writer.
+    match path.metadata()? {
+        found if found.is_dir() => return Err(invalid("it is a folder".into())),
+        found if !found.is_file() => return Err(invalid("it is no regular file".into())),
+        _ => {}
+    }
+    let mut bytes = Vec::new();
+    // The file may grow meanwhile.
+    File::open(path)?.take(MAX_LEN + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > MAX_LEN {
+        return Err(invalid(format!("it is longer than {} MiB", MAX_LEN >> 20)));
+    }
+    String::from_utf8(bytes).map_err(|_| invalid("it holds no text".into()))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::scratch::scratch;
 
     fn parse(text: &str) -> Result<GroupsFile, String> {
         GroupsFile::parse(Path::new("groups"), text).map_err(|error| error.to_string())
@@ -186,5 +205,27 @@ mod tests {
             let line = parse(text).unwrap_err();
             assert!(line.contains(said), "{text}: {line}");
         }
+    }
+    #[test]
+    fn what_is_no_file_or_too_long_is_refused_in_one_line() {
+        let folder = scratch("groups-file");
+        let (pipe, long) = (folder.join("pipe"), folder.join("long"));
+        assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+        let file = File::create(&long).unwrap();
+        let read = |path: &Path| GroupsFile::read(path).unwrap_err().to_string();
+        let said = |path: &Path, why: &str| {
+            assert_eq!(read(path), format!("cannot read the groups in {}: {why}", path.display()));
+        };
+        said(&pipe, "it is no regular file");
+        said(Path::new("/dev/zero"), "it is no regular file");
+        said(&folder, "it is a folder");
+        file.set_len(MAX_LEN + 1).unwrap();
+        said(&long, "it is longer than 16 MiB");
+        file.set_len(MAX_LEN).unwrap();
+        assert!(read(&long).contains("line 1: expected NAME"), "the longest file is read whole");
+        std::fs::write(&long, [0xff]).unwrap();
+        said(&long, "it holds no text");
+        std::fs::write(&long, "london: 192.0.2.1\n").unwrap();
+        assert_eq!(GroupsFile::read(&long).unwrap().receivers(), 1);
     }
 }
