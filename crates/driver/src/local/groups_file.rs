@@ -7,7 +7,7 @@
 //! ```
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     fs::File,
     io::{self, Read},
     net::{IpAddr, SocketAddr},
@@ -32,6 +32,8 @@ pub enum GroupsFileError {
     Empty { path: PathBuf },
     #[error("{} names {receiver}, which is no receiver of this session", path.display())]
     Unknown { path: PathBuf, receiver: IpAddr },
+    #[error("no group in {} has {receiver}, a receiver of this session: add it to a group", path.display())]
+    NotNamed { path: PathBuf, receiver: IpAddr },
     #[error("no group in {} has an address of this host on interface {interface}", path.display())]
     NotThere { path: PathBuf, interface: String },
 }
@@ -109,14 +111,19 @@ impl GroupsFile {
         self.groups.iter().map(|group| group.members.len()).sum()
     }
 
-    /// Checks that the groups name no other receivers than these.
+    /// Checks that the groups name exactly the session's `receivers`.
     ///
     /// # Errors
-    /// If they do.
-    pub fn check(&self, known: &[IpAddr]) -> Result<(), GroupsFileError> {
-        let mut members = self.groups.iter().flat_map(|group| &group.members);
-        match members.find(|member| !known.contains(member)) {
-            Some(receiver) => Err(GroupsFileError::Unknown { path: self.path.clone(), receiver: *receiver }),
+    /// The first address that only one of them has.
+    pub fn check(&self, receivers: &[IpAddr]) -> Result<(), GroupsFileError> {
+        let known: BTreeSet<&IpAddr> = receivers.iter().collect();
+        let members = || self.groups.iter().flat_map(|group| &group.members);
+        if let Some(receiver) = members().find(|member| !known.contains(member)) {
+            return Err(GroupsFileError::Unknown { path: self.path.clone(), receiver: *receiver });
+        }
+        let named: BTreeSet<&IpAddr> = members().collect();
+        match receivers.iter().find(|receiver| !named.contains(receiver)) {
+            Some(receiver) => Err(GroupsFileError::NotNamed { path: self.path.clone(), receiver: *receiver }),
             None => Ok(()),
         }
     }
@@ -186,9 +193,20 @@ mod tests {
             Seat { group: GroupId(2), controller: member("192.0.2.3:7001"), parent: london.controller };
         assert_eq!((seat("192.0.2.3").unwrap(), file.receivers()), (paris, 3));
         assert!(seat("192.0.2.4").unwrap_err().to_string().contains("interface eth0"));
-        let known = ["192.0.2.1", "192.0.2.3"].map(|ip| ip.parse().unwrap());
-        assert!(file.check(&known).unwrap_err().to_string().contains("fd00::2"));
-        assert!(file.check(&[known, ["fd00::2".parse().unwrap(), sender.0.ip()]].concat()).is_ok());
+    }
+
+    #[test]
+    fn a_receiver_that_only_the_file_or_only_the_session_names_is_told() {
+        let file = parse("london: 192.0.2.1 fd00::2\nparis: 192.0.2.3").unwrap();
+        let check = |receivers: &[&str]| {
+            let receivers: Vec<IpAddr> = receivers.iter().map(|ip| ip.parse().unwrap()).collect();
+            file.check(&receivers).map_err(|error| error.to_string())
+        };
+        assert_eq!(check(&["fd00::2", "192.0.2.3", "192.0.2.1"]), Ok(()));
+        let unknown = check(&["192.0.2.1", "192.0.2.3"]).unwrap_err();
+        assert_eq!(unknown, "groups names fd00::2, which is no receiver of this session");
+        let not_named = check(&["192.0.2.1", "fd00::2", "192.0.2.9", "192.0.2.3"]).unwrap_err();
+        assert!(not_named.starts_with("no group in groups has 192.0.2.9, a receiver"), "{not_named}");
     }
 
     #[test]
