@@ -183,17 +183,17 @@ fn a_receiver_learns_that_the_others_have_not_come() {
 /// Nobody answers a carousel, but hosts say when no program listens there.
 #[test]
 fn a_carousel_by_copies_tells_who_was_never_there_and_ends_when_all_have_gone() {
-    let send = |scratch: &Scratch, more: &[&str]| {
+    let send = |scratch: &Scratch, len: usize, more: &[&str]| {
         let carousel = ["--repair", "carousel", "--fanout", "unicast", "--receivers", "127.0.0.1", "--json"];
-        let file = scratch.file("file", 150_000);
-        // A loop takes longer than 3 s, beside the first burst of 64 KiB: nobody can listen unnoticed.
+        let file = scratch.file("file", len);
+        // A loop takes longer than 3 s or 9 s, beside the first burst of 64 KiB: nobody can listen unnoticed.
         let slowly = ["--block", "1200", "--rate", "200k"];
         scratch.send(&[&carousel[..], &slowly, more, &[path(&file)]].concat())
     };
     let alone = Scratch::new();
-    let in_vain = send(&alone, &["--loops", "1"]);
+    let in_vain = send(&alone, 150_000, &["--loops", "1"]);
     let scratch = Scratch::new();
-    let sender = send(&scratch, &["--idle", "1"]);
+    let sender = send(&scratch, 300_000, &["--idle", "1"]);
     let (code, text) = finish(scratch.receive("copy", &[]));
     assert_eq!(code, Some(0), "{text}");
     for (sender, code, presence) in [(in_vain, 3, "absent"), (sender, 0, "ended")] {

@@ -2,6 +2,7 @@
 //! sealed once for all its copies, because two sockets must not seal with the same key.
 
 use std::{
+    io,
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
     sync::Arc,
     time::Duration,
@@ -29,14 +30,24 @@ use crate::{
 /// A socket for each family that the host has, and one for the group where there is one.
 #[derive(Debug)]
 pub(in super::super) struct CopiesLane {
-    v4: Option<Transmitter>,
-    v6: Option<Transmitter>,
+    v4: Option<UnicastSocket>,
+    v6: Option<UnicastSocket>,
     group: Option<(Transmitter, SocketAddr)>,
     waiting: Option<Copies<Packets<'static>, Target>>,
     left: LeftBytes,
-    /// Whether the sockets queue what hosts say of packets that did not arrive.
+}
+
+/// A socket for the receivers of one family.
+#[derive(Debug)]
+struct UnicastSocket {
+    transmitter: Transmitter,
+    /// Whether the socket queues what hosts say of packets that did not arrive.
     hears_errors: bool,
 }
+
+/// The most errors that are taken off a socket's queue in one look, so that a flood of them does not keep the session from
+/// sending. Two sockets make 256.
+const MOST_ERRORS: usize = 128;
 
 /// Where a copy goes.
 #[derive(Debug, Clone)]
@@ -52,10 +63,11 @@ pub(in super::super) type LeftBytes = [u64; 4];
 
 impl CopiesLane {
     pub fn open(plan: &Plan) -> Result<Self, SendError> {
-        let open = |family: IpAddr| -> Result<Transmitter, UdpError> {
+        let open = |family: IpAddr| -> Result<UnicastSocket, UdpError> {
             let socket = open_unicast_sender(family)?;
             heed_marks(plan, &socket);
-            Ok(Transmitter::new(socket, plan.options.offload))
+            let transmitter = Transmitter::new(socket, plan.options.offload);
+            Ok(UnicastSocket { transmitter, hears_errors: false })
         };
         let v4 = open(Ipv4Addr::UNSPECIFIED.into());
         let v6 = open(Ipv6Addr::UNSPECIFIED.into());
@@ -67,7 +79,7 @@ impl CopiesLane {
             (Err(error), Err(_)) => Err(error.into()),
             (v4, v6) => {
                 let left = LeftBytes::default();
-                Ok(Self { v4: v4.ok(), v6: v6.ok(), group, waiting: None, left, hears_errors: false })
+                Ok(Self { v4: v4.ok(), v6: v6.ok(), group, waiting: None, left })
             }
         }
     }
@@ -97,7 +109,7 @@ impl CopiesLane {
     /// Sends the copies that may leave now. Returns the bytes of IP packets that left, and how long the next copy has to
     /// wait.
     pub fn send_due(&mut self, pacer: &mut Pacer, now: Instant) -> (u64, Option<Duration>) {
-        let Self { v4, v6, group, waiting, left, hears_errors } = self;
+        let Self { v4, v6, group, waiting, left } = self;
         let Some(copies) = waiting else { return (0, None) };
         let group_address = group.as_ref().map(|(_, address)| *address);
         let bytes_of = |packets: &Packets<'static>, to: &Target| bytes_to(packets, to, group_address);
@@ -107,12 +119,8 @@ impl CopiesLane {
             let _ = match to {
                 Target::Receiver(to) => {
                     left[Way::Unicast as usize] += bytes;
-                    let transmitter = if to.is_ipv4() { v4.as_mut() } else { v6.as_mut() };
-                    transmitter.map(|transmitter| match packets.send(transmitter, *to) {
-                        // What was said of an earlier packet has kept this one back.
-                        Err(_) if *hears_errors => packets.send(transmitter, *to),
-                        sent => sent,
-                    })
+                    let socket = if to.is_ipv4() { v4.as_mut() } else { v6.as_mut() };
+                    socket.map(|socket| socket.send(packets, *to))
                 }
                 Target::Group => {
                     left[Way::Multicast as usize] += bytes;
@@ -137,33 +145,51 @@ impl CopiesLane {
 
     /// The UDP source port of IPv6 copies. 0 if there are none.
     pub fn source_port(&self) -> u16 {
-        let Some(transmitter) = &self.v6 else { return 0 };
-        transmitter.socket().local_addr().map_or(0, |address| address.port())
+        let Some(socket) = &self.v6 else { return 0 };
+        socket.transmitter.socket().local_addr().map_or(0, |address| address.port())
     }
 
     /// Has the sockets queue what hosts say of packets that did not arrive.
     pub fn hear_errors(&mut self) {
-        let sockets = [(&self.v4, true), (&self.v6, false)].into_iter();
-        let sockets =
-            sockets.filter_map(|(transmitter, is_ipv4)| Some((transmitter.as_ref()?.socket(), is_ipv4)));
-        self.hears_errors =
-            sockets.map(|(socket, is_ipv4)| option::hear_errors(socket, is_ipv4)).all(|it| it.is_ok());
+        for (socket, is_ipv4) in [(&mut self.v4, true), (&mut self.v6, false)] {
+            let Some(socket) = socket else { continue };
+            socket.hears_errors = option::hear_errors(socket.transmitter.socket(), is_ipv4).is_ok();
+        }
     }
 
     /// Takes the receivers whose hosts, or routers on the way, have lately said that a packet did not arrive, each with the
     /// number of the kernel's error.
     pub fn take_errors(&self) -> Vec<(IpAddr, i32)> {
-        let sockets = [&self.v4, &self.v6].into_iter().flatten().filter(|_| self.hears_errors);
-        let errors = sockets.flat_map(|transmitter| {
-            std::iter::from_fn(|| messages::receive_error(transmitter.socket()).ok())
+        let sockets = [&self.v4, &self.v6].into_iter().flatten().filter(|socket| socket.hears_errors);
+        let errors = sockets.flat_map(|socket| {
+            std::iter::from_fn(|| messages::receive_error(socket.transmitter.socket()).ok()).take(MOST_ERRORS)
         });
         errors.filter_map(|(to, error)| Some((to.as_socket()?.ip(), error?))).collect()
     }
 
     /// Takes hosts that were lately found to have a path too narrow for the packets.
     pub fn take_narrow(&mut self) -> Vec<NarrowWay> {
-        [&mut self.v4, &mut self.v6].into_iter().flatten().flat_map(Transmitter::take_narrow).collect()
+        let sockets = [&mut self.v4, &mut self.v6].into_iter().flatten();
+        sockets.flat_map(|socket| socket.transmitter.take_narrow()).collect()
     }
+}
+
+impl UnicastSocket {
+    fn send(&mut self, packets: &Packets<'_>, to: SocketAddr) -> io::Result<()> {
+        match packets.send(&mut self.transmitter, to) {
+            // The error is that of an earlier packet, and has kept this one back.
+            Err(error) if self.hears_errors && may_be_earlier(&error) => {
+                packets.send(&mut self.transmitter, to)
+            }
+            sent => sent,
+        }
+    }
+}
+
+/// Whether an attempt to send may fail so because of what a host or router has said of an earlier packet.
+fn may_be_earlier(error: &io::Error) -> bool {
+    let earlier = [libc::ECONNREFUSED, libc::EHOSTUNREACH, libc::ENETUNREACH, libc::EACCES];
+    error.raw_os_error().is_some_and(|code| earlier.contains(&code))
 }
 
 /// Bytes of the IP packets that a copy is. `group` is the group's address.
@@ -175,7 +201,7 @@ fn bytes_to(packets: &Packets<'_>, to: &Target, group: Option<SocketAddr>) -> u6
     }
 }
 
-fn send_to_list(packets: &Packets<'_>, list: &SharedList) -> std::io::Result<()> {
+fn send_to_list(packets: &Packets<'_>, list: &SharedList) -> io::Result<()> {
     match packets {
         Packets::Message(packet) => list.send(packet.len(), packet),
         Packets::Segments { segment_len, bytes } => list.send(*segment_len, bytes),
@@ -194,4 +220,18 @@ fn with_headers(first: Header, block_len: usize, run: &[u8]) -> Vec<u8> {
         datagrams.extend_from_slice(block);
     }
     datagrams
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_hosts_say_is_taken_for_an_earlier_packets_error() {
+        let is_earlier = |code| may_be_earlier(&io::Error::from_raw_os_error(code));
+        let said = [libc::ECONNREFUSED, libc::EHOSTUNREACH, libc::ENETUNREACH, libc::EACCES];
+        assert!(said.into_iter().all(is_earlier));
+        let own = [libc::EMSGSIZE, libc::ENOBUFS, libc::EAGAIN, libc::EINVAL, libc::EPERM];
+        assert!(!own.into_iter().any(is_earlier));
+    }
 }
