@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use treecast_experiment::{Experiment, Preview};
+use treecast_experiment::{Experiment, Preview, simulate};
 
 fn labs() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../labs")
@@ -17,7 +17,10 @@ fn load(file: &Path, settings: &[&str]) -> Experiment {
 fn planned(file: &Path, settings: &[&str]) -> Preview {
     let mut experiment = load(file, settings);
     experiment.habits.store = Some("/".into());
-    Preview::of(&experiment).unwrap_or_else(|error| panic!("{}: {error}", file.display()))
+    // LGMP's experiments have more receivers than a lab, or kill controllers as only the simulator knows them.
+    let is_simulated = file.parent().is_some_and(|folder| folder.ends_with("lgmp"));
+    let preview = if is_simulated { simulate::preview } else { Preview::of };
+    preview(&experiment).unwrap_or_else(|error| panic!("{}: {error}", file.display()))
 }
 
 #[test]
@@ -30,6 +33,7 @@ fn every_experiment_can_be_planned() {
                 folders.push(path);
             } else if path.extension().is_some_and(|extension| extension == "toml")
                 && !path.ends_with("participants.toml")
+                && !path.ends_with("mbone-network.toml")
             {
                 // The tree of 200 groups with 199 members each takes minutes to work out in a debug build.
                 let is_large = path.ends_with("uc3-200.toml");
