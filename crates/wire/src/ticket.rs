@@ -103,11 +103,15 @@ listed! {
 
 listed! {
     /// Which members of a session with local groups mend losses.
-    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
     #[repr(u8)]
     pub enum LocalMode {
+        /// The sender alone: one group, with the sender as its controller (lgmp-mbone-1999, 4.1).
         Sender = 0 => "sender",
+        /// Controllers alone (strict hierarchical error recovery).
         Hierarchical = 1 => "hierarchical",
+        /// Any member (local error recovery).
+        #[default]
         Local = 2 => "local",
     }
 }

@@ -7,18 +7,6 @@ mod post;
 pub use groups_file::{GroupsFile, GroupsFileError};
 pub(crate) use post::{Post, member};
 
-use treecast_proto::local::Mode;
-use treecast_wire::ticket::LocalMode;
-
 /// The longest message of local groups, in bytes: a report about 16 objects with 48 ranges. Blocks are at least as long,
 /// because what is longer than a block is not received.
 pub const MIN_LOCAL_BLOCK_LEN: u16 = 1_152;
-
-/// The machines' word for a ticket's mode.
-pub(crate) fn mode(mode: LocalMode) -> Mode {
-    match mode {
-        LocalMode::Sender => Mode::Sender,
-        LocalMode::Hierarchical => Mode::Hierarchical,
-        LocalMode::Local => Mode::Local,
-    }
-}

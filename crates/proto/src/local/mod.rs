@@ -41,18 +41,7 @@ use treecast_wire::message::{GroupId, Member};
 pub use clients::{MAX_CHILDREN, MAX_MEMBERS};
 pub use receiver::{Figures, Receiver, ReceiverConfig};
 pub use sender::{Sender, SenderConfig, SenderFigures};
-
-/// Who mends losses.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Mode {
-    /// The sender alone: one group, with the sender as its controller (lgmp-mbone-1999, 4.1).
-    Sender,
-    /// Controllers alone (strict hierarchical error recovery).
-    Hierarchical,
-    /// Any member (local error recovery).
-    #[default]
-    Local,
-}
+pub use treecast_wire::ticket::LocalMode as Mode;
 
 /// The place of a receiver whose groups were made by hand (the paper's static LGCP, 4.1).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

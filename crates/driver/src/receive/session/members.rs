@@ -21,7 +21,7 @@ use super::{
 use crate::{
     clock,
     files::Task,
-    local::{Post, member, mode},
+    local::{Post, member},
     seal::Secret,
     udp::{DEFAULT_MULTICAST_HOPS, GroupAddress, Spare, UdpError, open_group_receiver},
 };
@@ -84,7 +84,7 @@ impl Members {
             session: ticket.session,
             block_len: ticket.block_len,
             me: self.post.me(),
-            mode: mode(local.mode),
+            mode: local.mode,
             seat,
             seed: clock::seed(),
             tuning,

@@ -77,7 +77,7 @@ fn local(plan: &Plan, options: &LocalOptions, me: Option<Member>) -> Result<Send
         session: plan.session,
         block_len: plan.block_len,
         me,
-        mode: crate::local::mode(ticket.mode),
+        mode: ticket.mode,
         max_run_len: run,
         rate_bps: rate,
         minimum_rate_bps: options.floor_bps.unwrap_or(0),
