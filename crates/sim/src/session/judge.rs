@@ -43,11 +43,12 @@ pub(super) fn faults(
         faults.extend(receivers.iter().flatten().flat_map(|receiver| receiver.complaints.clone()));
         return faults;
     }
-    if scenario.carousel.is_some() {
-        return carousel::faults(scenario, sender, receivers);
-    }
     if !sender.closed {
         faults.push("the sender has not closed".to_owned());
+    }
+    if scenario.carousel.is_some() {
+        faults.extend(carousel::faults(scenario, sender, receivers));
+        return faults;
     }
     for index in 0..scenario.objects.len() as u32 {
         let Some(outcomes) = sender.done.get(&index) else {
