@@ -106,11 +106,6 @@ impl GroupsFile {
         Ok(Self { path: path.to_owned(), groups })
     }
 
-    /// How many receivers are in the groups.
-    pub fn receivers(&self) -> usize {
-        self.groups.iter().map(|group| group.members.len()).sum()
-    }
-
     /// Checks that the groups name exactly the session's `receivers`.
     ///
     /// # Errors
@@ -180,6 +175,11 @@ mod tests {
         GroupsFile::parse(Path::new("groups"), text).map_err(|error| error.to_string())
     }
 
+    /// How many receivers are in the groups.
+    fn receivers(file: &GroupsFile) -> usize {
+        file.groups.iter().map(|group| group.members.len()).sum()
+    }
+
     #[test]
     fn a_member_finds_its_group_its_controller_and_the_one_above() {
         let file =
@@ -191,7 +191,7 @@ mod tests {
         assert_eq!((seat("192.0.2.1").unwrap(), seat("fd00::2").unwrap()), (london, london));
         let paris =
             Seat { group: GroupId(2), controller: member("192.0.2.3:7001"), parent: london.controller };
-        assert_eq!((seat("192.0.2.3").unwrap(), file.receivers()), (paris, 3));
+        assert_eq!((seat("192.0.2.3").unwrap(), receivers(&file)), (paris, 3));
         assert!(seat("192.0.2.4").unwrap_err().to_string().contains("interface eth0"));
     }
 
@@ -244,6 +244,6 @@ mod tests {
         std::fs::write(&long, [0xff]).unwrap();
         said(&long, "it holds no text");
         std::fs::write(&long, "london: 192.0.2.1\n").unwrap();
-        assert_eq!(GroupsFile::read(&long).unwrap().receivers(), 1);
+        assert_eq!(receivers(&GroupsFile::read(&long).unwrap()), 1);
     }
 }
