@@ -135,9 +135,7 @@ impl Session<'_> {
             return self.multicast(now, first, len);
         }
         let Some(run) = self.read_for_repair(now, &first, len) else { return Ok(()) };
-        for mut page in self.pages(&first, &run) {
-            self.send_page(now, &mut page)?;
-        }
+        self.send_pages(now, first, &run)?;
         let number = self.number_packets(now, 0, len.div_ceil(self.plan.block_len.into()) as u64)?;
         self.lanes.group.send_blocks(now, 0, Header { number, file_id: file, ..first }, &run)?;
         Ok(())
@@ -162,15 +160,16 @@ impl Session<'_> {
         let Some(bytes) = self.read_for_repair(now, &first, (range.end - range.start) as usize) else {
             return Ok(());
         };
-        for mut page in self.pages(&first, &bytes) {
-            self.send_page(now, &mut page)?;
-        }
-        Ok(())
+        self.send_pages(now, first, &bytes)
     }
 
-    fn send_page(&mut self, now: Instant, page: &mut [u8]) -> Result<(), SendError> {
-        treecast_wire::header::set_number(page, self.number_packets(now, 0, 1)?);
-        self.lanes.group.send_message(now, 0, page).map(drop)
+    /// Sends the proofs of these blocks to the session's group.
+    fn send_pages(&mut self, now: Instant, first: Header, blocks: &[u8]) -> Result<(), SendError> {
+        for mut page in self.pages(&first, blocks) {
+            treecast_wire::header::set_number(&mut page, self.number_packets(now, 0, 1)?);
+            self.lanes.group.send_message(now, 0, &page)?;
+        }
+        Ok(())
     }
 
     /// Sends blocks again to a local group, or to one member.
