@@ -9,6 +9,7 @@ use crate::{
     frame::{Frame, Vocabulary},
     paper::Papers,
     tables::quantity,
+    words::cell_in_words,
 };
 
 /// A claim, as written in the file of an experiment.
@@ -60,7 +61,7 @@ pub fn conditions(cells: &BTreeMap<String, Text>) -> Vec<Condition> {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Finding {
     pub says: String,
-    /// The cell, such as `size = 33554432`; empty for a claim about all runs.
+    /// The cell in words, such as `S1L20, 32 MiB`. Empty for a claim about all runs.
     pub cell: String,
     /// The measured value with its unit, or the reason why there is none.
     pub measured: String,
@@ -94,7 +95,7 @@ impl Claim {
             let scope = Scope { frame: &planned, paper: Some(&paper), cell: &conditions };
             for theirs in claimed.expressions().flat_map(Expression::papers) {
                 if let Err(Lacking::NotMeasured(what)) = scope.number(theirs) {
-                    let cell = words(&conditions);
+                    let cell = cell_in_words(&conditions);
                     return Err(format!("claim `{}`: paper(...) with {cell}: {what}", shortened(&self.says)));
                 }
             }
@@ -124,7 +125,7 @@ impl Claim {
     fn judge(&self, frame: &Frame, papers: &Papers) -> Vec<Finding> {
         let unjudged = |cell: &[Condition], why: String| Finding {
             says: self.says.clone(),
-            cell: words(cell),
+            cell: cell_in_words(cell),
             measured: why,
             limit: String::new(),
             verdict: Verdict::NotJudged,
@@ -242,10 +243,6 @@ fn check_units<'u>(sides: impl Iterator<Item = &'u str>) -> Result<(), String> {
     }
 }
 
-fn words(cell: &[Condition]) -> String {
-    cell.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -287,8 +284,8 @@ mod tests {
     fn a_claim_is_judged_in_each_cell_of_its_own() {
         let each = Claim { each: vec!["size".into()], ..claim(HALF) };
         let found = judged(&each);
-        assert_eq!(found[0], ("size = 100".into(), "1 s".into(), "at most 2 s".into(), Verdict::Holds));
-        assert_eq!(found[1], ("size = 200".into(), "3 s".into(), "at most 2.50 s".into(), Verdict::Fails));
+        assert_eq!(found[0], ("100 B".into(), "1 s".into(), "at most 2 s".into(), Verdict::Holds));
+        assert_eq!(found[1], ("200 B".into(), "3 s".into(), "at most 2.50 s".into(), Verdict::Fails));
     }
 
     #[test]

@@ -30,6 +30,7 @@ mod saturation;
 pub mod series;
 pub mod statistics;
 pub mod tables;
+mod words;
 
 pub use db::{Db, DbError};
 pub use saturation::saturation;

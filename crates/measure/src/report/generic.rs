@@ -8,9 +8,10 @@ use crate::{
     db::Run,
     expression::Condition,
     frame::{Frame, FrameRun, REFUSED},
-    plot::generic::{Drawing, draw, parameter_in_words, value_in_words},
+    plot::generic::{Drawing, draw},
     statistics::Summary,
     tables::{Cell, Mark, Scale, Table, quantity, three_digits},
+    words::{parameter_in_words, value_in_words},
 };
 
 /// The number of plots of one kind that are shown. Further plots are folded.
@@ -290,13 +291,13 @@ fn is_stream(run: &FrameRun) -> bool {
     run.rows.iter().any(|row| row.measure == "latency_mean")
 }
 
-/// The table of every run: its parameters, how long it took, how many copies came whole, and how it ended.
+/// The table of every run: its parameters, its own seed, how long it took, how many copies came whole, and how it ended.
 fn all_runs(runs: &[Run], frame: &Frame) -> Table {
     let vocabulary = frame.vocabulary();
     let parameters: Vec<&str> =
         vocabulary.parameters().into_iter().filter(|name| vocabulary.values_of(name).len() > 1).collect();
     let heads = heads_of(&parameters);
-    let last = ["TOOK", "COPIES", "<STATUS"].map(String::from);
+    let last = ["OWN SEED", "TOOK", "COPIES", "<STATUS"].map(String::from);
     let names: Vec<String> = ["RUN".into()].into_iter().chain(heads).chain(last).collect();
     let mut table = Table::new("All runs", &names);
     for (run, recorded) in frame.runs.iter().zip(runs) {
@@ -312,9 +313,10 @@ fn all_runs(runs: &[Run], frame: &Frame) -> Table {
             }
             _ => "complete".into(),
         };
+        let took = quantity(recorded.duration.as_secs_f64(), "s");
         let cells = std::iter::once(Cell::from(run.id.to_string()))
             .chain(parameters.iter().map(value))
-            .chain([quantity(recorded.duration.as_secs_f64(), "s").into(), copies_of(run), status]);
+            .chain([recorded.seed.to_string().into(), took.into(), copies_of(run), status]);
         table.rows.push(cells.collect());
     }
     table

@@ -4,9 +4,10 @@ use super::html::Page;
 use crate::{
     expression::Condition,
     frame::Frame,
-    plot::{escape, generic::value_in_words},
+    plot::escape,
     statistics::Summary,
     tables::quantity,
+    words::value_in_words,
 };
 
 /// One sentence for each network.

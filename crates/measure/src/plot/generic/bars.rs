@@ -2,10 +2,7 @@
 
 use plotters::style::text_anchor::HPos;
 
-use super::{
-    gather::{Gathered, GroupOfValues},
-    named_value,
-};
+use super::gather::{Gathered, GroupOfValues};
 use crate::{
     plot::{
         Ink, Mark, Plot, Style,
@@ -14,6 +11,7 @@ use crate::{
     },
     statistics::{Summary, percentile},
     tables::three_digits,
+    words::named_value,
 };
 
 /// Draws a bar or box for each group of values, or the reason why the group has none.

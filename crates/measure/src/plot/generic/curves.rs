@@ -2,10 +2,7 @@
 
 use plotters::style::text_anchor::HPos;
 
-use super::{
-    gather::{Gathered, PaperValue},
-    parameter_in_words,
-};
+use super::gather::{Gathered, PaperValue};
 use crate::{
     expression::number,
     plot::{
@@ -14,6 +11,7 @@ use crate::{
         canvas::{Canvas, SMALL, Sheet},
     },
     statistics::{Summary, cumulative},
+    words::{parameter_in_words, value_in_words},
 };
 
 /// Draws means over a parameter, one line for each series. The paper's values are hollow marks.
@@ -57,7 +55,7 @@ pub fn lines(gathered: &Gathered<'_>) -> Option<Plot> {
     let has_words = gathered.groups.iter().filter(|group| group.paper.is_some()).count() <= MOST_WORDS;
     let x_words = |value: f64| {
         let name = gathered.spec.x.as_deref().unwrap_or_default();
-        if name == "size" { super::value_in_words(name, &value.to_string()) } else { plain(value) }
+        if name == "size" { value_in_words(name, &value.to_string()) } else { plain(value) }
     };
     Some(sheet.plot((x, &x_words), (y, &plain), |canvas| {
         for (series, style) in gathered.series() {

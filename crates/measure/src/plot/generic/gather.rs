@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::{Drawing, PlotSpec, named_value, value_in_words};
+use super::{Drawing, PlotSpec};
 use crate::{
     db::NodeId,
     expression::{Condition, Expression, Scope, Value, number},
@@ -10,6 +10,7 @@ use crate::{
     paper::Point,
     plot::{Ink, Mark, Style, canvas::Sheet},
     tables::Scale,
+    words::{named_value, value_in_words},
 };
 
 /// All data of a plot, in the unit in which it is shown.

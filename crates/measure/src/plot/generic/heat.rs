@@ -2,7 +2,7 @@
 
 use plotters::style::text_anchor::HPos;
 
-use super::{gather::Gathered, named_value};
+use super::gather::Gathered;
 use crate::{
     plot::{
         Ink, Plot,
@@ -11,6 +11,7 @@ use crate::{
     },
     statistics::percentile,
     tables::three_digits,
+    words::named_value,
 };
 
 /// The width of the narrowest map, in points: below it, titles would be too small.

@@ -20,9 +20,9 @@ use super::{Plot, Styles};
 use crate::{
     claim::{Text, conditions},
     expression::{Condition, Expression, shortened},
-    frame::{Frame, SIMULATED, Vocabulary},
+    frame::{Frame, Vocabulary},
     paper::Papers,
-    tables,
+    words::named_value,
 };
 
 pub use over_time::SeriesSource;
@@ -226,46 +226,5 @@ fn drawn(gathered: &Gathered<'_>) -> Option<Plot> {
         Kind::Distribution => curves::distribution(gathered),
         Kind::Heat => heat::plot(gathered),
         Kind::Time => None,
-    }
-}
-
-/// The value of a parameter for people: `32 MiB` for a size, `100 Mbit/s` for a rate, `2 %` for loss.
-pub fn value_in_words(parameter: &str, value: &str) -> String {
-    if parameter == "site" {
-        return if value == SIMULATED { "simulated".into() } else { format!("in the {value}") };
-    }
-    let Some(number) = crate::expression::number(value) else { return value.to_owned() };
-    match parameter {
-        // A size in whole megabytes was chosen in megabytes.
-        "size" if number > 0.0 && number % 1e6 == 0.0 => format!("{} MB", number / 1e6),
-        "size" => tables::bytes(number as u64),
-        "link_rate" | "rate" => tables::rate(number as u64),
-        "loss" if number == 0.0 => "no loss".into(),
-        "loss" => format!("{} % loss", tables::three_digits(number * 100.0)),
-        "receivers_a_network" => format!("{value} in a network"),
-        "receivers" if number == 1.0 => "1 receiver".into(),
-        "receivers" => format!("{value} receivers"),
-        _ => value.to_owned(),
-    }
-}
-
-/// The value of a parameter for people, with the parameter's name where the number alone does not say what it is:
-/// `factor 50`.
-pub fn named_value(parameter: &str, value: &str) -> String {
-    let words = value_in_words(parameter, value);
-    match crate::expression::number(value) {
-        Some(_) if words == value => format!("{} {value}", parameter_in_words(parameter)),
-        _ => words,
-    }
-}
-
-/// The name of a parameter for people.
-pub fn parameter_in_words(parameter: &str) -> String {
-    match parameter {
-        "receivers_a_network" => "receivers in a network".into(),
-        "size" => "size".into(),
-        "levels" => "levels of routers".into(),
-        "link_rate" => "rate of a link".into(),
-        other => other.replace('_', " "),
     }
 }

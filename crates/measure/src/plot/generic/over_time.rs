@@ -5,7 +5,7 @@
 
 use plotters::style::text_anchor::HPos;
 
-use super::{Drawing, PlotSpec, named_value};
+use super::{Drawing, PlotSpec};
 use crate::{
     Db,
     db::RunId,
@@ -18,6 +18,7 @@ use crate::{
     },
     statistics::percentile,
     tables::Scale,
+    words::named_value,
 };
 
 /// The largest number of points of a line. A page cannot show more.

@@ -5,13 +5,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Drawing, PlotSpec, gather::Gathered, over_time::Points, parameter_in_words, value_in_words};
+use super::{Drawing, PlotSpec, gather::Gathered, over_time::Points};
 use crate::{
     db::Row,
     expression::Condition,
     frame::{Frame, FrameRun},
     statistics::Summary,
     tables::{Cell, Mark, Table, three_digits},
+    words::{parameter_in_words, value_in_words},
 };
 
 /// The largest number of values along x. A page cannot show more, and each of them is a run in memory.
