@@ -20,12 +20,16 @@ pub enum Relation {
     NotEqual,
 }
 
-/// Suffixes of numbers: the text, the factor to the base unit, and the base unit.
-const SUFFIXES: [(&str, f64, &str); 18] = [
+/// The units of numbers in expressions and in the data files of papers: the text, the factor to the base unit, and the
+/// base unit.
+const UNITS: [(&str, f64, &str); 32] = [
     ("%", 0.01, ""),
     ("s", 1.0, "s"),
     ("ms", 1e-3, "s"),
     ("us", 1e-6, "s"),
+    ("µs", 1e-6, "s"),
+    ("μs", 1e-6, "s"),
+    ("ns", 1e-9, "s"),
     ("min", 60.0, "s"),
     ("k", 1e3, ""),
     ("M", 1e6, ""),
@@ -37,9 +41,20 @@ const SUFFIXES: [(&str, f64, &str); 18] = [
     ("kB", 1e3, "B"),
     ("MB", 1e6, "B"),
     ("GB", 1e9, "B"),
+    ("TB", 1e12, "B"),
     ("KiB", 1024.0, "B"),
     ("MiB", 1_048_576.0, "B"),
     ("GiB", 1_073_741_824.0, "B"),
+    ("TiB", 1_099_511_627_776.0, "B"),
+    ("B/s", 1.0, "B/s"),
+    ("kB/s", 1e3, "B/s"),
+    ("MB/s", 1e6, "B/s"),
+    ("GB/s", 1e9, "B/s"),
+    ("bit/s", 1.0, "bit/s"),
+    ("kbit/s", 1e3, "bit/s"),
+    ("Mbit/s", 1e6, "bit/s"),
+    ("Gbit/s", 1e9, "bit/s"),
+    ("packets", 1.0, "packets"),
 ];
 
 impl Condition {
@@ -70,7 +85,17 @@ impl Condition {
     }
 }
 
-/// Parses a parameter's text as a number, with the same suffixes as in expressions.
+/// The factor from a unit to its base unit, and the base unit. The error names all units.
+pub(crate) fn unit(named: &str) -> Result<(f64, &'static str), String> {
+    let found = UNITS.iter().find(|(name, ..)| *name == named).map(|(_, factor, base)| (*factor, *base));
+    found.ok_or_else(|| format!("there is no unit `{named}`: there are {}", all_units()))
+}
+
+fn all_units() -> String {
+    UNITS.map(|(name, ..)| name).join(", ")
+}
+
+/// Parses a parameter's text as a number, with the same units as in expressions.
 pub fn number(text: &str) -> Option<f64> {
     let (sign, digits) = text.strip_prefix('-').map_or((1.0, text), |rest| (-1.0, rest));
     if !digits.starts_with(|c: char| c.is_ascii_digit() || c == '.') {
@@ -95,14 +120,21 @@ pub(crate) fn leading_number(rest: &str) -> Result<(f64, &'static str, usize), S
     }
     let value: f64 = digits.replace('_', "").parse().map_err(|_| format!("`{digits}` is no number"))?;
     let behind = rest[digits.len()..].trim_start();
-    let suffix = if behind.starts_with('%') { "%" } else { leading(behind, is_letter) };
-    match SUFFIXES.iter().find(|(name, ..)| *name == suffix) {
+    // The longest unit, so that `5 B/s` is a rate and `5 B / s` is a quotient.
+    let is_next = |name: &str| {
+        let after = behind.strip_prefix(name);
+        after.is_some_and(|after| {
+            name == "%" || !after.starts_with(|c: char| is_letter(c) || c.is_ascii_digit())
+        })
+    };
+    match UNITS.iter().filter(|(name, ..)| is_next(name)).max_by_key(|(name, ..)| name.len()) {
         Some((name, factor, unit)) => {
             let length = rest.len() - behind.len() + name.len();
             Ok((value * factor, unit, length))
         }
         None if rest[digits.len()..].starts_with(is_letter) => {
-            Err(format!("`{digits}{suffix}`: the units are {}", SUFFIXES.map(|(name, ..)| name).join(", ")))
+            let suffix = leading(behind, is_letter);
+            Err(format!("`{digits}{suffix}`: the units are {}", all_units()))
         }
         None => Ok((value, "", digits.len())),
     }
@@ -195,5 +227,8 @@ mod tests {
             [number("-3"), number("1e3"), number("25 M"), number("3x"), number("")],
             [Some(-3.0), Some(1000.0), Some(25e6), None, None]
         );
+        assert_eq!(leading_number("5 Mbit/s <= 6"), Ok((5e6, "bit/s", 8)));
+        assert_eq!(leading_number("5 B/size"), Ok((5.0, "B", 3)), "divided by a measure");
+        assert_eq!(leading_number("5 1"), Ok((5.0, "", 1)));
     }
 }

@@ -14,8 +14,8 @@ use std::{io, path::Path};
 use serde::{Deserialize, Serialize};
 
 use crate::{
+    condition::{self, Condition},
     db::Row,
-    expression::Condition,
     frame::{Frame, FrameRun, Vocabulary},
 };
 
@@ -65,39 +65,6 @@ pub struct Point {
     #[serde(default)]
     pub unit: String,
 }
-
-/// The units that a data file may name: the word, the factor to the base unit, and the base unit.
-const UNITS: [(&str, f64, &str); 28] = [
-    ("ns", 1e-9, "s"),
-    ("us", 1e-6, "s"),
-    ("µs", 1e-6, "s"),
-    ("μs", 1e-6, "s"),
-    ("ms", 1e-3, "s"),
-    ("s", 1.0, "s"),
-    ("min", 60.0, "s"),
-    ("B", 1.0, "B"),
-    ("kB", 1e3, "B"),
-    ("MB", 1e6, "B"),
-    ("GB", 1e9, "B"),
-    ("TB", 1e12, "B"),
-    ("KiB", 1024.0, "B"),
-    ("MiB", 1_048_576.0, "B"),
-    ("GiB", 1_073_741_824.0, "B"),
-    ("TiB", 1_099_511_627_776.0, "B"),
-    ("B/s", 1.0, "B/s"),
-    ("kB/s", 1e3, "B/s"),
-    ("MB/s", 1e6, "B/s"),
-    ("GB/s", 1e9, "B/s"),
-    ("bit/s", 1.0, "bit/s"),
-    ("kbit/s", 1e3, "bit/s"),
-    ("Mbit/s", 1e6, "bit/s"),
-    ("Gbit/s", 1e9, "bit/s"),
-    ("packets", 1.0, "packets"),
-    ("%", 0.01, ""),
-    ("1", 1.0, ""),
-    // A file without the column has values in base units.
-    ("", 1.0, ""),
-];
 
 /// The columns that are no parameters.
 const OWN: [&str; 7] = ["figure", "measure", "value", "series", "unit", "low", "high"];
@@ -287,11 +254,15 @@ fn point(heading: &[&str], text: &str, line: usize) -> Result<Point, String> {
         let index = heading.iter().position(|column| *column == name);
         index.and_then(|index| fields.get(index)).copied().unwrap_or_default()
     };
-    let (factor, base) = unit(field("unit"))?;
+    let (factor, base) = match field("unit") {
+        // A file without the column has values in base units. 1 is a count or a share.
+        "" | "1" => (1.0, ""),
+        named => condition::unit(named)?,
+    };
     let number = |name: &str| {
         let text = field(name);
         let is_scaled = !field("unit").is_empty() && text.ends_with(['s', 'n', 'B', '%']);
-        match crate::expression::number(text) {
+        match condition::number(text) {
             _ if text.is_empty() => Ok(None),
             Some(_) if is_scaled => Err(format!("`{name}` is `{text}`, with a unit beside that of `unit`")),
             Some(number) => Ok(Some(number * factor)),
@@ -317,15 +288,6 @@ fn point(heading: &[&str], text: &str, line: usize) -> Result<Point, String> {
         range: number("low")?.zip(number("high")?),
         line,
         unit: field("unit").to_owned(),
-    })
-}
-
-/// The factor from a unit to its base unit, and the base unit.
-fn unit(named: &str) -> Result<(f64, &'static str), String> {
-    let found = UNITS.iter().find(|(name, ..)| *name == named).map(|(_, factor, base)| (*factor, *base));
-    found.ok_or_else(|| {
-        let names: Vec<&str> = UNITS.iter().map(|(name, ..)| *name).filter(|name| !name.is_empty()).collect();
-        format!("there is no unit `{named}`: there are {}", names.join(", "))
     })
 }
 
@@ -429,7 +391,9 @@ mod tests {
             assert_eq!(point.range.unwrap().1, 2.0 * expected / 20.0, "{unit}");
         }
         let error = |unit, text| value(unit, text).unwrap_err();
-        assert!(error("furlong", "20").starts_with("line 2: there is no unit `furlong`: there are ns, us"));
+        assert!(
+            error("furlong", "20").starts_with("line 2: there is no unit `furlong`: there are %, s, ms, us")
+        );
         assert_eq!(error("s", "20ms"), "line 2: `value` is `20ms`, with a unit beside that of `unit`");
     }
 
