@@ -8,7 +8,7 @@ use crate::{
     expression::{Claimed, Comparison, Condition, Expression, Lacking, Scope, shortened},
     frame::{Frame, Vocabulary},
     paper::Papers,
-    tables::quantity,
+    tables::{quantity, three_digits},
     words::cell_in_words,
 };
 
@@ -143,7 +143,8 @@ impl Claim {
         let of_cell = |cell: Vec<Condition>| {
             let conditions = [cell.clone(), made_for.clone()].concat();
             let scope = Scope { frame, paper: Some(&paper), cell: &conditions };
-            let judged = claimed.comparisons.iter().map(|comparison| judged(&scope, comparison));
+            let in_percent = self.holds.contains('%');
+            let judged = claimed.comparisons.iter().map(|comparison| judged(&scope, comparison, in_percent));
             let worst = judged.max_by_key(|judged| judged.rank());
             let finding = unjudged(&cell, String::new());
             match worst {
@@ -193,15 +194,16 @@ impl Judged {
     }
 }
 
-fn judged(scope: &Scope<'_>, comparison: &Comparison) -> Judged {
-    match compared(scope, comparison) {
+fn judged(scope: &Scope<'_>, comparison: &Comparison, in_percent: bool) -> Judged {
+    match compared(scope, comparison, in_percent) {
         Ok(judged) => judged,
         Err(Lacking::NotRun(why)) => Judged::Unjudged(why),
         Err(Lacking::NotMeasured(why)) => Judged::Lacking(format!("nothing: {why}")),
     }
 }
 
-fn compared(scope: &Scope<'_>, comparison: &Comparison) -> Result<Judged, Lacking> {
+/// Compares the sides. With `in_percent`, a comparison with a share is written in per cent, as the claim has it.
+fn compared(scope: &Scope<'_>, comparison: &Comparison, in_percent: bool) -> Result<Judged, Lacking> {
     let first = scope.number(&comparison.first)?;
     let others = comparison.others.iter();
     let others = others.map(|(relation, other)| Ok((*relation, scope.number(other)?)));
@@ -221,8 +223,14 @@ fn compared(scope: &Scope<'_>, comparison: &Comparison) -> Result<Judged, Lackin
     let place =
         comparison.expressions().position(|side| !matches!(side, Expression::Number(..))).unwrap_or(0);
     // A number without a unit, such as the 2 in `2 s <= x`, is written in the unit of what was measured.
+    let has_share = |side: &Expression| matches!(side, Expression::Number(value, "") if value.fract() != 0.0);
+    let in_percent = in_percent && comparison.expressions().any(has_share);
     let written = |(value, unit): &(f64, String)| {
-        quantity(*value, if unit.is_empty() { &sides[place].1 } else { unit })
+        let unit = if unit.is_empty() { &sides[place].1 } else { unit };
+        match unit.is_empty() && in_percent {
+            true => format!("{} %", three_digits(100.0 * value)),
+            false => quantity(*value, unit),
+        }
     };
     let limit = |index: usize| match index.cmp(&place) {
         std::cmp::Ordering::Less => {
@@ -293,6 +301,8 @@ mod tests {
         let (measured, limit, verdict) = one("500 ms <= max(time{delivery = nack}) < 2 s");
         assert_eq!((measured.as_str(), limit.as_str()), ("3 s", "at least 500 ms, under 2 s"));
         assert_eq!(verdict, Verdict::Fails);
+        let share = one("max(time{delivery = nack}) / max(time) <= 75%");
+        assert_eq!(share, ("60 %".into(), "at most 75 %".into(), Verdict::Holds));
         assert_eq!(one("count(time) == 4 and max(time) <= 5").2, Verdict::Holds);
         assert_eq!(
             one("count(time) == 4 and max(time) <= 4"),

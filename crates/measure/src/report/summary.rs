@@ -57,11 +57,14 @@ fn what_was_run(frame: &Frame) -> String {
     format!("{runs}{parts}.")
 }
 
+/// The words as a list. Words with commas are divided by semicolons.
 fn list(words: &[String]) -> String {
+    let divider = if words.iter().any(|word| word.contains(',')) { "; " } else { ", " };
     match words {
         [] => String::new(),
         [one] => one.clone(),
-        [first @ .., last] => format!("{} and {last}", first.join(", ")),
+        [first @ .., last] if divider == ", " => format!("{} and {last}", first.join(divider)),
+        all => all.join(divider),
     }
 }
 
@@ -231,5 +234,6 @@ mod tests {
     fn lists_read_as_english() {
         let words = ["a", "b", "c"].map(str::to_owned);
         assert_eq!([list(&words), list(&words[..2]), list(&words[..1])], ["a, b and c", "a and b", "a"]);
+        assert_eq!(list(&["forged".into(), "forged, with a key".into()]), "forged; forged, with a key");
     }
 }
