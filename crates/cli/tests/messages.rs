@@ -19,6 +19,10 @@ type Case = (&'static [&'static str], &'static [&'static str]);
 const CASES: &[Case] = &[
     (&["sent"], &["'sent'", "'send'"]),
     (&["send"], &["<PATHS>", "--help"]),
+    (
+        &["mead", "plan", "--topology", "lan:clients=5"],
+        &["needs host c30-1", "name participants", "--participants"],
+    ),
     (&["send", "nofile"], &["nofile", "check the name"]),
     (&["send", "new\nline"], &["new\\nline", "check the name"]),
     (&["send", "--ticket-file", "nofolder/ticket", "file"], &["nofolder/ticket", "--ticket-file"]),

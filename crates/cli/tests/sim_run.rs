@@ -137,9 +137,9 @@ fn what_the_simulator_has_not_is_refused_by_name() {
         (["network=[{name=\"n\",topology=\"star:clients=2\"}]", nack], "star"),
         (
             ["deliveries=scp", "repeats=1"],
-            "the simulator has no program scp: leave it out (--set deliveries=...)",
+            "the simulator has no program scp: leave the delivery out (--set deliveries=...)",
         ),
-        (["rate=auto", nack], "no rate auto"),
+        (["rate=auto", nack], "no rate auto: name one rate, such as 5M"),
         (
             ["workload={kind=\"stream\",rates=[\"1M\"],seconds=1}", "delivery=[{fanout=\"unicast\"}]"],
             "not the workload `stream`: take `treecast lab run`",

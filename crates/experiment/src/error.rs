@@ -29,7 +29,9 @@ pub enum Error {
     Congestion { name: String, available: String },
     #[error("{what}")]
     Claim { what: String },
-    #[error("{run} cannot be made {place}: it needs {needs}, which are not there")]
+    #[error(
+        "{run} cannot be made {place}: it needs {needs}, which are not there: leave its delivery out (--set deliveries=...)"
+    )]
     Lacking { run: String, place: String, needs: String },
     #[error("{run}: {error}")]
     Run { run: String, error: io::Error },

@@ -176,7 +176,7 @@ fn a_file_in_the_format_of_before_is_told_what_to_change() {
         "of = { network = \"room\" }",
     );
     let claim = refused("old-claim", &[claim]);
-    assert!(claim.contains("`claim.of` is of the format of before: say what holds"), "{claim}");
+    assert!(claim.contains("`claim.of` belongs to the old format: say what holds"), "{claim}");
 }
 
 #[test]

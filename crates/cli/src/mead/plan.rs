@@ -62,6 +62,7 @@ pub fn run(args: &Args) -> Outcome {
     let mut rows = Vec::new();
     for use_case in &use_cases {
         for count in &args.receivers {
+            check_hosts(&topology, use_case, *count)?;
             rows.extend(mead_plan::plan(&topology, use_case, *count, &options)?);
         }
     }
@@ -70,6 +71,20 @@ pub fn run(args: &Args) -> Outcome {
         false => say!("{}", mead_plan::table(&rows, &use_cases).to_text().trim_end()),
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Refuses a use case whose hosts the topology does not have.
+fn check_hosts(topology: &Topology, use_case: &UseCase, receivers: usize) -> Result<(), String> {
+    let group = mead_plan::group_of(use_case, receivers);
+    let is_there = |name: &String| topology.nodes.iter().any(|node| node.name == *name);
+    match std::iter::once(&group.sender).chain(&group.receivers).find(|name| !is_there(name)) {
+        None => Ok(()),
+        Some(host) => Err(format!(
+            "use case {} needs host {host}, which the topology does not have: take --topology testbed, fewer \
+             --receivers, or name participants that the topology has with --participants",
+            use_case.name
+        )),
+    }
 }
 
 fn as_json(row: &Row) -> serde_json::Value {

@@ -37,5 +37,5 @@ pub fn advice(document: &Table) -> Option<String> {
 }
 
 fn old(key: &str, change: &str) -> String {
-    format!("`{key}` is of the format of before: {change} (labs/README.md says how)")
+    format!("`{key}` belongs to the old format: {change} (labs/README.md says how)")
 }

@@ -88,7 +88,8 @@ mod tests {
         let plan = Plan::new(&experiment, 1 << 30).unwrap();
         let site = Bare(plan.networks[0].topology.clone());
         let refused = |index: usize| check(&site, &plan.runs[index]).unwrap_err().to_string();
-        let expected = "A 1M, unicast #1 cannot be made here: it needs sockets of this process at its nodes, which are not there";
+        let expected = "A 1M, unicast #1 cannot be made here: it needs sockets of this process at its nodes, which are not there: \
+                        leave its delivery out (--set deliveries=...)";
         assert_eq!(refused(0), expected);
         assert!(refused(1).contains("routers that run treecast"), "{}", refused(1));
     }

@@ -40,9 +40,14 @@ pub fn check_runs(experiment: &Experiment, plan: &Plan) -> Result<(), Error> {
         run.delivery.local.check_receivers(&run.groups[0].receivers).map_err(|what| {
             refused(format!("delivery `{}` in {}: {what}", run.delivery.name, network.name))
         })?;
-        of_delivery(run.delivery, &rate).map_err(|what| {
-            let advice = "leave it out (--set deliveries=...), or take `treecast lab run`";
-            refused(format!("delivery `{}`: the simulator has {what}: {advice}", run.delivery.name))
+        let name = &run.delivery.name;
+        of_rate(run.delivery, &rate).map_err(|what| {
+            let advice = "name one rate, such as 5M, or take `treecast lab run`";
+            refused(format!("delivery `{name}`: the simulator has {what}: {advice}"))
+        })?;
+        of_delivery(run.delivery).map_err(|what| {
+            let advice = "leave the delivery out (--set deliveries=...), or take `treecast lab run`";
+            refused(format!("delivery `{name}`: the simulator has {what}: {advice}"))
         })?;
         if network.crowd.is_some() {
             super::crowd::check(network, run.delivery, &plan.networks[run.network])
@@ -70,7 +75,16 @@ fn of_network(network: &Network) -> Result<(), String> {
     }
 }
 
-fn of_delivery(delivery: &Delivery, rate: &SendRate) -> Result<(), String> {
+fn of_rate(delivery: &Delivery, rate: &SendRate) -> Result<(), String> {
+    match rate {
+        SendRate::Auto => Err("no rate auto".into()),
+        SendRate::Several(_) => Err("no several rates at once".into()),
+        SendRate::Max if delivery.is_carousel() => Err("no carousel without a rate".into()),
+        _ => Ok(()),
+    }
+}
+
+fn of_delivery(delivery: &Delivery) -> Result<(), String> {
     if delivery.program != Program::Treecast {
         return Err(format!("no program {}", delivery.program.word()));
     }
@@ -79,12 +93,6 @@ fn of_delivery(delivery: &Delivery, rate: &SendRate) -> Result<(), String> {
     }
     if let [option, ..] = delivery.arguments.as_slice() {
         return Err(format!("no argument {option}"));
-    }
-    if matches!(rate, SendRate::Auto | SendRate::Several(_)) {
-        return Err(format!("no rate {}", rate.words()[1]));
-    }
-    if delivery.is_carousel() && *rate == SendRate::Max {
-        return Err("no carousel without a rate".into());
     }
     let fault = delivery.events.iter().map(|event| &event.fault).find(|fault| !is_known(fault));
     match fault {

@@ -132,7 +132,8 @@ fn check_link(topology: &Topology, name: &str) -> Result<(), EventError> {
         }
         false => {
             let known = crate::lab::list(links().map(|network| network.name.as_str()));
-            Err(EventError::NoLink(name.to_owned(), known))
+            let none = || "none; break a node's own cable with unplug or lose".to_owned();
+            Err(EventError::NoLink(name.to_owned(), if known.is_empty() { none() } else { known }))
         }
     }
 }

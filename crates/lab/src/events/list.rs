@@ -274,7 +274,10 @@ mod tests {
         let topology = Topology::parse("tree:levels=2,clients=1").unwrap();
         let refused = |events: &str| check(&read(events).unwrap(), &topology).unwrap_err().to_string();
         let wrong = [
-            (r#"{ at = "1s", link = "r1-r2", fault = "down" }"#, "there is no link r1-r2: there are "),
+            (
+                r#"{ at = "1s", link = "r1-r2", fault = "down" }"#,
+                "there is no link r1-r2: there are none; break",
+            ),
             (
                 r#"{ at = "1s", node = "router0", interface = "x", fault = "firewall" }"#,
                 "has no interface x: it has ",
