@@ -274,9 +274,9 @@ says = "this does not hold"
 holds = 'max(lost{network = "slower"}) >= 0.99'
 
 [[plot]]
-title = "What the first flow takes"
+title = "What the flows take"
 kind = "time"
-y = "flow"
+y = "flow, rival, capacity"
 each = ["network"]
 "#;
 
@@ -301,5 +301,7 @@ fn flows_share_a_link_until_the_time_is_over() {
     assert_eq!(namespaces(pid), [""; 0]);
     assert_eq!(folder.statuses(), [Status::Complete; 2]);
     let report = fs::read_to_string(folder.out().join("report.html")).unwrap();
-    assert!(report.contains("What the first flow takes"));
+    for told in ["What the flows take: slower", ">capacity<", "the link has 2 Mbit/s"] {
+        assert!(report.contains(told), "{told}");
+    }
 }

@@ -14,6 +14,15 @@ use crate::{
     record::{Record, name_of_link},
 };
 
+/// The series of every run, with their units: what all links carry, what leaves the senders, and what comes to them.
+pub const SERIES: &[(&str, &str)] =
+    &[("network_rate", "B/s"), ("sender_rate", "B/s"), ("to_sender_rate", "B/s")];
+
+/// The name of the series of what a watched link carries. Its unit is `B/s`.
+pub fn series_of_link(link: &str) -> String {
+    format!("link_rate {link}")
+}
+
 /// A rate over time: seconds since the run's start, and bytes a second.
 type Points = Vec<(f64, f64)>;
 
@@ -67,13 +76,14 @@ impl Carried {
         watched
             .iter()
             .for_each(|(name, bytes, _)| filing.node(&name_of_link(name), "link_bytes", *bytes as f64, "B"));
-        let mut add = |measure, points| filing.series.push(Series { measure, unit: "B/s", points });
-        add("network_rate".into(), self.network_over_time.clone());
-        add("sender_rate".into(), self.sender_over_time.clone());
-        add("to_sender_rate".into(), self.to_sender_over_time.clone());
-        for (name, _, points) in watched {
-            add(format!("link_rate {name}"), points.clone());
-        }
+        let points = [&self.network_over_time, &self.sender_over_time, &self.to_sender_over_time];
+        filing.series = Series::of(SERIES, points.map(Clone::clone));
+        let of_link = |(name, _, points): &(String, u64, Points)| Series {
+            measure: series_of_link(name),
+            unit: "B/s",
+            points: points.clone(),
+        };
+        filing.series.extend(watched.into_iter().map(of_link));
         filing
     }
 

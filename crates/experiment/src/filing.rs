@@ -18,6 +18,21 @@ pub struct Series {
     pub points: Vec<(f64, f64)>,
 }
 
+impl Series {
+    /// Series with these names and units, in order, and their points.
+    pub fn of(
+        named: &[(&str, &'static str)],
+        points: impl IntoIterator<Item = Vec<(f64, f64)>>,
+    ) -> Vec<Self> {
+        let of = |((measure, unit), points): (&(&str, &'static str), _)| Self {
+            measure: (*measure).to_owned(),
+            unit,
+            points,
+        };
+        named.iter().zip(points).map(of).collect()
+    }
+}
+
 impl Filing {
     /// Adds the rows and series of `other`.
     pub fn extend(&mut self, other: Self) {

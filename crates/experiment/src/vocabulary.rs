@@ -4,7 +4,7 @@
 use treecast_measure::{claim::Claim, frame::Vocabulary};
 
 use crate::{
-    Error,
+    Error, carried,
     document::{Experiment, workload::Workload},
     feed,
     plan::Plan,
@@ -43,9 +43,17 @@ fn vocabulary(experiment: &Experiment, plan: &Plan) -> Vocabulary {
         Workload::Stream(_) => stream::MEASURES,
         Workload::Shared(..) => sharing::MEASURES,
     };
+    let series_of_workload: &[(&str, &str)] = match &experiment.workload {
+        Workload::Files(_) | Workload::Feed(_) => session::SERIES,
+        Workload::Stream(_) => stream::SERIES,
+        Workload::Shared(..) => sharing::SERIES,
+    };
     let owned = |(name, unit): &(&str, &str)| ((*name).to_owned(), (*unit).to_owned());
+    let watched = experiment.networks.iter().flat_map(|network| &network.watch);
+    let of_links = watched.map(|link| (carried::series_of_link(link), "B/s".to_owned()));
     Vocabulary {
         measures: record::MEASURES.iter().chain(of_workload).map(owned).collect(),
+        series: carried::SERIES.iter().chain(series_of_workload).map(owned).chain(of_links).collect(),
         cells: plan.runs.iter().map(|run| run.parameters.clone()).collect(),
         is_changed: experiment.is_changed,
     }

@@ -43,6 +43,8 @@ pub struct FrameRun {
 pub struct Vocabulary {
     /// The names of the measures, each with its unit.
     pub measures: Vec<(String, String)>,
+    /// The names of the series of a run, each with its unit, but for the samples of its nodes (`crate::series`).
+    pub series: Vec<(String, String)>,
     /// The parameters of every planned run.
     pub cells: Vec<Parameters>,
     /// Whether `--set` has changed the experiment. A cell that no run has is then no mistake of the file.
@@ -181,6 +183,7 @@ impl Frame {
     pub fn vocabulary(&self) -> Vocabulary {
         Vocabulary {
             measures: self.measures(),
+            series: Vec::new(),
             cells: self.runs.iter().map(|run| run.parameters.clone()).collect(),
             is_changed: false,
         }

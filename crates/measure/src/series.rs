@@ -106,6 +106,30 @@ pub fn queue(label: &str, of: Queue) -> Name {
     format!("queue/{label}/{}", of.name()).into()
 }
 
+/// Whether a recorder samples series of this name.
+pub fn is_sampled(name: &str) -> bool {
+    const OTHERS: [&str; 13] = [
+        LOAD_ONE_MINUTE_MILLI,
+        CPU_USER_NS,
+        CPU_SYSTEM_NS,
+        CPU_SOFTIRQ_NS,
+        CPU_IDLE_NS,
+        MEMORY_USED_BYTES,
+        SWAP_USED_BYTES,
+        SOFTNET_DROPPED_PACKETS,
+        SOFTNET_SQUEEZED_TIMES,
+        PROCESS_CPU_NS,
+        PROCESS_RESIDENT_BYTES,
+        SELF_CPU_NS,
+        SELF_RESIDENT_BYTES,
+    ];
+    let is_of_queue =
+        |path: &str| path.rsplit_once('/').is_some_and(|(_, of)| Queue::ALL.iter().any(|q| q.name() == of));
+    parse_interface(name).is_some()
+        || name.strip_prefix("queue/").is_some_and(is_of_queue)
+        || OTHERS.contains(&name)
+}
+
 /// Whether the series only grows, so that differences of its values have a meaning.
 pub fn is_counter(name: &str) -> bool {
     parse_interface(name).is_some()
@@ -128,6 +152,10 @@ mod tests {
         assert_eq!(parse_interface("interface/eth0"), None);
         assert_eq!(parse_interface("cpu/user_ns"), None);
         assert_eq!(parse_interface("interface/eth0/speed"), None);
+        for (name, is) in [(&*queue("a", Queue::WaitingBytes), true), (CPU_IDLE_NS, true), ("queue/a", false)]
+        {
+            assert_eq!(is_sampled(name), is, "{name}");
+        }
     }
 
     #[test]

@@ -8,7 +8,7 @@ use treecast_measure::{
     db::{Event, Machine, NewRun, NodeInfo, Role, Row, RunEnd, Status},
     frame::{Frame, Vocabulary},
     paper::{PaperKeys, Papers},
-    plot::generic::PlotSpec,
+    plot::generic::{Kind, PlotSpec},
     report::{self, Finding, Picture, ReportInput, Verdict},
 };
 
@@ -235,7 +235,8 @@ fn runs_of_any_kind_have_a_report_without_code_of_their_own() {
     )
     .unwrap();
     let frame = Frame::load(&db, &[]).unwrap();
-    let vocabulary: Vocabulary = frame.vocabulary();
+    let series = vec![("sent".to_owned(), "bit/s".to_owned()), ("waiting".to_owned(), "B".to_owned())];
+    let vocabulary = Vocabulary { series, ..frame.vocabulary() };
     let named: Vec<String> = plots().iter().flat_map(|plot| plot.of_papers(&papers)).collect();
     papers.check(&vocabulary, &named, &[]).unwrap();
     plots().iter().try_for_each(|plot| plot.check(&vocabulary, &papers)).unwrap();
@@ -244,10 +245,7 @@ fn runs_of_any_kind_have_a_report_without_code_of_their_own() {
         serde_json::from_str(&format!("{text}{each}}}")).unwrap()
     };
     let error = claim("").check_papers(&vocabulary, &papers).unwrap_err();
-    assert!(
-        error.starts_with("claim `so`: paper(...) with multicast nack: there are 2 values"),
-        "{error}"
-    );
+    assert!(error.starts_with("claim `so`: paper(...) with multicast nack: there are 2 values"), "{error}");
     claim(r#", "each": ["receivers"]"#).check_papers(&vocabulary, &papers).unwrap();
     let findings = judge(&claims, &frame, &papers);
     let verdicts: Vec<Verdict> = findings.iter().map(|finding| finding.verdict).collect();
@@ -309,7 +307,10 @@ fn text_of_refused_cells(svg: &str) -> usize {
 #[test]
 fn a_plot_that_cannot_be_is_refused_before_anything_runs() {
     let folder = fresh("refused");
+    let series = [("sent", "bit/s"), ("waiting", "B")];
+    let series = series.map(|(name, unit)| (name.to_owned(), unit.to_owned())).into();
     let vocabulary = Frame::load(&made_up_matrix(&folder), &[]).unwrap().vocabulary();
+    let vocabulary = Vocabulary { series, ..vocabulary };
     let error = |change: &dyn Fn(&mut PlotSpec)| {
         let mut plot = plots().remove(1);
         plot.paper = None;
@@ -325,6 +326,19 @@ fn a_plot_that_cannot_be_is_refused_before_anything_runs() {
             .contains("no run measures `tiem`: there are time, sender_bytes")
     );
     assert!(error(&|plot| plot.x = None).contains("lines need `x`"));
+    for (y, said) in [
+        (
+            "snet",
+            "no run has a series `snet`: there are sent, waiting, and samples of nodes such as process/cpu_ns",
+        ),
+        (
+            "sent, process/cpu_ns, waiting",
+            "sent and waiting do not fit into one plot: they are in bit/s and B",
+        ),
+    ] {
+        let over_time = |plot: &mut PlotSpec| (plot.kind, plot.y) = (Kind::Time, y.into());
+        assert_eq!(error(&over_time), format!("plot `Time by receivers`: {said}"));
+    }
     let paper = plots()[1].paper.clone();
     assert!(
         error(&|plot| plot.paper = paper.clone()).contains("`paper.tsv` is none of the experiment's papers")

@@ -2,6 +2,8 @@
 
 use std::{io, sync::OnceLock, time::Duration};
 
+use treecast_measure::tables::rate;
+
 use super::{
     Begun, Engine,
     book::{Outcome, failures},
@@ -91,7 +93,7 @@ impl Engine<'_> {
             session::client_done(&mut self.book.db, &record, node, fared)?;
         }
         for (at, bps) in outcome.rates.iter().skip(1) {
-            record.event(&mut self.book.db, *at, None, "event", &format!("the link has {bps} bit/s"))?;
+            record.event(&mut self.book.db, *at, None, "event", &format!("the link has {}", rate(*bps)))?;
         }
         let mut failures = failures(group, &played.clients);
         failures.extend(outcome.rival_failure.map(|reason| ("rival".to_owned(), reason)));

@@ -7,20 +7,18 @@ use treecast_measure::{Db, DbError, rates::Rate, series};
 
 use crate::{client::Fared, filing::Series, record::Record};
 
-/// Returns the series `active_clients` and `sender_load` of a run: the number of clients that were getting the files,
-/// and the number of processors that the programs at `sender` kept busy. Both have a point for each sample of these
-/// programs.
-pub fn over_time(db: &Db, record: &Record, sender: &str, clients: &[Fared]) -> Result<[Series; 2], DbError> {
+/// The series of a session, with their units: the number of clients that were getting the files, and the number of
+/// processors that the programs at the sender kept busy. Both have a point for each sample of these programs.
+pub const SERIES: &[(&str, &str)] = &[("active_clients", ""), ("sender_load", "")];
+
+/// Returns the [`SERIES`] of a run.
+pub fn over_time(db: &Db, record: &Record, sender: &str, clients: &[Fared]) -> Result<Vec<Series>, DbError> {
     let rates = db.counted(record.node(sender), series::PROCESS_CPU_NS)?.rates();
-    let series = |measure: &str, value: &dyn Fn(&Rate) -> f64| Series {
-        measure: measure.into(),
-        unit: "",
-        points: rates.iter().map(|rate| (rate.from.as_secs_f64(), value(rate))).collect(),
+    let points = |value: &dyn Fn(&Rate) -> f64| {
+        rates.iter().map(|rate| (rate.from.as_secs_f64(), value(rate))).collect()
     };
-    Ok([
-        series("active_clients", &|rate| f64::from(active(clients, rate.from, rate.to))),
-        series("sender_load", &|rate| rate.per_second / 1e9),
-    ])
+    let active = points(&|rate| f64::from(active(clients, rate.from, rate.to)));
+    Ok(Series::of(SERIES, [active, points(&|rate| rate.per_second / 1e9)]))
 }
 
 /// Returns the number of clients that were getting the files, averaged over the part of an interval in which any were.

@@ -30,7 +30,7 @@ use crate::{
     source::Source,
 };
 
-pub use activity::over_time;
+pub use activity::{SERIES, over_time};
 pub use measures::{MEASURES, client_done, of_run};
 
 /// A session that is about to begin.

@@ -36,6 +36,11 @@ pub const MEASURES: &[(&str, &str)] = &[
     ("round_trip", "s"),
 ];
 
+/// The series of flows that share a link, with their units: what each flow takes of the link, what the link could carry,
+/// the packets that are lost in front of it over [`WINDOW`], and the bytes that wait there.
+pub const SERIES: &[(&str, &str)] =
+    &[("flow", "bit/s"), ("rival", "bit/s"), ("capacity", "bit/s"), ("lost", "%"), ("waiting", "B")];
+
 /// Loss from which on a link that has become slower is not yet shared well.
 const TOO_MUCH_LOSS: f64 = 0.05;
 /// The time over which loss is measured.
@@ -163,19 +168,24 @@ pub fn filing(shared: &Shared, path: &SharedPath, together: Option<(Duration, Du
     filing
 }
 
+/// What a run files for [`SERIES`]. A run without a rival has no points for it.
 fn series_of(shared: &Shared) -> Vec<Series> {
-    let rates = |rates: &[Rate]| {
-        rates.iter().map(|rate| (rate.middle().as_secs_f64(), rate.per_second * 8.0)).collect()
+    let points = |rates: &[Rate], value: &dyn Fn(&Rate) -> f64| -> Vec<(f64, f64)> {
+        rates.iter().map(|rate| (rate.middle().as_secs_f64(), value(rate))).collect()
     };
-    let of = |measure: &str, points| Series { measure: measure.to_owned(), unit: "bit/s", points };
-    let mut series: Vec<Series> =
-        ["flow", "rival"].into_iter().zip(&shared.flows).map(|(name, flow)| of(name, rates(flow))).collect();
-    series.push(Series {
-        measure: "waiting".into(),
-        unit: "B",
-        points: shared.waiting.iter().map(|(at, bytes)| (at.as_secs_f64(), *bytes as f64)).collect(),
-    });
-    series
+    let flow = |index: usize| shared.flows.get(index).map_or(&[][..], Vec::as_slice);
+    let bits = |rate: &Rate| rate.per_second * 8.0;
+    let capacity =
+        |rate: &Rate| shared.capacity_bits(rate.from, rate.to) / (rate.to - rate.from).as_secs_f64();
+    let lost = |at: Duration| ((at + WINDOW / 2).as_secs_f64(), 100.0 * shared.loss(at, at + WINDOW));
+    let points = [
+        points(flow(0), &bits),
+        points(flow(1), &bits),
+        points(flow(0), &capacity),
+        shared.passed.iter().map(|rate| lost(rate.from)).collect(),
+        shared.waiting.iter().map(|(at, bytes)| (at.as_secs_f64(), *bytes as f64)).collect(),
+    ];
+    Series::of(SERIES, points)
 }
 
 /// Returns a sentence for people that tells what each flow got.
@@ -243,6 +253,17 @@ mod tests {
         assert!((of("used").unwrap() - 6000.0 * 20.0 / 96_000.0).abs() < 1e-9);
         assert_eq!((of("lost"), of("waiting")), (Some(0.0), Some(200.0)));
         assert_eq!((of("calm"), of("lost_after")), (Some(0.0), Some(0.0)));
+    }
+
+    #[test]
+    fn a_plot_can_show_the_flows_the_link_and_its_loss_over_time() {
+        let series = series_of(&shared(|at| if at == 12 { 100.0 } else { 0.0 }));
+        let at = |name: &str, second: usize| {
+            series.iter().find(|series| series.measure == name).expect("it is there").points[second]
+        };
+        assert_eq!([at("flow", 0).1, at("rival", 0).1], [4000.0, 2000.0]);
+        assert_eq!([at("capacity", 9), at("capacity", 10)], [(9.5, 8000.0), (10.5, 1600.0)]);
+        assert_eq!([at("lost", 11), at("lost", 12)], [(11.5, 0.0), (12.5, 50.0)]);
     }
 
     #[test]

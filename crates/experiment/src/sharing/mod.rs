@@ -6,7 +6,7 @@ mod measures;
 
 pub use connection::Connection;
 pub use contest::{Contest, Flow, Outcome};
-pub use measures::{MEASURES, Shared, filing, sentence};
+pub use measures::{MEASURES, SERIES, Shared, filing, sentence};
 
 use crate::{
     Error,

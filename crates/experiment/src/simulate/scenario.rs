@@ -21,6 +21,7 @@ use treecast_wire::{header::HEADER_LEN, seal::SEAL_LEN};
 
 use super::network;
 use crate::{
+    carried,
     client::Fared,
     document::{
         Experiment,
@@ -164,18 +165,19 @@ impl Simulated {
 
     /// Returns how much all links, and the sender's link, carried over time.
     pub fn series(&self) -> Vec<Series> {
-        let of = |measure: &str, bytes: fn(&Sample) -> u64| {
+        let points = |bytes: fn(&Sample) -> u64| {
             let pairs = self.samples.windows(2).filter(|pair| pair[1].at > pair[0].at);
             let points = pairs.map(|pair| {
                 let seconds = (pair[1].at - pair[0].at).as_secs_f64();
                 (pair[0].at.as_secs_f64(), (bytes(&pair[1]) - bytes(&pair[0])) as f64 / seconds)
             });
-            Series { measure: measure.into(), unit: "B/s", points: points.collect() }
+            points.collect()
         };
-        vec![
-            of("network_rate", |sample| sample.network_bytes),
-            of("sender_rate", |sample| sample.sender_bytes),
-        ]
+        // The simulator does not count what comes to the sender.
+        Series::of(
+            carried::SERIES,
+            [points(|sample| sample.network_bytes), points(|sample| sample.sender_bytes)],
+        )
     }
 }
 

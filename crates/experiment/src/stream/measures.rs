@@ -41,6 +41,10 @@ pub const MEASURES: &[(&str, &str)] = &[
     ("sender_processor", "s"),
 ];
 
+/// The series of a stream, with their units: a point for each second of its traffic.
+pub const SERIES: &[(&str, &str)] =
+    &[("latency", "s"), ("highest_latency", "s"), ("lost", "%"), ("stream_sender_rate", "B/s")];
+
 /// One second of a run, from the first datagram on.
 struct Second {
     came: u64,
@@ -170,17 +174,16 @@ fn of_discovery(played: &Played, seconds: &[Second], carried: &Carried) -> Vec<R
 
 fn series(seconds: &[Second], began: Duration) -> Vec<Series> {
     let at = |index: usize| began.as_secs_f64() + index as f64 + 0.5;
-    let of = |measure: &str, unit: &'static str, value: fn(&Second) -> f64| Series {
-        measure: measure.to_owned(),
-        unit,
-        points: seconds.iter().enumerate().map(|(index, second)| (at(index), value(second))).collect(),
+    let points = |value: fn(&Second) -> f64| {
+        seconds.iter().enumerate().map(|(index, second)| (at(index), value(second))).collect()
     };
-    vec![
-        of("latency", "s", |second| second.latency_mean),
-        of("highest_latency", "s", |second| second.latency_max),
-        of("lost", "%", |second| 100.0 * second.lost),
-        of("stream_sender_rate", "B/s", |second| second.sender_bytes),
-    ]
+    let values: [fn(&Second) -> f64; 4] = [
+        |second| second.latency_mean,
+        |second| second.latency_max,
+        |second| 100.0 * second.lost,
+        |second| second.sender_bytes,
+    ];
+    Series::of(SERIES, values.map(points))
 }
 
 /// Returns the result of a run in one sentence.

@@ -9,5 +9,5 @@ mod play;
 mod sender;
 mod traffic;
 
-pub use measures::{MEASURES, lost, rows, sentence};
+pub use measures::{MEASURES, SERIES, lost, rows, sentence};
 pub use play::{Played, Scene};

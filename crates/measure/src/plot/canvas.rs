@@ -14,13 +14,19 @@ use plotters::{
 use super::{Ink, Mark, Plot, Style, axis::Axis, escape};
 
 const SCALE: f64 = 4.0;
+/// The width of a sheet for a page of usual width, in points.
 pub const WIDTH: f64 = 760.0;
+/// The width of a sheet for a phone, in points.
+pub const NARROW: f64 = 400.0;
 /// The factor by which plotters makes text smaller than the size that it is given.
 const PLOTTERS_FONT_FACTOR: f64 = 1.24;
 const FONT: &str = "system-ui, Helvetica, Arial, sans-serif";
 
+const TITLE: f64 = 16.0;
 pub const BODY: f64 = 12.5;
 pub const SMALL: f64 = 11.0;
+/// The mean width of a letter relative to its size, in a wide font.
+pub const LETTER: f64 = 0.58;
 
 /// Drawing into a string cannot fail; the type says so only because plotters has one for all backends.
 type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
@@ -32,6 +38,7 @@ pub struct Sheet<'t> {
     pub title: String,
     /// What a reader must know: which runs are shown, and what error bars mean.
     pub subtitle: String,
+    /// The height in points, with one line each of title, subtitle and legend. More lines add to it.
     pub height: f64,
     /// The width of the sheet, in points, at most [`WIDTH`].
     pub width: f64,
@@ -66,6 +73,7 @@ pub struct Canvas<'a> {
     area: Area<'a>,
     pub x: Axis,
     pub y: Axis,
+    width: f64,
     left: f64,
     right: f64,
     top: f64,
@@ -98,24 +106,22 @@ impl Sheet<'_> {
         draw: impl FnOnce(&Canvas<'_>),
     ) -> Plot {
         let mut svg = String::new();
-        let letters = (SUBTITLE_LETTERS as f64 * self.width / WIDTH) as usize;
-        let subtitle = wrapped(&self.subtitle, letters);
-        let lower = subtitle.len().saturating_sub(1) as f64 * SUBTITLE_LINE;
+        let head = Head::of(&self);
         // The size is in whole pixels, so that the size that plotters writes is known.
-        let height = (self.height + lower).round();
+        let height = (self.height + head.added).round();
         let hovers;
         {
             let size = ((self.width * SCALE) as u32, (height * SCALE) as u32);
             let area = SVGBackend::with_string(&mut svg, size).into_drawing_area();
-            let legend = legend_places(&self.legend);
-            let legend_height = legend.last().map_or(0.0, |(_, top)| top + 24.0);
+            let legend_height = if self.legend.is_empty() { 0.0 } else { 24.0 };
             let canvas = Canvas {
                 area,
                 x: x.0,
                 y: y.0,
+                width: self.width,
                 left: self.left,
                 right: self.width - self.right,
-                top: 62.0 + lower + legend_height,
+                top: 62.0 + head.added + legend_height,
                 bottom: height - 52.0,
                 texts: (x.1, y.1),
                 names: Names {
@@ -125,7 +131,7 @@ impl Sheet<'_> {
                 },
                 hovers: RefCell::default(),
             };
-            canvas.heading(&self, &subtitle);
+            canvas.heading(&self, &head);
             canvas.grid(x.1, y.1);
             canvas.axis_labels(&self);
             draw(&canvas);
@@ -141,30 +147,65 @@ impl Sheet<'_> {
     }
 }
 
+/// The words above a plot, divided into lines.
+struct Head {
+    title: Vec<String>,
+    subtitle: Vec<String>,
+    /// The place of each entry of the legend, from the left and from the legend's top.
+    legend: Vec<(f64, f64)>,
+    /// The height of all lines but the first of each, in points.
+    added: f64,
+}
+
+impl Head {
+    fn of(sheet: &Sheet<'_>) -> Self {
+        let letters = |size: f64, letter: f64| ((sheet.width - 32.0) / (size * letter)) as usize;
+        let title = wrapped(&sheet.title, letters(TITLE, 0.62));
+        let subtitle = wrapped(&sheet.subtitle, letters(SMALL + 0.5, 0.565));
+        let legend = legend_places(&sheet.legend, sheet.width);
+        let more = |lines: &[String], height: f64| lines.len().saturating_sub(1) as f64 * height;
+        let added = more(&title, TITLE_LINE)
+            + more(&subtitle, SUBTITLE_LINE)
+            + legend.last().map_or(0.0, |(_, top)| *top);
+        Self { title, subtitle, legend, added }
+    }
+}
+
 impl Canvas<'_> {
-    fn heading(&self, sheet: &Sheet<'_>, subtitle: &[String]) {
+    fn heading(&self, sheet: &Sheet<'_>, head: &Head) {
         let _ = self.area.fill(&colour(Ink::Surface));
-        let title_size = fitting(&sheet.title, sheet.width, 16.0, 0.62);
-        self.text_at((16.0, 24.0), &sheet.title, Ink::Text, title_size, HPos::Left, true);
-        let mut top = 44.0;
-        for line in subtitle {
+        let lines = |lines: &[String], mut top: f64, height: f64, draw: &dyn Fn(f64, &str)| {
+            for line in lines {
+                draw(top, line);
+                top += height;
+            }
+            // The first line has its place, even if it is not there.
+            if lines.is_empty() { top } else { top - height }
+        };
+        let last = lines(&head.title, 24.0, TITLE_LINE, &|top, line| {
+            self.text_at((16.0, top), line, Ink::Text, TITLE, HPos::Left, true);
+        });
+        let last = lines(&head.subtitle, last + 20.0, SUBTITLE_LINE, &|top, line| {
             self.text_at((16.0, top), line, Ink::Muted, SMALL + 0.5, HPos::Left, false);
-            top += SUBTITLE_LINE;
-        }
-        // The legend is below the last line of the subtitle; without a subtitle, below the title.
-        let lower = (top - 44.0 - SUBTITLE_LINE).max(0.0);
-        for ((name, style), (left, top)) in sheet.legend.iter().zip(legend_places(&sheet.legend)) {
-            let place = (left, top + lower + 66.0);
+        });
+        for ((name, style), (left, top)) in sheet.legend.iter().zip(&head.legend) {
+            let place = (*left, top + last + 22.0);
             self.mark_at(place, *style, 4.5, true);
             self.text_at((left + 10.0, place.1), name, Ink::Text, BODY, HPos::Left, false);
         }
     }
 
     fn grid(&self, x_text: TickText<'_>, y_text: TickText<'_>) {
+        let mut free = f64::MIN;
         for &tick in &self.x.ticks {
-            let x = self.x_at(tick);
+            let (x, text) = (self.x_at(tick), x_text(tick));
             self.line_at(&[(x, self.top), (x, self.bottom)], Ink::Grid, 1.0);
-            self.text_at((x, self.bottom + 14.0), &x_text(tick), Ink::Muted, SMALL, HPos::Center, false);
+            let half = text.chars().count() as f64 * SMALL * LETTER / 2.0;
+            // A text that would cover the one before is left out.
+            if x - half >= free {
+                self.text_at((x, self.bottom + 14.0), &text, Ink::Muted, SMALL, HPos::Center, false);
+                free = x + half;
+            }
         }
         for &tick in &self.y.ticks {
             let y = self.y_at(tick);
@@ -307,7 +348,20 @@ impl Canvas<'_> {
         self.text_at(place, text, ink, size, align, false);
     }
 
-    /// Draws bold text left of the y axis, at a position on it.
+    /// Draws small text beside a position of values, `lower` points below it: to the right of it, or to the left where
+    /// it does not fit.
+    pub fn note(&self, at: (f64, f64), lower: f64, text: &str) {
+        let is_too_long = text.chars().count() > self.letters_behind(at.0);
+        let (align, side) = if is_too_long { (HPos::Right, -4.0) } else { (HPos::Left, 4.0) };
+        self.text(at, (side, lower), text, Ink::Muted, SMALL, align);
+    }
+
+    /// The number of small letters that fit between a position on the x axis and the right end of the sheet.
+    pub fn letters_behind(&self, x: f64) -> usize {
+        ((self.width - 8.0 - self.x_at(x)) / (SMALL * LETTER)).max(0.0) as usize
+    }
+
+    /// Draws bold text at the left end of the sheet, at a position on the y axis.
     pub fn row_label(&self, y: f64, text: &str, ink: Ink) {
         self.text_at((16.0, self.y_at(y)), text, ink, BODY + 0.5, HPos::Left, true);
     }
@@ -359,14 +413,14 @@ fn file_name(name: &str) -> String {
 }
 
 /// The places of the entries of a legend, from the left and from the legend's top. An entry that does not fit
-/// into a row goes to the next one.
-fn legend_places(legend: &[(String, Style)]) -> Vec<(f64, f64)> {
+/// into a row of a sheet of this width goes to the next one.
+fn legend_places(legend: &[(String, Style)], sheet_width: f64) -> Vec<(f64, f64)> {
     const LEFT: f64 = 22.0;
     let (mut left, mut top) = (LEFT, 0.0);
     let mut places = Vec::with_capacity(legend.len());
     for (name, _) in legend {
         let width = 34.0 + name.chars().count() as f64 * BODY * 0.55;
-        if left > LEFT && left + width > WIDTH {
+        if left > LEFT && left + width > sheet_width {
             (left, top) = (LEFT, top + 20.0);
         }
         places.push((left, top));
@@ -375,8 +429,8 @@ fn legend_places(legend: &[(String, Style)]) -> Vec<(f64, f64)> {
     places
 }
 
-/// The number of letters in a line of the subtitle, in a wide font.
-const SUBTITLE_LETTERS: usize = 112;
+/// The distance of two lines of the title, in points.
+const TITLE_LINE: f64 = 20.0;
 /// The distance of two lines of the subtitle, in points.
 const SUBTITLE_LINE: f64 = 16.0;
 
@@ -393,13 +447,6 @@ fn wrapped(text: &str, most: usize) -> Vec<String> {
         }
     }
     lines
-}
-
-/// The font size in which a text fits on the sheet, at most `size`. `letter` is the mean width of a letter
-/// relative to its size, in a wide font.
-fn fitting(text: &str, sheet_width: f64, size: f64, letter: f64) -> f64 {
-    let width = text.chars().count() as f64 * size * letter;
-    size * ((sheet_width - 32.0) / width.max(1.0)).min(1.0)
 }
 
 fn pixel((x, y): (f64, f64)) -> (i32, i32) {
@@ -441,7 +488,7 @@ mod tests {
     fn a_legend_that_is_too_long_for_a_row_goes_on_in_the_next() {
         let style = Style { ink: Ink::Series(0), mark: Mark::Circle };
         let legend: Vec<_> = (0..9).map(|n| (format!("{n}:interface:tx"), style)).collect();
-        let places = legend_places(&legend);
+        let places = legend_places(&legend, WIDTH);
         assert!(places.iter().all(|(left, _)| *left < WIDTH - 100.0), "{places:?}");
         assert_eq!((places[0].1, places[8].1, places[8].0 < places[4].0), (0.0, 20.0, true));
     }
@@ -482,9 +529,13 @@ mod tests {
     }
 
     #[test]
-    fn a_long_title_is_made_smaller_and_a_short_one_left() {
-        assert_eq!(fitting("short", WIDTH, 16.0, 0.62), 16.0);
-        let size = fitting(&"x".repeat(200), WIDTH, 16.0, 0.62);
-        assert!((200.0 * size * 0.62 - (WIDTH - 32.0)).abs() < 1e-9);
+    fn a_title_that_is_too_long_for_a_line_makes_the_sheet_higher() {
+        let sheet = |title: &str, width| Sheet { title: title.into(), width, ..Sheet::default() };
+        let long = "What all links of the network carry while a router is off";
+        let heads = [sheet("short", NARROW), sheet(long, WIDTH), sheet(long, NARROW)].map(|s| Head::of(&s));
+        assert_eq!(
+            heads.each_ref().map(|head| (head.title.len(), head.added)),
+            [(1, 0.0), (1, 0.0), (2, TITLE_LINE)]
+        );
     }
 }

@@ -11,6 +11,7 @@ mod palette;
 
 use crate::tables::Table;
 
+pub use canvas::{NARROW, WIDTH};
 pub use palette::{Ink, Mark, Style, Styles};
 
 /// A plot, as SVG text that can be written to a file.

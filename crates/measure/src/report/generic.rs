@@ -8,7 +8,10 @@ use crate::{
     db::Run,
     expression::Condition,
     frame::{Frame, FrameRun, REFUSED},
-    plot::generic::{Drawing, draw},
+    plot::{
+        NARROW, Plot, WIDTH,
+        generic::{Drawing, PlotSpec, draw},
+    },
     statistics::Summary,
     tables::{Cell, Mark, Scale, Table, quantity, three_digits},
     words::{parameter_in_words, value_in_words},
@@ -39,7 +42,8 @@ pub fn names(frame: &Frame, input: &ReportInput) -> Vec<String> {
     parameters.extend(input.plots.iter().filter_map(|spec| spec.series.as_deref()));
     let value = |name: &str, run: &FrameRun| run.parameters.get(name).cloned();
     let values = |name| frame.runs.iter().filter_map(move |run| value(name, run));
-    parameters.into_iter().flat_map(values).collect()
+    let of_plots = input.plots.iter().flat_map(PlotSpec::coloured_series).map(str::to_owned);
+    parameters.into_iter().flat_map(values).chain(of_plots).collect()
 }
 
 /// Writes the plots.
@@ -47,7 +51,8 @@ pub fn write_plots(page: &mut Page, frame: &Frame, input: &ReportInput, db: &Db)
     let styles = page.styles().clone();
     // A run that was cut short, such as one that is made again at a lower rate, is in no plot.
     let complete = Frame { runs: frame.runs.iter().filter(|run| run.is_complete).cloned().collect() };
-    let drawing = Drawing { frame: &complete, papers: &input.papers, styles: &styles, series: db };
+    let drawing =
+        Drawing { frame: &complete, papers: &input.papers, styles: &styles, series: db, width: WIDTH };
     page.section("What was measured", "");
     let has_several_sites = complete.has_several_sites();
     for spec in &input.plots {
@@ -63,17 +68,17 @@ pub fn write_plots(page: &mut Page, frame: &Frame, input: &ReportInput, db: &Db)
             let of = if cells.is_empty() { String::new() } else { format!(" with {}", cells.join(", ")) };
             page.paragraph(&format!("{}: not drawn: no run{of} has values for it.", spec.title));
         }
-        let mut plots = Vec::new();
-        for plot in drawn {
+        let mut plots: Vec<(Plot, Option<Plot>)> = Vec::new();
+        for (plot, narrow) in drawn.into_iter().zip(draw(spec, Drawing { width: NARROW, ..drawing })) {
             match plot {
-                Ok(plot) => plots.push(plot),
+                Ok(plot) => plots.push((plot, narrow.ok())),
                 Err(why) => page.paragraph(&why),
             }
         }
         let others = plots.split_off(plots.len().min(MOST_SHOWN));
-        plots.into_iter().for_each(|plot| page.plot(Some(plot)));
+        plots.into_iter().for_each(|(plot, narrow)| page.plot(plot, narrow));
         page.folded(&format!("Plots: {}, for other values", spec.title), |page| {
-            others.into_iter().for_each(|plot| page.plot(Some(plot)));
+            others.into_iter().for_each(|(plot, narrow)| page.plot(plot, narrow));
         });
     }
     page.end_section();
@@ -166,7 +171,8 @@ pub fn to_text(frame: &Frame) -> String {
     }
     let refused: String = refused(frame).iter().map(|table| format!("\n{}", table.to_text())).collect();
     let copies = copies(frame).map(|(_, sentence)| format!("\n{sentence}\n")).unwrap_or_default();
-    format!("{}{refused}{copies}", table.to_text())
+    // A column of dashes is a measure that only refused runs have.
+    format!("{}{refused}{copies}", table.tidied().unwrap_or(table).to_text())
 }
 
 /// The parameters that differ between runs. The seed and the number of the repetition do not count: runs that

@@ -2,11 +2,7 @@
 
 use super::html::Page;
 use crate::{
-    expression::Condition,
-    frame::Frame,
-    plot::escape,
-    statistics::Summary,
-    tables::quantity,
+    expression::Condition, frame::Frame, plot::escape, statistics::Summary, tables::quantity,
     words::value_in_words,
 };
 

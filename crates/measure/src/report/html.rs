@@ -71,10 +71,15 @@ impl Page {
         self.raw(&format!("<p class=\"banner {class}\"><b aria-hidden=\"true\">{sign}</b> {text}</p>"));
     }
 
-    /// Adds a plot, if there is one.
-    pub fn plot(&mut self, plot: Option<Plot>) {
-        let Some(plot) = plot else { return };
-        self.raw(&format!("<figure>{}</figure>", inline_svg(&plot)));
+    /// Adds a plot, and the same plot for a phone, if it differs.
+    pub fn plot(&mut self, plot: Plot, narrow: Option<Plot>) {
+        match narrow.filter(|narrow| narrow.width < plot.width) {
+            Some(narrow) => {
+                self.raw(&format!("<figure class=\"wide\">{}</figure>", inline_svg(&plot)));
+                self.raw(&format!("<figure class=\"narrow\">{}</figure>", inline_svg(&narrow)));
+            }
+            None => self.raw(&format!("<figure>{}</figure>", inline_svg(&plot))),
+        }
         self.folded_tables("Table: the values of this plot", plot.table.as_slice());
         self.plots.push(plot);
     }

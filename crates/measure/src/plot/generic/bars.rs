@@ -7,12 +7,61 @@ use crate::{
     plot::{
         Ink, Mark, Plot, Style,
         axis::{Axis, plain},
-        canvas::{BODY, Canvas, SMALL, Sheet},
+        canvas::{BODY, Canvas, LETTER, SMALL, Sheet, WIDTH},
     },
     statistics::{Summary, percentile},
     tables::three_digits,
     words::named_value,
 };
+
+/// Where the words of all rows stand.
+struct Layout {
+    /// Whether each row has its words above its bar, because the sheet has no room beside it.
+    is_above: bool,
+    /// Whether each row names its x.
+    names_x: bool,
+    /// The widths left and right of the bars, in points.
+    left: f64,
+    right: f64,
+}
+
+impl Layout {
+    fn of(gathered: &Gathered<'_>, rows: &[&GroupOfValues], heads: &[String]) -> Self {
+        let widest = |words: &mut dyn Iterator<Item = usize>| words.max().unwrap_or(0) as f64;
+        let series = widest(&mut rows.iter().map(|row| row.series.chars().count())) * (BODY + 0.5) * LETTER;
+        let head = match heads.len() {
+            0 | 1 => 0.0,
+            _ => widest(&mut heads.iter().map(|head| head.chars().count())) * SMALL * LETTER + 12.0,
+        };
+        let papers = widest(&mut rows.iter().map(|row| words_of_paper(row).chars().count())) * SMALL * LETTER;
+        let is_above = gathered.width < WIDTH;
+        Self {
+            is_above,
+            names_x: head > 0.0,
+            left: if is_above { 16.0 } else { (16.0 + series + head + 14.0).min(330.0) },
+            right: (76.0 + papers).min(gathered.width / 2.0),
+        }
+    }
+
+    /// The height of a row, in units of the axis of rows.
+    fn row(&self) -> f64 {
+        if self.is_above { 1.8 } else { 1.0 }
+    }
+
+    /// Draws the words of a row. `head` is the row's x; empty if the row before has the same.
+    fn label(&self, canvas: &Canvas<'_>, y: f64, head: &str, group: &GroupOfValues) {
+        let ink = group.style.ink;
+        match (self.is_above, head) {
+            (true, "") => canvas.row_label(y + 0.8, &group.series, ink),
+            (true, head) if group.series.is_empty() => canvas.row_label(y + 0.8, head, ink),
+            (true, head) => canvas.row_label(y + 0.8, &format!("{head}: {}", group.series), ink),
+            (false, head) => {
+                canvas.row_label(y, &group.series, ink);
+                canvas.left_label(y, head);
+            }
+        }
+    }
+}
 
 /// Draws a bar or box for each group of values, or the reason why the group has none.
 pub fn plot(gathered: &Gathered<'_>, boxes: bool) -> Option<Plot> {
@@ -27,22 +76,13 @@ pub fn plot(gathered: &Gathered<'_>, boxes: bool) -> Option<Plot> {
     let xs = gathered.distinct(|group| &group.x);
     let x_name = gathered.spec.x.as_deref().unwrap_or_default();
     let heads: Vec<String> = xs.iter().map(|x| named_value(x_name, x)).collect();
-    let widest = |words: &mut dyn Iterator<Item = &str>| {
-        words.map(|word| word.chars().count()).max().unwrap_or(0) as f64
-    };
-    let series_width = widest(&mut rows.iter().map(|row| row.series.as_str())) * (BODY + 0.5) * 0.58;
-    let head_width = match xs.len() {
-        0 | 1 => 0.0,
-        _ => widest(&mut heads.iter().map(String::as_str)) * SMALL * 0.58 + 12.0,
-    };
-    let papers: Vec<String> = rows.iter().map(|group| words_of_paper(group)).collect();
-    let right = 76.0 + widest(&mut papers.iter().map(String::as_str)) * SMALL * 0.58;
-    let lines = rows.len() as f64 + xs.len() as f64 * 0.5;
+    let layout = Layout::of(gathered, &rows, &heads);
+    let lines = rows.len() as f64 * layout.row() + xs.len() as f64 * 0.5;
     let sheet = Sheet {
         x_label: &gathered.label,
         y_label: "",
-        left: (16.0 + series_width + head_width + 14.0).min(330.0),
-        right,
+        left: layout.left,
+        right: layout.right,
         ..gathered.sheet(150.0 + lines * 22.0)
     };
     // The labels of the rows explain the colours.
@@ -54,9 +94,10 @@ pub fn plot(gathered: &Gathered<'_>, boxes: bool) -> Option<Plot> {
         let mut place = lines;
         for (x, head) in xs.iter().zip(&heads) {
             for (index, group) in rows.iter().filter(|group| group.x == *x).enumerate() {
-                place -= 1.0;
-                let head = if index == 0 && head_width > 0.0 { head } else { "" };
-                row(canvas, group, place + 0.25, head, boxes);
+                place -= layout.row();
+                let is_named = layout.names_x && (index == 0 || layout.is_above);
+                layout.label(canvas, place + 0.25, if is_named { head } else { "" }, group);
+                row(canvas, group, place + 0.25, boxes);
             }
             place -= 0.5;
         }
@@ -92,14 +133,12 @@ fn axis(gathered: &Gathered<'_>, boxes: bool) -> Axis {
     }
 }
 
-fn row(canvas: &Canvas<'_>, group: &GroupOfValues, y: f64, head: &str, boxes: bool) {
+fn row(canvas: &Canvas<'_>, group: &GroupOfValues, y: f64, boxes: bool) {
     let ink = group.style.ink;
-    canvas.row_label(y, &group.series, ink);
-    canvas.left_label(y, head);
     let star = if group.is_saturated { " *" } else { "" };
     let Some(summary) = Summary::of(&group.values) else {
         let text = if group.lacking.is_empty() { "nothing measured" } else { &group.lacking };
-        let text: String = text.chars().take(70).collect();
+        let text: String = text.chars().take(canvas.letters_behind(canvas.x.start())).collect();
         canvas.text((canvas.x.start(), y), (6.0, 0.0), &text, Ink::Muted, SMALL, HPos::Left);
         return;
     };

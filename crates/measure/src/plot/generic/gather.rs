@@ -21,6 +21,8 @@ pub struct Gathered<'s> {
     pub subtitle: String,
     /// The name of the values, with their unit.
     pub label: String,
+    /// The width of the sheet, in points.
+    pub width: f64,
     /// The name of the paper's marks in the legend, if there are any.
     pub paper: Option<String>,
     pub groups: Vec<GroupOfValues>,
@@ -122,6 +124,7 @@ impl Gathered<'_> {
             title: self.title.clone(),
             subtitle: self.subtitle.clone(),
             height,
+            width: self.width,
             y_label: &self.label,
             legend,
             ..Sheet::default()
@@ -179,6 +182,7 @@ pub fn gather<'s>(
         title: spec.title(cell),
         subtitle: sentences.into_iter().filter(|s| !s.is_empty()).collect::<Vec<_>>().join(" "),
         paper: legend,
+        width: drawing.width,
         label: if unit.is_empty() { expression } else { format!("{expression} ({unit})") },
         groups,
     })

@@ -2,12 +2,12 @@
 
 use plotters::style::text_anchor::HPos;
 
-use super::gather::Gathered;
+use super::gather::{Gathered, GroupOfValues};
 use crate::{
     plot::{
         Ink, Plot,
         axis::Axis,
-        canvas::{BODY, SMALL, Sheet, WIDTH},
+        canvas::{BODY, Canvas, SMALL, Sheet, WIDTH},
     },
     statistics::percentile,
     tables::three_digits,
@@ -58,29 +58,38 @@ pub fn plot(gathered: &Gathered<'_>) -> Option<Plot> {
             canvas.row_label(bottom + 0.5, name, Ink::Text);
             for (column, x) in columns.iter().enumerate() {
                 let group = gathered.groups.iter().find(|group| group.x == *x && group.row == *row);
-                let corner = (column as f64, bottom);
-                let middle = (column as f64 + 0.5, bottom + 0.5);
                 let Some(group) = group else { continue };
-                match percentile(&group.values, 50.0) {
-                    Some(median) => {
-                        canvas.square(corner, Ink::Series(0), shade(median));
-                        let star = if group.is_saturated { "*" } else { "" };
-                        let text = format!("{}{star}", three_digits(median));
-                        canvas.text(middle, (0.0, 0.0), &text, Ink::Text, size, HPos::Center);
-                        let told = format!("{}, {name}: {text} {}", heads[column], gathered.label);
-                        canvas.hover_square(corner, &told);
-                    }
-                    None => {
-                        canvas.square(corner, Ink::Muted, 0.08);
-                        let refused = group.lacking.contains("refused");
-                        let text = if refused { "refused" } else { "failed" };
-                        canvas.text(middle, (0.0, 0.0), text, Ink::Muted, SMALL, HPos::Center);
-                        canvas.hover_square(corner, &format!("{}, {name}: {}", heads[column], group.lacking));
-                    }
-                }
+                let corner = (column as f64, bottom);
+                let value = percentile(&group.values, 50.0).map(|median| (median, shade(median)));
+                let told = square(canvas, corner, group, value, size);
+                let unit = if value.is_some() { gathered.label.as_str() } else { "" };
+                canvas.hover_square(corner, format!("{}, {name}: {told} {unit}", heads[column]).trim_end());
             }
         }
     }))
+}
+
+/// Draws a square with its value and shade, or with the word for why there is none. Returns what the square tells a
+/// reader who points at it.
+fn square(
+    canvas: &Canvas<'_>,
+    corner: (f64, f64),
+    group: &GroupOfValues,
+    value: Option<(f64, f64)>,
+    size: f64,
+) -> String {
+    let middle = (corner.0 + 0.5, corner.1 + 0.5);
+    let Some((median, shade)) = value else {
+        canvas.square(corner, Ink::Muted, 0.08);
+        let text = if group.lacking.contains("refused") { "refused" } else { "failed" };
+        canvas.text(middle, (0.0, 0.0), text, Ink::Muted, SMALL, HPos::Center);
+        return group.lacking.clone();
+    };
+    canvas.square(corner, Ink::Series(0), shade);
+    let star = if group.is_saturated { "*" } else { "" };
+    let text = format!("{}{star}", three_digits(median));
+    canvas.text(middle, (0.0, 0.0), &text, Ink::Text, size, HPos::Center);
+    text
 }
 
 /// The shade of a value: 0 for the lowest value, 1 for the highest.

@@ -22,6 +22,7 @@ use crate::{
     expression::{Condition, Expression, shortened},
     frame::{Frame, Vocabulary},
     paper::Papers,
+    series,
     words::named_value,
 };
 
@@ -36,7 +37,7 @@ pub struct PlotSpec {
     /// The parameter along x; for samples, the name of a series. A distribution and a plot over time have none.
     pub x: Option<String>,
     /// The expression along y, or for the squares of a heat map. It contains no aggregate, because the kind of
-    /// plot says what a mark shows.
+    /// plot says what a mark shows. In a plot over time, the names of one or more series, with commas between them.
     pub y: String,
     /// The label of the axis: the name of the values, with their unit in brackets. `None`: the expression.
     pub label: Option<String>,
@@ -99,11 +100,14 @@ impl PlotSpec {
     fn checked(&self, vocabulary: &Vocabulary, papers: &Papers) -> Result<(), String> {
         let cells = conditions(&self.cells);
         cells.iter().try_for_each(|condition| vocabulary.check(condition))?;
-        // Which series there will be is not known before a run.
         let (x, has_measure) = match self.kind {
             Kind::Samples => (&None, false),
             kind => (&self.x, kind != Kind::Time),
         };
+        if !has_measure {
+            check_series(vocabulary, self.drawn_series())?;
+            check_series(vocabulary, self.sampled_over().into_iter())?;
+        }
         let optional = [x, &self.series, &self.rows].into_iter().flatten();
         let is_of_row = |name: &&String| *name == "node" || *name == "role";
         vocabulary.check_parameters(optional.chain(&self.each).filter(|name| !is_of_row(name)))?;
@@ -149,6 +153,17 @@ impl PlotSpec {
         self.x.as_deref().filter(|_| self.kind == Kind::Samples)
     }
 
+    /// The series that a plot of series draws along y.
+    fn drawn_series(&self) -> impl Iterator<Item = &str> {
+        self.y.split(',').map(str::trim)
+    }
+
+    /// The names that have a colour of their own beside the values of the series' parameter: several series in one plot.
+    pub fn coloured_series(&self) -> impl Iterator<Item = &str> {
+        let has_several = self.kind == Kind::Time && self.y.contains(',');
+        self.drawn_series().filter(move |_| has_several)
+    }
+
     fn series(&self) -> &str {
         self.series.as_deref().unwrap_or("delivery")
     }
@@ -170,6 +185,30 @@ impl PlotSpec {
     }
 }
 
+/// Refuses names of which one is no series of any run, and series of several units.
+fn check_series<'n>(vocabulary: &Vocabulary, names: impl Iterator<Item = &'n str>) -> Result<(), String> {
+    let mut first: Option<(&str, &str)> = None;
+    for name in names {
+        let known = vocabulary.series.iter().find(|(series, _)| series == name);
+        let Some((_, unit)) = known else {
+            if series::is_sampled(name) {
+                continue;
+            }
+            let there_are: Vec<&str> = vocabulary.series.iter().map(|(series, _)| series.as_str()).collect();
+            let (name, there_are) = (shortened(name), there_are.join(", "));
+            return Err(format!(
+                "no run has a series `{name}`: there are {there_are}, and samples of nodes such as {}",
+                series::PROCESS_CPU_NS
+            ));
+        };
+        let (other, its) = *first.get_or_insert((name, unit));
+        if its != unit {
+            return Err(format!("{other} and {name} do not fit into one plot: they are in {its} and {unit}"));
+        }
+    }
+    Ok(())
+}
+
 /// The data that plots are drawn from.
 #[derive(Clone, Copy)]
 pub struct Drawing<'d> {
@@ -178,6 +217,8 @@ pub struct Drawing<'d> {
     pub styles: &'d Styles,
     /// The source of the points of plots over time.
     pub series: &'d dyn SeriesSource,
+    /// The width of the sheets, in points.
+    pub width: f64,
 }
 
 /// The plots of one spec, one for each cell that has values. A plot that cannot be drawn is a sentence instead, which
@@ -185,15 +226,24 @@ pub struct Drawing<'d> {
 pub fn draw(spec: &PlotSpec, drawing: Drawing<'_>) -> Vec<Result<Plot, String>> {
     let made_for = conditions(&spec.cells);
     let cells = drawing.frame.cells(&spec.each, &made_for.iter().collect::<Vec<_>>());
-    let of_cell = |cell: Vec<Condition>| match spec.kind {
-        Kind::Time => over_time::plot(spec, &drawing, &cell, &made_for).map(Ok),
+    cells.into_iter().filter_map(|cell| of_cell(spec, &drawing, &cell, &made_for)).collect()
+}
+
+/// The plot of a cell. `None` if there are no values.
+fn of_cell(
+    spec: &PlotSpec,
+    drawing: &Drawing<'_>,
+    cell: &[Condition],
+    made_for: &[Condition],
+) -> Option<Result<Plot, String>> {
+    match spec.kind {
+        Kind::Time => over_time::plot(spec, drawing, cell, made_for).map(Ok),
         Kind::Samples => {
-            let plot = of_samples(spec, &drawing, &cell, &made_for);
-            plot.map_err(|why| format!("{}: not drawn: {why}.", spec.title(&cell))).transpose()
+            let plot = of_samples(spec, drawing, cell, made_for);
+            plot.map_err(|why| format!("{}: not drawn: {why}.", spec.title(cell))).transpose()
         }
-        _ => drawn(&gather::gather(spec, &drawing, &cell, &made_for)?).map(Ok),
-    };
-    cells.into_iter().filter_map(of_cell).collect()
+        _ => drawn(&gather::gather(spec, drawing, cell, made_for)?).map(Ok),
+    }
 }
 
 /// The plot of a cell's samples. `None` if there are no values.

@@ -123,6 +123,7 @@ mod tests {
         paper::Papers,
         plot::{
             Styles,
+            canvas::WIDTH,
             generic::{SeriesSource, draw},
         },
     };
@@ -152,7 +153,7 @@ mod tests {
         let mut frame = Frame::default();
         frame.add_run(&[("delivery", "tcp"), ("size", "1000")]);
         let (papers, styles) = (Papers::default(), Styles::new(["tcp".to_owned()]));
-        let drawing = Drawing { frame: &frame, papers: &papers, styles: &styles, series: &Two };
+        let drawing = Drawing { frame: &frame, papers: &papers, styles: &styles, series: &Two, width: WIDTH };
         let plots = draw(&spec, drawing);
         assert_eq!(plots.len(), 1);
         let plot = plots[0].as_ref().unwrap();
@@ -189,7 +190,7 @@ mod tests {
         let (papers, styles) = (Papers::default(), Styles::new([]));
         let drawn = |count| {
             let series = &Different(count);
-            draw(&spec, Drawing { frame: &frame, papers: &papers, styles: &styles, series })
+            draw(&spec, Drawing { frame: &frame, papers: &papers, styles: &styles, series, width: WIDTH })
         };
         assert!(drawn(MOST_VALUES)[0].is_ok());
         let why = drawn(MOST_VALUES + 1)[0].clone().unwrap_err();
@@ -219,7 +220,7 @@ mod tests {
         let (papers, styles) = (Papers::default(), Styles::new([]));
         let arranged = |nodes| {
             let series = &Nodes(nodes);
-            let drawing = Drawing { frame: &frame, papers: &papers, styles: &styles, series };
+            let drawing = Drawing { frame: &frame, papers: &papers, styles: &styles, series, width: WIDTH };
             let runs = super::frame(&spec, &drawing, &[])?.runs.into_iter();
             let row = |row: Row| row.value.unwrap();
             let runs =
