@@ -125,71 +125,73 @@ fn an_empty_database_makes_an_empty_report_and_no_panic() {
 /// receivers, each twice.
 fn made_up_matrix(folder: &std::path::Path) -> Db {
     let mut db = Db::open(&folder.join("results.sqlite")).unwrap();
-    let losses = ["0", "0.02"];
     for (fanout, copies) in [("multicast", 1.0), ("mead", 2.0), ("unicast", 12.0)] {
         for (repair, again) in [("nack", 1.1), ("carousel", 1.6)] {
-            for (loss, receivers) in losses.iter().flat_map(|loss| [4.0, 8.0, 12.0].map(|n: f64| (loss, n))) {
+            for (loss, receivers) in ["0", "0.02"].iter().flat_map(|loss| [4, 8, 12].map(|n| (loss, n))) {
                 for repeat in 0..2 {
-                    let parameters = [
-                        ("network", "tree"),
-                        ("delivery", &format!("{fanout} {repair}")),
-                        ("fanout", fanout),
-                        ("repair", repair),
-                        ("loss", loss),
-                        ("receivers", &receivers.to_string()),
-                        ("size", "8000000"),
-                    ]
-                    .map(|(name, value)| (name.to_owned(), value.to_owned()));
-                    let new = NewRun {
-                        experiment: "matrix".into(),
-                        parameters: parameters.into(),
-                        seed: 7,
-                        repeat,
-                        command: "treecast lab run labs/matrix.toml".into(),
-                        machine: Machine::here("0.1.0"),
-                    };
-                    let run = db.begin(&new).unwrap();
-                    let sender =
-                        db.add_node(run, &NodeInfo { name: "server0".into(), role: Role::Server }).unwrap();
-                    let is_refused = fanout == "mead" && repair == "carousel";
-                    let copies = if fanout == "unicast" { receivers } else { copies };
-                    let mut rows = Vec::new();
-                    for client in 0..receivers as u32 {
-                        let info = NodeInfo { name: format!("client{client}"), role: Role::Client };
-                        let node = db.add_node(run, &info).unwrap();
-                        let seconds = copies * again * (1.0 + f64::from(client + repeat) / 50.0);
-                        let row = Row::of_node(node, "time", seconds, "s");
-                        rows.push(if is_refused { row.lacking("no carousel by MEADcast") } else { row });
-                    }
-                    match is_refused {
-                        true => rows.push(Row {
-                            note: "no carousel by MEADcast".into(),
-                            ..Row::of_run("refused", 1.0, "")
-                        }),
-                        false => rows.push(Row::of_run("sender_bytes", 8e6 * copies * again, "B")),
-                    }
-                    db.add_rows(run, &rows).unwrap();
-                    let rate = |at: f64| (at, 8e6 / again * (1.0 - at / 10.0));
-                    db.add_series(
-                        sender,
-                        "sent",
-                        "bit/s",
-                        &(0..20).map(|n| rate(f64::from(n) / 2.0)).collect::<Vec<_>>(),
-                    )
-                    .unwrap();
-                    for (second, what) in [(3, "the link is down"), (6, "the link is up")] {
-                        let at = Duration::from_secs(second);
-                        let event = Event { at, node: None, kind: "event".into(), detail: what.into() };
-                        db.add_event(run, &event).unwrap();
-                    }
-                    let duration = Duration::from_secs(10);
-                    db.finish_run(run, &RunEnd { status: Status::Complete, duration, saturated: None })
-                        .unwrap();
+                    let copies = if fanout == "unicast" { f64::from(receivers) } else { copies };
+                    let cell = Cell { fanout, repair, loss, receivers, repeat };
+                    add_run_of_matrix(&mut db, &cell, copies, again);
                 }
             }
         }
     }
     db
+}
+
+struct Cell<'c> {
+    fanout: &'c str,
+    repair: &'c str,
+    loss: &'c str,
+    receivers: u32,
+    repeat: u32,
+}
+
+/// Adds a run in which the sender sent `copies` copies, each `again` times.
+fn add_run_of_matrix(db: &mut Db, cell: &Cell<'_>, copies: f64, again: f64) {
+    let Cell { fanout, repair, loss, receivers, repeat } = *cell;
+    let parameters = [
+        ("network", "tree"),
+        ("delivery", &format!("{fanout} {repair}")),
+        ("fanout", fanout),
+        ("repair", repair),
+        ("loss", loss),
+        ("receivers", &receivers.to_string()),
+        ("size", "8000000"),
+    ];
+    let new = NewRun {
+        experiment: "matrix".into(),
+        parameters: parameters.map(|(name, value)| (name.to_owned(), value.to_owned())).into(),
+        seed: 7,
+        repeat,
+        command: "treecast lab run labs/matrix.toml".into(),
+        machine: Machine::here("0.1.0"),
+    };
+    let run = db.begin(&new).unwrap();
+    let sender = db.add_node(run, &NodeInfo { name: "server0".into(), role: Role::Server }).unwrap();
+    let is_refused = fanout == "mead" && repair == "carousel";
+    let why = "no carousel by MEADcast";
+    let mut rows = Vec::new();
+    for client in 0..receivers {
+        let info = NodeInfo { name: format!("client{client}"), role: Role::Client };
+        let node = db.add_node(run, &info).unwrap();
+        let row = Row::of_node(node, "time", copies * again * (1.0 + f64::from(client + repeat) / 50.0), "s");
+        rows.push(if is_refused { row.lacking(why) } else { row });
+    }
+    rows.push(match is_refused {
+        true => Row { note: why.into(), ..Row::of_run("refused", 1.0, "") },
+        false => Row::of_run("sender_bytes", 8e6 * copies * again, "B"),
+    });
+    db.add_rows(run, &rows).unwrap();
+    let seconds = (0..20).map(|half| f64::from(half) / 2.0);
+    let points: Vec<_> = seconds.map(|at| (at, 8e6 / again * (1.0 - at / 10.0))).collect();
+    db.add_series(sender, "sent", "bit/s", &points).unwrap();
+    for (second, what) in [(3, "the link is down"), (6, "the link is up")] {
+        let at = Duration::from_secs(second);
+        db.add_event(run, &Event { at, node: None, kind: "event".into(), detail: what.into() }).unwrap();
+    }
+    let end = RunEnd { status: Status::Complete, duration: Duration::from_secs(10), saturated: None };
+    db.finish_run(run, &end).unwrap();
 }
 
 /// What an experiment's file has, here as JSON: measure reads no TOML.
@@ -217,14 +219,24 @@ const PAPER: &str = "# source: made-up-1999\nfigure\tmeasure\tvalue\tunit\tdeliv
     1\ttime\t3\ts\tmulticast nack\t4\t16000000\n1\ttime\t3.5\ts\tmulticast nack\t12\t16000000\n\
     2\tsent\t10\t\tmulticast nack\t\t\n2\tsent\t50\t\tmulticast nack\t\t\n2\tsent\t20\t\tmulticast nack\t\t\n";
 
+fn papers() -> Papers {
+    let keys = PaperKeys { file: "paper.tsv".into(), figures: None, nearest: Some("size".into()) };
+    Papers::read("".as_ref(), "x.toml", &[keys], |_| Ok(PAPER.to_owned())).unwrap()
+}
+
+/// The measures, series and parameters of the made-up matrix.
+fn vocabulary(db: &Db) -> Vocabulary {
+    let series = [("sent", "bit/s"), ("waiting", "B")];
+    let series = series.map(|(name, unit)| (name.to_owned(), unit.to_owned())).into();
+    Vocabulary { series, ..Frame::load(db, &[]).unwrap().vocabulary() }
+}
+
 /// A report of a new kind of experiment is its data, its plots and its claims, and no Rust.
 #[test]
 fn runs_of_any_kind_have_a_report_without_code_of_their_own() {
     let folder = fresh("generic");
     let db = made_up_matrix(&folder);
-    fs::write(folder.join("paper.tsv"), PAPER).unwrap();
-    let keys = PaperKeys { file: "paper.tsv".into(), figures: None, nearest: Some("size".into()) };
-    let papers = Papers::read(&folder, "x.toml", &[keys], |path| fs::read_to_string(path)).unwrap();
+    let papers = papers();
     let claims: Vec<Claim> = serde_json::from_str(
         r#"[
         {"says": "multicast takes at most a third of unicast's time", "each": ["loss"], "where": {"receivers": 12},
@@ -235,18 +247,6 @@ fn runs_of_any_kind_have_a_report_without_code_of_their_own() {
     )
     .unwrap();
     let frame = Frame::load(&db, &[]).unwrap();
-    let series = vec![("sent".to_owned(), "bit/s".to_owned()), ("waiting".to_owned(), "B".to_owned())];
-    let vocabulary = Vocabulary { series, ..frame.vocabulary() };
-    let named: Vec<String> = plots().iter().flat_map(|plot| plot.of_papers(&papers)).collect();
-    papers.check(&vocabulary, &named, &[]).unwrap();
-    plots().iter().try_for_each(|plot| plot.check(&vocabulary, &papers)).unwrap();
-    let claim = |each: &str| -> Claim {
-        let text = r#"{"says": "so", "holds": "median(time) <= paper(time)", "where": {"delivery": "multicast nack"}"#;
-        serde_json::from_str(&format!("{text}{each}}}")).unwrap()
-    };
-    let error = claim("").check_papers(&vocabulary, &papers).unwrap_err();
-    assert!(error.starts_with("claim `so`: paper(...) with multicast nack: there are 2 values"), "{error}");
-    claim(r#", "each": ["receivers"]"#).check_papers(&vocabulary, &papers).unwrap();
     let findings = judge(&claims, &frame, &papers);
     let verdicts: Vec<Verdict> = findings.iter().map(|finding| finding.verdict).collect();
     assert_eq!(
@@ -305,12 +305,20 @@ fn text_of_refused_cells(svg: &str) -> usize {
 }
 
 #[test]
-fn a_plot_that_cannot_be_is_refused_before_anything_runs() {
+fn a_plot_or_claim_that_cannot_be_is_refused_before_anything_runs() {
     let folder = fresh("refused");
-    let series = [("sent", "bit/s"), ("waiting", "B")];
-    let series = series.map(|(name, unit)| (name.to_owned(), unit.to_owned())).into();
-    let vocabulary = Frame::load(&made_up_matrix(&folder), &[]).unwrap().vocabulary();
-    let vocabulary = Vocabulary { series, ..vocabulary };
+    let db = made_up_matrix(&folder);
+    let (vocabulary, papers) = (vocabulary(&db), papers());
+    let named: Vec<String> = plots().iter().flat_map(|plot| plot.of_papers(&papers)).collect();
+    papers.check(&vocabulary, &named, &[]).unwrap();
+    plots().iter().try_for_each(|plot| plot.check(&vocabulary, &papers)).unwrap();
+    let claim = |each: &str| -> Claim {
+        let text = r#"{"says": "so", "holds": "median(time) <= paper(time)", "where": {"delivery": "multicast nack"}"#;
+        serde_json::from_str(&format!("{text}{each}}}")).unwrap()
+    };
+    let why = claim("").check_papers(&vocabulary, &papers).unwrap_err();
+    assert!(why.starts_with("claim `so`: paper(...) with multicast nack: there are 2 values"), "{why}");
+    claim(r#", "each": ["receivers"]"#).check_papers(&vocabulary, &papers).unwrap();
     let error = |change: &dyn Fn(&mut PlotSpec)| {
         let mut plot = plots().remove(1);
         plot.paper = None;

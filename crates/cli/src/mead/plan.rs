@@ -5,7 +5,7 @@ use std::{path::PathBuf, process::ExitCode};
 use serde_json::json;
 use treecast_lab::{
     Topology,
-    mead_plan::{self, Options, Participants, Row},
+    mead_plan::{self, Options, Participants, Row, UseCase},
 };
 
 use crate::Outcome;
