@@ -92,7 +92,9 @@ fn options(error: &OptionsError) -> Option<&'static str> {
         OptionsError::CarouselReceivers(_) => "name their addresses with --receivers",
         OptionsError::NamedReceivers => "leave out --receivers, or take another --fanout",
         OptionsError::IotupFanout => "take --fanout multicast",
-        OptionsError::LocalFanout(_) => "take --fanout multicast, or --repair nack",
+        OptionsError::LocalGroupSize(_) => {
+            "divide it in the file of --local-groups, or take --fanout multicast"
+        }
         OptionsError::LocalSource => "leave out --source",
         OptionsError::LocalFeed => "leave out --feed, or take --repair nack",
         OptionsError::LocalRate => "name the highest with --rate",

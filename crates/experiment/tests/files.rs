@@ -50,9 +50,9 @@ fn every_experiment_can_be_planned() {
 #[test]
 fn the_matrix_is_every_fanout_with_every_repair_twice() {
     let runs = planned(&labs().join("matrix.toml"), &[]).runs;
-    assert_eq!(runs.len(), 25 * 2);
+    assert_eq!(runs.len(), 30 * 2);
     for fanout in ["multicast", "mead", "xcast", "unicast", "auto"] {
-        for repair in ["nack", "after", "carousel", "none", "nack with FEC"] {
+        for repair in ["nack", "after", "local", "carousel", "none", "nack with FEC"] {
             for network in ["clean", "lossy"] {
                 let run = format!("{network} {fanout} {repair} immediate 2M #1");
                 assert!(runs.contains(&run), "{run} is not in {runs:?}");

@@ -1,13 +1,16 @@
 //! Sessions with local groups (LGMP): in a network of cables, and with more receivers than such a network can have.
 
-use std::{num::NonZeroUsize, time::Duration};
+use std::{net::Ipv6Addr, num::NonZeroUsize, time::Duration};
 
-use treecast_proto::local::{MAX_CHILDREN, MAX_MEMBERS, Mode, Tuning};
+use treecast_proto::local::{Figures, MAX_CHILDREN, MAX_MEMBERS, Mode, Tuning};
 use treecast_sim::{
     crowd::{self, Crowd},
     graph::{CablePlan, GraphPlan},
     network::{Loss, Path},
-    session::{self, Fanout, Local, ObjectPlan, Placed, PlacedSeat, ReceiverPlan, Run, Scenario},
+    session::{
+        self, Explicit, Fanout, Local, ObjectPlan, Placed, PlacedRouter, PlacedSeat, ReceiverPlan, Run,
+        Scenario,
+    },
 };
 
 const SIZE: usize = 64_000;
@@ -84,6 +87,27 @@ fn placed(seed: u64, sites: usize, settings: impl FnOnce(&mut Local)) -> Scenari
     }
 }
 
+/// The same network with another fanout. All its routers speak MEADcast and Xcast.
+fn by_fanout(fanout: Fanout, mut scenario: Scenario) -> Scenario {
+    let placed = scenario.network.as_mut().unwrap();
+    let address = |node: usize| Ipv6Addr::new(0xfd01, 0, 0, 0, 0, 0, 0, node as u16 + 1);
+    let routers = placed.graph.forwards.iter().enumerate().filter(|(_, forwards)| **forwards);
+    let router = |node| PlacedRouter { node, addresses: vec![address(node)], speaks: true };
+    placed.fanout = fanout;
+    placed.explicit = (!matches!(fanout, Fanout::Unicast | Fanout::Multicast)).then(|| Explicit {
+        sender: address(placed.sender),
+        receivers: placed.receivers.iter().map(|node| address(*node)).collect(),
+        on_link: vec![false; placed.receivers.len()],
+        routers: routers.map(|(node, _)| router(node)).collect(),
+        mtu: 1_500,
+    });
+    if fanout == Fanout::Unicast {
+        // All copies share the rate.
+        scenario.rate_bps *= placed.receivers.len() as u64;
+    }
+    scenario
+}
+
 fn run(scenario: &Scenario) -> Run {
     let run = session::run(scenario, false);
     assert!(run.faults.is_empty(), "{:?}", &run.faults[..run.faults.len().min(5)]);
@@ -109,19 +133,51 @@ fn every_mode_and_groups_that_form_get_everything_the_same_each_time() {
 }
 
 #[test]
+fn without_multicast_members_mend_each_others_losses_one_by_one() {
+    let fanouts = [Fanout::Mead, Fanout::Xcast, Fanout::Auto].map(|fanout| (fanout, Mode::Local, false));
+    let unicast = [Mode::Sender, Mode::Hierarchical, Mode::Local].map(|mode| (Fanout::Unicast, mode, true));
+    for (fanout, mode, by_hand) in fanouts.into_iter().chain(unicast) {
+        let scenario = placed(3, 2, |local| {
+            local.mode = mode;
+            if !by_hand {
+                local.seats = Vec::new();
+            }
+        });
+        let objects = vec![ObjectPlan::of(4 * SIZE)];
+        let run = run(&by_fanout(fanout, Scenario { objects, ..scenario }));
+        assert_eq!(run.complete_receivers, 2 * SITE, "{fanout:?} {mode:?}");
+        let count = |of: fn(&Figures) -> u64| -> u64 {
+            run.receivers.iter().map(|one| of(&one.local.unwrap().machine)).sum()
+        };
+        let (lost, sent) = (count(|one| one.lost_blocks), count(|one| one.sent_blocks));
+        let (came, requests) =
+            (count(|one| one.repair_blocks), count(|one| one.requests_sent + one.requests_above));
+        println!(
+            "{fanout:?} {mode:?}: {lost} lost, {sent} sent again by members, {came} came, {requests} requests"
+        );
+        // Who lacks a block asks one member, which sends it to nobody else. Another one is asked when that one lacks it, too.
+        assert!(lost > 0 && came <= lost * 5 / 4 && requests <= lost * 2, "{fanout:?} {mode:?}");
+        assert_eq!(sent * 2 > lost, mode != Mode::Sender, "{fanout:?} {mode:?}: {sent} of {lost}");
+    }
+}
+
+#[test]
 fn a_controller_that_dies_is_replaced_and_all_others_get_everything() {
-    for seed in 0..30 {
+    let seeds =
+        (0..30).map(|seed| (Fanout::Multicast, seed)).chain((0..6).map(|seed| (Fanout::Unicast, seed)));
+    for (fanout, seed) in seeds {
         let deaths = [800, 1_200, 1_600].map(|millis| Duration::from_millis(millis + 30 * seed));
-        let run = run(&placed(seed, 2, |local| {
+        let scenario = placed(seed, 2, |local| {
             local.deaths = deaths.into();
             if seed % 2 == 0 {
                 local.seats = Vec::new();
             }
-        }));
+        });
+        let run = run(&by_fanout(fanout, scenario));
         let lack = run.receivers.iter().filter(|one| !one.has_died && !one.is_whole).count();
         let died = run.receivers.iter().filter(|one| one.has_died).count();
         // The last of the three is late in some runs.
-        assert!(died > 0 && lack == 0, "seed {seed}: {died} died, {lack} lack something");
+        assert!(died > 0 && lack == 0, "{fanout:?}, seed {seed}: {died} died, {lack} lack something");
     }
 }
 

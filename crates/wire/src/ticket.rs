@@ -270,6 +270,18 @@ impl Ticket {
         }
     }
 
+    /// The UDP port of members of local groups that are fixed by hand, each at its own address. 0 where members choose a port. Without
+    /// multicast, the sender's copies come to the port before it.
+    pub fn member_port(&self) -> u16 {
+        let is_listed = self.local.is_some_and(|local| local.is_static);
+        let own = self.own_port();
+        match self.fanout {
+            _ if !is_listed => 0,
+            Fanout::Multicast => own,
+            _ => own.checked_add(1).unwrap_or(1024),
+        }
+    }
+
     /// Parses the ticket in the first of `pieces`, such as the lines of a file. Returns it with the number of
     /// pieces that it takes.
     ///

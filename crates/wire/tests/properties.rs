@@ -9,10 +9,10 @@ use treecast_wire::{
         Attributes, BeginOfFile, BlockHash, BlockHashes, ChunkHashes, ChunkHashesRequest, Contents, Digest,
         FILE_NAME_LEN, GroupId, GroupKey, Heard, Hello, Lack, Local, LocalFlags, LocalJoin, LocalObject,
         LocalReport, LocalRequest, LocalSplit, LocalState, MAX_BLOCK_HASHES, MAX_LACKS, MAX_LOCAL_CHILDREN,
-        MAX_LOCAL_MEMBERS, MAX_LOCAL_OBJECTS, MAX_LOCAL_REQUESTED, MAX_OBJECTS, MAX_PAGES, MAX_PROOF,
-        MAX_REASON_LEN, MEMBER_LEN, MODE_BITS, Member, Message, ModificationTime, Move, ObjectKind,
-        PAGE_CHUNKS, Pace, PaceReport, Place, Progress, PutOut, PutOutCode, Reason, RetransmissionRequest,
-        Signed, SignedWord, SymbolRequest, SymbolsSent, TransferType, Welcome,
+        MAX_LOCAL_MEMBERS, MAX_LOCAL_OBJECTS, MAX_LOCAL_REQUESTED, MAX_LOCAL_ROSTER, MAX_OBJECTS, MAX_PAGES,
+        MAX_PROOF, MAX_REASON_LEN, MEMBER_LEN, MODE_BITS, Member, Message, ModificationTime, Move,
+        ObjectKind, PAGE_CHUNKS, Pace, PaceReport, Place, Progress, PutOut, PutOutCode, Reason,
+        RetransmissionRequest, Signed, SignedWord, SymbolRequest, SymbolsSent, TransferType, Welcome,
     },
     seal::{KeyId, PREFIX_LEN, Prefix},
     ticket::{Fanout, LocalMode, LocalTicket, MAX_CONTROL_ADDRESSES, MAX_GROUPS, Repair, Security, Ticket},
@@ -208,10 +208,13 @@ fn local_len(local: &Local) -> usize {
                 + 4
                 + 1
                 + state.children.len() * MEMBER
+                + 1
+                + state.roster.len() * MEMBER
         }
         Local::Probe(_) => 8,
         Local::Join(_) => 4 + 4 + 8 + 2,
         Local::Leave(_) => 4,
+        Local::Listen { .. } => 8 + 2,
         Local::Report(report) => {
             let object = |object: &LocalObject| 4 + 8 + 8 + 1 + object.missing.len() * RANGE;
             4 + 1 + 2 + 4 + 4 + 4 + 1 + report.objects().iter().map(object).sum::<usize>()
@@ -402,8 +405,9 @@ fn ranges(most: usize) -> impl Strategy<Value = Vec<std::ops::Range<u64>>> {
 fn local_state() -> impl Strategy<Value = Local> {
     let members = (member(), member(), prop::option::of(member()));
     let children = prop::collection::vec(member(), 0..=MAX_LOCAL_CHILDREN);
-    (members, children, any::<[u32; 6]>(), any::<[u64; 2]>(), any::<[u16; 2]>(), 0..128_u8).prop_map(
-        |((controller, parent, successor), children, words, longs, shorts, flags)| {
+    let roster = prop::collection::vec(member(), 0..=MAX_LOCAL_ROSTER);
+    (members, (children, roster), any::<[u32; 6]>(), any::<[u64; 2]>(), any::<[u16; 2]>(), 0..128_u8)
+        .prop_map(|((controller, parent, successor), (children, roster), words, longs, shorts, flags)| {
             let [group, epoch, distance_us, diameter_us, object, done] = words;
             let ([echo_us, position], [members, loss]) = (longs, shorts);
             let group = GroupId(group);
@@ -425,10 +429,10 @@ fn local_state() -> impl Strategy<Value = Local> {
                 position,
                 done,
                 children,
+                roster,
             };
             Local::State(state)
-        },
-    )
+        })
 }
 
 fn local() -> impl Strategy<Value = Local> {
@@ -441,6 +445,7 @@ fn local() -> impl Strategy<Value = Local> {
             Local::Join(LocalJoin { group: GroupId(group), epoch, stamp_us, loss })
         }),
         any::<u32>().prop_map(|group| Local::Leave(GroupId(group))),
+        any::<(u64, u16)>().prop_map(|(token, port)| Local::Listen { token, port }),
         (numbers, prop::collection::vec(object, 0..=MAX_LOCAL_OBJECTS)).prop_map(|(numbers, objects)| {
             let (group, done, _, loss, is_controller) = numbers;
             let objects = (u32::from(loss)..)

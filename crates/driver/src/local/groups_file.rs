@@ -15,6 +15,7 @@ use std::{
 };
 
 use thiserror::Error;
+use treecast_host::interface::Interface;
 use treecast_proto::local::Seat;
 use treecast_wire::message::{GroupId, Member};
 
@@ -123,24 +124,32 @@ impl GroupsFile {
         }
     }
 
-    /// The place of the member that has one of these addresses. All members have the same `port`.
+    /// The largest number of members that a group has besides its controller.
+    pub fn most_members(&self) -> usize {
+        self.groups.iter().map(|group| group.members.len() - 1).max().unwrap_or_default()
+    }
+
+    /// The address of this host's interface by which the others know it: of its addresses that are in the file, one of the session's
+    /// family.
     ///
     /// # Errors
     /// If no group has such an address.
-    pub fn seat(
-        &self,
-        (own, interface): (&[IpAddr], &str),
-        port: u16,
-        sender: Member,
-    ) -> Result<Seat, GroupsFileError> {
-        let at = |ip: IpAddr| Member(SocketAddr::new(ip, port));
-        let is_own = |group: &Group| group.members.iter().any(|member| own.contains(member));
-        let Some(number) = self.groups.iter().position(is_own) else {
-            let interface = interface.to_owned();
-            return Err(GroupsFileError::NotThere { path: self.path.clone(), interface });
+    pub fn own_address(&self, interface: &Interface, is_ipv4: bool) -> Result<IpAddr, GroupsFileError> {
+        let named = |own: &&IpAddr| {
+            own.is_ipv4() == is_ipv4 && self.groups.iter().any(|group| group.members.contains(own))
         };
+        interface.addresses.iter().find(named).copied().ok_or_else(|| {
+            let interface = interface.name.clone();
+            GroupsFileError::NotThere { path: self.path.clone(), interface }
+        })
+    }
+
+    /// The place of the member with the address `me`, below `sender`. All members have the same port. `None` if no group has it.
+    pub fn seat(&self, me: SocketAddr, sender: Member) -> Option<Seat> {
+        let at = |ip: IpAddr| Member(SocketAddr::new(ip, me.port()));
+        let number = self.groups.iter().position(|group| group.members.contains(&me.ip()))?;
         let group = &self.groups[number];
-        Ok(Seat {
+        Some(Seat {
             group: GroupId(number as u32 + 1),
             controller: at(group.members[0]),
             parent: group.above.map_or(sender, |above| at(self.groups[above].members[0])),
@@ -185,14 +194,29 @@ mod tests {
         let file =
             parse("# three sites\nlondon: 192.0.2.1 fd00::2\n\nparis < london: 192.0.2.3 # here\n").unwrap();
         let sender = Member("192.0.2.9:9".parse().unwrap());
-        let seat = |own: &str| file.seat((&[own.parse().unwrap()], "eth0"), 7_001, sender);
+        let seat = |own: &str| file.seat(SocketAddr::new(own.parse().unwrap(), 7_001), sender);
         let member = |text: &str| Member(text.parse().unwrap());
         let london = Seat { group: GroupId(1), controller: member("192.0.2.1:7001"), parent: sender };
         assert_eq!((seat("192.0.2.1").unwrap(), seat("fd00::2").unwrap()), (london, london));
         let paris =
             Seat { group: GroupId(2), controller: member("192.0.2.3:7001"), parent: london.controller };
         assert_eq!((seat("192.0.2.3").unwrap(), receivers(&file)), (paris, 3));
-        assert!(seat("192.0.2.4").unwrap_err().to_string().contains("interface eth0"));
+        assert_eq!((seat("192.0.2.4"), file.most_members()), (None, 1));
+    }
+
+    #[test]
+    fn a_host_with_several_addresses_is_known_by_the_one_in_the_file() {
+        let interface = |addresses: &[&str]| Interface {
+            name: "eth0".into(),
+            addresses: addresses.iter().map(|ip| ip.parse().unwrap()).collect(),
+            ..Interface::named("lo").unwrap()
+        };
+        let file = parse("london: 192.0.2.1 fd00::2").unwrap();
+        let own = |addresses: &[&str], is_ipv4| file.own_address(&interface(addresses), is_ipv4);
+        let both = ["198.51.100.1", "192.0.2.1", "fd00::1", "fd00::2"];
+        assert_eq!(own(&both, true).unwrap().to_string(), "192.0.2.1");
+        assert_eq!(own(&both, false).unwrap().to_string(), "fd00::2");
+        assert!(own(&["192.0.2.1"], false).unwrap_err().to_string().contains("interface eth0"));
     }
 
     #[test]

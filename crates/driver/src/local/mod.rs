@@ -5,7 +5,7 @@ mod groups_file;
 mod post;
 
 pub use groups_file::{GroupsFile, GroupsFileError};
-pub(crate) use post::{Post, member};
+pub(crate) use post::{Post, member, own_address};
 
 /// The longest message of local groups, in bytes: a report about 16 objects with 48 ranges. Blocks are at least as long,
 /// because what is longer than a block is not received.

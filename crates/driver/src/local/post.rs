@@ -37,19 +37,18 @@ pub(crate) struct Post {
 }
 
 impl Post {
-    /// Opens the socket at `port` of the interface's own address; 0 lets the kernel choose the port.
+    /// Opens the socket at the address `own` of the interface; port 0 lets the kernel choose the port.
     ///
     /// # Errors
-    /// If the interface has no address of the group's family, or the port is taken.
+    /// If the interface does not have the address, or the port is taken.
     pub fn open(
         session: &GroupAddress,
-        port: u16,
+        own: SocketAddr,
         hops: u32,
         offload: Offload,
         (block_len, secret): (u16, Option<&Secret>),
     ) -> Result<Self, UdpError> {
-        let own = own_address(&session.interface, session.group.ip());
-        let socket = open_member(session, SocketAddr::new(own, port), hops, BUFFER_BYTES)?;
+        let socket = open_member(session, own, hops, BUFFER_BYTES)?;
         let failed = |source| UdpError::Socket { doing: "open a member's socket".into(), source };
         let me = member(socket.local_addr().map_err(failed)?);
         let sealer = secret.map(|secret| Sealer::from_secret(secret.clone())).transpose().map_err(failed)?;
@@ -128,7 +127,7 @@ pub(crate) fn member(from: SocketAddr) -> Member {
 }
 
 /// The address of the interface that other members can reach, best a routable one.
-fn own_address(interface: &Interface, group: IpAddr) -> IpAddr {
+pub(crate) fn own_address(interface: &Interface, group: IpAddr) -> IpAddr {
     let suits = |address: &IpAddr| address.is_ipv4() == group.is_ipv4();
     let reachable = interface.reachable_addresses().into_iter().find(suits);
     let own = reachable.or_else(|| interface.addresses.iter().copied().find(suits));
@@ -157,7 +156,8 @@ mod tests {
     fn post(secret: Option<&Secret>) -> Post {
         let interface = Interface::named("lo").unwrap();
         let session = GroupAddress { group: "239.255.9.9:7000".parse().unwrap(), source: None, interface };
-        Post::open(&session, 0, 1, Offload::SuperPackets, (1_200, secret)).unwrap()
+        let own = SocketAddr::new(own_address(&session.interface, session.group.ip()), 0);
+        Post::open(&session, own, 1, Offload::SuperPackets, (1_200, secret)).unwrap()
     }
 
     #[test]

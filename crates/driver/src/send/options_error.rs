@@ -6,7 +6,10 @@ use std::{
 };
 
 use thiserror::Error;
-use treecast_wire::ticket::{Fanout, MAX_GROUPS, Repair};
+use treecast_wire::{
+    message::MAX_LOCAL_MEMBERS,
+    ticket::{Fanout, MAX_GROUPS, Repair},
+};
 
 /// The largest number of repair symbols for 100 blocks. Above it, sending everything two or three times costs
 /// less.
@@ -40,8 +43,10 @@ pub enum OptionsError {
     IotupFanout,
     #[error("the IoT updater's frames carry one file, and there are {0}: name one")]
     IotupFiles(usize),
-    #[error("local groups have multicast addresses, and {0} has none")]
-    LocalFanout(Fanout),
+    #[error(
+        "without multicast a local group has a controller and at most {MAX_LOCAL_MEMBERS} other members, and one has {0}"
+    )]
+    LocalGroupSize(usize),
     #[error("members of local groups send, too, so a group for one source does not do")]
     LocalSource,
     #[error("a session with local groups sends what it began with, and no feed")]

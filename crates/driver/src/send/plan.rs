@@ -12,6 +12,7 @@ use treecast_proto::fec::{Layout, Share};
 use treecast_wire::{
     header::{HEADER_LEN, MAX_PAYLOAD_LEN, SessionId},
     iotup,
+    message::MAX_LOCAL_MEMBERS,
     seal::SEAL_LEN,
     ticket::{Fanout, MAX_GROUPS, Security, Ticket, group_address},
 };
@@ -23,7 +24,7 @@ use crate::{
     clock,
     fanout::{Kind, Lists},
     files::{Found, NamedSource, find_sources_until},
-    local::MIN_LOCAL_BLOCK_LEN,
+    local::{GroupsFile, MIN_LOCAL_BLOCK_LEN},
     pacer,
     remedies::OTHER_INTERFACE,
     seal::Secret,
@@ -283,8 +284,7 @@ fn check_carousel(options: &SendOptions, sources: &[NamedSource]) -> Result<(), 
     }
 }
 
-/// What a session with local groups cannot do: it has multicast groups, members that speak to them, and nobody that tells
-/// them of more objects.
+/// Refuses what a session with local groups cannot do.
 fn check_local(options: &SendOptions) -> Result<(), OptionsError> {
     let Some(local) = options.repair.local() else { return Ok(()) };
     let is_scoped = |group: IpAddr| match group {
@@ -292,15 +292,19 @@ fn check_local(options: &SendOptions) -> Result<(), OptionsError> {
         // Those for one source have no others (RFC 3306, 6).
         IpAddr::V6(group) => group.octets()[1] & 0xf0 != 0x30,
     };
+    let is_multicast = options.fanout == Fanout::Multicast;
+    let most = local.groups.as_ref().map_or(0, GroupsFile::most_members);
     match options {
-        _ if options.fanout != Fanout::Multicast => Err(OptionsError::LocalFanout(options.fanout)),
         _ if options.source.is_some() => Err(OptionsError::LocalSource),
         _ if options.feed.is_some() => Err(OptionsError::LocalFeed),
         _ if options.rate.fixed_bps().is_none() => Err(OptionsError::LocalRate),
         _ if !options.slower_rates.is_empty() => Err(OptionsError::LocalRates),
         _ if options.fec.is_some() => Err(OptionsError::LocalFec),
         _ if options.session_file.is_some() => Err(OptionsError::LocalSession),
-        _ if options.group.is_some_and(|group| !is_scoped(group)) => Err(OptionsError::LocalGroup),
+        _ if is_multicast && options.group.is_some_and(|group| !is_scoped(group)) => {
+            Err(OptionsError::LocalGroup)
+        }
+        _ if !is_multicast && most > MAX_LOCAL_MEMBERS => Err(OptionsError::LocalGroupSize(most)),
         _ if local.groups.is_some() && !options.receivers.is_empty() => {
             let groups = local.groups.iter();
             let unknown = groups.filter_map(|groups| groups.check(&options.receivers).err()).next();

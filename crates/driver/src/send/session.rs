@@ -418,10 +418,9 @@ impl<'a> Session<'a> {
                 return rests_until;
             }
         }
-        let lanes = &mut self.lanes;
-        if let Some(copies) = lanes.group.copies().filter(|copies| copies.is_busy()) {
+        while let Some(copies) = self.lanes.group.copies().filter(|copies| copies.is_busy()) {
             let are_blocks = copies.are_blocks();
-            let (sent, delay) = copies.send_due(&mut lanes.pacer, now);
+            let (sent, delay) = copies.send_due(&mut self.lanes.pacer, now);
             // As without copies: who counted messages for the congestion control, too, would have it take its own messages
             // for all that arrives while nothing but retransmissions leaves.
             if are_blocks {
@@ -620,6 +619,8 @@ impl<'a> Session<'a> {
             }
             SenderEvent::PutOut { receiver, reason } => self.put_out(receiver, &reason),
             SenderEvent::Started if self.local.is_some() => self.note_members(),
+            SenderEvent::WantsCopies { receiver, at } => self.send_copies(now, receiver, Some(at)),
+            SenderEvent::WantsNoCopies { receiver } => self.send_copies(now, receiver, None),
             SenderEvent::Started | SenderEvent::Paused | SenderEvent::Looped { .. } => {
                 self.note_ring(now, &event)
             }

@@ -273,9 +273,6 @@ impl Delivery {
     /// Refuses what local groups cannot be combined with.
     fn check_local(&self) -> Result<(), String> {
         match self.repair {
-            Some(Repair::Local) if self.fanout != Fanout::Multicast => {
-                Err(format!("repair local needs multicast, and not {}", self.fanout))
-            }
             Some(Repair::Local) if self.has_fec() => Err("repair local has no fec: leave it out".into()),
             _ => Ok(()),
         }

@@ -22,7 +22,12 @@ use super::{
 };
 use crate::{
     client::Fared,
-    document::{Experiment, delivery::Delivery, network::Network, workload::SendRate},
+    document::{
+        Experiment,
+        delivery::{Delivery, Fanout},
+        network::Network,
+        workload::SendRate,
+    },
     plan::{self, Plan, Planned, Understood},
     schedule::{Schedule, seed_for},
 };
@@ -44,9 +49,11 @@ pub fn check(network: &Network, delivery: &Delivery, understood: &Understood) ->
             "the topology of a crowd has one client, which stands for all, and not {clients}"
         ));
     }
-    if !delivery.is_local() || !delivery.local.groups.is_empty() || delivery.local.deaths > 0 {
+    let is_multicast = delivery.fanout == Fanout::Multicast;
+    if !delivery.is_local() || !is_multicast || !delivery.local.groups.is_empty() || delivery.local.deaths > 0
+    {
         return Err(format!(
-            "{} cannot be: a crowd has repair local, without groups or deaths",
+            "{} cannot be: a crowd has multicast and repair local, without groups or deaths",
             delivery.name
         ));
     }

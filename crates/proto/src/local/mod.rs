@@ -53,6 +53,28 @@ pub struct Seat {
     pub parent: Member,
 }
 
+/// How a receiver gets copies of what the sender sends, on a fanout without multicast. There, local groups have no address of their own
+/// either: a member asks another one, and repairs go to the members that lack them, one by one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Copies {
+    /// The sender's address, which the ticket tells.
+    pub sender: Member,
+    /// The UDP port of the receiver's own address at which copies come.
+    pub port: u16,
+}
+
+/// How the sender sends copies, on a fanout without multicast.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CopiesSent {
+    /// What makes the tokens of receivers: random bytes.
+    pub key: [u8; 32],
+    /// Whether all copies of a block share the rate. Otherwise the rate is that of each.
+    pub share_rate: bool,
+}
+
+/// The sender sends no more copies to a receiver that has not asked for them for so long.
+const LISTENING: Duration = Duration::from_millis(3_500);
+
 /// What a session may set, the same for all its members.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Tuning {

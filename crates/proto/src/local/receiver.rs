@@ -1,6 +1,7 @@
 //! The receiver: member of a local group, and its controller when it is chosen.
 
 mod asking;
+mod listening;
 mod mending;
 
 use std::{
@@ -13,8 +14,9 @@ use treecast_wire::{
     message::{GroupId, Local, LocalFlags, Member, Message},
 };
 
+use self::listening::Listening;
 use super::{
-    Mode, Seat, Tuning,
+    Copies, Mode, Seat, Tuning,
     accounts::Accounts,
     control::{Control, From, Order, Place, View},
     loss::LossMeter,
@@ -73,6 +75,8 @@ pub struct ReceiverConfig {
     pub patience: Option<Duration>,
     /// How many times an object's hash may be wrong before it is given up, where nothing tells which part of it is.
     pub hash_attempts: u32,
+    /// How the sender's packets come on a fanout without multicast. `None` on one with multicast.
+    pub copies: Option<Copies>,
 }
 
 /// What a receiver has done and seen.
@@ -120,6 +124,8 @@ pub struct Receiver {
     /// Members that have sent what the sender has not signed.
     put_out: BTreeSet<Member>,
     times: Times,
+    /// On a fanout without multicast: when the sender is asked for copies.
+    listening: Option<Listening>,
     out: VecDeque<Step<ReceiverTransmit, ReceiverEvent, ReceiverWait>>,
 }
 
@@ -162,13 +168,15 @@ impl Receiver {
             wants: Wants::default(),
             repairs: Repairs::default(),
             accounts: Accounts::new(config.block_len),
-            control: Control::new(config.me, config.mode, config.seat, config.seed),
+            control: Control::new(config.me, config.mode, config.seat, config.seed)
+                .naming_members(config.copies.is_some()),
             loss: LossMeter::default(),
             pace: Pace::new(rate_bps, rate_bps / LOWEST_SHARE),
             random: SplitMix64(!config.seed),
             figures: Figures::default(),
             put_out: BTreeSet::new(),
             times: Times::default(),
+            listening: config.copies.map(Listening::from),
             out: VecDeque::new(),
             config,
         }
@@ -251,6 +259,7 @@ impl Receiver {
         };
         match (from, local) {
             (From::Member(member), Local::Request(request)) => self.requested(now, member, file, &request),
+            (From::Member(member), Local::Listen { token, .. }) => self.token_is(now, member, token),
             (_, local) => {
                 if let (From::Session, Local::State(state)) = (from, &local) {
                     self.shelf.advance(state.object, state.position);
@@ -328,6 +337,7 @@ impl Receiver {
     fn close(&mut self, event: ReceiverEvent) {
         if !self.times.is_closed {
             self.times.is_closed = true;
+            self.tell_listening(0);
             if let Some(place) = self.control.place().cloned() {
                 self.control.depart(&place);
                 self.carry_out_orders(Instant::ZERO);
@@ -344,6 +354,8 @@ impl Receiver {
                     let file = FileId::new(self.config.session, 0);
                     ReceiverTransmit::Tell { to, file, message: Message::Local(local) }
                 }
+                // Its groups have no addresses.
+                Order::Join(_) | Order::Leave(_) if self.listening.is_some() => continue,
                 Order::Join(group) => ReceiverTransmit::JoinGroup { group },
                 Order::Leave(group) => {
                     self.repairs.forget_address(Address::Group(group));
@@ -371,6 +383,7 @@ impl Receiver {
             return Step::Wait(None, ReceiverWait::Closed);
         }
         self.take_steps(now);
+        self.listen(now);
         self.tick_control(now);
         self.give_up_late(now);
         self.ask(now);
@@ -475,6 +488,7 @@ impl Receiver {
         let late = self.config.tuning.deadline;
         let late = late.and_then(|late| self.shelf.open().map(|(_, known)| known.since + late).min());
         let empty = self.config.tuning.member_must_send.then_some(self.times.next_empty);
+        let listening = self.listening.as_ref().map(|listening| listening.next);
         let announcements = self.shelf.deadline().filter(|_| self.control.place().is_some());
         [
             self.times.objects,
@@ -486,6 +500,7 @@ impl Receiver {
             late,
             empty,
             announcements,
+            listening,
         ]
         .into_iter()
         .flatten()

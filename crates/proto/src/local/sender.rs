@@ -1,6 +1,7 @@
 //! The sender: every object once to the session's group, and the controller of the controllers at the top.
 
 mod children;
+mod listeners;
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -13,7 +14,8 @@ use treecast_wire::{
     message::{BeginOfFile, Contents, Digest, GroupId, Local, Member, Message, Reason},
 };
 
-use super::{Mode, Tuning, accounts::Accounts, clients::Clients, pace::Pace, repairs::Repairs};
+use self::listeners::Listeners;
+use super::{CopiesSent, Mode, Tuning, accounts::Accounts, clients::Clients, pace::Pace, repairs::Repairs};
 use crate::{
     Instant, Step,
     object::{Address, Destination, Lane, SenderEvent, SenderInput, SenderTransmit, SenderWait},
@@ -68,6 +70,8 @@ pub struct SenderConfig {
     pub settling: Duration,
     /// ... unless as many as this are there before. `None` always waits.
     pub wait_for: Option<u32>,
+    /// `None` on a fanout with multicast.
+    pub copies: Option<CopiesSent>,
     pub tuning: Tuning,
 }
 
@@ -136,6 +140,8 @@ pub struct Sender {
     untold: BTreeSet<u32>,
     /// All objects before this are done at every receiver, as the application was told.
     told_done: u32,
+    /// Receivers that get copies. `None` on a fanout with multicast.
+    listeners: Option<Listeners>,
     out: VecDeque<Step<SenderTransmit, SenderEvent, SenderWait>>,
 }
 
@@ -170,6 +176,7 @@ impl Sender {
             slowest: 0,
             offsets,
             told_done: 0,
+            listeners: config.copies.map(Listeners::new),
             objects: objects.into_iter().map(object).collect(),
             at: At::Begin(0),
             clients: Clients::default(),
@@ -290,7 +297,9 @@ impl Sender {
             return false;
         };
         let others = self.repairs.addresses(job.object, &job.range);
-        let is_wanted_by_many = others > 0 && (others + 1) * 3 > self.clients.children().count();
+        // A copy for each receiver is dearer than one for each controller.
+        let is_wanted_by_many =
+            self.listeners.is_none() && others > 0 && (others + 1) * 3 > self.clients.children().count();
         let to = if is_wanted_by_many { Address::Session } else { job.to };
         let len = job.range.end - job.range.start;
         self.repairs.heard(now, to, job.object, &job.range);
@@ -370,7 +379,8 @@ impl Sender {
         }
         let range: Range<u64> = from..end;
         self.figures.data_bytes += end - from;
-        self.pace.spend(now, end - from);
+        let copies = self.listeners.as_ref().map_or(1, Listeners::share);
+        self.pace.spend(now, (end - from) * copies);
         self.at = At::Blocks(index, end);
         let kind = PacketType::Data;
         self.transmit(SenderTransmit::Blocks { to: Destination::Group, kind, file, range });
@@ -389,6 +399,7 @@ impl Sender {
     fn say_state(&mut self, now: Instant) {
         self.times.next_state = now + STATE;
         self.clients.expire(now);
+        self.forget_silent_listeners(now);
         self.pace.raise(now);
         self.tell_done(now);
         self.times.deserted = match self.clients.len() {

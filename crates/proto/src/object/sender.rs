@@ -1,6 +1,6 @@
 //! The inputs and outputs of a sender's machine.
 
-use std::ops::Range;
+use std::{net::SocketAddr, ops::Range};
 
 use treecast_wire::{
     header::{FileId, PacketType},
@@ -110,25 +110,50 @@ impl Outcome {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SenderEvent {
     /// One receiver has ended with an object.
-    ReceiverDone { file: FileId, receiver: ReceiverId, outcome: Outcome },
+    ReceiverDone {
+        file: FileId,
+        receiver: ReceiverId,
+        outcome: Outcome,
+    },
     /// API_File_Done: every receiver has ended with the object, or its time is up. Somebody who comes later may still
     /// ask for it, unless the session is a feed; once more it is done when an object goes on that nobody was left to
     /// have. Outcomes come without reasons, which [`SenderEvent::ReceiverDone`] has told.
-    FileDone { file: FileId, outcomes: Vec<(ReceiverId, Outcome)> },
+    FileDone {
+        file: FileId,
+        outcomes: Vec<(ReceiverId, Outcome)>,
+    },
     /// A receiver listens to another group now, of which 0 is the first.
-    Moved { receiver: ReceiverId, group: u8 },
+    Moved {
+        receiver: ReceiverId,
+        group: u8,
+    },
     /// Every receiver for which an object was opened again has ended with it: the caller may let go of what it needed
     /// for that.
-    FileClosed { file: FileId },
+    FileClosed {
+        file: FileId,
+    },
     /// A receiver has stalled and is no longer served: it is to be told [`Message::PutOut`] if its connection takes it
     /// at once, and the connection to be closed, whatever is left to be written on it. It counts as having left.
-    PutOut { receiver: ReceiverId, reason: String },
+    PutOut {
+        receiver: ReceiverId,
+        reason: String,
+    },
     /// Somebody listens: the first loop begins, or goes on where it was.
     Started,
+    /// A receiver of a session with local groups wants copies at this address, or none any more.
+    WantsCopies {
+        receiver: ReceiverId,
+        at: SocketAddr,
+    },
+    WantsNoCopies {
+        receiver: ReceiverId,
+    },
     /// Nobody listens any more, and the sender pauses.
     Paused,
     /// Every object has been sent this many times.
-    Looped { loops: u64 },
+    Looped {
+        loops: u64,
+    },
     /// The session has ended and every connection is closed.
     Closed,
 }

@@ -49,6 +49,7 @@ impl Head {
             window_bytes: WINDOW_BYTES,
             settling: plan.delay * 20,
             wait_for: None,
+            copies: None,
             tuning: plan.tuning.clone(),
         };
         let object = BeginOfFile::new(TransferType::DiskToDisk, plan.size_bytes, "object");

@@ -238,6 +238,7 @@ impl Host {
             tuning: plan.tuning.clone(),
             patience: None,
             hash_attempts: 3,
+            copies: None,
         });
         let random = SplitMix64(plan.seed ^ number.wrapping_mul(0xd134_2543_de82_ef95));
         let loss = Losses { random, until: 0, is_drawn: false };

@@ -49,7 +49,8 @@ pub struct LocalFigures {
     pub most_clients: usize,
 }
 
-const PORT: u16 = 5_000;
+/// The port of all members.
+pub(super) const PORT: u16 = 5_000;
 
 /// The address of the node with this number.
 pub(crate) fn member(node: usize) -> Member {

@@ -11,7 +11,7 @@ use treecast_proto::{
     Instant, Step,
     carousel::{self, Proofs},
     fanout::Ears,
-    local::{self, Seat},
+    local::{self, Copies, Seat},
     object::{Address, Channel, ReceiverEvent, ReceiverInput, ReceiverTransmit, ReceiverWait, Response},
     rates::Mover,
     repair::Receiver,
@@ -26,8 +26,8 @@ use treecast_wire::{
 use super::{
     ReceiverPlan, Scenario,
     carousel_plan::hash_at,
-    local::{Local, member},
-    placed::Placed,
+    local::{Local, PORT, member},
+    placed::{Fanout, Placed},
     sender_node::{Packet, STALL_LIMIT, Sizes, message_verb, session},
     storage::{CAPACITY, Storage},
 };
@@ -135,6 +135,8 @@ pub(super) struct ReceiverNode {
     is_alone: bool,
     /// What it hears at which address, where that decides how it is served.
     ears: Option<Box<Ears>>,
+    /// The sender's address, which a member of local groups tells what it hears. `None`: the connection tells it.
+    reports_to: Option<Member>,
 }
 
 impl ReceiverNode {
@@ -199,6 +201,7 @@ impl ReceiverNode {
             retransmitted_bytes: 0,
             is_alone,
             ears: placed.is_some_and(|placed| placed.fanout.chooses()).then(Box::default),
+            reports_to: local.map(|(placed, _)| member(placed.sender)),
         }
     }
 
@@ -260,7 +263,7 @@ impl ReceiverNode {
 
     /// Whether some of a run has not come before by another way. Cuts off what has, at its begin.
     fn is_new(&mut self, heard: &mut Heard) -> bool {
-        let Some(ears) = &mut self.ears else { return true };
+        let Some(ears) = self.ears.as_mut().filter(|_| heard.from.is_none()) else { return true };
         let count = heard.packet.count(self.lens.block_len) as u32;
         let arrived = Arrived { first: heard.number, count, marked: false };
         let Some(new) = ears.note(!heard.is_own, arrived) else { return false };
@@ -274,11 +277,15 @@ impl ReceiverNode {
 
     /// Reports what it has heard when that is due.
     fn report(&mut self, now: Instant, outputs: &mut Vec<Output>) {
-        let Some(ears) = self.ears.as_mut().filter(|_| self.connected) else { return };
+        let (can_tell, reports_to) = (self.connected || self.reports_to.is_some(), self.reports_to);
+        let Some(ears) = self.ears.as_mut().filter(|_| can_tell) else { return };
         if ears.deadline().is_some_and(|deadline| deadline <= now) {
             let message = Message::Heard(ears.tell(now));
             let packet = Packet::Message(message.to_packet(FileId::new(self.session, 0)).into());
-            outputs.push(Output::ToSender(now, packet));
+            outputs.push(match reports_to {
+                Some(sender) => Output::Tell(Address::Member(sender), packet),
+                None => Output::ToSender(now, packet),
+            });
         }
         outputs.extend(ears.deadline().map(Output::Wake));
     }
@@ -405,11 +412,11 @@ impl ReceiverNode {
             }
             ReceiverTransmit::Tell { to, file, message } => {
                 trace.add(self.entry(now, message_verb(&message), file, 0..0));
-                outputs.push(Output::Tell(to, Packet::Message(message.to_packet(file).into())));
+                self.tell(to, &Packet::Message(message.to_packet(file).into()), outputs);
             }
             ReceiverTransmit::Send { to, file, range } => {
                 trace.add(self.entry(now, "sends data again", file, range.clone()));
-                outputs.push(Output::Tell(to, Packet::Blocks { file, range, content: Rc::from([]) }));
+                self.tell(to, &Packet::Blocks { file, range, content: Rc::from([]) }, outputs);
             }
             ReceiverTransmit::JoinGroup { group } => outputs.push(Output::Listen(group, true)),
             ReceiverTransmit::LeaveGroup { group } => outputs.push(Output::Listen(group, false)),
@@ -476,6 +483,13 @@ impl ReceiverNode {
             }
             ReceiverTransmit::Discard { file } => self.storage.discard(file.index()),
         }
+    }
+
+    /// Sends a datagram to an address, or to each of its members where it has none of the network's.
+    fn tell(&self, to: Address, packet: &Packet, outputs: &mut Vec<Output>) {
+        let members = self.machine.local().and_then(|machine| machine.one_by_one(to));
+        let to = members.map_or(vec![to], |members| members.into_iter().map(Address::Member).collect());
+        outputs.extend(to.into_iter().map(|to| Output::Tell(to, packet.clone())));
     }
 
     fn store(&mut self, now: Instant, file: FileId, range: Range<u64>) {
@@ -560,6 +574,8 @@ fn local_receiver(scenario: &Scenario, placed: &Placed, settings: &Local, number
         tuning: settings.tuning.clone(),
         patience: Some(Placed::RECEIVER_STALL_LIMIT * 4),
         hash_attempts: 3,
+        copies: (placed.fanout != Fanout::Multicast)
+            .then(|| Copies { sender: member(placed.sender), port: PORT }),
     })
 }
 

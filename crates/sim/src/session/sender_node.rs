@@ -1,6 +1,6 @@
 //! Simulates the sender's host, which reads objects, keeps to its rate, and writes to connections.
 
-use std::{collections::BTreeMap, ops::Range, rc::Rc, time::Duration};
+use std::{collections::BTreeMap, net::SocketAddr, ops::Range, rc::Rc, time::Duration};
 
 use rand::Rng as _;
 use treecast_proto::{
@@ -22,7 +22,7 @@ use super::{
     Scenario,
     carousel_plan::{Carousel, hash_at},
     local::{Local, member},
-    placed::Placed,
+    placed::{Fanout, Placed},
     storage,
 };
 use crate::{
@@ -147,6 +147,8 @@ pub(super) struct SenderNode {
     /// Each receiver's end with each object, as it was told.
     pub(super) told: BTreeMap<(u32, ReceiverId), Outcome>,
     pub(super) closed: bool,
+    /// Receivers that want copies from now on, at this address, or none any more.
+    pub(super) listening: Vec<(ReceiverId, Option<SocketAddr>)>,
     pub(super) complaints: Vec<String>,
 }
 
@@ -186,8 +188,13 @@ impl SenderNode {
             complaints.push(error);
             None
         });
-        // A machine with local groups keeps to its rate by itself.
-        let rate_bps = if local.is_some() { u64::MAX } else { scenario.rate_bps };
+        // A machine with local groups keeps to its rate by itself. Copies of a run do not leave all at once.
+        let is_multicast = placed.is_none_or(|placed| placed.fanout == Fanout::Multicast);
+        let rate_bps = match (local.is_some(), is_multicast) {
+            (true, true) => u64::MAX,
+            (true, false) => scenario.rate_bps / 4 * 5,
+            (false, _) => scenario.rate_bps,
+        };
         let machine =
             local.or(carousel).unwrap_or_else(|| Sender::Vcmtp(Box::new(vcmtp::Sender::new(config))));
         Self {
@@ -212,6 +219,7 @@ impl SenderNode {
             done: BTreeMap::new(),
             told: BTreeMap::new(),
             closed: false,
+            listening: Vec::new(),
             complaints,
         }
     }
@@ -488,7 +496,7 @@ impl SenderNode {
 
     /// The rate of all copies together.
     fn rate_of_all(&self) -> u64 {
-        if self.paces_each { self.rate_bps * self.copies.max(1) as u64 } else { self.rate_bps }
+        if self.paces_each { self.rate_bps.saturating_mul(self.copies.max(1) as u64) } else { self.rate_bps }
     }
 
     /// The object is hashed while it is read for the group: at its end, the hash is known.
@@ -535,6 +543,8 @@ impl SenderNode {
                 self.complaints.push("a session with receivers tells of listeners".into());
             }
             SenderEvent::Started | SenderEvent::Paused | SenderEvent::Looped { .. } => {}
+            SenderEvent::WantsCopies { receiver, at } => self.listening.push((receiver, Some(at))),
+            SenderEvent::WantsNoCopies { receiver } => self.listening.push((receiver, None)),
             SenderEvent::Closed => self.closed = true,
         }
     }
@@ -592,6 +602,10 @@ fn local_sender(scenario: &Scenario, placed: &Placed, settings: &Local) -> Resul
         window_bytes: WINDOW_BYTES,
         settling: settings.settling,
         wait_for: None,
+        copies: (placed.fanout != Fanout::Multicast).then(|| local::CopiesSent {
+            key: [scenario.seed as u8; 32],
+            share_rate: placed.fanout == Fanout::Unicast,
+        }),
         tuning: settings.tuning.clone(),
     };
     Ok(Sender::Local(Box::new(local::Sender::new(config, announcements(scenario)?))))

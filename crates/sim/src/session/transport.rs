@@ -259,6 +259,11 @@ impl Transport {
         self.forward(now, source, &Flight { to, payload });
     }
 
+    /// The receiver whose address this is.
+    pub(super) fn number_at(&self, member: Member) -> Option<usize> {
+        *self.receiver_at.get(local::node(member)?)?
+    }
+
     /// The receivers that listen to a local group.
     pub(super) fn listeners(&self, group: GroupId) -> impl Iterator<Item = usize> + '_ {
         self.graph.members(group.0).filter_map(|node| self.receiver_at[node])

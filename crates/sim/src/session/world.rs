@@ -1,6 +1,6 @@
 //! The event loop of one run.
 
-use std::{ops::Range, rc::Rc, time::Duration};
+use std::{collections::BTreeMap, ops::Range, rc::Rc, time::Duration};
 
 use rand::seq::IteratorRandom as _;
 use rand_chacha::ChaCha8Rng;
@@ -8,7 +8,10 @@ use treecast_proto::{
     Instant,
     object::{Address, Channel, ReceiverId, ReceiverInput, SenderInput},
 };
-use treecast_wire::{header::FileId, message::Message};
+use treecast_wire::{
+    header::FileId,
+    message::{Member, Message},
+};
 
 use super::{
     Leaving, LocalFigures, Scenario,
@@ -167,6 +170,8 @@ pub(super) struct World<'a> {
     loads: Vec<(u64, usize)>,
     /// What decides which controller dies.
     random: ChaCha8Rng,
+    /// The receivers that have asked for copies, by the numbers that the sender gave them.
+    listens: BTreeMap<ReceiverId, usize>,
     /// How many packets have gone to each group.
     numbers: Vec<u32>,
     /// The wake-up that counts; later ones that were asked for before are passed over.
@@ -199,6 +204,7 @@ impl<'a> World<'a> {
             forging: Forging::new(scenario),
             loads: vec![(0, 0); count],
             random: generator(scenario.seed, DEATH_STREAM),
+            listens: BTreeMap::new(),
             numbers: vec![0; scenario.slower_rates_bps.len() + 1],
             wake_sender_at: None,
             wake_receivers_at: vec![None; count],
@@ -468,7 +474,9 @@ impl<'a> World<'a> {
             let buffer_bytes = self.scenario.receivers[number].receive_buffer_bytes;
             self.sender.join(now, number, Connection::through_network(), buffer_bytes);
         }
-        transport.join(now, number);
+        if placed.local.is_none() || placed.fanout == Fanout::Multicast {
+            transport.join(now, number);
+        }
         if self.scenario.carousel.is_some() && placed.fanout != Fanout::Multicast {
             // Nobody tells who listens: all who are named get copies.
             (0..self.receivers.len()).for_each(|of| transport.join(now, of));
@@ -529,9 +537,14 @@ impl<'a> World<'a> {
     /// Sends a datagram of a session with local groups, and counts what its receivers are sent.
     fn tell(&mut self, now: Instant, source: usize, to: Address, packet: Packet) {
         let Some(transport) = &mut self.transport else { return };
-        if let (Address::Group(group), Packet::Blocks { .. }) = (to, &packet) {
+        if matches!(packet, Packet::Blocks { .. }) {
             let count = packet.count(self.scenario.block_len) as u64;
-            transport.listeners(group).for_each(|number| self.loads[number].0 += count);
+            let hear: Vec<usize> = match to {
+                Address::Group(group) => transport.listeners(group).collect(),
+                Address::Member(member) => transport.number_at(member).into_iter().collect(),
+                Address::Session => Vec::new(),
+            };
+            hear.into_iter().for_each(|number| self.loads[number].0 += count);
         }
         transport.tell(now, source, to, packet);
     }
@@ -569,7 +582,7 @@ impl<'a> World<'a> {
                 Arrival::Told(from, Packet::Message(bytes)) => match parse(&bytes) {
                     Ok((file, message)) => {
                         self.figures.feedback_messages += 1;
-                        self.sender.machine.handle(now, SenderInput::Local { from, file, message });
+                        self.told(now, from, file, message);
                         self.pump_sender();
                     }
                     Err(error) => self.faults.push(error),
@@ -587,6 +600,32 @@ impl<'a> World<'a> {
             self.sender.copies = transport.copies();
             self.begin_if_ready(now);
         }
+    }
+
+    /// A member's message has come to the sender.
+    fn told(&mut self, now: Instant, from: Member, file: FileId, message: Message) {
+        match (
+            message,
+            self.transport.as_mut().and_then(|transport| Some((transport.number_at(from)?, transport))),
+        ) {
+            (Message::Heard(heard), Some((of, transport))) => transport.heard(now, of, heard),
+            (message, _) => self.sender.machine.handle(now, SenderInput::Local { from, file, message }),
+        }
+    }
+
+    /// Has those receivers get copies that have asked for them.
+    fn follow_listeners(&mut self, now: Instant) {
+        let listening = std::mem::take(&mut self.sender.listening);
+        let Some(transport) = self.transport.as_mut().filter(|_| !listening.is_empty()) else { return };
+        for (receiver, at) in listening {
+            if let Some(of) = at.and_then(|at| transport.number_at(Member(at))) {
+                self.listens.insert(receiver, of);
+                transport.join(now, of);
+            } else if let Some(of) = self.listens.remove(&receiver) {
+                transport.leave(now, of, 0);
+            }
+        }
+        self.sender.copies = transport.copies();
     }
 
     /// Tells the sender how much waits on a connection, and wakes it when there is room again.
@@ -675,7 +714,9 @@ impl<'a> World<'a> {
 
     fn pump_sender(&mut self) {
         let now = self.schedule.now();
-        for output in self.sender.pump(now, &mut self.trace) {
+        let outputs = self.sender.pump(now, &mut self.trace);
+        self.follow_listeners(now);
+        for output in outputs {
             match output {
                 sender_node::Output::ToGroup(group, packet) => self.multicast(now, group, &packet),
                 sender_node::Output::ToReceiver(number, arrival, packet) => {

@@ -11,6 +11,7 @@
 //! | 5 | [`LocalRequest`] | what a member lacks of an object |
 //! | 6 | [`LocalSplit`] | some members of a group become a group of their own |
 //! | 7 | Empty | nothing: for networks in which a member must be a sender (4.4) |
+//! | 8 | Listen | asks the sender for copies of what it sends, on a fanout without multicast; the sender's answer |
 
 use std::fmt;
 
@@ -29,6 +30,12 @@ pub enum Local {
     Request(LocalRequest),
     Split(LocalSplit),
     Empty,
+    /// A receiver asks the sender for copies, which are to come to this UDP port of its address; port 0 wants none any more.
+    /// `token` is what the sender has answered before, and 0 at first. So nobody can ask for another host.
+    Listen {
+        token: u64,
+        port: u16,
+    },
 }
 
 impl Local {
@@ -43,7 +50,8 @@ impl Local {
             5 => Self::Request(LocalRequest::parse(&mut reader)?),
             6 => Self::Split(LocalSplit::parse(&mut reader)?),
             7 => Self::Empty,
-            kind => return Err(ParseError::invalid("kind", kind, "0 to 7")),
+            8 => Self::Listen { token: reader.u64("token")?, port: reader.u16("port")? },
+            kind => return Err(ParseError::invalid("kind", kind, "0 to 8")),
         };
         reader.end("local message")?;
         Ok(local)
@@ -80,6 +88,11 @@ impl Local {
                 split.emit(out);
             }
             Self::Empty => out.push(7),
+            Self::Listen { token, port } => {
+                out.push(8);
+                out.extend_from_slice(&token.to_be_bytes());
+                out.extend_from_slice(&port.to_be_bytes());
+            }
         }
     }
 }
@@ -95,6 +108,7 @@ impl fmt::Display for Local {
             Self::Request(request) => write!(f, "request {request}"),
             Self::Split(split) => write!(f, "split {split}"),
             Self::Empty => f.write_str("empty"),
+            Self::Listen { token, port } => write!(f, "listen token={token:016x} port={port}"),
         }
     }
 }

@@ -61,7 +61,11 @@ pub(super) fn emit_member(member: Option<Member>, out: &mut Vec<u8>) {
 pub(super) fn parse_members(reader: &mut Reader<'_>, most: usize) -> Result<Vec<Member>, ParseError> {
     let count = usize::from(reader.u8("number of members")?);
     if count > most {
-        return Err(ParseError::invalid("number of members", count, "at most 32"));
+        return Err(ParseError::invalid(
+            "number of members",
+            count,
+            "at most 40 in a roster, 32 in a split, 16 groups",
+        ));
     }
     (0..count).map(|_| parse_somebody(reader)).collect()
 }

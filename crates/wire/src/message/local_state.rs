@@ -14,6 +14,9 @@
 //!  +--------+----------+------+-------+--------------+
 //!  | object | position | done | count | children ... |
 //!  +--------+----------+------+-------+--------------+
+//!  +-------+------------+
+//!  | count | roster ... |
+//!  +-------+------------+
 //! ```
 
 use std::fmt;
@@ -25,6 +28,9 @@ use crate::{ParseError, field::Reader};
 
 /// The most groups directly below one controller that a message names.
 pub const MAX_LOCAL_CHILDREN: usize = 16;
+
+/// The most members of a group that its controller names.
+pub const MAX_LOCAL_ROSTER: usize = 40;
 
 /// What a controller says of its group with one bit each.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -90,6 +96,9 @@ pub struct LocalState {
     pub done: u32,
     /// Controllers of the groups directly below, at most [`MAX_LOCAL_CHILDREN`].
     pub children: Vec<Member>,
+    /// The group's members, its controller not among them: at most [`MAX_LOCAL_ROSTER`]. Empty where the group has a multicast
+    /// address.
+    pub roster: Vec<Member>,
 }
 
 impl LocalState {
@@ -119,6 +128,7 @@ impl LocalState {
             position: reader.u64("position")?,
             done: reader.u32("done")?,
             children: parse_members(reader, MAX_LOCAL_CHILDREN)?,
+            roster: parse_members(reader, MAX_LOCAL_ROSTER)?,
         })
     }
 
@@ -139,6 +149,7 @@ impl LocalState {
         out.extend_from_slice(&self.position.to_be_bytes());
         out.extend_from_slice(&self.done.to_be_bytes());
         emit_members(&self.children, out);
+        emit_members(&self.roster, out);
     }
 }
 
@@ -150,6 +161,7 @@ impl fmt::Display for LocalState {
         write!(f, " distance={}us diameter={}us", self.distance_us, self.diameter_us)?;
         write!(f, " at={}:{} done={} echo={}us", self.object, self.position, self.done, self.echo_us)?;
         self.successor.iter().try_for_each(|successor| write!(f, " successor={successor}"))?;
-        self.children.iter().try_for_each(|child| write!(f, " child={child}"))
+        self.children.iter().try_for_each(|child| write!(f, " child={child}"))?;
+        self.roster.iter().try_for_each(|member| write!(f, " member={member}"))
     }
 }

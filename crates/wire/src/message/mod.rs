@@ -46,7 +46,7 @@ pub use local_member::{GroupId, Member};
 pub use local_report::{LocalObject, LocalReport, MAX_LOCAL_OBJECTS, MAX_LOCAL_RANGES};
 pub use local_request::{LocalRequest, MAX_LOCAL_REQUESTED};
 pub use local_seat::{LocalJoin, LocalSplit, MAX_LOCAL_MEMBERS};
-pub use local_state::{LocalFlags, LocalState, MAX_LOCAL_CHILDREN};
+pub use local_state::{LocalFlags, LocalState, MAX_LOCAL_CHILDREN, MAX_LOCAL_ROSTER};
 pub use move_to::Move;
 pub use pace::Pace;
 pub use pace_report::PaceReport;

@@ -26,6 +26,7 @@ pub fn all() -> Vec<Local> {
         position: 142_000,
         done: 4,
         children: vec![two, one],
+        roster: vec![two],
     };
     let object = LocalObject {
         object: 4,
@@ -48,6 +49,7 @@ pub fn all() -> Vec<Local> {
         Local::Report(report),
         Local::Request(request),
         Local::Split(LocalSplit::new(group, one, vec![two]).expect("one")),
+        Local::Listen { token: 0x89ab_cdef_0123_4567, port: 5_002 },
     ]
 }
 
@@ -62,5 +64,6 @@ pub fn name(local: &Local) -> &'static str {
         Local::Report(_) => "-report",
         Local::Request(_) => "-request",
         Local::Split(_) => "-split",
+        Local::Listen { .. } => "-listen",
     }
 }

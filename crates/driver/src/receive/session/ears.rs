@@ -64,6 +64,7 @@ impl Session<'_> {
     pub(super) fn leave_group_if_reached(&mut self) {
         if let Some(ears) = self.hearing.ears.as_mut().filter(|ears| ears.counts.heard().unicast > 0)
             && self.machine.carousel().is_some()
+            && self.members.is_none()
         {
             // The poller forgets a socket that is closed.
             ears.group = None;
@@ -99,6 +100,9 @@ impl Session<'_> {
             return;
         }
         let heard = ears.counts.tell(now);
-        self.line.outbox.push(FileId::new(self.session, 0), Message::Heard(heard));
+        match self.members {
+            Some(_) => self.tell_sender(&Message::Heard(heard)),
+            None => self.line.outbox.push(FileId::new(self.session, 0), Message::Heard(heard)),
+        }
     }
 }

@@ -1,17 +1,18 @@
 //! The parts of a session that only a member of local groups has: its own socket, the sockets of the groups that it
 //! listens to, and what it sends again for others.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{collections::BTreeMap, net::SocketAddr, time::Duration};
 
 use treecast_host::{interface::Interface, poller::Interest};
 use treecast_proto::{
-    local::{self, ReceiverConfig, Tuning},
+    local::{self, Copies, ReceiverConfig, Tuning},
     object::{Address, Channel, ReceiverTransmit},
     repair::Receiver,
 };
 use treecast_wire::{
     header::{FileId, Header, PacketType},
-    message::{GroupId, Member},
+    message::{GroupId, Member, Message},
+    ticket::Fanout,
 };
 
 use super::{
@@ -21,7 +22,7 @@ use super::{
 use crate::{
     clock,
     files::Task,
-    local::{Post, member},
+    local::{Post, member, own_address},
     seal::Secret,
     udp::{DEFAULT_MULTICAST_HOPS, GroupAddress, Spare, UdpError, open_group_receiver},
 };
@@ -40,6 +41,8 @@ pub(super) struct Members {
     /// The group whose socket is read now, and whether this member has left it meanwhile.
     reads: Option<GroupId>,
     has_left: bool,
+    /// Whether the user was told that a local group cannot be heard.
+    has_warned: bool,
 }
 
 impl Members {
@@ -57,23 +60,32 @@ impl Members {
         let session = GroupAddress { group: ticket.group, source: None, interface: interface.clone() };
         let secret = ticket.security.as_ref().and_then(|security| security.secret).map(Secret::from);
         let own = (ticket.block_len, secret.as_ref());
-        let port = options.port.unwrap_or(ticket.own_port());
-        let post = Post::open(&session, port, DEFAULT_MULTICAST_HOPS, options.offload, own);
+        let at = match &options.groups {
+            Some(groups) => groups.own_address(interface, session.group.is_ipv4())?,
+            None => own_address(interface, session.group.ip()),
+        };
+        let port = match (options.port, ticket.fanout) {
+            (None, _) => ticket.member_port(),
+            (Some(port), Fanout::Multicast) => port,
+            // The sender's copies come to the port that was named.
+            (Some(port), _) => port.checked_add(1).unwrap_or(1024),
+        };
+        let at = SocketAddr::new(at, port);
+        let post = Post::open(&session, at, DEFAULT_MULTICAST_HOPS, options.offload, own);
         let post = post.map_err(|error| match error {
             UdpError::PortInUse { port } => ReceiveError::PortInUse { port },
             other => other.into(),
         })?;
-        Ok(Some(Self { post, ears: BTreeMap::new(), reads: None, has_left: false }))
+        Ok(Some(Self { post, ears: BTreeMap::new(), reads: None, has_left: false, has_warned: false }))
     }
 
-    /// The machine of this member.
-    pub fn machine(&self, options: &ReceiveOptions, interface: &Interface) -> Result<Receiver, ReceiveError> {
+    /// The machine of this member, to whose port `copies_port` the sender's copies come where there is no multicast.
+    pub fn machine(&self, options: &ReceiveOptions, copies_port: u16) -> Result<Receiver, ReceiveError> {
         let ticket = &options.ticket;
         let local = ticket.local.ok_or(ReceiveError::NoGroups)?;
         let sender = ticket.control.first().copied().map(Member).ok_or(ReceiveError::NoControl)?;
-        let own = (&interface.addresses[..], interface.name.as_str());
-        let groups = options.groups.as_ref();
-        let seat = groups.map(|groups| groups.seat(own, ticket.own_port(), sender)).transpose()?;
+        let seat = options.groups.as_ref().and_then(|groups| groups.seat(self.post.me().0, sender));
+        let is_multicast = ticket.fanout == Fanout::Multicast;
         let deadline = Duration::from_millis(local.deadline_ms.into());
         let tuning = Tuning {
             repair_rate_bps: local.repair_rate_bps,
@@ -90,6 +102,7 @@ impl Members {
             tuning,
             patience: Some(options.connect_timeout),
             hash_attempts: HASH_ATTEMPTS,
+            copies: (!is_multicast).then_some(Copies { sender, port: copies_port }),
         }))))
     }
 }
@@ -174,10 +187,17 @@ impl Session<'_> {
     pub(super) fn serve_members(&mut self, transmit: ReceiverTransmit) {
         match transmit {
             ReceiverTransmit::Tell { to, file, message } => {
-                if let Some(members) = &mut self.members {
-                    members.post.tell(to, &message.to_packet(file));
+                let packet = message.to_packet(file);
+                let one_by_one = self.machine.local().and_then(|machine| machine.one_by_one(to));
+                let Some(members) = &mut self.members else { return };
+                match one_by_one {
+                    None => members.post.tell(to, &packet),
+                    Some(all) => {
+                        all.into_iter().for_each(|one| members.post.tell(Address::Member(one), &packet))
+                    }
                 }
             }
+            // Where members are reached one by one, so is the one that lacks this.
             ReceiverTransmit::Send { to, file, range } => match self.store.small.read(file, &range) {
                 Some(bytes) => self.send_again(to, file, range.start, &bytes),
                 None => self.add(Task::Read { file, range, to }),
@@ -210,11 +230,20 @@ impl Session<'_> {
         });
         match (opened, &mut self.members) {
             (Ok(ear), Some(members)) => _ = members.ears.insert(group, ear),
-            (Err(error), _) => {
+            (Err(error), Some(members)) if !members.has_warned => {
+                members.has_warned = true;
                 let line = format!("cannot hear local group {}: {error}; the sender mends instead", group.0);
                 (self.on_event)(ReceiveEvent::Warning(line));
             }
-            (Ok(_), None) => {}
+            _ => {}
+        }
+    }
+
+    /// Tells the sender what was heard at which address.
+    pub(super) fn tell_sender(&mut self, message: &Message) {
+        let sender = self.machine.local().and_then(|machine| machine.copies()).map(|copies| copies.sender);
+        if let (Some(members), Some(sender)) = (&mut self.members, sender) {
+            members.post.tell(Address::Member(sender), &message.to_packet(FileId::new(self.session, 0)));
         }
     }
 

@@ -58,10 +58,11 @@ impl<'a> Session<'a> {
         let store = Storing::open(options, folder, (journal, leftovers), &poller)?;
         let resumes = !store.leftovers.is_empty() || store.small.has_left();
         let members = Members::open(options, &joined.interface)?;
+        let copies_port = joined.socket.local_addr()?.port();
         let mut session = Self {
             on_event,
             machine: match &members {
-                Some(members) => members.machine(options, &joined.interface)?,
+                Some(members) => members.machine(options, copies_port)?,
                 None => machine(options, joined.buffer_bytes, resumes),
             },
             trust: match ticket.repair {

@@ -9,7 +9,7 @@ use std::{
 use treecast_proto::{Instant, carousel::block_hash};
 use treecast_wire::{
     header::FileId,
-    message::{BlockHashes, Message, Signed, SignedWord},
+    message::{BlockHashes, MAX_BLOCK_HASHES, Message, Signed, SignedWord},
 };
 
 /// The most pages that are remembered: 6 MB, which prove about 900 MB. The sender proves what is older.
@@ -17,9 +17,6 @@ pub(super) const MAX_PAGES: usize = 4_096;
 
 /// A page that has come or left so lately is not sent again.
 const FRESH: Duration = Duration::from_millis(500);
-
-/// How many pages before a block are looked at: pages of repairs are shorter than others, and overlap them.
-const OVERLAPPING: usize = 16;
 
 #[derive(Debug)]
 struct Page {
@@ -71,10 +68,13 @@ impl Pages {
         bytes: &[u8],
         block_len: u16,
     ) -> Vec<Run> {
+        let longest = MAX_BLOCK_HASHES as u64 * u64::from(block_len);
         let mut runs: Vec<Run> = Vec::new();
         for (block, start) in bytes.chunks(block_len.into()).zip((position..).step_by(block_len.into())) {
             let hash = block_hash(block);
-            let before = self.known.range_mut((file, 0)..=(file, start)).rev().take(OVERLAPPING);
+            // No page that begins earlier reaches as far as this block.
+            let first = start.saturating_sub(longest);
+            let before = self.known.range_mut((file, first)..=(file, start)).rev();
             let mut pages = before.map(|(_, page)| page);
             let Some(page) = pages.find(|page| {
                 hashes(&page.signed).and_then(|hashes| hashes.hash_of(start, block_len)) == Some(&hash)
@@ -138,6 +138,15 @@ mod tests {
         assert_eq!(ranges(1_000, 8, b"ee"), [], "nothing proves it");
         pages.forget(FILE);
         assert!(pages.known.is_empty() && pages.order.is_empty());
+    }
+
+    #[test]
+    fn many_short_pages_hide_no_long_one() {
+        let mut pages = Pages::default();
+        pages.note(Instant::ZERO, FILE, page(0, &[b"aa"; 128]));
+        (1..120).for_each(|block| pages.note(Instant::ZERO, FILE, page(2 * block, &[b"xx"])));
+        let runs = pages.prove(Instant::ZERO, (FILE, 254), b"aa", 2);
+        assert_eq!(runs.into_iter().map(|run| run.range).collect::<Vec<_>>(), [254..256]);
     }
 
     #[test]

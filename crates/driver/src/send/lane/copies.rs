@@ -2,6 +2,7 @@
 //! sealed once for all its copies, because two sockets must not seal with the same key.
 
 use std::{
+    collections::VecDeque,
     io,
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
     sync::Arc,
@@ -33,7 +34,8 @@ pub(in super::super) struct CopiesLane {
     v4: Option<UnicastSocket>,
     v6: Option<UnicastSocket>,
     group: Option<(Transmitter, SocketAddr)>,
-    waiting: Option<Copies<Packets<'static>, Target>>,
+    /// Packets whose copies have not all left, in order.
+    waiting: VecDeque<Copies<Packets<'static>, Target>>,
     left: LeftBytes,
 }
 
@@ -79,7 +81,7 @@ impl CopiesLane {
             (Err(error), Err(_)) => Err(error.into()),
             (v4, v6) => {
                 let left = LeftBytes::default();
-                Ok(Self { v4: v4.ok(), v6: v6.ok(), group, waiting: None, left })
+                Ok(Self { v4: v4.ok(), v6: v6.ok(), group, waiting: VecDeque::new(), left })
             }
         }
     }
@@ -87,7 +89,7 @@ impl CopiesLane {
     /// Takes packets to send to each target, as the rate allows.
     pub fn begin(&mut self, packets: Packets<'_>, targets: &Arc<[Target]>) {
         let (packets, targets) = (packets.into_owned(), Arc::clone(targets));
-        self.waiting = Some(match &packets {
+        self.waiting.push_back(match &packets {
             Packets::Message(packet) => {
                 let bytes = packet.len() as u64;
                 Copies::urgent(packets, targets, bytes)
@@ -98,19 +100,19 @@ impl CopiesLane {
 
     /// Whether copies are left to be sent.
     pub fn is_busy(&self) -> bool {
-        self.waiting.is_some()
+        !self.waiting.is_empty()
     }
 
     /// Whether the remaining copies are of blocks, and not of a message.
     pub fn are_blocks(&self) -> bool {
-        self.waiting.as_ref().is_some_and(|copies| !copies.what().is_message())
+        self.waiting.front().is_some_and(|copies| !copies.what().is_message())
     }
 
     /// Sends the copies that may leave now. Returns the bytes of IP packets that left, and how long the next copy has to
     /// wait.
     pub fn send_due(&mut self, pacer: &mut Pacer, now: Instant) -> (u64, Option<Duration>) {
         let Self { v4, v6, group, waiting, left } = self;
-        let Some(copies) = waiting else { return (0, None) };
+        let Some(copies) = waiting.front_mut() else { return (0, None) };
         let group_address = group.as_ref().map(|(_, address)| *address);
         let bytes_of = |packets: &Packets<'static>, to: &Target| bytes_to(packets, to, group_address);
         let (sent, delay) = copies.send_due(pacer, now, bytes_of, |packets, to| {
@@ -133,7 +135,7 @@ impl CopiesLane {
             };
         });
         if delay.is_none() {
-            *waiting = None;
+            waiting.pop_front();
         }
         (sent, delay)
     }

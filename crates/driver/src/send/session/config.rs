@@ -4,11 +4,14 @@ use std::time::Duration;
 
 use treecast_proto::{
     carousel,
-    local::{self, Tuning},
+    local::{self, CopiesSent, Tuning},
     repair::Sender,
     vcmtp::{self, SenderConfig},
 };
-use treecast_wire::message::{BlockHashes, Contents, Member};
+use treecast_wire::{
+    message::{BlockHashes, Contents, Member},
+    ticket::Fanout,
+};
 
 use super::super::{
     Plan, Rate, Repair, SendError,
@@ -85,6 +88,7 @@ fn local(plan: &Plan, options: &LocalOptions, me: Option<Member>) -> Result<Send
         // The driver gives up before that.
         settling: if wanted > 1 { plan.options.wait_timeout + SETTLING } else { SETTLING },
         wait_for: (wanted > 1).then_some(wanted),
+        copies: copies_sent(plan)?,
         tuning: Tuning { deadline: options.deadline, repair_rate_bps: rate, ..Tuning::default() },
     };
     let objects = plan.sources.iter().map(NamedSource::begin).collect::<Result<Vec<_>, _>>()?;
@@ -92,6 +96,14 @@ fn local(plan: &Plan, options: &LocalOptions, me: Option<Member>) -> Result<Send
         return Err(SendError::Contents(objects.len()));
     }
     Ok(Sender::Local(Box::new(local::Sender::new(config, objects))))
+}
+
+/// How the machine of local groups counts copies. `None` where there is multicast.
+fn copies_sent(plan: &Plan) -> Result<Option<CopiesSent>, SendError> {
+    Ok(match plan.options.fanout {
+        Fanout::Multicast => None,
+        fanout => Some(CopiesSent { key: random()?, share_rate: fanout == Fanout::Unicast }),
+    })
 }
 
 /// How many blocks are signed together at this rate. `None` where none are: in a plain session.

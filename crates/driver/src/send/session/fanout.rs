@@ -22,6 +22,7 @@ use super::{
         peer::Peer,
     },
     ROUTERS, Session, Turn,
+    open::spread,
 };
 use crate::fanout::{Discovery, too_narrow};
 
@@ -44,15 +45,21 @@ pub(super) struct Ways {
 }
 
 impl Ways {
-    /// Serves a receiver that the user has named, and that has no connection.
-    pub fn join_named(&mut self, now: Instant, receiver: u32, address: SocketAddr) -> io::Result<()> {
+    /// Serves a receiver that has no connection: one that the user has named, or a member of local groups. Returns whether lists can
+    /// reach it.
+    pub fn join_named(&mut self, now: Instant, receiver: u32, address: SocketAddr) -> io::Result<bool> {
         self.named.insert(receiver, address);
         self.machine.handle(now, Input::Joined(receiver));
+        self.discovery.as_mut().map_or(Ok(true), |discovery| discovery.join(now, receiver, address))
+    }
+
+    /// Ceases to serve such a receiver.
+    pub fn leave_named(&mut self, now: Instant, receiver: u32) {
+        self.named.remove(&receiver);
+        self.machine.handle(now, Input::Left(receiver));
         if let Some(discovery) = &mut self.discovery {
-            // Whoever no list reaches gets a copy.
-            let _reached = discovery.join(now, receiver, address)?;
+            discovery.leave(now, receiver);
         }
-        Ok(())
     }
 
     /// Notes whether anybody listens to the group, in a session whose receivers report nothing.
@@ -136,26 +143,59 @@ impl Session<'_> {
                 discovery.leave(now, receiver.0);
             }
         }
-        self.warn_of_unreachable(&unreachable);
+        let unreachable = unreachable.iter().filter_map(|receiver| {
+            let peer = self.peers.get(receiver)?;
+            Some((peer.name.clone(), peer.udp.map_or(peer.address.ip(), |address| address.ip())))
+        });
+        let unreachable: Vec<(String, IpAddr)> = unreachable.collect();
+        unreachable.iter().for_each(|(name, address)| self.warn_of_unreachable(name, *address));
         self.follow_plan(now);
     }
 
-    /// Says once who cannot be served as the user wants it.
-    fn warn_of_unreachable(&mut self, receivers: &[ReceiverId]) {
+    /// Says that a receiver cannot be served as the user wants it.
+    fn warn_of_unreachable(&mut self, name: &str, address: IpAddr) {
         let way = match self.plan.options.fanout {
             ticket::Fanout::Mead => "MEADcast",
             ticket::Fanout::Xcast => "Xcast",
             _ => return,
         };
-        for peer in receivers.iter().filter_map(|receiver| self.peers.get(receiver)) {
-            let line = format!(
-                "{} has come from {}, and {way} reaches only global and unique local IPv6 addresses: it gets unicast; give \
-                 it one, and the sender as well",
-                peer.name,
-                peer.udp.map_or(peer.address.ip(), |address| address.ip())
-            );
-            (self.on_event)(SendEvent::Warning(line));
+        let line = format!(
+            "{name} has come from {address}, and {way} reaches only global and unique local IPv6 addresses: it gets unicast; give \
+             it one, and the sender as well"
+        );
+        (self.on_event)(SendEvent::Warning(line));
+    }
+
+    /// A member of local groups wants copies at an address, or none any more.
+    pub(super) fn send_copies(&mut self, now: Instant, receiver: ReceiverId, at: Option<SocketAddr>) {
+        let Some(local) = &mut self.local else { return };
+        match at {
+            Some(at) => _ = local.listeners.insert(receiver, at),
+            None => _ = local.listeners.remove(&receiver),
         }
+        match (&mut self.lanes.ways, at) {
+            (None, _) => {
+                let listeners = local.listeners.values().copied();
+                self.lanes.group.targets = listeners.map(Target::Receiver).collect();
+            }
+            (Some(ways), None) => ways.leave_named(now, receiver.0),
+            (Some(ways), Some(at)) => {
+                if !ways.join_named(now, receiver.0, at).unwrap_or(false) {
+                    self.warn_of_unreachable(&at.to_string(), at.ip());
+                }
+            }
+        }
+        self.follow_plan(now);
+    }
+
+    /// Takes note of a receiver's way. Returns its name, if it is there.
+    fn note_way(&mut self, receiver: ReceiverId, way: Way) -> Option<String> {
+        if let Some(local) = &self.local {
+            return local.listeners.get(&receiver).map(SocketAddr::to_string);
+        }
+        let peer = self.peers.get_mut(&receiver).filter(|peer| !peer.link.closes)?;
+        peer.way = Some(way);
+        Some(peer.name.clone())
     }
 
     /// Says of each receiver once that full packets go there in fragments: the kernel knows it of copies, and routers say it
@@ -224,10 +264,8 @@ impl Session<'_> {
             self.handle(now, SenderInput::Unheard { receiver });
         }
         for (receiver, way, why) in moved {
-            if let Some(peer) = self.peers.get_mut(&receiver).filter(|peer| !peer.link.closes) {
-                peer.way = Some(way);
-                let why = why.to_string();
-                (self.on_event)(SendEvent::Way { receiver: peer.name.clone(), way, why });
+            if let Some(receiver) = self.note_way(receiver, way) {
+                (self.on_event)(SendEvent::Way { receiver, way, why: why.to_string() });
             }
         }
         if is_changed {
@@ -255,6 +293,7 @@ impl Session<'_> {
         self.has_news = true;
         match self.plan.options.rate {
             Rate::Fixed(rate) => {
+                let rate = if self.local.is_some() { spread(rate) } else { rate };
                 let rate = rate.saturating_mul(self.copies());
                 self.lanes.pacer.set_rate(now, rate, self.lanes.run_bytes);
             }
@@ -263,11 +302,21 @@ impl Session<'_> {
         }
     }
 
+    /// The number of members of local groups that a way serves.
+    fn members_served_by(&self, way: Way) -> usize {
+        let Some(local) = &self.local else { return 0 };
+        let of = |receiver: &ReceiverId| {
+            self.lanes.ways.as_ref().map_or(Some(Way::Unicast), |ways| ways.machine.way(receiver.0))
+        };
+        local.listeners.keys().filter(|receiver| of(receiver) == Some(way)).count()
+    }
+
     /// What has left by which way; none where there is one.
     pub(super) fn fanout_progress(&self) -> Option<FanoutProgress> {
         let left = self.lanes.group.as_copies()?.left_bytes();
         let by = |way: Way| {
-            let receivers = self.peers.values().filter(|peer| peer.way == Some(way)).count() as u32;
+            let receivers = self.peers.values().filter(|peer| peer.way == Some(way)).count();
+            let receivers = (receivers + self.members_served_by(way)) as u32;
             (way.to_string(), WayProgress { receivers, left_bytes: left[way as usize] })
         };
         Some([Way::Unicast, Way::Mead, Way::Xcast, Way::Multicast].map(by).into())

@@ -1,12 +1,12 @@
 //! The parts of a session that only one with local groups has: the sender's socket as a member, proofs of what blocks are,
 //! and figures. The machine keeps to the rate by itself, so what it hands out leaves at once.
 
-use std::{ops::Range, time::Duration};
+use std::{collections::BTreeMap, net::SocketAddr, ops::Range, time::Duration};
 
 use treecast_host::poller::{Interest, Poller};
 use treecast_proto::{
     Instant,
-    object::{Address, Destination, SenderInput},
+    object::{Address, Destination, ReceiverId, SenderInput},
 };
 use treecast_wire::{
     header::{FileId, Header, PacketType},
@@ -18,7 +18,7 @@ use super::{
     MEMBERS, Session, config,
 };
 use crate::{
-    local::{Post, member},
+    local::{Post, member, own_address},
     seal::Opener,
     udp::{Batch, Collector, Item},
 };
@@ -40,6 +40,8 @@ pub(super) struct Local {
     has_members: bool,
     /// The largest number of receivers so far.
     most_receivers: u32,
+    /// Where receivers want copies, on a fanout without multicast.
+    pub listeners: BTreeMap<ReceiverId, SocketAddr>,
 }
 
 impl Local {
@@ -50,7 +52,8 @@ impl Local {
         }
         let (block_len, offload) = (plan.block_len, plan.options.offload);
         let own = (block_len, plan.secret.as_ref());
-        let post = Post::open(&plan.group, 0, plan.options.hops, offload, own)?;
+        let at = SocketAddr::new(own_address(&plan.group.interface, plan.group.group.ip()), 0);
+        let post = Post::open(&plan.group, at, plan.options.hops, offload, own)?;
         let opener = plan.secret.clone().map(Opener::with_secret);
         let collector = Collector::new(post.ear()?, offload, block_len, opener)?;
         poller.add(collector.socket(), MEMBERS, Interest::Read)?;
@@ -61,6 +64,7 @@ impl Local {
             proved: None,
             has_members: false,
             most_receivers: 0,
+            listeners: BTreeMap::new(),
         }))
     }
 
@@ -93,7 +97,7 @@ impl Session<'_> {
             local.batch.clear();
             for item in items {
                 if let Item::Message { file, message } = item {
-                    self.handle(now, SenderInput::Local { from: member(from), file, message });
+                    self.hear_member(now, member(from), file, message);
                 }
             }
         }
@@ -102,6 +106,16 @@ impl Session<'_> {
             local.most_receivers = local.most_receivers.max(receivers);
         }
         Ok(())
+    }
+
+    fn hear_member(&mut self, now: Instant, from: Member, file: FileId, message: Message) {
+        match message {
+            Message::Heard(heard) => {
+                let listener = self.machine.local().and_then(|machine| machine.listener(from));
+                listener.into_iter().for_each(|listener| self.heard(now, listener, heard));
+            }
+            message => self.handle(now, SenderInput::Local { from, file, message }),
+        }
     }
 
     /// A first receiver has come.
@@ -198,6 +212,8 @@ impl Session<'_> {
         for _ in 0..GOODBYES {
             self.send_message(now, Destination::Group, FileId::new(self.plan.session, 0), &Message::Goodbye)?;
             self.flush_gathered(now)?;
+            // Copies leave as the rate allows.
+            let _ = self.group_waits(now);
             std::thread::sleep(Duration::from_millis(5));
         }
         Ok(())

@@ -7,7 +7,7 @@ use treecast_host::{
     wake::Waker,
 };
 use treecast_proto::Instant;
-use treecast_wire::header::PacketNumbers;
+use treecast_wire::{header::PacketNumbers, ticket::Fanout};
 
 use super::{
     super::{
@@ -55,8 +55,7 @@ impl Lanes {
             gather: Gather::new(plan.block_len),
             runs: 0,
             numbers: PacketNumbers::default(),
-            // The machine of local groups keeps to the rate by itself.
-            pacer: Pacer::new(rate.fixed_bps().filter(|_| plan.options.repair.local().is_none()), now),
+            pacer: Pacer::new(lane_rate(plan), now),
             slower: SlowerLane::all(plan, now),
             congestion: Congestion::new(plan),
             repairs: RepairShare::new(plan.options.priority, rate.is_auto()),
@@ -65,6 +64,22 @@ impl Lanes {
             told_narrow: BTreeSet::new(),
         })
     }
+}
+
+/// The rate of the group's lane, in bits a second. The machine of local groups keeps to the rate by itself; there, the lane's rate only
+/// spreads the copies of a run.
+fn lane_rate(plan: &Plan) -> Option<u64> {
+    let rate = plan.options.rate.fixed_bps();
+    match (plan.options.repair.local(), plan.options.fanout) {
+        (None, _) => rate,
+        (Some(_), Fanout::Multicast) => None,
+        (Some(_), _) => rate.map(spread),
+    }
+}
+
+/// The rate at which the copies of a run leave, where a machine keeps the session to `rate_bps`: a quarter more.
+pub(super) fn spread(rate_bps: u64) -> u64 {
+    rate_bps.saturating_add(rate_bps / 4)
 }
 
 impl Objects {

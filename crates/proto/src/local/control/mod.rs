@@ -15,9 +15,12 @@ mod place;
 mod search;
 mod watch;
 
-use std::{collections::VecDeque, time::Duration};
+use std::{
+    collections::{BTreeSet, VecDeque},
+    time::Duration,
+};
 
-use treecast_wire::message::{GroupId, Local, LocalJoin, LocalReport, LocalState, Member};
+use treecast_wire::message::{GroupId, Local, LocalJoin, LocalReport, LocalState, MAX_LOCAL_ROSTER, Member};
 
 use self::search::Search;
 pub use place::Place;
@@ -94,6 +97,8 @@ pub(super) struct Control {
     next_split: Instant,
     /// Whether its group was made by hand.
     is_static: bool,
+    /// Whether controllers name the members of their groups: these have no multicast addresses.
+    names_members: bool,
     /// The controller above that was given where groups were made by hand.
     given_parent: Option<Member>,
     /// The share of packets that do not arrive here.
@@ -121,6 +126,7 @@ impl Control {
             next_search: Instant::ZERO,
             next_split: Instant::ZERO,
             is_static: seat.is_some(),
+            names_members: false,
             given_parent: seat.map(|seat| seat.parent),
             loss: 0.0,
             banned: Vec::new(),
@@ -130,6 +136,11 @@ impl Control {
             control.orders.push_back(Order::Join(seat.group));
         }
         control
+    }
+
+    /// Sets whether controllers name the members of their groups.
+    pub fn naming_members(self, names_members: bool) -> Self {
+        Self { names_members, ..self }
     }
 
     /// A message of LGCP has come.
@@ -151,7 +162,7 @@ impl Control {
             Local::Report(report) => self.report(now, member, &report, view),
             Local::Split(split) => self.split_off(now, member, &split),
             // LGMP's, or nothing.
-            Local::State(_) | Local::Request(_) | Local::Empty => {}
+            Local::State(_) | Local::Request(_) | Local::Empty | Local::Listen { .. } => {}
         }
     }
 
@@ -199,7 +210,9 @@ impl Control {
         if report.is_controller {
             // It hears that its group is not known here.
             self.answer(now, from, 0, view);
-        } else if is_member && self.clients.len() < MAX_MEMBERS * 2 {
+        } else if is_member
+            && self.clients.len() < if self.names_members { MAX_LOCAL_ROSTER } else { MAX_MEMBERS * 2 }
+        {
             let join = LocalJoin { group: GroupId::SESSION, epoch: 0, stamp_us: 0, loss: report.loss };
             self.clients.admit(now, from, &join);
             self.clients.report(now, from, report);
@@ -221,6 +234,7 @@ impl Control {
         if self.place.is_none() {
             return;
         }
+        self.forget_roster(now);
         if self.is_controller() && now >= self.next_state {
             self.next_state = now + HEARTBEAT;
             self.say_state(now, view);
@@ -299,6 +313,18 @@ impl Control {
         self.place.as_ref().is_some_and(|place| place.is_controller(self.me))
     }
 
+    /// The other members of the group, where they are named.
+    pub fn peers(&self) -> Vec<Member> {
+        let Some(place) = self.place.as_ref().filter(|_| self.names_members) else { return Vec::new() };
+        let members: Vec<Member> = match place.is_controller(self.me) {
+            true => self.clients.members().map(|(member, _)| member).collect(),
+            false => vec![place.controller],
+        };
+        let all: BTreeSet<Member> = members.into_iter().chain(place.said.roster.iter().copied()).collect();
+        let others = all.into_iter().filter(|member| *member != self.me && !self.banned.contains(member));
+        others.take(MAX_LOCAL_ROSTER).collect()
+    }
+
     /// The member that this one reports to, and asks for what its group lacks.
     pub fn above(&self) -> Option<Member> {
         let place = self.place.as_ref()?;
@@ -307,13 +333,12 @@ impl Control {
 
     pub fn timing(&self) -> Timing {
         let Some(place) = &self.place else { return Timing::new(0, 1) };
-        match place.is_controller(self.me) {
-            true => Timing::new(self.clients.diameter_us(), self.clients.members().count() + 1),
-            false => Timing::new(
-                place.said.diameter_us.max(place.round_trip_us),
-                usize::from(place.said.members) + 1,
-            ),
-        }
+        let (diameter_us, members) = match place.is_controller(self.me) {
+            true => (self.clients.diameter_us(), self.clients.members().count()),
+            false => (place.said.diameter_us.max(place.round_trip_us), usize::from(place.said.members)),
+        };
+        // Where each is spoken to alone, nobody waits for what others may say.
+        Timing::new(diameter_us, if self.names_members { 1 } else { members + 1 })
     }
 
     /// Whether somebody in the group is congested.

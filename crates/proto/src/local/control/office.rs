@@ -53,6 +53,7 @@ impl Control {
             position: view.shelf.frontier.1,
             done: if place.knows_group(now) { self.clients.done(view.shelf.done) } else { 0 },
             children: children.into_iter().take(MAX_LOCAL_CHILDREN).collect(),
+            roster: Vec::new(),
         }
     }
 
@@ -66,7 +67,8 @@ impl Control {
         let Some(place) = &self.place else { return };
         let mut state = self.state_of(now, place, view);
         if self.clients.members().next().is_some() || place.epoch > 1 {
-            self.orders.push_back(Order::Tell(Address::Group(place.group), Local::State(state.clone())));
+            let state = LocalState { roster: self.peers(), ..state.clone() };
+            self.orders.push_back(Order::Tell(Address::Group(place.group), Local::State(state)));
         }
         state.flags = state.flags.with(LocalFlags::ADMITTED, true);
         let state = Local::State(state);
@@ -153,6 +155,7 @@ impl Control {
         // The first controller is one who was named, and knows nothing of its members yet.
         (place.epoch, place.joined, place.since, place.heard) = (2, now, now, now);
         (place.successor, place.round_trip_us) = (None, 0);
+        place.said.roster = split.members().to_vec();
         (place.above.is_admitted, place.above.tries, place.above.heard) = (false, 0, now);
         self.place = Some(place);
         self.orders.extend([Order::Join(split.group), Order::Hurry]);
@@ -185,6 +188,7 @@ impl Control {
             position: 0,
             done: 0,
             children: Vec::new(),
+            roster: Vec::new(),
         };
         let members: Vec<Member> = self.clients.members().map(|(member, _)| member).collect();
         self.orders.extend(members.into_iter().map(|member| tell(member, Local::State(state.clone()))));

@@ -60,6 +60,8 @@ pub struct Said {
     pub is_congested: bool,
     /// Everybody in the group is done with all objects before this one.
     pub done: u32,
+    /// The group's members, where its controller names them.
+    pub(super) roster: Vec<Member>,
 }
 
 impl Place {
@@ -130,12 +132,15 @@ impl Place {
         self.parent = state.parent;
         self.successor = state.successor;
         self.heard = now;
+        // Only signs of life name members.
+        let roster = if state.roster.is_empty() { &self.said.roster } else { &state.roster };
         self.said = Said {
             diameter_us: state.diameter_us,
             members: state.members,
             distance_us: state.distance_us,
             is_congested: state.flags.has(LocalFlags::CONGESTION),
             done: state.done,
+            roster: roster.clone(),
         };
     }
 

@@ -128,6 +128,8 @@ impl Control {
     pub(super) fn take_over(&mut self, now: Instant) {
         let Some(place) = &mut self.place else { return };
         place.epoch += 1;
+        // It may be alive, and only not heard here.
+        place.said.roster.push(place.controller);
         place.controller = self.me;
         place.since = now;
         place.round_trip_us = 0;
@@ -139,6 +141,14 @@ impl Control {
         (self.next_state, self.next_report) = (now, now + HEARTBEAT);
         self.orders.push_back(Order::Hurry);
         self.ask_above(now);
+    }
+
+    /// A new controller speaks to those whom the one before has named, until they report to it.
+    pub(super) fn forget_roster(&mut self, now: Instant) {
+        let is_known = |place: &&mut Place| place.is_controller(self.me) && place.knows_group(now);
+        if let Some(place) = self.place.as_mut().filter(is_known) {
+            place.said.roster = Vec::new();
+        }
     }
 
     /// Asks the one above to admit this group.

@@ -13,6 +13,7 @@ use treecast_wire::{
 use super::{
     super::{Mode, control::ABOVE, wants::MAX_WANTS},
     Receiver,
+    listening::IN_VAIN,
 };
 use crate::{
     Instant, Step,
@@ -111,7 +112,7 @@ impl Receiver {
             }
             _ => {
                 self.figures.repair_blocks += count(&range);
-                if let Some(group) = self.group() {
+                if let Some(group) = self.group().filter(|_| self.listening.is_none()) {
                     self.repairs.heard(now, Address::Group(group), object, &range);
                 }
             }
@@ -204,14 +205,18 @@ impl Receiver {
     }
 
     /// Whether what was asked for so many times is asked of the one above (local error recovery: when the group was asked
-    /// in vain; strict hierarchical error recovery: whenever the controller lacks it).
+    /// in vain; strict hierarchical error recovery: whenever the controller lacks it). Without multicast, the one above a member is its
+    /// controller, and single members are asked before.
     fn asks_above(&self, tries: u32) -> bool {
-        let is_alone = self.control.clients.members().next().is_none();
-        let is_asked_in_vain = !tries.is_multiple_of(4);
+        let is_controller = self.control.is_controller();
         match self.config.mode {
             Mode::Sender => true,
-            Mode::Hierarchical => self.control.is_controller(),
-            Mode::Local => self.control.is_controller() && (is_alone || is_asked_in_vain),
+            Mode::Hierarchical => is_controller || self.listening.is_some(),
+            Mode::Local if self.listening.is_some() => tries % (2 * IN_VAIN) >= IN_VAIN,
+            Mode::Local => {
+                let is_alone = self.control.clients.members().next().is_none();
+                is_controller && (is_alone || !tries.is_multiple_of(4))
+            }
         }
     }
 
@@ -219,7 +224,13 @@ impl Receiver {
     pub(super) fn hold(&self, is_above: bool) -> Duration {
         let trip = self.control.round_trip();
         let trip = if trip.is_zero() { ASSUMED } else { trip };
-        if is_above { trip * 2 + ABOVE } else { self.control.timing().hold() + self.control.way_up() }
+        match (is_above, self.listening.is_some()) {
+            (true, false) => trip * 2 + ABOVE,
+            (true, true) => trip * 2 + ABOVE + self.control.way_up(),
+            (false, false) => self.control.timing().hold() + self.control.way_up(),
+            // Another member answers at once, if it has the block.
+            (false, true) => self.control.timing().one_way * 4 + REORDERING * 2,
+        }
     }
 
     /// A random time that is added to it.
@@ -236,8 +247,12 @@ impl Receiver {
         let distance_us = (self.control.round_trip() / 2).as_micros() as u32;
         let Ok(mut request) = LocalRequest::new(group, distance_us, ranges) else { return };
         request.wants_announcement = announcement;
-        request.is_from_below = is_above && self.control.is_controller();
-        let to = if is_above { Address::Member(above) } else { Address::Group(group) };
+        let to = match (is_above, self.listening.is_some()) {
+            (true, _) => Address::Member(above),
+            (false, false) => Address::Group(group),
+            (false, true) => Address::Member(self.helper().unwrap_or(above)),
+        };
+        request.is_from_below = to == Address::Member(above) && self.control.is_controller();
         let sent = if is_above { &mut self.figures.requests_above } else { &mut self.figures.requests_sent };
         *sent += 1;
         let file = FileId::new(self.config.session, object);

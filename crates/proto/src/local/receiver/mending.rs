@@ -10,6 +10,7 @@ use treecast_wire::{
 use super::{
     super::{Mode, repairs::Job, states::without},
     ASKING_SHARE, IDLE, Receiver,
+    listening::IN_VAIN,
 };
 use crate::{
     Instant, Step,
@@ -45,7 +46,9 @@ impl Receiver {
         if request.is_from_below {
             self.requested_from_below(now, by, object, request, [&at_once, &last]);
         } else {
-            self.suppress(now, object, request, &at_once);
+            if self.listening.is_none() {
+                self.suppress(now, object, request, &at_once);
+            }
             self.requested_here(now, by, object, request, [&at_once, &last]);
         }
     }
@@ -91,15 +94,22 @@ impl Receiver {
             Mode::Hierarchical => (is_controller, Duration::ZERO),
             Mode::Sender => (false, Duration::ZERO),
         };
-        let to = Address::Group(group);
+        let is_alone = self.listening.is_some();
+        let to = if is_alone { Address::Member(by) } else { Address::Group(group) };
         for (is_last, asked) in [false, true].into_iter().zip(lists) {
             for range in asked {
-                for range in self.shelf.held(&self.objects, object, range).into_iter().filter(|_| mends) {
+                let there = match is_controller && is_alone {
+                    // What lacks here, too, goes to this member when it comes from above.
+                    true => vec![range.clone()],
+                    false => self.shelf.held(&self.objects, object, range),
+                };
+                for range in there.into_iter().filter(|_| mends) {
                     let job = Job { to, object, range, by, is_last };
                     self.repairs.add(now, &job, now + wait, timing.echo());
                 }
                 if is_controller && !is_last {
-                    let at = if self.config.mode == Mode::Local { now + timing.hold() } else { now };
+                    let waits = self.config.mode == Mode::Local && !is_alone;
+                    let at = if waits { now + timing.hold() } else { now };
                     self.want_for_others(now, object, range, at);
                 }
             }
@@ -118,7 +128,10 @@ impl Receiver {
         request: &LocalRequest,
         lists: [&[Range<u64>]; 2],
     ) {
-        let to = Address::Group(request.group);
+        let to = match self.listening {
+            Some(_) => Address::Member(by),
+            None => Address::Group(request.group),
+        };
         let echo = self.control.clients.get(by).map_or(0, |client| client.report.round_trip_us);
         let echo = Duration::from_micros(u64::from(echo));
         for (is_last, asked) in [false, true].into_iter().zip(lists) {
@@ -140,8 +153,10 @@ impl Receiver {
     fn want_for_others(&mut self, now: Instant, object: u32, range: &Range<u64>, at: Instant) {
         let Some(known) = self.shelf.note(now, object).filter(|known| known.end.is_none()) else { return };
         known.seen = known.seen.max(range.end);
+        // Those who ask have asked other members before, where they ask one by one.
+        let tries = if self.listening.is_some() { IN_VAIN } else { 1 };
         for gap in self.shelf.gaps(&self.objects, object, range) {
-            self.wants.notice(now, object, gap, self.shelf.block_len, 1, || at);
+            self.wants.notice(now, object, gap, self.shelf.block_len, tries, || at);
         }
     }
 

@@ -51,6 +51,7 @@ impl Sender {
                     Local::Probe(stamp_us) => self.answer(from, stamp_us),
                     Local::Join(join) => self.join(now, from, &join),
                     Local::Leave(_) => drop(self.clients.remove(from)),
+                    Local::Listen { token, port } => self.listened(now, from, (token, port)),
                     _ => {}
                 }
             }
@@ -86,6 +87,7 @@ impl Sender {
             position,
             done: self.clients.done(self.objects.len() as u32),
             children: children.into_iter().take(MAX_LOCAL_CHILDREN).collect(),
+            roster: Vec::new(),
         }
     }
 
@@ -200,6 +202,9 @@ impl Sender {
             // Somebody whom no report has counted has heard the Goodbye, and lacks something.
             None if self.stays() => (Address::Member(from), 0, 0),
             None => return,
+            Some((_, round_trip_us, loss)) if self.listeners.is_some() => {
+                (Address::Member(from), round_trip_us, loss)
+            }
             Some((Some(group), round_trip_us, loss)) => (Address::Group(group), round_trip_us, loss),
             // Everybody hears the repair, so it counts for all who ask at that time.
             Some((None, _, loss)) => (Address::Session, self.clients.diameter_us(), loss),

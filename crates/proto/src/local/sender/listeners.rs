@@ -1,0 +1,193 @@
+//! Receivers that get copies, on a fanout without multicast.
+//!
+//! A receiver asks for copies by datagram, whose source address anybody can make up. So the first request is answered with a token, a keyed
+//! hash of the address, and only a request that repeats it counts: the sender sends nothing to a host that has not asked.
+
+use std::collections::BTreeMap;
+
+use treecast_wire::message::{Local, Member, Message};
+
+use super::{
+    super::{CopiesSent, LISTENING},
+    Sender,
+};
+use crate::{
+    Instant, Step,
+    object::{Address, Destination, ReceiverId, SenderEvent, SenderTransmit},
+};
+
+/// The most receivers that get copies, as in sessions with connections.
+const MAX_LISTENERS: usize = 10_000;
+
+#[derive(Debug)]
+pub(super) struct Listeners {
+    config: CopiesSent,
+    by_member: BTreeMap<Member, Listener>,
+    next: u32,
+}
+
+#[derive(Debug)]
+struct Listener {
+    receiver: ReceiverId,
+    port: u16,
+    heard: Instant,
+}
+
+impl Listeners {
+    pub fn new(config: CopiesSent) -> Self {
+        Self { config, by_member: BTreeMap::new(), next: 0 }
+    }
+
+    /// The number of copies of a block for which the rate counts.
+    pub fn share(&self) -> u64 {
+        if self.config.share_rate { self.by_member.len().max(1) as u64 } else { 1 }
+    }
+
+    fn token(&self, member: Member) -> u64 {
+        let hash = blake3::keyed_hash(&self.config.key, member.to_string().as_bytes());
+        u64::from_be_bytes(*hash.as_bytes().first_chunk().expect("a hash is longer"))
+    }
+
+    fn remove(&mut self, member: Member) -> Option<SenderEvent> {
+        let listener = self.by_member.remove(&member)?;
+        Some(SenderEvent::WantsNoCopies { receiver: listener.receiver })
+    }
+
+    /// Adds a receiver, or takes note that it is still there.
+    fn note(&mut self, now: Instant, member: Member, port: u16) -> Vec<SenderEvent> {
+        if let Some(known) = self.by_member.get_mut(&member).filter(|known| known.port == port) {
+            known.heard = now;
+            return Vec::new();
+        }
+        let before = self.remove(member);
+        if self.by_member.len() >= MAX_LISTENERS {
+            return before.into_iter().collect();
+        }
+        let receiver = ReceiverId(self.next);
+        self.next += 1;
+        self.by_member.insert(member, Listener { receiver, port, heard: now });
+        let mut at = member.0;
+        at.set_port(port);
+        before.into_iter().chain([SenderEvent::WantsCopies { receiver, at }]).collect()
+    }
+}
+
+impl Sender {
+    /// Somebody asks for copies, or wants none any more.
+    pub(super) fn listened(&mut self, now: Instant, from: Member, (token, port): (u64, u16)) {
+        let Some(listeners) = &mut self.listeners else { return };
+        let own = listeners.token(from);
+        if token != own {
+            let message = Message::Local(Local::Listen { token: own, port: 0 });
+            let (to, file) = (Destination::Local(Address::Member(from)), self.file(0));
+            return self.transmit(SenderTransmit::Message { to, file, message });
+        }
+        let events = match port {
+            0 => listeners.remove(from).into_iter().collect(),
+            port => listeners.note(now, from, port),
+        };
+        if !events.is_empty() {
+            // A new one hears of the session at once.
+            self.times.next_state = self.times.next_state.min(now + super::STATE / 10);
+        }
+        self.out.extend(events.into_iter().map(Step::Event));
+    }
+
+    /// Forgets receivers that have been silent for too long.
+    pub(super) fn forget_silent_listeners(&mut self, now: Instant) {
+        let Some(listeners) = &mut self.listeners else { return };
+        let is_silent =
+            |(member, known): (&Member, &Listener)| (now >= known.heard + LISTENING).then_some(*member);
+        let silent: Vec<Member> = listeners.by_member.iter().filter_map(is_silent).collect();
+        let events: Vec<_> = silent.into_iter().filter_map(|member| listeners.remove(member)).collect();
+        self.out.extend(events.into_iter().map(Step::Event));
+    }
+
+    /// The number of the receiver that asks for copies from this address.
+    pub fn listener(&self, member: Member) -> Option<ReceiverId> {
+        Some(self.listeners.as_ref()?.by_member.get(&member)?.receiver)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use treecast_wire::{
+        header::{FileId, SessionId},
+        message::{BeginOfFile, TransferType},
+    };
+
+    use super::*;
+    use crate::{
+        local::{Mode, SenderConfig, Tuning},
+        object::{Lane, SenderInput},
+    };
+
+    fn sender() -> Sender {
+        let config = SenderConfig {
+            session: SessionId(1),
+            block_len: 1_200,
+            me: member(0),
+            mode: Mode::Local,
+            max_run_len: 1_200,
+            rate_bps: 1_000_000,
+            minimum_rate_bps: 0,
+            window_bytes: 1 << 20,
+            settling: Duration::ZERO,
+            wait_for: None,
+            copies: Some(CopiesSent { key: [7; 32], share_rate: true }),
+            tuning: Tuning::default(),
+        };
+        Sender::new(config, BeginOfFile::new(TransferType::DiskToDisk, 10, "a").into_iter().collect())
+    }
+
+    fn member(port: u16) -> Member {
+        Member(([192, 0, 2, 1], port).into())
+    }
+
+    fn at(millis: u64) -> Instant {
+        Instant::ZERO + Duration::from_millis(millis)
+    }
+
+    /// What the sender tells somebody who asks for copies, and who gets them.
+    fn ask(
+        sender: &mut Sender,
+        millis: u64,
+        from: Member,
+        (token, port): (u64, u16),
+    ) -> (Option<u64>, Vec<String>) {
+        let message = Message::Local(Local::Listen { token, port });
+        sender.handle(at(millis), SenderInput::Local { from, file: FileId::new(SessionId(1), 0), message });
+        let (mut told, mut events) = (None, Vec::new());
+        loop {
+            match sender.poll(at(millis), Lane::Group) {
+                Step::Transmit(SenderTransmit::Message { to, message, .. }) => {
+                    if let Message::Local(Local::Listen { token, .. }) = message {
+                        assert_eq!(to, Destination::Local(Address::Member(from)));
+                        told = Some(token);
+                    }
+                }
+                Step::Transmit(other) => panic!("{other:?}"),
+                Step::Event(event) => events.push(format!("{event:?}")),
+                Step::Wait(..) => return (told, events),
+            }
+        }
+    }
+
+    #[test]
+    fn copies_go_only_where_a_receiver_has_shown_that_it_is() {
+        let mut sender = sender();
+        let (token, events) = ask(&mut sender, 0, member(9), (0, 6_000));
+        let token = token.expect("it is told");
+        assert_eq!(events, Vec::<String>::new(), "the address may be made up");
+        let (told, events) = ask(&mut sender, 10, member(8), (token, 6_000));
+        assert!(told.is_some_and(|other| other != token) && events.is_empty(), "that token is another's");
+        let (told, events) = ask(&mut sender, 20, member(9), (token, 6_000));
+        assert_eq!((told, events.len(), sender.listener(member(9))), (None, 1, Some(ReceiverId(0))));
+        assert!(events[0].contains("WantsCopies") && events[0].contains("192.0.2.1:6000"), "{events:?}");
+        assert_eq!(ask(&mut sender, 2_000, member(9), (token, 6_000)).1, Vec::<String>::new());
+        let (_, events) = ask(&mut sender, 6_000, member(8), (0, 6_000));
+        assert!(events.len() == 1 && events[0].contains("WantsNoCopies"), "it was silent: {events:?}");
+    }
+}
