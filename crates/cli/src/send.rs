@@ -144,6 +144,13 @@ pub struct Args {
     /// the first address is the controller's. Receivers need the file, too [default: receivers form groups]
     #[arg(long, value_name = "FILE")]
     local_groups: Option<PathBuf>,
+    /// Repair local: the highest rate at which one receiver sends again, counted as for --rate [default: --rate]
+    #[arg(long, value_name = "RATE", value_parser = rate::parse_floor, allow_negative_numbers = true)]
+    repair_rate: Option<u64>,
+    /// Repair local: a receiver that loses a larger share of packets counts as congested and slows the sender
+    /// [default: 10%]
+    #[arg(long, value_name = "SHARE", value_parser = local::parse_share, allow_hyphen_values = true)]
+    congestion_loss: Option<f64>,
     /// Repair local: give up a file that is not whole this long after its beginning (500ms, 2s), for data that
     /// is of no use when it is late [default: never]
     #[arg(long, value_name = "TIME", value_parser = local::parse_deadline, allow_hyphen_values = true)]

@@ -132,6 +132,8 @@ pub struct LocalTicket {
     pub deadline_ms: u32,
     /// The highest rate at which a member may repair, in bits of objects a second.
     pub repair_rate_bps: u64,
+    /// The share of packets, in 65,535ths, above which a receiver counts as congested.
+    pub congestion_loss: u16,
 }
 
 impl fmt::Display for Repair {
@@ -230,6 +232,7 @@ impl fmt::Display for Ticket {
             bytes.push(local.mode as u8 | if local.is_static { STATIC } else { 0 });
             bytes.extend_from_slice(&local.deadline_ms.to_be_bytes());
             bytes.extend_from_slice(&local.repair_rate_bps.to_be_bytes());
+            bytes.extend_from_slice(&local.congestion_loss.to_be_bytes());
         }
         f.write_str(&Self::seal(&bytes))
     }
@@ -408,7 +411,9 @@ fn parse_local(reader: &mut Reader<'_>) -> Result<LocalTicket, ParseError> {
         .find(|known| *known as u8 == mode & !STATIC)
         .ok_or_else(|| ParseError::invalid("mode of local groups", mode & !STATIC, "0 to 2"))?;
     let deadline_ms = reader.u32("deadline")?;
-    Ok(LocalTicket { mode, is_static, deadline_ms, repair_rate_bps: reader.u64("repair rate")? })
+    let repair_rate_bps = reader.u64("repair rate")?;
+    let congestion_loss = reader.u16("congestion loss")?;
+    Ok(LocalTicket { mode, is_static, deadline_ms, repair_rate_bps, congestion_loss })
 }
 
 fn parse_security(reader: &mut Reader<'_>) -> Result<Option<Security>, ParseError> {

@@ -536,6 +536,7 @@ fn ticket() -> impl Strategy<Value = Ticket> {
                     is_static: expires & 4 != 0,
                     deadline_ms: session,
                     repair_rate_bps: expires,
+                    congestion_loss: block_len,
                 }),
             },
         )

@@ -33,6 +33,8 @@ pub(super) fn options(args: &Args) -> Result<LocalOptions, String> {
         groups: groups.map_err(|error| advice::line(&error))?,
         deadline: args.deadline,
         floor_bps: args.rate_floor,
+        repair_bps: args.repair_rate,
+        congestion_loss: args.congestion_loss,
     })
 }
 
@@ -60,6 +62,8 @@ pub(super) fn check(args: &Args) -> Result<(), String> {
         (args.local_mode.is_some(), "--local-mode"),
         (args.local_groups.is_some(), "--local-groups"),
         (args.deadline.is_some(), "--deadline"),
+        (args.repair_rate.is_some(), "--repair-rate"),
+        (args.congestion_loss.is_some(), "--congestion-loss"),
     ];
     if let Some((_, option)) = of_local.iter().find(|(is_there, _)| *is_there && !is_local) {
         return Err(format!("{option} is for local groups: leave it out, or add --repair local"));
@@ -99,9 +103,26 @@ pub(super) fn parse_deadline(text: &str) -> Result<Duration, String> {
         .ok_or_else(|| "expected a time like 500ms or 2s".to_owned())
 }
 
+/// Parses a share of packets: 10%, 2.5%.
+pub(super) fn parse_share(text: &str) -> Result<f64, String> {
+    let percent = text.strip_suffix('%').and_then(|number| number.parse::<f64>().ok());
+    percent
+        .filter(|percent| (0.0..=100.0).contains(percent))
+        .map(|percent| percent / 100.0)
+        .ok_or_else(|| "expected a share from 0% to 100%".to_owned())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_share_is_a_percentage() {
+        assert_eq!((parse_share("2.5%"), parse_share("100%")), (Ok(0.025), Ok(1.0)));
+        for wrong in ["", "%", "10", "-1%", "101%", "NaN%"] {
+            assert!(parse_share(wrong).is_err(), "{wrong}");
+        }
+    }
 
     #[test]
     fn a_deadline_is_a_time_of_milliseconds_or_more() {

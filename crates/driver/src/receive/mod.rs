@@ -297,6 +297,8 @@ pub struct LocalProgress {
     pub clients: u64,
     /// The share of the session's packets that it loses, 0 to 1.
     pub loss: f64,
+    /// The number of blocks that came from the sender to all, for the first time or again.
+    pub data_blocks: u64,
     /// The numbers of requests sent to the group, and to the controller above.
     pub requests: u64,
     pub requests_above: u64,

@@ -18,7 +18,8 @@ use treecast_wire::{
 };
 
 use super::{
-    FeedSource, MIN_BLOCK_LEN, OptionsError, SendError, SendOptions, SendSecurity, roll::Roll, session_file,
+    FeedSource, LocalOptions, MIN_BLOCK_LEN, OptionsError, SendError, SendOptions, SendSecurity, roll::Roll,
+    session_file,
 };
 use crate::{
     clock,
@@ -186,15 +187,23 @@ impl Plan {
                 secret: self.secret.as_ref().map(Secret::bytes),
             }),
             expires: self.expires,
-            local: self.options.repair.local().map(|local| local.in_ticket(self.local_rate_bps())),
+            local: self.options.repair.local().map(|local| local.in_ticket(self.repair_rate_bps(local))),
         }
     }
 
     /// The rate of a session with local groups, in bits of objects a second.
     pub(super) fn local_rate_bps(&self) -> u64 {
-        let of_objects =
-            |bps: u64| u128::from(bps) * u128::from(self.block_len) / u128::from(self.packet_bytes());
-        self.options.rate.fixed_bps().map_or(0, |bps| of_objects(bps) as u64)
+        self.options.rate.fixed_bps().map_or(0, |bps| self.of_objects(bps))
+    }
+
+    /// The highest rate at which one member sends again, in bits of objects a second.
+    pub(super) fn repair_rate_bps(&self, options: &LocalOptions) -> u64 {
+        options.repair_bps.map_or(self.local_rate_bps(), |bps| self.of_objects(bps))
+    }
+
+    /// The bits of objects in so many bits of IP packets.
+    pub(super) fn of_objects(&self, bps: u64) -> u64 {
+        (u128::from(bps) * u128::from(self.block_len) / u128::from(self.packet_bytes())) as u64
     }
 
     /// The addresses of the session's groups for a socket, the fastest group first.

@@ -2,12 +2,13 @@
 
 use std::time::Duration;
 
+use treecast_proto::local::Tuning;
 use treecast_wire::ticket::{self, LocalMode, LocalTicket};
 
 use crate::{carousel::FrameHash, local::GroupsFile};
 
 /// The way losses are mended.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub enum Repair {
     /// Losses are not mended: an object with a gap at its end has failed.
     None,
@@ -22,7 +23,7 @@ pub enum Repair {
 }
 
 /// The options that only a session with local groups has.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Default)]
 pub struct LocalOptions {
     /// Who mends losses. `None`: any member.
     pub mode: Option<LocalMode>,
@@ -30,20 +31,26 @@ pub struct LocalOptions {
     pub groups: Option<GroupsFile>,
     /// The time after which an object that is not whole is given up. `None`: never.
     pub deadline: Option<Duration>,
+    /// The highest rate at which one member sends again, in bits of IP packets a second. `None`: the session's rate.
+    pub repair_bps: Option<u64>,
+    /// A receiver that loses a larger share of packets is congested, and slows the sender. `None`: 10 %.
+    pub congestion_loss: Option<f64>,
     /// The lowest rate, in bits a second. Receivers for which it is too fast leave. `None`: nobody has to leave.
     pub floor_bps: Option<u64>,
 }
 
 impl LocalOptions {
-    /// These options in the form for tickets. Members repair at no more than the session's rate, in bits a second.
-    pub fn in_ticket(&self, rate_bps: u64) -> LocalTicket {
+    /// These options in the form for tickets. `repair_rate_bps` is in bits of objects a second.
+    pub fn in_ticket(&self, repair_rate_bps: u64) -> LocalTicket {
         LocalTicket {
             mode: self.mode.unwrap_or(LocalMode::Local),
             is_static: self.groups.is_some(),
             deadline_ms: self
                 .deadline
                 .map_or(0, |deadline| u32::try_from(deadline.as_millis()).unwrap_or(u32::MAX)),
-            repair_rate_bps: rate_bps,
+            repair_rate_bps,
+            congestion_loss: (self.congestion_loss.unwrap_or(Tuning::default().congestion_loss)
+                * f64::from(u16::MAX)) as u16,
         }
     }
 }

@@ -174,6 +174,7 @@ pub fn tickets() -> Vec<Sample> {
             is_static: true,
             deadline_ms: 500,
             repair_rate_bps: 160_000,
+            congestion_loss: 6_553,
         }),
         ..carousel.clone()
     };

@@ -89,6 +89,7 @@ impl Members {
         let deadline = Duration::from_millis(local.deadline_ms.into());
         let tuning = Tuning {
             repair_rate_bps: local.repair_rate_bps,
+            congestion_loss: f64::from(local.congestion_loss) / f64::from(u16::MAX),
             deadline: (!deadline.is_zero()).then_some(deadline),
             ..Tuning::default()
         };
@@ -278,6 +279,7 @@ impl Session<'_> {
             controller: place.map(|place| place.controller.0),
             clients: machine.clients() as u64,
             loss: machine.loss(),
+            data_blocks: figures.data_blocks,
             requests: figures.requests_sent,
             requests_above: figures.requests_above,
             control: figures.control_sent,

@@ -74,7 +74,7 @@ const SETTLING: Duration = Duration::from_secs(1);
 fn local(plan: &Plan, options: &LocalOptions, me: Option<Member>) -> Result<Sender, SendError> {
     let me = me.unwrap_or(Member(plan.group.group));
     let (rate, wanted) = (plan.local_rate_bps(), plan.options.wait_for);
-    let ticket = options.in_ticket(rate);
+    let ticket = options.in_ticket(plan.repair_rate_bps(options));
     let run = packets_per_run(plan, plan.options.rate.fixed_bps()) as u32 * u32::from(plan.block_len);
     let config = local::SenderConfig {
         session: plan.session,
@@ -83,13 +83,17 @@ fn local(plan: &Plan, options: &LocalOptions, me: Option<Member>) -> Result<Send
         mode: ticket.mode,
         max_run_len: run,
         rate_bps: rate,
-        minimum_rate_bps: options.floor_bps.unwrap_or(0),
+        minimum_rate_bps: options.floor_bps.map_or(0, |bps| plan.of_objects(bps)),
         window_bytes: (rate / 8 * AHEAD.as_secs()).max(LEAST_AHEAD),
         // The driver gives up before that.
         settling: if wanted > 1 { plan.options.wait_timeout + SETTLING } else { SETTLING },
         wait_for: (wanted > 1).then_some(wanted),
         copies: copies_sent(plan)?,
-        tuning: Tuning { deadline: options.deadline, repair_rate_bps: rate, ..Tuning::default() },
+        tuning: Tuning {
+            deadline: options.deadline,
+            repair_rate_bps: ticket.repair_rate_bps,
+            ..Tuning::default()
+        },
     };
     let objects = plan.sources.iter().map(NamedSource::begin).collect::<Result<Vec<_>, _>>()?;
     if objects.is_empty() || Contents::new(objects.len() as u32).is_err() {
