@@ -1,11 +1,8 @@
 //! Reads a delivery of an experiment file: a fanout together with a repair, or another program to compare with.
 
-use std::{collections::BTreeSet, fmt, marker::PhantomData};
+use std::{collections::BTreeSet, fmt};
 
-use serde::{
-    Deserialize, Deserializer,
-    de::{self, IntoDeserializer, SeqAccess, Visitor, value::SeqAccessDeserializer},
-};
+use serde::Deserialize;
 use treecast_lab::{
     Role, Topology,
     events::{self, Fault},
@@ -15,7 +12,7 @@ use treecast_lab::{
 use treecast_proto::explicit::mead::grouping::Parameters;
 use treecast_wire::{mead::MAX_ADDRESSES, ticket};
 
-use super::{local::LocalGroups, workload::SendRate};
+use super::{local::LocalGroups, several::Several, workload::SendRate};
 
 /// A `[[delivery]]` of a file as it is written. Fanouts and repairs may be lists: then it stands for each
 /// combination.
@@ -149,34 +146,6 @@ pub enum Grouping {
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(from = "Several<String>")]
 pub struct Support(Vec<String>);
-
-/// The values of a key, which has one value or a list of them. An error is about the value that is wrong.
-#[derive(Debug, Clone, PartialEq, Eq)]
-struct Several<T>(Vec<T>);
-
-impl<'de, T: Deserialize<'de>> Deserialize<'de> for Several<T> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(OneOrList(PhantomData))
-    }
-}
-
-struct OneOrList<T>(PhantomData<T>);
-
-impl<'de, T: Deserialize<'de>> Visitor<'de> for OneOrList<T> {
-    type Value = Several<T>;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a text or a list of texts")
-    }
-
-    fn visit_str<E: de::Error>(self, text: &str) -> Result<Self::Value, E> {
-        Ok(Several(vec![T::deserialize(text.into_deserializer())?]))
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, list: A) -> Result<Self::Value, A::Error> {
-        Vec::deserialize(SeqAccessDeserializer::new(list)).map(Several)
-    }
-}
 
 impl From<Several<String>> for Support {
     fn from(words: Several<String>) -> Self {

@@ -9,6 +9,7 @@ pub mod local;
 pub mod network;
 mod old;
 mod settings;
+mod several;
 pub mod sharing;
 pub mod workload;
 

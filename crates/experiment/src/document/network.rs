@@ -10,6 +10,7 @@ use treecast_lab::{
 };
 
 use super::{
+    several::Several,
     sharing::{Change, Rival, Sharing},
     workload::SendRate,
 };
@@ -44,8 +45,9 @@ pub struct Network {
     pub stopped: Option<Stopped>,
     /// The names of the deliveries that are run here. `None` for all.
     pub deliveries: Option<Vec<String>>,
-    /// Another flow on the shared link, which competes with the first.
-    pub rival: Option<Rival>,
+    /// Other flows on the shared link, which compete with the first.
+    #[serde(default, rename = "rival", deserialize_with = "Several::read")]
+    pub rivals: Vec<Rival>,
     /// The changes of the shared link's rate during a run.
     #[serde(default)]
     pub changes: Vec<Change>,
@@ -153,10 +155,10 @@ impl Network {
         let name = &self.name;
         let Some(sharing) = sharing else {
             let advice = "take a workload of kind \"shared\"";
-            return match (&self.rival, self.changes.is_empty()) {
-                (None, true) => Ok(()),
-                (Some(_), _) => Err(format!("network `{name}` has a rival, but no link to share: {advice}")),
-                (None, false) => {
+            return match (self.rivals.is_empty(), self.changes.is_empty()) {
+                (true, true) => Ok(()),
+                (false, _) => Err(format!("network `{name}` has a rival, but no link to share: {advice}")),
+                (true, false) => {
                     Err(format!("network `{name}` has changes, but no link to change: {advice}"))
                 }
             };

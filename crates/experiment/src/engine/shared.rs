@@ -32,7 +32,7 @@ impl Engine<'_> {
         let Some((sharing, path)) = shared else {
             return Err(run_failed(planned)(io::Error::other("nothing is shared")));
         };
-        let begun = [OnceLock::new(), OnceLock::new()];
+        let begun: Vec<OnceLock<Duration>> = planned.groups.iter().map(|_| OnceLock::new()).collect();
         let watch = |node: &str, pid| recorder.watch_process(record.node(node), pid);
         let flow = |is_tcp: bool, index: usize| -> Result<Flow<'_>, Error> {
             let (group, begun) = (&planned.groups[index], &begun[index]);
@@ -45,9 +45,9 @@ impl Engine<'_> {
             })
         };
         let first = flow(planned.delivery.program == Program::Tcp, 0)?;
-        let rival = description.rival.as_ref().filter(|_| planned.groups.len() > 1).map(|rival| {
+        let rivals = (1..).zip(&description.rivals).map(|(index, rival)| {
             let after = rival.after.map_or(Duration::ZERO, |after| after.0);
-            Ok::<_, Error>((flow(rival.kind == RivalKind::Tcp, 1)?, after))
+            Ok::<_, Error>((flow(rival.kind == RivalKind::Tcp, index)?, after))
         });
         let contest = Contest {
             site,
@@ -56,7 +56,7 @@ impl Engine<'_> {
             changes: &description.changes,
             origin: record.origin,
             first,
-            rival: rival.transpose()?,
+            rivals: rivals.collect::<Result<_, _>>()?,
             begun: &begun,
         };
         let stop = self.stop;
@@ -77,6 +77,7 @@ impl Engine<'_> {
     ) -> Result<Outcome, Error> {
         let group = &planned.groups[0];
         let is_tcp = planned.delivery.program == Program::Tcp;
+        let senders: Vec<&str> = planned.groups.iter().map(|group| group.sender.as_str()).collect();
         let receivers = planned.groups.iter().map(|group| {
             // A connection goes to one of them.
             let count = if is_tcp { 1 } else { group.receivers.len() };
@@ -85,7 +86,7 @@ impl Engine<'_> {
         });
         let receivers: Vec<_> = receivers.collect::<io::Result<_>>().map_err(run_failed(planned))?;
         let shared = Shared::load(&self.book.db, &record, path, &outcome, &receivers)?;
-        let mut filing = sharing::filing(&shared, path, outcome.together);
+        let mut filing = sharing::filing(&shared, path, &senders, outcome.together);
         let sentence = sharing::sentence(&filing);
         let played = outcome.played;
         filing.run("duration", played.duration.as_secs_f64(), "s");
@@ -96,7 +97,7 @@ impl Engine<'_> {
             record.event(&mut self.book.db, *at, None, "event", &format!("the link has {}", rate(*bps)))?;
         }
         let mut failures = failures(group, &played.clients);
-        failures.extend(outcome.rival_failure.map(|reason| ("rival".to_owned(), reason)));
+        failures.extend(outcome.rival_failures.into_iter().map(|reason| ("rival".to_owned(), reason)));
         Ok(Outcome {
             carried: Some(self.carried(planned, &record, &planned.groups)?),
             record,

@@ -37,7 +37,7 @@ pub struct Planned<'a> {
     pub schedule: Schedule,
     /// The number of the repeat, counted from 1.
     pub repeat: u32,
-    /// The groups of the run, each with its sender and receivers. A rival's group is the second.
+    /// The groups of the run, each with its sender and receivers. The first flow's is followed by those of its rivals.
     pub groups: Vec<Group>,
     pub work: Work,
     /// The words that tell this run from all others.
@@ -207,9 +207,9 @@ impl<'a> Planner<'a, '_> {
         }
         let named = |role| network::with_role(topology, role).map(|node| topology.nodes[node].name.clone());
         let servers: Vec<String> = named(Role::Server).collect();
-        let has_rival = network.rival.is_some();
-        let (rivals, receivers): (Vec<String>, Vec<String>) =
-            named(Role::Client).partition(|name| has_rival && name.starts_with(RIVAL));
+        let has_rival = !network.rivals.is_empty();
+        let receivers: Vec<String> =
+            named(Role::Client).filter(|name| !has_rival || !name.starts_with(RIVAL)).collect();
         if receivers.is_empty() {
             return Err(refused(&format!("{} has no client", network.topology)));
         }
@@ -227,8 +227,9 @@ impl<'a> Planner<'a, '_> {
             servers.get(number).cloned().ok_or_else(missing)
         };
         let mut groups = vec![Group { sender: server(0)?, receivers }];
-        if has_rival {
-            groups.push(Group { sender: server(1)?, receivers: rivals });
+        let lans = path::rivals(topology).map(|(_, members)| members);
+        for (number, receivers) in (1..=network.rivals.len()).zip(lans) {
+            groups.push(Group { sender: server(number)?, receivers });
         }
         Ok(groups)
     }

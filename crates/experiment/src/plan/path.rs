@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use treecast_driver::words::counted;
 use treecast_lab::{Member, Network, Quality, Role, Topology, quantity::Size};
 
 use crate::{
@@ -86,8 +87,8 @@ impl SharedPath {
         let with = |wanted: &dyn Fn(usize) -> bool| {
             topology.networks.iter().find(|network| network.members.iter().any(|member| wanted(member.node)))
         };
-        let has_rival = description.rival.is_some();
-        let clients = with(&|node| is_client(node) && !(has_rival && is_rival(node)));
+        let count = description.rivals.len();
+        let clients = with(&|node| is_client(node) && !(count > 0 && is_rival(node)));
         let clients = clients.ok_or("it has no client")?;
         let is_behind = |member: &Member| clients.members.iter().any(|of| of.node == member.node);
         let (near, far) = match (is_behind(a), is_behind(b)) {
@@ -96,20 +97,25 @@ impl SharedPath {
             _ => return Err(format!("the clients are not behind one end of `{name}`, next to it")),
         };
         let mut flows = vec![interface(clients, far)?];
-        if has_rival {
-            let rivals = with(&|node| is_client(node) && is_rival(node));
-            let rivals = rivals
-                .ok_or_else(|| format!("it has a rival, but no client whose name begins with `{RIVAL}`"))?;
-            if rivals.name == clients.name {
-                return Err(format!(
-                    "clients and rivals are on `{}` together, where nobody can tell them apart",
-                    rivals.name
-                ));
-            }
-            if topology.count(Role::Server) < 2 {
-                return Err("it has a rival, but no second server to send to it".into());
-            }
-            flows.push(interface(rivals, far)?);
+        let lans: Vec<&Network> = rivals(topology).map(|(lan, _)| lan).collect();
+        if count > lans.len() {
+            let lacking = match lans.len() {
+                0 => format!("no client whose name begins with `{RIVAL}`"),
+                found => format!("{found} of the LANs with a client whose name begins with `{RIVAL}`"),
+            };
+            return Err(format!("it has {}, but {lacking}", counted(count, "rival")));
+        }
+        if let Some(both) = lans[..count].iter().find(|lan| lan.name == clients.name) {
+            return Err(format!(
+                "clients and rivals are on `{}` together, where nobody can tell them apart",
+                both.name
+            ));
+        }
+        if topology.count(Role::Server) <= count {
+            return Err(format!("it has {}, but no server for each of them", counted(count, "rival")));
+        }
+        for lan in &lans[..count] {
+            flows.push(interface(lan, far)?);
         }
         let quality = near.quality.clone();
         if quality.rate_bps.is_none() {
@@ -119,6 +125,17 @@ impl SharedPath {
         let ends = [near, far].map(|member| (member.node, member.interface.clone()));
         Ok(Self { ends, flows, quality, round_trip })
     }
+}
+
+/// Returns the LANs of rivals, each with the names of its rivals. Each is for a flow of its own.
+pub fn rivals(topology: &Topology) -> impl Iterator<Item = (&Network, Vec<String>)> {
+    let of = |network: &Network| {
+        let members = network.members.iter().map(|member| &topology.nodes[member.node]);
+        let rivals = members.filter(|node| node.role == Role::Client && node.name.starts_with(RIVAL));
+        rivals.map(|node| node.name.clone()).collect::<Vec<_>>()
+    };
+    let with_rivals = topology.networks.iter().map(move |network| (network, of(network)));
+    with_rivals.filter(|(_, rivals)| !rivals.is_empty())
 }
 
 fn interface(network: &Network, far: &Member) -> Result<(usize, String), String> {
@@ -166,8 +183,16 @@ mod tests {
         assert_eq!(refused("shared:clients=1,rate=50M", "", "up"), "it has no link `up` to share");
         assert_eq!(
             refused("shared:clients=1,rate=50M", rival, "shared"),
-            "it has a rival, but no client whose name begins with `rival`"
+            "it has 1 rival, but no client whose name begins with `rival`"
         );
+        let two = "rival = [{ kind = \"tcp\" }, { kind = \"session\" }]";
+        assert_eq!(
+            refused("shared:clients=1,rivals=1,rate=50M", two, "shared"),
+            "it has 2 rivals, but 1 of the LANs with a client whose name begins with `rival`"
+        );
+        let three = path("shared:clients=1,rivals=1+2,rate=50M", two, "shared").unwrap();
+        let interfaces: Vec<_> = three.flows.iter().map(|(_, interface)| interface.as_str()).collect();
+        assert_eq!(interfaces, ["if1", "if3", "if4"]);
         assert_eq!(refused("shared:clients=1", "", "shared"), "`shared` has no rate: nobody has to share it");
         assert_eq!(refused("lan:clients=5,rate=50M", "", "lan0"), "`lan0` does not join two nodes, but more");
     }

@@ -1,4 +1,4 @@
-//! A run in which flows share a link: the first flow begins, its rival follows, and all end when the time is
+//! A run in which flows share a link: the first flow begins, its rivals follow, and all end when the time is
 //! over.
 
 use std::{
@@ -39,17 +39,17 @@ pub struct Contest<'a> {
     pub changes: &'a [Change],
     pub origin: Instant,
     pub first: Flow<'a>,
-    /// The rival flow, and how long after the first one it begins.
-    pub rival: Option<(Flow<'a>, Duration)>,
+    /// The rival flows, and how long after the one before it each begins.
+    pub rivals: Vec<(Flow<'a>, Duration)>,
     /// When each flow has begun, counted from the run's start.
-    pub begun: &'a [OnceLock<Duration>; 2],
+    pub begun: &'a [OnceLock<Duration>],
 }
 
 /// The result of the run.
 pub struct Outcome {
     /// The result of the first flow.
     pub played: Played,
-    pub rival_failure: Option<String>,
+    pub rival_failures: Vec<String>,
     /// The rates of the link, each with the time since the run's start from which on it held.
     pub rates: Vec<(Duration, u64)>,
     /// From when to when all flows ran together; none when they never did.
@@ -74,73 +74,73 @@ impl Contest<'_> {
         self.set_rate(rate_bps)?;
         let mut rates = vec![(Duration::ZERO, rate_bps)];
         let (is_over, mut together) = (AtomicBool::new(false), None);
-        let (played, rival) = thread::scope(|scope| {
+        let (played, rivals) = thread::scope(|scope| {
             let first = scope.spawn(|| self.first.play(&is_over, self.origin));
-            let mut rival: Option<Playing> = None;
-            let ended = self.referee(stop, &first, &mut rival, &mut rates, |flow| {
+            let mut rivals: Vec<Playing> = Vec::new();
+            let ended = self.referee(stop, &first, &mut rivals, &mut rates, |flow| {
                 scope.spawn(|| flow.play(&is_over, self.origin))
             });
             is_over.store(true, Ordering::Relaxed);
             // It was unlimited before and is again, should the next run want that.
             let restored = self.set_rate(rate_bps);
-            let outcome = (join(first), rival.map(join));
+            let outcome = (join(first), rivals.into_iter().map(join).collect::<Vec<_>>());
             together = restored.and(ended)?;
             Ok::<_, io::Error>(outcome)
         })?;
-        let rival_failure = rival.map(failure_of_rival).unwrap_or_default();
+        let rival_failures = rivals.into_iter().filter_map(failure_of_rival).collect();
         let mut played = played?;
         played.interrupted = stop() && together.is_none();
         played.clients.iter_mut().for_each(|fared| judge(fared, together.is_some()));
-        Ok(Outcome { played, rival_failure, rates, together })
+        Ok(Outcome { played, rival_failures, rates, together })
     }
 
-    /// Lets the rival follow, changes the link and waits until the time is over. Returns from when to when all flows
+    /// Lets the rivals follow, changes the link and waits until the time is over. Returns from when to when all flows
     /// ran; none when one ended, or did not begin.
     fn referee<'scope, 'flow>(
         &'flow self,
         stop: &dyn Fn() -> bool,
         first: &Playing<'scope>,
-        rival: &mut Option<Playing<'scope>>,
+        rivals: &mut Vec<Playing<'scope>>,
         rates: &mut Vec<(Duration, u64)>,
         start: impl Fn(&'flow Flow<'flow>) -> Playing<'scope>,
     ) -> io::Result<Option<(Duration, Duration)>> {
-        let until = |rival: &Option<Playing>, is_reached: &dyn Fn() -> bool, at_most: Duration| {
+        let until = |rivals: &[Playing], is_reached: &dyn Fn() -> bool, at_most: Duration| {
             let end = Instant::now() + at_most;
             loop {
                 if is_reached() {
                     return true;
                 }
-                let is_alone = first.is_finished() || rival.as_ref().is_some_and(|rival| rival.is_finished());
-                if stop() || is_alone || Instant::now() >= end {
+                let lacks_one = first.is_finished() || rivals.iter().any(|rival| rival.is_finished());
+                if stop() || lacks_one || Instant::now() >= end {
                     return false;
                 }
                 thread::sleep(POLL);
             }
         };
-        if !until(rival, &|| self.begun[0].get().is_some(), BEGINNING) {
+        if !until(rivals, &|| self.begun[0].get().is_some(), BEGINNING) {
             return Ok(None);
         }
-        if let Some((flow, after)) = &self.rival {
+        for ((flow, after), begun) in self.rivals.iter().zip(&self.begun[1..]) {
             let begins = Instant::now() + *after;
-            if !until(rival, &|| Instant::now() >= begins, *after + POLL) {
+            if !until(rivals, &|| Instant::now() >= begins, *after + POLL) {
                 return Ok(None);
             }
-            *rival = Some(start(flow));
-            if !until(rival, &|| self.begun[1].get().is_some(), BEGINNING) {
+            rivals.push(start(flow));
+            if !until(rivals, &|| begun.get().is_some(), BEGINNING) {
                 return Ok(None);
             }
         }
         let from = self.begun.iter().filter_map(OnceLock::get).max().copied().unwrap_or_default();
         for change in self.changes {
             let at = from + change.after.0;
-            if !until(rival, &|| self.origin.elapsed() >= at, change.after.0 + BEGINNING) {
+            if !until(rivals, &|| self.origin.elapsed() >= at, change.after.0 + BEGINNING) {
                 return Ok(None);
             }
             self.set_rate(change.rate.0)?;
             rates.push((self.origin.elapsed(), change.rate.0));
         }
         let end = from + self.sharing.lasts.0;
-        let is_whole = until(rival, &|| self.origin.elapsed() >= end, self.sharing.lasts.0 + BEGINNING);
+        let is_whole = until(rivals, &|| self.origin.elapsed() >= end, self.sharing.lasts.0 + BEGINNING);
         Ok(is_whole.then_some((from, end)))
     }
 

@@ -23,6 +23,7 @@ use crate::{
 /// The measures of flows that share a link, with their units.
 pub const MEASURES: &[(&str, &str)] = &[
     ("share", ""),
+    ("part", ""),
     ("used", ""),
     ("lost", ""),
     ("calm", "s"),
@@ -38,8 +39,14 @@ pub const MEASURES: &[(&str, &str)] = &[
 
 /// The series of flows that share a link, with their units: what each flow takes of the link, what the link could carry,
 /// the packets that are lost in front of it over [`WINDOW`], and the bytes that wait there.
-pub const SERIES: &[(&str, &str)] =
-    &[("flow", "bit/s"), ("rival", "bit/s"), ("capacity", "bit/s"), ("lost", "%"), ("waiting", "B")];
+pub const SERIES: &[(&str, &str)] = &[
+    ("flow", "bit/s"),
+    ("rival", "bit/s"),
+    ("second_rival", "bit/s"),
+    ("capacity", "bit/s"),
+    ("lost", "%"),
+    ("waiting", "B"),
+];
 
 /// Loss from which on a link that has become slower is not yet shared well.
 const TOO_MUCH_LOSS: f64 = 0.05;
@@ -129,8 +136,14 @@ impl Shared {
     }
 }
 
-/// Returns the rows and series of a run: what each flow got while all flows ran.
-pub fn filing(shared: &Shared, path: &SharedPath, together: Option<(Duration, Duration)>) -> Filing {
+/// Returns the rows and series of a run: what each flow got while all flows ran. `senders` are the nodes that the flows come
+/// from.
+pub fn filing(
+    shared: &Shared,
+    path: &SharedPath,
+    senders: &[&str],
+    together: Option<(Duration, Duration)>,
+) -> Filing {
     let mut filing = Filing::default();
     filing.run("queue", path.quality.queue_bytes() as f64, "B");
     filing.run("round_trip", path.round_trip.as_secs_f64(), "s");
@@ -142,12 +155,18 @@ pub fn filing(shared: &Shared, path: &SharedPath, together: Option<(Duration, Du
     };
     let seconds = (to - from).as_secs_f64();
     let bytes: Vec<f64> = shared.flows.iter().map(|rates| growth_within(rates, from, to)).collect();
-    filing.run("used", bytes.iter().sum::<f64>() * 8.0 / shared.capacity_bits(from, to), "");
+    let capacity_bits = shared.capacity_bits(from, to);
+    filing.run("used", bytes.iter().sum::<f64>() * 8.0 / capacity_bits, "");
+    for (sender, of) in senders.iter().zip(&bytes) {
+        filing.node(sender, "part", of * 8.0 * bytes.len() as f64 / capacity_bits, "");
+    }
     filing.run("lost", shared.loss(from, to), "");
-    for (measure, of) in ["flow_rate", "rival_rate"].into_iter().zip(&bytes) {
+    let rivals = |measure| std::iter::repeat(measure);
+    for (measure, of) in std::iter::once("flow_rate").chain(rivals("rival_rate")).zip(&bytes) {
         filing.run(measure, of * 8.0 / seconds, "bit/s");
     }
-    for (measure, of) in ["receiver_rate", "rival_receiver_rate"].into_iter().zip(&shared.receivers_bps) {
+    let of_receivers = std::iter::once("receiver_rate").chain(rivals("rival_receiver_rate"));
+    for (measure, of) in of_receivers.zip(&shared.receivers_bps) {
         filing.run(measure, *of, "bit/s");
     }
     if let Some((one, rival)) = bytes.first().zip(bytes.get(1)).filter(|(_, rival)| **rival > 0.0) {
@@ -181,6 +200,7 @@ fn series_of(shared: &Shared) -> Vec<Series> {
     let points = [
         points(flow(0), &bits),
         points(flow(1), &bits),
+        points(flow(2), &bits),
         points(flow(0), &capacity),
         shared.passed.iter().map(|rate| lost(rate.from)).collect(),
         shared.waiting.iter().map(|(at, bytes)| (at.as_secs_f64(), *bytes as f64)).collect(),
@@ -191,11 +211,9 @@ fn series_of(shared: &Shared) -> Vec<Series> {
 /// Returns a sentence for people that tells what each flow got.
 pub fn sentence(filing: &Filing) -> String {
     let value = |measure: &str| filing.value(measure);
-    let rates: Vec<String> = ["flow_rate", "rival_rate"]
-        .into_iter()
-        .filter_map(value)
-        .map(|bps| format!("{:.2}", bps / 1e6))
-        .collect();
+    let is_rate = |measure: &str| ["flow_rate", "rival_rate"].contains(&measure);
+    let rates = filing.rows.iter().filter(|(_, row)| is_rate(&row.measure)).filter_map(|(_, row)| row.value);
+    let rates: Vec<String> = rates.map(|bps| format!("{:.2}", bps / 1e6)).collect();
     let Some((used, lost)) = value("used").zip(value("lost")) else {
         return "the flows did not run together to the end".into();
     };
@@ -240,7 +258,12 @@ mod tests {
             quality: treecast_lab::Quality::default(),
             round_trip: Duration::from_millis(40),
         };
-        let filing = filing(&shared(dropped), &path, Some((Duration::ZERO, Duration::from_secs(20))));
+        let filing = filing(
+            &shared(dropped),
+            &path,
+            &["server0", "server1"],
+            Some((Duration::ZERO, Duration::from_secs(20))),
+        );
         let row = filing.rows.iter().find(|(_, row)| row.measure == measure).expect("it was measured");
         row.1.value
     }

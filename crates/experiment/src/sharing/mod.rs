@@ -21,7 +21,7 @@ use crate::{
 /// Refuses a congestion control that the kernel does not have, when TCP flows are to use it.
 pub fn check_kernel(experiment: &Experiment) -> Result<(), Error> {
     let Some(Sharing { congestion, .. }) = experiment.workload.sharing() else { return Ok(()) };
-    let is_tcp = |network: &Network| matches!(&network.rival, Some(rival) if rival.kind == RivalKind::Tcp);
+    let is_tcp = |network: &Network| network.rivals.iter().any(|rival| rival.kind == RivalKind::Tcp);
     let has_tcp = experiment.deliveries.iter().any(|delivery| delivery.program == Program::Tcp);
     if !has_tcp && !experiment.networks.iter().any(is_tcp) {
         return Ok(());

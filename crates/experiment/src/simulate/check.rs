@@ -63,7 +63,7 @@ fn of_network(network: &Network) -> Result<(), String> {
     let lacking = [
         ("routing = \"ospf\"", network.routing == Some(Routing::Ospf)),
         ("stopped", network.stopped.is_some()),
-        ("rival", network.rival.is_some()),
+        ("rival", !network.rivals.is_empty()),
         ("changes", !network.changes.is_empty()),
         ("watch", !network.watch.is_empty()),
     ];

@@ -57,25 +57,30 @@ pub(super) fn tree(keys: &Keys) -> Result<Topology, SpecError> {
     draft.finish()
 }
 
-/// `shared:clients=5,rivals=1,rate=50M`: two servers in front of one link, `shared`, and behind it a LAN of clients and one
-/// of rivals. Everything else is as fast as the machine, so that all packets wait in front of that link.
+/// `shared:clients=5,rivals=1+5,rate=50M`: a server for each flow in front of one link, `shared`, and behind it a LAN of
+/// clients and two of rivals. Everything else is as fast as the machine, so that all packets wait in front of that link.
 pub(super) fn shared(keys: &Keys) -> Result<Topology, SpecError> {
     let known = "clients, rivals, rate, queue, loss, delay, jitter, background, drop";
-    let (mut clients, mut rivals, mut cable) = (None, 0, Quality::default());
+    let (mut clients, mut rivals, mut cable) = (None, vec![0], Quality::default());
     keys.each(known, |key, value| {
         Some(match key {
             "clients" => number(value, 1..=MAX_CLIENTS).map(|n| clients = Some(n)),
-            "rivals" => number(value, 0..=MAX_CLIENTS).map(|n| rivals = n),
+            "rivals" => {
+                let each = value.split('+').map(|count| number(count, 0..=MAX_CLIENTS));
+                each.collect::<Result<_, _>>().map(|counts| rivals = counts)
+            }
             _ => return cable.set(key, value).map(|set| set.map_err(str::to_owned)),
         })
     })?;
     let clients = clients.ok_or_else(|| SpecError::new(keys.spec, None, "clients=N is missing"))?;
-    let name = format!("shared{clients}-{rivals}");
+    let lans = rivals.iter().map(usize::to_string).collect::<Vec<_>>().join("-");
+    let name = format!("shared{clients}-{lans}");
     let mut draft = Draft { file: keys.spec, name, nodes: Vec::new(), networks: Vec::new() };
     let member = |node: String, interface: &str| DraftMember::of(node, Quality::default()).on(interface);
-    for (server, interface) in [(0, "if2"), (1, "if3")] {
+    for server in 0..=rivals.len() {
+        let interface = format!("if{}", server + 2);
         let mut up = DraftNetwork { kind: NetworkKind::Link, ..network(&format!("up{server}")) };
-        up.members = vec![member(format!("server{server}"), "if1"), member("router0".into(), interface)];
+        up.members = vec![member(format!("server{server}"), "if1"), member("router0".into(), &interface)];
         draft.nodes.push(node(format!("server{server}"), Role::Server));
         draft.networks.push(up);
     }
@@ -84,14 +89,22 @@ pub(super) fn shared(keys: &Keys) -> Result<Topology, SpecError> {
     let end = |router: &str, interface| DraftMember::of(router, cable.clone()).on(interface);
     link.members = vec![end("router0", TOWARDS_CLIENTS), end("router1", TOWARDS_SERVERS)];
     draft.networks.push(link);
-    for (kind, count, interface) in [("client", clients, TOWARDS_CLIENTS), ("rival", rivals, "if3")] {
-        let mut lan = network(&format!("{kind}s"));
-        lan.members.extend((count > 0).then(|| member("router1".into(), interface)));
-        for host in (0..count).map(|number| format!("{kind}{number}")) {
+    let mut behind = |lan: &str, hosts: Vec<String>, interface: &str| {
+        let mut lan = network(lan);
+        lan.members.push(member("router1".into(), interface));
+        for host in hosts {
             lan.members.push(member(host.clone(), "if1"));
             draft.nodes.push(node(host, Role::Client));
         }
-        draft.networks.extend((count > 0).then_some(lan));
+        draft.networks.push(lan);
+    };
+    behind("clients", (0..clients).map(|number| format!("client{number}")).collect(), TOWARDS_CLIENTS);
+    let mut first = 0;
+    for (lan, count) in (1..).zip(rivals).filter(|(_, count)| *count > 0) {
+        let name = if lan == 1 { "rivals".to_owned() } else { format!("rivals{lan}") };
+        let hosts = (first..first + count).map(|number| format!("rival{number}")).collect();
+        behind(&name, hosts, &format!("if{}", lan + 2));
+        first += count;
     }
     draft.finish()
 }
@@ -288,6 +301,10 @@ mod tests {
             topology.networks.iter().filter(|n| limited(n)).map(|n| n.name.as_str()).collect();
         assert_eq!(limited, ["shared"]);
         assert_eq!(Topology::parse("shared:clients=2").unwrap().networks.len(), 4);
+        let three = Topology::parse("shared:clients=2,rivals=2+1,rate=50M").unwrap();
+        assert_eq!(members(&three, "rivals"), ["router1.if3", "rival0.if1", "rival1.if1"]);
+        assert_eq!(members(&three, "rivals2"), ["router1.if4", "rival2.if1"]);
+        assert_eq!(members(&three, "up2"), ["server2.if1", "router0.if4"]);
         let refused = Topology::parse("shared:rivals=2").unwrap_err().to_string();
         assert_eq!(refused, "shared:rivals=2: clients=N is missing");
     }
