@@ -1,7 +1,11 @@
 //! Checks that claims, plots and figures of papers name only measures and cells that the experiment is going to
 //! have.
 
-use treecast_measure::{claim::Claim, frame::Vocabulary};
+use treecast_measure::{
+    claim::Claim,
+    db::Parameters,
+    frame::{LAB, SIMULATED, SITE, Vocabulary},
+};
 
 use crate::{
     Error, carried,
@@ -35,6 +39,15 @@ fn check(experiment: &Experiment, plan: &Plan) -> Result<(), Error> {
     claims.and_then(|()| plots()).and_then(|()| papers()).map_err(|what| Error::Claim { what })
 }
 
+/// The cell of a run, and that of the same run at the other site: claims may compare both.
+fn at_both_sites(parameters: &Parameters) -> [Parameters; 2] {
+    [LAB, SIMULATED].map(|site| {
+        let mut cell = parameters.clone();
+        cell.insert(SITE.to_owned(), site.to_owned());
+        cell
+    })
+}
+
 /// What the experiment is going to measure.
 fn vocabulary(experiment: &Experiment, plan: &Plan) -> Vocabulary {
     let of_workload: &[(&str, &str)] = match &experiment.workload {
@@ -54,7 +67,7 @@ fn vocabulary(experiment: &Experiment, plan: &Plan) -> Vocabulary {
     Vocabulary {
         measures: record::MEASURES.iter().chain(of_workload).map(owned).collect(),
         series: carried::SERIES.iter().chain(series_of_workload).map(owned).chain(of_links).collect(),
-        cells: plan.runs.iter().map(|run| run.parameters.clone()).collect(),
+        cells: plan.runs.iter().flat_map(|run| at_both_sites(&run.parameters)).collect(),
         is_changed: experiment.is_changed,
     }
 }

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     expression::{Claimed, Comparison, Condition, Expression, Lacking, Scope, shortened},
-    frame::{Frame, Vocabulary},
+    frame::{Frame, SITE, Vocabulary},
     paper::Papers,
     tables::{quantity, three_digits},
     words::cell_in_words,
@@ -101,6 +101,13 @@ impl Claim {
             }
         }
         Ok(())
+    }
+
+    /// Whether the claim says of which site its values are, and so compares runs that several commands have made.
+    pub fn names_sites(&self) -> bool {
+        let claimed = Claimed::parse(&self.holds).ok();
+        let selections = claimed.iter().flat_map(Claimed::expressions).flat_map(Expression::selections);
+        selections.flat_map(|of| &of.conditions).any(|condition| condition.key == SITE)
     }
 
     /// The measures that the claim takes from papers.

@@ -12,6 +12,10 @@ use crate::{
 /// The value of the parameter `site` of runs that were computed, and not made in a network.
 pub const SIMULATED: &str = "sim";
 
+/// The parameter that says at which site a run was made: [`LAB`] or [`SIMULATED`].
+pub const SITE: &str = "site";
+pub const LAB: &str = "lab";
+
 /// The measure of a run that treecast refused. The row's note has treecast's reason.
 pub const REFUSED: &str = "refused";
 

@@ -319,7 +319,7 @@ impl Document {
             cast,
             schedules: self.schedules.unwrap_or_else(|| vec![Schedule::Immediate]),
             habits: Habits {
-                site: "lab",
+                site: treecast_measure::frame::LAB,
                 rate: self.rate,
                 plain: self.plain.unwrap_or(false),
                 repeats: self.repeats.unwrap_or(1),

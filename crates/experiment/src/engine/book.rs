@@ -7,7 +7,8 @@ use std::{
 
 use treecast_lab::Topology;
 use treecast_measure::{
-    Db, claim,
+    Db,
+    claim::{self, Claim},
     db::{Machine, NewRun, RunId},
     frame::Frame,
 };
@@ -172,13 +173,19 @@ impl<'a> Book<'a> {
         Ok(())
     }
 
-    /// Judges the claims by all runs, and returns what the experiment came to.
+    /// Judges the claims by all runs that were made, and those that compare sites by all that the database has. Returns what
+    /// the experiment came to.
     pub fn close(self) -> Result<Results, Error> {
         let Self { order, db, made, mut results, .. } = self;
         // Without a run, the frame would be of all that the database has.
         if !made.is_empty() {
             let shows = &order.experiment.shows;
-            results.findings = claim::judge(&shows.claims, &Frame::load(&db, &made)?, &shows.papers);
+            let (both, made_here): (Vec<Claim>, Vec<Claim>) =
+                shows.claims.iter().cloned().partition(Claim::names_sites);
+            results.findings = claim::judge(&made_here, &Frame::load(&db, &made)?, &shows.papers);
+            if !both.is_empty() {
+                results.findings.extend(claim::judge(&both, &Frame::load(&db, &[])?, &shows.papers));
+            }
         }
         Ok(results)
     }

@@ -327,7 +327,7 @@ impl<'a> Planner<'a, '_> {
         let mut parameters = Parameters::new();
         let mut set = |name: &str, value: String| parameters.insert(name.to_owned(), value);
         set("network", network.name.clone());
-        set("site", self.experiment.habits.site.into());
+        set(treecast_measure::frame::SITE, self.experiment.habits.site.into());
         set("seed", self.experiment.habits.seed.to_string());
         set("delivery", delivery.name.clone());
         set("program", delivery.program.word().into());
