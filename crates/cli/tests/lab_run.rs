@@ -280,6 +280,58 @@ y = "flow, rival, capacity"
 each = ["network"]
 "#;
 
+/// Groups made by hand, of which the first one loses its controller.
+const LOCAL: &str = r#"
+title = "local groups, small"
+rate = "6M"
+plain = true
+settle = "0ms"
+timeout = "60s"
+
+[workload]
+kind = "files"
+sizes = ["3M"]
+
+[[network]]
+name = "lan"
+topology = "lan:clients=5,rate=100M,loss=3%"
+
+[[delivery]]
+name = "dying"
+repair = "local"
+local = { deaths = 1, within = "1s", congestion_loss = "50%", groups = [["client0", "client1", "client2"], ["client3", "client4"]] }
+
+[[claim]]
+says = "one controller dies, and all others get everything"
+holds = 'sum(died) >= 1'
+
+[[claim]]
+says = "members repair, and nobody is in another group"
+holds = 'sum(repairs) >= 1'
+
+[[claim]]
+says = "what came is counted"
+holds = '0.001 <= mean(lost) <= 0.2'
+
+[[claim]]
+says = "both sites would agree"
+holds = 'mean(load{site = lab}) / mean(load{site = sim}) <= 1.2'
+"#;
+
+#[test]
+fn a_controller_of_groups_made_by_hand_is_killed_and_the_others_get_everything() {
+    let folder = Folder::new(LOCAL);
+    let mut running = start(&folder, &[]);
+    let finished = running.next("finished");
+    assert_eq!((&finished["whole"], &finished["clients"]), (&Value::from(4), &Value::from(4)), "{finished}");
+    assert!(finished["measures"]["feedback"].is_f64(), "{finished}");
+    let done = running.next("done");
+    assert_eq!(done["failures"], Value::Array(vec![]));
+    let holds: Vec<_> = done["findings"].as_array().unwrap().iter().map(|of| of["verdict"].clone()).collect();
+    assert_eq!(holds, ["holds", "holds", "holds", "not_judged"], "{done}");
+    assert_eq!(running.wait(), Some(0));
+}
+
 #[test]
 fn flows_share_a_link_until_the_time_is_over() {
     let folder = Folder::new(SHARED);

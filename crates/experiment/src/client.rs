@@ -3,7 +3,10 @@
 use std::{
     io,
     path::PathBuf,
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
     thread,
     time::{Duration, Instant},
 };
@@ -39,6 +42,15 @@ pub struct Client<'a> {
     pub sessions_follow: bool,
     /// How long the client waits before it starts, counted from when the clients can start.
     pub wait: Duration,
+    pub fate: Fate,
+}
+
+/// What a death needs to know of a client, and what it leaves.
+#[derive(Debug, Default)]
+pub struct Fate {
+    /// Whether the client is a controller to which others report, as its program has told last.
+    serves: AtomicBool,
+    has_died: AtomicBool,
 }
 
 /// The result of one client. Times count from the run's start.
@@ -55,6 +67,8 @@ pub struct Fared {
     pub told: Told,
     /// Whether the run ended before the client could get everything.
     pub is_cut_short: bool,
+    /// Whether its program was killed, as the experiment wanted.
+    pub has_died: bool,
     /// The objects of a feed that the client got, and that were checked.
     pub objects: Vec<ObjectTime>,
 }
@@ -77,12 +91,27 @@ impl Client<'_> {
             };
             fared.attempts += 1;
             fared.failure = self.attempt(&ticket, origin, &mut fared).err();
+            if fared.failure.is_some() && self.fate.has_died.load(Ordering::Relaxed) {
+                (fared.failure, fared.has_died) = (None, true);
+                return fared;
+            }
             let again = self.sessions_follow && !self.slot.is_closed() && fared.attempts < MAX_ATTEMPTS;
             match &fared.failure {
                 Some(reason) if again => fared.earlier.push((origin.elapsed(), reason.clone())),
                 _ => return fared,
             }
         }
+    }
+
+    /// Whether the client is a controller whose program runs, and to which others report.
+    pub fn serves(&self) -> bool {
+        self.slot.is_running() && !self.slot.is_closed() && self.fate.serves.load(Ordering::Relaxed)
+    }
+
+    /// Kills the client's program for good.
+    pub fn die(&self) {
+        self.fate.has_died.store(true, Ordering::Relaxed);
+        self.slot.close(libc::SIGKILL);
     }
 
     /// Runs the program once. An error says in a few words why there is no copy.
@@ -98,6 +127,7 @@ impl Client<'_> {
                     if fared.told.listen(&line) {
                         complete = Some(at.saturating_duration_since(origin));
                     }
+                    self.fate.serves.store(fared.told.serves(), Ordering::Relaxed);
                 }
                 Ok((_, Said::Ended(ended, last))) => break (ended, last),
                 Err(_) => break (Ended::default(), None),
@@ -187,6 +217,7 @@ mod tests {
             may_lack: false,
             sessions_follow: true,
             wait: Duration::ZERO,
+            fate: Fate::default(),
         }
     }
 

@@ -35,6 +35,8 @@ pub struct Programs<'a> {
     pub receivers: Vec<IpAddr>,
     pub rate: SendRate,
     pub plain: bool,
+    /// The file that fixes the local groups by hand.
+    pub groups: Option<PathBuf>,
 }
 
 impl Programs<'_> {
@@ -83,6 +85,7 @@ impl Programs<'_> {
                 let mut command = Command::new(self.treecast);
                 command.args(["receive", "--json", "--name", name]);
                 command.args(["--interface", &at.interface, "--into"]).arg(folder);
+                command.args(self.local_groups());
                 command.arg(ticket);
                 command
             }
@@ -123,7 +126,7 @@ impl Programs<'_> {
             command.args(["--idle", &patience]);
         } else {
             if delivery.is_local() {
-                command.args(delivery.local.words());
+                command.args(delivery.local.words()).args(self.local_groups());
             } else {
                 command.args(["--control", &SocketAddr::new(self.server.address, 0).to_string()]);
             }
@@ -131,6 +134,11 @@ impl Programs<'_> {
         }
         command.args(&delivery.arguments);
         command
+    }
+
+    fn local_groups(&self) -> impl Iterator<Item = &OsStr> {
+        let option = |file| [OsStr::new("--local-groups"), file];
+        self.groups.iter().map(|file| file.as_os_str()).flat_map(option)
     }
 
     fn addresses(&self) -> String {
@@ -174,6 +182,7 @@ mod tests {
             receivers: ["fd00::2", "fd00::3"].map(|address| address.parse().unwrap()).into(),
             rate: SendRate::Max,
             plain: true,
+            groups: None,
         };
         command(&programs).get_args().map(|word| word.to_string_lossy().into_owned()).collect()
     }

@@ -17,6 +17,7 @@ use treecast_lab::process::Ended;
 use crate::{
     sessions::Sessions,
     site::{Program, Said, Slot},
+    told::ToldSender,
 };
 
 /// The time between two looks whether the server is ready.
@@ -64,6 +65,7 @@ struct State {
     is_refused: bool,
     /// The last event that it printed.
     last: Option<String>,
+    told: ToldSender,
     used: Ended,
 }
 
@@ -133,6 +135,7 @@ impl<'a> Server<'a> {
     fn note(&self, line: String) {
         let event = serde_json::from_str(&line);
         let mut state = self.lock();
+        event.iter().for_each(|event| state.told.note(event));
         match event {
             Ok(SendEvent::Ready { ticket }) => state.ticket = Some(ticket.to_string().into()),
             Ok(SendEvent::Started { .. }) => state.has_begun = true,
@@ -191,6 +194,11 @@ impl<'a> Server<'a> {
     /// Returns the last event that the server printed.
     pub fn last_event(&self) -> Option<String> {
         self.lock().last.clone()
+    }
+
+    /// Returns what all programs of the server have sent and heard.
+    pub fn told(&self) -> ToldSender {
+        self.lock().told
     }
 
     /// Returns the resources that all programs of the server have used.

@@ -1,8 +1,10 @@
-//! Reads what a client's program tells about itself, one JSON event in each line (`treecast receive --json`).
+//! Reads what the programs of a session tell about themselves, one JSON event in each line (`treecast receive --json`,
+//! `treecast send --json`).
 
 use treecast_driver::{
     events::Timed,
-    receive::{ReceiveEvent, ReceiveProgress},
+    receive::{LocalProgress, ReceiveEvent, ReceiveProgress},
+    send::{SendEvent, SendProgress},
     unicast::{ClientProgress, FetchEvent},
 };
 
@@ -17,6 +19,10 @@ pub struct Told {
     pub duplicate_bytes: u64,
     /// The number of packets that the kernel dropped at the client's socket.
     pub dropped_packets: u64,
+    /// The client's part in local groups.
+    pub local: Option<LocalProgress>,
+    /// The most receivers and groups that have reported to the client at one time.
+    pub most_served: u64,
     /// Why the client has no copy.
     pub failure: Option<String>,
     /// The objects that have begun.
@@ -31,6 +37,69 @@ pub struct ToldObject {
     pub finished: Option<f64>,
 }
 
+/// What a sender's programs tell. Packets are those of objects, and count once for all their receivers.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct ToldSender {
+    /// What the sessions before the current one came to.
+    before: SentPackets,
+    current: SentPackets,
+    /// Bytes of an object in each packet of the current session.
+    block_len: u64,
+}
+
+/// The packets that sessions have sent, and the messages that they have heard.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct SentPackets {
+    /// Packets to all receivers: first ones, repair symbols, and repairs.
+    pub to_all: u64,
+    /// Packets sent again, to all or to some.
+    pub repairs: u64,
+    /// Packets to a local group or to one receiver.
+    pub to_some: u64,
+    /// Messages from members of local groups. Other senders do not count what they hear.
+    pub feedback: Option<u64>,
+}
+
+impl ToldSender {
+    pub fn note(&mut self, event: &SendEvent) {
+        match event {
+            SendEvent::Ready { ticket } => {
+                self.before = self.all();
+                (self.current, self.block_len) = (SentPackets::default(), ticket.block_len.into());
+            }
+            SendEvent::Progress(progress) => self.current = self.packets(progress),
+            SendEvent::Done(done) => self.current = self.packets(&done.progress),
+            _ => {}
+        }
+    }
+
+    fn packets(&self, progress: &SendProgress) -> SentPackets {
+        let packets = |bytes: u64| bytes.div_ceil(self.block_len.max(1));
+        let first = packets(progress.sent_bytes) + progress.repair_symbols;
+        let (to_all, to_some) = match &progress.local {
+            Some(local) => (packets(local.session_repair_bytes), packets(local.group_repair_bytes)),
+            None => (0, packets(progress.sums().retransmitted_bytes)),
+        };
+        SentPackets {
+            to_all: first + to_all,
+            repairs: to_all + to_some,
+            to_some,
+            feedback: progress.local.map(|local| local.reports + local.requests + local.others),
+        }
+    }
+
+    /// Returns the sums over all sessions.
+    pub fn all(&self) -> SentPackets {
+        let (one, other) = (&self.before, &self.current);
+        SentPackets {
+            to_all: one.to_all + other.to_all,
+            repairs: one.repairs + other.repairs,
+            to_some: one.to_some + other.to_some,
+            feedback: other.feedback.map(|heard| heard + one.feedback.unwrap_or(0)),
+        }
+    }
+}
+
 /// The most objects of which a client's word is kept; no run has more.
 const MAX_OBJECTS: usize = 20_000;
 
@@ -41,6 +110,11 @@ impl Told {
             Ok(Timed { event, seconds }) => self.note(event, seconds),
             Err(_) => serde_json::from_str(line).is_ok_and(|event| self.note_fetch(&event)),
         }
+    }
+
+    /// Whether the client is a controller to which others report.
+    pub fn serves(&self) -> bool {
+        self.local.is_some_and(|local| local.is_controller && local.clients > 0)
     }
 
     fn note(&mut self, event: ReceiveEvent, seconds: Option<f64>) -> bool {
@@ -74,6 +148,8 @@ impl Told {
         self.retransmitted_bytes = progress.retransmitted_bytes;
         self.duplicate_bytes = progress.duplicate_bytes;
         self.dropped_packets = progress.dropped_packets;
+        self.local = progress.local;
+        self.most_served = self.most_served.max(progress.local.map_or(0, |local| local.clients));
     }
 
     /// Takes in what a client of `treecast unicast` says.
@@ -99,6 +175,38 @@ mod tests {
         told.listen(r#"{"event":"failed","name":"a","reason":"2 bytes were lost","discarded_bytes":7}"#);
         told.listen(r#"{"event":"progress","bytes":0}"#);
         assert_eq!((told.received_bytes, told.failure.as_deref()), (7, Some("2 bytes were lost")));
+    }
+
+    #[test]
+    fn what_a_sender_sends_counts_over_all_its_sessions() {
+        let mut told = ToldSender::default();
+        let ticket = serde_json::from_str(crate::site::tests::TICKET_LINE).unwrap();
+        let progress = |text: &str| SendEvent::Progress(serde_json::from_str(text).unwrap());
+        told.note(&ticket);
+        let block_len = told.block_len;
+        told.note(&progress(&format!(
+            r#"{{"sent_bytes":{},"local":{{"session_repair_bytes":1,"group_repair_bytes":{block_len},"reports":4,"others":2}}}}"#,
+            3 * block_len - 5
+        )));
+        let first = SentPackets { to_all: 4, repairs: 2, to_some: 1, feedback: Some(6) };
+        assert_eq!(told.all(), first);
+        told.note(&ticket);
+        told.note(&progress(&format!(r#"{{"sent_bytes":{block_len},"repair_symbols":2}}"#)));
+        assert_eq!(told.all(), SentPackets { to_all: 7, feedback: None, ..first });
+    }
+
+    #[test]
+    fn a_controller_serves_while_somebody_reports_to_it() {
+        let mut told = Told::default();
+        for (line, serves) in [
+            (r#"{"event":"progress","local":{"is_controller":true,"clients":0}}"#, false),
+            (r#"{"event":"progress","local":{"is_controller":true,"clients":3}}"#, true),
+            (r#"{"event":"progress","local":{"is_controller":false,"clients":0}}"#, false),
+        ] {
+            told.listen(line);
+            assert_eq!(told.serves(), serves, "{line}");
+        }
+        assert_eq!(told.most_served, 3);
     }
 
     #[test]

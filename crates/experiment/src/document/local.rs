@@ -1,10 +1,10 @@
 //! Reads the settings of repair `local`: who mends losses, and who is in which local group.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, net::IpAddr, time::Duration};
 
 use serde::Deserialize;
 use treecast_lab::quantity::{Rate, Time};
-use treecast_proto::local::Mode;
+use treecast_proto::{local::Mode, random::SplitMix64};
 
 use super::network::Share;
 
@@ -24,11 +24,9 @@ pub struct LocalGroups {
     pub congestion_loss: Option<Share>,
     /// The time after which a late object is given up.
     pub deadline: Option<Time>,
-    /// The time for which the sender waits for more receivers after the first.
-    pub settling: Option<Time>,
     /// The number of controllers that die, each at a random time.
     pub deaths: u32,
-    /// The time, counted from the moment when all receivers are there, in which controllers die.
+    /// The time, counted from the session's beginning, in which controllers die.
     pub within: Option<Time>,
 }
 
@@ -72,31 +70,44 @@ impl LocalGroups {
         }
     }
 
-    /// The key that only the simulator carries out. `None` where programs on a network do all.
-    pub fn only_simulated(&self) -> Option<&'static str> {
-        [
-            (!self.groups.is_empty(), "`groups` of repair local"),
-            (self.deaths > 0, "`deaths` of repair local"),
-            (self.repair_rate.is_some(), "`repair_rate` of repair local"),
-            (self.congestion_loss.is_some(), "`congestion_loss` of repair local"),
-            (self.settling.is_some(), "`settling` of repair local"),
-        ]
-        .into_iter()
-        .find_map(|(is_there, key)| is_there.then_some(key))
-    }
-
-    /// The arguments of `treecast send` for these settings.
+    /// The arguments of `treecast send` for these settings, but for the file of groups.
     pub fn words(&self) -> Vec<String> {
         let mode = match self.mode {
             LocalMode::Sender => Some("sender"),
             LocalMode::Hierarchical => Some("hierarchical"),
             LocalMode::Local => None,
         };
-        let mode = mode.map(|mode| ["--local-mode".to_owned(), mode.to_owned()]);
-        let floor = self.minimum_rate.map(|rate| ["--rate-floor".to_owned(), rate.0.to_string()]);
-        let deadline =
-            self.deadline.map(|time| ["--deadline".to_owned(), format!("{}ms", time.0.as_millis())]);
-        mode.into_iter().chain(floor).chain(deadline).flatten().collect()
+        let options = [
+            ("--local-mode", mode.map(str::to_owned)),
+            ("--rate-floor", self.minimum_rate.map(|rate| rate.0.to_string())),
+            ("--repair-rate", self.repair_rate.map(|rate| rate.0.to_string())),
+            ("--congestion-loss", self.congestion_loss.map(|share| format!("{}%", share.0 * 100.0))),
+            ("--deadline", self.deadline.map(|time| format!("{}ms", time.0.as_millis()))),
+        ];
+        let given = options.into_iter().filter_map(|(option, value)| Some([option.to_owned(), value?]));
+        given.flatten().collect()
+    }
+
+    /// The text of the file that fixes the groups (`--local-groups`): a line for each group. `address` gives the address of
+    /// a node.
+    ///
+    /// # Errors
+    /// The first error of `address`.
+    pub fn file<E>(&self, address: impl Fn(&str) -> Result<IpAddr, E>) -> Result<String, E> {
+        let mut text = String::new();
+        for group in &self.groups {
+            let members = group.iter().map(|name| Ok(address(name)?.to_string()));
+            text += &format!("{}: {}\n", group[0], members.collect::<Result<Vec<_>, E>>()?.join(" "));
+        }
+        Ok(text)
+    }
+
+    /// The times at which controllers die, the first one first.
+    pub fn deaths_at(&self, random: &mut SplitMix64) -> Vec<Duration> {
+        let within = self.within.map_or(Duration::ZERO, |within| within.0);
+        let mut times: Vec<_> = (0..self.deaths).map(|_| within.mul_f64(random.unit())).collect();
+        times.sort_unstable();
+        times
     }
 
     /// Refuses groups that are not the session's receivers, each once.
@@ -123,14 +134,26 @@ mod tests {
     }
 
     #[test]
-    fn programs_are_told_what_they_can_do_and_the_rest_is_simulated() {
-        let local = read("mode = \"hierarchical\"\nminimum_rate = \"64k\"\ndeadline = \"500ms\"");
-        let words = ["--local-mode", "hierarchical", "--rate-floor", "64000", "--deadline", "500ms"];
-        assert_eq!((local.words(), local.only_simulated()), (words.map(str::to_owned).to_vec(), None));
-        for text in ["groups = [[\"a\"]]", "deaths = 1", "repair_rate = \"1M\"", "settling = \"1s\""] {
-            let key = text.split(' ').next().unwrap();
-            assert!(read(text).only_simulated().unwrap().contains(key), "{text}");
-        }
+    fn programs_are_told_all_settings() {
+        let local = read(
+            "mode = \"hierarchical\"\nminimum_rate = \"64k\"\nrepair_rate = \"1M\"\ncongestion_loss = \"25%\"\ndeadline = \"500ms\"",
+        );
+        let words = "--local-mode hierarchical --rate-floor 64000 --repair-rate 1000000 --congestion-loss 25% --deadline 500ms";
+        assert_eq!(local.words().join(" "), words);
+        let groups = read("groups = [[\"a\", \"b\"], [\"c\"]]");
+        let address = |name: &str| format!("fd00::{name}").parse::<IpAddr>();
+        assert_eq!(groups.file(address).unwrap(), "a: fd00::a fd00::b\nc: fd00::c\n");
+        assert!(groups.file(|_| "nowhere".parse::<IpAddr>()).is_err());
+    }
+
+    #[test]
+    fn the_seed_tells_when_controllers_die() {
+        let local = read("deaths = 3\nwithin = \"8s\"");
+        let times = |seed| local.deaths_at(&mut SplitMix64(seed));
+        assert_eq!(times(1), times(1));
+        assert_ne!(times(1), times(2));
+        assert!(times(1).is_sorted() && times(1)[2] < Duration::from_secs(8));
+        assert!(read("").deaths_at(&mut SplitMix64(1)).is_empty());
     }
 
     #[test]

@@ -137,6 +137,8 @@ impl<'a> Book<'a> {
                 filing.extend(record.machine(&self.db)?);
             }
         }
+        let died = outcome.filing.rows.iter().filter(|(_, row)| row.measure == "died").count();
+        let clients = planned.groups[0].receivers.len() - died;
         filing.extend(outcome.filing);
         record.file(&mut self.db, filing)?;
         let saturated = match outcome.carried {
@@ -153,7 +155,6 @@ impl<'a> Book<'a> {
         if is_whole && planned.schedule == Schedule::Immediate {
             self.immediate.insert(key(planned), outcome.duration);
         }
-        let clients = planned.groups[0].receivers.len();
         (self.observe)(&Event::Finished(&Finished {
             number: self.number,
             run: &planned.name,
@@ -195,6 +196,12 @@ impl<'a> Book<'a> {
 pub fn failures(group: &Group, fares: &[Fared]) -> Vec<(String, String)> {
     let failed = |(node, fared): (&String, &Fared)| Some((node.clone(), fared.failure.clone()?));
     group.receivers.iter().zip(fares).filter_map(failed).collect()
+}
+
+/// Returns how many clients have everything, and how many have not died.
+pub fn whole(fares: &[Fared], failures: &[(String, String)]) -> (usize, usize) {
+    let alive = fares.iter().filter(|fared| !fared.has_died).count();
+    (alive.saturating_sub(failures.len()), alive)
 }
 
 fn key(planned: &Planned) -> (usize, String, u64) {

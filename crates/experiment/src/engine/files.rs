@@ -1,21 +1,24 @@
 //! Runs in which one server delivers files, or a feed, to its clients.
 
+use std::{fs, io, path::PathBuf};
+
 use super::{
     Begun, Engine, Order,
-    book::{Outcome, failures},
+    book::{Outcome, failures, whole},
     run_failed,
 };
 use crate::{
     Error, Event,
     cargo::Cargo,
     client::Fared,
-    document::{network, workload::Workload},
+    document::{local::LocalGroups, network, workload::Workload},
     feed,
     plan::{self, Group, Planned, Work},
     programs::Programs,
     record::Record,
+    schedule::seed_for,
     session::{self, Played, Session},
-    site::attachment,
+    site::{Site, attachment},
     ssh::Ssh,
 };
 
@@ -93,7 +96,7 @@ impl Engine<'_> {
             Some(_) => Vec::new(),
             None => failures(group, &played.clients),
         };
-        let (whole, of) = (group.receivers.len() - failures.len(), group.receivers.len());
+        let (whole, of) = whole(&played.clients, &failures);
         let verified = if planned.delivery.may_lack() { "receivers at the end" } else { "copies verified" };
         let seconds = played.duration.as_secs_f64();
         Ok(Outcome {
@@ -107,6 +110,16 @@ impl Engine<'_> {
             interrupted: played.interrupted,
         })
     }
+}
+
+/// Writes the file that fixes the local groups by hand. `None` where groups form by themselves.
+fn groups_file(site: &dyn Site, group: &Group, local: &LocalGroups) -> io::Result<Option<PathBuf>> {
+    if local.groups.is_empty() {
+        return Ok(None);
+    }
+    let path = site.folder(&group.sender, "groups")?.join("groups");
+    fs::write(&path, local.file(|node| Ok::<_, io::Error>(attachment(site, node)?.address))?)?;
+    Ok(Some(path))
 }
 
 /// Prepares a session of a run whose clients all start at once.
@@ -131,6 +144,7 @@ pub fn session<'s>(
         receivers: receivers.collect::<Result<_, _>>()?,
         rate: plan::rate(&order.experiment, network, planned.delivery, site.topology()),
         plain: planned.delivery.plain.unwrap_or(habits.plain),
+        groups: groups_file(*site, group, &planned.delivery.local).map_err(run_failed(planned))?,
     };
     Ok(Session {
         site: *site,
@@ -141,6 +155,7 @@ pub fn session<'s>(
         waits: Vec::new(),
         origin: record.origin,
         timeout: habits.timeout,
+        seed: seed_for(habits.seed, &planned.name),
         watch,
         stopped: None,
         begun: None,

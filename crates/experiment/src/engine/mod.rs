@@ -127,15 +127,11 @@ fn planned(experiment: &Experiment) -> Result<Plan<'_>, Error> {
 
 /// Refuses what the simulator alone has.
 fn check_simulated(plan: &Plan, experiment: &Experiment) -> Result<(), Error> {
-    let simulated = |run: &Planned| match experiment.networks[run.network].crowd {
-        Some(_) => Some("a crowd"),
-        None => run.delivery.local.only_simulated(),
-    };
-    match plan.runs.iter().find_map(|run| Some((run, simulated(run)?))) {
+    match plan.runs.iter().find(|run| experiment.networks[run.network].crowd.is_some()) {
         None => Ok(()),
-        Some((run, what)) => Err(Error::Invalid {
+        Some(run) => Err(Error::Invalid {
             name: "treecast lab run".into(),
-            what: format!("{}: {what} is simulated: take `treecast sim run`", run.name),
+            what: format!("{}: a crowd is simulated: take `treecast sim run`", run.name),
         }),
     }
 }

@@ -64,7 +64,7 @@ fn needs(planned: &Planned) -> Vec<Need> {
         (Need::Sockets, is_stream || is_shared || events),
         (Need::Events, events),
         (Need::Rates, is_shared),
-        (Need::Files, matches!(planned.work, Work::Feed(_))),
+        (Need::Files, matches!(planned.work, Work::Feed(_)) || !delivery.local.groups.is_empty()),
     ];
     needs.into_iter().filter(|(_, is_needed)| *is_needed).map(|(need, _)| need).collect()
 }

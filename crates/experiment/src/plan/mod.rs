@@ -283,6 +283,9 @@ impl<'a> Planner<'a, '_> {
         events::check(&delivery.events, topology).map_err(|what| in_delivery(what.to_string()))?;
         delivery.support.routers(topology).map_err(in_delivery)?;
         check_share(delivery).map_err(in_delivery)?;
+        if self.experiment.networks[self.index].crowd.is_none() {
+            delivery.local.check_receivers(&groups[0].receivers).map_err(in_delivery)?;
+        }
         let stream = |load| stream::plan(self.experiment, topology, delivery, load, groups);
         let work = match wanted {
             Wanted::File(size) => Work::File(size),

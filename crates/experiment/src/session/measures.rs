@@ -1,10 +1,11 @@
 //! Turns the results of a session into rows.
 
+use treecast_driver::receive::LocalProgress;
 use treecast_lab::process::Ended;
 use treecast_measure::{Db, DbError, db::Row};
 
 use super::Played;
-use crate::{client::Fared, filing::Filing, plan::Group, record::Record};
+use crate::{client::Fared, filing::Filing, plan::Group, record::Record, told::Told};
 
 /// The measures of each client that gets files, with their units.
 pub const MEASURES: &[(&str, &str)] = &[
@@ -18,6 +19,7 @@ pub const MEASURES: &[(&str, &str)] = &[
     ("attempts", ""),
     ("feedback", "packets"),
     ("sender_repairs", "packets"),
+    ("sender_packets", "packets"),
     ("load", "packets"),
     ("lost", ""),
     ("repairs", "packets"),
@@ -66,8 +68,13 @@ fn used(filing: &mut Filing, node: &str, ended: &Ended) {
 /// What is filed of each client.
 fn of_clients(receivers: &[String], played: &Played, size_bytes: u64, stopped: Option<usize>) -> Filing {
     let mut filing = Filing::default();
+    let sent = played.sent.all();
     for (index, (name, fared)) in receivers.iter().zip(&played.clients).enumerate() {
         let time = if stopped == Some(index) { "stopped_time" } else { "time" };
+        if fared.has_died {
+            filing.node(name, "died", 1.0, "");
+            continue;
+        }
         match (fared.run_seconds(), &fared.failure) {
             (Some(seconds), _) => filing.node(name, time, seconds, "s"),
             (None, why) => {
@@ -90,11 +97,26 @@ fn of_clients(receivers: &[String], played: &Played, size_bytes: u64, stopped: O
         filing.node(name, "dropped", told.dropped_packets as f64, "packets");
         filing.node(name, "attempts", f64::from(fared.attempts), "");
         used(&mut filing, name, &fared.ended);
+        told.local.iter().for_each(|local| of_local(&mut filing, name, told, local, sent.to_all));
     }
+    filing.run("sender_repairs", sent.repairs as f64, "packets");
+    filing.run("sender_packets", (sent.to_all + sent.to_some) as f64, "packets");
+    sent.feedback.iter().for_each(|heard| filing.run("feedback", *heard as f64, "packets"));
     for (name, silence) in receivers.iter().zip(&played.silences) {
         filing.node(name, "silence", silence.as_secs_f64(), "s");
     }
     filing
+}
+
+/// What is filed of a receiver of a session with local groups, to which the sender has sent `to_all` packets.
+fn of_local(filing: &mut Filing, name: &str, told: &Told, local: &LocalProgress, to_all: u64) {
+    let lost = 1.0 - local.data_blocks as f64 / to_all.max(1) as f64;
+    let load = to_all + local.repair_blocks + local.sent_blocks;
+    filing.node(name, "load", load as f64, "packets");
+    filing.node(name, "lost", lost.clamp(0.0, 1.0), "");
+    filing.node(name, "repairs", local.sent_blocks as f64, "packets");
+    filing.node(name, "requests", (local.requests + local.requests_above) as f64, "packets");
+    filing.node(name, "served", told.most_served as f64, "");
 }
 
 /// What is filed of a run that the program refused to make, in its own words.

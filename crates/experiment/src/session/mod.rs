@@ -16,10 +16,11 @@ use std::{
 };
 
 use treecast_lab::parallel;
+use treecast_proto::random::SplitMix64;
 
 use crate::{
     cargo::Cargo,
-    client::{CUT_OFF, Client, Fared},
+    client::{CUT_OFF, Client, Fared, Fate},
     document::network::Stopped,
     ears::{Ears, Heard},
     plan::{Group, Planned, Work},
@@ -28,6 +29,7 @@ use crate::{
     server::{self, POLL, Server},
     site::{Happening, Program, Site, Slot, attachment, while_they_happen},
     source::Source,
+    told::ToldSender,
 };
 
 pub use activity::{SERIES, over_time};
@@ -45,6 +47,8 @@ pub struct Session<'a> {
     /// When the run started.
     pub origin: Instant,
     pub timeout: Duration,
+    /// The seed of the run, from which the deaths of controllers are drawn.
+    pub seed: u64,
     /// A function that is told of each process that starts, and at which node.
     pub watch: &'a (dyn Fn(&str, u32) + Sync),
     /// A client that is to be stopped for a while.
@@ -71,6 +75,8 @@ pub struct Played {
     pub server_failure: Option<String>,
     /// The last thing that the server said.
     pub server_said: Option<String>,
+    /// What the server's programs have sent and heard.
+    pub sent: ToldSender,
     /// The resources that the server's programs used.
     pub server_used: treecast_lab::process::Ended,
     pub happened: Vec<Happening>,
@@ -96,6 +102,7 @@ impl Session<'_> {
             played
         })?;
         played.server_said = server.last_event();
+        played.sent = server.told();
         played.server_used = server.used();
         played.refused = server.is_refused().then(|| server.failure()).flatten();
         match self.cargo {
@@ -160,6 +167,7 @@ impl Session<'_> {
         thread::scope(|scope| {
             scope.spawn(|| self.feed(server, &is_over));
             scope.spawn(|| self.stop_client(clients, &is_over));
+            scope.spawn(|| self.kill_controllers(server, clients, &is_over));
             let listening = ears.map(|ears| scope.spawn(|| ears.listen(start, &is_over)));
             let (done, outcomes) = mpsc::channel();
             for (index, client) in clients.iter().enumerate() {
@@ -216,16 +224,32 @@ impl Session<'_> {
     fn stop_client(&self, clients: &[Client], is_over: &AtomicBool) {
         let Some(stopped) = self.stopped else { return };
         let Some(client) = clients.get(stopped.client) else { return };
-        let wait = |span: Duration| {
-            let start = Instant::now();
-            while start.elapsed() < span && !is_over.load(Ordering::Relaxed) {
-                thread::sleep(POLL);
-            }
-        };
-        wait(stopped.after.0);
+        wait_until(Instant::now() + stopped.after.0, is_over);
         client.slot.signal(libc::SIGSTOP);
-        wait(stopped.lasts.0);
+        wait_until(Instant::now() + stopped.lasts.0, is_over);
         client.slot.signal(libc::SIGCONT);
+    }
+
+    /// Kills controllers of local groups, each at its time since the session began. A death waits while nobody reports
+    /// to any controller.
+    fn kill_controllers(&self, server: &Server, clients: &[Client], is_over: &AtomicBool) {
+        let mut random = SplitMix64(self.seed);
+        let times = self.planned.delivery.local.deaths_at(&mut random);
+        let is_over_or = |is_done: bool| is_done || is_over.load(Ordering::Relaxed);
+        while !times.is_empty() && !is_over_or(server.has_begun()) {
+            thread::sleep(POLL);
+        }
+        let began = Instant::now();
+        for time in times {
+            wait_until(began + time, is_over);
+            let mut serving: Vec<&Client> = Vec::new();
+            while !is_over_or(!serving.is_empty()) {
+                thread::sleep(POLL);
+                serving = clients.iter().filter(|client| client.serves()).collect();
+            }
+            let chosen = (random.unit() * serving.len() as f64) as usize;
+            serving.get(chosen).iter().for_each(|client| client.die());
+        }
     }
 
     fn server(&self) -> io::Result<Server<'_>> {
@@ -287,6 +311,7 @@ impl Session<'_> {
             may_lack: is_feed || delivery.may_lack(),
             sessions_follow: delivery.has_sessions() && !is_feed && !delivery.may_lack(),
             wait: self.waits.get(index).copied().unwrap_or_default(),
+            fate: Fate::default(),
             folder,
         })
     }
@@ -296,7 +321,7 @@ impl Session<'_> {
         let verdicts = parallel::map(clients.len(), |index| {
             let (node, client) = (&self.group.receivers[index], &clients[index]);
             let copy = self.cargo.copy_in(&client.folder);
-            let is_there = fares[index].failure.is_none();
+            let is_there = fares[index].failure.is_none() && !fares[index].has_died;
             let verdict = is_there.then(|| self.site.check(node, &copy, source.size.0, &source.digest));
             // What cannot be removed now is overwritten by the next run, or goes with the site.
             _ = self.site.folder(node, "copy");
@@ -311,6 +336,13 @@ impl Session<'_> {
                 Some(Err(reason)) => _ = fared.failure.get_or_insert_with(|| reason.to_string()),
             }
         }
+    }
+}
+
+/// Waits for a moment, or until the run is over.
+fn wait_until(moment: Instant, is_over: &AtomicBool) {
+    while Instant::now() < moment && !is_over.load(Ordering::Relaxed) {
+        thread::sleep(POLL);
     }
 }
 

@@ -135,6 +135,7 @@ fn simulated(planned: &Planned, receivers: usize, figures: &CrowdFigures) -> Sim
         figures: vec![None],
         feedback: figures.sender.reports + figures.sender.requests + figures.sender.others,
         sender_repairs: figures.sender_repairs,
+        sender_packets: size(planned).div_ceil(BLOCK_LEN.into()) + figures.sender_repairs,
         most_served: Some(figures.most_clients),
         samples: vec![Sample::default(), end],
     }

@@ -27,7 +27,7 @@ use self::scenario::Simulated;
 use crate::{
     Error, Event, Order, Preview, Results,
     document::Experiment,
-    engine::book::{Book, Outcome, failures},
+    engine::book::{Book, Outcome, failures, whole},
     filing::Filing,
     plan::{Plan, Planned},
     schedule::Schedule,
@@ -145,7 +145,7 @@ fn keep(book: &mut Book, planned: &Planned, simulated: Result<Simulated, String>
         book.tell_client(planned, node, fared);
     }
     let failures = failures(group, &simulated.clients);
-    let (whole, of) = (group.receivers.len() - failures.len(), group.receivers.len());
+    let (whole, of) = whole(&simulated.clients, &failures);
     let seconds = simulated.duration.as_secs_f64();
     let outcome = Outcome {
         record,
@@ -166,7 +166,7 @@ fn filing(planned: &Planned, simulated: &Simulated) -> Filing {
     let size_bytes = simulated.size_bytes;
     let receivers = planned.groups[0].receivers.iter().zip(&simulated.clients);
     for ((name, fared), figures) in receivers.zip(&simulated.figures) {
-        if figures.is_some_and(|figures| figures.has_died) {
+        if fared.has_died {
             filing.node(name, "died", 1.0, "");
             continue;
         }
@@ -190,6 +190,7 @@ fn filing(planned: &Planned, simulated: &Simulated) -> Filing {
     }
     filing.run("feedback", simulated.feedback as f64, "packets");
     filing.run("sender_repairs", simulated.sender_repairs as f64, "packets");
+    filing.run("sender_packets", simulated.sender_packets as f64, "packets");
     if let Some(served) = simulated.most_served {
         filing.run("served", served as f64, "");
     }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use treecast_driver::send::MOST_CODED_BPS;
-use treecast_lab::{Role, Topology};
+use treecast_lab::{Role, Topology, quantity::Rate};
 use treecast_proto::{
     fec::Share,
     local::Tuning,
@@ -48,12 +48,14 @@ pub struct Simulated {
     /// The packets of feedback that came to the sender, and the packets that it sent again.
     pub feedback: u64,
     pub sender_repairs: u64,
+    /// The packets of objects that the sender sent. One packet to many counts once.
+    pub sender_packets: u64,
     /// The most who have reported to one controller of a crowd.
     pub most_served: Option<usize>,
     pub samples: Vec<Sample>,
 }
 
-/// The time for which a sender waits for more receivers, where the experiment does not say it.
+/// The time for which a sender waits for more receivers after the first.
 const SETTLING: Duration = Duration::from_secs(1);
 
 /// The time that a program takes until it asks for a connection: about what `treecast receive` takes on an idle machine.
@@ -89,6 +91,7 @@ pub fn play(
         figures: vec![None; receivers],
         feedback: 0,
         sender_repairs: 0,
+        sender_packets: 0,
         most_served: None,
         samples: Vec::new(),
     };
@@ -111,7 +114,10 @@ pub fn play(
         simulated.take(planned, &members, begins, &waits, &run);
         simulated.feedback += run.figures.feedback_messages;
         let block_len = u64::from(scenario.block_len);
-        simulated.sender_repairs += run.figures.retransmitted_bytes.div_ceil(block_len);
+        let repairs = run.figures.retransmitted_bytes.div_ceil(block_len);
+        simulated.sender_repairs += repairs;
+        simulated.sender_packets +=
+            run.figures.multicast_bytes.div_ceil(block_len) + run.figures.repair_symbols + repairs;
         begins = simulated.duration;
     }
     Ok(simulated)
@@ -191,6 +197,7 @@ fn fared(planned: &Planned, figures: &ReceiverFigures, begins: Duration, wait: D
             .then(|| "it had not everything when the run's time was up".into()),
         attempts: 1,
         is_cut_short: !figures.is_whole,
+        has_died: figures.has_died,
         told: Told {
             received_bytes: figures.received_bytes,
             retransmitted_bytes: figures.retransmitted_bytes,
@@ -229,6 +236,9 @@ fn scenario(
     };
     let room = if delivery.is_explicit() { session::room_beside_lists(fanout, MTU) } else { MTU };
     let block_len = (room - LOWER_HEADERS - HEADER_LEN - seal_bytes) as u16;
+    // The machines of local groups count bits of objects, and not of packets.
+    let of_objects =
+        |rate: Option<Rate>| rate.map_or(rate_bps, |rate| rate.0) * u64::from(block_len) / MTU as u64;
     let cables = network::cables(topology);
     let node = |name: &str| network::node(topology, name).ok_or_else(|| format!("there is no node {name}"));
     let changes = cables.changes(&delivery.events);
@@ -243,7 +253,7 @@ fn scenario(
             .collect::<Result<_, _>>()?,
         fanout,
         explicit: delivery.is_explicit().then(|| explicit(delivery, topology, &names)).transpose()?,
-        local: delivery.is_local().then(|| local(planned, members, seed)).transpose()?,
+        local: delivery.is_local().then(|| local(planned, members, seed, &of_objects)).transpose()?,
         changes,
         starting: STARTING,
         seal_bytes,
@@ -281,7 +291,12 @@ fn scenario(
 }
 
 /// The settings of local groups. The times at which controllers die are drawn from the seed.
-fn local(planned: &Planned, members: &[usize], seed: u64) -> Result<Local, String> {
+fn local(
+    planned: &Planned,
+    members: &[usize],
+    seed: u64,
+    of_objects: &dyn Fn(Option<Rate>) -> u64,
+) -> Result<Local, String> {
     let keys = &planned.delivery.local;
     let receivers = &planned.groups[0].receivers;
     let number = |name: &String| {
@@ -294,21 +309,19 @@ fn local(planned: &Planned, members: &[usize], seed: u64) -> Result<Local, Strin
             seats[number(name)?] = Some(PlacedSeat { group, controller: number(&names[0])?, parent: None });
         }
     }
-    let mut random = SplitMix64(seed);
-    let within = keys.within.map_or(Duration::ZERO, |within| within.0);
     let usual = Tuning::default();
     Ok(Local {
         mode: keys.mode.into(),
         seats: seats.into_iter().flatten().collect(),
         tuning: Tuning {
             congestion_loss: keys.congestion_loss.map_or(usual.congestion_loss, |share| share.0),
-            repair_rate_bps: keys.repair_rate.map_or(usual.repair_rate_bps, |rate| rate.0),
+            repair_rate_bps: of_objects(keys.repair_rate),
             deadline: keys.deadline.map(|deadline| deadline.0),
             ..usual
         },
         minimum_rate_bps: keys.minimum_rate.map_or(0, |rate| rate.0),
-        settling: keys.settling.map_or(SETTLING, |settling| settling.0),
-        deaths: (0..keys.deaths).map(|_| within.mul_f64(random.unit())).collect(),
+        settling: SETTLING,
+        deaths: keys.deaths_at(&mut SplitMix64(seed)),
     })
 }
 

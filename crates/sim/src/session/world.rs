@@ -91,7 +91,7 @@ pub struct ReceiverFigures {
 /// The cost of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Figures {
-    /// The bytes of objects that the sender multicast.
+    /// The bytes of objects that the sender multicast, and in a carousel also of repair symbols.
     pub multicast_bytes: u64,
     /// The bytes of objects that the sender sent again.
     pub retransmitted_bytes: u64,
@@ -915,7 +915,12 @@ impl<'a> World<'a> {
 
     fn figures(&mut self) {
         let figures = self.sender.machine.figures();
-        self.figures.multicast_bytes = figures.multicast_bytes;
+        // The machine of a carousel does not count.
+        self.figures.multicast_bytes = figures.multicast_bytes.max(if self.scenario.carousel.is_some() {
+            self.sender.sent_bytes
+        } else {
+            0
+        });
         self.figures.retransmitted_bytes = figures.retransmitted_bytes;
         self.figures.group_bytes = self.sender.group_bytes;
         self.figures.repair_symbols = figures.repair_symbols;
