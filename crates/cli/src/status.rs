@@ -4,8 +4,8 @@ use std::{process::ExitCode, thread, time::Duration};
 
 use serde_json::{Value, json};
 use treecast_driver::{
-    receive::ReceiveProgress,
-    send::{GroupProgress, ReceiverProgress, SendProgress},
+    receive::{LocalProgress, ReceiveProgress},
+    send::{GroupProgress, LocalSending, ReceiverProgress, SendProgress},
     status::{Found, Phase, Progress, Sending, Snapshot, find},
 };
 
@@ -119,7 +119,7 @@ fn sender(sending: &Sending) -> Vec<String> {
         again(sums.retransmitted_bytes, sums.requests, progress.duplicate_share, sums.dropped_packets),
     ];
     lines.extend(groups(progress));
-    lines.push(receivers(sending));
+    lines.push(progress.local.as_ref().map_or_else(|| receivers(sending), in_groups));
     lines.extend(gone(progress));
     lines.extend(late(progress));
     lines
@@ -147,6 +147,7 @@ fn receiver(progress: &ReceiveProgress) -> Vec<String> {
             progress.dropped_packets,
         ),
     ];
+    lines.extend(progress.local.as_ref().map(in_group));
     if progress.group > 0 {
         lines.push(format!("in group {}, which is slower than the first", progress.group));
     }
@@ -160,6 +161,42 @@ fn again(again_bytes: u64, requests: u64, duplicate_share: f64, dropped_packets:
         counted(requests as usize, "request"),
         percent(duplicate_share),
         counted(dropped_packets as usize, "packet")
+    )
+}
+
+/// Says who is in a session with local groups, and what the sender has sent again.
+fn in_groups(local: &LocalSending) -> String {
+    let late = match local.late_objects {
+        0 => String::new(),
+        late => format!("; {} given up as late", counted(late as usize, "file")),
+    };
+    format!(
+        "{} in local groups, {} to the sender; {} sent again to all, {} to groups{late}",
+        counted(local.receivers as usize, "receiver"),
+        match local.clients {
+            1 => "1 of them reports".to_owned(),
+            clients => format!("{clients} of them report"),
+        },
+        bytes(local.session_repair_bytes),
+        bytes(local.group_repair_bytes),
+    )
+}
+
+/// Says what a receiver does in its local group.
+fn in_group(local: &LocalProgress) -> String {
+    let place = match (local.group, local.controller) {
+        (None, _) => "in no local group".to_owned(),
+        (Some(group), _) if local.is_controller => {
+            format!("controller of local group {group:08x}, to which {} report", local.clients)
+        }
+        (Some(group), Some(controller)) => format!("in local group {group:08x} of {controller}"),
+        (Some(group), None) => format!("in local group {group:08x}"),
+    };
+    format!(
+        "{place}; {} lost, {} repaired by others, {} sent for others",
+        counted(local.lost_blocks as usize, "block"),
+        local.repair_blocks,
+        local.sent_blocks
     )
 }
 
@@ -260,6 +297,36 @@ mod tests {
                         waits for client7: silent for 12 s\n";
         assert_eq!(text, expected);
         assert!(text.lines().all(|line| line.len() <= 80));
+    }
+
+    #[test]
+    fn a_session_with_local_groups_says_who_mends() {
+        let mut local = sending();
+        local.progress.receivers.clear();
+        local.progress.local = Some(LocalSending {
+            receivers: 60,
+            clients: 3,
+            session_repair_bytes: 1 << 20,
+            group_repair_bytes: 2 << 20,
+            late_objects: 2,
+            ..LocalSending::default()
+        });
+        let expected = "\n  60 receivers in local groups, 3 of them report to the sender; \
+                        1.0 MiB sent again to all, 2.0 MiB to groups; 2 files given up as late\n";
+        let text = session_as_text(&snapshot(local));
+        assert!(text.contains(expected), "{text}");
+        let member = LocalProgress {
+            group: Some(0xfeed),
+            is_controller: true,
+            clients: 5,
+            lost_blocks: 20,
+            repair_blocks: 19,
+            sent_blocks: 30,
+            ..LocalProgress::default()
+        };
+        let expected = "controller of local group 0000feed, to which 5 report; \
+                        20 blocks lost, 19 repaired by others, 30 sent for others";
+        assert_eq!(in_group(&member), expected);
     }
 
     #[test]

@@ -50,6 +50,10 @@ impl Site {
         self.lab.as_ref().expect("it is up")
     }
 
+    fn address(&self, node: &str) -> String {
+        self.lab().node(node).unwrap().v6().unwrap().to_string()
+    }
+
     fn start(&self, node: &str, arguments: &[&str], output: &str) -> Guarded {
         let mut command = Command::new(TREECAST);
         command.args(arguments);
@@ -61,9 +65,11 @@ impl Site {
 
     fn send(&self, arguments: &[&str]) -> Guarded {
         let (ticket, file) = (self.scratch.arg("ticket"), self.scratch.arg("file"));
-        let of_all = ["send", "--json", "--repair", "local", "--wait", "6", "--ticket-file", &ticket];
-        let rate: &[&str] = if arguments.contains(&"--rate") { &[] } else { &["--rate", "6M"] };
-        let sender = self.start("server0", &[&of_all[..], rate, arguments, &[&file]].concat(), "sender");
+        let of_all = ["send", "--json", "--repair", "local", "--ticket-file", &ticket];
+        let usual = [["--rate", "6M"], ["--wait", "6"]];
+        let usual = usual.iter().filter(|[option, _]| !arguments.contains(option)).flatten().copied();
+        let usual: Vec<&str> = usual.collect();
+        let sender = self.start("server0", &[&of_all[..], &usual, arguments, &[&file]].concat(), "sender");
         wait_until("the ticket is written", || self.scratch.path("ticket").exists());
         sender
     }
@@ -166,9 +172,13 @@ fn without_multicast_copies_go_to_each_receiver_and_repairs_to_who_lacks_them() 
         ("unicast", &["--plain", "--fanout", "unicast", "--rate", "36M"][..]),
         ("xcast", &["--fanout", "xcast"]),
         ("auto", &["--fanout", "auto"]),
+        // More are waited for than come.
+        ("source", &["--wait", "7", "--wait-at-least", "5", "--wait-timeout", "4"]),
     ] {
         let site = Site::up(name);
-        let sender = site.send(arguments);
+        let own = site.address("server0");
+        let source: &[&str] = if name == "source" { &["--source", &own] } else { &[] };
+        let sender = site.send(&[arguments, source].concat());
         for (number, receiver) in site.receive(&[]).into_iter().enumerate() {
             site.ends(receiver, &format!("receiver{number}"), 0);
             assert!(site.is_whole(number), "{name} {number}");
@@ -281,8 +291,7 @@ fn what_a_member_forges_is_in_no_copy() {
 #[test]
 fn groups_made_by_hand_are_as_the_file_says() {
     let site = Site::up("hand");
-    let address =
-        |number: usize| site.lab().node(&format!("client{number}")).unwrap().v6().unwrap().to_string();
+    let address = |number: usize| site.address(&format!("client{number}"));
     let line =
         |numbers: &[usize]| numbers.iter().map(|number| address(*number)).collect::<Vec<_>>().join(" ");
     let text = format!("first: {}\nsecond < first: {}\n", line(&[1, 0, 2]), line(&[4, 3, 5]));
@@ -310,7 +319,9 @@ fn what_is_late_is_given_up_and_counted() {
         assert_eq!(count(&site.done(number), "late_objects"), 1);
         assert!(site.said(&format!("receiver{number}")).contains("it was late: not whole 300 ms"));
     }
-    site.ends(sender, "sender", 0);
+    site.ends(sender, "sender", 3);
+    let told = last_event(&site.said("sender"), "done");
+    assert_eq!((count(&told["local"], "late_objects"), &told["complete"]), (6, &Value::Bool(false)));
 }
 
 #[test]
@@ -333,7 +344,6 @@ fn options_that_do_not_go_with_local_groups_are_refused_in_one_line() {
     };
     for (arguments, part) in [
         (&["--fanout", "unicast", "--local-groups", &large][..], "take --fanout multicast"),
-        (&["--source", "127.0.0.1"], "leave out --source"),
         (&["--rate", "max"], "name it with --rate"),
         (&["--rates", "5M,1M"], "leave out --rates"),
         (&["--fec", "auto"], "leave out --fec"),
@@ -341,7 +351,7 @@ fn options_that_do_not_go_with_local_groups_are_refused_in_one_line() {
         (&["--feed", "/dev/null"], "leave out --feed"),
         (&["--group", "224.1.2.3"], "239.0.0.0/8"),
         (&["--block", "600"], "1152 to"),
-        (&["--allow", "keys"], "leave out --allow"),
+        (&["--allow", "keys"], "the sender cannot keep anybody out who has it: leave out --allow"),
         (&["--linger", "5"], "leave out --linger"),
         (&["--idle", "5"], "--repair carousel"),
         (&["--deadline", "5"], "500ms"),

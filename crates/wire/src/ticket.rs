@@ -273,6 +273,12 @@ impl Ticket {
         }
     }
 
+    /// Whether local groups have multicast addresses. Elsewhere members are spoken to one by one: on fanouts without multicast, and where
+    /// receivers hear a single source.
+    pub fn has_local_addresses(&self) -> bool {
+        self.fanout == Fanout::Multicast && self.source.is_none()
+    }
+
     /// The UDP port of members of local groups that are fixed by hand, each at its own address. 0 where members choose a port. Without
     /// multicast, the sender's copies come to the port before it.
     pub fn member_port(&self) -> u16 {

@@ -217,7 +217,7 @@ fn local_len(local: &Local) -> usize {
         Local::Listen { .. } => 8 + 2,
         Local::Report(report) => {
             let object = |object: &LocalObject| 4 + 8 + 8 + 1 + object.missing.len() * RANGE;
-            4 + 1 + 2 + 4 + 4 + 4 + 1 + report.objects().iter().map(object).sum::<usize>()
+            4 + 1 + 2 + 4 + 4 + 4 + 4 + 1 + report.objects().iter().map(object).sum::<usize>()
         }
         Local::Request(request) => 4 + 1 + 4 + 1 + request.ranges().len() * RANGE,
         Local::Split(split) => 4 + MEMBER + 1 + split.members().len() * MEMBER,

@@ -131,7 +131,10 @@ impl Display {
 /// slowest.
 fn remark(progress: &SendProgress) -> String {
     if let Some(local) = &progress.local {
-        return format!("{} in local groups", counted(local.receivers as usize, "receiver"));
+        let again = local.session_repair_bytes + local.group_repair_bytes;
+        let share = again as f64 / (progress.sent_bytes + again).max(1) as f64;
+        let receivers = counted(local.receivers as usize, "receiver");
+        return format!("{receivers} in local groups, {} sent again", percent(share));
     }
     let receivers = &progress.receivers;
     let stand = |standing| receivers.iter().filter(|receiver| receiver.standing == standing).count() as u32;
@@ -191,7 +194,10 @@ fn in_local_groups(summary: &SendSummary, local: &LocalSending) -> String {
         bytes(local.session_repair_bytes),
         bytes(local.group_repair_bytes),
         counted((local.reports + local.requests + local.others) as usize, "message"),
-    )
+    ) + &match local.late_objects {
+        0 => String::new(),
+        late => format!("; {} given up as late", counted(late as usize, "file")),
+    }
 }
 
 /// Says how many receivers have everything, and how many have everything that they wanted.

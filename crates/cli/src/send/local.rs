@@ -70,10 +70,7 @@ pub(super) fn check(args: &Args) -> Result<(), String> {
     }
     // Nobody connects to the sender.
     let of_connections = [
-        (args.allow.is_some(), "--allow"),
-        (args.expires.is_some(), "--expires"),
         (args.control.is_some(), "--control"),
-        (args.wait_at_least.is_some(), "--wait-at-least"),
         (args.per_address.is_some(), "--per-address"),
         (args.linger.is_some(), "--linger"),
         (args.stall_limit.is_some(), "--stall-limit"),
@@ -82,6 +79,13 @@ pub(super) fn check(args: &Args) -> Result<(), String> {
     if let Some((_, option)) = of_connections.iter().find(|(is_there, _)| *is_there && is_local) {
         return Err(format!(
             "in a session with local groups, nobody connects to the sender: leave out {option}, or take --repair nack"
+        ));
+    }
+    let of_secrets = [(args.allow.is_some(), "--allow"), (args.expires.is_some(), "--expires")];
+    if let Some((_, option)) = of_secrets.iter().find(|(is_there, _)| *is_there && is_local) {
+        return Err(format!(
+            "the ticket of a session with local groups holds its secret, so the sender cannot keep anybody out who has it: leave out \
+             {option}, or take --repair nack"
         ));
     }
     let is_alone = args.local_mode == Some(Mode::Sender) && args.local_groups.is_some();

@@ -109,7 +109,8 @@ impl Post {
         note_lost(to, sent);
     }
 
-    fn address(&self, to: Address) -> SocketAddr {
+    /// The socket address of `to`. A link-local one has the scope of the session's interface.
+    pub fn address(&self, to: Address) -> SocketAddr {
         match to {
             Address::Session => self.session.scoped(),
             Address::Group(group) => self.place(group).scoped(),

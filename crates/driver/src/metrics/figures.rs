@@ -4,13 +4,17 @@
 use std::{collections::BTreeMap, fmt::Write};
 
 use crate::{
-    send::{ReceiverProgress, SendProgress},
+    receive::LocalProgress,
+    send::{LocalSending, ReceiverProgress, SendProgress},
     status::{Phase, Progress, Sending, Snapshot},
 };
 
 /// The most receivers that have series of their own: those that came first, so that there are never more. The others
 /// are summed up.
 const MAX_NAMED: usize = 100;
+
+/// The help of the number of those who report.
+const CLIENTS: &str = "Members and groups that report here";
 
 /// What the others' series are called.
 const OTHERS: &str = "(others)";
@@ -45,12 +49,27 @@ impl Figures {
         if let Progress::Send(sending) = &snapshot.progress {
             receivers(sending).into_iter().for_each(|row| single(&mut page, "gauge", row));
             moves(&sending.progress).into_iter().for_each(|row| single(&mut page, "counter", row));
+            if let Some(local) = &sending.progress.local {
+                single(&mut page, "gauge", ("local_clients", "", CLIENTS, local.clients as f64));
+                repaired(local).into_iter().for_each(|row| single(&mut page, "counter", row));
+            }
             for receiver in &sending.progress.receivers {
                 if self.named.len() < MAX_NAMED || self.named.contains_key(&receiver.name) {
                     self.named.insert(receiver.name.clone(), receiver.clone());
                 }
             }
             self.by_receiver(&mut page, sending);
+        }
+        if let Progress::Receive(receiving) = &snapshot.progress
+            && let Some(local) = &receiving.progress.local
+        {
+            single(&mut page, "gauge", ("local_clients", "", CLIENTS, local.clients as f64));
+            single(
+                &mut page,
+                "gauge",
+                ("local_loss_ratio", "", "The share of packets lost here", local.loss),
+            );
+            mended(local).into_iter().for_each(|row| single(&mut page, "counter", row));
         }
         page + "# EOF\n"
     }
@@ -157,6 +176,36 @@ fn moves(progress: &SendProgress) -> [Row; 2] {
     ]
 }
 
+/// What a sender has sent again in a session with local groups.
+fn repaired(local: &LocalSending) -> [Row; 3] {
+    let late = "Files that receivers gave up because they were late, summed over receivers";
+    [
+        (
+            "local_session_repair",
+            "bytes",
+            "Bytes sent again to all receivers",
+            local.session_repair_bytes as f64,
+        ),
+        ("local_group_repair", "bytes", "Bytes sent again to local groups", local.group_repair_bytes as f64),
+        ("local_late_objects", "", late, local.late_objects.into()),
+    ]
+}
+
+/// What a member of local groups has lost, got from others, and sent for others.
+fn mended(local: &LocalProgress) -> [Row; 4] {
+    [
+        (
+            "local_lost_blocks",
+            "",
+            "Blocks that were missing when they were noticed",
+            local.lost_blocks as f64,
+        ),
+        ("local_repair_blocks", "", "Blocks that others sent again", local.repair_blocks as f64),
+        ("local_sent_blocks", "", "Blocks sent again for others", local.sent_blocks as f64),
+        ("local_late_objects", "", "Files given up because they were late", local.late_objects as f64),
+    ]
+}
+
 fn single(page: &mut String, kind: &str, (name, unit, help, value): Row) {
     family(page, kind, (name, unit, help), [(String::new(), value)]);
 }
@@ -229,6 +278,19 @@ mod tests {
             assert_eq!(Some(family.unit.as_str()).filter(|unit| !unit.is_empty()), unit, "{name}");
             assert!(!family.help.is_empty(), "{name}");
         }
+    }
+
+    #[test]
+    fn local_groups_have_metrics_of_their_own() {
+        let mut snapshot = snapshot(0);
+        let local = LocalSending { receivers: 9, group_repair_bytes: 77, ..LocalSending::default() };
+        snapshot.note_send(&SendProgress { local: Some(local), ..SendProgress::default() });
+        let text = Figures::default().render(&snapshot);
+        openmetrics::parse_openmetrics(&text).unwrap_or_else(|error| panic!("{error}\n{text}"));
+        for line in ["treecast_local_group_repair_bytes_total 77", "treecast_retransmitted_bytes_total 77"] {
+            assert!(text.contains(line), "{line}: {text}");
+        }
+        assert!(text.contains("treecast_receivers 9\n"), "{text}");
     }
 
     #[test]

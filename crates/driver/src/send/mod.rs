@@ -400,8 +400,9 @@ impl SendProgress {
                 0 => 1.0,
                 wanted => (self.done_bytes() as f64 / wanted as f64).min(1.0),
             },
-            retransmitted_bytes: sum(|receiver| receiver.retransmitted_bytes),
-            requests: sum(|receiver| receiver.requests),
+            retransmitted_bytes: sum(|receiver| receiver.retransmitted_bytes)
+                + self.local.map_or(0, |local| local.session_repair_bytes + local.group_repair_bytes),
+            requests: sum(|receiver| receiver.requests) + self.local.map_or(0, |local| local.requests),
             dropped_packets: sum(|receiver| receiver.dropped_packets),
             receivers_done: stand(Standing::Done),
             receivers_failed: stand(Standing::Failed),
@@ -431,6 +432,8 @@ pub struct LocalSending {
     pub reports: u64,
     pub requests: u64,
     pub others: u64,
+    /// How many files receivers have given up because they were late, summed over receivers.
+    pub late_objects: u32,
 }
 
 /// Sums over a session's receivers.
@@ -596,7 +599,8 @@ impl SendSummary {
     pub fn is_complete(&self) -> bool {
         let whole = |receiver: &ReceiverProgress| receiver.failed == 0;
         let all_told = self.withdrawn.is_empty() && self.others_failed == 0;
-        !self.interrupted && all_told && self.progress.receivers.iter().all(whole)
+        let given_up = self.progress.local.map_or(0, |local| local.late_objects);
+        !self.interrupted && all_told && given_up == 0 && self.progress.receivers.iter().all(whole)
     }
 }
 

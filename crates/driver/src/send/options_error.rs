@@ -47,8 +47,6 @@ pub enum OptionsError {
         "without multicast a local group has a controller and at most {MAX_LOCAL_MEMBERS} other members, and one has {0}"
     )]
     LocalGroupSize(usize),
-    #[error("members of local groups send, too, so a group for one source does not do")]
-    LocalSource,
     #[error("a session with local groups sends what it began with, and no feed")]
     LocalFeed,
     #[error(

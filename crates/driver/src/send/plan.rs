@@ -301,19 +301,18 @@ fn check_local(options: &SendOptions) -> Result<(), OptionsError> {
         // Those for one source have no others (RFC 3306, 6).
         IpAddr::V6(group) => group.octets()[1] & 0xf0 != 0x30,
     };
-    let is_multicast = options.fanout == Fanout::Multicast;
+    let have_addresses = options.fanout == Fanout::Multicast && options.source.is_none();
     let most = local.groups.as_ref().map_or(0, GroupsFile::most_members);
     match options {
-        _ if options.source.is_some() => Err(OptionsError::LocalSource),
         _ if options.feed.is_some() => Err(OptionsError::LocalFeed),
         _ if options.rate.fixed_bps().is_none() => Err(OptionsError::LocalRate),
         _ if !options.slower_rates.is_empty() => Err(OptionsError::LocalRates),
         _ if options.fec.is_some() => Err(OptionsError::LocalFec),
         _ if options.session_file.is_some() => Err(OptionsError::LocalSession),
-        _ if is_multicast && options.group.is_some_and(|group| !is_scoped(group)) => {
+        _ if have_addresses && options.group.is_some_and(|group| !is_scoped(group)) => {
             Err(OptionsError::LocalGroup)
         }
-        _ if !is_multicast && most > MAX_LOCAL_MEMBERS => Err(OptionsError::LocalGroupSize(most)),
+        _ if !have_addresses && most > MAX_LOCAL_MEMBERS => Err(OptionsError::LocalGroupSize(most)),
         _ if local.groups.is_some() && !options.receivers.is_empty() => {
             let groups = local.groups.iter();
             let unknown = groups.filter_map(|groups| groups.check(&options.receivers).err()).next();

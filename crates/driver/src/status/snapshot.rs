@@ -121,7 +121,9 @@ impl Snapshot {
         let mut progress = progress.clone();
         sending.sums = progress.sums();
         let receivers = &mut progress.receivers;
-        sending.joined = receivers.iter().filter(|receiver| receiver.is_connected).count() as u32;
+        let connected = receivers.iter().filter(|receiver| receiver.is_connected).count() as u32;
+        // Members of local groups have no connections.
+        sending.joined = progress.local.map_or(connected, |local| local.receivers);
         receivers.sort_by_key(|receiver| (receiver.standing == Standing::Done, receiver.received_bytes));
         sending.receivers_not_shown = receivers.len().saturating_sub(MAX_RECEIVERS_SHOWN) as u64;
         receivers.truncate(MAX_RECEIVERS_SHOWN);

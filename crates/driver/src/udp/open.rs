@@ -17,6 +17,9 @@ pub const DEFAULT_MULTICAST_HOPS: u32 = 32;
 /// it is asked for), so that the socket fills, and holds the sender back, before the link's queue overflows.
 const SEND_BUFFER_BYTES: usize = 128 * 1024;
 
+/// What a member's socket may hold. It does not hold the member back: what finds no room is lost.
+const MEMBER_BUFFER_BYTES: usize = 1 << 20;
+
 /// A multicast group, with the interface and the source for it.
 #[derive(Debug, Clone)]
 pub struct GroupAddress {
@@ -82,6 +85,9 @@ pub fn open_member(
 ) -> Result<UdpSocket, UdpError> {
     let socket = open(domain(own.ip()))?;
     send_to_groups(&socket, address, hops)
+        .and_then(|()| {
+            option::set_buffer(&socket, libc::SO_SNDBUFFORCE, libc::SO_SNDBUF, MEMBER_BUFFER_BYTES)
+        })
         .and_then(|()| grow_receive_buffer(&socket, want_bytes))
         .map_err(|source| cannot_send(address, source))?;
     let own = match own {

@@ -152,6 +152,7 @@ impl Clients {
         report.done = done;
         report.is_congested = own.is_congested || reports().any(|report| report.is_congested);
         report.loss = reports().map(|report| report.loss).fold(own.loss, u16::max);
+        report.given_up = reports().map(|report| report.given_up).fold(own.given_up, u32::saturating_add);
         report.receivers = reports().map(|report| report.receivers).fold(own.receivers, u32::saturating_add);
         report
     }

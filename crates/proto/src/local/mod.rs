@@ -53,13 +53,13 @@ pub struct Seat {
     pub parent: Member,
 }
 
-/// How a receiver gets copies of what the sender sends, on a fanout without multicast. There, local groups have no address of their own
-/// either: a member asks another one, and repairs go to the members that lack them, one by one.
+/// How a receiver is reached where local groups have no multicast addresses. There, a member asks another one, and repairs go to the members
+/// that lack them, one by one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Copies {
     /// The sender's address, which the ticket tells.
     pub sender: Member,
-    /// The UDP port of the receiver's own address at which copies come.
+    /// The UDP port of the receiver's own address at which copies of the sender's packets come. 0: they come by multicast.
     pub port: u16,
 }
 

@@ -271,6 +271,7 @@ impl Receiver {
                     objects: &self.objects,
                     loss: self.loss.share(),
                     is_congested: self.is_congested(),
+                    given_up: self.figures.late_objects as u32,
                 };
                 self.control.heard(now, from, local, &view);
                 self.carry_out_orders(now);
@@ -405,6 +406,7 @@ impl Receiver {
             objects: &self.objects,
             loss: self.loss.share(),
             is_congested: self.is_congested(),
+            given_up: self.figures.late_objects as u32,
         };
         self.control.tick(now, &view);
         if self.session_bps() > 0 {
@@ -488,7 +490,7 @@ impl Receiver {
         let late = self.config.tuning.deadline;
         let late = late.and_then(|late| self.shelf.open().map(|(_, known)| known.since + late).min());
         let empty = self.config.tuning.member_must_send.then_some(self.times.next_empty);
-        let listening = self.listening.as_ref().map(|listening| listening.next);
+        let listening = self.listening.as_ref().and_then(Listening::deadline);
         let announcements = self.shelf.deadline().filter(|_| self.control.place().is_some());
         [
             self.times.objects,

@@ -476,6 +476,16 @@ impl Sender {
         self.clients.len()
     }
 
+    /// How many objects receivers have given up because they were late, summed over receivers, as far as has been reported.
+    pub fn given_up(&self) -> u32 {
+        self.clients.iter().fold(0, |sum, (_, client)| sum.saturating_add(client.report.given_up))
+    }
+
+    /// Begins as soon as so many receivers are there.
+    pub fn begin_with(&mut self, receivers: u32) {
+        self.config.wait_for = Some(receivers);
+    }
+
     /// How many receivers there are, as far as has been reported.
     pub fn receivers(&self) -> u32 {
         self.clients.iter().fold(0, |sum, (_, client)| sum.saturating_add(client.report.receivers))

@@ -70,6 +70,14 @@ impl Sender {
         }
     }
 
+    /// Returns the machine of a session with local groups, to be changed.
+    pub fn local_mut(&mut self) -> Option<&mut local::Sender> {
+        match self {
+            Self::Vcmtp(_) | Self::Carousel(_) => None,
+            Self::Local(machine) => Some(machine),
+        }
+    }
+
     /// Returns counts of what a session with connections, or with local groups, has sent so far. They are all zero in a
     /// carousel, whose caller counts what leaves.
     pub fn figures(&self) -> SenderFigures {

@@ -3,10 +3,10 @@
 //! to the one above.
 //!
 //! ```text
-//!  0       4       5      7            11          15     19      20
-//!  +-------+-------+------+------------+-----------+------+-------+-------------+
-//!  | group | flags | loss | round trip | receivers | done | count | objects ... |
-//!  +-------+-------+------+------------+-----------+------+-------+-------------+
+//!  0       4       5      7            11          15     19         23      24
+//!  +-------+-------+------+------------+-----------+------+----------+-------+-------------+
+//!  | group | flags | loss | round trip | receivers | done | given up | count | objects ... |
+//!  +-------+-------+------+------------+-----------+------+----------+-------+-------------+
 //!
 //!  0        4          12     20      21             each object
 //!  +--------+----------+------+-------+--------------------+
@@ -52,6 +52,8 @@ pub struct LocalReport {
     pub receivers: u32,
     /// They are done with all objects before this one.
     pub done: u32,
+    /// How many objects they have given up because they were late, summed over these receivers.
+    pub given_up: u32,
     objects: Vec<LocalObject>,
 }
 
@@ -66,6 +68,7 @@ impl LocalReport {
             round_trip_us: 0,
             receivers: 1,
             done: 0,
+            given_up: 0,
             objects: Vec::new(),
         }
     }
@@ -102,6 +105,7 @@ impl LocalReport {
         report.round_trip_us = reader.u32("round trip")?;
         report.receivers = reader.u32("receivers")?;
         report.done = reader.u32("done")?;
+        report.given_up = reader.u32("given up")?;
         let count = usize::from(reader.u8("number of objects")?);
         if count > MAX_LOCAL_OBJECTS {
             return Err(ParseError::invalid("number of objects", count, "at most 16"));
@@ -125,6 +129,7 @@ impl LocalReport {
         out.extend_from_slice(&self.round_trip_us.to_be_bytes());
         out.extend_from_slice(&self.receivers.to_be_bytes());
         out.extend_from_slice(&self.done.to_be_bytes());
+        out.extend_from_slice(&self.given_up.to_be_bytes());
         out.push(self.objects.len() as u8);
         for object in &self.objects {
             out.extend_from_slice(&object.object.to_be_bytes());
@@ -182,6 +187,7 @@ impl fmt::Display for LocalReport {
         let congestion = if self.is_congested { " CONGESTION" } else { "" };
         write!(f, "group={} {role}{congestion} loss={}", self.group, share_text(self.loss))?;
         write!(f, " trip={}us receivers={} done={}", self.round_trip_us, self.receivers, self.done)?;
+        write!(f, " given-up={}", self.given_up)?;
         for LocalObject { object, received, seen, missing } in &self.objects {
             write!(f, " {object}:received={received},seen={seen},missing={missing:?}")?;
         }

@@ -85,7 +85,8 @@ impl Members {
         let local = ticket.local.ok_or(ReceiveError::NoGroups)?;
         let sender = ticket.control.first().copied().map(Member).ok_or(ReceiveError::NoControl)?;
         let seat = options.groups.as_ref().and_then(|groups| groups.seat(self.post.me().0, sender));
-        let is_multicast = ticket.fanout == Fanout::Multicast;
+        // Multicast from a single source needs no copies.
+        let port = if ticket.fanout == Fanout::Multicast { 0 } else { copies_port };
         let deadline = Duration::from_millis(local.deadline_ms.into());
         let tuning = Tuning {
             repair_rate_bps: local.repair_rate_bps,
@@ -103,7 +104,7 @@ impl Members {
             tuning,
             patience: Some(options.connect_timeout),
             hash_attempts: HASH_ATTEMPTS,
-            copies: (!is_multicast).then_some(Copies { sender, port: copies_port }),
+            copies: (!ticket.has_local_addresses()).then_some(Copies { sender, port }),
         }))))
     }
 }

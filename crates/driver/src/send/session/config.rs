@@ -102,12 +102,11 @@ fn local(plan: &Plan, options: &LocalOptions, me: Option<Member>) -> Result<Send
     Ok(Sender::Local(Box::new(local::Sender::new(config, objects))))
 }
 
-/// How the machine of local groups counts copies. `None` where there is multicast.
+/// How the machine of local groups sends to single members. `None` where the groups have addresses.
 fn copies_sent(plan: &Plan) -> Result<Option<CopiesSent>, SendError> {
-    Ok(match plan.options.fanout {
-        Fanout::Multicast => None,
-        fanout => Some(CopiesSent { key: random()?, share_rate: fanout == Fanout::Unicast }),
-    })
+    let have_addresses = plan.ticket(Vec::new()).has_local_addresses();
+    let share_rate = plan.options.fanout == Fanout::Unicast;
+    Ok(if have_addresses { None } else { Some(CopiesSent { key: random()?, share_rate }) })
 }
 
 /// How many blocks are signed together at this rate. `None` where none are: in a plain session.

@@ -169,6 +169,7 @@ impl Session<'_> {
     /// A member of local groups wants copies at an address, or none any more.
     pub(super) fn send_copies(&mut self, now: Instant, receiver: ReceiverId, at: Option<SocketAddr>) {
         let Some(local) = &mut self.local else { return };
+        let at = at.map(|at| local.scoped(at));
         match at {
             Some(at) => _ = local.listeners.insert(receiver, at),
             None => _ = local.listeners.remove(&receiver),

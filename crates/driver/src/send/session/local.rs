@@ -40,6 +40,8 @@ pub(super) struct Local {
     has_members: bool,
     /// The largest number of receivers so far.
     most_receivers: u32,
+    /// The largest number of objects that receivers have said to have given up.
+    most_given_up: u32,
     /// Where receivers want copies, on a fanout without multicast.
     pub listeners: BTreeMap<ReceiverId, SocketAddr>,
 }
@@ -64,8 +66,14 @@ impl Local {
             proved: None,
             has_members: false,
             most_receivers: 0,
+            most_given_up: 0,
             listeners: BTreeMap::new(),
         }))
+    }
+
+    /// The address at which a receiver wants copies, with the scope that a link-local one needs.
+    pub fn scoped(&self, at: SocketAddr) -> SocketAddr {
+        self.post.address(Address::Member(Member(at)))
     }
 
     pub fn me(&self) -> Member {
@@ -101,9 +109,11 @@ impl Session<'_> {
                 }
             }
         }
-        let receivers = self.machine.local().map_or(0, |machine| machine.receivers());
+        let told = self.machine.local().map(|machine| (machine.receivers(), machine.given_up()));
+        let (receivers, given_up) = told.unwrap_or_default();
         if let Some(local) = &mut self.local {
             local.most_receivers = local.most_receivers.max(receivers);
+            local.most_given_up = local.most_given_up.max(given_up);
         }
         Ok(())
     }
@@ -123,17 +133,29 @@ impl Session<'_> {
         self.local.iter_mut().for_each(|local| local.has_members = true);
     }
 
-    /// Fails when nobody has come for as long as the user waits.
-    pub(super) fn give_up_members(&self, now: Instant) -> Result<(), SendError> {
+    /// Begins with those who are there, or fails when too few have come, after the time for which the user waits.
+    pub(super) fn give_up_members(&mut self, now: Instant) -> Result<(), SendError> {
         let (wanted, waited) = (self.plan.options.wait_for, self.plan.options.wait_timeout);
         let has_enough = |local: &Local| local.has_members && (wanted <= 1 || self.figures.started.is_some());
         let lacks_some = self.local.as_ref().is_some_and(|local| !has_enough(local));
         if !lacks_some || now < Instant::ZERO + waited {
             return Ok(());
         }
-        let (seconds, joined) =
-            (waited.as_secs(), self.machine.local().map_or(0, |machine| machine.receivers()));
-        Err(SendError::NoReceivers { joined, wanted, at_least: None, seconds, missing: Vec::new() })
+        let joined = self.machine.local().map_or(0, |machine| machine.receivers());
+        let (seconds, at_least) = (waited.as_secs(), self.plan.options.wait_at_least);
+        if at_least.is_none_or(|at_least| joined < at_least) {
+            return Err(SendError::NoReceivers { joined, wanted, at_least, seconds, missing: Vec::new() });
+        }
+        // From now on that many are enough.
+        self.plan.options.wait_for = 1;
+        self.machine
+            .local_mut()
+            .into_iter()
+            .for_each(|machine| machine.begin_with(at_least.unwrap_or(joined)));
+        let line = format!("{joined} of {wanted} receivers came within {seconds} s: it starts with them");
+        (self.on_event)(SendEvent::Warning(line));
+        self.has_news = true;
+        Ok(())
     }
 
     /// Sends blocks to the session's group, for the first time or again, behind a proof of what they are.
@@ -238,6 +260,7 @@ impl Session<'_> {
             reports: figures.reports,
             requests: figures.requests,
             others: figures.others,
+            late_objects: self.local.as_ref().map_or(0, |local| local.most_given_up),
         })
     }
 }

@@ -71,6 +71,8 @@ pub(super) struct View<'a> {
     pub objects: &'a carousel::Receiver,
     pub loss: f64,
     pub is_congested: bool,
+    /// How many objects were given up here because they were late.
+    pub given_up: u32,
 }
 
 /// LGCP of one receiver.
@@ -268,6 +270,7 @@ impl Control {
         own.is_congested = view.is_congested;
         own.loss = share(view.loss);
         own.done = view.shelf.done;
+        own.given_up = view.given_up;
         let mut report = if is_controller {
             self.clients.aggregated(own, states, most)
         } else {

@@ -26,7 +26,14 @@ pub(super) struct Listening {
     copies: Copies,
     /// What the sender has answered; 0 before that.
     token: u64,
-    pub next: Instant,
+    next: Instant,
+}
+
+impl Listening {
+    /// When the sender is asked again.
+    pub fn deadline(&self) -> Option<Instant> {
+        Some(self.next).filter(|_| self.copies.port != 0)
+    }
 }
 
 impl From<Copies> for Listening {
@@ -39,9 +46,8 @@ impl Receiver {
     /// Asks the sender for copies when it is time for that.
     pub(super) fn listen(&mut self, now: Instant) {
         let is_heard = self.times.sender.is_some();
-        let Some(listening) = self.listening.as_mut().filter(|listening| now >= listening.next) else {
-            return;
-        };
+        let is_due = |listening: &&mut Listening| listening.deadline().is_some_and(|next| now >= next);
+        let Some(listening) = self.listening.as_mut().filter(is_due) else { return };
         listening.next = now + if is_heard { AGAIN } else { FIRST };
         let port = listening.copies.port;
         self.tell_listening(port);
@@ -49,7 +55,10 @@ impl Receiver {
 
     /// Says that this receiver wants copies at `port`, or none with port 0.
     pub(super) fn tell_listening(&mut self, port: u16) {
-        let Some(Listening { copies, token, .. }) = &self.listening else { return };
+        let wants_copies = |listening: &&Listening| listening.copies.port != 0;
+        let Some(Listening { copies, token, .. }) = self.listening.as_ref().filter(wants_copies) else {
+            return;
+        };
         let (to, message) = (Address::Member(copies.sender), Local::Listen { token: *token, port });
         let file = FileId::new(self.config.session, 0);
         let tell = ReceiverTransmit::Tell { to, file, message: Message::Local(message) };
