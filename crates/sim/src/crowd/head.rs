@@ -13,10 +13,10 @@ use treecast_wire::{
 use super::{Body, Broadcast, Crowd, Post, SESSION, To, place, sender};
 use crate::schedule::Schedule;
 
-/// How far the sender runs ahead of the slowest group, in bytes.
+/// The bytes by which the sender runs ahead of the slowest group at most.
 const WINDOW_BYTES: u64 = 16 << 20;
 
-/// What stands for the hash of the object.
+/// The value that stands for the hash of the object.
 pub(super) const HASH: [u8; 32] = [1; 32];
 
 #[derive(Debug)]

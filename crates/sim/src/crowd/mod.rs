@@ -139,7 +139,7 @@ struct Broadcast {
     body: Body,
 }
 
-/// Where a member is: its site and its place there. `None` for the sender.
+/// Returns a member's site and its place there. `None` for the sender.
 fn place(of: Member) -> Option<(usize, usize)> {
     let number = node(of)?.checked_sub(1)?;
     Some((number / SITE, number % SITE))
@@ -193,7 +193,7 @@ impl<'a> World<'a> {
         self.figures()
     }
 
-    /// Has everything happen before `end`. Returns the time of the next event.
+    /// Handles all events before `end`. Returns the time of the next event.
     fn window(&mut self, end: Instant) -> Option<Instant> {
         let (plan, broadcasts) = (self.plan, &self.broadcasts);
         let chunk = self.sites.len().div_ceil(plan.threads.get()).max(1);

@@ -21,13 +21,13 @@ use super::{
 };
 use crate::network::{generator, transmission_time};
 
-/// How many loops a receiver may take: with half of all packets lost, a thousand blocks take twenty.
+/// The most loops that a receiver may take. With half of all packets lost, a thousand blocks take twenty.
 const MAX_LOOPS: usize = 80;
 
-/// When the sender learns that a listener has come or gone.
+/// The time until the sender learns that a listener has come or gone.
 pub(super) const REPORT: Duration = Duration::from_millis(50);
 
-/// How long a listener that has died counts as one.
+/// The time for which a dead listener still counts as one.
 pub(super) const LISTENING_INTERVAL: Duration = Duration::from_secs(5);
 
 impl Scenario {
@@ -108,7 +108,7 @@ pub(super) fn is_reported(receiver: &ReceiverNode, now: Instant) -> bool {
     if receiver.dead { now < receiver.closed_at + LISTENING_INTERVAL } else { !receiver.closed }
 }
 
-/// What a forger draws, hears and sends.
+/// The state of a forger: its random numbers, and what it has heard and sent.
 #[derive(Debug)]
 pub(super) struct Forging {
     random: ChaCha8Rng,
@@ -137,7 +137,7 @@ impl Forging {
         packet
     }
 
-    /// Any block or symbol of any object.
+    /// Returns a block or symbol of any object.
     fn anything(&mut self, scenario: &Scenario) -> Packet {
         let index = self.random.random_range(0..scenario.objects.len());
         let file = FileId::new(session(scenario), index as u32);
@@ -157,7 +157,7 @@ impl Forging {
     }
 }
 
-/// The first packet of the next run.
+/// Returns the first packet of the run after this one.
 fn ahead_of(mut packet: Packet, block_len: u16) -> Packet {
     if let Packet::Blocks { range, .. } | Packet::Symbols { positions: range, .. } = &mut packet {
         let first_len = (range.end - range.start).min(block_len.into());

@@ -13,11 +13,11 @@ const FORGED: BlockHash = [0xff; 8];
 /// The settings of a carousel, which starts when somebody listens.
 #[derive(Debug, Clone, Copy)]
 pub struct Carousel {
-    /// How long the sender waits for another listener when the last has left.
+    /// The time that the sender waits for another listener after the last has left.
     pub idle: Duration,
-    /// Where the first loop begins, in bytes of all objects.
+    /// The position at which the first loop begins, in bytes of all objects.
     pub start: u64,
-    /// Which repair symbols the later loops send first.
+    /// The number of the first repair symbol that later loops send.
     pub first_row: u64,
     /// Whether the sender signs the hashes of its blocks.
     pub signs: bool,

@@ -58,7 +58,7 @@ fn packet(random: &mut ChaCha8Rng, scenario: &Scenario, content: &Rc<[u8]>) -> P
     Packet::Message(message.to_packet(file).into())
 }
 
-/// Repair symbols that nobody has computed, or the word that they are out.
+/// Returns forged repair symbols, or a forged message that symbols have run out.
 fn symbols(random: &mut ChaCha8Rng, scenario: &Scenario, file: FileId, content: &Rc<[u8]>) -> Packet {
     let source_block = random.random_range(0..3);
     let first: u32 = random.random_range(0..2_200);
@@ -71,7 +71,7 @@ fn symbols(random: &mut ChaCha8Rng, scenario: &Scenario, file: FileId, content: 
     Packet::Symbols { file, positions, content: Rc::clone(content) }
 }
 
-/// Mostly of an object that there is or might be; now and then one far ahead.
+/// Draws an object's index: mostly of an object that exists or may exist, and sometimes one far ahead.
 fn index(random: &mut ChaCha8Rng, scenario: &Scenario) -> u32 {
     if random.random_bool(0.1) {
         return random.random_range(1..4) * 65_535;
@@ -79,7 +79,7 @@ fn index(random: &mut ChaCha8Rng, scenario: &Scenario) -> u32 {
     random.random_range(0..scenario.objects.len() as u32 + 3)
 }
 
-/// One with the object's size and another name, or with another size.
+/// Returns a forged announcement: with the object's size and another name, or with another size.
 fn announcement(random: &mut ChaCha8Rng, scenario: &Scenario, index: u32) -> Message {
     let size = scenario.objects.get(index as usize).map_or(1_000, |object| object.size as u64);
     let size = match random.random_range(0..5) {

@@ -14,24 +14,24 @@ use super::{
     sender_node::SenderNode,
 };
 
-/// What a receiver may make of an object.
+/// The ways in which an object may end at a receiver.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Expected {
-    /// Nothing goes wrong that cannot be mended.
+    /// The object must become complete.
     Whole,
-    /// It needs nothing from the sender, which may give it up all the same.
+    /// The object must become complete here, but the sender may give it up.
     WholeHere,
-    /// The application does not want it.
+    /// The application ignores the object.
     Ignored,
-    /// It may fail, and must then say so.
+    /// The object may fail, and the receiver must then say so.
     WholeOrFailed,
-    /// Whatever: the session or the receiver ends in the middle.
+    /// Anything is right, because the session or the receiver ends in the middle.
     Anything,
-    /// Its storage fails it.
+    /// The object must fail, because its storage does.
     Failed,
 }
 
-/// Everything that is wrong with a run, one line each.
+/// Returns everything that is wrong with a run, one line each.
 pub(super) fn faults(
     scenario: &Scenario,
     sender: &SenderNode,
@@ -75,7 +75,7 @@ pub(super) fn faults(
     faults
 }
 
-/// One object at one receiver that the sender has counted in.
+/// Returns what is wrong with one object at a receiver that the sender has counted.
 fn object_fault(
     scenario: &Scenario,
     index: u32,
@@ -130,8 +130,8 @@ fn expected(scenario: &Scenario, position: usize, receiver: usize) -> Expected {
     }
 }
 
-/// What holds for a receiver whatever it went through: nothing wrong under a final name, nothing left
-/// under a temporary one, and its session has ended.
+/// Returns violations of what holds for every receiver: nothing wrong has a final name, nothing is left under a
+/// temporary name, and its session has ended.
 fn receiver_faults(
     sender: &SenderNode,
     lingers: bool,

@@ -19,11 +19,11 @@ pub struct Local {
     /// form by themselves.
     pub seats: Vec<PlacedSeat>,
     pub tuning: Tuning,
-    /// The lowest rate of the sender, in bits of IP packets a second. With 0 nobody has to leave.
+    /// The lowest rate of the sender, in bits of IP packets a second. With 0 no receiver has to leave.
     pub minimum_rate_bps: u64,
-    /// How long the sender waits for more receivers after the first.
+    /// The time that the sender waits for more receivers after the first.
     pub settling: Duration,
-    /// The times since all receivers were there at which a controller dies.
+    /// The times at which controllers die, counted from when all receivers were there.
     pub deaths: Vec<Duration>,
 }
 
@@ -37,7 +37,7 @@ pub struct PlacedSeat {
     pub parent: Option<usize>,
 }
 
-/// What a receiver has done and seen in a session with local groups.
+/// The counts of a receiver in a session with local groups.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LocalFigures {
     pub machine: local::Figures,
@@ -65,7 +65,7 @@ pub(crate) fn node(member: Member) -> Option<usize> {
     Some((usize::from(high) << 16) | usize::from(low))
 }
 
-/// The group of a packet in the network.
+/// The local group that an address stands for. `None` for a single member.
 pub(super) fn group(to: Address) -> Option<GroupId> {
     match to {
         Address::Session => Some(GroupId::SESSION),

@@ -36,17 +36,18 @@ use crate::{
     trace::{Entry, Node, Trace},
 };
 
-/// A packet that comes from a group.
+/// A packet that a receiver hears.
 #[derive(Debug, Clone)]
 pub(super) struct Heard {
-    /// None for somebody else's, who writes to all of them.
+    /// The index of the sender's group that the packet came from. `None` for a forger's packet, which goes to all
+    /// groups.
     pub(super) group: Option<u8>,
-    /// The number of the first packet, where it is a run of them.
+    /// The number of the packet in its group. In a run of packets, that of the first.
     pub(super) number: u32,
     pub(super) packet: Packet,
-    /// Whether it came at the receiver's own address.
+    /// Whether the packet came to the receiver's own address.
     pub(super) is_own: bool,
-    /// The member or sender that it came from, where it was not sent to the session's group by the sender.
+    /// The member or sender that sent the packet. `None` if the sender sent it to the session's group.
     pub(super) from: Option<Member>,
 }
 
@@ -64,23 +65,23 @@ impl Fate {
     }
 }
 
-/// What the receiver's host asks of the world.
+/// An effect of a receiver's host on the simulated world.
 #[derive(Debug)]
 pub(super) enum Output {
-    /// To the sender, at the time when it arrives.
+    /// A message to the sender, with its time of arrival.
     ToSender(Instant, Packet),
     Close(Instant),
     /// A datagram to a member, to the sender or to a group.
     Tell(Address, Packet),
-    /// The receiver begins or ceases to listen to a local group.
+    /// The receiver begins or stops listening to a local group.
     Listen(GroupId, bool),
-    /// The hash of an object is to be handed in.
+    /// The hash of an object is ready for the machine.
     Hash(FileId, [u8; 32]),
-    /// The wrong chunks of a page are to be handed in.
+    /// The wrong chunks of a page are known, for the machine.
     Checked(FileId, u32, Option<Vec<Range<u64>>>),
-    /// Whether a source block could be decoded is to be handed in.
+    /// The outcome of decoding a source block, for the machine.
     Decoded(FileId, u32, bool),
-    /// The application is to answer.
+    /// The application is asked about an object.
     Ask(FileId),
     Wake(Instant),
 }
@@ -93,23 +94,23 @@ pub(super) struct ReceiverNode {
     pub(super) storage: Storage,
     pub(super) socket: ReceiveBuffer,
     ignores: Vec<bool>,
-    /// Sizes of the objects, in bytes.
+    /// The sizes of the objects, in bytes.
     sizes: Vec<usize>,
-    /// Whether somebody else writes to the group, too.
+    /// Whether a forger writes to the group, too.
     is_misled: bool,
     has_fec: bool,
     /// Objects that have been hashed at least once.
     hashed: BTreeSet<FileId>,
     lens: Sizes,
     connection: Connection,
-    /// The group that it listens to.
+    /// The index of the group that the receiver listens to.
     pub(super) group: u8,
-    /// None where its moves are planned.
+    /// The machine that decides on moves between groups. `None` if moves are planned.
     mover: Option<Mover>,
-    /// The group that it is to go to.
+    /// The index of the group that the receiver is to move to.
     pub(super) wanted_group: Option<u8>,
     pub(super) connected: bool,
-    /// Its host is gone.
+    /// Whether the receiver's host has died.
     pub(super) dead: bool,
     dropped: u64,
     /// The blocks that came in last, for [`ReceiverTransmit::Store`].
@@ -117,23 +118,24 @@ pub(super) struct ReceiverNode {
     pub(super) fates: BTreeMap<u32, Fate>,
     pub(super) closed: bool,
     pub(super) complaints: Vec<String>,
-    /// When the last object was received.
+    /// The time at which the last object was complete.
     pub(super) last_received_at: Instant,
-    /// When its session ended, or its host died.
+    /// The time at which the receiver's session ended or its host died.
     pub(super) closed_at: Instant,
-    /// Why its session ended before it had all objects.
+    /// The reason why the session ended before the receiver had all objects.
     pub(super) cut_short: Option<String>,
-    /// What the sender has signed. `None` where it signs no blocks.
+    /// The hashes that the sender has signed. `None` if the sender signs no blocks.
     proofs: Option<Proofs>,
-    /// Bytes of blocks and symbols that left the sender: before it came, and since then once it has ended.
+    /// The bytes of blocks and symbols that the sender has sent. Until the receiver ends, those before it came; after
+    /// that, those since it came.
     pub(super) sent_bytes: u64,
-    /// Distinct bytes of objects that were stored, also of those that failed later.
+    /// The distinct bytes of objects that were stored, including objects that failed later.
     pub(super) stored_bytes: u64,
-    /// Bytes of objects that came on the connection.
+    /// The bytes of objects that came over the control connection.
     pub(super) retransmitted_bytes: u64,
-    /// Whether it has no connection, and its objects are as large as they say.
+    /// Whether the receiver has no control connection, and trusts the sizes of objects.
     is_alone: bool,
-    /// What it hears at which address, where that decides how it is served.
+    /// The counts of packets heard at each address, if they decide how the receiver is served.
     ears: Option<Box<Ears>>,
     /// The sender's address, which a member of local groups tells what it hears. `None`: the connection tells it.
     reports_to: Option<Member>,
@@ -219,12 +221,12 @@ impl ReceiverNode {
         }
     }
 
-    /// A packet arrives at the socket; says when it is read, unless it is dropped.
+    /// Handles the arrival of a packet at the socket. Returns when it is read. `None` if the socket drops it.
     pub(super) fn arrive(&mut self, now: Instant, packet: &Packet) -> Option<Instant> {
         self.socket.accept(now, packet.len(self.lens), packet.count(self.lens.block_len))
     }
 
-    /// A packet is read from the socket. What is of a group that has been left is not heard.
+    /// Handles a packet that is read from the socket. Packets of a group that the receiver has left are ignored.
     pub(super) fn hear(&mut self, now: Instant, mut heard: Heard) {
         if heard.group.is_some_and(|group| group != self.group) || !self.is_new(&mut heard) {
             return;
@@ -261,7 +263,7 @@ impl ReceiverNode {
         Some(heard.packet)
     }
 
-    /// Whether some of a run has not come before by another way. Cuts off what has, at its begin.
+    /// Whether a part of a run is new. Cuts off the part that came before by another fanout.
     fn is_new(&mut self, heard: &mut Heard) -> bool {
         let Some(ears) = self.ears.as_mut().filter(|_| heard.from.is_none()) else { return true };
         let count = heard.packet.count(self.lens.block_len) as u32;
@@ -275,7 +277,7 @@ impl ReceiverNode {
         true
     }
 
-    /// Reports what it has heard when that is due.
+    /// Sends a report of what was heard, when one is due.
     fn report(&mut self, now: Instant, outputs: &mut Vec<Output>) {
         let (can_tell, reports_to) = (self.connected || self.reports_to.is_some(), self.reports_to);
         let Some(ears) = self.ears.as_mut().filter(|_| can_tell) else { return };
@@ -290,13 +292,13 @@ impl ReceiverNode {
         outputs.extend(ears.deadline().map(Output::Wake));
     }
 
-    /// It listens to another group from now on.
+    /// Makes the receiver listen to another group.
     pub(super) fn move_to(&mut self, now: Instant, group: u8) {
         self.group = group;
         self.machine.handle(now, ReceiverInput::Moved { group });
     }
 
-    /// The sender wants it in this group.
+    /// Handles the sender's order to return to a group.
     fn called_back(&mut self, now: Instant, group: u8) {
         let elsewhere = match &mut self.mover {
             Some(mover) => mover.called_back(now, group),
@@ -334,14 +336,14 @@ impl ReceiverNode {
         }
     }
 
-    /// The application answers.
+    /// Answers for the application whether an object is wanted.
     pub(super) fn respond(&mut self, now: Instant, file: FileId) {
         let ignores = self.ignores.get(file.index() as usize).copied().unwrap_or_default();
         let response = if ignores { Response::Ignore } else { Response::Accept };
         self.machine.handle(now, ReceiverInput::Respond { file, response });
     }
 
-    /// Hashes what is stored, all of which must have been stored; after a wrong hash, something must have been.
+    /// Hashes an object. Checks that all of it was stored, and after a wrong hash, that something new was.
     fn hash(&mut self, file: FileId, outputs: &mut Vec<Output>) {
         let Some((hash, stored)) = self.storage.hash(file.index()) else {
             return self.complaints.push(format!("a hash of {file} is wanted, and nothing is stored"));
@@ -356,7 +358,7 @@ impl ReceiverNode {
         outputs.push(Output::Hash(file, hash));
     }
 
-    /// Polls to the end.
+    /// Polls the machine until it waits, and returns its effects.
     pub(super) fn pump(&mut self, now: Instant, trace: &mut Trace) -> Vec<Output> {
         let mut outputs = Vec::new();
         loop {
@@ -590,7 +592,7 @@ fn carousel_config(scenario: &Scenario) -> carousel::ReceiverConfig {
     }
 }
 
-/// A control message from the wire.
+/// Parses a control message.
 pub(super) fn parse(bytes: &[u8]) -> Result<(FileId, Message), String> {
     let header = Header::parse(bytes).map_err(|error| error.to_string())?;
     let message = Message::parse(&header, &bytes[HEADER_LEN..]).map_err(|error| error.to_string())?;

@@ -12,10 +12,10 @@ use treecast_proto::{
 use super::{carousel_plan::Carousel, placed::Placed};
 use crate::network::{Loss, Narrow, Path, generator};
 
-/// Time of the first object. Every receiver that joins at once is there before.
+/// The time at which the first object is sent. Receivers that join at once are there by then.
 const FIRST_SEND: Duration = Duration::from_millis(50);
 
-/// How long a session stays open that is not closed with its last object: all that it has to say is said.
+/// The time for which a session stays open that is not closed with its last object. Everything has been said by then.
 const LINGERING: Duration = Duration::from_secs(600);
 
 /// One session to simulate: its options, network, objects and receivers. Each time in it counts from the session's
@@ -39,11 +39,11 @@ pub struct Scenario {
     /// object is its position here.
     pub objects: Vec<ObjectPlan>,
     pub receivers: Vec<ReceiverPlan>,
-    /// When the application closes the sender (API_Close_Sender).
+    /// The time at which the application closes the sender (API_Close_Sender).
     pub close_at: Duration,
-    /// How long the sender takes to compute a hash after an object's last byte.
+    /// The time that the sender takes to compute a hash after an object's last byte.
     pub hashing: Duration,
-    /// Whether somebody else writes to the group, too.
+    /// Whether a forger writes to the group, too.
     pub is_forged: bool,
     /// The settings of a carousel, which takes the place of `repair`.
     pub carousel: Option<Carousel>,
@@ -55,7 +55,7 @@ pub struct Scenario {
 #[derive(Debug, Clone)]
 pub struct ObjectPlan {
     pub size: usize,
-    /// When the application hands the object to the sender (API_Send).
+    /// The time at which the application hands the object to the sender (API_Send).
     pub send_at: Duration,
     pub withdraw_at: Option<Duration>,
 }
@@ -69,15 +69,15 @@ pub struct ReceiverPlan {
     pub path: Path,
     /// The narrow part of that path. It drops the packets that are too much for it, of all groups.
     pub narrow: Option<Narrow>,
-    /// When the receiver moves to which group. Without such plans, it moves by the loss that it measures.
+    /// The times at which the receiver moves, and the groups. `None`: it moves by the loss that it measures.
     pub moves: Option<Vec<(Duration, u8)>>,
     /// The delay of the control connection, each way.
     pub control_delay: Duration,
     pub control_rate_bps: u64,
     pub receive_buffer_bytes: u32,
-    /// How fast the receiver empties its receive buffer.
+    /// The rate at which the receiver reads its receive buffer, in bits a second.
     pub read_rate_bps: u64,
-    /// Which objects the application ignores (per-file notification).
+    /// Whether the application ignores each object (per-file notification).
     pub ignores: Vec<bool>,
     /// What goes wrong with the receiver's storage, for each object.
     pub faults: Vec<Option<Fault>>,
@@ -98,7 +98,7 @@ pub enum Leaving {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fault {
-    /// Storing the byte at this position fails for good.
+    /// Storing the byte at this position fails, and does so again at each attempt.
     StoreFails(usize),
     CommitFails,
     /// The first block that is stored is damaged on its way to the disk.
