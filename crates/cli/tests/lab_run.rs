@@ -353,7 +353,7 @@ fn flows_share_a_link_until_the_time_is_over() {
     assert_eq!(namespaces(pid), [""; 0]);
     assert_eq!(folder.statuses(), [Status::Complete; 2]);
     let report = fs::read_to_string(folder.out().join("report.html")).unwrap();
-    for told in ["What the flows take: slower", ">capacity<", "the link has 2 Mbit/s"] {
+    for told in ["What the flows take: slower", "tcp: capacity", "the link has 2 Mbit/s"] {
         assert!(report.contains(told), "{told}");
     }
 }

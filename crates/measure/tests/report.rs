@@ -289,9 +289,7 @@ fn runs_of_any_kind_have_a_report_without_code_of_their_own() {
     let only = &report.plots[8].svg;
     assert!(only.contains("; paper "), "a bar without the paper's value beside ours: {only}");
     let levels = &report.plots[7].svg;
-    for told in
-        ["the link is down", "the link is up", "made-up-1999, 2, scaled to the run&apos;s level before"]
-    {
+    for told in ["the link is down", "the link is up", "made-up-1999, 2", "scaled so that the first"] {
         assert!(levels.contains(told), "{told}: {levels}");
     }
     assert!(!report.plots[6].svg.contains("the link is down"), "a plot of several runs marks no events");

@@ -98,14 +98,18 @@ fn findings(page: &mut Page, input: &ReportInput) {
     }
     let mut table = Table::new("What this was to show", &["<CLAIM", "<FOR", "MEASURED", "LIMIT", "<RESULT"]);
     table.key = Some(["the claim holds", "it does not, or what it needs was not measured"]);
+    let mut claim = "";
     for finding in &input.findings {
         let (mark, result) = match finding.verdict {
             Verdict::Holds => (Mark::Good, "holds"),
             Verdict::Fails => (Mark::Warning, "does not hold"),
             Verdict::NotJudged => (Mark::Muted, "not judged"),
         };
+        // A claim about many cells is written once.
+        let is_same = claim == finding.says;
+        claim = &finding.says;
         table.rows.push(vec![
-            finding.says.as_str().into(),
+            if is_same { "" } else { claim }.into(),
             finding.cell.as_str().into(),
             finding.measured.as_str().into(),
             finding.limit.as_str().into(),

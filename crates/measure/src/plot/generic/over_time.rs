@@ -28,6 +28,9 @@ pub type Points = Vec<(f64, f64)>;
 /// How a paper's levels are drawn.
 const PAPER: Style = Style { ink: Ink::Grid, mark: Mark::Square };
 
+/// The sentence about the levels of a paper.
+const SCALED: &str = "The paper's levels are scaled so that the first is the run's own.";
+
 /// Moments closer together than this count as one, in seconds.
 const ONE_MOMENT_S: f64 = 0.5;
 
@@ -103,7 +106,7 @@ pub fn plot(
     let sheet = Sheet {
         name: spec.name(cell),
         title: spec.title(cell),
-        subtitle: spec.note.clone(),
+        subtitle: format!("{} {}", spec.note, if paper.is_some() { SCALED } else { "" }),
         width: drawing.width,
         x_label: "seconds since the run's start",
         y_label: &label,
@@ -211,7 +214,7 @@ fn levels_of_paper(
     let ends = moments.iter().map(|(at, _)| *at).take(levels.len() - 1).chain([*end]);
     let steps = levels.iter().zip(begins).zip(ends);
     let steps = steps.flat_map(|((level, from), to)| [(from, level * factor), (to, level * factor)]);
-    let name = format!("{}, {}, scaled to the run's level before", source.name(), paper.figure);
+    let name = format!("{}, {}", source.name(), paper.figure);
     Some(PaperLevels { name, steps: steps.collect() })
 }
 
