@@ -12,7 +12,7 @@ use treecast_lab::{
 use crate::{Outcome, arguments::counted};
 
 /// Play sessions with faults that are drawn from seeds: receivers and the sender are killed and started again,
-/// cables cut, a disk filled, clocks stepped, addresses changed, connections lost and routers restarted
+/// cables cut, a disk filled, files dated wrongly, addresses changed, connections lost and routers restarted
 ///
 /// Each seed plays a new session: a sender, a router, five receivers and 9.5 MB. Every receiver that runs at
 /// the end must have every file right, and must not have fetched more than 2 % twice. Exit code: 0 when that is

@@ -216,7 +216,7 @@ fn scenario(
     members: &[usize],
     joins: &dyn Fn(usize) -> Duration,
 ) -> Result<Scenario, String> {
-    let Planned { delivery, groups, .. } = planned;
+    let delivery = planned.delivery;
     let topology = &plan.networks[planned.network].topology;
     let habits = &experiment.habits;
     let told = plan::rate(experiment, &experiment.networks[planned.network], delivery, topology);
@@ -224,43 +224,16 @@ fn scenario(
         SendRate::Bps(rate) => rate.0,
         _ => server_rate_bps(topology).unwrap_or(UNLIMITED_BPS),
     };
-    let seed = seed_for(habits.seed, &planned.name);
     let is_plain = delivery.plain.unwrap_or(habits.plain);
     let seal_bytes = if is_plain { 0 } else { SEAL_LEN };
-    let fanout = match delivery.fanout {
-        delivery::Fanout::Unicast => Fanout::Unicast,
-        delivery::Fanout::Mead => Fanout::Mead,
-        delivery::Fanout::Xcast | delivery::Fanout::XcastPlus => Fanout::Xcast,
-        delivery::Fanout::Auto => Fanout::Auto,
-        delivery::Fanout::Multicast => Fanout::Multicast,
-    };
-    let room = if delivery.is_explicit() { session::room_beside_lists(fanout, MTU) } else { MTU };
+    let room = if delivery.is_explicit() { session::room_beside_lists(fanout(delivery), MTU) } else { MTU };
     let block_len = (room - LOWER_HEADERS - HEADER_LEN - seal_bytes) as u16;
     // The machines of local groups count bits of objects, and not of packets.
     let of_objects =
         |rate: Option<Rate>| rate.map_or(rate_bps, |rate| rate.0) * u64::from(block_len) / MTU as u64;
-    let cables = network::cables(topology);
-    let node = |name: &str| network::node(topology, name).ok_or_else(|| format!("there is no node {name}"));
-    let changes = cables.changes(&delivery.events);
-    let names =
-        (&groups[0].sender, members.iter().map(|index| &groups[0].receivers[*index]).collect::<Vec<_>>());
-    let placed = Placed {
-        graph: cables.plan,
-        sender: node(&groups[0].sender)?,
-        receivers: members
-            .iter()
-            .map(|index| node(&groups[0].receivers[*index]))
-            .collect::<Result<_, _>>()?,
-        fanout,
-        explicit: delivery.is_explicit().then(|| explicit(delivery, topology, &names)).transpose()?,
-        local: delivery.is_local().then(|| local(planned, members, seed, &of_objects)).transpose()?,
-        changes,
-        starting: STARTING,
-        seal_bytes,
-        timeout: habits.timeout,
-        sample: habits.sample,
-    };
     let seed = seed_for(habits.seed, &planned.name);
+    let local = delivery.is_local().then(|| local(planned, members, seed, &of_objects)).transpose()?;
+    let placed = placed(experiment, planned, topology, members, local, seal_bytes)?;
     Ok(Scenario {
         seed,
         repair: match delivery.repair {
@@ -287,6 +260,49 @@ fn scenario(
         is_forged: false,
         carousel: delivery.is_carousel().then(|| Carousel::of_seed(seed)),
         network: Some(Box::new(placed)),
+    })
+}
+
+/// The fanout of a delivery, as the simulator has it.
+fn fanout(delivery: &Delivery) -> Fanout {
+    match delivery.fanout {
+        delivery::Fanout::Unicast => Fanout::Unicast,
+        delivery::Fanout::Mead => Fanout::Mead,
+        delivery::Fanout::Xcast | delivery::Fanout::XcastPlus => Fanout::Xcast,
+        delivery::Fanout::Auto => Fanout::Auto,
+        delivery::Fanout::Multicast => Fanout::Multicast,
+    }
+}
+
+/// The places of a session's sender and `members` in the network. `seal_bytes` is what encryption adds to a packet.
+fn placed(
+    experiment: &Experiment,
+    planned: &Planned,
+    topology: &Topology,
+    members: &[usize],
+    local: Option<Local>,
+    seal_bytes: usize,
+) -> Result<Placed, String> {
+    let Planned { delivery, groups, .. } = planned;
+    let cables = network::cables(topology);
+    let node = |name: &str| network::node(topology, name).ok_or_else(|| format!("there is no node {name}"));
+    let receivers: Vec<&String> = members.iter().map(|index| &groups[0].receivers[*index]).collect();
+    let changes = cables.changes(&delivery.events);
+    Ok(Placed {
+        graph: cables.plan,
+        sender: node(&groups[0].sender)?,
+        receivers: receivers.iter().map(|name| node(name)).collect::<Result<_, _>>()?,
+        fanout: fanout(delivery),
+        explicit: match delivery.is_explicit() {
+            true => Some(explicit(delivery, topology, &(&groups[0].sender, receivers))?),
+            false => None,
+        },
+        local,
+        changes,
+        starting: STARTING,
+        seal_bytes,
+        timeout: experiment.habits.timeout,
+        sample: experiment.habits.sample,
     })
 }
 
