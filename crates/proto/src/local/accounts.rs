@@ -3,10 +3,11 @@
 //! Whoever asks for no more than a share of the session's rate is served at once. What somebody asks for beyond is served when nothing else
 //! is to be done: a member that floods its group with requests holds up nobody, and a member that came late gets everything in the end.
 
-use std::{collections::BTreeMap, ops::Range, time::Duration};
+use std::{ops::Range, time::Duration};
 
 use treecast_wire::message::Member;
 
+use super::sorted::SortedMap;
 use crate::Instant;
 
 /// An account that was not used grows for this long.
@@ -18,16 +19,21 @@ const LEAST_BLOCKS: u64 = 8;
 /// The most accounts. Whoever comes then is served last.
 const MAX_ACCOUNTS: usize = 4_096;
 
+/// The number of accounts from which those that are full are removed.
+const LEAST_SWEEP: usize = 4;
+
 /// What each of those who ask may still be sent at once, in bytes.
 #[derive(Debug)]
 pub(super) struct Accounts {
     block_len: u64,
-    by_member: BTreeMap<Member, (Instant, u64)>,
+    by_member: SortedMap<Member, (Instant, u64)>,
+    /// Accounts that are full again are removed when there are so many.
+    next_sweep: usize,
 }
 
 impl Accounts {
     pub fn new(block_len: u16) -> Self {
-        Self { block_len: block_len.max(1).into(), by_member: BTreeMap::new() }
+        Self { block_len: block_len.max(1).into(), by_member: SortedMap::default(), next_sweep: LEAST_SWEEP }
     }
 
     /// Splits what somebody asks for, in ascending ranges of whole blocks, into what it is sent at once and what it is sent last. Its account grows by
@@ -41,13 +47,14 @@ impl Accounts {
     ) -> (Vec<Range<u64>>, Vec<Range<u64>>) {
         let bytes = |time: Duration| (rate_bps as f64 / 8.0 * time.as_secs_f64()) as u64;
         let most = bytes(SAVED).max(LEAST_BLOCKS * self.block_len);
-        if self.by_member.len() >= MAX_ACCOUNTS && !self.by_member.contains_key(&by) {
+        if self.by_member.len() >= self.next_sweep && !self.by_member.contains_key(&by) {
             self.by_member.retain(|_, (since, left)| left.saturating_add(bytes(now - *since)) < most);
+            self.next_sweep = (self.by_member.len() * 2).clamp(LEAST_SWEEP, MAX_ACCOUNTS);
             if self.by_member.len() >= MAX_ACCOUNTS {
                 return (Vec::new(), asked);
             }
         }
-        let (since, left) = self.by_member.entry(by).or_insert((now, most));
+        let (since, left) = self.by_member.get_or_insert_with(by, || (now, most));
         let grown = bytes(now - *since);
         // Less than a byte is not thrown away.
         if grown > 0 {

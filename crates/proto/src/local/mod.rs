@@ -30,6 +30,7 @@ mod receiver;
 mod repairs;
 mod sender;
 mod shelf;
+mod sorted;
 mod states;
 mod timing;
 mod wants;

@@ -5,14 +5,14 @@
 //! that are not there yet. Repairs beyond what somebody may ask for ([`super::accounts`]) leave when nothing else does.
 
 use std::{
-    collections::{BTreeMap, BTreeSet, VecDeque},
+    collections::{BTreeSet, VecDeque},
     ops::Range,
     time::Duration,
 };
 
 use treecast_wire::message::Member;
 
-use super::states::without;
+use super::{sorted::SortedMap, states::without};
 use crate::{Instant, object::Address};
 
 /// The most repairs that wait, and the most of one who asks.
@@ -64,10 +64,10 @@ struct Waiting {
 
 #[derive(Debug, Default)]
 pub(super) struct Repairs {
-    jobs: BTreeMap<Key, Waiting>,
+    jobs: SortedMap<Key, Box<Waiting>>,
     /// Repairs of which something is there, those that leave last behind the others.
-    due: BTreeSet<(bool, Instant, Key)>,
-    jobs_of: BTreeMap<Member, usize>,
+    due: SortedMap<(bool, Instant, Key), ()>,
+    jobs_of: SortedMap<Member, usize>,
     recent: VecDeque<(Instant, Address, u32, Range<u64>)>,
     /// The longest time for which it was asked what was sent.
     longest_echo: Duration,
@@ -118,21 +118,17 @@ impl Repairs {
         match self.jobs.get_mut(&key) {
             Some(known) => known.job.range.end = known.job.range.end.max(waiting.job.range.end),
             None => {
-                *self.jobs_of.entry(waiting.job.by).or_default() += 1;
-                self.due.extend(waiting.at.map(|at| (key.is_last, at, key)));
-                self.jobs.insert(key, waiting);
+                *self.jobs_of.get_or_insert_with(waiting.job.by, usize::default) += 1;
+                waiting.at.iter().for_each(|at| self.due.insert((key.is_last, *at, key), ()));
+                self.jobs.insert(key, waiting.into());
             }
         }
     }
 
     fn take(&mut self, key: Key) -> Option<Waiting> {
-        let waiting = self.jobs.remove(&key)?;
+        let waiting = *self.jobs.remove(&key)?;
         if let Some(at) = waiting.at {
             self.due.remove(&(key.is_last, at, key));
-        }
-        if self.jobs.is_empty() {
-            // An empty map keeps its memory, of which a simulation of many receivers has none to spare.
-            (self.jobs, self.due) = Default::default();
         }
         if let Some(count) = self.jobs_of.get_mut(&waiting.job.by) {
             *count -= 1;
@@ -170,7 +166,7 @@ impl Repairs {
         for (key, waiting) in self.jobs.range_mut(keys(object, range.end)) {
             if waiting.at.is_none() && waiting.job.range.end > range.start {
                 waiting.at = Some(now);
-                self.due.insert((key.is_last, now, *key));
+                self.due.insert((key.is_last, now, *key), ());
             }
         }
     }
@@ -186,7 +182,13 @@ impl Repairs {
             {
                 last.end = range.end;
             }
-            _ => self.recent.push_back((now, to, object, range)),
+            _ => {
+                if self.recent.len() == self.recent.capacity() {
+                    // A simulation of many receivers has no memory for the double.
+                    self.recent.reserve_exact(4 + self.recent.len() / 8);
+                }
+                self.recent.push_back((now, to, object, range));
+            }
         }
         if self.recent.len() > MAX_RECENT {
             self.recent.pop_front();
@@ -221,8 +223,8 @@ impl Repairs {
     fn first(&self, with_last: bool) -> Option<(Instant, Key)> {
         let of = |is_last: bool| {
             let least = Key { object: 0, start: 0, to: Address::Session, is_last: false };
-            let mut these = self.due.range((is_last, Instant::ZERO, least)..);
-            these.next().filter(|(last, ..)| *last == is_last).map(|(_, at, key)| (*at, *key))
+            let mut these = self.due.from((is_last, Instant::ZERO, least));
+            these.next().filter(|((last, ..), ())| *last == is_last).map(|((_, at, key), ())| (*at, *key))
         };
         match (of(false), with_last.then(|| of(true)).flatten()) {
             // Those that leave last wait until no other is left.
@@ -255,7 +257,7 @@ impl Repairs {
     }
 
     fn forget_those(&mut self, is_meant: impl Fn(&Key) -> bool) {
-        let meant: Vec<Key> = self.jobs.keys().filter(|key| is_meant(key)).copied().collect();
+        let meant: Vec<Key> = self.jobs.iter().map(|(key, _)| *key).filter(|key| is_meant(key)).collect();
         for key in meant {
             self.take(key);
         }

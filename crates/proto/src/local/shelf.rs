@@ -1,10 +1,11 @@
 //! What a receiver knows of a session's objects besides the blocks that are there: what was announced, how far the session
 //! is, and which objects are over.
 
-use std::{cmp::Ordering, collections::BTreeMap, ops::Range};
+use std::{cmp::Ordering, ops::Range};
 
 use treecast_wire::message::{BeginOfFile, Digest, LocalObject, MAX_OBJECTS};
 
+use super::sorted::SortedMap;
 use crate::{Instant, carousel, object::Address};
 
 /// Objects so far behind the first that is not over are not known yet.
@@ -39,9 +40,9 @@ pub(super) struct Known {
 #[derive(Debug)]
 pub(super) struct Shelf {
     pub block_len: u64,
-    objects: BTreeMap<u32, Box<Known>>,
+    objects: SortedMap<u32, Box<Known>>,
     /// Announcements that are to be said to somebody else, unless another member does: when, and to whom.
-    saying: BTreeMap<u32, (Instant, Address)>,
+    saying: SortedMap<u32, (Instant, Address)>,
     /// All objects before this are over here ...
     pub done: u32,
     /// ... and at everyone whom this receiver serves.
@@ -54,8 +55,8 @@ impl Shelf {
     pub fn new(block_len: u16) -> Self {
         Self {
             block_len: block_len.max(1).into(),
-            objects: BTreeMap::new(),
-            saying: BTreeMap::new(),
+            objects: SortedMap::default(),
+            saying: SortedMap::default(),
             done: 0,
             released: 0,
             frontier: (0, 0),
@@ -78,7 +79,7 @@ impl Shelf {
         if is_new && is_barred {
             return None;
         }
-        let known = self.objects.entry(object).or_insert_with(|| {
+        let known = self.objects.get_or_insert_with(object, || {
             Known {
                 begin: None,
                 digest: None,
@@ -113,13 +114,12 @@ impl Shelf {
     pub fn release(&mut self, done: u32) -> Vec<u32> {
         let done = done.min(self.done).max(self.released);
         self.released = done;
-        let kept = self.objects.split_off(&done);
-        std::mem::replace(&mut self.objects, kept).into_keys().collect()
+        self.objects.take_before(done).into_iter().map(|(object, _)| object).collect()
     }
 
     /// Objects that have not ended here, in order.
     pub fn open(&self) -> impl Iterator<Item = (u32, &Known)> {
-        let open = self.objects.range(self.done..).filter(|(_, known)| known.end.is_none());
+        let open = self.objects.from(self.done).filter(|(_, known)| known.end.is_none());
         open.map(|(index, known)| (*index, &**known))
     }
 
@@ -137,7 +137,7 @@ impl Shelf {
     /// The announcement of an object is to be said at this time, if it is known by then.
     pub fn say(&mut self, object: u32, at: Instant, to: Address) {
         if self.objects.get(&object).is_some_and(|known| known.begin.is_some()) {
-            self.saying.entry(object).or_insert((at, to));
+            self.saying.get_or_insert_with(object, || (at, to));
         }
     }
 
@@ -155,7 +155,7 @@ impl Shelf {
 
     /// When the next announcement is to be said, or asked for.
     pub fn deadline(&self) -> Option<Instant> {
-        let say = self.saying.values().map(|(at, _)| *at);
+        let say = self.saying.iter().map(|(_, (at, _))| *at);
         let ask = self.open().filter_map(|(_, known)| known.ask_at);
         say.chain(ask).min()
     }

@@ -4,12 +4,9 @@
 //! it waits for longer than any repair takes. A want that another member asks for meanwhile waits as if it had been asked
 //! for by this one.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    ops::Range,
-    time::Duration,
-};
+use std::{ops::Range, time::Duration};
 
+use super::sorted::SortedMap;
 use crate::Instant;
 
 /// The most blocks of one want.
@@ -36,8 +33,8 @@ pub(super) struct Want {
 
 #[derive(Debug, Default)]
 pub(super) struct Wants {
-    by_place: BTreeMap<(u32, u64), Want>,
-    by_time: BTreeSet<(Instant, u32, u64)>,
+    by_place: SortedMap<(u32, u64), Want>,
+    by_time: SortedMap<(Instant, u32, u64), ()>,
 }
 
 impl Wants {
@@ -57,7 +54,7 @@ impl Wants {
             let to = gap.end.min(from.saturating_add(WANT_BLOCKS * block_len));
             let want = Want { object, range: from..to, at, tries, since: now };
             if !self.by_place.contains_key(&(object, from)) {
-                self.by_time.insert((at, object, from));
+                self.by_time.insert((at, object, from), ());
                 self.by_place.insert((object, from), want);
             }
             from = to;
@@ -67,7 +64,7 @@ impl Wants {
 
     /// Wants whose time comes before `until`, of one object. The caller says what is left of each: nothing ends it.
     pub fn due(&self, until: Instant) -> Option<(u32, Vec<Range<u64>>)> {
-        let (_, object, _) = *self.by_time.first().filter(|(at, ..)| *at <= until)?;
+        let ((_, object, _), ()) = *self.by_time.first().filter(|((at, ..), ())| *at <= until)?;
         let of_object = self.of(object).filter(|want| want.at <= until);
         Some((object, of_object.map(|want| want.range.clone()).collect()))
     }
@@ -80,7 +77,6 @@ impl Wants {
         if let Some(want) = self.by_place.remove(&(object, start)) {
             self.by_time.remove(&(want.at, object, start));
         }
-        self.let_go();
     }
 
     /// A want was asked for: it waits for `hold`, longer each time, and for `spread`, which is random, so that members that
@@ -91,7 +87,7 @@ impl Wants {
             self.by_time.remove(&(want.at, object, start));
             want.at = want.at.max(now + wait + spread);
             want.tries += 1;
-            self.by_time.insert((want.at, object, start));
+            self.by_time.insert((want.at, object, start), ());
         }
     }
 
@@ -104,39 +100,31 @@ impl Wants {
 
     /// Wants of an object, in order.
     pub fn of(&self, object: u32) -> impl Iterator<Item = &Want> {
-        self.by_place.range((object, 0)..=(object, u64::MAX)).map(|(_, want)| want)
+        self.by_place.from((object, 0)).take_while(move |((of, _), _)| *of == object).map(|(_, want)| want)
     }
 
     /// The object has ended, or begins anew.
     pub fn forget(&mut self, object: u32) {
         self.by_place.retain(|(of, _), _| *of != object);
-        self.by_time.retain(|(_, of, _)| *of != object);
-        self.let_go();
-    }
-
-    /// An empty map keeps its memory, of which a simulation of many receivers has none to spare.
-    fn let_go(&mut self) {
-        if self.by_place.is_empty() {
-            (self.by_place, self.by_time) = Default::default();
-        }
+        self.by_time.retain(|(_, of, _), ()| *of != object);
     }
 
     /// All wants are asked for anew, at these times: whom they were asked of is not there any more.
     pub fn hurry(&mut self, mut at: impl FnMut() -> Instant) {
-        self.by_time.clear();
-        for ((object, start), want) in &mut self.by_place {
+        self.by_time = SortedMap::default();
+        for ((object, start), want) in self.by_place.values_mut() {
             (want.at, want.tries) = (at(), want.tries.min(1));
-            self.by_time.insert((want.at, *object, *start));
+            self.by_time.insert((want.at, *object, *start), ());
         }
     }
 
     pub fn deadline(&self) -> Option<Instant> {
-        self.by_time.first().map(|(at, ..)| *at)
+        self.by_time.first().map(|((at, ..), ())| *at)
     }
 
     /// When the oldest want was noticed.
     pub fn oldest(&self) -> Option<Instant> {
-        self.by_place.values().map(|want| want.since).min()
+        self.by_place.iter().map(|(_, want)| want.since).min()
     }
 }
 

@@ -1,5 +1,7 @@
 //! The sender of a crowd.
 
+use std::sync::Arc;
+
 use treecast_proto::{
     Instant, Step,
     local::{Sender, SenderConfig},
@@ -7,10 +9,10 @@ use treecast_proto::{
 };
 use treecast_wire::{
     header::FileId,
-    message::{BeginOfFile, Member, TransferType},
+    message::{BeginOfFile, TransferType},
 };
 
-use super::{Body, Broadcast, Crowd, Post, SESSION, To, place, sender};
+use super::{Broadcast, Content, Crowd, Packet, Post, SESSION, To, place, sender};
 use crate::schedule::Schedule;
 
 /// The bytes by which the sender runs ahead of the slowest group at most.
@@ -33,7 +35,7 @@ pub(super) struct Head {
 #[derive(Debug)]
 enum Due {
     Wake,
-    Packet(Member, Body),
+    Packet(Arc<Packet>),
 }
 
 impl Head {
@@ -60,8 +62,8 @@ impl Head {
         Self { machine, schedule, wake: Some(Instant::ZERO), is_closed: false, sent_bytes: 0, repairs: 0 }
     }
 
-    pub fn post(&mut self, at: Instant, from: Member, body: Body) {
-        self.schedule.at(at, Due::Packet(from, body));
+    pub fn post(&mut self, at: Instant, packet: Arc<Packet>) {
+        self.schedule.at(at, Due::Packet(packet));
     }
 
     pub fn next(&self) -> Option<Instant> {
@@ -77,11 +79,12 @@ impl Head {
             match due {
                 Due::Wake if self.wake != Some(now) => continue,
                 Due::Wake => self.wake = None,
-                Due::Packet(from, Body::Message(file, message)) => {
-                    let message = message.0.clone();
-                    self.machine.handle(now, SenderInput::Local { from, file, message });
+                Due::Packet(packet) => {
+                    if let Packet { from, file, content: Content::Message(message), .. } = &*packet {
+                        let (from, file, message) = (*from, *file, message.clone());
+                        self.machine.handle(now, SenderInput::Local { from, file, message });
+                    }
                 }
-                Due::Packet(_, Body::Blocks(..)) => {}
             }
             self.poll(plan, now, broadcasts, &mut posts);
         }
@@ -90,12 +93,12 @@ impl Head {
 
     fn poll(&mut self, plan: &Crowd, now: Instant, broadcasts: &mut Vec<Broadcast>, posts: &mut Vec<Post>) {
         loop {
-            let (to, body) = match self.machine.poll(now, Lane::Group) {
+            let (to, packet) = match self.machine.poll(now, Lane::Group) {
                 Step::Transmit(SenderTransmit::Message { to, file, message }) => {
-                    (to, Body::message(file, message))
+                    (to, Packet::message(sender(), file, message))
                 }
                 Step::Transmit(SenderTransmit::Blocks { to, file, range, .. }) => {
-                    (to, Body::Blocks(file, range))
+                    (to, Packet::blocks(sender(), file, range, plan.block_len))
                 }
                 Step::Transmit(_) => continue,
                 Step::Event(event) => {
@@ -111,12 +114,11 @@ impl Head {
                     return;
                 }
             };
-            let (bytes, packets) = body.len(plan.block_len);
-            self.sent_bytes += bytes;
+            self.sent_bytes += packet.bytes;
             let at = now + plan.delay;
             let to = match to {
                 Destination::Group => {
-                    broadcasts.push(Broadcast { at, body });
+                    broadcasts.push(Broadcast { at, packet });
                     continue;
                 }
                 Destination::Local(Address::Group(group)) => To::Group(group.0 as usize - 1),
@@ -126,8 +128,8 @@ impl Head {
                 },
                 _ => continue,
             };
-            self.repairs += if matches!(body, Body::Blocks(..)) { packets } else { 0 };
-            posts.push(Post { at, to, from: sender(), body });
+            self.repairs += if matches!(packet.content, Content::Blocks(_)) { packet.count } else { 0 };
+            posts.push(Post { at, to, packet });
         }
     }
 }

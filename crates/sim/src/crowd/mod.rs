@@ -87,29 +87,33 @@ pub struct CrowdFigures {
     pub groups: usize,
 }
 
-/// The content of a packet.
-#[derive(Debug, Clone)]
-enum Body {
-    /// A message, and the bytes of its frame.
-    Message(FileId, Arc<(Message, u64)>),
-    Blocks(FileId, Range<u64>),
+/// A packet, or several that leave together. All who are sent it share it.
+#[derive(Debug)]
+struct Packet {
+    from: Member,
+    file: FileId,
+    content: Content,
+    /// The bytes of all frames, and how many frames they are.
+    bytes: u64,
+    count: u64,
 }
 
-impl Body {
-    fn message(file: FileId, message: Message) -> Self {
+#[derive(Debug)]
+enum Content {
+    Message(Message),
+    Blocks(Range<u64>),
+}
+
+impl Packet {
+    fn message(from: Member, file: FileId, message: Message) -> Arc<Self> {
         let bytes = message.to_packet(file).len() as u64 + LOWER_HEADERS;
-        Self::Message(file, Arc::new((message, bytes)))
+        Self { from, file, content: Content::Message(message), bytes, count: 1 }.into()
     }
 
-    /// The bytes of frames, and the number of packets.
-    fn len(&self, block_len: u16) -> (u64, u64) {
-        match self {
-            Self::Message(_, message) => (message.1, 1),
-            Self::Blocks(_, range) => {
-                let count = (range.end - range.start).div_ceil(block_len.into());
-                (range.end - range.start + count * (LOWER_HEADERS + HEADER_LEN as u64), count)
-            }
-        }
+    fn blocks(from: Member, file: FileId, range: Range<u64>, block_len: u16) -> Arc<Self> {
+        let count = (range.end - range.start).div_ceil(block_len.into());
+        let bytes = range.end - range.start + count * (LOWER_HEADERS + HEADER_LEN as u64);
+        Self { from, file, content: Content::Blocks(range), bytes, count }.into()
     }
 }
 
@@ -128,15 +132,14 @@ enum To {
 struct Post {
     at: Instant,
     to: To,
-    from: Member,
-    body: Body,
+    packet: Arc<Packet>,
 }
 
 /// A packet from the sender to the session's group, and when it arrives at all sites.
 #[derive(Debug)]
 struct Broadcast {
     at: Instant,
-    body: Body,
+    packet: Arc<Packet>,
 }
 
 /// Returns a member's site and its place there. `None` for the sender.
@@ -197,31 +200,35 @@ impl<'a> World<'a> {
     fn window(&mut self, end: Instant) -> Option<Instant> {
         let (plan, broadcasts) = (self.plan, &self.broadcasts);
         let chunk = self.sites.len().div_ceil(plan.threads.get()).max(1);
-        let mut posts: Vec<Post> = thread::scope(|scope| {
-            let work = |sites: &mut [Site]| -> Vec<Post> {
-                sites.iter_mut().flat_map(|site| site.run_until(plan, end, broadcasts)).collect()
+        let (mut posts, of_sites): (Vec<Vec<Post>>, Vec<Option<Instant>>) = thread::scope(|scope| {
+            let work = |sites: &mut [Site]| -> (Vec<Post>, Option<Instant>) {
+                let mut posts = Vec::new();
+                sites.iter_mut().for_each(|site| site.run_until(plan, end, broadcasts, &mut posts));
+                (posts, sites.iter().filter_map(|site| site.next(broadcasts)).min())
             };
             let mut chunks = self.sites.chunks_mut(chunk);
             let first = chunks.next();
             let others: Vec<_> = chunks.map(|sites| scope.spawn(move || work(sites))).collect();
-            let mut posts = first.map(work).unwrap_or_default();
-            posts.extend(others.into_iter().flat_map(|thread| thread.join().unwrap_or_default()));
-            posts
+            let first = first.map(work);
+            let others = others.into_iter().map(|thread| thread.join().unwrap_or_default());
+            first.into_iter().chain(others).unzip()
         });
-        posts.extend(self.head.run_until(plan, end, &mut self.broadcasts));
-        for Post { at, to, from, body } in posts {
+        let heard = self.broadcasts.len();
+        posts.push(self.head.run_until(plan, end, &mut self.broadcasts));
+        let later = posts.iter().flatten().map(|post| post.at).chain(of_sites.into_iter().flatten());
+        let broadcast = self.broadcasts.get(heard).map(|broadcast| broadcast.at);
+        let next = later.chain(broadcast).chain(self.head.next()).min();
+        for Post { at, to, packet } in posts.into_iter().flatten() {
             match to {
-                To::Sender => self.head.post(at, from, body),
+                To::Sender => self.head.post(at, packet),
                 To::Group(site) | To::Receiver(site, _) => {
                     if let Some(there) = self.sites.get_mut(site) {
-                        there.post(at, to, from, body);
+                        there.post(at, to, packet);
                     }
                 }
             }
         }
-        let broadcasts = &self.broadcasts;
-        let sites = self.sites.iter().filter_map(|site| site.next(broadcasts));
-        sites.chain(self.head.next()).min()
+        next
     }
 
     fn figures(self) -> CrowdFigures {

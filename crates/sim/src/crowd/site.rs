@@ -1,6 +1,6 @@
 //! One site of a crowd: a controller and its members.
 
-use std::{ops::Range, time::Duration};
+use std::{ops::Range, sync::Arc, time::Duration};
 
 use treecast_proto::{
     Instant, Step,
@@ -8,10 +8,11 @@ use treecast_proto::{
     object::{Address, Channel, ReceiverEvent, ReceiverInput, ReceiverTransmit},
     random::SplitMix64,
 };
-use treecast_wire::message::Member;
+use treecast_wire::header::FileId;
 
 use super::{
-    Body, Broadcast, Crowd, CrowdFigures, Post, SESSION, SITE_DELAY, To, head::HASH, place, receiver, seat,
+    Broadcast, Content, Crowd, CrowdFigures, Packet, Post, SESSION, SITE_DELAY, To, head::HASH, place,
+    receiver, seat,
 };
 use crate::schedule::Schedule;
 
@@ -39,33 +40,33 @@ struct Host {
 
 #[derive(Debug)]
 enum Due {
-    Wake(usize),
-    Packet(Target, Member, Body),
+    Wake(u8),
+    Packet(Target, Arc<Packet>),
 }
 
-/// The hosts of a site that a packet is for.
+/// The hosts of a site that a packet is for. They have few bits: very many packets wait in a large crowd.
 #[derive(Debug, Clone, Copy)]
 enum Target {
     /// All but this one, which has sent it. `None`: it came from another site.
-    Group(Option<usize>),
-    One(usize),
+    Group(Option<u8>),
+    One(u8),
 }
 
 impl Site {
     pub fn new(plan: &Crowd, number: usize, count: usize) -> Self {
         let mut schedule = Schedule::default();
-        (0..count).for_each(|place| schedule.at(Instant::ZERO, Due::Wake(place)));
+        (0..count).for_each(|place| schedule.at(Instant::ZERO, Due::Wake(place as u8)));
         let hosts = (0..count).map(|place| Host::new(plan, number, place)).collect();
         Self { number, hosts, schedule, heard: 0, posts: Vec::new(), bytes: 0 }
     }
 
     /// A packet comes from another site.
-    pub fn post(&mut self, at: Instant, to: To, from: Member, body: Body) {
+    pub fn post(&mut self, at: Instant, to: To, packet: Arc<Packet>) {
         let target = match to {
-            To::Receiver(_, place) => Target::One(place),
+            To::Receiver(_, place) => Target::One(place as u8),
             _ => Target::Group(None),
         };
-        self.schedule.at(at, Due::Packet(target, from, body));
+        self.schedule.at(at, Due::Packet(target, packet));
     }
 
     pub fn next(&self, broadcasts: &[Broadcast]) -> Option<Instant> {
@@ -73,39 +74,42 @@ impl Site {
         broadcast.into_iter().chain(self.schedule.next()).min()
     }
 
-    /// Has everything happen before `end`. Returns what leaves the site.
-    pub fn run_until(&mut self, plan: &Crowd, end: Instant, broadcasts: &[Broadcast]) -> Vec<Post> {
+    /// Has everything happen before `end`. Adds what leaves the site to `posts`.
+    pub fn run_until(&mut self, plan: &Crowd, end: Instant, broadcasts: &[Broadcast], posts: &mut Vec<Post>) {
         while let Some(next) = self.next(broadcasts).filter(|next| *next < end) {
             match broadcasts.get(self.heard).filter(|broadcast| broadcast.at == next) {
-                Some(Broadcast { at, body }) => {
+                Some(Broadcast { at, packet }) => {
                     self.heard += 1;
                     (0..self.hosts.len())
-                        .for_each(|place| self.arrive(plan, *at, place, Channel::Group, body));
+                        .for_each(|place| self.arrive(plan, *at, place, Channel::Group, packet));
                 }
                 None => self.event(plan),
             }
         }
-        std::mem::take(&mut self.posts)
+        posts.append(&mut self.posts);
     }
 
     fn event(&mut self, plan: &Crowd) {
         let Some(due) = self.schedule.take() else { return };
         let now = self.schedule.now();
         match due {
-            Due::Wake(place) if self.hosts[place].wake == Some(now) => {
-                self.hosts[place].wake = None;
-                self.poll(plan, now, place);
-            }
-            Due::Wake(_) => {}
-            Due::Packet(Target::One(place), from, body) => {
-                if place < self.hosts.len() {
-                    self.arrive(plan, now, place, Channel::Member(from), &body);
+            Due::Wake(place) => {
+                let place = usize::from(place);
+                if self.hosts[place].wake == Some(now) {
+                    self.hosts[place].wake = None;
+                    self.poll(plan, now, place);
                 }
             }
-            Due::Packet(Target::Group(source), from, body) => {
-                for place in (0..self.hosts.len()).filter(|place| Some(*place) != source) {
+            Due::Packet(Target::One(place), packet) => {
+                let place = usize::from(place);
+                if place < self.hosts.len() {
+                    self.arrive(plan, now, place, Channel::Member(packet.from), &packet);
+                }
+            }
+            Due::Packet(Target::Group(source), packet) => {
+                for place in (0..self.hosts.len()).filter(|place| Some(*place as u8) != source) {
                     if self.hosts[place].is_listening {
-                        self.arrive(plan, now, place, Channel::Member(from), &body);
+                        self.arrive(plan, now, place, Channel::Member(packet.from), &packet);
                     }
                 }
             }
@@ -113,32 +117,32 @@ impl Site {
     }
 
     /// A packet is sent to a host. What is not lost of it is handed to the machine.
-    fn arrive(&mut self, plan: &Crowd, now: Instant, place: usize, from: Channel, body: &Body) {
-        let (bytes, packets) = body.len(plan.block_len);
-        self.bytes += bytes;
-        match body {
-            Body::Message(file, message) => {
+    fn arrive(&mut self, plan: &Crowd, now: Instant, place: usize, from: Channel, packet: &Packet) {
+        self.bytes += packet.bytes;
+        let file = packet.file;
+        match &packet.content {
+            Content::Message(message) => {
                 if !self.hosts[place].loss.next(plan.loss) {
-                    let (file, message) = (*file, message.0.clone());
+                    let message = message.clone();
                     self.hosts[place].machine.handle(now, ReceiverInput::Message { from, file, message });
                     self.poll(plan, now, place);
                 }
             }
-            Body::Blocks(file, range) => {
+            Content::Blocks(range) => {
                 let block_len = u64::from(plan.block_len);
                 let mut open: Option<Range<u64>> = None;
-                for number in 0..packets {
+                for number in 0..packet.count {
                     let start = range.start + number * block_len;
                     let block = start..range.end.min(start + block_len);
                     if self.hosts[place].loss.next(plan.loss) {
                         open.take()
                             .into_iter()
-                            .for_each(|range| self.take(plan, now, place, (from, *file, range)));
+                            .for_each(|range| self.take(plan, now, place, (from, file, range)));
                         continue;
                     }
                     open = Some(open.map_or(block.start, |open| open.start)..block.end);
                 }
-                open.into_iter().for_each(|range| self.take(plan, now, place, (from, *file, range)));
+                open.into_iter().for_each(|range| self.take(plan, now, place, (from, file, range)));
             }
         }
     }
@@ -148,7 +152,7 @@ impl Site {
         plan: &Crowd,
         now: Instant,
         place: usize,
-        (from, file, range): (Channel, treecast_wire::header::FileId, Range<u64>),
+        (from, file, range): (Channel, FileId, Range<u64>),
     ) {
         self.hosts[place].machine.handle(now, ReceiverInput::Blocks { from, file, range });
         self.poll(plan, now, place);
@@ -160,10 +164,12 @@ impl Site {
             match host.machine.poll(now) {
                 Step::Transmit(ReceiverTransmit::Tell { to, file, message }) => {
                     host.most_clients = host.most_clients.max(host.machine.clients() as u32);
-                    self.send(plan, now, place, (to, Body::message(file, message)));
+                    let packet = Packet::message(receiver(self.number, place), file, message);
+                    self.send(plan, now, place, (to, packet));
                 }
                 Step::Transmit(ReceiverTransmit::Send { to, file, range }) => {
-                    self.send(plan, now, place, (to, Body::Blocks(file, range)));
+                    let packet = Packet::blocks(receiver(self.number, place), file, range, plan.block_len);
+                    self.send(plan, now, place, (to, packet));
                 }
                 Step::Transmit(other) => host.carry_out(now, other),
                 Step::Event(ReceiverEvent::Received { .. }) => host.whole_at = Some(now),
@@ -172,7 +178,7 @@ impl Site {
                     let deadline = deadline.map(|at| at.max(now + Duration::from_nanos(1)));
                     if let Some(at) = deadline.filter(|at| host.wake.is_none_or(|wake| *at < wake)) {
                         host.wake = Some(at);
-                        self.schedule.at(at, Due::Wake(place));
+                        self.schedule.at(at, Due::Wake(place as u8));
                     }
                     return;
                 }
@@ -181,25 +187,24 @@ impl Site {
     }
 
     /// A host sends a packet: to its own group, to another host here, or away.
-    fn send(&mut self, plan: &Crowd, now: Instant, source: usize, (to, body): (Address, Body)) {
-        self.bytes += body.len(plan.block_len).0;
-        let from = receiver(self.number, source);
+    fn send(&mut self, plan: &Crowd, now: Instant, source: usize, (to, packet): (Address, Arc<Packet>)) {
+        self.bytes += packet.bytes;
         let to = match to {
             Address::Session => return,
             Address::Group(group) if group.0 as usize == self.number + 1 => {
-                let due = Due::Packet(Target::Group(Some(source)), from, body);
+                let due = Due::Packet(Target::Group(Some(source as u8)), packet);
                 return self.schedule.at(now + SITE_DELAY, due);
             }
             Address::Group(group) => To::Group(group.0 as usize - 1),
             Address::Member(member) => match place(member) {
                 None => To::Sender,
                 Some((site, place)) if site == self.number => {
-                    return self.schedule.at(now + SITE_DELAY, Due::Packet(Target::One(place), from, body));
+                    return self.schedule.at(now + SITE_DELAY, Due::Packet(Target::One(place as u8), packet));
                 }
                 Some((site, place)) => To::Receiver(site, place),
             },
         };
-        self.posts.push(Post { at: now + plan.delay, to, from, body });
+        self.posts.push(Post { at: now + plan.delay, to, packet });
     }
 
     pub fn is_whole(&self) -> bool {

@@ -20,7 +20,9 @@ use std::{
     time::Duration,
 };
 
-use treecast_wire::message::{GroupId, Local, LocalJoin, LocalReport, LocalState, MAX_LOCAL_ROSTER, Member};
+use treecast_wire::message::{
+    GroupId, Local, LocalFlags, LocalJoin, LocalReport, LocalState, MAX_LOCAL_ROSTER, Member,
+};
 
 use self::search::Search;
 pub use place::Place;
@@ -75,6 +77,15 @@ pub(super) struct View<'a> {
     pub given_up: u32,
 }
 
+/// What the sender has said last of its session.
+#[derive(Debug)]
+struct Session {
+    sender: Member,
+    takes_groups: bool,
+    /// The controllers directly below the sender.
+    children: Vec<Member>,
+}
+
 /// LGCP of one receiver.
 #[derive(Debug)]
 pub(super) struct Control {
@@ -84,11 +95,11 @@ pub(super) struct Control {
     /// Where it belongs. `None` while it looks for a group and has none.
     place: Option<Place>,
     /// While it looks for a group, or for a better one.
-    search: Option<Search>,
+    search: Option<Box<Search>>,
     /// Who reports to it, where it is a controller.
     pub clients: Clients,
     /// What the sender has said last.
-    session: Option<LocalState>,
+    session: Option<Session>,
     orders: VecDeque<Order>,
     next_state: Instant,
     next_report: Instant,
@@ -118,7 +129,7 @@ impl Control {
             mode,
             random: SplitMix64(seed),
             place: None,
-            search: (seat.is_none() && mode != Mode::Sender).then(Search::default),
+            search: (seat.is_none() && mode != Mode::Sender).then(Box::default),
             clients: Clients::default(),
             session: None,
             orders: VecDeque::new(),
@@ -171,8 +182,12 @@ impl Control {
     /// The sender says how the session is.
     fn session_is(&mut self, now: Instant, state: LocalState) {
         let sender = state.controller;
-        let is_new = self.session.as_ref().is_none_or(|before| before.children != state.children);
-        self.session = Some(state);
+        // Who has a place that was given never looks for another one.
+        let is_settled = self.is_static && self.place.is_some();
+        let children = if is_settled { Vec::new() } else { state.children };
+        let is_new = self.session.as_ref().is_none_or(|before| before.children != children);
+        let takes_groups = state.flags.has(LocalFlags::TAKES_GROUPS);
+        self.session = Some(Session { sender, takes_groups, children });
         if self.mode == Mode::Sender && self.place.is_none() {
             self.place = Some(Place::under_sender(now, sender));
             self.next_report = now + Duration::from_millis(10).mul_f64(self.random.unit());
@@ -296,7 +311,7 @@ impl Control {
     }
 
     pub fn deadline(&self) -> Option<Instant> {
-        let search = self.search.as_ref().and_then(Search::deadline);
+        let search = self.search.as_deref().and_then(Search::deadline);
         let place = self.place.as_ref().map(|place| {
             let state = if place.is_controller(self.me) { self.next_state } else { self.next_report };
             let watch = self.watch_deadline(place).unwrap_or(self.next_report);
@@ -364,7 +379,7 @@ impl Control {
     }
 
     pub fn sender(&self) -> Option<Member> {
-        self.session.as_ref().map(|session| session.controller)
+        self.session.as_ref().map(|session| session.sender)
     }
 }
 

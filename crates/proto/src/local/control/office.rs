@@ -59,7 +59,7 @@ impl Control {
 
     /// Whether another member would be a better controller.
     fn is_worse(&self, view: &View<'_>) -> bool {
-        self.clients.best_loss().is_some_and(|best| view.loss > best + WORSE) && !self.is_static
+        !self.is_static && self.clients.best_loss().is_some_and(|best| view.loss > best + WORSE)
     }
 
     /// Says to the group, and to the groups below, how it is.

@@ -121,7 +121,7 @@ impl Control {
 
     /// Looks for a group, from the top.
     pub(super) fn begin_search(&mut self, now: Instant, is_second: bool) {
-        self.search = Some(Search { is_second, ..Search::default() });
+        self.search = Some(Search { is_second, ..Search::default() }.into());
         let Some(session) = &self.session else { return };
         let children = session.children.clone();
         self.ask(now, &children);
@@ -204,8 +204,8 @@ impl Control {
         let nearest = search.best(|candidate| candidate.is(LocalFlags::TAKES_GROUPS));
         let is_near = nearest.is_some_and(Candidate::is_near);
         let below = nearest.map(|candidate| candidate.state.controller);
-        let sender = self.session.as_ref().filter(|session| session.flags.has(LocalFlags::TAKES_GROUPS));
-        let sender = sender.map(|session| session.controller);
+        let sender = self.session.as_ref().filter(|session| session.takes_groups);
+        let sender = sender.map(|session| session.sender);
         let to = if is_near { below.or(sender) } else { sender.or(below) };
         match to {
             Some(to) => {
