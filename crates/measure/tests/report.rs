@@ -262,8 +262,8 @@ fn runs_of_any_kind_have_a_report_without_code_of_their_own() {
     fs::write(folder.join("report.html"), &report.html).unwrap();
     let titles: Vec<&str> = report.plots.iter().map(|plot| plot.title.as_str()).collect();
     let expected = [
-        "Time: no loss",
-        "Time: 2 % loss",
+        "Time: no loss on links",
+        "Time: 2 % loss on links",
         "Time by receivers",
         "Copies",
         "Spread",

@@ -18,7 +18,7 @@ use treecast_wire::header::HEADER_LEN;
 
 use super::{
     network,
-    scenario::{Simulated, size},
+    scenario::{LOWER_HEADERS, MTU, Simulated, size},
 };
 use crate::{
     client::Fared,
@@ -32,8 +32,8 @@ use crate::{
     schedule::{Schedule, seed_for},
 };
 
-/// The bytes of an object in a packet of 1,500 bytes.
-const BLOCK_LEN: u16 = (1500 - 48 - HEADER_LEN) as u16;
+/// The bytes of an object in a packet that is not encrypted.
+const BLOCK_LEN: u16 = (MTU - LOWER_HEADERS - HEADER_LEN) as u16;
 
 /// Packets that leave together, as for a sender of a few Mbit/s.
 const RUN_BLOCKS: u32 = 8;
@@ -103,7 +103,7 @@ pub fn play(
         size_bytes: size(planned),
         block_len: BLOCK_LEN,
         max_run_len: u32::from(BLOCK_LEN) * RUN_BLOCKS,
-        rate_bps: (rate.0 as f64 * f64::from(BLOCK_LEN) / 1500.0) as u64,
+        rate_bps: rate.0 * u64::from(BLOCK_LEN) / MTU as u64,
         threads: thread::available_parallelism().unwrap_or(NonZeroUsize::MIN),
         timeout: experiment.habits.timeout,
     };

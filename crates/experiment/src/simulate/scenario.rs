@@ -62,8 +62,8 @@ const SETTLING: Duration = Duration::from_secs(1);
 const STARTING: Duration = Duration::from_millis(10);
 
 /// The MTU of every link, and what IPv6 and UDP take of it, in bytes.
-const MTU: usize = 1500;
-const LOWER_HEADERS: usize = 48;
+pub const MTU: usize = 1500;
+pub const LOWER_HEADERS: usize = 48;
 
 /// The rate of links that have none, in bits a second.
 const UNLIMITED_BPS: u64 = 10_000_000_000;

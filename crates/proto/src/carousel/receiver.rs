@@ -197,7 +197,7 @@ impl Receiver {
             return step;
         }
         // Between packets the queue takes no memory: a simulation has many receivers.
-        self.steps = VecDeque::new();
+        self.steps.shrink_to_fit();
         match (self.closed, self.busy.is_empty()) {
             (true, _) => Step::Wait(None, ReceiverWait::Closed),
             (false, false) => Step::Wait(deadline, ReceiverWait::Storage),

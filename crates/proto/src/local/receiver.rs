@@ -394,7 +394,7 @@ impl Receiver {
             Some(step) => step,
             None => {
                 // Between packets the queue takes no memory: a simulation has many receivers.
-                self.out = VecDeque::new();
+                self.out.shrink_to_fit();
                 Step::Wait(self.deadline(), ReceiverWait::Sender)
             }
         }

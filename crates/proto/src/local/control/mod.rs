@@ -305,7 +305,7 @@ impl Control {
     pub fn next_order(&mut self) -> Option<Order> {
         let order = self.orders.pop_front();
         if order.is_none() {
-            self.orders = VecDeque::new();
+            self.orders.shrink_to_fit();
         }
         order
     }
@@ -313,9 +313,13 @@ impl Control {
     pub fn deadline(&self) -> Option<Instant> {
         let search = self.search.as_deref().and_then(Search::deadline);
         let place = self.place.as_ref().map(|place| {
-            let state = if place.is_controller(self.me) { self.next_state } else { self.next_report };
-            let watch = self.watch_deadline(place).unwrap_or(self.next_report);
-            state.min(self.next_report).min(self.next_probe).min(watch)
+            let is_controller = place.is_controller(self.me);
+            let state = if is_controller { self.next_state } else { self.next_report };
+            let next = state.min(self.next_report).min(self.next_probe);
+            // A member takes over at this time at the earliest.
+            let is_sooner = is_controller || place.heard + watch::DEAD < next;
+            let watched = if is_sooner { self.watch_deadline(place) } else { None };
+            watched.map_or(next, |watched| next.min(watched))
         });
         search.into_iter().chain(place).min()
     }

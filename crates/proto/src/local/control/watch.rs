@@ -12,7 +12,7 @@ use super::{super::stamp_us, Control, HEARTBEAT, Order, Place, tell};
 use crate::Instant;
 
 /// A controller that has been silent for so long is dead, ...
-const DEAD: Duration = Duration::from_millis(700);
+pub(super) const DEAD: Duration = Duration::from_millis(700);
 
 /// ... and when its successor is, too, the others take over within this time.
 const OTHERS: Duration = Duration::from_millis(400);
@@ -88,7 +88,8 @@ impl Control {
             return;
         }
         if !place.is_controller(self.me) {
-            if self.watch_deadline(place).is_some_and(|deadline| now >= deadline) {
+            if now >= place.heard + DEAD && self.watch_deadline(place).is_some_and(|deadline| now >= deadline)
+            {
                 self.take_over(now);
             }
             return;
