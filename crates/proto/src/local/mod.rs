@@ -20,6 +20,8 @@
 //! | [`Mode::Sender`] | the sender, by unicast | the sender, to the session's group | |
 //! | [`Mode::Hierarchical`] | the group | its controller | all that it lacks itself, at once |
 //! | [`Mode::Local`] | the group | any member, after a random time | what nobody has sent again in time |
+//!
+//! Where local groups have no multicast addresses ([`Copies`]), a member asks one other member at a time, and repairs go to those who ask.
 
 mod accounts;
 mod clients;

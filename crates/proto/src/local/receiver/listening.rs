@@ -1,4 +1,4 @@
-//! How a receiver is reached on a fanout without multicast: the sender sends it copies, and members send one by one.
+//! How a receiver is reached where local groups have no multicast addresses: the sender sends it copies, and members send one by one.
 
 use std::time::Duration;
 
@@ -73,13 +73,12 @@ impl Receiver {
         }
     }
 
-    /// How the sender's packets come, on a fanout without multicast.
+    /// How this receiver is reached. `None` where local groups have multicast addresses.
     pub fn copies(&self) -> Option<Copies> {
         self.listening.as_ref().map(|listening| listening.copies)
     }
 
-    /// The members that a datagram to `to` goes to one by one, on a fanout without multicast. `None` where `to` is an address of
-    /// the network.
+    /// The members to whom a datagram for `to` goes one by one. `None` where `to` is an address of the network.
     pub fn one_by_one(&self, to: Address) -> Option<Vec<Member>> {
         self.listening.as_ref()?;
         match to {
