@@ -171,7 +171,6 @@ fn without_multicast_copies_go_to_each_receiver_and_repairs_to_who_lacks_them() 
     for (name, arguments) in [
         ("unicast", &["--plain", "--fanout", "unicast", "--rate", "36M"][..]),
         ("xcast", &["--fanout", "xcast"]),
-        ("auto", &["--fanout", "auto"]),
         // More are waited for than come.
         ("source", &["--wait", "7", "--wait-at-least", "5", "--wait-timeout", "4"]),
     ] {
