@@ -66,7 +66,7 @@ pub struct Args {
     #[arg(long, value_name = "FILE", help_heading = "Protocol")]
     domain_key: Option<PathBuf>,
     /// The order of bits in MEADcast's headers [default: rfc]
-    #[arg(long, value_enum, help_heading = "Protocol")]
+    #[arg(long, value_enum, value_name = "DIALECT", help_heading = "Protocol")]
     mead_dialect: Option<WireDialect>,
     /// The way lost packets are mended: send them again while the file goes out (nack), or afterwards (after);
     /// receivers mend them among themselves, in groups that they form (local); send the whole file again and
@@ -94,7 +94,7 @@ pub struct Args {
     control: Option<SocketAddr>,
     /// The rate in bits of IP packets a second, headers included (500k, 100M, 2.5G), for a path where that much
     /// is reserved. auto: as much as a TCP connection to the worst receiver would get; max: as fast as the
-    /// slowest attentive receiver takes it [default: auto; a carousel: max]
+    /// slowest attentive receiver takes it [default: auto; a carousel: max; local groups: 100M]
     #[arg(long, value_parser = rate::parse_asked, allow_negative_numbers = true)]
     rate: Option<rate::Asked>,
     /// The lowest rate that receivers may force, in bits a second. The sender does not slow down further for
@@ -138,7 +138,7 @@ pub struct Args {
     dialect: Dialect,
     /// Repair local: who mends losses: any member of the local group (local), its controller alone (hierarchical),
     /// or the sender alone (sender) [default: local]
-    #[arg(long, value_enum)]
+    #[arg(long, value_enum, value_name = "MODE")]
     local_mode: Option<local::Mode>,
     /// Repair local: fix the groups by hand. A line a group, `NAME: ADDRESS...` or `NAME < NAME ABOVE: ADDRESS...`;
     /// the first address is the controller's. Receivers need the file, too [default: receivers form groups]
