@@ -22,7 +22,7 @@ use treecast_wire::message::{GroupId, Member};
 /// The largest file that is read, in bytes.
 const MAX_LEN: u64 = 16 << 20;
 
-/// Why a file of groups cannot be used.
+/// The reason why a file of groups cannot be used.
 #[derive(Debug, Error)]
 pub enum GroupsFileError {
     #[error("cannot read the groups in {}: {source}", path.display())]
@@ -48,9 +48,9 @@ pub struct GroupsFile {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Group {
-    /// The group above, by its place in the list. `None` where that is the sender.
+    /// The place in the list of the group above. `None`: the sender is above.
     above: Option<usize>,
-    /// The controller is the first.
+    /// The members' addresses. The first one is the controller's.
     members: Vec<IpAddr>,
 }
 
@@ -110,7 +110,7 @@ impl GroupsFile {
     /// Checks that the groups name exactly the session's `receivers`.
     ///
     /// # Errors
-    /// The first address that only one of them has.
+    /// The first address that is in only one of the two.
     pub fn check(&self, receivers: &[IpAddr]) -> Result<(), GroupsFileError> {
         let known: BTreeSet<&IpAddr> = receivers.iter().collect();
         let members = || self.groups.iter().flat_map(|group| &group.members);
@@ -184,7 +184,7 @@ mod tests {
         GroupsFile::parse(Path::new("groups"), text).map_err(|error| error.to_string())
     }
 
-    /// How many receivers are in the groups.
+    /// The number of receivers in the groups.
     fn receivers(file: &GroupsFile) -> usize {
         file.groups.iter().map(|group| group.members.len()).sum()
     }

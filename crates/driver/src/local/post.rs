@@ -21,14 +21,14 @@ use crate::{
 /// The wanted size of the socket's receive buffer, in bytes.
 const BUFFER_BYTES: usize = 1 << 20;
 
-/// Sends to local groups and to members, from the address that a member is known by. What cannot be sent counts as lost on
-/// the way: it is asked for again.
+/// The socket of a member. It sends to local groups and to members, from the address by which others know this
+/// member. Packets that cannot be sent count as lost on the way, and are asked for again.
 #[derive(Debug)]
 pub(crate) struct Post {
     me: Member,
     transmitter: Transmitter,
-    /// What packets are sealed with: a key of this member's own, which the ticket's secret gives to all. `None` in a plain
-    /// session.
+    /// The key that packets are sealed with. It is this member's own, derived from the ticket's secret. `None` in a
+    /// plain session.
     sealer: Option<Sealer>,
     sealed: Vec<u8>,
     /// The session's group.
@@ -62,15 +62,12 @@ impl Post {
         })
     }
 
-    /// The address that other members know this one by.
+    /// The address by which other members know this one.
     pub fn me(&self) -> Member {
         self.me
     }
 
-    /// The socket once more, to hear with.
-    ///
-    /// # Errors
-    /// The error of the kernel.
+    /// Returns a second handle of the socket, for reading.
     pub fn ear(&self) -> io::Result<UdpSocket> {
         self.transmitter.socket().try_clone()
     }
@@ -127,7 +124,7 @@ pub(crate) fn member(from: SocketAddr) -> Member {
     Member(SocketAddr::new(from.ip().to_canonical(), from.port()))
 }
 
-/// The address of the interface that other members can reach, best a routable one.
+/// Returns the address of the interface that other members can reach, a routable one if there is any.
 pub(crate) fn own_address(interface: &Interface, group: IpAddr) -> IpAddr {
     let suits = |address: &IpAddr| address.is_ipv4() == group.is_ipv4();
     let reachable = interface.reachable_addresses().into_iter().find(suits);

@@ -38,7 +38,7 @@ const BLOCK_LEN: u16 = (MTU - LOWER_HEADERS - HEADER_LEN) as u16;
 /// Packets that leave together, as for a sender of a few Mbit/s.
 const RUN_BLOCKS: u32 = 8;
 
-/// Keeps two crowds from being in memory at the same time. A crowd uses all processors by itself.
+/// A lock that keeps two crowds from being in memory at the same time. A crowd uses all processors by itself.
 static ONE: Mutex<()> = Mutex::new(());
 
 /// Refuses a crowd that cannot be simulated.
@@ -111,7 +111,7 @@ pub fn play(
     Ok(simulated(planned, receivers, &crowd::run(&crowd)))
 }
 
-/// The last receiver stands for all of them.
+/// Returns the result of a run, in which the last receiver stands for all of them.
 fn simulated(planned: &Planned, receivers: usize, figures: &CrowdFigures) -> Simulated {
     let lacking = receivers - figures.whole;
     let client = Fared {

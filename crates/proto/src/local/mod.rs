@@ -78,12 +78,12 @@ pub struct CopiesSent {
 /// The sender sends no more copies to a receiver that has not asked for them for so long.
 const LISTENING: Duration = Duration::from_millis(3_500);
 
-/// What a session may set, the same for all its members.
+/// The settings of a session, which are the same for all its members.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Tuning {
-    /// A receiver that loses a larger share of packets sets CONGESTION.
+    /// The share of packets, from 0 to 1, above which a receiver counts as congested and sets the flag CONGESTION.
     pub congestion_loss: f64,
-    /// The most that a member sends again, in bits a second.
+    /// The highest rate at which a member sends repairs, in bits a second.
     pub repair_rate_bps: u64,
     /// An object that is not whole this long after its beginning was heard of is given up (semi-reliable transfer). `None`
     /// gives up nothing.
@@ -110,7 +110,7 @@ fn since_us(now: crate::Instant, echo_us: u64) -> Option<u32> {
     u32::try_from(since).ok()
 }
 
-/// A share of 1 as messages carry it, in 65,535ths.
+/// Converts a share from 0 to 1 to the form in messages, in 65,535ths.
 fn share(share: f64) -> u16 {
     (share.clamp(0.0, 1.0) * f64::from(u16::MAX)) as u16
 }

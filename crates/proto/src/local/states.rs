@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use treecast_wire::message::{LocalObject, LocalReport};
 
-/// What lies in both of two lists of ascending ranges.
+/// The parts that two lists of ascending ranges have in common.
 pub(super) fn common(left: &[Range<u64>], right: &[Range<u64>]) -> Vec<Range<u64>> {
     let (mut common, mut at, mut other) = (Vec::new(), 0, 0);
     while let (Some(one), Some(two)) = (left.get(at), right.get(other)) {
@@ -17,7 +17,7 @@ pub(super) fn common(left: &[Range<u64>], right: &[Range<u64>]) -> Vec<Range<u64
     common
 }
 
-/// What of `range` does not lie in `taken`, which are ascending ranges.
+/// The parts of `range` that are not in `taken`, a list of ascending ranges.
 pub(super) fn without<'a>(
     range: &Range<u64>,
     taken: impl IntoIterator<Item = &'a Range<u64>>,
@@ -35,7 +35,7 @@ pub(super) fn without<'a>(
     left
 }
 
-/// What a report says of an object: everything, as listed, or nothing.
+/// A report's statement about one object: everything, the listed ranges, or nothing.
 pub(super) enum Word<'a> {
     Done,
     Listed(&'a LocalObject),
@@ -50,7 +50,7 @@ pub(super) fn word(report: &LocalReport, object: u32) -> Word<'_> {
     listed.map_or(Word::Unknown, Word::Listed)
 }
 
-/// Takes in what a member of the same group says: what it has is obtainable.
+/// Adds a report of a member of the same group. What the member has is obtainable there.
 pub(super) fn add_member(states: &mut LocalObject, report: &LocalReport) {
     match word(report, states.object) {
         Word::Done => states.missing.clear(),
@@ -71,7 +71,7 @@ pub(super) fn add_member(states: &mut LocalObject, report: &LocalReport) {
     }
 }
 
-/// Takes in what the controller of a group below says: it changes what everyone has received, and nothing else.
+/// Adds a report of a group below. It changes what everyone has received, and nothing else.
 pub(super) fn add_group(states: &mut LocalObject, report: &LocalReport) {
     match word(report, states.object) {
         Word::Done => {}
@@ -80,7 +80,7 @@ pub(super) fn add_group(states: &mut LocalObject, report: &LocalReport) {
     }
 }
 
-/// Everything before this is with somebody in the group: received, or obtainable there.
+/// The position up to which everything is received or obtainable in the group.
 pub(super) fn obtainable(states: &LocalObject) -> u64 {
     states.missing.first().map_or(states.seen, |first| first.start.min(states.seen))
 }

@@ -5,28 +5,30 @@ use std::time::Duration;
 
 use crate::random::SplitMix64;
 
-/// No distance counts as shorter: timers of hosts are not finer.
+/// The shortest distance that counts, because the timers of hosts are not finer.
 const SHORTEST: Duration = Duration::from_millis(1);
 
 /// The distance that is assumed before any was measured.
 const ASSUMED: Duration = Duration::from_millis(25);
 
-/// Random times before a request, and before a repair, are up to so many times the longest way through the group. Nearly all
-/// members can repair, and few ask: with 16, one repair in three is one too many, and with 8 two in three.
+/// The longest random time before a request and before a repair, in multiples of the longest way through the group.
+/// With 16 for repairs, one in three is superfluous, and with 8 two in three: nearly all members can repair, but few
+/// ask.
 const WAYS_TO_ASK: u32 = 8;
 const WAYS_TO_MEND: u32 = 16;
 
-/// How a group is, for whoever waits in it.
+/// The size of a group, from which members compute their random waits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Timing {
     /// The time that a packet takes from the controller to the member that is farthest away.
     pub one_way: Duration,
-    /// How many there are, the controller included.
+    /// The number of members, the controller included.
     pub members: usize,
 }
 
 impl Timing {
-    /// Timing of a group in which the longest round trip to the controller is `diameter_us`; 0 where it is not known.
+    /// Creates the timing of a group whose longest round trip to the controller is `diameter_us` microseconds; 0 if
+    /// it is not known.
     pub fn new(diameter_us: u32, members: usize) -> Self {
         let one_way = match diameter_us {
             0 => ASSUMED,
@@ -35,13 +37,13 @@ impl Timing {
         Self { one_way, members: members.max(1) }
     }
 
-    /// How long to wait before asking. `distance` is the time that a packet takes between this member and the controller: who
-    /// is near speaks first.
+    /// The random time to wait before a request. `distance` is the time that a packet takes between this member and
+    /// the controller: nearer members speak first.
     pub fn ask_wait(self, distance: Duration, random: &mut SplitMix64) -> Duration {
         self.wait(WAYS_TO_ASK, distance, random)
     }
 
-    /// How long to wait before sending again.
+    /// The random time to wait before a repair.
     pub fn mend_wait(self, distance: Duration, random: &mut SplitMix64) -> Duration {
         self.wait(WAYS_TO_MEND, distance, random)
     }
@@ -58,7 +60,7 @@ impl Timing {
         self.one_way * (WAYS_TO_MEND + 4) + Duration::from_millis(5)
     }
 
-    /// The time in which requests that were sent before a repair could be heard still arrive.
+    /// The time after a repair in which requests still arrive that were sent before the repair could be heard.
     pub fn echo(self) -> Duration {
         self.one_way * 3
     }

@@ -14,17 +14,17 @@ use super::{
 };
 use crate::{Instant, object::Address};
 
-/// A controller resigns when it loses so much more than its best member.
+/// The loss by which a controller must exceed its best member before it resigns, as a share of all packets.
 const WORSE: f64 = 0.05;
 
-/// A group does not split again before this, when those who leave have left.
+/// The time between two splits of a group. By then, members of the new group have left.
 const SPLITTING: std::time::Duration = std::time::Duration::from_secs(2);
 
-/// How long a controller is one before it resigns.
+/// The time that a controller serves at least before it resigns.
 const TERM: std::time::Duration = std::time::Duration::from_secs(5);
 
 impl Control {
-    /// How the group is.
+    /// Returns the group's state, as its controller tells it.
     fn state_of(&self, now: Instant, place: &Place, view: &View<'_>) -> LocalState {
         let members = self.clients.members().count();
         let children: Vec<Member> = self.clients.children().map(|(member, _)| member).collect();
@@ -62,7 +62,7 @@ impl Control {
         !self.is_static && self.clients.best_loss().is_some_and(|best| view.loss > best + WORSE)
     }
 
-    /// Says to the group, and to the groups below, how it is.
+    /// Tells the group's state to its members and to the groups below.
     pub(super) fn say_state(&mut self, now: Instant, view: &View<'_>) {
         let Some(place) = &self.place else { return };
         let mut state = self.state_of(now, place, view);
@@ -76,7 +76,7 @@ impl Control {
         self.orders.extend(below.into_iter().map(|member| tell(member, state.clone())));
     }
 
-    /// Tells one who asks how the group is.
+    /// Answers a probe with the group's state.
     pub(super) fn answer(&mut self, now: Instant, to: Member, stamp_us: u64, view: &View<'_>) {
         let Some(place) = self.place.as_ref().filter(|place| place.is_controller(self.me)) else { return };
         let mut state = self.state_of(now, place, view);
@@ -86,7 +86,7 @@ impl Control {
         self.orders.push_back(tell(to, Local::State(state)));
     }
 
-    /// Somebody wants to be a member, or a group to be below this one.
+    /// Handles the request of a receiver to become a member, or of a group to be below this one.
     pub(super) fn join(&mut self, now: Instant, from: Member, join: &LocalJoin, view: &View<'_>) {
         let Some(place) = self.place.as_ref().filter(|place| place.is_controller(self.me)) else { return };
         let is_known = self.clients.get(from).is_some();
@@ -116,8 +116,8 @@ impl Control {
         }
     }
 
-    /// The group is full, and more want to come in: the half that is farther away becomes a group of its own. Its controller is
-    /// the one of them that loses least.
+    /// Splits a full group that others want to join. The farther half becomes a group of its own, whose controller is
+    /// the member of it that loses least.
     fn split(&mut self, now: Instant) {
         if now < self.next_split {
             return;
@@ -141,7 +141,7 @@ impl Control {
         self.next_state = now;
     }
 
-    /// Some members of this group are a new one.
+    /// Handles the message that some members now form a new group. This receiver may be one of them.
     pub(super) fn split_off(&mut self, now: Instant, from: Member, split: &LocalSplit) {
         let Some(place) = self.place.as_ref().filter(|place| place.controller == from) else { return };
         let (is_controller, before) = (split.controller == self.me, place.clone());
@@ -167,7 +167,7 @@ impl Control {
         }
     }
 
-    /// This group ends: its members become members of another controller's group, this one among them.
+    /// Merges this group into another controller's group. All members move, this controller among them.
     pub(super) fn merge_into(&mut self, now: Instant, to: Member) {
         let Some(place) = self.place.clone() else { return };
         let flags = LocalFlags::default().with(LocalFlags::MERGES, true);
@@ -195,13 +195,13 @@ impl Control {
         self.leave_for(now, &place, to);
     }
 
-    /// The controller has said that the group ends.
+    /// Follows the controller when it has merged the group into another one.
     pub(super) fn follow_merge(&mut self, now: Instant, state: &LocalState) {
         let (Some(place), Some(to)) = (self.place.clone(), state.successor) else { return };
         self.leave_for(now, &place, to);
     }
 
-    /// Leaves the group for that of another controller, which is asked for admission.
+    /// Leaves the group and asks another controller for admission.
     fn leave_for(&mut self, now: Instant, place: &Place, to: Member) {
         self.depart(place);
         self.place = None;

@@ -16,23 +16,24 @@ use super::{
 };
 use crate::{Instant, local::stamp_us};
 
-/// A controller with no longer a round trip is near, whatever the distance to the sender.
+/// The longest round trip to a controller that counts as near, whatever the distance to the sender.
 const NEAR: Duration = Duration::from_millis(5);
 
-/// How long answers are waited for.
+/// The time to wait for answers to a probe or request.
 const PATIENCE: Duration = Duration::from_millis(600);
 
-/// Probes are sent so many times.
+/// The number of times that a probe or request is sent.
 const TRIES: u32 = 3;
 
-/// Who wants to found a group waits up to so long. The random times are made for so many receivers.
+/// The longest random wait before founding a group, and the number of receivers for which these waits are chosen.
 const FOUNDING: Duration = Duration::from_secs(1);
 const FOUNDERS: usize = 100;
 
 /// The most controllers that one search looks at.
 const MAX_CANDIDATES: usize = 128;
 
-/// A member whose controller is not near moves to another group when that is nearer by so much.
+/// The share of the present controller's round trip below which another controller is so much nearer that a member
+/// moves.
 const BETTER: f64 = 0.5;
 
 /// A controller that has answered.
@@ -43,7 +44,7 @@ struct Candidate {
 }
 
 impl Candidate {
-    /// How good it would be: its distance, made longer by its loss and by its load.
+    /// The score of the candidate: its distance, increased by its loss and its load. Lower is better.
     fn score(&self) -> f64 {
         let load = f64::from(self.state.members) / MAX_MEMBERS as f64;
         (f64::from(self.round_trip_us) + 200.0) * (1.0 + 4.0 * share_of(self.state.loss)) * (1.0 + load)
@@ -53,7 +54,7 @@ impl Candidate {
         self.round_trip_us <= (self.state.distance_us / 2).max(NEAR.as_micros() as u32)
     }
 
-    /// Whether its group can be joined.
+    /// Whether the candidate's group can be joined.
     fn is_fit(&self) -> bool {
         self.is_near() && self.is(LocalFlags::OPEN)
     }
@@ -63,30 +64,31 @@ impl Candidate {
     }
 }
 
-/// What a search is at.
+/// The stage of a search.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 enum Stage {
-    /// The sender has not been heard.
+    /// Waiting for the first message of the sender.
     #[default]
     Listening,
-    /// Answers to probes are awaited until then.
+    /// Waiting for answers to probes, until the time given.
     Asking { until: Instant, tries: u32 },
-    /// Nobody is near: it waits before it looks once more, and then founds a group.
+    /// Waiting a random time because nobody is near. After that the receiver looks once more, and then founds a
+    /// group.
     Hesitating { until: Instant },
-    /// The answer of the controller is awaited that was asked to admit this one as a member, or its new group.
+    /// Waiting for the controller that was asked to admit this receiver as a member, or its new group.
     Joining { to: Member, group: GroupId, until: Instant, tries: u32 },
 }
 
-/// One search.
+/// A search for a group: it asks controllers how far away they are, from the top of the tree down.
 #[derive(Debug, Default)]
 pub(super) struct Search {
     stage: Stage,
     answered: BTreeMap<Member, Candidate>,
-    /// Members that have not answered yet, ...
+    /// Members that were asked and have not answered yet.
     asked: Vec<Member>,
-    /// ... and those that have not answered in time.
+    /// Members that have not answered in time.
     silent: Vec<Member>,
-    /// Whether nobody was near the last time, too.
+    /// Whether the search before this one found nobody near either.
     is_second: bool,
 }
 
@@ -111,7 +113,7 @@ impl Search {
 }
 
 impl Control {
-    /// The sender's children have changed: a search that waits looks again.
+    /// Continues a waiting search when the groups directly below the sender have changed.
     pub(super) fn search_on(&mut self, now: Instant) {
         let Some(search) = &self.search else { return };
         if matches!(search.stage, Stage::Listening | Stage::Hesitating { .. }) {
@@ -119,7 +121,7 @@ impl Control {
         }
     }
 
-    /// Looks for a group, from the top.
+    /// Begins a search with the sender and the groups directly below it.
     pub(super) fn begin_search(&mut self, now: Instant, is_second: bool) {
         self.search = Some(Search { is_second, ..Search::default() }.into());
         let Some(session) = &self.session else { return };
@@ -127,7 +129,7 @@ impl Control {
         self.ask(now, &children);
     }
 
-    /// Asks these controllers how far away they are.
+    /// Sends probes to these controllers.
     fn ask(&mut self, now: Instant, members: &[Member]) {
         let Some(search) = &mut self.search else { return };
         let is_new =
@@ -143,7 +145,7 @@ impl Control {
         }
     }
 
-    /// A controller has said how it is: it may be an answer.
+    /// Takes in a controller's state, if it answers a probe of the search.
     pub(super) fn found_out(&mut self, now: Instant, state: &LocalState) {
         let Some(search) = &mut self.search else { return };
         let Some(round_trip_us) = round_trip_us(now, state) else { return };
@@ -168,8 +170,8 @@ impl Control {
         }
     }
 
-    /// All have answered: those below are next. Below a near one somebody may be nearer; while nobody is near, a receiver without a group
-    /// looks below all of them, the nearest first.
+    /// Asks the groups below those that have answered. Below a near controller there may be a nearer one. While none
+    /// is near, a receiver without a group looks below all of them, the nearest first.
     fn go_down(&mut self, now: Instant) {
         let Some(search) = &self.search else { return };
         let mut answered: Vec<&Candidate> = search.answered.values().collect();
@@ -232,7 +234,7 @@ impl Control {
         self.orders.push_back(tell(to, Local::Join(join)));
     }
 
-    /// Admitted, as a member or as the founder of a group.
+    /// Ends the search: this receiver is admitted, as a member or as the founder of a group.
     fn arrive(&mut self, now: Instant, group: GroupId, state: &LocalState) {
         if let Some(before) = self.place.take() {
             self.depart(&before);
@@ -253,7 +255,7 @@ impl Control {
         self.plan_search(now);
     }
 
-    /// Says goodbye to a group, and to the one above where this was its controller.
+    /// Tells the group that this receiver leaves. A controller also tells the controller above.
     pub(in crate::local) fn depart(&mut self, place: &Place) {
         let to = if place.is_controller(self.me) { place.parent } else { place.controller };
         self.orders.push_back(tell(to, Local::Leave(place.group)));
@@ -278,14 +280,14 @@ impl Control {
         }
     }
 
-    /// When it looks for a better group next: soon after it has come to its group, and more and more seldom.
+    /// Plans the next search for a better group: soon after joining one, and less and less often after that.
     fn plan_search(&mut self, now: Instant) {
         let wait =
             self.place.as_ref().map_or(REFORM, |place| ((now - place.joined) * 2).clamp(REFORM_SOON, REFORM));
         self.next_search = now + wait.mul_f64(0.5 + self.random.unit());
     }
 
-    /// A receiver that has a group has looked around: is another one better?
+    /// Decides whether to move to the best group that the search has found.
     fn decide_to_move(&mut self, now: Instant) {
         let Some(search) = self.search.take() else { return };
         let Some(place) = &self.place else { return };
@@ -315,7 +317,8 @@ impl Control {
         }
     }
 
-    /// Looks for a better group, now and then: a member for a nearer one, the controller of a small group for one to merge with.
+    /// Begins a search for a better group when it is due: a member looks for a nearer one, and the controller of a
+    /// small group for one to merge with.
     pub(super) fn reform(&mut self, now: Instant) {
         if now < self.next_search
             || self.search.is_some()
@@ -332,10 +335,10 @@ impl Control {
     }
 }
 
-/// A receiver looks for a better group about so often: of several that have founded groups in the same place at the same time, all but one soon
-/// find the others.
+/// The usual time between two searches of a receiver that has a group. When several receivers found groups at one
+/// place at the same time, all but one soon find the others.
 const REFORM_SOON: Duration = Duration::from_secs(1);
 const REFORM: Duration = Duration::from_secs(20);
 
-/// A group of fewer members, its controller not counted, looks for another one to merge with.
+/// The number of members, without the controller, below which a group looks for another one to merge with.
 const SMALL: usize = 3;
