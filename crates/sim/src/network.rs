@@ -69,13 +69,13 @@ pub struct Link {
     in_burst: bool,
     random: ChaCha8Rng,
     narrow: Option<Narrow>,
-    /// When all that waits in front of the narrow place is through.
+    /// The time at which everything has passed the narrow part that waits in front of it now.
     free_at: Instant,
-    /// When the last packet that was carried arrives.
+    /// The time at which the last carried packet arrives.
     arrived_at: Instant,
-    /// What the queue held on average, in seconds (RED).
+    /// The average length of the queue, in seconds (RED).
     average: f64,
-    /// When the next packet of others comes to the queue.
+    /// The time at which the next packet of other senders comes to the queue.
     others_at: Instant,
     /// A loss in place of the path's own.
     other_loss: Option<Loss>,
@@ -111,7 +111,8 @@ impl Narrow {
     }
 }
 
-/// Length of the packets of others, in bytes with their headers: the middle of the sizes that networks carry most.
+/// The length of other senders' packets, in bytes with their headers: the middle of the sizes that networks carry
+/// most.
 const OTHERS_BYTES: usize = 576;
 
 /// RED's weight of each packet in the average, its thresholds as shares of the queue, and the share that is dropped at the
@@ -137,7 +138,7 @@ impl Link {
         }
     }
 
-    /// Makes the link narrow somewhere.
+    /// Gives the link a narrow part.
     pub fn with_narrow(self, narrow: Option<Narrow>) -> Self {
         Self { narrow, ..self }
     }
@@ -168,7 +169,7 @@ impl Link {
         self.enqueue(now, len, narrow)
     }
 
-    /// Lets the packets of others into the queue that have come since the last time: independent of each other, so many a second.
+    /// Adds other senders' packets to the queue that have come since the last time, at random times.
     fn let_others_in(&mut self, now: Instant, narrow: Narrow) {
         let mean = transmission_time(OTHERS_BYTES, narrow.background_bps).as_secs_f64();
         while self.others_at <= now {
@@ -257,13 +258,14 @@ const RETRANSMISSION_TIMEOUT: Duration = Duration::from_millis(200);
 pub struct Connection {
     delay: Duration,
     rate_bps: u64,
-    /// When all that has been written is on its way.
+    /// The time at which everything written so far has left.
     free_at: Instant,
-    /// When all that has been written has arrived.
+    /// The time at which everything written so far has arrived.
     arrived_at: Instant,
     /// The probability that a message is lost, and what decides it.
     loss: Option<(f64, ChaCha8Rng)>,
-    /// Segments that wait, where a network carries what is written ([`crate::tcp`]). `None` where nothing is shared with others.
+    /// The number of segments that wait for the network of cables ([`crate::tcp`]). `None` for a connection of its
+    /// own.
     backlog: Option<usize>,
 }
 
@@ -348,7 +350,7 @@ pub struct ReceiveBuffer {
     capacity_bytes: usize,
     rate_bps: u64,
     held_bytes: usize,
-    /// When each packet that is in it will have been read, and what it takes.
+    /// The time at which each packet in the buffer is read, and the room that it takes.
     held: VecDeque<(Instant, usize)>,
     dropped: u64,
 }

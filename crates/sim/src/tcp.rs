@@ -19,21 +19,21 @@ pub const HEADERS: usize = 40 + 32 + 22;
 /// The length of an acknowledgement, in bytes of IP.
 pub const ACKNOWLEDGEMENT_BYTES: usize = 40 + 32;
 
-/// How long an acknowledgement waits for a second segment.
+/// The time for which an acknowledgement waits for a second segment.
 pub const DELAYED: Duration = Duration::from_millis(40);
 
 /// One direction of a connection. `T` is the type of what is written.
 #[derive(Debug)]
 pub struct Tcp<T> {
     cubic: Cubic,
-    /// What waits for the window, with its place in what was written.
+    /// The data that waits for the window, with its place in what was written.
     queue: VecDeque<(u64, T)>,
     written: u64,
     under_way: BTreeMap<u64, (u64, T)>,
-    /// At the other end: the numbers that have come since the oldest one under way.
+    /// The numbers that have come to the other end since the oldest one under way.
     came: BTreeSet<u64>,
     unacknowledged: u32,
-    /// At the other end: the place that is due, and what came before its turn.
+    /// The place that is due at the other end, and the data that came before its turn.
     due: u64,
     early: BTreeMap<u64, T>,
 }
@@ -144,7 +144,7 @@ impl<T: Clone> Tcp<T> {
         self.again(lost.into_iter());
     }
 
-    /// Sends again before anything else.
+    /// Puts lost segments in front of everything else.
     fn again(&mut self, lost: impl DoubleEndedIterator<Item = (u64, T)>) {
         lost.rev().for_each(|segment| self.queue.push_front(segment));
     }

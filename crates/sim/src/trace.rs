@@ -30,7 +30,7 @@ pub enum Node {
 pub struct Trace {
     hash: u64,
     entries: u64,
-    /// The lines, if they are wanted.
+    /// The lines of the trace. `None` unless they are wanted.
     lines: Option<Vec<String>>,
 }
 

@@ -30,26 +30,26 @@ use crate::{
     trace::{Entry, Node, Trace},
 };
 
-/// A receiver that is silent for this long while it owes an answer is put out.
+/// The silence after which a receiver that owes an answer is put out.
 pub(super) const STALL_LIMIT: Duration = Duration::from_secs(3);
 
-/// What the host's loop takes for each connection.
+/// The time that the host's loop takes for each connection.
 const ROUND_PER_RECEIVER: Duration = Duration::from_micros(1);
 
-/// How far a sender with local groups runs ahead of the slowest group, in bytes: the default of driver's sessions.
+/// The bytes by which a sender with local groups runs ahead of the slowest group: the default of driver's sessions.
 const WINDOW_BYTES: u64 = 16 << 20;
 
-/// How far ahead of the wire a connection's socket takes data.
+/// The time of data that a connection's socket takes ahead of the wire.
 const SOCKET_BUFFER: Duration = Duration::from_millis(5);
 
-/// IP and UDP around each packet, in bytes.
+/// The bytes of IP and UDP around each packet.
 pub(super) const LOWER_HEADERS: usize = 48;
 
-/// Lengths of packets to a group.
+/// The lengths of packets to a group.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Sizes {
     pub(super) block_len: u16,
-    /// All that is around a block or a message, in bytes.
+    /// The bytes of all headers around a block or a message.
     pub(super) headers: usize,
 }
 
@@ -60,10 +60,10 @@ impl Sizes {
     }
 }
 
-/// What goes over a link or a connection.
+/// The content of a packet on a link or connection.
 #[derive(Debug, Clone)]
 pub(super) enum Packet {
-    /// A control message as it stands on the wire.
+    /// A control message in its form on the wire.
     Message(Rc<[u8]>),
     /// Blocks of an object, with the whole object's bytes.
     Blocks { file: FileId, range: Range<u64>, content: Rc<[u8]> },
@@ -74,7 +74,7 @@ pub(super) enum Packet {
 }
 
 impl Packet {
-    /// Bytes on the wire.
+    /// The length of the packet on the wire, in bytes.
     pub(super) fn len(&self, sizes: Sizes) -> usize {
         match self {
             Self::Message(bytes) => bytes.len() + sizes.headers - HEADER_LEN,
@@ -86,7 +86,7 @@ impl Packet {
         }
     }
 
-    /// How many packets it is.
+    /// The number of packets that this stands for.
     pub(super) fn count(&self, block_len: u16) -> usize {
         match self {
             Self::Message(_) | Self::Page(..) => 1,
@@ -97,18 +97,18 @@ impl Packet {
     }
 }
 
-/// What the sender's host asks of the world.
+/// An effect of the sender's host on the simulated world.
 #[derive(Debug)]
 pub(super) enum Output {
-    /// To the group of this number; 0 is the first.
+    /// A packet to the group with this number; 0 is the first.
     ToGroup(u8, Packet),
-    /// At the time when it arrives.
+    /// A packet to a receiver, with its time of arrival.
     ToReceiver(usize, Instant, Packet),
     /// A datagram to a local group or to a member.
     Tell(Address, Packet),
-    /// The connection is closed at the other end at this time.
+    /// The closing of a connection, with the time at which the receiver notices.
     Close(usize, Instant),
-    /// The hash of an object is to be handed in.
+    /// The hash of an object is ready for the machine.
     Hash(u32),
     Wake(Instant),
 }
@@ -118,31 +118,31 @@ pub(super) struct SenderNode {
     pub(super) machine: Sender,
     sizes: Sizes,
     rate_bps: u64,
-    /// The bytes of each object; none where only their number counts.
+    /// The bytes of each object. Empty if only their number counts.
     contents: Vec<Rc<[u8]>>,
     object_lens: Vec<u64>,
-    /// How many copies of a packet to the group leave, and whether the rate is for each of them.
+    /// The number of copies of a packet to the group, and whether the rate holds for each of them.
     pub(super) copies: usize,
     pub(super) paces_each: bool,
     group_free_at: Instant,
     share: Option<Share>,
-    /// The rate of each slower group, and when it may be sent more.
+    /// The rate of each slower group, and the time at which it may be sent more.
     slower: Vec<(u64, Instant)>,
-    /// With all headers.
+    /// The bytes that left for groups, with all headers.
     pub(super) group_bytes: u64,
-    /// Bytes of blocks and symbols that left for the first group.
+    /// The bytes of blocks and symbols that left for the first group.
     pub(super) sent_bytes: u64,
-    /// How often the hashes of a run are sent before it. 0 where nothing is signed.
+    /// The number of times that the hashes of a run are sent before it. 0 if nothing is signed.
     page_copies: usize,
-    /// Packets of data to the session's group.
+    /// The number of data packets to the session's group.
     session_packets: u64,
     connections: BTreeMap<ReceiverId, Connection>,
     /// Receivers whose lanes are polled before the next round.
     touched: Vec<ReceiverId>,
-    /// When all lanes may be polled again. A host's loop takes time for each connection, too.
+    /// The time at which all lanes may be polled again. A host's loop takes time for each connection, too.
     next_round: Instant,
     is_placed: bool,
-    /// API_File_Done, object by object.
+    /// The reports that receivers are done (API_File_Done), by object.
     pub(super) done: BTreeMap<u32, Vec<(ReceiverId, Outcome)>>,
     /// Each receiver's end with each object, as it was told.
     pub(super) told: BTreeMap<(u32, ReceiverId), Outcome>,
@@ -224,7 +224,7 @@ impl SenderNode {
         }
     }
 
-    /// API_Send of the objects in order; their numbers are their positions in the scenario.
+    /// Hands the machine the objects in order (API_Send). Their numbers are their positions in the scenario.
     pub(super) fn send(&mut self, now: Instant, position: usize) {
         match (announcement(position, self.object_lens[position]), self.machine.vcmtp_mut()) {
             (Ok(begin), Some(machine)) => _ = machine.send(now, begin),
@@ -234,7 +234,7 @@ impl SenderNode {
         }
     }
 
-    /// Whether anybody listens, as its network tells a carousel.
+    /// Tells a carousel whether anybody listens, as its network does.
     pub(super) fn listeners(&mut self, now: Instant, present: bool) {
         self.machine.handle(now, SenderInput::Listeners { group: 0, present });
     }
@@ -292,7 +292,7 @@ impl SenderNode {
         outputs
     }
 
-    /// Something has come from a receiver, or its connection has room again.
+    /// Polls a receiver's lane soon: something has come from it, or its connection has room again.
     pub(super) fn touch(&mut self, receiver: usize) {
         self.touched.push(ReceiverId(receiver as u32));
     }
@@ -489,7 +489,7 @@ impl SenderNode {
         }
     }
 
-    /// Nothing leaves for the group before this time: the host's own queue is full.
+    /// Keeps packets to the group back until this time, because the host's own queue is full.
     pub(super) fn wait_until(&mut self, time: Instant) {
         self.group_free_at = self.group_free_at.max(time);
     }
@@ -499,7 +499,7 @@ impl SenderNode {
         if self.paces_each { self.rate_bps.saturating_mul(self.copies.max(1) as u64) } else { self.rate_bps }
     }
 
-    /// The object is hashed while it is read for the group: at its end, the hash is known.
+    /// Notes how far an object was read for the group. It is hashed on the way, so its hash is known at its end.
     fn note_read(&self, to: Destination, file: FileId, end: u64, outputs: &mut Vec<Output>) {
         // A carousel has hashed its objects before it sends them.
         let is_first_pass = !matches!(self.machine, Sender::Carousel(_));
@@ -554,7 +554,7 @@ impl SenderNode {
 /// to multicast.
 #[derive(Debug, Default)]
 struct Share {
-    /// Bytes that retransmissions may still take, 64 times.
+    /// The bytes that retransmissions may still take, multiplied by 64.
     credit: i64,
     multicast_waits: bool,
 }
@@ -655,7 +655,7 @@ fn contents(scenario: &Scenario) -> Vec<Rc<[u8]>> {
         .collect()
 }
 
-/// What a node does when it sends this, in a trace.
+/// The verb for the sending of a message, in a trace.
 pub(super) fn message_verb(message: &Message) -> &'static str {
     match message {
         Message::BeginOfFile(_) => "sends BOF",

@@ -7,7 +7,7 @@ use treecast_wire::message::ChunkHashes;
 
 use super::scenario::Fault;
 
-/// The hash of an object. An object without bytes, of which only their number counts, has one by its number.
+/// The hash of an object. If only the number of its bytes counts, the hash is made of the object's number.
 pub(crate) fn hash_of(index: u32, content: &[u8]) -> [u8; 32] {
     if content.is_empty() { blake3::hash(&index.to_be_bytes()).into() } else { blake3::hash(content).into() }
 }
@@ -15,7 +15,7 @@ pub(crate) fn hash_of(index: u32, content: &[u8]) -> [u8; 32] {
 /// The largest object that fits, in bytes.
 pub(crate) const CAPACITY: u64 = 1 << 24;
 
-/// Files under temporary names, and those under their final ones.
+/// A receiver's files, under temporary and under final names.
 #[derive(Debug)]
 pub(crate) struct Storage {
     faults: Vec<Option<Fault>>,
@@ -27,7 +27,8 @@ pub(crate) struct Storage {
     is_counting: bool,
 }
 
-/// What a driver would say of a page of an object's chunks, but for the proof: nobody can forge it here.
+/// The hashes of a page of an object's chunks, as a driver would report them, but without the proof: nobody can forge
+/// it here.
 pub(crate) fn chunk_hashes(content: &[u8], page: u32) -> ChunkHashes {
     let Some(chunks) = Chunks::new(content.len() as u64) else { return ChunkHashes::none(page) };
     let hash = |chunk: u32| {
@@ -38,13 +39,13 @@ pub(crate) fn chunk_hashes(content: &[u8], page: u32) -> ChunkHashes {
     ChunkHashes::new(page, hashes, Vec::new()).unwrap_or(ChunkHashes::none(page))
 }
 
-/// Sequence numbers of repair symbols, and what they were computed from.
+/// The sequence numbers of repair symbols, and the object that they were computed from.
 type Symbols = (Range<u64>, Rc<[u8]>);
 
 #[derive(Debug, Default)]
 struct Temporary {
     bytes: Vec<u8>,
-    /// How many bytes have been stored since the last hash.
+    /// The number of bytes stored since the last hash.
     stored: usize,
 }
 
@@ -59,7 +60,7 @@ impl Storage {
         }
     }
 
-    /// A storage of bytes that nobody looks at: it keeps their number.
+    /// Creates a storage that keeps only the number of bytes.
     pub(crate) fn counting() -> Self {
         Self { is_counting: true, ..Self::new(Vec::new()) }
     }

@@ -28,15 +28,15 @@ pub(super) enum End {
     Receiver = 1,
 }
 
-/// What is written on a connection.
+/// An item written on a connection.
 #[derive(Debug, Clone)]
 pub(super) enum Said {
     Packet(Packet),
-    /// Nothing more: it is closed.
+    /// The end of the connection.
     Close,
 }
 
-/// Something that arrives where it was to go. The number is the receiver's.
+/// An arrival at its destination. The number is the receiver's.
 #[derive(Debug)]
 pub(super) enum Arrival {
     Heard(usize, Heard),
@@ -45,15 +45,15 @@ pub(super) enum Arrival {
         of: usize,
         said: Said,
     },
-    /// A member's datagram at the sender.
+    /// A datagram from a member, at the sender.
     Told(Member, Packet),
-    /// A connection to a receiver may take more.
+    /// A connection to a receiver has room again.
     Room(usize),
-    /// A receiver has heard nothing of what was sent to it.
+    /// Nothing of what was sent to a receiver has reached it.
     Unheard(usize),
 }
 
-/// Something that happens on the way.
+/// An event inside the network.
 #[derive(Debug)]
 pub(super) enum Due {
     /// A packet is at the end of a cable.
@@ -62,7 +62,7 @@ pub(super) enum Due {
     Timer(usize, End),
     /// A delayed acknowledgement is due for what came from this end.
     Acknowledge(usize, End),
-    /// The machines that choose ways want to be asked.
+    /// The machines that choose fanouts want to be polled.
     Turn,
 }
 
@@ -75,7 +75,7 @@ pub(super) struct Flight {
 #[derive(Debug, Clone)]
 enum Payload {
     Datagram(Heard),
-    /// An IPv6 packet as it stands on the wire, and what it carries: a datagram to the group, or nothing for it.
+    /// An IPv6 packet in its form on the wire, and the datagram to the group that it carries, if any.
     Raw(Rc<[u8]>, Option<Heard>),
     /// A segment of the direction that begins at this end of a receiver's connection.
     Segment(usize, End, Segment<Said>),
@@ -89,16 +89,16 @@ pub(super) struct Transport {
     fanout: Fanout,
     sender: usize,
     receivers: Vec<usize>,
-    /// The receiver at each node.
+    /// The number of the receiver at each node. `None` at other nodes.
     receiver_at: Vec<Option<usize>>,
-    /// Whether each receiver gets copies.
+    /// Whether each receiver is served by copies.
     present: Vec<bool>,
     connections: Vec<Option<Box<Connection>>>,
     names: Names,
-    /// Routers that speak MEADcast and Xcast, by node.
+    /// The routers that speak MEADcast and Xcast, by node.
     speakers: BTreeMap<usize, Speaker>,
     ways: Option<Box<Ways>>,
-    /// What is to happen, to be taken by the world.
+    /// The events that the world has still to take over.
     pub(super) due: Vec<(Instant, Due)>,
     pub(super) arrivals: Vec<Arrival>,
 }
@@ -111,11 +111,11 @@ struct Names {
     routers: BTreeMap<usize, Ipv6Addr>,
 }
 
-/// Both directions, the sender's first.
+/// A connection between the sender and a receiver. Each pair has the sender's direction first.
 #[derive(Debug)]
 struct Connection {
     ways: [Tcp<Said>; 2],
-    /// Whether a timer is set for each.
+    /// Whether a timer is set for each direction.
     has_timer: [bool; 2],
 }
 
@@ -143,7 +143,7 @@ impl Transport {
         }
     }
 
-    /// A receiver is there: it hears the first group, or gets copies.
+    /// Adds a receiver that is there now: it listens to the first group, or gets copies.
     pub(super) fn join(&mut self, now: Instant, of: usize) {
         if std::mem::replace(&mut self.present[of], true) {
             return;
@@ -166,7 +166,7 @@ impl Transport {
         }
     }
 
-    /// A receiver's report of what it has heard.
+    /// Takes in a receiver's report of what it has heard.
     pub(super) fn heard(&mut self, now: Instant, of: usize, heard: fanout::Heard) {
         if let Some(ways) = &mut self.ways {
             ways.heard(now, of, heard);
@@ -174,17 +174,17 @@ impl Transport {
         }
     }
 
-    /// Whether to begin only when it is known where routers are.
+    /// Whether the session begins only when the routers are known.
     pub(super) fn awaits_routers(&self) -> bool {
         self.ways.as_ref().is_some_and(|ways| ways.awaits_routers())
     }
 
-    /// Whether the rate is for each copy, and not for all together.
+    /// Whether the rate holds for each copy, and not for all together.
     pub(super) fn paces_each(&self) -> bool {
         self.ways.is_some()
     }
 
-    /// Carries out what the machines that choose ways want.
+    /// Carries out what the machines that choose fanouts want.
     pub(super) fn turn(&mut self, now: Instant) {
         let Some(ways) = &mut self.ways else { return };
         let Wants { requests, unheard, deadline } = ways.turn(now);
@@ -203,7 +203,7 @@ impl Transport {
         self.graph.join(group.into(), self.receivers[of]);
     }
 
-    /// How many copies of a packet to the group leave the sender.
+    /// The number of copies of a packet to the group that leave the sender.
     pub(super) fn copies(&self) -> usize {
         match self.fanout {
             Fanout::Multicast => 1,
@@ -269,7 +269,7 @@ impl Transport {
         self.graph.members(group.0).filter_map(|node| self.receiver_at[node])
     }
 
-    /// When the sender's host takes more for the group.
+    /// The time at which the sender's host takes more for the group.
     pub(super) fn has_room_at(&self) -> Instant {
         self.graph.has_room_at(self.sender)
     }
@@ -467,8 +467,8 @@ impl Transport {
         }
     }
 
-    /// Sends a packet on from a node. The blocks of a run have each its own fate; those that arrive stay together as long as
-    /// there is no gap between them.
+    /// Forwards a packet from a node. Each block of a run may be lost alone. Blocks that arrive stay together as long
+    /// as there is no gap between them.
     fn forward(&mut self, now: Instant, node: usize, flight: &Flight) {
         for cable in self.graph.next(node, flight.to) {
             match &flight.payload {
@@ -520,7 +520,7 @@ impl Transport {
         self.due.push((arrival, Due::Hop(cable, Box::new(flight))));
     }
 
-    /// Length of a packet that is no run, in bytes of IP.
+    /// The length of a packet that is no run, in bytes of IP.
     fn len(&self, payload: &Payload) -> usize {
         match payload {
             Payload::Datagram(heard) => heard.packet.len(self.sizes),
@@ -543,7 +543,7 @@ impl Transport {
 }
 
 impl Names {
-    /// Where packets that leave a node for an address go next.
+    /// The next hop of packets that leave a node for an address.
     fn next_hop(&self, graph: &mut Graph, node: usize, to: Ipv6Addr) -> Option<NextHop> {
         let there = *self.nodes.get(&to)?;
         let first = *graph.next(node, To::Node(there)).first()?;

@@ -32,22 +32,23 @@ use treecast_wire::{
 use super::placed::{Explicit, Fanout};
 use crate::network::generator;
 
-/// How long discovery waits for receivers that come together, gathers responses, and pauses; how many requests it sends in a second; and
-/// how long a receiver may hear nothing. All are those of `treecast send`.
+/// The times of discovery: how long it waits for receivers that come together, gathers responses, and pauses; the
+/// requests that it sends in a second; and the time for which a receiver may hear nothing. All are those of `treecast
+/// send`.
 const DELAY: Duration = Duration::from_millis(50);
 const TIMEOUT: Duration = Duration::from_secs(1);
 const INTERVAL: Duration = Duration::from_secs(5);
 const REQUESTS_PER_SECOND: u32 = 1000;
 const PATIENCE: Duration = Duration::from_millis(300);
 
-/// The least that lists leave for a packet to one receiver, in bytes (RFC 8200, 5).
+/// The least length that lists leave for a packet to one receiver, in bytes (RFC 8200, 5).
 const LEAST_MTU: usize = 1280;
 
 const PORT: u16 = 5000;
 const UDP_LEN: usize = 8;
 const HOP_LIMIT: u8 = 64;
 
-/// What the sender wants now.
+/// The sender's present wishes.
 #[derive(Debug, Default)]
 pub(super) struct Wants {
     /// The discovery requests, each with its destination.
@@ -57,13 +58,13 @@ pub(super) struct Wants {
     pub deadline: Option<Instant>,
 }
 
-/// The sender's side.
+/// The sender's choice of fanouts, and its packets with lists.
 #[derive(Debug)]
 pub(super) struct Ways {
     machine: fanout::Fanout,
     finder: Finder,
     form: Form,
-    /// Bytes behind the IPv6 header of a full packet.
+    /// The bytes behind the IPv6 header of a full packet.
     payload_bytes: usize,
     receivers: Vec<Ipv6Addr>,
     on_link: Vec<bool>,
@@ -73,7 +74,7 @@ pub(super) struct Ways {
     waits_for_routers: bool,
     /// The lists of the plan, each with what makes its packets.
     planned: Vec<Packets>,
-    /// The next turn, by what was last said.
+    /// The time of the next turn, as last announced.
     pub(super) turn_at: Option<Instant>,
 }
 
@@ -88,7 +89,7 @@ impl std::fmt::Debug for Finder {
     }
 }
 
-/// How packets with lists are made on links with this MTU.
+/// Returns the form of packets with lists on links with this MTU.
 fn form(source: Ipv6Addr, fanout: Fanout, mtu: usize) -> Form {
     let xcast = (fanout == Fanout::Xcast).then_some(Xcast { is_anonymous: false, group: None });
     Form {
@@ -194,7 +195,7 @@ impl Ways {
         }
     }
 
-    /// A receiver is there, or is named to a carousel.
+    /// Adds a receiver that is there, or that was named to a carousel.
     pub(super) fn join(&mut self, now: Instant, of: usize) {
         self.machine.handle(now, Input::Joined(of as u32));
         self.has_news = true;
@@ -214,12 +215,12 @@ impl Ways {
         self.machine.handle(now, Input::Heard(of as u32, heard));
     }
 
-    /// Packets have left for everybody; the next one has this number.
+    /// Notes that packets have left for everybody. The next one has this number.
     pub(super) fn sent(&mut self, now: Instant, next: u32) {
         self.machine.handle(now, Input::Sent { next });
     }
 
-    /// Whether to begin only when it is known where routers are.
+    /// Whether the session begins only when the routers are known.
     pub(super) fn awaits_routers(&self) -> bool {
         match &self.finder {
             Finder::Mead(sender) => self.waits_for_routers && sender.counters().discoveries == 0,
@@ -231,13 +232,13 @@ impl Ways {
         self.machine.plan()
     }
 
-    /// How many packets leave for one to the group.
+    /// The number of packets that leave for one to the group.
     pub(super) fn copies(&self) -> usize {
         let plan = self.machine.plan();
         usize::from(plan.group) + plan.unicast.len() + self.planned.len()
     }
 
-    /// A packet that has come to the sender: a router's answer.
+    /// Takes in a packet that has come to the sender: a router's answer.
     pub(super) fn respond(&mut self, now: Instant, packet: &[u8]) {
         let Finder::Mead(sender) = &mut self.finder else { return };
         let Ok((ip, payload)) = ipv6::Header::parse(packet) else { return };
@@ -307,7 +308,7 @@ impl Ways {
         self.receivers.iter().position(|one| *one == receiver).map(|number| number as u32)
     }
 
-    /// Makes packets by the machine's plan from now on: for each list, with those of its receivers who are in it.
+    /// Prepares packets for the machine's present plan: for each list, those of its receivers that are there.
     fn follow_plan(&mut self) {
         let plan = self.machine.plan();
         let chosen = self.lists.iter().zip(&plan.lists).filter(|(_, members)| !members.is_empty());
@@ -354,7 +355,7 @@ impl Ways {
     }
 }
 
-/// A request to the routers on the way to a receiver.
+/// Returns a request to the routers on the way to a receiver.
 fn request_packet(form: &Form, receiver: Ipv6Addr) -> Rc<[u8]> {
     let header = Header::request(receiver).to_bytes(form.dialect);
     let ip = ipv6::Header {
@@ -368,20 +369,20 @@ fn request_packet(form: &Form, receiver: Ipv6Addr) -> Rc<[u8]> {
     [&ip.to_bytes()[..], &header].concat().into()
 }
 
-/// A router that speaks MEADcast and Xcast, with nothing remembered.
+/// A router that speaks MEADcast and Xcast. It remembers nothing.
 #[derive(Debug)]
 pub(super) struct Speaker {
     router: Router,
-    /// Where its answers come from.
+    /// The address that the router's answers come from.
     address: Ipv6Addr,
 }
 
-/// What leaves a router in place of a packet that came.
+/// The packets that leave a router in place of one that came.
 #[derive(Debug)]
 pub(super) enum Act {
     /// The packet itself, unchanged.
     Pass,
-    /// Others: none when it ends here. Each has its destination in its header.
+    /// Other packets, or none if the packet ends here. Each has its destination in its header.
     Instead(Vec<Rc<[u8]>>),
 }
 
@@ -399,7 +400,7 @@ impl Speaker {
         Some(Self { router, address: *addresses.first()? })
     }
 
-    /// What it does with a packet that has come by a cable.
+    /// Handles a packet that has come by a cable.
     pub(super) fn act(&self, packet: &[u8], cable: usize, routes: &mut Routes<'_>) -> Act {
         let interface = cable as u32;
         match self.router.forward(packet, interface, routes) {
