@@ -8,7 +8,10 @@ use treecast_measure::{
     db::{Event, Machine, NewRun, NodeInfo, Role, Row, RunEnd, Status},
     frame::{Frame, Vocabulary},
     paper::{PaperKeys, Papers},
-    plot::generic::{Kind, PlotSpec},
+    plot::{
+        Plot,
+        generic::{Kind, PlotSpec},
+    },
     report::{self, Finding, Picture, ReportInput, Verdict},
 };
 
@@ -283,19 +286,26 @@ fn runs_of_any_kind_have_a_report_without_code_of_their_own() {
     );
     let none = "None: not drawn: no run with node = client0 has values for it.";
     assert!(html.contains(none), "{html}");
-    let heat = &report.plots[0].svg;
-    assert!(text_of_refused_cells(heat) == 1, "a square that says so: {heat}");
-    assert!(heat.contains("<title>nack, multicast: "), "values on hover: {heat}");
-    let only = &report.plots[8].svg;
-    assert!(only.contains("; paper "), "a bar without the paper's value beside ours: {only}");
-    let levels = &report.plots[7].svg;
-    for told in ["the link is down", "the link is up", "made-up-1999, 2", "scaled so that the first"] {
-        assert!(levels.contains(told), "{told}: {levels}");
-    }
-    assert!(!report.plots[6].svg.contains("the link is down"), "a plot of several runs marks no events");
+    let narrow = html.matches("<figure class=\"narrow\">").count();
+    assert_eq!(narrow, report.plots.len() - 2, "all but the heat maps have a drawing for phones");
+    check_drawings(&report.plots);
     let text = report::to_text(&db, &input).unwrap();
     assert!(text.contains("Refused by the program") && text.contains("SENDER BYTES, MB"), "{text}");
     fs::write(folder.join("report.txt"), text).unwrap();
+}
+
+/// Checks what single plots of the made-up matrix show.
+fn check_drawings(plots: &[Plot]) {
+    let heat = &plots[0].svg;
+    assert!(text_of_refused_cells(heat) == 1, "a square that says so: {heat}");
+    assert!(heat.contains("<title>nack, multicast: "), "values on hover: {heat}");
+    let only = &plots[8].svg;
+    assert!(only.contains("; paper "), "a bar without the paper's value beside ours: {only}");
+    let levels = &plots[7].svg;
+    for told in ["the link is down", "the link is up", "made-up-1999, 2", "scaled so that the first"] {
+        assert!(levels.contains(told), "{told}: {levels}");
+    }
+    assert!(!plots[6].svg.contains("the link is down"), "a plot of several runs marks no events");
 }
 
 fn text_of_refused_cells(svg: &str) -> usize {
