@@ -50,7 +50,7 @@ pub struct Simulated {
     pub sender_repairs: u64,
     /// The packets of objects that the sender sent. One packet to many counts once.
     pub sender_packets: u64,
-    /// The most who have reported to one controller of a crowd.
+    /// The most clients that have reported to one controller of a crowd.
     pub most_served: Option<usize>,
     pub samples: Vec<Sample>,
 }
@@ -65,10 +65,10 @@ const STARTING: Duration = Duration::from_millis(10);
 pub const MTU: usize = 1500;
 pub const LOWER_HEADERS: usize = 48;
 
-/// The rate of links that have none, in bits a second.
+/// The rate of links without one in the topology, in bits a second.
 const UNLIMITED_BPS: u64 = 10_000_000_000;
 
-/// A socket's receive buffer, in bytes, and how fast a receiver reads it.
+/// The size of a socket's receive buffer, in bytes, and the rate at which a receiver reads it, in bits a second.
 const RECEIVE_BUFFER_BYTES: u32 = 8 << 20;
 const READ_RATE_BPS: u64 = 10_000_000_000;
 
@@ -131,7 +131,7 @@ pub fn size(planned: &Planned) -> u64 {
 }
 
 impl Simulated {
-    /// Adds what a session of the run, which began at a time, came to.
+    /// Adds the result of one of the run's sessions, which began at `begins`.
     fn take(
         &mut self,
         planned: &Planned,
@@ -341,7 +341,7 @@ fn local(
     })
 }
 
-/// What packets that name their receivers need to know: the addresses of a sender, its receivers and all routers.
+/// Returns the addresses that a sender of packet lists needs: its own, those of receivers and those of all routers.
 fn explicit(
     delivery: &Delivery,
     topology: &Topology,
@@ -379,7 +379,8 @@ fn explicit(
     })
 }
 
-/// How many blocks leave at once: as many as driver's pacer lets go, four milliseconds' worth and half a bucket at most.
+/// The number of blocks that leave at once, as the driver's pacer lets them: four milliseconds' worth, and half a
+/// bucket at most.
 fn run_blocks(told: &SendRate, rate_bps: u64) -> u32 {
     const LONGEST: u64 = 43;
     match told {
@@ -388,7 +389,7 @@ fn run_blocks(told: &SendRate, rate_bps: u64) -> u32 {
     }
 }
 
-/// Forward error correction as `treecast send` has it.
+/// The forward error correction that `treecast send` would use.
 fn fec(delivery: &Delivery, told: &SendRate) -> Result<Option<Share>, String> {
     match delivery.fec.as_deref() {
         Some("none") => Ok(None),

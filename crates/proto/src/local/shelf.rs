@@ -8,15 +8,15 @@ use treecast_wire::message::{BeginOfFile, Digest, LocalObject, MAX_OBJECTS};
 use super::sorted::SortedMap;
 use crate::{Instant, carousel, object::Address};
 
-/// Objects so far behind the first that is not over are not known yet.
+/// The number of objects behind the first unfinished one that are kept track of. Later ones are ignored for now.
 const MAX_KNOWN: u32 = 4_096;
 
-/// How an object has ended here.
+/// The way an object has ended at this receiver.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum End {
-    /// It is whole, and can be sent again.
+    /// The object is complete, and can be sent to others.
     Whole,
-    /// It was given up.
+    /// The object was given up.
     GivenUp,
 }
 
@@ -24,30 +24,30 @@ pub(super) enum End {
 pub(super) struct Known {
     pub begin: Option<BeginOfFile>,
     pub digest: Option<Digest>,
-    /// The end of what the sender has sent of it, as far as that is known here.
+    /// The position up to which the sender has sent the object, as far as this receiver knows.
     pub seen: u64,
-    /// All that is missing before this is wanted.
+    /// The position up to which gaps have been noticed. All of them are wanted.
     pub noticed: u64,
-    /// When anything was first heard of it.
+    /// The time at which the object was first heard of.
     pub since: Instant,
     pub end: Option<End>,
-    /// When its announcement is asked for, and how many times it was.
+    /// The time at which the announcement is next asked for, and the number of requests so far.
     pub ask_at: Option<Instant>,
     pub asked: u32,
 }
 
-/// The objects of a session.
+/// The objects of a session at one receiver.
 #[derive(Debug)]
 pub(super) struct Shelf {
     pub block_len: u64,
     objects: SortedMap<u32, Box<Known>>,
-    /// Announcements that are to be said to somebody else, unless another member does: when, and to whom.
+    /// Announcements to repeat to others, unless another member does: the time, and the address.
     saying: SortedMap<u32, (Instant, Address)>,
-    /// All objects before this are over here ...
+    /// The number of objects that have ended at this receiver.
     pub done: u32,
-    /// ... and at everyone whom this receiver serves.
+    /// The number of objects that have ended at everyone whom this receiver serves.
     pub released: u32,
-    /// How far the session is: the object that was sent last, and the end of what was sent of it.
+    /// The object that the sender has sent last, and the position up to which it has sent it.
     pub frontier: (u32, u64),
 }
 
@@ -71,7 +71,7 @@ impl Shelf {
         self.objects.get_mut(&object).map(AsMut::as_mut)
     }
 
-    /// The object, noted when it is new. `None` when it is over everywhere, or there are too many.
+    /// The object, which is added if it is new. `None` if it has ended everywhere, or if there are too many.
     pub fn note(&mut self, now: Instant, object: u32) -> Option<&mut Known> {
         let is_new = !self.objects.contains_key(&object);
         let is_far = object >= MAX_OBJECTS || object >= self.done.saturating_add(MAX_KNOWN);
@@ -95,12 +95,12 @@ impl Shelf {
         Some(known)
     }
 
-    /// The session is at least here.
+    /// Notes that the sender has come at least this far.
     pub fn advance(&mut self, object: u32, position: u64) {
         self.frontier = self.frontier.max((object.min(MAX_OBJECTS - 1), position));
     }
 
-    /// An object has ended here.
+    /// Notes that an object has ended at this receiver.
     pub fn end(&mut self, now: Instant, object: u32, end: End) {
         if let Some(known) = self.note(now, object) {
             known.end = Some(end);
@@ -110,7 +110,8 @@ impl Shelf {
         }
     }
 
-    /// Everybody is done with all objects before `done`: returns those that are not needed any more.
+    /// Notes that all objects before `done` have ended at everybody. Returns the objects that are not needed any
+    /// more.
     pub fn release(&mut self, done: u32) -> Vec<u32> {
         let done = done.min(self.done).max(self.released);
         self.released = done;
@@ -134,14 +135,14 @@ impl Shelf {
         }
     }
 
-    /// The announcement of an object is to be said at this time, if it is known by then.
+    /// Plans to repeat an object's announcement at this time, if it is known by then.
     pub fn say(&mut self, object: u32, at: Instant, to: Address) {
         if self.objects.get(&object).is_some_and(|known| known.begin.is_some()) {
             self.saying.get_or_insert_with(object, || (at, to));
         }
     }
 
-    /// Somebody else has said the announcement of an object.
+    /// Notes that another member has repeated an object's announcement.
     pub fn is_said(&mut self, object: u32) {
         self.saying.remove(&object);
     }
@@ -153,14 +154,14 @@ impl Shelf {
         due
     }
 
-    /// When the next announcement is to be said, or asked for.
+    /// The time at which the next announcement is repeated or asked for.
     pub fn deadline(&self) -> Option<Instant> {
         let say = self.saying.iter().map(|(_, (at, _))| *at);
         let ask = self.open().filter_map(|(_, known)| known.ask_at);
         say.chain(ask).min()
     }
 
-    /// The parts of a range that are there.
+    /// The parts of a range that are stored.
     pub fn held(&self, objects: &carousel::Receiver, object: u32, range: &Range<u64>) -> Vec<Range<u64>> {
         let Some(known) = self.objects.get(&object) else { return Vec::new() };
         let size = known.begin.as_ref().map_or(u64::MAX, |begin| begin.file_size);
@@ -188,7 +189,8 @@ impl Shelf {
         }
     }
 
-    /// The three states of an object here: what lacks is missing.
+    /// The states of an object at this receiver: how far it was sent, how far it is stored without a gap, and at most
+    /// `most` gaps.
     pub fn states(&self, objects: &carousel::Receiver, object: u32, most: usize) -> LocalObject {
         let mut states = LocalObject { object, ..LocalObject::default() };
         let Some(known) = self.objects.get(&object) else { return states };

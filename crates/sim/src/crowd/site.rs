@@ -21,7 +21,7 @@ pub(super) struct Site {
     number: usize,
     hosts: Vec<Host>,
     schedule: Schedule<Due>,
-    /// How many of the sender's packets to the session's group have arrived.
+    /// The number of the sender's packets to the session's group that have arrived.
     heard: usize,
     posts: Vec<Post>,
     /// Bytes of packets to and from the hosts.
@@ -60,7 +60,7 @@ impl Site {
         Self { number, hosts, schedule, heard: 0, posts: Vec::new(), bytes: 0 }
     }
 
-    /// A packet comes from another site.
+    /// Plans the arrival of a packet from another site.
     pub fn post(&mut self, at: Instant, to: To, packet: Arc<Packet>) {
         let target = match to {
             To::Receiver(_, place) => Target::One(place as u8),
@@ -74,7 +74,7 @@ impl Site {
         broadcast.into_iter().chain(self.schedule.next()).min()
     }
 
-    /// Has everything happen before `end`. Adds what leaves the site to `posts`.
+    /// Handles all events before `end`. Returns the packets that leave the site.
     pub fn run_until(&mut self, plan: &Crowd, end: Instant, broadcasts: &[Broadcast], posts: &mut Vec<Post>) {
         while let Some(next) = self.next(broadcasts).filter(|next| *next < end) {
             match broadcasts.get(self.heard).filter(|broadcast| broadcast.at == next) {
@@ -116,7 +116,7 @@ impl Site {
         }
     }
 
-    /// A packet is sent to a host. What is not lost of it is handed to the machine.
+    /// Delivers a packet to a host. The blocks of it that are not lost are handed to the machine.
     fn arrive(&mut self, plan: &Crowd, now: Instant, place: usize, from: Channel, packet: &Packet) {
         self.bytes += packet.bytes;
         let file = packet.file;
@@ -186,7 +186,7 @@ impl Site {
         }
     }
 
-    /// A host sends a packet: to its own group, to another host here, or away.
+    /// Sends a host's packet: to its own group, to another host of the site, or to another site.
     fn send(&mut self, plan: &Crowd, now: Instant, source: usize, (to, packet): (Address, Arc<Packet>)) {
         self.bytes += packet.bytes;
         let to = match to {
@@ -257,7 +257,7 @@ impl Host {
         }
     }
 
-    /// Does what needs no network. Nothing is stored, and every hash is right.
+    /// Carries out effects that need no network. Nothing is stored, and every hash is right.
     fn carry_out(&mut self, now: Instant, transmit: ReceiverTransmit) {
         let input = match transmit {
             ReceiverTransmit::JoinGroup { .. } => return self.is_listening = true,
@@ -275,7 +275,7 @@ impl Host {
 #[derive(Debug)]
 struct Losses {
     random: SplitMix64,
-    /// How many packets arrive before the next one that is lost.
+    /// The number of packets that arrive before the next one is lost.
     until: u32,
     is_drawn: bool,
 }
