@@ -163,6 +163,7 @@ fn payload_len(message: &Message) -> usize {
                 SignedWord::Withdraw(reason) => reason.as_str().len(),
                 SignedWord::Goodbye => 0,
                 SignedWord::Blocks(hashes) => 8 + hashes.count() * size_of::<BlockHash>(),
+                SignedWord::State(state) => local_len(&Local::State(LocalState::clone(state))),
             };
             signature.len() + 4 + word
         }
@@ -362,6 +363,7 @@ fn signed_word() -> impl Strategy<Value = SignedWord> {
             .prop_map(|(are_symbols, sequence, hashes)| {
                 SignedWord::Blocks(BlockHashes::new(are_symbols, sequence, hashes).expect("few"))
             }),
+        local_state().prop_map(|state| SignedWord::State(Box::new(state))),
     ]
 }
 
@@ -402,7 +404,7 @@ fn ranges(most: usize) -> impl Strategy<Value = Vec<std::ops::Range<u64>>> {
     })
 }
 
-fn local_state() -> impl Strategy<Value = Local> {
+fn local_state() -> impl Strategy<Value = LocalState> {
     let members = (member(), member(), prop::option::of(member()));
     let children = prop::collection::vec(member(), 0..=MAX_LOCAL_CHILDREN);
     let roster = prop::collection::vec(member(), 0..=MAX_LOCAL_ROSTER);
@@ -412,7 +414,7 @@ fn local_state() -> impl Strategy<Value = Local> {
             let ([echo_us, position], [members, loss]) = (longs, shorts);
             let group = GroupId(group);
             let (flags, depth) = (LocalFlags(flags), flags);
-            let state = LocalState {
+            LocalState {
                 group,
                 epoch,
                 controller,
@@ -425,13 +427,11 @@ fn local_state() -> impl Strategy<Value = Local> {
                 diameter_us,
                 parent,
                 successor,
-                object,
-                position,
+                frontier: (object, position),
                 done,
                 children,
                 roster,
-            };
-            Local::State(state)
+            }
         })
 }
 
@@ -439,7 +439,7 @@ fn local() -> impl Strategy<Value = Local> {
     let numbers = any::<(u32, u32, u64, u16, bool)>();
     let object = (any::<u64>(), any::<u64>(), ranges(3));
     prop_oneof![
-        local_state(),
+        local_state().prop_map(Local::State),
         any::<u64>().prop_map(Local::Probe),
         any::<(u32, u32, u64, u16)>().prop_map(|(group, epoch, stamp_us, loss)| {
             Local::Join(LocalJoin { group: GroupId(group), epoch, stamp_us, loss })

@@ -399,7 +399,7 @@ impl Session<'_> {
                 }
             }
             Item::Message { file, message } => {
-                if let Some(message) = self.believed(file, message) {
+                if let Some(message) = self.believed(from, file, message) {
                     self.handle(ReceiverInput::Message { from, file, message }, None);
                 }
             }

@@ -22,6 +22,15 @@ pub struct Opener {
     /// The one used last is the last.
     keys: Vec<Known>,
     refused: Refused,
+    opened: Opened,
+}
+
+/// The key of the packets that were opened since [`Opener::begin`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Opened {
+    Nothing,
+    With(KeyId),
+    WithSeveral,
 }
 
 #[derive(Debug)]
@@ -46,7 +55,7 @@ pub struct Refused {
 impl Opener {
     /// Knows no key before it is told one ([`Opener::add`]).
     pub fn for_group() -> Self {
-        Self { secret: None, keys: Vec::new(), refused: Refused::default() }
+        Self { secret: None, keys: Vec::new(), refused: Refused::default(), opened: Opened::Nothing }
     }
 
     /// Derives each key from a ticket's secret when the first packet sealed with it comes.
@@ -70,6 +79,28 @@ impl Opener {
         self.refused
     }
 
+    /// Forgets which key has sealed the packets before.
+    pub fn begin(&mut self) {
+        self.opened = Opened::Nothing;
+    }
+
+    /// The key that has sealed all packets opened since [`Opener::begin`]. `None` if there were none, or several keys: the kernel joins
+    /// packets that claim to come from one address.
+    pub fn key(&self) -> Option<KeyId> {
+        match self.opened {
+            Opened::With(key) => Some(key),
+            Opened::Nothing | Opened::WithSeveral => None,
+        }
+    }
+
+    fn note_opened(&mut self, key: KeyId) {
+        self.opened = match self.opened {
+            Opened::With(before) if before != key => Opened::WithSeveral,
+            Opened::WithSeveral => Opened::WithSeveral,
+            Opened::Nothing | Opened::With(_) => Opened::With(key),
+        };
+    }
+
     /// Opens a payload in place. `head` is all that stood before it. False when the packet is not to be taken.
     pub fn open(&mut self, head: &[u8; SEALED_HEADER_LEN], payload: &mut [u8], tag: [u8; TAG_LEN]) -> bool {
         let Ok(prefix) = Prefix::parse(head) else { return false };
@@ -88,7 +119,10 @@ impl Opener {
         }
         let is_open = known.key.open(prefix, head, payload, tag);
         match is_open {
-            true => known.taken.iter_mut().for_each(|taken| taken.take(prefix.counter)),
+            true => {
+                known.taken.iter_mut().for_each(|taken| taken.take(prefix.counter));
+                self.note_opened(prefix.key);
+            }
             false => self.refused.forged += 1,
         }
         is_open
@@ -123,6 +157,7 @@ impl Opener {
             return false;
         };
         self.remember(prefix.key, key, MAX_DERIVED_KEYS);
+        self.note_opened(prefix.key);
         true
     }
 
@@ -210,6 +245,24 @@ mod tests {
             assert!((0..3).all(|_| takes(&mut opener, &sealed(sealer))));
         }
         assert_eq!(opener.refused(), Refused::default());
+    }
+
+    #[test]
+    fn a_key_is_named_that_alone_has_sealed_what_came() {
+        let secret = Secret::draw().unwrap();
+        let mut opener = Opener::with_secret(secret.clone());
+        let keys = [(); 2].map(|()| draw_group_key().unwrap().id);
+        let mut sealers = keys.map(|id| Sealer::for_group(&GroupKey { id, secret: secret.bytes() }));
+        for _ in 0..2 {
+            opener.begin();
+            assert_eq!(opener.key(), None);
+            assert!((0..3).all(|_| takes(&mut opener, &sealed(&mut sealers[0]))));
+            assert_eq!(opener.key(), Some(keys[0]));
+            assert!(
+                takes(&mut opener, &sealed(&mut sealers[1])) && takes(&mut opener, &sealed(&mut sealers[0]))
+            );
+            assert_eq!(opener.key(), None, "two keys");
+        }
     }
 
     #[test]

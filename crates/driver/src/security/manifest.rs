@@ -218,11 +218,13 @@ pub struct GroupManifests {
     sender: PublicKey,
     /// Announcements other than the first.
     others: BTreeMap<FileId, Vec<BeginOfFile>>,
+    /// When the sender has said the latest of its states that was read, by its own clock, in microseconds.
+    state_us: u64,
 }
 
 impl GroupManifests {
     pub fn new(sender: PublicKey) -> Self {
-        Self { sender, others: BTreeMap::new() }
+        Self { sender, others: BTreeMap::new(), state_us: 0 }
     }
 
     /// Notes another announcement of an object. `first` is the one that was accepted before.
@@ -241,13 +243,23 @@ impl GroupManifests {
     }
 
     /// Returns a message if it needs no signature, or has a valid one. `None` for any other.
-    pub fn read(&self, file: FileId, message: Message) -> Option<Message> {
+    pub fn read(&mut self, file: FileId, message: Message) -> Option<Message> {
         match message {
-            Message::Signed(signed) if self.has_signed(file, &signed) => signed.word.into_message(),
+            Message::Signed(signed) if self.has_signed(file, &signed) && self.is_new(&signed.word) => {
+                signed.word.into_message()
+            }
             Message::Signed(_) => None,
             message if SignedWord::of(&message).is_some() => None,
             message => Some(message),
         }
+    }
+
+    /// Whether this is not an old state that somebody says again.
+    fn is_new(&mut self, word: &SignedWord) -> bool {
+        let SignedWord::State(state) = word else { return true };
+        let is_new = state.echo_us > self.state_us;
+        self.state_us = self.state_us.max(state.echo_us);
+        is_new
     }
 
     pub fn has_signed(&self, file: FileId, signed: &Signed) -> bool {
@@ -272,7 +284,10 @@ impl GroupManifests {
 
 #[cfg(test)]
 mod tests {
-    use treecast_wire::{header::SessionId, message::TransferType};
+    use treecast_wire::{
+        header::SessionId,
+        message::{GroupId, Local, LocalState, Member, TransferType},
+    };
 
     use super::*;
 
@@ -354,7 +369,7 @@ mod tests {
     #[test]
     fn only_its_sender_ends_a_carousel_or_an_object() {
         let (mut signer, key) = signer();
-        let manifests = GroupManifests::new(key);
+        let mut manifests = GroupManifests::new(key);
         let goodbye = signer.sign_word(FILE, &Message::Goodbye).unwrap();
         assert_eq!(manifests.read(FILE, goodbye.clone()), Some(Message::Goodbye));
         assert_eq!(signer.sign_word(FILE, &Message::Goodbye), Some(goodbye.clone()));
@@ -363,6 +378,28 @@ mod tests {
         assert_eq!(manifests.read(FILE, Message::Goodbye), None);
         assert_eq!(signer.sign_word(FILE, &Message::EndOfFile), None);
         assert_eq!(manifests.read(FILE, Message::EndOfFile), Some(Message::EndOfFile));
+    }
+
+    #[test]
+    fn a_member_can_neither_forge_the_senders_state_nor_say_an_old_one_again() {
+        let (mut signer, key) = signer();
+        let sender = Member(([192, 0, 2, 1], 5000).into());
+        let mut say = |stamp_us: u64| {
+            let mut state = LocalState::new(GroupId::SESSION, sender);
+            state.echo_us = stamp_us;
+            let plain = Message::Local(Local::State(state));
+            (signer.sign_word(FILE, &plain).unwrap(), plain)
+        };
+        let [(old, plain), (new, latest)] = [1_000, 2_000].map(&mut say);
+        let mut manifests = GroupManifests::new(key);
+        assert_eq!(manifests.read(FILE, plain.clone()), None, "not signed");
+        assert_eq!(manifests.read(FILE, old.clone()), Some(plain));
+        assert_eq!(manifests.read(FILE, new), Some(latest));
+        assert_eq!(manifests.read(FILE, old), None, "it is older than what was said before");
+        let Message::Local(Local::State(mut state)) = say(3_000).1 else { unreachable!("a state") };
+        state.group = GroupId(1);
+        let of_a_group = Message::Local(Local::State(state));
+        assert_eq!(manifests.read(FILE, of_a_group.clone()), Some(of_a_group), "nobody signs a group's");
     }
 
     #[test]

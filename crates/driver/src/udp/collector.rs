@@ -226,6 +226,7 @@ impl Collector {
             return Ok(received.from);
         }
         let segment_len = received.ancillary.segment_len.unwrap_or(received.len);
+        self.opener.iter_mut().for_each(Opener::begin);
         self.sort(batch, start, received.len, segment_len);
         Ok(received.from)
     }

@@ -11,9 +11,10 @@ use super::sorted::SortedMap;
 use crate::Instant;
 
 /// An account that was not used grows for this long.
-const SAVED: Duration = Duration::from_secs(2);
+const SAVED: Duration = Duration::from_secs(1);
 
-/// Everybody may be sent at least so many blocks at once, however slow the session is.
+/// Everybody may be sent at least so many blocks at once, however slow the session is. A new account has no more than that: whoever floods
+/// from the start takes no more than its share then.
 const LEAST_BLOCKS: u64 = 8;
 
 /// The most accounts. Whoever comes then is served last.
@@ -29,11 +30,14 @@ pub(super) struct Accounts {
     by_member: SortedMap<Member, (Instant, u64)>,
     /// Accounts that are full again are removed when there are so many.
     next_sweep: usize,
+    /// When each of the members that have asked for more than their share did so last.
+    beyond: SortedMap<Member, Instant>,
 }
 
 impl Accounts {
     pub fn new(block_len: u16) -> Self {
-        Self { block_len: block_len.max(1).into(), by_member: SortedMap::default(), next_sweep: LEAST_SWEEP }
+        let (by_member, beyond) = (SortedMap::default(), SortedMap::default());
+        Self { block_len: block_len.max(1).into(), by_member, next_sweep: LEAST_SWEEP, beyond }
     }
 
     /// Splits what somebody asks for, in ascending ranges of whole blocks, into what it is sent at once and what it is sent last. Its account grows by
@@ -46,7 +50,8 @@ impl Accounts {
         rate_bps: u64,
     ) -> (Vec<Range<u64>>, Vec<Range<u64>>) {
         let bytes = |time: Duration| (rate_bps as f64 / 8.0 * time.as_secs_f64()) as u64;
-        let most = bytes(SAVED).max(LEAST_BLOCKS * self.block_len);
+        let least = LEAST_BLOCKS * self.block_len;
+        let most = bytes(SAVED).max(least);
         if self.by_member.len() >= self.next_sweep && !self.by_member.contains_key(&by) {
             self.by_member.retain(|_, (since, left)| left.saturating_add(bytes(now - *since)) < most);
             self.next_sweep = (self.by_member.len() * 2).clamp(LEAST_SWEEP, MAX_ACCOUNTS);
@@ -54,7 +59,7 @@ impl Accounts {
                 return (Vec::new(), asked);
             }
         }
-        let (since, left) = self.by_member.get_or_insert_with(by, || (now, most));
+        let (since, left) = self.by_member.get_or_insert_with(by, || (now, least));
         let grown = bytes(now - *since);
         // Less than a byte is not thrown away.
         if grown > 0 {
@@ -68,7 +73,16 @@ impl Accounts {
             at_once.extend(Some(range.start..end).filter(|range| !range.is_empty()));
             last.extend(Some(end..range.end).filter(|range| !range.is_empty()));
         }
+        if !last.is_empty() {
+            self.beyond.retain(|_, asked| now < *asked + SAVED);
+            self.beyond.insert(by, now);
+        }
         (at_once, last)
+    }
+
+    /// Whether somebody has lately asked for more than its share.
+    pub fn is_beyond(&self, now: Instant, member: Member) -> bool {
+        self.beyond.get(&member).is_some_and(|asked| now < *asked + SAVED)
     }
 }
 
@@ -84,17 +98,10 @@ mod tests {
         let mut split = |millis: u64, by: u16, asked: &[Range<u64>]| {
             accounts.split(at(millis), member(by), asked.to_vec(), 8_000)
         };
-        assert_eq!(
-            split(0, 1, &[0..1_500, 2_000..3_000]),
-            (vec![0..1_500, 2_000..2_500], vec![2_500..3_000])
-        );
+        assert_eq!(split(0, 1, &[0..50, 200..300]), (vec![0..50, 200..230], vec![230..300]));
         assert_eq!(split(105, 1, &[0..300]), (vec![0..100], vec![100..300]), "whole blocks");
-        assert_eq!(split(110, 2, &[0..300]), (vec![0..300], vec![]), "another one has an account of its own");
-        assert_eq!(
-            split(9_000, 1, &[0..5_000]),
-            (vec![0..2_000], vec![2_000..5_000]),
-            "two seconds are saved"
-        );
+        assert_eq!(split(110, 2, &[0..80]), (vec![0..80], vec![]), "another one has an account of its own");
+        assert_eq!(split(9_000, 1, &[0..5_000]), (vec![0..1_000], vec![1_000..5_000]), "a second is saved");
     }
 
     fn at(millis: u64) -> Instant {

@@ -1,6 +1,9 @@
 //! The members that report to a controller or to the sender, and the controllers of the groups below.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
 use treecast_wire::message::{GroupId, LocalJoin, LocalObject, LocalReport, Member};
 
@@ -22,6 +25,14 @@ const QUIET: Duration = Duration::from_millis(1_500);
 /// The most objects that are reported on.
 const MAX_REPORTED: u32 = 16;
 
+/// A receiver that is congested at the sender's lowest rate leaves after 5 s. A member that stays and goes on to report
+/// CONGESTION for so long is not heeded any more. A group has longer: each of its own members has to be dealt with first.
+const MEMBER_PATIENCE: Duration = Duration::from_secs(8);
+const GROUP_PATIENCE: Duration = Duration::from_secs(16);
+
+/// The most members that are remembered as not heeded.
+const MAX_UNHEEDED: usize = 64;
+
 /// One who reports.
 #[derive(Debug)]
 pub(super) struct Client {
@@ -33,12 +44,18 @@ pub(super) struct Client {
     pub report: LocalReport,
     /// Whether it has said anything since it was admitted: until then, nothing is known of it.
     has_reported: bool,
+    /// Since when each of its reports has set CONGESTION.
+    congested: Option<Instant>,
 }
 
 /// All who report.
 #[derive(Debug, Default)]
 pub(super) struct Clients {
     by_member: BTreeMap<Member, Client>,
+    /// Since when the sender has been sending at its lowest rate. `None` while it sends faster, or where none is set.
+    lowest: Option<Instant>,
+    /// Members whose CONGESTION does not count: they should have left.
+    unheeded: BTreeSet<Member>,
 }
 
 impl Clients {
@@ -72,7 +89,8 @@ impl Clients {
         let known = self.by_member.get(&member).is_some_and(|client| client.group == group);
         if !known {
             let report = LocalReport::new(join.group, group.is_some());
-            let client = Client { group, epoch: join.epoch, heard: now, report, has_reported: false };
+            let epoch = join.epoch;
+            let client = Client { group, epoch, heard: now, report, has_reported: false, congested: None };
             self.by_member.insert(member, client);
         }
     }
@@ -82,13 +100,33 @@ impl Clients {
         self.iter().find(|(_, client)| client.group == Some(group)).map(|(_, client)| client.epoch)
     }
 
+    /// Takes note of whether the sender sends at its lowest rate.
+    pub fn set_lowest(&mut self, now: Instant, is_lowest: bool) {
+        self.lowest = is_lowest.then(|| self.lowest.unwrap_or(now));
+    }
+
     /// Somebody reports. False when it is not known.
     pub fn report(&mut self, now: Instant, member: Member, report: &LocalReport) -> bool {
         let Some(client) = self.by_member.get_mut(&member) else { return false };
         client.heard = now;
         client.has_reported = true;
         client.report = report.clone();
+        client.congested = report.is_congested.then(|| client.congested.unwrap_or(now));
+        let patience = if client.group.is_some() { GROUP_PATIENCE } else { MEMBER_PATIENCE };
+        let should_have_left = self
+            .lowest
+            .zip(client.congested)
+            .is_some_and(|(lowest, congested)| now >= lowest.max(congested) + patience);
+        if should_have_left && self.unheeded.len() < MAX_UNHEEDED {
+            self.unheeded.insert(member);
+        }
+        client.report.is_congested &= !self.unheeded.contains(&member);
         true
+    }
+
+    /// Whether anybody is congested who is heeded.
+    pub fn are_congested(&self) -> bool {
+        self.by_member.values().any(|client| client.report.is_congested)
     }
 
     pub fn remove(&mut self, member: Member) -> Option<Client> {
@@ -160,5 +198,32 @@ impl Clients {
     /// The loss of the best member, as a share of 1.
     pub fn best_loss(&self) -> Option<f64> {
         self.best().map(|(_, client)| share_of(client.report.loss))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_stays_congested_at_the_lowest_rate_is_not_heeded() {
+        let (mut clients, member) = (Clients::default(), Member(([192, 0, 2, 1], 1).into()));
+        let join = LocalJoin { group: GroupId::SESSION, epoch: 0, stamp_us: 0, loss: 0 };
+        let mut report = LocalReport::new(GroupId(1), false);
+        report.is_congested = true;
+        let at = |seconds: u64| Instant::ZERO + Duration::from_secs(seconds);
+        clients.admit(at(0), member, &join);
+        let reports = |clients: &mut Clients, seconds: std::ops::Range<u64>| {
+            seconds.for_each(|second| assert!(clients.report(at(second), member, &report)));
+            clients.are_congested()
+        };
+        assert!(reports(&mut clients, 0..60), "the sender can still send more slowly");
+        clients.set_lowest(at(60), true);
+        assert!(reports(&mut clients, 60..68));
+        assert!(!reports(&mut clients, 68..69));
+        clients.set_lowest(at(70), false);
+        clients.remove(member);
+        clients.admit(at(71), member, &join);
+        assert!(!reports(&mut clients, 71..72), "it is the same one");
     }
 }

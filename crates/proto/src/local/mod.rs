@@ -42,6 +42,7 @@ use std::time::Duration;
 use treecast_wire::message::{GroupId, Member};
 
 pub use clients::{MAX_CHILDREN, MAX_MEMBERS};
+pub use control::Place;
 pub use receiver::{Figures, Receiver, ReceiverConfig};
 pub use sender::{Sender, SenderConfig, SenderFigures};
 pub use treecast_wire::ticket::LocalMode as Mode;

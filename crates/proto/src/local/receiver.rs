@@ -196,9 +196,11 @@ impl Receiver {
             // Another session on the same group and port.
             ReceiverInput::Message { .. } | ReceiverInput::Blocks { .. } => {}
             ReceiverInput::Refused { from, range, .. } => {
-                self.put_out.insert(from);
-                self.control.ban(now, from);
-                self.carry_out_orders(now);
+                if let Some(from) = from {
+                    self.put_out.insert(from);
+                    self.control.ban(now, from);
+                    self.carry_out_orders(now);
+                }
                 self.figures.refused_blocks += (range.end - range.start).div_ceil(self.shelf.block_len);
             }
             ReceiverInput::Hashed { file, .. }
@@ -262,8 +264,9 @@ impl Receiver {
             (From::Member(member), Local::Listen { token, .. }) => self.token_is(now, member, token),
             (_, local) => {
                 if let (From::Session, Local::State(state)) = (from, &local) {
-                    self.shelf.advance(state.object, state.position);
-                    self.reach(now, state.object, state.position);
+                    let (object, position) = state.frontier;
+                    self.shelf.advance(object, position);
+                    self.reach(now, object, position);
                     self.leave_when_too_slow(now, state.flags.has(LocalFlags::LOWEST));
                 }
                 let view = View {
@@ -272,6 +275,7 @@ impl Receiver {
                     loss: self.loss.share(),
                     is_congested: self.is_congested(),
                     given_up: self.figures.late_objects as u32,
+                    is_over: self.is_over(),
                 };
                 self.control.heard(now, from, local, &view);
                 self.carry_out_orders(now);
@@ -286,13 +290,20 @@ impl Receiver {
 
     /// Whether this receiver loses so much that it sets CONGESTION.
     fn is_congested(&self) -> bool {
-        self.loss.share() > self.config.tuning.congestion_loss
+        !self.times.is_done && self.loss.share() > self.config.tuning.congestion_loss
     }
 
-    /// Receivers that fall below the lowest rate leave, and can be served by a slower session (lgmp-mbone-1999, 4.3.1).
+    /// Whether it lacks nothing of the session any more, or never will get it.
+    fn is_over(&self) -> bool {
+        self.times.is_done || self.times.goodbye.is_some()
+    }
+
+    /// Receivers that fall below the lowest rate leave, and can be served by a slower session (lgmp-mbone-1999, 4.3.1). A receiver
+    /// that lacks nothing stays.
     fn leave_when_too_slow(&mut self, now: Instant, is_lowest: bool) {
-        let too_slow = (is_lowest && self.is_congested() && !self.times.is_done)
-            .then(|| self.times.too_slow.unwrap_or(now));
+        let lacks_some = self.wants.deadline().is_some();
+        let too_slow =
+            (is_lowest && self.is_congested() && lacks_some).then(|| self.times.too_slow.unwrap_or(now));
         self.times.too_slow = too_slow;
         if too_slow.is_some_and(|since| now >= since + TOO_SLOW) {
             let percent = self.loss.share() * 100.0;
@@ -407,6 +418,7 @@ impl Receiver {
             loss: self.loss.share(),
             is_congested: self.is_congested(),
             given_up: self.figures.late_objects as u32,
+            is_over: self.is_over(),
         };
         self.control.tick(now, &view);
         if self.session_bps() > 0 {

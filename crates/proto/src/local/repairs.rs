@@ -238,10 +238,10 @@ impl Repairs {
         self.first(with_last).map(|(at, _)| at)
     }
 
-    /// How many different addresses a range is to be sent to.
+    /// How many different addresses a range is to be sent to, besides what can wait.
     pub fn addresses(&self, object: u32, range: &Range<u64>) -> usize {
         let near = self.jobs.range(keys(object, range.end));
-        let near = near.filter(|(_, waiting)| waiting.job.range.end > range.start);
+        let near = near.filter(|(key, waiting)| !key.is_last && waiting.job.range.end > range.start);
         let to: BTreeSet<Address> = near.map(|(key, _)| key.to).collect();
         to.len()
     }
@@ -249,6 +249,13 @@ impl Repairs {
     /// The object is over.
     pub fn forget(&mut self, object: u32) {
         self.forget_those(|key| key.object == object);
+    }
+
+    /// Nothing is to be sent any more.
+    pub fn clear(&mut self) {
+        if !self.jobs.is_empty() {
+            *self = Self::default();
+        }
     }
 
     /// Nothing is for this address any more.

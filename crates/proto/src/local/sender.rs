@@ -2,20 +2,23 @@
 
 mod children;
 mod listeners;
+mod window;
 
 use std::{
-    collections::{BTreeMap, BTreeSet, VecDeque},
+    collections::{BTreeSet, VecDeque},
     ops::Range,
     time::Duration,
 };
 
 use treecast_wire::{
     header::{FileId, PacketType, SessionId},
-    message::{BeginOfFile, Contents, Digest, GroupId, Local, Member, Message, Reason},
+    message::{BeginOfFile, Contents, Digest, Local, Member, Message, Reason},
 };
 
-use self::listeners::Listeners;
-use super::{CopiesSent, Mode, Tuning, accounts::Accounts, clients::Clients, pace::Pace, repairs::Repairs};
+use self::{listeners::Listeners, window::Window};
+use super::{
+    CopiesSent, Mode, Tuning, accounts::Accounts, clients::Clients, pace::Pace, repairs::Repairs, stamp_us,
+};
 use crate::{
     Instant, Step,
     object::{Address, Destination, Lane, SenderEvent, SenderInput, SenderTransmit, SenderWait},
@@ -40,8 +43,9 @@ const GATHERING: Duration = Duration::from_millis(20);
 /// What the rate is never cut below where none is set, as a share of the highest.
 const LOWEST_SHARE: u64 = 64;
 
-/// A repair is sent in runs of at most so many blocks.
+/// A repair is sent in runs of at most so many blocks; what can wait, in shorter ones.
 const RUN_BLOCKS: u64 = 16;
+const LAST_RUN_BLOCKS: u64 = 4;
 
 /// One who asks is sent this share of the rate at once, and as much as it says that it loses. What it asks for beyond is sent when nothing else is to be sent.
 const ASKING_SHARE: f64 = 1.0 / 24.0;
@@ -105,19 +109,6 @@ enum At {
     End,
 }
 
-/// Who has something: a group, whoever is its controller, or a receiver that has none.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Holder {
-    Group(GroupId),
-    Receiver(Member),
-}
-
-impl Holder {
-    fn new(group: GroupId, member: Member) -> Self {
-        if group == GroupId::SESSION { Self::Receiver(member) } else { Self::Group(group) }
-    }
-}
-
 /// One session's sender. Call order: see the crate's documentation; only [`Lane::Group`] is polled. It paces itself.
 #[derive(Debug)]
 pub struct Sender {
@@ -130,10 +121,7 @@ pub struct Sender {
     pace: Pace,
     times: Times,
     figures: SenderFigures,
-    /// For each group below, and each client, how much of all objects it has or can obtain: this never goes back.
-    held: BTreeMap<Holder, u64>,
-    /// What the slowest of them has, or can obtain, when that was counted last. It may have more by now.
-    slowest: u64,
+    window: Window,
     /// The number of bytes of all objects before each.
     offsets: Vec<u64>,
     /// Objects whose hash is not known, or not told.
@@ -173,7 +161,7 @@ impl Sender {
         let object = |begin| Object { begin, hash: None, withdrawn: None };
         Self {
             untold: (0..objects.len() as u32).collect(),
-            slowest: 0,
+            window: Window::new(config.window_bytes),
             offsets,
             told_done: 0,
             listeners: config.copies.map(Listeners::new),
@@ -185,7 +173,6 @@ impl Sender {
             pace: Pace::new(config.rate_bps, config.minimum_rate_bps.max(config.rate_bps / LOWEST_SHARE)),
             times: Times::default(),
             figures: SenderFigures::default(),
-            held: BTreeMap::new(),
             out: VecDeque::new(),
             config,
         }
@@ -292,11 +279,13 @@ impl Sender {
 
     /// Sends again what was asked for: to the group that lacks it, or to all when many do. `with_last` says whether what can wait is sent.
     fn mend(&mut self, now: Instant, with_last: bool) -> bool {
-        let most = RUN_BLOCKS * u64::from(self.config.block_len);
+        // What can wait leaves in short runs: it holds up nothing else.
+        let run = if self.repairs.deadline(false).is_none() { LAST_RUN_BLOCKS } else { RUN_BLOCKS };
+        let most = run * u64::from(self.config.block_len);
         let Some(job) = self.repairs.next(now, most, with_last, |_, range| vec![range.clone()]) else {
             return false;
         };
-        let others = self.repairs.addresses(job.object, &job.range);
+        let others = if job.is_last { 0 } else { self.repairs.addresses(job.object, &job.range) };
         // A copy for each receiver is dearer than one for each controller.
         let is_wanted_by_many =
             self.listeners.is_none() && others > 0 && (others + 1) * 3 > self.clients.children().count();
@@ -400,7 +389,11 @@ impl Sender {
         self.times.next_state = now + STATE;
         self.clients.expire(now);
         self.forget_silent_listeners(now);
-        self.pace.raise(now);
+        self.clients.set_lowest(now, self.is_lowest());
+        // Where a lowest rate is set, that is reached as long as somebody is congested: who is congested there leaves.
+        if self.config.minimum_rate_bps == 0 || !self.clients.are_congested() {
+            self.pace.raise(now);
+        }
         self.tell_done(now);
         self.times.deserted = match self.clients.len() {
             0 if self.times.start.is_some() => Some(self.times.deserted.unwrap_or(now)),
@@ -411,7 +404,7 @@ impl Sender {
         if let Ok(contents) = Contents::new(self.objects.len() as u32) {
             self.transmit(SenderTransmit::Message { to, file, message: Message::Contents(contents) });
         }
-        let message = Message::Local(Local::State(self.state(0)));
+        let message = Message::Local(Local::State(self.state(stamp_us(now))));
         self.transmit(SenderTransmit::Message { to, file, message });
     }
 

@@ -15,8 +15,26 @@ const WANT_BLOCKS: u64 = 64;
 /// The most wants. What is noticed beyond waits until there is room.
 pub(super) const MAX_WANTS: usize = 2_048;
 
-/// A want waits twice as long each time, up to so many times.
+/// What was asked for in vain is waited for twice as long each time, up to so many times.
 const MAX_DOUBLINGS: u32 = 2;
+
+/// How long to wait for what was asked for.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Wait {
+    /// The longest time that a repair takes.
+    pub hold: Duration,
+    /// A random time that is added, so that members that have heard the same request do not ask together.
+    pub spread: Duration,
+    /// No wait is longer, not counting `spread`.
+    pub most: Duration,
+}
+
+impl Wait {
+    /// How long to wait for what was asked for so many times before.
+    pub fn after(self, tries: u32) -> Duration {
+        (self.hold * (1 << tries.min(MAX_DOUBLINGS))).min(self.most) + self.spread
+    }
+}
 
 /// One run of blocks that were missing when they were noticed.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -79,22 +97,20 @@ impl Wants {
         }
     }
 
-    /// A want was asked for: it waits for `hold`, longer each time, and for `spread`, which is random, so that members that
-    /// have heard the same request do not ask together.
-    pub fn asked(&mut self, now: Instant, object: u32, start: u64, (hold, spread): (Duration, Duration)) {
+    /// A want was asked for: it waits.
+    pub fn asked(&mut self, now: Instant, object: u32, start: u64, wait: Wait) {
         if let Some(want) = self.by_place.get_mut(&(object, start)) {
-            let wait = hold * (1 << want.tries.min(MAX_DOUBLINGS));
             self.by_time.remove(&(want.at, object, start));
-            want.at = want.at.max(now + wait + spread);
+            want.at = want.at.max(now + wait.after(want.tries));
             want.tries += 1;
             self.by_time.insert((want.at, object, start), ());
         }
     }
 
     /// Another member has asked for a want. One that waits already goes on to wait, however many members ask.
-    pub fn suppress(&mut self, now: Instant, object: u32, start: u64, (hold, spread): (Duration, Duration)) {
-        if self.get(object, start).is_some_and(|want| want.at <= now + hold / 2) {
-            self.asked(now, object, start, (hold, spread));
+    pub fn suppress(&mut self, now: Instant, object: u32, start: u64, wait: Wait) {
+        if self.get(object, start).is_some_and(|want| want.at <= now + wait.hold / 2) {
+            self.asked(now, object, start, wait);
         }
     }
 
@@ -152,13 +168,16 @@ mod tests {
         wants.notice(at(0), 1, 0..10, 10, 0, || at(5));
         assert_eq!(wants.due(at(4)), None);
         assert_eq!(wants.due(at(5)).map(|(object, ranges)| (object, ranges.len())), Some((1, 1)));
-        let hold = (Duration::from_millis(100), Duration::ZERO);
-        wants.asked(at(5), 1, 0, hold);
+        let most = Duration::from_millis(300);
+        let wait = Wait { hold: Duration::from_millis(100), spread: Duration::ZERO, most };
+        wants.asked(at(5), 1, 0, wait);
         assert_eq!(wants.deadline(), Some(at(105)));
-        (10..20).for_each(|time| wants.suppress(at(time), 1, 0, hold));
+        (10..20).for_each(|time| wants.suppress(at(time), 1, 0, wait));
         assert_eq!(wants.deadline(), Some(at(105)), "it waits already");
-        wants.suppress(at(105), 1, 0, hold);
+        wants.suppress(at(105), 1, 0, wait);
         assert_eq!(wants.deadline(), Some(at(305)));
+        wants.asked(at(305), 1, 0, wait);
+        assert_eq!(wants.deadline(), Some(at(605)), "no longer than that");
         wants.hurry(|| at(160));
         assert_eq!((wants.deadline(), wants.get(1, 0).map(|want| want.tries)), (Some(at(160)), Some(1)));
         wants.forget(1);

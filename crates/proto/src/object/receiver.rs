@@ -73,8 +73,8 @@ pub enum ReceiverInput {
     /// Storing has failed for good (disk full, name taken).
     StoreFailed { file: FileId, reason: String },
     /// Blocks that a member of the local group has sent are not what the sender has signed. They are thrown away, and are not
-    /// handed in as [`ReceiverInput::Blocks`].
-    Refused { from: Member, file: FileId, range: Range<u64> },
+    /// handed in as [`ReceiverInput::Blocks`]. With `None`, the caller itself hears nothing more of that member.
+    Refused { from: Option<Member>, file: FileId, range: Range<u64> },
     /// Everything known of the object was said by somebody else than the sender: it is as if never heard of. This is for
     /// repairs without a connection, which could tell.
     Disown { file: FileId },

@@ -8,20 +8,20 @@ use treecast_wire::message::GroupId;
 use super::{ACCESS, link, run, seeds, sites};
 use crate::network::{Plan, World, host_of, member};
 
-/// Whoever is alive is in a group whose controller is alive and knows it.
+/// Whoever is alive when the sender ends is in a group whose controller is alive and knows it.
 fn all_are_placed(world: &World) {
     for (number, node) in world.receivers.iter().enumerate().filter(|(_, node)| !node.is_dead) {
-        let place = node.machine.place().expect("everybody has a group");
+        let place = node.place.as_ref().expect("everybody has a group");
         let controller = &world.receivers[host_of(place.controller) - 1];
-        assert!(!controller.is_dead && controller.machine.is_controller(), "{number}: {place:?}");
-        let other = controller.machine.place().map(|place| place.group);
-        assert_eq!(other, Some(place.group), "{number}: {place:?}");
+        let other = controller.place.as_ref().expect("a controller has a group");
+        assert!(!controller.is_dead && other.controller == place.controller, "{number}: {place:?}");
+        assert_eq!(other.group, place.group, "{number}: {place:?}");
     }
 }
 
 pub fn groups(world: &World) -> BTreeSet<GroupId> {
     let alive = world.receivers.iter().filter(|node| !node.is_dead);
-    alive.filter_map(|node| node.machine.place()).map(|place| place.group).collect()
+    alive.filter_map(|node| node.place.as_ref()).map(|place| place.group).collect()
 }
 
 #[test]
@@ -30,7 +30,7 @@ fn groups_form_by_distance_and_are_bounded() {
         let world = run(sites(seed, 6, 30, (0.0, 0.0)));
         all_are_placed(&world);
         for (number, node) in world.receivers.iter().enumerate() {
-            let place = node.machine.place().expect("everybody has a group");
+            let place = node.place.as_ref().expect("everybody has a group");
             let controller = host_of(place.controller) - 1;
             assert_eq!(controller / 30, number / 30, "{number} is in a group of another site");
             assert!(node.machine.clients() <= 24 + 8, "{number} has {}", node.machine.clients());
@@ -50,8 +50,8 @@ fn a_full_group_splits() {
         plan.starts = (12..40).map(|receiver| (receiver, Duration::from_secs(3))).collect();
         let world = run(plan);
         all_are_placed(&world);
-        println!("{seed}: {} splits, {} groups", world.splits, groups(&world).len());
-        assert!(world.splits > 0);
+        println!("{seed}: {} splits, {} groups", world.counts.splits, groups(&world).len());
+        assert!(world.counts.splits > 0);
         assert!((2..=6).contains(&groups(&world).len()), "{:?}", groups(&world));
         assert!(world.receivers.iter().all(|node| node.machine.clients() <= 24 + 8));
     }
@@ -74,7 +74,7 @@ fn small_groups_that_are_near_merge() {
     for seed in seeds(2) {
         let world = run(coming_together(seed));
         all_are_placed(&world);
-        println!("{seed}: {} merges, {:?}", world.merges, groups(&world));
+        println!("{seed}: {} merges, {:?}", world.counts.merges, groups(&world));
         assert_eq!(groups(&world).len(), 1, "{:?}", groups(&world));
     }
 }
@@ -88,7 +88,7 @@ fn a_member_moves_to_a_nearer_group() {
         plan.changes.push((Duration::from_secs(8), 9, link(1, ACCESS, 0.01)));
         let world = run(plan);
         all_are_placed(&world);
-        let place = |receiver: usize| world.receivers[receiver].machine.place().unwrap().group;
+        let place = |receiver: usize| world.receivers[receiver].place.as_ref().unwrap().group;
         println!("{seed}: {:?}", groups(&world));
         assert_eq!(place(6), place(0));
         assert_ne!(place(6), place(9));
@@ -110,7 +110,8 @@ fn a_controller_that_loses_much_resigns() {
         let world = run(plan);
         all_are_placed(&world);
         assert_eq!(groups(&world).len(), 1);
-        assert!(!world.receivers[0].machine.is_controller());
+        let place = world.receivers[0].place.as_ref();
+        assert!(place.is_some_and(|place| place.controller != member(1)), "{place:?}");
     }
 }
 
@@ -134,7 +135,7 @@ fn seats_are_kept_and_dead_controllers_replaced() {
             all_are_placed(&world);
             assert_eq!(world.killed, BTreeSet::from([0, 6]));
             for (number, node) in world.receivers.iter().enumerate() {
-                let place = node.machine.place().unwrap();
+                let place = node.place.as_ref().unwrap();
                 assert_eq!(place.group, GroupId(1 + number as u32 / 6));
             }
             println!("{mode:?} {seed}: {:?} {:?}", world.time(), world.takeovers);

@@ -62,26 +62,29 @@ fn sum(world: &World, figure: impl Fn(&Node) -> u64) -> u64 {
 #[test]
 fn one_site_without_loss() {
     let world = run(sites(1, 1, 3, (0.0, 0.0)));
-    assert_eq!((world.requests, world.repairs), (0, 0));
+    assert_eq!((world.counts.requests, world.counts.repairs), (0, 0));
 }
 
 /// The paper's three schemes: every byte arrives in each, and only those send again who may.
 #[test]
 fn each_mode_mends_in_its_own_way() {
+    let mut sums = [0; 3];
     for seed in seeds(5) {
         let world = |mode: Mode| {
             let mut plan = sites(seed, 3, 4, (0.05, 0.05));
             plan.mode = mode;
+            // Half of the receivers lose more than a tenth, which no rate changes.
+            plan.tuning.congestion_loss = 0.5;
             run(plan)
         };
         let sender = world(Mode::Sender);
-        assert_eq!((sum(&sender, |node| node.machine.figures().sent_blocks), sender.repairs), (0, 0));
+        assert_eq!((sum(&sender, |node| node.machine.figures().sent_blocks), sender.counts.repairs), (0, 0));
         assert!(sender.sender.figures().session_repair_bytes > 0);
         let hierarchical = world(Mode::Hierarchical);
-        assert_eq!(hierarchical.regular_repairs, 0);
+        assert_eq!(hierarchical.counts.regular_repairs, 0);
         assert!(sum(&hierarchical, |node| node.machine.figures().sent_blocks) > 0);
         let local = world(Mode::Local);
-        assert!(local.regular_repairs > 0);
+        assert!(local.counts.regular_repairs > 0);
         let repaired = |world: &World| {
             let figures = world.sender.figures();
             figures.session_repair_bytes + figures.group_repair_bytes
@@ -91,8 +94,10 @@ fn each_mode_mends_in_its_own_way() {
             "{seed}: the sender repairs {all}, {some}, {few} bytes; {} groups",
             groups::groups(&local).len()
         );
-        assert!(few <= some + 10_000 && few < all, "{few} {some} {all}");
+        sums = [sums[0] + all, sums[1] + some, sums[2] + few];
     }
+    let [all, some, few] = sums;
+    assert!(few < some && some < all, "{few} {some} {all}");
 }
 
 /// Show 2 of the issue: each controller is killed once, and every survivor has every byte.
@@ -132,7 +137,7 @@ fn controllers_that_die_cost_little() {
         &takeovers[takeovers.len().saturating_sub(5)..],
     );
     assert!(of(&times, 0.5) < Duration::from_secs(2));
-    assert!(of(&takeovers, 0.95) < Duration::from_secs(1), "{takeovers:?}");
+    assert!(of(&takeovers, 1.0) < Duration::from_secs(1), "{takeovers:?}");
 }
 
 #[test]
@@ -142,8 +147,8 @@ fn one_loss_is_about_one_request_and_one_repair() {
         let mut plan = sites(seed, 1, 12, (0.0, 0.01));
         plan.sizes = vec![500_000];
         let world = run(plan);
-        requests += world.requests;
-        repairs += world.repairs;
+        requests += world.counts.requests;
+        repairs += world.counts.repairs;
         losses += sum(&world, |node| node.machine.figures().lost_blocks);
     }
     let (requests, repairs) = (requests as f64 / losses as f64, repairs as f64 / losses as f64);
@@ -158,8 +163,8 @@ fn a_loss_that_all_share_is_about_one_request() {
         let mut plan = sites(seed, 1, 12, (0.01, 0.0));
         plan.sizes = vec![500_000];
         let world = run(plan);
-        requests += world.requests;
-        repairs += world.repairs;
+        requests += world.counts.requests;
+        repairs += world.counts.repairs;
         losses += world.receivers[0].machine.figures().lost_blocks;
     }
     let (requests, repairs) = (requests as f64 / losses as f64, repairs as f64 / losses as f64);
@@ -173,7 +178,7 @@ fn many_small_objects_arrive_whole() {
         let mut plan = sites(seed, 2, 4, (0.02, 0.02));
         plan.sizes = (0..300).map(|number| number * 37 % 2_500).collect();
         let world = run(plan);
-        println!("{seed}: {:?}, {} events", world.time(), world.events_done);
+        println!("{seed}: {:?}, {} events", world.time(), world.counts.events);
     }
 }
 
@@ -237,5 +242,22 @@ fn who_comes_late_gets_everything() {
         let figures = world.sender.figures();
         println!("{seed}: {:?} {figures:?}", world.time());
         assert!(figures.session_repair_bytes + figures.group_repair_bytes < 150_000, "{figures:?}");
+    }
+}
+
+/// What was sent before a receiver came leaves at half of the session's rate when nothing else does.
+#[test]
+fn who_comes_when_all_is_sent_is_served_fast() {
+    for seed in seeds(3) {
+        let mut plan = sites(seed, 1, 4, (0.0, 0.03));
+        (plan.sizes, plan.rate_bps) = (vec![1_400_000], 10_000_000);
+        plan.settling = Duration::from_secs(1);
+        plan.hashed = Duration::from_secs(2);
+        let start = Duration::from_millis(4_000);
+        plan.starts.insert(2, start);
+        let world = run(plan);
+        let taken = world.time().unwrap() - start;
+        println!("{seed}: {taken:?}");
+        assert!(taken < Duration::from_secs(5), "{taken:?}");
     }
 }

@@ -9,7 +9,7 @@ use std::{
 
 use treecast_proto::{
     Instant, Step,
-    local::{Mode, Receiver, ReceiverConfig, Seat, Sender, SenderConfig, Tuning},
+    local::{Mode, Place, Receiver, ReceiverConfig, Seat, Sender, SenderConfig, Tuning},
     object::{
         Address, Channel, CutShort, Destination, Lane, ReceiverEvent, ReceiverInput, ReceiverTransmit,
         SenderEvent, SenderInput, SenderTransmit,
@@ -48,6 +48,10 @@ pub enum Harm {
     Floods,
     /// It says that it has everything, and loses nothing.
     Claims,
+    /// It says that it lacks everything, and as a controller, that its group does.
+    Lacks,
+    /// It sets CONGESTION in all that it says.
+    Congested,
 }
 
 /// What a run is.
@@ -143,13 +147,7 @@ pub struct World {
     pub sender: Sender,
     pub receivers: Vec<Node>,
     pub ended: bool,
-    /// What was sent, of each kind.
-    pub requests: u64,
-    pub repairs: u64,
-    /// Repairs by members that were no controllers then.
-    pub regular_repairs: u64,
-    pub splits: u64,
-    pub merges: u64,
+    pub counts: Counts,
     pub killed: BTreeSet<usize>,
     /// Groups whose controller has died: which, and when.
     orphans: BTreeMap<GroupId, (Member, Instant)>,
@@ -159,7 +157,18 @@ pub struct World {
     busy: BTreeMap<(usize, bool), Instant>,
     wakes: Vec<Option<Instant>>,
     verbose: bool,
-    pub events_done: u64,
+}
+
+/// What was sent, of each kind.
+#[derive(Debug, Default)]
+pub struct Counts {
+    pub requests: u64,
+    pub repairs: u64,
+    /// Repairs by members that were no controllers then.
+    pub regular_repairs: u64,
+    pub splits: u64,
+    pub merges: u64,
+    pub events: u64,
 }
 
 pub struct Node {
@@ -173,6 +182,8 @@ pub struct Node {
     pub released: BTreeSet<u32>,
     pub closed: bool,
     pub closed_early: Option<CutShort>,
+    /// Its place when the sender ended.
+    pub place: Option<Place>,
     pub is_dead: bool,
     is_on: bool,
     current: Option<(FileId, Range<u64>)>,
@@ -195,28 +206,29 @@ fn hash(file: FileId) -> [u8; 32] {
     hash
 }
 
-impl World {
-    pub fn new(plan: Plan) -> Self {
-        let begins =
-            plan.sizes.iter().map(|size| BeginOfFile::new(TransferType::DiskToDisk, *size, "a").unwrap());
-        let sender = Sender::new(
-            SenderConfig {
-                session: SESSION,
-                block_len: BLOCK_LEN,
-                me: member(0),
-                mode: plan.mode,
-                max_run_len: 4 * u32::from(BLOCK_LEN),
-                rate_bps: plan.rate_bps,
-                minimum_rate_bps: plan.rate_bps / 8,
-                window_bytes: 400_000,
-                settling: plan.settling,
-                wait_for: None,
-                copies: None,
-                tuning: plan.tuning.clone(),
-            },
-            begins.collect(),
-        );
-        let receivers = (1..=plan.receivers.len()).map(|host| Node {
+fn sender_of(plan: &Plan) -> Sender {
+    let begins =
+        plan.sizes.iter().map(|size| BeginOfFile::new(TransferType::DiskToDisk, *size, "a").unwrap());
+    let config = SenderConfig {
+        session: SESSION,
+        block_len: BLOCK_LEN,
+        me: member(0),
+        mode: plan.mode,
+        max_run_len: 4 * u32::from(BLOCK_LEN),
+        rate_bps: plan.rate_bps,
+        minimum_rate_bps: plan.rate_bps / 8,
+        window_bytes: 400_000,
+        settling: plan.settling,
+        wait_for: None,
+        copies: None,
+        tuning: plan.tuning.clone(),
+    };
+    Sender::new(config, begins.collect())
+}
+
+impl Node {
+    fn new(plan: &Plan, host: usize) -> Self {
+        Self {
             machine: Receiver::new(ReceiverConfig {
                 session: SESSION,
                 block_len: BLOCK_LEN,
@@ -237,53 +249,55 @@ impl World {
             released: BTreeSet::new(),
             closed: false,
             closed_early: None,
+            place: None,
             is_dead: false,
             is_on: !plan.starts.contains_key(&(host - 1)),
             current: None,
-        });
-        let receivers: Vec<Node> = receivers.collect();
+        }
+    }
+}
+
+impl World {
+    pub fn new(plan: Plan) -> Self {
+        let receivers: Vec<Node> = (1..=plan.receivers.len()).map(|host| Node::new(&plan, host)).collect();
         let hosts = receivers.len() + 1;
         let mut world = Self {
             now: Instant::ZERO,
             events: BTreeMap::new(),
             number: 0,
             random: SplitMix64(plan.seed),
-            sender,
+            sender: sender_of(&plan),
             receivers,
             ended: false,
-            requests: 0,
-            repairs: 0,
-            regular_repairs: 0,
-            splits: 0,
-            merges: 0,
+            counts: Counts::default(),
             killed: BTreeSet::new(),
             orphans: BTreeMap::new(),
             takeovers: Vec::new(),
             busy: BTreeMap::new(),
             wakes: vec![None; hosts],
             verbose: std::env::var_os("TREECAST_TRACE").is_some(),
-            events_done: 0,
             plan,
         };
-        for host in 0..hosts {
-            world.wake(host, Instant::ZERO);
-        }
-        for index in 0..world.plan.sizes.len() as u32 {
-            let hashed = Instant::ZERO + world.plan.hashed;
-            world.at(hashed, Event::Hashed(FileId::new(SESSION, index)));
-        }
-        for (receiver, time) in world.plan.starts.clone() {
-            world.at(Instant::ZERO + time, Event::Start(receiver + 1));
-        }
-        for (time, node, link) in world.plan.changes.clone() {
-            world.at(Instant::ZERO + time, Event::Change(node, link));
-        }
-        for (receiver, harm) in world.plan.harm.clone() {
-            if harm == Harm::Floods {
-                world.at(Instant::ZERO + Duration::from_secs(1), Event::Flood(receiver + 1));
-            }
-        }
+        (0..hosts).for_each(|host| world.wake(host, Instant::ZERO));
+        world.schedule();
         world
+    }
+
+    /// What happens by the plan.
+    fn schedule(&mut self) {
+        let plan = self.plan.clone();
+        for index in 0..plan.sizes.len() as u32 {
+            self.at(Instant::ZERO + plan.hashed, Event::Hashed(FileId::new(SESSION, index)));
+        }
+        for (receiver, time) in plan.starts {
+            self.at(Instant::ZERO + time, Event::Start(receiver + 1));
+        }
+        for (time, node, link) in plan.changes {
+            self.at(Instant::ZERO + time, Event::Change(node, link));
+        }
+        for (receiver, _) in plan.harm.into_iter().filter(|(_, harm)| *harm == Harm::Floods) {
+            self.at(Instant::ZERO + Duration::from_secs(1), Event::Flood(receiver + 1));
+        }
     }
 
     fn at(&mut self, time: Instant, event: Event) {
@@ -303,8 +317,8 @@ impl World {
     pub fn run(&mut self) -> Vec<String> {
         let limit = Instant::ZERO + self.plan.limit;
         while let Some(((time, _), event)) = self.events.pop_first() {
-            self.events_done += 1;
-            if time > limit || self.events_done > 20_000_000 {
+            self.counts.events += 1;
+            if time > limit || self.counts.events > 20_000_000 {
                 break;
             }
             self.now = time;
@@ -406,16 +420,17 @@ impl World {
         }
     }
 
-    /// What somebody who claims to have everything says in place of the truth.
-    fn lie(&self, message: &mut Message) {
-        let all = self.plan.sizes.len() as u32;
-        match message {
-            Message::Local(Local::Report(report)) => {
+    /// What somebody who lies says in place of the truth.
+    fn lie(&self, harm: Harm, message: &mut Message) {
+        let done = if harm == Harm::Claims { self.plan.sizes.len() as u32 } else { 0 };
+        match (harm, message) {
+            (Harm::Claims | Harm::Lacks, Message::Local(Local::Report(report))) => {
                 let mut lie = LocalReport::new(report.group, report.is_controller);
-                (lie.receivers, lie.round_trip_us, lie.done) = (report.receivers, report.round_trip_us, all);
+                (lie.receivers, lie.round_trip_us, lie.done) = (report.receivers, report.round_trip_us, done);
                 *report = lie;
             }
-            Message::Local(Local::State(state)) => (state.loss, state.done) = (0, all),
+            (Harm::Claims, Message::Local(Local::State(state))) => (state.loss, state.done) = (0, done),
+            (Harm::Congested, Message::Local(Local::Report(report))) => report.is_congested = true,
             _ => {}
         }
     }
@@ -454,7 +469,7 @@ impl World {
         let input = match body.clone() {
             Body::Message(file, message) => ReceiverInput::Message { from: channel, file, message },
             Body::Block(file, range) if is_forged => {
-                ReceiverInput::Refused { from: member(from), file, range }
+                ReceiverInput::Refused { from: Some(member(from)), file, range }
             }
             Body::Block(file, range) => {
                 node.current = Some((file, range.clone()));
@@ -502,8 +517,8 @@ impl World {
         match transmit {
             ReceiverTransmit::Tell { to, file, mut message } => {
                 self.count(host, to, &message);
-                if self.plan.harm.get(&(host - 1)) == Some(&Harm::Claims) {
-                    self.lie(&mut message);
+                if let Some(harm) = self.plan.harm.get(&(host - 1)) {
+                    self.lie(*harm, &mut message);
                 }
                 // What is sent can be read.
                 let packet = message.to_packet(file);
@@ -517,7 +532,7 @@ impl World {
                 let is_there = |start: &u64| blocks.contains(start);
                 assert!(range.clone().step_by(BLOCK_LEN.into()).all(|start| is_there(&start)), "{range:?}");
                 let is_regular = !node.machine.is_controller();
-                self.regular_repairs +=
+                self.counts.regular_repairs +=
                     u64::from(is_regular) * (range.end - range.start).div_ceil(BLOCK_LEN.into());
                 self.send_blocks(host, to, file, range);
             }
@@ -551,10 +566,10 @@ impl World {
     fn count(&mut self, host: usize, to: Address, message: &Message) {
         let Message::Local(local) = message else { return };
         match local {
-            Local::Request(_) => self.requests += 1,
-            Local::Split(_) => self.splits += u64::from(matches!(to, Address::Group(_))),
+            Local::Request(_) => self.counts.requests += 1,
+            Local::Split(_) => self.counts.splits += u64::from(matches!(to, Address::Group(_))),
             Local::State(state) => {
-                self.merges += u64::from(state.flags.has(LocalFlags::MERGES));
+                self.counts.merges += u64::from(state.flags.has(LocalFlags::MERGES));
                 let orphan = self.orphans.get(&state.group).filter(|(dead, _)| *dead != member(host));
                 if let Some((_, since)) = orphan
                     && state.controller == member(host)
@@ -577,7 +592,10 @@ impl World {
                     self.send_blocks(0, address(to), file, range);
                 }
                 Step::Transmit(other) => panic!("{other:?}"),
-                Step::Event(SenderEvent::Closed) => self.ended = true,
+                Step::Event(SenderEvent::Closed) => {
+                    self.ended = true;
+                    self.receivers.iter_mut().for_each(|node| node.place = node.machine.place().cloned());
+                }
                 Step::Event(SenderEvent::Started) if self.plan.controllers_die => {
                     self.at(self.now + self.plan.settling, Event::DoomControllers);
                 }
@@ -597,7 +615,7 @@ impl World {
         for start in range.clone().step_by(BLOCK_LEN.into()) {
             let end = size.min(start + u64::from(BLOCK_LEN));
             if from != 0 || to != Address::Session {
-                self.repairs += 1;
+                self.counts.repairs += 1;
             }
             self.send(from, to, Body::Block(file, start..end));
         }

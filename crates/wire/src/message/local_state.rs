@@ -72,7 +72,8 @@ pub struct LocalState {
     /// Counts the controllers that the group has had: of two, the one with the higher number counts.
     pub epoch: u32,
     pub controller: Member,
-    /// The timestamp of the probe that this answers, in microseconds; 0 where it answers none.
+    /// The timestamp of the probe that this answers, in microseconds; 0 where it answers none. In the sender's state to the whole
+    /// session, the sender's own time, which grows with each.
     pub echo_us: u64,
     pub flags: LocalFlags,
     /// How many members the group has, its controller not counted.
@@ -89,9 +90,8 @@ pub struct LocalState {
     pub parent: Member,
     /// Who takes over when the controller is silent.
     pub successor: Option<Member>,
-    /// How far the session is: the object that is being sent, and the end of what is sent of it.
-    pub object: u32,
-    pub position: u64,
+    /// How far the session is: the object that is being sent, and the end of what is sent of it, in bytes.
+    pub frontier: (u32, u64),
     /// Every receiver below the controller is done with all objects before this one.
     pub done: u32,
     /// Controllers of the groups directly below, at most [`MAX_LOCAL_CHILDREN`].
@@ -102,6 +102,28 @@ pub struct LocalState {
 }
 
 impl LocalState {
+    /// The state of a group of which nothing else is known.
+    pub fn new(group: GroupId, controller: Member) -> Self {
+        Self {
+            group,
+            epoch: 1,
+            controller,
+            echo_us: 0,
+            flags: LocalFlags::default(),
+            members: 0,
+            loss: 0,
+            depth: 0,
+            distance_us: 0,
+            diameter_us: 0,
+            parent: controller,
+            successor: None,
+            frontier: (0, 0),
+            done: 0,
+            children: Vec::new(),
+            roster: Vec::new(),
+        }
+    }
+
     pub(super) fn parse(reader: &mut Reader<'_>) -> Result<Self, ParseError> {
         let group = GroupId(reader.u32("group")?);
         let epoch = reader.u32("epoch")?;
@@ -124,8 +146,7 @@ impl LocalState {
             diameter_us: reader.u32("diameter")?,
             parent: parse_somebody(reader)?,
             successor: parse_member(reader)?,
-            object: reader.u32("object")?,
-            position: reader.u64("position")?,
+            frontier: (reader.u32("object")?, reader.u64("position")?),
             done: reader.u32("done")?,
             children: parse_members(reader, MAX_LOCAL_CHILDREN)?,
             roster: parse_members(reader, MAX_LOCAL_ROSTER)?,
@@ -145,8 +166,8 @@ impl LocalState {
         out.extend_from_slice(&self.diameter_us.to_be_bytes());
         emit_member(Some(self.parent), out);
         emit_member(self.successor, out);
-        out.extend_from_slice(&self.object.to_be_bytes());
-        out.extend_from_slice(&self.position.to_be_bytes());
+        out.extend_from_slice(&self.frontier.0.to_be_bytes());
+        out.extend_from_slice(&self.frontier.1.to_be_bytes());
         out.extend_from_slice(&self.done.to_be_bytes());
         emit_members(&self.children, out);
         emit_members(&self.roster, out);
@@ -159,7 +180,8 @@ impl fmt::Display for LocalState {
         write!(f, "group={group} epoch={epoch} controller={controller} flags={:#x}", flags.0)?;
         write!(f, " members={members} loss={} depth={depth} parent={parent}", share_text(self.loss))?;
         write!(f, " distance={}us diameter={}us", self.distance_us, self.diameter_us)?;
-        write!(f, " at={}:{} done={} echo={}us", self.object, self.position, self.done, self.echo_us)?;
+        write!(f, " at={}:{} done={}", self.frontier.0, self.frontier.1, self.done)?;
+        write!(f, " echo={}us", self.echo_us)?;
         self.successor.iter().try_for_each(|successor| write!(f, " successor={successor}"))?;
         self.children.iter().try_for_each(|child| write!(f, " child={child}"))?;
         self.roster.iter().try_for_each(|member| write!(f, " member={member}"))

@@ -10,7 +10,7 @@
 
 use std::fmt;
 
-use super::{BlockHashes, Contents, Message, Reason, SIGNATURE_LEN};
+use super::{BlockHashes, Contents, GroupId, Local, LocalState, Message, Reason, SIGNATURE_LEN};
 use crate::{
     ParseError,
     field::Reader,
@@ -36,6 +36,8 @@ pub enum SignedWord {
     Goodbye,
     /// The hashes of the next blocks or repair symbols.
     Blocks(BlockHashes),
+    /// How a session with local groups is: the sender's state, said to the session's group.
+    State(Box<LocalState>),
 }
 
 impl SignedWord {
@@ -53,6 +55,9 @@ impl SignedWord {
             Message::Contents(contents) => Some(Self::Contents(*contents)),
             Message::Withdraw(reason) => Some(Self::Withdraw(reason.clone())),
             Message::Goodbye => Some(Self::Goodbye),
+            Message::Local(Local::State(state)) if state.group == GroupId::SESSION => {
+                Some(Self::State(Box::new(state.clone())))
+            }
             _ => None,
         }
     }
@@ -63,6 +68,7 @@ impl SignedWord {
             Self::Contents(contents) => Some(Message::Contents(contents)),
             Self::Withdraw(reason) => Some(Message::Withdraw(reason)),
             Self::Goodbye => Some(Message::Goodbye),
+            Self::State(state) => Some(Message::Local(Local::State(*state))),
             Self::Blocks(_) => None,
         }
     }
@@ -73,6 +79,7 @@ impl SignedWord {
             Self::Withdraw(_) => PacketType::Withdraw,
             Self::Goodbye => PacketType::Goodbye,
             Self::Blocks(hashes) => hashes.packet_type(),
+            Self::State(_) => PacketType::Local,
         }
     }
 
@@ -83,6 +90,7 @@ impl SignedWord {
             Self::Withdraw(reason) => reason.emit(out),
             Self::Goodbye => {}
             Self::Blocks(hashes) => hashes.emit(out),
+            Self::State(state) => state.emit(out),
         }
     }
 }
@@ -101,8 +109,15 @@ impl Signed {
             kind if kind == PacketType::RepairSymbol as u32 => {
                 SignedWord::Blocks(BlockHashes::parse(true, rest)?)
             }
+            kind if kind == PacketType::Local as u32 => {
+                let mut reader = Reader::new(rest);
+                let state = LocalState::parse(&mut reader)?;
+                reader.end("signed state")?;
+                SignedWord::State(Box::new(state))
+            }
             other => {
-                let expected = "Contents, Withdraw, an empty Goodbye, or hashes of blocks";
+                let expected =
+                    "Contents, Withdraw, an empty Goodbye, hashes of blocks, or the sender's state";
                 return Err(ParseError::invalid("packet type", format!("{other:#x}"), expected));
             }
         };
@@ -122,6 +137,7 @@ impl fmt::Display for Signed {
             SignedWord::Withdraw(reason) => write!(f, "Withdraw {reason}"),
             SignedWord::Goodbye => write!(f, "Goodbye"),
             SignedWord::Blocks(hashes) => write!(f, "{hashes}"),
+            SignedWord::State(state) => write!(f, "State {state}"),
         }
     }
 }

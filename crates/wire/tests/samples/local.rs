@@ -22,8 +22,7 @@ pub fn all() -> Vec<Local> {
         diameter_us: 1_800,
         parent: two,
         successor: Some(two),
-        object: 4,
-        position: 142_000,
+        frontier: (4, 142_000),
         done: 4,
         children: vec![two, one],
         roster: vec![two],
@@ -51,6 +50,13 @@ pub fn all() -> Vec<Local> {
         Local::Split(LocalSplit::new(group, one, vec![two]).expect("one")),
         Local::Listen { token: 0x89ab_cdef_0123_4567, port: 5_002 },
     ]
+}
+
+/// The sender's state, as it is signed.
+pub fn of_session() -> LocalState {
+    let sender = Member("[fd00::1]:5000".parse().expect("an address"));
+    let (echo_us, flags) = (12_000_000, LocalFlags::TAKES_GROUPS);
+    LocalState { echo_us, flags, ..LocalState::new(GroupId::SESSION, sender) }
 }
 
 /// What a vector of this kind is called behind `session-Local`. The empty one stands for the packet type.

@@ -77,14 +77,9 @@ pub fn messages() -> Vec<Message> {
         Message::Goodbye,
         Message::PutOut(PutOut::new(PutOutCode::Stalled, "it said nothing for 60 s")),
         Message::Contents(contents),
-        Message::Signed(Signed {
-            word: SignedWord::Withdraw(Reason::new("it has shrunk")),
-            signature: [3; 64],
-        }),
-        Message::Signed(Signed {
-            word: SignedWord::Blocks(BlockHashes::new(true, 142_000, vec![[4; 8], [5; 8]]).expect("few")),
-            signature: [3; 64],
-        }),
+        signed(SignedWord::Withdraw(Reason::new("it has shrunk"))),
+        signed(SignedWord::Blocks(BlockHashes::new(true, 142_000, vec![[4; 8], [5; 8]]).expect("few"))),
+        signed(SignedWord::State(Box::new(local::of_session()))),
         Message::GroupKey(GroupKey { id: KeyId(0x0123_4567_89ab_cdef), secret: [9; 32] }),
         Message::ChunkHashesRequest(ChunkHashesRequest::new(32..64).expect("few")),
         Message::ChunkHashes(ChunkHashes::new(35, vec![hash(), [1; 32]], vec![[2; 32]]).expect("few")),
@@ -100,6 +95,10 @@ pub fn messages() -> Vec<Message> {
     .into_iter()
     .chain(local::all().into_iter().map(Message::Local))
     .collect()
+}
+
+fn signed(word: SignedWord) -> Message {
+    Message::Signed(Signed { word, signature: [3; 64] })
 }
 
 fn pace() -> Pace {
@@ -213,6 +212,7 @@ fn message_sample(message: &Message) -> Sample {
         Message::PutOut(_) => "session-PutOut".to_owned(),
         Message::Digest(Digest { place: Some(_), .. }) => "session-Digest-of-many".to_owned(),
         Message::Signed(Signed { word: SignedWord::Blocks(_), .. }) => "session-Signed-blocks".to_owned(),
+        Message::Signed(Signed { word: SignedWord::State(_), .. }) => "session-Signed-state".to_owned(),
         Message::Local(local) => format!("session-Local{}", local::name(local)),
         other => format!("session-{:?}", other.packet_type()),
     };

@@ -1,7 +1,11 @@
 //! The parts of a session that only a member of local groups has: its own socket, the sockets of the groups that it
 //! listens to, and what it sends again for others.
 
-use std::{collections::BTreeMap, net::SocketAddr, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::SocketAddr,
+    time::Duration,
+};
 
 use treecast_host::{interface::Interface, poller::Interest};
 use treecast_proto::{
@@ -12,6 +16,7 @@ use treecast_proto::{
 use treecast_wire::{
     header::{FileId, Header, PacketType},
     message::{GroupId, Member, Message},
+    seal::KeyId,
     ticket::Fanout,
 };
 
@@ -30,6 +35,9 @@ use crate::{
 /// The wanted size of a local group's receive buffer, in bytes.
 const BUFFER_BYTES: usize = 1 << 20;
 
+/// The most members that are remembered because they have sent what the sender has not signed.
+const MAX_PUT_OUT: usize = 1_024;
+
 /// How many calls to the kernel read one of these sockets before others have their turn.
 const READS_A_TURN: usize = 16;
 
@@ -43,6 +51,9 @@ pub(super) struct Members {
     has_left: bool,
     /// Whether the user was told that a local group cannot be heard.
     has_warned: bool,
+    /// Members of a sealed session that are not heard any more, and the keys that their packets were sealed with. Another member that
+    /// uses their address alone, or their key alone, does not have them put out.
+    put_out: BTreeSet<(Member, KeyId)>,
 }
 
 impl Members {
@@ -76,7 +87,8 @@ impl Members {
             UdpError::PortInUse { port } => ReceiveError::PortInUse { port },
             other => other.into(),
         })?;
-        Ok(Some(Self { post, ears: BTreeMap::new(), reads: None, has_left: false, has_warned: false }))
+        let (ears, put_out) = (BTreeMap::new(), BTreeSet::new());
+        Ok(Some(Self { post, ears, reads: None, has_left: false, has_warned: false, put_out }))
     }
 
     /// The machine of this member, to whose port `copies_port` the sender's copies come where there is no multicast.
@@ -183,6 +195,34 @@ impl Session<'_> {
             self.process(Channel::Member(member(from)));
         }
         Ok(Some(self.hearing.source.taken() - before))
+    }
+
+    /// The member that has sent what came last, and the key that it was sealed with. `None` where packets are plain.
+    fn sealed_by(&mut self, from: Channel) -> Option<(Member, KeyId)> {
+        let Channel::Member(member) = from else { return None };
+        Some((member, self.hearing.source.opener()?.key()?))
+    }
+
+    /// Whether this member is not heard any more.
+    pub(super) fn is_put_out(&mut self, from: Channel) -> bool {
+        let sealed_by = self.sealed_by(from);
+        let is_listed = |members: &Members| sealed_by.is_some_and(|by| members.put_out.contains(&by));
+        self.members.as_ref().is_some_and(is_listed)
+    }
+
+    /// A member has sent something that the sender has not signed. Returns the address by which the machine is to put it out: `None` in a
+    /// sealed session, where this is done here.
+    pub(super) fn put_out(&mut self, from: Channel) -> Option<Member> {
+        let sealed_by = self.sealed_by(from);
+        if let (Some(by), Some(members)) = (sealed_by, &mut self.members)
+            && members.put_out.len() < MAX_PUT_OUT
+        {
+            members.put_out.insert(by);
+        }
+        match from {
+            Channel::Member(member) if self.hearing.source.opener().is_none() => Some(member),
+            _ => None,
+        }
     }
 
     /// Does for other members what the machine wants.

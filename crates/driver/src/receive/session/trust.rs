@@ -186,10 +186,14 @@ impl Session<'_> {
     /// What of an item may be the sender's. The machine hears who has sent something else.
     pub(super) fn proved(&mut self, from: Channel, item: Item) -> Vec<Item> {
         let now = self.clock.now();
+        if self.is_put_out(from) {
+            return Vec::new();
+        }
         let Trust::Group(group) = &mut self.trust else { return vec![item] };
         let proved = group.prove(now, item, self.store.intake.batch().bytes());
         self.figures.malformed += proved.wrong.len() as u64 + proved.others_wrong;
-        if let Channel::Member(from) = from {
+        if matches!(from, Channel::Member(_)) && !proved.wrong.is_empty() {
+            let from = self.put_out(from);
             for range in proved.wrong {
                 self.handle(ReceiverInput::Refused { from, file: proved.file, range }, None);
             }
@@ -198,8 +202,11 @@ impl Session<'_> {
     }
 
     /// The message, if it counts although it came to the group.
-    pub(super) fn believed(&mut self, file: FileId, message: Message) -> Option<Message> {
+    pub(super) fn believed(&mut self, from: Channel, file: FileId, message: Message) -> Option<Message> {
+        let is_to_one = matches!((from, &message), (Channel::Member(_), Message::Local(_)));
         match &mut self.trust {
+            // The sender's answer to one member is not signed: it counts for that member's own place alone.
+            Trust::Group(_) if is_to_one => Some(message),
             Trust::Anybody => Some(message),
             // A digest that the group says is not believed without a signature: the connection tells it, too.
             Trust::Connection { manifests, .. } => {

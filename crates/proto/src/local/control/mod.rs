@@ -75,6 +75,8 @@ pub(super) struct View<'a> {
     pub is_congested: bool,
     /// How many objects were given up here because they were late.
     pub given_up: u32,
+    /// Whether nothing of the session is missing here any more, or the sender has said Goodbye.
+    pub is_over: bool,
 }
 
 /// What the sender has said last of its session.
@@ -101,13 +103,7 @@ pub(super) struct Control {
     /// What the sender has said last.
     session: Option<Session>,
     orders: VecDeque<Order>,
-    next_state: Instant,
-    next_report: Instant,
-    next_probe: Instant,
-    /// When it looks for a better group.
-    next_search: Instant,
-    /// When the group may split again.
-    next_split: Instant,
+    next: Next,
     /// Whether its group was made by hand.
     is_static: bool,
     /// Whether controllers name the members of their groups: these have no multicast addresses.
@@ -116,8 +112,23 @@ pub(super) struct Control {
     given_parent: Option<Member>,
     /// The share of packets that do not arrive here.
     loss: f64,
+    /// Whether it is of no use any more to find a better group.
+    is_over: bool,
     /// Controllers that did nothing for their group.
     banned: Vec<Member>,
+}
+
+/// When something is done next.
+#[derive(Debug, Default)]
+struct Next {
+    /// When it says how its group is, reports, and measures the round trip to whom it reports.
+    state: Instant,
+    report: Instant,
+    probe: Instant,
+    /// When it looks for a better group.
+    search: Instant,
+    /// When the group may split again.
+    split: Instant,
 }
 
 /// # What happens
@@ -133,15 +144,12 @@ impl Control {
             clients: Clients::default(),
             session: None,
             orders: VecDeque::new(),
-            next_state: Instant::ZERO,
-            next_report: Instant::ZERO,
-            next_probe: Instant::ZERO,
-            next_search: Instant::ZERO,
-            next_split: Instant::ZERO,
+            next: Next::default(),
             is_static: seat.is_some(),
             names_members: false,
             given_parent: seat.map(|seat| seat.parent),
             loss: 0.0,
+            is_over: false,
             banned: Vec::new(),
         };
         if let Some(seat) = seat {
@@ -187,10 +195,11 @@ impl Control {
         let children = if is_settled { Vec::new() } else { state.children };
         let is_new = self.session.as_ref().is_none_or(|before| before.children != children);
         let takes_groups = state.flags.has(LocalFlags::TAKES_GROUPS);
+        self.clients.set_lowest(now, state.flags.has(LocalFlags::LOWEST));
         self.session = Some(Session { sender, takes_groups, children });
         if self.mode == Mode::Sender && self.place.is_none() {
             self.place = Some(Place::under_sender(now, sender));
-            self.next_report = now + Duration::from_millis(10).mul_f64(self.random.unit());
+            self.next.report = now + Duration::from_millis(10).mul_f64(self.random.unit());
         }
         if let Some(place) =
             self.place.as_mut().filter(|place| place.parent == sender && place.above.is_admitted)
@@ -245,27 +254,27 @@ impl Control {
 impl Control {
     /// Does what is due.
     pub fn tick(&mut self, now: Instant, view: &View<'_>) {
-        self.loss = view.loss;
+        (self.loss, self.is_over) = (view.loss, view.is_over);
         self.search_tick(now);
         self.watch(now);
         if self.place.is_none() {
             return;
         }
         self.forget_roster(now);
-        if self.is_controller() && now >= self.next_state {
-            self.next_state = now + HEARTBEAT;
+        if self.is_controller() && now >= self.next.state {
+            self.next.state = now + HEARTBEAT;
             self.say_state(now, view);
         }
-        if now >= self.next_report {
-            self.next_report = now + REPORT.mul_f64(0.9 + 0.2 * self.random.unit());
+        if now >= self.next.report {
+            self.next.report = now + REPORT.mul_f64(0.9 + 0.2 * self.random.unit());
             self.clients.expire(now);
             self.report_above(now, view);
             if self.is_controller() {
                 self.look_after_group(now, view);
             }
         }
-        if now >= self.next_probe {
-            self.next_probe = now + PROBE.mul_f64(0.8 + 0.4 * self.random.unit());
+        if now >= self.next.probe {
+            self.next.probe = now + PROBE.mul_f64(0.8 + 0.4 * self.random.unit());
             // The answer to a group that waits for its admission would be taken for a refusal.
             let waits = self.place.as_ref().is_some_and(|place| {
                 place.is_controller(self.me) && place.group != GroupId::SESSION && !place.above.is_admitted
@@ -314,10 +323,10 @@ impl Control {
         let search = self.search.as_deref().and_then(Search::deadline);
         let place = self.place.as_ref().map(|place| {
             let is_controller = place.is_controller(self.me);
-            let state = if is_controller { self.next_state } else { self.next_report };
-            let next = state.min(self.next_report).min(self.next_probe);
-            // A member takes over at this time at the earliest.
-            let is_sooner = is_controller || place.heard + watch::DEAD < next;
+            let state = if is_controller { self.next.state } else { self.next.report };
+            let next = state.min(self.next.report).min(self.next.probe);
+            // A member doubts its controller at this time at the earliest.
+            let is_sooner = is_controller || place.heard + watch::DOUBTED < next;
             let watched = if is_sooner { self.watch_deadline(place) } else { None };
             watched.map_or(next, |watched| next.min(watched))
         });
@@ -367,7 +376,7 @@ impl Control {
     pub fn is_congested(&self) -> bool {
         match &self.place {
             Some(place) if !place.is_controller(self.me) => place.said.is_congested,
-            _ => self.clients.iter().any(|(_, client)| client.report.is_congested),
+            _ => self.clients.are_congested(),
         }
     }
 
@@ -389,6 +398,11 @@ impl Control {
 
 fn tell(to: Member, local: Local) -> Order {
     Order::Tell(Address::Member(to), local)
+}
+
+/// The mean round trip between the controllers on the way to the sender, in microseconds.
+fn mean_trip_us(state: &LocalState) -> u32 {
+    state.distance_us / u32::from(state.depth.max(1))
 }
 
 /// The round trip that an answer shows, in microseconds, not 0.

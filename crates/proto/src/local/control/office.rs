@@ -37,10 +37,7 @@ impl Control {
             .with(LocalFlags::TAKES_GROUPS, children.len() < MAX_CHILDREN && place.above.is_admitted)
             .with(LocalFlags::RESIGNS, resigns && place.above.heard > place.since + TERM);
         LocalState {
-            group: place.group,
             epoch: place.epoch,
-            controller: self.me,
-            echo_us: 0,
             flags,
             members: members as u16,
             loss: share(view.loss),
@@ -49,11 +46,10 @@ impl Control {
             diameter_us: self.clients.diameter_us(),
             parent: place.parent,
             successor: best,
-            object: view.shelf.frontier.0,
-            position: view.shelf.frontier.1,
+            frontier: view.shelf.frontier,
             done: if place.knows_group(now) { self.clients.done(view.shelf.done) } else { 0 },
             children: children.into_iter().take(MAX_LOCAL_CHILDREN).collect(),
-            roster: Vec::new(),
+            ..LocalState::new(place.group, self.me)
         }
     }
 
@@ -112,17 +108,17 @@ impl Control {
 
     pub(super) fn look_after_group(&mut self, now: Instant, view: &View<'_>) {
         if self.is_worse(view) {
-            self.next_state = self.next_state.min(now + HEARTBEAT / 2);
+            self.next.state = self.next.state.min(now + HEARTBEAT / 2);
         }
     }
 
     /// Splits a full group that others want to join. The farther half becomes a group of its own, whose controller is
     /// the member of it that loses least.
     fn split(&mut self, now: Instant) {
-        if now < self.next_split {
+        if now < self.next.split {
             return;
         }
-        self.next_split = now + SPLITTING;
+        self.next.split = now + SPLITTING;
         let mut members: Vec<_> = self.clients.members().collect();
         members.sort_by_key(|(member, client)| (client.report.round_trip_us, *member));
         let mut far = members.split_off(members.len() / 2);
@@ -138,7 +134,7 @@ impl Control {
         self.orders.push_back(Order::Tell(to, Local::Split(split.clone())));
         // Nobody is forgotten before it reports elsewhere: who has not heard of this goes on as a member here.
         self.orders.extend(far.iter().map(|member| tell(*member, Local::Split(split.clone()))));
-        self.next_state = now;
+        self.next.state = now;
     }
 
     /// Handles the message that some members now form a new group. This receiver may be one of them.
@@ -160,8 +156,8 @@ impl Control {
         self.place = Some(place);
         self.orders.extend([Order::Join(split.group), Order::Hurry]);
         self.clients.clear();
-        (self.next_state, self.next_report) = (now, now + HEARTBEAT / 2);
-        self.next_probe = now + HEARTBEAT;
+        (self.next.state, self.next.report) = (now, now + HEARTBEAT / 2);
+        self.next.probe = now + HEARTBEAT;
         if is_controller {
             self.ask_above(now);
         }
@@ -172,23 +168,12 @@ impl Control {
         let Some(place) = self.place.clone() else { return };
         let flags = LocalFlags::default().with(LocalFlags::MERGES, true);
         let state = LocalState {
-            group: place.group,
             epoch: place.epoch,
-            controller: self.me,
-            echo_us: 0,
             flags,
-            members: 0,
-            loss: 0,
-            depth: 0,
-            distance_us: 0,
             diameter_us: place.said.diameter_us,
             parent: place.parent,
             successor: Some(to),
-            object: 0,
-            position: 0,
-            done: 0,
-            children: Vec::new(),
-            roster: Vec::new(),
+            ..LocalState::new(place.group, self.me)
         };
         let members: Vec<Member> = self.clients.members().map(|(member, _)| member).collect();
         self.orders.extend(members.into_iter().map(|member| tell(member, Local::State(state.clone()))));

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use treecast_wire::message::{GroupId, LocalFlags, LocalState, Member};
 
-use super::{super::Seat, round_trip_us};
+use super::{super::Seat, mean_trip_us, round_trip_us};
 use crate::Instant;
 
 /// A new controller does not know its group before every member has reported once.
@@ -22,8 +22,9 @@ pub struct Place {
     pub(super) successor: Option<Member>,
     /// When this receiver has come to the group.
     pub(super) joined: Instant,
-    /// When the controller was heard last.
+    /// When the controller was heard last, and how many times it was asked since whether it is there.
     pub(super) heard: Instant,
+    pub(super) doubts: u32,
     /// When the present controller began.
     pub(super) since: Instant,
     /// Round trip to whom this receiver reports, in microseconds; 0 where it is not known.
@@ -57,6 +58,8 @@ pub struct Said {
     pub members: u16,
     /// The controller's round trip to the sender along the controllers above, in microseconds.
     pub distance_us: u32,
+    /// The mean of these round trips, in microseconds.
+    pub mean_trip_us: u32,
     pub is_congested: bool,
     /// Everybody in the group is done with all objects before this one.
     pub done: u32,
@@ -74,6 +77,7 @@ impl Place {
             successor: None,
             joined: now,
             heard: now,
+            doubts: 0,
             since: now,
             round_trip_us: 0,
             lies_since: None,
@@ -109,7 +113,7 @@ impl Place {
 
     /// Whether a member is farther from its controller than that one is from the sender: it would be better off in a group of its own.
     pub fn is_far(&self) -> bool {
-        self.said.distance_us > 0 && self.round_trip_us > self.said.distance_us
+        self.said.mean_trip_us > 0 && self.round_trip_us > self.said.mean_trip_us
     }
 
     pub fn is_controller(&self, me: Member) -> bool {
@@ -131,13 +135,14 @@ impl Place {
         self.epoch = state.epoch;
         self.parent = state.parent;
         self.successor = state.successor;
-        self.heard = now;
+        (self.heard, self.doubts) = (now, 0);
         // Only signs of life name members.
         let roster = if state.roster.is_empty() { &self.said.roster } else { &state.roster };
         self.said = Said {
             diameter_us: state.diameter_us,
             members: state.members,
             distance_us: state.distance_us,
+            mean_trip_us: mean_trip_us(state),
             is_congested: state.flags.has(LocalFlags::CONGESTION),
             done: state.done,
             roster: roster.clone(),

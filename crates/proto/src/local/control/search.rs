@@ -2,7 +2,8 @@
 //!
 //! The sender's children are known to everybody. Each is asked how far away it is and who is below it; then the nearest
 //! one's children; and so on until nobody is nearer. A receiver that finds a controller *near* joins its group. It is near when
-//! the round trip is at most half of the controller's own round trip to the sender, or [`NEAR`]. A receiver that finds
+//! the round trip is at most half of the controller's own round trip to the sender, or [`NEAR`]. Along several controllers, the mean of
+//! their round trips stands for that: their sum is longer than the real way, and sites far apart would be near each other. A receiver that finds
 //! nobody near founds a group. It waits for a random time before, and looks once more: of several that begin together, one is first, and
 //! the others find it.
 
@@ -12,7 +13,7 @@ use treecast_wire::message::{GroupId, Local, LocalFlags, LocalJoin, LocalState, 
 
 use super::{
     super::{clients::MAX_MEMBERS, share_of, timing::exponential},
-    Control, HEARTBEAT, Order, Place, round_trip_us, tell,
+    Control, HEARTBEAT, Order, Place, mean_trip_us, round_trip_us, tell,
 };
 use crate::{Instant, local::stamp_us};
 
@@ -51,7 +52,7 @@ impl Candidate {
     }
 
     fn is_near(&self) -> bool {
-        self.round_trip_us <= (self.state.distance_us / 2).max(NEAR.as_micros() as u32)
+        self.round_trip_us <= (mean_trip_us(&self.state) / 2).max(NEAR.as_micros() as u32)
     }
 
     /// Whether the candidate's group can be joined.
@@ -251,7 +252,7 @@ impl Control {
         self.search = None;
         self.orders.extend([Order::Join(place.group), Order::Hurry]);
         self.place = Some(place);
-        (self.next_state, self.next_report) = (now, now + HEARTBEAT / 4);
+        (self.next.state, self.next.report) = (now, now + HEARTBEAT / 4);
         self.plan_search(now);
     }
 
@@ -284,7 +285,7 @@ impl Control {
     fn plan_search(&mut self, now: Instant) {
         let wait =
             self.place.as_ref().map_or(REFORM, |place| ((now - place.joined) * 2).clamp(REFORM_SOON, REFORM));
-        self.next_search = now + wait.mul_f64(0.5 + self.random.unit());
+        self.next.search = now + wait.mul_f64(0.5 + self.random.unit());
     }
 
     /// Decides whether to move to the best group that the search has found.
@@ -320,11 +321,8 @@ impl Control {
     /// Begins a search for a better group when it is due: a member looks for a nearer one, and the controller of a
     /// small group for one to merge with.
     pub(super) fn reform(&mut self, now: Instant) {
-        if now < self.next_search
-            || self.search.is_some()
-            || self.is_static
-            || self.mode == super::Mode::Sender
-        {
+        let finds_none = self.is_static || self.is_over || self.mode == super::Mode::Sender;
+        if now < self.next.search || self.search.is_some() || finds_none {
             return;
         }
         self.plan_search(now);

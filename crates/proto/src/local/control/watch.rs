@@ -12,13 +12,20 @@ use super::{super::stamp_us, Control, HEARTBEAT, Order, Place, tell};
 use crate::Instant;
 
 /// A controller that has been silent for so long is dead, ...
-pub(super) const DEAD: Duration = Duration::from_millis(700);
+const DEAD: Duration = Duration::from_millis(700);
 
 /// ... and when its successor is, too, the others take over within this time.
-const OTHERS: Duration = Duration::from_millis(400);
+const OTHERS: Duration = Duration::from_millis(220);
 
-/// Who loses all would wait for so much longer: what it does not hear may have been said.
+/// A controller of which two signs of life are overdue is asked so often whether it is there, before it counts as dead.
+const DOUBT: Duration = Duration::from_millis(130);
+const DOUBTS: u32 = 2;
+pub(super) const DOUBTED: Duration = Duration::from_millis(430);
+
+/// Who loses all would wait for so much longer: what it does not hear may have been said. Up to a tenth, the answers that it asks for are
+/// enough.
 const DEAF: Duration = Duration::from_secs(4);
+const HEARS: f64 = 0.1;
 
 /// A controller above that has been silent for so long is dead: its own group has replaced it by then.
 const DEAD_ABOVE: Duration = Duration::from_millis(2_000);
@@ -39,6 +46,11 @@ const MAX_BANNED: usize = 64;
 /// No group has so many controllers more than its members know of.
 const MAX_EPOCHS: u32 = 1_000;
 
+/// When a member asks its controller next whether it is there.
+fn doubt_at(place: &Place) -> Instant {
+    place.heard + DOUBTED + DOUBT * place.doubts
+}
+
 impl Control {
     /// The controller of the own group has spoken, or somebody who thinks it is.
     pub(super) fn own_group_is(&mut self, now: Instant, state: LocalState, done: u32) {
@@ -49,7 +61,7 @@ impl Control {
         if !is_later && !is_same && !is_first {
             if place.is_controller(self.me) {
                 // It does not know that it was replaced.
-                self.next_state = now;
+                self.next.state = now;
             }
             return;
         }
@@ -59,8 +71,8 @@ impl Control {
         place.measured(now, &state);
         if is_new {
             self.orders.push_back(Order::Hurry);
-            self.next_report = now + REPORT_TO_NEW.mul_f64(self.random.unit());
-            self.next_probe = self.next_report;
+            self.next.report = now + REPORT_TO_NEW.mul_f64(self.random.unit());
+            self.next.probe = self.next.report;
         }
         // Everybody in the group is done, it says, and this member is not: it lies, or has forgotten this member.
         let lies = state.controller != self.me && state.done > done;
@@ -88,11 +100,7 @@ impl Control {
             return;
         }
         if !place.is_controller(self.me) {
-            if now >= place.heard + DEAD && self.watch_deadline(place).is_some_and(|deadline| now >= deadline)
-            {
-                self.take_over(now);
-            }
-            return;
+            return self.watch_controller(now);
         }
         let is_sender = Some(place.parent) == self.sender();
         if !is_sender && place.above.is_admitted && now >= place.above.heard + DEAD_ABOVE {
@@ -104,14 +112,33 @@ impl Control {
         }
     }
 
+    /// Asks the own controller for a sign of life when it has been silent, and takes over when none comes.
+    fn watch_controller(&mut self, now: Instant) {
+        let Some(place) = &mut self.place else { return };
+        if place.doubts < DOUBTS && now >= doubt_at(place) {
+            place.doubts += 1;
+            self.orders.push_back(tell(place.controller, Local::Probe(stamp_us(now))));
+        }
+        let is_dead = self.place.as_ref().is_some_and(|place| now >= self.dead_at(place));
+        if is_dead {
+            self.take_over(now);
+        }
+    }
+
+    /// When this member takes over, unless the controller is heard before.
+    fn dead_at(&self, place: &Place) -> Instant {
+        let later = OTHERS.mul_f64(0.4 + 0.6 * self.rank()) + DEAF.mul_f64((self.loss - HEARS).max(0.0));
+        let is_successor = place.successor == Some(self.me);
+        place.heard + DEAD + if is_successor { Duration::ZERO } else { later }
+    }
+
     pub(super) fn watch_deadline(&self, place: &Place) -> Option<Instant> {
         if place.group == GroupId::SESSION {
             return None;
         }
         if !place.is_controller(self.me) {
-            let is_successor = place.successor == Some(self.me);
-            let later = OTHERS.mul_f64(0.4 + 0.6 * self.rank()) + DEAF.mul_f64(self.loss);
-            return Some(place.heard + DEAD + if is_successor { Duration::ZERO } else { later });
+            let dead = self.dead_at(place);
+            return Some(if place.doubts < DOUBTS { dead.min(doubt_at(place)) } else { dead });
         }
         match place.above.is_admitted {
             false => Some(place.above.heard + ADMISSION),
@@ -139,7 +166,7 @@ impl Control {
         place.above.heard = now;
         self.clients.clear();
         self.search = None;
-        (self.next_state, self.next_report) = (now, now + HEARTBEAT);
+        (self.next.state, self.next.report) = (now, now + HEARTBEAT);
         self.orders.push_back(Order::Hurry);
         self.ask_above(now);
     }

@@ -11,7 +11,11 @@ use treecast_wire::{
 };
 
 use super::{
-    super::{Mode, control::ABOVE, wants::MAX_WANTS},
+    super::{
+        Mode,
+        control::ABOVE,
+        wants::{MAX_WANTS, Wait},
+    },
     Receiver,
     listening::IN_VAIN,
 };
@@ -30,8 +34,11 @@ const HASHING: Duration = Duration::from_millis(800);
 /// The round trip to the one above before it was measured.
 const ASSUMED: Duration = Duration::from_millis(200);
 
-/// A receiver for which nothing comes for so long although it asks has the wrong controller.
+/// A receiver for which nothing comes for so long although it asks has the wrong controller, if it loses nothing.
 const STARVED: Duration = Duration::from_secs(4);
+
+/// A request waits for at most this part of the time after which an object is given up.
+const TRIES_IN_TIME: u32 = 8;
 
 /// The most objects whose announcements are asked for at once.
 const MAX_ANNOUNCEMENTS: usize = 16;
@@ -57,11 +64,17 @@ impl Receiver {
 
     pub(super) fn note_begin(&mut self, now: Instant, file: FileId, begin: &BeginOfFile) {
         if let Some(known) = self.shelf.note(now, file.index()) {
+            if known.begin.is_none() {
+                // The digest comes later, and is asked for as if nothing had been.
+                (known.ask_at, known.asked) = (None, 0);
+            }
             let begin = known.begin.get_or_insert_with(|| begin.clone());
             known.seen = known.seen.min(begin.file_size);
-            (known.ask_at, known.asked) = (None, 0);
+            if known.digest.is_none() {
+                // This member has nothing to add.
+                self.shelf.is_said(file.index());
+            }
         }
-        self.shelf.is_said(file.index());
         if file.index() < self.shelf.frontier.0 {
             self.note_end(now, file.index());
         }
@@ -169,8 +182,11 @@ impl Receiver {
         self.ask_for_announcements(now);
         self.ask_for_pages(now);
         self.notice(now);
-        let is_old = |since: Instant| now >= since + STARVED;
-        if now >= self.times.progress + STARVED && self.wants.oldest().is_some_and(is_old) {
+        // Of its requests and of what they bring, it loses so much, too.
+        let arrive = (1.0 - self.loss.share()).max(0.1).powi(2);
+        let starved = STARVED.div_f64(arrive);
+        let is_old = |since: Instant| now >= since + starved;
+        if now >= self.times.progress + starved && self.wants.oldest().is_some_and(is_old) {
             self.times.progress = now;
             self.control.starves(now);
             self.carry_out_orders(now);
@@ -194,8 +210,8 @@ impl Receiver {
                 break;
             }
             list.extend(gaps.into_iter().take(MAX_LOCAL_REQUESTED));
-            let hold = (self.hold(is_above), self.spread());
-            self.wants.asked(now, object, want.start, hold);
+            let wait = self.wait(is_above);
+            self.wants.asked(now, object, want.start, wait);
             asked += 1;
         }
         if asked > 0 {
@@ -220,23 +236,24 @@ impl Receiver {
         }
     }
 
-    /// How long a request may take. What a member asks its group for may come from above.
-    pub(super) fn hold(&self, is_above: bool) -> Duration {
-        let trip = self.control.round_trip();
+    /// How long to wait for a request. What a member asks its group for may come from above. Where objects are given up after a
+    /// time, it asks several times before that.
+    pub(super) fn wait(&mut self, is_above: bool) -> Wait {
+        let (timing, trip) = (self.control.timing(), self.control.round_trip());
+        let spread = timing.ask_wait(trip / 2, &mut self.random);
         let trip = if trip.is_zero() { ASSUMED } else { trip };
-        match (is_above, self.listening.is_some()) {
-            (true, false) => trip * 2 + ABOVE,
-            (true, true) => trip * 2 + ABOVE + self.control.way_up(),
-            (false, false) => self.control.timing().hold() + self.control.way_up(),
+        let (shortest, hold) = match (is_above, self.listening.is_some()) {
+            (true, false) => (trip + trip / 2, trip * 2 + ABOVE),
+            (true, true) => (trip + trip / 2, trip * 2 + ABOVE + self.control.way_up()),
+            (false, false) => (timing.hold(), timing.hold() + self.control.way_up()),
             // Another member answers at once, if it has the block.
-            (false, true) => self.control.timing().one_way * 4 + REORDERING * 2,
-        }
-    }
-
-    /// A random time that is added to it.
-    pub(super) fn spread(&mut self) -> Duration {
-        let (timing, distance) = (self.control.timing(), self.control.round_trip() / 2);
-        timing.ask_wait(distance, &mut self.random)
+            (false, true) => (timing.one_way * 4, timing.one_way * 4 + REORDERING * 2),
+        };
+        let most = match self.config.tuning.deadline {
+            Some(deadline) => shortest.max(deadline / TRIES_IN_TIME),
+            None => Duration::MAX,
+        };
+        Wait { hold: hold.min(most), spread, most }
     }
 
     fn send_request(&mut self, object: u32, ranges: Vec<Range<u64>>, is_above: bool, announcement: bool) {
@@ -299,7 +316,7 @@ impl Receiver {
             let asked = known.asked;
             known.asked += 1;
             let is_above = self.asks_above(asked);
-            let wait = self.hold(is_above).max(ANNOUNCING) * (1 << asked.min(4));
+            let wait = self.wait(is_above).after(asked).max(ANNOUNCING);
             if let Some(known) = self.shelf.get_mut(object) {
                 known.ask_at = Some(now + wait);
             }

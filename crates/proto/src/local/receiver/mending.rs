@@ -55,7 +55,6 @@ impl Receiver {
 
     /// Another member of the group has asked for what is missing here, too: that need not be asked for again.
     fn suppress(&mut self, now: Instant, object: u32, request: &LocalRequest, asked: &[Range<u64>]) {
-        let hold = self.hold(false);
         let is_controller = self.control.is_controller();
         let is_asked = |gap: &Range<u64>| without(gap, asked).is_empty();
         let wants = self.wants.of(object).filter(|want| {
@@ -66,9 +65,10 @@ impl Receiver {
         });
         let starts: Vec<u64> = wants.map(|want| want.range.start).collect();
         for start in starts {
-            let spread = self.spread();
-            self.wants.suppress(now, object, start, (hold, spread));
+            let wait = self.wait(false);
+            self.wants.suppress(now, object, start, wait);
         }
+        let hold = self.wait(false).hold;
         if request.wants_announcement
             && let Some(known) = self.shelf.get_mut(object)
             && let Some(ask_at) = &mut known.ask_at
@@ -179,6 +179,10 @@ impl Receiver {
     /// Sends again what it is time for.
     pub(super) fn mend(&mut self, now: Instant) {
         self.announce_again(now);
+        if self.config.mode == Mode::Hierarchical && !self.control.is_controller() {
+            // What it was asked for as the controller, the next one is asked for.
+            self.repairs.clear();
+        }
         if now < self.pace.next() {
             return;
         }

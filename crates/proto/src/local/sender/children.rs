@@ -8,7 +8,7 @@ use treecast_wire::{
     },
 };
 
-use super::{ASKING_SHARE, At, GATHERING, Holder, MOST_LOSS, Sender};
+use super::{ASKING_SHARE, At, GATHERING, MOST_LOSS, Sender, window::Holder};
 use crate::{
     Instant, Step,
     local::{
@@ -61,34 +61,29 @@ impl Sender {
     /// How the session is.
     pub(super) fn state(&self, echo_us: u64) -> LocalState {
         let children: Vec<Member> = self.clients.children().map(|(member, _)| member).collect();
-        let (object, position) = match self.at {
+        let frontier = match self.at {
             At::Begin(index) => (index, 0),
             At::Blocks(index, position) => (index, position),
             At::End => (self.objects.len() as u32, 0),
         };
-        let is_lowest = self.config.minimum_rate_bps > 0 && self.pace.is_lowest();
         let flags = LocalFlags::default()
             .with(LocalFlags::TAKES_GROUPS, children.len() < MAX_TOP)
-            .with(LocalFlags::LOWEST, is_lowest);
+            .with(LocalFlags::LOWEST, self.is_lowest());
         LocalState {
-            group: GroupId::SESSION,
-            epoch: 1,
-            controller: self.config.me,
             echo_us,
             flags,
             members: self.clients.members().count().min(usize::from(u16::MAX)) as u16,
-            loss: 0,
-            depth: 0,
-            distance_us: 0,
             diameter_us: self.clients.diameter_us(),
-            parent: self.config.me,
-            successor: None,
-            object,
-            position,
+            frontier,
             done: self.clients.done(self.objects.len() as u32),
             children: children.into_iter().take(MAX_LOCAL_CHILDREN).collect(),
-            roster: Vec::new(),
+            ..LocalState::new(GroupId::SESSION, self.config.me)
         }
+    }
+
+    /// Whether it sends at the lowest rate that is set.
+    pub(super) fn is_lowest(&self) -> bool {
+        self.config.minimum_rate_bps > 0 && self.pace.is_lowest()
     }
 
     fn answer(&mut self, to: Member, stamp_us: u64) {
@@ -124,7 +119,7 @@ impl Sender {
         }
         // Who comes late holds up nobody: it counts from here on.
         let sent = self.sent();
-        self.held.entry(Holder::new(join.group, from)).or_insert(sent);
+        self.window.admit(now, Holder::new(join.group, from), sent);
     }
 
     /// Bytes of all objects that have been sent.
@@ -153,13 +148,12 @@ impl Sender {
             }
             return;
         }
-        if report.is_congested {
+        if self.clients.get(from).is_some_and(|client| client.report.is_congested) {
             self.pace.cut(now);
         }
         let held = self.held_by(report);
         let group = if report.is_controller { report.group } else { GroupId::SESSION };
-        let before = self.held.entry(Holder::new(group, from)).or_default();
-        *before = held.max(*before);
+        self.window.holds(now, Holder::new(group, from), held);
     }
 
     /// How many bytes of all objects a group has, or can obtain, without a gap.
@@ -181,17 +175,15 @@ impl Sender {
         held
     }
 
-    /// Whether the sender may go as far as this: the window begins at what the slowest of those who report has, or can obtain.
+    /// Whether the sender may go as far as this. It waits for those whose reports come, and who do not ask for more than they can
+    /// have lost.
     pub(super) fn is_in_window(&mut self, now: Instant, end: u64) -> bool {
-        let window = self.config.window_bytes;
-        if end > self.slowest.saturating_add(window) {
-            let of = |(member, client): (Member, &Client)| {
-                let group = client.group.unwrap_or(GroupId::SESSION);
-                self.held.get(&Holder::new(group, member)).copied().unwrap_or_default()
-            };
-            self.slowest = self.clients.present(now).map(of).min().unwrap_or_else(|| self.sent());
-        }
-        end <= self.slowest.saturating_add(window)
+        let (sent, accounts) = (self.sent(), &self.accounts);
+        let waited_for = self.clients.present(now).filter(|(member, _)| !accounts.is_beyond(now, *member));
+        let holder = |(member, client): (Member, &Client)| {
+            Holder::new(client.group.unwrap_or(GroupId::SESSION), member)
+        };
+        self.window.allows(now, (sent, end), waited_for.map(holder))
     }
 
     /// A group lacks something that nobody in it has, or a receiver does where the sender alone mends.
