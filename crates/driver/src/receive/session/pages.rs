@@ -143,7 +143,7 @@ mod tests {
     #[test]
     fn many_short_pages_hide_no_long_one() {
         let mut pages = Pages::default();
-        pages.note(Instant::ZERO, FILE, page(0, &[b"aa"; 128]));
+        pages.note(Instant::ZERO, FILE, page(0, &[&b"aa"[..]; 128]));
         (1..120).for_each(|block| pages.note(Instant::ZERO, FILE, page(2 * block, &[b"xx"])));
         let runs = pages.prove(Instant::ZERO, (FILE, 254), b"aa", 2);
         assert_eq!(runs.into_iter().map(|run| run.range).collect::<Vec<_>>(), [254..256]);
