@@ -2,7 +2,7 @@
 
 use std::{fs, io, os::unix::fs::MetadataExt, path::Path};
 
-use treecast_lab::read_any_text;
+use treecast_host::text;
 use treecast_proto::explicit::authentication::DomainKey;
 
 /// The largest file that is read, in bytes. A key is shorter.
@@ -32,6 +32,6 @@ pub fn read(path: &Path) -> Result<DomainKey, String> {
             mode & 0o7777
         )));
     }
-    let text = read_any_text(path, MAX_LEN).map_err(|error| unreadable(&error))?;
+    let text = text::read_any(path, MAX_LEN).map_err(|error| unreadable(&error))?;
     DomainKey::from_hex(&text).map_err(|error| wrong(error.to_string()))
 }

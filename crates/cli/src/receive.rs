@@ -296,7 +296,7 @@ fn read_ticket(text: &str) -> Result<Ticket, String> {
     let Some(path) = text.strip_prefix('@') else {
         return text.parse().map_err(|error| format!("{error}"));
     };
-    let content = treecast_lab::read_any_text(Path::new(path), MAX_TICKET_FILE_LEN).map_err(|error| {
+    let content = treecast_host::text::read_any(Path::new(path), MAX_TICKET_FILE_LEN).map_err(|error| {
         let advice = "name the file that `treecast send --ticket-file` wrote, or give the ticket itself";
         format!("cannot read the ticket from {path:?}: {error}; {advice}")
     })?;

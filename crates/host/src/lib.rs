@@ -28,6 +28,7 @@ pub mod signals;
 pub mod stop;
 pub mod tcp_info;
 pub mod tcx;
+pub mod text;
 pub mod tun;
 pub mod turns;
 pub mod unix;

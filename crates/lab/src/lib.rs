@@ -29,7 +29,6 @@ mod relay;
 mod routers;
 mod routes;
 mod state;
-mod text;
 mod topology;
 mod up;
 mod upstream;
@@ -43,7 +42,6 @@ pub use options::Options;
 pub use plan::{Interface, LabNode};
 pub use relay::relay;
 pub use routes::Routing;
-pub use text::{read_any_text, read_text};
 pub use topology::{
     AreaRange, Loss, MAX_MULTICAST_INTERFACES, Member, Network, NetworkKind, Node, Quality, Role, SpecError,
     Subnet, Topology, parse_rate_bps,

@@ -1,6 +1,8 @@
 //! `--receivers`: addresses, or a file with an address a line.
 
-use std::{fs::File, io::Read, net::IpAddr, path::Path};
+use std::{net::IpAddr, path::Path};
+
+use treecast_host::text;
 
 /// The largest file that is read, in bytes. No list of receivers is longer.
 const MAX_BYTES: u64 = 1 << 20;
@@ -16,8 +18,7 @@ pub(super) fn parse(text: &str) -> Result<Vec<IpAddr>, String> {
 
 fn read(path: &Path) -> Result<Vec<IpAddr>, String> {
     let shown = path.display();
-    let mut text = String::new();
-    File::open(path).and_then(|file| file.take(MAX_BYTES).read_to_string(&mut text)).map_err(|error| {
+    let text = text::read(path, MAX_BYTES).map_err(|error| {
         format!(
             "cannot read receivers from {shown}: {error}; name addresses with commas between them, or a file with an address \
              a line"
@@ -54,6 +55,9 @@ mod tests {
         assert_eq!(with("# all\n fd00::3 # one\n\n10.0.0.1\n"), Ok(addresses(&["fd00::3", "10.0.0.1"])));
         assert!(with("fd00::3\nhost\n").unwrap_err().contains("line 2"));
         assert!(with("#\n").unwrap_err().contains("no receiver"));
+        assert!(with(&"fd00::1\n".repeat(1 << 17)).is_ok(), "as long as it may be");
+        assert!(with(&"fd00::1\n".repeat((1 << 17) + 1)).unwrap_err().contains("it is longer than 1 MiB"));
+        assert!(parse("/dev/tty").unwrap_err().contains("it is no regular file"), "nothing is waited for");
         std::fs::remove_file(&path).unwrap();
         assert!(parse("fd00::1,host").unwrap_err().contains("fd00::1,host"));
     }

@@ -14,6 +14,7 @@ use treecast_host::{
     option,
     poller::{Interest, Poller},
     stop::Stop,
+    text,
     tun::{MIN_MTU, Tun},
 };
 use treecast_proto::{
@@ -454,7 +455,7 @@ impl Members {
         // Also when it is wrong, or gone: that is told once.
         self.found = Some(found.clone());
         found.map_err(unreadable)?;
-        let text = read_text(path).map_err(unreadable)?;
+        let text = text::read(path, MAX_MEMBERS_BYTES).map_err(|error| unreadable(error.to_string()))?;
         let mut receivers = self.named.clone();
         for (number, line) in (1..).zip(text.lines()) {
             let line = line.split('#').next().unwrap_or_default().trim();
@@ -481,14 +482,6 @@ impl Members {
 
 /// More than any group's file has.
 const MAX_MEMBERS_BYTES: u64 = 16 << 20;
-
-fn read_text(path: &Path) -> Result<String, String> {
-    use std::io::Read;
-    let mut text = String::new();
-    let file = std::fs::File::open(path).map_err(|error| error.to_string())?;
-    file.take(MAX_MEMBERS_BYTES).read_to_string(&mut text).map_err(|error| error.to_string())?;
-    Ok(text)
-}
 
 fn parse_member(line: &str, port: u16) -> Option<(IpAddr, u16)> {
     let mut words = line.split_whitespace();

@@ -8,14 +8,13 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    fs::File,
-    io::{self, Read},
+    io,
     net::{IpAddr, SocketAddr},
     path::{Path, PathBuf},
 };
 
 use thiserror::Error;
-use treecast_host::interface::Interface;
+use treecast_host::{interface::Interface, text};
 use treecast_proto::local::Seat;
 use treecast_wire::message::{GroupId, Member};
 
@@ -61,8 +60,8 @@ impl GroupsFile {
     /// If it is no regular file, cannot be read, or is longer than 16 MiB. If it does not make sense: a receiver twice, a
     /// group above that no line before it names.
     pub fn read(path: &Path) -> Result<Self, GroupsFileError> {
-        let text =
-            read_text(path).map_err(|source| GroupsFileError::Read { path: path.to_owned(), source })?;
+        let text = text::read(path, MAX_LEN)
+            .map_err(|source| GroupsFileError::Read { path: path.to_owned(), source })?;
         Self::parse(path, &text)
     }
 
@@ -157,24 +156,6 @@ impl GroupsFile {
     }
 }
 
-/// Reads a regular file of at most `MAX_LEN`.
-fn read_text(path: &Path) -> io::Result<String> {
-    let invalid = |what: String| io::Error::new(io::ErrorKind::InvalidData, what);
-    // To open a pipe would wait for a writer.
-    match path.metadata()? {
-        found if found.is_dir() => return Err(invalid("it is a folder".into())),
-        found if !found.is_file() => return Err(invalid("it is no regular file".into())),
-        _ => {}
-    }
-    let mut bytes = Vec::new();
-    // The file may grow meanwhile.
-    File::open(path)?.take(MAX_LEN + 1).read_to_end(&mut bytes)?;
-    if bytes.len() as u64 > MAX_LEN {
-        return Err(invalid(format!("it is longer than {} MiB", MAX_LEN >> 20)));
-    }
-    String::from_utf8(bytes).map_err(|_| invalid("it holds no text".into()))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -253,7 +234,7 @@ mod tests {
         let folder = scratch("groups-file");
         let (pipe, long) = (folder.join("pipe"), folder.join("long"));
         assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
-        let file = File::create(&long).unwrap();
+        let file = std::fs::File::create(&long).unwrap();
         let read = |path: &Path| GroupsFile::read(path).unwrap_err().to_string();
         let said = |path: &Path, why: &str| {
             assert_eq!(read(path), format!("cannot read the groups in {}: {why}", path.display()));

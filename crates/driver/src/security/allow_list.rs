@@ -2,12 +2,12 @@
 
 use std::{
     collections::BTreeMap,
-    fs::File,
-    io::{self, Read},
+    io,
     path::{Path, PathBuf},
 };
 
 use thiserror::Error;
+use treecast_host::text;
 
 use super::{PublicKey, PublicKeyError};
 
@@ -23,10 +23,6 @@ pub struct AllowList(BTreeMap<PublicKey, Option<String>>);
 pub enum AllowListError {
     #[error("cannot read the allow list {}: {source}; name a file with one public key a line", path.display())]
     Read { path: PathBuf, source: io::Error },
-    #[error("the allow list {} is too long: at most 4 MiB are read", path.display())]
-    TooLong { path: PathBuf },
-    #[error("the allow list {} is no text: name a file with one public key a line", path.display())]
-    NoText { path: PathBuf },
     #[error("{}:{line}: {why}", path.display())]
     Line { path: PathBuf, line: usize, why: PublicKeyError },
     #[error("{}:{line}: the same key stands in line {first} already: remove one", path.display())]
@@ -42,14 +38,7 @@ impl AllowList {
     /// One line for whatever is wrong first.
     pub fn load(path: &Path) -> Result<Self, AllowListError> {
         let failed = |source| AllowListError::Read { path: path.to_owned(), source };
-        let mut bytes = Vec::new();
-        let file = File::open(path).map_err(failed)?;
-        file.take(MAX_FILE_LEN + 1).read_to_end(&mut bytes).map_err(failed)?;
-        if bytes.len() as u64 > MAX_FILE_LEN {
-            return Err(AllowListError::TooLong { path: path.to_owned() });
-        }
-        let text = String::from_utf8(bytes).map_err(|_| AllowListError::NoText { path: path.to_owned() })?;
-        Self::parse(path, &text)
+        Self::parse(path, &text::read(path, MAX_FILE_LEN).map_err(failed)?)
     }
 
     fn parse(path: &Path, text: &str) -> Result<Self, AllowListError> {
@@ -100,6 +89,14 @@ mod tests {
         let list = parse(&format!("# who\n\n{anna}  Anna of the desk # since May\n\t{bert}\r\n")).unwrap();
         assert_eq!((list.name_of(&anna), list.name_of(&bert)), (Some("Anna of the desk"), None));
         assert!(list.admits(&bert) && !list.admits(&other));
+    }
+
+    #[test]
+    fn a_list_that_is_too_long_is_refused() {
+        let folder = crate::scratch::scratch("allow-list");
+        let path = folder.join("list");
+        std::fs::File::create(&path).unwrap().set_len(MAX_FILE_LEN + 1).unwrap();
+        assert!(AllowList::load(&path).unwrap_err().to_string().contains("list: it is longer than 4 MiB;"));
     }
 
     #[test]

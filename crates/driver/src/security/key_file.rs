@@ -1,17 +1,17 @@
 //! Key files, and the folder where they are found by name.
 
 use std::{
-    env,
-    fs::{self, File, OpenOptions},
-    io::{self, Read},
-    os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt},
+    env, fs, io,
+    os::unix::fs::DirBuilderExt,
     path::{Path, PathBuf},
 };
 
 use thiserror::Error;
-use zeroize::Zeroizing;
 
-use super::{Identity, owner_file};
+use super::{
+    Identity,
+    owner_file::{self, Unusable},
+};
 
 /// The name of a key that was given no name.
 pub const DEFAULT_KEY_NAME: &str = "default";
@@ -22,9 +22,6 @@ const MAX_NAME_LEN: usize = 64;
 const MAX_FILE_LEN: u64 = 16 * 1024;
 
 const EXTENSION: &str = "pem";
-
-/// Read, write and enter: for groups and others none.
-const OTHERS: u32 = 0o077;
 
 /// The errors of a key's file or folder.
 #[derive(Debug, Error)]
@@ -160,34 +157,20 @@ impl Identity {
     /// # Errors
     /// When it is not there, others may read it, or it holds no key.
     pub fn load(path: &Path) -> Result<Self, KeyFileError> {
-        let failed = |source| KeyFileError::Read { path: path.to_owned(), source };
-        // A named pipe would keep it waiting for ever.
-        let options = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path);
-        let file = options.map_err(failed)?;
-        let metadata = file.metadata().map_err(failed)?;
         let no_key = |why: String| KeyFileError::NoKey { path: path.to_owned(), why };
-        if !metadata.is_file() {
-            return Err(no_key("it is no regular file".to_owned()));
-        }
-        let mode = metadata.permissions().mode() & 0o7777;
-        if mode & OTHERS != 0 {
-            return Err(KeyFileError::Exposed { path: path.to_owned(), mode });
-        }
-        let text = read_text(&file).map_err(failed)?;
-        let text = std::str::from_utf8(&text).map_err(|_| no_key("it is no text".to_owned()))?;
-        Self::from_pem(text).map_err(no_key)
+        let text = owner_file::read(path, MAX_FILE_LEN).map_err(|unusable| match unusable {
+            Unusable::System(source) => KeyFileError::Read { path: path.to_owned(), source },
+            Unusable::Exposed(mode) => KeyFileError::Exposed { path: path.to_owned(), mode },
+            Unusable::Foreign(why) => no_key(why.to_owned()),
+        })?;
+        Self::from_pem(&text).map_err(no_key)
     }
-}
-
-fn read_text(file: &File) -> io::Result<Zeroizing<Vec<u8>>> {
-    // As long as it can get, so that no copy is left behind where it grew.
-    let mut text = Zeroizing::new(Vec::with_capacity(MAX_FILE_LEN as usize));
-    file.take(MAX_FILE_LEN).read_to_end(&mut text)?;
-    Ok(text)
 }
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
     use super::*;
     use crate::scratch::scratch;
 

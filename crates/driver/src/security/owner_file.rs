@@ -3,10 +3,53 @@
 use std::{
     ffi::OsString,
     fs::{self, OpenOptions},
-    io::{self, Write},
-    os::unix::fs::OpenOptionsExt,
+    io::{self, Read, Write},
+    os::unix::fs::{OpenOptionsExt, PermissionsExt},
     path::Path,
 };
+
+use zeroize::Zeroizing;
+
+/// Read, write and enter: for groups and others none.
+const OTHERS: u32 = 0o077;
+
+/// Why a file that contains a key cannot be used.
+#[derive(Debug)]
+pub(crate) enum Unusable {
+    System(io::Error),
+    /// Others than its owner may read it, by this mode.
+    Exposed(u32),
+    /// It is no such file, in words.
+    Foreign(&'static str),
+}
+
+/// Reads a text of at most `max_len` bytes, of a regular file that only its owner may read.
+///
+/// # Errors
+/// The reason why it is no such file, or cannot be read.
+pub(crate) fn read(path: &Path, max_len: u64) -> Result<Zeroizing<String>, Unusable> {
+    // A named pipe would keep it waiting for ever.
+    let file = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path);
+    let file = file.map_err(Unusable::System)?;
+    let metadata = file.metadata().map_err(Unusable::System)?;
+    if !metadata.is_file() {
+        return Err(Unusable::Foreign("it is no regular file"));
+    }
+    let mode = metadata.permissions().mode() & 0o7777;
+    if mode & OTHERS != 0 {
+        return Err(Unusable::Exposed(mode));
+    }
+    if metadata.len() > max_len {
+        return Err(Unusable::Foreign("it is too long"));
+    }
+    // As long as it can get, so that no copy is left behind where it grew.
+    let mut text = Zeroizing::new(String::with_capacity(metadata.len() as usize + 1));
+    match file.take(metadata.len()).read_to_string(&mut text) {
+        Err(error) if error.kind() == io::ErrorKind::InvalidData => Err(Unusable::Foreign("it is no text")),
+        Err(error) => Err(Unusable::System(error)),
+        Ok(_) => Ok(text),
+    }
+}
 
 /// Writes a file that must not be there yet. It is there whole or not at all.
 ///

@@ -23,9 +23,8 @@
 use std::{
     collections::BTreeMap,
     fs::{File, OpenOptions},
-    io::{self, Read, Write},
+    io::{self, Write},
     net::SocketAddr,
-    os::unix::fs::{OpenOptionsExt, PermissionsExt},
     path::{Path, PathBuf},
 };
 
@@ -38,7 +37,10 @@ use super::{SendOptions, roll::Roll, who::Who};
 use crate::{
     clock,
     files::NamedSource,
-    security::{Identity, owner_file},
+    security::{
+        Identity,
+        owner_file::{self, Unusable},
+    },
 };
 
 const TITLE: &str = "treecast session 1";
@@ -59,9 +61,6 @@ const STEPS: u64 = 1024;
 
 /// A million objects with long names.
 const MAX_LEN: u64 = 256 << 20;
-
-/// Read, write and enter: for groups and others none.
-const OTHERS: u32 = 0o077;
 
 /// The errors of a session file.
 #[derive(Debug, Error)]
@@ -119,29 +118,14 @@ pub struct Mark {
 /// # Errors
 /// When others may read it, or it is no such file.
 pub(super) fn read(path: &Path) -> Result<Option<Kept>, SessionFileError> {
-    let failed = |source| SessionFileError::Read { path: path.to_owned(), source };
-    // A named pipe would keep it waiting for ever.
-    let file = match OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        file => file.map_err(failed)?,
-    };
-    let metadata = file.metadata().map_err(failed)?;
     let foreign = |why| SessionFileError::Foreign { path: path.to_owned(), why };
-    if !metadata.is_file() {
-        return Err(foreign("it is no regular file"));
+    match owner_file::read(path, MAX_LEN) {
+        Err(Unusable::System(error)) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(Unusable::System(source)) => Err(SessionFileError::Read { path: path.to_owned(), source }),
+        Err(Unusable::Exposed(mode)) => Err(SessionFileError::Exposed { path: path.to_owned(), mode }),
+        Err(Unusable::Foreign(why)) => Err(foreign(why)),
+        Ok(text) => parse(path, &text).map(Some).map_err(foreign),
     }
-    let mode = metadata.permissions().mode() & 0o7777;
-    if mode & OTHERS != 0 {
-        return Err(SessionFileError::Exposed { path: path.to_owned(), mode });
-    }
-    if metadata.len() > MAX_LEN {
-        return Err(foreign("it is too long"));
-    }
-    // As long as it can get, so that no copy is left behind where it grew.
-    let mut text = Zeroizing::new(Vec::with_capacity(metadata.len() as usize + 1));
-    file.take(metadata.len()).read_to_end(&mut text).map_err(failed)?;
-    let text = std::str::from_utf8(&text).map_err(|_| foreign("it is no text"))?;
-    parse(path, text).map(Some).map_err(foreign)
 }
 
 fn parse(path: &Path, text: &str) -> Result<Kept, &'static str> {
@@ -403,7 +387,7 @@ fn object_line(begin: &BeginOfFile) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::fs;
+    use std::{fs, os::unix::fs::PermissionsExt};
 
     use treecast_host::stop::Stop;
     use treecast_wire::ticket::Fanout;

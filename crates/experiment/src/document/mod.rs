@@ -21,7 +21,8 @@ use std::{
 use serde::Deserialize;
 use toml::Table;
 use treecast_driver::send::OptionsError;
-use treecast_lab::{Routing, quantity::Time, read_text};
+use treecast_host::text;
+use treecast_lab::{Routing, quantity::Time};
 use treecast_measure::{
     claim::Claim,
     paper::{PaperKeys, Papers},
@@ -134,7 +135,7 @@ const DEFAULT_TIMEOUT: Duration = Duration::from_secs(600);
 impl Experiment {
     /// Reads an experiment file. Each of `settings` is a `key=value` that takes the place of the file's key.
     pub fn load(path: &Path, settings: &[String]) -> Result<Self, Error> {
-        let text = read_text(path, MAX_BYTES)
+        let text = text::read(path, MAX_BYTES)
             .map_err(|error| Error::Unreadable { path: path.to_path_buf(), error })?;
         let folder = path.parent().unwrap_or(Path::new("."));
         Self::parse(&text, &path.display().to_string(), folder, settings)
@@ -333,7 +334,7 @@ impl Document {
             shows: Shows {
                 claims: self.claim,
                 plots: self.plot,
-                papers: Papers::read(folder, name, &self.papers, |path| read_text(path, MAX_BYTES))?,
+                papers: Papers::read(folder, name, &self.papers, |path| text::read(path, MAX_BYTES))?,
             },
             is_changed: false,
         })

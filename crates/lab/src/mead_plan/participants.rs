@@ -67,8 +67,8 @@ impl Participants {
     /// One line if the file cannot be read or has other content.
     pub fn read(path: &Path) -> Result<Self, String> {
         let name = path.display();
-        let text =
-            crate::read_text(path, MAX_BYTES).map_err(|error| format!("cannot read {name}: {error}"))?;
+        let text = treecast_host::text::read(path, MAX_BYTES)
+            .map_err(|error| format!("cannot read {name}: {error}"))?;
         Self::parse(&text).map_err(|what| format!("{name}: {what}"))
     }
 

@@ -9,7 +9,7 @@ use super::{
     generate::{self, Keys},
     testbed,
 };
-use crate::text::read_text;
+use treecast_host::text;
 
 /// See [`Topology::parse`].
 pub(super) fn parse(spec: &str) -> Result<Topology, SpecError> {
@@ -29,5 +29,5 @@ fn read(path: &str) -> Result<String, SpecError> {
         let hint = "give a TOML file, lan:clients=N, tree:levels=R,clients=L, shared:clients=N, testbed or testbed:FILE";
         SpecError::new(path, None, format!("cannot be read as a topology ({error}): {hint}"))
     };
-    read_text(Path::new(path), MAX_BYTES).map_err(explain)
+    text::read(Path::new(path), MAX_BYTES).map_err(explain)
 }
