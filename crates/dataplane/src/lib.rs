@@ -9,7 +9,6 @@
 mod clock;
 mod control;
 pub mod explicit;
-mod mld_socket;
 pub mod mroute;
 mod notices;
 mod raw_output;

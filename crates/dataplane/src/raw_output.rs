@@ -5,7 +5,8 @@ use std::{
     net::{SocketAddr, SocketAddrV6},
 };
 
-use socket2::{Domain, Protocol, Socket, Type};
+use socket2::Socket;
+use treecast_host::raw;
 use treecast_wire::ipv6;
 
 /// What waits to leave; beyond it, packets are lost as on a link.
@@ -15,8 +16,7 @@ pub struct RawOutput(Socket);
 
 impl RawOutput {
     pub fn open() -> io::Result<Self> {
-        let raw = Some(Protocol::from(libc::IPPROTO_RAW));
-        let socket = Socket::new(Domain::IPV6, Type::RAW.nonblocking(), raw)?;
+        let socket = raw::open_ipv6_packets()?;
         socket.set_send_buffer_size(BUFFER_BYTES)?;
         Ok(Self(socket))
     }

@@ -23,6 +23,7 @@ pub mod packet;
 pub mod plain;
 pub mod poller;
 pub mod process;
+pub mod raw;
 pub mod signals;
 
 pub mod stop;

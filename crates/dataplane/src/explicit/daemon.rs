@@ -12,11 +12,12 @@ use std::{
 };
 
 use serde::{Deserialize, Serialize};
-use socket2::{Domain, Protocol, Socket, Type};
+use socket2::Socket;
 use treecast_host::{
     interface::Interface,
     netlink::{Monitor, Netlink},
     poller::Poller,
+    raw,
     signals::Signals,
     unix, user,
 };
@@ -207,8 +208,7 @@ impl<'a> Daemon<'a> {
         let open = || XcastPlus::open(config.key.clone()).map_err(Error::system(XCAST_PLUS));
         let xcast_plus = config.is_xcast_plus.then(open).transpose()?;
         let plane = Plane::start(config, &router)?;
-        let raw = Some(Protocol::from(libc::IPPROTO_RAW));
-        let answers = Socket::new(Domain::IPV6, Type::RAW.nonblocking(), raw)
+        let answers = raw::open_ipv6_packets()
             .map_err(Error::system("cannot open a socket for discovery responses"))?;
         let watch = || {
             poll.watch(&monitor, MONITOR)?;

@@ -9,13 +9,14 @@ use std::{
     time::Duration,
 };
 
-use socket2::{Domain, Protocol, SockFilter, Socket, Type};
+use socket2::{SockFilter, Socket};
 use treecast_host::{
     classic_bpf::{JUMP_EQUAL, JUMP_GREATER, JUMP_GREATER_OR_EQUAL, LOAD_BYTE, LOAD_HALF, RETURN},
     interface::Interface,
     netlink::{Netlink, Route},
     packet::{self, Addressee},
     poller::Poller,
+    raw,
 };
 use treecast_proto::{
     Instant,
@@ -25,8 +26,6 @@ use treecast_proto::{
     },
 };
 use treecast_wire::mld;
-
-use crate::mld_socket;
 
 /// Frames taken off an interface before anything else is looked at.
 const BATCH: usize = 256;
@@ -47,8 +46,8 @@ pub struct Registrations {
 
 impl Registrations {
     pub fn open() -> io::Result<Self> {
-        let out = Socket::new(Domain::IPV6, Type::RAW, Some(Protocol::ICMPV6))?;
-        mld_socket::configure(&out, &[])?;
+        let out = raw::open_mld()?;
+        raw::set_up_mld(&out, &[])?;
         let (listeners, links) = (Listeners::default(), BTreeMap::new());
         Ok(Self { listeners, links, poll: Poller::new()?, out, buffer: vec![0; MAX_FRAME_LEN] })
     }
@@ -93,9 +92,10 @@ impl Registrations {
             }
         }
         while let Some((interface, said)) = self.listeners.poll(now) {
-            if let Some(own) = self.listeners.address(interface) {
+            if let Some((own, said)) = self.listeners.address(interface).zip(said.to_wire::<Ipv6Addr>()) {
                 // A link that is down has nobody to say it to; it is said again later.
-                let _ = mld_socket::send(&self.out, interface, own, &said);
+                let to = said.destination().into();
+                let _ = raw::send_from(&self.out, interface, own, to, &said.to_bytes());
             }
         }
         Ok(())

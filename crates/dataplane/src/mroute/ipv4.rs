@@ -6,10 +6,11 @@ use std::{
     os::fd::{AsFd, BorrowedFd, OwnedFd},
 };
 
-use socket2::{Domain, Protocol, Socket, Type};
+use socket2::Socket;
 use treecast_host::{
     messages, option,
     plain::{self, Plain},
+    raw,
 };
 use treecast_proto::membership::Message;
 use treecast_wire::igmp;
@@ -19,7 +20,6 @@ use super::{
     inherited::Inherited,
     kernel::{Counters, Incoming, Kernel, Refusal},
 };
-use crate::mld_socket::send_from;
 
 const MRT_INIT: i32 = 200;
 const MRT_DONE: i32 = 201;
@@ -32,9 +32,6 @@ const VIFF_USE_IFINDEX: u8 = 8;
 const IGMPMSG_NOCACHE: u8 = 1;
 const IGMPMSG_WRONGVIF: u8 = 2;
 const SIOCGETSGCNT: libc::c_ulong = 0x89e1;
-
-/// The IP option that has routers look at a packet (RFC 2113).
-const ROUTER_ALERT: [u8; 4] = [0x94, 4, 0, 0];
 
 /// Internetwork control, as IGMP is sent with (RFC 9776, 4).
 const TOS_INTERNETWORK_CONTROL: i32 = 0xc0;
@@ -96,8 +93,7 @@ impl Ipv4Kernel {
             return Self::set_up(kept.into());
         }
         let failed = || Error::of_kernel("IPv4", "CONFIG_IP_MROUTE");
-        let socket = Socket::new(Domain::IPV4, Type::RAW, Some(Protocol::from(libc::IPPROTO_IGMP)))
-            .map_err(failed())?;
+        let socket = raw::open_igmp().map_err(failed())?;
         option::set(&socket, libc::IPPROTO_IP, MRT_INIT, 1).map_err(failed())?;
         Self::set_up(socket)
     }
@@ -112,12 +108,11 @@ fn configure(socket: &Socket) -> io::Result<()> {
     let option = |name, value: i32| option::set(socket, libc::IPPROTO_IP, name, value);
     option(MRT_ASSERT, 1)?;
     option(libc::IP_PKTINFO, 1)?;
-    option(libc::IP_MULTICAST_TTL, 1)?;
     option(libc::IP_TOS, TOS_INTERNETWORK_CONTROL)?;
-    option::set_bytes(socket, libc::IPPROTO_IP, libc::IP_OPTIONS, &ROUTER_ALERT)?;
+    raw::set_up_igmp(socket)?;
     // A burst of reports must fit; more than the system's limit is root's to take.
     let _ = option::set(socket, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, 1 << 20);
-    socket.set_nonblocking(true)
+    Ok(())
 }
 
 impl AsFd for Ipv4Kernel {
@@ -166,7 +161,7 @@ impl Kernel for Ipv4Kernel {
 
     fn send(&self, interface: u32, source: IpAddr, message: &Message) -> io::Result<()> {
         let Some(message) = message.to_wire::<Ipv4Addr>() else { return Ok(()) };
-        send_from(self, interface, source, message.destination().into(), &message.to_bytes())
+        raw::send_from(self, interface, source, message.destination().into(), &message.to_bytes())
     }
 
     fn receive(&self, buffer: &mut [u8]) -> io::Result<Incoming> {
@@ -249,6 +244,8 @@ fn octets(address: IpAddr) -> [u8; 4] {
 
 #[cfg(test)]
 mod tests {
+    use raw::IP_ROUTER_ALERT as ROUTER_ALERT;
+
     use super::*;
 
     /// An IPv4 header with the options, as far as it is looked at.

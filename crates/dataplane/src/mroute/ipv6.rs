@@ -6,10 +6,11 @@ use std::{
     os::fd::{AsFd, BorrowedFd, OwnedFd},
 };
 
-use socket2::{Domain, Protocol, Socket, Type};
+use socket2::Socket;
 use treecast_host::{
     messages, option,
     plain::{self, Plain},
+    raw,
 };
 use treecast_proto::membership::Message;
 use treecast_wire::mld;
@@ -19,7 +20,6 @@ use super::{
     inherited::Inherited,
     kernel::{Counters, Incoming, Kernel, Refusal},
 };
-use crate::mld_socket;
 
 const MRT6_INIT: i32 = 200;
 const MRT6_DONE: i32 = 201;
@@ -98,7 +98,7 @@ impl Ipv6Kernel {
             return Self::set_up(kept.into()).map(Some);
         }
         let failed = || Error::of_kernel("IPv6", "CONFIG_IPV6_MROUTE");
-        let socket = match Socket::new(Domain::IPV6, Type::RAW, Some(Protocol::ICMPV6)) {
+        let socket = match raw::open_mld() {
             Err(error) if error.raw_os_error() == Some(libc::EAFNOSUPPORT) => return Ok(None),
             other => other.map_err(failed())?,
         };
@@ -118,7 +118,7 @@ fn configure(socket: &Socket) -> io::Result<()> {
     option(libc::IPV6_RECVPKTINFO, 1)?;
     option(libc::IPV6_RECVHOPLIMIT, 1)?;
     option(libc::IPV6_RECVHOPOPTS, 1)?;
-    mld_socket::configure(socket, &mld::Message::TYPES)?;
+    raw::set_up_mld(socket, &mld::Message::TYPES)?;
     // A burst of reports must fit; more than the system's limit is root's to take.
     let _ = option::set(socket, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, 1 << 20);
     Ok(())
@@ -174,7 +174,8 @@ impl Kernel for Ipv6Kernel {
     }
 
     fn send(&self, interface: u32, source: IpAddr, message: &Message) -> io::Result<()> {
-        mld_socket::send(&self.socket, interface, source, message)
+        let Some(message) = message.to_wire::<Ipv6Addr>() else { return Ok(()) };
+        raw::send_from(self, interface, source, message.destination().into(), &message.to_bytes())
     }
 
     fn receive(&self, buffer: &mut [u8]) -> io::Result<Incoming> {

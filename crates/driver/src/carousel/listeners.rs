@@ -7,15 +7,15 @@
 //! port of the listener that left.
 
 use std::{
-    io::{self, IoSlice},
-    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6},
+    io,
+    net::{IpAddr, Ipv4Addr, Ipv6Addr},
     os::fd::{AsFd, BorrowedFd},
     time::Duration,
 };
 
-use socket2::{Domain, Protocol, Socket, Type};
+use socket2::Socket;
 use thiserror::Error;
-use treecast_host::{control::Control, interface::Interface, messages, option};
+use treecast_host::{interface::Interface, messages, option, raw};
 use treecast_proto::{
     Instant,
     membership::{Limits, Link, LinkOutput, Message, Query, Timers, is_routable_group},
@@ -43,10 +43,6 @@ const MAX_MESSAGE_LEN: usize = 9216;
 
 /// How many messages are read at a time, so that a flood of them cannot keep a sender from sending.
 const MAX_MESSAGES: usize = 64;
-
-/// Router Alert, which every message of both protocols carries (RFC 2711; RFC 2113).
-const HOP_BY_HOP_ROUTER_ALERT: [u8; 8] = [0, 0, 5, 2, 0, 0, 1, 0];
-const IP_ROUTER_ALERT: [u8; 4] = [0x94, 4, 0, 0];
 
 /// The reason why listeners cannot be heard.
 #[derive(Debug, Error)]
@@ -251,27 +247,20 @@ impl ListenerWatch {
         is_other
     }
 
+    /// Sends from the address that who else asks compares with his own. To a group of wider scope a kernel would take a wider
+    /// address, and all would discard the query (RFC 9777, 5.1.14). The kernel fills in ICMPv6's checksum.
     fn send_from_own(&self, message: &Message) -> io::Result<()> {
-        let Some((to, bytes)) = self.packet(message) else { return Ok(()) };
-        match self.link.address() {
-            IpAddr::V6(own) => send_from(&self.socket, own, self.interface.index, to, &bytes),
-            IpAddr::V4(_) => self.socket.send_to(&bytes, &to.into()).map(drop),
-        }
-    }
-
-    /// Where a message goes, and its bytes. The kernel fills in ICMPv6's checksum.
-    fn packet(&self, message: &Message) -> Option<(SocketAddr, Vec<u8>)> {
-        match self.group {
+        let packet = match self.group {
             IpAddr::V6(_) => {
-                let message: mld::Message = message.to_wire()?;
-                let to = SocketAddrV6::new(message.destination(), 0, 0, self.interface.index);
-                Some((to.into(), message.to_bytes()))
+                message.to_wire().map(|it: mld::Message| (it.destination().into(), it.to_bytes()))
             }
             IpAddr::V4(_) => {
-                let message: igmp::Message = message.to_wire()?;
-                Some((SocketAddr::new(message.destination().into(), 0), message.to_bytes()))
+                message.to_wire().map(|it: igmp::Message| (it.destination().into(), it.to_bytes()))
             }
-        }
+        };
+        packet.map_or(Ok(()), |(to, bytes)| {
+            raw::send_from(&self.socket, self.interface.index, self.link.address(), to, &bytes)
+        })
     }
 
     fn failed(&self, source: io::Error) -> ListenError {
@@ -322,50 +311,17 @@ fn says_no_such_source(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EINVAL | libc::EADDRNOTAVAIL))
 }
 
-/// From the address to be compared by who else asks. To a group of wider scope a kernel would take a wider address, and all
-/// would discard the query (RFC 9777, 5.1.14).
-fn send_from(
-    socket: &Socket,
-    source: Ipv6Addr,
-    interface: u32,
-    to: SocketAddr,
-    bytes: &[u8],
-) -> io::Result<()> {
-    let control = Control::NONE.with_source(source.into(), interface);
-    messages::send(socket, Some(&to.into()), &[IoSlice::new(bytes)], &control).map(drop)
-}
-
 fn open_socket(interface: &Interface, group: IpAddr) -> io::Result<Socket> {
-    let socket = match group {
-        IpAddr::V6(_) => open_v6(interface)?,
-        IpAddr::V4(_) => open_v4(interface)?,
+    let socket = if group.is_ipv6() { raw::open_mld()? } else { raw::open_igmp()? };
+    let groups: [IpAddr; 2] = if group.is_ipv6() {
+        raw::set_up_mld(&socket, &mld::Message::TYPES)?;
+        [mld::REPORT_DESTINATION.into(), mld::ALL_ROUTERS.into()]
+    } else {
+        raw::set_up_igmp(&socket)?;
+        [igmp::REPORT_DESTINATION.into(), igmp::ALL_ROUTERS.into()]
     };
+    groups.iter().try_for_each(|group| option::join(&socket, *group, None, interface.index))?;
     socket.bind_device(Some(interface.name.as_bytes()))?;
-    socket.set_nonblocking(true)?;
-    Ok(socket)
-}
-
-fn open_v6(interface: &Interface) -> io::Result<Socket> {
-    let socket = Socket::new(Domain::IPV6, Type::RAW, Some(Protocol::ICMPV6))?;
-    option::hear_icmpv6(&socket, &mld::Message::TYPES)?;
-    option::set_bytes(&socket, libc::IPPROTO_IPV6, libc::IPV6_HOPOPTS, &HOP_BY_HOP_ROUTER_ALERT)?;
-    socket.set_multicast_hops_v6(1)?;
-    socket.set_multicast_if_v6(interface.index)?;
-    for group in [mld::REPORT_DESTINATION, mld::ALL_ROUTERS] {
-        socket.join_multicast_v6(&group, interface.index)?;
-    }
-    Ok(socket)
-}
-
-fn open_v4(interface: &Interface) -> io::Result<Socket> {
-    let socket = Socket::new(Domain::IPV4, Type::RAW, Some(Protocol::from(libc::IPPROTO_IGMP)))?;
-    option::set_bytes(&socket, libc::IPPROTO_IP, libc::IP_OPTIONS, &IP_ROUTER_ALERT)?;
-    socket.set_multicast_ttl_v4(1)?;
-    let on = socket2::InterfaceIndexOrAddress::Index(interface.index);
-    option::set_multicast_interface_v4(&socket, interface.index)?;
-    for group in [igmp::REPORT_DESTINATION, igmp::ALL_ROUTERS] {
-        socket.join_multicast_v4_n(&group, &on)?;
-    }
     Ok(socket)
 }
 
