@@ -69,10 +69,7 @@ fn a_receiver_goes_on_by_itself_when_there_is_room_again() {
         assert!(full["needed_bytes"].as_u64() > full["free_bytes"].as_u64(), "{full}");
         assert!(said.iter().any(|event| event["event"] == "progress" && event["why"] == "full"), "{way:?}");
         assert!(said.iter().any(|event| event["event"] == "room"));
-        match way.contains(&"carousel") {
-            true => sender.kill().unwrap(),
-            false => drop(finish_well(sender)),
-        }
+        if way.contains(&"carousel") { sender.kill().unwrap() } else { drop(finish_well(sender)) }
     }
 }
 

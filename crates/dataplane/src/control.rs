@@ -95,10 +95,7 @@ impl Place<'_> {
 
     /// Any user may have taken the abstract name, and accept no connections: nobody waits for that.
     fn connect(self) -> io::Result<UnixStream> {
-        match self.path {
-            Some(path) => UnixStream::connect(path),
-            None => connect_at_once(self.name),
-        }
+        if let Some(path) = self.path { UnixStream::connect(path) } else { connect_at_once(self.name) }
     }
 
     fn address(self) -> io::Result<SocketAddr> {

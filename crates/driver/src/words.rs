@@ -9,10 +9,7 @@ use std::fmt::Display;
 pub fn in_one_line(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     for c in text.chars() {
-        match misleads(c) {
-            true => shown.extend(c.escape_default()),
-            false => shown.push(c),
-        }
+        if misleads(c) { shown.extend(c.escape_default()) } else { shown.push(c) }
     }
     shown
 }

@@ -217,9 +217,10 @@ impl fmt::Display for Ticket {
         ]);
         bytes.extend_from_slice(&self.block_len.to_be_bytes());
         emit_socket(&mut bytes, self.group);
-        match self.source {
-            Some(source) => emit_address(&mut bytes, source),
-            None => bytes.push(0),
+        if let Some(source) = self.source {
+            emit_address(&mut bytes, source)
+        } else {
+            bytes.push(0)
         }
         let control = &self.control[..self.control.len().min(MAX_CONTROL_ADDRESSES)];
         bytes.push(control.len() as u8);

@@ -658,10 +658,7 @@ fn check_names(config: &Config, interfaces: &BTreeMap<String, Interface>) -> Res
         }
     }
     let can_serve = |interface: &Interface| interface.is_up && global(interface).next().is_some();
-    match chosen(config, interfaces).any(can_serve) {
-        true => Ok(()),
-        false => Err(Error::NothingToServe),
-    }
+    if chosen(config, interfaces).any(can_serve) { Ok(()) } else { Err(Error::NothingToServe) }
 }
 
 /// Claims those that are up: another router may serve none of them.

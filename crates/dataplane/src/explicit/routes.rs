@@ -42,10 +42,7 @@ impl Routes {
         let route = self.netlink.route(destination.into(), None).ok()?;
         let hop = route.map(|Route { interface, gateway }| NextHop {
             interface,
-            gateway: match gateway {
-                Some(IpAddr::V6(gateway)) => Some(gateway),
-                _ => None,
-            },
+            gateway: if let Some(IpAddr::V6(gateway)) = gateway { Some(gateway) } else { None },
         });
         if self.known.len() >= MAX_KNOWN {
             self.known.clear();

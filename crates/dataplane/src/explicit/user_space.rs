@@ -300,10 +300,7 @@ fn is_to_all(packet: &[u8]) -> bool {
 
 /// The packets with a routing header in a frame that has a struct virtio_net_hdr before it, with their checksums.
 fn datagrams(frame: &[u8]) -> Vec<Vec<u8>> {
-    match frame.get(OFFLOAD_LEN + 20) {
-        Some(&next_header::ROUTING) => packets(frame),
-        _ => Vec::new(),
-    }
+    if let Some(&next_header::ROUTING) = frame.get(OFFLOAD_LEN + 20) { packets(frame) } else { Vec::new() }
 }
 
 /// Returns the IPv6 packets in a frame that begins with a struct virtio_net_hdr, with complete checksums.

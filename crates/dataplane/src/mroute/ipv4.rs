@@ -236,10 +236,7 @@ fn entry(source: IpAddr, group: IpAddr) -> MfcCtl {
 
 /// An IPv6 address, which nobody hands in, becomes 0.0.0.0.
 fn octets(address: IpAddr) -> [u8; 4] {
-    match address {
-        IpAddr::V4(address) => address.octets(),
-        IpAddr::V6(_) => [0; 4],
-    }
+    if let IpAddr::V4(address) = address { address.octets() } else { [0; 4] }
 }
 
 #[cfg(test)]

@@ -121,10 +121,7 @@ impl Machine {
 
     /// The tree that the last discovery has found.
     pub fn tree(&self) -> Option<&Tree> {
-        match self {
-            Self::Mead(sender) => Some(sender.tree()),
-            Self::Xcast(_) => None,
-        }
+        if let Self::Mead(sender) = self { Some(sender.tree()) } else { None }
     }
 
     /// Returns the counters of discovery.

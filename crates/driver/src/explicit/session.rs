@@ -497,10 +497,7 @@ fn admit(
     address: IpAddr,
     port: u16,
 ) -> Result<(), Error> {
-    match address == device {
-        true => Err(Error::Device(device)),
-        false => add(receivers, address, port),
-    }
+    if address == device { Err(Error::Device(device)) } else { add(receivers, address, port) }
 }
 
 fn add(receivers: &mut BTreeMap<Ipv6Addr, u16>, address: IpAddr, port: u16) -> Result<(), Error> {

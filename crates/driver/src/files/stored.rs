@@ -192,10 +192,7 @@ impl Stored {
             }
             tail => tail,
         };
-        match self.tree.root(len, tail) {
-            Some(hash) => Ok(hash),
-            None => self.hash_by_reading(len, buffer),
-        }
+        if let Some(hash) = self.tree.root(len, tail) { Ok(hash) } else { self.hash_by_reading(len, buffer) }
     }
 
     fn hash_by_reading(&self, len: u64, buffer: &mut [u8]) -> io::Result<[u8; 32]> {

@@ -261,9 +261,10 @@ impl Session<'_> {
             self.handle(ReceiverInput::Close { reason }, None);
             return false;
         }
-        match is_time_up {
-            true => self.run_out_of_time(),
-            false => self.stop(),
+        if is_time_up {
+            self.run_out_of_time()
+        } else {
+            self.stop()
         }
         !is_time_up
     }

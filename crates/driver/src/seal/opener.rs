@@ -111,9 +111,10 @@ impl Opener {
         if let Some(taken) = &known.taken
             && !taken.is_new(prefix.counter)
         {
-            match prefix.counter < COUNTERS {
-                true => self.refused.replayed += 1,
-                false => self.refused.forged += 1,
+            if prefix.counter < COUNTERS {
+                self.refused.replayed += 1
+            } else {
+                self.refused.forged += 1
             }
             return false;
         }

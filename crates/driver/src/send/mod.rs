@@ -151,10 +151,7 @@ pub enum Rate {
 impl Rate {
     /// The rate, if it is constant.
     pub fn fixed_bps(self) -> Option<u64> {
-        match self {
-            Self::Fixed(rate) => Some(rate),
-            Self::Auto { .. } | Self::Max => None,
-        }
+        if let Self::Fixed(rate) = self { Some(rate) } else { None }
     }
 
     /// Whether congestion control determines the rate.

@@ -95,17 +95,11 @@ impl Repair {
     }
 
     pub fn carousel(&self) -> Option<&CarouselOptions> {
-        match self {
-            Self::Carousel(options) => Some(options),
-            Self::None | Self::After | Self::Nack | Self::Local(_) => None,
-        }
+        if let Self::Carousel(options) = self { Some(options) } else { None }
     }
 
     pub fn local(&self) -> Option<&LocalOptions> {
-        match self {
-            Self::Local(options) => Some(options),
-            Self::None | Self::After | Self::Nack | Self::Carousel(_) => None,
-        }
+        if let Self::Local(options) = self { Some(options) } else { None }
     }
 
     /// Whether receivers connect to the sender. Otherwise the ticket has all that they need.

@@ -78,10 +78,7 @@ impl SourceTable {
     /// The bytes `range` of an object, which are asked for in order, each once.
     pub fn read_in_order(&mut self, file: FileId, range: Range<u64>) -> Result<&[u8], SourceError> {
         self.note_open(file);
-        match self.objects.get_mut(&file) {
-            Some(object) => object.read_in_order(range),
-            None => Ok(&[]),
-        }
+        if let Some(object) = self.objects.get_mut(&file) { object.read_in_order(range) } else { Ok(&[]) }
     }
 
     /// Reads any bytes of an object.

@@ -86,10 +86,7 @@ impl Snapshot {
 
     /// The progress of a sender.
     pub fn sending(&mut self) -> Option<&mut Sending> {
-        match &mut self.progress {
-            Progress::Send(sending) => Some(sending),
-            Progress::Receive(_) => None,
-        }
+        if let Progress::Send(sending) = &mut self.progress { Some(sending) } else { None }
     }
 
     /// The progress of a receiver.

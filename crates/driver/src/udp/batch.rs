@@ -221,9 +221,10 @@ impl Batch {
     /// The header of a datagram's first packet, which `len` bytes follow.
     fn check(&mut self, header: &[u8; HEADER_LEN], len: usize) -> Option<Header> {
         let header = Header::parse(header).ok().filter(|header| header.payload_len as usize <= len);
-        match &header {
-            Some(header) => self.arrivals.add(header),
-            None => self.malformed += 1,
+        if let Some(header) = &header {
+            self.arrivals.add(header)
+        } else {
+            self.malformed += 1
         }
         header
     }

@@ -92,10 +92,7 @@ impl ListKey {
             return Err(Wrong::Stale);
         }
         let epoch = now.wrapping_add_signed(ahead.into());
-        match self.hash(epoch, listed).to_le_bytes() == proof.code {
-            true => Ok(()),
-            false => Err(Wrong::Forged),
-        }
+        if self.hash(epoch, listed).to_le_bytes() == proof.code { Ok(()) } else { Err(Wrong::Forged) }
     }
 
     fn hash(&self, epoch: u64, listed: &Listed<'_>) -> u64 {

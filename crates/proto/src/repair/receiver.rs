@@ -46,10 +46,7 @@ impl Receiver {
     /// Returns when anything last came that proves that the sender is running. `None`: the repair has no
     /// connection that could prove it.
     pub fn last_heard(&self) -> Option<Instant> {
-        match self {
-            Self::Vcmtp(machine) => Some(machine.last_heard()),
-            Self::Carousel(_) | Self::Local(_) => None,
-        }
+        if let Self::Vcmtp(machine) = self { Some(machine.last_heard()) } else { None }
     }
 
     /// Whether the session ended before its sender said Goodbye. Then a receiver that goes on later may still

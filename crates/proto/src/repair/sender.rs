@@ -47,19 +47,13 @@ impl Sender {
     /// Returns the machine of a repair with connections, which knows each receiver. `None`: the repair has no
     /// way back from receivers.
     pub fn vcmtp(&self) -> Option<&vcmtp::Sender> {
-        match self {
-            Self::Vcmtp(machine) => Some(machine),
-            Self::Carousel(_) | Self::Local(_) => None,
-        }
+        if let Self::Vcmtp(machine) = self { Some(machine) } else { None }
     }
 
     /// Returns the machine of a repair with connections, to be changed. `None`: the repair has no way back from
     /// receivers.
     pub fn vcmtp_mut(&mut self) -> Option<&mut vcmtp::Sender> {
-        match self {
-            Self::Vcmtp(machine) => Some(machine),
-            Self::Carousel(_) | Self::Local(_) => None,
-        }
+        if let Self::Vcmtp(machine) = self { Some(machine) } else { None }
     }
 
     /// Returns the machine of a session with local groups.

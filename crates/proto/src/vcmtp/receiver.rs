@@ -191,10 +191,7 @@ impl Receiver {
             self.report(now);
             self.leave();
         }
-        match self.out.is_empty() {
-            true => self.wait(),
-            false => self.poll(now),
-        }
+        if self.out.is_empty() { self.wait() } else { self.poll(now) }
     }
 
     fn report(&mut self, now: Instant) {

@@ -61,10 +61,7 @@ impl Address for Ipv4Addr {
     const REPORT_DESTINATION: Self = REPORT_DESTINATION;
 
     fn from_ip(address: IpAddr) -> Option<Self> {
-        match address {
-            IpAddr::V4(address) => Some(address),
-            IpAddr::V6(_) => None,
-        }
+        if let IpAddr::V4(address) = address { Some(address) } else { None }
     }
 
     fn parse(field: &'static str, bytes: &[u8]) -> Result<Self, ParseError> {

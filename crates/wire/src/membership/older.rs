@@ -38,9 +38,10 @@ impl<A: Address> Older<A> {
 
 impl<A: Address> fmt::Display for Older<A> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.group {
-            None => f.write_str("general")?,
-            Some(group) => write!(f, "{group}")?,
+        if let Some(group) = self.group {
+            write!(f, "{group}")?
+        } else {
+            f.write_str("general")?
         }
         write!(f, " max-response={:?}", self.max_response)
     }

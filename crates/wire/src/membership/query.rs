@@ -69,9 +69,10 @@ impl<A: Address> Query<A> {
 
 impl<A: Address> fmt::Display for Query<A> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.group {
-            None => f.write_str("query general")?,
-            Some(group) => write!(f, "query {group}")?,
+        if let Some(group) = self.group {
+            write!(f, "query {group}")?
+        } else {
+            f.write_str("query general")?
         }
         if !self.sources.is_empty() {
             f.write_str(" sources=")?;

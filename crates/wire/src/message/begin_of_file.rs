@@ -144,10 +144,7 @@ impl BeginOfFile {
         let name = std::str::from_utf8(&field[..len])
             .map_err(|_| ParseError::invalid("file name", field[..len].escape_ascii(), "UTF-8"))?;
         let begin = Self::new(transfer_type, file_size, name)?;
-        match attributes {
-            Some(attributes) => begin.with_attributes(attributes),
-            None => Ok(begin),
-        }
+        if let Some(attributes) = attributes { begin.with_attributes(attributes) } else { Ok(begin) }
     }
 
     pub(super) fn emit(&self, out: &mut Vec<u8>) {

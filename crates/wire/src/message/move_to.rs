@@ -21,10 +21,7 @@ impl Move {
     }
 
     fn check(self) -> Result<(), ParseError> {
-        match self.group < MAX_GROUPS {
-            true => Ok(()),
-            false => Err(ParseError::invalid("group", self.group, "0 to 7")),
-        }
+        if self.group < MAX_GROUPS { Ok(()) } else { Err(ParseError::invalid("group", self.group, "0 to 7")) }
     }
 
     pub fn group(self) -> u8 {

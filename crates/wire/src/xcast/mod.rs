@@ -133,10 +133,7 @@ impl Header {
     /// # Errors
     /// If another routing header follows ([`has_routing_header`]).
     pub fn check_rest(&self, rest: &[u8]) -> Result<(), Malformed> {
-        match has_routing_header(self.next_header, rest) {
-            true => Err(Malformed::SecondRoutingHeader),
-            false => Ok(()),
-        }
+        if has_routing_header(self.next_header, rest) { Err(Malformed::SecondRoutingHeader) } else { Ok(()) }
     }
 
     pub fn to_bytes(&self) -> Vec<u8> {

@@ -71,18 +71,12 @@ impl Source {
 
     /// Takes sealed packets' keys. `None` where packets are plain.
     pub fn opener(&mut self) -> Option<&mut Opener> {
-        match self {
-            Self::Session(collector) => collector.opener(),
-            Self::Iotup(_) => None,
-        }
+        if let Self::Session(collector) = self { collector.opener() } else { None }
     }
 
     /// Whether packets that come now can be read; while not, they are best left in the socket's buffer.
     pub fn can_read(&self) -> bool {
-        match self {
-            Self::Session(collector) => collector.can_read(),
-            Self::Iotup(_) => true,
-        }
+        if let Self::Session(collector) = self { collector.can_read() } else { true }
     }
 
     /// The number of packets that the kernel has dropped because a buffer was full.
@@ -95,10 +89,7 @@ impl Source {
 
     /// Packets whose seal was not right so far, or that came twice.
     pub fn refused(&self) -> Refused {
-        match self {
-            Self::Session(collector) => collector.refused(),
-            Self::Iotup(_) => Refused::default(),
-        }
+        if let Self::Session(collector) = self { collector.refused() } else { Refused::default() }
     }
 
     /// How much has been taken so far, in bytes that the kernel has counted at least.

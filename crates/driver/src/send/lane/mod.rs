@@ -88,10 +88,7 @@ impl GroupLane {
 
     /// The lane, if packets leave as multicast.
     pub fn multicast(&mut self) -> Option<&mut MulticastLane> {
-        match &mut self.way {
-            Way::Multicast(lane) => Some(lane),
-            Way::Copies(_) => None,
-        }
+        if let Way::Multicast(lane) = &mut self.way { Some(lane) } else { None }
     }
 
     /// The lane, if packets leave as copies.
