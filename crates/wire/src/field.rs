@@ -48,7 +48,7 @@ macro_rules! fixed_body {
 pub(crate) use fixed_body;
 
 /// A value of fixed width.
-pub(crate) trait Field: Sized {
+pub trait Field: Sized {
     /// Length on the wire in bytes.
     const LEN: usize;
 
@@ -57,23 +57,24 @@ pub(crate) trait Field: Sized {
     fn emit(&self, out: &mut Vec<u8>);
 }
 
-macro_rules! numbers {
-    ($($number:ty),+) => {
-        $(impl Field for $number {
+macro_rules! fields {
+    ($from:ident, $to:ident: $($value:ty),+) => {
+        $(impl Field for $value {
             const LEN: usize = size_of::<Self>();
 
             fn read(reader: &mut Reader<'_>, name: &'static str) -> Result<Self, ParseError> {
-                reader.array(name).map(Self::from_be_bytes)
+                reader.array::<{ size_of::<Self>() }>(name).map(Self::$from)
             }
 
             fn emit(&self, out: &mut Vec<u8>) {
-                out.extend_from_slice(&self.to_be_bytes());
+                out.extend_from_slice(&self.$to());
             }
         })+
     };
 }
 
-numbers!(u8, u16, u32, u64);
+fields!(from_be_bytes, to_be_bytes: u8, u16, u32, u64);
+fields!(from, octets: std::net::Ipv4Addr, std::net::Ipv6Addr);
 
 impl<const N: usize> Field for [u8; N] {
     const LEN: usize = N;
@@ -104,7 +105,7 @@ impl Field for bool {
 }
 
 /// Walks over a byte slice field by field.
-pub(crate) struct Reader<'a> {
+pub struct Reader<'a> {
     bytes: &'a [u8],
 }
 

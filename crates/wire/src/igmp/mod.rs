@@ -48,7 +48,6 @@ const PROTOCOL: Protocol = Protocol {
 };
 
 impl Address for Ipv4Addr {
-    const LEN: usize = 4;
     const UNSPECIFIED: Self = Self::UNSPECIFIED;
     const HEAD_LEN: usize = 4;
     const RESPONSE_UNIT: Duration = Duration::from_millis(100);
@@ -62,14 +61,6 @@ impl Address for Ipv4Addr {
 
     fn from_ip(address: IpAddr) -> Option<Self> {
         if let IpAddr::V4(address) = address { Some(address) } else { None }
-    }
-
-    fn parse(field: &'static str, bytes: &[u8]) -> Result<Self, ParseError> {
-        Ok(Self::from(Reader::new(bytes).array::<4>(field)?))
-    }
-
-    fn emit(&self, out: &mut Vec<u8>) {
-        out.extend_from_slice(&self.octets());
     }
 }
 

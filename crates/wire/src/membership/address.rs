@@ -2,12 +2,13 @@
 
 use std::{fmt, net::IpAddr, time::Duration};
 
-use crate::{ParseError, field::Reader};
+use crate::{
+    ParseError,
+    field::{Field, Reader},
+};
 
 /// An IP address of one family, which has a fixed length on the wire.
-pub trait Address: Copy + Ord + fmt::Debug + fmt::Display + Into<IpAddr> {
-    /// Length on the wire in bytes.
-    const LEN: usize;
+pub trait Address: Field + Copy + Ord + fmt::Debug + fmt::Display + Into<IpAddr> {
     /// 0.0.0.0 or ::, which stands for "every group" in a general query.
     const UNSPECIFIED: Self;
     /// Length in bytes of what precedes the group in this family's queries.
@@ -32,14 +33,6 @@ pub trait Address: Copy + Ord + fmt::Debug + fmt::Display + Into<IpAddr> {
 
     /// The address, if it is of this family.
     fn from_ip(address: IpAddr) -> Option<Self>;
-
-    /// Parses the address in the first [`Self::LEN`] bytes.
-    ///
-    /// # Errors
-    /// If there are fewer bytes. The error names `field`.
-    fn parse(field: &'static str, bytes: &[u8]) -> Result<Self, ParseError>;
-
-    fn emit(&self, out: &mut Vec<u8>);
 }
 
 /// The numbers of a protocol's message types, and its words.
@@ -61,19 +54,14 @@ pub struct Protocol {
     pub router_termination: u8,
 }
 
-/// Reads one address.
-pub(crate) fn read<A: Address>(reader: &mut Reader<'_>, field: &'static str) -> Result<A, ParseError> {
-    A::parse(field, reader.take(field, A::LEN)?)
-}
-
 /// Reads `count` addresses. It checks that their bytes exist before it allocates memory.
 pub(crate) fn read_many<A: Address>(
     reader: &mut Reader<'_>,
     field: &'static str,
     count: u16,
 ) -> Result<Vec<A>, ParseError> {
-    let bytes = reader.take(field, usize::from(count) * A::LEN)?;
-    bytes.chunks_exact(A::LEN).map(|chunk| A::parse(field, chunk)).collect()
+    let mut addresses = Reader::new(reader.take(field, usize::from(count) * A::LEN)?);
+    (0..count).map(|_| A::read(&mut addresses, field)).collect()
 }
 
 /// Writes the number of `addresses` with 16 bits, and at most that many addresses.

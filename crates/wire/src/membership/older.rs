@@ -3,8 +3,11 @@
 
 use std::{fmt, time::Duration};
 
-use super::{Address, address, head};
-use crate::{ParseError, field::Reader};
+use super::{Address, head};
+use crate::{
+    ParseError,
+    field::{Field, Reader},
+};
 
 /// What a query, report or leave (MLD: done) of an older version says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -24,7 +27,7 @@ impl<A: Address> Older<A> {
     pub(crate) fn parse(bytes: &[u8]) -> Result<Self, ParseError> {
         let mut reader = Reader::new(bytes);
         let max_response = A::RESPONSE_UNIT * u32::from(head::read::<A>(&mut reader)?);
-        let group = address::read(&mut reader, "group")?;
+        let group = Field::read(&mut reader, "group")?;
         Ok(Self { max_response, group: (group != A::UNSPECIFIED).then_some(group) })
     }
 

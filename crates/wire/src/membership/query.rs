@@ -13,7 +13,10 @@
 use std::{fmt, time::Duration};
 
 use super::{Address, SHORT_MANTISSA_BITS, address, braced, decode, encode, head};
-use crate::{ParseError, field::Reader};
+use crate::{
+    ParseError,
+    field::{Field, Reader},
+};
 
 /// An MLDv2 or IGMPv3 query.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -39,7 +42,7 @@ impl<A: Address> Query<A> {
     pub(crate) fn parse(bytes: &[u8]) -> Result<Self, ParseError> {
         let mut reader = Reader::new(bytes);
         let code = head::read::<A>(&mut reader)?;
-        let group: A = address::read(&mut reader, "group")?;
+        let group: A = Field::read(&mut reader, "group")?;
         let flags = reader.u8("S flag and QRV")?;
         let query_interval = decode(u16::from(reader.u8("QQIC")?), SHORT_MANTISSA_BITS);
         let count = reader.u16("number of sources")?;

@@ -11,7 +11,11 @@
 use std::fmt;
 
 use super::{Address, address, braced};
-use crate::{ParseError, field::Reader, listed};
+use crate::{
+    ParseError,
+    field::{Field, Reader},
+    listed,
+};
 
 listed! {
     /// The meaning of a record's source list.
@@ -54,7 +58,7 @@ impl<A: Address> GroupRecord<A> {
         let kind = RecordKind::from_type(reader.u8("record type")?);
         let auxiliary_words = reader.u8("auxiliary data length")?;
         let count = reader.u16("number of sources")?;
-        let group = address::read(reader, "group")?;
+        let group = Field::read(reader, "group")?;
         let sources = address::read_many(reader, "sources", count)?;
         reader.take("auxiliary data", usize::from(auxiliary_words) * 4)?;
         Ok(kind.map(|kind| Self { kind, group, sources }))

@@ -56,7 +56,6 @@ const PROTOCOL: Protocol = Protocol {
 };
 
 impl Address for Ipv6Addr {
-    const LEN: usize = 16;
     const UNSPECIFIED: Self = Self::UNSPECIFIED;
     const HEAD_LEN: usize = 8;
     const RESPONSE_UNIT: Duration = Duration::from_millis(1);
@@ -73,14 +72,6 @@ impl Address for Ipv6Addr {
             IpAddr::V4(_) => None,
             IpAddr::V6(address) => Some(address),
         }
-    }
-
-    fn parse(field: &'static str, bytes: &[u8]) -> Result<Self, ParseError> {
-        Ok(Self::from(Reader::new(bytes).array::<16>(field)?))
-    }
-
-    fn emit(&self, out: &mut Vec<u8>) {
-        out.extend_from_slice(&self.octets());
     }
 }
 
