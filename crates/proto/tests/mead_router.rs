@@ -6,11 +6,11 @@
 mod packets;
 mod router_packets;
 
-use std::net::Ipv6Addr;
+use std::{collections::BTreeSet, net::Ipv6Addr};
 
 use packets::{
-    ARRIVED, GROUP, LANS, R5, R6, SENDER, Triple, designated, example, must_be_in_vectors, node, packet,
-    route, router, segment, text, triples,
+    ARRIVED, GROUP, LANS, R5, R6, SENDER, Triple, changed, damaged, designated, example, must_be_in_vectors,
+    node, packet, route, router, segment, text, triples,
 };
 use proptest::prelude::*;
 use treecast_proto::explicit::{
@@ -36,9 +36,13 @@ fn named(name: &str) -> Triple {
 /// Kind, destination and, of what is still MEADcast, the delivery map.
 type Seen = (OutgoingKind, Ipv6Addr, Option<String>);
 
-fn copies(name: &str) -> Vec<Outgoing> {
+fn outcome(name: &str) -> Outcome {
     let Triple { router, packet, .. } = named(name);
-    match router.forward(&packet, ARRIVED, &mut route) {
+    router.forward(&packet, ARRIVED, &mut route)
+}
+
+fn copies(name: &str) -> Vec<Outgoing> {
+    match outcome(name) {
         Outcome::Forward(copies) => copies,
         other => panic!("{name}: {other:?}"),
     }
@@ -161,8 +165,7 @@ fn designated_routers_multicast_on_their_own_links() {
         "not done without, few as their receivers seem to be"
     );
     for name in ["designated-no-listener", "designated-arrived"] {
-        let outcome = named(name).router.forward(&named(name).packet, ARRIVED, &mut route);
-        assert_eq!(outcome, Outcome::Drop(Dropped::NoListener), "{name}");
+        assert_eq!(outcome(name), Outcome::Drop(Dropped::NoListener), "{name}");
     }
     assert_eq!(whither("designated-without-group"), []);
     for copy in copies("designated-ports") {
@@ -184,15 +187,13 @@ fn a_packet_with_a_second_routing_header_gets_no_copies() {
         "nested-in-two-fragments",
         "nested-in-request",
     ] {
-        let outcome = named(name).router.forward(&named(name).packet, ARRIVED, &mut route);
-        assert_eq!(outcome, Outcome::Drop(Dropped::Malformed(Reason::SecondRoutingHeader)), "{name}");
+        assert_eq!(outcome(name), Outcome::Drop(Dropped::Malformed(Reason::SecondRoutingHeader)), "{name}");
     }
 }
 
 /// What a router makes of packets from whom it makes no copies for, and of others beside them.
 #[test]
 fn copies_are_made_for_those_whom_the_guard_admits() {
-    let outcome = |name: &str| named(name).router.forward(&named(name).packet, ARRIVED, &mut route);
     assert_eq!(outcome("twice"), Outcome::Drop(Dropped::Malformed(Reason::Twice)));
     for (name, why) in [
         ("reverse-path", Refused::ReversePath),
@@ -224,7 +225,7 @@ fn copies_are_made_for_those_whom_the_guard_admits() {
 
 #[test]
 fn requests_go_on_and_are_answered() {
-    let request = |name: &str| match named(name).router.forward(&named(name).packet, ARRIVED, &mut route) {
+    let request = |name: &str| match outcome(name) {
         Outcome::Request { passed_on, request } => (passed_on, request),
         other => panic!("{name}: {other:?}"),
     };
@@ -267,7 +268,6 @@ fn requests_go_on_and_are_answered() {
 
 #[test]
 fn others_packets_are_the_kernels() {
-    let outcome = |name: &str| named(name).router.forward(&named(name).packet, ARRIVED, &mut route);
     for name in ["disabled", "request-63", "response", "hop-limit"] {
         assert_eq!(outcome(name), Outcome::Pass, "{name}");
     }
@@ -276,11 +276,6 @@ fn others_packets_are_the_kernels() {
     assert_eq!(outcome("malformed"), Outcome::Drop(Dropped::Malformed(Reason::Flags)));
     let router = router(&[R5]);
     let udp = packet(Dialect::Rfc, &example(next_header::UDP), node(2), &[]);
-    let with = |at: usize, bytes: &[u8]| {
-        let mut changed = udp.clone();
-        changed[at..at + bytes.len()].copy_from_slice(bytes);
-        router.forward(&changed, ARRIVED, &mut route)
-    };
     for (what, at, bytes) in [
         ("not IPv6", 0, &[0x45][..]),
         ("no routing header", 6, &[next_header::UDP]),
@@ -289,7 +284,8 @@ fn others_packets_are_the_kernels() {
         ("a source on the link", 8, &[0xfe, 0x80]),
         ("a group", 24, &[0xff]),
     ] {
-        assert_eq!(with(at, bytes), Outcome::Pass, "{what}");
+        let outcome = router.forward(&changed(&udp, at, bytes), ARRIVED, &mut route);
+        assert_eq!(outcome, Outcome::Pass, "{what}");
     }
     let long = Header { next_header: next_header::DESTINATION_OPTIONS, ..Header::request(node(2)) };
     let options = [&[next_header::NONE, 0, 1, 4, 0, 0, 0, 0][..], &[0; 249]].concat();
@@ -310,9 +306,7 @@ proptest! {
         min_dsts in 0_u8..5,
         owns: (bool, bool),
     ) {
-        let own = [(R5, owns.0), (R6, owns.1)];
-        let own = own.iter().filter(|(_, is)| *is).map(|(address, _)| *address).collect();
-        let router = Router { min_dsts, own, ..designated(&[]) };
+        let router = Router { min_dsts, own: own(owns), ..designated(&[]) };
         if let Outcome::Forward(copies) = router.forward(&seed, ARRIVED, &mut route) {
             prop_assert!(copies.len() < MAX_ADDRESSES);
             for copy in copies {
@@ -328,15 +322,18 @@ proptest! {
     fn each_receiver_is_reached_once(min_dsts in 0_u8..5, dont_replicate in 0_u8..2, owns: (bool, bool)) {
         let header = Header { dont_replicate, ..example(next_header::UDP) };
         let first = packet(Dialect::Rfc, &header, node(2), &segment(next_header::UDP, node(2)));
-        let own = [(R5, owns.0), (R6, owns.1)];
-        let own = own.iter().filter(|(_, is)| *is).map(|(address, _)| *address).collect();
-        let middle = Router { min_dsts, own, ..router(&[]) };
+        let middle = Router { min_dsts, own: own(owns), ..router(&[]) };
         let last = router(&[R5, R6]);
         let mut reached: Vec<_> = unicast_of(&last, unicast_of(&middle, vec![first])).iter()
             .map(|packet| ipv6::Header::parse(packet).expect("a packet").0.destination).collect();
         reached.sort();
         prop_assert_eq!(reached, [2, 3, 4, 5].map(node));
     }
+}
+
+/// A router's addresses, as far as they are its own.
+fn own(owns: (bool, bool)) -> BTreeSet<Ipv6Addr> {
+    owns.0.then_some(R5).into_iter().chain(owns.1.then_some(R6)).collect()
 }
 
 /// What a router makes of these packets; it passes on what is unicast already.
@@ -358,12 +355,6 @@ prop_compose! {
     ) -> Vec<u8> {
         let delivery: Map = [0, 3].into_iter().filter(|at| delivery & (1 + at / 3) != 0).collect();
         let header = Header { delivery, ..example(next) };
-        let mut packet = packet(Dialect::Rfc, &header, node(2), &rest);
-        for (at, value) in changes {
-            if let Some(byte) = packet.get_mut(at) {
-                *byte = value;
-            }
-        }
-        packet
+        damaged(packet(Dialect::Rfc, &header, node(2), &rest), changes)
     }
 }

@@ -9,8 +9,8 @@ mod router_packets;
 use std::net::Ipv6Addr;
 
 use packets::{
-    ALONE, GROUP, LANS, NOWHERE, OWN, SENDER, Triple, designated, destinations, header, must_be_in_vectors,
-    node, packet, route, router, segment, text, triples, udp_packet,
+    ALONE, GROUP, LANS, NOWHERE, OWN, SENDER, Triple, changed, damaged, designated, destinations, header,
+    must_be_in_vectors, node, packet, route, router, segment, text, triples, udp_packet,
 };
 use proptest::prelude::*;
 use treecast_proto::explicit::{
@@ -310,11 +310,6 @@ fn what_is_wrong_ends_here_and_what_is_no_xcast_is_the_kernels() {
         assert_eq!(named(name).outcome(), outcome, "{name}");
     }
     let good = udp_packet(&header(next_header::UDP, &destinations()));
-    let with = |at: usize, bytes: &[u8]| {
-        let mut changed = good.clone();
-        changed[at..at + bytes.len()].copy_from_slice(bytes);
-        forward(&router(&[]), &changed, ALONE, &mut route)
-    };
     for (what, at, bytes) in [
         ("not IPv6", 0, &[0x45][..]),
         ("no routing header", 6, &[next_header::UDP]),
@@ -323,7 +318,8 @@ fn what_is_wrong_ends_here_and_what_is_no_xcast_is_the_kernels() {
         ("a source on the link", 8, &[0xfe, 0x80]),
         ("another group", 24, &[0xff]),
     ] {
-        assert_eq!(with(at, bytes), Outcome::Pass, "{what}");
+        let outcome = forward(&router(&[]), &changed(&good, at, bytes), ALONE, &mut route);
+        assert_eq!(outcome, Outcome::Pass, "{what}");
     }
 }
 
@@ -389,12 +385,6 @@ prop_compose! {
         let (is_anonymous, stays_xcast, has_channel) = flags;
         let channel = if has_channel { GROUP } else { Ipv6Addr::UNSPECIFIED };
         let header = Header { is_anonymous, stays_xcast, channel, ..header(next, &destinations()) };
-        let mut packet = packet(&header.only(Map::from_bits(bits << 26)), node(1, 1), &rest);
-        for (at, value) in changes {
-            if let Some(byte) = packet.get_mut(at) {
-                *byte = value;
-            }
-        }
-        packet
+        damaged(packet(&header.only(Map::from_bits(bits << 26)), node(1, 1), &rest), changes)
     }
 }

@@ -6,8 +6,8 @@ use std::{fmt::Write, net::Ipv6Addr};
 use super::router_packets;
 #[allow(unused_imports, reason = "as above")]
 pub use super::router_packets::{
-    ARRIVED, EPOCH, GROUP, LANS, allowing, designated, guard_text, guarded, hex, list_key,
-    must_be_in_vectors, router, strict, with_key,
+    ARRIVED, EPOCH, GROUP, LANS, allowing, changed, damaged, designated, guarded, hex, list_key,
+    must_be_in_vectors, router, router_text, strict, with_key,
 };
 use treecast_proto::explicit::{
     list_proof::{self, Listed},
@@ -70,21 +70,7 @@ pub struct Triple {
 /// As it stands in `vectors/`: the router, the packet in and each packet out, in hexadecimal digits.
 pub fn text(triple: &Triple) -> String {
     let Triple { router, packet, .. } = triple;
-    let own: Vec<_> = router.own.iter().map(Ipv6Addr::to_string).collect();
-    let mut text = format!(
-        "router own={} min-dsts={} dialect={:?} enabled={}",
-        own.join(","),
-        router.min_dsts,
-        router.dialect,
-        router.is_enabled,
-    );
-    if router.is_leaving {
-        text.push_str(" leaving");
-    }
-    for (group, interfaces) in &router.groups {
-        write!(text, " group={group}@{interfaces:?}").expect("a String takes all");
-    }
-    text.push_str(&guard_text(&router.guard));
+    let mut text = router_text(router, &format!(" dialect={:?}", router.dialect));
     writeln!(text, "\nin {}", hex(packet)).expect("a String takes all");
     match router.forward(packet, ARRIVED, &mut route) {
         Outcome::Pass => text.push_str("pass\n"),

@@ -92,6 +92,33 @@ pub fn packet((source, destination): (Ipv6Addr, Ipv6Addr), header: &[u8], rest: 
     [&ip.to_bytes()[..], header, rest].concat()
 }
 
+/// The packet with other bytes at a place.
+pub fn changed(packet: &[u8], at: usize, bytes: &[u8]) -> Vec<u8> {
+    let mut changed = packet.to_vec();
+    changed[at..at + bytes.len()].copy_from_slice(bytes);
+    changed
+}
+
+/// The packet with other bytes at some places; those beyond its end change nothing.
+pub fn damaged(mut packet: Vec<u8>, changes: Vec<(usize, u8)>) -> Vec<u8> {
+    for (at, value) in changes {
+        packet.get_mut(at).into_iter().for_each(|byte| *byte = value);
+    }
+    packet
+}
+
+/// A router as it stands in `vectors/`.
+pub fn router_text(router: &Router, more: &str) -> String {
+    let own: Vec<_> = router.own.iter().map(Ipv6Addr::to_string).collect();
+    let Router { min_dsts, is_enabled, .. } = router;
+    let mut text = format!("router own={} min-dsts={min_dsts}{more} enabled={is_enabled}", own.join(","));
+    if router.is_leaving {
+        text.push_str(" leaving");
+    }
+    text.extend(router.groups.iter().map(|(group, interfaces)| format!(" group={group}@{interfaces:?}")));
+    text + &guard_text(&router.guard)
+}
+
 pub fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }

@@ -6,8 +6,8 @@ use std::{fmt::Write, net::Ipv6Addr};
 use super::router_packets;
 #[allow(unused_imports, reason = "as above")]
 pub use super::router_packets::{
-    ARRIVED, EPOCH, GROUP, LANS, allowing, designated, guard_text, guarded, hex, list_key,
-    must_be_in_vectors, router, strict, with_key,
+    ARRIVED, EPOCH, GROUP, LANS, allowing, changed, damaged, designated, guarded, hex, list_key,
+    must_be_in_vectors, router, router_text, strict, with_key,
 };
 use treecast_proto::explicit::{
     list_proof::{Kind, Listed},
@@ -98,14 +98,8 @@ impl Triple {
 /// As it stands in `vectors/`: the router, the packet in and each packet out, in hexadecimal digits. Routes are those above.
 pub fn text(triple: &Triple) -> String {
     let Triple { router, packet, .. } = triple;
-    let own: Vec<_> = router.own.iter().map(Ipv6Addr::to_string).collect();
-    let mut text =
-        format!("router own={} min-dsts={} enabled={}", own.join(","), router.min_dsts, router.is_enabled);
+    let mut text = router_text(router, "");
     let mut put = |line: std::fmt::Arguments<'_>| text.write_fmt(line).expect("a String takes all");
-    for (group, interfaces) in &router.groups {
-        put(format_args!(" group={group}@{interfaces:?}"));
-    }
-    put(format_args!("{}", guard_text(&router.guard)));
     let to = if triple.is_for_all { "in-to-all" } else { "in" };
     put(format_args!("\n{to} {}\n", hex(packet)));
     match triple.outcome() {
