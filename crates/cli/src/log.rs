@@ -30,21 +30,15 @@ const HEADING: &str = "Logs";
 #[derive(clap::Args)]
 pub struct Args {
     /// Log what happens to standard error, in place of other lines there [default: TREECAST_LOG, else none]
-    #[arg(long, global = true, value_enum, value_name = "LEVEL", help_heading = HEADING)]
-    log: Option<Level>,
+    #[arg(long, global = true, value_parser = LEVELS, value_name = "LEVEL", help_heading = HEADING)]
+    log: Option<String>,
     /// The format of logs
     #[arg(long, global = true, value_enum, value_name = "FORMAT", default_value = "text", help_heading = HEADING)]
     log_format: Format,
 }
 
-#[derive(Clone, Copy, ValueEnum)]
-enum Level {
-    Off,
-    Error,
-    Warn,
-    Info,
-    Debug,
-}
+/// The levels, as [`LevelFilter`] reads them.
+const LEVELS: [&str; 5] = ["off", "error", "warn", "info", "debug"];
 
 #[derive(Clone, Copy, PartialEq, ValueEnum)]
 enum Format {
@@ -57,15 +51,13 @@ enum Format {
 /// # Errors
 /// One line, if the value of `TREECAST_LOG` is wrong.
 pub(crate) fn start(args: &Args) -> Result<(), String> {
-    let asked = match args.log {
-        Some(level) => Some(level),
-        None => from_environment()?,
-    };
+    let named = args.log.as_ref().and_then(|level| level.parse().ok());
+    let asked = if named.is_some() { named } else { from_environment()? };
     let filter = match asked {
         Some(level) => {
             // A second call changes nothing.
             _ = IS_ON.set(());
-            Targets::new().with_default(filter(level))
+            Targets::new().with_default(level)
         }
         None => Targets::new()
             .with_default(LevelFilter::WARN)
@@ -107,19 +99,10 @@ pub(crate) fn is_on() -> bool {
     IS_ON.get().is_some()
 }
 
-fn from_environment() -> Result<Option<Level>, String> {
+fn from_environment() -> Result<Option<LevelFilter>, String> {
     let Some(text) = std::env::var_os(VARIABLE).filter(|text| !text.is_empty()) else { return Ok(None) };
-    let level = text.to_str().and_then(|text| Level::from_str(text, true).ok());
+    let named = text.to_str().map(str::to_lowercase).filter(|level| LEVELS.contains(&&**level));
+    let level = named.and_then(|level| level.parse().ok());
     let expected = "set it to off, error, warn, info or debug";
     level.map(Some).ok_or_else(|| format!("{VARIABLE} is {text:?}, which is no level: {expected}"))
-}
-
-fn filter(level: Level) -> LevelFilter {
-    match level {
-        Level::Off => LevelFilter::OFF,
-        Level::Error => LevelFilter::ERROR,
-        Level::Warn => LevelFilter::WARN,
-        Level::Info => LevelFilter::INFO,
-        Level::Debug => LevelFilter::DEBUG,
-    }
 }

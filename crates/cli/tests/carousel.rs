@@ -88,6 +88,29 @@ fn assert_whole(child: Guarded, file: &Path, copy: &Path) {
     assert!(fs::read(file).unwrap() == fs::read(copy).unwrap(), "{}", copy.display());
 }
 
+/// Makes tests of the same with MLD and with IGMP, each with a group of its own.
+macro_rules! by_both_protocols {
+    ($($test:ident: $proof:ident($($argument:expr),+);)+) => {
+        $(#[test]
+        fn $test() {
+            $proof($($argument),+);
+        })+
+    };
+}
+
+by_both_protocols! {
+    listeners_make_the_carousel_turn_by_mld: listeners_make_the_carousel_turn("ff15::7:1");
+    listeners_make_the_carousel_turn_by_igmp: listeners_make_the_carousel_turn("239.255.7.1");
+    all_senders_pause_when_the_last_listener_leaves_by_mld: all_senders_pause_when_the_last_listener_leaves("ff15::7:2");
+    all_senders_pause_when_the_last_listener_leaves_by_igmp: all_senders_pause_when_the_last_listener_leaves("239.255.7.2");
+    sending_stops_when_the_last_listener_leaves_by_mld: sending_stops_when_the_last_listener_leaves("ff15::7:6", "");
+    sending_stops_when_the_last_listener_leaves_by_igmp: sending_stops_when_the_last_listener_leaves("239.255.7.6", "");
+    sending_stops_when_the_last_listener_leaves_a_switch_that_is_the_querier_by_mld: sending_stops_when_the_last_listener_leaves("ff15::7:7", QUERIER);
+    sending_stops_when_the_last_listener_leaves_a_switch_that_is_the_querier_by_igmp: sending_stops_when_the_last_listener_leaves("239.255.7.7", QUERIER);
+    listeners_of_the_older_version_are_heard_by_mld: listeners_of_the_older_version_are_heard("ff15::7:3", ("ipv6/conf/all/force_mld_version", "1"));
+    listeners_of_the_older_version_are_heard_by_igmp: listeners_of_the_older_version_are_heard("239.255.7.3", ("ipv4/conf/all/force_igmp_version", "2"));
+}
+
 /// The sender sends when somebody listens, whoever joins in the middle of a loop gets everything, hosts that
 /// do not listen are left alone, and the end comes when all have left.
 fn listeners_make_the_carousel_turn(group: &str) {
@@ -115,16 +138,6 @@ fn listeners_make_the_carousel_turn(group: &str) {
     assert!(sender.child.wait().unwrap().success());
 }
 
-#[test]
-fn listeners_make_the_carousel_turn_by_mld() {
-    listeners_make_the_carousel_turn("ff15::7:1");
-}
-
-#[test]
-fn listeners_make_the_carousel_turn_by_igmp() {
-    listeners_make_the_carousel_turn("239.255.7.1");
-}
-
 /// When the last listener has left, the sender that is not the querier pauses, too: it hears the querier ask about the group,
 /// which neither has joined. By its own timers alone it would send for 45 s more.
 fn all_senders_pause_when_the_last_listener_leaves(group: &str) {
@@ -147,16 +160,6 @@ fn all_senders_pause_when_the_last_listener_leaves(group: &str) {
     other.next("paused");
     let seconds = left.elapsed().as_secs();
     assert!(seconds < 15, "it went on sending for {seconds} s");
-}
-
-#[test]
-fn all_senders_pause_when_the_last_listener_leaves_by_mld() {
-    all_senders_pause_when_the_last_listener_leaves("ff15::7:2");
-}
-
-#[test]
-fn all_senders_pause_when_the_last_listener_leaves_by_igmp() {
-    all_senders_pause_when_the_last_listener_leaves("239.255.7.2");
 }
 
 /// Sending stops within about a second of the last listener's leave.
@@ -183,26 +186,6 @@ fn sending_stops_when_the_last_listener_leaves(group: &str, bridge: &str) {
 const QUERIER: &str = " mcast_querier 1 mcast_query_use_ifaddr 1 mcast_igmp_version 3 mcast_mld_version 2 \
     mcast_startup_query_interval 100 mcast_startup_query_count 10";
 
-#[test]
-fn sending_stops_when_the_last_listener_leaves_by_mld() {
-    sending_stops_when_the_last_listener_leaves("ff15::7:6", "");
-}
-
-#[test]
-fn sending_stops_when_the_last_listener_leaves_by_igmp() {
-    sending_stops_when_the_last_listener_leaves("239.255.7.6", "");
-}
-
-#[test]
-fn sending_stops_when_the_last_listener_leaves_a_switch_that_is_the_querier_by_mld() {
-    sending_stops_when_the_last_listener_leaves("ff15::7:7", QUERIER);
-}
-
-#[test]
-fn sending_stops_when_the_last_listener_leaves_a_switch_that_is_the_querier_by_igmp() {
-    sending_stops_when_the_last_listener_leaves("239.255.7.7", QUERIER);
-}
-
 /// A listener of MLDv1 or IGMPv2 reports to the group itself, not to routers.
 fn listeners_of_the_older_version_are_heard(group: &str, setting: (&str, &str)) {
     let lan = Lan::new(2);
@@ -214,17 +197,6 @@ fn listeners_of_the_older_version_are_heard(group: &str, setting: (&str, &str)) 
     sender.next("started");
     assert_whole(receiver, &file, &lan.copies(1).join("file"));
     sender.next("paused");
-}
-
-#[test]
-fn listeners_of_the_older_version_are_heard_by_mld() {
-    listeners_of_the_older_version_are_heard("ff15::7:3", ("ipv6/conf/all/force_mld_version", "1"));
-}
-
-#[test]
-fn listeners_of_the_older_version_are_heard_by_igmp() {
-    let setting = ("ipv4/conf/all/force_igmp_version", "2");
-    listeners_of_the_older_version_are_heard("239.255.7.3", setting);
 }
 
 /// The sender has another link-local address than when it started. When a listener leaves, it asks from that one whether there are

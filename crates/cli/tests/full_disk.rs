@@ -5,7 +5,7 @@ mod session;
 
 use std::{fs, path::PathBuf, process::Command, time::Duration};
 
-use session::{Scratch, contents, events, finish, finish_well, path, wait_until};
+use session::{Scratch, contents, events, finish, finish_well, finish_with, path, wait_until};
 
 /// A small file system in memory; unmounted when dropped.
 struct Disk(PathBuf);
@@ -92,8 +92,7 @@ fn a_receiver_without_inodes_says_so_and_goes_on_when_there_are_some() {
     let full = said().into_iter().find(|event| event["event"] == "full").unwrap();
     assert_eq!(full["lacks"], "inodes", "{full}");
     mount(&["-o", "remount,nr_inodes=100", path(&disk.0)]);
-    let (code, text) = finish(receiver);
-    assert_eq!(code, Some(0), "{text}");
+    finish_well(receiver);
     finish_well(sender);
 }
 
@@ -113,8 +112,7 @@ fn what_is_there_when_nobody_makes_room_is_named() {
         .args(["if=/dev/zero", "bs=4k", "count=1000"])
         .arg(format!("of={}", path(&others)))
         .output();
-    let (code, told) = finish(receiver);
-    assert_eq!(code, Some(3), "{told}");
+    let told = finish_with(3, receiver);
     finish(sender);
     let part = scratch
         .names("a")

@@ -15,7 +15,7 @@ use std::{
 };
 
 use serde_json::Value;
-use session::{Guarded, Scratch, contents, finish, finish_well, last_event, path};
+use session::{Guarded, Scratch, contents, finish, finish_well, finish_with, last_event, path};
 use treecast_driver::{
     connection::Connection,
     seal::Sealer,
@@ -260,8 +260,7 @@ fn a_member_that_creeps_does_not_hold_the_others_up() {
         creeper.join().unwrap();
         assert_eq!(code, Some(0), "{text}");
     });
-    let (code, said) = finish(sender);
-    assert_eq!(code, Some(3), "{said}");
+    finish_with(3, sender);
     assert!(fs::read(scratch.path("a").join("file")).unwrap() == contents(LARGE));
 }
 

@@ -14,7 +14,7 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use session::{Scratch, contents, finish, finish_well, path, start, wait_until};
+use session::{Scratch, contents, finish, finish_well, finish_with, path, start, wait_until};
 
 /// What is to be the same of something at both ends: kind and permissions, time, and bytes or what it points to.
 fn likeness(path: &Path) -> (u32, (i64, i64), Vec<u8>) {
@@ -168,8 +168,7 @@ fn what_is_in_the_way_stays() {
     symlink(&outside, scratch.path("a/set/sub")).unwrap();
     let set = scratch.path("set");
     let sender = scratch.send(&[path(&set)]);
-    let (code, told) = finish(scratch.receive("a", &[]));
-    assert_eq!(code, Some(3), "{told}");
+    let told = finish_with(3, scratch.receive("a", &[]));
     for line in ["set/file: failed: ", "set/sub: failed: ", "set/sub/deep: failed: "] {
         assert_eq!(told.matches(line).count(), 1, "{line} in {told}");
     }

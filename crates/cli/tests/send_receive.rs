@@ -13,7 +13,8 @@ use std::{
 
 use serde_json::Value;
 use session::{
-    Scratch, SpawnGuarded, contents, finish, finish_well, path, refused, start, treecast, wait_until,
+    Scratch, SpawnGuarded, contents, finish, finish_well, finish_with, path, refused, start, treecast,
+    wait_until,
 };
 use treecast_wire::{
     header::{FileId, SessionId},
@@ -324,8 +325,7 @@ fn no_name_leaves_the_folder() {
             .unwrap();
     }
     stream.write_all(&Message::Goodbye.to_packet(FileId::new(ticket.session, 0))).unwrap();
-    let (code, text) = finish(receiver);
-    assert_eq!(code, Some(3), "{text}");
+    let text = finish_with(3, receiver);
     assert_eq!(text.matches("nothing may leave the target folder").count(), 4, "{text}");
     assert!(!escaped.exists());
     assert_eq!((scratch.names("a"), scratch.names("")), (vec![], vec!["a".into(), "ticket".into()]));
@@ -346,14 +346,12 @@ fn a_full_disk_fails_one_receiver_and_not_the_others() {
     );
     let tiny = start(Command::new("unshare").args(["--mount", "sh", "-c", &script]));
     let other = scratch.receive("a", &[]);
-    let (code, told) = finish(sender);
-    assert_eq!(code, Some(3), "{told}");
+    let told = finish_with(3, sender);
     let row = told.lines().find(|line| line.starts_with("tiny ")).unwrap_or_else(|| panic!("{told}"));
     assert!(row.contains("file") && row.contains("is full") && row.contains("3000000"), "{row}");
     finish_well(other);
     assert!(fs::read(scratch.path("a/file")).unwrap() == contents(3_000_000));
-    let (code, told) = finish(tiny);
-    assert_eq!(code, Some(3), "{told}");
+    let told = finish_with(3, tiny);
     assert!(!told.contains(".part"), "nothing is left in the full folder: {told}");
 }
 
@@ -399,12 +397,10 @@ fn a_file_that_shrinks_or_changes_is_withdrawn() {
         let receiver = scratch.receive("a", &[]);
         wait_until("some of it has come", || scratch.parts("a") > 0);
         act(&file);
-        let (code, told) = finish(sender);
-        assert_eq!(code, Some(3), "{told}");
+        let told = finish_with(3, sender);
         let lines: Vec<_> = told.lines().filter(|line| line.contains(word)).collect();
         assert!(lines.len() == 1 && lines[0].contains(path(&file)), "said once: {told}");
-        let (code, told) = finish(receiver);
-        assert_eq!(code, Some(3), "{told}");
+        let told = finish_with(3, receiver);
         assert!(told.contains(word), "{told}");
         assert!(scratch.names("a").is_empty(), "nothing is left");
     }
@@ -419,13 +415,11 @@ fn ctrl_c_leaves_nothing_behind_and_the_sender_knows() {
     let other = scratch.receive("b", &[]);
     wait_until("some of it has come", || scratch.parts("a") > 0);
     receiver.signal(libc::SIGINT);
-    let (code, told) = finish(receiver);
-    assert_eq!(code, Some(1), "{told}");
+    let told = finish_with(1, receiver);
     assert!(told.contains("interrupted"), "{told}");
     assert!(scratch.names("a").is_empty(), "nothing is left");
     finish_well(other);
-    let (code, told) = finish(sender);
-    assert_eq!(code, Some(3), "{told}");
+    let told = finish_with(3, sender);
     assert!(told.lines().any(|line| line.starts_with("quitter ") && line.contains("left")), "{told}");
 }
 
@@ -440,8 +434,7 @@ fn a_stopped_receiver_fails_alone() {
     wait_until("some of it has come", || scratch.parts("a") > 0);
     stopped.signal(libc::SIGSTOP);
     finish_well(other);
-    let (code, told) = finish(sender);
-    assert_eq!(code, Some(3), "{told}");
+    let told = finish_with(3, sender);
     let row = told.lines().find(|line| line.starts_with("sleeper ")).unwrap_or_else(|| panic!("{told}"));
     assert!(row.contains("said nothing for 10 s"), "{row}");
     stopped.signal(libc::SIGCONT);

@@ -9,7 +9,7 @@ use std::{
 };
 
 use serde_json::json;
-use session::{Guarded, Scratch, events, finish, last_event, path, wait_until};
+use session::{Guarded, Scratch, events, finish, finish_well, finish_with, last_event, path, wait_until};
 
 /// The shortest that can be asked for.
 const STALL_LIMIT: [&str; 2] = ["--stall-limit", "10"];
@@ -41,8 +41,7 @@ fn a_stopped_sender_is_given_up_and_a_waiting_one_is_not() {
     let first = receive(&waiting, "one", &STALL_LIMIT);
     std::thread::sleep(Duration::from_millis(500));
     sender.signal(libc::SIGSTOP);
-    let (code, said) = finish(receiver);
-    assert_eq!(code, Some(1), "{said}");
+    let said = finish_with(1, receiver);
     assert!(said.contains("it said nothing for 10 s: is it stopped?"), "{said}");
     sender.end();
 
@@ -62,8 +61,7 @@ fn a_sender_that_cannot_be_reached_is_told_of_before_it_is_given_up() {
     let more = "it takes the connection, but does not answer";
     for reason in [more, "refused"] {
         let into = format!("into-{}", reason.len());
-        let (code, said) = finish(receive(&scratch, &into, &["--connect-timeout", "5"]));
-        assert_eq!(code, Some(1), "{said}");
+        let said = finish_with(1, receive(&scratch, &into, &["--connect-timeout", "5"]));
         let lines: Vec<&str> = said.lines().filter(|line| line.contains("cannot reach the sender")).collect();
         let [first, last] = lines[..] else {
             panic!("one while it tries, and one when it has given up: {said}")
@@ -86,11 +84,9 @@ fn a_receiver_that_is_put_out_learns_why() {
     let receiver = receive(&scratch, "sleeper", &["--reconnect", "0"]);
     wait_for_part(&scratch, "sleeper");
     receiver.signal(libc::SIGSTOP);
-    let (code, said) = finish(sender);
-    assert_eq!(code, Some(3), "{said}");
+    finish_with(3, sender);
     receiver.signal(libc::SIGCONT);
-    let (code, said) = finish(receiver);
-    assert_eq!(code, Some(1), "{said}");
+    let said = finish_with(1, receiver);
     assert!(said.contains("it put this receiver out: it said nothing for 10 s"), "{said}");
 }
 
@@ -109,8 +105,7 @@ fn a_receiver_that_is_put_out_is_waited_for_as_one_that_has_left() {
     let rest: Vec<String> = told.collect();
     assert!(rest.iter().any(|line| line.contains(r#""event":"joined""#)), "{rest:?}");
     for child in [sender, receiver] {
-        let (code, said) = finish(child);
-        assert_eq!(code, Some(0), "{said}");
+        finish_well(child);
     }
 }
 
@@ -122,8 +117,7 @@ fn a_receiver_that_is_told_to_stop_is_not_waited_for() {
         let receiver = receive(&scratch, "leaver", &[]);
         wait_for_part(&scratch, "leaver");
         receiver.signal(stopped_by);
-        let (code, said) = finish(receiver);
-        assert_eq!(code, Some(1), "{said}");
+        finish_with(1, receiver);
         let (code, said) = finish(sender);
         assert_eq!(code, Some(3), "it lacks the file: {said}");
         assert!(said.contains("leaver") && said.contains("it was told to stop"), "{said}");
@@ -137,8 +131,7 @@ fn a_sender_says_which_of_the_receivers_named_have_not_come() {
         ["--fanout", "auto", "--receivers", "127.0.0.1,::1,127.0.0.7,fd00::9", "--wait-timeout", "10"];
     let sender = send(&scratch, &named);
     let receiver = receive(&scratch, "one", &[]);
-    let (code, said) = finish(sender);
-    assert_eq!(code, Some(1), "{said}");
+    let said = finish_with(1, sender);
     let line =
         said.lines().find(|line| line.contains("1 of 4 receivers came")).unwrap_or_else(|| panic!("{said}"));
     // It has come from one address of the host.
@@ -153,14 +146,12 @@ fn a_sender_that_may_starts_with_whoever_is_there_when_the_time_is_over() {
     let scratch = scratch();
     let at_least = |count: &'static str| ["--wait", "3", "--wait-at-least", count, "--wait-timeout", "2"];
     let sender = send(&scratch, &at_least("1"));
-    let (code, said) = finish(receive(&scratch, "one", &[]));
-    assert_eq!(code, Some(0), "{said}");
+    finish_well(receive(&scratch, "one", &[]));
     let (code, said) = finish(sender);
     assert!(code == Some(0) && said.contains("1 of 3 receivers came within 2 s: it starts"), "{said}");
 
     let sender = scratch.send_anew(&[&at_least("2")[..], &[&scratch.arg("file")]].concat());
-    let (code, said) = finish(receive(&scratch, "two", &[]));
-    assert_eq!(code, Some(1), "{said}");
+    finish_with(1, receive(&scratch, "two", &[]));
     let (code, said) = finish(sender);
     assert!(
         code == Some(1) && said.contains("1 of 3 receivers came") && said.contains("--wait-at-least"),
@@ -172,8 +163,7 @@ fn a_sender_that_may_starts_with_whoever_is_there_when_the_time_is_over() {
 fn a_receiver_learns_that_the_others_have_not_come() {
     let scratch = scratch();
     let sender = send(&scratch, &["--wait", "2", "--wait-timeout", "10"]);
-    let (code, said) = finish(receive(&scratch, "one", &[]));
-    assert_eq!(code, Some(1), "{said}");
+    let said = finish_with(1, receive(&scratch, "one", &[]));
     assert!(said.contains("it waited for 2 receivers, and 1 came within 10 s"), "{said}");
     assert!(said.contains("start anew") && !said.contains("is kept"), "nobody can go on with it: {said}");
     let (code, said) = finish(sender);

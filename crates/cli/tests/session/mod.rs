@@ -131,8 +131,14 @@ pub fn finish(mut child: Guarded) -> (Option<i32>, String) {
 
 #[track_caller]
 pub fn finish_well(child: Guarded) -> String {
+    finish_with(0, child)
+}
+
+/// Waits for a program that must end with this code, and returns what it has printed.
+#[track_caller]
+pub fn finish_with(expected: i32, child: Guarded) -> String {
     let (code, text) = finish(child);
-    assert_eq!(code, Some(0), "{text}");
+    assert_eq!(code, Some(expected), "{text}");
     text
 }
 
