@@ -68,10 +68,7 @@ struct ShowArgs {
 }
 
 pub fn run(args: Args) -> Outcome {
-    match args.command {
-        Some(Command::Show(args)) => show(&args),
-        None => record(args.record),
-    }
+    if let Some(Command::Show(args)) = args.command { show(&args) } else { record(args.record) }
 }
 
 fn record(args: RecordArgs) -> Outcome {

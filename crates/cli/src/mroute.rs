@@ -71,9 +71,10 @@ pub fn run(args: Args) -> Outcome {
     match args.command {
         Some(Command::Show { json, control }) => {
             let status = mroute::show(control.path.as_deref())?;
-            match json {
-                true => say!("{}", serde_json::to_string(&status)?),
-                false => print_status(&status),
+            if json {
+                say!("{}", serde_json::to_string(&status)?)
+            } else {
+                print_status(&status)
             }
             return Ok(ExitCode::SUCCESS);
         }

@@ -321,10 +321,7 @@ fn hold(
 /// What receivers need to start: the ticket, or with the IoT updater's packets, which have no ticket, the
 /// group's address.
 fn announcement(options: &SendOptions, ticket: &ticket::Ticket) -> String {
-    match options.repair.is_iotup() {
-        true => ticket.group.to_string(),
-        false => ticket.to_string(),
-    }
+    if options.repair.is_iotup() { ticket.group.to_string() } else { ticket.to_string() }
 }
 
 fn is_carousel(args: &Args) -> bool {

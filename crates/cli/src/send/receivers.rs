@@ -10,10 +10,7 @@ const MAX_BYTES: u64 = 1 << 20;
 /// The addresses that `text` names, in order.
 pub(super) fn parse(text: &str) -> Result<Vec<IpAddr>, String> {
     let named: Result<Vec<IpAddr>, _> = text.split(',').map(|word| word.trim().parse()).collect();
-    match named {
-        Ok(addresses) => Ok(addresses),
-        Err(_) => read(Path::new(text)),
-    }
+    named.or_else(|_| read(Path::new(text)))
 }
 
 fn read(path: &Path) -> Result<Vec<IpAddr>, String> {

@@ -40,10 +40,7 @@ impl Plane {
     /// Tells the program that the daemon is running, so that it acts for the next while. In user space nothing
     /// acts without the daemon.
     pub fn live_on(&mut self) -> Result<(), Failure> {
-        match self {
-            Self::Program { program, .. } => program.act_until(lease::end_ns()),
-            Self::UserSpace(_) => Ok(()),
-        }
+        if let Self::Program { program, .. } = self { program.act_until(lease::end_ns()) } else { Ok(()) }
     }
 
     /// Sets the part that forwards to this router.
@@ -98,10 +95,7 @@ impl Plane {
     /// Returns the neighbours to which copies went lately. In user space it returns none, because the kernel
     /// sends the copies.
     pub fn neighbours(&self) -> Vec<(NeighbourKey, Neighbour)> {
-        match self {
-            Self::Program { program, .. } => program.neighbours(),
-            Self::UserSpace(_) => Vec::new(),
-        }
+        if let Self::Program { program, .. } = self { program.neighbours() } else { Vec::new() }
     }
 
     /// Returns the next discovery requests, each from its IPv6 header on.

@@ -134,9 +134,6 @@ impl Machine {
 
     /// Returns the counters of registrations.
     pub fn registrations(&self) -> xcast::Counters {
-        match self {
-            Self::Mead(_) => xcast::Counters::default(),
-            Self::Xcast(sender) => sender.counters(),
-        }
+        if let Self::Xcast(sender) = self { sender.counters() } else { xcast::Counters::default() }
     }
 }

@@ -91,10 +91,7 @@ impl Snapshot {
 
     /// The progress of a receiver.
     pub fn receiving(&mut self) -> Option<&mut Receiving> {
-        match &mut self.progress {
-            Progress::Send(_) => None,
-            Progress::Receive(receiving) => Some(receiving),
-        }
+        if let Progress::Receive(receiving) = &mut self.progress { Some(receiving) } else { None }
     }
 
     /// Takes over what a ticket says of the session.

@@ -291,10 +291,7 @@ impl ReplyCollector {
 }
 
 fn blocks(item: Item) -> Option<(Range<u64>, usize)> {
-    match item {
-        Item::Blocks { range, at, .. } => Some((range, at)),
-        Item::Message { .. } | Item::Symbols { .. } => None,
-    }
+    if let Item::Blocks { range, at, .. } = item { Some((range, at)) } else { None }
 }
 
 struct UdpClient<'a> {

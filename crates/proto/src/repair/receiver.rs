@@ -79,9 +79,6 @@ impl Receiver {
 
     /// The machine of a member of local groups, where it is one.
     pub fn local(&self) -> Option<&local::Receiver> {
-        match self {
-            Self::Vcmtp(_) | Self::Carousel(_) => None,
-            Self::Local(machine) => Some(machine),
-        }
+        if let Self::Local(machine) = self { Some(machine) } else { None }
     }
 }

@@ -58,10 +58,7 @@ impl Sender {
 
     /// Returns the machine of a session with local groups.
     pub fn local(&self) -> Option<&local::Sender> {
-        match self {
-            Self::Vcmtp(_) | Self::Carousel(_) => None,
-            Self::Local(machine) => Some(machine),
-        }
+        if let Self::Local(machine) = self { Some(machine) } else { None }
     }
 
     /// Returns the machine of a session with local groups, to be changed.

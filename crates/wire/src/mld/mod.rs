@@ -68,10 +68,7 @@ impl Address for Ipv6Addr {
     const REPORT_DESTINATION: Self = REPORT_DESTINATION;
 
     fn from_ip(address: IpAddr) -> Option<Self> {
-        match address {
-            IpAddr::V4(_) => None,
-            IpAddr::V6(address) => Some(address),
-        }
+        if let IpAddr::V6(address) = address { Some(address) } else { None }
     }
 }
 

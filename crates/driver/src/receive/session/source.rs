@@ -127,25 +127,16 @@ impl Source {
 
     /// What the first frame has said about its file, once. It counts before the blocks.
     pub fn take_items(&mut self) -> Vec<Item> {
-        match self {
-            Self::Session(_) => Vec::new(),
-            Self::Iotup(collector) => collector.take_items(),
-        }
+        if let Self::Iotup(collector) = self { collector.take_items() } else { Vec::new() }
     }
 
     /// The numbers of the frames that have come, as a session's packets have them.
     pub fn take_arrivals(&mut self) -> Vec<(SessionId, Arrived)> {
-        match self {
-            Self::Session(_) => Vec::new(),
-            Self::Iotup(collector) => collector.take_arrivals(),
-        }
+        if let Self::Iotup(collector) = self { collector.take_arrivals() } else { Vec::new() }
     }
 
     /// The hash of what has come is not the frames'. Whether another kind of hash may be: frames do not say which theirs is.
     pub fn hashes_otherwise(&mut self) -> bool {
-        match self {
-            Self::Session(_) => false,
-            Self::Iotup(collector) => collector.hashes_otherwise(),
-        }
+        if let Self::Iotup(collector) = self { collector.hashes_otherwise() } else { false }
     }
 }

@@ -93,18 +93,12 @@ impl GroupLane {
 
     /// The lane, if packets leave as copies.
     pub fn copies(&mut self) -> Option<&mut CopiesLane> {
-        match &mut self.way {
-            Way::Multicast(_) => None,
-            Way::Copies(lane) => Some(lane),
-        }
+        if let Way::Copies(lane) = &mut self.way { Some(lane) } else { None }
     }
 
     /// Returns the lane for reading, if packets leave as copies.
     pub fn as_copies(&self) -> Option<&CopiesLane> {
-        match &self.way {
-            Way::Multicast(_) => None,
-            Way::Copies(lane) => Some(lane),
-        }
+        if let Way::Copies(lane) = &self.way { Some(lane) } else { None }
     }
 
     /// Whether copies of the last packet still wait for the rate. They go before everything else.
