@@ -1,13 +1,13 @@
 //! RaptorQ (RFC 6330), by the crate `raptorq`. That crate panics on wrong lengths and numbers, so all of them
 //! are checked here.
 
-mod decoder;
 mod encoder;
 
-pub use decoder::decode;
+use std::collections::BTreeSet;
+
 pub use encoder::{Encoder, Encoders, read_source_block};
 
-use raptorq::ObjectTransmissionInformation;
+use raptorq::{EncodingPacket, ObjectTransmissionInformation, PayloadId, SourceBlockDecoder};
 use treecast_proto::fec::{MAX_SOURCE_SYMBOLS, MAX_SYMBOLS};
 
 /// The code of one source block: `symbols` symbols of `symbol_len` bytes. None when it cannot be one.
@@ -21,6 +21,22 @@ fn code(symbols: u32, symbol_len: u16) -> Option<ObjectTransmissionInformation> 
 /// Whether a number is a repair symbol's in a source block of so many symbols.
 fn is_repair(symbols: u32, number: u32) -> bool {
     (symbols..MAX_SYMBOLS).contains(&number)
+}
+
+/// Computes the blocks of a source block, stored one after the other, from numbered symbols, which may be
+/// blocks or repair symbols. `None` if they are not enough, which is rare if there are as many symbols as
+/// blocks (about one set in a hundred). Also `None` if one has a wrong length or number.
+pub fn decode(symbols: u32, symbol_len: u16, received: Vec<(u32, Vec<u8>)>) -> Option<Vec<u8>> {
+    let code = code(symbols, symbol_len)?;
+    let is_right =
+        |(number, bytes): &(u32, Vec<u8>)| *number < MAX_SYMBOLS && bytes.len() == usize::from(symbol_len);
+    let numbers: BTreeSet<u32> = received.iter().map(|(number, _)| *number).collect();
+    if numbers.len() < symbols as usize || !received.iter().all(is_right) {
+        return None;
+    }
+    let mut decoder = SourceBlockDecoder::new(0, &code, code.transfer_length());
+    let packet = |(number, bytes)| EncodingPacket::new(PayloadId::new(0, number), bytes);
+    decoder.decode(received.into_iter().map(packet))
 }
 
 #[cfg(test)]

@@ -3,7 +3,6 @@
 mod backlog;
 mod control;
 mod ears;
-mod farewell;
 mod groups;
 mod lifeline;
 mod members;

@@ -1,7 +1,5 @@
 //! The carousel's receiver.
 
-mod checking;
-mod leaving;
 #[cfg(test)]
 mod tests;
 
@@ -13,17 +11,16 @@ use std::{
 
 use treecast_wire::{
     header::{FileId, SessionId},
-    message::{BeginOfFile, MAX_OBJECTS, Message},
+    message::{BeginOfFile, ChunkHashes, MAX_OBJECTS, Message, Reason},
 };
 
-use self::leaving::LEAVING;
-use super::object::{Object, Phase};
+use super::object::{Object, Phase, Withdrawn};
 use crate::{
     Instant, Step,
     fec::{Gatherer, Layout},
     object::{
         CutShort, ReceiverCounters, ReceiverEvent, ReceiverInput, ReceiverTransmit, ReceiverWait, Response,
-        stored::Stored,
+        chunks, stored::Stored,
     },
 };
 
@@ -43,6 +40,17 @@ const MAX_CHECKS: u32 = 20;
 
 /// The most memory for all objects' sets of blocks, in chunks of about 600 bytes.
 const MAX_CHUNKS: usize = 131_072;
+
+/// A sender has said Goodbye: when nothing more has come for so long, none is left ...
+const LEAVING: Duration = Duration::from_secs(3);
+
+/// ... and what comes later than this is another one's.
+const ECHO: Duration = Duration::from_millis(100);
+
+/// How many times an object must have been withdrawn, and over how long, and nothing of it have come meanwhile, to be
+/// given up: another sender may still have it, and one with few objects says it again every few milliseconds.
+const WITHDRAWALS: u32 = 3;
+const WITHDRAWN_FOR: Duration = Duration::from_secs(10);
 
 #[derive(Debug, Clone)]
 pub struct ReceiverConfig {
@@ -464,6 +472,64 @@ impl Receiver {
             self.transmit(ReceiverTransmit::ForgetSymbols { file });
         }
         self.hash_when_complete(file);
+    }
+
+    fn has_chunk_hashes(&self) -> bool {
+        self.config.has_chunk_hashes && chunks::fit_in(self.config.block_len)
+    }
+
+    /// A page of chunk hashes that is awaited, since an object's hash was wrong.
+    pub(crate) fn unchecked_page(&self, index: u32) -> Option<u32> {
+        self.objects.get(&index)?.check.as_ref()?.first_open()
+    }
+
+    /// What some chunks should be. The page may be anybody's, which shows when it is compared.
+    fn on_chunk_hashes(&mut self, file: FileId, page: ChunkHashes) {
+        let Some(object) = self.object(file) else { return };
+        let Some((check, hash)) = object.check.as_mut().zip(object.digest) else { return };
+        if check.take(page.page()) {
+            self.transmit(ReceiverTransmit::CheckChunks { file, hash, page });
+        }
+    }
+
+    /// A page of chunks has been compared: the wrong ones are taken again. When all are, what is there is right.
+    fn on_checked(&mut self, file: FileId, page: u32, wrong: Option<&[Range<u64>]>) {
+        let Some(object) = self.object(file) else { return };
+        let Some(check) = &mut object.check else { return };
+        let (was_awaited, wrong) = (check.compared(page, wrong.is_some()), wrong.unwrap_or_default());
+        if !was_awaited {
+            return;
+        }
+        let count: u64 = wrong.iter().map(|bytes| check.count(bytes)).sum();
+        if check.is_over() {
+            object.check = None;
+        }
+        wrong.iter().for_each(|bytes| _ = object.stored.forget(bytes));
+        self.counters.wrong_chunks += count;
+        self.hash_when_complete(file);
+    }
+
+    /// Something has come from a sender.
+    fn hear(&mut self, now: Instant, is_goodbye: bool) {
+        self.last_heard = Some(now);
+        if is_goodbye {
+            self.goodbye.get_or_insert(now);
+        } else if self.goodbye.is_some_and(|goodbye| now >= goodbye + ECHO) {
+            self.goodbye = None;
+        }
+    }
+
+    /// A sender cannot read the object any more.
+    fn on_withdraw(&mut self, now: Instant, file: FileId, reason: &Reason) {
+        let Some(object) = self.object(file) else { return };
+        let reason = format!("the sender has withdrawn it: {reason}");
+        let new = Withdrawn { since: now, times: 0, reason: reason.clone() };
+        let withdrawn = object.withdrawn.get_or_insert(new);
+        withdrawn.times = withdrawn.times.saturating_add(1);
+        let lasts = now.saturating_duration_since(withdrawn.since);
+        if withdrawn.times >= WITHDRAWALS && lasts >= WITHDRAWN_FOR {
+            self.fail(file, reason);
+        }
     }
 
     fn on_committed(&mut self, file: FileId) {

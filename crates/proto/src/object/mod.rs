@@ -7,7 +7,6 @@
 //!
 //! A machine passes over an input that its repair has no use for: a carousel has no connection that could break.
 
-mod address;
 pub(crate) mod check;
 pub mod chunks;
 pub(crate) mod ranges;
@@ -15,7 +14,6 @@ mod receiver;
 mod sender;
 pub(crate) mod stored;
 
-pub use address::Address;
 pub use receiver::{
     Channel, CutShort, ReceiverCounters, ReceiverEvent, ReceiverInput, ReceiverTransmit, ReceiverWait,
     Response,
@@ -23,3 +21,16 @@ pub use receiver::{
 pub use sender::{
     Destination, Lane, Outcome, ReceiverId, SenderEvent, SenderInput, SenderTransmit, SenderWait,
 };
+
+use treecast_wire::message::{GroupId, Member};
+
+/// The address of one host or of several, where datagrams of a session with local groups go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Address {
+    /// The session's group: everybody.
+    Session,
+    /// A local group, which has a multicast address of its own.
+    Group(GroupId),
+    /// One member, or the sender.
+    Member(Member),
+}

@@ -7,7 +7,7 @@ use treecast_proto::{
 };
 use treecast_wire::{
     header::FileId,
-    message::{GroupKey, Message, PROTOCOL_VERSION, PutOutCode, Welcome},
+    message::{GroupKey, Message, PROTOCOL_VERSION, PutOut, PutOutCode, Welcome},
 };
 
 use super::{
@@ -194,5 +194,17 @@ impl Session<'_> {
             self.poller.modify(connection, CONTROL, interest)?;
         }
         Ok(())
+    }
+
+    /// Says that this receiver will not come again, and why, if the connection takes it at once: a sender that hangs must not
+    /// hold it up. The sender would wait for the receiver otherwise (`--linger`).
+    pub(super) fn say_farewell(&mut self, reason: &str) {
+        if !self.line.is_over {
+            let word = PutOut::new(PutOutCode::Ended, reason);
+            self.line.outbox.push(FileId::new(self.session, 0), Message::PutOut(word));
+        }
+        self.line.closes = true;
+        // Where it cannot be written, the connection's end says the same.
+        _ = self.flush();
     }
 }

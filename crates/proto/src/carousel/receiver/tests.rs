@@ -1,11 +1,8 @@
 //! The carousel's receiver, seen from outside.
 
-use treecast_wire::message::{ChunkHashes, Contents, Digest, Reason, TransferType};
+use treecast_wire::message::{Contents, Digest, TransferType};
 
-use super::{
-    leaving::{ECHO, WITHDRAWALS, WITHDRAWN_FOR},
-    *,
-};
+use super::*;
 use crate::object::{Channel, chunks::CHUNK_LEN};
 
 const NOW: Instant = Instant::ZERO;
