@@ -2,7 +2,6 @@
 
 use std::{io, ops::Range};
 
-use blake3::Hasher;
 use treecast_proto::object::chunks::Chunks;
 use treecast_wire::message::ChunkHashes;
 
@@ -24,7 +23,7 @@ pub(super) fn wrong_chunks(
     let mut wrong: Vec<Range<u64>> = Vec::new();
     for (chunk, expected) in chunks.of_page(page.page()).zip(page.hashes()) {
         let bytes = chunks.bytes(chunk..chunk + 1);
-        let found = chunk_hash(bytes.start, |hasher| read_into(stored, bytes.clone(), buffer, hasher))?;
+        let found = chunk_hash(bytes.start, |hasher| stored.read_into(bytes.clone(), buffer, hasher))?;
         match wrong.last_mut() {
             _ if found == *expected => {}
             Some(last) if last.end == bytes.start => last.end = bytes.end,
@@ -32,15 +31,4 @@ pub(super) fn wrong_chunks(
         }
     }
     Ok(Some(wrong))
-}
-
-fn read_into(stored: &Stored, range: Range<u64>, buffer: &mut [u8], hasher: &mut Hasher) -> io::Result<()> {
-    let mut at = range.start;
-    while at < range.end {
-        let len = (range.end - at).min(buffer.len() as u64) as usize;
-        stored.read(at, &mut buffer[..len])?;
-        hasher.update(&buffer[..len]);
-        at += len as u64;
-    }
-    Ok(())
 }

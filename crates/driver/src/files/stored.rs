@@ -127,6 +127,11 @@ impl Stored {
         self.part.file()?.read_exact_at(into, position)
     }
 
+    /// Feeds a range of what is stored to a hasher.
+    pub fn read_into(&self, range: Range<u64>, buffer: &mut [u8], hasher: &mut Hasher) -> io::Result<()> {
+        read_into(&self.part, range, buffer, hasher)
+    }
+
     /// The file's size, in bytes.
     pub fn file_len(&self) -> io::Result<u64> {
         Ok(self.part.file()?.metadata()?.len())

@@ -228,11 +228,15 @@ mod tests {
         socket.into()
     }
 
-    #[test]
-    fn strangers_push_out_each_other_and_not_a_receiver() {
+    fn lobby() -> (TcpListener, Lobby) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         listener.set_nonblocking(true).unwrap();
-        let mut lobby = Lobby::new(SessionId(1), None).unwrap();
+        (listener, Lobby::new(SessionId(1), None).unwrap())
+    }
+
+    #[test]
+    fn strangers_push_out_each_other_and_not_a_receiver() {
+        let (listener, mut lobby) = lobby();
         let mut streams = Vec::new();
         for token in 0..1000 {
             streams.push(knock(&mut lobby, &listener, token, 1 + (token % 5) as u8, at(token)));
@@ -251,9 +255,7 @@ mod tests {
 
     #[test]
     fn one_address_cannot_have_all_and_who_is_slow_goes_first() {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        listener.set_nonblocking(true).unwrap();
-        let mut lobby = Lobby::new(SessionId(1), None).unwrap();
+        let (listener, mut lobby) = lobby();
         let old = MAX_FROM_ONE as u64;
         let mut streams: Vec<_> =
             (0..old).map(|token| knock(&mut lobby, &listener, token, 1, at(0))).collect();
@@ -267,9 +269,7 @@ mod tests {
 
     #[test]
     fn who_speaks_another_version_is_told_that_before_all_else() {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        listener.set_nonblocking(true).unwrap();
-        let mut lobby = Lobby::new(SessionId(1), None).unwrap();
+        let (listener, mut lobby) = lobby();
         let hello = |version| Message::Hello(Hello::new(version, 0, 1, "a").unwrap());
         let of = |session, version| hello(version).to_packet(treecast_wire::header::FileId::new(session, 0));
         let mut without_name = of(SessionId(1), PROTOCOL_VERSION);
