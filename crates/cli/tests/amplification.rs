@@ -6,7 +6,7 @@ mod mroute_network;
 mod router_network;
 
 use std::{
-    net::{Ipv6Addr, SocketAddr, SocketAddrV6},
+    net::Ipv6Addr,
     time::{Duration, SystemTime},
 };
 
@@ -15,7 +15,6 @@ use mroute_network::Network;
 use router_network::{
     C1, C2, C3, R1, R2, SENDER, heard_of, host, receivers, start, status, tree, udp, with_header,
 };
-use socket2::{Domain, Protocol, Socket, Type};
 use treecast_proto::explicit::{
     authentication::DomainKey,
     list_proof::{Kind, Listed, epoch_at},
@@ -117,21 +116,6 @@ fn readdress(mut packet: Vec<u8>) -> Vec<u8> {
     packet
 }
 
-/// Sends a packet as it is from a node, so often.
-fn inject(network: &Network, node: &str, packet: &[u8], times: usize) {
-    let to: [u8; 16] = packet[24..40].try_into().expect("16 bytes");
-    network.within(node, || {
-        let raw = Some(Protocol::from(libc::IPPROTO_RAW));
-        let socket = Socket::new(Domain::IPV6, Type::RAW, raw).expect("root may");
-        let to = SocketAddr::V6(SocketAddrV6::new(to.into(), 0, 0, 0));
-        for _ in 0..times {
-            socket.send_to(packet, &to.into()).expect("it is routed");
-            // Within what a plain socket's buffer holds, on a busy machine, too.
-            std::thread::sleep(Duration::from_micros(200));
-        }
-    });
-}
-
 /// A network in which c3 reaches the others, too.
 fn network() -> Network {
     let network = tree();
@@ -174,7 +158,7 @@ fn an_outsiders_packet_becomes_one_at_a_victim_at_most() {
         println!("{form:?}: {PACKETS} packets of an outsider that list one victim");
         for Attack { what, node, options, packet, at_victim } in attacks(form, &key) {
             let _router = start(&network, "r1", options);
-            inject(&network, node, &packet, PACKETS);
+            network.inject(node, "r1", &packet, PACKETS);
             let came = heard_of(&victim, at_victim).len();
             assert_eq!(came, at_victim, "{form:?}: {what}");
             let copies = form.copies(&network);
@@ -202,7 +186,7 @@ fn sources_are_held_to_their_links_networks_and_numbers_of_copies() {
             (&key, "s", 0, "no-proof"),
         ] {
             let _router = start(&network, "r1", &[plane, options].concat());
-            inject(&network, node, &Form::Mead.list(&[C2, C1], false), 10);
+            network.inject(node, "r1", &Form::Mead.list(&[C2, C1], false), 10);
             assert_eq!(heard_of(&victim, expected).len(), expected, "{plane:?} {options:?}");
             let counted = (!why.is_empty()).then_some(10);
             mroute_network::eventually(&format!("{plane:?} {options:?}: counted as {why:?}"), || {
@@ -237,13 +221,13 @@ fn a_host_of_another_link_does_not_speak_in_a_channel() {
         };
         // Until the router has heard who listens.
         mroute_network::eventually("the sender is heard", || {
-            inject(&network, "s", &packet(R2, b"sender"), 1);
+            network.inject("s", "r1", &packet(R2, b"sender"), 1);
             heard().is_some()
         });
         while heard().is_some() {}
-        inject(&network, "c2", &packet(host(3, 1), b"forged"), 10);
+        network.inject("c2", "r1", &packet(host(3, 1), b"forged"), 10);
         assert_eq!(heard(), None, "{options:?}");
-        inject(&network, "s", &packet(R2, b"sender"), 1);
+        network.inject("s", "r1", &packet(R2, b"sender"), 1);
         let mut last = None;
         mroute_network::eventually("the sender is heard again", || {
             last = heard();

@@ -6,18 +6,17 @@ mod mroute_network;
 
 use std::{
     collections::BTreeMap,
-    net::{Ipv6Addr, SocketAddr, SocketAddrV6, UdpSocket},
+    net::{Ipv6Addr, UdpSocket},
     process::Stdio,
     time::Duration,
 };
 
 use child::PrivateFile;
 use mead_sender::{Sender, received, send, send_super};
-use mroute_network::{Listener, Network, Router, eventually};
-use socket2::{Domain, Protocol, Socket, Type};
+use mroute_network::{Listener, Network, Router, eventually, udp};
 use treecast_proto::explicit::authentication::DomainKey;
 use treecast_wire::{
-    ipv6::{self, next_header, upper_layer_checksum},
+    ipv6::{self, next_header},
     xcast::{ALL_XCAST_ROUTERS, Header, REGISTRATION_PORT, Registration},
 };
 
@@ -130,15 +129,6 @@ fn receivers_have_ports_of_their_own_and_join_while_it_runs() {
     sender.end();
 }
 
-fn udp(source: Ipv6Addr, destination: Ipv6Addr, ports: [u16; 2], payload: &[u8]) -> Vec<u8> {
-    let len = (8 + payload.len()) as u16;
-    let head = [ports[0], ports[1], len, 0].map(u16::to_be_bytes).concat();
-    let mut segment = [&head[..], payload].concat();
-    let checksum = upper_layer_checksum(source, destination, next_header::UDP, &segment);
-    segment[6..8].copy_from_slice(&checksum.to_be_bytes());
-    segment
-}
-
 /// Sends a hand-made packet from a node; to a group by its interface to `r1`.
 fn inject(network: &Network, node: &str, ip: ipv6::Header, payload: &[u8]) {
     inject_by(network, (node, "r1"), ip, payload);
@@ -147,17 +137,7 @@ fn inject(network: &Network, node: &str, ip: ipv6::Header, payload: &[u8]) {
 /// The same; to a group by the interface that is named.
 fn inject_by(network: &Network, (node, interface): (&str, &str), ip: ipv6::Header, payload: &[u8]) {
     let ip = ipv6::Header { payload_len: payload.len() as u16, ..ip };
-    let packet = [&ip.to_bytes()[..], payload].concat();
-    network.within(node, || {
-        let raw = Some(Protocol::from(libc::IPPROTO_RAW));
-        let socket = Socket::new(Domain::IPV6, Type::RAW, raw).expect("root may");
-        if ip.destination.is_multicast() {
-            let interface = treecast_host::interface::Interface::named(interface).expect("a cable");
-            socket.set_multicast_if_v6(interface.index).expect("it is there");
-        }
-        let to = SocketAddr::V6(SocketAddrV6::new(ip.destination, 0, 0, 0));
-        socket.send_to(&packet, &to.into()).expect("it is routed");
-    });
+    network.inject(node, interface, &[&ip.to_bytes()[..], payload].concat(), 1);
 }
 
 fn xcast_packet(destinations: &[Ipv6Addr], to: Ipv6Addr) -> (ipv6::Header, Vec<u8>) {

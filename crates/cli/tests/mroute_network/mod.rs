@@ -6,7 +6,7 @@
 use std::{
     fs,
     io::{BufRead, BufReader, ErrorKind, Write},
-    net::{IpAddr, SocketAddr, UdpSocket},
+    net::{IpAddr, Ipv6Addr, SocketAddr, SocketAddrV6, UdpSocket},
     process::{Command, Stdio},
     sync::{
         Arc,
@@ -22,8 +22,13 @@ use treecast_dataplane::{
     mroute::{self, Entry, Family, Status},
 };
 use treecast_driver::udp::{GroupAddress, open_group_receiver, open_group_sender};
-use treecast_host::{interface::Interface, namespace::Namespace, user};
+use treecast_host::{
+    interface::{Interface, index_of},
+    namespace::Namespace,
+    raw, user,
+};
 use treecast_lab::parallel;
+use treecast_wire::ipv6::{self, next_header, upper_layer_checksum};
 
 /// Long enough for anything that is going to happen on a busy machine.
 pub const PATIENCE: Duration = Duration::from_secs(30);
@@ -168,6 +173,21 @@ impl Network {
             namespace.enter().expect("root may");
             act()
         })
+    }
+
+    /// Sends an IPv6 packet as it is from a node, so often. One to a group leaves by this interface.
+    pub fn inject(&self, node: &str, interface: &str, packet: &[u8], times: usize) {
+        let (ip, _) = ipv6::Header::parse(packet).expect("a packet");
+        self.within(node, || {
+            let socket = raw::open_ipv6_packets().expect("root may");
+            let link = if ip.destination.is_multicast() { index_of(interface).expect("a cable") } else { 0 };
+            let to = SocketAddr::V6(SocketAddrV6::new(ip.destination, 0, 0, link));
+            for _ in 0..times {
+                socket.send_to(packet, &to.into()).expect("it is routed");
+                // Within what a plain socket's buffer holds, on a busy machine, too.
+                thread::sleep(Duration::from_micros(200));
+            }
+        });
     }
 
     /// A `treecast` command that is run on a node.
@@ -374,6 +394,16 @@ pub fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
 
 pub fn address(text: &str) -> IpAddr {
     text.parse().unwrap_or_else(|error| panic!("{text}: {error}"))
+}
+
+/// A UDP segment with its right checksum.
+pub fn udp(source: Ipv6Addr, destination: Ipv6Addr, ports: [u16; 2], payload: &[u8]) -> Vec<u8> {
+    let len = (8 + payload.len()) as u16;
+    let head = [ports[0], ports[1], len, 0].map(u16::to_be_bytes).concat();
+    let mut segment = [&head[..], payload].concat();
+    let checksum = upper_layer_checksum(source, destination, next_header::UDP, &segment);
+    segment[6..8].copy_from_slice(&checksum.to_be_bytes());
+    segment
 }
 
 pub fn treecast(arguments: &[&str]) -> Command {

@@ -2,20 +2,18 @@
 #![allow(dead_code, reason = "each of the tests uses a part")]
 
 use std::{
-    net::{Ipv6Addr, SocketAddr, SocketAddrV6, UdpSocket},
+    net::{Ipv6Addr, UdpSocket},
     process::Stdio,
     time::Duration,
 };
 
-use socket2::{Domain, Protocol, Socket, Type};
 use treecast_dataplane::explicit::Status;
-use treecast_host::interface::index_of;
 use treecast_wire::{
-    ipv6::{self, next_header, upper_layer_checksum},
+    ipv6::{self, next_header},
     mead::{Dialect, Header},
 };
 
-use crate::mroute_network::{Network, PATIENCE, PORT, Router};
+use crate::mroute_network::{self, Network, PATIENCE, PORT, Router};
 
 pub const SENDER: Ipv6Addr = host(0, 1);
 pub const R1: Ipv6Addr = host(0, 2);
@@ -88,12 +86,7 @@ pub fn heard_of(socket: &UdpSocket, expected: usize) -> Vec<String> {
 }
 
 pub fn udp(destination: Ipv6Addr, payload: &[u8]) -> Vec<u8> {
-    let len = (8 + payload.len()) as u16;
-    let head = [0x1234_u16.to_be_bytes(), PORT.to_be_bytes(), len.to_be_bytes(), [0, 0]].concat();
-    let mut segment = [&head[..], payload].concat();
-    let checksum = upper_layer_checksum(SENDER, destination, next_header::UDP, &segment);
-    segment[6..8].copy_from_slice(&checksum.to_be_bytes());
-    segment
+    mroute_network::udp(SENDER, destination, [0x1234, PORT], payload)
 }
 
 pub fn packet(header: &Header, destination: Ipv6Addr, rest: &[u8]) -> Vec<u8> {
@@ -120,15 +113,7 @@ pub fn groups() -> Header {
 
 /// Sends a packet as it is from s.
 pub fn inject(network: &Network, packet: &[u8]) {
-    let (ip, _) = ipv6::Header::parse(packet).expect("a packet");
-    network.within("s", || {
-        let raw = Some(Protocol::from(libc::IPPROTO_RAW));
-        let socket = Socket::new(Domain::IPV6, Type::RAW, raw).expect("root may");
-        let link = index_of("r1").expect("it is there");
-        let scope = if ip.destination.is_multicast() { link } else { 0 };
-        let to = SocketAddr::V6(SocketAddrV6::new(ip.destination, 0, 0, scope));
-        socket.send_to(packet, &to.into()).expect("it is routed");
-    });
+    network.inject("s", "r1", packet, 1);
 }
 
 pub fn send(network: &Network, text: &str) {
