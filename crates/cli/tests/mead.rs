@@ -10,13 +10,12 @@ use std::{
     fs,
     io::Read,
     net::UdpSocket,
-    process::Stdio,
     time::{Duration, Instant},
 };
 
 use child::PrivateFile;
-use mead_sender::{Sender, received, send, send_super};
-use mroute_network::{Network, Router, eventually};
+use mead_sender::{Sender, received, receivers_at, router, send, send_super};
+use mroute_network::{Network, eventually};
 use packets::packet_socket;
 use serde_json::Value;
 use socket2::Socket;
@@ -36,12 +35,7 @@ const RECEIVERS: [(&str, &str); 4] =
     [("e1", "fd00:3::2"), ("e2", "fd00:3::3"), ("e3", "fd00:3::4"), ("e4", "fd00:4::2")];
 
 fn receivers(network: &Network) -> BTreeMap<&'static str, UdpSocket> {
-    let open = |(node, _): &(&'static str, &str)| {
-        let socket = network.within(node, || UdpSocket::bind(("::", PORT)).expect("the port is free"));
-        socket.set_read_timeout(Some(Duration::from_millis(100))).expect("a good time");
-        (*node, socket)
-    };
-    RECEIVERS.iter().map(open).collect()
+    receivers_at(network, &RECEIVERS.map(|(node, _)| (node, PORT)))
 }
 
 #[test]
@@ -209,11 +203,6 @@ fn refused(network: &Network, node: &str, arguments: &[&str], expected: &str) {
     assert!(output.stdout.is_empty());
     assert_eq!(output.status.code(), Some(1), "{arguments:?}: {said}");
     assert!(said.contains(expected) && said.lines().count() == 1, "{arguments:?}: {said}");
-}
-
-/// A MEADcast router that serves.
-fn router(network: &Network, node: &str, arguments: &[&str]) -> Router {
-    network.daemon(node, &[&["router", "run", "--all"], arguments].concat(), Stdio::inherit())
 }
 
 /// Sees what passes on a link.

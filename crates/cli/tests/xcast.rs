@@ -7,13 +7,12 @@ mod mroute_network;
 use std::{
     collections::BTreeMap,
     net::{Ipv6Addr, UdpSocket},
-    process::Stdio,
     time::Duration,
 };
 
 use child::PrivateFile;
-use mead_sender::{Sender, received, send, send_super};
-use mroute_network::{Listener, Network, Router, eventually, udp};
+use mead_sender::{Sender, received, receivers_at, router, send, send_super};
+use mroute_network::{Listener, Network, eventually, udp};
 use treecast_proto::explicit::authentication::DomainKey;
 use treecast_wire::{
     ipv6::{self, next_header},
@@ -51,19 +50,6 @@ const RECEIVERS: [(&str, &str); 3] = [("c1", "fd00:3::2"), ("c2", "fd00:4::2"), 
 fn receivers(network: &Network, ports: [u16; 3]) -> BTreeMap<&'static str, UdpSocket> {
     let nodes = RECEIVERS.map(|(node, _)| node);
     receivers_at(network, &[0, 1, 2].map(|at| (nodes[at], ports[at])))
-}
-
-fn receivers_at(network: &Network, at: &[(&'static str, u16)]) -> BTreeMap<&'static str, UdpSocket> {
-    let open = |(node, port): &(&'static str, u16)| {
-        let socket = network.within(node, || UdpSocket::bind(("::", *port)).expect("the port is free"));
-        socket.set_read_timeout(Some(Duration::from_millis(100))).expect("a good time");
-        (*node, socket)
-    };
-    at.iter().map(open).collect()
-}
-
-fn router(network: &Network, node: &str, arguments: &[&str]) -> Router {
-    network.daemon(node, &[&["router", "run", "--all"], arguments].concat(), Stdio::inherit())
 }
 
 fn everybody_hears(sockets: &BTreeMap<&str, UdpSocket>, count: u8, len: usize) {

@@ -2,10 +2,12 @@
 #![allow(dead_code, reason = "each test takes what it needs")]
 
 use std::{
+    collections::BTreeMap,
     io::ErrorKind,
     net::{SocketAddr, UdpSocket},
     ops::{Deref, DerefMut},
     process::Stdio,
+    time::Duration,
 };
 
 use serde_json::Value;
@@ -13,7 +15,7 @@ use treecast_host::option;
 
 use crate::{
     child::{SpawnGuarded, Teller},
-    mroute_network::{Network, eventually, treecast},
+    mroute_network::{Network, Router, eventually, treecast},
 };
 
 const TUN_ADDRESS: &str = "[fd15::1]:7777";
@@ -106,4 +108,19 @@ pub fn received(socket: &UdpSocket, count: usize, len: usize) -> (Vec<u8>, Optio
     // And none twice.
     while take() {}
     (numbers, source)
+}
+
+/// Plain UDP programs at these nodes and ports.
+pub fn receivers_at(network: &Network, at: &[(&'static str, u16)]) -> BTreeMap<&'static str, UdpSocket> {
+    let open = |(node, port): &(&'static str, u16)| {
+        let socket = network.within(node, || UdpSocket::bind(("::", *port)).expect("the port is free"));
+        socket.set_read_timeout(Some(Duration::from_millis(100))).expect("a good time");
+        (*node, socket)
+    };
+    at.iter().map(open).collect()
+}
+
+/// A MEADcast and Xcast router that serves.
+pub fn router(network: &Network, node: &str, arguments: &[&str]) -> Router {
+    network.daemon(node, &[&["router", "run", "--all"], arguments].concat(), Stdio::inherit())
 }
