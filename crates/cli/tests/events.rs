@@ -16,7 +16,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use child::{PrivateFile, SpawnGuarded, Teller};
+use child::{PrivateFile, SpawnGuarded, Teller, longest_silence};
 use serde_json::Value;
 use treecast_lab::{
     Lab, Options, Role, Topology,
@@ -404,28 +404,6 @@ fn an_agenda_is_carried_out_and_undone_in_its_order() {
     }
 }
 
-/// How long no UDP datagram came to a node at most, between the first one and the stop.
-fn longest_silence(lab: &TestLab, node: &str, stop: &AtomicBool) -> Duration {
-    let datagrams = || -> u64 {
-        let text = fs::read_to_string("/proc/thread-self/net/snmp6").unwrap();
-        let line = text.lines().find(|line| line.starts_with("Udp6InDatagrams")).unwrap();
-        line.split_whitespace().last().unwrap().parse().unwrap()
-    };
-    let watch = || {
-        let (mut seen, mut since, mut longest) = (datagrams(), None::<Instant>, Duration::ZERO);
-        while !stop.load(Ordering::Relaxed) {
-            let (count, now) = (datagrams(), Instant::now());
-            if count > seen {
-                longest = longest.max(since.map_or(Duration::ZERO, |since| now - since));
-                (seen, since) = (count, Some(now));
-            }
-            thread::sleep(Duration::from_millis(2));
-        }
-        longest
-    };
-    lab.lab.enter(node, watch).unwrap()
-}
-
 /// Long enough for a busy machine. What is measured is printed: less than half a second where nothing else runs.
 const LONGEST_SILENCE: Duration = Duration::from_secs(3);
 
@@ -462,7 +440,8 @@ fn a_file_by_meadcast_goes_on_whatever_breaks_in_mid_transfer() {
         let stop = AtomicBool::new(false);
         thread::scope(|scope| {
             let (lab, stop) = (&lab, &stop);
-            let silences = RECEIVERS.map(|node| scope.spawn(move || longest_silence(lab, node, stop)));
+            let silences = RECEIVERS
+                .map(|node| scope.spawn(move || lab.lab.enter(node, || longest_silence(stop)).unwrap()));
             for _ in RECEIVERS {
                 sender.wait_for(|event| event["event"] == "way" && event["way"] == "mead");
             }

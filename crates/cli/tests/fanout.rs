@@ -8,10 +8,10 @@ use std::{
     collections::BTreeMap,
     process::{Command, Stdio},
     sync::atomic::{AtomicBool, Ordering},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
-use child::{PrivateFile, SpawnGuarded, Teller};
+use child::{PrivateFile, SpawnGuarded, Teller, longest_silence};
 use mroute_network::{Network, Router, TENTH, eventually};
 use serde_json::Value;
 use session::{Scratch, contents, last_event, path, refused, treecast};
@@ -154,27 +154,6 @@ fn without_any_router_everybody_gets_unicast() {
     assert_eq!(delivered.done["receivers"][0]["way"], "unicast");
 }
 
-/// How long no UDP datagram came to a node, at most, since the first one, until it is stopped.
-fn longest_gap(network: &Network, node: &str, stop: &AtomicBool) -> Duration {
-    network.within(node, || {
-        let datagrams = || -> u64 {
-            let text = std::fs::read_to_string("/proc/thread-self/net/snmp6").expect("the kernel tells");
-            let line = text.lines().find(|line| line.starts_with("Udp6InDatagrams")).expect("a line");
-            line.split_whitespace().last().and_then(|count| count.parse().ok()).expect("a number")
-        };
-        let (mut seen, mut since, mut longest) = (0, None::<Instant>, Duration::ZERO);
-        while !stop.load(Ordering::Relaxed) {
-            let (count, now) = (datagrams(), Instant::now());
-            if count > seen {
-                longest = longest.max(since.map_or(Duration::ZERO, |since| now - since));
-                (seen, since) = (count, Some(now));
-            }
-            std::thread::sleep(Duration::from_millis(2));
-        }
-        longest
-    })
-}
-
 /// Every packet with a routing header.
 const ROUTING_HEADERS: &str = "4,48 0 0 20,21 0 1 43,6 0 0 2,6 0 0 4294967295";
 
@@ -209,8 +188,10 @@ fn a_firewall_in_mid_transfer_stalls_nobody_for_long() {
         start(&network, &scratch, &["--fanout", "mead", "--rate", "20M", path(&file)]);
     let (stop, network) = (AtomicBool::new(false), &network);
     std::thread::scope(|scope| {
-        let gaps: Vec<_> =
-            RECEIVERS.iter().map(|(node, _)| scope.spawn(|| longest_gap(network, node, &stop))).collect();
+        let gaps: Vec<_> = RECEIVERS
+            .iter()
+            .map(|(node, _)| scope.spawn(|| network.within(node, || longest_silence(&stop))))
+            .collect();
         for _ in 0..3 {
             sender.wait_for(|event| event["event"] == "way" && event["way"] == "mead");
         }

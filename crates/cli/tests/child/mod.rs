@@ -9,11 +9,11 @@ use std::{
     os::unix::{fs::PermissionsExt, process::CommandExt},
     process::{Child, Command, Output, Stdio},
     sync::{
-        atomic::{AtomicU32, Ordering},
+        atomic::{AtomicBool, AtomicU32, Ordering},
         mpsc,
     },
     thread,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use serde_json::Value;
@@ -201,4 +201,23 @@ impl Teller {
         assert!(self.child.wait().expect("it is our child").success(), "{done}");
         (done, self.events)
     }
+}
+
+/// How long no UDP datagram came to this thread's network at most, between the first one and the stop.
+pub fn longest_silence(stop: &AtomicBool) -> Duration {
+    let datagrams = || -> u64 {
+        let text = fs::read_to_string("/proc/thread-self/net/snmp6").expect("the kernel tells");
+        let line = text.lines().find(|line| line.starts_with("Udp6InDatagrams")).expect("a line");
+        line.split_whitespace().last().and_then(|count| count.parse().ok()).expect("a number")
+    };
+    let (mut seen, mut since, mut longest) = (datagrams(), None::<Instant>, Duration::ZERO);
+    while !stop.load(Ordering::Relaxed) {
+        let (count, now) = (datagrams(), Instant::now());
+        if count > seen {
+            longest = longest.max(since.map_or(Duration::ZERO, |since| now - since));
+            (seen, since) = (count, Some(now));
+        }
+        thread::sleep(Duration::from_millis(2));
+    }
+    longest
 }
