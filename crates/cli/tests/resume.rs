@@ -6,7 +6,7 @@ mod session;
 use std::{
     fs,
     io::{BufRead, BufReader},
-    process::Stdio,
+    process::{Command, Stdio},
 };
 
 use serde_json::Value;
@@ -25,22 +25,26 @@ fn stand_still(scratch: &Scratch) -> Guarded {
     steady
 }
 
+/// Starts a receiver and kills it when its progress is enough. Returns that progress, or none when the receiver ended before.
+fn kill_when(command: &mut Command, is_enough: impl Fn(&Value) -> bool) -> Option<Value> {
+    let mut receiver = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn_guarded();
+    for line in BufReader::new(receiver.stdout.take().unwrap()).lines() {
+        let event: Value = serde_json::from_str(&line.unwrap()).unwrap();
+        if event["event"] == "progress" && is_enough(&event) {
+            receiver.end();
+            return Some(event);
+        }
+    }
+    assert!(receiver.wait().unwrap().success());
+    None
+}
+
 /// Starts a receiver in folder `into` and kills it when it has fetched `bytes` more; returns what it had fetched by
 /// then, or none when it ended before.
 fn kill_after(scratch: &Scratch, into: &str, bytes: u64) -> Option<u64> {
     let mut command = scratch.receive_command(into);
     command.args(["--json", "--name", into]).arg(format!("@{}", scratch.path("ticket").display()));
-    let mut receiver = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn_guarded();
-    for line in BufReader::new(receiver.stdout.take().unwrap()).lines() {
-        let event: Value = serde_json::from_str(&line.unwrap()).unwrap();
-        if event["event"] == "progress" && fetched(&event) >= bytes {
-            receiver.kill().unwrap();
-            receiver.wait().unwrap();
-            return Some(fetched(&event));
-        }
-    }
-    assert!(receiver.wait().unwrap().success());
-    None
+    kill_when(&mut command, |event| fetched(event) >= bytes).map(|event| fetched(&event))
 }
 
 /// What a receiver says at its end.
@@ -63,18 +67,10 @@ fn a_carousels_receiver_that_was_killed_fetches_what_it_lacks() {
     for more in [5_000_000, 6_000_000] {
         let mut command = scratch.receive_command("a");
         command.arg("--json").arg(format!("@{}", scratch.path("ticket").display()));
-        let mut receiver = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn_guarded();
-        for line in BufReader::new(receiver.stdout.take().unwrap()).lines() {
-            let event: Value = serde_json::from_str(&line.unwrap()).unwrap();
-            let bytes = event["bytes"].as_u64().unwrap_or_default();
-            if event["event"] == "progress" && bytes >= had + more {
-                receiver.kill().unwrap();
-                lost += had.saturating_sub(event["kept_bytes"].as_u64().unwrap());
-                had = bytes;
-                break;
-            }
-        }
-        receiver.wait().unwrap();
+        let killed = kill_when(&mut command, |event| event["bytes"].as_u64() >= Some(had + more));
+        let killed = killed.expect("it lacks the rest");
+        lost += had.saturating_sub(killed["kept_bytes"].as_u64().unwrap());
+        had = killed["bytes"].as_u64().unwrap();
     }
     let done = done(scratch.receive("a", &["--json"]));
     lost += had.saturating_sub(done["kept_bytes"].as_u64().unwrap());
