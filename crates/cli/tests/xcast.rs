@@ -122,21 +122,13 @@ fn inject(network: &Network, node: &str, ip: ipv6::Header, payload: &[u8]) {
 
 /// The same; to a group by the interface that is named.
 fn inject_by(network: &Network, (node, interface): (&str, &str), ip: ipv6::Header, payload: &[u8]) {
-    let ip = ipv6::Header { payload_len: payload.len() as u16, ..ip };
-    network.inject(node, interface, &[&ip.to_bytes()[..], payload].concat(), 1);
+    network.inject(node, interface, &ip.packet(&[payload]), 1);
 }
 
 fn xcast_packet(destinations: &[Ipv6Addr], to: Ipv6Addr) -> (ipv6::Header, Vec<u8>) {
     let header =
         Header::new(next_header::UDP, Ipv6Addr::UNSPECIFIED, destinations.to_vec()).expect("a good list");
-    let ip = ipv6::Header {
-        class_and_label: 0,
-        payload_len: 0,
-        next_header: next_header::ROUTING,
-        hop_limit: 64,
-        source: S,
-        destination: to,
-    };
+    let ip = ipv6::Header::new(S, to, next_header::ROUTING);
     (ip, [header.to_bytes(), udp(S, to, [7, 5000], b"by hand")].concat())
 }
 

@@ -206,15 +206,8 @@ fn designated_routers_multicast_on_their_own_links() {
 fn a_multicast_packet_crosses_as_xcast_and_leaves_as_it_came() {
     let multicast = |hop_limit, destination| {
         let segment = segment(next_header::UDP, destination, 4000);
-        let ip = ipv6::Header {
-            class_and_label: 0x0ab1_2345,
-            payload_len: segment.len() as u16,
-            next_header: next_header::UDP,
-            hop_limit,
-            source: SENDER,
-            destination,
-        };
-        [&ip.to_bytes()[..], &segment].concat()
+        let ip = ipv6::Header::new(SENDER, destination, next_header::UDP);
+        ipv6::Header { class_and_label: 0x0ab1_2345, hop_limit, ..ip }.packet(&[&segment])
     };
     let sent = multicast(64, GROUP);
     let [wrapped] = &encapsulate(&sent, &[node(1, 9), OWN, node(1, 8)], 1500, None)[..] else {

@@ -105,14 +105,9 @@ mod tests {
     use super::*;
 
     fn packet() -> ipv6::Header {
-        ipv6::Header {
-            class_and_label: 7,
-            payload_len: 1400,
-            next_header: ipv6::next_header::UDP,
-            hop_limit: 60,
-            source: Ipv6Addr::new(0xfd00, 1, 0, 0, 0, 0, 0, 1),
-            destination: Ipv6Addr::new(0xfd00, 3, 0, 0, 0, 0, 0, 2),
-        }
+        let host = |network, number| Ipv6Addr::new(0xfd00, network, 0, 0, 0, 0, 0, number);
+        let ip = ipv6::Header::new(host(1, 1), host(3, 2), ipv6::next_header::UDP);
+        ipv6::Header { class_and_label: 7, payload_len: 1400, hop_limit: 60, ..ip }
     }
 
     fn message(kind: u8, code: u8, word: u32) -> Vec<u8> {

@@ -42,7 +42,22 @@ pub struct Header {
     pub destination: Ipv6Addr,
 }
 
+/// The hop limit of packets that we make, as hosts' own packets have it.
+const HOP_LIMIT: u8 = 64;
+
 impl Header {
+    /// Creates the header of a packet without payload: of no traffic class and flow, and with a hop limit of 64.
+    pub fn new(source: Ipv6Addr, destination: Ipv6Addr, next_header: u8) -> Self {
+        Self { class_and_label: 0, payload_len: 0, next_header, hop_limit: HOP_LIMIT, source, destination }
+    }
+
+    /// Returns the packet that has this header and, behind it, these parts of a payload, whose length the header gets. A
+    /// payload has at most 65,535 bytes.
+    pub fn packet(self, payload: &[&[u8]]) -> Vec<u8> {
+        let payload = payload.concat();
+        [&Self { payload_len: payload.len() as u16, ..self }.to_bytes()[..], &payload].concat()
+    }
+
     /// Parses the header, and the payload whose length it has. Bytes behind that are padding of the frame.
     ///
     /// # Errors

@@ -22,7 +22,6 @@ const SINGLE_LEN: usize = 1000 - ipv6::HEADER_LEN - UDP_LEN;
 const ETHERNET_LEN: usize = 14;
 const ETHERTYPE: [u8; 2] = [0x86, 0xdd];
 const UDP_LEN: usize = 8;
-const HOP_LIMIT: u8 = 64;
 const SOURCE_PORT: u16 = 4000;
 
 /// An Ethernet address that nobody has. The router's network layer discards frames to it.
@@ -153,14 +152,7 @@ impl Addresses {
     ) -> Vec<u8> {
         let (payload, routing) = (size.payload(), routing.unwrap_or_default());
         let len = (UDP_LEN + payload.len()) as u16;
-        let ip = ipv6::Header {
-            class_and_label: 0,
-            payload_len: routing.len() as u16 + len,
-            next_header: if routing.is_empty() { next_header::UDP } else { next_header::ROUTING },
-            hop_limit: HOP_LIMIT,
-            source: self.sender,
-            destination: to,
-        };
+        let next = if routing.is_empty() { next_header::UDP } else { next_header::ROUTING };
         // The device adds up the segment itself. It expects the sum of the other covered bytes, which is the
         // inverted checksum of as many zeros.
         let pseudo = !upper_layer_checksum(self.sender, to, next_header::UDP, &vec![0; len.into()]);
@@ -168,7 +160,8 @@ impl Addresses {
         let start = ETHERNET_LEN + ipv6::HEADER_LEN + routing.len();
         let offload = Offload::of_udp(start, (size == Size::Super).then_some(SEGMENT_LEN)).to_bytes();
         let ethernet = [&mac[..], &self.sender_mac, &ETHERTYPE].concat();
-        [&offload[..], &ethernet, &ip.to_bytes(), routing, &udp, &payload].concat()
+        let packet = ipv6::Header::new(self.sender, to, next).packet(&[routing, &udp, &payload]);
+        [&offload[..], &ethernet, &packet].concat()
     }
 }
 

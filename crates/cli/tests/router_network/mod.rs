@@ -95,15 +95,7 @@ pub fn packet(header: &Header, destination: Ipv6Addr, rest: &[u8]) -> Vec<u8> {
 
 /// A packet with this routing header.
 pub fn with_header(header: &[u8], destination: Ipv6Addr, rest: &[u8]) -> Vec<u8> {
-    let ip = ipv6::Header {
-        class_and_label: 0,
-        payload_len: (header.len() + rest.len()) as u16,
-        next_header: next_header::ROUTING,
-        hop_limit: 64,
-        source: SENDER,
-        destination,
-    };
-    [&ip.to_bytes()[..], header, rest].concat()
+    ipv6::Header::new(SENDER, destination, next_header::ROUTING).packet(&[header, rest])
 }
 
 pub fn groups() -> Header {

@@ -192,16 +192,9 @@ mod tests {
         let record = mld::GroupRecord { kind: RecordKind::IsExclude, group, sources: Vec::new() };
         let mut body = mld::Message::Report(mld::Report { records: vec![record] }).to_bytes();
         mld::seal(&mut body, source, mld::REPORT_DESTINATION);
-        let ip = ipv6::Header {
-            class_and_label: 0,
-            payload_len: (ALERT.len() + body.len()) as u16,
-            next_header: 0,
-            hop_limit,
-            source,
-            destination: mld::REPORT_DESTINATION,
-        };
+        let ip = ipv6::Header { hop_limit, ..ipv6::Header::new(source, mld::REPORT_DESTINATION, 0) };
         let ethernet = [0x33, 0x33, 0, 0, 0, 0x16, 2, 0, 0, 0, 0, 7, 0x86, 0xdd];
-        [&ethernet[..], &ip.to_bytes(), &ALERT, &body].concat()
+        [&ethernet[..], &ip.packet(&[&ALERT, &body])].concat()
     }
 
     #[test]

@@ -31,8 +31,6 @@ const MAX_RESPONSE_LEN: usize = 2048;
 /// What a sender needs to have room for between two of the kernel's turns.
 pub(super) const BUFFER_BYTES: usize = 4 << 20;
 
-const HOP_LIMIT: u8 = 64;
-
 /// Sends packets that are whole from the IPv6 header on; the kernel routes them by their destination.
 #[derive(Debug)]
 pub(crate) struct PacketSocket(Socket);
@@ -106,15 +104,7 @@ pub(crate) fn request_packet(form: &Form, request: &Request) -> Vec<u8> {
         header.next_header = next_header::DESTINATION_OPTIONS;
     }
     let header = header.to_bytes(dialect);
-    let ip = ipv6::Header {
-        class_and_label: 0,
-        payload_len: (header.len() + options.len()) as u16,
-        next_header: next_header::ROUTING,
-        hop_limit: HOP_LIMIT,
-        source,
-        destination: receiver,
-    };
-    [&ip.to_bytes()[..], &header, &options].concat()
+    ipv6::Header::new(source, receiver, next_header::ROUTING).packet(&[&header, &options])
 }
 
 /// Gets what comes to this host with a routing header, that header first.

@@ -21,8 +21,6 @@ use super::{CAPABLE_TRANSPORT, Out};
 use crate::explicit::epoch;
 use treecast_host::offload::UDP_HEADER_LEN;
 
-const HOP_LIMIT: u8 = 64;
-
 /// One address list, and how its packets leave.
 pub(crate) struct SharedList {
     out: Arc<Out>,
@@ -64,14 +62,9 @@ impl SharedList {
             ports: ports.clone(),
             ..TransmissionGroup::default()
         };
-        let ip = ipv6::Header {
-            class_and_label: if common.heeds_marks { CAPABLE_TRANSPORT } else { 0 },
-            payload_len: 0,
-            next_header: next_header::UDP,
-            hop_limit: HOP_LIMIT,
-            source: form.source,
-            destination: form.source,
-        };
+        let class_and_label = if common.heeds_marks { CAPABLE_TRANSPORT } else { 0 };
+        let ip = ipv6::Header::new(form.source, form.source, next_header::UDP);
+        let ip = ipv6::Header { class_and_label, ..ip };
         let packets = Packets::new(form.clone(), group);
         let maker = Maker { packets, ip, source_port: common.source_port, divided: Vec::new() };
         Self {

@@ -397,15 +397,8 @@ pub(super) mod tests {
         segment[4..6].copy_from_slice(&segment_len.to_be_bytes());
         let checksum = upper_layer_checksum(PROGRAM, PROGRAM, next_header::UDP, &segment);
         segment[6..8].copy_from_slice(&checksum.to_be_bytes());
-        let ip = ipv6::Header {
-            class_and_label: 0x12345,
-            payload_len: segment.len() as u16,
-            next_header: next_header::UDP,
-            hop_limit: 61,
-            source: PROGRAM,
-            destination: PROGRAM,
-        };
-        [&ip.to_bytes()[..], &segment].concat()
+        let ip = ipv6::Header::new(PROGRAM, PROGRAM, next_header::UDP);
+        ipv6::Header { class_and_label: 0x12345, hop_limit: 61, ..ip }.packet(&[&segment])
     }
 
     /// Each packet's destination, header if it has one, and UDP segment; its checksum has been looked at.

@@ -81,15 +81,8 @@ pub fn segment((source, destination): (Ipv6Addr, Ipv6Addr), kind: u8, port: u16)
 
 /// A packet with this routing header, which names what follows it.
 pub fn packet((source, destination): (Ipv6Addr, Ipv6Addr), header: &[u8], rest: &[u8]) -> Vec<u8> {
-    let ip = ipv6::Header {
-        class_and_label: 0x0ab1_2345,
-        payload_len: (header.len() + rest.len()) as u16,
-        next_header: next_header::ROUTING,
-        hop_limit: 64,
-        source,
-        destination,
-    };
-    [&ip.to_bytes()[..], header, rest].concat()
+    let ip = ipv6::Header::new(source, destination, next_header::ROUTING);
+    ipv6::Header { class_and_label: 0x0ab1_2345, ..ip }.packet(&[header, rest])
 }
 
 /// The packet with other bytes at a place.

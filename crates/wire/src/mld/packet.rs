@@ -56,16 +56,7 @@ mod tests {
     fn packet(hop_limit: u8, source: Ipv6Addr, options: &[u8], message: &Message) -> Vec<u8> {
         let mut body = message.to_bytes();
         seal(&mut body, source, GROUP);
-        let payload_len = (options.len() + body.len()) as u16;
-        let ip = ipv6::Header {
-            class_and_label: 0,
-            payload_len,
-            next_header: 0,
-            hop_limit,
-            source,
-            destination: GROUP,
-        };
-        [&ip.to_bytes(), options, &body].concat()
+        ipv6::Header { hop_limit, ..ipv6::Header::new(source, GROUP, 0) }.packet(&[options, &body])
     }
 
     fn query() -> Message {

@@ -141,16 +141,9 @@ mod tests {
     fn request(sender: u16) -> Request {
         let node = |number| Ipv6Addr::new(0xfd14, 0, 0, 1, 0, 0, 0, number);
         let header = Header::request(node(1)).to_bytes(Dialect::Rfc);
-        let ip = ipv6::Header {
-            class_and_label: 0,
-            payload_len: header.len() as u16,
-            next_header: next_header::ROUTING,
-            hop_limit: 64,
-            source: node(sender),
-            destination: node(1),
-        };
+        let packet = ipv6::Header::new(node(sender), node(1), next_header::ROUTING).packet(&[&header]);
         let router = Router { is_enabled: true, ..Router::default() };
-        match router.forward(&[&ip.to_bytes()[..], &header].concat(), 1, &mut |_| None) {
+        match router.forward(&packet, 1, &mut |_| None) {
             Outcome::Request { request, .. } => request,
             other => panic!("{other:?}"),
         }

@@ -13,9 +13,6 @@ use crate::{
     explicit::authentication::{DomainKey, Said},
 };
 
-/// The hop limit of responses: what hosts send with, if nothing else is said.
-const HOP_LIMIT: u8 = 64;
-
 /// A discovery request that the router is to answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Request {
@@ -70,15 +67,7 @@ impl Request {
             ..self.header.clone()
         };
         let header = header.to_bytes(self.dialect);
-        let ip = ipv6::Header {
-            class_and_label: 0,
-            payload_len: (header.len() + options.len()) as u16,
-            next_header: next_header::ROUTING,
-            hop_limit: HOP_LIMIT,
-            source: router,
-            destination: self.sender,
-        };
-        [&ip.to_bytes()[..], &header, &options].concat()
+        ipv6::Header::new(router, self.sender, next_header::ROUTING).packet(&[&header, &options])
     }
 }
 
