@@ -263,20 +263,8 @@ fn iotup(args: &Args) -> Result<(Ticket, receive::Dialect), String> {
             "there are no {groups} group addresses from {first} on: name fewer with --groups"
         ));
     }
-    let ticket = Ticket {
-        session: SessionId(0),
-        fanout: Fanout::Multicast,
-        repair: Repair::Carousel,
-        fec: false,
-        block_len: iotup::MAX_DATA_LEN as u16,
-        group: first,
-        groups,
-        source: None,
-        control: Vec::new(),
-        security: None,
-        expires: None,
-        local: None,
-    };
+    let ticket = Ticket::new(SessionId(0), Repair::Carousel, iotup::MAX_DATA_LEN as u16, first);
+    let ticket = Ticket { groups, ..ticket };
     Ok((ticket, receive::Dialect::Iotup { name }))
 }
 

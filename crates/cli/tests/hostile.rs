@@ -156,13 +156,8 @@ fn forge(ticket: &Ticket, key: Option<&GroupKey>, blocks: &[(u64, usize)]) {
     let (mut sealer, len) = (key.map(Sealer::for_group), u64::from(ticket.block_len));
     for (position, count) in blocks {
         for block in 0..*count as u64 {
-            let header = Header {
-                file_id: FileId::new(ticket.session, 0),
-                sequence: (position / len + block) * len,
-                payload_len: ticket.block_len.into(),
-                kind: PacketType::Data,
-                number: 0,
-            };
+            let (file, at) = (FileId::new(ticket.session, 0), (position / len + block) * len);
+            let header = Header::new(PacketType::Data, file, at, ticket.block_len.into());
             let mut packet = header.to_bytes().to_vec();
             packet.resize(HEADER_LEN + ticket.block_len as usize, 0xee);
             if let Some(sealer) = &mut sealer {

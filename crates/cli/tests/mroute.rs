@@ -360,13 +360,7 @@ fn super_packets_pass_whole() {
         let listener = network.listen("c", "r2", group, None);
         let (socket, group_and_port) = network.socket_to("s", "r0", group);
         let mut transmitter = Transmitter::new(socket, Offload::SuperPackets);
-        let header = Header {
-            file_id: FileId(1),
-            sequence: 0,
-            payload_len: BLOCK_LEN as u32,
-            kind: PacketType::Data,
-            number: 0,
-        };
+        let header = Header::new(PacketType::Data, FileId(1), 0, BLOCK_LEN as u32);
         let run = vec![7; 40 * BLOCK_LEN];
         let mut send =
             || transmitter.send_blocks(group_and_port, header, BLOCK_LEN, &run).expect("it is sent");

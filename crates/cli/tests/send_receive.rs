@@ -19,7 +19,7 @@ use session::{
 use treecast_wire::{
     header::{FileId, SessionId},
     message::{BeginOfFile, Message, PROTOCOL_VERSION, TransferType, Welcome},
-    ticket::{Fanout, Repair, Ticket},
+    ticket::{Repair, Ticket},
 };
 
 #[test]
@@ -287,20 +287,9 @@ fn what_cannot_be_received_is_refused_in_one_line() {
 }
 
 fn ticket(control: &TcpListener, port: u16) -> Ticket {
-    Ticket {
-        session: SessionId(77),
-        fanout: Fanout::Multicast,
-        fec: false,
-        repair: Repair::Nack,
-        block_len: 1420,
-        group: format!("239.255.77.1:{port}").parse().unwrap(),
-        groups: 1,
-        source: None,
-        control: vec![control.local_addr().unwrap()],
-        security: None,
-        expires: None,
-        local: None,
-    }
+    let group = format!("239.255.77.1:{port}").parse().unwrap();
+    let control = vec![control.local_addr().unwrap()];
+    Ticket { control, ..Ticket::new(SessionId(77), Repair::Nack, 1420, group) }
 }
 
 /// A sender that is not to be trusted: names that would leave the folder.

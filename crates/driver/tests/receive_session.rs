@@ -85,18 +85,10 @@ fn run_and_hear(
 ) -> (Result<ReceiveSummary, ReceiveError>, Vec<Message>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let ticket = Ticket {
-        session: SESSION,
         fanout: Fanout::Unicast,
-        repair: Repair::Nack,
-        fec: false,
-        block_len: 1420,
-        group: "0.0.0.0:0".parse().unwrap(),
-        groups: 1,
-        source: None,
         control: vec![listener.local_addr().unwrap()],
         security: Some(Security { sender_key: identity.public_key().to_bytes(), secret: None }),
-        expires: None,
-        local: None,
+        ..Ticket::new(SESSION, Repair::Nack, 1420, "0.0.0.0:0".parse().unwrap())
     };
     let options =
         ReceiveOptions { interface: Some("lo".into()), ..ReceiveOptions::new(ticket, folder.0.clone()) };
@@ -188,13 +180,7 @@ fn nothing_stays_of_a_session_that_nobody_can_go_on_with() {
         let name = format!("treecast-ended-{stays}-{}", std::process::id());
         let folder = Folder(std::env::temp_dir().join(name));
         let begin = BeginOfFile::new(TransferType::DiskToDisk, 50_000_000, "large").unwrap();
-        let header = Header {
-            file_id: file(0),
-            sequence: 0,
-            payload_len: 1420,
-            kind: PacketType::RetransmittedData,
-            number: 0,
-        };
+        let header = Header::new(PacketType::RetransmittedData, file(0), 0, 1420);
         let packets = [
             welcome(),
             Message::BeginOfFile(begin).to_packet(file(0)),

@@ -1,7 +1,7 @@
 //! Numbers that look random, the same for one seed. No secret is made of them.
 
 /// SplitMix64 (Steele and others, 2014) with its state, which begins as the seed.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct SplitMix64(pub u64);
 
 impl SplitMix64 {

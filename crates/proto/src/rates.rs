@@ -36,7 +36,7 @@ const LAST_ATTEMPT: Duration = Duration::from_secs(640);
 const MAX_STEP: u32 = 1 << 24;
 
 /// Chooses the group that a receiver listens to. Group 0 is the fastest, and the receiver begins there.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Mover {
     group: u8,
     /// The fastest and the slowest that it may choose.
@@ -65,16 +65,7 @@ struct Interval {
 impl Mover {
     /// Creates the choice for a session with this many groups.
     pub fn new(groups: u8) -> Self {
-        Self {
-            group: 0,
-            fastest: 0,
-            slowest: groups.saturating_sub(1),
-            settled: Instant::ZERO,
-            interval: None,
-            high: 0,
-            clean_since: None,
-            attempt_after: FIRST_ATTEMPT,
-        }
+        Self { slowest: groups.saturating_sub(1), attempt_after: FIRST_ATTEMPT, ..Self::default() }
     }
 
     /// Returns the group that the receiver listens to, or is moving to.

@@ -157,6 +157,11 @@ pub struct Header {
 }
 
 impl Header {
+    /// Creates the header of a packet that is not counted: one on a control connection, or one whose number comes later.
+    pub fn new(kind: PacketType, file_id: FileId, sequence: u64, payload_len: u32) -> Self {
+        Self { file_id, sequence, payload_len, kind, number: 0 }
+    }
+
     /// Parses the header at the start of `bytes`, and ignores what follows.
     ///
     /// # Errors

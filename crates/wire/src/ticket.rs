@@ -261,6 +261,24 @@ pub fn local_group(session: SocketAddr, number: u32) -> SocketAddr {
 }
 
 impl Ticket {
+    /// Creates the ticket of a plain session by multicast to one group, which takes no control connections.
+    pub fn new(session: SessionId, repair: Repair, block_len: u16, group: SocketAddr) -> Self {
+        Self {
+            session,
+            fanout: Fanout::Multicast,
+            repair,
+            fec: false,
+            block_len,
+            group,
+            groups: 1,
+            source: None,
+            control: Vec::new(),
+            security: None,
+            expires: None,
+            local: None,
+        }
+    }
+
     /// The UDP port that receivers should use for packets to their own addresses, if they can. MEADcast's
     /// packets are shorter if all receivers have the same port, and a carousel's sender does not learn of
     /// another port. 0 if the port does not matter.

@@ -183,20 +183,8 @@ fn what_cannot_be_sent_is_refused_when_it_is_made() {
 
 #[test]
 fn tickets() {
-    let ticket = Ticket {
-        session: SessionId(7),
-        fanout: Fanout::Multicast,
-        fec: false,
-        repair: Repair::Carousel,
-        block_len: 1420,
-        group: "[ff15::1]:5000".parse().expect("an address"),
-        groups: 1,
-        source: None,
-        control: vec![],
-        security: None,
-        expires: None,
-        local: None,
-    };
+    let group = "[ff15::1]:5000".parse().expect("an address");
+    let ticket = Ticket::new(SessionId(7), Repair::Carousel, 1420, group);
     let refusal = |ticket: &Ticket| ticket.to_string().parse::<Ticket>().expect_err("wrong").to_string();
     assert_eq!(
         refusal(&Ticket { block_len: 0, ..ticket.clone() }),

@@ -398,20 +398,8 @@ mod tests {
     #[test]
     fn neighbours_are_in_the_interfaces_networks() {
         let network = |address: [u8; 4], prefix_len| (IpAddr::from(address), prefix_len);
-        let interface = Interface {
-            index: 2,
-            name: "eth0".into(),
-            is_up: true,
-            is_loopback: false,
-            is_usable: true,
-            is_ethernet: true,
-            mtu: 1500,
-            mac: None,
-            ipv4: None,
-            ipv6: None,
-            networks: vec![network([192, 0, 2, 1], 24), network([10, 0, 0, 1], 32)],
-            addresses: vec![],
-        };
+        let networks = vec![network([192, 0, 2, 1], 24), network([10, 0, 0, 1], 32)];
+        let interface = Interface { networks, ..Interface::named("lo").expect("a loopback") };
         assert!(is_on_link(IpAddr::from([192, 0, 2, 200]), &interface));
         assert!(is_on_link(IpAddr::from([10, 0, 0, 1]), &interface));
         assert!(is_on_link(IpAddr::from([0, 0, 0, 0]), &interface));

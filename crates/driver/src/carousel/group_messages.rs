@@ -148,14 +148,8 @@ mod tests {
     use super::*;
 
     fn question() -> Message {
-        Message::Query(Query {
-            max_response: Duration::from_secs(1),
-            group: Some(IpAddr::from([239, 1, 2, 3])),
-            suppress_router_processing: false,
-            robustness: 2,
-            query_interval: Duration::from_secs(20),
-            sources: Vec::new(),
-        })
+        let general = Query::general(Duration::from_secs(1), Duration::from_secs(20));
+        Message::Query(Query { group: Some(IpAddr::from([239, 1, 2, 3])), ..general })
     }
 
     fn igmp_packet(ttl: u8, message: &Message) -> Vec<u8> {

@@ -176,15 +176,7 @@ impl ListenerWatch {
         }
         self.rechecks_left -= 1;
         self.next_recheck = now + RECHECK_INTERVAL;
-        let query = Query {
-            max_response: RECHECK_INTERVAL / 2,
-            group: None,
-            suppress_router_processing: false,
-            robustness: 2,
-            query_interval: QUERY_INTERVAL,
-            sources: Vec::new(),
-        };
-        let _ = self.send(&Message::Query(query));
+        let _ = self.send(&Message::Query(Query::general(RECHECK_INTERVAL / 2, QUERY_INTERVAL)));
     }
 
     /// The time when [`ListenerWatch::look`] has something to do even if nothing comes.

@@ -169,6 +169,7 @@ struct Storing {
 }
 
 /// How far the receiver is.
+#[derive(Default)]
 struct Figures {
     announced_bytes: u64,
     /// Bytes that came over the connection.

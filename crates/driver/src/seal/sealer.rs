@@ -121,13 +121,7 @@ mod tests {
     const BLOCK_LEN: usize = 100;
 
     fn sealed(sealer: &mut Sealer, run: &[u8]) -> Vec<u8> {
-        let first = Header {
-            file_id: FileId(3),
-            sequence: 500,
-            payload_len: 0,
-            kind: PacketType::Data,
-            number: u32::MAX,
-        };
+        let first = Header { number: u32::MAX, ..Header::new(PacketType::Data, FileId(3), 500, 0) };
         let mut sealed = Vec::new();
         sealer.seal_blocks(first, BLOCK_LEN, run, &mut sealed).unwrap();
         assert_eq!(sealed.len(), Sealer::sealed_len(BLOCK_LEN, run));

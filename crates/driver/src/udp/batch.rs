@@ -293,13 +293,7 @@ mod tests {
     #[test]
     fn symbols_are_no_blocks() {
         let mut batch = Batch::default();
-        let symbol = |sequence| Header {
-            file_id: FileId(7),
-            sequence,
-            payload_len: 100,
-            kind: PacketType::RepairSymbol,
-            number: 0,
-        };
+        let symbol = |sequence| Header::new(PacketType::RepairSymbol, FileId(7), sequence, 100);
         batch.add_received(&header(100, 100), 0, 100);
         batch.add_received(&symbol(200).to_bytes(), 100, 100);
         batch.push_payload(&symbol(300), &[1; 100]);

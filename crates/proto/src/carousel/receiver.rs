@@ -52,7 +52,7 @@ const ECHO: Duration = Duration::from_millis(100);
 const WITHDRAWALS: u32 = 3;
 const WITHDRAWN_FOR: Duration = Duration::from_secs(10);
 
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct ReceiverConfig {
     pub session: SessionId,
     /// How many bytes of an object each packet carries, except its last one.
@@ -92,7 +92,7 @@ struct Ended {
 
 /// One receiver of a carousel. Call order: see the crate's documentation; poll to the end after every
 /// [`ReceiverInput::Blocks`], while the packet's bytes are still at hand.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Receiver {
     config: ReceiverConfig,
     /// Objects that have not ended.
@@ -121,22 +121,7 @@ pub struct Receiver {
 
 impl Receiver {
     pub fn new(config: ReceiverConfig) -> Self {
-        Self {
-            config,
-            objects: BTreeMap::new(),
-            expected: None,
-            ended: BTreeMap::new(),
-            ended_bytes: (0, 0),
-            counters: ReceiverCounters::default(),
-            chunks: 0,
-            last_heard: None,
-            busy: BTreeSet::new(),
-            goodbye: None,
-            over: None,
-            keeps_unfinished: false,
-            closed: false,
-            steps: VecDeque::new(),
-        }
+        Self { config, ..Self::default() }
     }
 
     pub fn handle(&mut self, now: Instant, input: ReceiverInput) {

@@ -326,14 +326,8 @@ mod tests {
     }
 
     fn query(group: Option<IpAddr>, sources: Vec<IpAddr>) -> Message {
-        Message::Query(Query {
-            max_response: Duration::from_secs(10),
-            group,
-            suppress_router_processing: false,
-            robustness: 2,
-            query_interval: Duration::from_secs(125),
-            sources,
-        })
+        let general = Query::general(Duration::from_secs(10), Duration::from_secs(125));
+        Message::Query(Query { group, sources, ..general })
     }
 
     fn said(before: &Filter, after: &Filter) -> Vec<(RecordKind, Vec<IpAddr>)> {

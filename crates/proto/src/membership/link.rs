@@ -537,14 +537,8 @@ mod tests {
     }
 
     fn general_query(robustness: u8, seconds: u64) -> Message {
-        Message::Query(Query {
-            max_response: Duration::from_secs(10),
-            group: None,
-            suppress_router_processing: false,
-            robustness,
-            query_interval: Duration::from_secs(seconds),
-            sources: Vec::new(),
-        })
+        let general = Query::general(Duration::from_secs(10), Duration::from_secs(seconds));
+        Message::Query(Query { robustness, ..general })
     }
 
     fn report(kind: RecordKind, group: &str, sources: &[&str]) -> Message {

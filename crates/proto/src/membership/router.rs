@@ -44,7 +44,7 @@ use crate::{Instant, Step};
 /// The time between two reads of the kernel's counts. An entry is read at least twice before it counts as idle.
 const COUNT_INTERVAL: Duration = Duration::from_secs(10);
 
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Default)]
 pub struct RouterConfig {
     pub timers: Timers,
     pub limits: Limits,
@@ -149,7 +149,7 @@ pub enum Wait {
 }
 
 /// A multicast router for one address family. Call order: see the crate's documentation.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Router {
     config: RouterConfig,
     links: BTreeMap<LinkId, Link>,
@@ -174,19 +174,7 @@ pub struct Router {
 
 impl Router {
     pub fn new(config: RouterConfig) -> Self {
-        Self {
-            config,
-            links: BTreeMap::new(),
-            upstream: None,
-            entries: Entries::default(),
-            routes: BTreeMap::new(),
-            hosts: BTreeMap::new(),
-            learned: BTreeMap::new(),
-            next_count: None,
-            presumes_until: None,
-            refused: 0,
-            out: VecDeque::new(),
-        }
+        Self { config, ..Self::default() }
     }
 
     pub fn handle(&mut self, now: Instant, input: Input) {

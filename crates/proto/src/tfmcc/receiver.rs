@@ -55,7 +55,7 @@ pub enum ReceiverWait {
 
 /// One receiver's part in congestion control. Call order: see the crate's documentation. Its reports replace each other:
 /// one that could not be sent is of no use when there is a newer one.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Receiver {
     number: Option<u32>,
     history: LossHistory,
@@ -86,24 +86,7 @@ impl Receiver {
     /// Creates a receiver's part. `seed` decides its random times: no two receivers of a group should have the
     /// same.
     pub fn new(seed: u64) -> Self {
-        Self {
-            number: None,
-            history: LossHistory::default(),
-            rate: ReceiveRate::default(),
-            round_trip: RoundTrip::default(),
-            window: Window::default(),
-            random: SplitMix64(seed),
-            pace: None,
-            measured_echo: 0,
-            timer: None,
-            has_spoken: false,
-            rounds_to_pass: 0,
-            patience: 0,
-            reported: None,
-            is_urgent: false,
-            has_news: false,
-            is_lossy: false,
-        }
+        Self { random: SplitMix64(seed), ..Self::default() }
     }
 
     pub fn handle(&mut self, now: Instant, input: ReceiverInput) {

@@ -37,6 +37,21 @@ pub struct Query<A> {
     pub sources: Vec<A>,
 }
 
+impl<A> Query<A> {
+    /// Creates a general query, which asks for all groups, with the robustness that protocols begin with.
+    pub fn general(max_response: Duration, query_interval: Duration) -> Self {
+        let (suppress_router_processing, robustness) = (false, 2);
+        Self {
+            max_response,
+            group: None,
+            suppress_router_processing,
+            robustness,
+            query_interval,
+            sources: Vec::new(),
+        }
+    }
+}
+
 impl<A: Address> Query<A> {
     /// Reads the whole message but its type and checksum. Bytes behind the last source are ignored, as both RFCs ask.
     pub(crate) fn parse(bytes: &[u8]) -> Result<Self, ParseError> {

@@ -60,14 +60,8 @@ mod tests {
     }
 
     fn query() -> Message {
-        Message::Query(Query {
-            max_response: Duration::from_secs(1),
-            group: Some(GROUP),
-            suppress_router_processing: false,
-            robustness: 2,
-            query_interval: Duration::from_secs(20),
-            sources: Vec::new(),
-        })
+        let general = Query::general(Duration::from_secs(1), Duration::from_secs(20));
+        Message::Query(Query { group: Some(GROUP), ..general })
     }
 
     #[test]

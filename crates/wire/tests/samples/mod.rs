@@ -130,19 +130,13 @@ fn pace_report() -> PaceReport {
 }
 
 pub fn tickets() -> Vec<Sample> {
+    let group = "[ff35::8000:1]:5000".parse().expect("an address");
     let multicast = Ticket {
-        session: SessionId(0x0123_4567),
-        fanout: Fanout::Multicast,
-        repair: Repair::Nack,
-        block_len: 1420,
-        fec: false,
-        group: "[ff35::8000:1]:5000".parse().expect("an address"),
-        groups: 1,
         source: Some("fd00::1".parse().expect("an address")),
         control: vec!["[fd00::1]:6000".parse().expect("an address")],
         security: Some(Security { sender_key: [7; 32], secret: None }),
         expires: NonZeroU64::new(1_800_000_000),
-        local: None,
+        ..Ticket::new(SessionId(0x0123_4567), Repair::Nack, 1420, group)
     };
     let unicast = Ticket {
         fanout: Fanout::Unicast,

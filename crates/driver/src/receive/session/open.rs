@@ -124,22 +124,7 @@ impl Storing {
 
 impl Figures {
     fn new(now: Instant, summary: ReceiveSummary) -> Self {
-        Self {
-            announced_bytes: 0,
-            retransmitted_bytes: 0,
-            kept_bytes: 0,
-            malformed: 0,
-            disk_wait_ms: 0,
-            requests: 0,
-            failed_bytes: 0,
-            not_wanted: BTreeSet::new(),
-            heard_at: None,
-            ended_at: None,
-            next_progress: now,
-            meter: Meter::default(),
-            summary,
-            failing: Vec::new(),
-        }
+        Self { next_progress: now, summary, ..Self::default() }
     }
 }
 

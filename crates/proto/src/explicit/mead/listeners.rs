@@ -290,14 +290,7 @@ mod tests {
         say(&mut listeners, 0, 1, report(RecordKind::IsExclude, mld::ALL_SNOOPERS, &[]));
         assert_eq!(listeners.groups().len(), 1);
         let query = |listeners: &mut Listeners, from: Ipv6Addr| {
-            let query = mld::Query {
-                max_response: Duration::from_secs(10),
-                group: None,
-                suppress_router_processing: false,
-                robustness: 2,
-                query_interval: Duration::from_secs(125),
-                sources: Vec::new(),
-            };
+            let query = mld::Query::general(Duration::from_secs(10), Duration::from_secs(125));
             listeners.handle(Instant::ZERO, LAN, host(9).0, from, mld::Message::Query(query));
         };
         query(&mut listeners, Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 6));

@@ -15,7 +15,7 @@ use crate::{
     unicast::{ClientEvent, ClientWait, StorageReport, StorageTask},
 };
 
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct ClientConfig {
     /// For how long nothing new must have come before the client concludes that the server has stopped sending.
     pub timeout: Duration,
@@ -59,7 +59,7 @@ pub enum ClientTransmit {
 
 /// The client. Call order: see the crate's documentation; poll to the end after every
 /// [`ClientInput::Replies`], while the packet's bytes are still at hand.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Client {
     config: ClientConfig,
     state: State,
@@ -82,8 +82,9 @@ struct File {
     stored: Stored,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 enum State {
+    #[default]
     Starting,
     Receiving,
     Hashing,
@@ -93,18 +94,7 @@ enum State {
 
 impl Client {
     pub fn new(config: ClientConfig) -> Self {
-        Self {
-            config,
-            state: State::Starting,
-            file: None,
-            asked: VecDeque::new(),
-            cursor: 0,
-            started: Instant::ZERO,
-            active: Instant::ZERO,
-            timeouts: 0,
-            mismatches: 0,
-            steps: VecDeque::new(),
-        }
+        Self { config, ..Self::default() }
     }
 
     pub fn handle(&mut self, now: Instant, input: ClientInput) {
