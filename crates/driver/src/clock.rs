@@ -38,6 +38,12 @@ pub fn seed() -> u64 {
     since.as_nanos() as u64 ^ u64::from(std::process::id()).rotate_left(40)
 }
 
+/// A moment for tests.
+#[cfg(test)]
+pub(crate) fn at(millis: u64) -> Instant {
+    Instant::ZERO + std::time::Duration::from_millis(millis)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

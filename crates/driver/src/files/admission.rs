@@ -95,13 +95,8 @@ impl Admission {
 
 #[cfg(test)]
 mod tests {
-    use treecast_wire::message::TransferType;
-
     use super::*;
-
-    fn begin(size: u64, name: &str) -> BeginOfFile {
-        BeginOfFile::new(TransferType::DiskToDisk, size, name).unwrap()
-    }
+    use crate::files::begin;
 
     #[test]
     fn limits_are_of_all_that_is_taken_together() {

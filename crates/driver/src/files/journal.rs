@@ -704,18 +704,12 @@ fn remove_old(folder: &TargetFolder) {
 mod tests {
     use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
 
-    use treecast_wire::message::TransferType;
-
     use super::*;
-    use crate::files::{held_log::Piece, names::Names};
+    use crate::files::{begin, held_log::Piece, names::Names};
     use crate::scratch::scratch;
 
     const SESSION: SessionId = SessionId(0xa);
     const FILE: FileId = FileId(0xa << 32 | 3);
-
-    fn begin(size: u64, name: &str) -> BeginOfFile {
-        BeginOfFile::new(TransferType::DiskToDisk, size, name).unwrap()
-    }
 
     fn open(path: &std::path::Path) -> (TargetFolder, Journal, Leftovers) {
         let folder = TargetFolder::open(path).unwrap();

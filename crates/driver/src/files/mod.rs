@@ -51,3 +51,10 @@ pub use walk::{Found, NamedSource, Skipped, find_sources, find_sources_until};
 fn file_time(time: ModificationTime) -> sys::FileTime {
     sys::FileTime { seconds: time.seconds, nanoseconds: time.nanoseconds }
 }
+
+/// The announcement of a file, for tests.
+#[cfg(test)]
+fn begin(size: u64, name: &str) -> treecast_wire::message::BeginOfFile {
+    use treecast_wire::message::{BeginOfFile, TransferType};
+    BeginOfFile::new(TransferType::DiskToDisk, size, name).unwrap()
+}

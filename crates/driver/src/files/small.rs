@@ -265,18 +265,14 @@ fn is_small(begin: &BeginOfFile) -> bool {
 mod tests {
     use treecast_wire::{
         header::SessionId,
-        message::{Attributes, ModificationTime, TransferType},
+        message::{Attributes, ModificationTime},
     };
 
     use super::*;
-    use crate::files::{TargetFolder, journal::announced};
+    use crate::files::{TargetFolder, begin, journal::announced};
     use crate::scratch::scratch;
 
     const FILE: FileId = FileId(3);
-
-    fn begin(size: u64, name: &str) -> BeginOfFile {
-        BeginOfFile::new(TransferType::DiskToDisk, size, name).unwrap()
-    }
 
     fn held(file: FileId, size: u64) -> SmallObjects {
         let mut small = SmallObjects::default();

@@ -67,10 +67,7 @@ pub(crate) fn time_for(bytes: u64, bytes_a_second: Option<f64>) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn at(millis: u64) -> Instant {
-        Instant::ZERO + Duration::from_millis(millis)
-    }
+    use crate::clock::at;
 
     #[test]
     fn only_the_last_seconds_count() {

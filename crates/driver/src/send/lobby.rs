@@ -212,10 +212,7 @@ mod tests {
     use std::{io::Write, net::TcpStream};
 
     use super::*;
-
-    fn at(millis: u64) -> Instant {
-        Instant::ZERO + Duration::from_millis(millis)
-    }
+    use crate::clock::at;
 
     /// Connects once, from an address of the loopback network.
     fn knock(lobby: &mut Lobby, listener: &TcpListener, token: u64, from: u8, now: Instant) -> TcpStream {

@@ -63,10 +63,7 @@ fn may_pass(error: &io::Error) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn at(millis: u64) -> Instant {
-        Instant::ZERO + Duration::from_millis(millis)
-    }
+    use crate::clock::at;
 
     fn failed(code: i32) -> io::Result<()> {
         Err(io::Error::from_raw_os_error(code))

@@ -6,16 +6,12 @@ use std::{
 
 use treecast_wire::{
     header::SessionId,
-    message::{Attributes, ModificationTime, ObjectKind, TransferType},
+    message::{Attributes, ModificationTime, ObjectKind},
 };
 
 use super::*;
-use crate::files::{Rules, SourceBlock};
+use crate::files::{Rules, SourceBlock, begin};
 use crate::scratch::{scratch, scratch_on_disk};
-
-fn begin(size: u64, name: &str) -> BeginOfFile {
-    BeginOfFile::new(TransferType::DiskToDisk, size, name).unwrap()
-}
 
 fn store(path: &std::path::Path) -> Store {
     let folder = TargetFolder::open(path).unwrap();

@@ -198,13 +198,10 @@ mod tests {
         Presence::{Absent, Closed, Ended, Silent, Unreachable},
         *,
     };
+    use crate::clock::at;
 
     const REFUSED: i32 = libc::ECONNREFUSED;
     const NO_HOST: i32 = libc::EHOSTUNREACH;
-
-    fn at(millis: u64) -> Instant {
-        Instant::ZERO + Duration::from_millis(millis)
-    }
 
     fn host(number: u8) -> IpAddr {
         [10, 0, 0, number].into()
