@@ -265,13 +265,10 @@ impl Counted<'_> {
             local: self.of(Counter::XcastLocal),
             unrouted: self.of(Counter::XcastUnrouted),
             multicast: self.of(Counter::XcastMulticast),
-            encapsulated: 0,
-            registered: Vec::new(),
-            registrations_refused: 0,
-            registrations_unsent: 0,
             malformed: named(malformed),
             dropped: named(dropped.chain(self.refused(FIRST_XCAST_REFUSED, true))),
             passed_on: named(self.refused(FIRST_XCAST_REFUSED, false)),
+            ..Xcast::default()
         }
     }
 }

@@ -29,12 +29,13 @@ pub use receiver::{Notification, Receiver, ReceiverConfig};
 pub use sender::{Sender, SenderConfig};
 
 /// When retransmissions are sent.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Repair {
     /// The sender never sends anything again. An object that lacks blocks at its end has failed.
     None,
     /// The sender sends lost blocks again when the whole object has been multicast (VCMTP 1).
     After,
     /// The sender sends lost blocks again as soon as receivers ask for them (VCMTP 2).
+    #[default]
     Nack,
 }

@@ -36,15 +36,16 @@ use crate::{
 };
 
 /// How the application learns of objects (4.3.1).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Notification {
     /// The application is asked about each object, and answers with a [`Response`].
+    #[default]
     PerFile,
     /// Every object is stored in the folder, and the application is told of each one that is complete.
     Batched,
 }
 
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct ReceiverConfig {
     pub session: SessionId,
     pub repair: Repair,
@@ -73,7 +74,7 @@ pub struct ReceiverConfig {
 
 /// One session's receiver. Call order: see the crate's documentation; poll to the end after every
 /// [`ReceiverInput::Blocks`], while the packet's bytes are still at hand.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Receiver {
     config: ReceiverConfig,
     state: State,
@@ -103,9 +104,10 @@ pub struct Receiver {
 }
 
 /// The data receiver's state in table 4.7.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 enum State {
     /// No connection yet.
+    #[default]
     Idle,
     ReceivingData,
     /// The sender has said Goodbye; what is whole is still checked and committed.
@@ -119,27 +121,10 @@ impl Receiver {
     pub fn new(config: ReceiverConfig) -> Self {
         let none = FileId::new(config.session, 0);
         Self {
-            state: State::Idle,
-            ledger: Ledger::default(),
-            requester: Requester {
-                repair: config.repair,
-                ready_to_send: false,
-                arrived_symbols: 0,
-                counts: false,
-            },
+            requester: Requester { repair: config.repair, ..Requester::default() },
             reporter: Reporter::new(config.progress_bytes, config.progress_interval, config.keepalive, none),
-            counters: ReceiverCounters::default(),
-            group: 0,
-            unconfirmed_moves: 0,
-            quiet: BTreeSet::new(),
-            draining: None,
-            lacks: BTreeSet::new(),
-            chunks: 0,
-            heard: Instant::ZERO,
-            is_listening: false,
-            close_reason: None,
-            out: VecDeque::new(),
             config,
+            ..Self::default()
         }
     }
 

@@ -6,7 +6,7 @@ use treecast_wire::{header::FileId, message::Progress};
 
 use crate::Instant;
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Reporter {
     every_bytes: u64,
     interval: Duration,

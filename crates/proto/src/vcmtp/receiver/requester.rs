@@ -9,7 +9,7 @@ use treecast_wire::message::{
 use super::super::Repair;
 
 /// NULL while there is no connection, else READY-TO-SEND.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Requester {
     pub(super) repair: Repair,
     pub(super) ready_to_send: bool,
