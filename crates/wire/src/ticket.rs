@@ -412,20 +412,8 @@ fn parse_fields(fields: &[u8]) -> Result<Ticket, ParseError> {
     let expires = NonZeroU64::new(reader.u64("expires")?);
     let local = (repair == Repair::Local).then(|| parse_local(&mut reader)).transpose()?;
     reader.end("ticket")?;
-    Ok(Ticket {
-        session,
-        fanout,
-        repair,
-        fec,
-        block_len,
-        group,
-        groups,
-        source,
-        control,
-        security,
-        expires,
-        local,
-    })
+    let ticket = Ticket::new(session, repair, block_len, group);
+    Ok(Ticket { fanout, fec, groups, source, control, security, expires, local, ..ticket })
 }
 
 fn parse_local(reader: &mut Reader<'_>) -> Result<LocalTicket, ParseError> {

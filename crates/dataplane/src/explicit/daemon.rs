@@ -194,15 +194,7 @@ impl<'a> Daemon<'a> {
         let is_designated = config.is_designated || config.is_xcast_plus;
         let left =
             chosen(config, &interfaces).filter(|_| is_designated).flat_map(|one| Left::at(one).groups());
-        let router = Router {
-            is_enabled: true,
-            is_leaving: false,
-            min_dsts: config.min_dsts,
-            dialect: config.dialect,
-            own: BTreeSet::new(),
-            groups: left.collect(),
-            guard: config.guard(),
-        };
+        let router = router(config, left.collect());
         let open = || Registrations::open().map_err(Error::system(LISTEN));
         let registrations = is_designated.then(open).transpose()?;
         let open = || XcastPlus::open(config.key.clone()).map_err(Error::system(XCAST_PLUS));
@@ -659,6 +651,12 @@ fn check_names(config: &Config, interfaces: &BTreeMap<String, Interface>) -> Res
     }
     let can_serve = |interface: &Interface| interface.is_up && global(interface).next().is_some();
     if chosen(config, interfaces).any(can_serve) { Ok(()) } else { Err(Error::NothingToServe) }
+}
+
+/// The router of these settings, which serves `groups` of an earlier daemon and knows none of its own addresses yet.
+fn router(config: &Config, groups: BTreeMap<Ipv6Addr, BTreeSet<u32>>) -> Router {
+    let Config { min_dsts, dialect, .. } = *config;
+    Router { is_enabled: true, min_dsts, dialect, groups, guard: config.guard(), ..Router::default() }
 }
 
 /// Claims those that are up: another router may serve none of them.
