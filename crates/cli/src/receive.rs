@@ -23,7 +23,7 @@ use treecast_host::stop::Stop;
 use treecast_wire::{
     header::SessionId,
     iotup,
-    ticket::{Fanout, MAX_GROUPS, Repair, Ticket, group_address},
+    ticket::{MAX_GROUPS, Repair, Ticket, group_address},
 };
 
 use crate::{Outcome, advice, arguments, group::Group, observers::Observers, send::Dialect};

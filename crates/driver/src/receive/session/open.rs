@@ -33,7 +33,6 @@ use crate::{
     clock::{self, Clock},
     connection,
     files::{Intake, Journal, Leftovers, SmallObjects, TargetFolder},
-    hindrance::Meter,
     seal::{Opener, Secret},
 };
 
