@@ -253,7 +253,7 @@ impl Repairs {
 
     /// Nothing is to be sent any more.
     pub fn clear(&mut self) {
-        if !self.jobs.is_empty() {
+        if self.jobs.first().is_some() {
             *self = Self::default();
         }
     }
