@@ -163,7 +163,7 @@ fn payload_len(message: &Message) -> usize {
                 SignedWord::Withdraw(reason) => reason.as_str().len(),
                 SignedWord::Goodbye => 0,
                 SignedWord::Blocks(hashes) => 8 + hashes.count() * size_of::<BlockHash>(),
-                SignedWord::State(state) => local_len(&Local::State(LocalState::clone(state))),
+                SignedWord::State(state) => local_len(&Local::State(state.clone())),
             };
             signature.len() + 4 + word
         }
@@ -439,7 +439,7 @@ fn local() -> impl Strategy<Value = Local> {
     let numbers = any::<(u32, u32, u64, u16, bool)>();
     let object = (any::<u64>(), any::<u64>(), ranges(3));
     prop_oneof![
-        local_state().prop_map(Local::State),
+        local_state().prop_map(|state| Local::State(Box::new(state))),
         any::<u64>().prop_map(Local::Probe),
         any::<(u32, u32, u64, u16)>().prop_map(|(group, epoch, stamp_us, loss)| {
             Local::Join(LocalJoin { group: GroupId(group), epoch, stamp_us, loss })

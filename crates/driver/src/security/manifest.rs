@@ -387,7 +387,7 @@ mod tests {
         let mut say = |stamp_us: u64| {
             let mut state = LocalState::new(GroupId::SESSION, sender);
             state.echo_us = stamp_us;
-            let plain = Message::Local(Local::State(state));
+            let plain = Message::Local(Local::State(Box::new(state)));
             (signer.sign_word(FILE, &plain).unwrap(), plain)
         };
         let [(old, plain), (new, latest)] = [1_000, 2_000].map(&mut say);

@@ -404,7 +404,7 @@ impl Sender {
         if let Ok(contents) = Contents::new(self.objects.len() as u32) {
             self.transmit(SenderTransmit::Message { to, file, message: Message::Contents(contents) });
         }
-        let message = Message::Local(Local::State(self.state(stamp_us(now))));
+        let message = Message::Local(Local::State(Box::new(self.state(stamp_us(now)))));
         self.transmit(SenderTransmit::Message { to, file, message });
     }
 

@@ -128,7 +128,8 @@ mod tests {
         assert_eq!(map.iter().copied().collect::<Vec<_>>(), [(1, 10), (5, 50), (7, 1), (9, 90)]);
         assert_eq!((map.first(), map.get(&5), map.get(&6)), (Some(&(1, 10)), Some(&50), None));
         assert_eq!(map.range(2..9).map(|(key, _)| *key).collect::<Vec<_>>(), [5, 7]);
-        assert_eq!(map.range(9..2).count(), 0);
+        let (from, to) = (9, 2);
+        assert_eq!(map.range(from..to).count(), 0);
         assert_eq!(map.from(6).count(), 2);
         map.range_mut(0..6).for_each(|(_, value)| *value = 0);
         assert_eq!(map.take_before(6), [(1, 0), (5, 0)]);

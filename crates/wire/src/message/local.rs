@@ -21,7 +21,7 @@ use crate::{ParseError, field::Reader};
 /// What a member of a session's local groups says.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Local {
-    State(LocalState),
+    State(Box<LocalState>),
     /// The time of the one who asks, in microseconds, which the answer repeats. Not 0.
     Probe(u64),
     Join(LocalJoin),
@@ -42,7 +42,7 @@ impl Local {
     pub(super) fn parse(payload: &[u8]) -> Result<Self, ParseError> {
         let mut reader = Reader::new(payload);
         let local = match reader.u8("kind")? {
-            0 => Self::State(LocalState::parse(&mut reader)?),
+            0 => Self::State(Box::new(LocalState::parse(&mut reader)?)),
             1 => Self::Probe(reader.u64("timestamp")?),
             2 => Self::Join(LocalJoin::parse(&mut reader)?),
             3 => Self::Leave(GroupId(reader.u32("group")?)),

@@ -56,7 +56,7 @@ impl SignedWord {
             Message::Withdraw(reason) => Some(Self::Withdraw(reason.clone())),
             Message::Goodbye => Some(Self::Goodbye),
             Message::Local(Local::State(state)) if state.group == GroupId::SESSION => {
-                Some(Self::State(Box::new(state.clone())))
+                Some(Self::State(state.clone()))
             }
             _ => None,
         }
@@ -68,7 +68,7 @@ impl SignedWord {
             Self::Contents(contents) => Some(Message::Contents(contents)),
             Self::Withdraw(reason) => Some(Message::Withdraw(reason)),
             Self::Goodbye => Some(Message::Goodbye),
-            Self::State(state) => Some(Message::Local(Local::State(*state))),
+            Self::State(state) => Some(Message::Local(Local::State(state))),
             Self::Blocks(_) => None,
         }
     }

@@ -41,7 +41,7 @@ pub fn all() -> Vec<Local> {
     (request.wants_announcement, request.is_from_below) = (true, true);
     vec![
         Local::Empty,
-        Local::State(state),
+        Local::State(Box::new(state)),
         Local::Probe(12_000_000),
         Local::Join(LocalJoin { group, epoch: 1, stamp_us: 12_000_000, loss: 655 }),
         Local::Leave(group),

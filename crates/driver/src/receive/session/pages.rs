@@ -146,7 +146,10 @@ mod tests {
         pages.note(Instant::ZERO, FILE, page(0, &[&b"aa"[..]; 128]));
         (1..120).for_each(|block| pages.note(Instant::ZERO, FILE, page(2 * block, &[b"xx"])));
         let runs = pages.prove(Instant::ZERO, (FILE, 254), b"aa", 2);
-        assert_eq!(runs.into_iter().map(|run| run.range).collect::<Vec<_>>(), [254..256]);
+        assert_eq!(
+            runs.into_iter().map(|run| (run.range.start, run.range.end)).collect::<Vec<_>>(),
+            [(254, 256)]
+        );
     }
 
     #[test]

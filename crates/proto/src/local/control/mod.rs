@@ -175,8 +175,8 @@ impl Control {
             return;
         }
         match local {
-            Local::State(state) if from == From::Session => self.session_is(now, state),
-            Local::State(state) if state.controller == member => self.state(now, state, view),
+            Local::State(state) if from == From::Session => self.session_is(now, *state),
+            Local::State(state) if state.controller == member => self.state(now, *state, view),
             Local::Probe(stamp_us) => self.answer(now, member, stamp_us, view),
             Local::Join(join) => self.join(now, member, &join, view),
             Local::Leave(group) => self.left(member, group),

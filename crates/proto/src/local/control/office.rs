@@ -64,10 +64,10 @@ impl Control {
         let mut state = self.state_of(now, place, view);
         if self.clients.members().next().is_some() || place.epoch > 1 {
             let state = LocalState { roster: self.peers(), ..state.clone() };
-            self.orders.push_back(Order::Tell(Address::Group(place.group), Local::State(state)));
+            self.orders.push_back(Order::Tell(Address::Group(place.group), Local::State(Box::new(state))));
         }
         state.flags = state.flags.with(LocalFlags::ADMITTED, true);
-        let state = Local::State(state);
+        let state = Local::State(Box::new(state));
         let below: Vec<Member> = self.clients.children().map(|(member, _)| member).collect();
         self.orders.extend(below.into_iter().map(|member| tell(member, state.clone())));
     }
@@ -79,7 +79,7 @@ impl Control {
         state.echo_us = stamp_us;
         let is_known = self.clients.get(to).is_some();
         state.flags = state.flags.with(LocalFlags::ADMITTED, is_known);
-        self.orders.push_back(tell(to, Local::State(state)));
+        self.orders.push_back(tell(to, Local::State(Box::new(state))));
     }
 
     /// Handles the request of a receiver to become a member, or of a group to be below this one.
@@ -176,7 +176,8 @@ impl Control {
             ..LocalState::new(place.group, self.me)
         };
         let members: Vec<Member> = self.clients.members().map(|(member, _)| member).collect();
-        self.orders.extend(members.into_iter().map(|member| tell(member, Local::State(state.clone()))));
+        self.orders
+            .extend(members.into_iter().map(|member| tell(member, Local::State(Box::new(state.clone())))));
         self.leave_for(now, &place, to);
     }
 

@@ -89,7 +89,7 @@ impl Sender {
     fn answer(&mut self, to: Member, stamp_us: u64) {
         let mut state = self.state(stamp_us);
         state.flags = state.flags.with(LocalFlags::ADMITTED, self.clients.get(to).is_some());
-        let message = Message::Local(Local::State(state));
+        let message = Message::Local(Local::State(Box::new(state)));
         let (to, file) = (Destination::Local(Address::Member(to)), self.file(0));
         self.transmit(SenderTransmit::Message { to, file, message });
     }
