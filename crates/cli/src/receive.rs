@@ -49,7 +49,8 @@ pub struct Args {
     #[arg(long, value_name = "IF")]
     interface: Option<String>,
     /// UDP port for packets to this host's own address (--fanout unicast, mead, xcast and auto), for a firewall
-    /// that lets one port in [default: the port after the group's; with unicast a free one]
+    /// that lets one port in [default: the port after the group's; with unicast a free one]. Repair local: other
+    /// receivers send to it, or to the port after it where the session has no multicast
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..), allow_negative_numbers = true,
           help_heading = CONNECTION_HEADING)]
     port: Option<u16>,
