@@ -197,7 +197,7 @@ repair = "local"
 [[delivery]]
 name = "dying"
 repair = "local"
-local = { deaths = 1, within = "1s", groups = [["client0", "client1", "client2"], ["client3", "client4", "client5"]] }
+local = { deaths = 1, within = "300ms", groups = [["client0", "client1", "client2"], ["client3", "client4", "client5"]] }
 
 [[claim]]
 says = "every receiver that lives gets everything"

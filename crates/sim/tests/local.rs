@@ -166,7 +166,7 @@ fn a_controller_that_dies_is_replaced_and_all_others_get_everything() {
     let seeds =
         (0..30).map(|seed| (Fanout::Multicast, seed)).chain((0..6).map(|seed| (Fanout::Unicast, seed)));
     for (fanout, seed) in seeds {
-        let deaths = [800, 1_200, 1_600].map(|millis| Duration::from_millis(millis + 30 * seed));
+        let deaths = [0, 400, 800].map(|millis| Duration::from_millis(millis + 30 * seed));
         let scenario = placed(seed, 2, |local| {
             local.deaths = deaths.into();
             if seed % 2 == 0 {

@@ -55,9 +55,6 @@ pub struct Simulated {
     pub samples: Vec<Sample>,
 }
 
-/// The time for which a sender waits for more receivers after the first.
-const SETTLING: Duration = Duration::from_secs(1);
-
 /// The time that a program takes until it asks for a connection: about what `treecast receive` takes on an idle machine.
 const STARTING: Duration = Duration::from_millis(10);
 
@@ -232,7 +229,10 @@ fn scenario(
     let of_objects =
         |rate: Option<Rate>| rate.map_or(rate_bps, |rate| rate.0) * u64::from(block_len) / MTU as u64;
     let seed = seed_for(habits.seed, &planned.name);
-    let local = delivery.is_local().then(|| local(planned, members, seed, &of_objects)).transpose()?;
+    let local = delivery
+        .is_local()
+        .then(|| local(planned, members, (seed, habits.timeout), &of_objects))
+        .transpose()?;
     let placed = placed(experiment, planned, topology, members, local, seal_bytes)?;
     Ok(Scenario {
         seed,
@@ -310,7 +310,7 @@ fn placed(
 fn local(
     planned: &Planned,
     members: &[usize],
-    seed: u64,
+    (seed, timeout): (u64, Duration),
     of_objects: &dyn Fn(Option<Rate>) -> u64,
 ) -> Result<Local, String> {
     let keys = &planned.delivery.local;
@@ -336,7 +336,9 @@ fn local(
             ..usual
         },
         minimum_rate_bps: keys.minimum_rate.map_or(0, |rate| rate.0),
-        settling: SETTLING,
+        // As `treecast send --wait N` does.
+        settling: timeout,
+        wait_for: Some(members.len() as u32),
         deaths: keys.deaths_at(&mut SplitMix64(seed)),
     })
 }

@@ -21,9 +21,11 @@ pub struct Local {
     pub tuning: Tuning,
     /// The lowest rate of the sender, in bits of IP packets a second. With 0 no receiver has to leave.
     pub minimum_rate_bps: u64,
-    /// The time that the sender waits for more receivers after the first.
+    /// How long the sender waits for more receivers after the first, unless as many as `wait_for` are there before.
     pub settling: Duration,
-    /// The times at which controllers die, counted from when all receivers were there.
+    /// `None` where the sender always waits for that time.
+    pub wait_for: Option<u32>,
+    /// The times since the first block was sent at which a controller dies.
     pub deaths: Vec<Duration>,
 }
 

@@ -601,7 +601,7 @@ fn local_sender(scenario: &Scenario, placed: &Placed, settings: &Local) -> Resul
         minimum_rate_bps: of_objects(settings.minimum_rate_bps),
         window_bytes: WINDOW_BYTES,
         settling: settings.settling,
-        wait_for: None,
+        wait_for: settings.wait_for,
         copies: (placed.fanout != Fanout::Multicast).then(|| local::CopiesSent {
             key: [scenario.seed as u8; 32],
             share_rate: placed.fanout == Fanout::Unicast,

@@ -496,7 +496,12 @@ impl<'a> World<'a> {
             true => receivers.any(Option::is_some),
             false => receivers.all(Option::is_some),
         };
-        if self.has_begun || transport.awaits_routers() || !are_there(self.receivers.iter()) {
+        // With local groups, the machine knows when it begins.
+        if self.has_begun
+            || placed.local.is_some()
+            || transport.awaits_routers()
+            || !are_there(self.receivers.iter())
+        {
             return;
         }
         self.has_begun = true;
@@ -506,10 +511,6 @@ impl<'a> World<'a> {
             return self.schedule.at(now, Event::WakeSender);
         }
         self.begin_changes(placed);
-        if let Some(local) = &placed.local {
-            // Its sender began when the first receiver was there.
-            return local.deaths.iter().for_each(|time| self.schedule.at(now + *time, Event::ControllerDies));
-        }
         (0..self.scenario.objects.len()).for_each(|position| self.schedule.at(now, Event::Send(position)));
         self.schedule.at(now, Event::CloseSender);
     }
@@ -519,6 +520,18 @@ impl<'a> World<'a> {
         let (_, cable, change) = placed.changes[position];
         if let Some(transport) = &mut self.transport {
             transport.graph.change(cable, change);
+        }
+    }
+
+    /// Plans what happens to the network and to controllers when a session with local groups sends its first block.
+    fn begin_local(&mut self, now: Instant) {
+        let placed = self.scenario.network.as_deref();
+        let Some((placed, local)) = placed.and_then(|placed| Some((placed, placed.local.as_ref()?))) else {
+            return;
+        };
+        if !std::mem::replace(&mut self.has_begun, true) {
+            self.begin_changes(placed);
+            local.deaths.iter().for_each(|time| self.schedule.at(now + *time, Event::ControllerDies));
         }
     }
 
@@ -718,7 +731,12 @@ impl<'a> World<'a> {
         self.follow_listeners(now);
         for output in outputs {
             match output {
-                sender_node::Output::ToGroup(group, packet) => self.multicast(now, group, &packet),
+                sender_node::Output::ToGroup(group, packet) => {
+                    if matches!(packet, Packet::Blocks { .. }) {
+                        self.begin_local(now);
+                    }
+                    self.multicast(now, group, &packet);
+                }
                 sender_node::Output::ToReceiver(number, arrival, packet) => {
                     self.figures.control_messages += u64::from(matches!(packet, Packet::Message(_)));
                     match &mut self.transport {
