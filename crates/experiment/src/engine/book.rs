@@ -1,16 +1,16 @@
 //! What an experiment's runs come to, wherever they are made: their entries in the database, and the results.
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::{BTreeMap, BTreeSet, HashMap},
     time::Duration,
 };
 
 use treecast_lab::Topology;
 use treecast_measure::{
-    Db,
+    Db, DbError,
     claim::{self, Claim},
-    db::{Machine, NewRun, RunId},
-    frame::Frame,
+    db::{Machine, NewRun, Run, RunId},
+    frame::{Frame, SITE},
 };
 
 use super::{Failure, Order, Refusal, Results};
@@ -174,8 +174,8 @@ impl<'a> Book<'a> {
         Ok(())
     }
 
-    /// Judges the claims by all runs that were made, and those that compare sites by all that the database has. Returns what
-    /// the experiment came to.
+    /// Judges the claims by all runs that were made. Claims that compare sites are judged by those of earlier commands, too.
+    /// Returns what the experiment came to.
     pub fn close(self) -> Result<Results, Error> {
         let Self { order, db, made, mut results, .. } = self;
         // Without a run, the frame would be of all that the database has.
@@ -185,7 +185,8 @@ impl<'a> Book<'a> {
                 shows.claims.iter().cloned().partition(Claim::names_sites);
             results.findings = claim::judge(&made_here, &Frame::load(&db, &made)?, &shows.papers);
             if !both.is_empty() {
-                results.findings.extend(claim::judge(&both, &Frame::load(&db, &[])?, &shows.papers));
+                let comparable = comparable(&db, &order.name, &made)?;
+                results.findings.extend(claim::judge(&both, &Frame::load(&db, &comparable)?, &shows.papers));
             }
         }
         Ok(results)
@@ -198,6 +199,18 @@ pub fn failures(group: &Group, fares: &[Fared]) -> Vec<(String, String)> {
     group.receivers.iter().zip(fares).filter_map(failed).collect()
 }
 
+/// Returns the runs of the experiment, by any command, that differ from one of these at most in their site and seed.
+fn comparable(db: &Db, experiment: &str, made: &[RunId]) -> Result<Vec<RunId>, DbError> {
+    let cell = |run: &Run| {
+        let mut cell = run.parameters.clone();
+        cell.retain(|name, _| name != SITE && name != "seed");
+        cell
+    };
+    let runs: Vec<Run> = db.runs()?.into_iter().filter(|run| run.experiment == experiment).collect();
+    let cells: BTreeSet<_> = runs.iter().filter(|run| made.contains(&run.id)).map(cell).collect();
+    Ok(runs.iter().filter(|run| cells.contains(&cell(run))).map(|run| run.id).collect())
+}
+
 /// Returns how many clients have everything, and how many have not died.
 pub fn whole(fares: &[Fared], failures: &[(String, String)]) -> (usize, usize) {
     let alive = fares.iter().filter(|fared| !fared.has_died).count();
@@ -206,4 +219,34 @@ pub fn whole(fares: &[Fared], failures: &[(String, String)]) -> (usize, usize) {
 
 fn key(planned: &Planned) -> (usize, String, u64) {
     (planned.network, planned.delivery.name.clone(), planned.work.size().map_or(0, |size| size.0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sites_are_compared_in_the_same_experiment_and_cell() {
+        let file = std::env::temp_dir().join(format!("treecast-book-{}.sqlite", std::process::id()));
+        let mut db = Db::open(&file).unwrap();
+        let mut begin = |experiment: &str, site: &str, repair: &str| {
+            let cell = [(SITE, site), ("repair", repair), ("seed", site)];
+            let run = NewRun {
+                experiment: experiment.into(),
+                parameters: cell.map(|(name, value)| (name.to_owned(), value.to_owned())).into(),
+                seed: 1,
+                repeat: 0,
+                command: String::new(),
+                machine: Machine::here(""),
+            };
+            db.begin(&run).unwrap()
+        };
+        let there = begin("sites", "lab", "nack");
+        let here = begin("sites", "sim", "nack");
+        begin("sites", "lab", "after");
+        begin("matrix", "lab", "nack");
+        let found = comparable(&db, "sites", &[here]).unwrap();
+        std::fs::remove_file(&file).unwrap();
+        assert_eq!(found, [there, here]);
+    }
 }
