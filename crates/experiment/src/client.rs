@@ -45,7 +45,7 @@ pub struct Client<'a> {
     pub fate: Fate,
 }
 
-/// What a death needs to know of a client, and what it leaves.
+/// A client's state as a controller of a local group, for deaths that an experiment asks for.
 #[derive(Debug, Default)]
 pub struct Fate {
     /// Whether the client is a controller to which others report, as its program has told last.

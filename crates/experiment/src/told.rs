@@ -40,7 +40,7 @@ pub struct ToldObject {
 /// What a sender's programs tell. Packets are those of objects, and count once for all their receivers.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ToldSender {
-    /// What the sessions before the current one came to.
+    /// Packets and messages of the sessions before the current one.
     before: SentPackets,
     current: SentPackets,
     /// Bytes of an object in each packet of the current session.

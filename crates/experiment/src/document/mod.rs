@@ -242,6 +242,9 @@ fn check_rate(delivery: &Delivery, rate: &SendRate) -> Result<(), String> {
         SendRate::Auto if delivery.is_carousel() || is_udp => {
             Err("nobody answers it, and the rate needs answers: name a rate".into())
         }
+        SendRate::Max if delivery.is_local() => {
+            Err("a session with local groups begins at its highest rate: name it".into())
+        }
         SendRate::Several(_) if delivery.is_local() => Err("local groups have one rate: name one".into()),
         SendRate::Several(_) if is_udp => Err("it has no groups for several rates: name one rate".into()),
         SendRate::Several(rates) if delivery.is_ours() => {

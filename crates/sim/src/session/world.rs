@@ -41,6 +41,9 @@ const CONTROL_STREAM: u64 = 1 << 32;
 /// The stream of random numbers that decide which controller dies.
 const DEATH_STREAM: u64 = 1 << 34;
 
+/// A death waits for this time while nobody reports to any controller.
+const DEATH_WAITS: Duration = Duration::from_millis(50);
+
 /// How long it takes to join another group.
 const JOINING: Duration = Duration::from_millis(40);
 
@@ -544,6 +547,9 @@ impl<'a> World<'a> {
         let serve = self.receivers.iter_mut().flatten().filter(|receiver| serves(receiver));
         if let Some(victim) = serve.choose(&mut self.random) {
             victim.dead = true;
+        } else {
+            // It waits until somebody serves, as a death in a lab does.
+            self.schedule.at(self.schedule.now() + DEATH_WAITS, Event::ControllerDies);
         }
     }
 
