@@ -17,7 +17,7 @@ pub const DEFAULT_MULTICAST_HOPS: u32 = 32;
 /// it is asked for), so that the socket fills, and holds the sender back, before the link's queue overflows.
 const SEND_BUFFER_BYTES: usize = 128 * 1024;
 
-/// What a member's socket may hold. It does not hold the member back: what finds no room is lost.
+/// The size of a member's receive buffer, in bytes. A packet without room is lost, and does not hold the member back.
 const MEMBER_BUFFER_BYTES: usize = 1 << 20;
 
 /// A multicast group, with the interface and the source for it.

@@ -16,43 +16,47 @@ pub const MAX_MEMBERS: usize = 24;
 /// The most groups directly below a controller; the sender has room for twice as many.
 pub const MAX_CHILDREN: usize = 8;
 
-/// One who has not reported for so long has left. A group that loses its controller has another one long before.
+/// The time without a report after which a client counts as gone. A group that loses its controller has another one
+/// long before.
 const SILENCE: Duration = Duration::from_secs(3);
 
-/// Nobody waits for one who has not reported for so long: it may have left, and its word of that be lost.
+/// The time without a report after which nobody waits for a client any more. It may have left, and its message of
+/// that may be lost.
 const QUIET: Duration = Duration::from_millis(1_500);
 
-/// The most objects that are reported on.
+/// The most objects that one report lists.
 const MAX_REPORTED: u32 = 16;
 
-/// A receiver that is congested at the sender's lowest rate leaves after 5 s. A member that stays and goes on to report
-/// CONGESTION for so long is not heeded any more. A group has longer: each of its own members has to be dealt with first.
+/// The time for which a member, or a group, may report CONGESTION at the sender's lowest rate before it is not heeded
+/// any more. An honest receiver leaves after 5 s. A group has longer, because each of its own members has to be dealt
+/// with first.
 const MEMBER_PATIENCE: Duration = Duration::from_secs(8);
 const GROUP_PATIENCE: Duration = Duration::from_secs(16);
 
 /// The most members that are remembered as not heeded.
 const MAX_UNHEEDED: usize = 64;
 
-/// One who reports.
+/// A client of a controller: a member of its group, or the controller of a group below.
 #[derive(Debug)]
 pub(super) struct Client {
-    /// The group below whose controller it is. `None` for a member.
+    /// The group that the client is the controller of. `None` for a member.
     pub group: Option<GroupId>,
     pub epoch: u32,
     pub heard: Instant,
-    /// What it said last.
+    /// The client's last report.
     pub report: LocalReport,
-    /// Whether it has said anything since it was admitted: until then, nothing is known of it.
+    /// Whether the client has reported since it was admitted. Until then, nothing is known of it.
     has_reported: bool,
-    /// Since when each of its reports has set CONGESTION.
+    /// The time since which each report of the client has set CONGESTION. `None` if the last one did not.
     congested: Option<Instant>,
 }
 
-/// All who report.
+/// All clients of a controller.
 #[derive(Debug, Default)]
 pub(super) struct Clients {
     by_member: BTreeMap<Member, Client>,
-    /// Since when the sender has been sending at its lowest rate. `None` while it sends faster, or where none is set.
+    /// The time since which the sender has been at its lowest rate. `None` while it sends faster, or if there is no
+    /// lowest rate.
     lowest: Option<Instant>,
     /// Members whose CONGESTION does not count: they should have left.
     unheeded: BTreeSet<Member>,
@@ -75,12 +79,12 @@ impl Clients {
         self.iter().filter(|(_, client)| client.group.is_none())
     }
 
-    /// Controllers of the groups below.
+    /// The controllers of the groups below, with their groups.
     pub fn children(&self) -> impl Iterator<Item = (Member, GroupId)> {
         self.iter().filter_map(|(member, client)| Some((member, client.group?)))
     }
 
-    /// Admits somebody. The new controller of a group that is known takes the old one's place.
+    /// Admits a client. The new controller of a known group takes the old one's place.
     pub fn admit(&mut self, now: Instant, member: Member, join: &LocalJoin) {
         let group = (join.group != GroupId::SESSION).then_some(join.group);
         if group.is_some() {
@@ -95,7 +99,7 @@ impl Clients {
         }
     }
 
-    /// The epoch of a group that is known.
+    /// The epoch of a known group below. It grows with each new controller.
     pub fn epoch(&self, group: GroupId) -> Option<u32> {
         self.iter().find(|(_, client)| client.group == Some(group)).map(|(_, client)| client.epoch)
     }
@@ -105,7 +109,7 @@ impl Clients {
         self.lowest = is_lowest.then(|| self.lowest.unwrap_or(now));
     }
 
-    /// Somebody reports. False when it is not known.
+    /// Takes in a client's report. Returns false if the client is not known.
     pub fn report(&mut self, now: Instant, member: Member, report: &LocalReport) -> bool {
         let Some(client) = self.by_member.get_mut(&member) else { return false };
         client.heard = now;
@@ -137,7 +141,7 @@ impl Clients {
         self.by_member.clear();
     }
 
-    /// Removes those who have been silent for too long.
+    /// Removes clients that have been silent for [`SILENCE`].
     pub fn expire(&mut self, now: Instant) {
         self.by_member.retain(|_, client| now < client.heard + SILENCE);
     }
@@ -156,7 +160,7 @@ impl Clients {
         self.iter().filter(move |(_, client)| now < client.heard + QUIET)
     }
 
-    /// All objects before this are over at everyone.
+    /// The number of objects that have ended at every client. `own` is that number at the controller itself.
     pub fn done(&self, own: u32) -> u32 {
         self.by_member.values().map(|client| client.report.done).fold(own, u32::min)
     }
@@ -166,7 +170,8 @@ impl Clients {
         self.members().map(|(_, client)| client.report.round_trip_us).max().unwrap_or_default()
     }
 
-    /// The report on everyone: `own` is what the controller says of itself, and `states` what it has of an object.
+    /// The report on the controller and all its clients. `own` is the controller's own report. `states` gives its own
+    /// state of an object.
     pub fn aggregated(
         &self,
         own: LocalReport,
@@ -195,7 +200,7 @@ impl Clients {
         report
     }
 
-    /// The loss of the best member, as a share of 1.
+    /// The share of packets that the best member loses, from 0 to 1. `None` without members.
     pub fn best_loss(&self) -> Option<f64> {
         self.best().map(|(_, client)| share_of(client.report.loss))
     }

@@ -57,8 +57,8 @@ pub struct Seat {
     pub parent: Member,
 }
 
-/// How a receiver is reached where local groups have no multicast addresses. There, a member asks another one, and repairs go to the members
-/// that lack them, one by one.
+/// The way a receiver is reached where local groups have no multicast addresses. There, a member asks another one,
+/// and repairs go to the members that lack them, one by one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Copies {
     /// The sender's address, which the ticket tells.
@@ -67,16 +67,16 @@ pub struct Copies {
     pub port: u16,
 }
 
-/// How the sender sends copies, on a fanout without multicast.
+/// The settings of the sender's copies, on a fanout without multicast.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CopiesSent {
-    /// What makes the tokens of receivers: random bytes.
+    /// The key of the receivers' tokens: random bytes.
     pub key: [u8; 32],
     /// Whether all copies of a block share the rate. Otherwise the rate is that of each.
     pub share_rate: bool,
 }
 
-/// The sender sends no more copies to a receiver that has not asked for them for so long.
+/// The time without a request for copies after which the sender sends a receiver none any more.
 const LISTENING: Duration = Duration::from_millis(3_500);
 
 /// The settings of a session, which are the same for all its members.

@@ -15,18 +15,18 @@ use treecast_wire::message::Member;
 use super::{sorted::SortedMap, states::without};
 use crate::{Instant, object::Address};
 
-/// The most repairs that wait, and the most of one who asks.
+/// The most repairs that wait in all, and for one member that asks.
 const MAX_JOBS: usize = 2_048;
 const MAX_JOBS_OF_ONE: usize = 256;
 
-/// The most repairs that are remembered, and for how long at least.
+/// The most sent repairs that are remembered, and the least time for which they are.
 const MAX_RECENT: usize = 1_024;
 const REMEMBERED: Duration = Duration::from_millis(250);
 
-/// A repair that waits so long is forgotten: whoever lacks it asks again.
+/// The time after which a waiting repair is forgotten. Whoever lacks it asks again.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// What a repair is known by.
+/// The identity of a repair: object, position and destination.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Key {
     object: u32,
@@ -35,15 +35,15 @@ struct Key {
     is_last: bool,
 }
 
-/// Somebody lacks these bytes of an object.
+/// A request for bytes of an object, which are sent to one address.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Job {
     pub to: Address,
     pub object: u32,
     pub range: Range<u64>,
-    /// Who has asked for it.
+    /// The member that has asked.
     pub by: Member,
-    /// Whether it leaves only when nothing else does.
+    /// Whether the repair leaves only when nothing else does.
     pub is_last: bool,
 }
 
@@ -57,7 +57,7 @@ impl Job {
 #[derive(Debug, Clone)]
 struct Waiting {
     job: Job,
-    /// When it leaves. `None`: nothing of it is there yet.
+    /// The time at which the repair leaves. `None`: nothing of it is stored yet.
     at: Option<Instant>,
     asked_at: Instant,
 }
@@ -65,11 +65,11 @@ struct Waiting {
 #[derive(Debug, Default)]
 pub(super) struct Repairs {
     jobs: SortedMap<Key, Box<Waiting>>,
-    /// Repairs of which something is there, those that leave last behind the others.
+    /// Repairs of which something is stored. Those that leave last are at the end.
     due: SortedMap<(bool, Instant, Key), ()>,
     jobs_of: SortedMap<Member, usize>,
     recent: VecDeque<(Instant, Address, u32, Range<u64>)>,
-    /// The longest time for which it was asked what was sent.
+    /// The longest `echo` that [`Self::add`] was given.
     longest_echo: Duration,
     next_expiry: Instant,
 }
@@ -81,7 +81,7 @@ fn keys(object: u32, end: u64) -> std::ops::Range<Key> {
 }
 
 impl Repairs {
-    /// A job leaves at `at`, unless it was sent there within `echo`.
+    /// Plans a job for the time `at`, unless it was sent to that address within `echo`.
     pub fn add(&mut self, now: Instant, job: &Job, at: Instant, echo: Duration) {
         self.expire(now);
         self.longest_echo = self.longest_echo.max(echo);
@@ -100,7 +100,7 @@ impl Repairs {
         }
     }
 
-    /// Drops what has waited for too long, now and then.
+    /// Drops repairs that have waited too long, at intervals.
     fn expire(&mut self, now: Instant) {
         if now < self.next_expiry {
             return;
@@ -147,7 +147,7 @@ impl Repairs {
         }
     }
 
-    /// Somebody has sent `range` to an address: it is not sent there again.
+    /// Notes that another member has sent `range` to an address. It is not sent there again.
     pub fn heard(&mut self, now: Instant, to: Address, object: u32, range: &Range<u64>) {
         self.remember(now, to, object, range.clone());
         let is_meant = |job: &Job| (job.to == to || to == Address::Session) && job.range.end > range.start;
@@ -161,7 +161,7 @@ impl Repairs {
         }
     }
 
-    /// These bytes are there now: what waits for them can leave.
+    /// Notes that bytes are stored now. Repairs that wait for them can leave.
     pub fn came(&mut self, now: Instant, object: u32, range: &Range<u64>) {
         for (key, waiting) in self.jobs.range_mut(keys(object, range.end)) {
             if waiting.at.is_none() && waiting.job.range.end > range.start {
@@ -219,7 +219,7 @@ impl Repairs {
         None
     }
 
-    /// The repair that is next, and its time.
+    /// The next repair, and its time.
     fn first(&self, with_last: bool) -> Option<(Instant, Key)> {
         let of = |is_last: bool| {
             let least = Key { object: 0, start: 0, to: Address::Session, is_last: false };
@@ -233,12 +233,12 @@ impl Repairs {
         }
     }
 
-    /// When the next repair is due that can leave.
+    /// The time at which the next repair can leave. `None` if none can.
     pub fn deadline(&self, with_last: bool) -> Option<Instant> {
         self.first(with_last).map(|(at, _)| at)
     }
 
-    /// How many different addresses a range is to be sent to, besides what can wait.
+    /// The number of different addresses that a range is to be sent to.
     pub fn addresses(&self, object: u32, range: &Range<u64>) -> usize {
         let near = self.jobs.range(keys(object, range.end));
         let near = near.filter(|(key, waiting)| !key.is_last && waiting.job.range.end > range.start);
@@ -246,7 +246,7 @@ impl Repairs {
         to.len()
     }
 
-    /// The object is over.
+    /// Forgets all repairs of an object that has ended.
     pub fn forget(&mut self, object: u32) {
         self.forget_those(|key| key.object == object);
     }
@@ -258,7 +258,7 @@ impl Repairs {
         }
     }
 
-    /// Nothing is for this address any more.
+    /// Forgets all repairs for an address.
     pub fn forget_address(&mut self, to: Address) {
         self.forget_those(|key| key.to == to);
     }

@@ -12,40 +12,40 @@ use crate::Instant;
 /// The most blocks of one want.
 const WANT_BLOCKS: u64 = 64;
 
-/// The most wants. What is noticed beyond waits until there is room.
+/// The most wants. Gaps beyond that wait until there is room.
 pub(super) const MAX_WANTS: usize = 2_048;
 
-/// What was asked for in vain is waited for twice as long each time, up to so many times.
+/// The number of times that the wait for an answer is doubled at most. It doubles with each request in vain.
 const MAX_DOUBLINGS: u32 = 2;
 
-/// How long to wait for what was asked for.
+/// The parts of the wait for an answer to a request.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Wait {
     /// The longest time that a repair takes.
     pub hold: Duration,
     /// A random time that is added, so that members that have heard the same request do not ask together.
     pub spread: Duration,
-    /// No wait is longer, not counting `spread`.
+    /// The longest wait, without `spread`.
     pub most: Duration,
 }
 
 impl Wait {
-    /// How long to wait for what was asked for so many times before.
+    /// The wait after so many requests.
     pub fn after(self, tries: u32) -> Duration {
         (self.hold * (1 << tries.min(MAX_DOUBLINGS))).min(self.most) + self.spread
     }
 }
 
-/// One run of blocks that were missing when they were noticed.
+/// A run of blocks that were missing when they were noticed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Want {
     pub object: u32,
     pub range: Range<u64>,
-    /// When it is asked for.
+    /// The time at which the want is next asked for.
     pub at: Instant,
-    /// How many times it was asked for, by this member or another.
+    /// The number of requests for the want so far, by this member or another.
     pub tries: u32,
-    /// When it was noticed.
+    /// The time at which the gap was noticed.
     pub since: Instant,
 }
 
@@ -56,7 +56,8 @@ pub(super) struct Wants {
 }
 
 impl Wants {
-    /// Notices what is missing. `at` says when a want is first asked for. Returns the end of what was taken note of.
+    /// Adds wants for gaps. `at` gives the time of a want's first request. Returns the position up to which gaps were
+    /// noted.
     pub fn notice(
         &mut self,
         now: Instant,
@@ -80,7 +81,8 @@ impl Wants {
         from
     }
 
-    /// Wants whose time comes before `until`, of one object. The caller says what is left of each: nothing ends it.
+    /// Returns wants of one object that are due before `until`. The caller must say what is left of each, because
+    /// nothing else ends a want.
     pub fn due(&self, until: Instant) -> Option<(u32, Vec<Range<u64>>)> {
         let ((_, object, _), ()) = *self.by_time.first().filter(|((at, ..), ())| *at <= until)?;
         let of_object = self.of(object).filter(|want| want.at <= until);
@@ -97,7 +99,8 @@ impl Wants {
         }
     }
 
-    /// A want was asked for: it waits.
+    /// Notes that a want was asked for. It waits for `hold`, longer each time, and for the random time `spread`, so
+    /// that members that have heard the same request do not ask together.
     pub fn asked(&mut self, now: Instant, object: u32, start: u64, wait: Wait) {
         if let Some(want) = self.by_place.get_mut(&(object, start)) {
             self.by_time.remove(&(want.at, object, start));
@@ -107,25 +110,25 @@ impl Wants {
         }
     }
 
-    /// Another member has asked for a want. One that waits already goes on to wait, however many members ask.
+    /// Notes that another member has asked for a want. A want that waits already is not put off again.
     pub fn suppress(&mut self, now: Instant, object: u32, start: u64, wait: Wait) {
         if self.get(object, start).is_some_and(|want| want.at <= now + wait.hold / 2) {
             self.asked(now, object, start, wait);
         }
     }
 
-    /// Wants of an object, in order.
+    /// The wants of an object, in order.
     pub fn of(&self, object: u32) -> impl Iterator<Item = &Want> {
         self.by_place.from((object, 0)).take_while(move |((of, _), _)| *of == object).map(|(_, want)| want)
     }
 
-    /// The object has ended, or begins anew.
+    /// Forgets the wants of an object that has ended or begins anew.
     pub fn forget(&mut self, object: u32) {
         self.by_place.retain(|(of, _), _| *of != object);
         self.by_time.retain(|(_, of, _), ()| *of != object);
     }
 
-    /// All wants are asked for anew, at these times: whom they were asked of is not there any more.
+    /// Plans new requests for all wants, at these times. The member that they were requested from is gone.
     pub fn hurry(&mut self, mut at: impl FnMut() -> Instant) {
         self.by_time = SortedMap::default();
         for ((object, start), want) in self.by_place.values_mut() {
@@ -138,7 +141,7 @@ impl Wants {
         self.by_time.first().map(|((at, ..), ())| *at)
     }
 
-    /// When the oldest want was noticed.
+    /// The time at which the oldest want was noticed. `None` without wants.
     pub fn oldest(&self) -> Option<Instant> {
         self.by_place.iter().map(|(_, want)| want.since).min()
     }

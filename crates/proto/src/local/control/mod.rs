@@ -37,16 +37,17 @@ use super::{
 };
 use crate::{Instant, carousel, object::Address, random::SplitMix64};
 
-/// A controller says so often how its group is.
+/// The time between two messages in which a controller tells its group's state.
 pub(super) const HEARTBEAT: Duration = Duration::from_millis(200);
 
-/// Members and controllers report so often to the controller above.
+/// The time between two reports of a member or controller to the controller above it.
 const REPORT: Duration = Duration::from_millis(500);
 
-/// A member measures the round trip to its controller so often.
+/// The time between two measurements of a member's round trip to its controller.
 const PROBE: Duration = Duration::from_secs(5);
 
-/// What is asked of the one above comes within two round trips and this, unless it is lost.
+/// The time that an answer from the controller above may take, in addition to two round trips. After that it counts
+/// as lost.
 pub(super) const ABOVE: Duration = Duration::from_millis(60);
 
 /// Something for the receiver to do.
@@ -55,11 +56,11 @@ pub(super) enum Order {
     Tell(Address, Local),
     Join(GroupId),
     Leave(GroupId),
-    /// There is another controller, or another one above: what is missing is asked for soon.
+    /// Ask soon for everything that is missing: there is a new controller, of this group or above it.
     Hurry,
 }
 
-/// Where a message came from.
+/// The sender of a message, or the group that it was sent to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum From {
     /// The session's group, to which the sender alone sends.
@@ -67,7 +68,7 @@ pub(super) enum From {
     Member(Member),
 }
 
-/// What LGCP sees of the receiver.
+/// The state of the receiver that the group control (LGCP) needs to see.
 pub(super) struct View<'a> {
     pub shelf: &'a Shelf,
     pub objects: &'a carousel::Receiver,
@@ -79,7 +80,7 @@ pub(super) struct View<'a> {
     pub is_over: bool,
 }
 
-/// What the sender has said last of its session.
+/// The last state that the sender has told.
 #[derive(Debug)]
 struct Session {
     sender: Member,
@@ -88,46 +89,46 @@ struct Session {
     children: Vec<Member>,
 }
 
-/// LGCP of one receiver.
+/// The group control of one receiver (LGCP): finds a group for it, and makes it the controller of one when needed.
 #[derive(Debug)]
 pub(super) struct Control {
     me: Member,
     mode: Mode,
     random: SplitMix64,
-    /// Where it belongs. `None` while it looks for a group and has none.
+    /// The receiver's place in a group. `None` while it looks for its first group.
     place: Option<Place>,
-    /// While it looks for a group, or for a better one.
+    /// The search for a group, or for a better one. `None` while the receiver does not search.
     search: Option<Box<Search>>,
-    /// Who reports to it, where it is a controller.
+    /// The clients that report to this receiver. Empty unless it is a controller.
     pub clients: Clients,
-    /// What the sender has said last.
+    /// The last state that the sender has told.
     session: Option<Session>,
     orders: VecDeque<Order>,
     next: Next,
-    /// Whether its group was made by hand.
+    /// Whether the receiver's group was made by hand.
     is_static: bool,
     /// Whether controllers name the members of their groups: these have no multicast addresses.
     names_members: bool,
-    /// The controller above that was given where groups were made by hand.
+    /// The controller above, for groups that were made by hand.
     given_parent: Option<Member>,
-    /// The share of packets that do not arrive here.
+    /// The share of the session's packets that this receiver loses, from 0 to 1.
     loss: f64,
-    /// Whether it is of no use any more to find a better group.
+    /// Whether a better group is of no use to this receiver any more.
     is_over: bool,
-    /// Controllers that did nothing for their group.
+    /// Members that this receiver does not believe any more, such as controllers that did nothing for their group.
     banned: Vec<Member>,
 }
 
-/// When something is done next.
+/// The times of the next periodic tasks.
 #[derive(Debug, Default)]
 struct Next {
-    /// When it says how its group is, reports, and measures the round trip to whom it reports.
+    /// The times of the next message with the group's state, of the next report, and of the next measured round trip.
     state: Instant,
     report: Instant,
     probe: Instant,
-    /// When it looks for a better group.
+    /// The time at which the receiver next looks for a better group.
     search: Instant,
-    /// When the group may split again.
+    /// The time from which the group may split again.
     split: Instant,
 }
 
@@ -164,7 +165,7 @@ impl Control {
         Self { names_members, ..self }
     }
 
-    /// A message of LGCP has come.
+    /// Handles a message of LGCP.
     pub fn heard(&mut self, now: Instant, from: From, local: Local, view: &View<'_>) {
         let member = match (from, &local) {
             (From::Session, Local::State(state)) => state.controller,
@@ -187,7 +188,7 @@ impl Control {
         }
     }
 
-    /// The sender says how the session is.
+    /// Takes in the session's state, which the sender has told.
     fn session_is(&mut self, now: Instant, state: LocalState) {
         let sender = state.controller;
         // Who has a place that was given never looks for another one.
@@ -211,7 +212,7 @@ impl Control {
         }
     }
 
-    /// A controller says how its group is.
+    /// Takes in the state of a group, which its controller has told.
     fn state(&mut self, now: Instant, state: LocalState, view: &View<'_>) {
         self.found_out(now, &state);
         let Some(place) = &mut self.place else { return };
@@ -226,7 +227,7 @@ impl Control {
         }
     }
 
-    /// Somebody reports. Who is not known is admitted when its group is this one: the controller may be new.
+    /// Takes in a report. A member of this group that is not known is admitted, because this controller may be new.
     fn report(&mut self, now: Instant, from: Member, report: &LocalReport, view: &View<'_>) {
         let Some(place) = self.place.as_ref().filter(|place| place.is_controller(self.me)) else { return };
         let is_member = report.group == place.group && !report.is_controller;
@@ -356,7 +357,7 @@ impl Control {
         others.take(MAX_LOCAL_ROSTER).collect()
     }
 
-    /// The member that this one reports to, and asks for what its group lacks.
+    /// The member that this receiver reports to and asks for what its whole group lacks. `None` without a group.
     pub fn above(&self) -> Option<Member> {
         let place = self.place.as_ref()?;
         Some(if place.is_controller(self.me) { place.parent } else { place.controller })
@@ -372,7 +373,7 @@ impl Control {
         Timing::new(diameter_us, if self.names_members { 1 } else { members + 1 })
     }
 
-    /// Whether somebody in the group is congested.
+    /// Whether any member of the group is congested.
     pub fn is_congested(&self) -> bool {
         match &self.place {
             Some(place) if !place.is_controller(self.me) => place.said.is_congested,
@@ -380,12 +381,13 @@ impl Control {
         }
     }
 
-    /// The round trip to the one above.
+    /// The round trip to the member that this receiver reports to.
     pub fn round_trip(&self) -> Duration {
         Duration::from_micros(self.place.as_ref().map_or(0, |place| place.round_trip_us).into())
     }
 
-    /// How long it takes to get from above what the own group lacks: two round trips, and what repairs wait for. Zero at a controller.
+    /// The time to get from above what the whole group lacks: two round trips, and the wait of repairs. Zero at a
+    /// controller.
     pub fn way_up(&self) -> Duration {
         let above = |place: &Place| Duration::from_micros(u64::from(place.said.distance_us) * 2) + ABOVE;
         self.place.as_ref().filter(|place| !place.is_controller(self.me)).map_or(Duration::ZERO, above)
@@ -405,7 +407,7 @@ fn mean_trip_us(state: &LocalState) -> u32 {
     state.distance_us / u32::from(state.depth.max(1))
 }
 
-/// The round trip that an answer shows, in microseconds, not 0.
+/// The round trip that an answer shows, in microseconds, at least 1. `None` if it answers no probe of this receiver.
 fn round_trip_us(now: Instant, state: &LocalState) -> Option<u32> {
     since_us(now, state.echo_us).map(|trip| trip.max(1))
 }

@@ -7,7 +7,7 @@ use treecast_wire::message::{GroupId, LocalFlags, LocalState, Member};
 use super::{super::Seat, mean_trip_us, round_trip_us};
 use crate::Instant;
 
-/// A new controller does not know its group before every member has reported once.
+/// The time that a new controller needs to know its group: every member has reported once by then.
 const SETTLING: Duration = Duration::from_millis(1_500);
 
 /// A receiver's group, its controller, and the controller above.
@@ -18,39 +18,42 @@ pub struct Place {
     /// The controller above this group's, or the sender.
     pub parent: Member,
     pub(super) epoch: u32,
-    /// Who takes over when the controller is silent.
+    /// The member that takes over when the controller is silent.
     pub(super) successor: Option<Member>,
-    /// When this receiver has come to the group.
+    /// The time at which this receiver joined the group.
     pub(super) joined: Instant,
-    /// When the controller was heard last, and how many times it was asked since whether it is there.
+    /// The time at which the controller was last heard.
     pub(super) heard: Instant,
     pub(super) doubts: u32,
-    /// When the present controller began.
+    /// The time at which the present controller began to serve.
     pub(super) since: Instant,
-    /// Round trip to whom this receiver reports, in microseconds; 0 where it is not known.
+    /// The round trip to the member that this receiver reports to, in microseconds; 0 while it is not known.
     pub(super) round_trip_us: u32,
-    /// Since when the controller has claimed what cannot be.
+    /// The time since which the controller has made a claim that is wrong: that everybody has an object that this
+    /// receiver lacks. `None` if it makes none.
     pub(super) lies_since: Option<Instant>,
     pub(super) above: Above,
     pub said: Said,
 }
 
-/// What a controller knows of the one above.
+/// A controller's knowledge of the controller above it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Above {
-    /// When it was heard last.
+    /// The time at which the controller above was last heard.
     pub(super) heard: Instant,
-    /// Whether it has admitted the group, and how many times it was asked to.
+    /// Whether the controller above has admitted this group, and the number of requests for that so far.
     pub(super) is_admitted: bool,
     pub(super) tries: u32,
-    /// Who may be above when it is silent: its successor, and the one above it.
+    /// The members that may replace the controller above when it is silent: its successor, and the controller above
+    /// it.
     pub(super) fallbacks: [Option<Member>; 2],
-    /// Its round trip to the sender along the controllers above it, in microseconds, and how many these are.
+    /// The round trip from the controller above to the sender, along the controllers between them, in microseconds;
+    /// and their number.
     pub(super) distance_us: u32,
     pub(super) depth: u8,
 }
 
-/// How a group is, as its controller says.
+/// The state of a group, as its controller has told it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Said {
     /// The longest round trip between the controller and a member, in microseconds.
@@ -61,7 +64,7 @@ pub struct Said {
     /// The mean of these round trips, in microseconds.
     pub mean_trip_us: u32,
     pub is_congested: bool,
-    /// Everybody in the group is done with all objects before this one.
+    /// The number of objects that have ended at every member of the group.
     pub done: u32,
     /// The group's members, where its controller names them.
     pub(super) roster: Vec<Member>,
@@ -86,24 +89,24 @@ impl Place {
         }
     }
 
-    /// A place that was given.
+    /// Creates a place in a group that was made by hand.
     pub fn fixed(seat: Seat) -> Self {
         Self::new(Instant::ZERO, seat.group, seat.controller, seat.parent)
     }
 
-    /// The place of everybody where the sender alone mends.
+    /// Creates the place of a receiver in a session in which the sender alone mends.
     pub fn under_sender(now: Instant, sender: Member) -> Self {
         Self::new(now, GroupId::SESSION, sender, sender)
     }
 
-    /// The place of the first controller of a new group.
+    /// Creates the place of the first controller of a new group.
     pub fn founded(now: Instant, group: GroupId, me: Member, parent: &LocalState) -> Self {
         let mut place = Self::new(now, group, me, parent.controller);
         place.above_is(now, parent);
         place
     }
 
-    /// The place of a member that this controller has admitted.
+    /// Creates the place of a member that a controller has admitted.
     pub fn joined(now: Instant, state: &LocalState) -> Self {
         let mut place = Self::new(now, state.group, state.controller, state.parent);
         place.group_is(now, state);
@@ -111,7 +114,8 @@ impl Place {
         place
     }
 
-    /// Whether a member is farther from its controller than that one is from the sender: it would be better off in a group of its own.
+    /// Whether this member is farther from its controller than the controller is from the sender. It would be better
+    /// off in a group of its own.
     pub fn is_far(&self) -> bool {
         self.said.mean_trip_us > 0 && self.round_trip_us > self.said.mean_trip_us
     }
@@ -120,12 +124,12 @@ impl Place {
         self.controller == me
     }
 
-    /// Whether its controller knows what its members have.
+    /// Whether the controller has served long enough to know what its members have.
     pub fn knows_group(&self, now: Instant) -> bool {
         self.epoch == 1 || now >= self.since + SETTLING
     }
 
-    /// The group's controller says how it is.
+    /// Takes in the group's state from its controller.
     pub fn group_is(&mut self, now: Instant, state: &LocalState) {
         if self.controller != state.controller {
             self.since = now;
@@ -149,7 +153,7 @@ impl Place {
         };
     }
 
-    /// The one above says how it is.
+    /// Takes in a group's state from the controller above.
     pub fn above_is(&mut self, now: Instant, state: &LocalState) {
         self.above.heard = now;
         self.above.fallbacks = [state.successor, Some(state.parent)];
@@ -157,7 +161,7 @@ impl Place {
         self.measured(now, state);
     }
 
-    /// An answer shows how far away it is.
+    /// Takes in the round trip that an answer shows.
     pub fn measured(&mut self, now: Instant, state: &LocalState) {
         if let Some(trip) = round_trip_us(now, state) {
             self.round_trip_us = match self.round_trip_us {

@@ -11,48 +11,52 @@ use treecast_wire::message::{GroupId, Local, LocalFlags, LocalJoin, LocalState, 
 use super::{super::stamp_us, Control, HEARTBEAT, Order, Place, tell};
 use crate::Instant;
 
-/// A controller that has been silent for so long is dead, ...
+/// The silence after which a group's controller counts as dead.
 const DEAD: Duration = Duration::from_millis(700);
 
-/// ... and when its successor is, too, the others take over within this time.
+/// The time within which other members take over when the successor is silent, too.
 const OTHERS: Duration = Duration::from_millis(220);
 
-/// A controller of which two signs of life are overdue is asked so often whether it is there, before it counts as dead.
+/// The time between two probes of a controller of which two signs of life are overdue, the number of these probes,
+/// and the silence after which they begin.
 const DOUBT: Duration = Duration::from_millis(130);
 const DOUBTS: u32 = 2;
 pub(super) const DOUBTED: Duration = Duration::from_millis(430);
 
-/// Who loses all would wait for so much longer: what it does not hear may have been said. Up to a tenth, the answers that it asks for are
-/// enough.
+/// The additional wait of a member that loses every packet, because it does not hear what is said. Members with less
+/// loss wait in proportion to their loss above [`HEARS`].
 const DEAF: Duration = Duration::from_secs(4);
 const HEARS: f64 = 0.1;
 
-/// A controller above that has been silent for so long is dead: its own group has replaced it by then.
+/// The silence after which a controller above counts as dead. Its own group has replaced it by then.
 const DEAD_ABOVE: Duration = Duration::from_millis(2_000);
 
-/// A group that is not admitted asks so often, and a controller above so many times.
+/// The time between two requests for admission to a controller above, and the number of requests to each.
 const ADMISSION: Duration = Duration::from_millis(400);
 const TRIES: u32 = 3;
 
-/// Members report to a new controller within this time.
+/// The time within which members report to a new controller.
 const REPORT_TO_NEW: Duration = Duration::from_millis(100);
 
-/// A controller that says for so long that all are done, to a member that is not, is a liar. Reports come more often.
+/// The time after which a controller that says that everybody is done counts as a liar, at a member that is not done.
+/// Reports come more often than that.
 const LYING: Duration = Duration::from_millis(1_200);
 
 /// The most members that are remembered as not believed.
 const MAX_BANNED: usize = 64;
 
-/// No group has so many controllers more than its members know of.
+/// The most controllers that a group can have had without its members knowing. A state that claims more is not
+/// believed.
 const MAX_EPOCHS: u32 = 1_000;
 
-/// When a member asks its controller next whether it is there.
+/// The time at which a member next probes its silent controller.
 fn doubt_at(place: &Place) -> Instant {
     place.heard + DOUBTED + DOUBT * place.doubts
 }
 
 impl Control {
-    /// The controller of the own group has spoken, or somebody who thinks it is.
+    /// Takes in a state of this receiver's own group, from its controller or from a member that considers itself the
+    /// controller.
     pub(super) fn own_group_is(&mut self, now: Instant, state: LocalState, done: u32) {
         let Some(place) = &mut self.place else { return };
         let is_later = state.epoch > place.epoch && state.epoch - place.epoch < MAX_EPOCHS;
@@ -92,7 +96,8 @@ impl Control {
         }
     }
 
-    /// Takes over where the controller is silent, and finds another one above where that one is.
+    /// Takes over the group if its controller is silent. A controller also looks for another one above if the present
+    /// one is silent.
     pub(super) fn watch(&mut self, now: Instant) {
         self.reform(now);
         let Some(place) = &self.place else { return };
@@ -125,7 +130,7 @@ impl Control {
         }
     }
 
-    /// When this member takes over, unless the controller is heard before.
+    /// The time at which this member takes over, unless it hears the controller before.
     fn dead_at(&self, place: &Place) -> Instant {
         let later = OTHERS.mul_f64(0.4 + 0.6 * self.rank()) + DEAF.mul_f64((self.loss - HEARS).max(0.0));
         let is_successor = place.successor == Some(self.me);
@@ -147,12 +152,12 @@ impl Control {
         }
     }
 
-    /// A number between 0 and 1 of this member, which is not the same as the others' numbers.
+    /// A number between 0 and 1 that differs from member to member.
     fn rank(&self) -> f64 {
         self.random.clone().unit()
     }
 
-    /// This member is the controller from now on.
+    /// Makes this member the controller of its group.
     pub(super) fn take_over(&mut self, now: Instant) {
         let Some(place) = &mut self.place else { return };
         place.epoch += 1;
@@ -179,7 +184,7 @@ impl Control {
         }
     }
 
-    /// Asks the one above to admit this group.
+    /// Asks the controller above to admit this group.
     pub(super) fn ask_above(&mut self, now: Instant) {
         let Some(place) = &mut self.place else { return };
         place.above.tries += 1;
@@ -188,8 +193,8 @@ impl Control {
         self.orders.push_back(tell(place.parent, Local::Join(join)));
     }
 
-    /// The one above is silent, or has no room: the next that may be above. In the end, that is the sender, and the one
-    /// that was given where groups were made by hand.
+    /// Turns to the next member that may be above, because the present one is silent or has no room. The last choice
+    /// is the sender, or the given controller where groups were made by hand.
     fn look_above(&mut self, now: Instant) {
         let last = [self.sender(), self.given_parent];
         let Some(place) = &mut self.place else { return };
@@ -202,7 +207,7 @@ impl Control {
         self.ask_above(now);
     }
 
-    /// The one above has spoken.
+    /// Takes in a state from the controller above.
     pub(super) fn above_is(&mut self, now: Instant, state: &LocalState) {
         let Some(place) = &mut self.place else { return };
         let (was_admitted, is_admitted) = (place.above.is_admitted, state.flags.has(LocalFlags::ADMITTED));
@@ -220,7 +225,7 @@ impl Control {
         }
     }
 
-    /// Nothing that was asked for has come for long: this controller does nothing for its group.
+    /// Puts this receiver's controller out, because nothing that was asked for has come for long.
     pub fn starves(&mut self, now: Instant) {
         let Some(place) = self.place.clone() else { return };
         if self.is_static || place.group == GroupId::SESSION || now < place.since + Duration::from_secs(5) {
@@ -235,8 +240,8 @@ impl Control {
         self.begin_search(now, false);
     }
 
-    /// Nothing that this member says is believed any more. If it is the group's controller, another one takes over; if it is the one above,
-    /// another one is looked for.
+    /// Stops believing a member. If it is the group's controller, another member takes over. If it is the controller
+    /// above, another one is looked for.
     pub fn ban(&mut self, now: Instant, member: Member) {
         if self.banned.contains(&member) || Some(member) == self.sender() {
             return;

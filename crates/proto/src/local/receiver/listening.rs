@@ -13,24 +13,24 @@ use crate::{
     object::{Address, ReceiverTransmit},
 };
 
-/// The time between two requests for copies: while the sender has not been heard, and afterwards. The sender forgets who is silent for
-/// longer than [`super::super::LISTENING`].
+/// The time between two requests for copies: before the sender has been heard, and afterwards. The sender forgets a
+/// receiver that is silent for longer than [`super::super::LISTENING`].
 const FIRST: Duration = Duration::from_millis(250);
 const AGAIN: Duration = Duration::from_secs(1);
 
-/// A request that the group was asked for in vain so many times goes to the controller, or above.
+/// The number of requests to the group after which a want goes to the controller, or above.
 pub(super) const IN_VAIN: u32 = 2;
 
 #[derive(Debug)]
 pub(super) struct Listening {
     copies: Copies,
-    /// What the sender has answered; 0 before that.
+    /// The token that the sender has answered with; 0 before that.
     token: u64,
     next: Instant,
 }
 
 impl Listening {
-    /// When the sender is asked again.
+    /// The time of the next request for copies. `None` if copies come by multicast.
     pub fn deadline(&self) -> Option<Instant> {
         Some(self.next).filter(|_| self.copies.port != 0)
     }
@@ -65,7 +65,7 @@ impl Receiver {
         self.out.push_back(Step::Transmit(tell));
     }
 
-    /// The sender has answered with a token.
+    /// Takes in the sender's answer with a token.
     pub(super) fn token_is(&mut self, now: Instant, from: Member, token: u64) {
         let listening = self.listening.as_mut().filter(|listening| listening.copies.sender == from);
         if let Some(listening) = listening.filter(|listening| listening.token != token) {
@@ -73,7 +73,7 @@ impl Receiver {
         }
     }
 
-    /// How this receiver is reached. `None` where local groups have multicast addresses.
+    /// The way this receiver is reached. `None` where local groups have multicast addresses.
     pub fn copies(&self) -> Option<Copies> {
         self.listening.as_ref().map(|listening| listening.copies)
     }

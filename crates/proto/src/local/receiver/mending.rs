@@ -17,15 +17,15 @@ use crate::{
     object::{Address, ReceiverTransmit},
 };
 
-/// A repair is sent in runs of at most so many blocks; what can wait, in shorter ones.
+/// The most blocks of a repair that leave together. Repairs that can wait leave in shorter runs.
 const RUN_BLOCKS: u64 = 16;
 const LAST_RUN_BLOCKS: u64 = 4;
 
-/// The most blocks that one request is taken to ask for.
+/// The most blocks of one request that are looked at.
 const MAX_ASKED_BLOCKS: u64 = 2_048;
 
 impl Receiver {
-    /// Somebody lacks something.
+    /// Handles a request of another member.
     pub(super) fn requested(&mut self, now: Instant, by: Member, file: FileId, request: &LocalRequest) {
         let object = file.index();
         if self.put_out.contains(&by) || by == self.config.me {
@@ -53,7 +53,7 @@ impl Receiver {
         }
     }
 
-    /// Another member of the group has asked for what is missing here, too: that need not be asked for again.
+    /// Holds back this receiver's own requests for what another member has just asked for.
     fn suppress(&mut self, now: Instant, object: u32, request: &LocalRequest, asked: &[Range<u64>]) {
         let is_controller = self.control.is_controller();
         let is_asked = |gap: &Range<u64>| without(gap, asked).is_empty();
@@ -78,7 +78,7 @@ impl Receiver {
         }
     }
 
-    /// A member of the own group lacks something. The second list can wait.
+    /// Handles a request from this receiver's own group. The second list of ranges can wait.
     fn requested_here(
         &mut self,
         now: Instant,
@@ -119,7 +119,8 @@ impl Receiver {
         }
     }
 
-    /// The controller of a group below lacks something, and nobody in its group has it. The second list can wait.
+    /// Handles a request from the controller of a group below, in which nobody has the blocks. The second list of
+    /// ranges can wait.
     fn requested_from_below(
         &mut self,
         now: Instant,
@@ -149,7 +150,7 @@ impl Receiver {
         }
     }
 
-    /// What a controller lacks itself of what others ask for, it asks for above.
+    /// Has a controller ask above for blocks that others request and that it lacks itself.
     fn want_for_others(&mut self, now: Instant, object: u32, range: &Range<u64>, at: Instant) {
         let Some(known) = self.shelf.note(now, object).filter(|known| known.end.is_none()) else { return };
         known.seen = known.seen.max(range.end);
@@ -160,7 +161,7 @@ impl Receiver {
         }
     }
 
-    /// The part of what is asked for that can be there, and that one request may ask for.
+    /// The part of the requested ranges that can exist, and that one request may ask for.
     fn bounded(&self, object: u32, ranges: &[Range<u64>]) -> Vec<Range<u64>> {
         let out = self.shelf.out(object);
         let mut room = MAX_ASKED_BLOCKS * self.shelf.block_len;
@@ -176,7 +177,7 @@ impl Receiver {
         bounded
     }
 
-    /// Sends again what it is time for.
+    /// Sends the repairs that are due.
     pub(super) fn mend(&mut self, now: Instant) {
         self.announce_again(now);
         if self.config.mode == Mode::Hierarchical && !self.control.is_controller() {

@@ -73,7 +73,7 @@ impl Listeners {
 }
 
 impl Sender {
-    /// Somebody asks for copies, or wants none any more.
+    /// Handles a request for copies, or for none any more.
     pub(super) fn listened(&mut self, now: Instant, from: Member, (token, port): (u64, u16)) {
         let Some(listeners) = &mut self.listeners else { return };
         let own = listeners.token(from);
@@ -150,7 +150,7 @@ mod tests {
         Instant::ZERO + Duration::from_millis(millis)
     }
 
-    /// What the sender tells somebody who asks for copies, and who gets them.
+    /// Returns the token that the sender answers a request for copies with, and who gets copies then.
     fn ask(
         sender: &mut Sender,
         millis: u64,

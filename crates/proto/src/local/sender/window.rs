@@ -7,14 +7,15 @@ use treecast_wire::message::{GroupId, Member};
 
 use crate::Instant;
 
-/// The time for which one who reports may hold up the sender. Whoever needs longer is congested, and has the rate cut.
+/// The time for which one client may hold up the sender. A client that needs longer is congested, and has the rate
+/// cut.
 const GRACE: Duration = Duration::from_secs(4);
 
-/// Time that was spent comes back in so many times as long: who says for ever that it lacks everything takes one part in so
-/// many of the time.
+/// The divisor of the speed at which spent time comes back. A client that claims for ever that it lacks everything
+/// takes this fraction of the time.
 const PARTS: u32 = 20;
 
-/// Who has something: a group, whoever is its controller, or a receiver that has none.
+/// A holder of objects: a group, whoever its controller is, or a receiver without a group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Holder {
     Group(GroupId),
@@ -27,13 +28,13 @@ impl Holder {
     }
 }
 
-/// What one of them has, and how long it has held up the sender.
+/// The bytes that a holder has, and the time for which it has held up the sender.
 #[derive(Debug, Clone, Copy)]
 struct Held {
-    /// Bytes of all objects that it has, or can obtain, without a gap. This never goes back.
+    /// The bytes of all objects, without a gap, that the holder has or can obtain. The number never falls.
     bytes: u64,
     spent: Duration,
-    /// When `spent` was counted.
+    /// The time at which `spent` was last counted.
     since: Instant,
 }
 
@@ -41,9 +42,9 @@ struct Held {
 pub(super) struct Window {
     bytes: u64,
     held: BTreeMap<Holder, Held>,
-    /// What the slowest had when that was counted last. It may have more by now.
+    /// The bytes that the slowest holder had when that was last counted. It may have more by now.
     slowest: u64,
-    /// When the window was last found full. `None` when it was found open since.
+    /// The time at which the window was last found full. `None` if it was found open since.
     full: Option<Instant>,
 }
 
@@ -52,12 +53,12 @@ impl Window {
         Self { bytes, held: BTreeMap::new(), slowest: 0, full: None }
     }
 
-    /// Who comes late holds up nobody: it counts from what is `sent`.
+    /// Adds a holder that has everything up to `sent`. So one that comes late holds up nobody.
     pub fn admit(&mut self, now: Instant, holder: Holder, sent: u64) {
         self.held.entry(holder).or_insert(Held { bytes: sent, spent: Duration::ZERO, since: now });
     }
 
-    /// One who reports has so much.
+    /// Notes the bytes that a holder has reported.
     pub fn holds(&mut self, now: Instant, holder: Holder, bytes: u64) {
         let held = self.held.entry(holder).or_insert(Held { bytes, spent: Duration::ZERO, since: now });
         held.bytes = held.bytes.max(bytes);
