@@ -363,7 +363,9 @@ fn signed_word() -> impl Strategy<Value = SignedWord> {
             .prop_map(|(are_symbols, sequence, hashes)| {
                 SignedWord::Blocks(BlockHashes::new(are_symbols, sequence, hashes).expect("few"))
             }),
-        local_state().prop_map(|state| SignedWord::State(Box::new(state))),
+        local_state().prop_map(|state| {
+            SignedWord::State(Box::new(LocalState { group: GroupId::SESSION, ..state }))
+        }),
     ]
 }
 

@@ -7,7 +7,9 @@ use std::collections::BTreeMap;
 
 use treecast_wire::{
     header::FileId,
-    message::{BeginOfFile, BlockHashes, Digest, Message, Signed, SignedWord, batch_bytes, manifest_bytes},
+    message::{
+        BeginOfFile, BlockHashes, Digest, Local, Message, Signed, SignedWord, batch_bytes, manifest_bytes,
+    },
 };
 
 use super::{
@@ -249,6 +251,8 @@ impl GroupManifests {
                 signed.word.into_message()
             }
             Message::Signed(_) => None,
+            // To the whole session, nobody but the sender says how anything is.
+            Message::Local(Local::State(_)) => None,
             message if SignedWord::of(&message).is_some() => None,
             message => Some(message),
         }
@@ -286,7 +290,7 @@ impl GroupManifests {
 mod tests {
     use treecast_wire::{
         header::SessionId,
-        message::{GroupId, Local, LocalState, Member, TransferType},
+        message::{GroupId, LocalState, Member, TransferType},
     };
 
     use super::*;
@@ -396,10 +400,11 @@ mod tests {
         assert_eq!(manifests.read(FILE, old.clone()), Some(plain));
         assert_eq!(manifests.read(FILE, new), Some(latest));
         assert_eq!(manifests.read(FILE, old), None, "it is older than what was said before");
-        let Message::Local(Local::State(mut state)) = say(3_000).1 else { unreachable!("a state") };
-        state.group = GroupId(1);
-        let of_a_group = Message::Local(Local::State(state));
-        assert_eq!(manifests.read(FILE, of_a_group.clone()), Some(of_a_group), "nobody signs a group's");
+        let mut of_a_group = LocalState::new(GroupId(1), sender);
+        of_a_group.echo_us = 3_000;
+        let of_a_group = Message::Local(Local::State(Box::new(of_a_group)));
+        assert_eq!(signer.sign_word(FILE, &of_a_group), None, "nobody signs a group's");
+        assert_eq!(manifests.read(FILE, of_a_group), None, "and none is for the whole session");
     }
 
     #[test]

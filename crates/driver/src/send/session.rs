@@ -482,7 +482,7 @@ impl<'a> Session<'a> {
         file: FileId,
         message: &Message,
     ) -> Result<(), SendError> {
-        let signed = self.signed(file, message);
+        let signed = self.signed(to, file, message);
         let mut packet = signed.as_ref().unwrap_or(message).to_packet(file);
         match to {
             Destination::Group if self.gather_message(now, &packet)? => {}
@@ -562,12 +562,14 @@ impl<'a> Session<'a> {
     }
 
     /// In a secure session, a digest carries the sender's signature. Without connections, so do words that end something: all
-    /// members can seal packets, and no connection would tell.
-    fn signed(&mut self, file: FileId, message: &Message) -> Option<Message> {
+    /// members can seal packets, and no connection would tell. An answer to one receiver repeats a time that the receiver has chosen, and is
+    /// not signed: it could be said again to all.
+    fn signed(&mut self, to: Destination, file: FileId, message: &Message) -> Option<Message> {
         let signer = self.objects.signer.as_mut()?;
         let Message::Digest(digest) = message else {
             let is_believed = self.plan.options.repair.has_connections();
-            return if is_believed { None } else { signer.sign_word(file, message) };
+            let is_answer = matches!((to, message), (Destination::Local(_), Message::Local(_)));
+            return if is_believed || is_answer { None } else { signer.sign_word(file, message) };
         };
         Some(Message::Digest(signer.sign(file, self.machine.announced(file)?, digest.clone())))
     }

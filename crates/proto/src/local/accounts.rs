@@ -3,7 +3,7 @@
 //! Whoever asks for no more than a share of the session's rate is served at once. What somebody asks for beyond is served when nothing else
 //! is to be done: a member that floods its group with requests holds up nobody, and a member that came late gets everything in the end.
 
-use std::{ops::Range, time::Duration};
+use std::{net::IpAddr, ops::Range, time::Duration};
 
 use treecast_wire::message::Member;
 
@@ -23,21 +23,21 @@ const MAX_ACCOUNTS: usize = 4_096;
 /// The number of accounts from which those that are full are removed.
 const LEAST_SWEEP: usize = 4;
 
-/// What each of those who ask may still be sent at once, in bytes.
+/// What each of those who ask may still be sent at once, in bytes. All members at one address have one account: ports cost nothing.
 #[derive(Debug)]
 pub(super) struct Accounts {
     block_len: u64,
-    by_member: SortedMap<Member, (Instant, u64)>,
+    by_host: SortedMap<IpAddr, (Instant, u64)>,
     /// Accounts that are full again are removed when there are so many.
     next_sweep: usize,
-    /// When each of the members that have asked for more than their share did so last.
-    beyond: SortedMap<Member, Instant>,
+    /// When each of the hosts that have asked for more than their share did so last.
+    beyond: SortedMap<IpAddr, Instant>,
 }
 
 impl Accounts {
     pub fn new(block_len: u16) -> Self {
-        let (by_member, beyond) = (SortedMap::default(), SortedMap::default());
-        Self { block_len: block_len.max(1).into(), by_member, next_sweep: LEAST_SWEEP, beyond }
+        let (by_host, beyond) = (SortedMap::default(), SortedMap::default());
+        Self { block_len: block_len.max(1).into(), by_host, next_sweep: LEAST_SWEEP, beyond }
     }
 
     /// Splits what somebody asks for, in ascending ranges of whole blocks, into what it is sent at once and what it is sent last. Its account grows by
@@ -49,17 +49,18 @@ impl Accounts {
         asked: Vec<Range<u64>>,
         rate_bps: u64,
     ) -> (Vec<Range<u64>>, Vec<Range<u64>>) {
+        let host = by.0.ip();
         let bytes = |time: Duration| (rate_bps as f64 / 8.0 * time.as_secs_f64()) as u64;
         let least = LEAST_BLOCKS * self.block_len;
         let most = bytes(SAVED).max(least);
-        if self.by_member.len() >= self.next_sweep && !self.by_member.contains_key(&by) {
-            self.by_member.retain(|_, (since, left)| left.saturating_add(bytes(now - *since)) < most);
-            self.next_sweep = (self.by_member.len() * 2).clamp(LEAST_SWEEP, MAX_ACCOUNTS);
-            if self.by_member.len() >= MAX_ACCOUNTS {
+        if self.by_host.len() >= self.next_sweep && !self.by_host.contains_key(&host) {
+            self.by_host.retain(|_, (since, left)| left.saturating_add(bytes(now - *since)) < most);
+            self.next_sweep = (self.by_host.len() * 2).clamp(LEAST_SWEEP, MAX_ACCOUNTS);
+            if self.by_host.len() >= MAX_ACCOUNTS {
                 return (Vec::new(), asked);
             }
         }
-        let (since, left) = self.by_member.get_or_insert_with(by, || (now, least));
+        let (since, left) = self.by_host.get_or_insert_with(host, || (now, least));
         let grown = bytes(now - *since);
         // Less than a byte is not thrown away.
         if grown > 0 {
@@ -75,14 +76,14 @@ impl Accounts {
         }
         if !last.is_empty() {
             self.beyond.retain(|_, asked| now < *asked + SAVED);
-            self.beyond.insert(by, now);
+            self.beyond.insert(host, now);
         }
         (at_once, last)
     }
 
     /// Whether somebody has lately asked for more than its share.
     pub fn is_beyond(&self, now: Instant, member: Member) -> bool {
-        self.beyond.get(&member).is_some_and(|asked| now < *asked + SAVED)
+        self.beyond.get(&member.0.ip()).is_some_and(|asked| now < *asked + SAVED)
     }
 }
 
@@ -94,14 +95,16 @@ mod tests {
     #[test]
     fn who_asks_for_more_than_its_share_is_served_last() {
         let mut accounts = Accounts::new(10);
-        let member = |number: u16| Member(([192, 0, 2, 1], number).into());
-        let mut split = |millis: u64, by: u16, asked: &[Range<u64>]| {
+        let member = |number: u8| Member(([192, 0, 2, number], u16::from(number)).into());
+        let mut split = |millis: u64, by: u8, asked: &[Range<u64>]| {
             accounts.split(at(millis), member(by), asked.to_vec(), 8_000)
         };
         assert_eq!(split(0, 1, &[0..50, 200..300]), (vec![0..50, 200..230], vec![230..300]));
         assert_eq!(split(105, 1, &[0..300]), (vec![0..100], vec![100..300]), "whole blocks");
         assert_eq!(split(110, 2, &[0..80]), (vec![0..80], vec![]), "another one has an account of its own");
         assert_eq!(split(9_000, 1, &[0..5_000]), (vec![0..1_000], vec![1_000..5_000]), "a second is saved");
+        let other_port = Member(([192, 0, 2, 1], 7_777).into());
+        assert_eq!(accounts.split(at(9_001), other_port, vec![0..300], 8_000), (vec![], vec![0..300]));
     }
 
     fn at(millis: u64) -> Instant {

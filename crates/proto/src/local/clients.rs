@@ -33,6 +33,13 @@ const MAX_REPORTED: u32 = 16;
 const MEMBER_PATIENCE: Duration = Duration::from_secs(8);
 const GROUP_PATIENCE: Duration = Duration::from_secs(16);
 
+/// No round trip is believed to be longer, in microseconds.
+const LONGEST_TRIP_US: u32 = 2_000_000;
+
+/// Longer round trips count only up to so many times the median of a group's.
+const SHORT_TRIP_US: u32 = 20_000;
+const MOST_MEDIANS: u32 = 4;
+
 /// The most members that are remembered as not heeded.
 const MAX_UNHEEDED: usize = 64;
 
@@ -115,6 +122,11 @@ impl Clients {
         client.heard = now;
         client.has_reported = true;
         client.report = report.clone();
+        client.report.round_trip_us = report.round_trip_us.min(LONGEST_TRIP_US);
+        if client.group.is_none() {
+            // It speaks for itself alone.
+            client.report.receivers = report.receivers.min(1);
+        }
         client.congested = report.is_congested.then(|| client.congested.unwrap_or(now));
         let patience = if client.group.is_some() { GROUP_PATIENCE } else { MEMBER_PATIENCE };
         let should_have_left = self
@@ -165,9 +177,18 @@ impl Clients {
         self.by_member.values().map(|client| client.report.done).fold(own, u32::min)
     }
 
-    /// The longest round trip to a member, in microseconds; 0 when none is known.
+    /// The longest round trip to a member, in microseconds; 0 when none is known. In a group, a round trip counts only up to a few times the
+    /// median, or 20 ms: a member that says that it is far away would stop all others' requests.
     pub fn diameter_us(&self) -> u32 {
-        self.members().map(|(_, client)| client.report.round_trip_us).max().unwrap_or_default()
+        let trips = || self.members().map(|(_, client)| client.report.round_trip_us);
+        let longest = trips().max().unwrap_or_default();
+        if longest <= SHORT_TRIP_US || self.by_member.len() > 2 * (MAX_MEMBERS + MAX_CHILDREN) {
+            return longest;
+        }
+        let mut trips: Vec<u32> = trips().collect();
+        let middle = (trips.len() - 1) / 2;
+        let (_, median, _) = trips.select_nth_unstable(middle);
+        longest.min(median.saturating_mul(MOST_MEDIANS).max(SHORT_TRIP_US))
     }
 
     /// The report on the controller and all its clients. `own` is the controller's own report. `states` gives its own

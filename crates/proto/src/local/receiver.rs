@@ -240,7 +240,9 @@ impl Receiver {
                 }
                 self.shelf.is_said(file.index());
             }
-            Message::EndOfFile if is_sender => self.note_end(now, file.index()),
+            Message::EndOfFile if is_sender && self.is_near_end(file.index()) => {
+                self.note_end(now, file.index())
+            }
             Message::Goodbye if is_sender => {
                 self.times.goodbye.get_or_insert(now);
                 self.ask_sender();
@@ -262,6 +264,8 @@ impl Receiver {
         match (from, local) {
             (From::Member(member), Local::Request(request)) => self.requested(now, member, file, &request),
             (From::Member(member), Local::Listen { token, .. }) => self.token_is(now, member, token),
+            // The sender alone speaks to the whole session, and of nothing but the session.
+            (From::Session, Local::State(state)) if state.group != GroupId::SESSION => {}
             (_, local) => {
                 if let (From::Session, Local::State(state)) = (from, &local) {
                     let (object, position) = state.frontier;

@@ -471,7 +471,10 @@ impl Sender {
 
     /// How many objects receivers have given up because they were late, summed over receivers, as far as has been reported.
     pub fn given_up(&self) -> u32 {
-        self.clients.iter().fold(0, |sum, (_, client)| sum.saturating_add(client.report.given_up))
+        let most = self.receivers().saturating_mul(self.objects.len() as u32);
+        let sum =
+            self.clients.iter().fold(0, |sum: u32, (_, client)| sum.saturating_add(client.report.given_up));
+        sum.min(most)
     }
 
     /// Begins as soon as so many receivers are there.

@@ -19,7 +19,8 @@ use treecast_proto::{
 use treecast_wire::{
     header::{FileId, HEADER_LEN, Header, SessionId},
     message::{
-        BeginOfFile, GroupId, Local, LocalFlags, LocalReport, LocalRequest, Member, Message, TransferType,
+        BeginOfFile, GroupId, Local, LocalFlags, LocalReport, LocalRequest, LocalState, Member, Message,
+        TransferType,
     },
 };
 
@@ -52,6 +53,10 @@ pub enum Harm {
     Lacks,
     /// It sets CONGESTION in all that it says.
     Congested,
+    /// It says that it is farther away from its controller than anybody can be.
+    Far,
+    /// It says to the whole session that the session sends at its lowest rate and has ended, and so has the first object.
+    Reigns,
 }
 
 /// What a run is.
@@ -295,7 +300,8 @@ impl World {
         for (time, node, link) in plan.changes {
             self.at(Instant::ZERO + time, Event::Change(node, link));
         }
-        for (receiver, _) in plan.harm.into_iter().filter(|(_, harm)| *harm == Harm::Floods) {
+        let is_busy = |harm: &Harm| matches!(harm, Harm::Floods | Harm::Reigns);
+        for (receiver, _) in plan.harm.into_iter().filter(|(_, harm)| is_busy(harm)) {
             self.at(Instant::ZERO + Duration::from_secs(1), Event::Flood(receiver + 1));
         }
     }
@@ -399,7 +405,9 @@ impl World {
     /// Asks everybody for everything.
     fn flood(&mut self, host: usize) {
         let place = self.receivers[host - 1].machine.place().cloned();
-        if let Some(place) = place {
+        if self.plan.harm.get(&(host - 1)) == Some(&Harm::Reigns) {
+            self.reign(host);
+        } else if let Some(place) = place {
             let size = self.plan.sizes[0];
             let to = [
                 (Address::Group(place.group), false),
@@ -420,6 +428,15 @@ impl World {
         }
     }
 
+    /// Speaks to the whole session, as the sender alone may.
+    fn reign(&mut self, host: usize) {
+        let mut state = LocalState::new(GroupId(1), member(host));
+        (state.flags, state.frontier) = (LocalFlags::LOWEST, (u32::MAX, u64::MAX));
+        let file = FileId::new(SESSION, 0);
+        self.send(host, Address::Session, Body::Message(file, Message::Local(Local::State(Box::new(state)))));
+        self.send(host, Address::Session, Body::Message(file, Message::EndOfFile));
+    }
+
     /// What somebody who lies says in place of the truth.
     fn lie(&self, harm: Harm, message: &mut Message) {
         let done = if harm == Harm::Claims { self.plan.sizes.len() as u32 } else { 0 };
@@ -431,6 +448,7 @@ impl World {
             }
             (Harm::Claims, Message::Local(Local::State(state))) => (state.loss, state.done) = (0, done),
             (Harm::Congested, Message::Local(Local::Report(report))) => report.is_congested = true,
+            (Harm::Far, Message::Local(Local::Report(report))) => report.round_trip_us = u32::MAX,
             _ => {}
         }
     }

@@ -113,6 +113,13 @@ impl Signed {
                 let mut reader = Reader::new(rest);
                 let state = LocalState::parse(&mut reader)?;
                 reader.end("signed state")?;
+                if state.group != GroupId::SESSION {
+                    return Err(ParseError::invalid(
+                        "group of a signed state",
+                        state.group,
+                        "0, the session",
+                    ));
+                }
                 SignedWord::State(Box::new(state))
             }
             other => {

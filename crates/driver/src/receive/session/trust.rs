@@ -182,6 +182,11 @@ impl GroupTrust {
     }
 }
 
+/// Whether this is the signed state of a session with local groups.
+fn is_state(message: &Message) -> bool {
+    matches!(message, Message::Signed(Signed { word: SignedWord::State(_), .. }))
+}
+
 impl Session<'_> {
     /// What of an item may be the sender's. The machine hears who has sent something else.
     pub(super) fn proved(&mut self, from: Channel, item: Item) -> Vec<Item> {
@@ -203,10 +208,12 @@ impl Session<'_> {
 
     /// The message, if it counts although it came to the group.
     pub(super) fn believed(&mut self, from: Channel, file: FileId, message: Message) -> Option<Message> {
-        let is_to_one = matches!((from, &message), (Channel::Member(_), Message::Local(_)));
+        let is_by_member = matches!(from, Channel::Member(_));
         match &mut self.trust {
-            // The sender's answer to one member is not signed: it counts for that member's own place alone.
-            Trust::Group(_) if is_to_one => Some(message),
+            // Members sign nothing, nor does the sender where it answers one member: that counts for that member's own place alone.
+            Trust::Group(_) if is_by_member && matches!(message, Message::Local(_)) => Some(message),
+            // The sender says its state to all. One that a member says again would hide the sender's own.
+            Trust::Group(_) if is_by_member && is_state(&message) => None,
             Trust::Anybody => Some(message),
             // A digest that the group says is not believed without a signature: the connection tells it, too.
             Trust::Connection { manifests, .. } => {

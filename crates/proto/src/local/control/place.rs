@@ -10,6 +10,9 @@ use crate::Instant;
 /// The time that a new controller needs to know its group: every member has reported once by then.
 const SETTLING: Duration = Duration::from_millis(1_500);
 
+/// A controller is not believed to be farther away from the sender or from its members, in microseconds.
+const LONGEST_TRIP_US: u32 = 2_000_000;
+
 /// A receiver's group, its controller, and the controller above.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Place {
@@ -143,9 +146,9 @@ impl Place {
         // Only signs of life name members.
         let roster = if state.roster.is_empty() { &self.said.roster } else { &state.roster };
         self.said = Said {
-            diameter_us: state.diameter_us,
+            diameter_us: state.diameter_us.min(LONGEST_TRIP_US),
             members: state.members,
-            distance_us: state.distance_us,
+            distance_us: state.distance_us.min(LONGEST_TRIP_US),
             mean_trip_us: mean_trip_us(state),
             is_congested: state.flags.has(LocalFlags::CONGESTION),
             done: state.done,

@@ -40,6 +40,9 @@ const STARVED: Duration = Duration::from_secs(4);
 /// A request waits for at most this part of the time after which an object is given up.
 const TRIES_IN_TIME: u32 = 8;
 
+/// EndOfFile is believed where no more than so many blocks of the object were not seen.
+const MAX_UNSEEN_BLOCKS: u64 = 64;
+
 /// The most objects whose announcements are asked for at once.
 const MAX_ANNOUNCEMENTS: usize = 16;
 
@@ -78,6 +81,17 @@ impl Receiver {
         if file.index() < self.shelf.frontier.0 {
             self.note_end(now, file.index());
         }
+    }
+
+    /// Whether hardly more of an object is to come than was seen. Anybody may say that an object has ended, and nobody is to ask for what
+    /// was never sent: how far the session is, the sender's own state says.
+    pub(super) fn is_near_end(&self, object: u32) -> bool {
+        let size = |begin: &BeginOfFile| begin.file_size;
+        let known = self.shelf.get(object);
+        known.is_none_or(|known| {
+            let left = known.begin.as_ref().map_or(0, size).saturating_sub(known.seen);
+            left <= MAX_UNSEEN_BLOCKS * self.shelf.block_len
+        })
     }
 
     /// All of an object is out.
