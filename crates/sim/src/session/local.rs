@@ -21,7 +21,7 @@ pub struct Local {
     pub tuning: Tuning,
     /// The lowest rate of the sender, in bits of IP packets a second. With 0 no receiver has to leave.
     pub minimum_rate_bps: u64,
-    /// How long the sender waits for more receivers after the first, unless as many as `wait_for` are there before.
+    /// The time that the sender waits for more receivers after the first.
     pub settling: Duration,
     /// `None` where the sender always waits for that time.
     pub wait_for: Option<u32>,

@@ -121,14 +121,14 @@ pub struct Figures {
 enum Event {
     Send(usize),
     Withdraw(u32),
-    /// The sender of a carousel looks at who listens.
+    /// A carousel's sender checks who listens.
     Listeners,
     /// A member of a carousel's group sends a packet that is not the sender's.
     Forge,
     CloseSender,
     Join(usize),
     Leave(usize, Leaving),
-    /// A packet arrives.
+    /// A packet arrives at the sender from the receiver with this number.
     ToSender(usize, Packet),
     ToReceiver(usize, Packet),
     ToSocket(usize, Heard),
@@ -161,7 +161,7 @@ pub(super) struct World<'a> {
     schedule: Schedule<Event>,
     trace: Trace,
     sender: SenderNode,
-    /// None before they join.
+    /// The receivers. `None` before one joins.
     receivers: Vec<Option<ReceiverNode>>,
     links: Vec<Link>,
     transport: Option<Transport>,
@@ -171,13 +171,13 @@ pub(super) struct World<'a> {
     forging: Forging,
     /// The packets that each receiver was sent in local groups, and the most who have reported to it.
     loads: Vec<(u64, usize)>,
-    /// What decides which controller dies.
+    /// The random numbers that choose which controller dies.
     random: ChaCha8Rng,
     /// The receivers that have asked for copies, by the numbers that the sender gave them.
     listens: BTreeMap<ReceiverId, usize>,
-    /// How many packets have gone to each group.
+    /// The number of packets that have gone to each group.
     numbers: Vec<u32>,
-    /// The wake-up that counts; later ones that were asked for before are passed over.
+    /// The time of the sender's next wake-up. Later wake-ups that were planned before are ignored.
     wake_sender_at: Option<Instant>,
     wake_receivers_at: Vec<Option<Instant>>,
     figures: Figures,
@@ -260,7 +260,7 @@ impl<'a> World<'a> {
         }
     }
 
-    /// Receivers come when they are to, and objects are sent when all are there; a carousel is sent to whoever listens.
+    /// Plans when receivers come and objects are sent: when all receivers are there, or at once for a carousel.
     fn plan_placed(&mut self, placed: &Placed) {
         for (number, plan) in self.scenario.receivers.iter().enumerate() {
             let shakes_hands = self.round_trip(number) * 3;
@@ -538,7 +538,7 @@ impl<'a> World<'a> {
         }
     }
 
-    /// One of the controllers to which somebody reports dies.
+    /// Kills one of the controllers to which somebody reports.
     fn let_controller_die(&mut self) {
         let serves = |receiver: &ReceiverNode| {
             let machine = receiver.machine.local();
@@ -578,7 +578,7 @@ impl<'a> World<'a> {
         self.schedule.at(self.schedule.now() + placed.sample, Event::Sample);
     }
 
-    /// Has everything happen that the network has brought, and plans what goes on in it.
+    /// Handles everything that the network has delivered, and plans its next event.
     fn arrivals(&mut self, now: Instant) {
         let Some(transport) = &mut self.transport else { return };
         transport.due.drain(..).for_each(|(time, due)| self.schedule.at(time, Event::Transport(due)));
@@ -790,7 +790,7 @@ impl<'a> World<'a> {
         self.arrivals(now);
     }
 
-    /// Does what a receiver's host asks for.
+    /// Carries out an effect of a receiver's host.
     fn carry_out(&mut self, now: Instant, number: usize, output: receiver_node::Output) {
         match output {
             receiver_node::Output::ToSender(arrival, packet) => {
@@ -838,7 +838,7 @@ impl<'a> World<'a> {
         }
     }
 
-    /// A receiver has ended: its network or its sender hears of that.
+    /// Tells the network or the sender that a receiver has ended.
     fn tell_left(&mut self, now: Instant, number: usize, group: u8) {
         let is_carousel = self.scenario.carousel.is_some();
         let Some(transport) = &mut self.transport else {
@@ -883,7 +883,7 @@ impl<'a> World<'a> {
         }
     }
 
-    /// What becomes of a packet on the way to a receiver.
+    /// Sends a packet on its way to a receiver, where it may be lost, delayed or repeated.
     fn carry(
         &mut self,
         now: Instant,
