@@ -53,7 +53,7 @@ impl Fanout {
     }
 }
 
-/// What a sender of packets that name their receivers needs to know of the network.
+/// The addresses and links that a sender of packets with lists must know.
 #[derive(Debug, Clone)]
 pub struct Explicit {
     /// The sender's address.
