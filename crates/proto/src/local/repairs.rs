@@ -238,7 +238,7 @@ impl Repairs {
         self.first(with_last).map(|(at, _)| at)
     }
 
-    /// The number of different addresses that a range is to be sent to.
+    /// The number of different addresses that a range is to be sent to, without repairs that can wait.
     pub fn addresses(&self, object: u32, range: &Range<u64>) -> usize {
         let near = self.jobs.range(keys(object, range.end));
         let near = near.filter(|(key, waiting)| !key.is_last && waiting.job.range.end > range.start);

@@ -99,8 +99,7 @@ impl Wants {
         }
     }
 
-    /// Notes that a want was asked for. It waits for `hold`, longer each time, and for the random time `spread`, so
-    /// that members that have heard the same request do not ask together.
+    /// Notes that a want was asked for. It waits until it is asked for again.
     pub fn asked(&mut self, now: Instant, object: u32, start: u64, wait: Wait) {
         if let Some(want) = self.by_place.get_mut(&(object, start)) {
             self.by_time.remove(&(want.at, object, start));

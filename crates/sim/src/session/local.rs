@@ -21,7 +21,7 @@ pub struct Local {
     pub tuning: Tuning,
     /// The lowest rate of the sender, in bits of IP packets a second. With 0 no receiver has to leave.
     pub minimum_rate_bps: u64,
-    /// The time that the sender waits for more receivers after the first.
+    /// The time that the sender waits for more receivers after the first, unless `wait_for` of them are there before.
     pub settling: Duration,
     /// `None` where the sender always waits for that time.
     pub wait_for: Option<u32>,

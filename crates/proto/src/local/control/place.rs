@@ -25,7 +25,7 @@ pub struct Place {
     pub(super) successor: Option<Member>,
     /// The time at which this receiver joined the group.
     pub(super) joined: Instant,
-    /// The time at which the controller was last heard.
+    /// The time at which the controller was last heard, and the number of probes to it since.
     pub(super) heard: Instant,
     pub(super) doubts: u32,
     /// The time at which the present controller began to serve.

@@ -23,8 +23,8 @@ const DOUBT: Duration = Duration::from_millis(130);
 const DOUBTS: u32 = 2;
 pub(super) const DOUBTED: Duration = Duration::from_millis(430);
 
-/// The additional wait of a member that loses every packet, because it does not hear what is said. Members with less
-/// loss wait in proportion to their loss above [`HEARS`].
+/// The additional wait of a member that loses every packet, because it does not hear what is said. Members with less loss
+/// wait in proportion to their loss above [`HEARS`]. Below that, the answers to their probes are enough.
 const DEAF: Duration = Duration::from_secs(4);
 const HEARS: f64 = 0.1;
 
