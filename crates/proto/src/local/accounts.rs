@@ -1,7 +1,8 @@
-//! How much each of those who ask may be sent at once.
+//! Accounts of how much each member that asks for repairs may be sent at once.
 //!
-//! Whoever asks for no more than a share of the session's rate is served at once. What somebody asks for beyond is served when nothing else
-//! is to be done: a member that floods its group with requests holds up nobody, and a member that came late gets everything in the end.
+//! A member that asks for no more than a share of the session's rate is served at once. What it asks for beyond that is
+//! served when there is nothing else to do. So a member that floods its group with requests holds up nobody, and a
+//! member that came late gets everything in the end.
 
 use std::{net::IpAddr, ops::Range, time::Duration};
 
@@ -10,25 +11,26 @@ use treecast_wire::message::Member;
 use super::sorted::SortedMap;
 use crate::Instant;
 
-/// An account that was not used grows for this long.
+/// The time in which an empty account grows to its full size. It does not grow further.
 const SAVED: Duration = Duration::from_secs(1);
 
-/// Everybody may be sent at least so many blocks at once, however slow the session is. A new account has no more than that: whoever floods
-/// from the start takes no more than its share then.
+/// The blocks that every account allows at least, however slow the session is. A new account has no more, so a member
+/// that floods from the start gets only its share.
 const LEAST_BLOCKS: u64 = 8;
 
-/// The most accounts. Whoever comes then is served last.
+/// The most accounts that are kept. When all are used, a member without one is served last.
 const MAX_ACCOUNTS: usize = 4_096;
 
 /// The number of accounts from which those that are full are removed.
 const LEAST_SWEEP: usize = 4;
 
-/// What each of those who ask may still be sent at once, in bytes. All members at one address have one account: ports cost nothing.
+/// The bytes that the members at each address may still be sent at once. What they ask for beyond that is sent last.
+/// There is one account for each address, because ports cost nothing.
 #[derive(Debug)]
 pub(super) struct Accounts {
     block_len: u64,
     by_host: SortedMap<IpAddr, (Instant, u64)>,
-    /// Accounts that are full again are removed when there are so many.
+    /// The number of accounts at which full ones are removed next.
     next_sweep: usize,
     /// When each of the hosts that have asked for more than their share did so last.
     beyond: SortedMap<IpAddr, Instant>,
@@ -40,8 +42,8 @@ impl Accounts {
         Self { block_len: block_len.max(1).into(), by_host, next_sweep: LEAST_SWEEP, beyond }
     }
 
-    /// Splits what somebody asks for, in ascending ranges of whole blocks, into what it is sent at once and what it is sent last. Its account grows by
-    /// `rate_bps` bits a second.
+    /// Splits the ranges that a member asks for into a part to send at once and a part to send last. The ranges are
+    /// ascending and consist of whole blocks. The member's account grows by `rate_bps` bits a second.
     pub fn split(
         &mut self,
         now: Instant,
