@@ -232,6 +232,20 @@ mod tests {
     use super::*;
 
     #[test]
+    fn who_says_that_it_is_far_away_does_not_make_a_group_longer() {
+        let mut clients = Clients::default();
+        let join = LocalJoin { group: GroupId::SESSION, epoch: 0, stamp_us: 0, loss: 0 };
+        for (port, trip_us) in [(1, 6_000), (2, 4_000), (3, u32::MAX)] {
+            let member = Member(([192, 0, 2, 1], port).into());
+            clients.admit(Instant::ZERO, member, &join);
+            let mut report = LocalReport::new(GroupId(1), false);
+            report.round_trip_us = trip_us;
+            assert!(clients.report(Instant::ZERO, member, &report));
+        }
+        assert_eq!(clients.diameter_us(), 4 * 6_000);
+    }
+
+    #[test]
     fn who_stays_congested_at_the_lowest_rate_is_not_heeded() {
         let (mut clients, member) = (Clients::default(), Member(([192, 0, 2, 1], 1).into()));
         let join = LocalJoin { group: GroupId::SESSION, epoch: 0, stamp_us: 0, loss: 0 };

@@ -53,8 +53,6 @@ pub enum Harm {
     Lacks,
     /// It sets CONGESTION in all that it says.
     Congested,
-    /// It says that it is farther away from its controller than anybody can be.
-    Far,
     /// It says to the whole session that the session sends at its lowest rate and has ended, and so has the first object.
     Reigns,
 }
@@ -448,7 +446,6 @@ impl World {
             }
             (Harm::Claims, Message::Local(Local::State(state))) => (state.loss, state.done) = (0, done),
             (Harm::Congested, Message::Local(Local::Report(report))) => report.is_congested = true,
-            (Harm::Far, Message::Local(Local::Report(report))) => report.round_trip_us = u32::MAX,
             _ => {}
         }
     }
