@@ -40,7 +40,10 @@ impl Plane {
     /// Tells the program that the daemon is running, so that it acts for the next while. In user space nothing
     /// acts without the daemon.
     pub fn live_on(&mut self) -> Result<(), Failure> {
-        if let Self::Program { program, .. } = self { program.act_until(lease::end_ns()) } else { Ok(()) }
+        match self {
+            Self::Program { program, .. } => program.act_until(lease::end_ns()),
+            Self::UserSpace(_) => Ok(()),
+        }
     }
 
     /// Sets the part that forwards to this router.
@@ -95,7 +98,10 @@ impl Plane {
     /// Returns the neighbours to which copies went lately. In user space it returns none, because the kernel
     /// sends the copies.
     pub fn neighbours(&self) -> Vec<(NeighbourKey, Neighbour)> {
-        if let Self::Program { program, .. } = self { program.neighbours() } else { Vec::new() }
+        match self {
+            Self::Program { program, .. } => program.neighbours(),
+            Self::UserSpace(_) => Vec::new(),
+        }
     }
 
     /// Returns the next discovery requests, each from its IPv6 header on.

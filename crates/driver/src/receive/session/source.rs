@@ -71,12 +71,18 @@ impl Source {
 
     /// Takes sealed packets' keys. `None` where packets are plain.
     pub fn opener(&mut self) -> Option<&mut Opener> {
-        if let Self::Session(collector) = self { collector.opener() } else { None }
+        match self {
+            Self::Session(collector) => collector.opener(),
+            Self::Iotup(_) => None,
+        }
     }
 
     /// Whether packets that come now can be read; while not, they are best left in the socket's buffer.
     pub fn can_read(&self) -> bool {
-        if let Self::Session(collector) = self { collector.can_read() } else { true }
+        match self {
+            Self::Session(collector) => collector.can_read(),
+            Self::Iotup(_) => true,
+        }
     }
 
     /// The number of packets that the kernel has dropped because a buffer was full.
@@ -89,7 +95,10 @@ impl Source {
 
     /// Packets whose seal was not right so far, or that came twice.
     pub fn refused(&self) -> Refused {
-        if let Self::Session(collector) = self { collector.refused() } else { Refused::default() }
+        match self {
+            Self::Session(collector) => collector.refused(),
+            Self::Iotup(_) => Refused::default(),
+        }
     }
 
     /// How much has been taken so far, in bytes that the kernel has counted at least.
@@ -137,6 +146,9 @@ impl Source {
 
     /// The hash of what has come is not the frames'. Whether another kind of hash may be: frames do not say which theirs is.
     pub fn hashes_otherwise(&mut self) -> bool {
-        if let Self::Iotup(collector) = self { collector.hashes_otherwise() } else { false }
+        match self {
+            Self::Session(_) => false,
+            Self::Iotup(collector) => collector.hashes_otherwise(),
+        }
     }
 }
