@@ -72,7 +72,11 @@ const CASES: &[Case] = &[
     (&["send", "--plain", "--key", "x", "file"], &["leave out --plain", "--key"]),
     (&["send", "--key", "./nofile", "file"], &["./nofile", "No such file", "--key"]),
     (&["send", "--allow", "nofile", "file"], &["allow list nofile", "one public key a line"]),
-    (&["send", "--allow", "/dev/zero", "file"], &["/dev/zero", "no regular file"]),
+    (&["send", "--allow", "/dev/zero", "file"], &["/dev/zero", "longer than 4 MiB"]),
+    (
+        &["send", "--allow", "pipe", "file"],
+        &["allow list pipe: nobody writes into the pipe", "one public key a line"],
+    ),
     (&["send", "--allow", "empty", "file"], &["empty", "names nobody", "treecast keys show"]),
     (&["send", "--allow", "file", "file"], &["file:1: ", "tck1.", "treecast keys show"]),
     (&["send", "--expires", "5", "file"], &["'5'", "like 30m"]),

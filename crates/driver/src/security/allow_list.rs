@@ -38,7 +38,7 @@ impl AllowList {
     /// One line for whatever is wrong first.
     pub fn load(path: &Path) -> Result<Self, AllowListError> {
         let failed = |source| AllowListError::Read { path: path.to_owned(), source };
-        Self::parse(path, &text::read(path, MAX_FILE_LEN).map_err(failed)?)
+        Self::parse(path, &text::read_written(path, MAX_FILE_LEN).map_err(failed)?)
     }
 
     fn parse(path: &Path, text: &str) -> Result<Self, AllowListError> {
