@@ -128,7 +128,7 @@ const CASES: &[Case] = &[
     (&["receive", "treecast3.AAAA"], &["version, 3,", "same version of treecast on both sides"]),
     (&["receive", "@nofile"], &["nofile", "--ticket-file"]),
     (&["receive", "@binary"], &["binary", "no text", "--ticket-file"]),
-    (&["receive", "@/dev/zero"], &["/dev/zero", "too long", "--ticket-file"]),
+    (&["receive", "@/dev/zero"], &["/dev/zero", "longer than 64 KiB", "--ticket-file"]),
     (&["receive", "--connect-timeout", "-1", "x"], &["'-1'", "whole seconds from 0"]),
     (&["receive", "--port", "0", "x"], &["'0'", "a number from 1 to 65535"]),
     (

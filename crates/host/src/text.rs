@@ -53,10 +53,10 @@ fn read_whole(file: impl Read, max_bytes: u64) -> io::Result<String> {
     // A device has no length to look at first.
     file.take(max_bytes + 1).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > max_bytes {
-        let limit = if max_bytes < 1 << 20 {
-            format!("{max_bytes} bytes")
-        } else {
-            format!("{} MiB", max_bytes >> 20)
+        let limit = match max_bytes {
+            0..0x400 => format!("{max_bytes} bytes"),
+            0x400..0x10_0000 => format!("{} KiB", max_bytes >> 10),
+            _ => format!("{} MiB", max_bytes >> 20),
         };
         return Err(invalid(&format!("it is longer than {limit}")));
     }
@@ -77,6 +77,7 @@ mod tests {
     fn a_text_that_never_ends_or_is_none_is_refused() {
         let refused = |path: &str, max_bytes| read_any(Path::new(path), max_bytes).unwrap_err().to_string();
         assert_eq!(refused("/dev/zero", 1000), "it is longer than 1000 bytes");
+        assert_eq!(refused("/dev/zero", 64 << 10), "it is longer than 64 KiB");
         assert_eq!(refused("/dev/zero", 2 << 20), "it is longer than 2 MiB");
         assert_eq!(refused("/proc/self/exe", 1 << 30), "it holds no text");
         assert!(refused("/no/such", 1000).contains("No such file"));
