@@ -17,7 +17,7 @@ pub const DEFAULT_MULTICAST_HOPS: u32 = 32;
 /// it is asked for), so that the socket fills, and holds the sender back, before the link's queue overflows.
 const SEND_BUFFER_BYTES: usize = 128 * 1024;
 
-/// The size of a member's receive buffer, in bytes. A packet without room is lost, and does not hold the member back.
+/// Size, in bytes, of a member's send buffer. The socket does not block, so a packet that finds no room in it is lost.
 const MEMBER_BUFFER_BYTES: usize = 1 << 20;
 
 /// A multicast group, with the interface and the source for it.

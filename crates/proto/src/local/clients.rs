@@ -24,6 +24,9 @@ const SILENCE: Duration = Duration::from_secs(3);
 /// that may be lost.
 const QUIET: Duration = Duration::from_millis(1_500);
 
+/// The most receivers for which a controller may speak.
+const MAX_BELOW: u32 = 1 << 20;
+
 /// The most objects that one report lists.
 const MAX_REPORTED: u32 = 16;
 
@@ -123,10 +126,9 @@ impl Clients {
         client.has_reported = true;
         client.report = report.clone();
         client.report.round_trip_us = report.round_trip_us.min(LONGEST_TRIP_US);
-        if client.group.is_none() {
-            // It speaks for itself alone.
-            client.report.receivers = report.receivers.min(1);
-        }
+        // A member speaks for itself alone.
+        let most = if client.group.is_some() { MAX_BELOW } else { 1 };
+        client.report.receivers = report.receivers.min(most);
         client.congested = report.is_congested.then(|| client.congested.unwrap_or(now));
         let patience = if client.group.is_some() { GROUP_PATIENCE } else { MEMBER_PATIENCE };
         let should_have_left = self
@@ -265,5 +267,19 @@ mod tests {
         clients.remove(member);
         clients.admit(at(71), member, &join);
         assert!(!reports(&mut clients, 71..72), "it is the same one");
+    }
+
+    #[test]
+    fn a_member_speaks_for_one_receiver() {
+        let (mut clients, now) = (Clients::default(), Instant::ZERO);
+        let mut counted = |group: GroupId| {
+            let member = Member(([192, 0, 2, 1], 1 + group.0 as u16).into());
+            let mut report = LocalReport::new(group, group != GroupId::SESSION);
+            report.receivers = u32::MAX;
+            clients.admit(now, member, &LocalJoin { group, epoch: 0, stamp_us: 0, loss: 0 });
+            assert!(clients.report(now, member, &report));
+            clients.get(member).map(|client| client.report.receivers)
+        };
+        assert_eq!([GroupId::SESSION, GroupId(7)].map(&mut counted), [Some(1), Some(MAX_BELOW)]);
     }
 }

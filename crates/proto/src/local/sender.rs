@@ -17,7 +17,12 @@ use treecast_wire::{
 
 use self::{listeners::Listeners, window::Window};
 use super::{
-    CopiesSent, Mode, Tuning, accounts::Accounts, clients::Clients, pace::Pace, repairs::Repairs, stamp_us,
+    CopiesSent, Mode, Tuning,
+    accounts::Accounts,
+    clients::{Client, Clients},
+    pace::Pace,
+    repairs::Repairs,
+    stamp_us,
 };
 use crate::{
     Instant, Step,
@@ -470,11 +475,18 @@ impl Sender {
     }
 
     /// How many objects receivers have given up because they were late, summed over receivers, as far as has been reported.
+    /// No receiver counts for more than all objects.
     pub fn given_up(&self) -> u32 {
-        let most = self.receivers().saturating_mul(self.objects.len() as u32);
-        let sum =
-            self.clients.iter().fold(0, |sum: u32, (_, client)| sum.saturating_add(client.report.given_up));
-        sum.min(most)
+        let objects = self.objects.len() as u32;
+        let most = |client: &Client| client.report.receivers.saturating_mul(objects);
+        self.clients
+            .iter()
+            .fold(0, |sum: u32, (_, client)| sum.saturating_add(client.report.given_up.min(most(client))))
+    }
+
+    /// Whether it has said Goodbye. Receivers leave after that.
+    pub fn is_leaving(&self) -> bool {
+        self.times.goodbyes > 0
     }
 
     /// Begins as soon as so many receivers are there.

@@ -170,10 +170,10 @@ impl Session<'_> {
     pub(super) fn send_copies(&mut self, now: Instant, receiver: ReceiverId, at: Option<SocketAddr>) {
         let Some(local) = &mut self.local else { return };
         let at = at.map(|at| local.scoped(at));
-        match at {
-            Some(at) => _ = local.listeners.insert(receiver, at),
-            None => _ = local.listeners.remove(&receiver),
-        }
+        let before = match at {
+            Some(at) => local.listeners.insert(receiver, at),
+            None => local.listeners.remove(&receiver),
+        };
         match (&mut self.lanes.ways, at) {
             (None, _) => {
                 let listeners = local.listeners.values().copied();
@@ -181,7 +181,10 @@ impl Session<'_> {
             }
             (Some(ways), None) => ways.leave_named(now, receiver.0),
             (Some(ways), Some(at)) => {
-                if !ways.join_named(now, receiver.0, at).unwrap_or(false) {
+                if before.is_some() {
+                    ways.leave_named(now, receiver.0);
+                }
+                if !ways.join_named(now, receiver.0, at).unwrap_or(false) && before.is_none() {
                     self.warn_of_unreachable(&at.to_string(), at.ip());
                 }
             }

@@ -40,8 +40,8 @@ pub(super) struct Local {
     has_members: bool,
     /// The largest number of receivers so far.
     most_receivers: u32,
-    /// The largest number of objects that receivers have said to have given up.
-    most_given_up: u32,
+    /// The number of objects that receivers have given up, as they said before the sender's Goodbye.
+    given_up: u32,
     /// Where receivers want copies, on a fanout without multicast.
     pub listeners: BTreeMap<ReceiverId, SocketAddr>,
 }
@@ -66,7 +66,7 @@ impl Local {
             proved: None,
             has_members: false,
             most_receivers: 0,
-            most_given_up: 0,
+            given_up: 0,
             listeners: BTreeMap::new(),
         }))
     }
@@ -109,11 +109,12 @@ impl Session<'_> {
                 }
             }
         }
-        let told = self.machine.local().map(|machine| (machine.receivers(), machine.given_up()));
-        let (receivers, given_up) = told.unwrap_or_default();
+        let Some(machine) = self.machine.local() else { return Ok(()) };
         if let Some(local) = &mut self.local {
-            local.most_receivers = local.most_receivers.max(receivers);
-            local.most_given_up = local.most_given_up.max(given_up);
+            local.most_receivers = local.most_receivers.max(machine.receivers());
+            if !machine.is_leaving() {
+                local.given_up = machine.given_up();
+            }
         }
         Ok(())
     }
@@ -260,7 +261,7 @@ impl Session<'_> {
             reports: figures.reports,
             requests: figures.requests,
             others: figures.others,
-            late_objects: self.local.as_ref().map_or(0, |local| local.most_given_up),
+            late_objects: self.local.as_ref().map_or(0, |local| local.given_up),
         })
     }
 }

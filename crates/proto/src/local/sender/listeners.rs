@@ -3,7 +3,11 @@
 //! A receiver asks for copies by datagram, whose source address anybody can make up. So the first request is answered with a token, a keyed
 //! hash of the address, and only a request that repeats it counts: the sender sends nothing to a host that has not asked.
 
-use std::collections::BTreeMap;
+use std::{
+    collections::BTreeMap,
+    net::{IpAddr, Ipv6Addr, SocketAddr},
+    time::Duration,
+};
 
 use treecast_wire::message::{Local, Member, Message};
 
@@ -16,26 +20,35 @@ use crate::{
     object::{Address, Destination, ReceiverId, SenderEvent, SenderTransmit},
 };
 
-/// The most receivers that get copies, as in sessions with connections.
+/// The most receivers that get copies: in all, from one address, and from one IPv6 /64. Sessions with connections have the same limits.
 const MAX_LISTENERS: usize = 10_000;
+const MAX_FROM_ONE_ADDRESS: usize = 256;
+const MAX_FROM_ONE_NETWORK: usize = 4_096;
+
+/// The shortest time between two changes of a receiver's port.
+const PORT_CHANGE: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]
 pub(super) struct Listeners {
     config: CopiesSent,
     by_member: BTreeMap<Member, Listener>,
     next: u32,
+    /// The time from which a new receiver may have the sender say at once how the session is.
+    next_hurry: Instant,
 }
 
 #[derive(Debug)]
 struct Listener {
     receiver: ReceiverId,
     port: u16,
+    /// When the port was named.
+    named: Instant,
     heard: Instant,
 }
 
 impl Listeners {
     pub fn new(config: CopiesSent) -> Self {
-        Self { config, by_member: BTreeMap::new(), next: 0 }
+        Self { config, by_member: BTreeMap::new(), next: 0, next_hurry: Instant::ZERO }
     }
 
     /// The number of copies of a block for which the rate counts.
@@ -53,22 +66,54 @@ impl Listeners {
         Some(SenderEvent::WantsNoCopies { receiver: listener.receiver })
     }
 
-    /// Adds a receiver, or takes note that it is still there.
-    fn note(&mut self, now: Instant, member: Member, port: u16) -> Vec<SenderEvent> {
-        if let Some(known) = self.by_member.get_mut(&member).filter(|known| known.port == port) {
-            known.heard = now;
-            return Vec::new();
-        }
-        let before = self.remove(member);
-        if self.by_member.len() >= MAX_LISTENERS {
-            return before.into_iter().collect();
-        }
-        let receiver = ReceiverId(self.next);
-        self.next += 1;
-        self.by_member.insert(member, Listener { receiver, port, heard: now });
+    /// Whether there is room for one more receiver: in all, from its address, and from its network.
+    fn has_room(&self, member: Member) -> bool {
+        let ip = member.0.ip();
+        let (first, last) = match ip {
+            IpAddr::V4(_) => (ip, ip),
+            IpAddr::V6(ip) => {
+                let low = u128::from(u64::MAX);
+                let network = ip.to_bits() & !low;
+                (Ipv6Addr::from_bits(network).into(), Ipv6Addr::from_bits(network | low).into())
+            }
+        };
+        let count = |first: IpAddr, last: IpAddr, most: usize| {
+            let all = Member(SocketAddr::new(first, 0))..=Member(SocketAddr::new(last, u16::MAX));
+            self.by_member.range(all).take(most).count()
+        };
+        self.by_member.len() < MAX_LISTENERS
+            && count(ip, ip, MAX_FROM_ONE_ADDRESS) < MAX_FROM_ONE_ADDRESS
+            && count(first, last, MAX_FROM_ONE_NETWORK) < MAX_FROM_ONE_NETWORK
+    }
+
+    /// Adds a receiver, or takes note that it is still there. Its copies go to another port from now on when it names one.
+    fn note(&mut self, now: Instant, member: Member, port: u16) -> Option<SenderEvent> {
         let mut at = member.0;
         at.set_port(port);
-        before.into_iter().chain([SenderEvent::WantsCopies { receiver, at }]).collect()
+        if let Some(known) = self.by_member.get_mut(&member) {
+            known.heard = now;
+            if known.port == port || now < known.named + PORT_CHANGE {
+                return None;
+            }
+            (known.port, known.named) = (port, now);
+            return Some(SenderEvent::WantsCopies { receiver: known.receiver, at });
+        }
+        if !self.has_room(member) {
+            return None;
+        }
+        let receiver = ReceiverId(self.next);
+        self.next = self.next.wrapping_add(1);
+        self.by_member.insert(member, Listener { receiver, port, named: now, heard: now });
+        Some(SenderEvent::WantsCopies { receiver, at })
+    }
+
+    /// Whether a new receiver may have the sender say at once how the session is: not one after the other.
+    fn may_hurry(&mut self, now: Instant) -> bool {
+        let may = now >= self.next_hurry;
+        if may {
+            self.next_hurry = now + super::STATE;
+        }
+        may
     }
 }
 
@@ -82,15 +127,15 @@ impl Sender {
             let (to, file) = (Destination::Local(Address::Member(from)), self.file(0));
             return self.transmit(SenderTransmit::Message { to, file, message });
         }
-        let events = match port {
-            0 => listeners.remove(from).into_iter().collect(),
+        let is_new = !listeners.by_member.contains_key(&from);
+        let event = match port {
+            0 => listeners.remove(from),
             port => listeners.note(now, from, port),
         };
-        if !events.is_empty() {
-            // A new one hears of the session at once.
+        if event.is_some() && is_new && listeners.may_hurry(now) {
             self.times.next_state = self.times.next_state.min(now + super::STATE / 10);
         }
-        self.out.extend(events.into_iter().map(Step::Event));
+        self.out.extend(event.map(Step::Event));
     }
 
     /// Forgets receivers that have been silent for too long.
@@ -187,7 +232,24 @@ mod tests {
         assert_eq!((told, events.len(), sender.listener(member(9))), (None, 1, Some(ReceiverId(0))));
         assert!(events[0].contains("WantsCopies") && events[0].contains("192.0.2.1:6000"), "{events:?}");
         assert_eq!(ask(&mut sender, 2_000, member(9), (token, 6_000)).1, Vec::<String>::new());
+        let (_, events) = ask(&mut sender, 2_500, member(9), (token, 7_000));
+        assert!(events.len() == 1 && events[0].contains("ReceiverId(0), at: 192.0.2.1:7000"), "{events:?}");
+        assert_eq!(ask(&mut sender, 2_600, member(9), (token, 8_000)).1, Vec::<String>::new(), "too soon");
         let (_, events) = ask(&mut sender, 6_000, member(8), (0, 6_000));
         assert!(events.len() == 1 && events[0].contains("WantsNoCopies"), "it was silent: {events:?}");
+    }
+
+    #[test]
+    fn one_host_takes_no_more_copies_than_its_share() {
+        let mut sender = sender();
+        let mut joined = 0;
+        for port in 1..=300 {
+            let (token, _) = ask(&mut sender, 0, member(port), (0, 6_000));
+            joined += ask(&mut sender, 0, member(port), (token.unwrap(), 6_000)).1.len();
+        }
+        assert_eq!(joined, MAX_FROM_ONE_ADDRESS);
+        let other = Member(([192, 0, 2, 2], 9).into());
+        let (token, _) = ask(&mut sender, 0, other, (0, 6_000));
+        assert_eq!(ask(&mut sender, 0, other, (token.unwrap(), 6_000)).1.len(), 1);
     }
 }
