@@ -118,6 +118,21 @@ fn every_cell_is_whole_and_the_same_seed_gives_the_same_results() {
     assert_ne!(told[..told.len() - 1], events(&other)[..told.len() - 1]);
 }
 
+/// A shared link that loses everything for three seconds holds up all receivers behind it.
+#[test]
+fn a_link_loses_what_a_trace_file_says() {
+    let trace = r#"{ name = "trace", repair = "nack", events = [{ at = "0s", fault = "lose", node = "router0", trace = "loss.tsv" }] }"#;
+    let folder = Folder::new("trace", EXPERIMENT);
+    fs::write(folder.0.join("loss.tsv"), "# all, and then nothing\n0.1 100%\n3.1 0%\n30 end\n").unwrap();
+    let delivery = format!("delivery=[{{ name = \"clean\", repair = \"nack\" }}, {trace}]");
+    let later = r#"claim=[{ says = "later", holds = 'min(time{delivery = trace}) - max(time{delivery = clean}) >= 1' }, { says = "whole", holds = 'max(missing) <= 0' }]"#;
+    let settings =
+        [delivery.as_str(), later, "network=[{name=\"n\",topology=\"tree:levels=1,clients=3,rate=50M\"}]"];
+    let output = folder.run(&settings.map(|setting| ["--set", setting]).concat());
+    let told = events(&output);
+    assert_eq!((output.status.code(), &told.last().unwrap()["whole_runs"]), (Some(0), &2.into()), "{told:?}");
+}
+
 #[test]
 fn what_the_simulator_has_not_is_refused_by_name() {
     let folder = Folder::new("refused", EXPERIMENT);
@@ -127,6 +142,7 @@ fn what_the_simulator_has_not_is_refused_by_name() {
          [links.a]\nnodes = [\"server0\", \"r0\"]\n[links.b]\nnodes = [\"client0\", \"r1\"]\n",
     )
     .unwrap();
+    fs::write(folder.0.join("cut.tsv"), "0 5%\n1 0%\n").unwrap();
     let nack = "deliveries=nack";
     let cases = [
         (
@@ -140,6 +156,13 @@ fn what_the_simulator_has_not_is_refused_by_name() {
             "the simulator has no program scp: leave the delivery out (--set deliveries=...)",
         ),
         (["rate=auto", nack], "no rate auto: name one rate, such as 5M"),
+        (
+            [
+                "delivery=[{name=\"t\",events=[{at=\"0s\",fault=\"lose\",node=\"client0\",trace=\"cut.tsv\"}]}]",
+                "deliveries=t",
+            ],
+            "trace cut.tsv: it is cut short: the last line must be `SECONDS end`",
+        ),
         (
             ["workload={kind=\"stream\",rates=[\"1M\"],seconds=1}", "delivery=[{fanout=\"unicast\"}]"],
             "not the workload `stream`: take `treecast lab run`",

@@ -296,6 +296,9 @@ impl Document {
             None => described,
             Some(names) => named(&described, &names)?,
         };
+        for event in deliveries.iter_mut().flat_map(|delivery| &mut delivery.events) {
+            event.read_trace(folder).map_err(|error| error.to_string())?;
+        }
         if deliveries.is_empty() {
             return Err("no [[delivery]] to run, and no `deliveries`".into());
         }

@@ -17,6 +17,8 @@ pub enum EventError {
     NotFor(String, &'static str),
     #[error("fault {0:?} needs {1}")]
     Needs(String, &'static str),
+    #[error("trace {0}: {1}")]
+    Trace(String, String),
     #[error("loss {0:?}: expected {1}")]
     Loss(String, &'static str),
     #[error(

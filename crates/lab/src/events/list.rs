@@ -1,14 +1,20 @@
 //! A list of events from a file, and the times of its steps.
 
-use std::fmt;
-use std::time::Duration;
+use std::{fmt, path::Path, time::Duration};
 
 use serde::Deserialize;
 
 use super::error::EventError;
 use super::fault::{Fault, Forgery};
-use crate::quantity::Time;
-use crate::topology::{Loss, Topology};
+use super::trace::Trace;
+use crate::{
+    quantity::Time,
+    read_text,
+    topology::{Loss, Topology},
+};
+
+/// The size of the largest trace file.
+const MAX_TRACE_BYTES: u64 = 1 << 20;
 
 /// An event of a list: a fault, its begin and its end.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
@@ -23,6 +29,8 @@ pub struct Event {
     /// it is mended. This imitates the time that a routing protocol takes to notice. `None`: routes do not
     /// change.
     pub noticed: Option<Duration>,
+    /// The loss over time, for a fault that loses as a trace file says.
+    pub trace: Option<Trace>,
 }
 
 /// An event, as written in the file.
@@ -37,6 +45,7 @@ struct Written {
     interface: Option<String>,
     noticed: Option<Time>,
     loss: Option<String>,
+    trace: Option<String>,
     to: Option<String>,
     router: Option<String>,
     receivers: Option<Vec<String>>,
@@ -85,7 +94,28 @@ pub fn check(events: &[Event], topology: &Topology) -> Result<(), EventError> {
 }
 
 impl Event {
+    /// Reads the event's trace file, if it has one. Its path starts at `folder`.
+    ///
+    /// # Errors
+    /// If the file cannot be read, or is no trace.
+    pub fn read_trace(&mut self, folder: &Path) -> Result<(), EventError> {
+        let Some(trace) = &mut self.trace else { return Ok(()) };
+        let text = read_text(&folder.join(&trace.file), MAX_TRACE_BYTES);
+        let text = text.map_err(|error| EventError::Trace(trace.file.clone(), error.to_string()))?;
+        trace.read(&text)?;
+        self.until = trace.steps.last().map(|(end, _)| self.at + *end);
+        Ok(())
+    }
+
     fn steps(&self) -> Vec<Step> {
+        if let (Some(trace), Fault::Lose { node, interface, .. }) = (&self.trace, &self.fault) {
+            let step = |(after, loss): &(Duration, Option<Loss>)| {
+                let (node, interface) = (node.clone(), interface.clone());
+                let fault = Fault::Lose { node, interface, loss: loss.unwrap_or_default() };
+                Step { at: self.at + *after, begins: loss.is_some(), fault }
+            };
+            return trace.steps.iter().map(step).collect();
+        }
         let step = |at, begins, fault: &Fault| Step { at, begins, fault: fault.clone() };
         let mut steps = vec![step(self.at, true, &self.fault)];
         steps.extend(self.until.map(|until| step(until, false, &self.fault)));
@@ -112,6 +142,10 @@ impl TryFrom<Written> for Event {
 
     fn try_from(mut written: Written) -> Result<Self, EventError> {
         let fault = written.fault()?;
+        let trace = written.trace.take().map(|file| Trace { file, steps: Vec::new() });
+        if trace.is_some() && written.until.is_some() {
+            return Err(EventError::NotFor(fault.to_string(), "until beside trace"));
+        }
         let (at, until) = (written.at.0, written.until.map(|time| time.0));
         if let Some(until) = until.filter(|until| *until <= at) {
             return Err(EventError::EndsBefore { fault: fault.to_string(), until, at });
@@ -124,7 +158,7 @@ impl TryFrom<Written> for Event {
         if let Some(left) = written.left() {
             return Err(EventError::NotFor(fault.to_string(), left));
         }
-        Ok(Self { at, until, fault, noticed })
+        Ok(Self { at, until, fault, noticed, trace })
     }
 }
 
@@ -144,8 +178,14 @@ impl Written {
             "avoid" => Fault::Avoid { link: link? },
             "unplug" => Fault::Unplug { node: node?, interface: self.interface.take() },
             "lose" => {
-                let loss = self.loss.take().ok_or_else(lacks("loss"))?;
-                let loss = Loss::parse(&loss).map_err(|expected| EventError::Loss(loss, expected))?;
+                let loss = match (self.loss.take(), &self.trace) {
+                    (Some(loss), None) => {
+                        Loss::parse(&loss).map_err(|expected| EventError::Loss(loss, expected))?
+                    }
+                    (None, Some(_)) => Loss::None,
+                    (Some(_), Some(_)) => return Err(EventError::NotFor(name, "loss beside trace")),
+                    (None, None) => return Err(lacks("loss or trace")()),
+                };
                 Fault::Lose { node: node?, interface: self.interface.take(), loss }
             }
             "firewall" => Fault::Firewall { node: node?, interface: self.interface.take() },
@@ -176,6 +216,7 @@ impl Written {
             ("node", self.node.is_some()),
             ("interface", self.interface.is_some()),
             ("loss", self.loss.is_some()),
+            ("trace", self.trace.is_some()),
             ("to", self.to.is_some()),
             ("router", self.router.is_some()),
             ("receivers", self.receivers.is_some()),
@@ -250,7 +291,10 @@ mod tests {
             "fault \"breaks\": expected down"
         );
         assert_eq!(refused(r#"{ at = "1s", fault = "down" }"#), "fault \"down\" needs link");
-        assert_eq!(refused(r#"{ at = "1s", node = "r1", fault = "lose" }"#), "fault \"lose\" needs loss");
+        assert_eq!(
+            refused(r#"{ at = "1s", node = "r1", fault = "lose" }"#),
+            "fault \"lose\" needs loss or trace"
+        );
         assert_eq!(
             refused(r#"{ at = "1s", link = "l", hops = 3, fault = "down" }"#),
             "l down: hops is not for this fault"

@@ -9,6 +9,7 @@ mod error;
 mod fault;
 mod list;
 mod routers;
+mod trace;
 
 use std::net::Ipv6Addr;
 
@@ -16,6 +17,7 @@ pub use attack::Attack;
 pub use error::EventError;
 pub use fault::{Fault, Forgery};
 pub use list::{Event, Step, agenda, check};
+pub use trace::Trace;
 
 use crate::error::{Error, Result};
 use crate::lab::Lab;
