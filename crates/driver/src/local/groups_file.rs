@@ -239,7 +239,7 @@ mod tests {
         let said = |path: &Path, why: &str| {
             assert_eq!(read(path), format!("cannot read the groups in {}: {why}", path.display()));
         };
-        said(&pipe, "it is a pipe that nobody writes to");
+        said(&pipe, "it is no regular file");
         said(Path::new("/dev/zero"), "it is no regular file");
         said(&folder, "it is a folder");
         file.set_len(MAX_LEN + 1).unwrap();

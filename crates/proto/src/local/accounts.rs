@@ -21,17 +21,12 @@ const LEAST_BLOCKS: u64 = 8;
 /// The most accounts that are kept. When all are used, a member without one is served last.
 const MAX_ACCOUNTS: usize = 4_096;
 
-/// The number of accounts from which those that are full are removed.
-const LEAST_SWEEP: usize = 4;
-
 /// The bytes that the members at each address may still be sent at once. What they ask for beyond that is sent last.
 /// There is one account for each address, because ports cost nothing.
 #[derive(Debug)]
 pub(super) struct Accounts {
     block_len: u64,
     by_host: SortedMap<IpAddr, (Instant, u64)>,
-    /// The number of accounts at which full ones are removed next.
-    next_sweep: usize,
     /// When each of the hosts that have asked for more than their share did so last.
     beyond: SortedMap<IpAddr, Instant>,
 }
@@ -39,7 +34,7 @@ pub(super) struct Accounts {
 impl Accounts {
     pub fn new(block_len: u16) -> Self {
         let (by_host, beyond) = (SortedMap::default(), SortedMap::default());
-        Self { block_len: block_len.max(1).into(), by_host, next_sweep: LEAST_SWEEP, beyond }
+        Self { block_len: block_len.max(1).into(), by_host, beyond }
     }
 
     /// Splits the ranges that a member asks for into a part to send at once and a part to send last. The ranges are
@@ -55,9 +50,8 @@ impl Accounts {
         let bytes = |time: Duration| (rate_bps as f64 / 8.0 * time.as_secs_f64()) as u64;
         let least = LEAST_BLOCKS * self.block_len;
         let most = bytes(SAVED).max(least);
-        if self.by_host.len() >= self.next_sweep && !self.by_host.contains_key(&host) {
+        if self.by_host.len() >= MAX_ACCOUNTS && !self.by_host.contains_key(&host) {
             self.by_host.retain(|_, (since, left)| left.saturating_add(bytes(now - *since)) < most);
-            self.next_sweep = (self.by_host.len() * 2).clamp(LEAST_SWEEP, MAX_ACCOUNTS);
             if self.by_host.len() >= MAX_ACCOUNTS {
                 return (Vec::new(), asked);
             }

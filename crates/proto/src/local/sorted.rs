@@ -102,7 +102,11 @@ impl<K: Ord, V> SortedMap<K, V> {
 
     /// Removes the entries whose keys are less than this one, and returns them.
     pub fn take_before(&mut self, key: K) -> Vec<(K, V)> {
-        let kept = self.entries.split_off(self.place(&key));
+        let place = self.place(&key);
+        if place == 0 {
+            return Vec::new();
+        }
+        let kept = self.entries.split_off(place);
         mem::replace(&mut self.entries, kept)
     }
 

@@ -29,6 +29,9 @@ use crate::session::{member, node};
 /// The number of receivers at a site: a controller and its members.
 const SITE: usize = MAX_MEMBERS + 1;
 
+// A place at a site takes eight bits.
+const _: () = assert!(SITE <= 1 << u8::BITS);
+
 /// The number of groups directly below the sender.
 const TOP: usize = 2 * MAX_CHILDREN;
 
