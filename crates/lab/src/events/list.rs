@@ -3,13 +3,13 @@
 use std::{fmt, path::Path, time::Duration};
 
 use serde::Deserialize;
+use treecast_host::text;
 
 use super::error::EventError;
 use super::fault::{Fault, Forgery};
 use super::trace::Trace;
 use crate::{
     quantity::Time,
-    read_text,
     topology::{Loss, Topology},
 };
 
@@ -100,7 +100,7 @@ impl Event {
     /// If the file cannot be read, or is no trace.
     pub fn read_trace(&mut self, folder: &Path) -> Result<(), EventError> {
         let Some(trace) = &mut self.trace else { return Ok(()) };
-        let text = read_text(&folder.join(&trace.file), MAX_TRACE_BYTES);
+        let text = text::read(&folder.join(&trace.file), MAX_TRACE_BYTES);
         let text = text.map_err(|error| EventError::Trace(trace.file.clone(), error.to_string()))?;
         trace.read(&text)?;
         self.until = trace.steps.last().map(|(end, _)| self.at + *end);
