@@ -58,7 +58,10 @@ impl Figures {
                     self.named.insert(receiver.name.clone(), receiver.clone());
                 }
             }
-            self.by_receiver(&mut page, sending);
+            // A family without a series is none, to a parser.
+            if !self.named.is_empty() {
+                self.by_receiver(&mut page, sending);
+            }
         }
         if let Progress::Receive(receiving) = &snapshot.progress
             && let Some(local) = &receiving.progress.local
