@@ -66,6 +66,9 @@ pub struct Point {
     pub unit: String,
 }
 
+/// The column of a parameter that a node has, and not a run: plots over nodes draw a point beside the node that it names.
+pub const NODE: &str = "node";
+
 /// The columns that are no parameters.
 const OWN: [&str; 7] = ["figure", "measure", "value", "series", "unit", "low", "high"];
 
@@ -116,7 +119,7 @@ impl Papers {
 
     /// Checks that every column is a parameter of the experiment, that each figure has a point for some run, and that
     /// every measure is one of the runs or one of `named`: a claim or a plot takes these from the papers. A column may also
-    /// be a series of `sampled_over`, over which a plot draws samples.
+    /// be [`NODE`], or a series of `sampled_over`, over which a plot draws samples.
     pub fn check(
         &self,
         vocabulary: &Vocabulary,
@@ -186,15 +189,16 @@ impl Paper {
         let mut columns: Vec<String> = self.points.iter().flat_map(keys).collect();
         columns.sort();
         columns.dedup();
-        columns.retain(|column| !sampled_over.contains(&column.as_str()));
+        columns.retain(|column| column != NODE && !sampled_over.contains(&column.as_str()));
         vocabulary.check_parameters(&columns)?;
         for point in &self.points {
             point.check(vocabulary, named).map_err(|what| format!("line {}: {what}", point.line))?;
         }
         for figure in self.figures() {
             let points = || self.points.iter().filter(|point| point.figure == figure);
+            let nearest = self.nearest.as_deref();
             let except: Vec<&str> =
-                self.nearest.as_deref().into_iter().chain(sampled_over.iter().copied()).collect();
+                nearest.into_iter().chain([NODE]).chain(sampled_over.iter().copied()).collect();
             if vocabulary.is_changed
                 || points().any(|point| vocabulary.cells.iter().any(|cell| point.is_of(cell, &except)))
             {
@@ -366,6 +370,17 @@ mod tests {
         let column = TEXT.replace("delivery\tsize", "delivery\tlength");
         let error = papers(&column, None).unwrap().check(&vocabulary, &saved, &[]).unwrap_err();
         assert_eq!(error, "made-up.tsv: no run has a parameter `length`: there are delivery, size");
+    }
+
+    #[test]
+    fn a_point_may_be_about_one_node_of_the_runs() {
+        let text = "figure\tmeasure\tvalue\tunit\tdelivery\tnode\n1\ttime\t2.5\ts\tnack\tclient0\n";
+        let papers = papers(text, None).unwrap();
+        papers.check(&measured().vocabulary(), &[], &[]).unwrap();
+        let (_, points) = papers.figure("made-up.tsv", "1").unwrap();
+        let of = |node: &str| [("delivery", "nack"), (NODE, node)].map(|(name, is)| (name.into(), is.into()));
+        let is_of = |node| points[0].is_of(&of(node).into(), &[]);
+        assert!(is_of("client0") && !is_of("client1"));
     }
 
     #[test]

@@ -7,7 +7,7 @@ use crate::{
     db::NodeId,
     expression::{Condition, Expression, Scope, Value, number},
     frame::{Frame, FrameRun},
-    paper::Point,
+    paper::{NODE, Point},
     plot::{Ink, Mark, Style, canvas::Sheet},
     tables::Scale,
     words::{named_value, value_in_words},
@@ -202,7 +202,8 @@ fn add_paper(
     let mut nearest = BTreeSet::new();
     for group in groups {
         let run = about.iter().find(|run| is_of_group(spec, run, group));
-        group.paper = run.and_then(|run| of_paper(&theirs, &points, run, source.nearest.as_deref()));
+        let node = (spec.x.as_deref() == Some(NODE)).then_some(group.x.as_str());
+        group.paper = run.and_then(|run| of_paper(&theirs, &points, (run, node), source.nearest.as_deref()));
         nearest.extend(group.paper.as_ref().filter(|p| !p.nearest.is_empty()).map(|p| p.nearest.clone()));
     }
     let name = source.name();
@@ -237,7 +238,7 @@ fn group_of<'g>(
 
 fn text_of(run: &FrameRun, node: Option<NodeId>, name: &str) -> String {
     match (name, run.node(node)) {
-        ("node", Some(node)) => node.name.clone(),
+        (NODE, Some(node)) => node.name.clone(),
         ("role", Some(node)) => node.role.as_str().to_owned(),
         _ => run.parameters.get(name).cloned().unwrap_or_default(),
     }
@@ -248,14 +249,15 @@ fn is_of_group(spec: &PlotSpec, run: &FrameRun, group: &GroupOfValues) -> bool {
     let is = |name: Option<&str>, value: &str| name.is_none_or(|name| of_run(name) == value);
     let series = || named_value(spec.series(), of_run(spec.series()));
     let of_series = spec.kind == super::Kind::Heat || series() == group.series;
-    of_series && is(spec.x.as_deref(), &group.x) && is(spec.rows.as_deref(), &group.row)
+    let x = spec.x.as_deref().filter(|x| *x != NODE);
+    of_series && is(x, &group.x) && is(spec.rows.as_deref(), &group.row)
 }
 
-/// The paper's value for a run: of the same parameters, but for the one that may differ.
+/// The paper's value for a run, or for a node of it: of the same parameters, but for the one that may differ.
 fn of_paper(
     expression: &Expression,
     points: &[&Point],
-    run: &FrameRun,
+    (run, node): (&FrameRun, Option<&str>),
     may_differ: Option<&str>,
 ) -> Option<PaperValue> {
     let except: Vec<&str> = may_differ.into_iter().collect();
@@ -264,7 +266,9 @@ fn of_paper(
         let theirs = may_differ.and_then(|name| number(point.run.parameters.get(name)?));
         ours.zip(theirs).map_or(1.0, |(ours, theirs)| (ours / theirs).max(theirs / ours))
     };
-    let about = points.iter().filter(|point| point.is_of(&run.parameters, &except));
+    let mut own = run.parameters.clone();
+    own.extend(node.map(|node| (NODE.to_owned(), node.to_owned())));
+    let about = points.iter().filter(|point| point.is_of(&own, &except));
     let of_point = |point: &Point| {
         // A parameter that the point does not name, such as a link's rate, is taken from the run.
         let mut parameters = run.parameters.clone();
