@@ -122,6 +122,7 @@ fn receive(error: &ReceiveError) -> Option<Advice> {
         ReceiveError::Plain => "--secure refuses it: ask for one that `treecast send` prints without --plain",
         ReceiveError::NoGroups => "name it with --local-groups",
         ReceiveError::NotStatic => "leave out --local-groups",
+        ReceiveError::NoMembers => "leave out --must-send",
         ReceiveError::Groups(_) => "correct the file of --local-groups, or choose another --interface",
         ReceiveError::Name { .. } => "give another with --name",
         _ => return None,

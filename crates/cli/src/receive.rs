@@ -113,6 +113,10 @@ pub struct Args {
     /// The file that fixes the session's local groups by hand, as the sender has it (`treecast send --local-groups`)
     #[arg(long, value_name = "FILE")]
     local_groups: Option<PathBuf>,
+    /// Send an empty packet to the group every 20 s, in a session with local groups: some networks bring a group's packets
+    /// only to hosts that send to it
+    #[arg(long)]
+    must_send: bool,
     /// Answer Prometheus at http://ADDR:PORT/metrics
     #[arg(long, value_name = "ADDR:PORT", value_parser = arguments::address_and_port)]
     metrics: Option<SocketAddr>,
@@ -228,6 +232,7 @@ fn options(args: &Args) -> Result<ReceiveOptions, String> {
     Ok(ReceiveOptions {
         dialect,
         groups: groups.map_err(|error| advice::line(&error))?,
+        must_send: args.must_send,
         name: args.name.clone(),
         interface: args.interface.clone(),
         port: args.port,

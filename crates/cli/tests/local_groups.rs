@@ -5,7 +5,7 @@ mod session;
 
 use std::{
     fs::File,
-    net::{IpAddr, SocketAddr, UdpSocket},
+    net::{IpAddr, Ipv6Addr, SocketAddr, UdpSocket},
     path::PathBuf,
     process::Command,
     time::{Duration, Instant},
@@ -104,6 +104,26 @@ impl Site {
 
     fn done(&self, receiver: usize) -> Value {
         last_event(&self.said(&format!("receiver{receiver}")), "done")["local"].clone()
+    }
+
+    /// Listens to the session's group at the host that is no receiver. What is returned says whose packets have come.
+    fn heard_in_group(&self) -> impl Fn() -> Vec<String> {
+        let text = std::fs::read_to_string(self.scratch.path("ticket")).unwrap();
+        let ticket: Ticket = text.parse().unwrap();
+        let node = format!("client{RECEIVERS}");
+        let interface = self.lab().node(&node).unwrap().interfaces[0].index;
+        let join = || {
+            let socket = UdpSocket::bind((Ipv6Addr::UNSPECIFIED, ticket.group.port())).unwrap();
+            let IpAddr::V6(group) = ticket.group.ip() else { panic!("{}", ticket.group) };
+            socket.join_multicast_v6(&group, interface).unwrap();
+            socket.set_nonblocking(true).unwrap();
+            socket
+        };
+        let socket = self.lab().enter(&node, join).unwrap();
+        move || {
+            let heard = std::iter::from_fn(|| socket.recv_from(&mut [0; 2_048]).ok());
+            heard.map(|(_, from)| from.ip().to_string()).collect()
+        }
     }
 
     fn path(&self, receiver: usize) -> PathBuf {
@@ -297,7 +317,10 @@ fn groups_made_by_hand_are_as_the_file_says() {
     std::fs::write(site.scratch.path("groups"), text).unwrap();
     let groups = site.scratch.arg("groups");
     let sender = site.send(&["--plain", "--local-groups", &groups, "--deadline", "30s"]);
-    for (number, receiver) in site.receive(&["--local-groups", &groups]).into_iter().enumerate() {
+    let heard = site.heard_in_group();
+    for (number, receiver) in
+        site.receive(&["--local-groups", &groups, "--must-send"]).into_iter().enumerate()
+    {
         site.ends(receiver, &format!("receiver{number}"), 0);
         assert!(site.is_whole(number), "{number}");
         let local = site.done(number);
@@ -307,6 +330,11 @@ fn groups_made_by_hand_are_as_the_file_says() {
         assert_eq!(local["is_controller"] == true, [1, 4].contains(&number), "{local}");
     }
     site.ends(sender, "sender", 0);
+    let senders = heard();
+    let addresses: Vec<String> = (0..RECEIVERS).map(address).collect();
+    // Its packets are lost, too.
+    let lacking = addresses.iter().filter(|address| !senders.contains(address)).count();
+    assert!(lacking <= 2, "members must send: {addresses:?} in {senders:?}");
 }
 
 #[test]

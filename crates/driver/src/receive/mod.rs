@@ -77,6 +77,9 @@ pub struct ReceiveOptions {
     pub dialect: Dialect,
     /// Local groups made by hand. `None`: receivers form groups.
     pub groups: Option<GroupsFile>,
+    /// Whether to send an empty packet to the group now and then, for networks that bring a group's packets only to hosts that
+    /// send to it.
+    pub must_send: bool,
 }
 
 /// The kind of packets that a receiver accepts.
@@ -127,6 +130,7 @@ impl ReceiveOptions {
             secure_only: false,
             dialect: Dialect::Session,
             groups: None,
+            must_send: false,
         }
     }
 }
@@ -415,6 +419,8 @@ pub enum ReceiveError {
     NoGroups,
     #[error("nobody has fixed the groups of this session, so a file of groups is of no use")]
     NotStatic,
+    #[error("the members of this session do not send to its group, so an empty packet is of no use")]
+    NoMembers,
     #[error(transparent)]
     Groups(#[from] GroupsFileError),
     #[error("cannot trust whoever answers for the sender at {address}: {error}")]

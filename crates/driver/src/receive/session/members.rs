@@ -61,8 +61,15 @@ impl Members {
     pub fn open(options: &ReceiveOptions, interface: &Interface) -> Result<Option<Self>, ReceiveError> {
         let ticket = &options.ticket;
         let Some(local) = ticket.local else {
-            return if options.groups.is_some() { Err(ReceiveError::NotStatic) } else { Ok(None) };
+            return match options.groups {
+                Some(_) => Err(ReceiveError::NotStatic),
+                None if options.must_send => Err(ReceiveError::NoMembers),
+                None => Ok(None),
+            };
         };
+        if options.must_send && !ticket.has_local_addresses() {
+            return Err(ReceiveError::NoMembers);
+        }
         match (&options.groups, local.is_static) {
             (None, true) => return Err(ReceiveError::NoGroups),
             (Some(_), false) => return Err(ReceiveError::NotStatic),
@@ -104,6 +111,7 @@ impl Members {
             repair_rate_bps: local.repair_rate_bps,
             congestion_loss: f64::from(local.congestion_loss) / f64::from(u16::MAX),
             deadline: (!deadline.is_zero()).then_some(deadline),
+            member_must_send: options.must_send,
             ..Tuning::default()
         };
         Ok(Receiver::Local(Box::new(local::Receiver::new(ReceiverConfig {
