@@ -20,8 +20,9 @@ pub(super) struct LossMeter {
     arrived: u64,
     lost: u64,
     loss: Option<f64>,
-    /// The highest rate of an interval, in packets a second.
+    /// The highest rate of an interval, and that of the latest, in packets a second.
     packets_a_second: f64,
+    latest: f64,
 }
 
 impl LossMeter {
@@ -42,6 +43,7 @@ impl LossMeter {
             return;
         }
         self.packets_a_second = self.packets_a_second.max(rate);
+        self.latest = rate;
         let latest = self.lost as f64 / packets as f64;
         self.loss = Some(self.loss.map_or(latest, |loss| loss + WEIGHT * (latest - loss)));
         (self.arrived, self.lost) = (0, 0);
@@ -50,6 +52,11 @@ impl LossMeter {
     /// The highest rate at which packets have left the sender, in packets a second; 0 before it was measured.
     pub fn packets_a_second(&self) -> f64 {
         self.packets_a_second
+    }
+
+    /// The rate at which packets left the sender when it was measured last, in packets a second; 0 before that.
+    pub fn latest_packets_a_second(&self) -> f64 {
+        self.latest
     }
 
     /// The share that is lost; 0 before it was measured.
@@ -77,5 +84,8 @@ mod tests {
         note(1_200, 50, 0);
         let (loss, rate) = note(1_700, 100, 0);
         assert!((loss - 0.3).abs() < 1e-9 && rate > 299.0, "{loss} {rate}");
+        meter.note(Instant::ZERO + Duration::from_millis(2_000), 1, 0);
+        meter.note(Instant::ZERO + Duration::from_millis(4_000), 39, 0);
+        assert_eq!((meter.packets_a_second(), meter.latest_packets_a_second()), (rate, 20.0));
     }
 }

@@ -7,15 +7,22 @@ use crate::Instant;
 /// What congestion leaves of the rate.
 const LEFT: f64 = 0.5;
 
-/// A limit leaves a lowest rate of at most this share of it.
-const LOWEST_LIMITED: f64 = 1.0 / 32.0;
-
 /// The share of the highest rate by which it is raised.
 const STEP: f64 = 1.0 / 32.0;
 
 /// The shortest time between two cuts, and between two steps up: what has changed must be seen in the next report.
 const PATIENCE: Duration = Duration::from_secs(1);
 const STEP_TIME: Duration = Duration::from_millis(500);
+
+/// The fewest packets of the session between two cuts: receivers measure loss over 32 packets, and some are under way. A slow session
+/// would otherwise be cut several times for one loss.
+const PATIENCE_PACKETS: f64 = 48.0;
+
+/// The fewest packets of the session between two steps up: two steps for each cut, as in a fast session.
+const STEP_PACKETS: f64 = 24.0;
+
+/// The longest time between two cuts, however slow the session is.
+const LONGEST: Duration = Duration::from_secs(10);
 
 /// Packets are let out so far ahead of the rate, so that they can leave together.
 const AHEAD: Duration = Duration::from_millis(2);
@@ -24,7 +31,8 @@ const AHEAD: Duration = Duration::from_millis(2);
 #[derive(Debug)]
 pub(super) struct Pace {
     highest_bps: f64,
-    lowest_bps: f64,
+    /// The lowest rate, as a share of the highest.
+    lowest: f64,
     bps: f64,
     changed: Instant,
     cut: Option<Instant>,
@@ -32,19 +40,25 @@ pub(super) struct Pace {
 }
 
 impl Pace {
-    pub fn new(highest_bps: u64, lowest_bps: u64) -> Self {
+    /// `lowest` is a share of the highest rate, between 0 and 1.
+    pub fn new(highest_bps: u64, lowest: f64) -> Self {
         let highest_bps = highest_bps.max(1) as f64;
-        let lowest_bps = (lowest_bps as f64).clamp(1.0, highest_bps);
         let start = Instant::ZERO;
-        Self { highest_bps, lowest_bps, bps: highest_bps, changed: start, cut: None, free_at: start }
+        let lowest = lowest.clamp(0.0, 1.0);
+        Self { highest_bps, lowest, bps: highest_bps, changed: start, cut: None, free_at: start }
     }
 
-    /// Somebody is congested.
-    pub fn cut(&mut self, now: Instant) {
-        if self.cut.is_some_and(|cut| now < cut + PATIENCE) {
+    fn lowest_bps(&self) -> f64 {
+        (self.highest_bps * self.lowest).max(1.0)
+    }
+
+    /// Somebody is congested. The session sends `packets_a_second`; 0 when that is not known.
+    pub fn cut(&mut self, now: Instant, packets_a_second: f64) {
+        let patience = time_of(PATIENCE_PACKETS, packets_a_second).max(PATIENCE);
+        if self.cut.is_some_and(|cut| now < cut + patience) {
             return;
         }
-        self.bps = (self.bps * LEFT).max(self.lowest_bps);
+        self.bps = (self.bps * LEFT).max(self.lowest_bps());
         self.cut = Some(now);
         self.changed = now;
     }
@@ -52,13 +66,12 @@ impl Pace {
     /// No rate is higher from now on.
     pub fn limit(&mut self, highest_bps: u64) {
         self.highest_bps = highest_bps.max(1) as f64;
-        self.lowest_bps = self.lowest_bps.min(self.highest_bps * LOWEST_LIMITED);
-        self.bps = self.bps.min(self.highest_bps);
+        self.bps = self.bps.clamp(self.lowest_bps(), self.highest_bps);
     }
 
     /// Time has passed.
-    pub fn raise(&mut self, now: Instant) {
-        if now >= self.changed + STEP_TIME {
+    pub fn raise(&mut self, now: Instant, packets_a_second: f64) {
+        if now >= self.changed + time_of(STEP_PACKETS, packets_a_second).max(STEP_TIME) {
             self.bps = (self.bps + self.highest_bps * STEP).min(self.highest_bps);
             self.changed = now;
         }
@@ -85,8 +98,14 @@ impl Pace {
 
     /// Whether another cut would come to the lowest rate.
     pub fn is_lowest(&self) -> bool {
-        self.bps * LEFT <= self.lowest_bps
+        self.bps * LEFT <= self.lowest_bps()
     }
+}
+
+/// The time in which so many packets leave, bounded. Zero where the rate is not known.
+fn time_of(packets: f64, packets_a_second: f64) -> Duration {
+    let time = Duration::try_from_secs_f64(packets / packets_a_second);
+    if packets_a_second > 0.0 { time.unwrap_or(LONGEST).min(LONGEST) } else { Duration::ZERO }
 }
 
 #[cfg(test)]
@@ -99,24 +118,45 @@ mod tests {
 
     #[test]
     fn congestion_halves_the_rate_once_a_second_and_time_raises_it() {
-        let mut pace = Pace::new(3_200, 1_000);
-        pace.cut(at(1_000));
-        pace.cut(at(1_500));
+        let mut pace = Pace::new(3_200, 0.3125);
+        pace.cut(at(1_000), 0.0);
+        pace.cut(at(1_500), 0.0);
         assert_eq!(pace.bps(), 1_600);
-        pace.raise(at(1_400));
-        pace.raise(at(1_500));
+        pace.raise(at(1_400), 1_000.0);
+        pace.raise(at(1_500), 1_000.0);
         assert_eq!(pace.bps(), 1_700);
-        pace.cut(at(2_000));
+        pace.cut(at(2_000), 0.0);
         assert!(pace.is_lowest() && pace.bps() == 1_000);
-        pace.raise(at(2_500));
+        pace.raise(at(2_500), 0.0);
         assert!(pace.is_lowest(), "the next cut leads there again");
-        (3..100).for_each(|second| pace.raise(at(second * 1_000)));
+        (3..100).for_each(|second| pace.raise(at(second * 1_000), 0.0));
         assert_eq!(pace.bps(), 3_200);
+        pace.limit(1_600);
+        pace.cut(at(100_000), 0.0);
+        pace.cut(at(101_000), 0.0);
+        assert_eq!(pace.bps(), 500, "the same share of another highest rate");
+    }
+
+    #[test]
+    fn a_slow_session_is_cut_once_for_what_its_receivers_measure_once() {
+        let mut pace = Pace::new(160_000, 0.0);
+        pace.cut(at(1_000), 8.0);
+        // Six seconds are 48 packets at this rate, and 24 at half of it.
+        (2..7).for_each(|second| pace.cut(at(second * 1_000), 8.0));
+        assert_eq!(pace.bps(), 80_000);
+        pace.raise(at(6_999), 4.0);
+        assert_eq!(pace.bps(), 80_000);
+        pace.raise(at(7_000), 4.0);
+        assert_eq!(pace.bps(), 85_000);
+        pace.cut(at(7_000), 8.0);
+        assert_eq!(pace.bps(), 42_500);
+        pace.cut(at(17_000), 0.001);
+        assert_eq!(pace.bps(), 21_250, "nobody waits for longer than ten seconds");
     }
 
     #[test]
     fn packets_leave_at_the_rate() {
-        let mut pace = Pace::new(8_000, 1);
+        let mut pace = Pace::new(8_000, 0.0);
         pace.spend(at(1_000), 100);
         assert_eq!(pace.next(), at(1_098), "two milliseconds ahead");
         pace.spend(at(1_098), 100);

@@ -55,8 +55,11 @@ const ASKING_SHARE: u64 = 4;
 /// What can wait is sent when nothing has come from the sender for so long.
 const IDLE: Duration = Duration::from_millis(100);
 
-/// What a repair rate is never cut below, as a share of the highest.
-const LOWEST_SHARE: u64 = 32;
+/// A loss that was measured counts for so long after the sender's last block to all.
+const STALE: Duration = Duration::from_secs(5);
+
+/// What a repair rate is never cut below, as a share of the highest, unless members may lose more than that without congestion.
+const LOWEST_SHARE: f64 = 1.0 / 32.0;
 
 #[derive(Debug, Clone)]
 pub struct ReceiverConfig {
@@ -171,7 +174,8 @@ impl Receiver {
             control: Control::new(config.me, config.mode, config.seat, config.seed)
                 .naming_members(config.copies.is_some()),
             loss: LossMeter::default(),
-            pace: Pace::new(rate_bps, rate_bps / LOWEST_SHARE),
+            // A group that sends again less than its members may lose never has all.
+            pace: Pace::new(rate_bps, LOWEST_SHARE.max(config.tuning.congestion_loss)),
             random: SplitMix64(!config.seed),
             figures: Figures::default(),
             put_out: BTreeSet::new(),
@@ -277,7 +281,7 @@ impl Receiver {
                     shelf: &self.shelf,
                     objects: &self.objects,
                     loss: self.loss.share(),
-                    is_congested: self.is_congested(),
+                    is_congested: self.is_congested(now),
                     given_up: self.figures.late_objects as u32,
                     is_over: self.is_over(),
                 };
@@ -292,9 +296,11 @@ impl Receiver {
         (self.loss.packets_a_second() * self.shelf.block_len as f64 * 8.0) as u64
     }
 
-    /// Whether this receiver loses so much that it sets CONGESTION.
-    fn is_congested(&self) -> bool {
-        !self.times.is_done && self.loss.share() > self.config.tuning.congestion_loss
+    /// Whether this receiver loses so much that it sets CONGESTION. What was lost of the session's last packets says nothing once
+    /// these are over: repairs would be slowed until the end.
+    fn is_congested(&self, now: Instant) -> bool {
+        let is_recent = now < self.times.data + STALE;
+        !self.times.is_done && is_recent && self.loss.share() > self.config.tuning.congestion_loss
     }
 
     /// Whether it lacks nothing of the session any more, or never will get it.
@@ -307,7 +313,7 @@ impl Receiver {
     fn leave_when_too_slow(&mut self, now: Instant, is_lowest: bool) {
         let lacks_some = self.wants.deadline().is_some();
         let too_slow =
-            (is_lowest && self.is_congested() && lacks_some).then(|| self.times.too_slow.unwrap_or(now));
+            (is_lowest && self.is_congested(now) && lacks_some).then(|| self.times.too_slow.unwrap_or(now));
         self.times.too_slow = too_slow;
         if too_slow.is_some_and(|since| now >= since + TOO_SLOW) {
             let percent = self.loss.share() * 100.0;
@@ -420,7 +426,7 @@ impl Receiver {
             shelf: &self.shelf,
             objects: &self.objects,
             loss: self.loss.share(),
-            is_congested: self.is_congested(),
+            is_congested: self.is_congested(now),
             given_up: self.figures.late_objects as u32,
             is_over: self.is_over(),
         };
@@ -428,9 +434,10 @@ impl Receiver {
         if self.session_bps() > 0 {
             self.pace.limit(self.session_bps().min(self.config.tuning.repair_rate_bps));
         }
+        let packets_a_second = self.loss.latest_packets_a_second();
         match self.control.is_congested() {
-            true => self.pace.cut(now),
-            false => self.pace.raise(now),
+            true => self.pace.cut(now, packets_a_second),
+            false => self.pace.raise(now, packets_a_second),
         }
         self.carry_out_orders(now);
         self.release();

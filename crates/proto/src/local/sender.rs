@@ -46,7 +46,7 @@ const GOODBYES: u32 = 5;
 const GATHERING: Duration = Duration::from_millis(20);
 
 /// What the rate is never cut below where none is set, as a share of the highest.
-const LOWEST_SHARE: u64 = 64;
+const LOWEST_SHARE: f64 = 1.0 / 64.0;
 
 /// A repair is sent in runs of at most so many blocks; what can wait, in shorter ones.
 const RUN_BLOCKS: u64 = 16;
@@ -103,6 +103,8 @@ struct Object {
     begin: BeginOfFile,
     hash: Option<[u8; 32]>,
     withdrawn: Option<String>,
+    /// Where its announcement was said again last, and when.
+    said: Option<(Address, Instant)>,
 }
 
 /// What is sent next.
@@ -163,7 +165,7 @@ impl Sender {
             *sum = sum.saturating_add(begin.file_size);
             Some(*sum)
         }));
-        let object = |begin| Object { begin, hash: None, withdrawn: None };
+        let object = |begin| Object { begin, hash: None, withdrawn: None, said: None };
         Self {
             untold: (0..objects.len() as u32).collect(),
             window: Window::new(config.window_bytes),
@@ -175,7 +177,10 @@ impl Sender {
             clients: Clients::default(),
             repairs: Repairs::default(),
             accounts: Accounts::new(config.block_len),
-            pace: Pace::new(config.rate_bps, config.minimum_rate_bps.max(config.rate_bps / LOWEST_SHARE)),
+            pace: Pace::new(
+                config.rate_bps,
+                LOWEST_SHARE.max(config.minimum_rate_bps as f64 / config.rate_bps.max(1) as f64),
+            ),
             times: Times::default(),
             figures: SenderFigures::default(),
             out: VecDeque::new(),
@@ -385,6 +390,11 @@ impl Sender {
         At::Begin(index + 1)
     }
 
+    /// The present rate, in packets a second.
+    fn packets_a_second(&self) -> f64 {
+        self.pace.bps() as f64 / 8.0 / f64::from(self.config.block_len.max(1))
+    }
+
     /// How many bytes of objects are before this one.
     fn offset(&self, index: u32) -> u64 {
         self.offsets.get(index as usize).copied().unwrap_or_default()
@@ -397,7 +407,7 @@ impl Sender {
         self.clients.set_lowest(now, self.is_lowest());
         // Where a lowest rate is set, that is reached as long as somebody is congested: who is congested there leaves.
         if self.config.minimum_rate_bps == 0 || !self.clients.are_congested() {
-            self.pace.raise(now);
+            self.pace.raise(now, self.packets_a_second());
         }
         self.tell_done(now);
         self.times.deserted = match self.clients.len() {

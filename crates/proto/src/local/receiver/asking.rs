@@ -34,6 +34,10 @@ const HASHING: Duration = Duration::from_millis(800);
 /// The round trip to the one above before it was measured.
 const ASSUMED: Duration = Duration::from_millis(200);
 
+/// The blocks of others that wait in front of a repair, and the longest time that one is taken to need.
+const OTHERS: u64 = 3;
+const LONGEST_SENDING: Duration = Duration::from_secs(2);
+
 /// A receiver for which nothing comes for so long although it asks has the wrong controller, if it loses nothing.
 const STARVED: Duration = Duration::from_secs(4);
 
@@ -224,7 +228,7 @@ impl Receiver {
                 break;
             }
             list.extend(gaps.into_iter().take(MAX_LOCAL_REQUESTED));
-            let wait = self.wait(is_above);
+            let wait = self.wait_for(is_above, want);
             self.wants.asked(now, object, want.start, wait);
             asked += 1;
         }
@@ -268,6 +272,20 @@ impl Receiver {
             None => Duration::MAX,
         };
         Wait { hold: hold.min(most), spread, most }
+    }
+
+    /// How long to wait for a request for a range: [`Self::wait`], and until the range is sent.
+    pub(super) fn wait_for(&mut self, is_above: bool, range: &Range<u64>) -> Wait {
+        let wait = self.wait(is_above);
+        Wait { hold: (wait.hold + self.sending_time(range)).min(wait.most), ..wait }
+    }
+
+    /// How long it takes to send a range again: at the session's rate, behind what else is sent again. A request whose answer is
+    /// still waiting to leave was not in vain.
+    pub(super) fn sending_time(&self, range: &Range<u64>) -> Duration {
+        let bytes = range.end - range.start + OTHERS * self.shelf.block_len;
+        let time = bytes as f64 * 8.0 / self.pace.highest_bps().max(1) as f64;
+        Duration::from_secs_f64(time).min(LONGEST_SENDING)
     }
 
     fn send_request(&mut self, object: u32, ranges: Vec<Range<u64>>, is_above: bool, announcement: bool) {

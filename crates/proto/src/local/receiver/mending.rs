@@ -63,10 +63,10 @@ impl Receiver {
             let is_for_above = is_controller && want.tries > 0;
             !is_for_above && !gaps.is_empty() && gaps.iter().all(is_asked)
         });
-        let starts: Vec<u64> = wants.map(|want| want.range.start).collect();
-        for start in starts {
-            let wait = self.wait(false);
-            self.wants.suppress(now, object, start, wait);
+        let ranges: Vec<Range<u64>> = wants.map(|want| want.range.clone()).collect();
+        for range in ranges {
+            let wait = self.wait_for(false, &range);
+            self.wants.suppress(now, object, range.start, wait);
         }
         let hold = self.wait(false).hold;
         if request.wants_announcement
@@ -109,7 +109,8 @@ impl Receiver {
                 }
                 if is_controller && !is_last {
                     let waits = self.config.mode == Mode::Local && !is_alone;
-                    let at = if waits { now + timing.hold() } else { now };
+                    let hold = timing.hold() + self.sending_time(range);
+                    let at = if waits { now + hold } else { now };
                     self.want_for_others(now, object, range, at);
                 }
             }

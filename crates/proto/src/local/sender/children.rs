@@ -149,7 +149,7 @@ impl Sender {
             return;
         }
         if self.clients.get(from).is_some_and(|client| client.report.is_congested) {
-            self.pace.cut(now);
+            self.pace.cut(now, self.packets_a_second());
         }
         let held = self.held_by(report);
         let group = if report.is_controller { report.group } else { GroupId::SESSION };
@@ -223,12 +223,23 @@ impl Sender {
             }
         }
         if request.wants_announcement && (sent > 0 || self.is_begun(index)) {
-            let to = match to {
-                Address::Session => Destination::Group,
-                to => Destination::Local(to),
-            };
-            self.announce(to, index, true);
+            self.announce_again(now, to, index, echo.max(GATHERING));
         }
+    }
+
+    /// Says once more what an object is, unless those who ask were told within `echo`: many ask together.
+    fn announce_again(&mut self, now: Instant, to: Address, index: u32, echo: std::time::Duration) {
+        let Some(object) = self.objects.get_mut(index as usize) else { return };
+        let was_told = |(address, said): (Address, Instant)| address == to && now < said + echo;
+        if object.said.is_some_and(was_told) {
+            return;
+        }
+        object.said = Some((to, now));
+        let to = match to {
+            Address::Session => Destination::Group,
+            to => Destination::Local(to),
+        };
+        self.announce(to, index, true);
     }
 
     /// Whether a sender that says Goodbye stays for one who lacks something: not before, and for a bounded time.
@@ -260,5 +271,82 @@ impl Sender {
             _ if self.is_begun(index) => object.begin.file_size,
             _ => 0,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use treecast_wire::{
+        header::SessionId,
+        message::{BeginOfFile, TransferType},
+    };
+
+    use super::*;
+    use crate::{
+        local::{SenderConfig, Tuning},
+        object::{Lane, SenderInput},
+    };
+
+    const SESSION: SessionId = SessionId(7);
+
+    fn member(number: u16) -> Member {
+        Member(([192, 0, 2, 1], number).into())
+    }
+
+    /// How many announcements leave up to a time.
+    fn announced(sender: &mut Sender, until: Instant) -> usize {
+        let (mut now, mut count) = (until, 0);
+        loop {
+            match sender.poll(now, Lane::Group) {
+                Step::Transmit(SenderTransmit::Message { message: Message::BeginOfFile(_), .. }) => {
+                    count += 1
+                }
+                Step::Wait(Some(deadline), _) if deadline <= until => now = deadline,
+                Step::Wait(..) => return count,
+                _ => {}
+            }
+        }
+    }
+
+    #[test]
+    fn many_who_ask_for_an_announcement_together_are_told_once() {
+        let config = SenderConfig {
+            session: SESSION,
+            block_len: 1_000,
+            me: member(1),
+            mode: Mode::Sender,
+            max_run_len: 1_000,
+            rate_bps: 1_000_000,
+            minimum_rate_bps: 0,
+            window_bytes: 1_000_000,
+            settling: Duration::ZERO,
+            wait_for: None,
+            tuning: Tuning::default(),
+        };
+        let begin = BeginOfFile::new(TransferType::DiskToDisk, 5_000, "a").unwrap();
+        let mut sender = Sender::new(config, vec![begin]);
+        let file = FileId::new(SESSION, 0);
+        let at = |millis| Instant::ZERO + Duration::from_millis(millis);
+        let say = |sender: &mut Sender, now, number, local| {
+            let message = Message::Local(local);
+            sender.handle(now, SenderInput::Local { from: member(number), file, message });
+        };
+        for number in 2..27 {
+            let mut report = LocalReport::new(GroupId::SESSION, false);
+            report.round_trip_us = 20_000;
+            say(&mut sender, at(0), number, Local::Report(report));
+        }
+        assert_eq!(announced(&mut sender, at(100)), 1, "the first time");
+        let ask = || {
+            let mut request = LocalRequest::new(GroupId::SESSION, 10_000, Vec::new()).unwrap();
+            request.wants_announcement = true;
+            Local::Request(request)
+        };
+        (2..27).for_each(|number| say(&mut sender, at(100 + u64::from(number)), number, ask()));
+        assert_eq!(announced(&mut sender, at(140)), 1, "of 25 requests");
+        say(&mut sender, at(150), 2, ask());
+        assert_eq!(announced(&mut sender, at(160)), 1, "the answer was lost");
     }
 }
