@@ -55,11 +55,11 @@ const ASKING_SHARE: u64 = 4;
 /// What can wait is sent when nothing has come from the sender for so long.
 const IDLE: Duration = Duration::from_millis(100);
 
-/// A loss that was measured counts for so long after the sender's last block to all.
+/// Time for which a measured loss counts after the sender has last sent something new.
 const STALE: Duration = Duration::from_secs(5);
 
-/// What a repair rate is never cut below, as a share of the highest, unless members may lose more than that without congestion.
-const LOWEST_SHARE: f64 = 1.0 / 32.0;
+/// Bounds of the lowest repair rate, as shares of the highest. Between them, it is the share that members may lose without congestion.
+const LOWEST_SHARE: (f64, f64) = (1.0 / 32.0, 1.0 / 8.0);
 
 #[derive(Debug, Clone)]
 pub struct ReceiverConfig {
@@ -141,6 +141,8 @@ struct Times {
     sender: Option<Instant>,
     /// ... the last block that it sent to all, ...
     data: Instant,
+    /// ... the last time at which it was known to have sent something new, ...
+    advanced: Instant,
     /// ... its Goodbye, ...
     goodbye: Option<Instant>,
     /// ... and the last block that was of use.
@@ -175,7 +177,7 @@ impl Receiver {
                 .naming_members(config.copies.is_some()),
             loss: LossMeter::default(),
             // A group that sends again less than its members may lose never has all.
-            pace: Pace::new(rate_bps, LOWEST_SHARE.max(config.tuning.congestion_loss)),
+            pace: Pace::new(rate_bps, config.tuning.congestion_loss.clamp(LOWEST_SHARE.0, LOWEST_SHARE.1)),
             random: SplitMix64(!config.seed),
             figures: Figures::default(),
             put_out: BTreeSet::new(),
@@ -273,7 +275,7 @@ impl Receiver {
             (_, local) => {
                 if let (From::Session, Local::State(state)) = (from, &local) {
                     let (object, position) = state.frontier;
-                    self.shelf.advance(object, position);
+                    self.advance(now, object, position);
                     self.reach(now, object, position);
                     self.leave_when_too_slow(now, state.flags.has(LocalFlags::LOWEST));
                 }
@@ -299,7 +301,7 @@ impl Receiver {
     /// Whether this receiver loses so much that it sets CONGESTION. What was lost of the session's last packets says nothing once
     /// these are over: repairs would be slowed until the end.
     fn is_congested(&self, now: Instant) -> bool {
-        let is_recent = now < self.times.data + STALE;
+        let is_recent = now < self.times.advanced + STALE;
         !self.times.is_done && is_recent && self.loss.share() > self.config.tuning.congestion_loss
     }
 

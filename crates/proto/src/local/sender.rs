@@ -103,8 +103,8 @@ struct Object {
     begin: BeginOfFile,
     hash: Option<[u8; 32]>,
     withdrawn: Option<String>,
-    /// Where its announcement was said again last, and when.
-    said: Option<(Address, Instant)>,
+    /// Addresses that were told its announcement again lately, and when.
+    said: Vec<(Address, Instant)>,
 }
 
 /// What is sent next.
@@ -165,7 +165,7 @@ impl Sender {
             *sum = sum.saturating_add(begin.file_size);
             Some(*sum)
         }));
-        let object = |begin| Object { begin, hash: None, withdrawn: None, said: None };
+        let object = |begin| Object { begin, hash: None, withdrawn: None, said: Vec::new() };
         Self {
             untold: (0..objects.len() as u32).collect(),
             window: Window::new(config.window_bytes),

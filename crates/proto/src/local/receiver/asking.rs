@@ -51,6 +51,15 @@ const MAX_UNSEEN_BLOCKS: u64 = 64;
 const MAX_ANNOUNCEMENTS: usize = 16;
 
 impl Receiver {
+    /// Takes note of how far the session is.
+    pub(super) fn advance(&mut self, now: Instant, object: u32, position: u64) {
+        let before = self.shelf.frontier;
+        self.shelf.advance(object, position);
+        if self.shelf.frontier > before {
+            self.times.advanced = now;
+        }
+    }
+
     /// The sender has sent an object up to here.
     pub(super) fn reach(&mut self, now: Instant, object: u32, position: u64) {
         // Everything before it is out, too, whether anything of it has been heard or not.
@@ -137,7 +146,7 @@ impl Receiver {
                 (self.times.sender, self.times.data) = (Some(now), now);
                 if range.start >= seen {
                     self.loss.note(now, count(&range), lost.div_ceil(block_len));
-                    self.shelf.advance(object, range.end);
+                    self.advance(now, object, range.end);
                 }
                 self.repairs.heard(now, Address::Session, object, &range);
             }

@@ -31,6 +31,9 @@ const MAX_ALONE: usize = 65_536;
 const STAY: std::time::Duration = std::time::Duration::from_millis(500);
 const MAX_STAYS: u32 = 60;
 
+/// Time after which an announcement is said again in any case. Members say themselves how far away they are.
+const LONGEST_ECHO: std::time::Duration = std::time::Duration::from_secs(1);
+
 /// The most blocks that one request is taken to ask for.
 const MAX_ASKED_BLOCKS: u64 = 2_048;
 
@@ -230,11 +233,12 @@ impl Sender {
     /// Says once more what an object is, unless those who ask were told within `echo`: many ask together.
     fn announce_again(&mut self, now: Instant, to: Address, index: u32, echo: std::time::Duration) {
         let Some(object) = self.objects.get_mut(index as usize) else { return };
-        let was_told = |(address, said): (Address, Instant)| address == to && now < said + echo;
-        if object.said.is_some_and(was_told) {
+        object.said.retain(|(_, said)| now < *said + LONGEST_ECHO);
+        let echo = echo.min(LONGEST_ECHO);
+        if object.said.iter().any(|(address, said)| *address == to && now < *said + echo) {
             return;
         }
-        object.said = Some((to, now));
+        object.said.push((to, now));
         let to = match to {
             Address::Session => Destination::Group,
             to => Destination::Local(to),
@@ -324,6 +328,7 @@ mod tests {
             settling: Duration::ZERO,
             wait_for: None,
             tuning: Tuning::default(),
+            copies: None,
         };
         let begin = BeginOfFile::new(TransferType::DiskToDisk, 5_000, "a").unwrap();
         let mut sender = Sender::new(config, vec![begin]);
