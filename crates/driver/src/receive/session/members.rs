@@ -112,7 +112,6 @@ impl Members {
             congestion_loss: f64::from(local.congestion_loss) / f64::from(u16::MAX),
             deadline: (!deadline.is_zero()).then_some(deadline),
             member_must_send: options.must_send,
-            ..Tuning::default()
         };
         Ok(Receiver::Local(Box::new(local::Receiver::new(ReceiverConfig {
             session: ticket.session,
