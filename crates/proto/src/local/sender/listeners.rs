@@ -235,7 +235,7 @@ mod tests {
         let (_, events) = ask(&mut sender, 2_500, member(9), (token, 7_000));
         assert!(events.len() == 1 && events[0].contains("ReceiverId(0), at: 192.0.2.1:7000"), "{events:?}");
         assert_eq!(ask(&mut sender, 2_600, member(9), (token, 8_000)).1, Vec::<String>::new(), "too soon");
-        let (_, events) = ask(&mut sender, 6_000, member(8), (0, 6_000));
+        let (_, events) = ask(&mut sender, 7_000, member(8), (0, 6_000));
         assert!(events.len() == 1 && events[0].contains("WantsNoCopies"), "it was silent: {events:?}");
     }
 
