@@ -193,6 +193,14 @@ fn a_crowd_gets_everything_and_the_threads_change_nothing() {
     assert!(feedback(&figures) < feedback(&few) * 3 / 2, "{few:?} {figures:?}");
 }
 
+/// A group whose request to be admitted is lost asks the same controller again, and does not go to the sender.
+#[test]
+fn lost_requests_to_be_admitted_bring_no_groups_to_the_sender() {
+    let others = |receivers| crowd::run(&Crowd { loss: 0.1, ..crowd(receivers, 2) }).sender.others;
+    let (few, many) = (others(1_000), others(4_000));
+    assert!(many < few * 2, "{few} {many}");
+}
+
 /// The same groups in a network of cables: losses, requests and repairs are as many.
 #[test]
 fn a_crowd_counts_as_a_network_of_cables_does() {

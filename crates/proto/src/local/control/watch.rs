@@ -215,8 +215,9 @@ impl Control {
         place.above_is(now, state);
         if is_admitted {
             place.above.tries = 0;
-        } else if was_admitted {
-            // It has forgotten this group, or another member of it has joined meanwhile as its controller.
+        } else if was_admitted || state.echo_us == 0 {
+            // It has forgotten this group, or another member of it has joined meanwhile as its controller. Or it answers a report, and the
+            // request to be admitted was lost.
             place.above.tries = 0;
             self.ask_above(now);
         } else {
