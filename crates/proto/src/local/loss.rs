@@ -2,16 +2,16 @@
 
 use crate::{Instant, time};
 
-/// Loss is measured over so long at least, ...
+/// The least time over which loss is measured.
 const INTERVAL: std::time::Duration = std::time::Duration::from_millis(500);
 
-/// ... and over so many packets.
+/// The least number of packets over which loss is measured.
 const LEAST_PACKETS: u64 = 32;
 
-/// A rate is known after so many packets, until there is a better one.
+/// The number of packets after which a first rate is known. It counts until there is a better one.
 const FEWEST_PACKETS: u64 = 8;
 
-/// The weight of the latest interval.
+/// The weight of the latest interval in the average, from 0 to 1.
 const WEIGHT: f64 = 0.4;
 
 #[derive(Debug, Default)]
@@ -26,7 +26,8 @@ pub(super) struct LossMeter {
 }
 
 impl LossMeter {
-    /// Blocks that were sent once have arrived, and these before them have not.
+    /// Takes in blocks that the sender has sent for the first time: `arrived` of them have come, and `lost` before
+    /// them have not.
     pub fn note(&mut self, now: Instant, arrived: u64, lost: u64) {
         if self.arrived + self.lost == 0 {
             self.since = now;
@@ -59,7 +60,7 @@ impl LossMeter {
         self.latest
     }
 
-    /// The share that is lost; 0 before it was measured.
+    /// The share of packets that is lost, from 0 to 1. 0 before it was measured.
     pub fn share(&self) -> f64 {
         self.loss.unwrap_or_default()
     }

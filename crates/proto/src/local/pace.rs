@@ -4,13 +4,14 @@ use std::time::Duration;
 
 use crate::Instant;
 
-/// What congestion leaves of the rate.
+/// The factor by which the rate is multiplied on congestion.
 const LEFT: f64 = 0.5;
 
-/// The share of the highest rate by which it is raised.
+/// The step by which the rate is raised, as a share of the highest rate.
 const STEP: f64 = 1.0 / 32.0;
 
-/// The shortest time between two cuts, and between two steps up: what has changed must be seen in the next report.
+/// The shortest time between two cuts, and between two steps up. The next report must show the effect of a change
+/// first.
 const PATIENCE: Duration = Duration::from_secs(1);
 const STEP_TIME: Duration = Duration::from_millis(500);
 
@@ -24,10 +25,10 @@ const STEP_PACKETS: f64 = 24.0;
 /// The longest time between two cuts, however slow the session is.
 const LONGEST: Duration = Duration::from_secs(10);
 
-/// Packets are let out so far ahead of the rate, so that they can leave together.
+/// The time by which packets may leave ahead of the rate, so that several leave together.
 const AHEAD: Duration = Duration::from_millis(2);
 
-/// A rate, and when the next packet may leave.
+/// The sender's rate, and the time at which the next packet may leave.
 #[derive(Debug)]
 pub(super) struct Pace {
     highest_bps: f64,
@@ -52,7 +53,7 @@ impl Pace {
         (self.highest_bps * self.lowest).max(1.0)
     }
 
-    /// Somebody is congested. The session sends `packets_a_second`; 0 when that is not known.
+    /// Cuts the rate because a receiver is congested. The session sends `packets_a_second`; 0 when that is not known.
     pub fn cut(&mut self, now: Instant, packets_a_second: f64) {
         let patience = time_of(PATIENCE_PACKETS, packets_a_second).max(PATIENCE);
         if self.cut.is_some_and(|cut| now < cut + patience) {
@@ -63,13 +64,13 @@ impl Pace {
         self.changed = now;
     }
 
-    /// No rate is higher from now on.
+    /// Limits the rate from now on.
     pub fn limit(&mut self, highest_bps: u64) {
         self.highest_bps = highest_bps.max(1) as f64;
         self.bps = self.bps.clamp(self.lowest_bps(), self.highest_bps);
     }
 
-    /// Time has passed.
+    /// Raises the rate by a step when it is time for one.
     pub fn raise(&mut self, now: Instant, packets_a_second: f64) {
         if now >= self.changed + time_of(STEP_PACKETS, packets_a_second).max(STEP_TIME) {
             self.bps = (self.bps + self.highest_bps * STEP).min(self.highest_bps);
@@ -77,12 +78,12 @@ impl Pace {
         }
     }
 
-    /// When the next packet may leave.
+    /// The time at which the next packet may leave.
     pub fn next(&self) -> Instant {
         self.free_at
     }
 
-    /// Takes note that bytes leave.
+    /// Counts bytes that leave now.
     pub fn spend(&mut self, now: Instant, bytes: u64) {
         let earliest = Instant::from_nanos(now.as_nanos().saturating_sub(AHEAD.as_nanos() as u64));
         self.free_at = self.free_at.max(earliest) + Duration::from_secs_f64(bytes as f64 * 8.0 / self.bps);
@@ -96,7 +97,7 @@ impl Pace {
         self.bps as u64
     }
 
-    /// Whether another cut would come to the lowest rate.
+    /// Whether another cut would reach the lowest rate.
     pub fn is_lowest(&self) -> bool {
         self.bps * LEFT <= self.lowest_bps()
     }

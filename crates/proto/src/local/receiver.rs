@@ -34,25 +34,27 @@ use crate::{
     random::SplitMix64,
 };
 
-/// A receiver that has everything goes on to serve others for so long after the sender's Goodbye, ...
+/// The time after the sender's Goodbye for which a receiver that has everything serves others.
 const AFTER_GOODBYE: Duration = Duration::from_secs(1);
 
-/// ... and for so long after the sender's last sign of life.
+/// The time after the sender's last sign of life for which a receiver that has everything serves others.
 const AFTER_SENDER: Duration = Duration::from_secs(6);
 
-/// The time after the sender's Goodbye for which members mend what they lack still. After that, what is missing never comes.
+/// The time after the sender's Goodbye for which members still mend what they lack. What is missing then never comes.
 const AFTER_STOP: Duration = Duration::from_secs(10);
 
-/// The empty packet of networks in which a member must be a sender leaves so often.
+/// The time between two empty packets, in networks in which a member must be a sender.
 const EMPTY: Duration = Duration::from_secs(20);
 
-/// A receiver that is congested for so long while the sender sends at its lowest rate leaves: it is for a slower group.
+/// The time for which a receiver may be congested at the sender's lowest rate before it leaves. It then belongs to a
+/// slower session.
 const TOO_SLOW: Duration = Duration::from_secs(5);
 
-/// One member is sent a part in so many of the session's rate at once. That is more than any member loses that is not congested.
+/// The divisor of the session's rate that gives the rate at which one member is sent repairs at once. That is more
+/// than any member loses that is not congested.
 const ASKING_SHARE: u64 = 4;
 
-/// What can wait is sent when nothing has come from the sender for so long.
+/// The silence of the sender after which repairs that can wait are sent.
 const IDLE: Duration = Duration::from_millis(100);
 
 /// Time for which a measured loss counts after the sender has last sent something new.
@@ -69,20 +71,20 @@ pub struct ReceiverConfig {
     /// This receiver's own address.
     pub me: Member,
     pub mode: Mode,
-    /// Its place, where groups were made by hand. `None` has it find one.
+    /// The receiver's place in groups that were made by hand. `None`: it finds a group itself.
     pub seat: Option<Seat>,
-    /// What its random numbers begin with: another number for each receiver.
+    /// The seed of the receiver's random numbers, which must differ from receiver to receiver.
     pub seed: u64,
     pub tuning: Tuning,
-    /// How long the sender may be silent. `None` waits for ever.
+    /// The longest silence of the sender before the receiver gives up. `None`: no limit.
     pub patience: Option<Duration>,
-    /// How many times an object's hash may be wrong before it is given up, where nothing tells which part of it is.
+    /// The number of wrong hashes after which an object is given up, if nothing tells which part of it is wrong.
     pub hash_attempts: u32,
-    /// How the sender's packets come on a fanout without multicast. `None` on one with multicast.
+    /// The way the sender's copies come on a fanout without multicast. `None` on one with multicast.
     pub copies: Option<Copies>,
 }
 
-/// What a receiver has done and seen.
+/// The counts of a receiver.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Figures {
     /// Requests sent to the group, and to the controller above.
@@ -94,7 +96,7 @@ pub struct Figures {
     pub data_blocks: u64,
     /// Blocks that members, or the sender to the local group, have sent again.
     pub repair_blocks: u64,
-    /// Blocks that were there already.
+    /// Blocks that came again although the receiver had them.
     pub duplicate_blocks: u64,
     /// Blocks sent again by this receiver.
     pub sent_blocks: u64,
@@ -102,9 +104,9 @@ pub struct Figures {
     pub lost_blocks: u64,
     /// Objects given up because they were late.
     pub late_objects: u64,
-    /// Blocks that were not what the sender has signed.
+    /// Blocks that differ from what the sender has signed.
     pub refused_blocks: u64,
-    /// Requests of members that have asked for more than their share: it is sent last.
+    /// Requests beyond a member's share, which are served last.
     pub requests_beyond: u64,
 }
 
@@ -113,7 +115,7 @@ pub struct Figures {
 #[derive(Debug)]
 pub struct Receiver {
     config: ReceiverConfig,
-    /// What takes objects, as in a carousel.
+    /// The machine that takes objects, the same as a carousel's.
     objects: carousel::Receiver,
     shelf: Shelf,
     wants: Wants,
@@ -132,23 +134,23 @@ pub struct Receiver {
     out: VecDeque<Step<ReceiverTransmit, ReceiverEvent, ReceiverWait>>,
 }
 
-/// When things have happened, or will.
+/// The times of past and coming events.
 #[derive(Debug, Default)]
 struct Times {
-    /// The deadline of what takes objects.
+    /// The deadline of the machine that takes objects.
     objects: Option<Instant>,
-    /// The sender's last sign of life, ...
+    /// The time of the sender's last sign of life.
     sender: Option<Instant>,
-    /// ... the last block that it sent to all, ...
+    /// The time of the last block that the sender sent to all.
     data: Instant,
     /// ... the last time at which it was known to have sent something new, ...
     advanced: Instant,
-    /// ... its Goodbye, ...
+    /// The time of the sender's Goodbye. `None` before it.
     goodbye: Option<Instant>,
-    /// ... and the last block that was of use.
+    /// The time of the last block that was new here.
     progress: Instant,
     next_empty: Instant,
-    /// Since when the sender's lowest rate is too fast here.
+    /// The time since which the sender's lowest rate has been too fast here. `None` if it is not.
     too_slow: Option<Instant>,
     /// Whether every object has ended, and whether the receiver has.
     is_done: bool,
@@ -305,7 +307,7 @@ impl Receiver {
         !self.times.is_done && is_recent && self.loss.share() > self.config.tuning.congestion_loss
     }
 
-    /// Whether it lacks nothing of the session any more, or never will get it.
+    /// Whether this receiver lacks nothing any more, or will not get what it lacks.
     fn is_over(&self) -> bool {
         self.times.is_done || self.times.goodbye.is_some()
     }
@@ -325,7 +327,7 @@ impl Receiver {
         }
     }
 
-    /// The application's objects have gone on: takes what that machine wants, and sees what has ended.
+    /// Carries out what the machine that takes objects wants, and notices which objects have ended.
     fn take_steps(&mut self, now: Instant) {
         loop {
             match self.objects.poll(now) {
@@ -452,8 +454,8 @@ impl Receiver {
         }
     }
 
-    /// Lets go of what everybody below is done with. That is for streams: of a set of files everything may be asked for by who
-    /// comes late.
+    /// Frees objects that everybody below has finished. Streams alone do this: of a set of files, a late receiver may
+    /// ask for everything.
     fn release(&mut self) {
         if self.config.tuning.deadline.is_none() {
             return;
@@ -495,14 +497,14 @@ impl Receiver {
         }
     }
 
-    /// When this receiver serves others no longer.
+    /// The time at which this receiver stops serving others. `None` while that is not known.
     fn ends_at(&self) -> Option<Instant> {
         let goodbye = self.times.goodbye.map(|goodbye| goodbye + AFTER_GOODBYE);
         let silent = self.times.sender.map(|heard| heard + AFTER_SENDER);
         goodbye.into_iter().chain(silent).min().filter(|_| self.times.is_done)
     }
 
-    /// When this receiver gives up what it lacks, because the sender has stopped.
+    /// The time at which this receiver gives up what it lacks, because the sender has stopped.
     fn stops_at(&self) -> Option<Instant> {
         self.times.goodbye.map(|goodbye| goodbye + AFTER_STOP).filter(|_| !self.times.is_done)
     }
@@ -537,12 +539,12 @@ impl Receiver {
 
 /// # What is to be seen
 impl Receiver {
-    /// Distinct bytes of all objects that are there.
+    /// The bytes of all objects that are stored. Bytes that came twice count once.
     pub fn received_bytes(&self) -> u64 {
         self.objects.progress().received_bytes
     }
 
-    /// What takes the objects.
+    /// The machine that takes the objects.
     pub fn objects(&self) -> &carousel::Receiver {
         &self.objects
     }
@@ -555,12 +557,12 @@ impl Receiver {
         self.figures
     }
 
-    /// What takes the objects, and how far it has come.
+    /// The progress of the machine that takes the objects.
     pub fn progress(&self) -> carousel::Progress {
         self.objects.progress()
     }
 
-    /// Where it belongs. `None` while it looks for a group.
+    /// The receiver's place. `None` while it looks for a group.
     pub fn place(&self) -> Option<&Place> {
         self.control.place()
     }
@@ -569,12 +571,12 @@ impl Receiver {
         self.control.is_controller()
     }
 
-    /// How many report to it.
+    /// The number of clients that report to this receiver.
     pub fn clients(&self) -> usize {
         self.control.clients.len()
     }
 
-    /// The share of the session's packets that do not arrive here.
+    /// The share of the session's packets that this receiver loses, from 0 to 1.
     pub fn loss(&self) -> f64 {
         self.loss.share()
     }

@@ -29,33 +29,34 @@ use crate::{
     object::{Address, Destination, Lane, SenderEvent, SenderInput, SenderTransmit, SenderWait},
 };
 
-/// The sender says so often how the session is.
+/// The time between two messages in which the sender tells the session's state.
 const STATE: Duration = Duration::from_millis(500);
 
-/// When every receiver is done, the sender waits so long for others, ...
+/// The time that the sender waits for other receivers when every known one is done.
 const LINGER: Duration = Duration::from_secs(2);
 
-/// ... and so long when all have gone without being done.
+/// The time that the sender waits when all receivers have gone without being done.
 const DESERTED: Duration = Duration::from_secs(15);
 
-/// How often, and how many times, it says Goodbye.
+/// The time between two Goodbyes of the sender, and their number.
 const GOODBYE: Duration = Duration::from_millis(100);
 const GOODBYES: u32 = 5;
 
-/// A repair waits so long for others who lack the same.
+/// The time that a repair waits for requests of others that lack the same.
 const GATHERING: Duration = Duration::from_millis(20);
 
-/// What the rate is never cut below where none is set, as a share of the highest.
+/// The lowest rate where none is set, as a share of the highest.
 const LOWEST_SHARE: f64 = 1.0 / 64.0;
 
-/// A repair is sent in runs of at most so many blocks; what can wait, in shorter ones.
+/// The most blocks of a repair that leave together. Repairs that can wait leave in shorter runs.
 const RUN_BLOCKS: u64 = 16;
 const LAST_RUN_BLOCKS: u64 = 4;
 
-/// One who asks is sent this share of the rate at once, and as much as it says that it loses. What it asks for beyond is sent when nothing else is to be sent.
+/// The share of the rate at which one member is sent repairs at once, in addition to the loss that it reports. What
+/// it asks for beyond is sent when there is nothing else to send.
 const ASKING_SHARE: f64 = 1.0 / 24.0;
 
-/// Nobody is believed to lose a larger share.
+/// The largest loss that a member is believed to have, as a share of its packets.
 const MOST_LOSS: f64 = 0.25;
 
 #[derive(Debug, Clone)]
@@ -68,23 +69,24 @@ pub struct SenderConfig {
     pub mode: Mode,
     /// The most bytes of an object that one [`SenderTransmit::Blocks`] covers: a multiple of the block length.
     pub max_run_len: u32,
-    /// The highest rate, in bits of objects a second, ...
+    /// The highest rate, in bits of objects a second.
     pub rate_bps: u64,
-    /// ... and the lowest: receivers for which that is too fast have to leave (lgmp-mbone-1999, 4.3.1). With 0 nobody has to, and
-    /// the rate is not cut below a part in 64.
+    /// The lowest rate, in bits of objects a second. Receivers for which it is too fast have to leave
+    /// (lgmp-mbone-1999, 4.3.1). With 0 nobody has to leave, and the rate is not cut below a part in 64.
     pub minimum_rate_bps: u64,
-    /// How far it runs ahead of what the slowest group has, or can obtain, in bytes of objects.
+    /// The most bytes of objects by which the sender runs ahead of the slowest group, counted from what that group
+    /// has or can obtain.
     pub window_bytes: u64,
-    /// How long it waits for more receivers when the first is there, ...
+    /// The time that the sender waits for more receivers after the first.
     pub settling: Duration,
-    /// ... unless as many as this are there before. `None` always waits.
+    /// The number of receivers that ends this wait early. `None` always waits.
     pub wait_for: Option<u32>,
     /// `None` on a fanout with multicast.
     pub copies: Option<CopiesSent>,
     pub tuning: Tuning,
 }
 
-/// What a sender has done and heard.
+/// The counts of a sender.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct SenderFigures {
     /// Bytes of objects sent to the session's group for the first time.
@@ -107,12 +109,12 @@ struct Object {
     said: Vec<(Address, Instant)>,
 }
 
-/// What is sent next.
+/// The position of the next block to send.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum At {
     Begin(u32),
     Blocks(u32, u64),
-    /// All is out.
+    /// Everything has been sent.
     End,
 }
 
@@ -131,9 +133,9 @@ pub struct Sender {
     window: Window,
     /// The number of bytes of all objects before each.
     offsets: Vec<u64>,
-    /// Objects whose hash is not known, or not told.
+    /// Objects whose hash is not known, or not announced yet.
     untold: BTreeSet<u32>,
-    /// All objects before this are done at every receiver, as the application was told.
+    /// The number of objects that have ended at every receiver, as told to the application.
     told_done: u32,
     /// Receivers that get copies. `None` on a fanout with multicast.
     listeners: Option<Listeners>,
@@ -143,15 +145,16 @@ pub struct Sender {
 #[derive(Debug, Default)]
 struct Times {
     next_state: Instant,
-    /// When the first block may leave: a while after the first receiver has come.
+    /// The time at which the first block may leave: some time after the first receiver has come. `None` before that.
     start: Option<Instant>,
-    /// Since when there is nobody.
+    /// The time since which there are no receivers. `None` while there are some.
     deserted: Option<Instant>,
-    /// Since when every receiver is done.
+    /// The time since which every receiver is done. `None` while one is not.
     done: Option<Instant>,
     next_goodbye: Instant,
     goodbyes: u32,
-    /// How many times the sender has stayed after it had said Goodbye.
+    /// The number of times that the sender has put off its end after saying Goodbye, because a receiver lacked
+    /// something.
     stays: u32,
     is_closing: bool,
     is_closed: bool,
@@ -265,7 +268,7 @@ impl Sender {
         }
     }
 
-    /// Sends a repair, or what is next. Otherwise says what it waits for.
+    /// Sends a repair or the next block. Returns what it waits for, if it can send nothing.
     fn send_next(&mut self, now: Instant) -> Option<(Instant, SenderWait)> {
         if now < self.pace.next() {
             return Some((self.pace.next(), SenderWait::Credit));
@@ -287,7 +290,8 @@ impl Sender {
         repair
     }
 
-    /// Sends again what was asked for: to the group that lacks it, or to all when many do. `with_last` says whether what can wait is sent.
+    /// Sends repairs: to the group that lacks the blocks, or to all when many groups do. `with_last` says whether
+    /// repairs that can wait are sent, too.
     fn mend(&mut self, now: Instant, with_last: bool) -> bool {
         // What can wait leaves in short runs: it holds up nothing else.
         let run = if self.repairs.deadline(false).is_none() { LAST_RUN_BLOCKS } else { RUN_BLOCKS };
@@ -314,7 +318,7 @@ impl Sender {
         true
     }
 
-    /// Tells the hashes that have become known.
+    /// Announces hashes that have become known.
     fn tell_hashes(&mut self) -> bool {
         let out = match self.at {
             At::Begin(index) | At::Blocks(index, _) => index as usize,
@@ -327,7 +331,7 @@ impl Sender {
         true
     }
 
-    /// Says what an object is, and what its hash is if that is known.
+    /// Announces an object, with its hash if that is known.
     fn announce(&mut self, to: Destination, index: u32, with_begin: bool) {
         let file = self.file(index);
         let Some(object) = self.objects.get(index as usize) else { return };
@@ -339,7 +343,7 @@ impl Sender {
         }
     }
 
-    /// Sends what is next, if the window allows.
+    /// Sends the next blocks, if the window allows.
     fn send_data(&mut self, now: Instant) -> bool {
         match self.at {
             At::End => false,
@@ -395,7 +399,7 @@ impl Sender {
         self.pace.bps() as f64 / 8.0 / f64::from(self.config.block_len.max(1))
     }
 
-    /// How many bytes of objects are before this one.
+    /// The number of bytes of all objects before this one.
     fn offset(&self, index: u32) -> u64 {
         self.offsets.get(index as usize).copied().unwrap_or_default()
     }
@@ -441,7 +445,7 @@ impl Sender {
         }
     }
 
-    /// Tells the application of objects that every receiver is done with, and sees whether all are.
+    /// Tells the application which objects have ended at every receiver, and notes whether all have.
     fn tell_done(&mut self, now: Instant) {
         let all = self.objects.len() as u32;
         let done = if self.clients.len() == 0 { 0 } else { self.clients.done(all) };
@@ -465,7 +469,7 @@ impl Sender {
 
 /// # What is to be seen
 impl Sender {
-    /// What an object is announced as.
+    /// The announcement of an object.
     pub fn announced(&self, file: FileId) -> Option<&BeginOfFile> {
         self.objects.get(file.index() as usize).map(|object| &object.begin)
     }
@@ -479,13 +483,13 @@ impl Sender {
         self.pace.bps()
     }
 
-    /// How many report to the sender itself.
+    /// The number of clients that report to the sender itself.
     pub fn clients(&self) -> usize {
         self.clients.len()
     }
 
-    /// How many objects receivers have given up because they were late, summed over receivers, as far as has been reported.
-    /// No receiver counts for more than all objects.
+    /// The number of objects that receivers have given up because they were late, summed over receivers, as far as
+    /// reported. No receiver counts for more than all objects.
     pub fn given_up(&self) -> u32 {
         let objects = self.objects.len() as u32;
         let most = |client: &Client| client.report.receivers.saturating_mul(objects);
@@ -504,7 +508,7 @@ impl Sender {
         self.config.wait_for = Some(receivers);
     }
 
-    /// How many receivers there are, as far as has been reported.
+    /// The number of receivers that has been reported.
     pub fn receivers(&self) -> u32 {
         self.clients.iter().fold(0, |sum, (_, client)| sum.saturating_add(client.report.receivers))
     }

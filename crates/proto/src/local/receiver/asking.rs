@@ -24,21 +24,22 @@ use crate::{
     object::{Address, Channel, ReceiverInput, ReceiverTransmit},
 };
 
-/// A packet may be overtaken by those behind it for so long.
+/// The time for which a packet may be late because others have overtaken it.
 const REORDERING: Duration = Duration::from_millis(2);
 
-/// An announcement may still be on its way for so long, and the hash of an object be computed for so long.
+/// The time that an announcement may take, including the computing of the object's hash.
 const ANNOUNCING: Duration = Duration::from_millis(30);
 const HASHING: Duration = Duration::from_millis(800);
 
-/// The round trip to the one above before it was measured.
+/// The round trip to the controller above that is assumed before one is measured.
 const ASSUMED: Duration = Duration::from_millis(200);
 
 /// The blocks of others that wait in front of a repair, and the longest time that one is taken to need.
 const OTHERS: u64 = 3;
 const LONGEST_SENDING: Duration = Duration::from_secs(2);
 
-/// A receiver for which nothing comes for so long although it asks has the wrong controller, if it loses nothing.
+/// The time without an answer to any request after which a receiver considers its controller wrong, if the receiver
+/// loses nothing.
 const STARVED: Duration = Duration::from_secs(4);
 
 /// A request waits for at most this part of the time after which an object is given up.
@@ -60,7 +61,7 @@ impl Receiver {
         }
     }
 
-    /// The sender has sent an object up to here.
+    /// Notes how far the sender has sent an object.
     pub(super) fn reach(&mut self, now: Instant, object: u32, position: u64) {
         // Everything before it is out, too, whether anything of it has been heard or not.
         let first = self.shelf.done.max(self.shelf.released);
@@ -107,7 +108,7 @@ impl Receiver {
         })
     }
 
-    /// All of an object is out.
+    /// Notes that the sender has sent all of an object.
     pub(super) fn note_end(&mut self, now: Instant, object: u32) {
         let Some(known) = self.shelf.note(now, object).filter(|known| known.end.is_none()) else { return };
         match &known.begin {
@@ -123,7 +124,7 @@ impl Receiver {
         }
     }
 
-    /// Blocks have come from the sender, or from a member that sends them again.
+    /// Takes in blocks, from the sender or from a member that sends them again.
     pub(super) fn blocks(&mut self, now: Instant, from: Channel, file: FileId, range: Range<u64>) {
         if matches!(from, Channel::Member(member) if self.put_out.contains(&member)) || range.is_empty() {
             return;
@@ -164,7 +165,7 @@ impl Receiver {
         }
     }
 
-    /// Takes note of what is missing of all that was seen.
+    /// Notes the gaps in everything that the sender has sent so far.
     pub(super) fn notice(&mut self, now: Instant) {
         let open: Vec<(u32, Range<u64>)> = self
             .shelf
@@ -197,7 +198,7 @@ impl Receiver {
         }
     }
 
-    /// Asks for what it is time for.
+    /// Sends the requests that are due.
     pub(super) fn ask(&mut self, now: Instant) {
         if self.control.place().is_none() {
             return;
@@ -220,7 +221,7 @@ impl Receiver {
         }
     }
 
-    /// Asks the group for these wants, or the one above for those that the group was asked for in vain.
+    /// Requests these wants from the group. Wants that the group was asked for in vain go to the controller above.
     fn ask_for(&mut self, now: Instant, object: u32, wanted: &[Range<u64>]) {
         let (mut here, mut above) = (Vec::new(), Vec::new());
         let mut asked = 0;
@@ -247,9 +248,9 @@ impl Receiver {
         }
     }
 
-    /// Whether what was asked for so many times is asked of the one above (local error recovery: when the group was asked
-    /// in vain; strict hierarchical error recovery: whenever the controller lacks it). Without multicast, the one above a member is its
-    /// controller, and single members are asked before.
+    /// Whether a want goes to the controller above after so many tries. With local recovery, it does when the group
+    /// was asked in vain. With strict hierarchical recovery, it does whenever the controller lacks it. Without
+    /// multicast, the controller is above a member, and single members are asked before.
     fn asks_above(&self, tries: u32) -> bool {
         let is_controller = self.control.is_controller();
         match self.config.mode {
@@ -263,8 +264,8 @@ impl Receiver {
         }
     }
 
-    /// How long to wait for a request. What a member asks its group for may come from above. Where objects are given up after a
-    /// time, it asks several times before that.
+    /// The time to wait for the answer to a request. What a member asks its group for may have to come from above.
+    /// Where late objects are given up, a member asks several times before that.
     pub(super) fn wait(&mut self, is_above: bool) -> Wait {
         let (timing, trip) = (self.control.timing(), self.control.round_trip());
         let spread = timing.ask_wait(trip / 2, &mut self.random);
@@ -283,7 +284,7 @@ impl Receiver {
         Wait { hold: hold.min(most), spread, most }
     }
 
-    /// How long to wait for a request for a range: [`Self::wait`], and until the range is sent.
+    /// The time to wait for the answer to a request for a range: [`Self::wait`], and until the range is sent.
     pub(super) fn wait_for(&mut self, is_above: bool, range: &Range<u64>) -> Wait {
         let wait = self.wait(is_above);
         Wait { hold: (wait.hold + self.sending_time(range)).min(wait.most), ..wait }
@@ -318,8 +319,8 @@ impl Receiver {
         self.out.push_back(Step::Transmit(ReceiverTransmit::Tell { to, file, message }));
     }
 
-    /// The sender says Goodbye: it does not know of this receiver, whose controller may have died. What is missing is asked of
-    /// the sender itself.
+    /// Asks the sender itself for what is missing after its Goodbye. The sender does not know of this receiver, whose
+    /// controller may have died.
     pub(super) fn ask_sender(&mut self) {
         let Some(sender) = self.control.sender() else { return };
         let open: Vec<(u32, u64, bool)> = self
@@ -365,7 +366,7 @@ impl Receiver {
         }
     }
 
-    /// An object was whole, and wrong: the sender is asked what its chunks should be.
+    /// Asks the sender for the hashes of an object's chunks, because the object is complete but wrong.
     fn ask_for_pages(&mut self, now: Instant) {
         let Some(sender) = self.control.sender() else { return };
         let open: Vec<u32> = self.shelf.open().map(|(object, _)| object).collect();

@@ -20,21 +20,22 @@ use crate::{
     object::{Address, Destination, SenderEvent, SenderTransmit},
 };
 
-/// The most groups directly below the sender. Groups that have lost the controller above may be some more, ...
+/// The most groups directly below the sender. Groups that have lost the controller above may exceed it by some.
 const MAX_TOP: usize = 2 * MAX_CHILDREN;
 const MAX_ORPHANS: usize = 64;
 
-/// ... and receivers, where it alone mends.
+/// The most receivers of a session in which the sender alone mends.
 const MAX_ALONE: usize = 65_536;
 
-/// A sender that has said Goodbye stays for so long when somebody lacks something, and so many times.
+/// The time for which a sender stays after its Goodbye when a receiver lacks something, and the number of times that
+/// it does.
 const STAY: std::time::Duration = std::time::Duration::from_millis(500);
 const MAX_STAYS: u32 = 60;
 
 /// Time after which an announcement is said again in any case. Members say themselves how far away they are.
 const LONGEST_ECHO: std::time::Duration = std::time::Duration::from_secs(1);
 
-/// The most blocks that one request is taken to ask for.
+/// The most blocks of one request that are looked at.
 const MAX_ASKED_BLOCKS: u64 = 2_048;
 
 impl Sender {
@@ -61,7 +62,7 @@ impl Sender {
         }
     }
 
-    /// How the session is.
+    /// The session's state, as the sender tells it.
     pub(super) fn state(&self, echo_us: u64) -> LocalState {
         let children: Vec<Member> = self.clients.children().map(|(member, _)| member).collect();
         let frontier = match self.at {
@@ -84,7 +85,7 @@ impl Sender {
         }
     }
 
-    /// Whether it sends at the lowest rate that is set.
+    /// Whether the sender is at the lowest rate that is set.
     pub(super) fn is_lowest(&self) -> bool {
         self.config.minimum_rate_bps > 0 && self.pace.is_lowest()
     }
@@ -97,7 +98,7 @@ impl Sender {
         self.transmit(SenderTransmit::Message { to, file, message });
     }
 
-    /// A group wants to be at the top.
+    /// Handles a group's request to be directly below the sender.
     fn join(&mut self, now: Instant, from: Member, join: &LocalJoin) {
         let top = self.clients.children().count();
         let admits = join.group != GroupId::SESSION
@@ -125,7 +126,7 @@ impl Sender {
         self.window.admit(now, Holder::new(join.group, from), sent);
     }
 
-    /// Bytes of all objects that have been sent.
+    /// The bytes of all objects that have been sent, without repairs.
     fn sent(&self) -> u64 {
         match self.at {
             At::Begin(index) => self.offset(index.min(self.objects.len() as u32)),
@@ -159,7 +160,7 @@ impl Sender {
         self.window.holds(now, Holder::new(group, from), held);
     }
 
-    /// How many bytes of all objects a group has, or can obtain, without a gap.
+    /// The bytes of all objects, without a gap, that a group has or can obtain.
     fn held_by(&self, report: &LocalReport) -> u64 {
         let done = report.done.min(self.objects.len() as u32);
         let mut held = self.offset(done);
@@ -178,8 +179,8 @@ impl Sender {
         held
     }
 
-    /// Whether the sender may go as far as this. It waits for those whose reports come, and who do not ask for more than they can
-    /// have lost.
+    /// Whether the sender may send up to this position. It waits for clients whose reports come and who do not ask
+    /// for more than they can have lost.
     pub(super) fn is_in_window(&mut self, now: Instant, end: u64) -> bool {
         let (sent, accounts) = (self.sent(), &self.accounts);
         let waited_for = self.clients.present(now).filter(|(member, _)| !accounts.is_beyond(now, *member));
@@ -189,7 +190,7 @@ impl Sender {
         self.window.allows(now, (sent, end), waited_for.map(holder))
     }
 
-    /// A group lacks something that nobody in it has, or a receiver does where the sender alone mends.
+    /// Handles a request: of a group in which nobody has the blocks, or of a receiver where the sender alone mends.
     fn requested(&mut self, now: Instant, from: Member, file: FileId, request: &LocalRequest) {
         let known = self.clients.get(from);
         let known = known.map(|client| (client.group, client.report.round_trip_us, client.report.loss));
@@ -246,7 +247,8 @@ impl Sender {
         self.announce(to, index, true);
     }
 
-    /// Whether a sender that says Goodbye stays for one who lacks something: not before, and for a bounded time.
+    /// Whether a sender that says Goodbye puts off its end for a receiver that lacks something. It does so a limited
+    /// number of times.
     fn stays(&mut self) -> bool {
         let stays = self.times.goodbyes > 0 && self.times.stays < MAX_STAYS;
         if stays && self.times.goodbyes > 1 {
@@ -264,7 +266,7 @@ impl Sender {
         }
     }
 
-    /// How much of an object has been sent, in bytes.
+    /// The bytes of an object that have been sent.
     fn sent_of(&self, index: u32) -> u64 {
         let Some(object) = self.objects.get(index as usize).filter(|object| object.withdrawn.is_none())
         else {
