@@ -226,6 +226,11 @@ impl Receiver {
         self.objects.get(&index).map_or_else(|| self.ended.get(&index)?.digest, |object| object.digest)
     }
 
+    /// The number of objects, once the sender has said it.
+    pub fn expected(&self) -> Option<u32> {
+        self.expected
+    }
+
     pub fn progress(&self) -> Progress {
         let announced = self.objects.values().map(|object| object.announced_bytes());
         let received = self.objects.values().map(|object| object.stored.bytes());

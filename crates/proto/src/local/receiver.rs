@@ -300,10 +300,11 @@ impl Receiver {
         (self.loss.packets_a_second() * self.shelf.block_len as f64 * 8.0) as u64
     }
 
-    /// Whether this receiver loses so much that it sets CONGESTION. What was lost of the session's last packets says nothing once
-    /// these are over: repairs would be slowed until the end.
+    /// Whether this receiver loses so much that it sets CONGESTION. The loss of the session's last packets says nothing a while
+    /// after them: repairs would be slowed until the end. A sender that stands still before its last packet waits for somebody.
     fn is_congested(&self, now: Instant) -> bool {
-        let is_recent = now < self.times.advanced + STALE;
+        let is_all_sent = self.objects.expected().is_some_and(|objects| self.shelf.frontier.0 >= objects);
+        let is_recent = !is_all_sent || now < self.times.advanced + STALE;
         !self.times.is_done && is_recent && self.loss.share() > self.config.tuning.congestion_loss
     }
 
