@@ -28,6 +28,10 @@ impl Holder {
     }
 }
 
+/// The most holders that are remembered, which is more than a session has receivers where the sender alone mends.
+/// Anybody can join with the numbers of ever new groups.
+const MAX_HOLDERS: usize = 1 << 17;
+
 /// The bytes that a holder has, and the time for which it has held up the sender.
 #[derive(Debug, Clone, Copy)]
 struct Held {
@@ -55,13 +59,20 @@ impl Window {
 
     /// Adds a holder that has everything up to `sent`. So one that comes late holds up nobody.
     pub fn admit(&mut self, now: Instant, holder: Holder, sent: u64) {
-        self.held.entry(holder).or_insert(Held { bytes: sent, spent: Duration::ZERO, since: now });
+        self.entry(now, holder, sent);
     }
 
     /// Notes the bytes that a holder has reported.
     pub fn holds(&mut self, now: Instant, holder: Holder, bytes: u64) {
-        let held = self.held.entry(holder).or_insert(Held { bytes, spent: Duration::ZERO, since: now });
-        held.bytes = held.bytes.max(bytes);
+        if let Some(held) = self.entry(now, holder, bytes) {
+            held.bytes = held.bytes.max(bytes);
+        }
+    }
+
+    /// The entry of a holder, which has `bytes` if it is new. `None` where there is no room: nobody waits for it then.
+    fn entry(&mut self, now: Instant, holder: Holder, bytes: u64) -> Option<&mut Held> {
+        let has_room = self.held.len() < MAX_HOLDERS || self.held.contains_key(&holder);
+        has_room.then(|| self.held.entry(holder).or_insert(Held { bytes, spent: Duration::ZERO, since: now }))
     }
 
     /// Whether the sender, which is at `sent`, may go as far as `end`, as far as `holders` are concerned.
@@ -100,6 +111,14 @@ mod tests {
 
     fn at(millis: u64) -> Instant {
         Instant::ZERO + Duration::from_millis(millis)
+    }
+
+    #[test]
+    fn ever_new_groups_take_no_more_memory() {
+        let mut window = Window::new(100);
+        (0..MAX_HOLDERS as u32 + 5).for_each(|group| window.admit(at(0), Holder::Group(GroupId(group)), 0));
+        window.holds(at(1), Holder::Group(GroupId(u32::MAX)), 7);
+        assert_eq!(window.held.len(), MAX_HOLDERS);
     }
 
     #[test]
