@@ -13,12 +13,16 @@ fn load(file: &Path, settings: &[&str]) -> Experiment {
     Experiment::load(file, &settings).unwrap_or_else(|error| panic!("{error}"))
 }
 
+/// Files in labs/ that experiments refer to.
+const NO_EXPERIMENTS: [&str; 4] =
+    ["participants.toml", "mbone-network.toml", "mbone-tunnels.toml", "three-levels-network.toml"];
+
 /// The runs of an experiment. Planning must not depend on how much memory this machine happens to have.
 fn planned(file: &Path, settings: &[&str]) -> Preview {
     let mut experiment = load(file, settings);
     experiment.habits.store = Some("/".into());
-    // LGMP's experiments have more receivers than a lab, or kill controllers as only the simulator knows them.
-    let is_simulated = file.parent().is_some_and(|folder| folder.ends_with("lgmp"));
+    // These have more receivers than a lab, or traffic in the background, which only the simulator has.
+    let is_simulated = ["mbone.toml", "scale.toml"].iter().any(|name| file.ends_with(name));
     let preview = if is_simulated { simulate::preview } else { Preview::of };
     preview(&experiment).unwrap_or_else(|error| panic!("{}: {error}", file.display()))
 }
@@ -32,9 +36,7 @@ fn every_experiment_can_be_planned() {
             if path.is_dir() {
                 folders.push(path);
             } else if path.extension().is_some_and(|extension| extension == "toml")
-                && !path.ends_with("participants.toml")
-                && !path.ends_with("mbone-network.toml")
-                && !path.ends_with("mbone-tunnels.toml")
+                && !NO_EXPERIMENTS.iter().any(|name| path.ends_with(name))
             {
                 // The tree of 200 groups with 199 members each takes minutes to work out in a debug build.
                 let is_large = path.ends_with("uc3-200.toml");
