@@ -42,6 +42,7 @@ pub use repair::{CarouselOptions, Dialect, LocalOptions, Repair};
 pub use repair_share::{LEAST_SHARE, Priority};
 pub use session::{NamedReceiver, Presence};
 pub use session_file::SessionFileError;
+pub use treecast_proto::object::PER_ADDRESS;
 
 use crate::{
     carousel::ListenError,
@@ -58,10 +59,6 @@ use crate::{
 /// [`KEEPALIVE`](crate::connection::KEEPALIVE), and one that lost its network comes back as soon as it can
 /// (`docs/decisions/moving-receivers.md`).
 pub const STALL_LIMIT: Duration = Duration::from_secs(120);
-
-/// The largest number of receivers from one address. It is more than most address translators have behind them,
-/// and a small part of a session's places.
-pub const PER_ADDRESS: u32 = 256;
 
 /// The largest number of objects that are multicast at the same time.
 pub const AT_ONCE: usize = 64;

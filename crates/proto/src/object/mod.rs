@@ -24,6 +24,17 @@ pub use sender::{
 
 use treecast_wire::message::{GroupId, Member};
 
+/// The most receivers in a session: each of them may take a descriptor and up to half a megabyte of buffers.
+pub const MAX_RECEIVERS: usize = 10_000;
+
+/// The largest number of receivers from one address, where nothing else is said. It is more than most address
+/// translators have behind them, and a small part of a session's places.
+pub const PER_ADDRESS: u32 = 256;
+
+/// The most receivers from one network: an IPv6 /64, in which a host has as many addresses as it likes. One network cannot
+/// take all places.
+pub const MAX_FROM_ONE_NETWORK: usize = 4096;
+
 /// The address of one host or of several, where datagrams of a session with local groups go.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Address {

@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use treecast_proto::object::{ReceiverId, SenderInput};
+use treecast_proto::object::{MAX_FROM_ONE_NETWORK, MAX_RECEIVERS, ReceiverId, SenderInput};
 use treecast_wire::message::{Hello, PutOutCode};
 
 use super::{
@@ -16,13 +16,6 @@ use super::{
     connections::say_put_out,
 };
 use crate::{clock, connection::Connection, remedies::PER_ADDRESS, security::AllowList};
-
-/// The most receivers in a session: each takes a descriptor and up to half a megabyte of buffers.
-const MAX_RECEIVERS: usize = 10_000;
-
-/// The most receivers from one network: an IPv6 /64, in which a host has as many addresses as it likes. One network cannot
-/// take all places.
-const MAX_FROM_ONE_NETWORK: usize = 4096;
 
 /// The most receivers with one key, where no allow list says that there is one.
 const MAX_FROM_ONE_KEY: usize = 16;

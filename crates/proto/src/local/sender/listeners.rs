@@ -17,13 +17,11 @@ use super::{
 };
 use crate::{
     Instant, Step,
-    object::{Address, Destination, ReceiverId, SenderEvent, SenderTransmit},
+    object::{
+        Address, Destination, MAX_FROM_ONE_NETWORK, MAX_RECEIVERS, PER_ADDRESS, ReceiverId, SenderEvent,
+        SenderTransmit,
+    },
 };
-
-/// The most receivers that get copies: in all, from one address, and from one IPv6 /64. Sessions with connections have the same limits.
-const MAX_LISTENERS: usize = 10_000;
-const MAX_FROM_ONE_ADDRESS: usize = 256;
-const MAX_FROM_ONE_NETWORK: usize = 4_096;
 
 /// The shortest time between two changes of a receiver's port.
 const PORT_CHANGE: Duration = Duration::from_secs(1);
@@ -81,8 +79,8 @@ impl Listeners {
             let all = Member(SocketAddr::new(first, 0))..=Member(SocketAddr::new(last, u16::MAX));
             self.by_member.range(all).take(most).count()
         };
-        self.by_member.len() < MAX_LISTENERS
-            && count(ip, ip, MAX_FROM_ONE_ADDRESS) < MAX_FROM_ONE_ADDRESS
+        self.by_member.len() < MAX_RECEIVERS
+            && count(ip, ip, PER_ADDRESS as usize) < PER_ADDRESS as usize
             && count(first, last, MAX_FROM_ONE_NETWORK) < MAX_FROM_ONE_NETWORK
     }
 
@@ -247,7 +245,7 @@ mod tests {
             let (token, _) = ask(&mut sender, 0, member(port), (0, 6_000));
             joined += ask(&mut sender, 0, member(port), (token.unwrap(), 6_000)).1.len();
         }
-        assert_eq!(joined, MAX_FROM_ONE_ADDRESS);
+        assert_eq!(joined, PER_ADDRESS as usize);
         let other = Member(([192, 0, 2, 2], 9).into());
         let (token, _) = ask(&mut sender, 0, other, (0, 6_000));
         assert_eq!(ask(&mut sender, 0, other, (token.unwrap(), 6_000)).1.len(), 1);
