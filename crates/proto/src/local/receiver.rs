@@ -281,15 +281,7 @@ impl Receiver {
                     self.reach(now, object, position);
                     self.leave_when_too_slow(now, state.flags.has(LocalFlags::LOWEST));
                 }
-                let view = View {
-                    shelf: &self.shelf,
-                    objects: &self.objects,
-                    loss: self.loss.share(),
-                    is_congested: self.is_congested(now),
-                    given_up: self.figures.late_objects as u32,
-                    is_over: self.is_over(),
-                };
-                self.control.heard(now, from, local, &view);
+                self.with_control(now, |control, view| control.heard(now, from, local, view));
                 self.carry_out_orders(now);
             }
         }
@@ -426,7 +418,8 @@ impl Receiver {
         }
     }
 
-    fn tick_control(&mut self, now: Instant) {
+    /// Has LGCP act with a view of this receiver as it is now.
+    fn with_control(&mut self, now: Instant, act: impl FnOnce(&mut Control, &View<'_>)) {
         let view = View {
             shelf: &self.shelf,
             objects: &self.objects,
@@ -435,7 +428,11 @@ impl Receiver {
             given_up: self.figures.late_objects as u32,
             is_over: self.is_over(),
         };
-        self.control.tick(now, &view);
+        act(&mut self.control, &view);
+    }
+
+    fn tick_control(&mut self, now: Instant) {
+        self.with_control(now, |control, view| control.tick(now, view));
         if self.session_bps() > 0 {
             self.pace.limit(self.session_bps().min(self.config.tuning.repair_rate_bps));
         }
