@@ -1,0 +1,16 @@
+//! mDNS, the name server of a MAST stub (paper interdomain-2013, 6.3.2): prefixes and interface identifiers are
+//! stored apart, and joined into the addresses of an answer. Discouraged prefixes are left out. It has nothing to do
+//! with multicast DNS.
+//!
+//! [`server::Server`] is the machine: it has no sockets and no clock. The SRMS changes the status of a prefix by
+//! dynamic updates (RFC 2136) that are signed (TSIG, RFC 8945): [`client::PrefixUpdate`].
+
+pub mod client;
+pub mod keys;
+pub mod records;
+pub mod server;
+mod update;
+pub mod zone;
+
+#[cfg(test)]
+mod tests;

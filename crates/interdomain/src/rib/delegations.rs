@@ -1,0 +1,162 @@
+//! Delegation files of the regional registries: who holds which ASNs and address blocks.
+//!
+//! A line is `registry|country|type|start|value|date|status`. The extended form has one more field, which is the same
+//! for all resources of one holder. Only with it can a prefix be told to belong to the holder of an ASN.
+
+use std::{
+    io::{self, BufRead},
+    net::IpAddr,
+};
+
+use super::{
+    Family, Prefix, date,
+    fault::{Fault, Faults},
+};
+
+/// A run of ASNs or addresses that a registry gave to one holder.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Delegation {
+    pub resource: Resource,
+    /// The first and the last number of the run. Addresses begin at the highest bit, as in [`Prefix::bits`].
+    pub first: u128,
+    pub last: u128,
+    pub registry: String,
+    /// The country's code. It may be empty.
+    pub country: String,
+    /// Seconds since 1970. 0: the file does not say.
+    pub time: i64,
+    /// `allocated` or `assigned`.
+    pub status: String,
+    /// The registry's name of the holder. Empty: the file does not say.
+    pub holder: String,
+}
+
+/// What is delegated.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Resource {
+    Asn,
+    Addresses(Family),
+}
+
+impl Resource {
+    /// The type's name in a delegation file.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Asn => "asn",
+            Self::Addresses(Family::V4) => "ipv4",
+            Self::Addresses(Family::V6) => "ipv6",
+        }
+    }
+
+    pub fn of_name(name: &str) -> Option<Self> {
+        let all = [Self::Asn, Self::Addresses(Family::V4), Self::Addresses(Family::V6)];
+        all.into_iter().find(|resource| resource.name() == name)
+    }
+}
+
+/// The delegations of one file.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Delegations {
+    pub file: String,
+    /// Seconds since 1970, from the file's heading or name. 0: neither says.
+    pub time: i64,
+    /// Sorted by resource and first number.
+    pub all: Vec<Delegation>,
+    pub faults: Faults,
+}
+
+impl Delegations {
+    /// Reads a file. Lines that say nothing are counted in `faults`. Fails only if the file cannot be read.
+    pub fn read(file: impl BufRead, name: &str) -> io::Result<Self> {
+        let mut delegations =
+            Self { file: name.to_owned(), time: date::of_name(name).unwrap_or(0), ..Self::default() };
+        for line in file.split(b'\n') {
+            let line = line?;
+            let line = String::from_utf8_lossy(&line);
+            let line = line.trim();
+            if line.is_empty() || line.starts_with('#') {
+                continue;
+            }
+            let fields: Vec<&str> = line.split('|').collect();
+            match fields[..] {
+                [.., "summary"] => {}
+                [version, _, serial, _, _, end, _] if version.parse::<f32>().is_ok() => {
+                    let time = date::parse(end).or_else(|| date::parse(serial));
+                    delegations.time = time.unwrap_or(delegations.time);
+                }
+                // Addresses that nobody holds, in the extended form.
+                [_, _, _, _, _, _, "available" | "reserved", ..] => {}
+                _ => match parse(&fields) {
+                    Some(delegation) => delegations.all.push(delegation),
+                    None => delegations.faults.add(Fault::LineMalformed),
+                },
+            }
+        }
+        delegations.all.sort();
+        Ok(delegations)
+    }
+}
+
+fn parse(fields: &[&str]) -> Option<Delegation> {
+    let [registry, country, kind, start, value, day, status, rest @ ..] = fields else { return None };
+    let resource = Resource::of_name(kind)?;
+    let (first, last) = match resource {
+        Resource::Asn => {
+            let (start, count) = (start.parse::<u32>().ok()?, value.parse::<u32>().ok()?);
+            (u128::from(start), u128::from(start.checked_add(count.checked_sub(1)?)?))
+        }
+        Resource::Addresses(Family::V4) => {
+            let IpAddr::V4(start) = start.parse().ok()? else { return None };
+            let count = value.parse::<u32>().ok()?.checked_sub(1)?;
+            let last = start.to_bits().checked_add(count)?;
+            (u128::from(start.to_bits()) << 96, u128::from(last) << 96 | (u128::MAX >> 32))
+        }
+        Resource::Addresses(Family::V6) => {
+            let prefix: Prefix = format!("{start}/{value}").parse().ok()?;
+            (prefix.bits(), last_address(prefix))
+        }
+    };
+    Some(Delegation {
+        resource,
+        first,
+        last,
+        registry: (*registry).to_owned(),
+        country: (*country).to_owned(),
+        time: date::parse(day).unwrap_or(0),
+        status: (*status).to_owned(),
+        holder: rest.first().map_or(String::new(), |holder| (*holder).to_owned()),
+    })
+}
+
+/// The last address of a prefix. Bits behind an address of IPv4 are ones.
+pub fn last_address(prefix: Prefix) -> u128 {
+    prefix.bits() | u128::MAX.checked_shr(u32::from(prefix.length())).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_kinds_of_lines_are_read() {
+        let text = "# comment\n2.3|apnic|20150306|5|19870101|20150305|+1000\napnic|*|asn|*|9|summary\n\
+            apnic|JP|asn|173|3|20020801|allocated|A91\napnic|AU|ipv4|1.0.0.0|768|20110811|assigned|A91\n\
+            apnic|AU|ipv6|2001:db8::|32||allocated\napnic||ipv4|2.0.0.0|256||available|\n\
+            apnic|AU|ipv4|255.255.255.0|512|20110811|assigned\nwrong\napnic|AU|asn|1|0|20110811|assigned\n";
+        let found = Delegations::read(text.as_bytes(), "x").unwrap();
+        assert_eq!(
+            (date::day(found.time), found.faults.count(Fault::LineMalformed)),
+            ("2015-03-05".into(), 3)
+        );
+        let ranges: Vec<_> = found.all.iter().map(|one| (one.resource.name(), one.first, one.last)).collect();
+        let v6: Prefix = "2001:db8::/32".parse().unwrap();
+        let v4: u128 = 1 << 120;
+        let expected = [
+            ("asn", 173, 175),
+            ("ipv4", v4, v4 + (768 << 96) - 1),
+            ("ipv6", v6.bits(), v6.bits() | (u128::MAX >> 32)),
+        ];
+        assert_eq!(ranges, expected);
+        assert_eq!((found.all[0].holder.as_str(), found.all[2].holder.as_str()), ("A91", ""));
+    }
+}
