@@ -1,0 +1,155 @@
+//! `treecast doctor` and `treecast doctor HOST...`: looks at this host and at what arrives between hosts, and prints what is wrong.
+
+use std::{
+    net::{SocketAddr, ToSocketAddrs},
+    process::ExitCode,
+};
+
+use serde::Serialize;
+use treecast_load::doctor::{
+    finding::{Advice, Finding, Level},
+    host,
+    network::{self, Matrix},
+};
+
+use super::{Host, Outcome};
+use crate::mroute::table;
+
+#[derive(clap::Args)]
+pub struct Check {
+    /// Hosts on which `treecast doctor listen` runs [default: look at this host alone]
+    #[arg(value_name = "HOST")]
+    hosts: Vec<String>,
+    #[command(flatten)]
+    host: Host,
+    /// One JSON object instead of text
+    #[arg(long)]
+    json: bool,
+}
+
+/// What `--json` prints.
+#[derive(Serialize)]
+struct Report {
+    event: &'static str,
+    /// The names of the hosts, this one first.
+    hosts: Vec<String>,
+    problems: usize,
+    findings: Vec<Finding>,
+    /// What arrives between the hosts.
+    pairs: Vec<Matrix>,
+    /// What is known of this host. Not known in a run with others.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    facts: Option<host::Facts>,
+}
+
+pub fn run(args: &Check) -> Outcome {
+    let report = match args.hosts.is_empty() {
+        true => alone(args)?,
+        false => together(args)?,
+    };
+    if args.json {
+        say!("{}", serde_json::to_string(&report)?);
+    } else {
+        print(&report);
+    }
+    Ok(if report.problems > 0 { ExitCode::from(3) } else { ExitCode::SUCCESS })
+}
+
+fn alone(args: &Check) -> Result<Report, Box<dyn std::error::Error>> {
+    let facts = host::gather(&args.host.name(), args.host.interface.as_deref(), args.host.listen)?;
+    Ok(Report {
+        facts: Some(facts.clone()),
+        ..report(vec![facts.name.clone()], host::findings(&facts), Vec::new())
+    })
+}
+
+fn together(args: &Check) -> Result<Report, Box<dyn std::error::Error>> {
+    let addresses =
+        args.hosts.iter().map(|host| resolve(host, args.host.port)).collect::<Result<Vec<_>, _>>()?;
+    let agent = args.host.agent(addresses.first().map(SocketAddr::ip))?;
+    let mut tell = |what: &str| {
+        if !args.json {
+            remark!("{what} ...");
+        }
+    };
+    let seen = network::observe(agent, &addresses, &mut tell)?;
+    let names = seen.hosts.iter().map(|host| host.name.clone()).collect();
+    Ok(report(names, network::findings(&seen), Matrix::of(&seen)))
+}
+
+fn report(hosts: Vec<String>, findings: Vec<Finding>, pairs: Vec<Matrix>) -> Report {
+    let problems = findings.iter().filter(|finding| finding.level == Level::Problem).count();
+    Report { event: "doctor", hosts, problems, findings, pairs, facts: None }
+}
+
+/// The address of a host that is given as an address or a name, with or without a port.
+fn resolve(host: &str, port: u16) -> Result<SocketAddr, String> {
+    let with_port = host.to_socket_addrs().or_else(|_| (host, port).to_socket_addrs());
+    let found =
+        with_port.map_err(|error| format!("{host}: {error}; name hosts by their address, like 192.0.2.1"))?;
+    found
+        .into_iter()
+        .next()
+        .ok_or_else(|| format!("{host} has no address; name hosts by their address, like 192.0.2.1"))
+}
+
+fn print(report: &Report) {
+    let share = |arrived: Option<(usize, usize)>| {
+        arrived.map_or_else(|| "-".to_owned(), |(arrived, tried)| format!("{arrived} of {tried}"))
+    };
+    let rows = report.pairs.iter().map(|pair| {
+        let hops = pair.hops.map_or_else(|| "-".to_owned(), |hops| hops.to_string());
+        let join =
+            pair.join_ms_ipv4.max(pair.join_ms_ipv6).map_or_else(|| "-".to_owned(), |ms| format!("{ms} ms"));
+        let leave = pair.leave_ms_ipv4.max(pair.leave_ms_ipv6);
+        let leave = leave.map_or_else(|| "-".to_owned(), |ms| format!("{:.1} s", f64::from(ms) / 1000.0));
+        [pair.from.clone(), pair.to.clone(), share(pair.ipv4), share(pair.ipv6), hops, join, leave]
+    });
+    table(["FROM", "TO", "IPv4 SCOPES", "IPv6 SCOPES", "ROUTERS", "AFTER JOIN", "AFTER LEAVE"], rows);
+    for finding in &report.findings {
+        let kind = serde_json::to_value(finding.kind).ok();
+        let kind = kind.as_ref().and_then(|kind| kind.as_str()).unwrap_or_default();
+        let level = if finding.level == Level::Problem { "problem" } else { "remark" };
+        say!("\n{level}: {kind} ({})", finding.blame);
+        say!("  seen: {}", finding.seen);
+        say!("  treecast send: {}", in_words(finding.advice));
+        say!("  what to do: {}", finding.todo);
+    }
+    match report.problems {
+        0 => say!("\nNothing is wrong with multicast at: {}.", report.hosts.join(", ")),
+        1 => say!("\n1 problem."),
+        problems => say!("\n{problems} problems."),
+    }
+}
+
+/// What follows for `treecast send`.
+fn in_words(advice: Advice) -> &'static str {
+    match advice {
+        Advice::Any => "every fanout works",
+        Advice::AnySource => "every fanout works, but leave out --source",
+        Advice::OneLan => {
+            "--fanout multicast works on one LAN only; take --fanout auto, or unicast, beyond it"
+        }
+        Advice::LowerRate => "set --rate below the rate that passes, or leave it at auto",
+        Advice::ShorterPackets => "set --block so that packets fit",
+        Advice::NotMead => "do not take --fanout mead; multicast, xcast, unicast and auto work",
+        Advice::NotMulticast => {
+            "take --fanout auto, which finds out whom multicast reaches, or --fanout unicast"
+        }
+        Advice::Nothing => "no fanout works before this is mended",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hosts_are_named_with_and_without_a_port() {
+        assert_eq!(resolve("192.0.2.1", 7).unwrap(), SocketAddr::from(([192, 0, 2, 1], 7)));
+        assert_eq!(resolve("192.0.2.1:9", 7).unwrap(), SocketAddr::from(([192, 0, 2, 1], 9)));
+        assert_eq!(resolve("[fd00::1]:9", 7).unwrap().port(), 9);
+        assert_eq!(resolve("fd00::1", 7).unwrap(), "[fd00::1]:7".parse().unwrap());
+        assert!(resolve("no such host", 7).unwrap_err().contains("192.0.2.1"));
+    }
+}

@@ -1,0 +1,91 @@
+//! `treecast doctor`: whether multicast works on this host and between hosts, and if not, why and what to do.
+
+mod beacon;
+mod check;
+mod glop;
+mod listen;
+mod trace;
+
+use std::{error::Error, net::IpAddr, time::Duration};
+
+use treecast_host::interface::Interface;
+use treecast_load::doctor::{
+    host,
+    network::{self, Agent},
+};
+
+use crate::Outcome;
+
+/// Find out why multicast does not work, and what to do about it
+///
+/// Without HOST it looks at this host. With hosts on which `treecast doctor listen` runs, it also tests what arrives between
+/// all of them. Run it as root everywhere: it then sees firewalls, queriers, and what comes to an interface. The exit code is
+/// 0 if all is well, and 3 if something is wrong.
+#[derive(clap::Args)]
+#[command(args_conflicts_with_subcommands = true)]
+pub struct Args {
+    #[command(subcommand)]
+    command: Option<Command>,
+    #[command(flatten)]
+    check: check::Check,
+}
+
+/// How this host takes part.
+#[derive(clap::Args)]
+struct Host {
+    /// The interface to test [default: that of the route to the first HOST, or the default route]
+    #[arg(long, value_name = "IF")]
+    interface: Option<String>,
+    /// The UDP and TCP port of the tests, the same on all hosts
+    #[arg(long, value_name = "PORT", default_value_t = network::PORT, value_parser = clap::value_parser!(u16).range(1..))]
+    port: u16,
+    /// The name of this host in findings [default: the host's name]
+    #[arg(long, value_name = "NAME")]
+    name: Option<String>,
+    /// The time to listen for queriers, as root, from 2.2s on
+    #[arg(long, value_name = "SECONDS", default_value = "3", value_parser = seconds)]
+    listen: Duration,
+}
+
+impl Host {
+    fn name(&self) -> String {
+        let of_node = || std::env::var("TREECAST_NODE").ok().filter(|node| !node.is_empty());
+        let of_host =
+            || std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default().trim().to_owned();
+        self.name.clone().or_else(of_node).unwrap_or_else(of_host)
+    }
+
+    /// This host, ready for tests with hosts in this direction.
+    fn agent(&self, towards: Option<IpAddr>) -> Result<Agent, Box<dyn Error>> {
+        let interface = match &self.interface {
+            Some(name) => Interface::named(name)?,
+            None => Interface::by_route(towards)?,
+        };
+        Ok(Agent::new(self.name(), interface, self.port, self.listen))
+    }
+}
+
+fn seconds(text: &str) -> Result<Duration, String> {
+    let shortest = host::shortest_wait().as_secs_f64();
+    let seconds =
+        text.trim_end_matches('s').parse().ok().filter(|seconds| (shortest..=600.0).contains(seconds));
+    seconds.map(Duration::from_secs_f64).ok_or_else(|| format!("expected seconds from {shortest} to 600"))
+}
+
+#[derive(clap::Subcommand)]
+enum Command {
+    Beacon(Box<beacon::Args>),
+    Listen(listen::Args),
+    Glop(glop::Args),
+    Trace(trace::Args),
+}
+
+pub fn run(args: Args) -> Outcome {
+    match args.command {
+        None => check::run(&args.check),
+        Some(Command::Beacon(args)) => beacon::run(*args),
+        Some(Command::Listen(args)) => listen::run(&args),
+        Some(Command::Glop(args)) => glop::run(&args),
+        Some(Command::Trace(args)) => trace::run(args),
+    }
+}
