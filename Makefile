@@ -5,10 +5,14 @@ export PATH := $(or $(CARGO_HOME),$(HOME)/.cargo)/bin:$(PATH):/usr/sbin:/sbin
 
 TREECAST := target/release/treecast
 OUT ?= out/demo
+export PYTHON ?= python3
 # The file that the demo delivers: `make demo FILE=path`.
 FILE ?= $(TREECAST)
 
-.PHONY: demo test bench lint audit fuzz build setup clean
+# Routing tables, relations between ASes and delegations for the page of `make rib`, such as RIB="rib.bz2 as-relationships-*.xz".
+RIB ?=
+
+.PHONY: demo test bench lint audit fuzz rib spark build setup clean
 
 demo: build
 	$(TREECAST) lab run labs/matrix.toml --out $(OUT)/matrix
@@ -22,6 +26,7 @@ test:
 bench: build
 	scripts/setup.sh bench
 	$(TREECAST) bench
+	$(TREECAST) bench load
 
 lint:
 	scripts/setup.sh lint
@@ -38,6 +43,17 @@ audit:
 fuzz:
 	scripts/setup.sh fuzz
 	scripts/fuzz.sh
+
+# Tables 5.2 and 6.1, figures 5.3, 5.4 and 6.4 and equation 6.1 beside the paper's, of RIB (real) and of a synthetic internet.
+rib: build
+	$(TREECAST) rib synth --out $(OUT)/rib
+	$(TREECAST) rib report $(OUT)/rib/synthetic-*.mrt $(OUT)/rib/synthetic-delegations.txt --known $(OUT)/rib/known.json
+	$(TREECAST) rib report $(RIB) $(OUT)/rib/synthetic-*.mrt $(OUT)/rib/synthetic-delegations.txt --html $(OUT)/rib/page.html >$(OUT)/rib/report.txt
+	@echo "page: $(OUT)/rib/page.html"
+
+# Needs Java 17, and a Python with pyspark: `make spark PYTHON=venv/bin/python`.
+spark: build
+	scripts/check-spark.sh $(RIB)
 
 build: setup
 	cargo build --release --locked -p treecast-cli

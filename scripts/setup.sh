@@ -48,11 +48,18 @@ need scp openssh-client
 need sshd openssh-server
 for extra in "$@"; do
     case $extra in
-        bench) need uftp uftp ;;
+        bench)
+            need uftp uftp
+            need iperf iperf
+            need sockperf sockperf
+            ;;
         fuzz) need c++ g++ ;;
         lint) ;;
         # Its daemons are in no PATH.
-        test) [ -x /usr/lib/frr/ospf6d ] || packages="$packages frr" ;;
+        test)
+            [ -x /usr/lib/frr/ospf6d ] || packages="$packages frr"
+            need nft nftables
+            ;;
         *) die "setup.sh: unknown extra '$extra': expected bench, fuzz, lint or test" ;;
     esac
 done

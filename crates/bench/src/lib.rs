@@ -1,5 +1,5 @@
 //! The cost of delivering a byte, beside what this machine could do and beside uftp. Also the cost of the
-//! MEADcast router ([`router`]).
+//! MEADcast router ([`router`]), and the load generator's speed ([`load`]).
 //!
 //! This crate prints nothing and reads no arguments: [`measure`] returns a [`Report`], which the command shows.
 //!
@@ -18,6 +18,7 @@
 mod attack;
 mod crew;
 mod floor;
+pub mod load;
 mod memory;
 mod ours;
 mod report;

@@ -95,7 +95,6 @@ fn options(error: &OptionsError) -> Option<&'static str> {
         OptionsError::LocalGroupSize(_) => {
             "divide it in the file of --local-groups, or take --fanout multicast"
         }
-        OptionsError::LocalFeed => "leave out --feed, or take --repair nack",
         OptionsError::LocalRate => "name the highest with --rate",
         OptionsError::LocalRates => "leave out --rates, and name one with --rate",
         OptionsError::LocalFec => "leave out --fec",

@@ -11,7 +11,7 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 use crate::output;
 
 /// The longest time that an option takes, in seconds: a year. Added to any clock, it cannot overflow.
-const LONGEST_SECONDS: u64 = 366 * 24 * 3600;
+pub const LONGEST_SECONDS: u64 = 366 * 24 * 3600;
 
 /// Parses a whole number of seconds, with or without a unit: 90, 90s, 15m.
 pub fn seconds(text: &str) -> Result<u64, String> {

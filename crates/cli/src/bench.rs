@@ -1,6 +1,7 @@
 //! `treecast bench`: goodput, beside what the machine can do and beside uftp. The measurements are in the crate
 //! bench.
 
+mod load;
 mod router;
 
 use std::{path::PathBuf, process::ExitCode};
@@ -62,6 +63,7 @@ pub struct Args {
 #[derive(clap::Subcommand)]
 enum Command {
     Router(router::Args),
+    Load(load::Args),
 }
 
 impl Args {
@@ -82,8 +84,10 @@ impl Args {
 }
 
 pub fn run(args: Args) -> Outcome {
-    if let Some(Command::Router(args)) = &args.command {
-        return router::run(args);
+    match &args.command {
+        Some(Command::Router(args)) => return router::run(args),
+        Some(Command::Load(args)) => return load::run(args),
+        None => {}
     }
     if !args.worker.is_empty() {
         treecast_bench::work(&args.worker)?;

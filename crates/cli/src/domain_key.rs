@@ -1,4 +1,4 @@
-//! The file with the key that the MEADcast routers and senders of a domain share.
+//! The file with a key that several hosts share: the routers and senders of a MEADcast domain, or beacons.
 
 use std::{fs, io, os::unix::fs::MetadataExt, path::Path};
 
@@ -13,12 +13,20 @@ const OTHERS: u32 = 0o077;
 
 const MAKES_ONE: &str = "`(umask 077; openssl rand -hex 32 > FILE)`";
 
-/// Reads the key file. The error is one line.
+/// Reads the key file of a domain. The error is one line.
 pub fn read(path: &Path) -> Result<DomainKey, String> {
-    let wrong = |why: String| format!("cannot use the domain key in {}: {why}", path.display());
+    read_with(path, DomainKey::from_hex)
+}
+
+/// Reads a key file whose text `parse` understands. The error is one line.
+pub fn read_with<K, E: std::fmt::Display>(
+    path: &Path,
+    parse: impl FnOnce(&str) -> Result<K, E>,
+) -> Result<K, String> {
+    let wrong = |why: String| format!("cannot use the key in {}: {why}", path.display());
     let unreadable = |error: &io::Error| {
         wrong(format!(
-            "{error}; name the file that the domain's routers have, or make one for all of them: {MAKES_ONE}"
+            "{error}; name the file that the other hosts have, or make one for all of them: {MAKES_ONE}"
         ))
     };
     let metadata = fs::metadata(path).map_err(|error| unreadable(&error))?;
@@ -33,5 +41,5 @@ pub fn read(path: &Path) -> Result<DomainKey, String> {
         )));
     }
     let text = text::read_any(path, MAX_LEN).map_err(|error| unreadable(&error))?;
-    DomainKey::from_hex(&text).map_err(|error| wrong(error.to_string()))
+    parse(&text).map_err(|error| wrong(error.to_string()))
 }

@@ -10,11 +10,13 @@ mod output;
 mod advice;
 mod arguments;
 mod bench;
+mod doctor;
 mod domain_key;
 mod figures;
 mod group;
 mod keys;
 mod lab;
+mod load;
 mod log;
 mod mead;
 mod monitor;
@@ -22,6 +24,7 @@ mod moving_line;
 mod mroute;
 mod observers;
 mod receive;
+mod rib;
 mod router;
 mod send;
 mod sim;
@@ -55,7 +58,10 @@ enum Command {
     Mead(mead::Args),
     Router(router::Args),
     Monitor(monitor::Args),
+    Load(load::Args),
+    Doctor(doctor::Args),
     Bench(bench::Args),
+    Rib(rib::Args),
 }
 
 fn main() -> ExitCode {
@@ -87,7 +93,10 @@ fn run() -> ExitCode {
         Command::Mead(args) => mead::run(&args),
         Command::Router(args) => router::run(args),
         Command::Monitor(args) => monitor::run(args),
+        Command::Load(args) => load::run(args),
+        Command::Doctor(args) => doctor::run(args),
         Command::Bench(args) => bench::run(args),
+        Command::Rib(args) => rib::run(args),
     };
     let result = result.and_then(|code| match output::failure() {
         Some(line) if code == ExitCode::SUCCESS => Err(line.into()),

@@ -26,6 +26,13 @@ pub struct Args {
     /// router learns where loops are]
     #[arg(long, value_name = "IF")]
     upstream: Option<String>,
+    /// In networks with loops, give each sender to an any-source group a tree of its own, by the routes to it,
+    /// as DVMRP does. Every router needs this option. A new sender's first packets reach all routers, which then
+    /// refuse it where its packets come by another way. This works for 64 senders of a group; of further ones,
+    /// hosts between two routers may get copies. Groups stay joined between the routers of a loop until
+    /// the routers end
+    #[arg(long, conflicts_with = "upstream")]
+    source_trees: bool,
     /// Time between two queries for listeners, from 1s to 31744s
     #[arg(long, value_name = "TIME", default_value = "125s", value_parser = query_interval)]
     query_interval: Duration,
@@ -37,6 +44,10 @@ pub struct Args {
     /// mroute` that starts in this time takes over without a gap. 0s ends forwarding at once
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = keep)]
     keep: Duration,
+    /// Answer traces (`treecast doctor trace`, Mtrace2) only by "prohibited". Without this option, hosts on this
+    /// router's links can see the addresses of routers between them and a sender
+    #[arg(long)]
+    no_trace: bool,
     #[command(flatten)]
     control: Control,
 }
@@ -89,8 +100,10 @@ pub fn run(args: Args) -> Outcome {
     let config = Config {
         interfaces: args.interfaces,
         upstream: args.upstream,
+        source_trees: args.source_trees,
         query_interval: args.query_interval,
         max_groups: args.max_groups,
+        prohibits_traces: args.no_trace,
         keeper: (!args.keep.is_zero()).then(|| keeper.map(OsString::from).to_vec()),
         control: args.control.path,
     };

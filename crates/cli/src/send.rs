@@ -148,7 +148,7 @@ pub struct Args {
     #[arg(long, value_name = "RATE", value_parser = rate::parse_floor, allow_negative_numbers = true)]
     repair_rate: Option<u64>,
     /// Repair local: a receiver that loses a larger share of packets counts as congested and slows the sender
-    /// [default: 10%]
+    /// [default: 50%, or 2% with --rate auto]
     #[arg(long, value_name = "SHARE", value_parser = local::parse_share, allow_hyphen_values = true)]
     congestion_loss: Option<f64>,
     /// Repair local: give up a file that is not whole this long after its beginning (500ms, 2s), for data that

@@ -11,6 +11,7 @@ use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use child::{SpawnGuarded, treecast_as_nobody};
+use treecast_host::packet;
 use treecast_lab::{Lab, Options, Topology};
 
 const TREECAST: &str = env!("CARGO_BIN_EXE_treecast");
@@ -280,6 +281,38 @@ fn a_cable_with_a_delay_holds_every_packet_back() {
         assert!((Duration::from_millis(34)..Duration::from_millis(120)).contains(&fastest), "{fastest:?}");
         assert!(median >= Duration::from_millis(36), "{median:?}");
     }
+    lab.down().unwrap();
+    assert_eq!(place.left_behind(), Vec::<String>::new());
+}
+
+/// One end of the link sends at 1 Mbit/s, the other at 100 kbit/s, and the queues of both get 400 kbit/s of others' packets.
+#[test]
+fn packets_of_others_fill_the_rate_of_a_slow_link() {
+    let place = Place::new("others");
+    let options =
+        Options { state_directory: place.state.clone(), program: TREECAST.into(), ..Options::default() };
+    let text = "[nodes]\nserver0 = { role = \"server\" }\nclient0 = { role = \"client\" }\n\
+                [links.one]\nnodes = [\"server0\", \"client0\"]\nrate = \"1M\"\nqueue = \"4k\"\n\
+                background = \"400k\"\ndelay = \"5ms\"\n[links.one.ends.client0]\nrate = \"100k\"\n";
+    let topology = Topology::from_toml(text, "others.toml").unwrap();
+    let lab = Lab::up(&topology, &place.prefix, &options).unwrap();
+    let sockets = ["client0", "server0"].map(|node| {
+        let index = lab.interface(node, "if1").unwrap().index;
+        lab.enter(node, || packet::open(index, 0x88b5)).unwrap().unwrap()
+    });
+    let start = Instant::now();
+    std::thread::sleep(Duration::from_secs(3));
+    let [to_client, to_server] = sockets.map(|socket| {
+        let mut frame = [0; 2000];
+        let arrived = || packet::receive(&socket, &mut frame).ok().map(|(len, _)| len);
+        let lengths: Vec<usize> = std::iter::from_fn(arrived).collect();
+        assert!(lengths.iter().all(|len| *len == 576), "{lengths:?}");
+        lengths.len() as f64 * 576.0 * 8.0 / start.elapsed().as_secs_f64()
+    });
+    // A busy machine sends fewer at first, and more when it gets to it.
+    assert!((250_000.0..550_000.0).contains(&to_client), "{to_client} bit/s");
+    // The queue and a burst of two frames come on top of the rate.
+    assert!((60_000.0..130_000.0).contains(&to_server), "{to_server} bit/s");
     lab.down().unwrap();
     assert_eq!(place.left_behind(), Vec::<String>::new());
 }

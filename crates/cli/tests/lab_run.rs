@@ -11,7 +11,7 @@ use std::{
 
 use child::{SpawnGuarded, Teller};
 use serde_json::Value;
-use session::{Scratch, refused, treecast};
+use session::{Scratch, refused, treecast, wait_until};
 use treecast_measure::{Db, db::Status};
 
 /// A folder with an experiment in it.
@@ -356,4 +356,50 @@ fn flows_share_a_link_until_the_time_is_over() {
     for told in ["What the flows take: slower", "tcp: capacity", "the link has 2 Mbit/s"] {
         assert!(report.contains(told), "{told}");
     }
+}
+
+const LOAD: &str = r#"
+title = "too much for the cables of two switches"
+settle = "0ms"
+
+[workload]
+kind = "load"
+group = "239.3.2.2"
+packet = "paper"
+lasts = "4s"
+shares = ["250%"]
+
+[[network]]
+name = "S"
+topology = "switches:clients=2+2,rate=100k,queue=4k"
+"#;
+
+#[test]
+fn a_host_that_vanishes_under_load_is_marked_and_the_rest_counts() {
+    let folder = Folder::new(LOAD);
+    let mut running = start(&folder, &[]);
+    let namespace = format!("x{}-s-client3", running.child.id());
+    running.next("started");
+    let programs = || {
+        let pids = Command::new("ip").args(["netns", "pids", &namespace]).output().unwrap();
+        String::from_utf8(pids.stdout).unwrap()
+    };
+    wait_until("the host's program has started", || !programs().is_empty());
+    // The hosts send from about a second after this, for 4 s.
+    std::thread::sleep(std::time::Duration::from_millis(2500));
+    let pids = programs();
+    for pid in pids.split_whitespace() {
+        treecast_host::process::kill(pid.parse().unwrap(), libc::SIGKILL).unwrap();
+    }
+    let done = running.next("done");
+    assert_eq!((&done["runs"], running.wait()), (&1.into(), Some(0)));
+    let db = Db::open(&folder.out().join("results.sqlite")).unwrap();
+    let rows = db.rows(db.runs().unwrap()[0].id).unwrap();
+    let of = |measure: &str| -> Vec<f64> {
+        rows.iter().filter(|row| row.measure == measure).filter_map(|row| row.value).collect()
+    };
+    assert_eq!(of("vanished").len(), 1, "{pids}");
+    assert_eq!(of("lost").len(), 3, "each host that is left has its loss");
+    let [lost, dropped] = ["packets_lost", "queue_drops"].map(|measure| of(measure).iter().sum::<f64>());
+    assert!(lost > 0.0 && dropped > 0.0, "{lost} lost, {dropped} dropped by queues");
 }

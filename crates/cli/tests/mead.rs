@@ -176,7 +176,7 @@ fn what_cannot_be_is_refused_in_one_line() {
             "the members in /nonexistent: No such file or directory (os error 2); name a file with a receiver's address a line",
         ),
         ("s", vec!["-t", "sixteen-letters-", to, "5000"], "is no good for an interface"),
-        ("s", vec!["--key", key, to, "5000"], "cannot use the domain key"),
+        ("s", vec!["--key", key, to, "5000"], "cannot use the key in"),
         ("s", vec!["--xcast", to, to, "5000"], "the receiver fd00:1::2 is named twice"),
         ("s", vec!["--xcast", "5000"], "there is no receiver"),
         ("s", vec!["--group", "ff15::1", to, "5000"], "--xcast"),

@@ -439,7 +439,7 @@ fn what_keeps_a_router_from_starting_is_one_line() {
         (&["--interface", "bare"], "interface bare has no global IPv6 address"),
         (&["--interface", "lo"], "interface lo is no Ethernet interface"),
         (&["--all", "--key", &*wrong_key], "a domain key is 64 hexadecimal digits"),
-        (&["--all", "--key", "/nonexistent"], "cannot use the domain key in /nonexistent"),
+        (&["--all", "--key", "/nonexistent"], "cannot use the key in /nonexistent"),
         (&["--all", "--xcast-plus", "--dialect", "linux-6.5"], "--xcast-plus needs --dialect rfc"),
     ] {
         let output = network.treecast("r1", &[&["router", "run"], arguments].concat());

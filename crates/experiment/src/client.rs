@@ -4,7 +4,7 @@ use std::{
     io,
     path::PathBuf,
     sync::{
-        Arc,
+        Arc, Mutex, PoisonError,
         atomic::{AtomicBool, Ordering},
     },
     thread,
@@ -48,8 +48,8 @@ pub struct Client<'a> {
 /// A client's state as a controller of a local group, for deaths that an experiment asks for.
 #[derive(Debug, Default)]
 pub struct Fate {
-    /// Whether the client is a controller to which others report, as its program has told last.
-    serves: AtomicBool,
+    /// The group of which the client is the controller, as its program has told last. `None` unless others report to it.
+    serves: Mutex<Option<u32>>,
     has_died: AtomicBool,
 }
 
@@ -103,9 +103,11 @@ impl Client<'_> {
         }
     }
 
-    /// Whether the client is a controller whose program runs, and to which others report.
-    pub fn serves(&self) -> bool {
-        self.slot.is_running() && !self.slot.is_closed() && self.fate.serves.load(Ordering::Relaxed)
+    /// The group of which the client is the controller. `None` unless its program runs and others report to it.
+    pub fn serves(&self) -> Option<u32> {
+        let runs = self.slot.is_running() && !self.slot.is_closed();
+        let serves = *self.fate.serves.lock().unwrap_or_else(PoisonError::into_inner);
+        serves.filter(|_| runs)
     }
 
     /// Kills the client's program for good.
@@ -127,7 +129,7 @@ impl Client<'_> {
                     if fared.told.listen(&line) {
                         complete = Some(at.saturating_duration_since(origin));
                     }
-                    self.fate.serves.store(fared.told.serves(), Ordering::Relaxed);
+                    *self.fate.serves.lock().unwrap_or_else(PoisonError::into_inner) = fared.told.serves();
                 }
                 Ok((_, Said::Ended(ended, last))) => break (ended, last),
                 Err(_) => break (Ended::default(), None),

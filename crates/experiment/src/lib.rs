@@ -17,6 +17,7 @@ mod engine;
 mod error;
 mod feed;
 mod filing;
+mod load;
 mod observer;
 mod plan;
 mod programs;
@@ -39,6 +40,6 @@ mod vocabulary;
 
 pub use client::Fared;
 pub use document::{Experiment, network::Network};
-pub use engine::{Failure, Order, Preview, Refusal, Results, check, run};
+pub use engine::{Bound, Failure, Order, Preview, Refusal, Results, check, run};
 pub use error::Error;
 pub use observer::{Event, Finished};

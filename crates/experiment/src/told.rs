@@ -112,9 +112,9 @@ impl Told {
         }
     }
 
-    /// Whether the client is a controller to which others report.
-    pub fn serves(&self) -> bool {
-        self.local.is_some_and(|local| local.is_controller && local.clients > 0)
+    /// The group of which the client is the controller. `None` unless others report to it.
+    pub fn serves(&self) -> Option<u32> {
+        self.local.filter(|local| local.is_controller && local.clients > 0)?.group
     }
 
     fn note(&mut self, event: ReceiveEvent, seconds: Option<f64>) -> bool {
@@ -199,9 +199,9 @@ mod tests {
     fn a_controller_serves_while_somebody_reports_to_it() {
         let mut told = Told::default();
         for (line, serves) in [
-            (r#"{"event":"progress","local":{"is_controller":true,"clients":0}}"#, false),
-            (r#"{"event":"progress","local":{"is_controller":true,"clients":3}}"#, true),
-            (r#"{"event":"progress","local":{"is_controller":false,"clients":0}}"#, false),
+            (r#"{"event":"progress","local":{"group":7,"is_controller":true,"clients":0}}"#, None),
+            (r#"{"event":"progress","local":{"group":7,"is_controller":true,"clients":3}}"#, Some(7)),
+            (r#"{"event":"progress","local":{"group":7,"is_controller":false,"clients":0}}"#, None),
         ] {
             told.listen(line);
             assert_eq!(told.serves(), serves, "{line}");

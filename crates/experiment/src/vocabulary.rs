@@ -10,7 +10,7 @@ use treecast_measure::{
 use crate::{
     Error, carried,
     document::{Experiment, workload::Workload},
-    feed,
+    feed, load,
     plan::Plan,
     record, session, sharing, stream,
 };
@@ -55,11 +55,13 @@ fn vocabulary(experiment: &Experiment, plan: &Plan) -> Vocabulary {
         Workload::Feed(_) => feed::MEASURES,
         Workload::Stream(_) => stream::MEASURES,
         Workload::Shared(..) => sharing::MEASURES,
+        Workload::Load(_) => load::MEASURES,
     };
     let series_of_workload: &[(&str, &str)] = match &experiment.workload {
         Workload::Files(_) | Workload::Feed(_) => session::SERIES,
         Workload::Stream(_) => stream::SERIES,
         Workload::Shared(..) => sharing::SERIES,
+        Workload::Load(_) => &[],
     };
     let owned = |(name, unit): &(&str, &str)| ((*name).to_owned(), (*unit).to_owned());
     let watched = experiment.networks.iter().flat_map(|network| &network.watch);

@@ -14,15 +14,20 @@ fn load(file: &Path, settings: &[&str]) -> Experiment {
 }
 
 /// Files in labs/ that experiments refer to.
-const NO_EXPERIMENTS: [&str; 4] =
-    ["participants.toml", "mbone-network.toml", "mbone-tunnels.toml", "three-levels-network.toml"];
+const NO_EXPERIMENTS: [&str; 5] = [
+    "participants.toml",
+    "mbone-network.toml",
+    "mbone-tunnels.toml",
+    "three-levels-network.toml",
+    "faults.toml",
+];
 
 /// The runs of an experiment. Planning must not depend on how much memory this machine happens to have.
 fn planned(file: &Path, settings: &[&str]) -> Preview {
     let mut experiment = load(file, settings);
     experiment.habits.store = Some("/".into());
-    // These have more receivers than a lab, or traffic in the background, which only the simulator has.
-    let is_simulated = ["mbone.toml", "scale.toml"].iter().any(|name| file.ends_with(name));
+    // It has more receivers than a lab.
+    let is_simulated = file.ends_with("scale.toml");
     let preview = if is_simulated { simulate::preview } else { Preview::of };
     preview(&experiment).unwrap_or_else(|error| panic!("{}: {error}", file.display()))
 }

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use rustix::{
     param::clock_ticks_per_second,
+    thread::clock_nanosleep_absolute,
     time::{ClockId, Timespec, clock_getres, clock_gettime},
 };
 
@@ -13,6 +14,23 @@ use rustix::{
 pub fn coarse_ns() -> u64 {
     let now = clock_gettime(ClockId::MonotonicCoarse);
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+}
+
+/// The time of CLOCK_MONOTONIC, which never jumps.
+pub fn monotonic() -> Duration {
+    duration(clock_gettime(ClockId::Monotonic))
+}
+
+/// The time since 1970 by this host's clock.
+pub fn since_1970() -> Duration {
+    duration(clock_gettime(ClockId::Realtime))
+}
+
+/// Sleeps until [`monotonic`] reaches `deadline`, or a signal comes.
+pub fn sleep_until(deadline: Duration) {
+    let deadline = Timespec { tv_sec: deadline.as_secs() as i64, tv_nsec: deadline.subsec_nanos().into() };
+    // A signal ends the sleep. The caller reads the clock anyway.
+    _ = clock_nanosleep_absolute(ClockId::Monotonic, &deadline);
 }
 
 /// Processor time that the calling thread has used.
@@ -53,6 +71,14 @@ fn duration(time: Timespec) -> Duration {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_sleep_ends_at_its_deadline() {
+        let deadline = monotonic() + Duration::from_millis(5);
+        sleep_until(deadline);
+        assert!(monotonic() >= deadline);
+        sleep_until(Duration::ZERO);
+    }
 
     #[test]
     fn a_tick_is_one_to_ten_milliseconds() {

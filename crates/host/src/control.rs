@@ -4,7 +4,11 @@
 //! They are written and read as bytes, so no pointer is needed. The kernel copies them and demands no
 //! alignment.
 
-use std::{mem, net::IpAddr, time::Duration};
+use std::{
+    mem,
+    net::{IpAddr, Ipv4Addr, Ipv6Addr},
+    time::Duration,
+};
 
 /// The size of `struct cmsghdr` in bytes: a length, a level and a type.
 const HEADER_LEN: usize = mem::size_of::<libc::cmsghdr>();
@@ -14,7 +18,7 @@ const KIND_AT: usize = HEADER_LEN - 4;
 const ALIGNMENT: usize = mem::size_of::<usize>();
 
 /// Room for the control messages of one packet, in bytes.
-pub const CONTROL_LEN: usize = 128;
+pub const CONTROL_LEN: usize = 192;
 
 /// The two lowest bits of the traffic class (RFC 3168, 5).
 const ECN_MASK: u8 = 3;
@@ -86,6 +90,8 @@ pub struct Ancillary {
     pub is_marked: bool,
     /// Index of the interface where the packet came in.
     pub interface: Option<u32>,
+    /// The address that the packet was sent to.
+    pub destination: Option<IpAddr>,
     /// The packet's hop limit on arrival.
     pub hop_limit: Option<u8>,
     /// The time of the packet's arrival, since 1970.
@@ -132,9 +138,18 @@ impl Ancillary {
             }
             (libc::IPPROTO_IP, libc::IP_TOS) => self.is_marked = is_marked(data.first().copied()),
             (libc::IPPROTO_IPV6, libc::IPV6_TCLASS) => self.is_marked = is_marked(word(0).map(|it| it as u8)),
-            (libc::IPPROTO_IP, libc::IP_PKTINFO) => self.interface = word(0),
-            (libc::IPPROTO_IPV6, libc::IPV6_PKTINFO) => self.interface = word(16),
-            (libc::IPPROTO_IPV6, libc::IPV6_HOPLIMIT) => {
+            // struct in_pktinfo: interface, local address, destination.
+            (libc::IPPROTO_IP, libc::IP_PKTINFO) => {
+                self.interface = word(0);
+                let octets = data.get(8..).and_then(|data| data.first_chunk::<4>());
+                self.destination = octets.map(|octets| Ipv4Addr::from(*octets).into());
+            }
+            // struct in6_pktinfo: destination, interface.
+            (libc::IPPROTO_IPV6, libc::IPV6_PKTINFO) => {
+                self.interface = word(16);
+                self.destination = data.first_chunk::<16>().map(|octets| Ipv6Addr::from(*octets).into());
+            }
+            (libc::IPPROTO_IP, libc::IP_TTL) | (libc::IPPROTO_IPV6, libc::IPV6_HOPLIMIT) => {
                 self.hop_limit = word(0).and_then(|limit| u8::try_from(limit).ok());
             }
             (libc::IPPROTO_IPV6, libc::IPV6_HOPOPTS) => self.hop_options = HopOptions::of(data),
@@ -175,6 +190,7 @@ mod tests {
             .with_source(Ipv4Addr::LOCALHOST.into(), 7)
             .with(libc::SOL_UDP, libc::UDP_GRO, &1400_i32.to_ne_bytes())
             .with(libc::SOL_SOCKET, libc::SO_RXQ_OVFL, &9_u32.to_ne_bytes())
+            .with(libc::IPPROTO_IP, libc::IP_TTL, &31_i32.to_ne_bytes())
             .with(libc::IPPROTO_IP, libc::IP_TOS, &[3]);
         let read = Ancillary::read(control.as_bytes());
         let expected = Ancillary {
@@ -182,6 +198,8 @@ mod tests {
             dropped: Some(9),
             is_marked: true,
             interface: Some(7),
+            destination: Some(Ipv4Addr::UNSPECIFIED.into()),
+            hop_limit: Some(31),
             ..Ancillary::default()
         };
         assert_eq!(read, expected);
@@ -191,6 +209,7 @@ mod tests {
             .with(libc::IPPROTO_IPV6, libc::IPV6_HOPOPTS, &[0, 0, 5, 2, 0, 0, 1, 0]);
         let read = Ancillary::read(control.as_bytes());
         assert_eq!((read.interface, read.is_marked, read.hop_options().len()), (Some(8), false, 8));
+        assert_eq!(read.destination, Some(Ipv6Addr::LOCALHOST.into()));
     }
 
     #[test]

@@ -148,6 +148,44 @@ impl Scatter {
         }
         Ok(count)
     }
+
+    /// Receives messages that have arrived, each into one part, with their senders. A message that is longer than its part is cut,
+    /// and its [`Received::len`] is the whole length. Calls `each` for each message. Returns their number, at most
+    /// [`MAX_RECEIVED`].
+    ///
+    /// # Errors
+    /// The error of the kernel; `WouldBlock` if no message has arrived.
+    pub fn receive_many_from<'a>(
+        &mut self,
+        socket: &impl AsFd,
+        parts: impl IntoIterator<Item = &'a mut [u8]>,
+        mut each: impl FnMut(usize, Received),
+    ) -> io::Result<usize> {
+        self.0.extend(parts.into_iter().map(part));
+        let mut controls = [ControlBuffer::EMPTY; MAX_RECEIVED];
+        let mut addresses: [SockAddrStorage; MAX_RECEIVED] =
+            std::array::from_fn(|_| SockAddrStorage::zeroed());
+        let mut messages: Vec<_> = (self.0.chunks_exact_mut(1).zip(&mut controls).zip(&mut addresses))
+            .map(|((parts, control), address)| {
+                let mut message = message_into(parts, control);
+                (message.msg_name, message.msg_namelen) = (ptr::from_mut(address).cast(), address.size_of());
+                libc::mmsghdr { msg_hdr: message, msg_len: 0 }
+            })
+            .collect();
+        let (fd, count) = (socket.as_fd().as_raw_fd(), messages.len() as u32);
+        let flags = libc::MSG_DONTWAIT | libc::MSG_TRUNC;
+        // SAFETY: as in `receive`, for each message.
+        let taken = unsafe { libc::recvmmsg(fd, messages.as_mut_ptr(), count, flags as _, ptr::null_mut()) };
+        self.0.clear();
+        let count = crate::checked(taken)? as usize;
+        let all = messages.iter().zip(&controls).zip(addresses).enumerate().take(count);
+        for (index, ((message, control), address)) in all {
+            // SAFETY: the kernel has written a socket address of this length.
+            let from = unsafe { SockAddr::new(address, message.msg_hdr.msg_namelen) }.as_socket();
+            each(index, Received { from, ..received(message.msg_len as usize, &message.msg_hdr, control) });
+        }
+        Ok(count)
+    }
 }
 
 impl fmt::Debug for Scatter {
@@ -252,6 +290,21 @@ mod tests {
         assert_eq!((heads, &bodies[1]), ([*b"head"; 3], b"end\0"));
         let nothing = scatter.receive(&receiver, [&mut heads[0][..]]).unwrap_err();
         assert_eq!(nothing.kind(), io::ErrorKind::WouldBlock);
+    }
+
+    #[test]
+    fn many_messages_come_with_their_senders_and_lengths() {
+        let (sender, receiver) = pair();
+        for len in [3, 9, 0] {
+            sender.send(&b"123456789"[..len]).unwrap();
+        }
+        let (mut scatter, mut buffers, mut told) = (Scatter::default(), [[0; 4]; 5], Vec::new());
+        let parts = buffers.iter_mut().map(|buffer| &mut buffer[..]);
+        let note = |index, it: Received| told.push((index, it.len, it.is_truncated, it.from));
+        assert_eq!(scatter.receive_many_from(&receiver, parts, note).unwrap(), 3);
+        let from = Some(sender.local_addr().unwrap());
+        assert_eq!(told, [(0, 3, false, from), (1, 9, true, from), (2, 0, false, from)]);
+        assert_eq!((&buffers[0][..3], &buffers[1]), (&b"123"[..], b"1234"));
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! A table of nftables that drops packets with certain routing headers while its owner lives.
+//! A table of nftables that drops packets with certain routing headers while its owner lives, and whether there are tables.
 //!
 //! The table is of the netdev family, and belongs to the socket that made it (`NFT_TABLE_F_OWNER`, Linux 5.12).
 //! The kernel removes the table when the socket is closed, however the process ends. The program `nft` cannot
@@ -20,6 +20,7 @@ const SUBSYSTEM: u16 = 10;
 const BATCH_BEGIN: u16 = 16;
 const BATCH_END: u16 = 17;
 const NEW_TABLE: u16 = SUBSYSTEM << 8;
+const GET_TABLE: u16 = SUBSYSTEM << 8 | 1;
 const NEW_CHAIN: u16 = SUBSYSTEM << 8 | 3;
 const DELETE_CHAIN: u16 = SUBSYSTEM << 8 | 5;
 const NEW_RULE: u16 = SUBSYSTEM << 8 | 6;
@@ -123,6 +124,29 @@ impl Table {
     }
 }
 
+/// Whether this network namespace has any table of nftables, also one that `iptables` has made.
+///
+/// # Errors
+/// What the kernel says. It says nothing to users without CAP_NET_ADMIN.
+pub fn has_tables() -> io::Result<bool> {
+    let socket = netlink::open(libc::NETLINK_NETFILTER)?;
+    let mut bytes = Vec::new();
+    netlink::write(&mut bytes, GET_TABLE, libc::NLM_F_DUMP, 1, &[0; 4]);
+    socket.send(&bytes)?;
+    let mut buffer = [0; 8192];
+    let mut has_any = false;
+    loop {
+        let len = (&socket).read(&mut buffer)?;
+        for answer in messages(&buffer[..len]) {
+            match i32::from(answer.kind) {
+                libc::NLMSG_DONE => return Ok(has_any),
+                libc::NLMSG_ERROR => error_of(answer.body)?,
+                _ => has_any = true,
+            }
+        }
+    }
+}
+
 /// Writes the expressions of a rule: an IPv6 packet with a routing header of one of the types is dropped.
 fn expressions(rule: &mut Attributes, routing_types: &RangeInclusive<u8>) {
     expression(rule, "meta", |data| {
@@ -175,4 +199,22 @@ fn attributes(fill: impl FnOnce(&mut Attributes)) -> Vec<u8> {
     let mut bytes = Vec::new();
     fill(&mut Attributes::of(&mut bytes));
     bytes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_table_is_noticed_while_it_is_there() {
+        std::thread::spawn(|| {
+            crate::namespace::Namespace::enter_new().unwrap();
+            assert!(!has_tables().unwrap());
+            let table = Table::open("doctor".into()).unwrap();
+            assert!(has_tables().unwrap());
+            drop(table);
+        })
+        .join()
+        .unwrap();
+    }
 }

@@ -2,19 +2,17 @@
 
 use std::{
     io, mem,
-    net::{IpAddr, SocketAddr, UdpSocket},
+    net::{IpAddr, SocketAddr, SocketAddrV6, UdpSocket},
     os::fd::{AsFd, AsRawFd},
     ptr,
 };
 
-use socket2::{Domain, Socket, Type};
+use socket2::{Domain, SockRef, Socket, Type};
 
-/// The option by which a socket hears only the groups that it has joined itself: `IP_MULTICAST_ALL` in Linux's
-/// `in.h`.
-pub const IP_MULTICAST_ALL: i32 = 49;
-/// The option by which an IPv6 socket hears only the groups that it has joined itself: `IPV6_MULTICAST_ALL` in
-/// Linux's `in6.h`.
-pub const IPV6_MULTICAST_ALL: i32 = 29;
+/// `IP_MULTICAST_ALL` in Linux's `in.h`. The crate libc lacks it.
+const IP_MULTICAST_ALL: i32 = 49;
+/// `IPV6_MULTICAST_ALL` in Linux's `in6.h`. The crate libc lacks it.
+const IPV6_MULTICAST_ALL: i32 = 29;
 
 /// The option that selects the ICMPv6 types that a raw socket hears (RFC 3542, section 3.2). The crate libc
 /// lacks it.
@@ -73,11 +71,85 @@ fn icmpv6_filter(types: &[u8]) -> [u32; 8] {
     blocked
 }
 
-/// Sets the interface by which packets to IPv4 groups leave.
-pub fn set_multicast_interface_v4(socket: &impl AsFd, interface: u32) -> io::Result<()> {
-    // struct ip_mreqn: group, address, interface.
-    let request = [&[0; 8][..], &interface.to_ne_bytes()].concat();
-    set_bytes(socket, libc::IPPROTO_IP, libc::IP_MULTICAST_IF, &request)
+/// How a socket sends to groups.
+#[derive(Debug, Clone, Copy)]
+pub struct ToGroups {
+    /// The index of the interface by which packets leave. With 0 the kernel takes the route's.
+    pub interface: u32,
+    /// The hop limit of packets, from 0 to 255. Routers forward no packet with 1 or less.
+    pub hop_limit: u32,
+    /// Whether sockets on this host that have joined a group hear what is sent to it.
+    pub loops_back: bool,
+}
+
+/// Sets how a socket of either family sends to groups.
+pub fn send_to_groups(socket: &impl AsFd, how: ToGroups) -> io::Result<()> {
+    let options = SockRef::from(socket);
+    if is_ipv4(socket)? {
+        options.set_multicast_ttl_v4(how.hop_limit)?;
+        options.set_multicast_loop_v4(how.loops_back)?;
+        // struct ip_mreqn: group, address, interface.
+        let request = [&[0; 8][..], &how.interface.to_ne_bytes()].concat();
+        set_bytes(socket, libc::IPPROTO_IP, libc::IP_MULTICAST_IF, &request)
+    } else {
+        options.set_multicast_hops_v6(how.hop_limit)?;
+        options.set_multicast_loop_v6(how.loops_back)?;
+        options.set_multicast_if_v6(how.interface)
+    }
+}
+
+/// Makes a socket of either family hear only the groups that it has joined itself. By default it hears every group that any
+/// program of the host has joined.
+pub fn hear_only_own_groups(socket: &impl AsFd) -> io::Result<()> {
+    if !is_ipv4(socket)? {
+        set(socket, libc::IPPROTO_IPV6, IPV6_MULTICAST_ALL, 0)?;
+    }
+    // A socket of both families hears groups of both.
+    set(socket, libc::IPPROTO_IP, IP_MULTICAST_ALL, 0)
+}
+
+/// Makes the kernel tell the hop limit of each received packet ([`crate::messages::Ancillary::hop_limit`]).
+pub fn receive_hop_limit(socket: &impl AsFd) -> io::Result<()> {
+    match is_ipv4(socket)? {
+        true => set(socket, libc::IPPROTO_IP, libc::IP_RECVTTL, 1),
+        false => set(socket, libc::IPPROTO_IPV6, libc::IPV6_RECVHOPLIMIT, 1),
+    }
+}
+
+/// Sets the hop limit of packets to single hosts.
+pub fn set_unicast_hop_limit(socket: &impl AsFd, hop_limit: u32) -> io::Result<()> {
+    match is_ipv4(socket)? {
+        true => SockRef::from(socket).set_ttl_v4(hop_limit),
+        false => SockRef::from(socket).set_unicast_hops_v6(hop_limit),
+    }
+}
+
+/// Lets routers divide IPv4 packets, and this host those that are larger than the MTU. An IPv6 socket is left as it is. The
+/// kernel's multicast router drops every super-packet that must not be divided, because it is larger than the MTU as a whole.
+pub fn never_set_dont_fragment(socket: &impl AsFd) -> io::Result<()> {
+    match is_ipv4(socket)? {
+        true => set(socket, libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, libc::IP_PMTUDISC_DONT),
+        false => Ok(()),
+    }
+}
+
+/// The address with the interface as its scope, if its scope is the interface or the link (RFC 4291, sections 2.5.6 and 2.7).
+pub fn scoped(address: SocketAddr, interface: u32) -> SocketAddr {
+    match address {
+        SocketAddr::V6(v6) if v6.ip().is_unicast_link_local() || is_of_link(v6.ip().octets()) => {
+            SocketAddrV6::new(*v6.ip(), v6.port(), 0, interface).into()
+        }
+        other => other,
+    }
+}
+
+/// Whether an IPv6 address is a group with the scope 1 or 2.
+fn is_of_link(address: [u8; 16]) -> bool {
+    address[0] == 0xff && matches!(address[1] & 0x0f, 1 | 2)
+}
+
+fn is_ipv4(socket: &impl AsFd) -> io::Result<bool> {
+    Ok(SockRef::from(socket).domain()? == Domain::IPV4)
 }
 
 /// Requests a buffer of this many bytes beyond the limit, which needs CAP_NET_ADMIN, or otherwise as much as is
@@ -85,6 +157,41 @@ pub fn set_multicast_interface_v4(socket: &impl AsFd, interface: u32) -> io::Res
 pub fn set_buffer(socket: &impl AsFd, force: i32, polite: i32, bytes: usize) -> io::Result<()> {
     let value = i32::try_from(bytes).unwrap_or(i32::MAX / 2);
     set(socket, libc::SOL_SOCKET, force, value).or_else(|_| set(socket, libc::SOL_SOCKET, polite, value))
+}
+
+/// The capacity of a receiving socket.
+#[derive(Debug, Clone)]
+pub struct ReceiveBuffer {
+    /// The number of bytes of packets that surely fit, with the kernel's overhead for each packet.
+    pub bytes: usize,
+    /// A warning if that is less than what was asked for.
+    pub warning: Option<String>,
+}
+
+/// Requests a receive buffer of this many bytes, as [`set_buffer`] does.
+pub fn grow_receive_buffer(socket: &impl AsFd, want_bytes: usize) -> io::Result<ReceiveBuffer> {
+    set_buffer(socket, libc::SO_RCVBUFFORCE, libc::SO_RCVBUF, want_bytes)?;
+    // The kernel doubles what it is asked for and counts its own overhead against it.
+    let bytes = SockRef::from(socket).recv_buffer_size()? / 2;
+    let warning = (bytes < want_bytes).then(|| {
+        format!(
+            "the receive buffer holds {bytes} bytes instead of {want_bytes}, so bursts may be lost: \
+             run `sysctl -w net.core.rmem_max={want_bytes}` as root"
+        )
+    });
+    Ok(ReceiveBuffer { bytes, warning })
+}
+
+/// The number of datagrams that a socket has dropped because its buffer was full, modulo 2^32 (`SO_MEMINFO`). Control messages
+/// tell the same number, but only with a later datagram.
+///
+/// # Errors
+/// The error of the kernel.
+pub fn dropped(socket: &impl AsFd) -> io::Result<u32> {
+    const DROPS: usize = 8;
+    // SAFETY: the option fills in numbers (linux/sock_diag.h, SK_MEMINFO_VARS).
+    let numbers = unsafe { get::<[u32; DROPS + 1]>(socket, libc::SOL_SOCKET, libc::SO_MEMINFO)? };
+    Ok(numbers[DROPS])
 }
 
 /// The path MTU that the kernel knows between two addresses, in bytes of IP packets. Sends nothing.
@@ -107,7 +214,7 @@ pub fn join(socket: &impl AsFd, group: IpAddr, source: Option<IpAddr>, interface
     set_bytes(socket, level, name, &group_request(group, source, interface))
 }
 
-/// Opens a socket that has joined groups, all of one family, on an interface.
+/// Opens a socket that has joined groups, all of one family, on an interface. It hears nothing.
 pub fn join_on_link(interface: u32, groups: &[IpAddr]) -> io::Result<Socket> {
     let is_ipv4 = groups.first().is_some_and(IpAddr::is_ipv4);
     let socket = Socket::new(if is_ipv4 { Domain::IPV4 } else { Domain::IPV6 }, Type::DGRAM, None)?;
@@ -164,6 +271,43 @@ mod tests {
             let any = if group.is_ipv4() { "127.0.0.1:0" } else { "[::1]:0" };
             join(&UdpSocket::bind(any).unwrap(), group, Some(source), interface).unwrap();
         }
+    }
+
+    #[test]
+    fn sockets_of_both_families_send_to_groups_as_told() {
+        let interface = crate::interface::Interface::named("lo").unwrap().index;
+        for domain in [Domain::IPV4, Domain::IPV6] {
+            let socket = Socket::new(domain, Type::DGRAM, None).unwrap();
+            send_to_groups(&socket, ToGroups { interface, hop_limit: 7, loops_back: false }).unwrap();
+            hear_only_own_groups(&socket).unwrap();
+            receive_hop_limit(&socket).unwrap();
+            set_unicast_hop_limit(&socket, 9).unwrap();
+            let (told, hears_all) = match domain == Domain::IPV4 {
+                true => {
+                    let told = (socket.multicast_ttl_v4(), socket.multicast_loop_v4(), socket.ttl_v4());
+                    (told, (libc::IPPROTO_IP, IP_MULTICAST_ALL))
+                }
+                false => {
+                    let hops = socket.unicast_hops_v6();
+                    let told = (socket.multicast_hops_v6(), socket.multicast_loop_v6(), hops);
+                    (told, (libc::IPPROTO_IPV6, IPV6_MULTICAST_ALL))
+                }
+            };
+            assert_eq!((told.0.unwrap(), told.1.unwrap(), told.2.unwrap()), (7, false, 9));
+            // SAFETY: the option fills in a number.
+            assert_eq!(unsafe { get::<u32>(&socket, hears_all.0, hears_all.1) }.unwrap(), 0);
+        }
+    }
+
+    #[test]
+    fn only_addresses_of_a_link_get_its_scope() {
+        let scope_of = |address: &str| match scoped(SocketAddr::new(address.parse().unwrap(), 9), 5) {
+            SocketAddr::V6(v6) => v6.scope_id(),
+            SocketAddr::V4(_) => 0,
+        };
+        let with = ["ff02::8", "ff11::8", "ff32::8", "fe80::1"].map(scope_of);
+        let without = ["ff15::8", "ff0e::8", "2001:db8::1", "fd02::1", "::1", "239.1.1.1"].map(scope_of);
+        assert_eq!((with, without), ([5; 4], [0; 6]));
     }
 
     #[test]

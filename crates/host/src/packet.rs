@@ -111,6 +111,18 @@ fn add_membership(socket: &Socket, interface: u32, kind: i32, link_address: &[u8
     option::set_bytes(socket, libc::SOL_PACKET, libc::PACKET_ADD_MEMBERSHIP, &request)
 }
 
+/// The number of frames that have passed a packet socket's filter since the last call, including those for which its buffer had no
+/// room.
+///
+/// # Errors
+/// The error of the kernel.
+pub fn take_count(socket: &Socket) -> io::Result<u32> {
+    // struct tpacket_stats: frames that passed the filter, and those of them that were dropped.
+    // SAFETY: the option fills in two numbers.
+    let [passed, _] = unsafe { option::get::<[u32; 2]>(socket, libc::SOL_PACKET, libc::PACKET_STATISTICS)? };
+    Ok(passed)
+}
+
 /// Reads a frame without waiting. Returns its length in bytes, and its addressee.
 ///
 /// # Errors
@@ -150,6 +162,18 @@ impl FrameSocket {
     pub fn open_past_queue(interface: u32) -> io::Result<Self> {
         let this = Self::open()?;
         option::set(&this.0, libc::SOL_PACKET, libc::PACKET_QDISC_BYPASS, 1)?;
+        bind(&this.0, interface, NOTHING)?;
+        Ok(this)
+    }
+
+    /// Opens a socket that only sends, by this interface. Sending never waits: a frame for which there is no room is
+    /// lost.
+    ///
+    /// # Errors
+    /// If this user may not, or the interface is gone.
+    pub fn open_to_send(interface: u32) -> io::Result<Self> {
+        let this = Self::open()?;
+        this.0.set_nonblocking(true)?;
         bind(&this.0, interface, NOTHING)?;
         Ok(this)
     }

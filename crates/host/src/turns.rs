@@ -38,6 +38,12 @@ pub fn let_others_go_first() {
     }
 }
 
+/// Whether the calling thread has real-time priority. Programs without it then have no share in the processors that it wants.
+pub fn is_real_time() -> bool {
+    let is = |policy: i32| attributes().is_ok_and(|now| now.sched_policy == policy as u32);
+    is(libc::SCHED_RR) || is(libc::SCHED_FIFO)
+}
+
 const SIZE: u32 = mem::size_of::<libc::sched_attr>() as u32;
 
 fn attributes() -> io::Result<libc::sched_attr> {

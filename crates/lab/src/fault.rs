@@ -194,7 +194,8 @@ impl Lab {
     }
 }
 
-fn run_in(namespace: &str, batch: Batch) -> Result<()> {
+/// Carries out a batch in a namespace of the lab.
+pub(crate) fn run_in(namespace: &str, batch: Batch) -> Result<()> {
     change_in(namespace, batch).map_err(Error::system(changing(namespace)))
 }
 

@@ -8,6 +8,7 @@
 //! number and name. `up` and `down` carry the plan out through `treecast-host`. `state` keeps on disk what is
 //! needed to remove a lab whose builder was killed.
 
+mod background;
 mod daemon;
 mod down;
 mod error;
@@ -29,6 +30,7 @@ mod relay;
 mod routers;
 mod routes;
 mod state;
+mod switch;
 mod topology;
 mod up;
 mod upstream;
@@ -41,9 +43,11 @@ pub use loss::LossCounters;
 pub use options::Options;
 pub use plan::{Interface, LabNode};
 pub use relay::relay;
+pub use routers::Trees;
 pub use routes::Routing;
+pub use switch::CableQueue;
 pub use topology::{
     AreaRange, Loss, MAX_MULTICAST_INTERFACES, Member, Network, NetworkKind, Node, Quality, Role, SpecError,
-    Subnet, Topology, parse_rate_bps,
+    Subnet, Topology, Trunk, parse_rate_bps,
 };
 pub use treecast_host::{namespace::become_inside, process};

@@ -91,6 +91,10 @@ fn make_bridges(plan: &Plan, netlink: &Netlink) -> Result<()> {
 fn add_cable(batch: &mut Batch, plan: &Plan, cable: &Cable, switch: &Namespace, nodes: &[Handle]) {
     let [far, near] = [0, 1].map(|end| describe(plan, cable, end, switch, nodes));
     requests::add_veth(batch, &near, &far);
+    // The kernel takes no master for the second interface of a pair that it makes.
+    if let Some(master) = far.master {
+        requests::set_master(batch, far.index, master);
+    }
     for ((end, quality), made) in cable.ends.iter().zip(&cable.quality).zip([&far, &near]) {
         // A node sets its end up itself.
         let CableEnd::Switch(port) = end else { continue };
@@ -136,14 +140,24 @@ fn describe<'a>(
 pub(crate) fn hold_back(batch: &mut Batch, index: u32, quality: &Quality) {
     /// The smallest burst: two super-packets with the headers of their datagrams, so that none is divided.
     const MIN_BURST_BYTES: u64 = 128 * 1024;
+    const FRAME_BYTES: u64 = 1514;
     /// Two frames, so that a timer that is slightly late does not reduce the rate.
-    const TWO_FRAMES_BYTES: u64 = 2 * 1514;
+    const TWO_FRAMES_BYTES: u64 = 2 * FRAME_BYTES;
+    /// The rate below which super-packets are divided: two of them take more than a second there, and would pass a
+    /// queue that drops single packets.
+    const SLOW_BPS: u64 = 1_000_000;
     let parent = quality.is_delayed().then(|| requests::add_netem(batch, index, delay(quality)));
     let Some(rate_bps) = quality.rate_bps else { return };
     let one_millisecond = rate_bps / 8 / 1000;
-    let least = if quality.single_packets { TWO_FRAMES_BYTES } else { MIN_BURST_BYTES };
+    // Others' packets are single ones, and shorter than most. A queue of bytes would have room for them alone.
+    let has_others = quality.background_bps.is_some();
+    let is_divided = quality.single_packets || has_others || rate_bps < SLOW_BPS;
+    let least = if is_divided { TWO_FRAMES_BYTES } else { MIN_BURST_BYTES };
     let burst_bytes = one_millisecond.max(least) as u32;
     requests::add_tbf(batch, index, parent, rate_bps, burst_bytes, quality.queue_bytes() as u32);
+    if has_others {
+        requests::add_packet_queue(batch, index, (quality.queue_bytes() / FRAME_BYTES).max(1) as u32);
+    }
 }
 
 /// The delay that netem makes for a cable of this quality.

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::topology::{Loss, Member, Network, NetworkKind, Quality, Role, Topology};
+use crate::topology::{Loss, Member, Network, NetworkKind, Quality, Role, Topology, Trunk};
 
 /// The first number of an interface. Numbers are unique in the lab, and above those that the kernel uses in a
 /// new namespace (`lo`, tunnels). So a number means the same in every namespace.
@@ -168,11 +168,9 @@ impl Plan {
     }
 
     fn add_network(&mut self, topology: &Topology, network: &Network) {
-        let bridge = (network.kind == NetworkKind::Lan).then(|| {
-            let (name, index) = (network.name.clone(), self.take_index());
-            self.bridges.push(PlannedBridge { name, index, querier: !network.has_router(&topology.nodes) });
-            self.bridges.len() - 1
-        });
+        let is_lan = network.kind == NetworkKind::Lan;
+        let querier = !network.has_router(&topology.nodes);
+        let bridge = is_lan.then(|| self.bridge(network.name.clone(), querier));
         let mut ends: Vec<_> =
             network.members.iter().map(|member| self.add_interface(network, member)).collect();
         if bridge.is_none() {
@@ -181,13 +179,32 @@ impl Plan {
             }
             return;
         }
-        for ((end, quality), member) in ends.into_iter().zip(&network.members) {
+        let second =
+            network.trunk.as_ref().map(|trunk| (trunk.first, self.add_trunk(network, bridge, trunk)));
+        for (number, ((end, quality), member)) in ends.into_iter().zip(&network.members).enumerate() {
             let hears_all = topology.nodes[member.node].role != Role::Client;
-            let port = self.port("port", bridge, hears_all);
+            let on_second = second.filter(|(first, _)| number >= *first).map(|(_, second)| second);
+            let port = self.port("port", on_second.or(bridge), hears_all);
             // The port sends what the node receives, so loss is at the node's end only.
             let port_quality = Quality { loss: Loss::None, ..quality.clone() };
             self.join([(end, quality), (port, port_quality)]);
         }
+    }
+
+    /// Adds a bridge. Returns its index in [`Plan::bridges`].
+    fn bridge(&mut self, name: String, querier: bool) -> usize {
+        let index = self.take_index();
+        self.bridges.push(PlannedBridge { name, index, querier });
+        self.bridges.len() - 1
+    }
+
+    /// Adds the second switch of a LAN, and the cable to the first one. Returns the index of its bridge. The first
+    /// switch asks for listeners, so the second one sends every group to it.
+    fn add_trunk(&mut self, network: &Network, first: Option<usize>, trunk: &Trunk) -> usize {
+        let second = self.bridge(format!("{}-2", network.name), false);
+        let ends = [self.port("trunk", first, false), self.port("trunk", Some(second), true)];
+        self.join(ends.map(|end| (end, trunk.quality.clone())));
+        second
     }
 
     fn add_interface(&mut self, network: &Network, member: &Member) -> (CableEnd, Quality) {
@@ -320,6 +337,19 @@ mod tests {
                 );
             }
         }
+    }
+
+    #[test]
+    fn the_second_switch_has_its_own_bridge_and_members() {
+        let plan = plan("switches:clients=3+2,rate=1M");
+        let bridges: Vec<_> =
+            plan.bridges.iter().map(|bridge| (bridge.name.as_str(), bridge.querier)).collect();
+        assert_eq!(bridges, [("lan0", true), ("lan0-2", false)]);
+        let ports = |bridge: usize| {
+            let of = |end: &&CableEnd| matches!(end, CableEnd::Switch(port) if port.bridge == Some(bridge));
+            plan.cables.iter().flat_map(|cable| &cable.ends).filter(of).count()
+        };
+        assert_eq!([ports(0), ports(1)], [4, 3]);
     }
 
     #[test]

@@ -1,5 +1,6 @@
-//! Delays cables if the kernel has no netem. One process for each lab moves frames from one half of each cable
-//! to the other. It keeps their order, and sends each when its delay is over.
+//! Delays cables if the kernel has no netem, and sends the packets of others that cables have ([`background`]). One
+//! process for each lab moves frames from one half of each cable to the other. It keeps their order, and sends each
+//! when its delay is over.
 //!
 //! Frames are read and written with the kernel's offload headers (`PACKET_VNET_HDR`), so super-packets are not
 //! divided, and checksums are left to those who need them.
@@ -16,16 +17,17 @@ use queue::Queue;
 use treecast_host::{namespace::Namespace, packet::FrameSocket, poller::Poller, process};
 use treecast_proto::random::SplitMix64;
 
+use crate::background::{self, Background};
 use crate::daemon::Daemon;
 use crate::error::{Error, Result};
 use crate::options::Options;
 use crate::plan::{Hold, Plan};
 use crate::state;
 
-/// Starts the lab's relay, if its plan has cables that need one.
+/// Starts the lab's relay, if its plan has cables that need one or that have packets of others.
 pub(crate) fn start(plan: &Plan, lab: &str, options: &Options) -> Result<()> {
     const TIMEOUT: Duration = Duration::from_secs(20);
-    if plan.relays.is_empty() {
+    if plan.relays.is_empty() && !background::is_wanted(plan) {
         return Ok(());
     }
     let mut command = Command::new(&options.program);
@@ -48,6 +50,8 @@ pub fn relay(lab: &str, options: &Options) -> Result<()> {
         process::set_priority(-20);
         process::set_exact_timers();
         let relay = Relay::open(&plan)?;
+        let background = Background::open(&plan)?;
+        std::thread::Builder::new().spawn(|| background.run())?;
         let mut output = std::io::stdout();
         writeln!(output, "ready").and_then(|()| output.flush())?;
         Ok(relay)

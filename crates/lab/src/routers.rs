@@ -13,6 +13,19 @@ use crate::topology::Role;
 /// The arguments of a multicast router of which nothing is left when it ends.
 const MROUTE: [&str; 3] = ["mroute", "--keep", "0s"];
 
+/// The trees by which multicast routers forward to any-source groups in a network with loops. Without loops, there is
+/// only one way.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Trees {
+    /// One tree, whose root is the first node's network.
+    #[default]
+    Shared,
+    /// The shortest ways from each source.
+    OfEachSource,
+    /// None: all groups are source-specific, and their joins follow the routes to their sources.
+    SourceSpecific,
+}
+
 impl Lab {
     /// Starts `command` in `node`, detached from this terminal. Its output is kept beside the lab's record, and
     /// is removed with the lab.
@@ -22,22 +35,25 @@ impl Lab {
     }
 
     /// Starts `program mroute` in every router, and returns when all are ready. `prepare` may change each
-    /// command. If the network has loops, the routers are told the way to the first node's network.
-    pub fn start_routers(&self, program: &Path, prepare: impl Fn(&mut Command)) -> Result<Vec<Daemon>> {
-        self.start_in_routers(program, prepare, |upstream| {
-            let upstream = upstream.map(|interface| ["--upstream", interface]);
-            MROUTE.into_iter().chain(upstream.into_iter().flatten()).collect()
-        })
-    }
-
-    /// Like [`Lab::start_routers`], for source-specific groups only. Their joins follow the routes to their
-    /// sources, also in a network with loops.
-    pub fn start_source_specific_routers(
+    /// command.
+    pub fn start_routers(
         &self,
         program: &Path,
+        trees: Trees,
         prepare: impl Fn(&mut Command),
     ) -> Result<Vec<Daemon>> {
-        self.start_in_routers(program, prepare, |_| MROUTE.to_vec())
+        let has_loops = self.topology().has_loops();
+        self.start_in_routers(program, prepare, |upstream| {
+            let mut arguments = MROUTE.to_vec();
+            match trees {
+                Trees::Shared => {
+                    arguments.extend(upstream.into_iter().flat_map(|interface| ["--upstream", interface]));
+                }
+                Trees::OfEachSource => arguments.extend(has_loops.then_some("--source-trees")),
+                Trees::SourceSpecific => {}
+            }
+            arguments
+        })
     }
 
     /// Starts `program router run --all` in every router, and returns when all of them are ready.

@@ -8,6 +8,11 @@ use crate::routes::Graph;
 use crate::topology::{Role, Topology};
 
 impl Topology {
+    /// Whether two routers are connected by two ways.
+    pub fn has_loops(&self) -> bool {
+        has_loop(&Graph::of(self))
+    }
+
     /// The interface of each node towards the network of the first node, by the node's index. `None` for hosts,
     /// and for routers without a way there; `None` for all nodes if no two routers are connected by two ways.
     ///

@@ -248,16 +248,17 @@ fn a_bridge_carries_a_group_only_to_its_listeners_and_servers() {
         let line = counters.lines().find_map(|line| line.trim().strip_prefix("if1:")).unwrap();
         line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap()
     };
-    // The listener has said so at once; that others do not listen is known when they have not answered.
+    // The listener has said so at once, and says it again about a second later if that was lost. That others do not listen is
+    // known when they have not answered.
     let deadline = Instant::now() + Duration::from_secs(30);
     loop {
         let before = [received_by("client1"), received_by("server1")];
-        assert_eq!(send(), COUNT);
+        let heard = send();
         assert!(received_by("server1") - before[1] >= COUNT);
-        if received_by("client1") - before[0] < COUNT {
+        if heard == COUNT && received_by("client1") - before[0] < COUNT {
             break;
         }
-        assert!(Instant::now() < deadline, "the group is still flooded");
+        assert!(Instant::now() < deadline, "{heard} packets are heard, or the group is still flooded");
     }
 }
 

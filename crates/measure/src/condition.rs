@@ -22,7 +22,7 @@ pub enum Relation {
 
 /// The units of numbers in expressions and in the data files of papers: the text, the factor to the base unit, and the
 /// base unit.
-const UNITS: [(&str, f64, &str); 32] = [
+const UNITS: [(&str, f64, &str); 33] = [
     ("%", 0.01, ""),
     ("s", 1.0, "s"),
     ("ms", 1e-3, "s"),
@@ -55,6 +55,7 @@ const UNITS: [(&str, f64, &str); 32] = [
     ("Mbit/s", 1e6, "bit/s"),
     ("Gbit/s", 1e9, "bit/s"),
     ("packets", 1.0, "packets"),
+    ("packets/s", 1.0, "packets/s"),
 ];
 
 impl Condition {

@@ -13,6 +13,8 @@ pub type Name = Arc<str>;
 pub const LOAD_ONE_MINUTE_MILLI: &str = "load/one_minute_milli";
 /// Time that all processors spent in programs, added up.
 pub const CPU_USER_NS: &str = "cpu/user_ns";
+/// The part of [`CPU_USER_NS`] spent in programs with a lowered priority.
+pub const CPU_NICE_NS: &str = "cpu/nice_ns";
 /// Time that the processors spent in the kernel, interrupts included.
 pub const CPU_SYSTEM_NS: &str = "cpu/system_ns";
 /// The part of [`CPU_SYSTEM_NS`] spent in soft interrupts, where packets are forwarded.
@@ -108,9 +110,10 @@ pub fn queue(label: &str, of: Queue) -> Name {
 
 /// Whether a recorder samples series of this name.
 pub fn is_sampled(name: &str) -> bool {
-    const OTHERS: [&str; 13] = [
+    const OTHERS: [&str; 14] = [
         LOAD_ONE_MINUTE_MILLI,
         CPU_USER_NS,
+        CPU_NICE_NS,
         CPU_SYSTEM_NS,
         CPU_SOFTIRQ_NS,
         CPU_IDLE_NS,

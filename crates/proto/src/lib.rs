@@ -21,6 +21,7 @@ pub mod explicit;
 pub mod fanout;
 pub mod fec;
 pub mod group_key;
+pub mod limiter;
 pub mod local;
 pub mod membership;
 pub mod object;

@@ -109,6 +109,34 @@ fn around_a_loop_joins_end_when_the_last_listener_has_left_a_known_source() {
     }
 }
 
+/// LANs 0, 1 and 2, each with a router, and links 3, 4 and 5 between the three routers.
+#[test]
+fn with_source_trees_each_source_in_a_loop_has_the_shortest_way_to_all() {
+    let mut network = Network::from_routers(vec![vec![0, 3, 4], vec![1, 3, 5], vec![2, 4, 5]]);
+    for index in 0..3 {
+        let config = RouterConfig { source_trees: true, ..config() };
+        network.routers[index].router = Router::new(config);
+        network.start(index);
+    }
+    network.advance(SETTLE);
+    (0..3).for_each(|lan| network.join(lan));
+    // Sources begin one after the other, when the routers know the earlier ones.
+    for source in 0..3 {
+        let first: BTreeSet<usize> = network.flood(source, group(0)).into_iter().collect();
+        assert!(first.is_superset(&BTreeSet::from([0, 1, 2])), "{first:?}");
+        network.advance(SETTLE);
+    }
+    for (source, links) in [(0, [0, 1, 2, 3, 4]), (1, [0, 1, 2, 3, 5]), (2, [0, 1, 2, 4, 5])] {
+        assert_eq!(network.flood(source, group(0)), links);
+    }
+    // A listener that leaves is not served any more, and one that comes again is.
+    network.change(2, group(0), Filter::NOTHING);
+    network.advance(SETTLE);
+    assert!(!network.flood(0, group(0)).contains(&2));
+    network.join(2);
+    assert_eq!(network.flood(0, group(0)).iter().filter(|lan| **lan == 2).count(), 1);
+}
+
 /// A snooping bridge would keep hosts of MLDv1 and IGMPv2 from the sources that a router excludes.
 #[test]
 fn a_router_does_not_exclude_what_it_forwards() {
@@ -406,6 +434,7 @@ fn config() -> RouterConfig {
         timers: Timers::with_query_interval(Duration::from_secs(10)),
         limits: Limits::default(),
         upstream: None,
+        source_trees: false,
         entry_idle: ENTRY_IDLE,
     }
 }
@@ -650,24 +679,28 @@ impl Network {
         let [10, lan, ..] = address.octets() else { return Route::None };
         let lan = usize::from(lan);
         let lans = &self.routers[index].lans;
-        let leads_there = |first: &&usize| self.reachable(**first, index).contains(&lan);
-        let own = lans.iter().find(|own| **own == lan);
-        own.or_else(|| lans.iter().find(leads_there))
-            .map_or(Route::None, |first| Route::Via(LinkId(*first as u32)))
+        let ways = lans.iter().filter_map(|first| Some((self.distance(*first, lan, index)?, *first)));
+        ways.min_by_key(|(distance, _)| *distance)
+            .map_or(Route::None, |(_, first)| Route::Via(LinkId(first as u32)))
     }
 
-    /// The LANs that are reached from `lan` without passing this router.
-    fn reachable(&self, lan: usize, but: usize) -> BTreeSet<usize> {
-        let mut reached = BTreeSet::from([lan]);
-        let mut new = vec![lan];
-        while let Some(lan) = new.pop() {
+    /// The number of routers between two LANs on the shortest way that does not pass router `but`. `None`: there is no
+    /// way.
+    fn distance(&self, from: usize, to: usize, but: usize) -> Option<usize> {
+        let mut reached = BTreeSet::from([from]);
+        let mut new = VecDeque::from([(from, 0)]);
+        while let Some((lan, distance)) = new.pop_front() {
+            if lan == to {
+                return Some(distance);
+            }
             for (index, node) in self.routers.iter().enumerate() {
                 if index != but && node.lans.contains(&lan) {
-                    new.extend(node.lans.iter().filter(|lan| reached.insert(**lan)));
+                    let further = node.lans.iter().filter(|lan| reached.insert(**lan));
+                    new.extend(further.map(|lan| (*lan, distance + 1)));
                 }
             }
         }
-        reached
+        None
     }
 
     /// Sends a packet from the source on a LAN; returns the LANs on which it was seen.
@@ -760,7 +793,7 @@ impl Network {
         let mut lan = from;
         while lan != to {
             let next = self.routers.iter().enumerate().find_map(|(index, node)| {
-                let behind = |next: &&usize| **next != lan && self.reachable(**next, index).contains(&to);
+                let behind = |next: &&usize| **next != lan && self.distance(**next, to, index).is_some();
                 let next = node.lans.iter().find(behind);
                 next.filter(|_| node.lans.contains(&lan))
             });

@@ -24,6 +24,7 @@ const CABLE_STREAM: u64 = 1 << 33;
 pub struct GraphPlan {
     /// Whether each node forwards packets of others.
     pub forwards: Vec<bool>,
+    /// Both directions of a cable stand next to each other, the first at an even place.
     pub cables: Vec<CablePlan>,
 }
 
@@ -42,8 +43,10 @@ pub struct CablePlan {
 /// A change of one direction of a cable during a run.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Change {
-    /// Whether the cable is cut, so that it carries nothing.
+    /// Whether the cable is cut, so that it carries nothing. Nobody is told.
     Cut(bool),
+    /// Whether the cable is down: it carries nothing, and the routers at its ends know it.
+    Down(bool),
     /// Whether routes avoid the cable.
     Avoided(bool),
     /// The loss from now on. `None`: the cable's own loss.
@@ -157,7 +160,7 @@ impl Graph {
 
     pub fn change(&mut self, cable: usize, change: Change) {
         match change {
-            Change::Cut(is_cut) => self.cables[cable].is_cut = is_cut,
+            Change::Cut(is_cut) | Change::Down(is_cut) => self.cables[cable].is_cut = is_cut,
             Change::Loss(loss) => self.cables[cable].link.lose(loss),
             Change::Avoided(is_avoided) => {
                 self.cables[cable].is_avoided = is_avoided;
@@ -187,6 +190,11 @@ impl Graph {
 
 /// # A packet's way
 impl Graph {
+    /// Returns the cables that leave a node.
+    pub fn leaving(&self, node: usize) -> &[usize] {
+        &self.out[node]
+    }
+
     /// Returns the node at the end of a cable.
     pub fn end(&self, cable: usize) -> usize {
         self.cables[cable].to

@@ -8,8 +8,8 @@ use treecast_sim::{
     graph::{CablePlan, GraphPlan},
     network::{Loss, Path},
     session::{
-        self, Explicit, Fanout, Local, ObjectPlan, Placed, PlacedRouter, PlacedSeat, ReceiverPlan, Run,
-        Scenario,
+        self, Deaths, Dying, Explicit, Fanout, Local, Multicast, ObjectPlan, Placed, PlacedRouter,
+        PlacedSeat, ReceiverPlan, Run, Scenario,
     },
 };
 
@@ -67,6 +67,7 @@ fn placed(seed: u64, sites: usize, settings: impl FnOnce(&mut Local)) -> Scenari
         sender,
         receivers: (0..receivers).map(host).collect(),
         fanout: Fanout::Multicast,
+        multicast: Multicast::Tree,
         explicit: None,
         local: Some(local),
         changes: Vec::new(),
@@ -166,9 +167,10 @@ fn a_controller_that_dies_is_replaced_and_all_others_get_everything() {
     let seeds =
         (0..30).map(|seed| (Fanout::Multicast, seed)).chain((0..6).map(|seed| (Fanout::Unicast, seed)));
     for (fanout, seed) in seeds {
-        let deaths = [0, 400, 800].map(|millis| Duration::from_millis(millis + 30 * seed));
+        // Three controllers die, or that of each group.
+        let dying = if seed % 3 == 0 { Dying::EachGroup } else { Dying::Count(3) };
         let scenario = placed(seed, 2, |local| {
-            local.deaths = deaths.into();
+            local.deaths = Deaths::new(dying, Duration::from_millis(1_600), seed);
             if seed % 2 == 0 {
                 local.seats = Vec::new();
             }

@@ -204,3 +204,27 @@ fn the_simulated_tcp_shares_with_another() {
     let median = shares[shares.len() / 2];
     assert!((0.6..1.6).contains(&median), "{median}");
 }
+
+/// Two sessions with local groups and a TCP connection share 20 Mbit/s for a minute, without any setting. The queue holds a half to one
+/// bandwidth-delay product.
+#[test]
+fn sessions_with_local_groups_share_a_link_with_tcp() {
+    const LINK_BPS: u64 = 20_000_000;
+    for seed in 0..FEW_SEEDS / 3 {
+        let mut random = generator(seed, 0);
+        let local = Flow::Local { receivers: random.random_range(1..=6) };
+        let mut start = || Duration::from_millis(random.random_range(0..2_000));
+        let flows = [local, local, Flow::Cubic].map(|flow| (flow, start())).to_vec();
+        let product = (LINK_BPS as f64 / 8.0 * ROUND_TRIP.as_secs_f64()) as u64;
+        let plan = Scenario {
+            flows,
+            rates_bps: vec![(Duration::ZERO, LINK_BPS)],
+            queue_bytes: random.random_range(product / 2..=product),
+            ..scenario(seed, &[])
+        };
+        let part = |flow: &Figures| flow.delivered_bps(Duration::ZERO, seconds(60)) * 3.0 / LINK_BPS as f64;
+        let parts: Vec<f64> = run(&plan).iter().map(part).collect();
+        println!("seed {seed}, {} bytes of queue: {parts:.2?}", plan.queue_bytes);
+        assert!(parts.iter().all(|part| (0.5..=2.0).contains(part)), "seed {seed}: {parts:?}");
+    }
+}

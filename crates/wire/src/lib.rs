@@ -7,6 +7,7 @@
 //! value found and what was expected. All integers are in network order unless a module says otherwise.
 #![forbid(unsafe_code)]
 
+pub mod beacon;
 pub mod datagram;
 mod destination_options;
 mod enums;
@@ -23,6 +24,7 @@ pub mod mead;
 pub mod membership;
 pub mod message;
 pub mod mld;
+pub mod mtrace2;
 pub mod seal;
 pub mod ticket;
 pub mod unicast;

@@ -35,6 +35,7 @@ const FEC: u8 = 0x80;
 
 /// The bit of a local mode that says that groups are fixed by hand.
 const STATIC: u8 = 0x80;
+const FEED: u8 = 0x40;
 
 /// The value of the security field in a carousel. Its blocks count only if the sender has signed them
 /// ([`crate::message::BlockHashes`]).
@@ -128,6 +129,8 @@ pub struct LocalTicket {
     pub mode: LocalMode,
     /// Whether the groups are fixed in a file that every member has.
     pub is_static: bool,
+    /// Whether objects are added while the session runs.
+    pub is_feed: bool,
     /// The time in milliseconds after which an object that is not whole is given up. 0 means never.
     pub deadline_ms: u32,
     /// The highest rate at which a member may repair, in bits of objects a second.
@@ -230,7 +233,9 @@ impl fmt::Display for Ticket {
         emit_security(&mut bytes, self.security.as_ref());
         bytes.extend_from_slice(&self.expires.map_or(0, NonZeroU64::get).to_be_bytes());
         if let Some(local) = &self.local {
-            bytes.push(local.mode as u8 | if local.is_static { STATIC } else { 0 });
+            let flags = [(local.is_static, STATIC), (local.is_feed, FEED)];
+            let flags = flags.iter().filter(|(is_set, _)| *is_set).fold(0, |all, (_, flag)| all | flag);
+            bytes.push(local.mode as u8 | flags);
             bytes.extend_from_slice(&local.deadline_ms.to_be_bytes());
             bytes.extend_from_slice(&local.repair_rate_bps.to_be_bytes());
             bytes.extend_from_slice(&local.congestion_loss.to_be_bytes());
@@ -418,15 +423,16 @@ fn parse_fields(fields: &[u8]) -> Result<Ticket, ParseError> {
 
 fn parse_local(reader: &mut Reader<'_>) -> Result<LocalTicket, ParseError> {
     let mode = reader.u8("mode of local groups")?;
-    let is_static = mode & STATIC != 0;
+    let (is_static, is_feed) = (mode & STATIC != 0, mode & FEED != 0);
+    let mode = mode & !(STATIC | FEED);
     let mode = LocalMode::ALL
         .into_iter()
-        .find(|known| *known as u8 == mode & !STATIC)
-        .ok_or_else(|| ParseError::invalid("mode of local groups", mode & !STATIC, "0 to 2"))?;
+        .find(|known| *known as u8 == mode)
+        .ok_or_else(|| ParseError::invalid("mode of local groups", mode, "0 to 2"))?;
     let deadline_ms = reader.u32("deadline")?;
     let repair_rate_bps = reader.u64("repair rate")?;
     let congestion_loss = reader.u16("congestion loss")?;
-    Ok(LocalTicket { mode, is_static, deadline_ms, repair_rate_bps, congestion_loss })
+    Ok(LocalTicket { mode, is_static, is_feed, deadline_ms, repair_rate_bps, congestion_loss })
 }
 
 fn parse_security(reader: &mut Reader<'_>) -> Result<Option<Security>, ParseError> {

@@ -218,7 +218,8 @@ fn local_len(local: &Local) -> usize {
         Local::Listen { .. } => 8 + 2,
         Local::Report(report) => {
             let object = |object: &LocalObject| 4 + 8 + 8 + 1 + object.missing.len() * RANGE;
-            4 + 1 + 2 + 4 + 4 + 4 + 4 + 1 + report.objects().iter().map(object).sum::<usize>()
+            let successor = if report.is_controller { MEMBER } else { 0 };
+            4 + 1 + 2 + 4 + 4 + 4 + 4 + successor + 1 + report.objects().iter().map(object).sum::<usize>()
         }
         Local::Request(request) => 4 + 1 + 4 + 1 + request.ranges().len() * RANGE,
         Local::Split(split) => 4 + MEMBER + 1 + split.members().len() * MEMBER,
@@ -448,15 +449,19 @@ fn local() -> impl Strategy<Value = Local> {
         }),
         any::<u32>().prop_map(|group| Local::Leave(GroupId(group))),
         any::<(u64, u16)>().prop_map(|(token, port)| Local::Listen { token, port }),
-        (numbers, prop::collection::vec(object, 0..=MAX_LOCAL_OBJECTS)).prop_map(|(numbers, objects)| {
-            let (group, done, _, loss, is_controller) = numbers;
-            let objects = (u32::from(loss)..)
-                .zip(objects)
-                .map(|(object, (received, seen, missing))| LocalObject { object, received, seen, missing });
-            let mut report = LocalReport::new(GroupId(group), is_controller).with_objects(objects);
-            (report.done, report.loss, report.is_congested) = (done, loss, loss > 9);
-            Local::Report(report)
-        }),
+        (numbers, prop::option::of(member()), prop::collection::vec(object, 0..=MAX_LOCAL_OBJECTS)).prop_map(
+            |(numbers, successor, objects)| {
+                let (group, done, _, loss, is_controller) = numbers;
+                let objects = (u32::from(loss)..).zip(objects).map(|(object, (received, seen, missing))| {
+                    LocalObject { object, received, seen, missing }
+                });
+                let mut report = LocalReport::new(GroupId(group), is_controller).with_objects(objects);
+                (report.done, report.loss, report.is_congested) = (done, loss, loss > 9);
+                report.is_partial = done % 2 == 1;
+                report.successor = successor.filter(|_| is_controller);
+                Local::Report(report)
+            }
+        ),
         (any::<(u32, u32, bool, bool)>(), ranges(MAX_LOCAL_REQUESTED)).prop_map(|(numbers, ranges)| {
             let (group, distance_us, wants_announcement, is_from_below) = numbers;
             let mut request = LocalRequest::new(GroupId(group), distance_us, ranges).expect("ascending");
@@ -536,6 +541,7 @@ fn ticket() -> impl Strategy<Value = Ticket> {
                 local: (repair == Repair::Local).then(|| LocalTicket {
                     mode: LocalMode::ALL[expires as usize % LocalMode::ALL.len()],
                     is_static: expires & 4 != 0,
+                    is_feed: expires & 8 != 0,
                     deadline_ms: session,
                     repair_rate_bps: expires,
                     congestion_loss: block_len,

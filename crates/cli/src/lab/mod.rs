@@ -14,9 +14,9 @@ use std::time::Instant;
 use clap::Subcommand;
 use serde_json::json;
 use treecast_host::stop::Stop;
-use treecast_lab::{Lab, LabNode, Options, Routing, Topology};
+use treecast_lab::{Lab, LabNode, Options, Routing, Topology, Trees};
 
-pub use run::{SimulateArgs, simulate};
+pub use run::{SimulateArgs, ThresholdArgs, simulate, threshold};
 
 use crate::{Outcome, arguments::counted, output};
 
@@ -144,7 +144,7 @@ fn up(args: UpArgs) -> Outcome {
     let lab = Lab::up(&topology, &name, &Options { routing, ..Options::default() })?;
     let seconds = start.elapsed().as_secs_f64();
     let routed = match args.mroute && !stop.is_requested() {
-        true => lab.start_routers(&std::env::current_exe()?, |_| ()).map(drop),
+        true => lab.start_routers(&std::env::current_exe()?, Trees::Shared, |_| ()).map(drop),
         false => Ok(()),
     };
     if stop.is_requested() {

@@ -74,6 +74,16 @@ pub struct ReportArgs {
     dir: PathBuf,
 }
 
+/// Find the highest rate, or number of hosts, at which a network loses nothing
+///
+/// FILE is an experiment with a workload of kind "load" and a search (labs/README.md). Every trial is told with what gave in: a cable,
+/// a host or this machine. Beside each threshold stands what the links allow. Exit codes are those of `lab run`.
+#[derive(clap::Args)]
+pub struct ThresholdArgs {
+    #[command(flatten)]
+    common: Common,
+}
+
 /// The exit code of an experiment that ran, if a copy is missing, a run was refused, or a claim failed.
 const NOT_ALL_WELL: u8 = 3;
 
@@ -82,6 +92,18 @@ pub fn run(RunArgs { common }: RunArgs) -> Outcome {
     let command = command("lab", &common, None);
     let place = Place { preview: Preview::of, check: experiment::check, play: experiment::run };
     run_at(&place, &common, experiment, command)
+}
+
+pub fn threshold(ThresholdArgs { common }: ThresholdArgs) -> Outcome {
+    let experiment = Experiment::load(&common.file, &common.settings)?;
+    if !experiment.searches() {
+        let file = common.file.display();
+        return Err(format!(
+            "{file} searches no threshold: give it a workload of kind \"load\" with `search`, or take `treecast lab run`"
+        )
+        .into());
+    }
+    run(RunArgs { common })
 }
 
 pub fn simulate(SimulateArgs { common, seed }: SimulateArgs) -> Outcome {

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use serde::Serialize;
-use treecast_experiment::{Failure, Preview, Refusal, Results};
+use treecast_experiment::{Bound, Failure, Preview, Refusal, Results};
 use treecast_measure::{
     claim::{Finding, Verdict},
     tables::{Cell, Mark, Table},
@@ -22,6 +22,9 @@ pub fn print(results: &Results, report: &Path) {
     }
     if !results.refused.is_empty() {
         say!("{}", refusals_table(&results.refused).to_text());
+    }
+    if !results.thresholds.is_empty() {
+        say!("{}", thresholds_table(&results.thresholds).to_text());
     }
     if !results.findings.is_empty() {
         say!("{}", findings_table(&results.findings).to_text());
@@ -57,6 +60,34 @@ pub struct Done<'a> {
 fn refusals_table(refused: &[Refusal]) -> Table {
     let mut table = Table::new("Refused by the program", &["<RUN", "<WHY"]);
     table.rows.extend(refused.iter().map(|one| vec![one.run.as_str().into(), one.reason.as_str().into()]));
+    table
+}
+
+/// A table of thresholds beside what the links allow.
+fn thresholds_table(found: &[Bound]) -> Table {
+    let mut table =
+        Table::new("Thresholds", &["<RUN", "BORNE", "LINKS ALLOW", "SHARE", "NOT BORNE", "<GAVE IN"]);
+    let number = |value: Option<f64>| value.map_or_else(|| "-".to_owned(), |value| format!("{value:.2}"));
+    for bound in found {
+        let share = bound.threshold.zip(bound.predicted).map(|(borne, predicted)| borne / predicted);
+        let share = share.map_or_else(|| "-".to_owned(), |share| format!("{:.1} %", share * 100.0));
+        let limits = bound.limits.join("; ");
+        table.rows.push(vec![
+            bound.run.as_str().into(),
+            match bound.threshold {
+                Some(_) => number(bound.threshold).into(),
+                None => Cell::marked("none", Mark::Warning),
+            },
+            number(bound.predicted).into(),
+            share.into(),
+            number(bound.broke).into(),
+            if bound.machine_limited { Cell::marked(limits, Mark::Warning) } else { limits.into() },
+        ]);
+    }
+    table.notes.push("Rates are packets/s of each sender. `Links allow` is the rate of the first full link / (frames of each packet on it x frame length).".into());
+    if found.iter().any(|bound| bound.machine_limited) {
+        table.notes.push("Where this machine gave in, the network bears more.".into());
+    }
     table
 }
 

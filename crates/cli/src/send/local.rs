@@ -12,7 +12,7 @@ use treecast_wire::ticket::LocalMode;
 use super::{Args, Repair, rate};
 use crate::{advice, arguments};
 
-/// The highest rate where none is named, in bits a second. Receivers that lose too much bring it down.
+/// The highest rate where none is named, in bits a second. The sender begins far below it.
 const DEFAULT_RATE_BPS: u64 = 100_000_000;
 
 #[derive(Clone, Copy, PartialEq, ValueEnum)]
@@ -33,6 +33,7 @@ pub(super) fn options(args: &Args) -> Result<LocalOptions, String> {
         groups: groups.map_err(|error| advice::line(&error))?,
         deadline: args.deadline,
         floor_bps: args.rate_floor,
+        shares_link: matches!(args.rate, None | Some(rate::Asked::Auto)),
         repair_bps: args.repair_rate,
         congestion_loss: args.congestion_loss,
     })

@@ -28,7 +28,11 @@ pub fn treecast_as_nobody(arguments: &[&str]) -> Output {
     static COPIES: AtomicU32 = AtomicU32::new(0);
     let number = COPIES.fetch_add(1, Ordering::Relaxed);
     let copy = std::env::temp_dir().join(format!("treecast-nobody-{}-{number}", std::process::id()));
-    fs::copy(env!("CARGO_BIN_EXE_treecast"), &copy).expect("it is there");
+    // `cp` writes the copy. A thread of this process that starts a child while the copy is open for writing would pass
+    // the open file on, and the kernel refuses to start a file that somebody may write (ETXTBSY).
+    let copied =
+        Command::new("cp").arg(env!("CARGO_BIN_EXE_treecast")).arg(&copy).status().expect("cp starts");
+    assert!(copied.success(), "{}", copy.display());
     let output = Command::new(&copy).args(arguments).stdin(Stdio::null()).uid(NOBODY).gid(NOBODY).output();
     let _ = fs::remove_file(&copy);
     output.expect("anybody may run it")

@@ -152,7 +152,9 @@ impl Network {
     }
 
     /// From now on, a node loses what this classic BPF (no other classifier is everywhere) says of what comes in by an interface.
+    /// The other end of the cable divides super-packets, so that each datagram is lost or kept by itself.
     pub fn lose(&self, node: &str, interface: &str, bytecode: &str) {
+        self.configure(interface, &format!("link set dev {node} gso_max_segs 1\n"));
         self.tc(node, &["qdisc", "add", "dev", interface, "clsact"], &[]);
         let filter =
             ["filter", "add", "dev", interface, "ingress", "protocol", "ipv6", "bpf", "da", "bytecode"];

@@ -23,7 +23,8 @@ use treecast_host::{
 };
 use treecast_proto::{
     Instant,
-    explicit::mead::router::{Act, Limiter, Limits, Request, Router},
+    explicit::mead::router::{Act, LIMITS, Request, Router},
+    limiter::Limiter,
 };
 use treecast_wire::{ipv6::is_forwardable, mead::Dialect, xcast::ALL_XCAST_ROUTERS};
 
@@ -230,7 +231,7 @@ impl<'a> Daemon<'a> {
             router,
             of_no_link: None,
             served: BTreeMap::new(),
-            limiter: Limiter::new(Limits::default()),
+            limiter: Limiter::new(LIMITS),
             answers,
             discovery: Discovery::default(),
             registrations,
@@ -469,7 +470,7 @@ impl<'a> Daemon<'a> {
         for packet in self.plane.requests()? {
             // It was one to the program; addresses may have changed since.
             let Some(request) = self.router.request_in(&packet) else { continue };
-            if !self.limiter.admits(self.clock.now(), request.sender) {
+            if !self.limiter.admits(self.clock.now(), request.sender.into()) {
                 self.discovery.limited += 1;
                 continue;
             }

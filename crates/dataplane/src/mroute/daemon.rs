@@ -20,6 +20,7 @@ use treecast_proto::{
     Instant,
     membership::{Limits, LinkId, RouterConfig, Timers},
 };
+use treecast_wire::mtrace2::PORT;
 
 use super::{
     Config, Error, MAX_INTERFACES, Notice, Status,
@@ -30,6 +31,7 @@ use super::{
     keeper::{self, Keeper, Sockets},
     notices::Notices,
     plane::Plane,
+    trace::Traces,
 };
 
 /// How much the scheduler prefers the daemon to other processes.
@@ -47,6 +49,8 @@ const RETRY: Duration = Duration::from_secs(1);
 const IPV6: u64 = 3;
 const IPV4: u64 = 4;
 const KEEPER: u64 = 5;
+const TRACES_IPV6: u64 = 6;
+const TRACES_IPV4: u64 = 7;
 
 /// Routes multicast until SIGINT or SIGTERM. The calling thread no longer gets these signals.
 ///
@@ -57,8 +61,9 @@ pub fn run(config: &Config, notify: &mut dyn FnMut(Notice)) -> Result<(), Error>
     let mut notices = Notices::new(notify);
     let signals = Signals::catch(&[libc::SIGINT, libc::SIGTERM])
         .map_err(Error::system("cannot take the signals to end"))?;
-    let daemon = Daemon::start(config, &signals)?;
+    let mut daemon = Daemon::start(config, &signals)?;
     daemon.warn_of_sysctls(&mut notices);
+    daemon.answer_traces(&mut notices);
     daemon.run(&signals, &mut notices)
 }
 
@@ -209,6 +214,14 @@ impl<'a> Daemon<'a> {
         match (token, &mut self.ipv6) {
             (IPV6, Some(ipv6)) => ipv6.receive(now).map_err(Error::system("cannot receive MLD")),
             (IPV4, _) => self.ipv4.receive(now).map_err(Error::system("cannot receive IGMP")),
+            (TRACES_IPV6, Some(ipv6)) => {
+                ipv6.answer_traces(now, &mut self.netlink);
+                Ok(())
+            }
+            (TRACES_IPV4, _) => {
+                self.ipv4.answer_traces(now, &mut self.netlink);
+                Ok(())
+            }
             (MONITOR, _) => self.note_changes(now),
             (CONTROL, ipv6) => {
                 let (ipv6, ipv4) = (&*ipv6, &self.ipv4);
@@ -285,6 +298,26 @@ impl<'a> Daemon<'a> {
         deadline
     }
 
+    /// Opens the ports at which traces are answered. A router without them routes all the same.
+    fn answer_traces(&mut self, notices: &mut Notices<'_>) {
+        let planes = self.ipv6.iter_mut().map(|plane| (plane, TRACES_IPV6));
+        for (plane, token) in planes.chain([(&mut self.ipv4, TRACES_IPV4)]) {
+            let is_ipv4 = token == TRACES_IPV4;
+            let opened = Traces::open(is_ipv4, self.config.prohibits_traces).and_then(|traces| {
+                self.poll.watch(&traces, token)?;
+                Ok(traces)
+            });
+            match opened {
+                Ok(traces) => plane.set_traces(traces),
+                Err(error) => {
+                    let family = if is_ipv4 { "IPv4" } else { "IPv6" };
+                    let warning = format!("traces over {family} are not answered: UDP port {PORT}: {error}");
+                    notices.warn(self.clock.now(), warning);
+                }
+            }
+        }
+    }
+
     /// Multicast passes without these, but what receivers say to a sender does not.
     fn warn_of_sysctls(&self, notices: &mut Notices<'_>) {
         let ipv4 = ("IPv4", "net.ipv4.ip_forward", "/proc/sys/net/ipv4/ip_forward");
@@ -326,6 +359,7 @@ fn router_config(config: &Config, interfaces: &BTreeMap<String, Interface>) -> R
         timers: Timers::with_query_interval(config.query_interval),
         limits: Limits::with_groups_per_link(config.max_groups),
         upstream: upstream(config, interfaces),
+        source_trees: config.source_trees,
         entry_idle: ENTRY_IDLE,
     }
 }

@@ -31,6 +31,7 @@ const MRT_ASSERT: i32 = 207;
 const VIFF_USE_IFINDEX: u8 = 8;
 const IGMPMSG_NOCACHE: u8 = 1;
 const IGMPMSG_WRONGVIF: u8 = 2;
+const SIOCGETVIFCNT: libc::c_ulong = 0x89e0;
 const SIOCGETSGCNT: libc::c_ulong = 0x89e1;
 
 /// Internetwork control, as IGMP is sent with (RFC 9776, 4).
@@ -71,6 +72,19 @@ struct SgReq {
     wrong_interface: libc::c_ulong,
 }
 
+/// struct sioc_vif_req.
+#[derive(Clone, Copy)]
+#[repr(C)]
+struct VifReq {
+    vifi: u16,
+    padding: [u8; size_of::<libc::c_ulong>() - 2],
+    packets_in: libc::c_ulong,
+    packets_out: libc::c_ulong,
+    bytes_in: libc::c_ulong,
+    bytes_out: libc::c_ulong,
+}
+
+const _: () = assert!(size_of::<VifReq>() == 5 * size_of::<libc::c_ulong>());
 const _: () = assert!(size_of::<VifCtl>() == 16);
 const _: () = assert!(size_of::<MfcCtl>() == 60);
 const _: () = assert!(size_of::<SgReq>() == 8 + 3 * size_of::<libc::c_ulong>());
@@ -79,6 +93,7 @@ const _: () = assert!(size_of::<SgReq>() == 8 + 3 * size_of::<libc::c_ulong>());
 unsafe impl Plain for VifCtl {}
 unsafe impl Plain for MfcCtl {}
 unsafe impl Plain for SgReq {}
+unsafe impl Plain for VifReq {}
 
 /// The kernel's IPv4 multicast router.
 #[derive(Debug)]
@@ -157,6 +172,15 @@ impl Kernel for Ipv4Kernel {
             bytes: request.bytes,
             wrong_interface: request.wrong_interface,
         })
+    }
+
+    fn interface_count(&self, slot: Slot) -> io::Result<(u64, u64)> {
+        let (packets_in, packets_out, bytes_in, bytes_out) = (0, 0, 0, 0);
+        let padding = [0; size_of::<libc::c_ulong>() - 2];
+        let mut request = VifReq { vifi: slot, padding, packets_in, packets_out, bytes_in, bytes_out };
+        // SAFETY: the request is about this structure (linux/mroute.h).
+        unsafe { plain::ioctl(self, SIOCGETVIFCNT, &mut request) }?;
+        Ok((request.packets_in, request.packets_out))
     }
 
     fn send(&self, interface: u32, source: IpAddr, message: &Message) -> io::Result<()> {

@@ -30,6 +30,7 @@ const MRT6_DEL_MFC: i32 = 205;
 const MRT6_ASSERT: i32 = 207;
 const MRT6MSG_NOCACHE: u8 = 1;
 const MRT6MSG_WRONGMIF: u8 = 2;
+const SIOCGETMIFCNT_IN6: libc::c_ulong = 0x89e0;
 const SIOCGETSGCNT_IN6: libc::c_ulong = 0x89e1;
 
 /// struct mif6ctl.
@@ -75,6 +76,19 @@ struct SgReq6 {
     wrong_interface: libc::c_ulong,
 }
 
+/// struct sioc_mif_req6.
+#[derive(Clone, Copy)]
+#[repr(C)]
+struct MifReq6 {
+    mifi: u16,
+    padding: [u8; size_of::<libc::c_ulong>() - 2],
+    packets_in: libc::c_ulong,
+    packets_out: libc::c_ulong,
+    bytes_in: libc::c_ulong,
+    bytes_out: libc::c_ulong,
+}
+
+const _: () = assert!(size_of::<MifReq6>() == 5 * size_of::<libc::c_ulong>());
 const _: () = assert!(size_of::<Mif6Ctl>() == 12);
 const _: () = assert!(size_of::<Mf6cCtl>() == 92);
 const _: () = assert!(size_of::<SgReq6>() == 56 + 3 * size_of::<libc::c_ulong>());
@@ -83,6 +97,7 @@ const _: () = assert!(size_of::<SgReq6>() == 56 + 3 * size_of::<libc::c_ulong>()
 unsafe impl Plain for Mif6Ctl {}
 unsafe impl Plain for Mf6cCtl {}
 unsafe impl Plain for SgReq6 {}
+unsafe impl Plain for MifReq6 {}
 
 /// The kernel's IPv6 multicast router.
 #[derive(Debug)]
@@ -171,6 +186,15 @@ impl Kernel for Ipv6Kernel {
             bytes: request.bytes,
             wrong_interface: request.wrong_interface,
         })
+    }
+
+    fn interface_count(&self, slot: Slot) -> io::Result<(u64, u64)> {
+        let (packets_in, packets_out, bytes_in, bytes_out) = (0, 0, 0, 0);
+        let padding = [0; size_of::<libc::c_ulong>() - 2];
+        let mut request = MifReq6 { mifi: slot, padding, packets_in, packets_out, bytes_in, bytes_out };
+        // SAFETY: the request is about this structure (linux/mroute6.h).
+        unsafe { plain::ioctl(self, SIOCGETMIFCNT_IN6, &mut request) }?;
+        Ok((request.packets_in, request.packets_out))
     }
 
     fn send(&self, interface: u32, source: IpAddr, message: &Message) -> io::Result<()> {

@@ -58,6 +58,8 @@ pub trait Kernel: AsFd {
     fn install(&self, source: IpAddr, group: IpAddr, from: Slot, to: &[Slot]) -> io::Result<()>;
     fn remove(&self, source: IpAddr, group: IpAddr) -> io::Result<()>;
     fn count(&self, source: IpAddr, group: IpAddr) -> io::Result<Counters>;
+    /// The number of multicast packets that came in by an interface and were routed, and that were routed out by it.
+    fn interface_count(&self, slot: Slot) -> io::Result<(u64, u64)>;
     /// Sends a message on this interface to the group that it is for.
     fn send(&self, interface: u32, source: IpAddr, message: &Message) -> io::Result<()>;
     /// Reads what has come next, without waiting.

@@ -16,6 +16,7 @@ mod keeper;
 mod kernel;
 mod plane;
 mod status;
+mod trace;
 
 use std::{ffi::OsString, path::PathBuf, time::Duration};
 
@@ -38,10 +39,14 @@ pub struct Config {
     /// The interface from which packets of any-source groups come, and on which the router is only a host.
     /// None: they may come from anywhere.
     pub upstream: Option<String>,
+    /// Whether each source of an any-source group has a tree of its own in a network with loops.
+    pub source_trees: bool,
     /// The time between general queries; at least one second.
     pub query_interval: Duration,
     /// The most groups that the router tracks for the hosts of one interface.
     pub max_groups: usize,
+    /// Whether traces (Mtrace2) get no other answer than that they are prohibited.
+    pub prohibits_traces: bool,
     /// The program and arguments that run [`keep`]. None: a restart interrupts streams.
     pub keeper: Option<Vec<OsString>>,
     /// The path of the socket where [`show`] asks. None: an abstract socket, of which each network namespace

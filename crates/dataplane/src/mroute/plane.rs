@@ -19,6 +19,7 @@ use super::{
     inherited::{Inherited, InheritedEntry},
     kernel::{Counters, Incoming, Kernel, Refusal},
     notices::Notices,
+    trace::{Around, Place, Traces},
 };
 
 /// Packets taken from the socket before the machine's wishes are carried out.
@@ -39,6 +40,8 @@ pub struct Plane {
     dropped: BTreeMap<Refusal, u64>,
     suspicion: Suspicion,
     buffer: Vec<u8>,
+    /// The port at which traces are answered, if it could be opened.
+    traces: Option<Traces>,
 }
 
 /// Whether the network may have a loop in which no router has been told where senders are.
@@ -82,9 +85,28 @@ impl Plane {
             served: BTreeMap::new(),
             refused: BTreeSet::new(),
             dropped: BTreeMap::new(),
-            suspicion: if config.upstream.is_some() { Suspicion::Told } else { Suspicion::None },
+            suspicion: match config.upstream.is_some() || config.source_trees {
+                true => Suspicion::Told,
+                false => Suspicion::None,
+            },
             buffer: vec![0; BUFFER_LEN],
+            traces: None,
         })
+    }
+
+    pub fn set_traces(&mut self, traces: Traces) {
+        self.traces = Some(traces);
+    }
+
+    /// Answers traces that have come.
+    pub fn answer_traces(&mut self, now: Instant, netlink: &mut Netlink) {
+        let Some(traces) = &mut self.traces else { return };
+        let links = self.served.iter().map(|(index, served)| {
+            let Served { slot, interface, address, .. } = served;
+            (LinkId(*index), Place { slot: *slot, interface, address: *address })
+        });
+        let links = links.collect();
+        traces.answer(now, &mut Around { links, router: &self.router, kernel: &*self.kernel, netlink });
     }
 
     /// Serves these interfaces, each by the address given, and no others from now on.
@@ -188,7 +210,8 @@ impl Plane {
     }
 
     pub fn status(&self, now: Instant) -> Family {
-        let dropped = self.dropped.iter().map(|(reason, count)| (reason.to_string(), *count)).collect();
+        let dropped = self.dropped.iter().map(|(reason, count)| (reason.to_string(), *count));
+        let dropped = dropped.chain(self.traces.iter().flat_map(Traces::refused)).collect();
         let name = |link: LinkId| match self.served.get(&link.0) {
             Some(served) => served.interface.name.clone(),
             None => format!("#{}", link.0),
@@ -294,7 +317,7 @@ impl Plane {
         let interface = self.served.values().find(has_slot).map(|served| served.interface.name.as_str());
         let warning = format!(
             "packets of {source} to {group} come by {}, too, which the route to {source} does not use, and are \
-             dropped there: where the network has loops, start every router with --upstream",
+             dropped there: where the network has loops, start every router with --upstream or --source-trees",
             interface.unwrap_or("another interface")
         );
         notices.warn(now, warning);

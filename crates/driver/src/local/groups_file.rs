@@ -123,6 +123,12 @@ impl GroupsFile {
         }
     }
 
+    /// The number of members of all groups whose addresses are of the session's family.
+    pub fn receivers(&self, is_ipv4: bool) -> u32 {
+        let members = self.groups.iter().flat_map(|group| &group.members);
+        members.filter(|ip| ip.is_ipv4() == is_ipv4).count() as u32
+    }
+
     /// The largest number of members that a group has besides its controller.
     pub fn most_members(&self) -> usize {
         self.groups.iter().map(|group| group.members.len() - 1).max().unwrap_or_default()
@@ -148,10 +154,12 @@ impl GroupsFile {
         let at = |ip: IpAddr| Member(SocketAddr::new(ip, me.port()));
         let number = self.groups.iter().position(|group| group.members.contains(&me.ip()))?;
         let group = &self.groups[number];
+        let members = group.members.iter().filter(|ip| ip.is_ipv4() == me.is_ipv4()).count();
         Some(Seat {
             group: GroupId(number as u32 + 1),
             controller: at(group.members[0]),
             parent: group.above.map_or(sender, |above| at(self.groups[above].members[0])),
+            members: (members - 1).min(u16::MAX.into()) as u16,
         })
     }
 }
@@ -173,16 +181,18 @@ mod tests {
     #[test]
     fn a_member_finds_its_group_its_controller_and_the_one_above() {
         let file =
-            parse("# three sites\nlondon: 192.0.2.1 fd00::2\n\nparis < london: 192.0.2.3 # here\n").unwrap();
+            parse("# three sites\nlondon: 192.0.2.1 192.0.2.2 fd00::2\n\nparis < london: 192.0.2.3 # here\n")
+                .unwrap();
         let sender = Member("192.0.2.9:9".parse().unwrap());
         let seat = |own: &str| file.seat(SocketAddr::new(own.parse().unwrap(), 7_001), sender);
         let member = |text: &str| Member(text.parse().unwrap());
-        let london = Seat { group: GroupId(1), controller: member("192.0.2.1:7001"), parent: sender };
-        assert_eq!((seat("192.0.2.1").unwrap(), seat("fd00::2").unwrap()), (london, london));
-        let paris =
-            Seat { group: GroupId(2), controller: member("192.0.2.3:7001"), parent: london.controller };
-        assert_eq!((seat("192.0.2.3").unwrap(), receivers(&file)), (paris, 3));
-        assert_eq!((seat("192.0.2.4"), file.most_members()), (None, 1));
+        let controller = member("192.0.2.1:7001");
+        let london = Seat { group: GroupId(1), controller, parent: sender, members: 1 };
+        assert_eq!((seat("192.0.2.1").unwrap(), seat("192.0.2.2").unwrap()), (london, london));
+        let controller = member("192.0.2.3:7001");
+        let paris = Seat { group: GroupId(2), controller, parent: london.controller, members: 0 };
+        assert_eq!((seat("192.0.2.3").unwrap(), file.receivers(true), file.receivers(false)), (paris, 3, 1));
+        assert_eq!((seat("192.0.2.4"), file.most_members()), (None, 2));
     }
 
     #[test]

@@ -2,10 +2,10 @@
 
 use std::{
     io,
-    net::{IpAddr, SocketAddr, SocketAddrV6, UdpSocket},
+    net::{IpAddr, SocketAddr, UdpSocket},
 };
 
-use treecast_host::interface::Interface;
+use treecast_host::{interface::Interface, option};
 use treecast_proto::object::Address;
 use treecast_wire::{
     header::Header,
@@ -111,10 +111,7 @@ impl Post {
         match to {
             Address::Session => self.session.scoped(),
             Address::Group(group) => self.place(group).scoped(),
-            Address::Member(Member(SocketAddr::V6(v6))) if v6.ip().is_unicast_link_local() => {
-                SocketAddrV6::new(*v6.ip(), v6.port(), 0, self.session.interface.index).into()
-            }
-            Address::Member(Member(address)) => address,
+            Address::Member(Member(address)) => option::scoped(address, self.session.interface.index),
         }
     }
 }

@@ -1,8 +1,9 @@
 //! Formats a snapshot as metrics, in the text format of OpenMetrics. Names and units follow Prometheus: base
 //! units, and `_total` for values that only grow.
 
-use std::{collections::BTreeMap, fmt::Write};
+use std::collections::BTreeMap;
 
+use super::page::{END, family, label};
 use crate::{
     receive::LocalProgress,
     send::{LocalSending, ReceiverProgress, SendProgress},
@@ -74,7 +75,7 @@ impl Figures {
             );
             mended(local).into_iter().for_each(|row| single(&mut page, "counter", row));
         }
-        page + "# EOF\n"
+        page + END
     }
 
     fn by_receiver(&self, page: &mut String, sending: &Sending) {
@@ -211,31 +212,6 @@ fn mended(local: &LocalProgress) -> [Row; 4] {
 
 fn single(page: &mut String, kind: &str, (name, unit, help, value): Row) {
     family(page, kind, (name, unit, help), [(String::new(), value)]);
-}
-
-/// Writes a metric of a kind with its samples, each with its labels.
-fn family(
-    page: &mut String,
-    kind: &str,
-    (name, unit, help): (&str, &str, &str),
-    samples: impl IntoIterator<Item = (String, f64)>,
-) {
-    let name = if unit.is_empty() { format!("treecast_{name}") } else { format!("treecast_{name}_{unit}") };
-    // Writing to a string does not fail.
-    _ = writeln!(page, "# HELP {name} {help}\n# TYPE {name} {kind}");
-    if !unit.is_empty() {
-        _ = writeln!(page, "# UNIT {name} {unit}");
-    }
-    let total = if kind == "counter" { "_total" } else { "" };
-    for (labels, value) in samples {
-        let labels = if labels.is_empty() { labels } else { format!("{{{labels}}}") };
-        _ = writeln!(page, "{name}{total}{labels} {value}");
-    }
-}
-
-/// Receivers choose their names: what would end the value is escaped.
-fn label(name: &str, value: &str) -> String {
-    format!("{name}=\"{}\"", value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n"))
 }
 
 #[cfg(test)]

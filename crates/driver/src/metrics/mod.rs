@@ -4,6 +4,7 @@
 //! Requests are handled as in [`crate::status`]: nobody can delay the session, or use up its memory.
 
 mod figures;
+pub mod page;
 
 use std::{
     net::{SocketAddr, TcpListener},
@@ -34,13 +35,30 @@ pub struct MetricsServer {
 /// # Errors
 /// One line, if the address cannot be used.
 pub fn serve(address: SocketAddr, board: &Board) -> Result<MetricsServer, String> {
+    let mut figures = Figures::default();
+    let page = board.clone().render(move |snapshot| metrics_response(&figures.render(snapshot)));
+    start(address, page)
+}
+
+/// Starts to answer at `address` with what `page` returns, in the text format of OpenMetrics ([`page`]).
+///
+/// # Errors
+/// One line, if the address cannot be used.
+pub fn serve_page(
+    address: SocketAddr,
+    mut page: impl FnMut() -> String + Send + 'static,
+) -> Result<MetricsServer, String> {
+    start(address, move || metrics_response(&page()))
+}
+
+fn start(
+    address: SocketAddr,
+    mut page: impl FnMut() -> Arc<[u8]> + Send + 'static,
+) -> Result<MetricsServer, String> {
     let refused =
         |error| format!("cannot answer Prometheus at {address}: {error}; choose a free address of this host");
     let listener = TcpListener::bind(address).map_err(refused)?;
     let address = listener.local_addr().map_err(refused)?;
-    let mut figures = Figures::default();
-    let mut page =
-        board.clone().render(move |snapshot| response("200 OK", CONTENT_TYPE, &figures.render(snapshot)));
     let answer = move |request: &[u8]| match judge(request) {
         Verdict::More => None,
         Verdict::Metrics => Some(page()),
@@ -71,6 +89,10 @@ fn judge(request: &[u8]) -> Verdict {
             _ => Verdict::Refused("404 Not Found"),
         },
     }
+}
+
+fn metrics_response(text: &str) -> Arc<[u8]> {
+    response("200 OK", CONTENT_TYPE, text)
 }
 
 fn response(status: &str, content_type: &str, body: &str) -> Arc<[u8]> {

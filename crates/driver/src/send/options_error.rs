@@ -47,8 +47,6 @@ pub enum OptionsError {
         "without multicast a local group has a controller and at most {MAX_LOCAL_MEMBERS} other members, and one has {0}"
     )]
     LocalGroupSize(usize),
-    #[error("a session with local groups sends what it began with, and no feed")]
-    LocalFeed,
     #[error(
         "a session with local groups begins at its highest rate, and goes down where receivers lose too much"
     )]

@@ -14,7 +14,7 @@ use treecast_wire::{
     iotup,
     message::MAX_LOCAL_MEMBERS,
     seal::SEAL_LEN,
-    ticket::{Fanout, MAX_GROUPS, Security, Ticket, group_address},
+    ticket::{Fanout, LocalTicket, MAX_GROUPS, Security, Ticket, group_address},
 };
 
 use super::{
@@ -187,13 +187,17 @@ impl Plan {
                 secret: self.secret.as_ref().map(Secret::bytes),
             }),
             expires: self.expires,
-            local: self.options.repair.local().map(|local| local.in_ticket(self.repair_rate_bps(local))),
+            local: self.options.repair.local().map(|local| self.local_ticket(local)),
         }
     }
 
     /// The rate of a session with local groups, in bits of objects a second.
     pub(super) fn local_rate_bps(&self) -> u64 {
         self.options.rate.fixed_bps().map_or(0, |bps| self.of_objects(bps))
+    }
+
+    pub(super) fn local_ticket(&self, options: &LocalOptions) -> LocalTicket {
+        options.in_ticket(self.repair_rate_bps(options), self.options.feed.is_some())
     }
 
     /// The highest rate at which one member sends again, in bits of objects a second.
@@ -304,7 +308,6 @@ fn check_local(options: &SendOptions) -> Result<(), OptionsError> {
     let have_addresses = options.fanout == Fanout::Multicast && options.source.is_none();
     let most = local.groups.as_ref().map_or(0, GroupsFile::most_members);
     match options {
-        _ if options.feed.is_some() => Err(OptionsError::LocalFeed),
         _ if options.rate.fixed_bps().is_none() => Err(OptionsError::LocalRate),
         _ if !options.slower_rates.is_empty() => Err(OptionsError::LocalRates),
         _ if options.fec.is_some() => Err(OptionsError::LocalFec),

@@ -33,24 +33,32 @@ pub struct LocalOptions {
     pub deadline: Option<Duration>,
     /// The highest rate at which one member sends again, in bits of IP packets a second. `None`: the session's rate.
     pub repair_bps: Option<u64>,
-    /// A receiver that loses a larger share of packets is congested, and slows the sender. `None`: 10 %.
+    /// A receiver that loses a larger share of packets is congested, and slows the sender. `None`: 50 %, or 2 % if the
+    /// sender shares links.
     pub congestion_loss: Option<f64>,
+    /// Whether the sender begins low and takes about as much of a link as a TCP connection would. Otherwise it begins at its rate.
+    pub shares_link: bool,
     /// The lowest rate, in bits a second. Receivers for which it is too fast leave. `None`: nobody has to leave.
     pub floor_bps: Option<u64>,
 }
 
 impl LocalOptions {
+    fn congestion_loss(&self) -> f64 {
+        let usual = if self.shares_link { Tuning::SHARED_LOSS } else { Tuning::default().congestion_loss };
+        self.congestion_loss.unwrap_or(usual)
+    }
+
     /// These options in the form for tickets. `repair_rate_bps` is in bits of objects a second.
-    pub fn in_ticket(&self, repair_rate_bps: u64) -> LocalTicket {
+    pub fn in_ticket(&self, repair_rate_bps: u64, is_feed: bool) -> LocalTicket {
         LocalTicket {
             mode: self.mode.unwrap_or(LocalMode::Local),
             is_static: self.groups.is_some(),
+            is_feed,
             deadline_ms: self
                 .deadline
                 .map_or(0, |deadline| u32::try_from(deadline.as_millis()).unwrap_or(u32::MAX)),
             repair_rate_bps,
-            congestion_loss: (self.congestion_loss.unwrap_or(Tuning::default().congestion_loss)
-                * f64::from(u16::MAX)) as u16,
+            congestion_loss: (self.congestion_loss() * f64::from(u16::MAX)) as u16,
         }
     }
 }

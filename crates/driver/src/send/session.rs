@@ -40,7 +40,7 @@ use treecast_proto::{
 };
 use treecast_wire::{
     header::{self, FileId, HEADER_LEN, Header, PacketNumbers},
-    message::Message,
+    message::{MAX_OBJECTS, Message},
 };
 
 use group_keys::GroupKeys;
@@ -324,8 +324,7 @@ impl<'a> Session<'a> {
     fn send(&mut self, now: Instant, named: NamedSource) -> Result<(), SendError> {
         let size = named.source.size();
         let begin = named.begin()?;
-        let Some(machine) = self.machine.vcmtp_mut() else { return Ok(()) };
-        let file = machine.send(now, begin);
+        let file = self.machine.send(now, begin).ok_or(SendError::Contents(MAX_OBJECTS as usize + 1))?;
         self.has_news = true;
         self.objects.sources.add(file, named);
         if size == 0 {
@@ -336,8 +335,9 @@ impl<'a> Session<'a> {
 
     /// Hands the machine what has arrived, as far as it has room; the end of the feed closes the session.
     fn take_feed(&mut self, now: Instant) {
+        self.begin_local_feed(now);
         while self.figures.started.is_some()
-            && self.machine.vcmtp().is_some_and(|machine| machine.queued_objects() < FEED_AHEAD)
+            && self.machine.queued_objects() < FEED_AHEAD
             && let Some(feed) = &self.objects.feed
         {
             match feed.next() {

@@ -2,12 +2,16 @@
 
 use std::{
     io,
-    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6, UdpSocket},
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket},
 };
 
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
 use thiserror::Error;
-use treecast_host::{interface::Interface, option};
+pub use treecast_host::option::ReceiveBuffer;
+use treecast_host::{
+    interface::Interface,
+    option::{self, ToGroups, grow_receive_buffer, never_set_dont_fragment},
+};
 
 /// The default hop limit of multicast packets. It is enough to cross a site. (The kernel's own default is 1,
 /// which no router forwards.)
@@ -33,17 +37,8 @@ pub struct GroupAddress {
 impl GroupAddress {
     /// The group's address. A link-local IPv6 group gets the scope that it needs.
     pub fn scoped(&self) -> SocketAddr {
-        scoped(self.group, self.interface.index)
+        option::scoped(self.group, self.interface.index)
     }
-}
-
-/// The capacity of a receiving socket.
-#[derive(Debug, Clone)]
-pub struct ReceiveBuffer {
-    /// The number of bytes of packets that surely fit, with the kernel's overhead for each packet.
-    pub bytes: usize,
-    /// A warning if that is less than what was asked for.
-    pub warning: Option<String>,
 }
 
 /// The reason why a socket cannot be opened.
@@ -90,13 +85,7 @@ pub fn open_member(
         })
         .and_then(|()| grow_receive_buffer(&socket, want_bytes))
         .map_err(|source| cannot_send(address, source))?;
-    let own = match own {
-        SocketAddr::V6(v6) if v6.ip().is_unicast_link_local() => {
-            SocketAddrV6::new(*v6.ip(), v6.port(), 0, address.interface.index).into()
-        }
-        other => other,
-    };
-    bind(&socket, own)?;
+    bind(&socket, option::scoped(own, address.interface.index))?;
     Ok(socket.into())
 }
 
@@ -108,16 +97,9 @@ fn cannot_send(address: &GroupAddress, source: io::Error) -> UdpError {
 /// Has a socket send to groups by the interface, with this hop limit. Receivers on the same host hear it, too.
 fn send_to_groups(socket: &Socket, address: &GroupAddress, hops: u32) -> io::Result<()> {
     option::set_buffer(socket, libc::SO_SNDBUFFORCE, libc::SO_SNDBUF, SEND_BUFFER_BYTES)?;
-    if address.group.is_ipv4() {
-        never_set_dont_fragment(socket)?;
-        socket.set_multicast_ttl_v4(hops)?;
-        socket.set_multicast_loop_v4(true)?;
-        option::set_multicast_interface_v4(socket, address.interface.index)
-    } else {
-        socket.set_multicast_hops_v6(hops)?;
-        socket.set_multicast_loop_v6(true)?;
-        socket.set_multicast_if_v6(address.interface.index)
-    }
+    never_set_dont_fragment(socket)?;
+    let interface = address.interface.index;
+    option::send_to_groups(socket, ToGroups { interface, hop_limit: hops, loops_back: true })
 }
 
 /// Opens a socket that hears only `address`. It is bound to the group's own address and port, which other
@@ -136,11 +118,7 @@ pub fn open_group_receiver(
         |source| UdpError::Interface { doing: doing(), interface: address.interface.name.clone(), source };
     socket.set_reuse_address(true).map_err(failed)?;
     bind(&socket, address.scoped())?;
-    let (level, name) = match group {
-        IpAddr::V4(_) => (libc::IPPROTO_IP, option::IP_MULTICAST_ALL),
-        IpAddr::V6(_) => (libc::IPPROTO_IPV6, option::IPV6_MULTICAST_ALL),
-    };
-    option::set(&socket, level, name, 0).map_err(failed)?;
+    option::hear_only_own_groups(&socket).map_err(failed)?;
     let buffer = grow_receive_buffer(&socket, want_bytes).map_err(failed)?;
     option::join(&socket, group, address.source, address.interface.index).map_err(failed)?;
     Ok((socket.into(), buffer))
@@ -165,10 +143,7 @@ pub fn open_unicast_receiver(port: u16, want_bytes: usize) -> Result<(UdpSocket,
 /// # Errors
 /// The error of the kernel.
 pub fn share_port_with_group(socket: &UdpSocket) -> io::Result<()> {
-    if socket.local_addr()?.is_ipv6() {
-        option::set(socket, libc::IPPROTO_IPV6, option::IPV6_MULTICAST_ALL, 0)?;
-    }
-    option::set(socket, libc::IPPROTO_IP, option::IP_MULTICAST_ALL, 0)?;
+    option::hear_only_own_groups(socket)?;
     // Only now: the port was nobody else's.
     SockRef::from(socket).set_reuse_address(true)
 }
@@ -181,9 +156,7 @@ pub fn open_unicast_sender(family_of: IpAddr) -> Result<UdpSocket, UdpError> {
     let socket = open(domain(family_of))?;
     let attempt = || -> io::Result<()> {
         option::set_buffer(&socket, libc::SO_SNDBUFFORCE, libc::SO_SNDBUF, SEND_BUFFER_BYTES)?;
-        if family_of.is_ipv4() {
-            never_set_dont_fragment(&socket)?;
-        }
+        never_set_dont_fragment(&socket)?;
         socket.bind(&SocketAddr::new(unspecified(family_of), 0).into())
     };
     attempt().map_err(|source| UdpError::Socket { doing: "open a UDP socket".into(), source })?;
@@ -198,9 +171,7 @@ pub fn open_unicast_server(address: SocketAddr, want_bytes: usize) -> io::Result
     let socket = Socket::new(domain(address.ip()), Type::DGRAM, Some(Protocol::UDP))?;
     option::set_buffer(&socket, libc::SO_SNDBUFFORCE, libc::SO_SNDBUF, SEND_BUFFER_BYTES)?;
     grow_receive_buffer(&socket, want_bytes)?;
-    if address.is_ipv4() {
-        never_set_dont_fragment(&socket)?;
-    }
+    never_set_dont_fragment(&socket)?;
     socket.bind(&address.into())?;
     Ok(socket.into())
 }
@@ -226,16 +197,6 @@ fn domain(address: IpAddr) -> Domain {
 
 pub(super) fn unspecified(family_of: IpAddr) -> IpAddr {
     if family_of.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() }
-}
-
-fn scoped(address: SocketAddr, interface: u32) -> SocketAddr {
-    match address {
-        // Scopes 1 and 2 (RFC 4291, 2.7) mean an interface's and a link's; only those take a scope id.
-        SocketAddr::V6(v6) if matches!(v6.ip().octets()[1] & 0x0f, 1 | 2) => {
-            SocketAddrV6::new(*v6.ip(), v6.port(), 0, interface).into()
-        }
-        other => other,
-    }
 }
 
 fn open(domain: Domain) -> Result<Socket, UdpError> {
@@ -264,24 +225,4 @@ fn bind(socket: &Socket, address: SocketAddr) -> Result<(), UdpError> {
         io::ErrorKind::AddrInUse => UdpError::PortInUse { port: address.port() },
         _ => UdpError::Socket { doing: format!("bind a UDP socket to {address}"), source },
     })
-}
-
-/// The kernel's multicast router drops every super-packet that has DF set, because as a whole it is longer
-/// than the MTU.
-fn never_set_dont_fragment(socket: &Socket) -> io::Result<()> {
-    option::set(socket, libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, libc::IP_PMTUDISC_DONT)
-}
-
-/// Asks for a receive buffer beyond the limit (which takes CAP_NET_ADMIN), else as far as allowed.
-fn grow_receive_buffer(socket: &Socket, want_bytes: usize) -> io::Result<ReceiveBuffer> {
-    option::set_buffer(socket, libc::SO_RCVBUFFORCE, libc::SO_RCVBUF, want_bytes)?;
-    // The kernel doubles what it is asked for and counts its own overhead against it.
-    let bytes = socket.recv_buffer_size()? / 2;
-    let warning = (bytes < want_bytes).then(|| {
-        format!(
-            "the receive buffer holds {bytes} bytes instead of {want_bytes}, so bursts may be lost: \
-             run `sysctl -w net.core.rmem_max={want_bytes}` as root"
-        )
-    });
-    Ok(ReceiveBuffer { bytes, warning })
 }

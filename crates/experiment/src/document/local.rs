@@ -2,9 +2,10 @@
 
 use std::{collections::BTreeSet, net::IpAddr, time::Duration};
 
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer, de};
 use treecast_lab::quantity::{Rate, Time};
-use treecast_proto::{local::Mode, random::SplitMix64};
+use treecast_proto::local::Mode;
+use treecast_sim::session::{Deaths, Dying};
 
 use super::network::Share;
 
@@ -24,8 +25,9 @@ pub struct LocalGroups {
     pub congestion_loss: Option<Share>,
     /// The time after which a late object is given up.
     pub deadline: Option<Time>,
-    /// The number of controllers that die, each at a random time.
-    pub deaths: u32,
+    /// The controllers that die, each at a random time.
+    #[serde(deserialize_with = "dying")]
+    pub deaths: Dying,
     /// The time, counted from the session's beginning, in which controllers die.
     pub within: Option<Time>,
 }
@@ -38,6 +40,21 @@ pub enum LocalMode {
     Hierarchical,
     #[default]
     Local,
+}
+
+/// Reads the key `deaths`: a number, or `"all"`.
+fn dying<'de, D: Deserializer<'de>>(value: D) -> Result<Dying, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum Key {
+        Count(u32),
+        Word(String),
+    }
+    match Key::deserialize(value) {
+        Ok(Key::Count(count)) => Ok(Dying::Count(count)),
+        Ok(Key::Word(word)) if word == "all" => Ok(Dying::EachGroup),
+        _ => Err(de::Error::custom("expected a number, or \"all\" for one in each group")),
+    }
 }
 
 impl From<LocalMode> for Mode {
@@ -64,8 +81,10 @@ impl LocalGroups {
             return Err(format!("{twice} is in groups twice: name each receiver once"));
         }
         match (self.deaths, self.within) {
-            (0, Some(_)) => Err("within has no meaning without deaths".into()),
-            (1.., None) => Err("deaths needs within: the time in which controllers die".into()),
+            (Dying::Count(0), Some(_)) => Err("within has no meaning without deaths".into()),
+            (Dying::Count(1..) | Dying::EachGroup, None) => {
+                Err("deaths needs within: the time in which controllers die".into())
+            }
             _ => Ok(()),
         }
     }
@@ -102,12 +121,9 @@ impl LocalGroups {
         Ok(text)
     }
 
-    /// The times at which controllers die, the first one first.
-    pub fn deaths_at(&self, random: &mut SplitMix64) -> Vec<Duration> {
-        let within = self.within.map_or(Duration::ZERO, |within| within.0);
-        let mut times: Vec<_> = (0..self.deaths).map(|_| within.mul_f64(random.unit())).collect();
-        times.sort_unstable();
-        times
+    /// Draws who dies in a session, and when, from the seed of its run.
+    pub fn deaths(&self, seed: u64) -> Deaths {
+        Deaths::new(self.deaths, self.within.map_or(Duration::ZERO, |within| within.0), seed)
     }
 
     /// Refuses groups that are not the session's receivers, each once.
@@ -147,13 +163,12 @@ mod tests {
     }
 
     #[test]
-    fn the_seed_tells_when_controllers_die() {
-        let local = read("deaths = 3\nwithin = \"8s\"");
-        let times = |seed| local.deaths_at(&mut SplitMix64(seed));
-        assert_eq!(times(1), times(1));
-        assert_ne!(times(1), times(2));
-        assert!(times(1).is_sorted() && times(1)[2] < Duration::from_secs(8));
-        assert!(read("").deaths_at(&mut SplitMix64(1)).is_empty());
+    fn so_many_controllers_die_or_one_in_each_group() {
+        assert_eq!(read("deaths = 3\nwithin = \"8s\"").deaths, Dying::Count(3));
+        assert_eq!(read("deaths = \"all\"\nwithin = \"8s\"").deaths, Dying::EachGroup);
+        assert!(read("").deaths(1).are_over(Duration::ZERO));
+        let refused = toml::from_str::<LocalGroups>("deaths = \"some\"").unwrap_err().to_string();
+        assert!(refused.contains("expected a number, or \"all\" for one in each group"), "{refused}");
     }
 
     #[test]
@@ -171,6 +186,7 @@ mod tests {
             ("groups = [[\"a\"], [\"b\", \"a\"]]", "a is in groups twice: name each receiver once"),
             ("groups = [[\"a\"], []]", "group 2 is empty: name its controller first"),
             ("mode = \"sender\"\ngroups = [[\"a\"]]", "mode sender has no local groups: leave out groups"),
+            ("deaths = \"all\"", "deaths needs within: the time in which controllers die"),
             ("deaths = 2", "deaths needs within: the time in which controllers die"),
         ];
         for (text, expected) in refused {

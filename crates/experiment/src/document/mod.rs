@@ -5,6 +5,7 @@
 
 pub mod delivery;
 pub mod feed;
+pub mod load;
 pub mod local;
 pub mod network;
 mod old;
@@ -167,6 +168,11 @@ impl Experiment {
         Ok(experiment)
     }
 
+    /// Whether the experiment searches a threshold.
+    pub fn searches(&self) -> bool {
+        self.workload.loading().is_some_and(|loading| loading.asks.iter().any(|ask| ask.is_search()))
+    }
+
     /// Refuses what no single key can show to be wrong.
     fn check(&self) -> Result<(), String> {
         check_distinct("network", self.networks.iter().map(|network| network.name.as_str()))?;
@@ -215,6 +221,7 @@ impl Experiment {
         let rate = delivery.rate.as_ref().or(network.rate.as_ref()).or(self.habits.rate.as_ref());
         match &self.workload {
             Workload::Stream(_) => return check_stream(delivery),
+            Workload::Load(_) => return check_load(delivery),
             _ => rate.map_or(Ok(()), |rate| check_rate(delivery, rate))?,
         }
         match &self.workload {
@@ -254,6 +261,14 @@ fn check_rate(delivery: &Delivery, rate: &SendRate) -> Result<(), String> {
                 .map_err(|why| format!("{why}: name one rate"))
         }
         _ => Ok(()),
+    }
+}
+
+fn check_load(delivery: &Delivery) -> Result<(), String> {
+    check_stream(delivery)?;
+    match delivery.fanout {
+        Fanout::Multicast => Ok(()),
+        fanout => Err(format!("a load is sent by multicast alone, and not by {fanout}")),
     }
 }
 
@@ -298,6 +313,10 @@ impl Document {
         };
         for event in deliveries.iter_mut().flat_map(|delivery| &mut delivery.events) {
             event.read_trace(folder).map_err(|error| error.to_string())?;
+        }
+        if deliveries.is_empty() && matches!(self.workload, WorkloadKeys::Load(_)) {
+            let (name, repair) = ("multicast".to_owned(), Some(Repair::None));
+            deliveries.push(Delivery { name, repair, ..Delivery::default() });
         }
         if deliveries.is_empty() {
             return Err("no [[delivery]] to run, and no `deliveries`".into());

@@ -45,12 +45,30 @@ pub struct Network {
     pub stopped: Option<Stopped>,
     /// The names of the deliveries that are run here. `None` for all.
     pub deliveries: Option<Vec<String>>,
+    /// Whether switches send a group only to its listeners. `None`: they do.
+    pub snooping: Option<bool>,
+    /// The version of MLD that hosts speak, 1 or 2. `None`: the one of their querier.
+    pub mld: Option<u8>,
+    /// How simulated routers and switches know where packets to groups go. A lab always has MLD.
+    #[serde(default)]
+    pub multicast: Multicast,
     /// Other flows on the shared link, which compete with the first.
     #[serde(default, rename = "rival", deserialize_with = "Several::read")]
     pub rivals: Vec<Rival>,
     /// The changes of the shared link's rate during a run.
     #[serde(default)]
     pub changes: Vec<Change>,
+}
+
+/// How simulated routers and switches know where packets to groups go.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Multicast {
+    /// Packets follow the shortest paths to all members, without a protocol.
+    #[default]
+    Tree,
+    /// Hosts, switches and routers speak MLD, as in a lab.
+    Mld,
 }
 
 /// A client whose program is stopped (SIGSTOP) and continued later. The time that it needs is filed as
@@ -143,6 +161,9 @@ impl Network {
         let plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
         if name.is_empty() || name.len() > 32 || !name.bytes().all(plain) {
             return Err(format!("network name `{name}`: expected 1 to 32 letters, digits and `-`"));
+        }
+        if let Some(version) = self.mld.filter(|version| !(1..=2).contains(version)) {
+            return Err(format!("network `{name}`: mld is {version}: expected 1 or 2"));
         }
         if let Some(crowd) = self.crowd.filter(|crowd| !(1..=MAX_CROWD).contains(crowd)) {
             return Err(format!("network `{name}`: crowd is {crowd}: expected 1 to {MAX_CROWD} receivers"));

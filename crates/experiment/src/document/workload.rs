@@ -10,6 +10,7 @@ use treecast_lab::{
 
 use super::{
     feed::Feed,
+    load::{LoadKeys, Loading},
     sharing::{Sharing, SharingKeys},
 };
 
@@ -22,6 +23,7 @@ pub enum WorkloadKeys {
     Stream(StreamKeys),
     Conference(StreamKeys),
     Shared(SharingKeys),
+    Load(LoadKeys),
 }
 
 /// The workload: what a run delivers.
@@ -35,6 +37,8 @@ pub enum Workload {
     Stream(Stream),
     /// A file that takes longer than the time in which flows share a link.
     Shared(Sharing, Objects),
+    /// Numbered packets from many hosts to a group, to see what the network bears.
+    Load(Loading),
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
@@ -133,6 +137,7 @@ impl WorkloadKeys {
                 Workload::Feed(feed)
             }
             Self::Stream(keys) | Self::Conference(keys) => Workload::Stream(keys.complete(all_send)?),
+            Self::Load(keys) => Workload::Load(keys.complete()?),
             Self::Shared(mut keys) => {
                 let objects = ObjectKeys { sizes: keys.sizes.take(), file: keys.file.take() };
                 Workload::Shared(keys.complete()?, objects.complete(folder)?)
@@ -145,13 +150,20 @@ impl Workload {
     pub fn objects(&self) -> Option<&Objects> {
         match self {
             Self::Files(objects) | Self::Shared(_, objects) => Some(objects),
-            Self::Feed(_) | Self::Stream(_) => None,
+            Self::Feed(_) | Self::Stream(_) | Self::Load(_) => None,
         }
     }
 
     pub fn sharing(&self) -> Option<&Sharing> {
         match self {
             Self::Shared(sharing, _) => Some(sharing),
+            _ => None,
+        }
+    }
+
+    pub fn loading(&self) -> Option<&Loading> {
+        match self {
+            Self::Load(loading) => Some(loading),
             _ => None,
         }
     }
@@ -163,6 +175,7 @@ impl Workload {
             Self::Stream(Stream { all_send: false, .. }) => "stream",
             Self::Stream(_) => "conference",
             Self::Shared(..) => "shared",
+            Self::Load(_) => "load",
         }
     }
 }

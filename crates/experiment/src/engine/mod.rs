@@ -2,6 +2,7 @@
 
 pub mod book;
 mod files;
+mod load;
 mod needs;
 mod shared;
 mod stream;
@@ -65,10 +66,29 @@ pub struct Results {
     /// The runs that the program itself refused to make.
     pub refused: Vec<Refusal>,
     pub findings: Vec<Finding>,
+    /// The results of searches.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub thresholds: Vec<Bound>,
     /// A line for each kind of run that was left out.
     #[serde(skip)]
     pub left_out: Vec<String>,
     pub interrupted: bool,
+}
+
+/// What a search has found that the network bears: a rate in packets a second of each sender, or a number of hosts.
+#[derive(Debug, Clone, Serialize)]
+pub struct Bound {
+    pub run: String,
+    /// The highest value that was borne. `None`: not even the lowest one was.
+    pub threshold: Option<f64>,
+    /// The lowest value that was not borne. `None`: even the highest one was.
+    pub broke: Option<f64>,
+    /// What the links allow. `None`: no link has a rate.
+    pub predicted: Option<f64>,
+    /// What gave in at `broke`.
+    pub limits: Vec<String>,
+    /// Whether the machine gave in, and not the network.
+    pub machine_limited: bool,
 }
 
 /// A client without a verified copy.
@@ -216,6 +236,10 @@ impl Engine<'_> {
             if let Work::Stream(stream) = &planned.work {
                 let key = planned.delivery.options.key.then(|| site.key());
                 self.play_stream(&site, planned, stream, key.as_deref())?;
+                continue;
+            }
+            if let Work::Load(load) = &planned.work {
+                self.play_load(&site, planned, load)?;
                 continue;
             }
             let ready = cargo.take().filter(|cargo| cargo.fits(planned));

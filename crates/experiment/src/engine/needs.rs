@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use treecast_lab::Topology;
+use treecast_lab::{Topology, Trees};
 
 use crate::{
     Error,
@@ -30,7 +30,12 @@ pub fn routers(
     let routers = Routers {
         // Each passes the other's joins on, as if its own routers were listeners.
         multicast: if xcast_plus { delivery.is_multicast() } else { any(Delivery::is_multicast) },
-        source_specific: matches!(experiment.workload, Workload::Stream(_)),
+        trees: match experiment.workload {
+            Workload::Stream(_) => Trees::SourceSpecific,
+            // Members send to their local groups. A shared tree would lead that past the sender.
+            _ if any(Delivery::is_local) => Trees::OfEachSource,
+            _ => Trees::Shared,
+        },
         explicit: any(Delivery::is_explicit),
         designated: any(|delivery| delivery.options.designated),
         xcast_plus,
@@ -59,9 +64,10 @@ fn needs(planned: &Planned) -> Vec<Need> {
     let events = !delivery.events.is_empty();
     let is_stream = matches!(planned.work, Work::Stream(_));
     let is_shared = matches!(planned.work, Work::Shared(..));
+    let is_load = matches!(planned.work, Work::Load(_));
     let needs = [
         (Need::Routers, delivery.is_explicit() || delivery.is_multicast()),
-        (Need::Sockets, is_stream || is_shared || events),
+        (Need::Sockets, is_stream || is_shared || is_load || events),
         (Need::Events, events),
         (Need::Rates, is_shared),
         (Need::Files, matches!(planned.work, Work::Feed(_)) || !delivery.local.groups.is_empty()),

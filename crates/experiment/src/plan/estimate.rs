@@ -79,6 +79,9 @@ impl Planned<'_> {
     /// Returns about how long the run takes. This includes the wait until the machine is quiet, the start of
     /// the programs, and the check of the copies.
     pub fn estimate(&self, facts: &Facts, settle: Duration) -> Duration {
+        if let Work::Load(_) = &self.work {
+            return self.transfer(facts) + settle.min(SETTLES);
+        }
         if let Work::Stream(stream) = &self.work {
             let asks_routers = matches!(self.delivery.fanout, Fanout::Mead | Fanout::XcastPlus);
             let programs = Duration::from_millis(if asks_routers { 5500 } else { 3500 });
@@ -95,6 +98,7 @@ impl Planned<'_> {
             Work::Shared(_, lasts) => return *lasts,
             Work::Feed(feed) => return feed.lasts,
             Work::Stream(stream) => return stream.duration(),
+            Work::Load(load) => return load.duration(),
             Work::File(size) => size.0,
         };
         let told = self.parameters.get("rate").and_then(|rate| rate.parse::<u64>().ok());

@@ -1,6 +1,7 @@
 //! An experiment as a list of runs in a fixed order, each with its cell, and how long they will take.
 
 mod estimate;
+pub mod load;
 pub mod path;
 pub mod stream;
 
@@ -14,7 +15,7 @@ use treecast_lab::{
 };
 use treecast_measure::db::Parameters;
 
-use self::{path::SharedPath, stream::PlannedStream};
+use self::{load::PlannedLoad, path::SharedPath, stream::PlannedStream};
 use crate::{
     Error,
     document::{
@@ -54,6 +55,8 @@ pub enum Work<S = PlannedStream> {
     /// A file that takes longer than this time on the shared link.
     Shared(Size, Duration),
     Stream(S),
+    /// Packets from many hosts to a group.
+    Load(Box<PlannedLoad>),
 }
 
 /// What is delivered, before it is known how.
@@ -72,12 +75,12 @@ pub struct PlannedFeed {
 }
 
 impl<S> Work<S> {
-    /// Returns the size of one copy; `None` for a stream, of which nobody keeps a copy.
+    /// Returns the size of one copy; `None` for a stream or a load, of which nobody keeps a copy.
     pub fn size(&self) -> Option<Size> {
         match self {
             Self::File(size) | Self::Shared(size, _) => Some(*size),
             Self::Feed(feed) => Some(feed.size),
-            Self::Stream(_) => None,
+            Self::Stream(_) | Self::Load(_) => None,
         }
     }
 }
@@ -164,7 +167,11 @@ impl<'a> Planner<'a, '_> {
     fn runs(&self, capacity_bytes: u64) -> Result<(Vec<Planned<'a>>, Vec<String>), Error> {
         let experiment = self.experiment;
         let network = &experiment.networks[self.index];
-        let groups = self.groups()?;
+        let groups = match experiment.workload {
+            // Each run has its own hosts.
+            Workload::Load(_) => Vec::new(),
+            _ => self.groups()?,
+        };
         let copies = groups.iter().map(|group| group.receivers.len()).sum();
         let (mut runs, mut left_out) = (Vec::new(), Vec::new());
         for (wanted, repeat) in self.wanted()? {
@@ -253,6 +260,12 @@ impl<'a> Planner<'a, '_> {
                 each(sizes.into_iter().map(|size| Wanted::Shared(size, sharing.lasts.0)).collect())
             }
             Workload::Stream(stream) => each(stream.loads.iter().copied().map(Wanted::Stream).collect()),
+            Workload::Load(loading) => {
+                let refused =
+                    |what| Error::Network { name: experiment.networks[self.index].name.clone(), what };
+                let all = PlannedLoad::all(loading, &self.at.topology).map_err(refused)?;
+                each(all.into_iter().map(|load| Wanted::Load(Box::new(load))).collect())
+            }
             // All configurations of one load and repeat have the same objects, at the same times.
             Workload::Feed(feed) => repeats.flat_map(|repeat| self.feeds(feed, repeat)).collect(),
         })
@@ -283,6 +296,11 @@ impl<'a> Planner<'a, '_> {
         events::check(&delivery.events, topology).map_err(|what| in_delivery(what.to_string()))?;
         delivery.support.routers(topology).map_err(in_delivery)?;
         check_share(delivery).map_err(in_delivery)?;
+        let of_load = match &wanted {
+            Wanted::Load(load) => load.groups(),
+            _ => Vec::new(),
+        };
+        let groups = if of_load.is_empty() { groups } else { &of_load };
         if self.experiment.networks[self.index].crowd.is_none() {
             delivery.local.check_receivers(&groups[0].receivers).map_err(in_delivery)?;
         }
@@ -292,6 +310,7 @@ impl<'a> Planner<'a, '_> {
             Wanted::Feed(feed) => Work::Feed(feed),
             Wanted::Shared(size, lasts) => Work::Shared(size, lasts),
             Wanted::Stream(load) => Work::Stream(stream(load).map_err(in_delivery)?),
+            Wanted::Load(load) => Work::Load(load),
         };
         let mut planned = Planned {
             network: self.index,
@@ -319,6 +338,7 @@ impl<'a> Planner<'a, '_> {
             }
             Work::Feed(feed) => format!("{network}{cast} {delivery} {} #{repeat}", feed.configuration),
             Work::Stream(stream) => format!("{network}{cast} {}, {delivery} #{repeat}", stream.load),
+            Work::Load(load) => format!("{network} {}, {delivery} #{repeat}", load.words()),
         }
     }
 
@@ -373,6 +393,12 @@ impl<'a> Planner<'a, '_> {
                 set("load", stream.load.to_string());
                 set("payload", stream.payload_bytes.to_string());
                 set("size", (u64::from(stream.packets) * stream.payload_bytes as u64).to_string());
+                return parameters;
+            }
+            Work::Load(load) => {
+                load.parameters(&mut set);
+                set("snooping", if network.snooping == Some(false) { "off" } else { "on" }.into());
+                set("mld", network.mld.map_or_else(|| "2".into(), |version| version.to_string()));
                 return parameters;
             }
         }

@@ -33,6 +33,10 @@ pub fn find(
     network: &Description,
     topology: &mut Topology,
 ) -> Result<Option<SharedPath>, Error> {
+    if experiment.workload.loading().is_some() {
+        // So that queues drop what the queues of a switch would.
+        topology.members_mut().for_each(|member| member.quality.single_packets = true);
+    }
     let Some(sharing) = experiment.workload.sharing() else { return Ok(None) };
     prepare(topology, sharing);
     let path = SharedPath::of(topology, sharing, network);

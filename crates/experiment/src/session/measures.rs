@@ -26,6 +26,7 @@ pub const MEASURES: &[(&str, &str)] = &[
     ("requests", "packets"),
     ("served", ""),
     ("died", ""),
+    ("wanted_deaths", ""),
     ("silence", "s"),
     ("processor", "s"),
     ("memory", "B"),
@@ -98,6 +99,9 @@ fn of_clients(receivers: &[String], played: &Played, size_bytes: u64, stopped: O
         filing.node(name, "attempts", f64::from(fared.attempts), "");
         used(&mut filing, name, &fared.ended);
         told.local.iter().for_each(|local| of_local(&mut filing, name, told, local, sent.to_all));
+    }
+    if played.wanted_deaths > 0 {
+        filing.run("wanted_deaths", played.wanted_deaths as f64, "");
     }
     filing.run("sender_repairs", sent.repairs as f64, "packets");
     filing.run("sender_packets", (sent.to_all + sent.to_some) as f64, "packets");

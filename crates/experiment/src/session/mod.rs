@@ -16,7 +16,7 @@ use std::{
 };
 
 use treecast_lab::parallel;
-use treecast_proto::random::SplitMix64;
+use treecast_sim::session::Deaths;
 
 use crate::{
     cargo::Cargo,
@@ -80,6 +80,8 @@ pub struct Played {
     /// The resources that the server's programs used.
     pub server_used: treecast_lab::process::Ended,
     pub happened: Vec<Happening>,
+    /// The number of controllers of local groups that were to die.
+    pub wanted_deaths: usize,
 }
 
 /// How long a session waits for clients that are there; those that did come take part in another then.
@@ -131,7 +133,7 @@ impl Session<'_> {
         let end = clients_start + self.timeout;
         let play = || self.run_clients(server, clients, ears, (clients_start, end), each, stop);
         let events = &self.planned.delivery.events;
-        let (((fares, interrupted), heard), happened) =
+        let (((fares, interrupted, wanted_deaths), heard), happened) =
             while_they_happen(self.site, events, clients_start, play);
         let duration = clients_start.elapsed();
         let began = clients_start - self.origin;
@@ -148,12 +150,13 @@ impl Session<'_> {
             interrupted,
             server_failure: server.failure(),
             happened: happened?,
+            wanted_deaths,
             ..Played::default()
         })
     }
 
-    /// Has all clients fetch what they are to, and listens to what reaches them meanwhile. Returns how they fared and whether the
-    /// user wants to stop, and what was heard.
+    /// Has all clients fetch what they are to, and listens to what reaches them meanwhile. Returns how they fared, whether the
+    /// user wants to stop, how many controllers were to die, and what was heard.
     fn run_clients(
         &self,
         server: &Server,
@@ -162,12 +165,12 @@ impl Session<'_> {
         (start, end): (Instant, Instant),
         each: &mut dyn FnMut(usize, &Fared),
         stop: &dyn Fn() -> bool,
-    ) -> ((Vec<Fared>, bool), io::Result<Option<Heard>>) {
+    ) -> ((Vec<Fared>, bool, usize), io::Result<Option<Heard>>) {
         let is_over = AtomicBool::new(false);
         thread::scope(|scope| {
             scope.spawn(|| self.feed(server, &is_over));
             scope.spawn(|| self.stop_client(clients, &is_over));
-            scope.spawn(|| self.kill_controllers(server, clients, &is_over));
+            let killing = scope.spawn(|| self.kill_controllers(server, clients, &is_over));
             let listening = ears.map(|ears| scope.spawn(|| ears.listen(start, &is_over)));
             let (done, outcomes) = mpsc::channel();
             for (index, client) in clients.iter().enumerate() {
@@ -176,7 +179,7 @@ impl Session<'_> {
                 scope.spawn(move || _ = done.send((index, client.run(server, self.origin, start))));
             }
             drop(done);
-            let collected = collect(clients.len(), &outcomes, each, &mut || {
+            let (fares, interrupted) = collect(clients.len(), &outcomes, each, &mut || {
                 if stop() || Instant::now() > end {
                     clients.iter().for_each(|client| client.slot.close(libc::SIGKILL));
                 }
@@ -185,7 +188,7 @@ impl Session<'_> {
             is_over.store(true, Ordering::Relaxed);
             let panicked = || Err(io::Error::other("listening to receivers panicked"));
             let heard = listening.map(|ears| ears.join().unwrap_or_else(|_| panicked()));
-            (collected, heard.transpose())
+            ((fares, interrupted, killing.join().unwrap_or_default()), heard.transpose())
         })
     }
 
@@ -231,25 +234,23 @@ impl Session<'_> {
     }
 
     /// Kills controllers of local groups, each at its time since the session began. A death waits while nobody reports
-    /// to any controller.
-    fn kill_controllers(&self, server: &Server, clients: &[Client], is_over: &AtomicBool) {
-        let mut random = SplitMix64(self.seed);
-        let times = self.planned.delivery.local.deaths_at(&mut random);
-        let is_over_or = |is_done: bool| is_done || is_over.load(Ordering::Relaxed);
-        while !times.is_empty() && !is_over_or(server.has_begun()) {
+    /// to any controller. Returns the number of controllers that were to die.
+    fn kill_controllers(&self, server: &Server, clients: &[Client], is_over: &AtomicBool) -> usize {
+        let mut deaths = self.planned.delivery.local.deaths(self.seed);
+        let is_over = || is_over.load(Ordering::Relaxed);
+        while !deaths.are_over(Duration::ZERO) && !is_over() && !server.has_begun() {
             thread::sleep(POLL);
         }
         let began = Instant::now();
-        for time in times {
-            wait_until(began + time, is_over);
-            let mut serving: Vec<&Client> = Vec::new();
-            while !is_over_or(!serving.is_empty()) {
-                thread::sleep(POLL);
-                serving = clients.iter().filter(|client| client.serves()).collect();
+        while !deaths.are_over(began.elapsed()) && !is_over() {
+            let serving = clients.iter().enumerate();
+            let serving = serving.filter_map(|(number, client)| Some((number, client.serves()?)));
+            for number in deaths.due(began.elapsed(), serving.collect()) {
+                clients[number].die();
             }
-            let chosen = (random.unit() * serving.len() as f64) as usize;
-            serving.get(chosen).iter().for_each(|client| client.die());
+            thread::sleep(Deaths::INTERVAL);
         }
+        deaths.wanted()
     }
 
     fn server(&self) -> io::Result<Server<'_>> {

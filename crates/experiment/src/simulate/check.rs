@@ -7,7 +7,7 @@ use crate::{
     document::{
         Experiment,
         delivery::{Delivery, Fanout, Program},
-        network::Network,
+        network::{Multicast, Network},
         workload::{SendRate, Workload},
     },
     plan::{self, Plan},
@@ -57,12 +57,15 @@ pub fn check_runs(experiment: &Experiment, plan: &Plan) -> Result<(), Error> {
 }
 
 fn of_network(network: &Network) -> Result<(), String> {
+    let is_mld = network.multicast == Multicast::Mld;
     let lacking = [
         ("routing = \"ospf\"", network.routing == Some(Routing::Ospf)),
         ("stopped", network.stopped.is_some()),
         ("rival", !network.rivals.is_empty()),
         ("changes", !network.changes.is_empty()),
         ("watch", !network.watch.is_empty()),
+        ("snooping = false", is_mld && network.snooping == Some(false)),
+        ("mld = 1", is_mld && network.mld == Some(1)),
     ];
     match lacking.iter().find(|(_, is_set)| *is_set) {
         Some((key, _)) => {

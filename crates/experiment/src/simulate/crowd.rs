@@ -12,7 +12,7 @@ use treecast_proto::local::Tuning;
 use treecast_sim::{
     crowd::{self, Crowd, CrowdFigures},
     graph::Graph,
-    session::Sample,
+    session::{Dying, Sample},
 };
 use treecast_wire::header::HEADER_LEN;
 
@@ -50,7 +50,10 @@ pub fn check(network: &Network, delivery: &Delivery, understood: &Understood) ->
         ));
     }
     let is_multicast = delivery.fanout == Fanout::Multicast;
-    if !delivery.is_local() || !is_multicast || !delivery.local.groups.is_empty() || delivery.local.deaths > 0
+    if !delivery.is_local()
+        || !is_multicast
+        || !delivery.local.groups.is_empty()
+        || delivery.local.deaths != Dying::default()
     {
         return Err(format!(
             "{} cannot be: a crowd has multicast and repair local, without groups or deaths",
@@ -136,6 +139,7 @@ fn simulated(planned: &Planned, receivers: usize, figures: &CrowdFigures) -> Sim
         feedback: figures.sender.reports + figures.sender.requests + figures.sender.others,
         sender_repairs: figures.sender_repairs,
         sender_packets: size(planned).div_ceil(BLOCK_LEN.into()) + figures.sender_repairs,
+        wanted_deaths: 0,
         most_served: Some(figures.most_clients),
         samples: vec![Sample::default(), end],
     }

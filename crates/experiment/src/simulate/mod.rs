@@ -191,6 +191,9 @@ fn filing(planned: &Planned, simulated: &Simulated) -> Filing {
     filing.run("feedback", simulated.feedback as f64, "packets");
     filing.run("sender_repairs", simulated.sender_repairs as f64, "packets");
     filing.run("sender_packets", simulated.sender_packets as f64, "packets");
+    if simulated.wanted_deaths > 0 {
+        filing.run("wanted_deaths", simulated.wanted_deaths as f64, "");
+    }
     if let Some(served) = simulated.most_served {
         filing.run("served", served as f64, "");
     }

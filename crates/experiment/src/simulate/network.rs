@@ -27,7 +27,8 @@ struct Names {
     to: Option<(String, String)>,
 }
 
-/// Makes the cables of a topology. A LAN becomes one more node, its switch, with a cable to each member.
+/// Makes the cables of a topology. A LAN becomes one more node, its switch, with a cable to each member. A LAN with a trunk
+/// becomes two switches.
 pub fn cables(topology: &Topology) -> Cables {
     let forwards = topology.nodes.iter().map(|node| node.role == Role::Router).collect();
     let mut cables = Cables { plan: GraphPlan { forwards, cables: Vec::new() }, names: Vec::new() };
@@ -42,9 +43,17 @@ pub fn cables(topology: &Topology) -> Cables {
             }
             continue;
         }
-        let switch = cables.plan.forwards.len();
+        let first = cables.plan.forwards.len();
         cables.plan.forwards.push(true);
-        for member in &network.members {
+        if let Some(trunk) = &network.trunk {
+            cables.plan.forwards.push(true);
+            for (from, to) in [(first, first + 1), (first + 1, first)] {
+                cables.add(cable(from, to, &trunk.quality, trunk.quality.loss, false), names(None, None));
+            }
+        }
+        for (place, member) in network.members.iter().enumerate() {
+            let switch =
+                first + usize::from(network.trunk.as_ref().is_some_and(|trunk| place >= trunk.first));
             let Quality { loss, .. } = member.quality;
             let outward = cable(member.node, switch, &member.quality, Loss::None, true);
             cables.add(outward, names(end(member), None));
@@ -123,6 +132,7 @@ impl Cables {
 fn change(fault: &Fault, begins: bool) -> Change {
     match fault {
         Fault::Avoid { .. } => Change::Avoided(begins),
+        Fault::Down { .. } => Change::Down(begins),
         Fault::Lose { loss, .. } => Change::Loss(begins.then(|| lost(*loss))),
         _ => Change::Cut(begins),
     }
@@ -132,20 +142,10 @@ fn is_at(end: &Option<(String, String)>, node: &str, interface: Option<&str>) ->
     end.as_ref().is_some_and(|(of, name)| of == node && Some(name.as_str()) == interface)
 }
 
-/// Refuses a network in which the sender does not reach every receiver, or in which a queue has no rate that
-/// would fill it.
+/// Refuses a network in which the sender does not reach every receiver.
 pub fn check_connected(topology: &Topology, group: &Group) -> Result<(), String> {
     let mut graph = Graph::new(&cables(topology).plan, 0);
     let Some(sender) = node(topology, &group.sender) else { return Err(unknown(&group.sender)) };
-    let lacks_rate = |network: &&treecast_lab::Network| {
-        network
-            .members
-            .iter()
-            .any(|one| one.quality.only_simulated().is_some() && one.quality.rate_bps.is_none())
-    };
-    if let Some(network) = topology.networks.iter().find(lacks_rate) {
-        return Err(format!("{} has `background` or `drop`, and no rate: give it a rate", network.name));
-    }
     for name in &group.receivers {
         let Some(receiver) = node(topology, name) else { return Err(unknown(name)) };
         if graph.distance(receiver, sender).is_none() {
@@ -169,4 +169,22 @@ pub fn addresses(topology: &Topology, node: usize) -> Vec<Ipv6Addr> {
 /// Returns the index of the node with this name.
 pub fn node(topology: &Topology, name: &str) -> Option<usize> {
     topology.nodes.iter().position(|node| node.name == name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_trunk_makes_two_switches_of_a_lan() {
+        let topology = Topology::parse("switches:clients=3+2,rate=10M,trunk-rate=1M").unwrap();
+        let cables = cables(&topology);
+        assert_eq!(cables.plan.forwards.iter().filter(|forwards| **forwards).count(), 2);
+        let mut graph = Graph::new(&cables.plan, 0);
+        let lan = &topology.networks[0];
+        let trunk = lan.trunk.as_ref().unwrap();
+        let nodes: Vec<usize> = lan.members.iter().map(|member| member.node).collect();
+        assert_eq!(graph.distance(nodes[0], nodes[trunk.first - 1]), Some(2));
+        assert_eq!(graph.distance(nodes[0], nodes[trunk.first]), Some(3));
+    }
 }

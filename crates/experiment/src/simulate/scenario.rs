@@ -7,7 +7,6 @@ use treecast_lab::{Role, Topology, quantity::Rate};
 use treecast_proto::{
     fec::Share,
     local::Tuning,
-    random::SplitMix64,
     vcmtp::{self, Notification},
 };
 use treecast_sim::{
@@ -26,7 +25,7 @@ use crate::{
     document::{
         Experiment,
         delivery::{self, Delivery, Repair},
-        network::server_rate_bps,
+        network::{Multicast, server_rate_bps},
         workload::SendRate,
     },
     filing::Series,
@@ -50,6 +49,8 @@ pub struct Simulated {
     pub sender_repairs: u64,
     /// The packets of objects that the sender sent. One packet to many counts once.
     pub sender_packets: u64,
+    /// The number of controllers of local groups that were to die.
+    pub wanted_deaths: usize,
     /// The most clients that have reported to one controller of a crowd.
     pub most_served: Option<usize>,
     pub samples: Vec<Sample>,
@@ -89,6 +90,7 @@ pub fn play(
         feedback: 0,
         sender_repairs: 0,
         sender_packets: 0,
+        wanted_deaths: 0,
         most_served: None,
         samples: Vec::new(),
     };
@@ -110,6 +112,7 @@ pub fn play(
         }
         simulated.take(planned, &members, begins, &waits, &run);
         simulated.feedback += run.figures.feedback_messages;
+        simulated.wanted_deaths += run.figures.wanted_deaths;
         let block_len = u64::from(scenario.block_len);
         let repairs = run.figures.retransmitted_bytes.div_ceil(block_len);
         simulated.sender_repairs += repairs;
@@ -274,6 +277,17 @@ fn fanout(delivery: &Delivery) -> Fanout {
     }
 }
 
+/// How the network knows where packets to groups go. Routers have the settings that they have in a lab.
+fn multicast(experiment: &Experiment, planned: &Planned, topology: &Topology) -> session::Multicast {
+    match experiment.networks[planned.network].multicast {
+        Multicast::Tree => session::Multicast::Tree,
+        Multicast::Mld => session::Multicast::Mld(session::Routing {
+            first_switch: topology.nodes.len(),
+            source_trees: experiment.deliveries.iter().any(Delivery::is_local),
+        }),
+    }
+}
+
 /// The places of a session's sender and `members` in the network. `seal_bytes` is what encryption adds to a packet.
 fn placed(
     experiment: &Experiment,
@@ -293,6 +307,7 @@ fn placed(
         sender: node(&groups[0].sender)?,
         receivers: receivers.iter().map(|name| node(name)).collect::<Result<_, _>>()?,
         fanout: fanout(delivery),
+        multicast: multicast(experiment, planned, topology),
         explicit: match delivery.is_explicit() {
             true => Some(explicit(delivery, topology, &(&groups[0].sender, receivers))?),
             false => None,
@@ -339,7 +354,7 @@ fn local(
         // As `treecast send --wait N` does.
         settling: timeout,
         wait_for: Some(members.len() as u32),
-        deaths: keys.deaths_at(&mut SplitMix64(seed)),
+        deaths: keys.deaths(seed),
     })
 }
 

@@ -19,7 +19,7 @@ use std::{
 use treecast_dataplane::explicit::{self, Setting};
 use treecast_driver::security::random;
 use treecast_lab::{
-    Daemon, Lab, LabNode, Options, Role, Routing, Topology,
+    CableQueue, Daemon, Lab, LabNode, Options, Role, Routing, Topology, Trees,
     events::Fault,
     parallel,
     process::{self, Process},
@@ -58,8 +58,8 @@ pub struct LabSite {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Routers {
     pub multicast: bool,
-    /// Whether the routers forward source-specific multicast alone, which loops do not disturb.
-    pub source_specific: bool,
+    /// The trees of multicast in a network with loops.
+    pub trees: Trees,
     /// Whether the routers speak MEADcast and Xcast.
     pub explicit: bool,
     /// Whether the routers serve hosts on their own links that join a group of MEADcast.
@@ -121,23 +121,19 @@ impl LabSite {
     }
 
     fn run_multicast(&mut self, routers: Routers) -> treecast_lab::Result<()> {
-        let is_same = (routers.multicast, routers.source_specific)
-            == (self.routers.multicast, self.routers.source_specific);
-        if is_same {
+        if (routers.multicast, routers.trees) == (self.routers.multicast, self.routers.trees) {
             return Ok(());
         }
         self.multicast.drain(..).try_for_each(Daemon::end)?;
         if routers.multicast {
-            self.multicast = match routers.source_specific {
-                true => self.lab().start_source_specific_routers(&self.treecast, process::die_with_parent)?,
-                false => self.lab().start_routers(&self.treecast, process::die_with_parent)?,
-            };
+            self.multicast =
+                self.lab().start_routers(&self.treecast, routers.trees, process::die_with_parent)?;
         }
         Ok(())
     }
 
     fn run_explicit(&mut self, routers: Routers) -> treecast_lab::Result<()> {
-        let of = |routers: Routers| Routers { multicast: false, source_specific: false, ..routers };
+        let of = |routers: Routers| Routers { multicast: false, trees: Trees::Shared, ..routers };
         if of(routers) == of(self.routers) {
             return Ok(());
         }
@@ -255,6 +251,14 @@ impl Site for LabSite {
 
     fn set_rate(&self, node: usize, interface: &str, rate_bps: u64) -> io::Result<()> {
         self.lab().set_rate(&self.topology.nodes[node].name, interface, rate_bps).map_err(io::Error::other)
+    }
+
+    fn queues(&self) -> io::Result<Vec<CableQueue>> {
+        self.lab().queues().map_err(io::Error::other)
+    }
+
+    fn set_snooping(&self, is_on: bool) -> io::Result<()> {
+        self.lab().set_snooping(is_on).map_err(io::Error::other)
     }
 
     fn enter(&self, node: &str, work: Box<dyn FnOnce() + Send + '_>) -> io::Result<()> {

@@ -21,7 +21,7 @@ use std::{
 };
 
 use serde::de::DeserializeOwned;
-use treecast_lab::{Topology, events::Fault, process::Ended};
+use treecast_lab::{CableQueue, Topology, events::Fault, process::Ended};
 use treecast_measure::{Db, sample::Recorder, sample::SampleError};
 
 pub use happenings::{Happening, while_they_happen};
@@ -70,6 +70,12 @@ pub trait Site: Sync {
 
     /// Changes the rate at which a node, by its index, sends over an interface.
     fn set_rate(&self, node: usize, interface: &str, rate_bps: u64) -> io::Result<()>;
+
+    /// Reads what the queue of each cable with a rate has passed and dropped.
+    fn queues(&self) -> io::Result<Vec<CableQueue>>;
+
+    /// Makes all switches send a group only to its listeners, or to all ports.
+    fn set_snooping(&self, is_on: bool) -> io::Result<()>;
 
     /// Runs `work` on a thread whose sockets and files are those of a node ([`Need::Sockets`]).
     fn enter(&self, node: &str, work: Box<dyn FnOnce() + Send + '_>) -> io::Result<()>;
@@ -321,6 +327,14 @@ pub mod tests {
         }
 
         fn set_rate(&self, _: usize, _: &str, _: u64) -> io::Result<()> {
+            Err(nowhere())
+        }
+
+        fn queues(&self) -> io::Result<Vec<CableQueue>> {
+            Err(nowhere())
+        }
+
+        fn set_snooping(&self, _: bool) -> io::Result<()> {
             Err(nowhere())
         }
 

@@ -8,7 +8,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use treecast_host::interface::index_of;
+use treecast_host::{
+    interface::index_of,
+    option::{self, ToGroups},
+};
 use treecast_lab::mead_plan;
 
 use super::{
@@ -313,9 +316,8 @@ fn place(site: &dyn Site, planned: &Planned, receiver: &str) -> io::Result<Where
 /// A sender's socket, in the namespace of the calling thread.
 fn open(at: &Attachment) -> io::Result<UdpSocket> {
     let socket = UdpSocket::bind((Ipv6Addr::UNSPECIFIED, 0))?;
-    let options = socket2::SockRef::from(&socket);
-    options.set_multicast_hops_v6(HOP_LIMIT)?;
-    options.set_send_buffer_size(1 << 20)?;
-    options.set_multicast_if_v6(index_of(&at.interface)?)?;
+    socket2::SockRef::from(&socket).set_send_buffer_size(1 << 20)?;
+    let interface = index_of(&at.interface)?;
+    option::send_to_groups(&socket, ToGroups { interface, hop_limit: HOP_LIMIT, loops_back: true })?;
     Ok(socket)
 }

@@ -1,7 +1,7 @@
 //! rtnetlink (RFC 3549, rtnetlink(7)): links, addresses, routes, neighbours, queueing disciplines and counters.
 //!
 //! [`Netlink`] is a socket to the kernel. [`Batch`]es of requests change things; the requests are in
-//! [`requests`]. Queries are methods of [`Netlink`], in `queries` and [`counters`]. [`Monitor`] reports
+//! [`requests`]. Queries are methods of [`Netlink`], in `queries`, [`bridges`] and [`counters`]. [`Monitor`] reports
 //! changes.
 //!
 //! The messages are written and read by hand, and not with the crates `rtnetlink` or `netlink-packet-route`. A
@@ -10,6 +10,7 @@
 //! neither the 64-bit counters nor netem nor tbf. They would replace the reading and writing of messages, which
 //! is a file of 200 lines (`message.rs`).
 
+pub mod bridges;
 pub mod counters;
 mod message;
 mod monitor;

@@ -99,12 +99,30 @@ pub fn add_bridge(batch: &mut Batch, bridge: &Bridge) {
 
 /// Makes a bridge ask for listeners. Snooping is useless if nobody asks.
 pub fn set_querier(batch: &mut Batch, index: u32) {
-    let what = format!("have bridge {index} ask for listeners");
+    set_of_bridge(batch, format!("have bridge {index} ask for listeners"), index, IFLA_BR_MCAST_QUERIER, 1);
+}
+
+/// Makes a bridge send a group only to the ports with listeners, or to all ports.
+pub fn set_snooping(batch: &mut Batch, index: u32, is_on: bool) {
+    let what = format!("have bridge {index} snoop");
+    set_of_bridge(batch, what, index, IFLA_BR_MCAST_SNOOPING, is_on.into());
+}
+
+/// Sets an attribute of one byte of a bridge.
+fn set_of_bridge(batch: &mut Batch, what: String, index: u32, attribute: u16, value: u8) {
     batch.request(what, libc::RTM_NEWLINK, 0, &link_header(index, false), |attributes| {
         attributes.nest(libc::IFLA_LINKINFO, |info| {
             info.text(IFLA_INFO_KIND, "bridge");
-            info.nest(IFLA_INFO_DATA, |data| data.u8(IFLA_BR_MCAST_QUERIER, 1));
+            info.nest(IFLA_INFO_DATA, |data| data.u8(attribute, value));
         });
+    });
+}
+
+/// Makes an interface a port of the bridge with index `master`.
+pub fn set_master(batch: &mut Batch, index: u32, master: u32) {
+    let what = format!("make interface {index} a port of bridge {master}");
+    batch.request(what, libc::RTM_NEWLINK, 0, &link_header(index, false), |attributes| {
+        attributes.u32(libc::IFLA_MASTER, master);
     });
 }
 
@@ -299,7 +317,7 @@ pub fn add_tbf(
     parameters.extend(queue_bytes.to_ne_bytes());
     parameters.extend([0; 8]);
     let what = format!("limit interface {index} to {rate_bps} bit/s");
-    let header = queue_header(index, 0, parent.map_or(TC_H_ROOT, |_| NETEM_HANDLE | 1));
+    let header = queue_header(index, TBF_HANDLE, parent.map_or(TC_H_ROOT, |_| NETEM_HANDLE | 1));
     batch.request(what, libc::RTM_NEWQDISC, CREATE_OR_REPLACE, &header, |attributes| {
         attributes.text(libc::TCA_KIND, "tbf");
         attributes.nest(libc::TCA_OPTIONS, |options| {
@@ -312,8 +330,23 @@ pub fn add_tbf(
     });
 }
 
+/// Counts what waits for the rate of [`add_tbf`] in packets, and not in bytes. So a small packet finds no room where a
+/// large one finds none.
+pub fn add_packet_queue(batch: &mut Batch, index: u32, packets: u32) {
+    let header = queue_header(index, 0, TBF_HANDLE | 1);
+    let what = format!("let {packets} packets wait for interface {index}");
+    batch.request(what, libc::RTM_NEWQDISC, CREATE_OR_REPLACE, &header, |attributes| {
+        attributes.text(libc::TCA_KIND, "pfifo");
+        // `struct tc_fifo_qopt`.
+        attributes.nest(libc::TCA_OPTIONS, |options| options.raw(&packets.to_ne_bytes()));
+    });
+}
+
 /// Marks that a queueing discipline goes below netem.
 pub struct Netem;
+
+/// The handle of the lab's token bucket, `2:`.
+const TBF_HANDLE: u32 = 2 << 16;
 
 /// The handle of the lab's netem, `1:`.
 const NETEM_HANDLE: u32 = 1 << 16;

@@ -6,7 +6,9 @@ use std::collections::HashMap;
 use super::addresses::Owners;
 use super::draft::{Draft, DraftMember, DraftNetwork, DraftNode};
 use super::error::SpecError;
-use super::{MAX_MULTICAST_INTERFACES, MAX_NAME_BYTES, Member, Network, NetworkKind, Node, Role, Topology};
+use super::{
+    MAX_MULTICAST_INTERFACES, MAX_NAME_BYTES, Member, Network, NetworkKind, Node, Quality, Role, Topology,
+};
 
 /// More namespaces than this are beyond what one machine was ever tried with.
 pub(super) const MAX_NODES: usize = 4096;
@@ -41,8 +43,8 @@ impl Draft<'_> {
                 members.push(Member { node, interface, v4, v6, quality: member.quality.clone() });
             }
             self.check_members(network, &members)?;
-            let (name, kind) = (network.name.clone(), network.kind);
-            networks.push(Network { name, kind, v4, v6, members, area: 0 });
+            let (name, kind, trunk) = (network.name.clone(), network.kind, network.trunk.clone());
+            networks.push(Network { name, kind, v4, v6, members, area: 0, trunk });
         }
         self.check_routers(&interfaces)?;
         let node = |node: DraftNode| Node { name: node.name, role: node.role, loopback_v6: node.loopback_v6 };
@@ -138,6 +140,14 @@ impl Draft<'_> {
             if seen.insert(member.node, ()).is_some() {
                 let message =
                     format!("{} is in {} twice: a loop, which carries no traffic", draft.node, network.name);
+                return Err(self.wrong(draft.line.or(network.line), message));
+            }
+            let Quality { rate_bps, background_bps, drops_early, .. } = member.quality;
+            if rate_bps.is_none() && (background_bps.is_some() || drops_early) {
+                let message = format!(
+                    "{} has `background` or `drop` at {}, and no rate: give it a rate",
+                    network.name, draft.node
+                );
                 return Err(self.wrong(draft.line.or(network.line), message));
             }
         }

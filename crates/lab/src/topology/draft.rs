@@ -2,7 +2,7 @@
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-use super::{NetworkKind, Quality, Role, Subnet};
+use super::{NetworkKind, Quality, Role, Subnet, Trunk};
 
 /// What a parser has read, in the order of the file.
 pub(super) struct Draft<'a> {
@@ -27,6 +27,7 @@ pub(super) struct DraftNetwork {
     pub v4: Option<Subnet<Ipv4Addr>>,
     pub v6: Option<Subnet<Ipv6Addr>>,
     pub members: Vec<DraftMember>,
+    pub trunk: Option<Trunk>,
     pub line: Option<usize>,
 }
 

@@ -143,7 +143,7 @@ fn read_network(
         read_end(&end, member, cables)?;
     }
     entry.finish("nodes, prefixes, ends, cable, rate, queue, loss, delay, jitter, background and drop")?;
-    Ok(DraftNetwork { name, kind, v4, v6, members, line: Some(value.line()) })
+    Ok(DraftNetwork { name, kind, v4, v6, members, trunk: None, line: Some(value.line()) })
 }
 
 /// Expands a name, or all nodes whose names start with the text before a `*`.

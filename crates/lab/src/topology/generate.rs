@@ -4,7 +4,7 @@
 use super::draft::{Draft, DraftMember, DraftNetwork, DraftNode};
 use super::error::SpecError;
 use super::quality::parse_rate_bps;
-use super::{NetworkKind, Quality, Role, Topology};
+use super::{Loss, NetworkKind, Quality, Role, Topology, Trunk};
 
 const MAX_CLIENTS: usize = 4000;
 const MAX_LEVELS: usize = 8;
@@ -109,6 +109,44 @@ pub(super) fn shared(keys: &Keys) -> Result<Topology, SpecError> {
     draft.finish()
 }
 
+/// `switches:clients=47+48,rate=200k`: a LAN with two switches, and a cable between them
+/// (congested-multicast-2019, 3.1). All cables carry single packets, so a queue drops what a switch would drop.
+pub(super) fn switches(keys: &Keys) -> Result<Topology, SpecError> {
+    let known = "clients, rate, trunk-rate, queue, loss, delay, jitter, background, drop";
+    let mut cable = Quality { single_packets: true, ..Quality::default() };
+    let (mut counts, mut trunk_rate_bps) = (None, None);
+    keys.each(known, |key, value| {
+        Some(match key {
+            "clients" => {
+                let two = value
+                    .split_once('+')
+                    .ok_or_else(|| "the clients of both switches, like 47+48".to_owned());
+                let count = |text| number(text, 1..=MAX_CLIENTS);
+                two.and_then(|(first, second)| Ok((count(first)?, count(second)?)))
+                    .map(|two| counts = Some(two))
+            }
+            "trunk-rate" => {
+                parse_rate_bps(value).map(|rate| trunk_rate_bps = Some(rate)).map_err(str::to_owned)
+            }
+            _ => return cable.set(key, value).map(|set| set.map_err(str::to_owned)),
+        })
+    })?;
+    let missing = || SpecError::new(keys.spec, None, "clients=N+N is missing");
+    let (first, second) = counts.ok_or_else(missing)?;
+    let name = format!("switches{first}-{second}");
+    let mut draft = Draft { file: keys.spec, name, nodes: Vec::new(), networks: Vec::new() };
+    let mut lan = network("lan0");
+    for client in 0..first + second {
+        let name = format!("client{client}");
+        lan.members.push(DraftMember::of(name.clone(), cable.clone()));
+        draft.nodes.push(node(name, Role::Client));
+    }
+    let quality = Quality { rate_bps: trunk_rate_bps.or(cable.rate_bps), loss: Loss::None, ..cable };
+    lan.trunk = Some(Trunk { first, quality });
+    draft.networks.push(lan);
+    draft.finish()
+}
+
 /// The routers one level below `router`. None for routers on a client LAN.
 fn children(router: usize, leaves: usize) -> std::ops::Range<usize> {
     match router.checked_sub(leaves) {
@@ -189,7 +227,7 @@ fn node(name: String, role: Role) -> DraftNode {
 
 fn network(name: &str) -> DraftNetwork {
     let (kind, v4, v6) = (NetworkKind::Lan, None, None);
-    DraftNetwork { name: name.to_owned(), kind, v4, v6, members: Vec::new(), line: None }
+    DraftNetwork { name: name.to_owned(), kind, v4, v6, members: Vec::new(), trunk: None, line: None }
 }
 
 /// The `key=value` list of a generator.
@@ -307,6 +345,22 @@ mod tests {
         assert_eq!(members(&three, "up2"), ["server2.if1", "router0.if4"]);
         let refused = Topology::parse("shared:rivals=2").unwrap_err().to_string();
         assert_eq!(refused, "shared:rivals=2: clients=N is missing");
+    }
+
+    #[test]
+    fn a_lan_may_have_two_switches() {
+        let topology = Topology::parse("switches:clients=3+2,rate=200k,trunk-rate=1M,queue=4k").unwrap();
+        let lan = &topology.networks[0];
+        assert_eq!((lan.members_by_switch(), topology.nodes.len()), (vec![3, 2], 5));
+        let trunk = lan.trunk.as_ref().unwrap();
+        assert_eq!(
+            (trunk.quality.rate_bps, lan.members[0].quality.rate_bps),
+            (Some(1_000_000), Some(200_000))
+        );
+        assert!(trunk.quality.single_packets);
+        let refused = |spec: &str| Topology::parse(spec).unwrap_err().to_string();
+        assert_eq!(refused("switches:rate=1M"), "switches:rate=1M: clients=N+N is missing");
+        assert!(refused("switches:clients=5").contains("the clients of both switches, like 47+48"));
     }
 
     #[test]

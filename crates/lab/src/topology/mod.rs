@@ -76,6 +76,17 @@ pub struct Network {
     /// The OSPF area of the network. Used only if routes come from OSPF.
     #[serde(default)]
     pub area: u16,
+    /// The cable between the two switches of a LAN. `None`: the LAN has one switch, or is a link.
+    #[serde(default)]
+    pub trunk: Option<Trunk>,
+}
+
+/// The cable between the two switches of a LAN.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Trunk {
+    /// The number of members on the first switch. The members after them are on the second switch.
+    pub first: usize,
+    pub quality: Quality,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -139,6 +150,12 @@ impl Topology {
 }
 
 impl Network {
+    /// Returns the number of members on each switch of a LAN.
+    pub fn members_by_switch(&self) -> Vec<usize> {
+        let count = self.members.len();
+        self.trunk.as_ref().map_or_else(|| vec![count], |trunk| vec![trunk.first, count - trunk.first])
+    }
+
     /// Whether a router is a member, which then asks for listeners itself.
     pub fn has_router(&self, nodes: &[Node]) -> bool {
         self.members.iter().any(|member| nodes[member.node].role == Role::Router)

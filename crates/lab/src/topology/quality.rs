@@ -22,7 +22,7 @@ pub struct Quality {
     /// router's queue.
     #[serde(default)]
     pub single_packets: bool,
-    /// The rate of packets of others that wait in the same queues, in bits a second. Only the simulator has them. `None` for none.
+    /// The rate of packets of others that wait in the same queues, in bits a second. `None` for none.
     #[serde(default)]
     pub background_bps: Option<u64>,
     /// Whether queues drop some packets before they are full (RED). Only the simulator's do.
@@ -48,8 +48,7 @@ impl Quality {
 
     /// The key of something that only the simulator has. `None` where a lab has all of it.
     pub fn only_simulated(&self) -> Option<&'static str> {
-        let set = [("background", self.background_bps.is_some()), ("drop", self.drops_early)];
-        set.into_iter().find(|(_, is_set)| *is_set).map(|(key, _)| key)
+        self.drops_early.then_some("drop")
     }
 
     /// The smallest queue in front of a rate: four super-packets.

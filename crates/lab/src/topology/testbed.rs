@@ -136,7 +136,15 @@ fn add_stub(
     }
     let prefix = Subnet { base: source.address(base, line, [stub.area, stub.id, 0])?, length: 112 };
     let (kind, v6) = (NetworkKind::Lan, Some(prefix));
-    draft.networks.push(DraftNetwork { name: network, kind, v4: None, v6, members, line: Some(line) });
+    draft.networks.push(DraftNetwork {
+        name: network,
+        kind,
+        v4: None,
+        v6,
+        members,
+        trunk: None,
+        line: Some(line),
+    });
     Ok(())
 }
 
@@ -158,6 +166,7 @@ fn add_transit(
         v4: None,
         v6: Some(Subnet { base: prefix.into(), length: 112 }),
         members: vec![end(a, b, 1), end(b, a, 2)],
+        trunk: None,
         line: Some(line),
     });
     Ok(())

@@ -11,7 +11,8 @@ mod palette;
 
 use crate::tables::Table;
 
-pub use canvas::{NARROW, WIDTH};
+pub use axis::{Axis, plain};
+pub use canvas::{Canvas, NARROW, Sheet, TickText, WIDTH};
 pub use palette::{Ink, Mark, Style, Styles};
 
 /// A plot, as SVG text that can be written to a file.

@@ -238,7 +238,7 @@ fn heads_of(parameters: &[impl AsRef<str>]) -> impl Iterator<Item = String> {
 fn table(frame: &Frame, measure: &str, unit: &str) -> Option<Table> {
     let varying = varying(frame);
     let scale = Scale::of(unit, highest(frame, measure));
-    let columns = ["N", "MEAN", "± 95 %", "MIN", "MEDIAN", "MAX"].map(String::from);
+    let columns = ["N", "MEAN", "SD", "± 95 %", "MIN", "MEDIAN", "MAX"].map(String::from);
     let names: Vec<String> = heads_of(&varying).chain(columns).collect();
     let title = match scale.map_or(unit, |scale| scale.unit) {
         "" => measure.replace('_', " "),
@@ -249,11 +249,12 @@ fn table(frame: &Frame, measure: &str, unit: &str) -> Option<Table> {
         let of_cell: Vec<&Condition> = cell.iter().collect();
         let Some(summary) = Summary::of(&values(frame, &of_cell, measure)) else { continue };
         let star = if frame.runs_that(&of_cell).any(|(_, run)| run.is_saturated) { " *" } else { "" };
-        let interval = if summary.count > 1 { scaled(summary.confidence_95, scale) } else { String::new() };
+        let spread = |value: f64| if summary.count > 1 { scaled(value, scale) } else { String::new() };
         let mut cells: Vec<Cell> = words(&cell).into_iter().map(Cell::from).collect();
         cells.push(format!("{}{star}", summary.count).into());
         cells.push(scaled(summary.mean, scale).into());
-        cells.push(interval.into());
+        cells.push(spread(summary.standard_deviation).into());
+        cells.push(spread(summary.confidence_95).into());
         cells
             .extend([summary.min, summary.median, summary.max].map(|value| Cell::from(scaled(value, scale))));
         table.rows.push(cells);

@@ -18,6 +18,7 @@ use crate::{
 };
 
 pub use crate::claim::{Finding, Verdict};
+pub use html::Page;
 
 /// The parts of a report that the results database does not have.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]

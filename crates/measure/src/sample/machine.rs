@@ -18,6 +18,7 @@ pub struct MachineSampler {
 struct Names {
     load: Name,
     user: Name,
+    nice: Name,
     system: Name,
     softirq: Name,
     idle: Name,
@@ -38,6 +39,7 @@ impl MachineSampler {
             names: Names {
                 load: series::LOAD_ONE_MINUTE_MILLI.into(),
                 user: series::CPU_USER_NS.into(),
+                nice: series::CPU_NICE_NS.into(),
                 system: series::CPU_SYSTEM_NS.into(),
                 softirq: series::CPU_SOFTIRQ_NS.into(),
                 idle: series::CPU_IDLE_NS.into(),
@@ -57,6 +59,7 @@ impl MachineSampler {
         }
         if let Some(cpu) = self.stat.read().ok().and_then(Cpu::parse) {
             add(&self.names.user, cpu.user * self.ns_per_tick);
+            add(&self.names.nice, cpu.nice * self.ns_per_tick);
             add(&self.names.system, cpu.system * self.ns_per_tick);
             add(&self.names.softirq, cpu.softirq * self.ns_per_tick);
             add(&self.names.idle, cpu.idle * self.ns_per_tick);
@@ -81,6 +84,8 @@ fn load_milli(loadavg: &str) -> Option<i64> {
 /// then.
 struct Cpu {
     user: i64,
+    /// The part of `user` spent in programs with a lowered priority.
+    nice: i64,
     system: i64,
     softirq: i64,
     idle: i64,
@@ -91,7 +96,8 @@ impl Cpu {
         let line = stat.lines().next()?.strip_prefix("cpu ")?;
         let ticks: Vec<i64> = line.split_whitespace().filter_map(|n| n.parse().ok()).collect();
         let &[user, nice, system, idle, iowait, irq, softirq, steal, ..] = &ticks[..] else { return None };
-        Some(Self { user: user + nice, system: system + irq + softirq + steal, softirq, idle: idle + iowait })
+        let (system, idle) = (system + irq + softirq + steal, idle + iowait);
+        Some(Self { user: user + nice, nice, system, softirq, idle })
     }
 }
 
@@ -152,7 +158,7 @@ mod tests {
     fn lines_of_proc_are_understood() {
         assert_eq!(load_milli("0.45 0.30 0.10 1/200 4711\n"), Some(450));
         let cpu = Cpu::parse("cpu  10 1 20 300 5 2 3 4 0 0\ncpu0 1 1 1 1 1 1 1 1\n").unwrap();
-        assert_eq!((cpu.user, cpu.system, cpu.softirq, cpu.idle), (11, 29, 3, 305));
+        assert_eq!((cpu.user, cpu.nice, cpu.system, cpu.softirq, cpu.idle), (11, 1, 29, 3, 305));
         let meminfo = "MemTotal: 100 kB\nMemAvailable: 60 kB\nSwapTotal: 8 kB\nSwapFree: 6 kB\n";
         assert_eq!(memory_and_swap(meminfo), Some((40 * 1024, 2 * 1024)));
         assert_eq!(softnet("0000ff 00000001 0000000a 0\n0 0000000f 00000001 0\n"), Some((16, 11)));
@@ -167,7 +173,7 @@ mod tests {
         let mut readings = Vec::new();
         machine.sample(&mut readings);
         own.sample(&mut readings);
-        assert_eq!(readings.len(), 11);
+        assert_eq!(readings.len(), 12);
         let idle_and_busy = |readings: &[Reading]| -> i64 {
             readings.iter().filter(|r| r.name.starts_with("cpu/")).map(|r| r.value).sum()
         };

@@ -19,8 +19,8 @@ use crate::{
     Instant, Step,
     fec::{Gatherer, Layout},
     object::{
-        CutShort, ReceiverCounters, ReceiverEvent, ReceiverInput, ReceiverTransmit, ReceiverWait, Response,
-        chunks, stored::Stored,
+        Channel, CutShort, ReceiverCounters, ReceiverEvent, ReceiverInput, ReceiverTransmit, ReceiverWait,
+        Response, chunks, stored::Stored,
     },
 };
 
@@ -129,12 +129,12 @@ impl Receiver {
             return;
         }
         match input {
-            ReceiverInput::Message { file, message, .. } if file.session() == self.config.session => {
-                self.hear(now, message == Message::Goodbye);
+            ReceiverInput::Message { from, file, message } if file.session() == self.config.session => {
+                self.hear_from(now, from, message == Message::Goodbye);
                 self.on_message(now, file, message);
             }
-            ReceiverInput::Blocks { file, range, .. } if file.session() == self.config.session => {
-                self.hear(now, false);
+            ReceiverInput::Blocks { from, file, range } if file.session() == self.config.session => {
+                self.hear_from(now, from, false);
                 self.on_blocks(file, range);
             }
             ReceiverInput::Symbols { file, positions, .. } if file.session() == self.config.session => {
@@ -213,6 +213,18 @@ impl Receiver {
     pub(crate) fn give_up_for(&mut self, file: FileId, reason: String) {
         self.fail(file, reason);
         self.close_when_done();
+    }
+
+    /// Does without the objects before `first`, which ended before the receiver came.
+    pub(crate) fn skip(&mut self, first: u32) {
+        for index in 0..first.min(MAX_OBJECTS) {
+            self.ended.entry(index).or_insert(Ended { digest: None, is_kept: false });
+        }
+    }
+
+    /// Sets the longest silence of the sender from now on. `None`: no limit.
+    pub(crate) fn set_patience(&mut self, patience: Option<Duration>) {
+        self.config.patience = patience;
     }
 
     /// Takes note of a sign of life of the sender that was not handed in.
@@ -499,7 +511,14 @@ impl Receiver {
         self.hash_when_complete(file);
     }
 
-    /// Something has come from a sender.
+    /// What a member sends again is no sign of life of the sender.
+    fn hear_from(&mut self, now: Instant, from: Channel, is_goodbye: bool) {
+        if !matches!(from, Channel::Member(_)) {
+            self.hear(now, is_goodbye);
+        }
+    }
+
+    /// Notes a sign of life of the sender.
     fn hear(&mut self, now: Instant, is_goodbye: bool) {
         self.last_heard = Some(now);
         if is_goodbye {

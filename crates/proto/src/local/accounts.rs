@@ -14,6 +14,14 @@ use crate::Instant;
 /// The time in which an empty account grows to its full size. It does not grow further.
 const SAVED: Duration = Duration::from_secs(1);
 
+/// The longest time in which all requests for the losses of one burst come.
+const BURST: Duration = Duration::from_millis(500);
+
+/// The longest time of asking for too much that is remembered, and the divisor of the speed at which rests shorten it: who floods, rests
+/// and floods again is not taken for somebody with one burst of losses.
+const MOST_BEYOND: Duration = Duration::from_secs(4);
+const RESTS: u32 = 8;
+
 /// The blocks that every account allows at least, however slow the session is. A new account has no more, so a member
 /// that floods from the start gets only its share.
 const LEAST_BLOCKS: u64 = 8;
@@ -27,8 +35,27 @@ const MAX_ACCOUNTS: usize = 4_096;
 pub(super) struct Accounts {
     block_len: u64,
     by_host: SortedMap<IpAddr, (Instant, u64)>,
-    /// When each of the hosts that have asked for more than their share did so last.
-    beyond: SortedMap<IpAddr, Instant>,
+    beyond: SortedMap<IpAddr, Beyond>,
+}
+
+/// The account of a host that has asked for more than its share: for how long, and when it did so last.
+#[derive(Debug)]
+struct Beyond {
+    time: Duration,
+    last: Instant,
+}
+
+impl Beyond {
+    /// The time that is left when the host has rested until now.
+    fn rested(&self, now: Instant) -> Duration {
+        self.time.saturating_sub((now - self.last) / RESTS)
+    }
+
+    fn note(&mut self, now: Instant) {
+        let since = now - self.last;
+        let time = if since < SAVED { self.time + since } else { self.rested(now) };
+        (self.time, self.last) = (time.min(MOST_BEYOND), now);
+    }
 }
 
 impl Accounts {
@@ -71,15 +98,16 @@ impl Accounts {
             last.extend(Some(end..range.end).filter(|range| !range.is_empty()));
         }
         if !last.is_empty() {
-            self.beyond.retain(|_, asked| now < *asked + SAVED);
-            self.beyond.insert(host, now);
+            self.beyond.retain(|_, beyond| now < beyond.last + SAVED || !beyond.rested(now).is_zero());
+            self.beyond.get_or_insert_with(host, || Beyond { time: Duration::ZERO, last: now }).note(now);
         }
         (at_once, last)
     }
 
-    /// Whether somebody has lately asked for more than its share.
+    /// Whether somebody asks for more than its share again and again. One burst of losses is no flood.
     pub fn is_beyond(&self, now: Instant, member: Member) -> bool {
-        self.beyond.get(&member.0.ip()).is_some_and(|asked| now < *asked + SAVED)
+        let is_flood = |beyond: &Beyond| beyond.time >= BURST && now < beyond.last + SAVED;
+        self.beyond.get(&member.0.ip()).is_some_and(is_flood)
     }
 }
 
@@ -99,8 +127,23 @@ mod tests {
         assert_eq!(split(105, 1, &[0..300]), (vec![0..100], vec![100..300]), "whole blocks");
         assert_eq!(split(110, 2, &[0..80]), (vec![0..80], vec![]), "another one has an account of its own");
         assert_eq!(split(9_000, 1, &[0..5_000]), (vec![0..1_000], vec![1_000..5_000]), "a second is saved");
+        assert!(!accounts.is_beyond(at(9_000), member(1)), "one burst");
+        accounts.split(at(9_500), member(1), vec![0..5_000], 8_000);
+        assert!(accounts.is_beyond(at(9_500), member(1)) && !accounts.is_beyond(at(10_500), member(1)));
         let other_port = Member(([192, 0, 2, 1], 7_777).into());
-        assert_eq!(accounts.split(at(9_001), other_port, vec![0..300], 8_000), (vec![], vec![0..300]));
+        assert_eq!(accounts.split(at(9_501), other_port, vec![0..300], 8_000), (vec![], vec![0..300]));
+    }
+
+    #[test]
+    fn who_rests_between_floods_is_beyond_its_share() {
+        let (mut accounts, member) = (Accounts::new(10), Member(([192, 0, 2, 1], 1).into()));
+        let mut flood = |from: u64| {
+            (0..=4)
+                .for_each(|part| _ = accounts.split(at(from + part * 100), member, vec![0..50_000], 8_000));
+            accounts.is_beyond(at(from + 400), member)
+        };
+        assert_eq!([0, 1_500, 3_000].map(&mut flood), [false, true, true]);
+        assert_eq!([60_000, 120_000].map(&mut flood), [false, false], "single bursts of losses");
     }
 
     fn at(millis: u64) -> Instant {

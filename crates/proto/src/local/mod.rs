@@ -55,6 +55,8 @@ pub struct Seat {
     pub controller: Member,
     /// The controller above, or the sender.
     pub parent: Member,
+    /// The number of the group's members, its controller not counted.
+    pub members: u16,
 }
 
 /// The way a receiver is reached where local groups have no multicast addresses. There, a member asks another one,
@@ -89,14 +91,29 @@ pub struct Tuning {
     /// An object that is not whole this long after its beginning was heard of is given up (semi-reliable transfer). `None`
     /// gives up nothing.
     pub deadline: Option<Duration>,
+    /// Whether objects are added while the session runs. A receiver that comes late gets those that begin after it has come.
+    pub is_feed: bool,
     /// Whether members send an empty packet to the session's group now and then: some networks bring a group's packets only to
     /// hosts that send to it ("Member must be Sender", 4.4).
     pub member_must_send: bool,
 }
 
+impl Tuning {
+    /// The usual `congestion_loss` in a session whose sender shares links: a TCP connection gives way at such losses, too.
+    pub const SHARED_LOSS: f64 = 0.02;
+}
+
 impl Default for Tuning {
+    /// Local groups mend most losses at no cost to the sender. A receiver that loses half of what is sent at a rate that a person has set
+    /// is behind a link that cannot carry it.
     fn default() -> Self {
-        Self { congestion_loss: 0.1, repair_rate_bps: 10_000_000, deadline: None, member_must_send: false }
+        Self {
+            congestion_loss: 0.5,
+            repair_rate_bps: 10_000_000,
+            deadline: None,
+            is_feed: false,
+            member_must_send: false,
+        }
     }
 }
 

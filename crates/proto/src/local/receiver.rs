@@ -11,13 +11,14 @@ use std::{
 
 use treecast_wire::{
     header::{FileId, SessionId},
-    message::{GroupId, Local, LocalFlags, Member, Message},
+    message::{GroupId, Local, LocalFlags, MAX_OBJECTS, Member, Message},
 };
 
 use self::listening::Listening;
 use super::{
     Copies, Mode, Seat, Tuning,
     accounts::Accounts,
+    clients::LONGEST_SILENCE,
     control::{Control, From, Order, Place, View},
     loss::LossMeter,
     pace::Pace,
@@ -76,8 +77,10 @@ pub struct ReceiverConfig {
     /// The seed of the receiver's random numbers, which must differ from receiver to receiver.
     pub seed: u64,
     pub tuning: Tuning,
-    /// The longest silence of the sender before the receiver gives up. `None`: no limit.
+    /// The longest time to wait for the sender's first sign of life. `None`: no limit.
     pub patience: Option<Duration>,
+    /// The longest silence of the sender after that. `None`: no limit.
+    pub stall_limit: Option<Duration>,
     /// The number of wrong hashes after which an object is given up, if nothing tells which part of it is wrong.
     pub hash_attempts: u32,
     /// The way the sender's copies come on a fanout without multicast. `None` on one with multicast.
@@ -147,8 +150,11 @@ struct Times {
     advanced: Instant,
     /// The time of the sender's Goodbye. `None` before it.
     goodbye: Option<Instant>,
-    /// The time of the last block that was new here.
+    /// The time of the last block that was new here, the last time after it at which that was too long ago, and the last at which the sender was
+    /// asked for that reason.
     progress: Instant,
+    starved: Instant,
+    asked_sender: Instant,
     next_empty: Instant,
     /// The time since which the sender's lowest rate has been too fast here. `None` if it is not.
     too_slow: Option<Instant>,
@@ -236,8 +242,7 @@ impl Receiver {
         }
         let is_sender = from == Channel::Group;
         if is_sender {
-            self.times.sender = Some(now);
-            self.objects.heard(now);
+            self.sender_speaks(now);
         }
         match message {
             Message::Local(local) => return self.local(now, from, file, local),
@@ -253,14 +258,23 @@ impl Receiver {
             }
             Message::Goodbye if is_sender => {
                 self.times.goodbye.get_or_insert(now);
-                self.ask_sender();
+                return self.ask_sender();
             }
             Message::ChunkHashes(_) => {}
             // These count as the sender's alone.
             Message::Contents(_) | Message::Withdraw(_) if is_sender => {}
             _ => return,
         }
-        self.objects.handle(now, ReceiverInput::Message { from: Channel::Group, file, message });
+        self.objects.handle(now, ReceiverInput::Message { from, file, message });
+    }
+
+    /// Notes a sign of life of the sender.
+    pub(super) fn sender_speaks(&mut self, now: Instant) {
+        if self.times.sender.is_none() {
+            self.objects.set_patience(self.config.stall_limit);
+        }
+        self.times.sender = Some(now);
+        self.objects.heard(now);
     }
 
     fn local(&mut self, now: Instant, from: Channel, file: FileId, local: Local) {
@@ -277,6 +291,7 @@ impl Receiver {
             (_, local) => {
                 if let (From::Session, Local::State(state)) = (from, &local) {
                     let (object, position) = state.frontier;
+                    self.enter(object, position);
                     self.advance(now, object, position);
                     self.reach(now, object, position);
                     self.leave_when_too_slow(now, state.flags.has(LocalFlags::LOWEST));
@@ -284,6 +299,14 @@ impl Receiver {
                 self.with_control(now, |control, view| control.heard(now, from, local, view));
                 self.carry_out_orders(now);
             }
+        }
+    }
+
+    /// Leaves out what a feed sent before this receiver came, when the sender's state is heard for the first time.
+    fn enter(&mut self, object: u32, position: u64) {
+        if self.config.tuning.is_feed && self.control.sender().is_none() {
+            let first = self.shelf.skip(object.min(MAX_OBJECTS).saturating_add(u32::from(position > 0)));
+            self.objects.skip(first);
         }
     }
 
@@ -438,7 +461,7 @@ impl Receiver {
         }
         let packets_a_second = self.loss.latest_packets_a_second();
         match self.control.is_congested() {
-            true => self.pace.cut(now, packets_a_second),
+            true => self.pace.cut(now, packets_a_second, 1.0, 0.0),
             false => self.pace.raise(now, packets_a_second),
         }
         self.carry_out_orders(now);
@@ -455,11 +478,11 @@ impl Receiver {
     /// Frees objects that everybody below has finished. Streams alone do this: of a set of files, a late receiver may
     /// ask for everything.
     fn release(&mut self) {
-        if self.config.tuning.deadline.is_none() {
+        if self.config.tuning.deadline.is_none() && !self.config.tuning.is_feed {
             return;
         }
         let done = match self.control.is_controller() {
-            true => self.control.clients.done(self.shelf.done),
+            true => self.control.done(self.shelf.done),
             false => self.control.place().map_or(0, |place| place.said.done),
         };
         for object in self.shelf.release(done) {
@@ -497,8 +520,13 @@ impl Receiver {
 
     /// The time at which this receiver stops serving others. `None` while that is not known.
     fn ends_at(&self) -> Option<Instant> {
-        let goodbye = self.times.goodbye.map(|goodbye| goodbye + AFTER_GOODBYE);
-        let silent = self.times.sender.map(|heard| heard + AFTER_SENDER);
+        // Who lacks something waits for its controller, even if that does not hear the sender any more.
+        let (after_goodbye, after_sender) = match self.control.is_needed(self.shelf.done) {
+            true => (AFTER_STOP, LONGEST_SILENCE),
+            false => (AFTER_GOODBYE, AFTER_SENDER),
+        };
+        let goodbye = self.times.goodbye.map(|goodbye| goodbye + after_goodbye);
+        let silent = self.times.sender.map(|heard| heard + after_sender);
         goodbye.into_iter().chain(silent).min().filter(|_| self.times.is_done)
     }
 

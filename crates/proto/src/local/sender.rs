@@ -12,14 +12,14 @@ use std::{
 
 use treecast_wire::{
     header::{FileId, PacketType, SessionId},
-    message::{BeginOfFile, Contents, Digest, Local, Member, Message, Reason},
+    message::{BeginOfFile, Contents, Digest, Local, MAX_OBJECTS, Member, Message, Reason},
 };
 
 use self::{listeners::Listeners, window::Window};
 use super::{
     CopiesSent, Mode, Tuning,
     accounts::Accounts,
-    clients::{Client, Clients},
+    clients::{Client, Clients, LONGEST_SILENCE},
     pace::Pace,
     repairs::Repairs,
     stamp_us,
@@ -45,8 +45,9 @@ const GOODBYES: u32 = 5;
 /// The time that a repair waits for requests of others that lack the same.
 const GATHERING: Duration = Duration::from_millis(20);
 
-/// The lowest rate where none is set, as a share of the highest.
+/// The lowest rate where none is set, as a share of the highest; and in bits a second where links are shared.
 const LOWEST_SHARE: f64 = 1.0 / 64.0;
+const LOWEST_SHARED_BPS: u64 = 64_000;
 
 /// The most blocks of a repair that leave together. Repairs that can wait leave in shorter runs.
 const RUN_BLOCKS: u64 = 16;
@@ -71,6 +72,8 @@ pub struct SenderConfig {
     pub max_run_len: u32,
     /// The highest rate, in bits of objects a second.
     pub rate_bps: u64,
+    /// Whether the sender takes about as much of a link as a TCP connection would. Otherwise it begins at the highest rate.
+    pub shares_link: bool,
     /// The lowest rate, in bits of objects a second. Receivers for which it is too fast have to leave
     /// (lgmp-mbone-1999, 4.3.1). With 0 nobody has to leave, and the rate is not cut below a part in 64.
     pub minimum_rate_bps: u64,
@@ -81,6 +84,9 @@ pub struct SenderConfig {
     pub settling: Duration,
     /// The number of receivers that ends this wait early. `None` always waits.
     pub wait_for: Option<u32>,
+    /// The number of receivers, where a file of groups names them all: the sender does not end before each of them is done, or has been silent
+    /// for a minute. `None` where nobody knows it.
+    pub named: Option<u32>,
     /// `None` on a fanout with multicast.
     pub copies: Option<CopiesSent>,
     pub tuning: Tuning,
@@ -107,6 +113,12 @@ struct Object {
     withdrawn: Option<String>,
     /// Addresses that were told its announcement again lately, and when.
     said: Vec<(Address, Instant)>,
+}
+
+impl From<BeginOfFile> for Object {
+    fn from(begin: BeginOfFile) -> Self {
+        Self { begin, hash: None, withdrawn: None, said: Vec::new() }
+    }
 }
 
 /// The position of the next block to send.
@@ -149,6 +161,8 @@ struct Times {
     start: Option<Instant>,
     /// The time since which there are no receivers. `None` while there are some.
     deserted: Option<Instant>,
+    /// The time since which fewer receivers are known than the file of groups names. `None` while all are.
+    short: Option<Instant>,
     /// The time since which every receiver is done. `None` while one is not.
     done: Option<Instant>,
     next_goodbye: Instant,
@@ -160,6 +174,14 @@ struct Times {
     is_closed: bool,
 }
 
+fn pace(config: &SenderConfig) -> Pace {
+    let share = |bps: u64| bps as f64 / config.rate_bps.max(1) as f64;
+    match config.shares_link {
+        true => Pace::sharing(config.rate_bps, share(config.minimum_rate_bps.max(LOWEST_SHARED_BPS))),
+        false => Pace::new(config.rate_bps, LOWEST_SHARE.max(share(config.minimum_rate_bps))),
+    }
+}
+
 /// # What happens
 impl Sender {
     pub fn new(config: SenderConfig, objects: Vec<BeginOfFile>) -> Self {
@@ -168,22 +190,18 @@ impl Sender {
             *sum = sum.saturating_add(begin.file_size);
             Some(*sum)
         }));
-        let object = |begin| Object { begin, hash: None, withdrawn: None, said: Vec::new() };
         Self {
             untold: (0..objects.len() as u32).collect(),
             window: Window::new(config.window_bytes),
             offsets,
             told_done: 0,
             listeners: config.copies.map(Listeners::new),
-            objects: objects.into_iter().map(object).collect(),
+            objects: objects.into_iter().map(Object::from).collect(),
             at: At::Begin(0),
             clients: Clients::default(),
             repairs: Repairs::default(),
             accounts: Accounts::new(config.block_len),
-            pace: Pace::new(
-                config.rate_bps,
-                LOWEST_SHARE.max(config.minimum_rate_bps as f64 / config.rate_bps.max(1) as f64),
-            ),
+            pace: pace(&config),
             times: Times::default(),
             figures: SenderFigures::default(),
             out: VecDeque::new(),
@@ -211,7 +229,11 @@ impl Sender {
                 }
             }
             SenderInput::Withdraw { file, reason } => self.withdraw(file, reason),
-            SenderInput::Close => self.times.is_closing = true,
+            SenderInput::Close => {
+                self.times.is_closing = true;
+                // All are told how many objects there are.
+                self.times.next_state = self.times.next_state.min(now);
+            }
             // There are no connections, and who listens reports.
             SenderInput::Local { .. }
             | SenderInput::Joined { .. }
@@ -220,6 +242,33 @@ impl Sender {
             | SenderInput::Message { .. }
             | SenderInput::Listeners { .. } => {}
         }
+    }
+
+    /// Adds an object of a feed. It is sent after all others. `None` if a session has no room for more objects.
+    pub fn send(&mut self, begin: BeginOfFile) -> Option<FileId> {
+        let index = u32::try_from(self.objects.len()).ok().filter(|index| *index < MAX_OBJECTS)?;
+        let end = self.offset(index).saturating_add(begin.file_size);
+        self.offsets.push(end);
+        self.untold.insert(index);
+        self.objects.push(begin.into());
+        if self.at == At::End {
+            self.at = At::Begin(index);
+        }
+        Some(self.file(index))
+    }
+
+    /// The number of objects that have not begun.
+    pub fn queued_objects(&self) -> usize {
+        match self.at {
+            At::Begin(index) => self.objects.len().saturating_sub(index as usize),
+            At::Blocks(index, _) => self.objects.len().saturating_sub(index as usize + 1),
+            At::End => 0,
+        }
+    }
+
+    /// Whether more objects may be added.
+    fn goes_on(&self) -> bool {
+        self.config.tuning.is_feed && !self.times.is_closing
     }
 
     fn withdraw(&mut self, file: FileId, reason: String) {
@@ -406,21 +455,26 @@ impl Sender {
 
     fn say_state(&mut self, now: Instant) {
         self.times.next_state = now + STATE;
-        self.clients.expire(now);
+        self.clients.expire(now, self.objects.len() as u32);
         self.forget_silent_listeners(now);
-        self.clients.set_lowest(now, self.is_lowest());
+        self.clients.set_lowest(self.is_lowest());
         // Where a lowest rate is set, that is reached as long as somebody is congested: who is congested there leaves.
-        if self.config.minimum_rate_bps == 0 || !self.clients.are_congested() {
+        let goes_down = self.config.minimum_rate_bps > 0 && self.clients.are_congested();
+        // A rate that is not used says nothing about the link.
+        let is_unproven = self.config.shares_link && !matches!(self.at, At::Blocks(..));
+        if !goes_down && !is_unproven {
             self.pace.raise(now, self.packets_a_second());
         }
         self.tell_done(now);
         self.times.deserted = match self.clients.len() {
-            0 if self.times.start.is_some() => Some(self.times.deserted.unwrap_or(now)),
+            0 if self.times.start.is_some() && !self.goes_on() => Some(self.times.deserted.unwrap_or(now)),
             _ => None,
         };
         let file = self.file(0);
         let to = Destination::Group;
-        if let Ok(contents) = Contents::new(self.objects.len() as u32) {
+        if !self.goes_on()
+            && let Ok(contents) = Contents::new(self.objects.len() as u32)
+        {
             self.transmit(SenderTransmit::Message { to, file, message: Message::Contents(contents) });
         }
         let message = Message::Local(Local::State(Box::new(self.state(stamp_us(now)))));
@@ -449,12 +503,30 @@ impl Sender {
     fn tell_done(&mut self, now: Instant) {
         let all = self.objects.len() as u32;
         let done = if self.clients.len() == 0 { 0 } else { self.clients.done(all) };
-        for index in self.told_done..done {
+        // All may have given up an object of a stream that is still being sent.
+        let begun = match self.at {
+            At::Begin(index) | At::Blocks(index, _) => index,
+            At::End => all,
+        };
+        let told = if self.config.tuning.is_feed { done.min(begun) } else { done };
+        for index in self.told_done..told {
             let file = self.file(index);
+            if self.config.tuning.is_feed {
+                // The application lets go of it.
+                self.repairs.forget(index);
+            }
             self.out.push_back(Step::Event(SenderEvent::FileDone { file, outcomes: Vec::new() }));
         }
-        self.told_done = self.told_done.max(done);
-        let is_done = self.at == At::End && self.untold.is_empty() && self.clients.len() > 0 && done >= all;
+        self.told_done = self.told_done.max(told);
+        let is_short =
+            self.times.start.is_some() && self.config.named.is_some_and(|named| self.receivers() < named);
+        self.times.short = if is_short { self.times.short.or(Some(now)) } else { None };
+        let is_done = self.at == At::End
+            && !self.goes_on()
+            && self.untold.is_empty()
+            && self.clients.len() > 0
+            && self.times.short.is_none_or(|since| now >= since + LONGEST_SILENCE)
+            && done >= all;
         self.times.done = if is_done { self.times.done.or(Some(now)) } else { None };
     }
 

@@ -110,6 +110,14 @@ impl Shelf {
         }
     }
 
+    /// Notes that this receiver does without the objects before `first`, of which it knows nothing. Returns the first object that it takes.
+    pub fn skip(&mut self, first: u32) -> u32 {
+        let known = self.objects.first().map_or(u32::MAX, |(object, _)| *object);
+        let first = first.min(known).max(self.done);
+        (self.done, self.released) = (first, first);
+        first
+    }
+
     /// Notes that all objects before `done` have ended at everybody. Returns the objects that are not needed any
     /// more.
     pub fn release(&mut self, done: u32) -> Vec<u32> {

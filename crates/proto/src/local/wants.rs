@@ -45,6 +45,9 @@ pub(super) struct Want {
     pub at: Instant,
     /// The number of requests for the want so far, by this member or another.
     pub tries: u32,
+    /// The number of the last of these requests since which nothing of the want has come, and the bytes that were missing then.
+    in_vain: u32,
+    left: u64,
     /// The time at which the gap was noticed.
     pub since: Instant,
 }
@@ -71,7 +74,8 @@ impl Wants {
         let at = at();
         while from < gap.end && self.by_place.len() < MAX_WANTS {
             let to = gap.end.min(from.saturating_add(WANT_BLOCKS * block_len));
-            let want = Want { object, range: from..to, at, tries, since: now };
+            let range = from..to;
+            let want = Want { object, range, at, tries, in_vain: tries, left: u64::MAX, since: now };
             if !self.by_place.contains_key(&(object, from)) {
                 self.by_time.insert((at, object, from), ());
                 self.by_place.insert((object, from), want);
@@ -99,20 +103,25 @@ impl Wants {
         }
     }
 
-    /// Notes that a want was asked for. It waits until it is asked for again.
-    pub fn asked(&mut self, now: Instant, object: u32, start: u64, wait: Wait) {
+    /// Notes that a want, of which so many bytes are missing, was asked for. It waits until it is asked for again. The wait
+    /// grows only while nothing comes: what is lost of a long answer was not asked for in vain.
+    pub fn asked(&mut self, now: Instant, object: u32, start: u64, wait: Wait, left: u64) {
         if let Some(want) = self.by_place.get_mut(&(object, start)) {
             self.by_time.remove(&(want.at, object, start));
-            want.at = want.at.max(now + wait.after(want.tries));
-            want.tries += 1;
+            if left < want.left && want.left != u64::MAX {
+                want.in_vain = 0;
+            }
+            want.left = left;
+            want.at = want.at.max(now + wait.after(want.in_vain));
+            (want.tries, want.in_vain) = (want.tries + 1, want.in_vain + 1);
             self.by_time.insert((want.at, object, start), ());
         }
     }
 
     /// Notes that another member has asked for a want. A want that waits already is not put off again.
     pub fn suppress(&mut self, now: Instant, object: u32, start: u64, wait: Wait) {
-        if self.get(object, start).is_some_and(|want| want.at <= now + wait.hold / 2) {
-            self.asked(now, object, start, wait);
+        if let Some(want) = self.get(object, start).filter(|want| want.at <= now + wait.hold / 2) {
+            self.asked(now, object, start, wait, want.left);
         }
     }
 
@@ -131,7 +140,7 @@ impl Wants {
     pub fn hurry(&mut self, mut at: impl FnMut() -> Instant) {
         self.by_time = SortedMap::default();
         for ((object, start), want) in self.by_place.values_mut() {
-            (want.at, want.tries) = (at(), want.tries.min(1));
+            (want.at, want.tries, want.in_vain) = (at(), want.tries.min(1), want.in_vain.min(1));
             self.by_time.insert((want.at, *object, *start), ());
         }
     }
@@ -172,16 +181,18 @@ mod tests {
         assert_eq!(wants.due(at(5)).map(|(object, ranges)| (object, ranges.len())), Some((1, 1)));
         let most = Duration::from_millis(300);
         let wait = Wait { hold: Duration::from_millis(100), spread: Duration::ZERO, most };
-        wants.asked(at(5), 1, 0, wait);
+        wants.asked(at(5), 1, 0, wait, 10);
         assert_eq!(wants.deadline(), Some(at(105)));
         (10..20).for_each(|time| wants.suppress(at(time), 1, 0, wait));
         assert_eq!(wants.deadline(), Some(at(105)), "it waits already");
         wants.suppress(at(105), 1, 0, wait);
         assert_eq!(wants.deadline(), Some(at(305)));
-        wants.asked(at(305), 1, 0, wait);
+        wants.asked(at(305), 1, 0, wait, 10);
         assert_eq!(wants.deadline(), Some(at(605)), "no longer than that");
         wants.hurry(|| at(160));
         assert_eq!((wants.deadline(), wants.get(1, 0).map(|want| want.tries)), (Some(at(160)), Some(1)));
+        wants.asked(at(605), 1, 0, wait, 4);
+        assert_eq!(wants.deadline(), Some(at(705)), "some of it has come");
         wants.forget(1);
         assert_eq!(wants.deadline(), None);
     }

@@ -73,6 +73,12 @@ impl Entries {
         self.of(group).filter_map(|(_, entry)| Some(entry.installed.as_ref()?.from)).collect()
     }
 
+    /// The sources of `group` whose packets come in by another link than `link`.
+    pub fn sources_elsewhere(&self, group: IpAddr, link: LinkId) -> impl Iterator<Item = IpAddr> {
+        let elsewhere = move |entry: &Entry| entry.installed.as_ref().is_some_and(|to| to.from != link);
+        self.of(group).filter(move |(_, entry)| elsewhere(entry)).map(|(source, _)| source)
+    }
+
     /// The groups that have a suspect entry of `source`. These entries are no longer suspect afterwards.
     pub fn take_suspicions(&mut self, source: IpAddr) -> Vec<IpAddr> {
         let suspects = self.map.iter_mut().filter(|((_, of), entry)| *of == source && entry.is_suspect);

@@ -1,10 +1,9 @@
-//! The router as a host on one link: it reports to other routers what it listens to (RFC 9777, section 6; RFC
-//! 9776, section 5).
+//! A host on one link: it reports to routers what it listens to (RFC 9777, section 6; RFC 9776, section 5).
 //!
-//! A kernel would send these reports for a socket that joins groups. But a kernel also gives such a socket the
-//! packets that it forwards to the link itself, unless their sources are excluded. Linux's bridge applies an
-//! excluded source also to hosts that join later by MLDv1 or IGMPv2, so they would hear nothing. Therefore this
-//! host joins no socket, and excludes only what its listeners exclude.
+//! A router is such a host on each of its links. A kernel would send its reports for a socket that joins groups. But a
+//! kernel also gives such a socket the packets that it forwards to the link itself, unless their sources are excluded.
+//! Linux's bridge applies an excluded source also to hosts that join later by MLDv1 or IGMPv2, so they would hear
+//! nothing. Therefore this host joins no socket, and excludes only what its listeners exclude.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

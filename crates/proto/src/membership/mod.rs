@@ -23,16 +23,18 @@ mod router;
 mod scope;
 mod shares;
 mod snapshot;
+pub mod trace;
 
 use std::time::Duration;
 
 pub use entries::Forwarding;
 pub use filter::{Filter, Mode};
+pub use host::Host;
 pub use link::{Link, Output as LinkOutput};
 pub use message::{Message, Query, Record};
 pub use room::RoomSnapshot;
-pub use router::{Event, Input, Route, Router, RouterConfig, Transmit, Wait};
-pub use scope::is_routable_group;
+pub use router::{Event, Input, Passing, Route, Router, RouterConfig, Transmit, Wait};
+pub use scope::{is_routable_group, is_source_specific};
 pub use snapshot::{EntrySnapshot, GroupSnapshot, LinkSnapshot, MembershipSnapshot, RouterSnapshot};
 
 /// The protocol's times (RFC 9777, 9; RFC 9776, 8).

@@ -21,6 +21,13 @@
 //!   (section 4.2).
 //! - On every other link, one router, the querier, sends packets to the link and forwards packets from it.
 //!
+//! Upstreams give all sources one tree. [`RouterConfig::source_trees`] gives each source a tree of its own, as
+//! DVMRP does (RFC 1075): a router listens to "any source" on every link, but excludes each known source on all
+//! links that the route to this source does not use. A new source's first packets reach all routers of the
+//! loop, and each of them then excludes it where it gets copies, up to 64 sources of a group. Packets of further sources
+//! cross each link of the loop once for each router on it, and hosts may get copies. The price: joins go round a loop for as long as
+//! the routers run. A bridge that snoops may keep hosts of MLDv1 and IGMPv2 from the excluded sources.
+//!
 //! The router reports what it listens to itself (`host.rs`). It does not ask its kernel to join groups, because
 //! a kernel that routes multicast receives all groups.
 
@@ -44,6 +51,10 @@ use crate::{Instant, Step};
 /// The time between two reads of the kernel's counts. An entry is read at least twice before it counts as idle.
 const COUNT_INTERVAL: Duration = Duration::from_secs(10);
 
+/// The number of known sources of a group that a router excludes on a link where they do not belong. A record of a
+/// report has room for no more.
+const MAX_EXCLUDED: usize = 64;
+
 #[derive(Debug, Clone, Copy, Default)]
 pub struct RouterConfig {
     pub timers: Timers,
@@ -51,6 +62,9 @@ pub struct RouterConfig {
     /// The link of senders to any-source groups, where the router is only a host. `None`: packets may come from
     /// any link.
     pub upstream: Option<LinkId>,
+    /// Whether each source of an any-source group has a tree of its own in a network with loops. It has no
+    /// meaning with an upstream.
+    pub source_trees: bool,
     /// The time without packets after which an entry is removed.
     pub entry_idle: Duration,
 }
@@ -130,6 +144,19 @@ pub enum Transmit {
     FindRoute { source: IpAddr },
     /// Ask the kernel for an entry's packets, and answer with [`Input::Counted`].
     Count { source: IpAddr, group: IpAddr },
+}
+
+/// What becomes of a group's packets at a link that they could be forwarded to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Passing {
+    /// The packets are forwarded to the link, or would be if any came.
+    Forwarded,
+    /// Nobody on the link wants them.
+    NotWanted,
+    /// The router forwards nothing to the link: it does not route there, or another router does.
+    NotServed,
+    /// The group or the source belongs to its own link.
+    OutOfScope,
 }
 
 /// An event that a person may want to know.
@@ -254,6 +281,34 @@ impl Router {
     /// The room of a link for its hosts. `None` for the upstream, and for a link that is not up.
     pub fn room(&self, link: LinkId) -> Option<RoomSnapshot> {
         self.links.get(&link).map(Link::room)
+    }
+
+    /// The link of senders to any-source groups, if one is configured and up.
+    pub fn upstream(&self) -> Option<LinkId> {
+        self.upstream.map(|(link, _)| link)
+    }
+
+    /// What becomes of packets to `group` at `link`. Without a source: of packets from any source. Without a group:
+    /// of packets to a group that somebody wants there.
+    pub fn passing(&self, link: LinkId, source: Option<IpAddr>, group: Option<IpAddr>) -> Passing {
+        let on_link = self.links.get(&link);
+        let is_upstream = self.upstream.is_some_and(|(upstream, _)| upstream == link);
+        let is_served = on_link.is_some_and(|on_link| self.config.upstream.is_none() || on_link.is_querier());
+        if !(is_served || is_upstream && group.is_none_or(|group| !is_source_specific(group))) {
+            return Passing::NotServed;
+        }
+        let Some(group) = group else { return Passing::Forwarded };
+        if !is_routable_group(group) || source.is_some_and(|source| !is_routable_source(source)) {
+            return Passing::OutOfScope;
+        }
+        let entry = source.and_then(|source| self.entries.get(group, source));
+        let wants =
+            |filter: Filter| source.map_or(filter.mode == Mode::Exclude, |source| filter.passes(source));
+        let is_forwarded = match entry.and_then(|entry| entry.installed.as_ref()) {
+            Some(forwarding) => forwarding.to.contains(&link),
+            None => is_upstream || on_link.is_some_and(|on_link| wants(on_link.filter(group))),
+        };
+        if is_forwarded { Passing::Forwarded } else { Passing::NotWanted }
     }
 
     fn up(&mut self, now: Instant, id: LinkId, address: IpAddr) {
@@ -475,6 +530,7 @@ impl Router {
     fn listen(&mut self, now: Instant, link: LinkId, group: IpAddr, filters: &[(LinkId, Filter)]) {
         let here = match self.config.upstream {
             Some(upstream) => upstream == link,
+            None if self.config.source_trees => true,
             None => self.learned.get(&group).is_none_or(|ways| ways.contains(&link)),
         };
         let mut wanted = Filter::NOTHING;
@@ -485,6 +541,8 @@ impl Router {
         }
         if wanted.mode == Mode::Include {
             wanted.sources.retain(|source| self.route(*source) == Some(Route::Via(link)));
+        } else if self.config.source_trees && self.config.upstream.is_none() {
+            wanted.sources.extend(self.entries.sources_elsewhere(group, link).take(MAX_EXCLUDED));
         }
         let Some(host) = self.hosts.get_mut(&link) else { return };
         let before = host.wanted_of(group);

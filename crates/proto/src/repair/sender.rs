@@ -56,6 +56,24 @@ impl Sender {
         if let Self::Vcmtp(machine) = self { Some(machine) } else { None }
     }
 
+    /// Adds an object of a feed. `None` if the session has no room for it.
+    pub fn send(&mut self, now: Instant, begin: BeginOfFile) -> Option<FileId> {
+        match self {
+            Self::Vcmtp(machine) => Some(machine.send(now, begin)),
+            Self::Local(machine) => machine.send(begin),
+            Self::Carousel(_) => None,
+        }
+    }
+
+    /// The number of a feed's objects that wait for their turn.
+    pub fn queued_objects(&self) -> usize {
+        match self {
+            Self::Vcmtp(machine) => machine.queued_objects(),
+            Self::Local(machine) => machine.queued_objects(),
+            Self::Carousel(_) => 0,
+        }
+    }
+
     /// Returns the machine of a session with local groups.
     pub fn local(&self) -> Option<&local::Sender> {
         if let Self::Local(machine) = self { Some(machine) } else { None }

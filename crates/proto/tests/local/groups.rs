@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, time::Duration};
 use treecast_proto::local::{Mode, Seat};
 use treecast_wire::message::GroupId;
 
-use super::{ACCESS, link, run, seeds, sites};
+use super::{ACCESS, link, run, seeds, seeds_and, sites};
 use crate::network::{Plan, World, host_of, member};
 
 /// Whoever is alive when the sender ends is in a group whose controller is alive and knows it.
@@ -81,9 +81,11 @@ fn small_groups_that_are_near_merge() {
 
 #[test]
 fn a_member_moves_to_a_nearer_group() {
-    for seed in seeds(2) {
+    // With seed 18, one receiver passes this threshold by chance, and the slow session has to make good a cut.
+    for seed in seeds_and(2, &[18]) {
         let mut plan = sites(seed, 2, 5, (0.0, 0.01));
         plan.rate_bps = 24_000;
+        plan.tuning.congestion_loss = 0.1;
         // One receiver of the second site is taken to the first one.
         plan.changes.push((Duration::from_secs(8), 9, link(1, ACCESS, 0.01)));
         let world = run(plan);
@@ -129,6 +131,7 @@ fn seats_are_kept_and_dead_controllers_replaced() {
                 group: GroupId(1 + receiver as u32 / 6),
                 controller: member(1 + receiver / 6 * 6),
                 parent: if receiver < 6 { member(0) } else { member(1) },
+                members: 5,
             };
             plan.seats = (0..12).map(|receiver| Some(seat(receiver))).collect();
             let world = run(plan);
@@ -139,6 +142,24 @@ fn seats_are_kept_and_dead_controllers_replaced() {
                 assert_eq!(place.group, GroupId(1 + number as u32 / 6));
             }
             println!("{mode:?} {seed}: {:?} {:?}", world.time(), world.takeovers);
+        }
+    }
+}
+
+/// The members of a group that was made by hand are known by number. Where they lose most packets, controllers take over from one another and
+/// hear little. The sender does not end before everybody has everything.
+#[test]
+fn members_of_given_groups_are_waited_for() {
+    for mode in [Mode::Hierarchical, Mode::Local] {
+        for seed in seeds(6) {
+            let mut plan = sites(seed, 1, 4, (0.0, 0.7));
+            (plan.mode, plan.limit) = (mode, Duration::from_secs(1_000));
+            plan.sizes = vec![20_000];
+            plan.tuning.congestion_loss = 1.0;
+            let seat = Seat { group: GroupId(1), controller: member(1), parent: member(0), members: 3 };
+            plan.seats = vec![Some(seat); 4];
+            let world = run(plan);
+            println!("{mode:?} {seed}: {:?}", world.time());
         }
     }
 }

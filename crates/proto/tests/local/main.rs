@@ -55,6 +55,15 @@ fn seeds(most: u64) -> Vec<u64> {
     }
 }
 
+/// Seeds like [`seeds`], and some more on which this has failed before.
+fn seeds_and(most: u64, more: &[u64]) -> Vec<u64> {
+    let mut all = seeds(most);
+    if all.len() > 1 {
+        all.extend(more.iter().filter(|seed| **seed >= all.len() as u64).copied().collect::<Vec<_>>());
+    }
+    all
+}
+
 fn sum(world: &World, figure: impl Fn(&Node) -> u64) -> u64 {
     world.receivers.iter().map(figure).sum()
 }
@@ -182,6 +191,24 @@ fn many_small_objects_arrive_whole() {
     }
 }
 
+/// The sender is gone without a Goodbye. Members that lack something go on mending each other's losses, and end with an error when it has been
+/// silent for the stall limit.
+#[test]
+fn whoever_never_hears_a_goodbye_ends_after_the_stall_limit() {
+    for seed in seeds(3) {
+        let mut plan = sites(seed, 1, 4, (0.05, 0.3));
+        plan.sizes = vec![2_000_000];
+        plan.sender_dies = Some(Duration::from_secs(9));
+        let mut world = World::new(plan);
+        world.run();
+        for node in &world.receivers {
+            let reason = node.closed_early.as_ref();
+            let is_silent = matches!(reason, Some(CutShort::Silent(limit)) if limit.as_secs() == 15);
+            assert!(node.closed && is_silent, "{seed}: {reason:?}");
+        }
+    }
+}
+
 /// The paper's semi-reliable transfer: a unit that is late is given up, and counted; the others arrive in time.
 #[test]
 fn a_unit_that_is_late_is_given_up() {
@@ -207,6 +234,34 @@ fn a_unit_that_is_late_is_given_up() {
                 assert!(taken <= deadline, "{taken:?}");
             }
         }
+    }
+}
+
+/// Units of a stream come one by one. A receiver that comes late gets those from then on, and counts no earlier one as late.
+#[test]
+fn a_feed_goes_on_and_does_not_go_back() {
+    for seed in seeds(3) {
+        let mut plan = sites(seed, 2, 4, (0.02, 0.02));
+        plan.sizes = vec![10_000; 150];
+        plan.feed = Some(Duration::from_millis(100));
+        plan.tuning =
+            Tuning { deadline: Some(Duration::from_millis(500)), is_feed: true, ..Tuning::default() };
+        plan.starts.insert(5, Duration::from_secs(9));
+        let mut world = World::new(plan);
+        world.run();
+        assert!(world.ended, "{seed}");
+        for (number, node) in world.receivers.iter().enumerate() {
+            assert!(node.closed && node.closed_early.is_none(), "{seed}, {number}: {:?}", node.closed_early);
+            let (got, late) = (node.received.len(), node.failed.len());
+            println!("{seed}, {number}: {got} units, {late} late, {} released", node.released.len());
+            let first = if number == 5 { 45..=60 } else { 0..=0 };
+            assert!(first.contains(&(150 - got - late)), "{seed}, {number}: {got} and {late}");
+            assert_eq!(late as u64, node.machine.figures().late_objects);
+            assert!(late <= 10 && node.released.len() + 10 > got, "{seed}, {number}: {late} are late");
+            assert!(node.received.keys().all(|unit| *unit as usize >= 150 - got - late), "{seed}, {number}");
+        }
+        let late = sum(&world, |node| node.failed.len() as u64);
+        assert!(u64::from(world.sender.given_up()) <= late, "{} of {late}", world.sender.given_up());
     }
 }
 
@@ -248,7 +303,7 @@ fn who_comes_late_gets_everything() {
 /// What was sent before a receiver came leaves at half of the session's rate when nothing else does.
 #[test]
 fn who_comes_when_all_is_sent_is_served_fast() {
-    for seed in seeds(3) {
+    for seed in seeds_and(3, &[3]) {
         let mut plan = sites(seed, 1, 4, (0.0, 0.03));
         (plan.sizes, plan.rate_bps) = (vec![1_400_000], 10_000_000);
         plan.settling = Duration::from_secs(1);

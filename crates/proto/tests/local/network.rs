@@ -19,8 +19,8 @@ use treecast_proto::{
 use treecast_wire::{
     header::{FileId, HEADER_LEN, Header, SessionId},
     message::{
-        BeginOfFile, GroupId, Local, LocalFlags, LocalReport, LocalRequest, LocalState, Member, Message,
-        TransferType,
+        BeginOfFile, GroupId, Local, LocalFlags, LocalJoin, LocalReport, LocalRequest, LocalState, Member,
+        Message, TransferType,
     },
 };
 
@@ -51,8 +51,10 @@ pub enum Harm {
     Claims,
     /// It says that it lacks everything, and as a controller, that its group does.
     Lacks,
-    /// It sets CONGESTION in all that it says.
+    /// It sets CONGESTION in all reports but one in 8 s, and claims very many receivers.
     Congested,
+    /// It asks the sender and the controller above to be its group's controller, and says there that the group has everything.
+    Usurps,
     /// It says to the whole session that the session sends at its lowest rate and has ended, and so has the first object.
     Reigns,
 }
@@ -71,6 +73,8 @@ pub struct Plan {
     pub rate_bps: u64,
     pub seats: Vec<Option<Seat>>,
     pub tuning: Tuning,
+    /// The time between two objects of a feed. `None`: the session begins with all objects.
+    pub feed: Option<Duration>,
     /// When the hashes of all objects are known.
     pub hashed: Duration,
     /// How long the sender waits for more receivers.
@@ -82,6 +86,8 @@ pub struct Plan {
     /// Each controller that has anybody below it when the data begins dies once, at a random time while the data leaves.
     pub controllers_die: bool,
     pub harm: BTreeMap<usize, Harm>,
+    /// When the sender is gone, without a word. `None`: it ends by itself.
+    pub sender_dies: Option<Duration>,
     pub limit: Duration,
 }
 
@@ -97,12 +103,14 @@ impl Plan {
             rate_bps: 1_600_000,
             seats,
             tuning: Tuning::default(),
+            feed: None,
             hashed: Duration::from_secs(5),
             settling: Duration::from_secs(4),
             starts: BTreeMap::new(),
             changes: Vec::new(),
             controllers_die: false,
             harm: BTreeMap::new(),
+            sender_dies: None,
             limit: Duration::from_secs(120),
         }
     }
@@ -138,6 +146,9 @@ enum Event {
     Change(usize, Link),
     Flood(usize),
     Hashed(FileId),
+    /// An object of this size comes by the feed.
+    Fed(u64),
+    Close,
 }
 
 /// Host 0 is the sender, host `n` receiver `n - 1`.
@@ -209,9 +220,13 @@ fn hash(file: FileId) -> [u8; 32] {
     hash
 }
 
+fn begin(size: u64) -> BeginOfFile {
+    BeginOfFile::new(TransferType::DiskToDisk, size, "a").unwrap()
+}
+
 fn sender_of(plan: &Plan) -> Sender {
-    let begins =
-        plan.sizes.iter().map(|size| BeginOfFile::new(TransferType::DiskToDisk, *size, "a").unwrap());
+    let at_once = if plan.feed.is_some() { 0 } else { plan.sizes.len() };
+    let begins = plan.sizes.iter().take(at_once).map(|size| begin(*size));
     let config = SenderConfig {
         session: SESSION,
         block_len: BLOCK_LEN,
@@ -219,10 +234,12 @@ fn sender_of(plan: &Plan) -> Sender {
         mode: plan.mode,
         max_run_len: 4 * u32::from(BLOCK_LEN),
         rate_bps: plan.rate_bps,
+        shares_link: false,
         minimum_rate_bps: plan.rate_bps / 8,
         window_bytes: 400_000,
         settling: plan.settling,
         wait_for: None,
+        named: plan.seats.iter().all(Option::is_some).then_some(plan.seats.len() as u32),
         copies: None,
         tuning: plan.tuning.clone(),
     };
@@ -241,6 +258,7 @@ impl Node {
                 seed: plan.seed * 1_000 + host as u64,
                 tuning: plan.tuning.clone(),
                 patience: Some(Duration::from_secs(30)),
+                stall_limit: Some(Duration::from_secs(15)),
                 hash_attempts: 3,
                 copies: None,
             }),
@@ -290,7 +308,18 @@ impl World {
     fn schedule(&mut self) {
         let plan = self.plan.clone();
         for index in 0..plan.sizes.len() as u32 {
+            if let Some(apart) = plan.feed {
+                self.at(
+                    Instant::ZERO + plan.settling + apart * index,
+                    Event::Fed(plan.sizes[index as usize]),
+                );
+                continue;
+            }
             self.at(Instant::ZERO + plan.hashed, Event::Hashed(FileId::new(SESSION, index)));
+        }
+        if let Some(apart) = plan.feed {
+            let end = apart * plan.sizes.len() as u32;
+            self.at(Instant::ZERO + plan.settling + end, Event::Close);
         }
         for (receiver, time) in plan.starts {
             self.at(Instant::ZERO + time, Event::Start(receiver + 1));
@@ -298,7 +327,7 @@ impl World {
         for (time, node, link) in plan.changes {
             self.at(Instant::ZERO + time, Event::Change(node, link));
         }
-        let is_busy = |harm: &Harm| matches!(harm, Harm::Floods | Harm::Reigns);
+        let is_busy = |harm: &Harm| matches!(harm, Harm::Floods | Harm::Reigns | Harm::Usurps);
         for (receiver, _) in plan.harm.into_iter().filter(|(_, harm)| is_busy(harm)) {
             self.at(Instant::ZERO + Duration::from_secs(1), Event::Flood(receiver + 1));
         }
@@ -369,6 +398,15 @@ impl World {
                 self.sender.handle(self.now, SenderInput::Hashed { file, hash: hash(file) });
                 self.poll(0);
             }
+            Event::Fed(size) => {
+                let file = self.sender.send(begin(size)).expect("there is room");
+                self.sender.handle(self.now, SenderInput::Hashed { file, hash: hash(file) });
+                self.poll(0);
+            }
+            Event::Close => {
+                self.sender.handle(self.now, SenderInput::Close);
+                self.poll(0);
+            }
             Event::Start(host) => {
                 self.receivers[host - 1].is_on = true;
                 self.poll(host);
@@ -405,6 +443,8 @@ impl World {
         let place = self.receivers[host - 1].machine.place().cloned();
         if self.plan.harm.get(&(host - 1)) == Some(&Harm::Reigns) {
             self.reign(host);
+        } else if self.plan.harm.get(&(host - 1)) == Some(&Harm::Usurps) {
+            place.into_iter().for_each(|place| self.usurp(host, &place));
         } else if let Some(place) = place {
             let size = self.plan.sizes[0];
             let to = [
@@ -423,6 +463,19 @@ impl World {
         }
         if !self.ended && !self.receivers[host - 1].closed {
             self.at(self.now + Duration::from_millis(10), Event::Flood(host));
+        }
+    }
+
+    /// Claims a group with a later epoch than its controller's.
+    fn usurp(&mut self, host: usize, place: &Place) {
+        let mut report = LocalReport::new(place.group, true);
+        (report.done, report.receivers) = (self.plan.sizes.len() as u32, 5);
+        let join = LocalJoin { group: place.group, epoch: 500, stamp_us: 1, loss: 0 };
+        for to in [member(0), place.parent] {
+            for local in [Local::Join(join), Local::Report(report.clone())] {
+                let body = Body::Message(FileId::new(SESSION, 0), Message::Local(local));
+                self.send(host, Address::Member(to), body);
+            }
         }
     }
 
@@ -445,7 +498,10 @@ impl World {
                 *report = lie;
             }
             (Harm::Claims, Message::Local(Local::State(state))) => (state.loss, state.done) = (0, done),
-            (Harm::Congested, Message::Local(Local::Report(report))) => report.is_congested = true,
+            (Harm::Congested, Message::Local(Local::Report(report))) => {
+                report.is_congested = self.now.as_nanos() / 500_000_000 % 16 != 0;
+                report.receivers = if report.is_controller { u32::MAX } else { 1 };
+            }
             _ => {}
         }
     }
@@ -598,6 +654,10 @@ impl World {
     }
 
     fn poll_sender(&mut self) {
+        if self.plan.sender_dies.is_some_and(|time| self.now >= Instant::ZERO + time) {
+            self.ended = true;
+            return;
+        }
         for _ in 0..100_000 {
             match self.sender.poll(self.now, Lane::Group) {
                 Step::Transmit(SenderTransmit::Message { to, file, message }) => {

@@ -47,10 +47,12 @@ impl Head {
             mode: plan.mode,
             max_run_len: plan.max_run_len,
             rate_bps: plan.rate_bps,
+            shares_link: false,
             minimum_rate_bps: 0,
             window_bytes: WINDOW_BYTES,
             settling: plan.delay * 20,
             wait_for: None,
+            named: Some(plan.receivers as u32),
             copies: None,
             tuning: plan.tuning.clone(),
         };

@@ -161,9 +161,10 @@ fn sender() -> Member {
 }
 
 /// The place of a site's receivers in the tree of groups: the sender has 16 groups below it, and each controller 8.
-fn seat(site: usize) -> Seat {
+fn seat(site: usize, receivers: usize) -> Seat {
     let parent = if site < TOP { sender() } else { receiver((site - TOP) / MAX_CHILDREN, 0) };
-    Seat { group: GroupId(site as u32 + 1), controller: receiver(site, 0), parent }
+    let members = SITE.min(receivers - site * SITE) - 1;
+    Seat { group: GroupId(site as u32 + 1), controller: receiver(site, 0), parent, members: members as u16 }
 }
 
 /// Runs a session to its end.

@@ -238,10 +238,11 @@ impl Host {
             block_len: plan.block_len,
             me,
             mode: plan.mode,
-            seat: Some(seat(site)),
+            seat: Some(seat(site, plan.receivers)),
             seed: plan.seed.wrapping_mul(1_000_003).wrapping_add(number),
             tuning: plan.tuning.clone(),
             patience: None,
+            stall_limit: None,
             hash_attempts: 3,
             copies: None,
         });

@@ -105,7 +105,11 @@ fn draw_size(random: &mut ChaCha8Rng, block_len: u16) -> usize {
 
 /// Whether routers believe that a receiver listens.
 pub(super) fn is_reported(receiver: &ReceiverNode, now: Instant) -> bool {
-    if receiver.dead { now < receiver.closed_at + LISTENING_INTERVAL } else { !receiver.closed }
+    if receiver.dead {
+        now < receiver.outcome.closed_at + LISTENING_INTERVAL
+    } else {
+        !receiver.outcome.closed
+    }
 }
 
 /// The state of a forger: its random numbers, and what it has heard and sent.
@@ -197,16 +201,16 @@ fn receiver_faults(
     if receiver.dead {
         return faults;
     }
-    if !receiver.closed {
+    if !receiver.outcome.closed {
         faults.push("it has not closed".into());
     }
     // A carousel whose only object is withdrawn ends, and few may have heard why.
     let may_end = scenario.objects.len() == 1 && scenario.objects[0].withdraw_at.is_some();
-    if let Some(reason) = receiver.cut_short.as_ref().filter(|_| !may_end) {
+    if let Some(reason) = receiver.outcome.cut_short.as_ref().filter(|_| !may_end) {
         faults.push(format!("it was cut short: {reason}"));
     }
     // Whoever goes on later has what came before the session was cut short.
-    if receiver.storage.leftovers() > 0 && receiver.cut_short.is_none() {
+    if receiver.storage.leftovers() > 0 && receiver.outcome.cut_short.is_none() {
         faults.push("temporary files are left".into());
     }
     faults.extend(
@@ -221,7 +225,7 @@ fn fate_fault(scenario: &Scenario, number: usize, index: usize, receiver: &Recei
     let withdrawn = scenario.objects[index].withdraw_at.is_some();
     let planned = scenario.receivers[number].faults[index];
     let received = receiver.storage.committed().contains_key(&(index as u32));
-    match (received, receiver.fates.get(&(index as u32))) {
+    match (received, receiver.outcome.fates.get(&(index as u32))) {
         (true, Some(Fate::Failed(reason))) => {
             Some(format!("object {index} is received and failed: {reason}"))
         }
@@ -236,7 +240,7 @@ fn fate_fault(scenario: &Scenario, number: usize, index: usize, receiver: &Recei
         }
         (false, Some(Fate::Failed(_))) => None,
         (false, Some(Fate::Received)) => Some(format!("object {index} is said to be there and is not")),
-        (false, None) if withdrawn && receiver.cut_short.is_some() => None,
+        (false, None) if withdrawn && receiver.outcome.cut_short.is_some() => None,
         (false, None) => Some(format!("object {index} has no end")),
     }
 }

@@ -84,7 +84,7 @@ fn object_fault(
     node: &ReceiverNode,
 ) -> Option<String> {
     let expected = expected(scenario, index as usize, receiver.0 as usize);
-    let fate = node.fates.get(&index);
+    let fate = node.outcome.fates.get(&index);
     let ignored = scenario.receivers[receiver.0 as usize].ignores[index as usize];
     let consistent = match (outcome, fate) {
         (Outcome::Complete, Some(Fate::Received)) => true,
@@ -143,19 +143,19 @@ fn receiver_faults(
         if sender.content(*index as usize) != bytes.as_slice() {
             faults.push(format!("object {index} is wrong at receiver {number}"));
         }
-        if receiver.fates.get(index) != Some(&Fate::Received) && !receiver.dead {
+        if receiver.outcome.fates.get(index) != Some(&Fate::Received) && !receiver.dead {
             faults.push(format!("object {index} is committed at receiver {number}, which was not told"));
         }
     }
-    for (index, fate) in &receiver.fates {
+    for (index, fate) in &receiver.outcome.fates {
         if *fate == Fate::Received && !receiver.storage.committed().contains_key(index) {
             faults.push(format!("object {index} is said to be at receiver {number} and is not"));
         }
     }
-    if lingers && receiver.fates.values().any(Fate::is_by_the_session_s_end) {
+    if lingers && receiver.outcome.fates.values().any(Fate::is_by_the_session_s_end) {
         faults.push(format!("receiver {number} has waited for the session's end instead of a Retx-Reject"));
     }
-    if !receiver.dead && !receiver.closed {
+    if !receiver.dead && !receiver.outcome.closed {
         faults.push(format!("receiver {number} has not closed"));
     }
     if !receiver.dead && receiver.storage.leftovers() > 0 {

@@ -11,6 +11,8 @@ use treecast_proto::{
 };
 use treecast_wire::message::{GroupId, Member};
 
+use super::deaths::Deaths;
+
 /// The settings of a session with local groups, which take the place of the scenario's repair.
 #[derive(Debug, Clone, Default)]
 pub struct Local {
@@ -25,8 +27,21 @@ pub struct Local {
     pub settling: Duration,
     /// `None` where the sender always waits for that time.
     pub wait_for: Option<u32>,
-    /// The times since the first block was sent at which a controller dies.
-    pub deaths: Vec<Duration>,
+    /// The controllers that die. Their times count from the first block.
+    pub deaths: Deaths,
+}
+
+impl Local {
+    /// The number of members, besides its controller, of a group that was made by hand.
+    pub(super) fn members_beside(&self, group: u32) -> u16 {
+        let count = self.seats.iter().filter(|seat| seat.group == group).count();
+        count.saturating_sub(1) as u16
+    }
+
+    /// The number of receivers in groups that were made by hand. `None` where groups form by themselves.
+    pub(super) fn named(&self) -> Option<u32> {
+        (!self.seats.is_empty()).then_some(self.seats.len() as u32)
+    }
 }
 
 /// The place of a receiver in a group that was made by hand. Receivers are given by their numbers.

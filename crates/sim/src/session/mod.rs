@@ -3,9 +3,11 @@
 
 mod carousel;
 mod carousel_plan;
+mod deaths;
 mod forger;
 mod judge;
 mod local;
+mod mld;
 mod placed;
 mod receiver_node;
 pub(crate) mod scenario;
@@ -16,9 +18,10 @@ mod ways;
 mod world;
 
 pub use carousel_plan::{Carousel, Forger};
+pub use deaths::{Deaths, Dying};
 pub use local::{Local, LocalFigures, PlacedSeat};
 pub(crate) use local::{member, node};
-pub use placed::{Explicit, Fanout, Placed, PlacedRouter, Sample};
+pub use placed::{Explicit, Fanout, Multicast, Placed, PlacedRouter, Routing, Sample};
 pub use scenario::{Fault, Leaving, ObjectPlan, ReceiverPlan, Scenario};
 pub use ways::room_beside_lists;
 pub use world::{Figures, ReceiverFigures, Run};

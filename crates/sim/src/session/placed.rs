@@ -15,6 +15,8 @@ pub struct Placed {
     /// The nodes of the receivers, in the order of the scenario.
     pub receivers: Vec<usize>,
     pub fanout: Fanout,
+    /// How routers and switches know where packets to groups go.
+    pub multicast: Multicast,
     /// The addresses and routers, for packets that name their receivers.
     pub explicit: Option<Explicit>,
     /// The settings of local groups, which take the place of the scenario's repair.
@@ -29,6 +31,25 @@ pub struct Placed {
     pub timeout: Duration,
     /// The time between two samples of what cables have carried.
     pub sample: Duration,
+}
+
+/// How the nodes of a network know where packets to groups go.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Multicast {
+    /// Packets follow the tree of shortest paths from their source to all members. Nobody has to make it.
+    #[default]
+    Tree,
+    /// Hosts report what they listen to by MLD, switches snoop, and routers run the machine of `treecast mroute`.
+    Mld(Routing),
+}
+
+/// The settings of a network with MLD. A host has one interface.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Routing {
+    /// The number of the first switch. All nodes from this one on that forward are switches, and those before it are routers.
+    pub first_switch: usize,
+    /// Whether each source has a tree of its own, as with `treecast mroute --source-trees`.
+    pub source_trees: bool,
 }
 
 /// How one packet reaches all receivers.

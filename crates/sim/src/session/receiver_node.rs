@@ -20,7 +20,7 @@ use treecast_proto::{
 };
 use treecast_wire::{
     header::{FileId, HEADER_LEN, Header, SessionId},
-    message::{GroupId, Member, Message},
+    message::{BeginOfFile, GroupId, Member, Message},
 };
 
 use super::{
@@ -88,44 +88,74 @@ pub(super) enum Output {
 
 #[derive(Debug)]
 pub(super) struct ReceiverNode {
-    number: usize,
-    session: SessionId,
+    setup: Setup,
     pub(super) machine: Receiver,
     pub(super) storage: Storage,
     pub(super) socket: ReceiveBuffer,
+    /// Objects that have been hashed at least once.
+    hashed: BTreeSet<FileId>,
+    connection: Connection,
+    pub(super) connected: bool,
+    /// Whether the receiver's host has died.
+    pub(super) dead: bool,
+    pub(super) hearing: Hearing,
+    /// The blocks that came in last, for [`ReceiverTransmit::Store`].
+    at_hand: Option<Packet>,
+    /// The hashes that the sender has signed. `None` if the sender signs no blocks.
+    proofs: Option<Proofs>,
+    pub(super) outcome: Outcome,
+    pub(super) counts: Counts,
+    pub(super) complaints: Vec<String>,
+}
+
+/// The properties of a receiver that do not change during a run.
+#[derive(Debug)]
+struct Setup {
+    number: usize,
+    session: SessionId,
     ignores: Vec<bool>,
     /// The sizes of the objects, in bytes.
     sizes: Vec<usize>,
     /// Whether a forger writes to the group, too.
     is_misled: bool,
     has_fec: bool,
-    /// Objects that have been hashed at least once.
-    hashed: BTreeSet<FileId>,
     lens: Sizes,
-    connection: Connection,
+    /// Whether the receiver has no control connection, and trusts the sizes of objects.
+    is_alone: bool,
+    /// The sender's address, which a member of local groups tells what it hears. `None`: the connection tells it.
+    reports_to: Option<Member>,
+}
+
+/// What a receiver listens to.
+#[derive(Debug)]
+pub(super) struct Hearing {
     /// The index of the group that the receiver listens to.
     pub(super) group: u8,
     /// The machine that decides on moves between groups. `None` if moves are planned.
     mover: Option<Mover>,
     /// The index of the group that the receiver is to move to.
     pub(super) wanted_group: Option<u8>,
-    pub(super) connected: bool,
-    /// Whether the receiver's host has died.
-    pub(super) dead: bool,
-    dropped: u64,
-    /// The blocks that came in last, for [`ReceiverTransmit::Store`].
-    at_hand: Option<Packet>,
+    /// The counts of packets heard at each address, if they decide how the receiver is served.
+    ears: Option<Box<Ears>>,
+}
+
+/// How a receiver's objects and its session have ended.
+#[derive(Debug, Default)]
+pub(super) struct Outcome {
     pub(super) fates: BTreeMap<u32, Fate>,
+    /// Whether the receiver's session has ended.
     pub(super) closed: bool,
-    pub(super) complaints: Vec<String>,
     /// The time at which the last object was complete.
     pub(super) last_received_at: Instant,
     /// The time at which the receiver's session ended or its host died.
     pub(super) closed_at: Instant,
     /// The reason why the session ended before the receiver had all objects.
     pub(super) cut_short: Option<String>,
-    /// The hashes that the sender has signed. `None` if the sender signs no blocks.
-    proofs: Option<Proofs>,
+}
+
+/// The counts of a receiver.
+#[derive(Debug, Default)]
+pub(super) struct Counts {
     /// The bytes of blocks and symbols that the sender has sent. Until the receiver ends, those before it came; after
     /// that, those since it came.
     pub(super) sent_bytes: u64,
@@ -133,12 +163,8 @@ pub(super) struct ReceiverNode {
     pub(super) stored_bytes: u64,
     /// The bytes of objects that came over the control connection.
     pub(super) retransmitted_bytes: u64,
-    /// Whether the receiver has no control connection, and trusts the sizes of objects.
-    is_alone: bool,
-    /// The counts of packets heard at each address, if they decide how the receiver is served.
-    ears: Option<Box<Ears>>,
-    /// The sender's address, which a member of local groups tells what it hears. `None`: the connection tells it.
-    reports_to: Option<Member>,
+    /// The number of packets that the socket has dropped, as the machine knows it.
+    dropped: u64,
 }
 
 impl ReceiverNode {
@@ -147,68 +173,52 @@ impl ReceiverNode {
         let is_alone = !scenario.has_connections();
         let signs = scenario.carousel.is_some_and(|carousel| carousel.signs);
         let local = placed.and_then(|placed| Some((placed, placed.local.as_ref()?)));
-        let config = ReceiverConfig {
-            session: session(scenario),
-            repair: scenario.repair,
-            fec: scenario.fec.is_some(),
-            digest_from_group: true,
-            block_len: scenario.block_len,
-            notification: plan.notification,
-            progress_bytes: u64::from(plan.receive_buffer_bytes) / 8,
-            progress_interval: placed.map_or(Duration::from_millis(25), |_| Placed::REPORT_INTERVAL),
-            keepalive: placed.map_or(STALL_LIMIT / 4, |_| Placed::KEEPALIVE),
-            stall_limit: placed.map_or(STALL_LIMIT, |_| Placed::RECEIVER_STALL_LIMIT),
-            resumes: false,
-        };
         let machine = match (local, is_alone) {
             (Some((placed, local)), _) => {
                 Receiver::Local(Box::new(local_receiver(scenario, placed, local, number)))
             }
             (None, true) => Receiver::Carousel(Box::new(carousel::Receiver::new(carousel_config(scenario)))),
-            (None, false) => Receiver::Vcmtp(Box::new(vcmtp::Receiver::new(config))),
+            (None, false) => Receiver::Vcmtp(Box::new(vcmtp::Receiver::new(vcmtp_config(scenario, plan)))),
         };
         let capacity = plan.receive_buffer_bytes as usize;
         Self {
-            number,
-            session: session(scenario),
+            setup: Setup {
+                number,
+                session: session(scenario),
+                ignores: plan.ignores.clone(),
+                sizes: scenario.objects.iter().map(|object| object.size).collect(),
+                is_misled: scenario.is_forged || is_alone,
+                has_fec: scenario.fec.is_some(),
+                lens: Sizes::of(scenario),
+                is_alone,
+                reports_to: local.map(|(placed, _)| member(placed.sender)),
+            },
             machine,
             storage: placed.map_or_else(|| Storage::new(plan.faults.clone()), |_| Storage::counting()),
             socket: ReceiveBuffer::new(capacity, plan.read_rate_bps),
-            ignores: plan.ignores.clone(),
-            sizes: scenario.objects.iter().map(|object| object.size).collect(),
-            is_misled: scenario.is_forged || is_alone,
-            has_fec: scenario.fec.is_some(),
             hashed: BTreeSet::new(),
-            lens: Sizes::of(scenario),
             connection: match placed {
                 None => Connection::new(plan.control_delay, plan.control_rate_bps),
                 Some(_) => Connection::through_network(),
             },
-            group: 0,
-            mover: plan.moves.is_none().then(|| Mover::new(scenario.slower_rates_bps.len() as u8 + 1)),
-            wanted_group: None,
             connected: false,
             dead: false,
-            dropped: 0,
+            hearing: Hearing {
+                group: 0,
+                mover: plan.moves.is_none().then(|| Mover::new(scenario.slower_rates_bps.len() as u8 + 1)),
+                wanted_group: None,
+                ears: placed.is_some_and(|placed| placed.fanout.chooses()).then(Box::default),
+            },
             at_hand: None,
-            fates: BTreeMap::new(),
-            closed: false,
-            complaints: Vec::new(),
-            last_received_at: Instant::ZERO,
-            closed_at: Instant::ZERO,
-            cut_short: None,
             proofs: Proofs::new(scenario.block_len).filter(|_| signs),
-            sent_bytes: 0,
-            stored_bytes: 0,
-            retransmitted_bytes: 0,
-            is_alone,
-            ears: placed.is_some_and(|placed| placed.fanout.chooses()).then(Box::default),
-            reports_to: local.map(|(placed, _)| member(placed.sender)),
+            outcome: Outcome::default(),
+            counts: Counts::default(),
+            complaints: Vec::new(),
         }
     }
 
     pub(super) fn connect(&mut self, now: Instant) {
-        if self.is_alone {
+        if self.setup.is_alone {
             return;
         }
         self.connected = true;
@@ -223,18 +233,18 @@ impl ReceiverNode {
 
     /// Handles the arrival of a packet at the socket. Returns when it is read. `None` if the socket drops it.
     pub(super) fn arrive(&mut self, now: Instant, packet: &Packet) -> Option<Instant> {
-        self.socket.accept(now, packet.len(self.lens), packet.count(self.lens.block_len))
+        self.socket.accept(now, packet.len(self.setup.lens), packet.count(self.setup.lens.block_len))
     }
 
     /// Handles a packet that is read from the socket. Packets of a group that the receiver has left are ignored.
     pub(super) fn hear(&mut self, now: Instant, mut heard: Heard) {
-        if heard.group.is_some_and(|group| group != self.group) || !self.is_new(&mut heard) {
+        if heard.group.is_some_and(|group| group != self.hearing.group) || !self.is_new(&mut heard) {
             return;
         }
-        if let Some(mover) = self.mover.as_mut().filter(|_| heard.group.is_some()) {
-            let count = heard.packet.count(self.lens.block_len) as u32;
+        if let Some(mover) = self.hearing.mover.as_mut().filter(|_| heard.group.is_some()) {
+            let count = heard.packet.count(self.setup.lens.block_len) as u32;
             let wanted = mover.arrived(now, Arrived { first: heard.number, count, marked: false });
-            self.wanted_group = wanted.or(self.wanted_group);
+            self.hearing.wanted_group = wanted.or(self.hearing.wanted_group);
         }
         let from = heard.from.map_or(Channel::Group, Channel::Member);
         if let Some(packet) = self.proven(heard) {
@@ -265,11 +275,11 @@ impl ReceiverNode {
 
     /// Whether a part of a run is new. Cuts off the part that came before by another fanout.
     fn is_new(&mut self, heard: &mut Heard) -> bool {
-        let Some(ears) = self.ears.as_mut().filter(|_| heard.from.is_none()) else { return true };
-        let count = heard.packet.count(self.lens.block_len) as u32;
+        let Some(ears) = self.hearing.ears.as_mut().filter(|_| heard.from.is_none()) else { return true };
+        let count = heard.packet.count(self.setup.lens.block_len) as u32;
         let arrived = Arrived { first: heard.number, count, marked: false };
         let Some(new) = ears.note(!heard.is_own, arrived) else { return false };
-        let old = u64::from(count - new.count) * u64::from(self.lens.block_len);
+        let old = u64::from(count - new.count) * u64::from(self.setup.lens.block_len);
         heard.number = new.first;
         if let Packet::Blocks { range, .. } | Packet::Symbols { positions: range, .. } = &mut heard.packet {
             range.start += old;
@@ -279,11 +289,12 @@ impl ReceiverNode {
 
     /// Sends a report of what was heard, when one is due.
     fn report(&mut self, now: Instant, outputs: &mut Vec<Output>) {
-        let (can_tell, reports_to) = (self.connected || self.reports_to.is_some(), self.reports_to);
-        let Some(ears) = self.ears.as_mut().filter(|_| can_tell) else { return };
+        let (can_tell, reports_to) =
+            (self.connected || self.setup.reports_to.is_some(), self.setup.reports_to);
+        let Some(ears) = self.hearing.ears.as_mut().filter(|_| can_tell) else { return };
         if ears.deadline().is_some_and(|deadline| deadline <= now) {
             let message = Message::Heard(ears.tell(now));
-            let packet = Packet::Message(message.to_packet(FileId::new(self.session, 0)).into());
+            let packet = Packet::Message(message.to_packet(FileId::new(self.setup.session, 0)).into());
             outputs.push(match reports_to {
                 Some(sender) => Output::Tell(Address::Member(sender), packet),
                 None => Output::ToSender(now, packet),
@@ -294,23 +305,23 @@ impl ReceiverNode {
 
     /// Makes the receiver listen to another group.
     pub(super) fn move_to(&mut self, now: Instant, group: u8) {
-        self.group = group;
+        self.hearing.group = group;
         self.machine.handle(now, ReceiverInput::Moved { group });
     }
 
     /// Handles the sender's order to return to a group.
     fn called_back(&mut self, now: Instant, group: u8) {
-        let elsewhere = match &mut self.mover {
+        let elsewhere = match &mut self.hearing.mover {
             Some(mover) => mover.called_back(now, group),
             None => Some(group),
         };
-        self.wanted_group = elsewhere.or(self.wanted_group);
+        self.hearing.wanted_group = elsewhere.or(self.hearing.wanted_group);
     }
 
     pub(super) fn packet(&mut self, now: Instant, from: Channel, packet: Packet) {
-        if self.dropped != self.socket.dropped() {
-            self.dropped = self.socket.dropped();
-            self.machine.handle(now, ReceiverInput::Dropped { total: self.dropped });
+        if self.counts.dropped != self.socket.dropped() {
+            self.counts.dropped = self.socket.dropped();
+            self.machine.handle(now, ReceiverInput::Dropped { total: self.counts.dropped });
         }
         match &packet {
             Packet::Message(bytes) => match parse(bytes) {
@@ -323,7 +334,7 @@ impl ReceiverNode {
             Packet::Blocks { file, range, .. } => {
                 let (file, range) = (*file, range.clone());
                 if from == Channel::Control {
-                    self.retransmitted_bytes += range.end - range.start;
+                    self.counts.retransmitted_bytes += range.end - range.start;
                 }
                 self.at_hand = Some(packet);
                 self.machine.handle(now, ReceiverInput::Blocks { from, file, range });
@@ -338,7 +349,7 @@ impl ReceiverNode {
 
     /// Answers for the application whether an object is wanted.
     pub(super) fn respond(&mut self, now: Instant, file: FileId) {
-        let ignores = self.ignores.get(file.index() as usize).copied().unwrap_or_default();
+        let ignores = self.setup.ignores.get(file.index() as usize).copied().unwrap_or_default();
         let response = if ignores { Response::Ignore } else { Response::Accept };
         self.machine.handle(now, ReceiverInput::Respond { file, response });
     }
@@ -348,11 +359,11 @@ impl ReceiverNode {
         let Some((hash, stored)) = self.storage.hash(file.index()) else {
             return self.complaints.push(format!("a hash of {file} is wanted, and nothing is stored"));
         };
-        let size = self.sizes.get(file.index() as usize).copied().unwrap_or_default();
+        let size = self.setup.sizes.get(file.index() as usize).copied().unwrap_or_default();
         // A block may come while its source block is being decoded.
-        let most = if self.has_fec { usize::MAX } else { size };
+        let most = if self.setup.has_fec { usize::MAX } else { size };
         let least = if self.hashed.insert(file) { size } else { size.min(1) };
-        if !(least..=most).contains(&stored) && !self.is_misled {
+        if !(least..=most).contains(&stored) && !self.setup.is_misled {
             self.complaints.push(format!("{stored} of {size} bytes of {file} were stored before its hash"));
         }
         outputs.push(Output::Hash(file, hash));
@@ -406,7 +417,7 @@ impl ReceiverNode {
                 };
                 trace.add(self.entry(now, message_verb(&message), file, range));
                 let packet = Packet::Message(message.to_packet(file).into());
-                let arrival = self.connection.send(now, packet.len(self.lens));
+                let arrival = self.connection.send(now, packet.len(self.setup.lens));
                 outputs.push(Output::ToSender(arrival, packet));
                 if !self.connected {
                     self.complaints.push(format!("{message:?} without a connection"));
@@ -429,20 +440,34 @@ impl ReceiverNode {
             // What has arrived is read at once.
             ReceiverTransmit::Listen => self.machine.handle(now, ReceiverInput::Listened { heard: false }),
             ReceiverTransmit::CloseConnection => outputs.push(Output::Close(self.connection.send(now, 1))),
-            ReceiverTransmit::Announce { file, begin } => {
-                if begin.file_size <= CAPACITY
-                    || self.sizes.get(file.index() as usize) == Some(&(begin.file_size as usize))
-                {
-                    self.storage.announce(file.index(), begin.file_size);
-                    if matches!(self.machine, Receiver::Local(_)) {
-                        self.machine.handle(now, ReceiverInput::Have { file, ranges: Vec::new() });
-                    }
-                } else {
-                    let reason = "it does not fit".to_owned();
-                    self.machine.handle(now, ReceiverInput::AnnouncementRefused { file, begin, reason });
-                }
-            }
-            ReceiverTransmit::Overwrite { file, range } if self.is_alone => {
+            ReceiverTransmit::Announce { file, begin } => self.announce(now, file, begin),
+            other => self.keep(now, other, trace, outputs),
+        }
+    }
+
+    /// Makes room for an announced object, if its size is known or bearable.
+    fn announce(&mut self, now: Instant, file: FileId, begin: BeginOfFile) {
+        let is_known = self.setup.sizes.get(file.index() as usize) == Some(&(begin.file_size as usize));
+        if begin.file_size > CAPACITY && !is_known {
+            let reason = "it does not fit".to_owned();
+            return self.machine.handle(now, ReceiverInput::AnnouncementRefused { file, begin, reason });
+        }
+        self.storage.announce(file.index(), begin.file_size);
+        if matches!(self.machine, Receiver::Local(_)) {
+            self.machine.handle(now, ReceiverInput::Have { file, ranges: Vec::new() });
+        }
+    }
+
+    /// Carries out effects on stored objects.
+    fn keep(
+        &mut self,
+        now: Instant,
+        transmit: ReceiverTransmit,
+        trace: &mut Trace,
+        outputs: &mut Vec<Output>,
+    ) {
+        match transmit {
+            ReceiverTransmit::Overwrite { file, range } if self.setup.is_alone => {
                 trace.add(self.entry(now, "compares", file, range.clone()));
                 self.store(now, file, range);
             }
@@ -457,17 +482,8 @@ impl ReceiverNode {
                 self.keep_symbols(file, source_block, positions);
             }
             ReceiverTransmit::Decode { file, source_block, blocks, missing } => {
-                let range = blocks.clone();
-                trace.add(self.entry(now, "decodes", file, range));
-                match self.storage.decode(file.index(), source_block, blocks, &missing, self.lens.block_len) {
-                    Ok(Some(is_right)) => {
-                        let mended = missing.iter().map(|gap| gap.end - gap.start);
-                        self.stored_bytes += if is_right { mended.sum() } else { 0 };
-                        outputs.push(Output::Decoded(file, source_block, is_right));
-                    }
-                    Ok(None) => self.complaints.push(format!("{file} lacks symbols and is to be decoded")),
-                    Err(reason) => self.machine.handle(now, ReceiverInput::StoreFailed { file, reason }),
-                }
+                trace.add(self.entry(now, "decodes", file, blocks.clone()));
+                self.decode(now, (file, source_block, blocks), &missing, outputs);
             }
             ReceiverTransmit::ForgetSymbols { file } => self.storage.forget_symbols(file.index()),
             ReceiverTransmit::Hash { file } => self.hash(file, outputs),
@@ -484,6 +500,7 @@ impl ReceiverNode {
                 self.machine.handle(now, answer);
             }
             ReceiverTransmit::Discard { file } => self.storage.discard(file.index()),
+            _ => {}
         }
     }
 
@@ -503,11 +520,29 @@ impl ReceiverNode {
             }
             _ => return self.complaints.push(format!("{range:?} of {file} is not at hand")),
         };
-        self.stored_bytes += range.end - range.start;
+        self.counts.stored_bytes += range.end - range.start;
         // Where only the number of bytes counts, there are none.
         let bytes = content.get(range.start as usize..range.end as usize).unwrap_or_default();
         if let Err(reason) = self.storage.store(file.index(), range, bytes) {
             self.machine.handle(now, ReceiverInput::StoreFailed { file, reason });
+        }
+    }
+
+    fn decode(
+        &mut self,
+        now: Instant,
+        (file, source_block, blocks): (FileId, u32, Range<u64>),
+        missing: &[Range<u64>],
+        outputs: &mut Vec<Output>,
+    ) {
+        match self.storage.decode(file.index(), source_block, blocks, missing, self.setup.lens.block_len) {
+            Ok(Some(is_right)) => {
+                let mended = missing.iter().map(|gap| gap.end - gap.start);
+                self.counts.stored_bytes += if is_right { mended.sum() } else { 0 };
+                outputs.push(Output::Decoded(file, source_block, is_right));
+            }
+            Ok(None) => self.complaints.push(format!("{file} lacks symbols and is to be decoded")),
+            Err(reason) => self.machine.handle(now, ReceiverInput::StoreFailed { file, reason }),
         }
     }
 
@@ -524,7 +559,7 @@ impl ReceiverNode {
 
     fn event(&mut self, now: Instant, event: ReceiverEvent, trace: &mut Trace, outputs: &mut Vec<Output>) {
         match event {
-            ReceiverEvent::Announced { .. } | ReceiverEvent::EndOfFileOnly { .. } if self.is_alone => {
+            ReceiverEvent::Announced { .. } | ReceiverEvent::EndOfFileOnly { .. } if self.setup.is_alone => {
                 self.complaints.push("a carousel asks its application nothing".into());
             }
             ReceiverEvent::Announced { file, .. } | ReceiverEvent::EndOfFileOnly { file } => {
@@ -532,7 +567,7 @@ impl ReceiverNode {
             }
             ReceiverEvent::Received { file, .. } => {
                 trace.add(self.entry(now, "has received", file, 0..0));
-                self.last_received_at = now;
+                self.outcome.last_received_at = now;
                 self.end(file, Fate::Received);
             }
             ReceiverEvent::Failed { file, reason, .. } => {
@@ -541,20 +576,20 @@ impl ReceiverNode {
             }
             ReceiverEvent::CalledBack { group } => self.called_back(now, group),
             ReceiverEvent::Closed { reason } => {
-                (self.closed, self.closed_at) = (true, now);
-                self.cut_short = reason.map(|reason| reason.to_string());
+                (self.outcome.closed, self.outcome.closed_at) = (true, now);
+                self.outcome.cut_short = reason.map(|reason| reason.to_string());
             }
         }
     }
 
     fn end(&mut self, file: FileId, fate: Fate) {
-        if let Some(before) = self.fates.insert(file.index(), fate) {
+        if let Some(before) = self.outcome.fates.insert(file.index(), fate) {
             self.complaints.push(format!("{file} ends twice, before: {before:?}"));
         }
     }
 
     fn entry(&self, now: Instant, verb: &'static str, file: FileId, range: Range<u64>) -> Entry {
-        let node = Node::Receiver(self.number);
+        let node = Node::Receiver(self.setup.number);
         Entry { now, node, verb, object: file.index(), start: range.start, end: range.end }
     }
 }
@@ -565,6 +600,7 @@ fn local_receiver(scenario: &Scenario, placed: &Placed, settings: &Local, number
         group: GroupId(seat.group),
         controller: at(seat.controller),
         parent: seat.parent.map_or_else(|| member(placed.sender), at),
+        members: settings.members_beside(seat.group),
     });
     local::Receiver::new(local::ReceiverConfig {
         session: session(scenario),
@@ -575,10 +611,28 @@ fn local_receiver(scenario: &Scenario, placed: &Placed, settings: &Local, number
         seed: scenario.seed.wrapping_mul(1_000_003).wrapping_add(number as u64),
         tuning: settings.tuning.clone(),
         patience: Some(Placed::RECEIVER_STALL_LIMIT * 4),
+        stall_limit: Some(Placed::RECEIVER_STALL_LIMIT * 4),
         hash_attempts: 3,
         copies: (placed.fanout != Fanout::Multicast)
             .then(|| Copies { sender: member(placed.sender), port: PORT }),
     })
+}
+
+fn vcmtp_config(scenario: &Scenario, plan: &ReceiverPlan) -> ReceiverConfig {
+    let placed = scenario.network.as_deref();
+    ReceiverConfig {
+        session: session(scenario),
+        repair: scenario.repair,
+        fec: scenario.fec.is_some(),
+        digest_from_group: true,
+        block_len: scenario.block_len,
+        notification: plan.notification,
+        progress_bytes: u64::from(plan.receive_buffer_bytes) / 8,
+        progress_interval: placed.map_or(Duration::from_millis(25), |_| Placed::REPORT_INTERVAL),
+        keepalive: placed.map_or(STALL_LIMIT / 4, |_| Placed::KEEPALIVE),
+        stall_limit: placed.map_or(STALL_LIMIT, |_| Placed::RECEIVER_STALL_LIMIT),
+        resumes: false,
+    }
 }
 
 fn carousel_config(scenario: &Scenario) -> carousel::ReceiverConfig {

@@ -117,30 +117,16 @@ pub(super) enum Output {
 pub(super) struct SenderNode {
     pub(super) machine: Sender,
     sizes: Sizes,
-    rate_bps: u64,
     /// The bytes of each object. Empty if only their number counts.
     contents: Vec<Rc<[u8]>>,
     object_lens: Vec<u64>,
-    /// The number of copies of a packet to the group, and whether the rate holds for each of them.
-    pub(super) copies: usize,
-    pub(super) paces_each: bool,
-    group_free_at: Instant,
-    share: Option<Share>,
-    /// The rate of each slower group, and the time at which it may be sent more.
-    slower: Vec<(u64, Instant)>,
-    /// The bytes that left for groups, with all headers.
-    pub(super) group_bytes: u64,
-    /// The bytes of blocks and symbols that left for the first group.
-    pub(super) sent_bytes: u64,
+    pub(super) pacing: Pacing,
+    pub(super) sent: Sent,
     /// The number of times that the hashes of a run are sent before it. 0 if nothing is signed.
     page_copies: usize,
-    /// The number of data packets to the session's group.
-    session_packets: u64,
     connections: BTreeMap<ReceiverId, Connection>,
     /// Receivers whose lanes are polled before the next round.
     touched: Vec<ReceiverId>,
-    /// The time at which all lanes may be polled again. A host's loop takes time for each connection, too.
-    next_round: Instant,
     is_placed: bool,
     /// The reports that receivers are done (API_File_Done), by object.
     pub(super) done: BTreeMap<u32, Vec<(ReceiverId, Outcome)>>,
@@ -152,69 +138,64 @@ pub(super) struct SenderNode {
     pub(super) complaints: Vec<String>,
 }
 
+/// When the sender may send more.
+#[derive(Debug)]
+pub(super) struct Pacing {
+    rate_bps: u64,
+    /// The number of copies of a packet to the group, and whether the rate holds for each of them.
+    pub(super) copies: usize,
+    pub(super) paces_each: bool,
+    group_free_at: Instant,
+    share: Option<Share>,
+    /// The rate of each slower group, and the time at which it may be sent more.
+    slower: Vec<(u64, Instant)>,
+    /// The time at which all lanes may be polled again. A host's loop takes time for each connection, too.
+    next_round: Instant,
+}
+
+/// The counts of what the sender has sent.
+#[derive(Debug, Default)]
+pub(super) struct Sent {
+    /// The bytes that left for groups, with all headers.
+    pub(super) group_bytes: u64,
+    /// The bytes of blocks and symbols that left for the first group.
+    pub(super) bytes: u64,
+    /// The number of data packets to the session's group.
+    session_packets: u64,
+}
+
 impl SenderNode {
     pub(super) fn new(scenario: &Scenario) -> Self {
         let placed = scenario.network.as_deref();
-        let stall_limit = placed.map_or(STALL_LIMIT, |_| Placed::SENDER_STALL_LIMIT);
         let object_lens: Vec<u64> = scenario.objects.iter().map(|object| object.size as u64).collect();
         let mut complaints = Vec::new();
-        let config = SenderConfig {
-            session: session(scenario),
-            repair: scenario.repair,
-            fec: scenario.fec,
-            digest_to_group: true,
-            block_len: scenario.block_len,
-            max_run_len: scenario.max_run_len,
-            slower_run_lens: vec![scenario.max_run_len; scenario.slower_rates_bps.len()],
-            retransmission_timeout_factor: scenario.retransmission_timeout_factor,
-            minimum_retransmission_time: Duration::from_millis(20),
-            follow_progress: scenario.follow_progress,
-            patience: Duration::from_millis(500),
-            floor_bytes_a_second: None,
-            stall_limit,
-            at_once: 64,
-            is_feed: false,
-            keepalive: placed.map_or(STALL_LIMIT / 4, |_| Placed::KEEPALIVE),
-        };
         let signs = scenario.carousel.is_some_and(|carousel| carousel.signs);
-        let carousel = scenario.carousel.map(|settings| carousel(scenario, settings));
-        let carousel = carousel.transpose().unwrap_or_else(|error| {
-            complaints.push(error);
-            None
-        });
-        let local = placed.and_then(|placed| Some((placed, placed.local.as_ref()?)));
-        let local = local.map(|(placed, local)| local_sender(scenario, placed, local));
-        let local = local.transpose().unwrap_or_else(|error| {
-            complaints.push(error);
-            None
-        });
         // A machine with local groups keeps to its rate by itself. Copies of a run do not leave all at once.
         let is_multicast = placed.is_none_or(|placed| placed.fanout == Fanout::Multicast);
-        let rate_bps = match (local.is_some(), is_multicast) {
+        let has_groups = placed.is_some_and(|placed| placed.local.is_some());
+        let rate_bps = match (has_groups, is_multicast) {
             (true, true) => u64::MAX,
             (true, false) => scenario.rate_bps / 4 * 5,
             (false, _) => scenario.rate_bps,
         };
-        let machine =
-            local.or(carousel).unwrap_or_else(|| Sender::Vcmtp(Box::new(vcmtp::Sender::new(config))));
         Self {
-            machine,
+            machine: machine(scenario, &mut complaints),
             sizes: Sizes::of(scenario),
-            rate_bps,
             contents: contents(scenario),
             object_lens,
-            copies: 1,
-            paces_each: false,
-            group_free_at: Instant::ZERO,
-            share: scenario.shares_rate.then(Share::default),
-            slower: scenario.slower_rates_bps.iter().map(|rate| (*rate, Instant::ZERO)).collect(),
-            group_bytes: 0,
-            sent_bytes: 0,
+            pacing: Pacing {
+                rate_bps,
+                copies: 1,
+                paces_each: false,
+                group_free_at: Instant::ZERO,
+                share: scenario.shares_rate.then(Share::default),
+                slower: scenario.slower_rates_bps.iter().map(|rate| (*rate, Instant::ZERO)).collect(),
+                next_round: Instant::ZERO,
+            },
+            sent: Sent::default(),
             page_copies: if signs { carousel::copies(scenario.fec.is_some()) } else { 0 },
-            session_packets: 0,
             connections: BTreeMap::new(),
             touched: Vec::new(),
-            next_round: Instant::ZERO,
             is_placed: placed.is_some(),
             done: BTreeMap::new(),
             told: BTreeMap::new(),
@@ -249,7 +230,7 @@ impl SenderNode {
 
     /// The number of packets of data that were sent to the session's group, first and again.
     pub(super) fn session_packets(&self) -> u64 {
-        self.session_packets
+        self.sent.session_packets
     }
 
     pub(super) fn content(&self, position: usize) -> &[u8] {
@@ -277,17 +258,17 @@ impl SenderNode {
     pub(super) fn pump(&mut self, now: Instant, trace: &mut Trace) -> Vec<Output> {
         let mut outputs = Vec::new();
         self.pump_group(now, trace, &mut outputs);
-        for number in 1..=self.slower.len() {
+        for number in 1..=self.pacing.slower.len() {
             self.pump_slower(now, number, trace, &mut outputs);
         }
         let touched = std::mem::take(&mut self.touched);
-        let is_round = now >= self.next_round;
+        let is_round = now >= self.pacing.next_round;
         let due = if is_round { self.connections.keys().copied().collect() } else { touched };
         due.into_iter().for_each(|id| self.pump_receiver(now, id, trace, &mut outputs));
         match (self.is_placed, is_round) {
             (false, _) => {}
-            (true, true) => self.next_round = now + ROUND_PER_RECEIVER * self.connections.len() as u32,
-            (true, false) => outputs.push(Output::Wake(self.next_round)),
+            (true, true) => self.pacing.next_round = now + ROUND_PER_RECEIVER * self.connections.len() as u32,
+            (true, false) => outputs.push(Output::Wake(self.pacing.next_round)),
         }
         outputs
     }
@@ -299,14 +280,14 @@ impl SenderNode {
 
     fn pump_group(&mut self, now: Instant, trace: &mut Trace, outputs: &mut Vec<Output>) {
         loop {
-            if self.group_free_at > now {
-                return outputs.push(Output::Wake(self.group_free_at));
+            if self.pacing.group_free_at > now {
+                return outputs.push(Output::Wake(self.pacing.group_free_at));
             }
             match self.machine.poll(now, Lane::Group) {
                 Step::Transmit(transmit) => self.transmit(now, transmit, trace, outputs),
                 Step::Event(event) => self.event(now, event, trace),
                 Step::Wait(deadline, why) => {
-                    if let Some(share) = &mut self.share {
+                    if let Some(share) = &mut self.pacing.share {
                         share.multicast_waits = true;
                     }
                     return self.wait(now, deadline, why, outputs);
@@ -317,7 +298,7 @@ impl SenderNode {
 
     fn pump_slower(&mut self, now: Instant, number: usize, trace: &mut Trace, outputs: &mut Vec<Output>) {
         loop {
-            let (_, free_at) = self.slower[number - 1];
+            let (_, free_at) = self.pacing.slower[number - 1];
             if free_at > now {
                 return outputs.push(Output::Wake(free_at));
             }
@@ -338,11 +319,16 @@ impl SenderNode {
                 Room::Later => return,
             }
             let Some(machine) = self.machine.vcmtp() else { return };
-            if self.share.as_ref().is_some_and(|share| share.holds_back(self.group_free_at > now))
+            if self
+                .pacing
+                .share
+                .as_ref()
+                .is_some_and(|share| share.holds_back(self.pacing.group_free_at > now))
                 && !machine.has_message(id)
             {
                 if machine.is_ready(id) {
-                    outputs.push(Output::Wake(self.group_free_at.max(now + Duration::from_micros(100))));
+                    outputs
+                        .push(Output::Wake(self.pacing.group_free_at.max(now + Duration::from_micros(100))));
                 }
                 return;
             }
@@ -451,22 +437,25 @@ impl SenderNode {
         match to {
             Destination::Group => {
                 if let Packet::Blocks { range, .. } | Packet::Symbols { positions: range, .. } = &packet {
-                    self.sent_bytes += range.end - range.start;
+                    self.sent.bytes += range.end - range.start;
                 }
                 if matches!(packet, Packet::Blocks { .. }) {
-                    self.session_packets += packet.count(self.sizes.block_len) as u64;
+                    self.sent.session_packets += packet.count(self.sizes.block_len) as u64;
                 }
-                len *= self.copies;
-                self.group_bytes += len as u64;
-                if let Some(share) = self.share.as_mut().filter(|_| !matches!(packet, Packet::Message(_))) {
+                len *= self.pacing.copies;
+                self.sent.group_bytes += len as u64;
+                if let Some(share) =
+                    self.pacing.share.as_mut().filter(|_| !matches!(packet, Packet::Message(_)))
+                {
                     share.multicast(len);
                 }
-                self.group_free_at = self.group_free_at.max(now) + transmission_time(len, self.rate_of_all());
+                self.pacing.group_free_at =
+                    self.pacing.group_free_at.max(now) + transmission_time(len, self.rate_of_all());
                 outputs.push(Output::ToGroup(0, packet));
             }
             Destination::Slower(number) => {
-                self.group_bytes += len as u64;
-                let (rate_bps, free_at) = &mut self.slower[usize::from(number) - 1];
+                self.sent.group_bytes += len as u64;
+                let (rate_bps, free_at) = &mut self.pacing.slower[usize::from(number) - 1];
                 *free_at = (*free_at).max(now) + transmission_time(len, *rate_bps);
                 outputs.push(Output::ToGroup(number, packet));
             }
@@ -477,11 +466,12 @@ impl SenderNode {
                         Packet::Message(_) => connection.send_message(now, len),
                         _ => connection.send(now, len),
                     };
-                    if let Some(share) = self.share.as_mut().filter(|_| !matches!(packet, Packet::Message(_)))
+                    if let Some(share) =
+                        self.pacing.share.as_mut().filter(|_| !matches!(packet, Packet::Message(_)))
                     {
                         share.repair(len);
-                        self.group_free_at =
-                            self.group_free_at.max(now) + transmission_time(len, self.rate_bps);
+                        self.pacing.group_free_at =
+                            self.pacing.group_free_at.max(now) + transmission_time(len, self.pacing.rate_bps);
                     }
                     outputs.push(Output::ToReceiver(id.0 as usize, arrival, packet));
                 }
@@ -491,12 +481,16 @@ impl SenderNode {
 
     /// Keeps packets to the group back until this time, because the host's own queue is full.
     pub(super) fn wait_until(&mut self, time: Instant) {
-        self.group_free_at = self.group_free_at.max(time);
+        self.pacing.group_free_at = self.pacing.group_free_at.max(time);
     }
 
     /// The rate of all copies together.
     fn rate_of_all(&self) -> u64 {
-        if self.paces_each { self.rate_bps.saturating_mul(self.copies.max(1) as u64) } else { self.rate_bps }
+        if self.pacing.paces_each {
+            self.pacing.rate_bps.saturating_mul(self.pacing.copies.max(1) as u64)
+        } else {
+            self.pacing.rate_bps
+        }
     }
 
     /// Notes how far an object was read for the group. It is hashed on the way, so its hash is known at its end.
@@ -582,6 +576,45 @@ pub(super) fn session(scenario: &Scenario) -> SessionId {
     SessionId(scenario.seed as u32 ^ 0x7c57_0000)
 }
 
+/// Returns the machine that sends: of a session with local groups, of a carousel, or of one with connections.
+fn machine(scenario: &Scenario, complaints: &mut Vec<String>) -> Sender {
+    let placed = scenario.network.as_deref();
+    let carousel = scenario.carousel.map(|settings| carousel(scenario, settings));
+    let carousel = carousel.transpose().unwrap_or_else(|error| {
+        complaints.push(error);
+        None
+    });
+    let local = placed.and_then(|placed| Some((placed, placed.local.as_ref()?)));
+    let local = local.map(|(placed, local)| local_sender(scenario, placed, local));
+    let local = local.transpose().unwrap_or_else(|error| {
+        complaints.push(error);
+        None
+    });
+    local.or(carousel).unwrap_or_else(|| Sender::Vcmtp(Box::new(vcmtp::Sender::new(vcmtp_config(scenario)))))
+}
+
+fn vcmtp_config(scenario: &Scenario) -> SenderConfig {
+    let placed = scenario.network.as_deref();
+    SenderConfig {
+        session: session(scenario),
+        repair: scenario.repair,
+        fec: scenario.fec,
+        digest_to_group: true,
+        block_len: scenario.block_len,
+        max_run_len: scenario.max_run_len,
+        slower_run_lens: vec![scenario.max_run_len; scenario.slower_rates_bps.len()],
+        retransmission_timeout_factor: scenario.retransmission_timeout_factor,
+        minimum_retransmission_time: Duration::from_millis(20),
+        follow_progress: scenario.follow_progress,
+        patience: Duration::from_millis(500),
+        floor_bytes_a_second: None,
+        stall_limit: placed.map_or(STALL_LIMIT, |_| Placed::SENDER_STALL_LIMIT),
+        at_once: 64,
+        is_feed: false,
+        keepalive: placed.map_or(STALL_LIMIT / 4, |_| Placed::KEEPALIVE),
+    }
+}
+
 fn entry(now: Instant, verb: &'static str, file: FileId, range: Range<u64>) -> Entry {
     Entry { now, node: Node::Sender, verb, object: file.index(), start: range.start, end: range.end }
 }
@@ -598,10 +631,12 @@ fn local_sender(scenario: &Scenario, placed: &Placed, settings: &Local) -> Resul
         mode: settings.mode,
         max_run_len: scenario.max_run_len,
         rate_bps: of_objects(scenario.rate_bps),
+        shares_link: false,
         minimum_rate_bps: of_objects(settings.minimum_rate_bps),
         window_bytes: WINDOW_BYTES,
         settling: settings.settling,
         wait_for: settings.wait_for,
+        named: settings.named(),
         copies: (placed.fanout != Fanout::Multicast).then(|| local::CopiesSent {
             key: [scenario.seed as u8; 32],
             share_rate: placed.fanout == Fanout::Unicast,

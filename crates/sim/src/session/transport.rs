@@ -11,13 +11,14 @@ use treecast_wire::{
 
 use super::{
     local,
+    mld::{self, Mld},
     placed::{Explicit, Fanout, Placed},
     receiver_node::Heard,
     sender_node::{LOWER_HEADERS, Packet, Sizes},
     ways::{Act, Speaker, Wants, Ways},
 };
 use crate::{
-    graph::{Graph, To},
+    graph::{Change, Graph, To},
     tcp::{self, Acknowledgement, Segment, Tcp},
 };
 
@@ -64,6 +65,8 @@ pub(super) enum Due {
     Acknowledge(usize, End),
     /// The machines that choose fanouts want to be polled.
     Turn,
+    /// A node's machine for memberships wants to be polled.
+    Membership(usize),
 }
 
 #[derive(Debug, Clone)]
@@ -80,6 +83,8 @@ enum Payload {
     /// A segment of the direction that begins at this end of a receiver's connection.
     Segment(usize, End, Segment<Said>),
     Acknowledgement(usize, End, Acknowledgement),
+    /// A message of MLD to the next node.
+    Membership(mld::Said),
 }
 
 #[derive(Debug)]
@@ -98,6 +103,8 @@ pub(super) struct Transport {
     /// The routers that speak MEADcast and Xcast, by node.
     speakers: BTreeMap<usize, Speaker>,
     ways: Option<Box<Ways>>,
+    /// The machines that decide where packets to groups go. `None`: they follow the graph's trees.
+    mld: Option<Box<Mld>>,
     /// The events that the world has still to take over.
     pub(super) due: Vec<(Instant, Due)>,
     pub(super) arrivals: Vec<Arrival>,
@@ -123,8 +130,10 @@ impl Transport {
     pub(super) fn new(placed: &Placed, sizes: Sizes, is_carousel: bool, seed: u64) -> Self {
         let mut receiver_at = vec![None; placed.graph.forwards.len()];
         placed.receivers.iter().enumerate().for_each(|(number, node)| receiver_at[*node] = Some(number));
-        Self {
-            graph: Graph::new(&placed.graph, seed),
+        let graph = Graph::new(&placed.graph, seed);
+        let mld = Mld::new(placed.multicast, &placed.graph.forwards, &graph).map(Box::new);
+        let mut transport = Self {
+            graph,
             sizes,
             fanout: placed.fanout,
             sender: placed.sender,
@@ -138,9 +147,12 @@ impl Transport {
                 let datagram_len = usize::from(sizes.block_len) + sizes.headers - LOWER_HEADERS;
                 Box::new(Ways::new(placed.fanout, explicit, is_carousel, datagram_len, seed))
             }),
+            mld,
             due: Vec::new(),
             arrivals: Vec::new(),
-        }
+        };
+        transport.let_mld_speak(Instant::ZERO);
+        transport
     }
 
     /// Adds a receiver that is there now: it listens to the first group, or gets copies.
@@ -149,7 +161,7 @@ impl Transport {
             return;
         }
         if matches!(self.fanout, Fanout::Multicast | Fanout::Auto) {
-            self.graph.join(0, self.receivers[of]);
+            self.listen(now, self.receivers[of], 0, true);
         }
         if let Some(ways) = &mut self.ways {
             ways.join(now, of);
@@ -159,7 +171,7 @@ impl Transport {
 
     pub(super) fn leave(&mut self, now: Instant, of: usize, group: u8) {
         self.present[of] = false;
-        self.graph.leave(group.into(), self.receivers[of]);
+        self.listen(now, self.receivers[of], group.into(), false);
         if let Some(ways) = &mut self.ways {
             ways.leave(now, of);
             self.turn(now);
@@ -198,9 +210,53 @@ impl Transport {
         requests.into_iter().for_each(|(_, packet)| self.launch(now, self.sender, packet, None));
     }
 
-    pub(super) fn move_to(&mut self, of: usize, from: u8, group: u8) {
-        self.graph.leave(from.into(), self.receivers[of]);
-        self.graph.join(group.into(), self.receivers[of]);
+    pub(super) fn move_to(&mut self, now: Instant, of: usize, from: u8, group: u8) {
+        self.listen(now, self.receivers[of], from.into(), false);
+        self.listen(now, self.receivers[of], group.into(), true);
+    }
+
+    /// Lets a node listen to a group, or no longer.
+    pub(super) fn listen(&mut self, now: Instant, node: usize, group: u32, is_in: bool) {
+        match is_in {
+            true => self.graph.join(group, node),
+            false => self.graph.leave(group, node),
+        }
+        if let Some(mld) = &mut self.mld {
+            mld.listen(now, &mut self.graph, node, group, is_in);
+            self.let_mld_speak(now);
+        }
+    }
+
+    /// Changes one direction of a cable.
+    pub(super) fn change(&mut self, now: Instant, cable: usize, change: Change) {
+        self.graph.change(cable, change);
+        if let Some(mld) = &mut self.mld {
+            mld.changed(now, &mut self.graph, cable, change);
+            self.let_mld_speak(now);
+        }
+    }
+
+    /// Sends what the machines for memberships have to say, and plans their next polls.
+    fn let_mld_speak(&mut self, now: Instant) {
+        let Some(mld) = &mut self.mld else { return };
+        self.due.extend(mld.due.drain(..).map(|(at, node)| (at, Due::Membership(node))));
+        for (cable, said) in std::mem::take(&mut mld.out) {
+            if let Some(arrival) = self.graph.carry(now, cable, said.len()) {
+                let to = To::Node(self.graph.end(cable));
+                let flight = Flight { to, payload: Payload::Membership(said) };
+                self.due.push((arrival, Due::Hop(cable, Box::new(flight))));
+            }
+        }
+    }
+
+    /// Returns the cables by which a packet leaves a node, to which it came by `came_by`.
+    fn next(&mut self, now: Instant, node: usize, came_by: Option<usize>, to: To) -> Vec<usize> {
+        let (Some(mld), To::Group { group, source }) = (&mut self.mld, to) else {
+            return self.graph.next(node, to);
+        };
+        let cables = mld.next(now, &mut self.graph, (node, came_by), (group, source));
+        self.let_mld_speak(now);
+        cables
     }
 
     /// The number of copies of a packet to the group that leave the sender.
@@ -256,7 +312,7 @@ impl Transport {
         };
         let from = Some(local::member(source));
         let payload = Payload::Datagram(Heard { group: None, number: 0, packet, is_own: false, from });
-        self.forward(now, source, &Flight { to, payload });
+        self.forward(now, source, None, &Flight { to, payload });
     }
 
     /// The receiver whose address this is.
@@ -279,11 +335,11 @@ impl Transport {
         if to_group {
             let group = heard.group.unwrap_or_default().into();
             let payload = Payload::Datagram(heard.clone());
-            self.forward(now, source, &Flight { to: To::Group { group, source }, payload });
+            self.forward(now, source, None, &Flight { to: To::Group { group, source }, payload });
         }
         for of in copies {
             let payload = Payload::Datagram(Heard { is_own: true, ..heard.clone() });
-            self.forward(now, source, &Flight { to: To::Node(self.receivers[of]), payload });
+            self.forward(now, source, None, &Flight { to: To::Node(self.receivers[of]), payload });
         }
     }
 
@@ -311,7 +367,7 @@ impl Transport {
         let payload = Payload::Raw(packet, heard);
         match there == node {
             true => self.deliver(now, node, payload),
-            false => self.forward(now, node, &Flight { to: To::Node(there), payload }),
+            false => self.forward(now, node, None, &Flight { to: To::Node(there), payload }),
         }
     }
 
@@ -355,6 +411,12 @@ impl Transport {
                     self.turn(now);
                 }
             }
+            Due::Membership(node) => {
+                if let Some(mld) = &mut self.mld {
+                    mld.wake(now, &mut self.graph, node);
+                    self.let_mld_speak(now);
+                }
+            }
             Due::Timer(of, from) => {
                 let Some(connection) = self.connections[of].as_mut() else { return };
                 connection.has_timer[from as usize] = false;
@@ -385,7 +447,7 @@ impl Transport {
                 }
                 break;
             };
-            self.forward(now, node, &Flight { to, payload: Payload::Segment(of, from, segment) });
+            self.forward(now, node, None, &Flight { to, payload: Payload::Segment(of, from, segment) });
         }
         if from == End::Sender {
             self.arrivals.push(Arrival::Room(of));
@@ -403,11 +465,20 @@ impl Transport {
     fn acknowledge(&mut self, now: Instant, of: usize, from: End, acknowledgement: Acknowledgement) {
         let back = if from == End::Sender { End::Receiver } else { End::Sender };
         let (node, to) = self.ends(of, back);
-        self.forward(now, node, &Flight { to, payload: Payload::Acknowledgement(of, from, acknowledgement) });
+        self.forward(
+            now,
+            node,
+            None,
+            &Flight { to, payload: Payload::Acknowledgement(of, from, acknowledgement) },
+        );
     }
 
     fn hop(&mut self, now: Instant, cable: usize, flight: Flight) {
         let node = self.graph.end(cable);
+        if let (Payload::Membership(said), Some(mld)) = (&flight.payload, &mut self.mld) {
+            mld.hear(now, &mut self.graph, node, cable, said);
+            return self.let_mld_speak(now);
+        }
         if let (Payload::Raw(packet, heard), Some(speaker)) = (&flight.payload, self.speakers.get(&node)) {
             let (graph, names) = (&mut self.graph, &self.names);
             let act = speaker.act(packet, cable, &mut |to| names.next_hop(graph, node, to));
@@ -423,7 +494,7 @@ impl Transport {
             }
             _ => {}
         }
-        self.forward(now, node, &flight);
+        self.forward(now, node, Some(cable), &flight);
     }
 
     fn deliver(&mut self, now: Instant, node: usize, payload: Payload) {
@@ -442,6 +513,7 @@ impl Transport {
                     self.turn(now);
                 }
             }
+            Payload::Membership(_) => {}
             Payload::Segment(of, from, segment) => self.read(now, of, from, segment),
             Payload::Acknowledgement(of, from, acknowledgement) => {
                 if let Some(connection) = self.connections[of].as_mut() {
@@ -469,8 +541,8 @@ impl Transport {
 
     /// Forwards a packet from a node. Each block of a run may be lost alone. Blocks that arrive stay together as long
     /// as there is no gap between them.
-    fn forward(&mut self, now: Instant, node: usize, flight: &Flight) {
-        for cable in self.graph.next(node, flight.to) {
+    fn forward(&mut self, now: Instant, node: usize, came_by: Option<usize>, flight: &Flight) {
+        for cable in self.next(now, node, came_by, flight.to) {
             match &flight.payload {
                 Payload::Datagram(Heard { packet: Packet::Blocks { range, .. }, .. })
                 | Payload::Datagram(Heard { packet: Packet::Symbols { positions: range, .. }, .. }) => {
@@ -525,6 +597,7 @@ impl Transport {
         match payload {
             Payload::Datagram(heard) => heard.packet.len(self.sizes),
             Payload::Raw(packet, _) => packet.len(),
+            Payload::Membership(said) => said.len(),
             Payload::Acknowledgement(..) => tcp::ACKNOWLEDGEMENT_BYTES,
             Payload::Segment(_, _, segment) => {
                 tcp::HEADERS

@@ -119,6 +119,37 @@ pub fn room_beside_lists(fanout: Fanout, mtu: usize) -> usize {
     if (LEAST_MTU..LEAST_MTU + 16).contains(&room) { LEAST_MTU } else { room }
 }
 
+impl Finder {
+    /// Creates the machine of `fanout` that finds routers. `source` is the sender's address.
+    fn new(fanout: Fanout, source: Ipv6Addr, form: &Form, payload_bytes: usize, seed: u64) -> Self {
+        let max = most_addresses(form);
+        match fanout {
+            Fanout::Xcast => {
+                let config = xcast::sender::Config { max, channel: None, key: None };
+                Self::Xcast(Box::new(xcast::sender::Sender::new(config)))
+            }
+            _ => {
+                let mut nonces = [0; 32];
+                generator(seed, 5).fill_bytes(&mut nonces);
+                let config = mead::Config {
+                    source,
+                    algorithm: mead::Algorithm::Cost(model(form, payload_bytes)),
+                    parameters: Parameters { max, ok: max, ..Parameters::default() },
+                    delay: DELAY,
+                    interval: INTERVAL,
+                    timeout: TIMEOUT,
+                    waits_for_traffic: false,
+                    requests_per_second: REQUESTS_PER_SECOND,
+                    designated: None,
+                    key: None,
+                    seed: nonces,
+                };
+                Self::Mead(Box::new(mead::Sender::new(Instant::ZERO, config)))
+            }
+        }
+    }
+}
+
 impl Ways {
     /// `datagram_len` is the length of a full datagram to the group, in bytes behind its UDP header.
     pub(super) fn new(
@@ -130,31 +161,7 @@ impl Ways {
     ) -> Self {
         let form = form(explicit.sender, fanout, explicit.mtu);
         let payload_bytes = UDP_LEN + datagram_len;
-        let max = most_addresses(&form);
-        let finder = match fanout {
-            Fanout::Xcast => {
-                let config = xcast::sender::Config { max, channel: None, key: None };
-                Finder::Xcast(Box::new(xcast::sender::Sender::new(config)))
-            }
-            _ => {
-                let mut nonces = [0; 32];
-                generator(seed, 5).fill_bytes(&mut nonces);
-                let config = mead::Config {
-                    source: explicit.sender,
-                    algorithm: mead::Algorithm::Cost(model(&form, payload_bytes)),
-                    parameters: Parameters { max, ok: max, ..Parameters::default() },
-                    delay: DELAY,
-                    interval: INTERVAL,
-                    timeout: TIMEOUT,
-                    waits_for_traffic: false,
-                    requests_per_second: REQUESTS_PER_SECOND,
-                    designated: None,
-                    key: None,
-                    seed: nonces,
-                };
-                Finder::Mead(Box::new(mead::Sender::new(Instant::ZERO, config)))
-            }
-        };
+        let finder = Finder::new(fanout, explicit.sender, &form, payload_bytes, seed);
         let config = fanout::Config {
             // A carousel's receivers are all reached at their own addresses, and then leave the group.
             has_group: fanout == Fanout::Auto && !is_carousel,

@@ -2,8 +2,6 @@
 
 use std::{collections::BTreeMap, ops::Range, rc::Rc, time::Duration};
 
-use rand::seq::IteratorRandom as _;
-use rand_chacha::ChaCha8Rng;
 use treecast_proto::{
     Instant,
     object::{Address, Channel, ReceiverId, ReceiverInput, SenderInput},
@@ -14,7 +12,7 @@ use treecast_wire::{
 };
 
 use super::{
-    Leaving, LocalFigures, Scenario,
+    Deaths, Leaving, LocalFigures, Scenario,
     carousel::{self, Forging},
     forger, judge,
     placed::{Fanout, Placed, Sample},
@@ -37,12 +35,6 @@ const THINKING: Duration = Duration::from_millis(15);
 
 /// The first stream of random numbers for connections to receivers, one each.
 const CONTROL_STREAM: u64 = 1 << 32;
-
-/// The stream of random numbers that decide which controller dies.
-const DEATH_STREAM: u64 = 1 << 34;
-
-/// A death waits for this time while nobody reports to any controller.
-const DEATH_WAITS: Duration = Duration::from_millis(50);
 
 /// How long it takes to join another group.
 const JOINING: Duration = Duration::from_millis(40);
@@ -100,6 +92,8 @@ pub struct Figures {
     pub retransmitted_bytes: u64,
     /// The bytes of packets to the group, with their headers.
     pub group_bytes: u64,
+    /// The number of controllers of local groups that were to die.
+    pub wanted_deaths: usize,
     /// The number of repair symbols sent, and of blocks that receivers computed from them.
     pub repair_symbols: u64,
     pub decoded_blocks: u64,
@@ -150,8 +144,8 @@ enum Event {
     Transport(Due),
     /// Something happens to a cable: its place in the list.
     Change(usize),
-    /// A controller of a local group dies.
-    ControllerDies,
+    /// Controllers of local groups may die.
+    Deaths,
     Sample,
 }
 
@@ -165,23 +159,34 @@ pub(super) struct World<'a> {
     receivers: Vec<Option<ReceiverNode>>,
     links: Vec<Link>,
     transport: Option<Transport>,
-    /// Whether a placed session's objects are being sent.
-    has_begun: bool,
     samples: Vec<Sample>,
     forging: Forging,
-    /// The packets that each receiver was sent in local groups, and the most who have reported to it.
-    loads: Vec<(u64, usize)>,
-    /// The random numbers that choose which controller dies.
-    random: ChaCha8Rng,
     /// The receivers that have asked for copies, by the numbers that the sender gave them.
     listens: BTreeMap<ReceiverId, usize>,
     /// The number of packets that have gone to each group.
     numbers: Vec<u32>,
-    /// The time of the sender's next wake-up. Later wake-ups that were planned before are ignored.
-    wake_sender_at: Option<Instant>,
-    wake_receivers_at: Vec<Option<Instant>>,
     figures: Figures,
     faults: Vec<String>,
+    local: LocalRun,
+    wakes: Wakes,
+}
+
+/// The state of a session with local groups.
+#[derive(Debug, Default)]
+struct LocalRun {
+    /// Whether a placed session's objects are being sent.
+    has_begun: bool,
+    /// The packets that each receiver was sent in local groups, and the most who have reported to it.
+    loads: Vec<(u64, usize)>,
+    /// The controllers of local groups that are to die, and when the session began.
+    deaths: (Deaths, Instant),
+}
+
+/// The times of the next wake-ups. Later ones that were planned before are ignored.
+#[derive(Debug)]
+struct Wakes {
+    sender_at: Option<Instant>,
+    receivers_at: Vec<Option<Instant>>,
 }
 
 impl<'a> World<'a> {
@@ -202,15 +207,12 @@ impl<'a> World<'a> {
             transport: scenario.network.as_ref().map(|placed| {
                 Transport::new(placed, Sizes::of(scenario), scenario.carousel.is_some(), scenario.seed)
             }),
-            has_begun: false,
             samples: Vec::new(),
             forging: Forging::new(scenario),
-            loads: vec![(0, 0); count],
-            random: generator(scenario.seed, DEATH_STREAM),
+            local: LocalRun { loads: vec![(0, 0); count], ..LocalRun::default() },
             listens: BTreeMap::new(),
             numbers: vec![0; scenario.slower_rates_bps.len() + 1],
-            wake_sender_at: None,
-            wake_receivers_at: vec![None; count],
+            wakes: Wakes { sender_at: None, receivers_at: vec![None; count] },
             figures: Figures::default(),
             faults: Vec::new(),
         };
@@ -268,7 +270,7 @@ impl<'a> World<'a> {
             self.schedule.at(Instant::ZERO + join_at, Event::Join(number));
         }
         if placed.local.is_some() {
-            self.wake_sender_at = Some(Instant::ZERO);
+            self.wakes.sender_at = Some(Instant::ZERO);
             self.schedule.at(Instant::ZERO, Event::WakeSender);
         }
         if self.scenario.carousel.is_some() {
@@ -278,6 +280,7 @@ impl<'a> World<'a> {
             self.begin_changes(placed);
         }
         self.schedule.at(Instant::ZERO, Event::Sample);
+        self.arrivals(Instant::ZERO);
     }
 
     fn begin_changes(&mut self, placed: &Placed) {
@@ -312,7 +315,7 @@ impl<'a> World<'a> {
         }
         self.figures();
         self.sample();
-        let Self { scenario, sender, receivers, trace, mut faults, figures, samples, loads, .. } = self;
+        let Self { scenario, sender, receivers, trace, mut faults, figures, samples, local, .. } = self;
         let session_packets = sender.session_packets();
         faults.extend(judge::faults(scenario, &sender, &receivers));
         let count = scenario.objects.len();
@@ -321,25 +324,25 @@ impl<'a> World<'a> {
         let block_len = u64::from(scenario.block_len);
         let of_one = |(number, receiver): (usize, &ReceiverNode)| ReceiverFigures {
             time: match is_complete(&receiver) || !is_placed {
-                true => receiver.last_received_at - Instant::ZERO,
-                false => receiver.closed_at - Instant::ZERO,
+                true => receiver.outcome.last_received_at - Instant::ZERO,
+                false => receiver.outcome.closed_at - Instant::ZERO,
             },
             duplicate_bytes: receiver.machine.counters().duplicate_blocks * block_len,
-            group: receiver.group,
+            group: receiver.hearing.group,
             number,
             is_whole: is_complete(&receiver),
-            received_bytes: receiver.stored_bytes,
-            retransmitted_bytes: receiver.retransmitted_bytes,
+            received_bytes: receiver.counts.stored_bytes,
+            retransmitted_bytes: receiver.counts.retransmitted_bytes,
             dropped_packets: receiver.socket.dropped(),
-            has_ended: receiver.closed,
-            sent_bytes: receiver.sent_bytes,
+            has_ended: receiver.outcome.closed,
+            sent_bytes: receiver.counts.sent_bytes,
             has_died: receiver.dead,
             local: receiver.machine.local().map(|machine| LocalFigures {
                 machine: machine.figures(),
                 session_packets,
-                group_packets: loads[number].0,
+                group_packets: local.loads[number].0,
                 is_controller: machine.is_controller(),
-                most_clients: loads[number].1,
+                most_clients: local.loads[number].1,
             }),
         };
         let present = receivers.iter().enumerate().filter_map(|(number, one)| Some((number, one.as_ref()?)));
@@ -349,12 +352,14 @@ impl<'a> World<'a> {
 
     fn is_over(&self) -> bool {
         if self.transport.is_some() {
-            let has_ended =
-                |receiver: &Option<ReceiverNode>| receiver.as_ref().is_some_and(|one| one.closed || one.dead);
+            let has_ended = |receiver: &Option<ReceiverNode>| {
+                receiver.as_ref().is_some_and(|one| one.outcome.closed || one.dead)
+            };
             return (self.scenario.carousel.is_some() || self.sender.closed)
                 && self.receivers.iter().all(has_ended);
         }
-        self.sender.closed && self.receivers.iter().flatten().all(|receiver| receiver.closed || receiver.dead)
+        self.sender.closed
+            && self.receivers.iter().flatten().all(|receiver| receiver.outcome.closed || receiver.dead)
     }
 
     fn event(&mut self, event: Event) {
@@ -379,8 +384,8 @@ impl<'a> World<'a> {
                 let (file, hash) = (self.file(index), self.sender.hash(index));
                 self.sender.machine.handle(now, SenderInput::Hashed { file, hash });
             }
-            Event::WakeSender if self.wake_sender_at != Some(now) => return,
-            Event::WakeSender => self.wake_sender_at = None,
+            Event::WakeSender if self.wakes.sender_at != Some(now) => return,
+            Event::WakeSender => self.wakes.sender_at = None,
             Event::ToSocket(number, heard) => return self.arrive_at_socket(now, number, heard),
             Event::Transport(due) => {
                 if let Some(transport) = &mut self.transport {
@@ -388,8 +393,8 @@ impl<'a> World<'a> {
                 }
                 return self.arrivals(now);
             }
-            Event::Change(position) => return self.change(position),
-            Event::ControllerDies => return self.let_controller_die(),
+            Event::Change(position) => return self.change(now, position),
+            Event::Deaths => return self.let_controllers_die(now),
             Event::Sample => return self.sample(),
             other => return self.receiver_event(now, other),
         }
@@ -404,9 +409,9 @@ impl<'a> World<'a> {
             Event::ReceiverDecoded(number, ..) | Event::ReceiverChecked(number, ..) => *number,
             Event::Move(number, _) => *number,
             Event::ClosedAtReceiver(number) | Event::Respond(number, _) => *number,
-            Event::WakeReceiver(number) if self.wake_receivers_at[*number] != Some(now) => return,
+            Event::WakeReceiver(number) if self.wakes.receivers_at[*number] != Some(now) => return,
             Event::WakeReceiver(number) => {
-                self.wake_receivers_at[*number] = None;
+                self.wakes.receivers_at[*number] = None;
                 *number
             }
             _ => return,
@@ -421,7 +426,7 @@ impl<'a> World<'a> {
             Event::Read(_, heard) => receiver.hear(now, heard),
             Event::Move(_, group) => {
                 if let Some(transport) = &mut self.transport {
-                    transport.move_to(number, receiver.group, group);
+                    transport.move_to(now, number, receiver.hearing.group, group);
                 }
                 receiver.move_to(now, group)
             }
@@ -455,7 +460,7 @@ impl<'a> World<'a> {
         let plan = &self.scenario.receivers[number];
         let mut receiver = ReceiverNode::new(self.scenario, number, plan);
         receiver.connect(now);
-        receiver.sent_bytes = self.sender.sent_bytes;
+        receiver.counts.sent_bytes = self.sender.sent.bytes;
         self.receivers[number] = Some(receiver);
         if let Some(placed) = self.scenario.network.as_deref() {
             self.join_placed(now, number, placed);
@@ -484,8 +489,14 @@ impl<'a> World<'a> {
             // Nobody tells who listens: all who are named get copies.
             (0..self.receivers.len()).for_each(|of| transport.join(now, of));
         }
-        self.sender.copies = transport.copies();
-        self.sender.paces_each = transport.paces_each();
+        self.sender.pacing.copies = transport.copies();
+        self.sender.pacing.paces_each = transport.paces_each();
+        if self.scenario.carousel.is_some() && self.local.has_begun {
+            // The carousel may have stopped when the last receiver before this one had everything.
+            self.sender.listeners(now, true);
+            self.wakes.sender_at = Some(now);
+            self.schedule.at(now, Event::WakeSender);
+        }
         self.begin_if_ready(now);
     }
 
@@ -500,17 +511,17 @@ impl<'a> World<'a> {
             false => receivers.all(Option::is_some),
         };
         // With local groups, the machine knows when it begins.
-        if self.has_begun
+        if self.local.has_begun
             || placed.local.is_some()
             || transport.awaits_routers()
             || !are_there(self.receivers.iter())
         {
             return;
         }
-        self.has_begun = true;
+        self.local.has_begun = true;
         if is_carousel {
             self.sender.listeners(now, true);
-            self.wake_sender_at = Some(now);
+            self.wakes.sender_at = Some(now);
             return self.schedule.at(now, Event::WakeSender);
         }
         self.begin_changes(placed);
@@ -518,11 +529,11 @@ impl<'a> World<'a> {
         self.schedule.at(now, Event::CloseSender);
     }
 
-    fn change(&mut self, position: usize) {
+    fn change(&mut self, now: Instant, position: usize) {
         let Some(placed) = self.scenario.network.as_deref() else { return };
         let (_, cable, change) = placed.changes[position];
         if let Some(transport) = &mut self.transport {
-            transport.graph.change(cable, change);
+            transport.change(now, cable, change);
         }
     }
 
@@ -532,24 +543,28 @@ impl<'a> World<'a> {
         let Some((placed, local)) = placed.and_then(|placed| Some((placed, placed.local.as_ref()?))) else {
             return;
         };
-        if !std::mem::replace(&mut self.has_begun, true) {
+        if !std::mem::replace(&mut self.local.has_begun, true) {
             self.begin_changes(placed);
-            local.deaths.iter().for_each(|time| self.schedule.at(now + *time, Event::ControllerDies));
+            self.local.deaths = (local.deaths.clone(), now);
+            self.let_controllers_die(now);
         }
     }
 
-    /// Kills one of the controllers to which somebody reports.
-    fn let_controller_die(&mut self) {
-        let serves = |receiver: &ReceiverNode| {
-            let machine = receiver.machine.local();
-            !receiver.dead && machine.is_some_and(|machine| machine.is_controller() && machine.clients() > 0)
+    /// Kills the controllers whose time has come, of those to which somebody reports.
+    fn let_controllers_die(&mut self, now: Instant) {
+        let (deaths, begun) = &mut self.local.deaths;
+        let serving = |(number, receiver): (usize, &Option<ReceiverNode>)| {
+            let machine = receiver.as_ref().filter(|receiver| !receiver.dead)?.machine.local()?;
+            let place = machine.place().filter(|_| machine.is_controller() && machine.clients() > 0)?;
+            Some((number, place.group.0))
         };
-        let serve = self.receivers.iter_mut().flatten().filter(|receiver| serves(receiver));
-        if let Some(victim) = serve.choose(&mut self.random) {
-            victim.dead = true;
-        } else {
-            // It waits until somebody serves, as a death in a lab does.
-            self.schedule.at(self.schedule.now() + DEATH_WAITS, Event::ControllerDies);
+        let serving = self.receivers.iter().enumerate().filter_map(serving).collect();
+        let dead = deaths.due(now - *begun, serving);
+        if !deaths.are_over(now - *begun) {
+            self.schedule.at(now + Deaths::INTERVAL, Event::Deaths);
+        }
+        for number in dead {
+            self.receivers[number].iter_mut().for_each(|receiver| receiver.dead = true);
         }
     }
 
@@ -563,7 +578,7 @@ impl<'a> World<'a> {
                 Address::Member(member) => transport.number_at(member).into_iter().collect(),
                 Address::Session => Vec::new(),
             };
-            hear.into_iter().for_each(|number| self.loads[number].0 += count);
+            hear.into_iter().for_each(|number| self.local.loads[number].0 += count);
         }
         transport.tell(now, source, to, packet);
     }
@@ -616,7 +631,7 @@ impl<'a> World<'a> {
             }
         }
         if let Some(transport) = self.transport.as_ref().filter(|transport| transport.paces_each()) {
-            self.sender.copies = transport.copies();
+            self.sender.pacing.copies = transport.copies();
             self.begin_if_ready(now);
         }
     }
@@ -644,7 +659,7 @@ impl<'a> World<'a> {
                 transport.leave(now, of, 0);
             }
         }
-        self.sender.copies = transport.copies();
+        self.sender.pacing.copies = transport.copies();
     }
 
     /// Tells the sender how much waits on a connection, and wakes it when there is room again.
@@ -652,14 +667,15 @@ impl<'a> World<'a> {
         let backlog = self.transport.as_ref().map_or(0, |transport| transport.backlog(number));
         if self.sender.set_backlog(number, backlog) {
             self.sender.touch(number);
-            self.wake_sender_at = Some(now);
+            self.wakes.sender_at = Some(now);
             self.schedule.at(now, Event::WakeSender);
         }
     }
 
     fn leave(&mut self, now: Instant, number: usize, how: Leaving) {
         let is_carousel = self.scenario.carousel.is_some();
-        let Some(receiver) = self.receivers[number].as_mut().filter(|one| !(is_carousel && one.closed))
+        let Some(receiver) =
+            self.receivers[number].as_mut().filter(|one| !(is_carousel && one.outcome.closed))
         else {
             return;
         };
@@ -667,7 +683,7 @@ impl<'a> World<'a> {
             Leaving::Closes => {
                 receiver.machine.handle(now, ReceiverInput::Close { reason: "it was told to stop".into() });
             }
-            Leaving::Dies | Leaving::Freezes => (receiver.dead, receiver.closed_at) = (true, now),
+            Leaving::Dies | Leaving::Freezes => (receiver.dead, receiver.outcome.closed_at) = (true, now),
             Leaving::Disconnects => receiver.disconnect(now, "no route to host"),
         }
         if is_carousel {
@@ -759,8 +775,8 @@ impl<'a> World<'a> {
                     self.schedule.at(now + self.scenario.hashing, Event::SenderHashed(index))
                 }
                 sender_node::Output::Wake(time) => {
-                    if self.wake_sender_at.is_none_or(|other| time < other) {
-                        self.wake_sender_at = Some(time);
+                    if self.wakes.sender_at.is_none_or(|other| time < other) {
+                        self.wakes.sender_at = Some(time);
                         self.schedule.at(time, Event::WakeSender);
                     }
                 }
@@ -772,17 +788,17 @@ impl<'a> World<'a> {
     fn pump_receiver(&mut self, number: usize) {
         let now = self.schedule.now();
         let Some(receiver) = self.receivers[number].as_mut() else { return };
-        let was_closed = receiver.closed;
+        let was_closed = receiver.outcome.closed;
         let outputs = receiver.pump(now, &mut self.trace);
-        let (closes, group) = (receiver.closed && !was_closed, receiver.group);
-        if let Some(group) = receiver.wanted_group.take() {
+        let (closes, group) = (receiver.outcome.closed && !was_closed, receiver.hearing.group);
+        if let Some(group) = receiver.hearing.wanted_group.take() {
             self.schedule.at(now + JOINING, Event::Move(number, group));
         }
         if closes {
-            receiver.sent_bytes = self.sender.sent_bytes - receiver.sent_bytes;
+            receiver.counts.sent_bytes = self.sender.sent.bytes - receiver.counts.sent_bytes;
         }
         let clients = receiver.machine.local().map_or(0, |machine| machine.clients());
-        self.loads[number].1 = self.loads[number].1.max(clients);
+        self.local.loads[number].1 = self.local.loads[number].1.max(clients);
         outputs.into_iter().for_each(|output| self.carry_out(now, number, output));
         if closes {
             self.tell_left(now, number, group);
@@ -807,10 +823,7 @@ impl<'a> World<'a> {
             receiver_node::Output::Listen(group, is_in) => {
                 let node = self.node_of(number);
                 if let Some(transport) = &mut self.transport {
-                    match is_in {
-                        true => transport.graph.join(group.0, node),
-                        false => transport.graph.leave(group.0, node),
-                    }
+                    transport.listen(now, node, group.0, is_in);
                 }
             }
             receiver_node::Output::Close(arrival) => match &mut self.transport {
@@ -830,8 +843,8 @@ impl<'a> World<'a> {
                 self.schedule.at(now + THINKING, Event::Respond(number, file));
             }
             receiver_node::Output::Wake(time) => {
-                if self.wake_receivers_at[number].is_none_or(|other| time < other) {
-                    self.wake_receivers_at[number] = Some(time);
+                if self.wakes.receivers_at[number].is_none_or(|other| time < other) {
+                    self.wakes.receivers_at[number] = Some(time);
                     self.schedule.at(time, Event::WakeReceiver(number));
                 }
             }
@@ -851,9 +864,9 @@ impl<'a> World<'a> {
             self.scenario.network.as_ref().is_some_and(|placed| placed.fanout == Fanout::Multicast);
         if !is_carousel || is_multicast {
             transport.leave(now, number, group);
-            self.sender.copies = transport.copies();
+            self.sender.pacing.copies = transport.copies();
         }
-        let listens = self.receivers.iter().flatten().any(|receiver| !receiver.closed);
+        let listens = self.receivers.iter().flatten().any(|receiver| !receiver.outcome.closed);
         if is_carousel && !listens {
             self.sender.listeners(now, false);
         }
@@ -872,7 +885,7 @@ impl<'a> World<'a> {
             self.forging.last = Some(packet.clone());
         }
         for receiver in 0..self.receivers.len() {
-            let hears = |receiver: &ReceiverNode| !receiver.dead && receiver.group == group;
+            let hears = |receiver: &ReceiverNode| !receiver.dead && receiver.hearing.group == group;
             if !self.receivers[receiver].as_ref().is_some_and(hears) {
                 continue;
             }
@@ -941,19 +954,20 @@ impl<'a> World<'a> {
         let figures = self.sender.machine.figures();
         // The machine of a carousel does not count.
         self.figures.multicast_bytes = figures.multicast_bytes.max(if self.scenario.carousel.is_some() {
-            self.sender.sent_bytes
+            self.sender.sent.bytes
         } else {
             0
         });
         self.figures.retransmitted_bytes = figures.retransmitted_bytes;
-        self.figures.group_bytes = self.sender.group_bytes;
+        self.figures.group_bytes = self.sender.sent.group_bytes;
+        self.figures.wanted_deaths = self.local.deaths.0.wanted();
         self.figures.repair_symbols = figures.repair_symbols;
         for receiver in self.receivers.iter().flatten() {
             self.figures.decoded_blocks += receiver.machine.counters().decoded_blocks;
             self.figures.wrong_chunks += receiver.machine.counters().wrong_chunks;
             self.figures.duplicate_blocks += receiver.machine.counters().duplicate_blocks;
             self.figures.dropped_packets += receiver.socket.dropped();
-            self.figures.time = self.figures.time.max(receiver.last_received_at - Instant::ZERO);
+            self.figures.time = self.figures.time.max(receiver.outcome.last_received_at - Instant::ZERO);
         }
     }
 }

@@ -6,6 +6,7 @@
 mod auto;
 mod cubic;
 mod link;
+mod local;
 mod slow_start;
 mod world;
 
@@ -22,6 +23,8 @@ pub const PACKET_BYTES: u32 = 1500;
 pub enum Flow {
     /// An `auto` sender with this many receivers behind the link. The first receiver may be a liar.
     Auto { receivers: usize, has_liar: bool },
+    /// A session with local groups, with this many receivers behind the link.
+    Local { receivers: usize },
     /// A TCP connection that always has something to send, with CUBIC (RFC 9438).
     Cubic,
 }

@@ -6,6 +6,7 @@ use rand::RngExt;
 use rand_chacha::ChaCha8Rng;
 use treecast_proto::{
     Instant, Step,
+    object::Address,
     tfmcc::{Arrived, Pace, PaceReport},
 };
 
@@ -14,12 +15,17 @@ use super::{
     auto::{Auto, PACE_BYTES},
     cubic::{Acknowledgement, Cubic},
     link::Link,
+    local::{Body, Local, Sent},
 };
 use crate::{network::generator, schedule::Schedule};
 
 /// The longest random delay of a packet in a host. Without it, flows would meet the same places of a full queue
 /// again and again.
 const JITTER: Duration = Duration::from_micros(250);
+
+/// Length of a message of local groups with its headers, in bytes, and the time that it takes between receivers.
+const MESSAGE_BYTES: u64 = 200;
+const BESIDE: Duration = Duration::from_millis(1);
 
 /// The longest time for which an acknowledgement is delayed (Linux).
 const DELAYED: Duration = Duration::from_millis(40);
@@ -38,9 +44,13 @@ enum Event {
     Report(usize, usize, PaceReport),
     Acknowledge(usize, Acknowledgement),
     WatchTimeout(usize),
+    /// A packet of local groups is at a host: from whom, to whom, and what.
+    Heard(usize, usize, (usize, Address), Body),
+    WakeHost(usize, usize),
 }
 
 enum Node {
+    Local(Box<Local>),
     Auto(Box<Auto>),
     Cubic(Box<Cubic>),
 }
@@ -144,6 +154,48 @@ impl<'a> World<'a> {
                 self.send_window(now, flow);
             }
             Event::WatchTimeout(flow) => self.watch_timeout(now, flow),
+            Event::Heard(flow, host, way, body) => {
+                if let Some(Node::Local(local)) = &mut self.nodes[flow] {
+                    local.hear(now, host, way, body);
+                }
+                self.poll_host(now, flow, host);
+            }
+            Event::WakeHost(flow, host) => {
+                if self.wakes[flow][host] == Some(now) {
+                    self.wakes[flow][host] = None;
+                    self.poll_host(now, flow, host);
+                }
+            }
+        }
+    }
+
+    fn poll_host(&mut self, now: Instant, flow: usize, host: usize) {
+        let Some(Node::Local(local)) = &mut self.nodes[flow] else { return };
+        let (sent, deadline) = local.poll(now, host);
+        sent.into_iter().for_each(|sent| self.send_local(now, flow, host, sent));
+        if let Some(at) = deadline.filter(|at| Some(*at) != self.wakes[flow][host]) {
+            self.wakes[flow][host] = Some(at.max(now));
+            self.schedule.at(at, Event::WakeHost(flow, host));
+        }
+    }
+
+    /// What the sender sends passes the link. Receivers are near each other, and on the way back nothing queues.
+    fn send_local(&mut self, now: Instant, flow: usize, from: usize, (to, body): Sent) {
+        let pieces = match body {
+            Body::Message(..) => vec![(MESSAGE_BYTES, body)],
+            Body::Blocks(file, range) => Local::blocks(range)
+                .map(|block| (u64::from(PACKET_BYTES), Body::Blocks(file, block)))
+                .collect(),
+        };
+        let Some(Node::Local(local)) = &self.nodes[flow] else { return };
+        let hosts = local.hosts(from, to);
+        for (bytes, body) in pieces {
+            let left_at = if from == 0 { self.carry(now, flow, bytes) } else { Some(now) };
+            let Some(left_at) = left_at else { continue };
+            for host in &hosts {
+                let way = if from == 0 || *host == 0 { self.scenario.round_trip / 2 } else { BESIDE };
+                self.schedule.at(left_at + way, Event::Heard(flow, *host, (from, to), body.clone()));
+            }
         }
     }
 
@@ -153,6 +205,12 @@ impl<'a> World<'a> {
                 self.nodes[flow] = Some(Node::Cubic(Box::new(Cubic::new(now))));
                 self.send_window(now, flow);
                 self.watch_timeout(now, flow);
+            }
+            Flow::Local { receivers } => {
+                let local = Local::new(flow, receivers, self.scenario.seed);
+                self.nodes[flow] = Some(Node::Local(Box::new(local)));
+                self.wakes[flow] = vec![None; receivers + 1];
+                (0..=receivers).for_each(|host| self.poll_host(now, flow, host));
             }
             Flow::Auto { receivers, has_liar } => {
                 let random = generator(self.scenario.seed, flow as u64 + 1);

@@ -8,6 +8,8 @@
 //!  | group | flags | loss | round trip | receivers | done | given up | count | objects ... |
 //!  +-------+-------+------+------------+-----------+------+----------+-------+-------------+
 //!
+//! In a controller's report, the successor (18 bytes) lies between the files given up and the count.
+//!
 //!  0        4          12     20      21             each object
 //!  +--------+----------+------+-------+--------------------+
 //!  | object | received | seen | count | missing: start, end|
@@ -16,7 +18,7 @@
 
 use std::{fmt, ops::Range};
 
-use super::local_member::{GroupId, share_text};
+use super::local_member::{GroupId, Member, emit_member, parse_member, share_text};
 use crate::{ParseError, field::Reader};
 
 /// The most objects in one report, and the most ranges of all of them.
@@ -44,6 +46,8 @@ pub struct LocalReport {
     pub is_controller: bool,
     /// CONGESTION: somebody loses more than is set.
     pub is_congested: bool,
+    /// Whether receivers that the controller knows of have not reported to it yet. The report says nothing of them.
+    pub is_partial: bool,
     /// The largest share of packets that somebody loses, in 65,535ths.
     pub loss: u16,
     /// Round trip between the one who reports and the one it reports to, in microseconds; 0 where it is not known.
@@ -54,6 +58,8 @@ pub struct LocalReport {
     pub done: u32,
     /// How many objects they have given up because they were late, summed over these receivers.
     pub given_up: u32,
+    /// The member that takes over when the controller is silent. `None` in a member's report.
+    pub successor: Option<Member>,
     objects: Vec<LocalObject>,
 }
 
@@ -64,11 +70,13 @@ impl LocalReport {
             group,
             is_controller,
             is_congested: false,
+            is_partial: false,
             loss: 0,
             round_trip_us: 0,
             receivers: 1,
             done: 0,
             given_up: 0,
+            successor: None,
             objects: Vec::new(),
         }
     }
@@ -96,16 +104,20 @@ impl LocalReport {
     pub(super) fn parse(reader: &mut Reader<'_>) -> Result<Self, ParseError> {
         let group = GroupId(reader.u32("group")?);
         let flags = reader.u8("flags")?;
-        if flags > 3 {
-            return Err(ParseError::invalid("flags", flags, "0 to 3"));
+        if flags > 7 {
+            return Err(ParseError::invalid("flags", flags, "0 to 7"));
         }
         let mut report = Self::new(group, flags & 2 != 0);
         report.is_congested = flags & 1 != 0;
+        report.is_partial = flags & 4 != 0;
         report.loss = reader.u16("loss")?;
         report.round_trip_us = reader.u32("round trip")?;
         report.receivers = reader.u32("receivers")?;
         report.done = reader.u32("done")?;
         report.given_up = reader.u32("given up")?;
+        if report.is_controller {
+            report.successor = parse_member(reader)?;
+        }
         let count = usize::from(reader.u8("number of objects")?);
         if count > MAX_LOCAL_OBJECTS {
             return Err(ParseError::invalid("number of objects", count, "at most 16"));
@@ -124,12 +136,16 @@ impl LocalReport {
 
     pub(super) fn emit(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(&self.group.0.to_be_bytes());
-        out.push(u8::from(self.is_congested) | u8::from(self.is_controller) << 1);
+        let flags = [self.is_congested, self.is_controller, self.is_partial];
+        out.push((0..).zip(flags).map(|(bit, flag)| u8::from(flag) << bit).sum());
         out.extend_from_slice(&self.loss.to_be_bytes());
         out.extend_from_slice(&self.round_trip_us.to_be_bytes());
         out.extend_from_slice(&self.receivers.to_be_bytes());
         out.extend_from_slice(&self.done.to_be_bytes());
         out.extend_from_slice(&self.given_up.to_be_bytes());
+        if self.is_controller {
+            emit_member(self.successor, out);
+        }
         out.push(self.objects.len() as u8);
         for object in &self.objects {
             out.extend_from_slice(&object.object.to_be_bytes());
@@ -185,9 +201,11 @@ impl fmt::Display for LocalReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let role = if self.is_controller { "controller" } else { "member" };
         let congestion = if self.is_congested { " CONGESTION" } else { "" };
-        write!(f, "group={} {role}{congestion} loss={}", self.group, share_text(self.loss))?;
+        let partial = if self.is_partial { " partial" } else { "" };
+        write!(f, "group={} {role}{congestion}{partial} loss={}", self.group, share_text(self.loss))?;
         write!(f, " trip={}us receivers={} done={}", self.round_trip_us, self.receivers, self.done)?;
         write!(f, " given-up={}", self.given_up)?;
+        self.successor.iter().try_for_each(|successor| write!(f, " successor={successor}"))?;
         for LocalObject { object, received, seen, missing } in &self.objects {
             write!(f, " {object}:received={received},seen={seen},missing={missing:?}")?;
         }

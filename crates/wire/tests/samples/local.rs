@@ -37,6 +37,7 @@ pub fn all() -> Vec<Local> {
         .with_objects([object, LocalObject { object: 5, ..LocalObject::default() }]);
     (report.is_congested, report.loss, report.round_trip_us) = (true, 6_553, 1_900);
     (report.receivers, report.done, report.given_up) = (25, 4, 3);
+    (report.is_partial, report.successor) = (true, Some(two));
     let mut request = LocalRequest::new(group, 900, vec![14_200..15_620, 71_000..72_420]).expect("two");
     (request.wants_announcement, request.is_from_below) = (true, true);
     vec![

@@ -165,6 +165,7 @@ pub fn tickets() -> Vec<Sample> {
         local: Some(LocalTicket {
             mode: LocalMode::Hierarchical,
             is_static: true,
+            is_feed: false,
             deadline_ms: 500,
             repair_rate_bps: 160_000,
             congestion_loss: 6_553,

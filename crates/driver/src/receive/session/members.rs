@@ -111,6 +111,7 @@ impl Members {
             repair_rate_bps: local.repair_rate_bps,
             congestion_loss: f64::from(local.congestion_loss) / f64::from(u16::MAX),
             deadline: (!deadline.is_zero()).then_some(deadline),
+            is_feed: local.is_feed,
             member_must_send: options.must_send,
         };
         Ok(Receiver::Local(Box::new(local::Receiver::new(ReceiverConfig {
@@ -122,6 +123,7 @@ impl Members {
             seed: clock::seed(),
             tuning,
             patience: Some(options.connect_timeout),
+            stall_limit: Some(options.stall_limit),
             hash_attempts: HASH_ATTEMPTS,
             copies: (!ticket.has_local_addresses()).then_some(Copies { sender, port }),
         }))))

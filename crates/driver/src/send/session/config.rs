@@ -74,7 +74,7 @@ const SETTLING: Duration = Duration::from_secs(1);
 fn local(plan: &Plan, options: &LocalOptions, me: Option<Member>) -> Result<Sender, SendError> {
     let me = me.unwrap_or(Member(plan.group.group));
     let (rate, wanted) = (plan.local_rate_bps(), plan.options.wait_for);
-    let ticket = options.in_ticket(plan.repair_rate_bps(options));
+    let ticket = plan.local_ticket(options);
     let run = packets_per_run(plan, plan.options.rate.fixed_bps()) as u32 * u32::from(plan.block_len);
     let config = local::SenderConfig {
         session: plan.session,
@@ -83,20 +83,24 @@ fn local(plan: &Plan, options: &LocalOptions, me: Option<Member>) -> Result<Send
         mode: ticket.mode,
         max_run_len: run,
         rate_bps: rate,
+        shares_link: options.shares_link,
         minimum_rate_bps: options.floor_bps.map_or(0, |bps| plan.of_objects(bps)),
         window_bytes: (rate / 8 * AHEAD.as_secs()).max(LEAST_AHEAD),
         // The driver gives up before that.
         settling: if wanted > 1 { plan.options.wait_timeout + SETTLING } else { SETTLING },
         wait_for: (wanted > 1).then_some(wanted),
+        named: options.groups.as_ref().map(|groups| groups.receivers(plan.group.group.is_ipv4())),
         copies: copies_sent(plan)?,
         tuning: Tuning {
             deadline: options.deadline,
+            is_feed: ticket.is_feed,
             repair_rate_bps: ticket.repair_rate_bps,
             ..Tuning::default()
         },
     };
     let objects = plan.sources.iter().map(NamedSource::begin).collect::<Result<Vec<_>, _>>()?;
-    if objects.is_empty() || Contents::new(objects.len() as u32).is_err() {
+    let begins_empty = objects.is_empty() && ticket.is_feed;
+    if !begins_empty && Contents::new(objects.len() as u32).is_err() {
         return Err(SendError::Contents(objects.len()));
     }
     Ok(Sender::Local(Box::new(local::Sender::new(config, objects))))

@@ -134,6 +134,28 @@ impl Session<'_> {
         self.local.iter_mut().for_each(|local| local.has_members = true);
     }
 
+    /// A feed has begun when enough receivers are there: its first object may come much later.
+    pub(super) fn begin_local_feed(&mut self, now: Instant) {
+        let has_members = self.local.as_ref().is_some_and(|local| local.has_members);
+        if has_members && self.objects.feed.is_some() && self.has_wanted_members() {
+            self.note_started(now);
+        }
+    }
+
+    fn has_wanted_members(&self) -> bool {
+        let wanted = self.plan.options.wait_for;
+        wanted <= 1 || self.machine.local().is_some_and(|machine| machine.receivers() >= wanted)
+    }
+
+    /// Tells that the session begins, the first time.
+    fn note_started(&mut self, now: Instant) {
+        if self.figures.started.is_none() {
+            self.figures.started = Some(now);
+            let (objects, bytes) = (self.figures.summary.objects, self.figures.total_bytes);
+            (self.on_event)(SendEvent::Started { objects, bytes, is_presumed: false });
+        }
+    }
+
     /// Begins with those who are there, or fails when too few have come, after the time for which the user waits.
     pub(super) fn give_up_members(&mut self, now: Instant) -> Result<(), SendError> {
         let (wanted, waited) = (self.plan.options.wait_for, self.plan.options.wait_timeout);
@@ -161,11 +183,7 @@ impl Session<'_> {
 
     /// Sends blocks to the session's group, for the first time or again, behind a proof of what they are.
     pub(super) fn send_proved(&mut self, now: Instant, first: Header, len: usize) -> Result<(), SendError> {
-        if self.figures.started.is_none() {
-            self.figures.started = Some(now);
-            let (objects, bytes) = (self.figures.summary.objects, self.figures.total_bytes);
-            (self.on_event)(SendEvent::Started { objects, bytes, is_presumed: false });
-        }
+        self.note_started(now);
         let (file, range) = (first.file_id, first.sequence..first.sequence + len as u64);
         if first.kind == PacketType::Data {
             self.prove_ahead(now, first, &range)?;

@@ -41,7 +41,11 @@ use crate::{Instant, carousel, object::Address, random::SplitMix64};
 pub(super) const HEARTBEAT: Duration = Duration::from_millis(200);
 
 /// The time between two reports of a member or controller to the controller above it.
-const REPORT: Duration = Duration::from_millis(500);
+pub(super) const REPORT: Duration = Duration::from_millis(500);
+
+/// The time after a takeover in which all members of a group usually report. After it, the sender's window waits only for those
+/// that have.
+const SETTLING: Duration = Duration::from_millis(1_500);
 
 /// The time between two measurements of a member's round trip to its controller.
 const PROBE: Duration = Duration::from_secs(5);
@@ -178,9 +182,9 @@ impl Control {
         match local {
             Local::State(state) if from == From::Session => self.session_is(now, *state),
             Local::State(state) if state.controller == member => self.state(now, *state, view),
-            Local::Probe(stamp_us) => self.answer(now, member, stamp_us, view),
+            Local::Probe(stamp_us) => self.answer(member, stamp_us, view, false),
             Local::Join(join) => self.join(now, member, &join, view),
-            Local::Leave(group) => self.left(member, group),
+            Local::Leave(group) => self.left(member, group, view),
             Local::Report(report) => self.report(now, member, &report, view),
             Local::Split(split) => self.split_off(now, member, &split),
             // LGMP's, or nothing.
@@ -196,7 +200,7 @@ impl Control {
         let children = if is_settled { Vec::new() } else { state.children };
         let is_new = self.session.as_ref().is_none_or(|before| before.children != children);
         let takes_groups = state.flags.has(LocalFlags::TAKES_GROUPS);
-        self.clients.set_lowest(now, state.flags.has(LocalFlags::LOWEST));
+        self.clients.set_lowest(state.flags.has(LocalFlags::LOWEST));
         self.session = Some(Session { sender, takes_groups, children });
         if self.mode == Mode::Sender && self.place.is_none() {
             self.place = Some(Place::under_sender(now, sender));
@@ -236,18 +240,26 @@ impl Control {
         }
         if report.is_controller {
             // It hears that its group is not known here.
-            self.answer(now, from, 0, view);
-        } else if is_member
-            && self.clients.len() < if self.names_members { MAX_LOCAL_ROSTER } else { MAX_MEMBERS * 2 }
-        {
+            self.answer(from, 0, view, false);
+        } else if is_member && self.clients.len() < self.most_clients(place) {
             let join = LocalJoin { group: GroupId::SESSION, epoch: 0, stamp_us: 0, loss: report.loss };
             self.clients.admit(now, from, &join);
             self.clients.report(now, from, report);
+            self.place.iter_mut().for_each(|place| place.owed.is_known(from));
         }
     }
 
-    fn left(&mut self, from: Member, _group: GroupId) {
-        self.clients.remove(from);
+    /// The most clients that may become known by their reports alone. A group that was made by hand may be larger than others.
+    fn most_clients(&self, place: &Place) -> usize {
+        let usual = if self.names_members { MAX_LOCAL_ROSTER } else { MAX_MEMBERS * 2 };
+        usual.max(self.clients.len() + usize::from(place.owed.members))
+    }
+
+    fn left(&mut self, from: Member, group: GroupId, view: &View<'_>) {
+        let is_known = self.clients.leave(from, objects_of(view));
+        if let Some(place) = self.place.as_mut().filter(|place| !is_known && place.group == group) {
+            place.owed.is_known(from);
+        }
     }
 }
 
@@ -261,14 +273,14 @@ impl Control {
         if self.place.is_none() {
             return;
         }
-        self.forget_roster(now);
+        self.settle(now);
         if self.is_controller() && now >= self.next.state {
             self.next.state = now + HEARTBEAT;
-            self.say_state(now, view);
+            self.say_state(view);
         }
         if now >= self.next.report {
             self.next.report = now + REPORT.mul_f64(0.9 + 0.2 * self.random.unit());
-            self.clients.expire(now);
+            self.clients.expire(now, objects_of(view));
             self.report_above(now, view);
             if self.is_controller() {
                 self.look_after_group(now, view);
@@ -303,9 +315,12 @@ impl Control {
             let objects: Vec<_> = (own.done..last).map(states).collect();
             own.with_objects(objects)
         };
-        if is_controller && !place.knows_group(now) {
-            // What its members have is not known yet: nothing counts as received by all.
-            report = LocalReport::new(place.group, true);
+        if is_controller && !self.knows_group() {
+            if place.epoch > 1 && now < place.since + SETTLING {
+                // What its members have is not known yet: nothing counts as received by all.
+                report = LocalReport::new(place.group, true);
+            }
+            report.is_partial = true;
         }
         report.round_trip_us = place.round_trip_us;
         let above = self.above();
@@ -345,6 +360,22 @@ impl Control {
         self.place.as_ref().is_some_and(|place| place.is_controller(self.me))
     }
 
+    /// Whether this receiver, the controller of its group, has heard of all members.
+    fn knows_group(&self) -> bool {
+        self.place.as_ref().is_none_or(|place| place.owed.members == 0)
+    }
+
+    /// The number of objects that have ended at every receiver below this controller, `own` of which have here. 0 while a member has not
+    /// reported yet.
+    pub fn done(&self, own: u32) -> u32 {
+        if self.knows_group() { self.clients.done(own) } else { 0 }
+    }
+
+    /// Whether this receiver is a controller, and a receiver below it may lack some of `objects` objects.
+    pub fn is_needed(&self, objects: u32) -> bool {
+        self.is_controller() && !(self.knows_group() && self.clients.are_done(objects))
+    }
+
     /// The other members of the group, where they are named.
     pub fn peers(&self) -> Vec<Member> {
         let Some(place) = self.place.as_ref().filter(|_| self.names_members) else { return Vec::new() };
@@ -366,11 +397,19 @@ impl Control {
     pub fn timing(&self) -> Timing {
         let Some(place) = &self.place else { return Timing::new(0, 1) };
         let (diameter_us, members) = match place.is_controller(self.me) {
-            true => (self.clients.diameter_us(), self.clients.members().count()),
+            true => (self.diameter_us(place), self.clients.members().count()),
             false => (place.said.diameter_us.max(place.round_trip_us), usize::from(place.said.members)),
         };
         // Where each is spoken to alone, nobody waits for what others may say.
         Timing::new(diameter_us, if self.names_members { 1 } else { members + 1 })
+    }
+
+    /// The longest round trip to a member of this receiver's group, in microseconds. A member that is farther away than the sender would leave,
+    /// so nobody is believed to be.
+    fn diameter_us(&self, place: &Place) -> u32 {
+        let to_sender_us = place.above.distance_us.saturating_add(place.round_trip_us);
+        let longest_us = self.clients.diameter_us();
+        if place.round_trip_us == 0 { longest_us } else { longest_us.min(to_sender_us) }
     }
 
     /// Whether any member of the group is congested.
@@ -396,6 +435,11 @@ impl Control {
     pub fn sender(&self) -> Option<Member> {
         self.session.as_ref().map(|session| session.sender)
     }
+}
+
+/// The number of the session's objects; more than any while that is not known.
+fn objects_of(view: &View<'_>) -> u32 {
+    view.objects.expected().unwrap_or(u32::MAX)
 }
 
 fn tell(to: Member, local: Local) -> Order {

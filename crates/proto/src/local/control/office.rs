@@ -7,10 +7,12 @@ use treecast_wire::message::{
 
 use super::{
     super::{
-        clients::{MAX_CHILDREN, MAX_MEMBERS},
+        clients::{Lead, MAX_CHILDREN, MAX_MEMBERS},
         share, stamp_us,
     },
-    Control, HEARTBEAT, Order, Place, View, tell,
+    Control, HEARTBEAT, Order, Place, View,
+    place::Owed,
+    tell,
 };
 use crate::{Instant, object::Address};
 
@@ -25,7 +27,7 @@ const TERM: std::time::Duration = std::time::Duration::from_secs(5);
 
 impl Control {
     /// Returns the group's state, as its controller tells it.
-    fn state_of(&self, now: Instant, place: &Place, view: &View<'_>) -> LocalState {
+    fn state_of(&self, place: &Place, view: &View<'_>) -> LocalState {
         let members = self.clients.members().count();
         let children: Vec<Member> = self.clients.children().map(|(member, _)| member).collect();
         let best = self.clients.best().map(|(member, _)| member);
@@ -39,15 +41,15 @@ impl Control {
         LocalState {
             epoch: place.epoch,
             flags,
-            members: members as u16,
+            members: (members as u16).saturating_add(place.owed.members),
             loss: share(view.loss),
             depth: place.above.depth.saturating_add(1),
             distance_us: place.above.distance_us.saturating_add(place.round_trip_us),
-            diameter_us: self.clients.diameter_us(),
+            diameter_us: self.diameter_us(place),
             parent: place.parent,
             successor: best,
             frontier: view.shelf.frontier,
-            done: if place.knows_group(now) { self.clients.done(view.shelf.done) } else { 0 },
+            done: self.done(view.shelf.done),
             children: children.into_iter().take(MAX_LOCAL_CHILDREN).collect(),
             ..LocalState::new(place.group, self.me)
         }
@@ -59,10 +61,10 @@ impl Control {
     }
 
     /// Tells the group's state to its members and to the groups below.
-    pub(super) fn say_state(&mut self, now: Instant, view: &View<'_>) {
+    pub(super) fn say_state(&mut self, view: &View<'_>) {
         let Some(place) = &self.place else { return };
-        let mut state = self.state_of(now, place, view);
-        if self.clients.members().next().is_some() || place.epoch > 1 {
+        let mut state = self.state_of(place, view);
+        if self.clients.has_members() || place.owed.members > 0 || place.epoch > 1 {
             let state = LocalState { roster: self.peers(), ..state.clone() };
             self.orders.push_back(Order::Tell(Address::Group(place.group), Local::State(Box::new(state))));
         }
@@ -72,10 +74,11 @@ impl Control {
         self.orders.extend(below.into_iter().map(|member| tell(member, state.clone())));
     }
 
-    /// Answers a probe with the group's state.
-    pub(super) fn answer(&mut self, now: Instant, to: Member, stamp_us: u64, view: &View<'_>) {
+    /// Answers a probe with the group's state. `is_to_wait` has a controller ask again, because another one still speaks for its group.
+    pub(super) fn answer(&mut self, to: Member, stamp_us: u64, view: &View<'_>, is_to_wait: bool) {
         let Some(place) = self.place.as_ref().filter(|place| place.is_controller(self.me)) else { return };
-        let mut state = self.state_of(now, place, view);
+        let mut state = self.state_of(place, view);
+        state.flags = state.flags.with(LocalFlags::TAKES_GROUPS, is_to_wait);
         state.echo_us = stamp_us;
         let is_known = self.clients.get(to).is_some();
         state.flags = state.flags.with(LocalFlags::ADMITTED, is_known);
@@ -87,23 +90,22 @@ impl Control {
         let Some(place) = self.place.as_ref().filter(|place| place.is_controller(self.me)) else { return };
         let is_known = self.clients.get(from).is_some();
         let members = self.clients.members().count();
-        let admits = match join.group {
-            GroupId::SESSION => members < MAX_MEMBERS && !self.is_static,
-            group if group == place.group => false,
-            group => match self.clients.epoch(group) {
-                Some(epoch) => join.epoch >= epoch,
-                None => {
-                    let has_room = self.clients.children().count() < MAX_CHILDREN;
-                    has_room && (place.above.is_admitted || self.is_static) && from != place.parent
-                }
-            },
+        let lead = self.clients.may_lead(now, from, join);
+        let admits = match (join.group, lead) {
+            (GroupId::SESSION, _) => members < MAX_MEMBERS && !self.is_static,
+            (group, _) if group == place.group => false,
+            (_, Lead::Unknown) => {
+                let has_room = self.clients.children().count() < MAX_CHILDREN;
+                has_room && (place.above.is_admitted || self.is_static) && from != place.parent
+            }
+            (_, lead) => lead == Lead::Yes,
         };
         if admits || is_known {
             self.clients.admit(now, from, join);
         } else if join.group == GroupId::SESSION && members >= MAX_MEMBERS && !self.is_static {
             self.split(now);
         }
-        self.answer(now, from, join.stamp_us, view);
+        self.answer(from, join.stamp_us, view, lead == Lead::NotYet);
     }
 
     pub(super) fn look_after_group(&mut self, now: Instant, view: &View<'_>) {
@@ -152,7 +154,10 @@ impl Control {
         (place.epoch, place.joined, place.since, place.heard) = (2, now, now, now);
         (place.successor, place.round_trip_us) = (None, 0);
         place.said.roster = split.members().to_vec();
+        place.said.members = split.members().len() as u16;
+        place.owed = Owed::new(place.said.members);
         (place.above.is_admitted, place.above.tries, place.above.heard) = (false, 0, now);
+        place.above.waits = 0;
         self.place = Some(place);
         self.orders.extend([Order::Join(split.group), Order::Hurry]);
         self.clients.clear();

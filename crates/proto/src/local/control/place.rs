@@ -1,14 +1,17 @@
 //! Where a receiver belongs.
 
-use std::time::Duration;
+use std::collections::BTreeSet;
 
 use treecast_wire::message::{GroupId, LocalFlags, LocalState, Member};
 
-use super::{super::Seat, mean_trip_us, round_trip_us};
+use super::{
+    super::{
+        Seat,
+        clients::{LONGEST_SILENCE, gone_after},
+    },
+    HEARTBEAT, mean_trip_us, round_trip_us,
+};
 use crate::Instant;
-
-/// The time that a new controller needs to know its group: every member has reported once by then.
-const SETTLING: Duration = Duration::from_millis(1_500);
 
 /// A controller is not believed to be farther away from the sender or from its members, in microseconds.
 const LONGEST_TRIP_US: u32 = 2_000_000;
@@ -28,8 +31,11 @@ pub struct Place {
     /// The time at which the controller was last heard, and the number of probes to it since.
     pub(super) heard: Instant,
     pub(super) doubts: u32,
-    /// The time at which the present controller began to serve.
+    /// The time at which the present controller began to serve, and the number of its signs of life since.
     pub(super) since: Instant,
+    signs: u32,
+    /// The members that this receiver still has to hear of, as the controller of the group.
+    pub(super) owed: Owed,
     /// The round trip to the member that this receiver reports to, in microseconds; 0 while it is not known.
     pub(super) round_trip_us: u32,
     /// The time since which the controller has made a claim that is wrong: that everybody has an object that this
@@ -40,13 +46,15 @@ pub struct Place {
 }
 
 /// A controller's knowledge of the controller above it.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Above {
     /// The time at which the controller above was last heard.
     pub(super) heard: Instant,
     /// Whether the controller above has admitted this group, and the number of requests for that so far.
     pub(super) is_admitted: bool,
     pub(super) tries: u32,
+    /// The number of answers by which another controller still speaks for this group there.
+    pub(super) waits: u32,
     /// The members that may replace the controller above when it is silent: its successor, and the controller above
     /// it.
     pub(super) fallbacks: [Option<Member>; 2],
@@ -54,6 +62,45 @@ pub struct Above {
     /// and their number.
     pub(super) distance_us: u32,
     pub(super) depth: u8,
+}
+
+/// Members that a controller knows by their number alone, because the controller before it or a file of groups knew them. They have not
+/// reported to it yet.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Owed {
+    pub(super) members: u16,
+    /// Members that were taken off the number. Each is taken off once, however often it leaves or reports.
+    known: BTreeSet<Member>,
+    /// The time at which the controller stops waiting for them.
+    until: Option<Instant>,
+    /// The controller before, and the time at which it counts as dead if it has not reported by then.
+    former: Option<(Member, Instant)>,
+}
+
+impl Owed {
+    /// The members that another controller, or a file, has known.
+    pub fn new(members: u16) -> Self {
+        Self { members, ..Self::default() }
+    }
+
+    /// Notes that a member has reported, or has left.
+    pub fn is_known(&mut self, member: Member) {
+        if self.members == 0 || !self.known.insert(member) {
+            return;
+        }
+        self.members -= 1;
+        self.former = self.former.filter(|(former, _)| *former != member);
+    }
+
+    /// Stops waiting for members that would have reported by now.
+    pub fn settle(&mut self, now: Instant) {
+        if let Some((former, _)) = self.former.filter(|(_, gone)| now >= *gone) {
+            self.is_known(former);
+        }
+        if now >= *self.until.get_or_insert(now + LONGEST_SILENCE) {
+            *self = Self { until: self.until, ..Self::default() };
+        }
+    }
 }
 
 /// The state of a group, as its controller has told it.
@@ -85,6 +132,8 @@ impl Place {
             heard: now,
             doubts: 0,
             since: now,
+            signs: 0,
+            owed: Owed::default(),
             round_trip_us: 0,
             lies_since: None,
             above: Above { heard: now, ..Above::default() },
@@ -94,7 +143,10 @@ impl Place {
 
     /// Creates a place in a group that was made by hand.
     pub fn fixed(seat: Seat) -> Self {
-        Self::new(Instant::ZERO, seat.group, seat.controller, seat.parent)
+        let mut place = Self::new(Instant::ZERO, seat.group, seat.controller, seat.parent);
+        place.said.members = seat.members;
+        place.owed = Owed::new(seat.members);
+        place
     }
 
     /// Creates the place of a receiver in a session in which the sender alone mends.
@@ -127,17 +179,26 @@ impl Place {
         self.controller == me
     }
 
-    /// Whether the controller has served long enough to know what its members have.
-    pub fn knows_group(&self, now: Instant) -> bool {
-        self.epoch == 1 || now >= self.since + SETTLING
+    /// Makes the member `me` the group's controller.
+    pub fn take_over(&mut self, now: Instant, me: Member) {
+        // The controller before may be alive, and only not heard here.
+        let silence = gone_after(self.signs, self.heard - self.since, HEARTBEAT);
+        let former = Some((self.controller, now + silence));
+        self.owed = Owed { former, ..Owed::new(self.said.members) };
+        self.said.roster.push(self.controller);
+        self.epoch += 1;
+        self.controller = me;
+        (self.since, self.signs, self.round_trip_us) = (now, 0, 0);
+        self.above = Above { heard: now, is_admitted: false, tries: 0, waits: 0, ..self.above };
     }
 
     /// Takes in the group's state from its controller.
     pub fn group_is(&mut self, now: Instant, state: &LocalState) {
         if self.controller != state.controller {
-            self.since = now;
+            (self.since, self.signs) = (now, 0);
             self.round_trip_us = 0;
         }
+        self.signs = self.signs.saturating_add(1);
         self.controller = state.controller;
         self.epoch = state.epoch;
         self.parent = state.parent;
@@ -172,5 +233,26 @@ impl Place {
                 before => before / 2 + trip / 2,
             };
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn a_member_that_leaves_many_times_hides_no_other() {
+        let member = |port: u16| Member(([192, 0, 2, 1], port).into());
+        let mut owed = Owed::new(3);
+        (0..10).for_each(|_| owed.is_known(member(1)));
+        assert_eq!(owed.members, 2);
+        owed.is_known(member(2));
+        owed.settle(Instant::ZERO);
+        owed.settle(Instant::ZERO + (LONGEST_SILENCE - Duration::from_millis(1)));
+        assert_eq!(owed.members, 1);
+        owed.settle(Instant::ZERO + LONGEST_SILENCE);
+        assert_eq!(owed.members, 0);
     }
 }

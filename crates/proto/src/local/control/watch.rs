@@ -1,14 +1,17 @@
 //! Who watches whom, and who takes over ("hot swapping of Group Controllers in the case of system failures without losing
 //! synchronization", lgmp-mbone-1999, 2).
 //!
-//! Nothing has to be handed over: what members have is in their reports, which go to the new controller as soon as it
-//! says that it is one. Until all have reported, it says of nothing that everyone has received it.
+//! What members have is in their reports, which go to the new controller as soon as it says that it is one. It knows from
+//! its predecessor how many members there are. Until all of them have reported, it says of nothing that everyone has received it.
 
 use std::time::Duration;
 
 use treecast_wire::message::{GroupId, Local, LocalFlags, LocalJoin, LocalState, Member};
 
-use super::{super::stamp_us, Control, HEARTBEAT, Order, Place, tell};
+use super::{
+    super::{clients::MAX_EPOCHS, stamp_us},
+    Control, HEARTBEAT, Order, Place, tell,
+};
 use crate::Instant;
 
 /// The silence after which a group's controller counts as dead.
@@ -35,6 +38,9 @@ const DEAD_ABOVE: Duration = Duration::from_millis(2_000);
 const ADMISSION: Duration = Duration::from_millis(400);
 const TRIES: u32 = 3;
 
+/// The number of answers by which another controller still speaks for the group, before a controller turns to somebody else above.
+const WAITS: u32 = 6;
+
 /// The time within which members report to a new controller.
 const REPORT_TO_NEW: Duration = Duration::from_millis(100);
 
@@ -44,10 +50,6 @@ const LYING: Duration = Duration::from_millis(1_200);
 
 /// The most members that are remembered as not believed.
 const MAX_BANNED: usize = 64;
-
-/// The most controllers that a group can have had without its members knowing. A state that claims more is not
-/// believed.
-const MAX_EPOCHS: u32 = 1_000;
 
 /// The time at which a member next probes its silent controller.
 fn doubt_at(place: &Place) -> Instant {
@@ -160,15 +162,7 @@ impl Control {
     /// Makes this member the controller of its group.
     pub(super) fn take_over(&mut self, now: Instant) {
         let Some(place) = &mut self.place else { return };
-        place.epoch += 1;
-        // It may be alive, and only not heard here.
-        place.said.roster.push(place.controller);
-        place.controller = self.me;
-        place.since = now;
-        place.round_trip_us = 0;
-        place.above.is_admitted = false;
-        place.above.tries = 0;
-        place.above.heard = now;
+        place.take_over(now, self.me);
         self.clients.clear();
         self.search = None;
         (self.next.state, self.next.report) = (now, now + HEARTBEAT);
@@ -177,9 +171,10 @@ impl Control {
     }
 
     /// A new controller speaks to those whom the one before has named, until they report to it.
-    pub(super) fn forget_roster(&mut self, now: Instant) {
-        let is_known = |place: &&mut Place| place.is_controller(self.me) && place.knows_group(now);
-        if let Some(place) = self.place.as_mut().filter(is_known) {
+    pub(super) fn settle(&mut self, now: Instant) {
+        let Some(place) = self.place.as_mut().filter(|place| place.is_controller(self.me)) else { return };
+        place.owed.settle(now);
+        if place.owed.members == 0 {
             place.said.roster = Vec::new();
         }
     }
@@ -203,6 +198,7 @@ impl Control {
         let next = next.into_iter().chain(last.into_iter().flatten()).find(is_fit);
         place.parent = next.unwrap_or(place.parent);
         (place.above.is_admitted, place.above.tries, place.round_trip_us) = (false, 0, 0);
+        place.above.waits = 0;
         self.orders.push_back(Order::Hurry);
         self.ask_above(now);
     }
@@ -214,12 +210,16 @@ impl Control {
         place.above.is_admitted = is_admitted;
         place.above_is(now, state);
         if is_admitted {
-            place.above.tries = 0;
+            (place.above.tries, place.above.waits) = (0, 0);
         } else if was_admitted || state.echo_us == 0 {
             // It has forgotten this group, or another member of it has joined meanwhile as its controller. Or it answers a report, and the
             // request to be admitted was lost.
             place.above.tries = 0;
             self.ask_above(now);
+        } else if state.flags.has(LocalFlags::TAKES_GROUPS) && place.above.waits < WAITS {
+            // Another controller still speaks for this group there.
+            place.above.waits += 1;
+            place.above.tries = place.above.tries.min(1);
         } else {
             // It has no room.
             place.above.tries = TRIES;

@@ -27,7 +27,7 @@ use crate::{
 /// The time for which a packet may be late because others have overtaken it.
 const REORDERING: Duration = Duration::from_millis(2);
 
-/// The time that an announcement may take, including the computing of the object's hash.
+/// The time that an announcement may take, and the time from an object's beginning in which its hash may be computed.
 const ANNOUNCING: Duration = Duration::from_millis(30);
 const HASHING: Duration = Duration::from_millis(800);
 
@@ -41,6 +41,9 @@ const LONGEST_SENDING: Duration = Duration::from_secs(2);
 /// The time without an answer to any request after which a receiver considers its controller wrong, if the receiver
 /// loses nothing.
 const STARVED: Duration = Duration::from_secs(4);
+
+/// After so many times [`STARVED`] without an answer, a receiver asks the sender itself.
+const FORSAKEN: u32 = 3;
 
 /// A request waits for at most this part of the time after which an object is given up.
 const TRIES_IN_TIME: u32 = 8;
@@ -118,9 +121,10 @@ impl Receiver {
             }
         }
         if known.digest.is_none() {
-            // The hash of a stream's unit is known when it begins.
+            // The hash of a stream's unit is known when it begins. That of a file is computed from its beginning on.
             let is_stream = self.config.tuning.deadline.is_some();
-            known.ask_at.get_or_insert(now + if is_stream { ANNOUNCING } else { HASHING });
+            let hashed = if is_stream { now } else { known.since + HASHING };
+            known.ask_at.get_or_insert(hashed.max(now + ANNOUNCING));
         }
     }
 
@@ -144,7 +148,8 @@ impl Receiver {
                 // Who comes late has not lost what was sent before.
                 let lost = if self.figures.data_blocks == 0 { 0 } else { range.start.saturating_sub(seen) };
                 self.figures.data_blocks += count(&range);
-                (self.times.sender, self.times.data) = (Some(now), now);
+                self.sender_speaks(now);
+                self.times.data = now;
                 if range.start >= seen {
                     self.loss.note(now, count(&range), lost.div_ceil(block_len));
                     self.advance(now, object, range.end);
@@ -158,7 +163,7 @@ impl Receiver {
                 }
             }
         }
-        self.objects.handle(now, ReceiverInput::Blocks { from: Channel::Group, file, range: range.clone() });
+        self.objects.handle(now, ReceiverInput::Blocks { from, file, range: range.clone() });
         if missing > 0 {
             self.times.progress = now;
             self.repairs.came(now, object, &range);
@@ -213,11 +218,16 @@ impl Receiver {
         // Of its requests and of what they bring, it loses so much, too.
         let arrive = (1.0 - self.loss.share()).max(0.1).powi(2);
         let starved = STARVED.div_f64(arrive);
-        let is_old = |since: Instant| now >= since + starved;
-        if now >= self.times.progress + starved && self.wants.oldest().is_some_and(is_old) {
-            self.times.progress = now;
+        let since = self.wants.oldest().map(|since| since.max(self.times.progress));
+        if since.is_some_and(|since| now >= since.max(self.times.starved) + starved) {
+            self.times.starved = now;
             self.control.starves(now);
             self.carry_out_orders(now);
+        }
+        let forsaken = starved * FORSAKEN;
+        if since.is_some_and(|since| now >= since.max(self.times.asked_sender) + forsaken) {
+            self.times.asked_sender = now;
+            self.ask_sender();
         }
     }
 
@@ -237,9 +247,10 @@ impl Receiver {
             if list.len() + gaps.len() > MAX_LOCAL_REQUESTED && !list.is_empty() {
                 break;
             }
+            let left = gaps.iter().map(|gap| gap.end - gap.start).sum();
             list.extend(gaps.into_iter().take(MAX_LOCAL_REQUESTED));
             let wait = self.wait_for(is_above, want);
-            self.wants.asked(now, object, want.start, wait);
+            self.wants.asked(now, object, want.start, wait, left);
             asked += 1;
         }
         if asked > 0 {
@@ -319,8 +330,8 @@ impl Receiver {
         self.out.push_back(Step::Transmit(ReceiverTransmit::Tell { to, file, message }));
     }
 
-    /// Asks the sender itself for what is missing after its Goodbye. The sender does not know of this receiver, whose
-    /// controller may have died.
+    /// Asks the sender itself for what is missing, after its Goodbye or when nobody else answers. The sender does not know of this receiver,
+    /// whose controller may have died.
     pub(super) fn ask_sender(&mut self) {
         let Some(sender) = self.control.sender() else { return };
         let open: Vec<(u32, u64, bool)> = self

@@ -57,7 +57,12 @@ impl Receiver {
     fn suppress(&mut self, now: Instant, object: u32, request: &LocalRequest, asked: &[Range<u64>]) {
         let is_controller = self.control.is_controller();
         let is_asked = |gap: &Range<u64>| without(gap, asked).is_empty();
-        let wants = self.wants.of(object).filter(|want| {
+        let overlaps = |want: &Range<u64>| {
+            let first = asked.partition_point(|asked| asked.end <= want.start);
+            asked.get(first).is_some_and(|asked| asked.start < want.end)
+        };
+        // After a burst of losses there are many wants and requests: gaps are looked up for few.
+        let wants = self.wants.of(object).filter(|want| overlaps(&want.range)).filter(|want| {
             let gaps = self.shelf.gaps(&self.objects, object, &want.range);
             // What the group was asked for in vain, its controller asks for above, whoever asks the group again.
             let is_for_above = is_controller && want.tries > 0;

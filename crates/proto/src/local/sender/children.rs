@@ -1,5 +1,11 @@
 //! What the sender hears from the controllers at the top, or from everybody where it alone mends.
 
+use std::{
+    net::{IpAddr, Ipv6Addr, SocketAddr},
+    ops::Range,
+    time::Duration,
+};
+
 use treecast_wire::{
     header::FileId,
     message::{
@@ -13,27 +19,37 @@ use crate::{
     Instant, Step,
     local::{
         Mode,
-        clients::{Client, MAX_CHILDREN},
+        clients::{Client, Lead, MAX_CHILDREN},
         repairs::Job,
         share_of, states,
     },
     object::{Address, Destination, SenderEvent, SenderTransmit},
+    tfmcc::equation,
 };
 
 /// The most groups directly below the sender. Groups that have lost the controller above may exceed it by some.
 const MAX_TOP: usize = 2 * MAX_CHILDREN;
 const MAX_ORPHANS: usize = 64;
 
+/// The most groups directly below the sender whose controllers are at one IP address, because ports cost nothing.
+const MAX_OF_HOST: usize = MAX_CHILDREN;
+
 /// The most receivers of a session in which the sender alone mends.
 const MAX_ALONE: usize = 65_536;
 
 /// The time for which a sender stays after its Goodbye when a receiver lacks something, and the number of times that
 /// it does.
-const STAY: std::time::Duration = std::time::Duration::from_millis(500);
+const STAY: Duration = Duration::from_millis(500);
 const MAX_STAYS: u32 = 60;
 
 /// Time after which an announcement is said again in any case. Members say themselves how far away they are.
-const LONGEST_ECHO: std::time::Duration = std::time::Duration::from_secs(1);
+const LONGEST_ECHO: Duration = Duration::from_secs(1);
+
+/// The round trip to a client before it is measured.
+const ASSUMED_TRIP: Duration = Duration::from_millis(100);
+
+/// The member that stands for all that ask without having reported.
+const STRANGERS: Member = Member(SocketAddr::new(IpAddr::V6(Ipv6Addr::UNSPECIFIED), 0));
 
 /// The most blocks of one request that are looked at.
 const MAX_ASKED_BLOCKS: u64 = 2_048;
@@ -52,9 +68,9 @@ impl Sender {
             other => {
                 self.figures.others += 1;
                 match other {
-                    Local::Probe(stamp_us) => self.answer(from, stamp_us),
+                    Local::Probe(stamp_us) => self.answer(from, stamp_us, false),
                     Local::Join(join) => self.join(now, from, &join),
-                    Local::Leave(_) => drop(self.clients.remove(from)),
+                    Local::Leave(_) => _ = self.clients.leave(from, self.objects.len() as u32),
                     Local::Listen { token, port } => self.listened(now, from, (token, port)),
                     _ => {}
                 }
@@ -90,8 +106,10 @@ impl Sender {
         self.config.minimum_rate_bps > 0 && self.pace.is_lowest()
     }
 
-    fn answer(&mut self, to: Member, stamp_us: u64) {
+    /// Answers a probe, or a request to be admitted. `is_to_wait` has a controller ask again, because another one still speaks for its group.
+    fn answer(&mut self, to: Member, stamp_us: u64, is_to_wait: bool) {
         let mut state = self.state(stamp_us);
+        state.flags = state.flags.with(LocalFlags::TAKES_GROUPS, is_to_wait);
         state.flags = state.flags.with(LocalFlags::ADMITTED, self.clients.get(to).is_some());
         let message = Message::Local(Local::State(Box::new(state)));
         let (to, file) = (Destination::Local(Address::Member(to)), self.file(0));
@@ -101,18 +119,25 @@ impl Sender {
     /// Handles a group's request to be directly below the sender.
     fn join(&mut self, now: Instant, from: Member, join: &LocalJoin) {
         let top = self.clients.children().count();
+        let lead = self.clients.may_lead(now, from, join);
         let admits = join.group != GroupId::SESSION
-            && match self.clients.epoch(join.group) {
-                Some(epoch) => join.epoch >= epoch,
-                None if join.epoch > 1 => top < MAX_ORPHANS,
-                None => top < MAX_TOP,
+            && match lead {
+                Lead::Unknown if self.is_crowded(from) => false,
+                Lead::Unknown if join.epoch > 1 => top < MAX_ORPHANS,
+                Lead::Unknown => top < MAX_TOP,
+                lead => lead == Lead::Yes,
             };
         if admits {
             self.admit(now, from, join);
             // Those who look for a group hear of it at once.
             self.times.next_state = self.times.next_state.min(now + super::STATE / 10);
         }
-        self.answer(from, join.stamp_us);
+        self.answer(from, join.stamp_us, lead == Lead::NotYet);
+    }
+
+    fn is_crowded(&self, from: Member) -> bool {
+        let of_host = self.clients.children().filter(|(member, _)| member.0.ip() == from.0.ip());
+        of_host.count() >= MAX_OF_HOST
     }
 
     fn admit(&mut self, now: Instant, from: Member, join: &LocalJoin) {
@@ -148,16 +173,30 @@ impl Sender {
         if !self.clients.report(now, from, report) {
             if report.is_controller {
                 // It hears that its group is not known here.
-                self.answer(from, 0);
+                self.answer(from, 0, false);
             }
             return;
         }
-        if self.clients.get(from).is_some_and(|client| client.report.is_congested) {
-            self.pace.cut(now, self.packets_a_second());
-        }
+        self.heed_congestion(now, from);
         let held = self.held_by(report);
         let group = if report.is_controller { report.group } else { GroupId::SESSION };
         self.window.holds(now, Holder::new(group, from), held);
+    }
+
+    /// Cuts the rate if a client is congested. A sender that shares links goes no lower than a TCP connection that loses as much:
+    /// not all loss comes from full queues.
+    fn heed_congestion(&mut self, now: Instant, from: Member) {
+        let Some(client) = self.clients.get(from).filter(|client| client.report.is_congested) else { return };
+        let loss = share_of(client.report.loss);
+        let least_bps = match (self.config.shares_link, client.report.round_trip_us) {
+            (false, _) => 0.0,
+            (true, 0) => equation::rate_bps(self.config.block_len.into(), ASSUMED_TRIP, loss),
+            (true, trip_us) => {
+                let trip = Duration::from_micros(trip_us.into());
+                equation::rate_bps(self.config.block_len.into(), trip, loss)
+            }
+        };
+        self.pace.cut(now, self.packets_a_second(), loss, least_bps);
     }
 
     /// The bytes of all objects, without a gap, that a group has or can obtain.
@@ -197,7 +236,7 @@ impl Sender {
         let (to, echo, loss) = match known {
             // Somebody whom no report has counted has heard the Goodbye, and lacks something.
             None if self.stays() => (Address::Member(from), 0, 0),
-            None => return,
+            None => return self.requested_by_stranger(now, from, file, request),
             Some((_, round_trip_us, loss)) if self.listeners.is_some() => {
                 (Address::Member(from), round_trip_us, loss)
             }
@@ -205,20 +244,14 @@ impl Sender {
             // Everybody hears the repair, so it counts for all who ask at that time.
             Some((None, _, loss)) => (Address::Session, self.clients.diameter_us(), loss),
         };
-        let echo = std::time::Duration::from_micros(u64::from(echo) + u64::from(echo) / 2);
-        let share_bps = self.config.rate_bps as f64 * (ASKING_SHARE + share_of(loss).min(MOST_LOSS));
+        let echo = Duration::from_micros(u64::from(echo) + u64::from(echo) / 2);
+        let share_bps = self.pace.meant_bps() as f64 * (ASKING_SHARE + share_of(loss).min(MOST_LOSS));
         let index = file.index();
-        let sent = self.sent_of(index);
-        let mut room = MAX_ASKED_BLOCKS * u64::from(self.config.block_len);
-        let mut asked = Vec::new();
-        for range in request.ranges() {
-            let first = range.start - range.start % u64::from(self.config.block_len);
-            let range = first..range.end.min(sent).min(first.saturating_add(room));
-            if !range.is_empty() {
-                room -= range.end - range.start;
-                asked.push(range);
-            }
+        if self.config.tuning.is_feed && index < self.told_done {
+            // Everybody had it, and who has come since gets what begins later.
+            return;
         }
+        let asked = self.asked(index, request);
         let (at_once, last) = self.accounts.split(now, from, asked, share_bps as u64);
         for (is_last, ranges) in [(false, at_once), (true, last)] {
             for range in ranges {
@@ -226,13 +259,58 @@ impl Sender {
                 self.repairs.add(now, &job, now + GATHERING, echo);
             }
         }
-        if request.wants_announcement && (sent > 0 || self.is_begun(index)) {
+        if request.wants_announcement && self.is_begun(index) {
             self.announce_again(now, to, index, echo.max(GATHERING));
         }
     }
 
+    /// Handles a request of somebody whose reports reach nobody. All such receivers share one account, and are sent what they lack when
+    /// nothing else leaves. It goes to the session's group: their addresses may be made up.
+    fn requested_by_stranger(&mut self, now: Instant, from: Member, file: FileId, request: &LocalRequest) {
+        let (index, begun) = (file.index(), self.is_begun(file.index()));
+        let is_known = self.listeners.as_ref().is_some_and(|listeners| listeners.has(from));
+        let to = match self.listeners {
+            Some(_) if !is_known => return,
+            Some(_) => Address::Member(from),
+            None => Address::Session,
+        };
+        if !begun || (self.config.tuning.is_feed && index < self.told_done) {
+            return;
+        }
+        if self.times.done.is_some() && self.times.stays < MAX_STAYS {
+            self.times.stays += 1;
+            self.times.done = Some(now);
+        }
+        let share_bps = self.pace.meant_bps() as f64 * ASKING_SHARE;
+        let asked = self.asked(index, request);
+        let (ranges, _) = self.accounts.split(now, STRANGERS, asked, share_bps as u64);
+        for range in ranges {
+            let job = Job { to, object: index, range, by: STRANGERS, is_last: true };
+            self.repairs.add(now, &job, now + GATHERING, LONGEST_ECHO);
+        }
+        if request.wants_announcement {
+            self.announce_again(now, to, index, LONGEST_ECHO);
+        }
+    }
+
+    /// The parts of an object that a request asks for and that have been sent, in whole blocks.
+    fn asked(&self, index: u32, request: &LocalRequest) -> Vec<Range<u64>> {
+        let (sent, block_len) = (self.sent_of(index), u64::from(self.config.block_len));
+        let mut room = MAX_ASKED_BLOCKS * block_len;
+        let mut asked = Vec::new();
+        for range in request.ranges() {
+            let first = range.start - range.start % block_len;
+            let range = first..range.end.min(sent).min(first.saturating_add(room));
+            if !range.is_empty() {
+                room -= range.end - range.start;
+                asked.push(range);
+            }
+        }
+        asked
+    }
+
     /// Says once more what an object is, unless those who ask were told within `echo`: many ask together.
-    fn announce_again(&mut self, now: Instant, to: Address, index: u32, echo: std::time::Duration) {
+    fn announce_again(&mut self, now: Instant, to: Address, index: u32, echo: Duration) {
         let Some(object) = self.objects.get_mut(index as usize) else { return };
         object.said.retain(|(_, said)| now < *said + LONGEST_ECHO);
         let echo = echo.min(LONGEST_ECHO);
@@ -282,8 +360,6 @@ impl Sender {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use treecast_wire::{
         header::SessionId,
         message::{BeginOfFile, TransferType},
@@ -325,10 +401,12 @@ mod tests {
             mode: Mode::Sender,
             max_run_len: 1_000,
             rate_bps: 1_000_000,
+            shares_link: false,
             minimum_rate_bps: 0,
             window_bytes: 1_000_000,
             settling: Duration::ZERO,
             wait_for: None,
+            named: None,
             tuning: Tuning::default(),
             copies: None,
         };

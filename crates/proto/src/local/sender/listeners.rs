@@ -54,6 +54,11 @@ impl Listeners {
         if self.config.share_rate { self.by_member.len().max(1) as u64 } else { 1 }
     }
 
+    /// Whether a member gets copies, and so has shown that its address is its own.
+    pub fn has(&self, member: Member) -> bool {
+        self.by_member.contains_key(&member)
+    }
+
     fn token(&self, member: Member) -> u64 {
         let hash = blake3::keyed_hash(&self.config.key, member.to_string().as_bytes());
         u64::from_be_bytes(*hash.as_bytes().first_chunk().expect("a hash is longer"))
@@ -175,10 +180,12 @@ mod tests {
             mode: Mode::Local,
             max_run_len: 1_200,
             rate_bps: 1_000_000,
+            shares_link: false,
             minimum_rate_bps: 0,
             window_bytes: 1 << 20,
             settling: Duration::ZERO,
             wait_for: None,
+            named: None,
             copies: Some(CopiesSent { key: [7; 32], share_rate: true }),
             tuning: Tuning::default(),
         };

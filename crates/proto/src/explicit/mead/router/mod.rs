@@ -41,7 +41,7 @@ use treecast_wire::{
 
 pub use self::{
     departure::{Act, Departure},
-    discovery::{Limiter, Limits, Rate, Request},
+    discovery::{LIMITS, Request},
     guard::{CopyLimiter, Guard, NextHop, NoPrefix, Prefix, Refused, ReversePath, Routes},
 };
 use self::{guard::Admitted, rewrite::Packet};
