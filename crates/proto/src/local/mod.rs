@@ -47,6 +47,9 @@ pub use receiver::{Figures, Receiver, ReceiverConfig};
 pub use sender::{Sender, SenderConfig, SenderFigures};
 pub use treecast_wire::ticket::LocalMode as Mode;
 
+/// The time between two reports of a member or controller to the controller above it.
+const REPORT: Duration = Duration::from_millis(500);
+
 /// The place of a receiver whose groups were made by hand (the paper's static LGCP, 4.1).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Seat {

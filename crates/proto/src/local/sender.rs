@@ -84,8 +84,8 @@ pub struct SenderConfig {
     pub settling: Duration,
     /// The number of receivers that ends this wait early. `None` always waits.
     pub wait_for: Option<u32>,
-    /// The number of receivers, where a file of groups names them all: the sender does not end before each of them is done, or has been silent
-    /// for a minute. `None` where nobody knows it.
+    /// The number of receivers, where a file of groups names them all. Until so many have been there together, the sender waits at its end
+    /// for those that lack, but no longer than a minute. `None` where nobody knows the number.
     pub named: Option<u32>,
     /// `None` on a fanout with multicast.
     pub copies: Option<CopiesSent>,
@@ -161,7 +161,7 @@ struct Times {
     start: Option<Instant>,
     /// The time since which there are no receivers. `None` while there are some.
     deserted: Option<Instant>,
-    /// The time since which fewer receivers are known than the file of groups names. `None` while all are.
+    /// The time since which fewer receivers are known than the file of groups names. `None` once all have been there.
     short: Option<Instant>,
     /// The time since which every receiver is done. `None` while one is not.
     done: Option<Instant>,
@@ -518,8 +518,9 @@ impl Sender {
             self.out.push_back(Step::Event(SenderEvent::FileDone { file, outcomes: Vec::new() }));
         }
         self.told_done = self.told_done.max(told);
-        let is_short =
-            self.times.start.is_some() && self.config.named.is_some_and(|named| self.receivers() < named);
+        // Who has been there and dies later is not waited for longer than any other silent client.
+        self.config.named = self.config.named.filter(|named| self.receivers() < *named);
+        let is_short = self.times.start.is_some() && self.config.named.is_some();
         self.times.short = if is_short { self.times.short.or(Some(now)) } else { None };
         let is_done = self.at == At::End
             && !self.goes_on()

@@ -28,7 +28,7 @@ use self::search::Search;
 pub use place::Place;
 
 use super::{
-    Mode, Seat,
+    Mode, REPORT, Seat,
     clients::{Clients, MAX_MEMBERS},
     share,
     shelf::Shelf,
@@ -39,9 +39,6 @@ use crate::{Instant, carousel, object::Address, random::SplitMix64};
 
 /// The time between two messages in which a controller tells its group's state.
 pub(super) const HEARTBEAT: Duration = Duration::from_millis(200);
-
-/// The time between two reports of a member or controller to the controller above it.
-pub(super) const REPORT: Duration = Duration::from_millis(500);
 
 /// The time after a takeover in which all members of a group usually report. After it, the sender's window waits only for those
 /// that have.
