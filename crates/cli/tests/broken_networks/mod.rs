@@ -312,9 +312,9 @@ impl Broken {
         let router = self.router().expect("there are two LANs").namespace.clone();
         shell("sh", &["-c", &format!("ip netns pids {router} | xargs -r kill -9")]);
         for lan in [self.shape.victim.0, self.shape.next] {
-            // A bridge asks for IPv6 listeners as soon as it has an address.
+            // A bridge asks for IPv6 listeners as soon as it has an address. The lab gives none to a bridge beside a router.
             let script = format!(
-                "ip link set lan{lan} down && ip link set lan{lan} up && \
+                "echo 0 > /proc/sys/net/ipv6/conf/lan{lan}/disable_ipv6 && ip link set lan{lan} down && ip link set lan{lan} up && \
                  for try in $(seq 100); do ip -6 -o addr show dev lan{lan} -tentative | grep -q fe80 && break; sleep 0.1; done && \
                  for querier in 0 1; do ip link set lan{lan} type bridge mcast_querier $querier; done"
             );
