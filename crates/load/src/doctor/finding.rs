@@ -260,7 +260,9 @@ fn todo(kind: Kind) -> String {
             "find the second way (two routers that both forward, or a relay), and turn one of them off"
         }
         Kind::OneWay => "check the cable, and the filters and storm control of the switch's port",
-        Kind::RouterFilter => "let UDP to 224.0.0.0/4 and ff00::/8 pass the filters of these routers",
+        Kind::RouterFilter => {
+            "check that these routers route groups, and let UDP to 224.0.0.0/4 and ff00::/8 pass their filters"
+        }
         Kind::NoMulticastRouting => "enable multicast routing on these routers: PIM, or `treecast mroute`",
         Kind::Scope => "choose a group of a scope that arrives, or change the scope boundary of the routers",
         Kind::Lost => {
