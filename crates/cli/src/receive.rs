@@ -1,6 +1,8 @@
 //! `treecast receive`: parses the arguments, and prints progress and a summary.
 
 mod display;
+mod exec;
+mod stdout;
 
 use std::{
     ffi::OsString,
@@ -23,6 +25,7 @@ use treecast_host::stop::Stop;
 use treecast_wire::{
     header::SessionId,
     iotup,
+    message::ObjectKind,
     ticket::{MAX_GROUPS, Repair, Ticket, group_address},
 };
 
@@ -54,9 +57,18 @@ pub struct Args {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..), allow_negative_numbers = true,
           help_heading = CONNECTION_HEADING)]
     port: Option<u16>,
-    /// Folder for the files; it is made if it is missing
-    #[arg(long, value_name = "DIR", default_value = ".")]
-    into: PathBuf,
+    /// Folder for the files; it is made if it is missing [default: this folder]. With --stdout, the folder for what waits
+    /// to be written [default: the system's folder for temporary files]
+    #[arg(long, value_name = "DIR")]
+    into: Option<PathBuf>,
+    /// Write what comes to standard output: the stream of `treecast send -`, piece by piece, or the one file of a session.
+    /// Only verified bytes are written
+    #[arg(long, conflicts_with_all = ["json", "exec"])]
+    stdout: bool,
+    /// Run this command for each file that is complete and verified; {} stands for the file's path. Quotes keep words
+    /// together, and no shell takes part. If a command fails, the exit code is 3
+    #[arg(long, value_name = "COMMAND", value_parser = exec::Template::parse)]
+    exec: Option<exec::Template>,
     /// Take only files whose names match, like '*.iso' or 'docs/*'
     #[arg(long, value_name = "GLOB", value_parser = parse_pattern)]
     only: Option<glob::Pattern>,
@@ -161,28 +173,92 @@ pub fn join_ticket(mut arguments: Vec<OsString>) -> Vec<OsString> {
 }
 
 pub fn run(args: Args) -> Outcome {
-    let options = options(&args)?;
+    let outlet = args.stdout.then(|| stdout::Outlet::new(args.into.as_deref())).transpose()?;
+    let into = match &outlet {
+        Some(outlet) => outlet.folder().to_owned(),
+        None => args.into.clone().unwrap_or_else(|| ".".into()),
+    };
+    let options = options(&args, into)?;
     if options.ticket.repair == Repair::Carousel {
         check_port(&args)?;
     }
+    let mut follow_up = FollowUp::start(&args, outlet, &options.into)?;
     let stop = stop(&args)?;
-    let mut display = display::Display::new(args.json);
+    let mut display = display::Display::new(args.json, args.stdout);
     let mut observers = Observers::start(Progress::Receive(Box::default()), args.metrics)?;
     match options.dialect {
         receive::Dialect::Session => observers.note_ticket(&options.ticket),
         receive::Dialect::Iotup { .. } => observers.note_iotup(options.ticket.group),
     }
+    let mut broken = None;
     let mut on_event = |event: ReceiveEvent| {
         observers.note_receive(&event);
         display.show(&event);
+        if broken.is_none()
+            && let Err(line) = follow_up.note(&event)
+        {
+            broken = Some(line);
+            stop.request();
+        }
     };
     let result = receive::run(&options, &stop, &mut on_event);
+    if let Some(line) = broken {
+        return Err(advice::with_option(&line).into());
+    }
     let summary = result.map_err(|error| match time_limit(&stop) {
         Some(limit) => format!("{limit}: nothing was received"),
         None => advice::line(&error),
     })?;
     display.finish(&summary);
-    exit_code(&summary, time_limit(&stop))
+    let code = exit_code(&summary, time_limit(&stop))?;
+    Ok(if follow_up.finish()? { code } else { ExitCode::from(3) })
+}
+
+/// What is done with files that have come.
+enum FollowUp {
+    Nothing,
+    Output(stdout::Outlet),
+    Run { runner: exec::Runner, folder: PathBuf },
+}
+
+impl FollowUp {
+    fn start(args: &Args, outlet: Option<stdout::Outlet>, into: &Path) -> std::io::Result<Self> {
+        Ok(match (outlet, &args.exec) {
+            (Some(outlet), _) => Self::Output(outlet),
+            (None, Some(template)) => {
+                let runner = exec::Runner::start(template.clone(), args.json)?;
+                Self::Run { runner, folder: std::path::absolute(into)? }
+            }
+            (None, None) => Self::Nothing,
+        })
+    }
+
+    /// Takes note of a session's event.
+    ///
+    /// # Errors
+    /// Why the session is of no use any more.
+    fn note(&mut self, event: &ReceiveEvent) -> Result<(), String> {
+        match (self, event) {
+            (Self::Output(outlet), event) => outlet.note(event),
+            (Self::Run { runner, folder }, ReceiveEvent::Received { name, kind: ObjectKind::File, .. }) => {
+                runner.run(folder.join(name));
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Waits until everything is done. Returns whether all programs succeeded.
+    ///
+    /// # Errors
+    /// Why not all could be handed on.
+    fn finish(self) -> Result<bool, String> {
+        match self {
+            Self::Nothing => Ok(true),
+            Self::Output(outlet) => outlet.finish().map(|()| true),
+            Self::Run { runner, .. } => Ok(runner.finish() == 0),
+        }
+    }
 }
 
 /// The reasons that end the session from outside: signals, and --max-time.
@@ -215,7 +291,7 @@ fn check_port(args: &Args) -> Result<(), &'static str> {
     }
 }
 
-fn options(args: &Args) -> Result<ReceiveOptions, String> {
+fn options(args: &Args, into: PathBuf) -> Result<ReceiveOptions, String> {
     let (ticket, dialect) = match args.dialect {
         Dialect::Session if args.group.is_some() => {
             return Err("the ticket names the group: leave out --group, or add --dialect iotup".into());
@@ -249,7 +325,7 @@ fn options(args: &Args) -> Result<ReceiveOptions, String> {
             .transpose()
             .map_err(|error| advice::line(&error))?,
         secure_only: args.secure,
-        ..ReceiveOptions::new(ticket, args.into.clone())
+        ..ReceiveOptions::new(ticket, into)
     })
 }
 

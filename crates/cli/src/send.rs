@@ -7,7 +7,7 @@ mod rate;
 mod receivers;
 
 use std::{
-    io::Write,
+    io::{self, IsTerminal, Write},
     net::{IpAddr, SocketAddr},
     os::unix::fs::OpenOptionsExt,
     path::{Path, PathBuf},
@@ -218,8 +218,8 @@ pub struct Args {
     /// One JSON event a line on standard output
     #[arg(long)]
     json: bool,
-    /// Files, and folders of files
-    #[arg(required_unless_present = "feed")]
+    /// Files, and folders of files; or - for the bytes of standard input, which `treecast receive --stdout` hands on
+    #[arg(required_unless_present = "feed", value_name = "PATH|-")]
     paths: Vec<PathBuf>,
 }
 
@@ -328,8 +328,33 @@ fn is_carousel(args: &Args) -> bool {
     args.repair == Repair::Carousel || args.dialect == Dialect::Iotup
 }
 
+/// Whether standard input is sent.
+fn is_stream(args: &Args) -> bool {
+    args.paths.iter().any(|path| path.as_os_str() == "-")
+}
+
+/// Refuses what cannot go with standard input as the one thing that is sent.
+fn check_stream(args: &Args) -> Result<(), String> {
+    let refused = [
+        (args.paths.len() > 1, "standard input is sent alone: name no files beside -"),
+        (args.feed.is_some(), "standard input is sent alone: leave out --feed, or -"),
+        (args.session.is_some(), "standard input cannot be read again: leave out --session, or name a file"),
+        (
+            is_carousel(args),
+            "a carousel sends its files again and again, and standard input is read once: name a file",
+        ),
+        (
+            io::stdin().is_terminal(),
+            "standard input is a terminal: let a program or a file write to it, as in `tar c DIR | treecast send -`",
+        ),
+    ];
+    let refused = refused.into_iter().find(|(is_refused, _)| *is_refused);
+    refused.filter(|_| is_stream(args)).map_or(Ok(()), |(_, why)| Err(why.to_owned()))
+}
+
 /// Refuses combinations of options that cannot work together.
 fn check(args: &Args) -> Result<(), String> {
+    check_stream(args)?;
     let mut refused = refused(args).into_iter().chain(refused_by_iotup(args)).chain(refused_by_fanout(args));
     refused.find(|(is_refused, _)| *is_refused).map_or(Ok(()), |(_, why)| Err(why.to_owned()))?;
     refused_by_carousel(args).filter(|_| is_carousel(args)).map_or(Ok(()), Err)?;
@@ -563,10 +588,7 @@ fn options(args: &Args) -> Result<SendOptions, String> {
             Some(PriorityArg::Fair) => Priority::Fair,
         },
         at_once: args.at_once.map_or(send::AT_ONCE, |at_once| at_once as usize),
-        feed: args.feed.as_ref().map(|feed| match feed.as_os_str() == "-" {
-            true => FeedSource::StandardInput,
-            false => FeedSource::File(feed.clone()),
-        }),
+        feed: feed(args),
         stall_limit: args.stall_limit.map_or(send::STALL_LIMIT, Duration::from_secs),
         linger: args.linger.map_or(send::LINGER, Duration::from_secs),
         block_len: args.block,
@@ -574,8 +596,17 @@ fn options(args: &Args) -> Result<SendOptions, String> {
         security: security(args)?,
         expires_in: args.expires,
         session_file: args.session.clone(),
-        ..SendOptions::new(args.paths.clone())
+        ..SendOptions::new(if is_stream(args) { Vec::new() } else { args.paths.clone() })
     })
+}
+
+/// What is read while the session runs.
+fn feed(args: &Args) -> Option<FeedSource> {
+    match &args.feed {
+        Some(feed) if feed.as_os_str() == "-" => Some(FeedSource::StandardInput),
+        Some(feed) => Some(FeedSource::File(feed.clone())),
+        None => is_stream(args).then_some(FeedSource::Stream),
+    }
 }
 
 /// The security options. `None` for a plain session, such as that of the IoT updater.

@@ -118,6 +118,23 @@ impl Reader {
         finish_well(sender);
     }
 
+    fn send_what_a_program_writes(&self) {
+        fs::create_dir(self.folder.path("folder")).unwrap();
+        self.folder.file("folder/file", SIZE);
+        let send = self.command("tar c DIR | treecast send");
+        let mut sender =
+            self.start("server", &replace(&replace(&send, "DIR", "folder"), "--wait 10", "--wait 3"));
+        let ticket = first_line(&mut sender);
+        let receive = self.command("treecast receive --stdout");
+        let receivers = CLIENTS.map(|client| {
+            let receive = replace(&receive, "TICKET", &ticket);
+            self.start(client, &replace(&receive, "/srv", client))
+        });
+        receivers.into_iter().for_each(|receiver| _ = finish_well(receiver));
+        CLIENTS.iter().for_each(|client| self.has(client, "folder/file"));
+        finish_well(sender);
+    }
+
     fn evaluate_a_delivery(&self) {
         let small = "--set sizes=1M --set settle=0s --set deliveries=nack";
         let scaling = self.command("treecast lab run labs/librecast/scaling.toml");

@@ -19,6 +19,7 @@ pub mod hindrance;
 pub mod local;
 pub mod metrics;
 pub mod pacer;
+pub mod pipe;
 pub mod receive;
 pub mod remedies;
 #[cfg(test)]

@@ -12,6 +12,7 @@ use rustix::{
         epoll::{self, CreateFlags, EventData, EventFlags},
         poll,
     },
+    io::Errno,
     time::Timespec,
 };
 
@@ -181,6 +182,20 @@ pub fn wait_readable<const N: usize>(
 pub fn is_writable(fd: &impl AsFd) -> bool {
     let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
     poll(&mut [PollFd::new(fd, PollFlags::OUT)], Some(&at_once)).map_or(true, |ready| ready > 0)
+}
+
+/// Waits until a read returns at once, for at most `timeout`. Returns whether it does. A regular file can always be read.
+///
+/// # Errors
+/// If the descriptor cannot be asked.
+pub fn is_readable_within(fd: &impl AsFd, timeout: Duration) -> io::Result<bool> {
+    let timeout =
+        Timespec { tv_sec: timeout.as_secs().cast_signed(), tv_nsec: timeout.subsec_nanos().into() };
+    match poll(&mut [PollFd::new(fd, PollFlags::IN)], Some(&timeout)) {
+        // A signal has ended the wait.
+        Err(Errno::INTR) => Ok(false),
+        ready => Ok(ready? > 0),
+    }
 }
 
 #[cfg(test)]

@@ -20,6 +20,8 @@ use crate::{
 
 pub(super) struct Display {
     json: bool,
+    /// Whether standard output has the files' bytes, so that all lines go to standard error.
+    is_outlet: bool,
     started: Instant,
     line: MovingLine,
     lines: Lines,
@@ -30,9 +32,17 @@ pub(super) struct Display {
 }
 
 impl Display {
-    pub fn new(json: bool) -> Self {
+    pub fn new(json: bool, is_outlet: bool) -> Self {
         let line = MovingLine::new(json, "looking for the sender");
-        Self { json, started: Instant::now(), line, lines: Lines::default(), announced: 0, current: None }
+        Self {
+            json,
+            is_outlet,
+            started: Instant::now(),
+            line,
+            lines: Lines::default(),
+            announced: 0,
+            current: None,
+        }
     }
 
     pub fn show(&mut self, event: &ReceiveEvent) {
@@ -71,6 +81,8 @@ impl Display {
             | ReceiveEvent::Done(_)
             | ReceiveEvent::Idle
             | ReceiveEvent::Ignored { exists: false, .. } => {}
+            // A stream has thousands of pieces.
+            ReceiveEvent::Received { .. } if self.is_outlet => {}
             ReceiveEvent::Received { name, kind, bytes } => match kind {
                 ObjectKind::File => self.line(&format!("{name}: {}, verified", figures::bytes(*bytes))),
                 ObjectKind::Link => self.line(&format!("{name}: a symbolic link")),
@@ -87,7 +99,8 @@ impl Display {
         if self.json {
             return self.lines.end(&ReceiveEvent::Done(summary.into()));
         }
-        say!("{}", in_one_line(summary, self.announced));
+        let line = in_one_line(summary, self.announced);
+        if self.is_outlet { remark!("{line}") } else { say!("{line}") }
     }
 
     fn line(&self, line: &str) {
@@ -212,7 +225,7 @@ mod tests {
 
     #[test]
     fn the_largest_file_that_is_not_complete_is_named() {
-        let mut display = Display::new(false);
+        let mut display = Display::new(false, false);
         let progress = ReceiveProgress { objects: 3, objects_done: 1, ..ReceiveProgress::default() };
         for (name, bytes) in [("image", 9000), ("note", 5), ("empty", 0)] {
             display.show(&announced(name, bytes));
@@ -224,7 +237,7 @@ mod tests {
 
     #[test]
     fn what_a_carousel_sent_in_vain_came_again() {
-        let display = Display::new(false);
+        let display = Display::new(false, false);
         let progress = ReceiveProgress {
             objects: 1,
             received_bytes: 10_000,

@@ -2,6 +2,7 @@
 //! is read.
 
 use std::{
+    fmt,
     fs::{File, Metadata},
     io,
     os::unix::{
@@ -9,6 +10,8 @@ use std::{
         fs::{FileExt, MetadataExt, OpenOptionsExt},
     },
     path::{Path, PathBuf},
+    sync::Arc,
+    time::SystemTime,
 };
 
 use treecast_host::folder;
@@ -21,6 +24,9 @@ const RUN_LEN: u64 = 256 * 1024;
 
 /// Files up to this size are read at once.
 const SHORT_LEN: u64 = 256 * 1024;
+
+/// The permission bits of bytes in memory: the owner may write, everybody may read.
+const MEMORY_MODE: u32 = 0o644;
 
 /// What must stay the same while a file is sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -50,6 +56,18 @@ enum Content {
     Folder,
     /// What a symbolic link points to.
     Link(Vec<u8>),
+    /// The caller's bytes, which never change.
+    Memory(Memory),
+}
+
+/// Bytes that the sender's caller has in memory.
+#[derive(Clone)]
+struct Memory(Arc<dyn AsRef<[u8]> + Send + Sync>);
+
+impl fmt::Debug for Memory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} bytes", (*self.0).as_ref().len())
+    }
 }
 
 impl Source {
@@ -84,12 +102,21 @@ impl Source {
         Ok(Self { path: path.to_owned(), identity, mode: 0, content: Content::Link(target) })
     }
 
+    /// Bytes in memory, as a file that was changed just now. Errors call it `name`. The bytes are dropped when nobody can ask
+    /// for them any more.
+    pub fn memory(name: &str, bytes: Arc<dyn AsRef<[u8]> + Send + Sync>) -> Self {
+        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        let modified = (now.as_secs().cast_signed(), now.subsec_nanos().into());
+        let identity = Identity { device: 0, inode: 0, size: (*bytes).as_ref().len() as u64, modified };
+        Self { path: name.into(), identity, mode: MEMORY_MODE, content: Content::Memory(Memory(bytes)) }
+    }
+
     /// The attributes that receivers are told.
     pub fn attributes(&self) -> Attributes {
         let (seconds, nanoseconds) = self.identity.modified;
         Attributes {
             kind: match self.content {
-                Content::File(_) => ObjectKind::File,
+                Content::File(_) | Content::Memory(_) => ObjectKind::File,
                 Content::Folder => ObjectKind::Folder,
                 Content::Link(_) => ObjectKind::Link,
             },
@@ -104,6 +131,7 @@ impl Source {
             Content::File(_) => Content::File(None),
             Content::Folder => Content::Folder,
             Content::Link(target) => Content::Link(target.clone()),
+            Content::Memory(memory) => Content::Memory(memory.clone()),
         };
         Self { path: self.path.clone(), identity: self.identity, mode: self.mode, content }
     }
@@ -126,13 +154,8 @@ impl Source {
             Content::File(Some(file)) => file,
             Content::File(file) => file.insert(reopen(&self.path, self.identity)?),
             Content::Folder => return Ok(()),
-            Content::Link(target) => {
-                let from =
-                    usize::try_from(position).ok().and_then(|start| target.get(start..start + into.len()));
-                let from = from.ok_or_else(|| SourceError::Shrunk { path: self.path.clone() })?;
-                into.copy_from_slice(from);
-                return Ok(());
-            }
+            Content::Link(target) => return copy(&self.path, target, position, into),
+            Content::Memory(Memory(bytes)) => return copy(&self.path, (**bytes).as_ref(), position, into),
         };
         file.read_exact_at(into, position).map_err(|source| match source.kind() {
             io::ErrorKind::UnexpectedEof => SourceError::Shrunk { path: self.path.clone() },
@@ -176,7 +199,7 @@ impl Source {
             Content::File(Some(file)) => identity(file).map_err(failed)?,
             Content::File(None) => open(&self.path)?.1,
             // What comes into a folder meanwhile is not in the set.
-            Content::Folder => return Ok(()),
+            Content::Folder | Content::Memory(_) => return Ok(()),
             Content::Link(target) => {
                 let now = std::fs::read_link(&self.path).map_err(failed)?.into_os_string().into_vec();
                 return match now == *target {
@@ -199,6 +222,13 @@ impl Source {
             *file = None;
         }
     }
+}
+
+/// Copies a part of `bytes`, the content of what errors call `path`.
+fn copy(path: &Path, bytes: &[u8], position: u64, into: &mut [u8]) -> Result<(), SourceError> {
+    let from = usize::try_from(position).ok().and_then(|start| bytes.get(start..start + into.len()));
+    into.copy_from_slice(from.ok_or_else(|| SourceError::Shrunk { path: path.to_owned() })?);
+    Ok(())
 }
 
 fn unreadable(path: &Path, source: io::Error) -> SourceError {

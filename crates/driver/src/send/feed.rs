@@ -1,4 +1,5 @@
-//! Reads paths while a session runs: one a line, from standard input or a file (usually a pipe).
+//! Reads what to send while a session runs: paths, one a line, from standard input or a file (usually a pipe); or the bytes of
+//! standard input themselves.
 //!
 //! A separate thread reads them, because there is no other way to wait for a file of unknown kind. It runs
 //! ahead by at most [`AHEAD`] objects. So the session slows down the program that writes the lines, and its
@@ -8,7 +9,7 @@ use std::{
     ffi::OsStr,
     fs::File,
     io::{self, BufRead, BufReader, Read},
-    os::unix::ffi::OsStrExt,
+    os::{fd::AsFd, unix::ffi::OsStrExt},
     path::PathBuf,
     sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel},
     thread,
@@ -16,7 +17,10 @@ use std::{
 
 use treecast_host::wake::Waker;
 
-use crate::files::{Found, NamedSource, find_sources};
+use crate::{
+    files::{Found, NamedSource, find_sources},
+    pipe::Cutter,
+};
 
 /// The most objects that wait between the reader and the session.
 const AHEAD: usize = 64;
@@ -24,11 +28,15 @@ const AHEAD: usize = 64;
 /// A line longer than this is no path (Linux' PATH_MAX).
 const MAX_LINE_BYTES: usize = 4096;
 
-/// The source of the paths.
+/// What is read while the session runs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum FeedSource {
+    /// Paths on standard input, one a line.
     StandardInput,
+    /// Paths in a file or pipe, one a line.
     File(PathBuf),
+    /// The bytes of standard input, which are sent in pieces ([`crate::pipe`]).
+    Stream,
 }
 
 /// What a line came to.
@@ -87,8 +95,10 @@ impl Drop for Reader {
 
 impl Reader {
     fn run(self, source: &FeedSource) {
+        let standard_input = "standard input".to_owned();
         let (name, read) = match source {
-            FeedSource::StandardInput => ("standard input".to_owned(), self.read(io::stdin().lock())),
+            FeedSource::StandardInput => (standard_input, self.read(io::stdin().lock())),
+            FeedSource::Stream => (standard_input, self.cut()),
             FeedSource::File(path) => {
                 let read = match File::open(path) {
                     Ok(file) => self.read(BufReader::new(file)),
@@ -125,6 +135,22 @@ impl Reader {
                 }
             } else if !line.is_empty() {
                 self.find(PathBuf::from(OsStr::from_bytes(&line)))?;
+            }
+        }
+    }
+
+    /// Cuts standard input into pieces up to its end, or until the session is over.
+    fn cut(&self) -> Result<io::Result<()>, Over> {
+        // Not through the standard library's buffer, which would hide what has come.
+        let mut cutter = match io::stdin().as_fd().try_clone_to_owned() {
+            Ok(input) => Cutter::new(File::from(input)),
+            Err(error) => return Ok(Err(error)),
+        };
+        loop {
+            match cutter.next() {
+                Ok(Some(piece)) => self.give(Arrival::Object(piece))?,
+                Ok(None) => return Ok(Ok(())),
+                Err(error) => return Ok(Err(error)),
             }
         }
     }

@@ -1,0 +1,173 @@
+//! Streams from standard input to standard output, and programs that run for each file.
+
+#[path = "child/mod.rs"]
+mod child;
+#[path = "session/mod.rs"]
+mod session;
+
+use std::{
+    fs::{self, File},
+    io::{BufRead, BufReader, Read, Write},
+    process::{Command, Stdio},
+};
+
+use session::{
+    Guarded, Scratch, SpawnGuarded, contents, finish_well, finish_with, start, treecast, wait_until,
+};
+
+/// A sender of what is written to it, which waits for so many receivers.
+fn stream(scratch: &Scratch, wait: &str) -> Guarded {
+    let ticket = scratch.path("ticket");
+    let mut command = treecast();
+    command
+        .args(["send", "-", "--interface", "lo", "--rate", "100M", "--wait", wait, "--ticket-file"])
+        .arg(&ticket);
+    let sender = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn_guarded();
+    wait_until("the ticket is written", || ticket.exists());
+    sender
+}
+
+/// A receiver that writes to the file `name`.
+fn outlet(scratch: &Scratch, name: &str, args: &[&str]) -> Guarded {
+    let mut command = treecast();
+    command.args(["receive", "--stdout", "--interface", "lo"]).args(args);
+    command.arg(format!("@{}", scratch.path("ticket").display()));
+    let file = File::create(scratch.path(name)).unwrap();
+    command.stdin(Stdio::null()).stdout(file).stderr(Stdio::piped()).spawn_guarded()
+}
+
+fn read(scratch: &Scratch, name: &str) -> Vec<u8> {
+    fs::read(scratch.path(name)).unwrap()
+}
+
+#[test]
+fn a_stream_reaches_all_who_are_there_and_one_that_is_killed_harms_nobody() {
+    let scratch = Scratch::new();
+    fs::create_dir(scratch.path("spool")).unwrap();
+    let mut sender = stream(&scratch, "3");
+    let spool = scratch.arg("spool");
+    let receivers = ["a", "b"].map(|name| outlet(&scratch, name, &["--into", &spool]));
+    let mut killed = outlet(&scratch, "c", &[]);
+    let mut input = sender.stdin.take().unwrap();
+    // More pieces than the sender keeps, so it waits for its receivers.
+    let bytes = contents(80 << 20);
+    input.write_all(&bytes[..4 << 20]).unwrap();
+    wait_until("something has come", || !read(&scratch, "c").is_empty());
+    killed.kill().unwrap();
+    input.write_all(&bytes[4 << 20..]).unwrap();
+    drop(input);
+    receivers.into_iter().for_each(|receiver| drop(finish_well(receiver)));
+    for name in ["a", "b"] {
+        assert!(read(&scratch, name) == bytes, "{name}");
+    }
+    assert!(bytes.starts_with(&read(&scratch, "c")), "a pipe never gets a wrong byte");
+    assert!(fs::read_dir(scratch.path("spool")).unwrap().next().is_none(), "nothing is left behind");
+    finish_with(3, sender);
+}
+
+#[test]
+fn who_comes_when_a_stream_has_begun_is_told_so() {
+    let scratch = Scratch::new();
+    let mut sender = stream(&scratch, "1");
+    let first = outlet(&scratch, "first", &[]);
+    let mut input = sender.stdin.take().unwrap();
+    input.write_all(b"beginning").unwrap();
+    wait_until("the beginning has come", || read(&scratch, "first") == b"beginning");
+    let late = outlet(&scratch, "late", &[]);
+    // The sender says who comes.
+    let mut lines = BufReader::new(sender.stderr.take().unwrap()).lines();
+    assert!(lines.any(|line| line.unwrap().contains("2 are there")));
+    input.write_all(b" and end").unwrap();
+    drop(input);
+    finish_well(first);
+    assert_eq!(read(&scratch, "first"), b"beginning and end");
+    let line = finish_with(1, late);
+    assert!(line.contains("the stream had begun") && line.contains("--wait"), "{line}");
+    assert!(read(&scratch, "late").is_empty());
+    drop(lines);
+    finish_well(sender);
+}
+
+#[test]
+fn one_file_goes_to_standard_output_and_several_do_not() {
+    let scratch = Scratch::new();
+    let file = scratch.file("one", 300_000);
+    let sender = scratch.send(&[session::path(&file)]);
+    let receiver = outlet(&scratch, "out", &[]);
+    finish_well(receiver);
+    finish_well(sender);
+    assert!(read(&scratch, "out") == contents(300_000));
+    let other = scratch.file("two", 10);
+    let sender = scratch.send_anew(&[session::path(&file), session::path(&other)]);
+    let line = finish_with(1, outlet(&scratch, "none", &[]));
+    assert!(line.contains("2 files") && line.contains("--only"), "{line}");
+    finish_well(sender);
+    assert!(read(&scratch, "none").is_empty());
+}
+
+#[test]
+fn a_reader_that_goes_away_ends_its_receiver_alone() {
+    let scratch = Scratch::new();
+    let mut sender = stream(&scratch, "2");
+    let whole = outlet(&scratch, "whole", &[]);
+    let mut command = treecast();
+    command
+        .args(["receive", "--stdout", "--interface", "lo"])
+        .arg(format!("@{}", scratch.path("ticket").display()));
+    let mut cut = start(&mut command);
+    let bytes = contents(3 << 20);
+    let mut input = sender.stdin.take().unwrap();
+    input.write_all(&bytes[..1 << 20]).unwrap();
+    let mut output = cut.stdout.take().unwrap();
+    output.read_exact(&mut [0; 1000]).unwrap();
+    drop(output);
+    input.write_all(&bytes[1 << 20..]).unwrap();
+    drop(input);
+    let line = finish_with(1, cut);
+    assert!(line.contains("standard output"), "{line}");
+    finish_well(whole);
+    assert!(read(&scratch, "whole") == bytes);
+    finish_with(3, sender);
+}
+
+#[test]
+fn a_program_runs_for_each_file_and_its_failure_counts() {
+    let scratch = Scratch::new();
+    let names = ["plain", "$(touch broken)", "it's; two 'words'"];
+    let files = names.map(|name| scratch.file(name, 1000));
+    let seen = scratch.arg("seen");
+    let paths = files.each_ref().map(|file| session::path(file));
+    let sender = scratch.send(&paths);
+    let copy = format!("cp --target-directory={seen} {{}}");
+    fs::create_dir(&seen).unwrap();
+    finish_well(scratch.receive("into", &["--exec", &copy]));
+    finish_well(sender);
+    let mut expected = names.map(str::to_owned);
+    expected.sort();
+    assert_eq!(scratch.names("seen"), expected);
+
+    let sender = scratch.send_anew(&paths);
+    let line = finish_with(3, scratch.receive("again", &["--exec", "test {} -ef /"]));
+    assert!(line.contains("ended with exit code 1") && line.contains("plain"), "{line}");
+    finish_well(sender);
+    let line = finish_with(1, scratch.receive("more", &["--exec", "sha256sum"]));
+    assert!(line.contains("{}"), "{line}");
+}
+
+#[test]
+fn what_cannot_go_with_standard_input_is_refused() {
+    let told = |args: &[&str]| {
+        let output =
+            Command::new(env!("CARGO_BIN_EXE_treecast")).arg("send").args(args).stdin(Stdio::null()).output();
+        String::from_utf8(output.unwrap().stderr).unwrap()
+    };
+    for (args, why) in [
+        (&["-", "file"][..], "beside"),
+        (&["-", "--feed", "list"], "--feed"),
+        (&["-", "--session", "file"], "--session"),
+        (&["-", "--repair", "carousel"], "carousel"),
+    ] {
+        let line = told(args);
+        assert!(line.contains(why) && line.lines().count() == 1, "{args:?}: {line}");
+    }
+}
