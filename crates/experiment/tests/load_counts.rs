@@ -3,6 +3,8 @@
 //! A host sends to a relay, whose interface loses packets by eBPF. What a packet socket captures there, and the relay's own socket
 //! never hears, was dropped: so every dropped number is known, and their sum is the program's own counter. The relay passes packets on to a
 //! receiver, holds some back and copies others. What a packet socket captures at the receiver is the truth, packet by packet.
+//!
+//! With the paper's packets, the receiver also prints the lines of its figures 14 and 15. `TREECAST_SEEDS` sets how many seeds are run.
 
 use std::{
     collections::{BTreeSet, VecDeque},
@@ -28,17 +30,24 @@ const RECEIVER: &str = "client1";
 const INTERFACE: &str = "if1";
 const WINDOW: usize = 32;
 const PACKETS: u64 = 600;
+/// Seeds from this one on send the paper's packets.
+const PAPER_SEEDS: u64 = 10;
 
 /// The packets of a session, as a packet socket saw them: their numbers in order, and how many end packets there were.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Seen {
+    format: Format,
     numbers: Vec<u64>,
     ends: usize,
 }
 
 impl Seen {
+    fn new(format: Format) -> Self {
+        Self { format, numbers: Vec::new(), ends: 0 }
+    }
+
     fn add(&mut self, payload: &[u8]) {
-        let packet = Packet::parse(Format::Own, payload).expect("only the load generator sends to this port");
+        let packet = Packet::parse(self.format, payload).expect("only the load generator sends to this port");
         match packet.stamp.is_some_and(|stamp| stamp.is_end) {
             true => self.ends += 1,
             false => self.numbers.push(packet.number),
@@ -66,8 +75,8 @@ impl Capture {
     }
 
     /// The packets to a port that arrived, and the number of all other frames that did.
-    fn end(self, port: u16) -> (Seen, u64) {
-        let (mut seen, mut others, mut frame) = (Seen::default(), 0, [0; 2048]);
+    fn end(self, port: u16, format: Format) -> (Seen, u64) {
+        let (mut seen, mut others, mut frame) = (Seen::new(format), 0, [0; 2048]);
         while let Ok((len, addressee)) = packet::receive(&self.0, &mut frame) {
             match payload_to(port, &frame[..len]) {
                 _ if addressee == packet::Addressee::Leaving => {}
@@ -91,12 +100,24 @@ fn payload_to(port: u16, frame: &[u8]) -> Option<&[u8]> {
     udp.get(8..len).filter(|_| is_ours)
 }
 
-/// Passes packets on until the sender has ended. Holds some back until up to 60 others have gone, and copies some.
-fn relay(from: &UdpSocket, to: &UdpSocket, seed: u64) -> Seen {
+/// The time without a packet after which the relay holds none back, and the number of such times after which it ends.
+const PAUSE: Duration = Duration::from_millis(60);
+const MAX_PAUSES: u32 = 10;
+
+/// Passes packets on until the sender has been silent for a while. Holds some back until up to 60 others have gone, or the sender
+/// pauses, and copies some.
+fn relay(from: &UdpSocket, to: &UdpSocket, format: Format, seed: u64) -> Seen {
     let mut random = SplitMix64(seed);
-    let (mut heard, mut held) = (Seen::default(), VecDeque::<(u64, Vec<u8>)>::new());
+    let (mut heard, mut held) = (Seen::new(format), VecDeque::<(u64, Vec<u8>)>::new());
     let mut buffer = [0; 2048];
-    while let Ok(len) = from.recv(&mut buffer) {
+    let mut pauses = 0;
+    while pauses < MAX_PAUSES {
+        let Ok(len) = from.recv(&mut buffer) else {
+            held.drain(..).for_each(|(_, held)| _ = to.send(&held).unwrap());
+            pauses += 1;
+            continue;
+        };
+        pauses = 0;
         let payload = &buffer[..len];
         heard.add(payload);
         if heard.ends > 0 {
@@ -131,7 +152,7 @@ fn relay_sockets(lab: &Lab, from: SocketAddr, to: SocketAddr) -> (UdpSocket, Udp
         let domain = if from.is_ipv4() { Domain::IPV4 } else { Domain::IPV6 };
         let hears = Socket::new(domain, Type::DGRAM, None)?;
         hears.bind(&from.into())?;
-        hears.set_read_timeout(Some(Duration::from_millis(600)))?;
+        hears.set_read_timeout(Some(PAUSE))?;
         option::join(&hears, from.ip(), None, index)?;
         let sends = Socket::new(domain, Type::DGRAM, None)?;
         let to_groups = option::ToGroups { interface: index, hop_limit: 1, loops_back: true };
@@ -142,13 +163,13 @@ fn relay_sockets(lab: &Lab, from: SocketAddr, to: SocketAddr) -> (UdpSocket, Udp
     lab.enter(RELAY, open).unwrap().unwrap()
 }
 
-fn config(host: &str, group: SocketAddr) -> RunConfig {
+fn config(host: &str, group: SocketAddr, packet: Format) -> RunConfig {
     RunConfig {
         host: host.into(),
         group,
         interface: INTERFACE.into(),
         sources: Vec::new(),
-        packet: Format::Own,
+        packet,
         size_bytes: 40,
         hops: 4,
         loops_back: false,
@@ -196,36 +217,64 @@ impl Truth {
     }
 }
 
-/// What one run gave: the sender's report, the receiver's, and what the relay and the captures saw.
+/// The lines that the paper's receiver prints of these arrivals (congested-multicast-2019, 4.2): a number that does not follow the one
+/// before it is invalid, unless it is 1. Each line shows 32 numbers, 8 of which come before the invalid one, and no number is
+/// judged until a line is complete.
+fn paper_lines(arrivals: &[u64], sender: impl std::fmt::Display) -> Vec<String> {
+    const AFTER: usize = 23;
+    let (mut lines, mut at) = (Vec::new(), 0);
+    while at + AFTER < arrivals.len() {
+        let (number, expected) = (arrivals[at], if at == 0 { 1 } else { arrivals[at - 1] + 1 });
+        if number == expected || number == 1 {
+            at += 1;
+            continue;
+        }
+        let dropped = number.saturating_sub(expected);
+        let shown: Vec<String> =
+            arrivals[at.saturating_sub(8)..=at + AFTER].iter().map(u64::to_string).collect();
+        lines.push(format!(
+            "Invalid packet number: {number} (expected {expected}) {dropped} packets dropped from {sender} | {}",
+            shown.join(" ")
+        ));
+        at += AFTER + 1;
+    }
+    lines
+}
+
+/// What one run gave: the sender's report, the receiver's and the lines that it printed, and what the relay and the captures saw.
 struct Outcome {
     sender: HostReport,
     receiver: HostReport,
+    lines: Vec<String>,
     heard: Seen,
     before_loss: (Seen, u64),
     at_receiver: Seen,
 }
 
-fn run_once(lab: &Lab, groups: [SocketAddr; 2], seed: u64) -> Outcome {
+fn run_once(lab: &Lab, groups: [SocketAddr; 2], format: Format, seed: u64) -> Outcome {
     let (hears, sends) = relay_sockets(lab, groups[0], groups[1]);
     let captures = [Capture::begin(lab, RELAY), Capture::begin(lab, RECEIVER)];
     let schedule = Schedule::constant(3000.0, PACKETS as f64 / 3000.0);
     let sending = Some(Sending::new(schedule.clone()));
     let time = Duration::from_secs_f64(schedule.seconds()) + Duration::from_millis(200);
     let receiving = Receiving { linger: Duration::from_millis(200), ..Receiving::new(time) };
-    let receiver = RunConfig { receiving: Some(receiving), ..config(RECEIVER, groups[1]) };
-    let sender = RunConfig { sending, ..config(SENDER, groups[0]) };
+    let receiver = RunConfig { receiving: Some(receiving), ..config(RECEIVER, groups[1], format) };
+    let sender = RunConfig { sending, ..config(SENDER, groups[0], format) };
     let part = |node: &str, config: &RunConfig| {
-        let stop = Stop::new().unwrap();
-        lab.enter(node, || run::run(config, &stop, &mut |_| {})).unwrap().unwrap()
+        let (stop, mut lines) = (Stop::new().unwrap(), Vec::new());
+        let report = lab.enter(node, || run::run(config, &stop, &mut |line| lines.push(line.to_owned())));
+        (report.unwrap().unwrap(), lines)
     };
-    let (sender, receiver, heard) = std::thread::scope(|scope| {
+    let (sender, (receiver, mut lines), heard) = std::thread::scope(|scope| {
         let receiver = scope.spawn(|| part(RECEIVER, &receiver));
-        let heard = scope.spawn(|| relay(&hears, &sends, seed));
-        (part(SENDER, &sender), receiver.join().unwrap(), heard.join().unwrap())
+        let heard = scope.spawn(|| relay(&hears, &sends, format, seed));
+        (part(SENDER, &sender).0, receiver.join().unwrap(), heard.join().unwrap())
     });
+    lines.retain(|line| line != "ready");
     let [at_relay, at_receiver] = captures;
-    let (before_loss, at_receiver) = (at_relay.end(groups[0].port()), at_receiver.end(groups[1].port()).0);
-    Outcome { sender, receiver, heard, before_loss, at_receiver }
+    let before_loss = at_relay.end(groups[0].port(), format);
+    let at_receiver = at_receiver.end(groups[1].port(), format).0;
+    Outcome { sender, receiver, lines, heard, before_loss, at_receiver }
 }
 
 #[test]
@@ -236,8 +285,10 @@ fn counts_are_those_of_the_captures_under_loss_by_ebpf_and_a_relay_that_reorders
     let topology = Topology::parse("lan:clients=2").unwrap();
     let lab = Lab::up(&topology, &name, &options)
         .expect("this test makes namespaces: run it as root, behind scripts/setup.sh test");
+    let seeds =
+        std::env::var("TREECAST_SEEDS").ok().and_then(|text| text.parse().ok()).unwrap_or(PAPER_SEEDS + 2);
     let all = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-        (0..10).for_each(|seed| check_seed(&lab, seed))
+        (0..seeds).for_each(|seed| check_seed(&lab, seed))
     }));
     Lab::remove(&name, &options).unwrap();
     _ = std::fs::remove_dir_all(&options.state_directory);
@@ -248,6 +299,7 @@ fn counts_are_those_of_the_captures_under_loss_by_ebpf_and_a_relay_that_reorders
 
 /// Singles are lost with even seeds, bursts with odd ones. Every third seed uses IPv6.
 fn check_seed(lab: &Lab, seed: u64) {
+    let format = if seed < PAPER_SEEDS { Format::Own } else { Format::Paper };
     let loss = match seed.is_multiple_of(2) {
         true => Loss::Uniform(0.08),
         false => Loss::Gilbert { to_bad: 0.02, to_good: 0.25, in_bad: 0.9, in_good: 0.0 },
@@ -259,10 +311,10 @@ fn check_seed(lab: &Lab, seed: u64) {
     };
     lab.set_loss(RELAY, INTERFACE, loss).unwrap();
     let dropped_before = lab.loss_counters(RELAY, INTERFACE).unwrap().dropped;
-    let outcome = run_once(lab, [group(1), group(2)], seed);
+    let outcome = run_once(lab, [group(1), group(2)], format, seed);
     let dropped = lab.loss_counters(RELAY, INTERFACE).unwrap().dropped - dropped_before;
     lab.set_loss(RELAY, INTERFACE, Loss::None).unwrap();
-    let Outcome { sender, receiver, heard, before_loss: (before_loss, others), at_receiver } = outcome;
+    let Outcome { sender, receiver, lines, heard, before_loss: (before_loss, others), at_receiver } = outcome;
 
     // The sender sent all, and all of it left.
     assert!(sender.is_met(), "seed {seed}: {sender:?}");
@@ -291,4 +343,8 @@ fn check_seed(lab: &Lab, seed: u64) {
         pair.counts.reordered > 0 && pair.counts.duplicates > 0 && pair.counts.late > 0,
         "seed {seed}: {pair:?}"
     );
+    let expected =
+        if format == Format::Paper { paper_lines(&at_receiver.numbers, pair.sender) } else { Vec::new() };
+    assert_eq!(lines, expected, "seed {seed}");
+    assert!(format == Format::Own || lines.len() > 3, "seed {seed}: {lines:?}");
 }
