@@ -6,6 +6,7 @@ use std::{
 };
 
 use serde::Serialize;
+use treecast_host::interface::{Interface, InterfaceError};
 use treecast_load::doctor::{
     finding::{Advice, Finding, Level},
     host,
@@ -56,6 +57,12 @@ pub fn run(args: &Check) -> Outcome {
 }
 
 fn alone(args: &Check) -> Result<Report, Box<dyn std::error::Error>> {
+    // An interface that is down is a finding. One that does not exist is a mistake of the user.
+    if let Some(Err(error @ InterfaceError::Missing { .. })) =
+        args.host.interface.as_deref().map(Interface::named)
+    {
+        return Err(error.into());
+    }
     let facts = host::gather(&args.host.name(), args.host.interface.as_deref(), args.host.listen)?;
     Ok(Report {
         facts: Some(facts.clone()),
@@ -105,6 +112,9 @@ fn print(report: &Report) {
         let leave = leave.map_or_else(|| "-".to_owned(), |ms| format!("{:.1} s", f64::from(ms) / 1000.0));
         [pair.from.clone(), pair.to.clone(), share(pair.ipv4), share(pair.ipv6), hops, join, leave]
     });
+    if let Some(facts) = &report.facts {
+        print_host(facts);
+    }
     table(["FROM", "TO", "IPv4 SCOPES", "IPv6 SCOPES", "ROUTERS", "AFTER JOIN", "AFTER LEAVE"], rows);
     for finding in &report.findings {
         let kind = serde_json::to_value(finding.kind).ok();
@@ -120,6 +130,52 @@ fn print(report: &Report) {
         1 => say!("\n1 problem."),
         problems => say!("\n{problems} problems."),
     }
+}
+
+/// What was looked at on this host.
+fn print_host(facts: &host::Facts) {
+    let words = |words: Vec<String>| if words.is_empty() { "-".to_owned() } else { words.join(", ") };
+    let rows = facts.interfaces.iter().map(|it| {
+        let igmp = it.igmp_version.map_or_else(|| "-".to_owned(), |version| format!("v{version}"));
+        let addresses = it.addresses.iter().map(ToString::to_string).collect();
+        [
+            it.name.clone(),
+            state(it).to_owned(),
+            it.mtu.to_string(),
+            igmp,
+            queriers(facts, it),
+            words(addresses),
+        ]
+    });
+    table(["INTERFACE", "STATE", "MTU", "IGMP", "QUERIERS", "ADDRESSES"], rows);
+    let by = |route: &Option<String>| {
+        route.as_ref().map_or_else(|| "no route".to_owned(), |name| format!("by {name}"))
+    };
+    say!("groups without a named interface: IPv4 {}, IPv6 {}", by(&facts.route_ipv4), by(&facts.route_ipv6));
+}
+
+fn state(interface: &host::InterfaceFacts) -> &'static str {
+    match interface {
+        it if !it.is_up => "down",
+        it if it.is_port => "port",
+        it if !it.has_carrier => "no carrier",
+        it if !it.can_multicast => "no multicast",
+        _ => "up",
+    }
+}
+
+/// The queriers that were heard on an interface. `-`: nobody listened there.
+fn queriers(facts: &host::Facts, interface: &host::InterfaceFacts) -> String {
+    if !facts.queriers.listened_on.contains(&interface.name) {
+        return "-".to_owned();
+    }
+    let name = |querier: &host::Querier| {
+        let protocol = if querier.address.is_ipv4() { "IGMP" } else { "MLD" };
+        format!("{} ({protocol}v{})", querier.address, querier.version)
+    };
+    let heard: Vec<_> =
+        facts.queriers.heard.iter().filter(|it| it.interface == interface.name).map(name).collect();
+    if heard.is_empty() { "none".to_owned() } else { heard.join(", ") }
 }
 
 /// What follows for `treecast send`.

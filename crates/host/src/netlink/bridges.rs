@@ -10,6 +10,7 @@ use super::{
 
 const IFLA_BR_MCAST_SNOOPING: u16 = 23;
 const IFLA_BR_MCAST_QUERIER: u16 = 25;
+const IFLA_INFO_KIND: u16 = 1;
 
 /// One link of a network namespace.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -21,6 +22,8 @@ pub struct Link {
     pub has_carrier: bool,
     /// Whether the link can multicast (`IFF_MULTICAST`).
     pub can_multicast: bool,
+    /// Whether the kernel itself makes the link (a bridge, a veth pair, a tunnel), so that no network card is behind it.
+    pub is_virtual: bool,
     /// `None` for a link that is no bridge.
     pub bridge: Option<Snooping>,
 }
@@ -47,18 +50,19 @@ fn parse(body: &[u8]) -> Option<Link> {
     let flags = u32_at(body, 8)?;
     let has = |flag: i32| flags & flag as u32 != 0;
     let attributes = body.get(LINK_LEN..)?;
+    let info = attribute(attributes, libc::IFLA_LINKINFO);
     Some(Link {
         name: text(attribute(attributes, libc::IFLA_IFNAME)?),
         index: u32_at(body, 4)?,
         is_up: has(libc::IFF_UP),
         has_carrier: has(libc::IFF_LOWER_UP),
         can_multicast: has(libc::IFF_MULTICAST),
-        bridge: attribute(attributes, libc::IFLA_LINKINFO).and_then(parse_bridge),
+        is_virtual: info.is_some_and(|info| attribute(info, IFLA_INFO_KIND).is_some()),
+        bridge: info.and_then(parse_bridge),
     })
 }
 
 fn parse_bridge(info: &[u8]) -> Option<Snooping> {
-    const IFLA_INFO_KIND: u16 = 1;
     const IFLA_INFO_DATA: u16 = 2;
     let data = attribute(info, IFLA_INFO_DATA)?;
     let is_set = |kind| attribute(data, kind).and_then(|value| value.first()).is_some_and(|byte| *byte != 0);
@@ -92,7 +96,8 @@ mod tests {
             netlink.run(batch).unwrap();
             assert_eq!(snooping(&mut netlink), Some(Snooping { is_on: true, is_querier: true }));
             let links = netlink.bridges_and_links().unwrap();
-            assert!(links.iter().any(|link| link.name == "lo" && link.bridge.is_none()));
+            assert!(links.iter().any(|link| link.name == "lo" && link.bridge.is_none() && !link.is_virtual));
+            assert!(links.iter().any(|link| link.name == "br0" && link.is_virtual));
         })
         .join()
         .unwrap();

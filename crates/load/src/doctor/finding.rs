@@ -62,6 +62,8 @@ pub enum Kind {
     HeaderFilter,
     /// A host cannot be reached by unicast.
     Unreachable,
+    /// A network card hands on packets one by one as they arrive.
+    ReceiveOffload,
     /// A limit of the kernel is lower than treecast wants.
     SmallLimit,
     /// A table of rules exists that could not be read.
@@ -202,6 +204,7 @@ fn advice(kind: Kind) -> Advice {
         | Kind::Fragments
         | Kind::SlowJoin
         | Kind::SlowLeave
+        | Kind::ReceiveOffload
         | Kind::SmallLimit
         | Kind::Unread => Advice::Any,
         Kind::OldQuerier | Kind::OldVersion => Advice::AnySource,
@@ -283,6 +286,7 @@ fn todo(kind: Kind) -> String {
         }
         Kind::HeaderFilter => "let IPv6 extension headers pass (RFC 7872, RFC 9288), or use another fanout",
         Kind::Unreachable => "start the doctor's listener there, and let its TCP port pass the firewalls",
+        Kind::ReceiveOffload => "turn it on: `ethtool -K IF gro on`",
         Kind::SmallLimit => "raise the limit with `sysctl -w`",
         Kind::Unread => "run the doctor as root",
     };

@@ -30,6 +30,12 @@ pub struct InterfaceFacts {
     pub is_up: bool,
     pub has_carrier: bool,
     pub can_multicast: bool,
+    /// Whether a network card is behind it, and not only the kernel, as for a bridge or a tunnel.
+    pub is_card: bool,
+    /// Whether packets are joined as they arrive (generic receive offload). `None` if the driver does not say.
+    pub has_gro: Option<bool>,
+    /// Whether the card joins packets of TCP itself (large receive offload). `None` if the driver does not say.
+    pub has_lro: Option<bool>,
     /// Whether the interface is a port of a bridge or bond, and so carries no addresses of its own.
     pub is_port: bool,
     pub mtu: u32,

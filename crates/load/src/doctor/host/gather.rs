@@ -8,7 +8,8 @@ use std::{
 };
 
 use treecast_host::{
-    interface, interface::Interface, netlink::Netlink, netlink::bridges::Link, nftables, option, user,
+    ethtool, interface, interface::Interface, netlink::Netlink, netlink::bridges::Link, nftables, option,
+    user,
 };
 
 use super::{
@@ -71,6 +72,7 @@ pub fn gather(name: &str, only: Option<&str>, listen: Duration) -> io::Result<Fa
 
 fn describe(interface: &Interface, link: &Link, versions: &str) -> InterfaceFacts {
     let name = &interface.name;
+    let offloads = ethtool::receive_offloads(name).ok();
     let larger =
         |key: &str| setting(&format!("ipv4/conf/all/{key}")).max(setting(&format!("ipv4/conf/{name}/{key}")));
     let forced = |family: &str, key: &str| {
@@ -82,6 +84,9 @@ fn describe(interface: &Interface, link: &Link, versions: &str) -> InterfaceFact
         is_up: link.is_up,
         has_carrier: link.has_carrier,
         can_multicast: link.can_multicast,
+        is_card: !link.is_virtual,
+        has_gro: offloads.map(|offloads| offloads.gro),
+        has_lro: offloads.map(|offloads| offloads.lro),
         is_port: link.can_multicast && !interface.is_usable,
         mtu: interface.mtu,
         addresses: interface.addresses.clone(),

@@ -18,6 +18,7 @@ pub fn findings(facts: &Facts) -> Vec<Finding> {
     queriers(facts, &mut all);
     firewall(facts, &mut all);
     limits(facts, &mut all);
+    offloads(facts, &mut all);
     joined(all)
 }
 
@@ -201,6 +202,17 @@ fn limits(facts: &Facts, all: &mut Vec<Finding>) {
     }
 }
 
+fn offloads(facts: &Facts, all: &mut Vec<Finding>) {
+    let cards = facts.interfaces.iter().filter(|it| it.is_card && it.is_usable());
+    for interface in cards.filter(|it| it.has_gro == Some(false)) {
+        let seen = format!(
+            "{} hands packets on one by one as they arrive (generic-receive-offload is off): a receiver takes several times the processor time",
+            interface.name
+        );
+        all.push(Finding::remark(Kind::ReceiveOffload, own(facts), seen));
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::{
@@ -215,6 +227,9 @@ mod tests {
             is_up: true,
             has_carrier: true,
             can_multicast: true,
+            is_card: true,
+            has_gro: Some(true),
+            has_lro: Some(false),
             mtu: 1500,
             addresses: vec!["192.0.2.1".parse().unwrap(), "fe80::1".parse().unwrap()],
             igmp_version: Some(3),
@@ -272,6 +287,11 @@ mod tests {
         assert_eq!(kinds(|it| it.is_root = false), [(SmallLimit, Remark)]);
         assert_eq!(kinds(|it| it.limits.igmp_max_memberships = Some(19)), [(SmallLimit, Remark)]);
         assert_eq!(kinds(|it| it.has_gso = false), [(SmallLimit, Remark)]);
+        assert_eq!(kinds(|it| it.interfaces[0].has_gro = Some(false)), [(ReceiveOffload, Remark)]);
+        let bridge = |it: &mut Facts| {
+            (it.interfaces[0].has_gro, it.interfaces[0].is_card) = (Some(false), false);
+        };
+        assert_eq!(kinds(bridge), [], "packets reach a bridge as its ports hand them on");
     }
 
     #[test]

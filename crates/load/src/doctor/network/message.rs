@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::doctor::{finding::Finding, host::Querier};
 
 /// The version of these messages. Both sides must have the same.
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 3;
 
 /// The longest request, in bytes, that a listener reads.
 pub const MAX_REQUEST_BYTES: usize = 256 * 1024;
