@@ -94,12 +94,14 @@ fn a_trace_says_why_and_where_it_ends() {
     drop(prohibiting);
 
     // A host of the sender's own network, and one that asks the wrong router.
-    let report =
-        json(&trace(&network, "r0", &[&["239.1.2.3", "10.0.0.1", "--interface", "s"][..], &quick].concat()));
+    let output =
+        trace(&network, "r0", &[&["239.1.2.3", "10.0.0.1", "--interface", "s"][..], &quick].concat());
+    let report = json(&output);
     assert!(
         report["end"].as_str().is_some_and(|end| end.starts_with("no router lies between")),
         "{report:#}"
     );
+    assert_eq!((output.status.code(), &report["is_whole"]), (Some(0), &Value::Bool(true)));
     let wrong = ["239.1.2.3", "10.0.3.9", "--router", "10.0.3.1"];
     let report = json(&trace(&network, "c", &[&wrong[..], &quick].concat()));
     assert_eq!(report["hops"][0]["code"], "WRONG_LAST_HOP", "{report:#}");

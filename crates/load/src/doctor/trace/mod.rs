@@ -95,9 +95,6 @@ pub fn run(options: &Options, is_stopped: &dyn Fn() -> bool) -> Result<Report, E
     // The membership ends when this is dropped.
     let _member = options.joins.then(|| join(&interface, group, options.source)).transpose()?;
     let source = options.source.or_else(|| source::listen(&interface, group, is_stopped));
-    if options.joins {
-        wait(JOIN_SETTLES, is_stopped);
-    }
     let client = client_address(&interface, group)?;
     let socket = open(client, &interface)?;
     let port = socket.local_addr().ok().and_then(|address| address.as_socket()).map_or(0, |it| it.port());
@@ -110,6 +107,14 @@ pub fn run(options: &Options, is_stopped: &dyn Fn() -> bool) -> Result<Report, E
         patience: options.patience,
         first_id: random_id(),
     };
+    // No router would answer: none is on the way.
+    if options.router.is_none() && source.is_some_and(|source| interface.is_on_link(source)) {
+        let way = search::Way { hops: Vec::new(), end: search::End::Neighbour };
+        return Ok(Report::new(&question, &interface, way));
+    }
+    if options.joins {
+        wait(JOIN_SETTLES, is_stopped);
+    }
     let to = destination(options.router, client, &interface);
     let way = search(&socket, to, question, is_stopped)?;
     Ok(Report::new(&question, &interface, way))

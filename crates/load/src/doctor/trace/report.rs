@@ -126,7 +126,7 @@ fn end(way: &Way, question: &Question, interface: &Interface) -> String {
              this trace",
             next.map_or("a router that it does not name".to_owned(), |next| next.to_string())
         ),
-        End::Nobody if question.source.is_some_and(|source| interface.is_on_link(source)) => format!(
+        End::Neighbour => format!(
             "no router lies between: {} is on the network of {} itself",
             shown(question.source),
             interface.name

@@ -46,7 +46,8 @@ pub struct Way {
 impl Way {
     /// Whether the trace has reached the source's network, and all routers forward.
     pub fn is_whole(&self) -> bool {
-        self.end == End::Source && self.hops.iter().all(|hop| hop.block.code == ForwardingCode::NoError)
+        matches!(self.end, End::Source | End::Neighbour)
+            && self.hops.iter().all(|hop| hop.block.code == ForwardingCode::NoError)
     }
 }
 
@@ -65,6 +66,8 @@ pub struct Hop {
 /// Where a trace ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum End {
+    /// The source is on this host's own network, so no router was asked.
+    Neighbour,
     /// The last router is a neighbour of the source.
     Source,
     /// The last router says why it does not know more.
