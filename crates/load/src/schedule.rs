@@ -118,7 +118,7 @@ fn rate(text: &str) -> Result<f64, String> {
     };
     let rate = count.parse::<f64>().ok().map(|count| count / seconds);
     rate.filter(|rate| *rate > 0.0 && *rate <= MAX_PPS).ok_or_else(|| {
-        format!("{text}: expected packets per second above 0, like 450, 0.5 or 1/h, several as 100,200, or a ramp as 100..1000")
+        format!("{text}: expected packets per second, above 0 and at most {MAX_PPS}, like 450, 0.5 or 1/h, several as 100,200, or a ramp as 100..1000")
     })
 }
 

@@ -1,8 +1,10 @@
 //! `treecast load run`: one host's part in a run.
 
 use std::{
+    fs::OpenOptions,
+    io,
     net::{IpAddr, Ipv4Addr, SocketAddr},
-    path::PathBuf,
+    path::{Path, PathBuf},
     process::ExitCode,
     time::Duration,
 };
@@ -116,6 +118,10 @@ enum Only {
 
 pub fn run(args: Args) -> Outcome {
     let config = args.config()?;
+    // A run may take hours: its results must find their place.
+    if let Some(path) = &args.out {
+        OpenOptions::new().create(true).append(true).open(path).map_err(|error| unwritable(path, &error))?;
+    }
     let stop = Stop::on_signals()?;
     let mut tell = |line: &str| match line {
         "ready" if args.json => remark!("ready"),
@@ -125,8 +131,7 @@ pub fn run(args: Args) -> Outcome {
     let report = run::run(&config, &stop, &mut tell)?;
     let json = serde_json::to_string(&report)?;
     if let Some(path) = &args.out {
-        let failed = |error| format!("cannot write {}: {error}", path.display());
-        std::fs::write(path, format!("{json}\n")).map_err(failed)?;
+        std::fs::write(path, format!("{json}\n")).map_err(|error| unwritable(path, &error))?;
     }
     match args.json {
         true => say!("{json}"),
@@ -134,6 +139,10 @@ pub fn run(args: Args) -> Outcome {
     }
     report.warnings.iter().for_each(|warning| remark!("treecast: {warning}"));
     Ok(code(&report))
+}
+
+fn unwritable(path: &Path, error: &io::Error) -> String {
+    format!("cannot write {}: {error}; name another file with --out", path.display())
 }
 
 fn code(report: &HostReport) -> ExitCode {
