@@ -26,6 +26,7 @@ const IFLA_INFO_SLAVE_KIND: u16 = 4;
 const IFLA_INFO_SLAVE_DATA: u16 = 5;
 const IFLA_BR_MCAST_SNOOPING: u16 = 23;
 const IFLA_BR_MCAST_QUERIER: u16 = 25;
+const IFLA_BR_MCAST_HASH_MAX: u16 = 27;
 const IFLA_BR_MCAST_STARTUP_QUERY_CNT: u16 = 29;
 const IFLA_BR_MCAST_QUERY_RESPONSE_INTVL: u16 = 34;
 const IFLA_BR_MCAST_STARTUP_QUERY_INTVL: u16 = 35;
@@ -36,6 +37,8 @@ const RESPONSE_CENTISECONDS: u64 = 100;
 /// others follow soon.
 const STARTUP_QUERIES: u32 = 10;
 const STARTUP_CENTISECONDS: u64 = 100;
+/// The number of groups that a bridge remembers. One that hears of more stops snooping; the kernel's default is 4096.
+const MAX_GROUPS: u32 = 1 << 16;
 const IFLA_BR_MCAST_IGMP_VERSION: u16 = 43;
 const IFLA_BR_MCAST_MLD_VERSION: u16 = 44;
 const IFLA_BRPORT_MULTICAST_ROUTER: u16 = 25;
@@ -87,6 +90,7 @@ pub fn add_bridge(batch: &mut Batch, bridge: &Bridge) {
             info.text(IFLA_INFO_KIND, "bridge");
             info.nest(IFLA_INFO_DATA, |data| {
                 data.u8(IFLA_BR_MCAST_SNOOPING, 1);
+                data.u32(IFLA_BR_MCAST_HASH_MAX, MAX_GROUPS);
                 data.bytes(IFLA_BR_MCAST_QUERY_RESPONSE_INTVL, &RESPONSE_CENTISECONDS.to_ne_bytes());
                 data.u32(IFLA_BR_MCAST_STARTUP_QUERY_CNT, STARTUP_QUERIES);
                 data.bytes(IFLA_BR_MCAST_STARTUP_QUERY_INTVL, &STARTUP_CENTISECONDS.to_ne_bytes());
