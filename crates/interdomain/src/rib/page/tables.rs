@@ -236,7 +236,7 @@ pub fn equation(family: &FamilyReport, is_synthetic: bool) -> Table {
         ]));
     }
     table.notes.push(format!(
-        "Equation 6.1 adds |GRT| = {} entries of the global table to both bounds. {} of {} providers are shown; --json has all.",
+        "Equation 6.1 adds |GRT| = {} entries of the global table to both bounds. {} of {} providers are shown; the JSON report has all of them.",
         number(found.global_table()),
         found.providers.len().min(PROVIDERS_SHOWN),
         number(found.providers.len() as u64)
