@@ -299,6 +299,11 @@ fn check_drawings(plots: &[Plot]) {
     let heat = &plots[0].svg;
     assert!(text_of_refused_cells(heat) == 1, "a square that says so: {heat}");
     assert!(heat.contains("<title>nack, multicast: "), "values on hover: {heat}");
+    let beside = plots[2].table.as_ref().expect("ours and the paper's");
+    let row: Vec<&str> = beside.rows[0].iter().map(|cell| cell.text.as_str()).collect();
+    // Columns: series, x, values, mean, min, max, STD, interval, the paper's value, its range and what it is for.
+    assert_eq!((row[0], row[2], &row[8..]), ("multicast nack", "8", &["3", "-", "16 MB"][..]), "{row:?}");
+    assert!(plots[3].table.is_none(), "a plot without a paper's values has its table elsewhere");
     let only = &plots[8].svg;
     assert!(only.contains("; paper "), "a bar without the paper's value beside ours: {only}");
     let levels = &plots[7].svg;

@@ -10,6 +10,7 @@ mod gather;
 mod heat;
 mod over_time;
 mod samples;
+mod values;
 
 use std::collections::BTreeMap;
 
@@ -242,7 +243,13 @@ fn of_cell(
             let plot = of_samples(spec, drawing, cell, made_for);
             plot.map_err(|why| format!("{}: not drawn: {why}.", spec.title(cell))).transpose()
         }
-        _ => drawn(&gather::gather(spec, drawing, cell, made_for)?).map(Ok),
+        kind => {
+            let gathered = gather::gather(spec, drawing, cell, made_for)?;
+            let is_beside_paper = gathered.paper_legend().is_some();
+            let has_table = is_beside_paper && matches!(kind, Kind::Lines | Kind::Bars | Kind::Boxes);
+            let table = has_table.then(|| values::table(&gathered));
+            Some(Ok(Plot { table, ..drawn(&gathered)? }))
+        }
     }
 }
 
@@ -256,7 +263,7 @@ fn of_samples(
     let frame = samples::frame(spec, drawing, &[cell, made_for].concat())?;
     let gathered = gather::gather(spec, &Drawing { frame: &frame, ..*drawing }, cell, made_for);
     let plot = |gathered: Gathered<'_>| {
-        let table = Some(samples::table(&gathered));
+        let table = Some(values::table(&gathered));
         Some(Plot { table, ..drawn(&gathered)? })
     };
     Ok(gathered.and_then(plot))

@@ -5,14 +5,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Drawing, PlotSpec, gather::Gathered, over_time::Points};
+use super::{Drawing, PlotSpec, over_time::Points};
 use crate::{
     db::Row,
     expression::Condition,
     frame::{Frame, FrameRun},
-    statistics::Summary,
-    tables::{Cell, Mark, Table, three_digits},
-    words::{parameter_in_words, value_in_words},
 };
 
 /// The largest number of values along x. A page cannot show more, and each of them is a run in memory.
@@ -85,35 +82,6 @@ fn run_of(spec: &PlotSpec, run: &FrameRun, value: String, rows: Vec<Row>) -> Fra
         is_saturated: run.is_saturated,
         is_open: run.is_open,
     }
-}
-
-/// The values of a plot as a table, one row for each value of x and series.
-pub fn table(gathered: &Gathered<'_>) -> Table {
-    let x = gathered.spec.x.as_deref().unwrap_or_default();
-    let names = [gathered.spec.series.as_deref().unwrap_or("delivery"), x].map(parameter_in_words);
-    let [series, number] = names.map(|name| name.to_uppercase());
-    let columns = [&format!("<{series}"), &number, "SAMPLES", "MEAN", "MIN", "MAX", "STD", "PAPER"];
-    let mut table = Table::new(format!("{}: {}", gathered.title, gathered.label), &columns);
-    for (name, _) in gathered.series() {
-        for x_value in gathered.distinct(|group| &group.x) {
-            let group = gathered.groups.iter().find(|group| group.series == name && group.x == x_value);
-            let Some((group, summary)) = group.and_then(|group| Some((group, Summary::of(&group.values)?)))
-            else {
-                continue;
-            };
-            let mut cells = vec![
-                Cell::marked(&name, Mark::Delivery),
-                value_in_words(x, &x_value).into(),
-                summary.count.to_string().into(),
-            ];
-            let numbers = [summary.mean, summary.min, summary.max, summary.standard_deviation];
-            cells.extend(numbers.map(|value| three_digits(value).into()));
-            let paper = group.paper.as_ref().map_or("-".to_owned(), |paper| three_digits(paper.value));
-            cells.push(paper.into());
-            table.rows.push(cells);
-        }
-    }
-    table
 }
 
 #[cfg(test)]
