@@ -499,7 +499,7 @@ impl World {
             }
             (Harm::Claims, Message::Local(Local::State(state))) => (state.loss, state.done) = (0, done),
             (Harm::Congested, Message::Local(Local::Report(report))) => {
-                report.is_congested = self.now.as_nanos() / 500_000_000 % 16 != 0;
+                report.is_congested = !(self.now.as_nanos() / 500_000_000).is_multiple_of(16);
                 report.receivers = if report.is_controller { u32::MAX } else { 1 };
             }
             _ => {}
