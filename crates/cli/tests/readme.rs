@@ -51,6 +51,7 @@ fn every_command_of_the_readme_does_what_it_says() {
     reader.send_a_file();
     reader.image_machines();
     reader.distribute_a_feed();
+    reader.send_what_a_program_writes();
     reader.evaluate_a_delivery();
     reader.bring_a_program_to_many_hosts();
     reader.find_out_what_a_network_does();
