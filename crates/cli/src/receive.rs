@@ -63,10 +63,10 @@ pub struct Args {
     into: Option<PathBuf>,
     /// Write what comes to standard output: the stream of `treecast send -`, piece by piece, or the one file of a session.
     /// Only verified bytes are written
-    #[arg(long, conflicts_with_all = ["json", "exec"])]
+    #[arg(long, conflicts_with_all = ["json", "exec", "keep_existing"])]
     stdout: bool,
     /// Run this command for each file that is complete and verified; {} stands for the file's path. Quotes keep words
-    /// together, and no shell takes part. If a command fails, the exit code is 3
+    /// together, and no shell takes part. At its end, treecast waits for all commands. If one fails, the exit code is 3
     #[arg(long, value_name = "COMMAND", value_parser = exec::Template::parse)]
     exec: Option<exec::Template>,
     /// Take only files whose names match, like '*.iso' or 'docs/*'
@@ -173,17 +173,12 @@ pub fn join_ticket(mut arguments: Vec<OsString>) -> Vec<OsString> {
 }
 
 pub fn run(args: Args) -> Outcome {
-    let outlet = args.stdout.then(|| stdout::Outlet::new(args.into.as_deref())).transpose()?;
-    let into = match &outlet {
-        Some(outlet) => outlet.folder().to_owned(),
-        None => args.into.clone().unwrap_or_else(|| ".".into()),
-    };
-    let options = options(&args, into)?;
+    let mut options = options(&args)?;
     if options.ticket.repair == Repair::Carousel {
         check_port(&args)?;
     }
-    let mut follow_up = FollowUp::start(&args, outlet, &options.into)?;
     let stop = stop(&args)?;
+    let mut follow_up = FollowUp::start(&args, &mut options.into)?;
     let mut display = display::Display::new(args.json, args.stdout);
     let mut observers = Observers::start(Progress::Receive(Box::default()), args.metrics)?;
     match options.dialect {
@@ -202,16 +197,24 @@ pub fn run(args: Args) -> Outcome {
         }
     };
     let result = receive::run(&options, &stop, &mut on_event);
-    if let Some(line) = broken {
-        return Err(advice::with_option(&line).into());
-    }
+    // Programs run for what has come, whatever became of the rest.
+    let finished = match broken {
+        Some(line) => Err(line),
+        None => follow_up.finish(&stop, result.as_ref().is_ok_and(ReceiveSummary::is_complete)),
+    };
     let summary = result.map_err(|error| match time_limit(&stop) {
         Some(limit) => format!("{limit}: nothing was received"),
         None => advice::line(&error),
     })?;
     display.finish(&summary);
-    let code = exit_code(&summary, time_limit(&stop))?;
-    Ok(if follow_up.finish()? { code } else { ExitCode::from(3) })
+    match finished {
+        // The reason why files could not be handed on has ended the session.
+        Err(line) => Err(line.into()),
+        Ok(all_succeeded) => {
+            let code = exit_code(&summary, time_limit(&stop))?;
+            Ok(if all_succeeded { code } else { ExitCode::from(3) })
+        }
+    }
 }
 
 /// What is done with files that have come.
@@ -222,15 +225,16 @@ enum FollowUp {
 }
 
 impl FollowUp {
-    fn start(args: &Args, outlet: Option<stdout::Outlet>, into: &Path) -> std::io::Result<Self> {
-        Ok(match (outlet, &args.exec) {
-            (Some(outlet), _) => Self::Output(outlet),
-            (None, Some(template)) => {
-                let runner = exec::Runner::start(template.clone(), args.json)?;
-                Self::Run { runner, folder: std::path::absolute(into)? }
-            }
-            (None, None) => Self::Nothing,
-        })
+    /// Prepares for the first file. With --stdout, files go to a temporary folder in place of `into`.
+    fn start(args: &Args, into: &mut PathBuf) -> Result<Self, Box<dyn std::error::Error>> {
+        if args.stdout {
+            let outlet = stdout::Outlet::new(args.into.as_deref())?;
+            *into = outlet.folder().to_owned();
+            return Ok(Self::Output(outlet));
+        }
+        let Some(template) = &args.exec else { return Ok(Self::Nothing) };
+        let runner = exec::Runner::start(template.clone(), args.json)?;
+        Ok(Self::Run { runner, folder: std::path::absolute(into)? })
     }
 
     /// Takes note of a session's event.
@@ -251,11 +255,11 @@ impl FollowUp {
     /// Waits until everything is done. Returns whether all programs succeeded.
     ///
     /// # Errors
-    /// Why not all could be handed on.
-    fn finish(self) -> Result<bool, String> {
+    /// Why not all of a session that `is_complete` could be handed on, in words.
+    fn finish(self, stop: &Stop, is_complete: bool) -> Result<bool, String> {
         match self {
-            Self::Nothing => Ok(true),
-            Self::Output(outlet) => outlet.finish().map(|()| true),
+            Self::Output(outlet) if is_complete => outlet.finish(stop).map(|()| true),
+            Self::Nothing | Self::Output(_) => Ok(true),
             Self::Run { runner, .. } => Ok(runner.finish() == 0),
         }
     }
@@ -291,7 +295,7 @@ fn check_port(args: &Args) -> Result<(), &'static str> {
     }
 }
 
-fn options(args: &Args, into: PathBuf) -> Result<ReceiveOptions, String> {
+fn options(args: &Args) -> Result<ReceiveOptions, String> {
     let (ticket, dialect) = match args.dialect {
         Dialect::Session if args.group.is_some() => {
             return Err("the ticket names the group: leave out --group, or add --dialect iotup".into());
@@ -325,7 +329,7 @@ fn options(args: &Args, into: PathBuf) -> Result<ReceiveOptions, String> {
             .transpose()
             .map_err(|error| advice::line(&error))?,
         secure_only: args.secure,
-        ..ReceiveOptions::new(ticket, into)
+        ..ReceiveOptions::new(ticket, args.into.clone().unwrap_or_else(|| ".".into()))
     })
 }
 

@@ -280,7 +280,14 @@ pub fn run(args: Args) -> Outcome {
     let mut display = display::Display::new(args.json, options.wait_for);
     let summary = hold(&args, &options, &mut |event| display.show(event))?;
     display.finish(&summary);
-    exit_code(&summary)
+    let code = exit_code(&summary)?;
+    match options.feed == Some(FeedSource::Stream) && summary.not_sent > 0 {
+        true => Err(
+            "standard input could not be read to its end, and receivers have only its beginning: start anew"
+                .into(),
+        ),
+        false => Ok(code),
+    }
 }
 
 /// Runs a session, passes its events to all observers, and writes the ticket where the user wants it.

@@ -1,10 +1,12 @@
 //! A stream of unknown length, such as a program's output, as objects of a feed.
 //!
 //! The sender cuts the stream into pieces, whose names are their numbers. It keeps a piece in memory until every receiver has
-//! ended with it, and reads on only when there is room. A receiver puts the pieces together by their numbers. Each piece
-//! is an object, so a receiver hands on only verified bytes.
+//! ended with it, and reads on only when there is room. Behind the last piece goes an object that tells how many there are, so no
+//! beginning of a stream passes for all of it. A receiver puts the pieces together by their numbers. Each piece is an
+//! object, so a receiver hands on only verified bytes.
 
 use std::{
+    collections::BTreeSet,
     io::{self, Read},
     os::fd::AsFd,
     sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
@@ -18,14 +20,20 @@ use crate::files::{NamedSource, Source};
 /// The length of a piece in bytes. The last piece is shorter, and so are pieces whose bytes come slowly.
 pub const PIECE_LEN: usize = 1 << 20;
 
-/// The largest number of pieces that a sender keeps: those that wait, and those that some receiver still lacks.
-pub const MOST_PIECES: usize = 64;
+/// The largest number of pieces from the oldest one that some receiver still lacks to the newest one.
+pub const MOST_PIECES: u64 = 64;
 
 /// The time after its first byte at which a piece is sent, however short it is.
 const PATIENCE: Duration = Duration::from_millis(200);
 
+/// The longest time for which a descriptor that does not block is asked at once.
+const PATIENCE_WITHOUT_BYTES: Duration = Duration::from_secs(60);
+
 /// The folder in the names of pieces.
 const FOLDER: &str = "standard-input";
+
+/// The name of the object behind the last piece. Its content is the number of pieces, in decimal digits.
+pub const END_NAME: &str = "standard-input/end";
 
 /// The name of a piece. The first one has number 0.
 pub fn piece_name(number: u64) -> String {
@@ -46,24 +54,30 @@ pub(crate) struct Cutter<R> {
     room: Room,
     /// The number of the next piece.
     number: u64,
+    has_ended: bool,
 }
 
 impl<R: Read + AsFd> Cutter<R> {
     pub fn new(input: R) -> Self {
-        Self { input, room: Room::default(), number: 0 }
+        Self { input, room: Room::default(), number: 0, has_ended: false }
     }
 
-    /// Waits for room and for bytes, and returns the next piece. `None` at the end of the stream.
+    /// Waits for room and for bytes, and returns the next piece; behind the last one, the object that tells their number. `None` after
+    /// that.
     ///
     /// # Errors
-    /// If the stream cannot be read.
+    /// If the stream cannot be read. Receivers then never hear of an end.
     pub fn next(&mut self) -> io::Result<Option<NamedSource>> {
-        let place = self.room.take();
-        let bytes = self.read()?;
-        if bytes.is_empty() {
+        if self.has_ended {
             return Ok(None);
         }
-        let name = piece_name(self.number);
+        let place = self.room.take(self.number);
+        let bytes = self.read()?;
+        self.has_ended = bytes.is_empty();
+        let (name, bytes) = match self.has_ended {
+            false => (piece_name(self.number), bytes),
+            true => (END_NAME.to_owned(), self.number.to_string().into_bytes()),
+        };
         self.number += 1;
         let source = Source::memory(&name, Arc::new(Piece { bytes, _place: place }));
         Ok(Some(NamedSource { name, source }))
@@ -82,7 +96,12 @@ impl<R: Read + AsFd> Cutter<R> {
             match self.input.read(&mut bytes[len..]) {
                 Ok(0) => break,
                 Ok(read) => len += read,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                // Another program has left the descriptor so that it does not block.
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    is_readable_within(&self.input, PATIENCE_WITHOUT_BYTES)?;
+                    continue;
+                }
                 Err(error) => return Err(error),
             }
             until.get_or_insert_with(|| Instant::now() + PATIENCE);
@@ -105,37 +124,38 @@ impl AsRef<[u8]> for Piece {
     }
 }
 
-/// Room for [`MOST_PIECES`] pieces, shared by all places in it.
+/// The numbers of the pieces that are in memory, shared by all their places.
 #[derive(Debug, Clone, Default)]
-struct Room(Arc<(Mutex<usize>, Condvar)>);
+struct Room(Arc<(Mutex<BTreeSet<u64>>, Condvar)>);
 
-/// The place of one piece.
-struct Place(Room);
+/// The place of the piece with this number.
+struct Place(Room, u64);
 
 impl Room {
-    /// Waits until there is a place.
-    fn take(&self) -> Place {
-        let free = |taken: &mut usize| *taken >= MOST_PIECES;
-        let mut taken = self.0.1.wait_while(self.taken(), free).unwrap_or_else(PoisonError::into_inner);
-        *taken += 1;
-        Place(self.clone())
+    /// Waits until the oldest piece is near enough to the piece `number`.
+    fn take(&self, number: u64) -> Place {
+        let is_far =
+            |taken: &mut BTreeSet<u64>| taken.first().is_some_and(|oldest| number - oldest >= MOST_PIECES);
+        let mut taken = self.0.1.wait_while(self.taken(), is_far).unwrap_or_else(PoisonError::into_inner);
+        taken.insert(number);
+        Place(self.clone(), number)
     }
 
-    fn taken(&self) -> MutexGuard<'_, usize> {
+    fn taken(&self) -> MutexGuard<'_, BTreeSet<u64>> {
         self.0.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Drop for Place {
     fn drop(&mut self) {
-        *self.0.taken() -= 1;
+        self.0.taken().remove(&self.1);
         self.0.0.1.notify_one();
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::{io::Write, thread};
+    use std::{io::Write, os::unix::net::UnixStream, thread};
 
     use super::*;
 
@@ -156,36 +176,57 @@ mod tests {
     }
 
     #[test]
-    fn pieces_hold_the_stream_and_wait_for_room() {
+    fn pieces_hold_the_stream_and_the_oldest_one_keeps_the_newest_near() {
         let (input, mut output) = io::pipe().unwrap();
         let stream: Vec<u8> = (0..70 * PIECE_LEN + 5).map(|at| (at % 251) as u8).collect();
         let expected = stream.clone();
         let writer = thread::spawn(move || output.write_all(&stream));
         let mut cutter = Cutter::new(input);
         let mut pieces: Vec<_> = (0..MOST_PIECES).map(|_| cutter.next().unwrap().unwrap()).collect();
-        assert_eq!(*cutter.room.taken(), MOST_PIECES);
-        // The next piece needs the place of one that is gone.
+        // All but the oldest piece are done: there is no room yet.
+        let others: Vec<u8> = pieces.drain(1..).flat_map(bytes_of).collect();
+        assert_eq!(cutter.room.taken().iter().copied().collect::<Vec<_>>(), [0]);
+        let next = thread::spawn(move || (cutter.next().unwrap().unwrap(), cutter));
+        thread::sleep(Duration::from_millis(50));
+        assert!(!next.is_finished());
         let mut came = bytes_of(pieces.remove(0));
-        let next = cutter.next().unwrap().unwrap();
-        pieces.into_iter().chain([next]).for_each(|piece| came.extend(bytes_of(piece)));
-        while let Some(piece) = cutter.next().unwrap() {
-            came.extend(bytes_of(piece));
-        }
+        let (piece, mut cutter) = next.join().unwrap();
+        came.extend(others);
+        came.extend(bytes_of(piece));
+        let last = loop {
+            let piece = cutter.next().unwrap().unwrap();
+            match piece_number(&piece.name) {
+                Some(_) => came.extend(bytes_of(piece)),
+                None => break piece,
+            }
+        };
         writer.join().unwrap().unwrap();
         assert!(came == expected);
-        assert_eq!(*cutter.room.taken(), 0);
+        assert_eq!((last.name.as_str(), bytes_of(last)), (END_NAME, b"71".to_vec()));
+        assert!(cutter.next().unwrap().is_none() && cutter.room.taken().is_empty());
     }
 
     #[test]
-    fn a_slow_stream_comes_in_short_pieces() {
-        let (input, mut output) = io::pipe().unwrap();
+    fn a_slow_stream_comes_in_short_pieces_also_where_reads_do_not_block() {
+        let (input, mut output) = UnixStream::pair().unwrap();
+        input.set_nonblocking(true).unwrap();
         let mut cutter = Cutter::new(input);
+        let mut next = || bytes_of(cutter.next().unwrap().unwrap());
         output.write_all(b"first").unwrap();
-        assert_eq!(bytes_of(cutter.next().unwrap().unwrap()), b"first");
-        output.write_all(b"second").unwrap();
-        drop(output);
-        assert_eq!(bytes_of(cutter.next().unwrap().unwrap()), b"second");
-        assert!(cutter.next().unwrap().is_none());
+        assert_eq!(next(), b"first");
+        let writer = thread::spawn(move || {
+            thread::sleep(Duration::from_millis(50));
+            output.write_all(b"second").unwrap();
+        });
+        assert_eq!(next(), b"second");
+        writer.join().unwrap();
+        assert_eq!(next(), b"2");
+    }
+
+    #[test]
+    fn a_stream_that_cannot_be_read_has_no_end() {
+        let mut cutter = Cutter::new(std::fs::File::open("/tmp").unwrap());
+        assert!(cutter.next().is_err());
     }
 
     fn bytes_of(mut piece: NamedSource) -> Vec<u8> {

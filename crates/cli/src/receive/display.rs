@@ -81,8 +81,8 @@ impl Display {
             | ReceiveEvent::Done(_)
             | ReceiveEvent::Idle
             | ReceiveEvent::Ignored { exists: false, .. } => {}
-            // A stream has thousands of pieces.
-            ReceiveEvent::Received { .. } if self.is_outlet => {}
+            // A stream has thousands of pieces, and the first one that fails ends the session.
+            ReceiveEvent::Received { .. } | ReceiveEvent::Failed { .. } if self.is_outlet => {}
             ReceiveEvent::Received { name, kind, bytes } => match kind {
                 ObjectKind::File => self.line(&format!("{name}: {}, verified", figures::bytes(*bytes))),
                 ObjectKind::Link => self.line(&format!("{name}: a symbolic link")),

@@ -13,7 +13,7 @@ use std::{
 /// The largest number of files that wait for their program. After that, the session waits, too.
 const MOST_WAITING: usize = 1024;
 
-/// The word of a command that stands for the file's path.
+/// The placeholder for the file's path in a command.
 const PLACE: &str = "{}";
 
 /// A command that is to be run for a file, word by word. No shell takes part, so a file's name is never a command.
@@ -32,6 +32,9 @@ impl Template {
             Some((_, arguments)) if !arguments.iter().any(|word| word.contains(PLACE)) => {
                 Err("expected {} where the file's path is to stand, like 'sha256sum {}'".to_owned())
             }
+            Some((_, arguments)) if is_in_shell_text(arguments) => Err(
+                "a file's name would become a part of the shell's commands: write sh -c 'COMMAND \"$1\"' sh {}".to_owned(),
+            ),
             Some(_) => Ok(Self(words)),
         }
     }
@@ -52,6 +55,11 @@ impl Template {
         command.args(self.0[1..].iter().map(fill)).stdin(Stdio::null());
         command
     }
+}
+
+/// Whether the text behind a shell's option -c has the place of a path.
+fn is_in_shell_text(arguments: &[String]) -> bool {
+    arguments.windows(2).any(|pair| pair[0] == "-c" && pair[1].contains(PLACE))
 }
 
 /// The thread that runs the programs, one after the other.
@@ -127,7 +135,13 @@ mod tests {
 
     #[test]
     fn what_is_no_command_for_a_file_is_refused() {
-        for (text, why) in [("", "a command"), ("sha256sum", "{}"), ("{}", "{}"), ("tool '{}", "quote")] {
+        for (text, why) in [
+            ("", "a command"),
+            ("sha256sum", "{}"),
+            ("{}", "{}"),
+            ("tool '{}", "quote"),
+            ("sh -c 'gzip {}'", "sh {}"),
+        ] {
             let line = Template::parse(text).unwrap_err();
             assert!(line.contains(why), "{text}: {line}");
         }

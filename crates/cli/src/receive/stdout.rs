@@ -1,40 +1,47 @@
-//! `receive --stdout`: hands what has come on to standard output, in order.
+//! `receive --stdout`: writes verified files to standard output, in order.
 //!
-//! Only what is complete and verified is handed on, so a pipe never gets a wrong byte. What comes stands in a temporary
-//! folder until a thread has written it.
+//! A pipe never gets a wrong byte. Files stand in a temporary folder until a thread has written them.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, VecDeque},
     fs::{self, File},
     io::{self, Write},
+    os::unix::fs::OpenOptionsExt,
     path::{Path, PathBuf},
-    sync::{
-        Arc, OnceLock,
-        mpsc::{SyncSender, sync_channel},
-    },
-    thread::{self, JoinHandle},
+    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
+    thread,
+    time::Duration,
 };
 
 use tempfile::TempDir;
 use treecast_driver::{
-    pipe::{MOST_PIECES, piece_number},
+    pipe::{END_NAME, MOST_PIECES, piece_number},
     receive::ReceiveEvent,
 };
+use treecast_host::stop::Stop;
 use treecast_wire::message::ObjectKind;
 
-/// The largest number of files that wait until standard output takes them. After that, the session waits, too.
-const MOST_WAITING: usize = 256;
+/// The number of waiting files from which on the session is slowed down: each of its events waits a while for the reader.
+const MANY_WAITING: usize = 256;
 
-/// What comes of a session on its way to standard output.
+/// The number of waiting files at which the session is given up: the reader has read nothing for an hour and more.
+const MOST_WAITING: usize = 4096;
+
+/// The time for which an event waits for the reader. The session answers its sender meanwhile less often, and soon enough.
+const SLOW_DOWN: Duration = Duration::from_secs(1);
+
+/// Verified files on their way to standard output.
 pub(super) struct Outlet {
     folder: TempDir,
-    writer: Option<Writer>,
+    writer: Writer,
     /// The number of the piece that is to be written next.
     next: u64,
+    /// The number of pieces of the stream, once it is known.
+    pieces: Option<u64>,
     /// Pieces that came before an earlier one.
     early: BTreeMap<u64, PathBuf>,
-    /// Files that are no pieces of a stream.
-    files: Vec<PathBuf>,
+    /// The one file that is no piece of a stream.
+    file: Option<PathBuf>,
 }
 
 impl Outlet {
@@ -44,15 +51,18 @@ impl Outlet {
     /// If that is impossible, in words.
     pub fn new(folder: Option<&Path>) -> Result<Self, String> {
         let parent = folder.map_or_else(std::env::temp_dir, Path::to_owned);
-        let folder =
-            tempfile::Builder::new().prefix("treecast-stdout-").tempdir_in(&parent).map_err(|error| {
-                format!(
-                    "cannot make a folder for what comes in {}: {error}; name another one with --into",
-                    parent.display()
-                )
-            })?;
+        let make = || {
+            fs::create_dir_all(&parent)?;
+            tempfile::Builder::new().prefix("treecast-stdout-").tempdir_in(&parent)
+        };
+        let folder = make().map_err(|error| {
+            format!(
+                "cannot make a folder for what comes in {}: {error}; name another one with --into",
+                parent.display()
+            )
+        })?;
         let writer = Writer::start().map_err(|error| format!("cannot start a thread: {error}"))?;
-        Ok(Self { folder, writer: Some(writer), next: 0, early: BTreeMap::new(), files: Vec::new() })
+        Ok(Self { folder, writer, next: 0, pieces: None, early: BTreeMap::new(), file: None })
     }
 
     /// The folder into which the session's files are to go.
@@ -63,40 +73,43 @@ impl Outlet {
     /// Takes note of a session's event.
     ///
     /// # Errors
-    /// Why nothing more can be handed on, in words.
+    /// Why nothing more can be written, in words.
     pub fn note(&mut self, event: &ReceiveEvent) -> Result<(), String> {
         match event {
             ReceiveEvent::Received { name, kind: ObjectKind::File, .. } => self.take(name)?,
             ReceiveEvent::Failed { name, reason, .. } => return Err(format!("{name} failed: {reason}")),
             _ => {}
         }
-        self.writer.as_ref().and_then(Writer::error).map_or(Ok(()), Err)
+        self.writer.keep_up()
     }
 
     fn take(&mut self, name: &str) -> Result<(), String> {
         let path = self.folder.path().join(name);
-        let Some(number) = piece_number(name) else {
-            self.files.push(path);
+        if name == END_NAME {
+            let text = fs::read_to_string(&path)
+                .map_err(|error| format!("cannot read {}: {error}", path.display()))?;
+            self.pieces = Some(text.parse().map_err(|_| "the sender tells no number of pieces".to_owned())?);
             return Ok(());
-        };
-        if number >= self.next {
-            self.early.insert(number, path);
         }
-        // The sender keeps so many pieces, so it has let go of the one that lacks.
-        if number.saturating_sub(self.next) > MOST_PIECES as u64 {
+        match piece_number(name) {
+            Some(_) if self.file.is_some() => return Err(ONE_FILE.to_owned()),
+            Some(number) if number >= self.next => _ = self.early.insert(number, path),
+            // It has been written.
+            Some(_) => _ = fs::remove_file(path),
+            None if self.file.is_some() || self.next > 0 || !self.early.is_empty() => {
+                return Err(ONE_FILE.to_owned());
+            }
+            None => self.file = Some(path),
+        }
+        // The sender does not go so far ahead of a piece that may still come.
+        if self.early.last_key_value().is_some_and(|(last, _)| last - self.next >= MOST_PIECES) {
             return Err(self.lacks());
         }
         while let Some(path) = self.early.remove(&self.next) {
             self.next += 1;
-            self.write(path);
+            self.writer.write(path);
         }
         Ok(())
-    }
-
-    fn write(&self, path: PathBuf) {
-        if let Some(writer) = &self.writer {
-            writer.write(path);
-        }
     }
 
     fn lacks(&self) -> String {
@@ -104,74 +117,122 @@ impl Outlet {
             0 => "the stream had begun when this receiver came, and its beginning does not come again: start receivers first, \
                   and the sender with --wait N"
                 .to_owned(),
-            next => format!("piece {next} of the stream has not come"),
+            next => format!("the stream is not complete: its piece {next} has not come"),
         }
     }
 
-    /// Hands on what is left of a complete session, and waits until all is written.
+    /// Writes what is left of a complete session, and waits until all is written, or until `stop` is requested.
     ///
     /// # Errors
     /// Why standard output has not got all of it, in words.
-    pub fn finish(mut self) -> Result<(), String> {
-        if !self.early.is_empty() {
-            return Err(self.lacks());
-        }
-        match (self.next, self.files.as_slice()) {
-            (0, [file]) => self.write(file.clone()),
-            (_, []) => {}
-            (0, files) => {
-                return Err(format!(
-                    "the session has {} files, and --stdout takes one: choose it with --only",
-                    files.len()
-                ));
+    pub fn finish(self, stop: &Stop) -> Result<(), String> {
+        match (self.pieces, &self.file) {
+            (Some(pieces), None) if self.next == pieces => {}
+            (None, Some(file)) if self.next == 0 => self.writer.write(file.clone()),
+            (None, None) if self.next == 0 && self.early.is_empty() => {
+                return Err("the session has no file to write".to_owned());
             }
-            (..) => return Err("the session has files beside a stream: choose with --only".to_owned()),
+            (None, None) if self.next > 0 => {
+                return Err("the stream is not complete: its sender has told of no end".to_owned());
+            }
+            (_, None) => return Err(self.lacks()),
+            (_, Some(_)) => return Err(ONE_FILE.to_owned()),
         }
-        self.writer.take().map_or(Ok(()), Writer::finish)
+        self.writer.finish(stop)
     }
 }
 
+/// The error for a session that is more than one file or one stream.
+const ONE_FILE: &str = "the session has several files, and --stdout writes one: choose it with --only";
+
 /// The thread that writes files to standard output and removes them.
-struct Writer {
-    files: SyncSender<PathBuf>,
-    error: Arc<OnceLock<String>>,
-    thread: JoinHandle<()>,
+struct Writer(Arc<(Mutex<Waiting>, Condvar)>);
+
+#[derive(Default)]
+struct Waiting {
+    files: VecDeque<PathBuf>,
+    is_writing: bool,
+    error: Option<String>,
 }
 
 impl Writer {
     fn start() -> io::Result<Self> {
-        let (files, waiting) = sync_channel::<PathBuf>(MOST_WAITING);
-        let error = Arc::new(OnceLock::new());
-        let failed = error.clone();
-        let write = move || {
-            if let Err(error) = waiting.iter().try_for_each(|path| copy(&path)) {
-                _ = failed.set(format!("cannot write to standard output: {error}"));
+        let writer = Self(Arc::default());
+        let shared = Self(writer.0.clone());
+        thread::Builder::new().name("stdout".into()).spawn(move || shared.run())?;
+        Ok(writer)
+    }
+
+    fn run(&self) {
+        loop {
+            let nothing = |waiting: &mut Waiting| waiting.files.is_empty();
+            let mut waiting =
+                self.0.1.wait_while(self.waiting(), nothing).unwrap_or_else(PoisonError::into_inner);
+            let file = waiting.files.pop_front();
+            waiting.is_writing = true;
+            drop(waiting);
+            let written = file.map_or(Ok(()), |file| copy(&file));
+            let mut waiting = self.waiting();
+            waiting.is_writing = false;
+            if let Err(error) = written {
+                waiting.error = Some(format!("cannot write to standard output: {error}"));
             }
-        };
-        let thread = thread::Builder::new().name("stdout".into()).spawn(write)?;
-        Ok(Self { files, error, thread })
+            self.0.1.notify_all();
+            if waiting.error.is_some() {
+                return;
+            }
+        }
     }
 
-    /// Hands over a file. Waits if too many are waiting.
     fn write(&self, path: PathBuf) {
-        // The thread has ended only after an error, which is told.
-        _ = self.files.send(path);
+        self.waiting().files.push_back(path);
+        self.0.1.notify_all();
     }
 
-    fn error(&self) -> Option<String> {
-        self.error.get().cloned()
+    /// Waits for a moment if many files wait.
+    ///
+    /// # Errors
+    /// If files cannot be written, or too many wait, in words.
+    fn keep_up(&self) -> Result<(), String> {
+        let is_behind = |waiting: &mut Waiting| waiting.files.len() > MANY_WAITING && waiting.error.is_none();
+        let waited = self.0.1.wait_timeout_while(self.waiting(), SLOW_DOWN, is_behind);
+        let waiting = waited.unwrap_or_else(PoisonError::into_inner).0;
+        match &waiting.error {
+            Some(error) => Err(error.clone()),
+            None if waiting.files.len() > MOST_WAITING => Err(format!(
+                "nobody reads standard output: {MOST_WAITING} files wait in the temporary folder"
+            )),
+            None => Ok(()),
+        }
     }
 
-    fn finish(self) -> Result<(), String> {
-        drop(self.files);
-        _ = self.thread.join();
-        self.error.get().cloned().map_or(Ok(()), Err)
+    /// Waits until all is written, or until `stop` is requested.
+    fn finish(&self, stop: &Stop) -> Result<(), String> {
+        let is_busy = |waiting: &mut Waiting| {
+            waiting.error.is_none() && (waiting.is_writing || !waiting.files.is_empty())
+        };
+        loop {
+            let waited = self.0.1.wait_timeout_while(self.waiting(), Duration::from_millis(100), is_busy);
+            let mut waiting = waited.unwrap_or_else(PoisonError::into_inner).0;
+            if !is_busy(&mut waiting) {
+                return waiting.error.take().map_or(Ok(()), Err);
+            }
+            if stop.is_requested() {
+                return Err("stopped before all of it was written to standard output".to_owned());
+            }
+        }
+    }
+
+    fn waiting(&self) -> MutexGuard<'_, Waiting> {
+        self.0.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
+/// Writes a file, and removes it. A link of its name is not followed.
 fn copy(path: &Path) -> io::Result<()> {
+    let mut file = File::options().read(true).custom_flags(libc::O_NOFOLLOW).open(path)?;
     let mut stdout = io::stdout().lock();
-    io::copy(&mut File::open(path)?, &mut stdout)?;
+    io::copy(&mut file, &mut stdout)?;
     stdout.flush()?;
     fs::remove_file(path)
 }
