@@ -1,6 +1,6 @@
 //! Says which link, host or machine gave in when packets were lost.
 
-use std::fmt;
+use std::{collections::BTreeMap, fmt};
 
 /// The counters of a trial.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -41,6 +41,8 @@ pub enum Limit {
     Sender { host: String, asked: f64, sent: f64 },
     /// The queues of cables that leave a node dropped packets. `to` is the node at the other end of the one that dropped most.
     Cables { from: String, to: String, cables: usize, packets: u64 },
+    /// The queues of several hosts' cables to one switch dropped packets. `from` is the host whose cable dropped most.
+    CablesOfHosts { to: String, from: String, cables: usize, packets: u64 },
     /// The kernels of receivers dropped packets. `host` is the one that dropped most.
     Receivers { host: String, hosts: usize, packets: u64 },
     /// Packets were lost, and no counter says where.
@@ -54,7 +56,7 @@ impl Limit {
             Self::Machine { .. } | Self::Vanished { .. } | Self::Sender { .. } | Self::Receivers { .. } => {
                 true
             }
-            Self::Cables { .. } | Self::Unknown { .. } => false,
+            Self::Cables { .. } | Self::CablesOfHosts { .. } | Self::Unknown { .. } => false,
         }
     }
 }
@@ -95,19 +97,37 @@ pub fn blame(evidence: &Evidence) -> Vec<Limit> {
     limits
 }
 
-/// Adds up the drops of the cables that leave the same node: a switch whose ports are all full is one limit.
+/// Adds up the drops of the cables that leave the same switch: one whose ports are all full is one limit. The cables of several
+/// hosts to the same switch are one limit, too: where every host sends too much, a hundred of them say the same.
 fn by_sending_end(cables: &[(String, String, u64)]) -> Vec<Limit> {
-    let dropping = || cables.iter().filter(|(_, _, packets)| *packets > 0);
-    let mut ends: Vec<&String> = dropping().map(|(from, ..)| from).collect();
-    ends.sort_unstable();
-    ends.dedup();
-    let limit = |from: &String| {
-        let of_end = || dropping().filter(|(end, ..)| end == from);
-        let (_, to, _) = of_end().max_by_key(|(_, _, packets)| *packets)?;
-        let packets = of_end().map(|(_, _, packets)| packets).sum();
-        Some(Limit::Cables { from: from.clone(), to: to.clone(), cables: of_end().count(), packets })
+    let is_host = |end: &String| cables.iter().filter(|(from, ..)| from == end).count() == 1;
+    let (mut of_switches, mut of_hosts) = (BTreeMap::<_, Vec<_>>::new(), BTreeMap::<_, Vec<_>>::new());
+    for (from, to, packets) in cables.iter().filter(|(_, _, packets)| *packets > 0) {
+        match is_host(from) {
+            true => of_hosts.entry(to).or_default().push((from, *packets)),
+            false => of_switches.entry(from).or_default().push((to, *packets)),
+        }
+    }
+    let of_switch = |(from, ports): (&String, Vec<(&String, u64)>)| {
+        let (to, packets) = most_and_sum(&ports)?;
+        Some(Limit::Cables { from: from.clone(), to, cables: ports.len(), packets })
     };
-    ends.into_iter().filter_map(limit).collect()
+    let to_switch = |(to, hosts): (&String, Vec<(&String, u64)>)| {
+        let (from, packets) = most_and_sum(&hosts)?;
+        let to = to.clone();
+        Some(match hosts.len() {
+            1 => Limit::Cables { from, to, cables: 1, packets },
+            cables => Limit::CablesOfHosts { to, from, cables, packets },
+        })
+    };
+    let switches = of_switches.into_iter().filter_map(of_switch);
+    switches.chain(of_hosts.into_iter().filter_map(to_switch)).collect()
+}
+
+/// The end whose cable dropped most, and the drops of all.
+fn most_and_sum(ends: &[(&String, u64)]) -> Option<(String, u64)> {
+    let (end, _) = ends.iter().max_by_key(|(_, packets)| *packets)?;
+    Some(((*end).clone(), ends.iter().map(|(_, packets)| packets).sum()))
 }
 
 fn of_receivers(receivers: &[(String, u64)]) -> Option<Limit> {
@@ -121,9 +141,10 @@ impl Limit {
     /// The number of packets that were dropped there, when it is counted.
     fn packets(&self) -> u64 {
         match self {
-            Self::Cables { packets, .. } | Self::Receivers { packets, .. } | Self::Unknown { packets } => {
-                *packets
-            }
+            Self::Cables { packets, .. }
+            | Self::CablesOfHosts { packets, .. }
+            | Self::Receivers { packets, .. }
+            | Self::Unknown { packets } => *packets,
             Self::Machine { .. } | Self::Vanished { .. } | Self::Sender { .. } => 0,
         }
     }
@@ -147,6 +168,12 @@ impl fmt::Display for Limit {
                 write!(
                     f,
                     "{cables} cables that leave {from} dropped {packets} packets, most of them the one to {to}"
+                )
+            }
+            Self::CablesOfHosts { to, from, cables, packets } => {
+                write!(
+                    f,
+                    "{cables} cables of hosts to {to} dropped {packets} packets, most of them the one of {from}"
                 )
             }
             Self::Receivers { host, hosts: 1, packets } => {
@@ -182,6 +209,31 @@ mod tests {
         let expected = [
             "2 cables that leave lan0 dropped 40 packets, most of them the one to b",
             "c did not read 20 packets in time",
+        ];
+        assert_eq!(words(&evidence), expected);
+    }
+
+    #[test]
+    fn hosts_that_all_send_too_much_are_one_limit() {
+        let cable = |from: &str, to: &str, packets| (from.to_owned(), to.to_owned(), packets);
+        let evidence = Evidence {
+            lost_packets: 18,
+            cables: vec![
+                cable("a", "lan0", 4),
+                cable("b", "lan0", 5),
+                cable("c", "lan1", 2),
+                cable("lan0", "lan1", 7),
+                cable("lan0", "a", 0),
+                cable("lan0", "b", 0),
+                cable("lan1", "c", 0),
+                cable("lan1", "lan0", 0),
+            ],
+            ..Evidence::default()
+        };
+        let expected = [
+            "2 cables of hosts to lan0 dropped 9 packets, most of them the one of b",
+            "the cable from lan0 to lan1 dropped 7 packets",
+            "the cable from c to lan1 dropped 2 packets",
         ];
         assert_eq!(words(&evidence), expected);
     }
