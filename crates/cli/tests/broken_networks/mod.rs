@@ -207,15 +207,7 @@ impl Broken {
     /// Runs the doctor, and returns its exit code and report.
     pub fn examine(&self) -> (Option<i32>, Value) {
         let doctor = host_name(self.shape.doctor);
-        let others = self.hosts().filter(|host| *host != doctor).map(|host| {
-            let node = self.lab().node(&host).expect("it is there");
-            // IPv6, where there is some: some faults break unicast of IPv4.
-            if self.shape.has_ipv6 {
-                node.v6().expect("an address").to_string()
-            } else {
-                node.v4().expect("an address").to_string()
-            }
-        });
+        let others = self.hosts().filter(|host| *host != doctor).map(|host| self.address(&host));
         let mut command = Command::new(env!("CARGO_BIN_EXE_treecast"));
         command
             .args(["doctor", "--json", "--interface", "if1", "--listen", "2.2"])
@@ -227,12 +219,22 @@ impl Broken {
         (output.status.code(), report.unwrap_or_else(|error| panic!("{error}: {output:?}")))
     }
 
+    /// The address by which the doctor calls a host: IPv6, where there is some, because some faults break unicast of IPv4.
+    fn address(&self, host: &str) -> String {
+        let node = self.lab().node(host).expect("it is there");
+        match self.shape.has_ipv6 {
+            true => node.v6().expect("an address").to_string(),
+            false => node.v4().expect("an address").to_string(),
+        }
+    }
+
     /// Whether the fault's place is what a finding blames. A sound network has nobody to blame.
     pub fn is_to_blame(&self, blame: &Value) -> bool {
         let Some(fault) = &self.fault else { return false };
         let (mut wanted, router) = (fault.blame.clone(), self.router());
         wanted.values_mut().for_each(|value| *value = self.filled(value));
         if let (Some(from), Some(to)) = (wanted.get("from").cloned(), wanted.get("to").cloned())
+            && wanted["who"] == "routers"
             && !matches!(fault.kind.as_str(), "narrow-link" | "storm-control")
         {
             // In both directions: the LANs are in their order.
@@ -339,10 +341,12 @@ impl Broken {
         let names = [
             ("{host}", host.name.clone()),
             ("{host4}", host.v4().map(|address| address.to_string()).unwrap_or_default()),
+            ("{address}", self.address(&host.name)),
             ("{lan}", lan.clone()),
             ("{prefix}", self.shape.prefix(self.shape.victim.0)),
             ("{next}", self.shape.prefix(self.shape.next)),
             ("{interface}", interface.to_owned()),
+            ("{doctor}", host_name(self.shape.doctor)),
             ("{doctor4}", doctor.unwrap_or(Ipv4Addr::UNSPECIFIED).to_string()),
             ("{gateway4}", of_router.map(|interface| interface.v4.to_string()).unwrap_or_default()),
         ];
