@@ -353,8 +353,16 @@ impl Judge<'_> {
         for fault in self.places().faults(lost, tried) {
             let kind = match &fault.blame {
                 _ if fault.is_one_way => Kind::OneWay,
-                Blame::Routers { from, .. } if self.asks(from, is_ipv4) => Kind::RouterFilter,
-                Blame::Routers { .. } => Kind::NoMulticastRouting,
+                Blame::Routers { from, to } => {
+                    // IPv4 comes first, and tells routers from switches where IPv6 cannot.
+                    let is_same = |other: &&Finding| {
+                        let is_of_routers =
+                            [Kind::RouterFilter, Kind::NoMulticastRouting].contains(&other.kind);
+                        is_of_routers && other.blame == fault.blame
+                    };
+                    let by_ipv4 = found.iter().find(is_same).map(|other| other.kind);
+                    by_ipv4.unwrap_or_else(|| self.of_routers([from, to], is_ipv4))
+                }
                 _ => Kind::Lost,
             };
             found.push(Finding::problem(
@@ -362,6 +370,17 @@ impl Judge<'_> {
                 fault.blame.clone(),
                 format!("no {family} group arrives {}", self.between(&fault)),
             ));
+        }
+    }
+
+    /// Why groups do not cross the routers between two LANs. A router that routes groups asks on both; a querier on one of them may be a
+    /// router to a third. A LAN where no host could listen says nothing.
+    fn of_routers(&self, lans: [&String; 2], is_ipv4: bool) -> Kind {
+        let listened = |lan: &&String| self.seen.hosts.iter().any(|host| host.is_root && host.lan == **lan);
+        let mut known = lans.into_iter().filter(listened).peekable();
+        match known.peek().is_some() && known.all(|lan| self.asks(lan, is_ipv4)) {
+            true => Kind::RouterFilter,
+            false => Kind::NoMulticastRouting,
         }
     }
 

@@ -170,6 +170,18 @@ fn routers_that_drop_groups_are_told_from_those_that_route_none() {
         |test: &Test, pair| if is_group(test) && is_crossing(pair) { (0, 0, 0) } else { sound(test, pair) };
     let mut seen = seen(&drops);
     assert_eq!(judged(&seen), [(Kind::RouterFilter, routers())]);
+    // On one LAN a switch asks, as 0.0.0.0 and by its link-local address. The other LAN has a router, to a third one.
+    let mut by_switch = seen.clone();
+    for host in (0..LANS.len()).filter(|host| LANS[*host] == LANS[0]) {
+        by_switch.examined[host].1[0].address = std::net::Ipv4Addr::UNSPECIFIED.into();
+    }
+    assert_eq!(judged(&by_switch), [(Kind::NoMulticastRouting, routers())]);
+    // Without root on that LAN, nobody knows who asks there.
+    for host in (0..LANS.len()).filter(|host| LANS[*host] == LANS[0]) {
+        by_switch.hosts[host].is_root = false;
+        by_switch.examined[host].1.clear();
+    }
+    assert_eq!(judged(&by_switch), [(Kind::RouterFilter, routers())]);
     seen.examined.iter_mut().for_each(|(_, queriers)| queriers.clear());
     assert_eq!(judged(&seen), [(Kind::NoMulticastRouting, routers())]);
 }
