@@ -1,8 +1,8 @@
 //! `treecast load run`: one host's part in a run.
 
 use std::{
-    fs::OpenOptions,
-    io,
+    fs::{File, OpenOptions},
+    io::{self, Write},
     net::{IpAddr, Ipv4Addr, SocketAddr},
     path::{Path, PathBuf},
     process::ExitCode,
@@ -119,9 +119,7 @@ enum Only {
 pub fn run(args: Args) -> Outcome {
     let config = args.config()?;
     // A run may take hours: its results must find their place.
-    if let Some(path) = &args.out {
-        OpenOptions::new().create(true).append(true).open(path).map_err(|error| unwritable(path, &error))?;
-    }
+    let out = args.out.as_deref().map(Out::open).transpose()?;
     let stop = Stop::on_signals()?;
     let mut tell = |line: &str| match line {
         "ready" if args.json => remark!("ready"),
@@ -130,15 +128,44 @@ pub fn run(args: Args) -> Outcome {
     };
     let report = run::run(&config, &stop, &mut tell)?;
     let json = serde_json::to_string(&report)?;
-    if let Some(path) = &args.out {
-        std::fs::write(path, format!("{json}\n")).map_err(|error| unwritable(path, &error))?;
-    }
+    out.map_or(Ok(()), |out| out.write(&json))?;
     match args.json {
         true => say!("{json}"),
         false => show(&tables::host_tables(&report)),
     }
     report.warnings.iter().for_each(|warning| remark!("treecast: {warning}"));
     Ok(code(&report))
+}
+
+/// The file for a run's results. It is open from the start, because a pipe's reader would take a close for the end. If the run
+/// fails, a file that this run has made is removed.
+struct Out<'a> {
+    path: &'a Path,
+    file: File,
+    is_new: bool,
+}
+
+impl<'a> Out<'a> {
+    fn open(path: &'a Path) -> Result<Self, String> {
+        let is_new = !path.exists();
+        let file = OpenOptions::new().create(true).append(true).open(path);
+        file.map(|file| Self { path, file, is_new }).map_err(|error| unwritable(path, &error))
+    }
+
+    fn write(mut self, json: &str) -> Result<(), String> {
+        self.is_new = false;
+        // Pipes and devices have no length.
+        _ = self.file.set_len(0);
+        writeln!(self.file, "{json}").map_err(|error| unwritable(self.path, &error))
+    }
+}
+
+impl Drop for Out<'_> {
+    fn drop(&mut self) {
+        if self.is_new {
+            _ = std::fs::remove_file(self.path);
+        }
+    }
 }
 
 fn unwritable(path: &Path, error: &io::Error) -> String {

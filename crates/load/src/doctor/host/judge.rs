@@ -203,10 +203,11 @@ fn limits(facts: &Facts, all: &mut Vec<Finding>) {
 }
 
 fn offloads(facts: &Facts, all: &mut Vec<Finding>) {
-    let cards = facts.interfaces.iter().filter(|it| it.is_card && it.is_usable());
+    // The ports of a bridge have no addresses.
+    let cards = facts.interfaces.iter().filter(|it| it.is_card && it.is_up && (it.is_port || it.is_usable()));
     for interface in cards.filter(|it| it.has_gro == Some(false)) {
         let seen = format!(
-            "{} hands packets on one by one as they arrive (generic-receive-offload is off): a receiver takes several times the processor time",
+            "{} hands packets on one by one as they arrive (generic-receive-offload is off): a receiver takes more processor time",
             interface.name
         );
         all.push(Finding::remark(Kind::ReceiveOffload, own(facts), seen));
@@ -292,6 +293,17 @@ mod tests {
             (it.interfaces[0].has_gro, it.interfaces[0].is_card) = (Some(false), false);
         };
         assert_eq!(kinds(bridge), [], "packets reach a bridge as its ports hand them on");
+        let port = |it: &mut Facts| {
+            let port = InterfaceFacts {
+                name: "port".into(),
+                is_port: true,
+                has_gro: Some(false),
+                addresses: Vec::new(),
+                ..it.interfaces[0].clone()
+            };
+            it.interfaces.push(port);
+        };
+        assert_eq!(kinds(port), [(ReceiveOffload, Remark)]);
     }
 
     #[test]

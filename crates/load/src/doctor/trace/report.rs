@@ -127,7 +127,7 @@ fn end(way: &Way, question: &Question, interface: &Interface) -> String {
             next.map_or("a router that it does not name".to_owned(), |next| next.to_string())
         ),
         End::Neighbour => format!(
-            "no router lies between: {} is on the network of {} itself",
+            "no router lies between: {} would be on the network of {} itself. Whether it sends was not looked for",
             shown(question.source),
             interface.name
         ),
