@@ -141,6 +141,17 @@ impl Group {
         }
     }
 
+    /// Ends at once the wish for the sources in `ask`, because nobody else is there who could want them. Returns what must still be
+    /// asked: whether anybody wants the group at all.
+    pub fn end_sources(&mut self, ask: Ask) -> Ask {
+        for source in ask.sources {
+            if self.requested.remove(&source).is_some() && self.exclude_until.is_some() {
+                self.excluded.insert(source);
+            }
+        }
+        Ask { group: ask.group, sources: BTreeSet::new() }
+    }
+
     /// Asks about everything that is wanted, as if its listeners had left. A listener of IGMPv1 would not
     /// answer (RFC 2236, section 7).
     pub fn doubt(&mut self, now: Instant, timers: &Timers) {

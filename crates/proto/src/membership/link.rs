@@ -12,6 +12,7 @@ use super::{
     Filter, Limits, Message, Query, Record, Timers,
     group::{Ask, Group},
     leave::Leaves,
+    neighbours::Neighbours,
     room::{Room, RoomSnapshot},
     scope::{is_routable_group, is_routable_source, is_source_specific},
     shares::Claim,
@@ -43,6 +44,7 @@ pub struct Link {
     groups: BTreeMap<IpAddr, Group>,
     /// The deadline of every group that has one.
     deadlines: BTreeSet<(Instant, IpAddr)>,
+    neighbours: Neighbours,
     room: Room,
     leaves: Leaves,
     out: VecDeque<Output>,
@@ -86,6 +88,7 @@ impl Link {
             advertisements: Advertisements { next: now, earliest: now, initial_left: INITIAL_ADVERTISEMENTS },
             groups: BTreeMap::new(),
             deadlines: BTreeSet::new(),
+            neighbours: Neighbours::default(),
             room: Room::new(limits),
             leaves: Leaves::default(),
             out: VecDeque::new(),
@@ -103,6 +106,7 @@ impl Link {
         if from == self.address {
             return;
         }
+        self.neighbours.note(from, &message);
         match message {
             Message::Query(query) => self.heard_query(now, from, &query),
             Message::OldQuery { group, max_response } => {
@@ -230,11 +234,13 @@ impl Link {
         let (sources, replaced) = self.make_room(from, kind, address, named);
         let joins = excludes || kind != RecordKind::Block && !sources.is_empty();
         let by = joins.then_some(from);
+        let is_alone = self.neighbours.is_a_router_alone(from);
         self.update(now, by, address, |group, timers| {
             for (_, source) in replaced.iter().filter(|(of, _)| *of == address) {
                 group.forget(*source);
             }
-            group.apply(now, kind, &sources, timers)
+            let ask = group.apply(now, kind, &sources, timers);
+            if is_alone { group.end_sources(ask) } else { ask }
         });
         for (other, source) in replaced.iter().filter(|(of, _)| *of != address) {
             self.update(now, None, *other, |group, _| {
@@ -660,6 +666,30 @@ mod tests {
         other.handle(at(60), address("fe80::4"), Message::Query(specific));
         assert_eq!(queries(&mut other, 60, 63), []);
         assert_eq!(other.groups().count(), 0);
+    }
+
+    /// Between two routers, a source that one of them excludes is forwarded no longer. Where somebody else was heard, the querier asks.
+    #[test]
+    fn a_router_that_is_alone_on_a_link_is_not_asked_what_others_want() {
+        let (router, group) = (address("fe80::9"), address("ff15::1"));
+        for (others, asked) in [(None, 0), (Some(address("fe80::7")), 2), (Some(address("::")), 2)] {
+            let mut link = link();
+            let advertisement =
+                RouterAdvertisement { advertisement_interval_s: 20, query_interval_s: 125, robustness: 2 };
+            link.handle(at(1), router, Message::RouterAdvertisement(advertisement));
+            others.into_iter().for_each(|other| link.handle(at(1), other, general_query(2, 125)));
+            link.handle(at(40), router, report(RecordKind::IsExclude, "ff15::1", &[]));
+            outputs(&mut link, 40);
+            link.handle(at(50), router, report(RecordKind::Block, "ff15::1", &["2001:db8::1"]));
+            let source = address("2001:db8::1");
+            assert_eq!(link.filter(group).passes(source), asked > 0);
+            assert!(link.filter(group).passes(address("2001:db8::2")));
+            let queries = queries(&mut link, 50, 60).len();
+            assert_eq!(queries, asked, "{others:?}");
+            assert!(!link.filter(group).passes(source));
+            link.handle(at(61), router, report(RecordKind::Allow, "ff15::1", &["2001:db8::1"]));
+            assert!(link.filter(group).passes(source), "wanted again");
+        }
     }
 
     /// A switch that is the querier asks only at the port of the listener that has left.

@@ -18,6 +18,7 @@ mod host;
 mod leave;
 mod link;
 mod message;
+mod neighbours;
 mod room;
 mod router;
 mod scope;

@@ -24,7 +24,8 @@
 //! Upstreams give all sources one tree. [`RouterConfig::source_trees`] gives each source a tree of its own, as
 //! DVMRP does (RFC 1075): a router listens to "any source" on every link, but excludes each known source on all
 //! links that the route to this source does not use. A new source's first packets reach all routers of the
-//! loop, and each of them then excludes it where it gets copies, up to 64 sources of a group. Packets of further sources
+//! loop, and each of them then excludes it where it gets copies, up to 64 sources of a group. On a link with nobody but two
+//! routers, that counts at once (`neighbours.rs`); elsewhere the querier asks first. Packets of further sources
 //! cross each link of the loop once for each router on it, and hosts may get copies. The price: joins go round a loop for as long as
 //! the routers run. A bridge that snoops may keep hosts of MLDv1 and IGMPv2 from the excluded sources.
 //!
