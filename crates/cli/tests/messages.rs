@@ -172,7 +172,7 @@ const CASES: &[Case] = &[
     (&["lab", "run", "pipe"], &["cannot read experiment pipe: it is no regular file", "such as labs/"]),
     (&["lab", "run", "folder"], &["cannot read experiment folder: it is a folder", "such as labs/"]),
     (&["sim", "run", "pipe"], &["cannot read experiment pipe: it is no regular file", "such as labs/"]),
-    (&["sim", "run", "feed.toml"], &["treecast: the simulator delivers files", "`feed`"]),
+    (&["sim", "run", "shared.toml"], &["treecast: the simulator delivers files", "`shared`"]),
     (&["lab", "up", "pipe"], &["pipe: cannot be read as a topology (it is no regular file)", "testbed:FILE"]),
     (&["mead", "plan", "--participants", "pipe"], &["cannot read pipe: it is no regular file"]),
     (&["mead", "plan", "--use-case", "uc9"], &["no such use case", "uc1", "--use-case"]),
@@ -352,8 +352,8 @@ impl Folder {
         for (experiment, paper) in [("endless.toml", "/dev/zero"), ("pipe.toml", "pipe")] {
             fs::write(scratch.path(experiment), WITH_PAPER.replace("PAPER", paper)).unwrap();
         }
-        let feed = WITH_PAPER.replace("papers", "#").replace("\"files\", sizes = [\"1M\"]", "\"feed\"");
-        fs::write(scratch.path("feed.toml"), feed).unwrap();
+        let shared = WITH_PAPER.replace("papers", "#").replace("\"files\"", "\"shared\", lasts = \"1s\"");
+        fs::write(scratch.path("shared.toml"), shared).unwrap();
         assert!(Command::new("mkfifo").arg(scratch.path("pipe")).status().unwrap().success());
         fs::write(scratch.path("binary"), [0xff; 3000]).unwrap();
         fs::write(scratch.path("damaged/results.sqlite"), [b'x'; 3000]).unwrap();

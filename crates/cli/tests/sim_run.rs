@@ -164,8 +164,19 @@ fn what_the_simulator_has_not_is_refused_by_name() {
             "trace cut.tsv: it is cut short: the last line must be `SECONDS end`",
         ),
         (
-            ["workload={kind=\"stream\",rates=[\"1M\"],seconds=1}", "delivery=[{fanout=\"unicast\"}]"],
-            "not the workload `stream`: take `treecast lab run`",
+            ["workload={kind=\"feed\",objects=3}", "deliveries=carousel"],
+            "only feeds with repair nack or after",
+        ),
+        (
+            ["workload={kind=\"conference\",rates=[\"1M\"],seconds=1}", "delivery=[{fanout=\"multicast\"}]"],
+            "no group with several senders",
+        ),
+        (
+            [
+                "workload={kind=\"stream\",rates=[\"1M\"],seconds=1,payload=1400}",
+                "delivery=[{fanout=\"mead\"}]",
+            ],
+            "no room for a payload of 1400 bytes beside a whole list",
         ),
     ];
     for (settings, expected) in cases {
@@ -273,4 +284,112 @@ fn local_groups_and_crowds_run_and_say_what_they_cost() {
         said.contains("the topology of a crowd has one client, which stands for all, and not 3"),
         "{said}"
     );
+}
+
+/// Objects that come one by one, to receivers of which some lose much and have little time for repairs.
+const FEED: &str = r#"
+title = "a feed, in virtual time"
+deliveries = ["nack", "after"]
+sample = "1s"
+
+[workload]
+kind = "feed"
+objects = 60
+per_second = 20
+loads = [0.4]
+factors = [0, 50]
+priorities = ["fair", "multicast"]
+
+[[network]]
+name = "lossy"
+topology = "lan:clients=4,rate=20M,delay=5ms"
+loss = [{ rate = "10%", every = 2 }]
+
+[[claim]]
+says = "with time for repairs, every receiver gets every object"
+holds = 'min(have{factor = "50"}) >= 1'
+
+[[claim]]
+says = "without it, receivers that lose packets lack objects, and others lack none"
+holds = 'max(robustness{factor = "0"}) <= 0.5 and max(have{factor = "0"}) >= 1'
+
+[[claim]]
+says = "objects take the time that their bytes need, and not that of those that are still to come"
+holds = 'max(object_time{factor = "0"}) <= 1 s'
+"#;
+
+/// Numbered datagrams to six receivers behind two levels of routers.
+const STREAM: &str = r#"
+title = "a stream, in virtual time"
+sample = "500ms"
+
+[workload]
+kind = "stream"
+rates = ["500k"]
+seconds = 5
+
+[[network]]
+name = "tree"
+topology = "tree:levels=2,clients=3,rate=20M,delay=2ms"
+
+[[delivery]]
+fanout = ["unicast", "multicast", "mead", "xcast"]
+
+[[delivery]]
+name = "lossy"
+fanout = "multicast"
+events = [{ at = "1s", lasts = "2s", fault = "lose", node = "client0", loss = "50%" }]
+
+[[claim]]
+says = "every datagram comes, where nothing is lost"
+holds = 'max(lost{delivery != "lossy"}) <= 0'
+
+[[claim]]
+says = "half of two of five seconds is lost at one receiver"
+holds = '15% <= max(lost{delivery = "lossy"}) and max(lost{delivery = "lossy"}) <= 25%'
+
+[[claim]]
+says = "lists and multicast take fewer bytes than a copy for each"
+holds = 'max(network_bytes{delivery = "mead"}) < min(network_bytes{delivery = "unicast"}) and max(network_bytes{delivery = "multicast"}) < min(network_bytes{delivery = "mead"}) and max(network_bytes{delivery = "xcast"}) < min(network_bytes{delivery = "unicast"})'
+
+[[claim]]
+says = "links carry what the tree says, within 3 %"
+holds = '97% <= median(network_bytes{delivery = "unicast" | "multicast" | "mead"}) / median(computed_network_bytes{delivery = "unicast" | "multicast" | "mead"}) <= 103%'
+each = ["delivery"]
+
+[[claim]]
+says = "a datagram takes the delay of its links"
+holds = '8 ms <= min(latency_min) and max(latency_max{delivery = "multicast"}) <= 30 ms'
+"#;
+
+/// Runs an experiment twice, and checks that its claims hold and that both give the same rows.
+fn holds_and_repeats(test: &str, experiment: &str, runs: u64) {
+    let folder = Folder::new(test, experiment);
+    let output = folder.run(&["--out", "one"]);
+    let told = events(&output);
+    let done = told.last().unwrap();
+    assert_eq!((output.status.code(), &done["whole_runs"]), (Some(0), &runs.into()), "{done}");
+    folder.run(&["--out", "two"]);
+    assert_eq!(kept(folder.0.join("one/results.sqlite")), kept(folder.0.join("two/results.sqlite")));
+}
+
+#[test]
+fn a_feeds_objects_come_in_time_or_are_given_up() {
+    holds_and_repeats("feed", FEED, 8);
+}
+
+#[test]
+fn streams_come_by_every_fanout() {
+    holds_and_repeats("stream", STREAM, 5);
+}
+
+/// Each of four members sends to all others.
+#[test]
+fn a_conference_has_several_senders_in_one_network() {
+    let conference = STREAM
+        .replace("\"stream\"", "\"conference\"")
+        .replace("[\"unicast\", \"multicast\", \"mead\", \"xcast\"]", "[\"unicast\", \"mead\", \"xcast\"]");
+    let (kept, _) = conference.split_once("[[delivery]]\nname = \"lossy\"").unwrap();
+    let claims = "[[claim]]\nsays = \"all come\"\nholds = 'max(lost) <= 0 and min(expected) >= 1000'\n";
+    holds_and_repeats("conference", &format!("{kept}{claims}"), 3);
 }

@@ -8,6 +8,7 @@ use treecast_measure::{
     rates::Rate,
     series::{self, Counter},
 };
+use treecast_sim::session::Sample;
 
 use crate::{
     filing::{Filing, Series},
@@ -67,6 +68,27 @@ impl Carried {
         Ok(carried)
     }
 
+    /// What a simulated run carried, by samples that began `before` its first one. What comes to the sender is not counted there.
+    pub fn of_samples(samples: &[Sample], before: Duration) -> Self {
+        let points = |bytes: fn(&Sample) -> u64| {
+            let pairs = samples.windows(2).filter(|pair| pair[1].at > pair[0].at);
+            let points = pairs.map(|pair| {
+                let seconds = (pair[1].at - pair[0].at).as_secs_f64();
+                let from = (before + pair[0].at).as_secs_f64();
+                (from, (bytes(&pair[1]) - bytes(&pair[0])) as f64 / seconds)
+            });
+            points.collect()
+        };
+        let end = samples.last().copied().unwrap_or_default();
+        Self {
+            network: end.network_bytes,
+            sender: end.sender_bytes,
+            network_over_time: points(|sample| sample.network_bytes),
+            sender_over_time: points(|sample| sample.sender_bytes),
+            ..Self::default()
+        }
+    }
+
     /// Returns the rows and series that every run files. `watched` are links whose load is kept over time.
     pub fn filing(&self, watched: &[String]) -> Filing {
         let mut filing = Filing::default();
@@ -78,6 +100,7 @@ impl Carried {
             .for_each(|(name, bytes, _)| filing.node(&name_of_link(name), "link_bytes", *bytes as f64, "B"));
         let points = [&self.network_over_time, &self.sender_over_time, &self.to_sender_over_time];
         filing.series = Series::of(SERIES, points.map(Clone::clone));
+        filing.series.retain(|series| !series.points.is_empty());
         let of_link = |(name, _, points): &(String, u64, Points)| Series {
             measure: series_of_link(name),
             unit: "B/s",

@@ -101,6 +101,7 @@ fn by_fanout(fanout: Fanout, mut scenario: Scenario) -> Scenario {
         on_link: vec![false; placed.receivers.len()],
         routers: routers.map(|(node, _)| router(node)).collect(),
         mtu: 1_500,
+        lists: Lists::default(),
     });
     if fanout == Fanout::Unicast {
         // All copies share the rate.

@@ -161,6 +161,7 @@ fn explicit(network: &Network, random: &mut ChaCha8Rng) -> Explicit {
         on_link: (1..network.hosts).map(|host| lan_of(0).is_some() && lan_of(host) == lan_of(0)).collect(),
         routers: (0..network.routers).map(router).collect(),
         mtu: MTU,
+        lists: Lists::default(),
     }
 }
 

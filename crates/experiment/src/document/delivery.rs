@@ -421,7 +421,7 @@ impl Options {
     }
 
     /// `--ok`, as a number of addresses.
-    fn ok(&self, max: usize) -> usize {
+    pub fn ok(&self, max: usize) -> usize {
         self.ok.map_or(max, |ok| (max as f64 * ok).round() as usize)
     }
 

@@ -11,7 +11,7 @@ use crate::{
     Error, Event,
     cargo::Cargo,
     client::Fared,
-    document::{local::LocalGroups, network, workload::Workload},
+    document::{local::LocalGroups, workload::Workload},
     feed,
     plan::{self, Group, Planned, Work},
     programs::Programs,
@@ -87,10 +87,10 @@ impl Engine<'_> {
         let mut filing = session::of_run(group, &played, size_bytes, stopped);
         filing.series.extend(session::over_time(&self.book.db, &record, &group.sender, &played.clients)?);
         if let (Work::Feed(_), Workload::Feed(feed)) = (&planned.work, &self.experiment().workload) {
-            let (slow, _) = network::slow_clients(self.book.topology(planned));
+            let topology = self.book.topology(planned);
             let have =
                 group.receivers.iter().cloned().zip(played.clients.iter().map(|fared| &*fared.objects));
-            filing.extend(feed::filing(feed, &slow, &have.collect::<Vec<_>>()));
+            filing.extend(feed::of_run(feed, topology, &have.collect::<Vec<_>>()));
         }
         let failures = match played.refused {
             Some(_) => Vec::new(),

@@ -8,14 +8,8 @@ use crate::{
     document::workload::Load,
     plan::{Planned, stream::PlannedStream},
     site::Site,
-    stream::{self, Scene},
+    stream::{self, MAX_LOSS, MAX_SLOWER, Scene},
 };
-
-/// What the MEADcast thesis let be lost of a file that is sent as a stream (4.4.3).
-const MAX_LOSS: f64 = 0.015;
-
-/// How often such a file is sent slower than before.
-const MAX_SLOWER: u32 = 4;
 
 impl Engine<'_> {
     /// Makes a run of a stream. When a file is sent as a stream and too much of it is lost, the run sends it

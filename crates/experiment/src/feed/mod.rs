@@ -3,7 +3,12 @@
 
 mod products;
 
-use crate::{document::feed::Feed, filing::Filing};
+use treecast_lab::Topology;
+
+use crate::{
+    document::{feed::Feed, network},
+    filing::Filing,
+};
 
 pub use products::{ObjectTime, Products};
 
@@ -30,8 +35,14 @@ pub fn equation_4_2(objects: u32, receivers: &[(bool, &[ObjectTime])]) -> (Optio
     (robustness, mean)
 }
 
+/// Returns the rows that a run of a feed files, by what its receivers got.
+pub fn of_run(feed: &Feed, topology: &Topology, receivers: &[(String, &[ObjectTime])]) -> Filing {
+    let (slow, _) = network::slow_clients(topology);
+    filing(feed, &slow, receivers)
+}
+
 /// Returns the rows and series that a run of a feed files. `slow` are the receivers that lose packets.
-pub fn filing(feed: &Feed, slow: &[String], receivers: &[(String, &[ObjectTime])]) -> Filing {
+fn filing(feed: &Feed, slow: &[String], receivers: &[(String, &[ObjectTime])]) -> Filing {
     let mut filing = Filing::default();
     filing.run("objects", f64::from(feed.objects), "");
     let all: Vec<(bool, &[ObjectTime])> =

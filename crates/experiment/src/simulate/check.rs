@@ -6,11 +6,11 @@ use crate::{
     Error,
     document::{
         Experiment,
-        delivery::{Delivery, Fanout, Program},
+        delivery::{Delivery, Fanout, Program, Repair},
         network::{Multicast, Network},
         workload::{SendRate, Workload},
     },
-    plan::{self, Plan},
+    plan::{self, Plan, Planned, Work},
 };
 
 fn refused(what: String) -> Error {
@@ -19,10 +19,10 @@ fn refused(what: String) -> Error {
 
 /// Refuses an experiment whose workload or networks the simulator does not have.
 pub fn check(experiment: &Experiment) -> Result<(), Error> {
-    if !matches!(experiment.workload, Workload::Files(_)) {
+    if !matches!(experiment.workload, Workload::Files(_) | Workload::Feed(_) | Workload::Stream(_)) {
         let kind = experiment.workload.word();
         return Err(refused(format!(
-            "the simulator delivers files, and not the workload `{kind}`: take `treecast lab run`"
+            "the simulator delivers files, feeds and streams, and not the workload `{kind}`: take `treecast lab run`"
         )));
     }
     for network in &experiment.networks {
@@ -38,11 +38,17 @@ pub fn check_runs(experiment: &Experiment, plan: &Plan) -> Result<(), Error> {
         let topology = &plan.networks[run.network].topology;
         let rate = plan::rate(experiment, network, run.delivery, topology);
         let name = &run.delivery.name;
-        of_rate(run.delivery, &rate).map_err(|what| {
+        let of_rate = match run.work {
+            // A stream has the rate of its workload.
+            Work::Stream(_) => Ok(()),
+            _ => of_rate(run.delivery, &rate),
+        };
+        of_rate.map_err(|what| {
             let advice = "name one rate, such as 5M, or take `treecast lab run`";
             refused(format!("delivery `{name}`: the simulator has {what}: {advice}"))
         })?;
-        of_delivery(run.delivery).map_err(|what| {
+        let in_workload = of_delivery(run.delivery).and_then(|()| of_work(run));
+        in_workload.map_err(|what| {
             let advice = "leave the delivery out (--set deliveries=...), or take `treecast lab run`";
             refused(format!("delivery `{name}`: the simulator has {what}: {advice}"))
         })?;
@@ -80,6 +86,17 @@ fn of_rate(delivery: &Delivery, rate: &SendRate) -> Result<(), String> {
         SendRate::Auto => Err("no rate auto".into()),
         SendRate::Several(_) => Err("no session with several rates".into()),
         SendRate::Max if delivery.is_carousel() => Err("no carousel without a rate".into()),
+        _ => Ok(()),
+    }
+}
+
+/// Refuses what the simulator cannot deliver in this way. As `treecast send --retx-factor` does, it refuses a feed with a
+/// repair that bounds no retransmissions.
+fn of_work(run: &Planned) -> Result<(), String> {
+    match (&run.work, run.delivery.repair) {
+        (Work::Feed(_), None | Some(Repair::Nack | Repair::After)) => Ok(()),
+        (Work::Feed(_), Some(_)) => Err("only feeds with repair nack or after".into()),
+        (Work::Stream(stream), _) => super::stream::check(run, stream),
         _ => Ok(()),
     }
 }

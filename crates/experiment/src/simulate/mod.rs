@@ -9,6 +9,7 @@ mod check;
 mod crowd;
 mod network;
 mod scenario;
+mod stream;
 
 use std::{
     collections::BTreeMap,
@@ -26,10 +27,13 @@ use treecast_sim::session::LocalFigures;
 use self::scenario::Simulated;
 use crate::{
     Error, Event, Order, Preview, Results,
-    document::Experiment,
+    carried::Carried,
+    client::Fared,
+    document::{Experiment, workload::Workload},
     engine::book::{Book, Outcome, failures, whole},
+    feed,
     filing::Filing,
-    plan::{Plan, Planned},
+    plan::{Plan, Planned, Work},
     schedule::Schedule,
     vocabulary,
 };
@@ -106,12 +110,12 @@ fn make(book: &mut Book, runs: &[&Planned], stop: &(dyn Fn() -> bool + Sync)) ->
             });
         }
         drop(tell);
-        let mut early: BTreeMap<usize, Result<Simulated, String>> = BTreeMap::new();
+        let mut early: BTreeMap<usize, Result<Made, String>> = BTreeMap::new();
         let mut due = 0;
-        for (index, simulated) in told {
-            early.insert(index, simulated);
-            while let Some(simulated) = early.remove(&due) {
-                keep(book, runs[due], simulated)?;
+        for (index, made) in told {
+            early.insert(index, made);
+            while let Some(made) = early.remove(&due) {
+                keep(book, runs[due], made)?;
                 due += 1;
             }
         }
@@ -120,39 +124,67 @@ fn make(book: &mut Book, runs: &[&Planned], stop: &(dyn Fn() -> bool + Sync)) ->
     })
 }
 
-/// Makes a run, of a crowd or of clients that each have a node.
-fn play(
-    experiment: &Experiment,
-    plan: &Plan,
-    planned: &Planned,
-    waits: &[Duration],
-) -> Result<Simulated, String> {
-    match experiment.networks[planned.network].crowd {
-        Some(receivers) => crowd::play(experiment, plan, planned, receivers as usize),
-        None => scenario::play(experiment, plan, planned, waits),
-    }
+/// What a run came to.
+struct Made {
+    /// The result of each client of the first group. Empty for a stream, of which nobody keeps a copy.
+    clients: Vec<Fared>,
+    filing: Filing,
+    sentence: String,
+    duration: Duration,
+    /// The clients that lack something: node and reason.
+    failures: Vec<(String, String)>,
+    /// Why the run was made again, one line for each earlier attempt.
+    again: Vec<String>,
 }
 
-/// Keeps what a run came to.
-fn keep(book: &mut Book, planned: &Planned, simulated: Result<Simulated, String>) -> Result<(), Error> {
-    let failed = |what: String| Error::Run { run: planned.name.clone(), error: std::io::Error::other(what) };
-    let simulated = simulated.map_err(failed)?;
+/// Makes a run: a stream, or a session of a crowd or of clients that each have a node.
+fn play(experiment: &Experiment, plan: &Plan, planned: &Planned, waits: &[Duration]) -> Result<Made, String> {
+    if let Work::Stream(stream) = &planned.work {
+        return stream::play(experiment, plan, planned, stream);
+    }
+    let simulated = match experiment.networks[planned.network].crowd {
+        Some(receivers) => crowd::play(experiment, plan, planned, receivers as usize)?,
+        None => scenario::play(experiment, plan, planned, waits)?,
+    };
     let group = &planned.groups[0];
-    book.number += 1;
-    book.tell_started(planned, Duration::ZERO);
-    let record = book.begin(planned, None)?;
-    for (node, fared) in group.receivers.iter().zip(&simulated.clients) {
-        book.tell_client(planned, node, fared);
+    let mut filing = filing(planned, &simulated);
+    if let (Work::Feed(_), Workload::Feed(keys)) = (&planned.work, &experiment.workload) {
+        let topology = &plan.networks[planned.network].topology;
+        let have = group.receivers.iter().cloned().zip(simulated.clients.iter().map(|fared| &*fared.objects));
+        filing.extend(feed::of_run(keys, topology, &have.collect::<Vec<_>>()));
     }
     let failures = failures(group, &simulated.clients);
     let (whole, of) = whole(&simulated.clients, &failures);
     let seconds = simulated.duration.as_secs_f64();
+    Ok(Made {
+        filing,
+        sentence: format!("{whole} of {of} copies, last after {seconds:.3} s"),
+        duration: simulated.duration,
+        failures,
+        clients: simulated.clients,
+        again: Vec::new(),
+    })
+}
+
+/// Keeps what a run came to.
+fn keep(book: &mut Book, planned: &Planned, made: Result<Made, String>) -> Result<(), Error> {
+    let failed = |what: String| Error::Run { run: planned.name.clone(), error: std::io::Error::other(what) };
+    let Made { clients, filing, sentence, duration, failures, again } = made.map_err(failed)?;
+    book.number += 1;
+    book.tell_started(planned, Duration::ZERO);
+    for why in &again {
+        (book.observe)(&Event::Again { run: &planned.name, why });
+    }
+    let record = book.begin(planned, None)?;
+    for (node, fared) in planned.groups[0].receivers.iter().zip(&clients) {
+        book.tell_client(planned, node, fared);
+    }
     let outcome = Outcome {
         record,
         carried: None,
-        filing: filing(planned, &simulated),
-        sentence: format!("{whole} of {of} copies, last after {seconds:.3} s"),
-        duration: simulated.duration,
+        filing,
+        sentence,
+        duration,
         failures,
         refused: None,
         interrupted: false,
@@ -164,6 +196,7 @@ fn keep(book: &mut Book, planned: &Planned, simulated: Result<Simulated, String>
 fn filing(planned: &Planned, simulated: &Simulated) -> Filing {
     let mut filing = Filing::default();
     let size_bytes = simulated.size_bytes;
+    let is_feed = matches!(planned.work, Work::Feed(_));
     let receivers = planned.groups[0].receivers.iter().zip(&simulated.clients);
     for ((name, fared), figures) in receivers.zip(&simulated.figures) {
         if fared.has_died {
@@ -178,15 +211,24 @@ fn filing(planned: &Planned, simulated: &Simulated) -> Filing {
             }
         }
         let is_whole = fared.failure.is_none() && !fared.is_cut_short;
-        let received = if is_whole { size_bytes } else { fared.told.received_bytes };
+        let received = match is_whole {
+            true if is_feed => fared.objects.iter().map(|object| object.size_bytes).sum(),
+            true => size_bytes,
+            false => fared.told.received_bytes,
+        };
         let missing = 1.0 - (received as f64 / size_bytes.max(1) as f64).min(1.0);
-        filing.node(name, "missing", missing, "");
+        // As in a lab: what a feed's receivers lack is told by `have` and `robustness`.
+        filing.node(name, "missing", if is_whole { 0.0 } else { missing }, "");
         filing.node(name, "received", received as f64, "B");
         filing.node(name, "retransmitted", fared.told.retransmitted_bytes as f64, "B");
         filing.node(name, "duplicate", fared.told.duplicate_bytes as f64, "B");
         filing.node(name, "dropped", fared.told.dropped_packets as f64, "packets");
         filing.node(name, "attempts", f64::from(fared.attempts), "");
-        figures.and_then(|figures| figures.local).iter().for_each(|local| of_local(&mut filing, name, local));
+        figures
+            .as_ref()
+            .and_then(|figures| figures.local)
+            .iter()
+            .for_each(|local| of_local(&mut filing, name, local));
     }
     filing.run("feedback", simulated.feedback as f64, "packets");
     filing.run("sender_repairs", simulated.sender_repairs as f64, "packets");
@@ -198,9 +240,7 @@ fn filing(planned: &Planned, simulated: &Simulated) -> Filing {
         filing.run("served", served as f64, "");
     }
     filing.run("duration", simulated.duration.as_secs_f64(), "s");
-    filing.run("network_bytes", simulated.network_bytes() as f64, "B");
-    filing.run("sender_bytes", simulated.sender_bytes() as f64, "B");
-    filing.series = simulated.series();
+    filing.extend(Carried::of_samples(&simulated.samples, Duration::ZERO).filing(&[]));
     filing
 }
 

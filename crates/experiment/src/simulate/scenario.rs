@@ -5,6 +5,7 @@ use std::time::Duration;
 use treecast_driver::send::MOST_CODED_BPS;
 use treecast_lab::{Role, Topology, quantity::Rate};
 use treecast_proto::{
+    Instant,
     fec::Share,
     local::Tuning,
     vcmtp::{self, Notification},
@@ -12,7 +13,7 @@ use treecast_proto::{
 use treecast_sim::{
     network::Path,
     session::{
-        self, Carousel, Explicit, Fanout, Local, ObjectPlan, Placed, PlacedRouter, PlacedSeat,
+        self, Carousel, Explicit, Fanout, Feed, Lists, Local, ObjectPlan, Placed, PlacedRouter, PlacedSeat,
         ReceiverFigures, ReceiverPlan, Sample, Scenario,
     },
 };
@@ -20,15 +21,15 @@ use treecast_wire::{header::HEADER_LEN, seal::SEAL_LEN};
 
 use super::network;
 use crate::{
-    carried,
     client::Fared,
     document::{
         Experiment,
         delivery::{self, Delivery, Repair},
+        feed::Priority,
         network::{Multicast, server_rate_bps},
-        workload::SendRate,
+        workload::{SendRate, Workload},
     },
-    filing::Series,
+    feed::ObjectTime,
     plan::{self, Plan, Planned, Work},
     schedule::{Schedule, seed_for},
     told::Told,
@@ -110,7 +111,7 @@ pub fn play(
         if let [fault, ..] = run.faults.as_slice() {
             return Err(format!("the simulator is wrong: {fault}"));
         }
-        simulated.take(planned, &members, begins, &waits, &run);
+        simulated.take(planned, &members, begins, &waits, (&scenario.objects, &run));
         simulated.feedback += run.figures.feedback_messages;
         simulated.wanted_deaths += run.figures.wanted_deaths;
         let block_len = u64::from(scenario.block_len);
@@ -126,6 +127,7 @@ pub fn play(
 pub fn size(planned: &Planned) -> u64 {
     match &planned.work {
         Work::File(size) => size.0,
+        Work::Feed(feed) => feed.size.0,
         _ => 0,
     }
 }
@@ -138,12 +140,15 @@ impl Simulated {
         members: &[usize],
         begins: Duration,
         waits: &dyn Fn(usize) -> Duration,
-        run: &session::Run,
+        (objects, run): (&[ObjectPlan], &session::Run),
     ) {
         for figures in &run.receivers {
             let index = members[figures.number];
             self.clients[index] = fared(planned, figures, begins, waits(index));
-            self.figures[index] = Some(*figures);
+            if matches!(planned.work, Work::Feed(_)) {
+                self.clients[index].objects = object_times(objects, figures);
+            }
+            self.figures[index] = Some(figures.clone());
         }
         for &index in members {
             let client = &mut self.clients[index];
@@ -160,43 +165,29 @@ impl Simulated {
             sender_bytes: before.sender_bytes + sample.sender_bytes,
         }));
     }
+}
 
-    pub fn network_bytes(&self) -> u64 {
-        self.samples.last().map_or(0, |sample| sample.network_bytes)
-    }
-
-    pub fn sender_bytes(&self) -> u64 {
-        self.samples.last().map_or(0, |sample| sample.sender_bytes)
-    }
-
-    /// Returns how much all links, and the sender's link, carried over time.
-    pub fn series(&self) -> Vec<Series> {
-        let points = |bytes: fn(&Sample) -> u64| {
-            let pairs = self.samples.windows(2).filter(|pair| pair[1].at > pair[0].at);
-            let points = pairs.map(|pair| {
-                let seconds = (pair[1].at - pair[0].at).as_secs_f64();
-                (pair[0].at.as_secs_f64(), (bytes(&pair[1]) - bytes(&pair[0])) as f64 / seconds)
-            });
-            points.collect()
-        };
-        // The simulator does not count what comes to the sender.
-        Series::of(
-            carried::SERIES,
-            [points(|sample| sample.network_bytes), points(|sample| sample.sender_bytes)],
-        )
-    }
+/// The objects that a receiver of a feed has, and the time that each took.
+fn object_times(objects: &[ObjectPlan], figures: &ReceiverFigures) -> Vec<ObjectTime> {
+    let time = |one: &session::ObjectFigures| ObjectTime {
+        size_bytes: objects[one.index as usize].size as u64,
+        taken: one.complete - one.announced,
+    };
+    figures.objects.iter().map(time).collect()
 }
 
 fn fared(planned: &Planned, figures: &ReceiverFigures, begins: Duration, wait: Duration) -> Fared {
-    let may_lack = planned.delivery.may_lack();
+    let is_feed = matches!(planned.work, Work::Feed(_));
+    let may_lack = planned.delivery.may_lack() || is_feed;
     let is_there = figures.is_whole || may_lack && figures.has_ended;
+    let last = figures.objects.last().filter(|_| is_feed).map(|object| object.complete - Instant::ZERO);
     Fared {
         started: Some(wait),
-        finished: is_there.then(|| begins + figures.time),
+        finished: is_there.then(|| begins + last.unwrap_or(figures.time)),
         failure: (!is_there && !figures.has_died)
             .then(|| "it had not everything when the run's time was up".into()),
         attempts: 1,
-        is_cut_short: !figures.is_whole,
+        is_cut_short: !figures.is_whole && !(is_feed && is_there),
         has_died: figures.has_died,
         told: Told {
             received_bytes: figures.received_bytes,
@@ -225,6 +216,11 @@ fn scenario(
         _ => server_rate_bps(topology).unwrap_or(UNLIMITED_BPS),
     };
     let is_plain = delivery.plain.unwrap_or(habits.plain);
+    let objects = objects(experiment, plan, planned);
+    let feed = match &planned.work {
+        Work::Feed(feed) => Some(&feed.configuration),
+        _ => None,
+    };
     let seal_bytes = if is_plain { 0 } else { SEAL_LEN };
     let room = if delivery.is_explicit() { session::room_beside_lists(fanout(delivery), MTU) } else { MTU };
     let block_len = (room - LOWER_HEADERS - HEADER_LEN - seal_bytes) as u16;
@@ -236,7 +232,9 @@ fn scenario(
         .is_local()
         .then(|| local(planned, members, (seed, habits.timeout), &of_objects))
         .transpose()?;
-    let placed = placed(experiment, planned, topology, members, local, seal_bytes)?;
+    let group = &planned.groups[0];
+    let receivers: Vec<&String> = members.iter().map(|index| &group.receivers[*index]).collect();
+    let placed = placed(experiment, planned, topology, (&group.sender, &receivers), local, seal_bytes)?;
     Ok(Scenario {
         seed,
         repair: match delivery.repair {
@@ -247,18 +245,20 @@ fn scenario(
         fec: fec(delivery, &told)?,
         block_len,
         max_run_len: u32::from(block_len) * run_blocks(&told, rate_bps),
-        retransmission_timeout_factor: None,
+        retransmission_timeout_factor: feed.map(|feed| feed.factor),
+        // As the lab's command line has it.
+        feed: feed.map(|feed| Feed {
+            at_once: 1,
+            minimum_retransmission_time: Duration::ZERO,
+            is_fair: feed.priority == Priority::Fair,
+        }),
         follow_progress: told == SendRate::Max,
         rate_bps,
         slower_rates_bps: Vec::new(),
         shares_rate: true,
-        objects: vec![ObjectPlan {
-            size: size(planned) as usize,
-            send_at: Duration::ZERO,
-            withdraw_at: None,
-        }],
+        close_at: objects.last().map_or(Duration::ZERO, |last| last.send_at),
+        objects,
         receivers: members.iter().map(|index| receiver(joins(*index))).collect(),
-        close_at: Duration::ZERO,
         hashing: Duration::from_millis(2),
         is_forged: false,
         carousel: delivery.is_carousel().then(|| Carousel::of_seed(seed)),
@@ -266,8 +266,22 @@ fn scenario(
     })
 }
 
+/// The objects of a run, with the times at which they come.
+fn objects(experiment: &Experiment, plan: &Plan, planned: &Planned) -> Vec<ObjectPlan> {
+    let object =
+        |size_bytes: u64, send_at| ObjectPlan { size: size_bytes as usize, send_at, withdraw_at: None };
+    match (&planned.work, &experiment.workload) {
+        (Work::Feed(feed), Workload::Feed(keys)) => {
+            let link_rate_bps = plan.networks[planned.network].facts.link_rate_bps;
+            let arrivals = keys.arrivals(feed.configuration.load, link_rate_bps, feed.seed);
+            arrivals.iter().map(|arrival| object(arrival.size_bytes, arrival.at)).collect()
+        }
+        _ => vec![object(size(planned), Duration::ZERO)],
+    }
+}
+
 /// The fanout of a delivery, as the simulator has it.
-fn fanout(delivery: &Delivery) -> Fanout {
+pub fn fanout(delivery: &Delivery) -> Fanout {
     match delivery.fanout {
         delivery::Fanout::Unicast => Fanout::Unicast,
         delivery::Fanout::Mead => Fanout::Mead,
@@ -288,28 +302,27 @@ fn multicast(experiment: &Experiment, planned: &Planned, topology: &Topology) ->
     }
 }
 
-/// The places of a session's sender and `members` in the network. `seal_bytes` is what encryption adds to a packet.
-fn placed(
+/// The places of a sender and its receivers in the network. `seal_bytes` is what encryption adds to a packet.
+pub fn placed(
     experiment: &Experiment,
     planned: &Planned,
     topology: &Topology,
-    members: &[usize],
+    (sender, receivers): (&String, &[&String]),
     local: Option<Local>,
     seal_bytes: usize,
 ) -> Result<Placed, String> {
-    let Planned { delivery, groups, .. } = planned;
+    let delivery = planned.delivery;
     let cables = network::cables(topology);
     let node = |name: &str| network::node(topology, name).ok_or_else(|| format!("there is no node {name}"));
-    let receivers: Vec<&String> = members.iter().map(|index| &groups[0].receivers[*index]).collect();
     let changes = cables.changes(&delivery.events);
     Ok(Placed {
         graph: cables.plan,
-        sender: node(&groups[0].sender)?,
+        sender: node(sender)?,
         receivers: receivers.iter().map(|name| node(name)).collect::<Result<_, _>>()?,
         fanout: fanout(delivery),
         multicast: multicast(experiment, planned, topology),
         explicit: match delivery.is_explicit() {
-            true => Some(explicit(delivery, topology, &(&groups[0].sender, receivers))?),
+            true => Some(explicit(delivery, topology, (sender, receivers))?),
             false => None,
         },
         local,
@@ -362,7 +375,7 @@ fn local(
 fn explicit(
     delivery: &Delivery,
     topology: &Topology,
-    (sender, receivers): &(&String, Vec<&String>),
+    (sender, receivers): (&String, &[&String]),
 ) -> Result<Explicit, String> {
     let address = |name: &str| {
         let at = network::node(topology, name)
@@ -393,6 +406,7 @@ fn explicit(
             })
             .collect(),
         mtu: MTU,
+        lists: Lists::default(),
     })
 }
 

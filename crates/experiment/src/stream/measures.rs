@@ -83,8 +83,8 @@ pub fn rows(
         of_run("computed_sender_bytes", stream.computed.sender as f64, "B"),
         of_run("floor_network_bytes", stream.floor.network as f64, "B"),
         of_run("floor_sender_bytes", stream.floor.sender as f64, "B"),
-        of_run("sender_processor", played.sender_cpu.as_secs_f64(), "s"),
     ]);
+    rows.extend(played.sender_cpu.map(|cpu| of_run("sender_processor", cpu.as_secs_f64(), "s")));
     if all.packets > 0 {
         let mean = all.latency_sum.as_secs_f64() / all.packets as f64;
         let jitter = all.jitter_sum.as_secs_f64() / all.jitter_count.max(1) as f64;

@@ -10,4 +10,11 @@ mod sender;
 mod traffic;
 
 pub use measures::{MEASURES, SERIES, lost, rows, sentence};
-pub use play::{Played, Scene};
+pub use play::{Discovery, Played, Scene};
+pub use traffic::{Sent, Stamp, Tally};
+
+/// What the MEADcast thesis let be lost of a file that is sent as a stream (4.4.3).
+pub const MAX_LOSS: f64 = 0.015;
+
+/// How often such a file is sent slower than before.
+pub const MAX_SLOWER: u32 = 4;

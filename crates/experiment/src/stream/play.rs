@@ -70,7 +70,8 @@ pub struct Played {
     pub sent: Sent,
     /// The counts of each receiver.
     pub tallies: Vec<Tally>,
-    pub sender_cpu: Duration,
+    /// The processor time of the senders. `None` in a simulated run.
+    pub sender_cpu: Option<Duration>,
     pub happened: Vec<Happening>,
     pub discovery: Option<Discovery>,
 }
@@ -238,10 +239,11 @@ impl<'a> Scene<'a> {
             (sent, tallies, happened)
         });
         let (tallies, happened) = (tallies?, happened?);
-        let mut played = Played { sent, tallies, sender_cpu: sent.cpu, happened, discovery: None };
+        let mut played = Played { sent, tallies, sender_cpu: None, happened, discovery: None };
+        let mut cpu = sent.cpu;
         for sender in self.senders {
             let done = sender.end()?;
-            played.sender_cpu += done.cpu;
+            cpu += done.cpu;
             let counted = done.counted;
             let discovery = played.discovery.get_or_insert_default();
             discovery.groups += done.groups;
@@ -251,6 +253,7 @@ impl<'a> Scene<'a> {
             let over = done.discovered.map_or(Duration::ZERO, |at| at.saturating_duration_since(origin));
             discovery.first_over = discovery.first_over.max(over);
         }
+        played.sender_cpu = Some(cpu);
         Ok(played)
     }
 

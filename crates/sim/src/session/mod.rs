@@ -13,6 +13,7 @@ mod receiver_node;
 pub(crate) mod scenario;
 mod sender_node;
 pub(crate) mod storage;
+mod stream;
 mod transport;
 mod ways;
 mod world;
@@ -21,9 +22,11 @@ pub use carousel_plan::{Carousel, Forger};
 pub use deaths::{Deaths, Dying};
 pub use local::{Local, LocalFigures, PlacedSeat};
 pub(crate) use local::{member, node};
-pub use placed::{Explicit, Fanout, Multicast, Placed, PlacedRouter, Routing, Sample};
-pub use scenario::{Fault, Leaving, ObjectPlan, ReceiverPlan, Scenario};
-pub use ways::room_beside_lists;
+pub use placed::{Explicit, Fanout, Lists, Multicast, Placed, PlacedRouter, Routing, Sample};
+pub use receiver_node::ObjectFigures;
+pub use scenario::{Fault, Feed, Leaving, ObjectPlan, ReceiverPlan, Scenario};
+pub use stream::{Came, StreamPlan, StreamRun, run_stream};
+pub use ways::{Search, room_beside_lists};
 pub use world::{Figures, ReceiverFigures, Run};
 
 /// Runs the scenario of a seed and judges it; `verbose` keeps the lines of the trace.

@@ -3,6 +3,8 @@
 
 use std::{net::Ipv6Addr, time::Duration};
 
+use treecast_proto::explicit::mead::grouping::Parameters;
+
 use super::local::Local;
 use crate::graph::{Change, GraphPlan};
 
@@ -86,6 +88,43 @@ pub struct Explicit {
     pub routers: Vec<PlacedRouter>,
     /// The MTU of all links, in bytes.
     pub mtu: usize,
+    pub lists: Lists,
+}
+
+/// How a sender finds routers, and makes packets with lists of receivers.
+#[derive(Debug, Clone)]
+pub struct Lists {
+    /// The limits of lists. `None`: as many addresses as leave room for a packet of the least MTU of IPv6.
+    pub limits: Option<Parameters>,
+    /// Whether receivers are grouped so that links carry the fewest bytes, and not as in the MEADcast thesis.
+    pub by_cost: bool,
+    pub dont_replicate: bool,
+    pub to_router: bool,
+    /// Whether routers overwrite addresses that a copy is not for (Xcast).
+    pub is_anonymous: bool,
+    /// The time before the first discovery, for which each one gathers responses, and from one to the next.
+    pub delay: Duration,
+    pub timeout: Duration,
+    pub interval: Duration,
+    /// Whether the first discovery waits for traffic.
+    pub waits_for_traffic: bool,
+}
+
+impl Default for Lists {
+    /// What `treecast send` does.
+    fn default() -> Self {
+        Self {
+            limits: None,
+            by_cost: true,
+            dont_replicate: false,
+            to_router: false,
+            is_anonymous: false,
+            delay: Duration::from_millis(50),
+            timeout: Duration::from_secs(1),
+            interval: Duration::from_secs(5),
+            waits_for_traffic: false,
+        }
+    }
 }
 
 /// A router of a network.

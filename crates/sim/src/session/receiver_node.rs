@@ -139,9 +139,21 @@ pub(super) struct Hearing {
     ears: Option<Box<Ears>>,
 }
 
+/// An object that a receiver has, and the times at which it was announced to it and complete.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ObjectFigures {
+    /// The place of the object in the scenario.
+    pub index: u32,
+    pub announced: Instant,
+    pub complete: Instant,
+}
+
 /// How a receiver's objects and its session have ended.
 #[derive(Debug, Default)]
 pub(super) struct Outcome {
+    /// The time at which each object was announced.
+    announced: BTreeMap<u32, Instant>,
+    pub(super) objects: Vec<ObjectFigures>,
     pub(super) fates: BTreeMap<u32, Fate>,
     /// Whether the receiver's session has ended.
     pub(super) closed: bool,
@@ -453,6 +465,7 @@ impl ReceiverNode {
             return self.machine.handle(now, ReceiverInput::AnnouncementRefused { file, begin, reason });
         }
         self.storage.announce(file.index(), begin.file_size);
+        self.outcome.announced.entry(file.index()).or_insert(now);
         if matches!(self.machine, Receiver::Local(_)) {
             self.machine.handle(now, ReceiverInput::Have { file, ranges: Vec::new() });
         }
@@ -568,6 +581,9 @@ impl ReceiverNode {
             ReceiverEvent::Received { file, .. } => {
                 trace.add(self.entry(now, "has received", file, 0..0));
                 self.outcome.last_received_at = now;
+                let (index, complete) = (file.index(), now);
+                let announced = self.outcome.announced.get(&index).copied().unwrap_or(now);
+                self.outcome.objects.push(ObjectFigures { index, announced, complete });
                 self.end(file, Fate::Received);
             }
             ReceiverEvent::Failed { file, reason, .. } => {

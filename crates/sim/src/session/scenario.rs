@@ -28,6 +28,8 @@ pub struct Scenario {
     pub block_len: u16,
     pub max_run_len: u32,
     pub retransmission_timeout_factor: Option<f64>,
+    /// The settings of a feed: objects that come while the session runs. `None`: all objects are known when it begins.
+    pub feed: Option<Feed>,
     pub follow_progress: bool,
     /// The rate of the group's lane.
     pub rate_bps: u64,
@@ -52,10 +54,22 @@ pub struct Scenario {
     pub network: Option<Box<Placed>>,
 }
 
+/// The settings of a feed, as `treecast send --feed` has them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Feed {
+    /// The number of objects that are multicast at the same time (`--at-once`).
+    pub at_once: usize,
+    /// The shortest time for which lost packets may be asked for (`--retx-minimum`).
+    pub minimum_retransmission_time: Duration,
+    /// Whether repairs get up to half of the rate (`--priority fair`). Otherwise multicast goes first.
+    pub is_fair: bool,
+}
+
 #[derive(Debug, Clone)]
 pub struct ObjectPlan {
     pub size: usize,
-    /// The time at which the application hands the object to the sender (API_Send).
+    /// The time at which the application hands the object to the sender (API_Send). In a network it counts from when all
+    /// receivers are there.
     pub send_at: Duration,
     pub withdraw_at: Option<Duration>,
 }
@@ -118,6 +132,7 @@ impl Scenario {
             block_len: 1420,
             max_run_len: 45 * 1420,
             retransmission_timeout_factor: None,
+            feed: None,
             follow_progress: false,
             rate_bps: 100_000_000,
             slower_rates_bps: Vec::new(),

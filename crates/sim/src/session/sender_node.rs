@@ -188,7 +188,9 @@ impl SenderNode {
                 copies: 1,
                 paces_each: false,
                 group_free_at: Instant::ZERO,
-                share: scenario.shares_rate.then(Share::default),
+                share: scenario
+                    .shares_rate
+                    .then(|| Share::new(scenario.feed.is_some_and(|feed| feed.is_fair))),
                 slower: scenario.slower_rates_bps.iter().map(|rate| (*rate, Instant::ZERO)).collect(),
                 next_round: Instant::ZERO,
             },
@@ -319,13 +321,9 @@ impl SenderNode {
                 Room::Later => return,
             }
             let Some(machine) = self.machine.vcmtp() else { return };
-            if self
-                .pacing
-                .share
-                .as_ref()
-                .is_some_and(|share| share.holds_back(self.pacing.group_free_at > now))
-                && !machine.has_message(id)
-            {
+            let is_busy = self.pacing.group_free_at > now;
+            let holds_back = |share: &Share| share.holds_back(is_busy, || machine.is_urgent(now, id));
+            if self.pacing.share.as_ref().is_some_and(holds_back) && !machine.has_message(id) {
                 if machine.is_ready(id) {
                     outputs
                         .push(Output::Wake(self.pacing.group_free_at.max(now + Duration::from_micros(100))));
@@ -544,30 +542,42 @@ impl SenderNode {
     }
 }
 
-/// How the sender's host shares its rate between the group and retransmissions: these get a 64th while there is something
-/// to multicast.
-#[derive(Debug, Default)]
+/// How the sender's host shares its rate between the group and retransmissions, as driver's sessions do: while there is
+/// something to multicast, retransmissions get a 64th of it, or up to half.
+#[derive(Debug)]
 struct Share {
-    /// The bytes that retransmissions may still take, multiplied by 64.
-    credit: i64,
+    /// The bytes that retransmissions may still take: of half of the rate, and of a 64th, multiplied by 64.
+    half: i64,
+    least: i64,
+    /// Whether retransmissions get up to half of the rate even if they are not urgent.
+    is_fair: bool,
     multicast_waits: bool,
 }
 
 impl Share {
     const LEAST: i64 = 64;
 
-    fn holds_back(&self, is_busy: bool) -> bool {
-        if self.multicast_waits { is_busy } else { self.credit <= 0 }
+    fn new(is_fair: bool) -> Self {
+        Self { half: 0, least: 0, is_fair, multicast_waits: false }
+    }
+
+    fn holds_back(&self, is_busy: bool, is_urgent: impl FnOnce() -> bool) -> bool {
+        if self.multicast_waits {
+            return is_busy;
+        }
+        self.half <= 0 || !self.is_fair && self.least <= 0 && !is_urgent()
     }
 
     fn multicast(&mut self, len: usize) {
         self.multicast_waits = false;
-        self.credit = (self.credit + len as i64).min(Self::LEAST << 17);
+        self.half = (self.half + len as i64).min(1 << 17);
+        self.least = (self.least + len as i64).min(Self::LEAST << 17);
     }
 
     fn repair(&mut self, len: usize) {
         if !self.multicast_waits {
-            self.credit -= len as i64 * Self::LEAST;
+            self.half = (self.half - len as i64).max(-1 << 17);
+            self.least = (self.least - len as i64 * Self::LEAST).max(-Self::LEAST << 17);
         }
     }
 }
@@ -594,7 +604,7 @@ fn machine(scenario: &Scenario, complaints: &mut Vec<String>) -> Sender {
 }
 
 fn vcmtp_config(scenario: &Scenario) -> SenderConfig {
-    let placed = scenario.network.as_deref();
+    let (placed, feed) = (scenario.network.as_deref(), scenario.feed);
     SenderConfig {
         session: session(scenario),
         repair: scenario.repair,
@@ -604,13 +614,14 @@ fn vcmtp_config(scenario: &Scenario) -> SenderConfig {
         max_run_len: scenario.max_run_len,
         slower_run_lens: vec![scenario.max_run_len; scenario.slower_rates_bps.len()],
         retransmission_timeout_factor: scenario.retransmission_timeout_factor,
-        minimum_retransmission_time: Duration::from_millis(20),
+        minimum_retransmission_time: feed
+            .map_or(Duration::from_millis(20), |feed| feed.minimum_retransmission_time),
         follow_progress: scenario.follow_progress,
         patience: Duration::from_millis(500),
         floor_bytes_a_second: None,
         stall_limit: placed.map_or(STALL_LIMIT, |_| Placed::SENDER_STALL_LIMIT),
-        at_once: 64,
-        is_feed: false,
+        at_once: feed.map_or(64, |feed| feed.at_once),
+        is_feed: feed.is_some(),
         keepalive: placed.map_or(STALL_LIMIT / 4, |_| Placed::KEEPALIVE),
     }
 }

@@ -15,7 +15,7 @@ use super::{
     placed::{Explicit, Fanout, Placed},
     receiver_node::Heard,
     sender_node::{LOWER_HEADERS, Packet, Sizes},
-    ways::{Act, Speaker, Wants, Ways},
+    ways::{Act, Search, Speaker, Wants, Ways},
 };
 use crate::{
     graph::{Change, Graph, To},
@@ -184,6 +184,18 @@ impl Transport {
             ways.heard(now, of, heard);
             self.turn(now);
         }
+    }
+
+    /// A program at the sender's node has something to send.
+    pub(super) fn traffic(&mut self, now: Instant) {
+        if let Some(ways) = &mut self.ways {
+            ways.traffic(now);
+        }
+    }
+
+    /// What looking for routers has cost so far. `None` where nobody looks for routers.
+    pub(super) fn search(&self) -> Option<Search> {
+        self.ways.as_ref()?.search()
     }
 
     /// Whether the session begins only when the routers are known.

@@ -29,15 +29,10 @@ use treecast_wire::{
     mead::{Dialect, Header, Kind, MAX_ADDRESSES},
 };
 
-use super::placed::{Explicit, Fanout};
+use super::placed::{Explicit, Fanout, Lists};
 use crate::network::generator;
 
-/// The times of discovery: how long it waits for receivers that come together, gathers responses, and pauses; the
-/// requests that it sends in a second; and the time for which a receiver may hear nothing. All are those of `treecast
-/// send`.
-const DELAY: Duration = Duration::from_millis(50);
-const TIMEOUT: Duration = Duration::from_secs(1);
-const INTERVAL: Duration = Duration::from_secs(5);
+/// The requests that discovery sends in a second, and the time for which a receiver may hear nothing: those of `treecast send`.
 const REQUESTS_PER_SECOND: u32 = 1000;
 const PATIENCE: Duration = Duration::from_millis(300);
 
@@ -58,6 +53,18 @@ pub(super) struct Wants {
     pub deadline: Option<Instant>,
 }
 
+/// What looking for routers has cost.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Search {
+    /// The number of transmission groups, one each time when receivers are assigned to packets anew.
+    pub groups: u64,
+    pub discoveries: u64,
+    /// The bytes of all requests.
+    pub bytes: u64,
+    /// The time at which the first discovery was over.
+    pub first_over: Option<Instant>,
+}
+
 /// The sender's choice of fanouts, and its packets with lists.
 #[derive(Debug)]
 pub(super) struct Ways {
@@ -74,6 +81,8 @@ pub(super) struct Ways {
     waits_for_routers: bool,
     /// The lists of the plan, each with what makes its packets.
     planned: Vec<Packets>,
+    /// What looking for routers has cost.
+    search: Search,
     /// The time of the next turn, as last announced.
     pub(super) turn_at: Option<Instant>,
 }
@@ -90,14 +99,15 @@ impl std::fmt::Debug for Finder {
 }
 
 /// Returns the form of packets with lists on links with this MTU.
-fn form(source: Ipv6Addr, fanout: Fanout, mtu: usize) -> Form {
-    let xcast = (fanout == Fanout::Xcast).then_some(Xcast { is_anonymous: false, group: None });
+fn form(source: Ipv6Addr, fanout: Fanout, mtu: usize, lists: &Lists) -> Form {
+    let is_anonymous = lists.is_anonymous;
+    let xcast = (fanout == Fanout::Xcast).then_some(Xcast { is_anonymous, group: None });
     Form {
         source,
         source_port: None,
         dialect: Dialect::Rfc,
-        dont_replicate: false,
-        to_router: false,
+        dont_replicate: lists.dont_replicate,
+        to_router: lists.to_router,
         has_ports: false,
         group: None,
         xcast,
@@ -112,17 +122,28 @@ fn most_addresses(form: &Form) -> usize {
     (2..=MAX_ADDRESSES).rev().find(room).unwrap_or(2)
 }
 
+impl Lists {
+    /// Returns how many bytes a whole list leaves for an IPv6 packet to one receiver, on links with this MTU.
+    pub fn room(&self, fanout: Fanout, mtu: usize) -> usize {
+        let form = form(Ipv6Addr::UNSPECIFIED, fanout, mtu, self);
+        let max = self.limits.map_or_else(|| most_addresses(&form), |limits| limits.max);
+        mtu.saturating_sub(form.header_len(max))
+    }
+}
+
 /// Returns how many bytes lists leave for an IPv6 packet to one receiver, on links with this MTU.
 pub fn room_beside_lists(fanout: Fanout, mtu: usize) -> usize {
-    let form = form(Ipv6Addr::UNSPECIFIED, fanout, mtu);
-    let room = mtu - form.header_len(most_addresses(&form));
+    let room = Lists::default().room(fanout, mtu);
     if (LEAST_MTU..LEAST_MTU + 16).contains(&room) { LEAST_MTU } else { room }
 }
 
 impl Finder {
     /// Creates the machine of `fanout` that finds routers. `source` is the sender's address.
-    fn new(fanout: Fanout, source: Ipv6Addr, form: &Form, payload_bytes: usize, seed: u64) -> Self {
-        let max = most_addresses(form);
+    fn new(fanout: Fanout, lists: &Lists, form: &Form, payload_bytes: usize, seed: u64) -> Self {
+        let most = most_addresses(form);
+        let usual = Parameters { max: most, ok: most, ..Parameters::default() };
+        let parameters = lists.limits.unwrap_or(usual);
+        let max = parameters.max;
         match fanout {
             Fanout::Xcast => {
                 let config = xcast::sender::Config { max, channel: None, key: None };
@@ -132,13 +153,16 @@ impl Finder {
                 let mut nonces = [0; 32];
                 generator(seed, 5).fill_bytes(&mut nonces);
                 let config = mead::Config {
-                    source,
-                    algorithm: mead::Algorithm::Cost(model(form, payload_bytes)),
-                    parameters: Parameters { max, ok: max, ..Parameters::default() },
-                    delay: DELAY,
-                    interval: INTERVAL,
-                    timeout: TIMEOUT,
-                    waits_for_traffic: false,
+                    source: form.source,
+                    algorithm: match lists.by_cost {
+                        true => mead::Algorithm::Cost(model(form, payload_bytes)),
+                        false => mead::Algorithm::Thesis,
+                    },
+                    parameters,
+                    delay: lists.delay,
+                    interval: lists.interval,
+                    timeout: lists.timeout,
+                    waits_for_traffic: lists.waits_for_traffic,
                     requests_per_second: REQUESTS_PER_SECOND,
                     designated: None,
                     key: None,
@@ -159,9 +183,9 @@ impl Ways {
         datagram_len: usize,
         seed: u64,
     ) -> Self {
-        let form = form(explicit.sender, fanout, explicit.mtu);
+        let form = form(explicit.sender, fanout, explicit.mtu, &explicit.lists);
         let payload_bytes = UDP_LEN + datagram_len;
-        let finder = Finder::new(fanout, explicit.sender, &form, payload_bytes, seed);
+        let finder = Finder::new(fanout, &explicit.lists, &form, payload_bytes, seed);
         let config = fanout::Config {
             // A carousel's receivers are all reached at their own addresses, and then leave the group.
             has_group: fanout == Fanout::Auto && !is_carousel,
@@ -180,6 +204,7 @@ impl Ways {
             has_news: false,
             waits_for_routers: fanout == Fanout::Mead,
             planned: Vec::new(),
+            search: Search::default(),
             turn_at: None,
         };
         // Those whom the sender is told of are asked about before they come.
@@ -227,6 +252,23 @@ impl Ways {
         self.machine.handle(now, Input::Sent { next });
     }
 
+    /// A program has something to send.
+    pub(super) fn traffic(&mut self, now: Instant) {
+        if let Finder::Mead(sender) = &mut self.finder {
+            sender.handle(now, mead::Input::Traffic);
+        }
+    }
+
+    /// What looking for routers has cost so far. `None` without discovery.
+    pub(super) fn search(&self) -> Option<Search> {
+        match &self.finder {
+            Finder::Mead(sender) => {
+                Some(Search { discoveries: sender.counters().discoveries, ..self.search })
+            }
+            Finder::Xcast(_) => None,
+        }
+    }
+
     /// Whether the session begins only when the routers are known.
     pub(super) fn awaits_routers(&self) -> bool {
         match &self.finder {
@@ -264,7 +306,9 @@ impl Ways {
             let step = match &mut self.finder {
                 Finder::Mead(sender) => match sender.poll(now) {
                     Step::Transmit(request) => {
-                        wants.requests.push((request.receiver, request_packet(&self.form, request.receiver)));
+                        let packet = request_packet(&self.form, request.receiver);
+                        self.search.bytes += packet.len() as u64;
+                        wants.requests.push((request.receiver, packet));
                         continue;
                     }
                     Step::Event(event) => Ok(event),
@@ -277,7 +321,11 @@ impl Ways {
                 },
             };
             match step {
-                Ok(Event::Group(group)) => lists = Some(group.fitted_lists(&self.form, self.payload_bytes)),
+                Ok(Event::Group(group)) => {
+                    self.search.groups += 1;
+                    lists = Some(group.fitted_lists(&self.form, self.payload_bytes));
+                }
+                Ok(Event::Discovered) => _ = self.search.first_over.get_or_insert(now),
                 Ok(_) => {}
                 Err(deadline) => {
                     wants.deadline = deadline;

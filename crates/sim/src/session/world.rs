@@ -16,7 +16,7 @@ use super::{
     carousel::{self, Forging},
     forger, judge,
     placed::{Fanout, Placed, Sample},
-    receiver_node::{self, Heard, ReceiverNode, parse},
+    receiver_node::{self, Heard, ObjectFigures, ReceiverNode, parse},
     sender_node::{self, Packet, SenderNode, Sizes, session},
     transport::{Arrival, Due, End, Said, Transport},
 };
@@ -55,7 +55,7 @@ pub struct Run {
 }
 
 /// The result of a run for one receiver.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ReceiverFigures {
     /// When the receiver had the last object, or when its session ended without it.
     pub time: Duration,
@@ -81,6 +81,8 @@ pub struct ReceiverFigures {
     pub has_died: bool,
     /// What it did in a session with local groups.
     pub local: Option<LocalFigures>,
+    /// The objects that it has, in the order of their completion.
+    pub objects: Vec<ObjectFigures>,
 }
 
 /// The cost of a run.
@@ -337,6 +339,7 @@ impl<'a> World<'a> {
             has_ended: receiver.outcome.closed,
             sent_bytes: receiver.counts.sent_bytes,
             has_died: receiver.dead,
+            objects: receiver.outcome.objects.clone(),
             local: receiver.machine.local().map(|machine| LocalFigures {
                 machine: machine.figures(),
                 session_packets,
@@ -525,8 +528,10 @@ impl<'a> World<'a> {
             return self.schedule.at(now, Event::WakeSender);
         }
         self.begin_changes(placed);
-        (0..self.scenario.objects.len()).for_each(|position| self.schedule.at(now, Event::Send(position)));
-        self.schedule.at(now, Event::CloseSender);
+        for (position, object) in self.scenario.objects.iter().enumerate() {
+            self.schedule.at(now + object.send_at, Event::Send(position));
+        }
+        self.schedule.at(now + self.scenario.close_at, Event::CloseSender);
     }
 
     fn change(&mut self, now: Instant, position: usize) {
