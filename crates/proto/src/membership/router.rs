@@ -578,7 +578,10 @@ impl Router {
             return;
         }
         let served = before.as_ref().is_some_and(|before| !before.to.is_empty());
-        if !is_up || served && forwarding.to.is_empty() {
+        // With a tree for each source, the entry is also what tells where copies of its packets come from. Without it, this router
+        // would ask for them again.
+        let has_use = self.config.source_trees && self.config.upstream.is_none();
+        if !is_up || served && forwarding.to.is_empty() && !has_use {
             self.remove(now, group, source);
             return;
         }
