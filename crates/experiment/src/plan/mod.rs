@@ -301,6 +301,7 @@ impl<'a> Planner<'a, '_> {
             _ => Vec::new(),
         };
         let groups = if of_load.is_empty() { groups } else { &of_load };
+        groups.iter().try_for_each(|group| check_connected(topology, group))?;
         if self.experiment.networks[self.index].crowd.is_none() {
             delivery.local.check_receivers(&groups[0].receivers).map_err(in_delivery)?;
         }
@@ -426,6 +427,31 @@ pub fn rate(
 /// thousandth for everything else that crosses the link.
 fn sending_rate_bps(link_rate_bps: u64) -> u64 {
     (link_rate_bps as f64 * 1500.0 / 1514.0 * 0.999) as u64
+}
+
+/// Refuses a network in which the sender does not reach every receiver.
+fn check_connected(topology: &Topology, group: &Group) -> Result<(), String> {
+    let node = |name: &String| {
+        let found = topology.nodes.iter().position(|node| node.name == *name);
+        found.ok_or_else(|| format!("there is no node {name}: name one of the topology"))
+    };
+    let sender = node(&group.sender)?;
+    let (mut reached, mut due) = (BTreeSet::from([sender]), vec![sender]);
+    while let Some(from) = due.pop() {
+        if from != sender && topology.nodes[from].role != Role::Router {
+            continue;
+        }
+        let is_there =
+            |network: &&treecast_lab::Network| network.members.iter().any(|member| member.node == from);
+        let members = topology.networks.iter().filter(is_there).flat_map(|network| &network.members);
+        due.extend(members.map(|member| member.node).filter(|node| reached.insert(*node)));
+    }
+    for name in &group.receivers {
+        if !reached.contains(&node(name)?) {
+            return Err(format!("no link leads from {name} to {}: add one to the topology", group.sender));
+        }
+    }
+    Ok(())
 }
 
 /// Refuses a share of repair symbols that `treecast send` would refuse in each run.

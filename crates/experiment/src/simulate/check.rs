@@ -56,8 +56,6 @@ pub fn check_runs(experiment: &Experiment, plan: &Plan) -> Result<(), Error> {
             super::crowd::check(network, run.delivery, &plan.networks[run.network])
                 .map_err(|what| refused(format!("network {}: {what}", network.name)))?;
         }
-        super::network::check_connected(topology, &run.groups[0])
-            .map_err(|what| refused(format!("network {}: {what}", network.name)))?;
     }
     Ok(())
 }

@@ -7,11 +7,9 @@ use treecast_lab::{
     events::{self, Fault},
 };
 use treecast_sim::{
-    graph::{CablePlan, Change, Graph, GraphPlan},
+    graph::{CablePlan, Change, GraphPlan},
     network::{self, Discipline, Narrow, Path},
 };
-
-use crate::plan::Group;
 
 /// The cables of a topology, and the links that they belong to.
 pub struct Cables {
@@ -142,23 +140,6 @@ fn is_at(end: &Option<(String, String)>, node: &str, interface: Option<&str>) ->
     end.as_ref().is_some_and(|(of, name)| of == node && Some(name.as_str()) == interface)
 }
 
-/// Refuses a network in which the sender does not reach every receiver.
-pub fn check_connected(topology: &Topology, group: &Group) -> Result<(), String> {
-    let mut graph = Graph::new(&cables(topology).plan, 0);
-    let Some(sender) = node(topology, &group.sender) else { return Err(unknown(&group.sender)) };
-    for name in &group.receivers {
-        let Some(receiver) = node(topology, name) else { return Err(unknown(name)) };
-        if graph.distance(receiver, sender).is_none() {
-            return Err(format!("no link leads from {name} to {}: add one to the topology", group.sender));
-        }
-    }
-    Ok(())
-}
-
-fn unknown(name: &str) -> String {
-    format!("there is no node {name}: name one of the topology")
-}
-
 /// Returns the addresses of a node: its own and those of its interfaces.
 pub fn addresses(topology: &Topology, node: usize) -> Vec<Ipv6Addr> {
     let members = topology.networks.iter().flat_map(|network| &network.members);
@@ -173,6 +154,8 @@ pub fn node(topology: &Topology, name: &str) -> Option<usize> {
 
 #[cfg(test)]
 mod tests {
+    use treecast_sim::graph::Graph;
+
     use super::*;
 
     #[test]
