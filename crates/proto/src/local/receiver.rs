@@ -51,9 +51,8 @@ const EMPTY: Duration = Duration::from_secs(20);
 /// slower session.
 const TOO_SLOW: Duration = Duration::from_secs(5);
 
-/// The divisor of the session's rate that gives the rate at which one member is sent repairs at once. That is more
-/// than any member loses that is not congested.
-const ASKING_SHARE: u64 = 4;
+/// The least share of the session's rate at which one member is sent repairs at once.
+const ASKING_SHARE: f64 = 0.25;
 
 /// The silence of the sender after which repairs that can wait are sent.
 const IDLE: Duration = Duration::from_millis(100);
@@ -153,6 +152,8 @@ struct Times {
     /// The time of the last block that was new here, the last time after it at which that was too long ago, and the last at which the sender was
     /// asked for that reason.
     progress: Instant,
+    /// The time from a request to its answer in the group, on average over the last ones.
+    answer: Duration,
     starved: Instant,
     asked_sender: Instant,
     next_empty: Instant,

@@ -50,6 +50,8 @@ pub(super) struct Want {
     left: u64,
     /// The time at which the gap was noticed.
     pub since: Instant,
+    /// The time of the last of these requests. `None` before the first.
+    asked_at: Option<Instant>,
 }
 
 #[derive(Debug, Default)]
@@ -75,7 +77,8 @@ impl Wants {
         while from < gap.end && self.by_place.len() < MAX_WANTS {
             let to = gap.end.min(from.saturating_add(WANT_BLOCKS * block_len));
             let range = from..to;
-            let want = Want { object, range, at, tries, in_vain: tries, left: u64::MAX, since: now };
+            let want =
+                Want { object, range, at, tries, in_vain: tries, left: u64::MAX, since: now, asked_at: None };
             if !self.by_place.contains_key(&(object, from)) {
                 self.by_time.insert((at, object, from), ());
                 self.by_place.insert((object, from), want);
@@ -111,11 +114,18 @@ impl Wants {
             if left < want.left && want.left != u64::MAX {
                 want.in_vain = 0;
             }
-            want.left = left;
+            (want.left, want.asked_at) = (left, Some(now));
             want.at = want.at.max(now + wait.after(want.in_vain));
             (want.tries, want.in_vain) = (want.tries + 1, want.in_vain + 1);
             self.by_time.insert((want.at, object, start), ());
         }
+    }
+
+    /// The time since a want was last asked for of which this range has a part. `None` if nobody has asked for any.
+    pub fn asked_since(&self, now: Instant, object: u32, range: &Range<u64>) -> Option<Duration> {
+        let wants = self.of(object).take_while(|want| want.range.start < range.end);
+        let meant = wants.filter(|want| want.range.end > range.start);
+        meant.filter_map(|want| want.asked_at).max().map(|at| now - at)
     }
 
     /// Notes that another member has asked for a want. A want that waits already is not put off again.

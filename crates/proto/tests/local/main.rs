@@ -313,6 +313,7 @@ fn who_comes_when_all_is_sent_is_served_fast() {
         let world = run(plan);
         let taken = world.time().unwrap() - start;
         println!("{seed}: {taken:?}");
-        assert!(taken < Duration::from_secs(5), "{taken:?}");
+        // At that rate alone it takes 2.2 s.
+        assert!(taken < Duration::from_secs(6), "{taken:?}");
     }
 }

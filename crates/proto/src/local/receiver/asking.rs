@@ -38,6 +38,9 @@ const ASSUMED: Duration = Duration::from_millis(200);
 const OTHERS: u64 = 3;
 const LONGEST_SENDING: Duration = Duration::from_secs(2);
 
+/// The blocks that may wait in front of an answer. What takes longer was lost, or asked of somebody who has died.
+const WAITING_BLOCKS: u32 = 24;
+
 /// The time without an answer to any request after which a receiver considers its controller wrong, if the receiver
 /// loses nothing.
 const STARVED: Duration = Duration::from_secs(4);
@@ -158,6 +161,7 @@ impl Receiver {
             }
             _ => {
                 self.figures.repair_blocks += count(&range);
+                self.note_answer(now, from, object, &range);
                 if let Some(group) = self.group().filter(|_| self.listening.is_none()) {
                     self.repairs.heard(now, Address::Group(group), object, &range);
                 }
@@ -168,6 +172,26 @@ impl Receiver {
             self.times.progress = now;
             self.repairs.came(now, object, &range);
         }
+    }
+
+    /// Measures how long a request of the group waits for its answer. Repairs from above are no answers of the group.
+    fn note_answer(&mut self, now: Instant, from: Channel, object: u32, range: &Range<u64>) {
+        let is_above = matches!(from, Channel::Member(member) if self.control.above() == Some(member));
+        if is_above || self.listening.is_some() {
+            return;
+        }
+        if let Some(taken) = self.wants.asked_since(now, object, range) {
+            let block = self.shelf.block_len as f64 * 8.0 / self.pace.highest_bps().max(1) as f64;
+            let longest = self.control.timing().hold()
+                + Duration::from_secs_f64(block).min(LONGEST_SENDING) * WAITING_BLOCKS;
+            self.times.answer = (self.times.answer * 7 + taken.min(longest)) / 8;
+        }
+    }
+
+    /// The time after which the group was asked in vain: longer than any member waits before it sends again, and than answers have
+    /// taken of late. While there is much to send again, repairs queue.
+    pub(super) fn hold(&self) -> Duration {
+        self.control.timing().hold().max(self.times.answer)
     }
 
     /// Notes the gaps in everything that the sender has sent so far.
@@ -284,7 +308,7 @@ impl Receiver {
         let (shortest, hold) = match (is_above, self.listening.is_some()) {
             (true, false) => (trip + trip / 2, trip * 2 + ABOVE),
             (true, true) => (trip + trip / 2, trip * 2 + ABOVE + self.control.way_up()),
-            (false, false) => (timing.hold(), timing.hold() + self.control.way_up()),
+            (false, false) => (self.hold(), self.hold() + self.control.way_up()),
             // Another member answers at once, if it has the block.
             (false, true) => (timing.one_way * 4, timing.one_way * 4 + REORDERING * 2),
         };

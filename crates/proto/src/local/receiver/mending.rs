@@ -21,6 +21,9 @@ use crate::{
 const RUN_BLOCKS: u64 = 16;
 const LAST_RUN_BLOCKS: u64 = 4;
 
+/// The multiple of the time for requests in vain by which repairs wait that somebody asked for who floods the group.
+const FLOODS_WAIT: u32 = 2;
+
 /// The most blocks of one request that are looked at.
 const MAX_ASKED_BLOCKS: u64 = 2_048;
 
@@ -40,13 +43,16 @@ impl Receiver {
             return;
         }
         let asked = self.bounded(object, request.ranges());
-        let share_bps = self.session_bps().min(self.pace.highest_bps()) / ASKING_SHARE;
-        let (at_once, last) = self.accounts.split(now, by, asked, share_bps);
+        // Where this member loses more than that share itself, a neighbour may have lost as much.
+        let share = self.loss.share().max(ASKING_SHARE);
+        let share_bps = self.session_bps().min(self.pace.highest_bps()) as f64 * share;
+        let (at_once, last) = self.accounts.split(now, by, asked, share_bps as u64);
         self.figures.requests_beyond += u64::from(!last.is_empty());
         if request.is_from_below {
             self.requested_from_below(now, by, object, request, [&at_once, &last]);
         } else {
-            if self.listening.is_none() {
+            // Who asks for everything asks for nobody else.
+            if self.listening.is_none() && !self.accounts.is_beyond(now, by) {
                 self.suppress(now, object, request, &at_once);
             }
             self.requested_here(now, by, object, request, [&at_once, &last]);
@@ -99,6 +105,9 @@ impl Receiver {
             Mode::Hierarchical => (is_controller, Duration::ZERO),
             Mode::Sender => (false, Duration::ZERO),
         };
+        // Whoever asks for more than its share for a while is served behind all others, as long as the sender goes on.
+        let is_flood = self.accounts.is_beyond(now, by) && now < self.times.data + IDLE;
+        let wait = if is_flood { wait + self.hold() * FLOODS_WAIT } else { wait };
         let is_alone = self.listening.is_some();
         let to = if is_alone { Address::Member(by) } else { Address::Group(group) };
         for (is_last, asked) in [false, true].into_iter().zip(lists) {
@@ -114,7 +123,7 @@ impl Receiver {
                 }
                 if is_controller && !is_last {
                     let waits = self.config.mode == Mode::Local && !is_alone;
-                    let hold = timing.hold() + self.sending_time(range);
+                    let hold = self.hold() + self.sending_time(range);
                     let at = if waits { now + hold } else { now };
                     self.want_for_others(now, object, range, at);
                 }
