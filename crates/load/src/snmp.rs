@@ -1,17 +1,17 @@
 //! Asks a switch how busy its processor is, by SNMP version 2c (RFC 3416): one object, or the column hrProcessorLoad of the
 //! HOST-RESOURCES-MIB (RFC 2790).
 //!
-//! Only what this needs is here: requests for one variable, and answers with one. [`parse_answer`] touches no socket.
+//! The messages are those of `treecast-wire`.
 
 use std::{
     io,
     net::{Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket},
-    str::FromStr,
     time::{Duration, Instant},
 };
 
-use serde::Deserialize;
 use thiserror::Error;
+pub use treecast_wire::snmp::Oid;
+use treecast_wire::snmp::{Answer, Ask, parse_answer, request};
 
 /// hrProcessorLoad: the mean share of the last minute, in percent, in which each processor was not idle.
 const PROCESSOR_LOAD: [u32; 11] = [1, 3, 6, 1, 2, 1, 25, 3, 3, 1, 2];
@@ -28,39 +28,6 @@ const TRIES: u32 = 2;
 
 /// The longest answer to a request for one variable.
 const MAX_ANSWER: usize = 1500;
-
-/// The most numbers in the name of an object (RFC 3416, 4.1).
-const MAX_NUMBERS: usize = 128;
-
-const INTEGER: u8 = 0x02;
-const OCTET_STRING: u8 = 0x04;
-const NULL: u8 = 0x05;
-const OBJECT: u8 = 0x06;
-const SEQUENCE: u8 = 0x30;
-const GET: u8 = 0xa0;
-const GET_NEXT: u8 = 0xa1;
-const RESPONSE: u8 = 0xa2;
-/// Counter32, Gauge32 and TimeTicks, which hold numbers without a sign.
-const UNSIGNED: [u8; 3] = [0x41, 0x42, 0x43];
-/// noSuchObject, noSuchInstance and endOfMibView: nothing is there.
-const NOTHING: [u8; 3] = [0x80, 0x81, 0x82];
-
-/// The name of an object, such as `1.3.6.1.2.1.25.3.3.1.2.1`.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-#[serde(try_from = "String")]
-pub struct Oid(Vec<u32>);
-
-/// The answer to a request.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Answer {
-    /// The number of the request.
-    pub request: i64,
-    /// The agent's error status. Zero: none.
-    pub error: i64,
-    pub object: Oid,
-    /// The object's value. `None`: nothing is there, or it is no number.
-    pub value: Option<i64>,
-}
 
 /// Why a switch's load is not known.
 #[derive(Debug, Error)]
@@ -99,15 +66,15 @@ impl Switch {
     /// hrProcessorLoad.
     pub fn load(&mut self, object: Option<&Oid>) -> Result<f64, SnmpError> {
         if let Some(object) = object {
-            let answer = self.ask(GET, object)?;
+            let answer = self.ask(Ask::This, object)?;
             let value = answer.value.filter(|percent| answer.error == 0 && PERCENT.contains(percent));
             let missing = || SnmpError::NoNumber { agent: self.agent, object: object.clone() };
             return value.map(|percent| percent as f64 / 100.0).ok_or_else(missing);
         }
-        let column = Oid(PROCESSOR_LOAD.to_vec());
+        let column = Oid::new(&PROCESSOR_LOAD).expect("the name of an object");
         let (mut at, mut sum, mut rows) = (column.clone(), 0, 0);
         while rows < MAX_ROWS {
-            let answer = self.ask(GET_NEXT, &at)?;
+            let answer = self.ask(Ask::Next, &at)?;
             // An agent that goes back would be asked for ever.
             let is_further = answer.error == 0 && answer.object.is_below(&column, &at);
             let Some(percent) = answer.value.filter(|percent| is_further && PERCENT.contains(percent)) else {
@@ -121,9 +88,9 @@ impl Switch {
         }
     }
 
-    fn ask(&mut self, kind: u8, object: &Oid) -> Result<Answer, SnmpError> {
+    fn ask(&mut self, ask: Ask, object: &Oid) -> Result<Answer, SnmpError> {
         self.requests += 1;
-        let request = request(kind, &self.community, self.requests, object);
+        let request = request(ask, &self.community, self.requests, object);
         for _ in 0..TRIES {
             // An agent that is not there may be told by ICMP, as an error of the socket: that is no answer, too.
             if self.socket.send(&request).is_ok()
@@ -151,163 +118,10 @@ impl Switch {
     }
 }
 
-impl Oid {
-    /// Whether the object is in a column, behind `last`.
-    fn is_below(&self, column: &Self, last: &Self) -> bool {
-        self.0.starts_with(&column.0) && self.0 > last.0
-    }
-}
-
-impl FromStr for Oid {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let expected = || format!("`{text}`: expected the name of an object, like 1.3.6.1.2.1.25.3.3.1.2.1");
-        let numbers: Result<Vec<u32>, _> = text.trim_start_matches('.').split('.').map(str::parse).collect();
-        let numbers = numbers.map_err(|_| expected())?;
-        let is_valid = (2..=MAX_NUMBERS).contains(&numbers.len()) && numbers[0] <= 2 && numbers[1] < 40;
-        is_valid.then_some(Self(numbers)).ok_or_else(expected)
-    }
-}
-
-impl TryFrom<String> for Oid {
-    type Error = String;
-
-    fn try_from(text: String) -> Result<Self, String> {
-        text.parse()
-    }
-}
-
-impl std::fmt::Display for Oid {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let numbers: Vec<String> = self.0.iter().map(u32::to_string).collect();
-        f.write_str(&numbers.join("."))
-    }
-}
-
-/// A request for one object, or for the one behind it.
-fn request(kind: u8, community: &str, number: i64, object: &Oid) -> Vec<u8> {
-    let version_2c = integer(1);
-    let variable = tagged(SEQUENCE, &[named(object), tagged(NULL, &[])]);
-    let variables = tagged(SEQUENCE, &[variable]);
-    let body = tagged(kind, &[integer(number), integer(0), integer(0), variables]);
-    tagged(SEQUENCE, &[version_2c, tagged(OCTET_STRING, &[community.as_bytes().to_vec()]), body])
-}
-
-/// An element of BER: tag, length, and the parts of its value.
-fn tagged(tag: u8, parts: &[Vec<u8>]) -> Vec<u8> {
-    let length: usize = parts.iter().map(Vec::len).sum();
-    let mut bytes = vec![tag];
-    match length {
-        0..=127 => bytes.push(length as u8),
-        _ => {
-            bytes.push(0x82);
-            bytes.extend((length as u16).to_be_bytes());
-        }
-    }
-    parts.iter().for_each(|part| bytes.extend(part));
-    bytes
-}
-
-fn integer(value: i64) -> Vec<u8> {
-    let bytes = value.to_be_bytes();
-    // A leading byte that only repeats the sign is left out.
-    let is_spare = |pair: &[u8]| (pair[0] == 0 && pair[1] < 0x80) || (pair[0] == 0xff && pair[1] >= 0x80);
-    let spare = bytes.windows(2).take_while(|pair| is_spare(pair)).count();
-    tagged(INTEGER, &[bytes[spare..].to_vec()])
-}
-
-fn named(object: &Oid) -> Vec<u8> {
-    let first = object.0[0] * 40 + object.0[1];
-    let mut bytes = Vec::new();
-    for number in std::iter::once(&first).chain(&object.0[2..]) {
-        let groups = (0..5).rev().map(|group| (number >> (7 * group)) as u8 & 0x7f);
-        let mut digits: Vec<u8> = groups.skip_while(|digit| *digit == 0).collect();
-        if digits.is_empty() {
-            digits.push(0);
-        }
-        let last = digits.len() - 1;
-        digits[..last].iter_mut().for_each(|digit| *digit |= 0x80);
-        bytes.extend(digits);
-    }
-    tagged(OBJECT, &[bytes])
-}
-
-/// Reads an answer with one variable. `None`: it is none.
-pub fn parse_answer(bytes: &[u8]) -> Option<Answer> {
-    let (message, _) = element(bytes, SEQUENCE)?;
-    let (_, message) = element(message, INTEGER)?;
-    let (_, message) = element(message, OCTET_STRING)?;
-    let (body, _) = element(message, RESPONSE)?;
-    let (request, body) = element(body, INTEGER)?;
-    let (error, body) = element(body, INTEGER)?;
-    let (_, body) = element(body, INTEGER)?;
-    let (variables, _) = element(body, SEQUENCE)?;
-    let (variable, _) = element(variables, SEQUENCE)?;
-    let (object, value) = element(variable, OBJECT)?;
-    let (tag, value, _) = any_element(value)?;
-    let value = match tag {
-        INTEGER => Some(number(value, true)?),
-        tag if UNSIGNED.contains(&tag) => Some(number(value, false)?),
-        tag if NOTHING.contains(&tag) => None,
-        _ => None,
-    };
-    Some(Answer {
-        request: number(request, true)?,
-        error: number(error, true)?,
-        object: object_name(object)?,
-        value,
-    })
-}
-
-/// Splits the bytes into the value of an element with this tag, and what follows.
-fn element(bytes: &[u8], tag: u8) -> Option<(&[u8], &[u8])> {
-    let (found, value, rest) = any_element(bytes)?;
-    (found == tag).then_some((value, rest))
-}
-
-fn any_element(bytes: &[u8]) -> Option<(u8, &[u8], &[u8])> {
-    let (&tag, rest) = bytes.split_first()?;
-    let (&first, rest) = rest.split_first()?;
-    let (length, rest) = match first {
-        0..=127 => (usize::from(first), rest),
-        0x81 => (usize::from(*rest.first()?), rest.get(1..)?),
-        0x82 => (usize::from(u16::from_be_bytes([*rest.first()?, *rest.get(1)?])), rest.get(2..)?),
-        _ => return None,
-    };
-    let (value, rest) = rest.split_at_checked(length)?;
-    Some((tag, value, rest))
-}
-
-fn number(bytes: &[u8], is_signed: bool) -> Option<i64> {
-    // An unsigned number of 32 bits may have a leading zero.
-    if bytes.is_empty() || bytes.len() > 8 {
-        return None;
-    }
-    let start = if is_signed && bytes[0] >= 0x80 { -1 } else { 0 };
-    Some(bytes.iter().fold(start, |sum: i64, byte| sum.wrapping_shl(8) | i64::from(*byte)))
-}
-
-fn object_name(bytes: &[u8]) -> Option<Oid> {
-    let mut numbers: Vec<u32> = Vec::new();
-    let mut current: u32 = 0;
-    for byte in bytes {
-        if current >> 25 != 0 || numbers.len() > MAX_NUMBERS {
-            return None;
-        }
-        current = current << 7 | u32::from(byte & 0x7f);
-        if byte & 0x80 == 0 {
-            numbers.push(std::mem::take(&mut current));
-        }
-    }
-    let first = *numbers.first()?;
-    let top = (first / 40).min(2);
-    numbers.splice(..1, [top, first - top * 40]);
-    Some(Oid(numbers))
-}
-
 #[cfg(test)]
 mod tests {
+    use treecast_wire::snmp::{answer, parse_request};
+
     use super::*;
 
     /// Answers as an agent does, from a table of objects in their order, until it has been asked `times` times.
@@ -317,40 +131,20 @@ mod tests {
         let address = socket.local_addr().unwrap();
         let table: Vec<(Oid, i64)> =
             table.iter().map(|(name, value)| (name.parse().unwrap(), *value)).collect();
-        let answer = move || {
+        let serve = move || {
             for _ in 0..times {
                 let mut buffer = [0; 500];
                 let (length, from) = socket.recv_from(&mut buffer).unwrap();
-                let (kind, number, asked) = parse_request(&buffer[..length]);
-                let found = match kind {
-                    GET => table.iter().find(|(name, _)| *name == asked),
-                    _ => table.iter().find(|(name, _)| name.0 > asked.0),
+                let (ask, number, asked) = parse_request(&buffer[..length]).unwrap();
+                let found = match ask {
+                    Ask::This => table.iter().find(|(name, _)| *name == asked),
+                    Ask::Next => table.iter().find(|(name, _)| *name > asked),
                 };
-                let (name, value) = found
-                    .cloned()
-                    .map_or_else(|| (asked, tagged(NOTHING[2], &[])), |(name, value)| (name, integer(value)));
-                let variables = tagged(SEQUENCE, &[tagged(SEQUENCE, &[named(&name), value])]);
-                let body = tagged(RESPONSE, &[integer(number), integer(0), integer(0), variables]);
-                let community = tagged(OCTET_STRING, &[b"public".to_vec()]);
-                socket.send_to(&tagged(SEQUENCE, &[integer(1), community, body]), from).unwrap();
+                let (name, value) = found.map_or((&asked, None), |(name, value)| (name, Some(*value)));
+                socket.send_to(&answer("public", number, name, value), from).unwrap();
             }
         };
-        (address, std::thread::spawn(answer))
-    }
-
-    fn parse_request(bytes: &[u8]) -> (u8, i64, Oid) {
-        let (message, _) = element(bytes, SEQUENCE).unwrap();
-        let (_, message) = element(message, INTEGER).unwrap();
-        let (community, message) = element(message, OCTET_STRING).unwrap();
-        assert_eq!(community, b"public");
-        let (kind, body, _) = any_element(message).unwrap();
-        let (request, body) = element(body, INTEGER).unwrap();
-        let (_, body) = element(body, INTEGER).unwrap();
-        let (_, body) = element(body, INTEGER).unwrap();
-        let (variables, _) = element(body, SEQUENCE).unwrap();
-        let (variable, _) = element(variables, SEQUENCE).unwrap();
-        let (object, _) = element(variable, OBJECT).unwrap();
-        (kind, number(request, true).unwrap(), object_name(object).unwrap())
+        (address, std::thread::spawn(serve))
     }
 
     #[test]
@@ -390,34 +184,5 @@ mod tests {
             assert!(matches!(error, SnmpError::NoNumber { .. }), "{wrong}: {error}");
             agent.join().unwrap();
         }
-    }
-
-    /// From RFC 1157 agents' traffic: sysUpTime.0 = 0x1234567, a number of four bytes without a sign.
-    #[test]
-    fn golden_bytes_are_read_and_cut_ones_are_refused() {
-        let answer = [
-            0x30, 0x2b, 0x02, 0x01, 0x01, 0x04, 0x06, b'p', b'u', b'b', b'l', b'i', b'c', 0xa2, 0x1e, 0x02,
-            0x02, 0x01, 0x02, 0x02, 0x01, 0x00, 0x02, 0x01, 0x00, 0x30, 0x12, 0x30, 0x10, 0x06, 0x08, 0x2b,
-            0x06, 0x01, 0x02, 0x01, 0x01, 0x03, 0x00, 0x43, 0x04, 0x81, 0x23, 0x45, 0x67,
-        ];
-        let read = parse_answer(&answer).unwrap();
-        assert_eq!((read.request, read.error, read.value), (258, 0, Some(0x8123_4567)));
-        assert_eq!(read.object.to_string(), "1.3.6.1.2.1.1.3.0");
-        for length in 0..answer.len() {
-            assert_eq!(parse_answer(&answer[..length]), None, "{length} bytes");
-        }
-    }
-
-    #[test]
-    fn names_of_objects_are_read_from_text_and_written_in_groups_of_seven_bits() {
-        let object: Oid = ".1.3.6.1.4.1.674.0".parse().unwrap();
-        assert_eq!(named(&object), [6, 8, 0x2b, 6, 1, 4, 1, 0x85, 0x22, 0]);
-        for wrong in ["", "1", "1.x", "9.1", "1.40", "1.3.4294967296"] {
-            assert!(wrong.parse::<Oid>().unwrap_err().contains("expected the name of an object"), "{wrong}");
-        }
-        assert_eq!(
-            [integer(0), integer(128), integer(-1)],
-            [vec![2, 1, 0], vec![2, 2, 0, 128], vec![2, 1, 255]]
-        );
     }
 }

@@ -26,6 +26,7 @@ pub mod message;
 pub mod mld;
 pub mod mtrace2;
 pub mod seal;
+pub mod snmp;
 pub mod ticket;
 pub mod unicast;
 pub mod xcast;

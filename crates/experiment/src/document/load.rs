@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer, de::Error as _};
 use treecast_lab::quantity::Time;
 use treecast_load::{
     packet::Format,
@@ -79,7 +79,12 @@ pub struct Agent {
     #[serde(default = "public")]
     pub community: String,
     /// The object to read. `None`: the mean of hrProcessorLoad (HOST-RESOURCES-MIB).
+    #[serde(default, deserialize_with = "object")]
     pub oid: Option<Oid>,
+}
+
+fn object<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Oid>, D::Error> {
+    String::deserialize(deserializer)?.parse().map(Some).map_err(D::Error::custom)
 }
 
 /// The workload `load`.
