@@ -1,7 +1,7 @@
 //! rtnetlink (RFC 3549, rtnetlink(7)): links, addresses, routes, neighbours, queueing disciplines and counters.
 //!
 //! [`Netlink`] is a socket to the kernel. [`Batch`]es of requests change things; the requests are in
-//! [`requests`]. Queries are methods of [`Netlink`], in `queries`, [`bridges`] and [`counters`]. [`Monitor`] reports
+//! [`requests`], [`policy`] and [`tunnels`]. Queries are methods of [`Netlink`], in `queries`, [`bridges`] and [`counters`]. [`Monitor`] reports
 //! changes.
 //!
 //! The messages are written and read by hand, and not with the crates `rtnetlink` or `netlink-packet-route`. A
@@ -14,8 +14,10 @@ pub mod bridges;
 pub mod counters;
 mod message;
 mod monitor;
+pub mod policy;
 mod queries;
 pub mod requests;
+pub mod tunnels;
 
 use std::{
     io::{self, Read},

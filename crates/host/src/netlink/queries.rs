@@ -29,12 +29,18 @@ const KNOWN: u16 = libc::NUD_REACHABLE
     | libc::NUD_NOARP
     | libc::NUD_PERMANENT;
 
+/// The flags of an interface that can send: on, operational, and with a carrier.
+const RUNNING: i32 = libc::IFF_UP | libc::IFF_RUNNING | 1 << 16;
+
 /// A network interface, as it was when it was looked up.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Interface {
     pub name: String,
     pub index: u32,
+    /// Whether somebody has switched it on.
     pub is_up: bool,
+    /// Whether it is on, and the cable or peer at its other end works.
+    pub is_running: bool,
     pub is_loopback: bool,
     /// Whether the interface can multicast, is not the loopback, and is not a part of another interface, such
     /// as a port of a bridge.
@@ -180,6 +186,7 @@ fn parse_link(body: &[u8]) -> Option<Interface> {
         name: String::new(),
         index: u32_at(body, 4)?,
         is_up: flags & libc::IFF_UP != 0,
+        is_running: flags & RUNNING == RUNNING,
         is_loopback: flags & libc::IFF_LOOPBACK != 0,
         is_usable: flags & libc::IFF_MULTICAST != 0 && flags & libc::IFF_LOOPBACK == 0,
         is_ethernet: u16_at(body, 2) == Some(libc::ARPHRD_ETHER),

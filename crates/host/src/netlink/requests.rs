@@ -202,7 +202,7 @@ pub fn delete_group(batch: &mut Batch, group: u32) {
 }
 
 /// `struct ifinfomsg`.
-fn link_header(index: u32, up: bool) -> [u8; 16] {
+pub(super) fn link_header(index: u32, up: bool) -> [u8; 16] {
     let mut header = [0; 16];
     header[4..8].copy_from_slice(&index.to_ne_bytes());
     if up {
@@ -222,6 +222,42 @@ pub fn add_address(batch: &mut Batch, index: u32, address: IpAddr, prefix_length
     batch.request(what, libc::RTM_NEWADDR, CREATE_OR_REPLACE, &header, |attributes| {
         attributes.bytes(libc::IFA_LOCAL, &bytes);
         attributes.bytes(libc::IFA_ADDRESS, &bytes);
+    });
+}
+
+/// The times for which an address is used, in seconds. `u32::MAX`: for ever.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Lifetimes {
+    /// New connections use the address for so long. 0: they avoid it.
+    pub preferred_s: u32,
+    pub valid_s: u32,
+}
+
+/// Adds an address with lifetimes, or changes the lifetimes of one that is there. The kernel asks whether another host has a new
+/// address before it is used.
+pub fn set_address(batch: &mut Batch, index: u32, address: IpAddr, prefix_length: u8, times: Lifetimes) {
+    const IFA_CACHEINFO: u16 = 6;
+    let what = format!("set {address}/{prefix_length} of interface {index}");
+    let (family, bytes) = family_and_octets(address);
+    let mut header = vec![family, prefix_length, 0, 0];
+    header.extend(index.to_ne_bytes());
+    // struct ifa_cacheinfo: preferred, valid, and two times that the kernel keeps.
+    let times = [times.preferred_s, times.valid_s, 0, 0].map(u32::to_ne_bytes);
+    batch.request(what, libc::RTM_NEWADDR, CREATE_OR_REPLACE, &header, |attributes| {
+        attributes.bytes(libc::IFA_LOCAL, &bytes);
+        attributes.bytes(libc::IFA_ADDRESS, &bytes);
+        attributes.bytes(IFA_CACHEINFO, times.as_flattened());
+    });
+}
+
+/// Removes an address.
+pub fn delete_address(batch: &mut Batch, index: u32, address: IpAddr, prefix_length: u8) {
+    let what = format!("remove {address}/{prefix_length} from interface {index}");
+    let (family, bytes) = family_and_octets(address);
+    let mut header = vec![family, prefix_length, 0, 0];
+    header.extend(index.to_ne_bytes());
+    batch.request(what, libc::RTM_DELADDR, 0, &header, |attributes| {
+        attributes.bytes(libc::IFA_LOCAL, &bytes);
     });
 }
 
