@@ -233,6 +233,11 @@ impl Key {
         Ok(Self::new(protocol, &Self::secret(text)?))
     }
 
+    /// A message up to its code, with the code behind it.
+    pub fn with_code(&self, message: &[u8]) -> Vec<u8> {
+        [message, blake3::keyed_hash(&self.bytes, message).as_bytes()].concat()
+    }
+
     /// Reads the text of a secret: 64 hexadecimal digits, white space around them.
     ///
     /// # Errors
@@ -312,9 +317,7 @@ impl Envelope {
         out.extend_from_slice(&self.stamp.to_be_bytes());
         out.extend_from_slice(self.sender.as_bytes());
         self.message.emit(&mut out);
-        let code = blake3::keyed_hash(&key.bytes, &out);
-        out.extend_from_slice(code.as_bytes());
-        out
+        key.with_code(&out)
     }
 
     /// Reads a datagram. `key_of` returns the key that is shared with a sender. The stamp is not judged: see [`ReplayGuard`].
@@ -757,9 +760,7 @@ mod tests {
             bytes.extend_from_slice(&[0; 8]);
             bytes.push(b's');
             bytes.extend_from_slice(fields);
-            let code = blake3::keyed_hash(&key.bytes, &bytes);
-            bytes.extend_from_slice(code.as_bytes());
-            Envelope::open(&bytes, |_| Some(&key)).map(|envelope| envelope.message)
+            Envelope::open(&key.with_code(&bytes), |_| Some(&key)).map(|envelope| envelope.message)
         };
         let answers = [ANSWERS, 8, 0, 0, 0, 0, 0, 0, 0, 9];
         let unknown = [200, 2, 1, 1];
@@ -786,9 +787,7 @@ mod tests {
             // The code is made right, so that the fields are parsed.
             let mut message = MAGIC.to_vec();
             message.extend_from_slice(&bytes);
-            let code = blake3::keyed_hash(&key.bytes, &message);
-            message.extend_from_slice(code.as_bytes());
-            _ = Envelope::open(&message, |_| Some(&key));
+            _ = Envelope::open(&key.with_code(&message), |_| Some(&key));
             _ = Envelope::open(&bytes, |_| Some(&key));
         }
     }

@@ -59,6 +59,15 @@ impl Prefix {
         self.length <= other.length && self.contains(other.address)
     }
 
+    /// The network of 64 bits with this number in the block: `2001:db8:a:100::/56` and 1 make `2001:db8:a:101::/64`. `None` if the block
+    /// has no such network.
+    pub fn subnet(self, number: u64) -> Option<Self> {
+        let bits = (128 - INTERFACE_ID_BITS).checked_sub(self.length)?;
+        let fits = number.checked_shr(bits.into()).unwrap_or(0) == 0;
+        let address = u128::from(self.address) | u128::from(number) << INTERFACE_ID_BITS;
+        fits.then(|| Self { address: address.into(), length: 128 - INTERFACE_ID_BITS })
+    }
+
     /// The address with this interface identifier. `None` if the prefix is longer than 64 bits.
     pub fn with_interface_id(self, id: u64) -> Option<Ipv6Addr> {
         (self.length <= 128 - INTERFACE_ID_BITS).then(|| (u128::from(self.address) | u128::from(id)).into())
@@ -121,6 +130,16 @@ mod tests {
         let block: Prefix = "2001:db8:a::/48".parse().unwrap();
         assert!(block.covers(prefix) && !prefix.covers(block));
         assert_eq!("2001:db8::1/128".parse::<Prefix>().unwrap().with_interface_id(1), None);
+    }
+
+    #[test]
+    fn a_block_has_networks_of_64_bits() {
+        let subnet = |text: &str, number| text.parse::<Prefix>().unwrap().subnet(number);
+        assert_eq!(subnet("2001:db8:a:100::/56", 1).unwrap().to_string(), "2001:db8:a:101::/64");
+        assert_eq!(subnet("2001:db8:a:100::/56", 255).unwrap().to_string(), "2001:db8:a:1ff::/64");
+        assert_eq!(subnet("2001:db8:a:100::/56", 256), None);
+        assert_eq!(subnet("2001:db8:a:1::/64", 0).unwrap().to_string(), "2001:db8:a:1::/64");
+        assert_eq!((subnet("2001:db8:a:1::/64", 1), subnet("2001:db8::/65", 0)), (None, None));
     }
 
     #[test]

@@ -6,6 +6,8 @@
 
 use std::{collections::BTreeMap, net::Ipv6Addr, time::Duration};
 
+use serde::{Deserialize, Serialize};
+
 use super::{
     Prefix,
     message::{Envelope, Message, Open, Opened, Refusal, Stamps, TunnelKind},
@@ -47,7 +49,7 @@ pub struct Customer {
 }
 
 /// A tunnel as the router is to make it.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Tunnel {
     pub stub: String,
     pub prefix: Prefix,
@@ -68,7 +70,11 @@ pub enum Command {
         answer: Envelope,
     },
     Remove(Tunnel),
-    Answer(Envelope),
+    /// Sends an answer to the stub of this name.
+    Answer {
+        stub: String,
+        answer: Envelope,
+    },
 }
 
 /// The machine.
@@ -92,7 +98,8 @@ impl Tms {
                 let removed = self.number(&envelope.sender, *prefix).and_then(|id| self.tunnels.remove(&id));
                 let answer = self.answer(now, Message::Closed { answers: envelope.stamp });
                 let removed = removed.into_iter().map(|(tunnel, _)| Command::Remove(tunnel));
-                removed.chain([Command::Answer(answer)]).collect()
+                let stub = envelope.sender.clone();
+                removed.chain([Command::Answer { stub, answer }]).collect()
             }
             _ => Vec::new(),
         }
@@ -116,20 +123,51 @@ impl Tms {
         removed.map(|(tunnel, _)| Command::Remove(tunnel)).collect()
     }
 
+    /// Takes up a tunnel that an earlier run has made, for the time that it has left. Returns whether its stub may still have it.
+    pub fn restore(&mut self, now: Now, tunnel: Tunnel, left: Duration) -> bool {
+        let open = Open {
+            prefix: tunnel.prefix,
+            kind: tunnel.kind,
+            stub_end: tunnel.stub_end,
+            stub_as: tunnel.stub_as,
+            lifetime_s: 0,
+        };
+        let is_free =
+            !self.tunnels.contains_key(&tunnel.id) && self.number(&tunnel.stub, tunnel.prefix).is_none();
+        let has_inner = self.inner(tunnel.id) == [tunnel.inner_provider, tunnel.inner_stub];
+        let is_taken = is_free && has_inner && self.judge(&tunnel.stub, &open).is_ok();
+        if is_taken {
+            let longest = Duration::from_secs((*LIFETIMES.end()).into());
+            self.tunnels.insert(tunnel.id, (tunnel, now.elapsed + left.min(longest)));
+        }
+        is_taken
+    }
+
+    /// Forgets a tunnel that could not be made again.
+    pub fn forget(&mut self, id: u32) {
+        self.tunnels.remove(&id);
+    }
+
     /// When the next tunnel is over.
     pub fn next_expiry(&self) -> Option<Duration> {
         self.tunnels.values().map(|(_, until)| *until).min()
     }
 
-    /// All tunnels that are there.
-    pub fn tunnels(&self) -> impl Iterator<Item = &Tunnel> {
-        self.tunnels.values().map(|(tunnel, _)| tunnel)
+    /// All tunnels that are there, and until when each lives.
+    pub fn lifetimes(&self) -> impl Iterator<Item = (&Tunnel, Duration)> {
+        self.tunnels.values().map(|(tunnel, until)| (tunnel, *until))
+    }
+
+    /// The addresses inside the tunnel with this number: the provider's and the stub's.
+    fn inner(&self, id: u32) -> [Ipv6Addr; 2] {
+        let provider = u128::from(self.provider.inner.address()) + 2 * u128::from(id);
+        [provider, provider + 1].map(Ipv6Addr::from)
     }
 
     fn open(&mut self, now: Now, envelope: &Envelope, open: &Open) -> Vec<Command> {
         let refused = |tms: &mut Self, reason| {
             let message = Message::Refused { answers: envelope.stamp, reason };
-            vec![Command::Answer(tms.answer(now, message))]
+            vec![Command::Answer { stub: envelope.sender.clone(), answer: tms.answer(now, message) }]
         };
         if let Err(reason) = self.judge(&envelope.sender, open) {
             return refused(self, reason);
@@ -137,7 +175,7 @@ impl Tms {
         let known = self.number(&envelope.sender, open.prefix);
         let free = || self.free_number(&envelope.sender, open.prefix);
         let Some(id) = known.or_else(free) else { return refused(self, Refusal::Busy) };
-        let inner = u128::from(self.provider.inner.address()) + 2 * u128::from(id);
+        let [inner_provider, inner_stub] = self.inner(id);
         let tunnel = Tunnel {
             stub: envelope.sender.clone(),
             prefix: open.prefix,
@@ -145,8 +183,8 @@ impl Tms {
             id,
             stub_end: open.stub_end,
             stub_as: open.stub_as,
-            inner_provider: inner.into(),
-            inner_stub: (inner + 1).into(),
+            inner_stub,
+            inner_provider,
         };
         let lifetime_s = open.lifetime_s.clamp(*LIFETIMES.start(), *LIFETIMES.end());
         let opened = Opened {
@@ -163,7 +201,7 @@ impl Tms {
         let answer = self.answer(now, Message::Opened(opened));
         let until = now.elapsed + Duration::from_secs(lifetime_s.into());
         match self.tunnels.insert(id, (tunnel.clone(), until)) {
-            Some((old, _)) if old == tunnel => vec![Command::Answer(answer)],
+            Some((old, _)) if old == tunnel => vec![Command::Answer { stub: tunnel.stub, answer }],
             Some((old, _)) => vec![Command::Remove(old), Command::Make { tunnel, answer }],
             None => vec![Command::Make { tunnel, answer }],
         }
@@ -249,7 +287,9 @@ mod tests {
 
     fn refusal(commands: &[Command]) -> Option<Refusal> {
         match commands {
-            [Command::Answer(Envelope { message: Message::Refused { reason, .. }, .. })] => Some(*reason),
+            [Command::Answer { answer: Envelope { message: Message::Refused { reason, .. }, .. }, .. }] => {
+                Some(*reason)
+            }
             _ => None,
         }
     }
@@ -266,11 +306,11 @@ mod tests {
         let [provider, stub] = [tunnel.inner_provider, tunnel.inner_stub].map(u128::from);
         assert!(provider % 2 == 0 && stub == provider + 1, "both are in one block of 127 bits");
         tms.handle(at(0), &ask("two", 1, "2001:db8:a:2::/64", |_| ()));
-        let ids: Vec<u32> = tms.tunnels().map(|tunnel| tunnel.id).collect();
+        let ids: Vec<u32> = tms.lifetimes().map(|(tunnel, _)| tunnel.id).collect();
         assert!(ids.len() == 2 && ids.iter().all(|id| (1..=LAST_NUMBER).contains(id)), "{ids:?}");
         // The same again makes no second tunnel; another end replaces it.
         let again = tms.handle(at(1), &ask("one", 2, "2001:db8:a:1::/64", |_| ()));
-        assert!(matches!(&again[..], [Command::Answer(_)]), "{again:?}");
+        assert!(matches!(&again[..], [Command::Answer { .. }]), "{again:?}");
         let moved =
             ask("one", 3, "2001:db8:a:1::/64", |open| open.stub_end = "2001:db8:c::1".parse().unwrap());
         let moved = tms.handle(at(1), &moved);
@@ -296,7 +336,7 @@ mod tests {
         let close = Message::Close { prefix: "2001:db8:a:2::/64".parse().unwrap() };
         tms.handle(at(0), &ask("two", 1, "2001:db8:a:2::/64", |_| ()));
         tms.handle(at(0), &Envelope { sender: "one".into(), stamp: 2, message: close });
-        assert_eq!(tms.tunnels().count(), 1, "nobody closes the tunnel of another stub");
+        assert_eq!(tms.lifetimes().count(), 1, "nobody closes the tunnel of another stub");
     }
 
     #[test]
@@ -310,12 +350,30 @@ mod tests {
     }
 
     #[test]
+    fn tunnels_of_an_earlier_run_are_taken_up_if_their_stubs_may_have_them() {
+        let mut before = tms();
+        before.handle(at(0), &ask("one", 1, "2001:db8:a:1::/64", |_| ()));
+        let tunnel = before.lifetimes().next().expect("a tunnel").0.clone();
+        let left = Duration::from_secs(20);
+        let mut after = tms();
+        assert!(after.restore(at(0), tunnel.clone(), left));
+        assert!(!after.restore(at(0), tunnel.clone(), left), "it is there already");
+        let again = after.handle(at(1), &ask("one", 2, "2001:db8:a:1::/64", |_| ()));
+        assert!(matches!(&again[..], [Command::Answer { .. }]), "the stub keeps it: {again:?}");
+        let mut without = tms();
+        without.provider.stubs.remove(0);
+        assert!(!without.restore(at(0), tunnel.clone(), left), "the provider has no such stub any more");
+        let moved = Tunnel { inner_stub: "2001:db8:a:ff::5".parse().unwrap(), ..tunnel };
+        assert!(!tms().restore(at(0), moved, left), "its addresses are those of another number");
+    }
+
+    #[test]
     fn a_tunnel_that_could_not_be_made_is_refused_and_forgotten() {
         let mut tms = tms();
         let made = tms.handle(at(0), &ask("one", 7, "2001:db8:a:1::/64", |_| ()));
         let [Command::Make { tunnel, answer }] = &made[..] else { panic!("{made:?}") };
         let answer = tms.failed(at(0), tunnel, answer);
         assert_eq!(answer.message, Message::Refused { answers: 7, reason: Refusal::Busy });
-        assert_eq!(tms.tunnels().count(), 0);
+        assert_eq!(tms.lifetimes().count(), 0);
     }
 }

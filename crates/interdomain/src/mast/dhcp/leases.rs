@@ -5,6 +5,8 @@ use std::{
     time::Duration,
 };
 
+use serde::{Deserialize, Serialize};
+
 /// The attempts to find an identifier that nobody has.
 const ATTEMPTS: u32 = 16;
 /// The time for which an identifier is not given to anybody, after a client found that another host has it.
@@ -13,7 +15,7 @@ const DECLINED_FOR: Duration = Duration::from_secs(3_600);
 const MAX_DECLINED: usize = 1_024;
 
 /// A client's interface.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Client {
     pub duid: Vec<u8>,
     /// The number of the interface's group of addresses (IAID).
@@ -23,6 +25,23 @@ pub struct Client {
 struct Lease {
     ifid: u64,
     until: Duration,
+}
+
+/// A lease in a form that outlives a restart.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KeptLease {
+    client: Client,
+    ifid: u64,
+    /// The time that is left of it, in seconds.
+    left_s: u64,
+}
+
+impl KeptLease {
+    /// The lease after a time in which nobody has counted.
+    #[must_use]
+    pub fn after(self, seconds: u64) -> Self {
+        Self { left_s: self.left_s.saturating_sub(seconds), ..self }
+    }
 }
 
 /// The leases of a link, no more than a fixed number.
@@ -53,6 +72,25 @@ impl Leases {
 
     pub fn len(&self) -> usize {
         self.by_client.len()
+    }
+
+    /// All leases that are not over.
+    pub fn kept(&self, now: Duration) -> Vec<KeptLease> {
+        let kept = self.by_client.iter().map(|(client, lease)| KeptLease {
+            client: client.clone(),
+            ifid: lease.ifid,
+            left_s: lease.until.saturating_sub(now).as_secs(),
+        });
+        kept.filter(|lease| lease.left_s > 0).collect()
+    }
+
+    /// Takes up the leases of an earlier run, as far as there is room and nobody else has their identifiers.
+    pub fn restore(&mut self, leases: Vec<KeptLease>, now: Duration) {
+        for KeptLease { client, ifid, left_s } in leases {
+            if left_s > 0 {
+                self.give(client, Some(ifid), now, Some(now + Duration::from_secs(left_s)));
+            }
+        }
     }
 
     /// The identifier of a client: the one that it has, the one that it wishes if nobody has it, or another. It is kept

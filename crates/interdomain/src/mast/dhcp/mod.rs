@@ -8,6 +8,8 @@ mod leases;
 pub mod server;
 pub mod wire;
 
+pub use leases::KeptLease;
+
 #[cfg(test)]
 mod tests;
 

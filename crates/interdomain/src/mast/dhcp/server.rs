@@ -10,7 +10,7 @@ use dhcproto::v6::{DhcpOption, IAAddr, IANA, Message, MessageType, OptionCode, S
 use ed25519_dalek::SigningKey;
 
 use super::{
-    leases::{Client, Leases},
+    leases::{Client, KeptLease, Leases},
     wire::{self, LinkPrefix},
 };
 use crate::mast::{
@@ -134,6 +134,16 @@ impl Server {
     /// The number of clients with a lease.
     pub fn leases(&self) -> usize {
         self.leases.len()
+    }
+
+    /// The leases, in a form that outlives a restart.
+    pub fn kept_leases(&self, now: Now) -> Vec<KeptLease> {
+        self.leases.kept(now.monotonic)
+    }
+
+    /// Takes up the leases of an earlier run.
+    pub fn restore_leases(&mut self, now: Now, leases: Vec<KeptLease>) {
+        self.leases.restore(leases, now.monotonic);
     }
 
     /// The time of the next push.

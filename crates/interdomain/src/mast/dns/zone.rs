@@ -126,6 +126,23 @@ impl Zone {
         removed > 0
     }
 
+    /// All records.
+    pub fn records(&self) -> impl Iterator<Item = Record> {
+        let sets = self.nodes.iter().flat_map(|(name, node)| node.values().map(move |set| (name, set)));
+        sets.flat_map(|(name, set)| {
+            set.data.iter().map(|data| Record::from_rdata(name.clone(), set.ttl, data.clone()))
+        })
+    }
+
+    /// The zone's serial number.
+    pub fn serial(&self) -> u32 {
+        let set = self.set(&self.origin, RecordType::SOA);
+        match set.and_then(|set| set.data.first()) {
+            Some(RData::SOA(soa)) => soa.serial,
+            _ => 0,
+        }
+    }
+
     /// The types of the records of a name.
     pub fn types(&self, name: &Name) -> Vec<RecordType> {
         let node = self.nodes.get(name);

@@ -24,7 +24,7 @@ const LIFETIME: Duration = Duration::from_secs(180);
 /// The shortest lifetime of a tunnel in seconds.
 const LEAST_LIFETIME_S: u32 = 30;
 
-/// The time until a refused tunnel is asked for again.
+/// The time until a tunnel is asked for again that was refused, or could not be made.
 const AFTER_REFUSAL: Duration = Duration::from_secs(60);
 
 /// A moment, by two clocks.
@@ -84,6 +84,8 @@ pub enum Input {
     Srmp { server: usize, message: Message },
     /// A provider's TMS has answered by ITMP.
     Itmp { provider: usize, message: Message },
+    /// The stub's end of a tunnel could not be made.
+    TunnelFailed { provider: usize },
     /// A name server has carried out the update with this version.
     NameServer { server: usize, version: u64 },
 }
@@ -151,6 +153,14 @@ pub enum Event {
     NoNameServer {
         server: usize,
     },
+    /// A server has taken note of the newest states.
+    Told {
+        server: usize,
+    },
+    /// A name server has carried out the newest update.
+    NamesTold {
+        server: usize,
+    },
 }
 
 /// The answer of [`Srms::poll`].
@@ -192,10 +202,26 @@ struct Tunnel {
 }
 
 /// What a server knows.
+#[derive(Clone, Copy)]
 struct Server {
     errand: Errand,
     /// The stamp of the last message.
     asked: u64,
+    /// The version of the states that it has confirmed.
+    confirmed: u64,
+}
+
+impl Server {
+    /// A server that is to be told at once.
+    fn at(now: Duration) -> Self {
+        Self { errand: Errand::at(now), asked: 0, confirmed: 0 }
+    }
+
+    /// Takes note that the server knows the states of a version. Returns whether that is news.
+    fn confirm(&mut self, now: Duration, version: u64) -> bool {
+        self.errand.done(now, REFRESH);
+        std::mem::replace(&mut self.confirmed, version) != version
+    }
 }
 
 /// The machine. [`Srms::handle`] and [`Srms::poll`] may be called in any order.
@@ -203,7 +229,7 @@ pub struct Srms {
     stub: Stub,
     accesses: Vec<Access>,
     servers: Vec<Server>,
-    name_servers: Vec<Errand>,
+    name_servers: Vec<Server>,
     stamps: Stamps,
     epochs: Stamps,
     /// Grows with each change of a state.
@@ -232,9 +258,8 @@ impl Srms {
             }),
         };
         let accesses: Vec<Access> = stub.providers.iter().map(&mut access).collect();
-        let server = || Server { errand: Errand::at(now.elapsed), asked: 0 };
-        let servers = (0..stub.srmp_servers).map(|_| server()).collect();
-        let name_servers = vec![Errand::at(now.elapsed); stub.name_servers];
+        let servers = vec![Server::at(now.elapsed); stub.srmp_servers];
+        let name_servers = vec![Server::at(now.elapsed); stub.name_servers];
         let commands = (0..accesses.len())
             .map(|provider| Command::Route { provider, preference: Preference::Encouraged })
             .collect();
@@ -259,15 +284,23 @@ impl Srms {
         match input {
             Input::Link { provider, is_up } => self.link(now, provider, is_up),
             Input::Srmp { server, message: Message::PrefixesTaken { answers } } => {
-                let known = self.servers.get_mut(server);
-                if let Some(known) = known.filter(|known| known.asked == answers) {
-                    known.errand.done(now.elapsed, REFRESH);
+                let known = self.servers.get_mut(server).filter(|known| known.asked == answers);
+                if known.is_some_and(|known| known.confirm(now.elapsed, self.version)) {
+                    self.tell(Event::Told { server });
                 }
             }
             Input::Itmp { provider, message } => self.itmp(now, provider, message),
+            Input::TunnelFailed { provider } => {
+                let tunnel = self.accesses.get_mut(provider).and_then(|access| access.tunnel.as_mut());
+                if let Some(tunnel) = tunnel {
+                    tunnel.made = None;
+                    tunnel.errand.done(now.elapsed, AFTER_REFUSAL);
+                }
+            }
             Input::NameServer { server, version } if version == self.version => {
-                if let Some(errand) = self.name_servers.get_mut(server) {
-                    errand.done(now.elapsed, REFRESH);
+                if self.name_servers.get_mut(server).is_some_and(|known| known.confirm(now.elapsed, version))
+                {
+                    self.tell(Event::NamesTold { server });
                 }
             }
             Input::Srmp { .. } | Input::NameServer { .. } => {}
@@ -286,8 +319,8 @@ impl Srms {
             self.accesses.iter().filter_map(|access| access.recovers).map(|at| (at, Timer::Recovery));
         let tunnels =
             self.accesses.iter().filter_map(|access| access.tunnel.as_ref()).map(|tunnel| tunnel.errand);
-        let servers = self.servers.iter().map(|server| server.errand);
-        let errands = tunnels.chain(servers).chain(self.name_servers.iter().copied());
+        let servers = self.servers.iter().chain(&self.name_servers).map(|server| server.errand);
+        let errands = tunnels.chain(servers);
         let errands = errands.map(|errand| (errand.due(), Timer::Errand));
         let (at, why) = recoveries.chain(errands).min().unwrap_or((Duration::MAX, Timer::Nothing));
         Poll::Wait(at, why)
@@ -368,8 +401,10 @@ impl Srms {
             self.commands.push_back(Command::Route { provider, preference });
             self.tell(Event::Preference { provider, preference });
         }
-        self.servers.iter_mut().for_each(|server| server.errand = Errand::at(now.elapsed));
-        self.name_servers.fill(Errand::at(now.elapsed));
+        let servers = self.servers.iter_mut().chain(&mut self.name_servers);
+        // An answer to a message with the old states confirms nothing any more.
+        servers
+            .for_each(|server| *server = Server { confirmed: server.confirmed, ..Server::at(now.elapsed) });
     }
 
     fn tell(&mut self, event: Event) {
@@ -427,12 +462,12 @@ impl Srms {
                 self.commands.push_back(Command::Tell(Event::NoServer { server: index }));
             }
         }
-        for (server, errand) in self.name_servers.iter_mut().enumerate() {
-            if !errand.try_now(now.elapsed) {
+        for (server, known) in self.name_servers.iter_mut().enumerate() {
+            if !known.errand.try_now(now.elapsed) {
                 continue;
             }
             self.commands.push_back(Command::UpdateNames { server, version: self.version });
-            if errand.tries == TRIES + 1 {
+            if known.errand.tries == TRIES + 1 {
                 self.commands.push_back(Command::Tell(Event::NoNameServer { server }));
             }
         }

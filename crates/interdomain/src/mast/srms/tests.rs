@@ -161,6 +161,35 @@ fn a_server_is_told_again_until_it_answers_the_last_message() {
 }
 
 #[test]
+fn an_answer_to_the_old_states_does_not_keep_the_new_ones_back() {
+    let mut srms = running();
+    let (old, _) = srmp(&commands(&mut srms, at(1))).expect("it is told again");
+    srms.handle(at(1), Input::Link { provider: 0, is_up: false });
+    srms.handle(at(1), Input::Srmp { server: 0, message: Message::PrefixesTaken { answers: old } });
+    let done = commands(&mut srms, at(1));
+    let (new, states) = srmp(&done).expect("the new states are told");
+    assert_eq!(states[0].preference, Discouraged);
+    let told = Command::Tell(Event::Told { server: 0 });
+    assert!(!done.contains(&told), "{done:?}");
+    srms.handle(at(1), Input::Srmp { server: 0, message: Message::PrefixesTaken { answers: new } });
+    assert!(commands(&mut srms, at(1)).contains(&told));
+}
+
+#[test]
+fn a_tunnel_that_could_not_be_made_is_asked_for_and_made_again() {
+    let mut srms = Srms::new(at(0), stub());
+    let (stamp, _) = open(&commands(&mut srms, at(0)), 0).unwrap();
+    let input = |message| Input::Itmp { provider: 0, message };
+    srms.handle(at(0), input(opened(stamp, TunnelKind::Gre)));
+    commands(&mut srms, at(0));
+    srms.handle(at(0), Input::TunnelFailed { provider: 0 });
+    let (stamp, _) = open(&commands(&mut srms, at(60)), 0).expect("it asks again after a minute");
+    srms.handle(at(60), input(opened(stamp, TunnelKind::Gre)));
+    let done = commands(&mut srms, at(60));
+    assert!(done.iter().any(|command| matches!(command, Command::MakeTunnel { .. })), "{done:?}");
+}
+
+#[test]
 fn an_old_version_at_the_name_server_is_not_enough() {
     let mut srms = running();
     srms.handle(at(1), Input::Link { provider: 0, is_up: false });
