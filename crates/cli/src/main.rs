@@ -18,6 +18,7 @@ mod keys;
 mod lab;
 mod load;
 mod log;
+mod mast;
 mod mead;
 mod monitor;
 mod moving_line;
@@ -62,6 +63,7 @@ enum Command {
     Doctor(doctor::Args),
     Bench(bench::Args),
     Rib(rib::Args),
+    Mast(mast::Args),
 }
 
 fn main() -> ExitCode {
@@ -97,6 +99,7 @@ fn run() -> ExitCode {
         Command::Doctor(args) => doctor::run(args),
         Command::Bench(args) => bench::run(args),
         Command::Rib(args) => rib::run(args),
+        Command::Mast(args) => mast::run(args),
     };
     let result = result.and_then(|code| match output::failure() {
         Some(line) if code == ExitCode::SUCCESS => Err(line.into()),

@@ -17,7 +17,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("driver", &["wire", "host", "proto"]),
     ("dataplane", &["wire", "host", "proto"]),
     ("load", &["wire", "host", "proto", "measure"]),
-    ("interdomain", &["host", "measure"]),
+    ("interdomain", &["wire", "host", "measure"]),
     ("lab", &["wire", "host", "proto", "driver", "dataplane", "measure"]),
     ("experiment", &["wire", "host", "proto", "sim", "driver", "dataplane", "lab", "load", "measure"]),
     ("bench", &["wire", "host", "proto", "driver", "dataplane", "lab", "measure"]),

@@ -7,13 +7,15 @@
 //! The paper names two protocols without describing them: SRMP, by which the stub's management system (SRMS) tells which prefixes
 //! are discouraged, and ITMP, by which it asks a provider's management system (TMS) for tunnels. [`message`] defines both.
 //!
-//! The machines here are handed messages and times, and return messages and commands. They touch no socket, file or clock.
+//! The machines here are handed messages and times, and return messages and commands. They touch no socket, file or clock. The programs
+//! around them are in [`run`].
 
 pub mod dhcp;
 pub mod dns;
 mod errand;
 pub mod message;
 mod prefix;
+pub mod run;
 pub mod srms;
 pub mod tms;
 

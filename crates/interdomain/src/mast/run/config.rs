@@ -1,0 +1,595 @@
+//! The file that describes a stub or a provider, for all programs of MAST. Each program reads its own sections of it, so what
+//! several of them need is written once.
+
+use std::{
+    net::{Ipv6Addr, SocketAddr},
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use serde::Deserialize;
+use treecast_host::text;
+
+use crate::mast::{
+    Prefix,
+    dhcp::wire::LinkPrefix,
+    dns::keys::Scope,
+    message::{Key, MAX_PREFIXES, MAX_SENDER_LEN, TunnelKind},
+};
+
+use super::Error;
+
+/// The longest file, in bytes.
+const MAX_FILE: u64 = 1 << 20;
+/// The longest file with a secret, in bytes.
+const MAX_SECRET: u64 = 1_024;
+
+/// A file that was read, and the folder that file names in it are relative to.
+#[derive(Debug)]
+pub struct Config {
+    folder: PathBuf,
+    pub file: File,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct File {
+    /// The folder for what must outlive a restart.
+    state: Option<PathBuf>,
+    pub stub: Option<Stub>,
+    #[serde(default, rename = "provider")]
+    pub providers: Vec<Provider>,
+    #[serde(default, rename = "link")]
+    pub links: Vec<Link>,
+    #[serde(default)]
+    pub srms: Srms,
+    #[serde(default)]
+    pub dhcp: Vec<Dhcp>,
+    pub dns: Option<Dns>,
+    pub router: Option<Router>,
+    pub watch: Option<Watch>,
+    pub tms: Option<Tms>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Stub {
+    /// The name by which servers and providers know the stub's SRMS.
+    pub name: String,
+    #[serde(rename = "as")]
+    pub as_number: u32,
+}
+
+/// A provider of the stub, and the access link to it.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Provider {
+    pub name: String,
+    #[serde(rename = "as")]
+    pub as_number: u32,
+    pub prefix: Prefix,
+    /// The access link, if it is one of this host's interfaces.
+    pub interface: Option<String>,
+    /// The router at the other end of the link.
+    pub gateway: Option<Ipv6Addr>,
+    /// The access link, if it is another router's.
+    pub trap: Option<Trap>,
+    pub tunnel: Option<Tunnel>,
+}
+
+/// A router that tells by SNMP whether its interface is up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Trap {
+    /// The address that its notifications come from.
+    pub agent: std::net::IpAddr,
+    /// The number of the interface (ifIndex).
+    pub index: u32,
+}
+
+/// The tunnel that keeps a prefix reachable.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Tunnel {
+    /// The address of the provider's TMS, and its name.
+    pub server: SocketAddr,
+    pub server_name: String,
+    secret: PathBuf,
+    pub from: Ipv6Addr,
+    pub to: Ipv6Addr,
+    pub inner: Prefix,
+    pub kinds: Option<Vec<TunnelKind>>,
+}
+
+/// A network of the stub.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Link {
+    pub name: String,
+    /// The interface by which mDHCPv6 serves the network.
+    pub interface: Option<String>,
+    /// The number of the network in each provider's prefix.
+    #[serde(default)]
+    pub subnet: u64,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Srms {
+    recovery_s: Option<f64>,
+    #[serde(default)]
+    pub on_tunnel: Vec<String>,
+    pub trap_listen: Option<SocketAddr>,
+    pub trap_community: Option<String>,
+}
+
+/// An mDHCPv6 server.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Dhcp {
+    pub name: String,
+    pub links: Vec<String>,
+    /// Where it hears the SRMS.
+    pub srmp: SocketAddr,
+    secret: PathBuf,
+    key: PathBuf,
+    #[serde(default = "preferred_s")]
+    pub preferred_s: u32,
+    #[serde(default = "valid_s")]
+    pub valid_s: u32,
+    #[serde(default = "push_s")]
+    pub push_s: u32,
+    #[serde(default)]
+    pub dns: Vec<Ipv6Addr>,
+    #[serde(default)]
+    reserved: Vec<Ipv6Addr>,
+    #[serde(default = "max_leases")]
+    pub max_leases: usize,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Dns {
+    pub zone: String,
+    /// The name of the server itself. `None`: `ns` in the zone.
+    pub name_server: Option<String>,
+    pub listen: Vec<SocketAddr>,
+    #[serde(default = "ttl_s")]
+    pub ttl_s: u32,
+    /// How the SRMS reaches the server.
+    #[serde(default)]
+    srms: DnsFromSrms,
+    #[serde(default, rename = "key")]
+    pub keys: Vec<DnsKey>,
+    #[serde(default, rename = "host")]
+    pub hosts: Vec<DnsHost>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct DnsFromSrms {
+    server: Option<SocketAddr>,
+}
+
+/// A key by which the zone may be changed.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DnsKey {
+    pub name: String,
+    secret: PathBuf,
+    pub may: Scope,
+}
+
+/// A name, and the interface that has it.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DnsHost {
+    pub name: String,
+    pub link: String,
+    /// The interface identifier, as an address such as `::80`.
+    ifid: Ipv6Addr,
+}
+
+/// mRCS: the addresses of a router itself.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Router {
+    /// The interface by which pushes are heard.
+    pub listen: String,
+    pub server_key: Option<String>,
+    /// A program that is given the changes as lines for `ip -6 -batch -`. Empty: this host's interfaces are set.
+    #[serde(default)]
+    pub apply: Vec<String>,
+    #[serde(rename = "interface")]
+    pub interfaces: Vec<RouterInterface>,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RouterInterface {
+    pub name: String,
+    #[serde(default)]
+    pub subnet: u64,
+    ifid: Ipv6Addr,
+}
+
+/// The interfaces that a router tells an SRMS on another host about, by SNMP.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Watch {
+    pub interfaces: Vec<String>,
+    /// The address and port where the SRMS hears notifications.
+    pub srms: SocketAddr,
+    pub community: Option<String>,
+    /// The address that notifications come from.
+    pub from: Option<std::net::IpAddr>,
+}
+
+/// A provider's TMS.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Tms {
+    pub name: String,
+    #[serde(rename = "as")]
+    pub as_number: u32,
+    pub listen: SocketAddr,
+    pub end: Ipv6Addr,
+    pub inner: Prefix,
+    pub kinds: Option<Vec<TunnelKind>>,
+    #[serde(default)]
+    pub on_tunnel: Vec<String>,
+    /// Whether a stub's prefix is routed through its tunnel where no other route is.
+    #[serde(default = "yes")]
+    pub route: bool,
+    #[serde(default, rename = "stub")]
+    pub stubs: Vec<Customer>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Customer {
+    pub name: String,
+    #[serde(rename = "as")]
+    pub as_number: u32,
+    secret: PathBuf,
+    pub prefixes: Vec<Prefix>,
+}
+
+fn preferred_s() -> u32 {
+    1_800
+}
+
+fn valid_s() -> u32 {
+    3_600
+}
+
+fn push_s() -> u32 {
+    60
+}
+
+fn ttl_s() -> u32 {
+    5
+}
+
+fn max_leases() -> usize {
+    10_000
+}
+
+fn yes() -> bool {
+    true
+}
+
+impl Config {
+    /// Reads a file.
+    ///
+    /// # Errors
+    /// If it cannot be read, or something in it is wrong.
+    pub fn read(path: &Path) -> Result<Self, Error> {
+        let named = |error: String| Error::new(format!("{}: {error}", path.display()));
+        let text = text::read(path, MAX_FILE).map_err(|error| named(error.to_string()))?;
+        let file: File = toml::from_str(&text).map_err(|error| named(error.to_string()))?;
+        let folder = path.parent().unwrap_or(Path::new(".")).to_owned();
+        let config = Self { folder, file };
+        config.check().map_err(|error| named(error.to_string()))?;
+        Ok(config)
+    }
+
+    fn check(&self) -> Result<(), Error> {
+        let file = &self.file;
+        let names = file.stub.iter().map(|stub| &stub.name);
+        let names = names.chain(file.providers.iter().map(|it| &it.name));
+        let names =
+            names.chain(file.dhcp.iter().map(|it| &it.name)).chain(file.tms.iter().map(|it| &it.name));
+        for name in names.chain(file.tms.iter().flat_map(|tms| tms.stubs.iter().map(|it| &it.name))) {
+            if !(1..=MAX_SENDER_LEN).contains(&name.len()) {
+                return Err(Error::new(format!("name {name:?}: expected 1 to {MAX_SENDER_LEN} bytes")));
+            }
+        }
+        if file.providers.len() > MAX_PREFIXES {
+            return Err(Error::new(format!(
+                "{} providers: at most {MAX_PREFIXES} are possible",
+                file.providers.len()
+            )));
+        }
+        for (index, provider) in file.providers.iter().enumerate() {
+            let same = file.providers[..index].iter();
+            if let Some(other) = same.clone().find(|other| other.name == provider.name) {
+                return Err(Error::new(format!("two providers are called {:?}", other.name)));
+            }
+            let overlaps = |other: &&Provider| {
+                other.prefix.covers(provider.prefix) || provider.prefix.covers(other.prefix)
+            };
+            if let Some(other) = same.clone().find(overlaps) {
+                return Err(Error::new(format!(
+                    "the prefixes of {:?} and {:?} overlap",
+                    other.name, provider.name
+                )));
+            }
+            if provider.interface.is_some() == provider.trap.is_some() {
+                let name = &provider.name;
+                return Err(Error::new(format!(
+                    "provider {name:?}: give its access link as interface, or as trap"
+                )));
+            }
+            provider.check()?;
+        }
+        file.links.iter().try_for_each(|link| self.prefixes_of(link).map(drop))?;
+        file.dhcp.iter().try_for_each(|dhcp| {
+            self.links_of(dhcp)?;
+            let fits = (1..=dhcp.valid_s).contains(&dhcp.preferred_s) && dhcp.push_s > 0;
+            fits.then_some(()).ok_or_else(|| {
+                Error::new(format!(
+                    "dhcp {:?}: expected 0 < preferred_s <= valid_s, and 0 < push_s",
+                    dhcp.name
+                ))
+            })
+        })
+    }
+
+    /// The folder for what must outlive a restart.
+    pub fn state(&self) -> Option<PathBuf> {
+        self.file.state.as_ref().map(|path| self.folder.join(path))
+    }
+
+    /// A path as it was written in the file.
+    pub fn path(&self, written: &Path) -> PathBuf {
+        self.folder.join(written)
+    }
+
+    pub fn stub(&self) -> Result<&Stub, Error> {
+        self.file.stub.as_ref().ok_or_else(|| Error::new("the file has no section [stub]".into()))
+    }
+
+    /// Reads a secret of 32 bytes.
+    pub fn secret(&self, written: &Path) -> Result<[u8; 32], Error> {
+        let path = self.path(written);
+        let named = |error: String| Error::new(format!("{}: {error}", path.display()));
+        let text = text::read(&path, MAX_SECRET).map_err(|error| named(error.to_string()))?;
+        Key::secret(&text).map_err(|error| named(error.to_string()))
+    }
+
+    /// The networks of 64 bits of a link, one for each provider.
+    pub fn prefixes_of(&self, link: &Link) -> Result<Vec<Prefix>, Error> {
+        let subnet = |provider: &Provider| {
+            provider.prefix.subnet(link.subnet).ok_or_else(|| {
+                Error::new(format!(
+                    "link {:?}: {} has no network number {}",
+                    link.name, provider.prefix, link.subnet
+                ))
+            })
+        };
+        self.file.providers.iter().map(subnet).collect()
+    }
+
+    /// The networks of a link and the providers' blocks, as mDHCPv6 lists them.
+    pub fn listed_prefixes(&self, link: &Link) -> Result<Vec<Prefix>, Error> {
+        let mut listed = self.prefixes_of(link)?;
+        listed.extend(self.file.providers.iter().map(|provider| provider.prefix));
+        listed.sort_unstable();
+        listed.dedup();
+        Ok(listed)
+    }
+
+    pub fn link(&self, name: &str) -> Result<&Link, Error> {
+        let found = self.file.links.iter().find(|link| link.name == name);
+        found.ok_or_else(|| Error::new(format!("no [[link]] is called {name:?}")))
+    }
+
+    /// The links of a server.
+    pub fn links_of(&self, dhcp: &Dhcp) -> Result<Vec<&Link>, Error> {
+        dhcp.links.iter().map(|name| self.link(name)).collect()
+    }
+
+    /// The server that is to run: the one of this name, or the only one.
+    pub fn dhcp(&self, name: Option<&str>) -> Result<&Dhcp, Error> {
+        match (name, &self.file.dhcp[..]) {
+            (None, [only]) => Ok(only),
+            (None, []) => Err(Error::new("the file has no section [[dhcp]]".into())),
+            (None, _) => Err(Error::new("the file has several sections [[dhcp]]: name one".into())),
+            (Some(name), all) => {
+                let found = all.iter().find(|dhcp| dhcp.name == name);
+                found.ok_or_else(|| Error::new(format!("no [[dhcp]] is called {name:?}")))
+            }
+        }
+    }
+}
+
+impl Provider {
+    fn check(&self) -> Result<(), Error> {
+        let wrong = |what: String| Err(Error::new(format!("provider {:?}: {what}", self.name)));
+        let Some(tunnel) = &self.tunnel else { return Ok(()) };
+        if self.prefix.contains(tunnel.from) {
+            return wrong(format!(
+                "the tunnel begins at {}, inside the prefix that it is to protect",
+                tunnel.from
+            ));
+        }
+        if !(1..=MAX_SENDER_LEN).contains(&tunnel.server_name.len()) {
+            return wrong(format!("server_name: expected 1 to {MAX_SENDER_LEN} bytes"));
+        }
+        match &tunnel.kinds {
+            Some(kinds) if kinds.is_empty() => wrong("kinds is empty".into()),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl Srms {
+    /// How long a link must be up until its prefix is encouraged again.
+    pub fn recovery(&self) -> Result<Duration, Error> {
+        let seconds = self.recovery_s.unwrap_or(10.0);
+        let valid =
+            Duration::try_from_secs_f64(seconds).ok().filter(|time| *time <= Duration::from_secs(86_400));
+        valid.ok_or_else(|| Error::new(format!("recovery_s: {seconds} found, expected 0 to 86400")))
+    }
+}
+
+impl Tunnel {
+    pub fn secret(&self, config: &Config) -> Result<[u8; 32], Error> {
+        config.secret(&self.secret)
+    }
+}
+
+impl Dhcp {
+    /// The secret that it shares with the SRMS.
+    pub fn secret(&self, config: &Config) -> Result<[u8; 32], Error> {
+        config.secret(&self.secret)
+    }
+
+    /// The key that signs its messages.
+    pub fn key(&self, config: &Config) -> Result<[u8; 32], Error> {
+        config.secret(&self.key)
+    }
+
+    /// The interface identifiers of hosts without a lease.
+    pub fn reserved(&self) -> Vec<u64> {
+        self.reserved.iter().copied().map(interface_id).collect()
+    }
+}
+
+impl Dns {
+    /// The address at which the SRMS reaches the server.
+    pub fn server(&self) -> Result<SocketAddr, Error> {
+        let first = self.srms.server.or_else(|| self.listen.first().copied());
+        first.ok_or_else(|| Error::new("[dns] listens nowhere: give at least one address in listen".into()))
+    }
+
+    /// The key that the SRMS signs with.
+    pub fn srms_key(&self) -> Option<&DnsKey> {
+        self.keys.iter().find(|key| key.may == Scope::Prefixes)
+    }
+}
+
+impl DnsKey {
+    pub fn secret(&self, config: &Config) -> Result<[u8; 32], Error> {
+        config.secret(&self.secret)
+    }
+}
+
+impl DnsHost {
+    pub fn ifid(&self) -> u64 {
+        interface_id(self.ifid)
+    }
+}
+
+impl RouterInterface {
+    /// The address of the interface in a listed block, if the block has the interface's network.
+    pub fn address_in(&self, block: Prefix) -> Option<Ipv6Addr> {
+        block.subnet(self.subnet)?.join(interface_id(self.ifid))
+    }
+
+    /// The addresses of the interface: one in each listed block that no other listed block contains.
+    pub fn addresses(&self, listed: &[LinkPrefix]) -> Vec<(Ipv6Addr, LinkPrefix)> {
+        let is_largest = |it: &&LinkPrefix| {
+            !listed.iter().any(|other| other.prefix != it.prefix && other.prefix.covers(it.prefix))
+        };
+        let blocks = listed.iter().filter(is_largest);
+        blocks.filter_map(|it| Some((self.address_in(it.prefix)?, *it))).collect()
+    }
+}
+
+impl Customer {
+    pub fn secret(&self, config: &Config) -> Result<[u8; 32], Error> {
+        config.secret(&self.secret)
+    }
+}
+
+/// The lower 64 bits of an address.
+pub fn interface_id(address: Ipv6Addr) -> u64 {
+    u128::from(address) as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const STUB: &str = r#"
+        [stub]
+        name = "stub"
+        as = 64512
+        [[provider]]
+        name = "A"
+        as = 64601
+        prefix = "2001:db8:a:100::/56"
+        interface = "up-a"
+        [[provider]]
+        name = "B"
+        as = 64602
+        prefix = "2001:db8:b:100::/56"
+        trap = { agent = "2001:db8::1", index = 3 }
+        [[link]]
+        name = "lan"
+        subnet = 1
+        [[router.interface]]
+        name = "lan0"
+        subnet = 2
+        ifid = "::1"
+        [router]
+        listen = "lan0"
+    "#;
+
+    fn parse(text: &str) -> Result<Config, Error> {
+        let file = toml::from_str(text).map_err(|error| Error::new(error.to_string()))?;
+        let config = Config { folder: "/etc/mast".into(), file };
+        config.check()?;
+        Ok(config)
+    }
+
+    #[test]
+    fn a_link_has_a_network_of_each_provider() {
+        let config = parse(STUB).expect("a stub");
+        let link = config.link("lan").expect("the link");
+        let texts = |prefixes: Vec<Prefix>| prefixes.iter().map(Prefix::to_string).collect::<Vec<_>>();
+        assert_eq!(texts(config.prefixes_of(link).unwrap()), ["2001:db8:a:101::/64", "2001:db8:b:101::/64"]);
+        assert_eq!(config.listed_prefixes(link).unwrap().len(), 4);
+        assert_eq!(config.path(Path::new("a.key")), Path::new("/etc/mast/a.key"));
+    }
+
+    #[test]
+    fn a_router_is_renumbered_by_the_blocks_that_are_listed() {
+        let config = parse(STUB).expect("a stub");
+        let interface = &config.file.router.as_ref().expect("a router").interfaces[0];
+        let listed = |text: &str| LinkPrefix { prefix: text.parse().unwrap(), preferred_s: 0, valid_s: 9 };
+        let all = ["2001:db8:a:101::/64", "2001:db8:a:100::/56", "2001:db8:c::/48", "2001:db8:d:1::/64"];
+        let addresses = interface.addresses(&all.map(listed));
+        let addresses: Vec<String> = addresses.iter().map(|(address, _)| address.to_string()).collect();
+        assert_eq!(addresses, ["2001:db8:a:102::1", "2001:db8:c:2::1"]);
+    }
+
+    #[test]
+    fn what_cannot_be_right_is_refused() {
+        for (old, new, expected) in [
+            ("/56\"\n        trap", "/48\"\n        trap", "has bits behind its prefix"),
+            ("db8:b:100", "db8:a:100", "the prefixes of \"A\" and \"B\" overlap"),
+            ("subnet = 1", "subnet = 256", "2001:db8:a:100::/56 has no network number 256"),
+            ("name = \"B\"", "name = \"A\"", "two providers are called \"A\""),
+            ("interface = \"up-a\"", "", "provider \"A\": give its access link as interface, or as trap"),
+            ("as = 64512", "as = 64512\nbs = 1", "unknown field `bs`"),
+            ("name = \"stub\"", "name = \"\"", "name \"\": expected 1 to 40 bytes"),
+        ] {
+            let text = STUB.replacen(old, new, 1);
+            let error = parse(&text).map(drop).expect_err(new).to_string();
+            assert!(error.contains(expected), "{new}: {error}");
+        }
+    }
+}
