@@ -202,7 +202,7 @@ mod tests {
         };
         writer.join().unwrap().unwrap();
         assert!(came == expected);
-        assert_eq!((last.name.as_str(), bytes_of(last)), (END_NAME, b"71".to_vec()));
+        assert_eq!((last.name.clone(), bytes_of(last)), (END_NAME.to_owned(), b"71".to_vec()));
         assert!(cutter.next().unwrap().is_none() && cutter.room.taken().is_empty());
     }
 
