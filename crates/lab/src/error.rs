@@ -53,16 +53,20 @@ pub enum Error {
     #[error("the program started in {node} never said {line:?}, but: {last}")]
     Daemon { node: String, line: String, last: String },
     #[error(
-        "routes by OSPF are those of Debian's frr, which is not installed: run `apt-get install frr` (the lab starts its own \
-         daemons; Debian's frr service is not needed), or do without OSPF"
+        "routes by {protocol} are those of Debian's frr, which is not installed: run `apt-get install frr` (the lab starts its \
+         own daemons; Debian's frr service is not needed), or do without {protocol}"
     )]
-    NoFrr,
+    NoFrr { protocol: &'static str },
+    #[error("network {topology} {has}: leave out `{word}`")]
+    Routing { topology: String, has: &'static str, word: &'static str },
     #[error(
-        "lab {lab} has its routes from OSPF, which avoids {link} when it is down or fails: have that happen"
+        "lab {lab} has its routes from {protocol}, which avoids {link} when it is down or fails: have that happen"
     )]
-    RoutesOfOspf { lab: String, link: String },
-    #[error("{router} knew no route to {address} {seconds} s after OSPF began; its ospf6d said last: {last}")]
-    NotConverged { router: String, address: Ipv6Addr, seconds: u64, last: String },
+    RoutesOfProtocol { lab: String, protocol: &'static str, link: String },
+    #[error(
+        "{router} knew no route to {address} {seconds} s after {protocol} began; its daemon said last: {last}"
+    )]
+    NotConverged { router: String, address: Ipv6Addr, seconds: u64, protocol: &'static str, last: String },
     #[error("could not {action}: {source}")]
     System { action: String, source: io::Error },
 }

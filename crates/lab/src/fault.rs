@@ -13,7 +13,7 @@ use crate::links;
 use crate::loss::{LossCounters, Losses};
 use crate::parallel;
 use crate::plan::{CableEnd, Interface, LabNode};
-use crate::routes::{self, Route, Routing};
+use crate::routes::{self, Route};
 use crate::state::{self, Locked, Record};
 use crate::topology::{Loss, Member, NetworkKind, Quality};
 use crate::up;
@@ -85,8 +85,9 @@ impl Lab {
     /// noticed a change. A node gets its new routes before its old ones are removed.
     pub fn set_avoided(&self, link: &str, is_avoided: bool) -> Result<()> {
         let (index, _) = self.link(link)?;
-        if self.routing() == Routing::Ospf {
-            return Err(Error::RoutesOfOspf { lab: self.name().to_owned(), link: link.to_owned() });
+        if let Some(protocol) = self.routing().protocol() {
+            let (lab, link) = (self.name().to_owned(), link.to_owned());
+            return Err(Error::RoutesOfProtocol { lab, protocol: protocol.word(), link });
         }
         let locked = Locked::open(self.state_directory(), self.name())?;
         let mut record = self.unless_unfinished(locked.read()?)?;

@@ -11,9 +11,9 @@ use treecast_host::{
 
 use crate::down;
 use crate::error::{Error, Result};
+use crate::frr::{self, Frr};
 use crate::links;
 use crate::options::Options;
-use crate::ospf::{self, Frr};
 use crate::parallel;
 use crate::plan::{Interface, LabNode, Plan};
 use crate::relay;
@@ -60,7 +60,8 @@ impl Lab {
         if let Some((network, key)) = topology.only_simulated() {
             return Err(Error::Simulated { network: network.to_owned(), key });
         }
-        let frr = (options.routing == Routing::Ospf).then(Frr::find).transpose()?;
+        let routing = Routing::of(topology, options.routing)?;
+        let frr = routing.protocol().map(Frr::find).transpose()?;
         let delaying = links::delaying(topology);
         let plan = Plan::of(name, topology, delaying);
         if let Some(taken) = plan.namespaces().find(|namespace| namespace::exists(namespace)) {
@@ -78,17 +79,17 @@ impl Lab {
             loss: None,
             losing: Vec::new(),
             avoided: BTreeSet::new(),
-            routing: options.routing,
+            routing,
         };
         locked.write(&record)?;
         if let Err(error) = up::reserve(&plan) {
             locked.remove()?;
             return Err(error);
         }
-        let built = up::build(topology, &plan, options.routing).and_then(|loss| {
+        let built = up::build(topology, &plan, routing).and_then(|loss| {
             record.loss = loss;
             relay::start(&plan, name, options)?;
-            frr.map_or(Ok(()), |frr| ospf::start(&frr, topology, &plan, locked.folder()))
+            frr.map_or(Ok(()), |frr| frr::start(&frr, topology, &plan, locked.folder()))
         });
         if let Err(error) = built {
             down::remove(name, &plan)?;

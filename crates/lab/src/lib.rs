@@ -1,7 +1,7 @@
 //! A network of namespaces on this machine, with real processes in it and faults on demand.
 //!
 //! The lab forwards no packets itself; the kernel does. It speaks no routing protocol: it computes unicast
-//! routes once, or runs frr's daemons for OSPF, and `treecast mroute` routes multicast. It never touches an
+//! routes once, or runs frr's daemons for OSPF or BGP, and `treecast mroute` routes multicast. It never touches an
 //! interface, namespace or process that it did not make.
 //!
 //! [`Topology::parse`] reads the description of a network, and [`Lab::up`] builds it. `plan` decides every
@@ -9,12 +9,14 @@
 //! needed to remove a lab whose builder was killed.
 
 mod background;
+mod bgp_table;
 mod daemon;
 mod down;
 mod error;
 pub mod events;
 mod fault;
 pub mod faults;
+mod frr;
 mod graph;
 mod lab;
 mod links;
@@ -22,7 +24,6 @@ mod loss;
 pub mod mead_plan;
 mod neighbours;
 mod options;
-mod ospf;
 pub mod parallel;
 mod plan;
 pub mod quantity;
@@ -35,6 +36,7 @@ mod topology;
 mod up;
 mod upstream;
 
+pub use bgp_table::BgpRoutes;
 pub use daemon::Daemon;
 pub use error::{Error, Result};
 pub use graph::svg;
@@ -47,7 +49,7 @@ pub use routers::Trees;
 pub use routes::Routing;
 pub use switch::CableQueue;
 pub use topology::{
-    AreaRange, Loss, MAX_MULTICAST_INTERFACES, Member, Network, NetworkKind, Node, Quality, Role, SpecError,
-    Subnet, Topology, Trunk, parse_rate_bps,
+    AreaRange, Loss, MAX_MULTICAST_INTERFACES, Member, Neighbour, Network, NetworkKind, Node, Quality,
+    Relation, Role, Speaker, SpecError, Subnet, Topology, Trunk, parse_rate_bps,
 };
 pub use treecast_host::{namespace::become_inside, process};

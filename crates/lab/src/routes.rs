@@ -10,6 +10,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use serde::{Deserialize, Serialize};
 
+use crate::error::{Error, Result};
+use crate::frr::Protocol;
 use crate::topology::{Member, Role, Topology};
 
 /// A route: packets to `prefix/length` go to `gateway`.
@@ -31,12 +33,36 @@ pub enum Routing {
     Computed,
     /// Routers find them by OSPFv3. Hosts have the lab's routes.
     Ospf,
+    /// Routers find them by BGP, as the topology says who speaks with whom. Hosts have the lab's routes.
+    Bgp,
+}
+
+impl Routing {
+    /// The source of the routes in a topology. If its routers speak BGP, that is the source; then OSPF cannot be.
+    pub(crate) fn of(topology: &Topology, wanted: Self) -> Result<Self> {
+        let refused = |has, word| Err(Error::Routing { topology: topology.name.clone(), has, word });
+        match (topology.bgp.is_empty(), wanted) {
+            (true, Self::Bgp) => refused("says of no router that it speaks BGP", "bgp"),
+            (false, Self::Ospf) => refused("has its routes from BGP", "ospf"),
+            (false, _) => Ok(Self::Bgp),
+            (true, wanted) => Ok(wanted),
+        }
+    }
+
+    /// The protocol by which routers find their routes, if there is one.
+    pub(crate) fn protocol(self) -> Option<Protocol> {
+        match self {
+            Self::Computed => None,
+            Self::Ospf => Some(Protocol::Ospf),
+            Self::Bgp => Some(Protocol::Bgp),
+        }
+    }
 }
 
 /// The routes that the lab gives every node, in the order of the topology.
 pub fn given(topology: &Topology, routing: Routing, avoided: &BTreeSet<usize>) -> Vec<Vec<Route>> {
     let mut routes = avoiding(topology, avoided);
-    if routing == Routing::Ospf {
+    if routing.protocol().is_some() {
         let routers = topology.nodes.iter().zip(&mut routes).filter(|(node, _)| node.role == Role::Router);
         routers.for_each(|(_, routes)| routes.retain(|route| route.prefix.is_ipv4()));
     }

@@ -95,7 +95,7 @@ fn traffic_takes_another_way_when_a_link_goes_down_and_comes_back_with_it() {
     wait_for(SHORT_WAY, true, "the link is back");
 
     let avoided = lab.lab.set_avoided("r1-r3", true);
-    assert!(matches!(avoided, Err(Error::RoutesOfOspf { .. })), "{avoided:?}");
+    assert!(matches!(avoided, Err(Error::RoutesOfProtocol { .. })), "{avoided:?}");
 
     // Whoever finds it again takes all of it down, as after a crash.
     let networks = ["r1", "r2", "r3"].map(|router| network(&lab.lab, router));

@@ -56,8 +56,8 @@ enum Command {
 /// Build a network
 ///
 /// SPEC is a TOML file, or lan:clients=N[,KEY=VALUE...], or tree:levels=R,clients=L[,KEY=VALUE...] with the keys
-/// servers, rate, queue, loss, delay and jitter, or shared:clients=N[,rivals=N][,KEY=VALUE...], or testbed (the
-/// one of the MEADcast thesis), or testbed:FILE.
+/// servers, rate, queue, loss, delay and jitter, or shared:clients=N[,rivals=N][,KEY=VALUE...], or
+/// interdomain:[stubs=N][,KEY=VALUE...] (routers speak BGP), or testbed (the one of the MEADcast thesis), or testbed:FILE.
 #[derive(clap::Args)]
 struct UpArgs {
     /// The network, as above

@@ -49,7 +49,7 @@ impl Draft<'_> {
         self.check_routers(&interfaces)?;
         let node = |node: DraftNode| Node { name: node.name, role: node.role, loopback_v6: node.loopback_v6 };
         let nodes = self.nodes.into_iter().map(node).collect();
-        Ok(Topology { name: self.name, nodes, networks, area_ranges: Vec::new() })
+        Ok(Topology { name: self.name, nodes, networks, area_ranges: Vec::new(), bgp: Vec::new() })
     }
 
     pub(super) fn wrong(&self, line: Option<usize>, message: impl Into<String>) -> SpecError {

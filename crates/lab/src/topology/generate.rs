@@ -221,11 +221,11 @@ impl Size {
     }
 }
 
-fn node(name: String, role: Role) -> DraftNode {
+pub(super) fn node(name: String, role: Role) -> DraftNode {
     DraftNode { name, role, loopback_v6: Vec::new(), line: None }
 }
 
-fn network(name: &str) -> DraftNetwork {
+pub(super) fn network(name: &str) -> DraftNetwork {
     let (kind, v4, v6) = (NetworkKind::Lan, None, None);
     DraftNetwork { name: name.to_owned(), kind, v4, v6, members: Vec::new(), trunk: None, line: None }
 }
@@ -275,7 +275,7 @@ impl<'a> Keys<'a> {
 }
 
 /// Parses a whole number within bounds. The error says what was expected.
-fn number(value: &str, range: std::ops::RangeInclusive<usize>) -> Result<usize, String> {
+pub(super) fn number(value: &str, range: std::ops::RangeInclusive<usize>) -> Result<usize, String> {
     let number = value.parse().ok().filter(|number| range.contains(number));
     number.ok_or_else(|| format!("a number from {} to {}", range.start(), range.end()))
 }

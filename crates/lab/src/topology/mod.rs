@@ -5,11 +5,13 @@
 //! can route between.
 
 mod addresses;
+mod bgp;
 mod check;
 mod draft;
 mod error;
 mod file;
 mod generate;
+mod interdomain;
 mod quality;
 mod spec;
 mod testbed;
@@ -18,6 +20,7 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 
 use serde::{Deserialize, Serialize};
 
+pub use bgp::{Neighbour, Relation, Speaker};
 pub use error::SpecError;
 pub use quality::{Loss, Quality, parse_rate_bps};
 
@@ -38,6 +41,9 @@ pub struct Topology {
     /// The OSPF areas that boundary routers publish as one prefix. Used only if routes come from OSPF.
     #[serde(default)]
     pub area_ranges: Vec<AreaRange>,
+    /// The routers that speak BGP. If there are any, all IPv6 routes of routers come from BGP.
+    #[serde(default)]
+    pub bgp: Vec<Speaker>,
 }
 
 /// The prefix that a router on the boundary of an OSPF area publishes (RFC 5340, appendix C.2).
@@ -117,7 +123,7 @@ pub struct Member {
 
 impl Topology {
     /// Parses a topology: `lan:clients=20`, `tree:levels=3,clients=5`, `shared:clients=5,rate=50M`,
-    /// `testbed:FILE`, or the path of a TOML file.
+    /// `interdomain:stubs=10`, `testbed:FILE`, or the path of a TOML file.
     pub fn parse(spec: &str) -> Result<Self, SpecError> {
         spec::parse(spec)
     }
