@@ -7,6 +7,7 @@
 
 pub mod client;
 pub mod keys;
+pub mod lookup;
 pub mod records;
 pub mod server;
 mod update;
