@@ -19,7 +19,10 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("load", &["wire", "host", "proto", "measure"]),
     ("interdomain", &["wire", "host", "measure"]),
     ("lab", &["wire", "host", "proto", "driver", "dataplane", "measure"]),
-    ("experiment", &["wire", "host", "proto", "sim", "driver", "dataplane", "lab", "load", "measure"]),
+    (
+        "experiment",
+        &["wire", "host", "proto", "sim", "driver", "dataplane", "lab", "load", "interdomain", "measure"],
+    ),
     ("bench", &["wire", "host", "proto", "driver", "dataplane", "lab", "measure"]),
     (
         "cli",

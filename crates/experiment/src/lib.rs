@@ -18,6 +18,7 @@ mod error;
 mod feed;
 mod filing;
 mod load;
+mod multihoming;
 mod observer;
 mod plan;
 mod programs;

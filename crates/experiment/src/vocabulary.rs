@@ -10,7 +10,7 @@ use treecast_measure::{
 use crate::{
     Error, carried,
     document::{Experiment, workload::Workload},
-    feed, load,
+    feed, load, multihoming,
     plan::Plan,
     record, session, sharing, stream,
 };
@@ -56,12 +56,13 @@ fn vocabulary(experiment: &Experiment, plan: &Plan) -> Vocabulary {
         Workload::Stream(_) => stream::MEASURES,
         Workload::Shared(..) => sharing::MEASURES,
         Workload::Load(_) => load::MEASURES,
+        Workload::Multihoming(_) => multihoming::MEASURES,
     };
     let series_of_workload: &[(&str, &str)] = match &experiment.workload {
         Workload::Files(_) | Workload::Feed(_) => session::SERIES,
         Workload::Stream(_) => stream::SERIES,
         Workload::Shared(..) => sharing::SERIES,
-        Workload::Load(_) => &[],
+        Workload::Load(_) | Workload::Multihoming(_) => &[],
     };
     let owned = |(name, unit): &(&str, &str)| ((*name).to_owned(), (*unit).to_owned());
     let watched = experiment.networks.iter().flat_map(|network| &network.watch);

@@ -7,6 +7,7 @@ pub mod delivery;
 pub mod feed;
 pub mod load;
 pub mod local;
+pub mod multihoming;
 pub mod network;
 mod old;
 mod settings;
@@ -222,6 +223,7 @@ impl Experiment {
         match &self.workload {
             Workload::Stream(_) => return check_stream(delivery),
             Workload::Load(_) => return check_load(delivery),
+            Workload::Multihoming(_) => return check_multihoming(delivery),
             _ => rate.map_or(Ok(()), |rate| check_rate(delivery, rate))?,
         }
         match &self.workload {
@@ -272,6 +274,14 @@ fn check_load(delivery: &Delivery) -> Result<(), String> {
     }
 }
 
+fn check_multihoming(delivery: &Delivery) -> Result<(), String> {
+    match (delivery.program, delivery.events.is_empty()) {
+        (Program::Tcp, true) => Ok(()),
+        (Program::Tcp, false) => Err("the workload says when a link is cut: leave out events".into()),
+        _ => Err("a stub's hosts have a connection of tcp".into()),
+    }
+}
+
 fn check_stream(delivery: &Delivery) -> Result<(), String> {
     let Delivery { program, fanout, repair, fec, rate, options, .. } = delivery;
     if *program != Program::Treecast {
@@ -317,6 +327,9 @@ impl Document {
         if deliveries.is_empty() && matches!(self.workload, WorkloadKeys::Load(_)) {
             let (name, repair) = ("multicast".to_owned(), Some(Repair::None));
             deliveries.push(Delivery { name, repair, ..Delivery::default() });
+        }
+        if deliveries.is_empty() && matches!(self.workload, WorkloadKeys::Multihoming(_)) {
+            deliveries.extend(Delivery::known(Program::Tcp.word()));
         }
         if deliveries.is_empty() {
             return Err("no [[delivery]] to run, and no `deliveries`".into());

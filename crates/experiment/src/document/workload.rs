@@ -11,6 +11,7 @@ use treecast_lab::{
 use super::{
     feed::Feed,
     load::{LoadKeys, Loading},
+    multihoming::{Multihoming, MultihomingKeys},
     sharing::{Sharing, SharingKeys},
 };
 
@@ -24,6 +25,7 @@ pub enum WorkloadKeys {
     Conference(StreamKeys),
     Shared(SharingKeys),
     Load(LoadKeys),
+    Multihoming(MultihomingKeys),
 }
 
 /// The workload: what a run delivers.
@@ -39,6 +41,8 @@ pub enum Workload {
     Shared(Sharing, Objects),
     /// Numbered packets from many hosts to a group, to see what the network bears.
     Load(Loading),
+    /// A TCP transfer while a stub's access link is cut, and the tables of routers.
+    Multihoming(Multihoming),
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
@@ -138,6 +142,7 @@ impl WorkloadKeys {
             }
             Self::Stream(keys) | Self::Conference(keys) => Workload::Stream(keys.complete(all_send)?),
             Self::Load(keys) => Workload::Load(keys.complete()?),
+            Self::Multihoming(keys) => Workload::Multihoming(keys.complete()?),
             Self::Shared(mut keys) => {
                 let objects = ObjectKeys { sizes: keys.sizes.take(), file: keys.file.take() };
                 Workload::Shared(keys.complete()?, objects.complete(folder)?)
@@ -150,7 +155,7 @@ impl Workload {
     pub fn objects(&self) -> Option<&Objects> {
         match self {
             Self::Files(objects) | Self::Shared(_, objects) => Some(objects),
-            Self::Feed(_) | Self::Stream(_) | Self::Load(_) => None,
+            Self::Feed(_) | Self::Stream(_) | Self::Load(_) | Self::Multihoming(_) => None,
         }
     }
 
@@ -176,6 +181,7 @@ impl Workload {
             Self::Stream(_) => "conference",
             Self::Shared(..) => "shared",
             Self::Load(_) => "load",
+            Self::Multihoming(_) => "multihoming",
         }
     }
 }

@@ -3,6 +3,7 @@
 pub mod book;
 mod files;
 mod load;
+mod multihoming;
 mod needs;
 mod shared;
 mod stream;
@@ -240,6 +241,10 @@ impl Engine<'_> {
             }
             if let Work::Load(load) = &planned.work {
                 self.play_load(&site, planned, load)?;
+                continue;
+            }
+            if let Work::Multihoming(of_run) = &planned.work {
+                self.play_multihoming(&site, planned, of_run)?;
                 continue;
             }
             let ready = cargo.take().filter(|cargo| cargo.fits(planned));

@@ -65,12 +65,17 @@ fn needs(planned: &Planned) -> Vec<Need> {
     let is_stream = matches!(planned.work, Work::Stream(_));
     let is_shared = matches!(planned.work, Work::Shared(..));
     let is_load = matches!(planned.work, Work::Load(_));
+    let is_multihoming = matches!(planned.work, Work::Multihoming(_));
     let needs = [
         (Need::Routers, delivery.is_explicit() || delivery.is_multicast()),
-        (Need::Sockets, is_stream || is_shared || is_load || events),
-        (Need::Events, events),
+        (Need::Sockets, is_stream || is_shared || is_load || is_multihoming || events),
+        (Need::Events, events || is_multihoming),
+        (Need::Bgp, is_multihoming),
         (Need::Rates, is_shared),
-        (Need::Files, matches!(planned.work, Work::Feed(_)) || !delivery.local.groups.is_empty()),
+        (
+            Need::Files,
+            matches!(planned.work, Work::Feed(_)) || is_multihoming || !delivery.local.groups.is_empty(),
+        ),
     ];
     needs.into_iter().filter(|(_, is_needed)| *is_needed).map(|(need, _)| need).collect()
 }

@@ -79,7 +79,7 @@ impl Planned<'_> {
     /// Returns about how long the run takes. This includes the wait until the machine is quiet, the start of
     /// the programs, and the check of the copies.
     pub fn estimate(&self, facts: &Facts, settle: Duration) -> Duration {
-        if let Work::Load(_) = &self.work {
+        if let Work::Load(_) | Work::Multihoming(_) = &self.work {
             return self.transfer(facts) + settle.min(SETTLES);
         }
         if let Work::Stream(stream) = &self.work {
@@ -99,6 +99,7 @@ impl Planned<'_> {
             Work::Feed(feed) => return feed.lasts,
             Work::Stream(stream) => return stream.duration(),
             Work::Load(load) => return load.duration(),
+            Work::Multihoming(planned) => return planned.duration(),
             Work::File(size) => size.0,
         };
         let told = self.parameters.get("rate").and_then(|rate| rate.parse::<u64>().ok());

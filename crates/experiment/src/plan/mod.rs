@@ -2,6 +2,7 @@
 
 mod estimate;
 pub mod load;
+pub mod multihoming;
 pub mod path;
 pub mod stream;
 
@@ -15,7 +16,7 @@ use treecast_lab::{
 };
 use treecast_measure::db::Parameters;
 
-use self::{load::PlannedLoad, path::SharedPath, stream::PlannedStream};
+use self::{load::PlannedLoad, multihoming::PlannedMultihoming, path::SharedPath, stream::PlannedStream};
 use crate::{
     Error,
     document::{
@@ -57,6 +58,8 @@ pub enum Work<S = PlannedStream> {
     Stream(S),
     /// Packets from many hosts to a group.
     Load(Box<PlannedLoad>),
+    /// A transfer of a stub, and the tables of routers.
+    Multihoming(Box<PlannedMultihoming>),
 }
 
 /// What is delivered, before it is known how.
@@ -80,7 +83,7 @@ impl<S> Work<S> {
         match self {
             Self::File(size) | Self::Shared(size, _) => Some(*size),
             Self::Feed(feed) => Some(feed.size),
-            Self::Stream(_) | Self::Load(_) => None,
+            Self::Stream(_) | Self::Load(_) | Self::Multihoming(_) => None,
         }
     }
 }
@@ -169,7 +172,7 @@ impl<'a> Planner<'a, '_> {
         let network = &experiment.networks[self.index];
         let groups = match experiment.workload {
             // Each run has its own hosts.
-            Workload::Load(_) => Vec::new(),
+            Workload::Load(_) | Workload::Multihoming(_) => Vec::new(),
             _ => self.groups()?,
         };
         let copies = groups.iter().map(|group| group.receivers.len()).sum();
@@ -266,6 +269,12 @@ impl<'a> Planner<'a, '_> {
                 let all = PlannedLoad::all(loading, &self.at.topology).map_err(refused)?;
                 each(all.into_iter().map(|load| Wanted::Load(Box::new(load))).collect())
             }
+            Workload::Multihoming(multihoming) => {
+                let refused =
+                    |what| Error::Network { name: experiment.networks[self.index].name.clone(), what };
+                let planned = PlannedMultihoming::of(multihoming, &self.at.topology).map_err(refused)?;
+                each(vec![Wanted::Multihoming(Box::new(planned))])
+            }
             // All configurations of one load and repeat have the same objects, at the same times.
             Workload::Feed(feed) => repeats.flat_map(|repeat| self.feeds(feed, repeat)).collect(),
         })
@@ -294,10 +303,18 @@ impl<'a> Planner<'a, '_> {
         let topology = &self.at.topology;
         let in_delivery = |what: String| format!("delivery `{}`: {what}", delivery.name);
         events::check(&delivery.events, topology).map_err(|what| in_delivery(what.to_string()))?;
+        let is_led = |event: &events::Event| {
+            event.noticed.is_some() || matches!(event.fault, events::Fault::Avoid { .. })
+        };
+        if !topology.bgp.is_empty() && delivery.events.iter().any(is_led) {
+            let what = "BGP avoids a link that is down or fails: leave out `noticed` and `avoid`";
+            return Err(in_delivery(what.into()));
+        }
         delivery.support.routers(topology).map_err(in_delivery)?;
         check_share(delivery).map_err(in_delivery)?;
         let of_load = match &wanted {
             Wanted::Load(load) => load.groups(),
+            Wanted::Multihoming(planned) => planned.groups(),
             _ => Vec::new(),
         };
         let groups = if of_load.is_empty() { groups } else { &of_load };
@@ -312,6 +329,7 @@ impl<'a> Planner<'a, '_> {
             Wanted::Shared(size, lasts) => Work::Shared(size, lasts),
             Wanted::Stream(load) => Work::Stream(stream(load).map_err(in_delivery)?),
             Wanted::Load(load) => Work::Load(load),
+            Wanted::Multihoming(planned) => Work::Multihoming(planned),
         };
         let mut planned = Planned {
             network: self.index,
@@ -340,6 +358,7 @@ impl<'a> Planner<'a, '_> {
             Work::Feed(feed) => format!("{network}{cast} {delivery} {} #{repeat}", feed.configuration),
             Work::Stream(stream) => format!("{network}{cast} {}, {delivery} #{repeat}", stream.load),
             Work::Load(load) => format!("{network} {}, {delivery} #{repeat}", load.words()),
+            Work::Multihoming(planned) => format!("{network} {}, {delivery} #{repeat}", planned.words()),
         }
     }
 
@@ -394,6 +413,10 @@ impl<'a> Planner<'a, '_> {
                 set("load", stream.load.to_string());
                 set("payload", stream.payload_bytes.to_string());
                 set("size", (u64::from(stream.packets) * stream.payload_bytes as u64).to_string());
+                return parameters;
+            }
+            Work::Multihoming(planned) => {
+                planned.parameters(&mut set);
                 return parameters;
             }
             Work::Load(load) => {

@@ -38,6 +38,12 @@ pub fn check_runs(experiment: &Experiment, plan: &Plan) -> Result<(), Error> {
         let topology = &plan.networks[run.network].topology;
         let rate = plan::rate(experiment, network, run.delivery, topology);
         let name = &run.delivery.name;
+        if !topology.bgp.is_empty() {
+            return Err(refused(format!(
+                "network {}: the simulator has no BGP: take `treecast lab run`",
+                network.name
+            )));
+        }
         let of_rate = match run.work {
             // A stream has the rate of its workload.
             Work::Stream(_) => Ok(()),

@@ -19,7 +19,7 @@ use std::{
 use treecast_dataplane::explicit::{self, Setting};
 use treecast_driver::security::random;
 use treecast_lab::{
-    CableQueue, Daemon, Lab, LabNode, Options, Role, Routing, Topology, Trees,
+    BgpRoutes, CableQueue, Daemon, Lab, LabNode, Options, Role, Routing, Topology, Trees,
     events::Fault,
     parallel,
     process::{self, Process},
@@ -255,6 +255,14 @@ impl Site for LabSite {
 
     fn queues(&self) -> io::Result<Vec<CableQueue>> {
         self.lab().queues().map_err(io::Error::other)
+    }
+
+    fn bgp_table(&self, node: &str) -> io::Result<Vec<BgpRoutes>> {
+        self.lab().bgp_table(node).map_err(io::Error::other)
+    }
+
+    fn frr_folder(&self, node: &str) -> PathBuf {
+        self.lab().frr_folder(node)
     }
 
     fn set_snooping(&self, is_on: bool) -> io::Result<()> {

@@ -21,7 +21,7 @@ use std::{
 };
 
 use serde::de::DeserializeOwned;
-use treecast_lab::{CableQueue, Topology, events::Fault, process::Ended};
+use treecast_lab::{BgpRoutes, CableQueue, Topology, events::Fault, process::Ended};
 use treecast_measure::{Db, sample::Recorder, sample::SampleError};
 
 pub use happenings::{Happening, while_they_happen};
@@ -74,6 +74,12 @@ pub trait Site: Sync {
     /// Reads what the queue of each cable with a rate has passed and dropped.
     fn queues(&self) -> io::Result<Vec<CableQueue>>;
 
+    /// Reads the BGP table of a router ([`Need::Bgp`]).
+    fn bgp_table(&self, node: &str) -> io::Result<Vec<BgpRoutes>>;
+
+    /// Returns the folder with the sockets of a router's frr daemons ([`Need::Bgp`]).
+    fn frr_folder(&self, node: &str) -> PathBuf;
+
     /// Makes all switches send a group only to its listeners, or to all ports.
     fn set_snooping(&self, is_on: bool) -> io::Result<()>;
 
@@ -94,6 +100,8 @@ pub enum Need {
     Rates,
     /// Nodes see the files of this host.
     Files,
+    /// Routers speak BGP, and tell what they know.
+    Bgp,
 }
 
 impl fmt::Display for Need {
@@ -104,6 +112,7 @@ impl fmt::Display for Need {
             Self::Events => "links and programs that can be broken",
             Self::Rates => "links whose rate can be changed",
             Self::Files => "files of this host at its nodes",
+            Self::Bgp => "routers that speak BGP",
         })
     }
 }
@@ -332,6 +341,14 @@ pub mod tests {
 
         fn queues(&self) -> io::Result<Vec<CableQueue>> {
             Err(nowhere())
+        }
+
+        fn bgp_table(&self, _: &str) -> io::Result<Vec<BgpRoutes>> {
+            Err(nowhere())
+        }
+
+        fn frr_folder(&self, _: &str) -> PathBuf {
+            PathBuf::new()
         }
 
         fn set_snooping(&self, _: bool) -> io::Result<()> {
