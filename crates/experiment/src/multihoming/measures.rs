@@ -81,31 +81,7 @@ fn add_crossing(
     let hosts = [(&planned.inside, &crossing.outgoing), (&planned.outside, &crossing.incoming)];
     let cuts = cuts(transfer);
     for cut in &cuts {
-        filing.run("stall", transferred.longest_gap(cut.from, cut.mended).as_secs_f64(), "s");
-        filing.run("stall_mended", transferred.longest_gap(cut.mended, cut.next).as_secs_f64(), "s");
-        let back = back_on_link(&crossing.carried, *cut, transfer.rate_bps);
-        let mut restored = vec![back];
-        file(filing, None, "back_on_link", back, "nothing came over the link again");
-        for (host, probes) in hosts {
-            let reconnected = since(probes, cut.from, cut.mended, |probe| probe.works);
-            file(
-                filing,
-                Some(host),
-                "reconnected",
-                reconnected,
-                "connections failed until the link was mended",
-            );
-            if prefix.is_none() {
-                continue;
-            }
-            let avoided = since(probes, cut.from, cut.mended, |probe| probe.uses == Some(false));
-            file(filing, Some(host), "avoided", avoided, "the prefix was used until the link was mended");
-            let used = since(probes, cut.mended, cut.next, |probe| probe.uses == Some(true));
-            file(filing, Some(host), "used_again", used, "the prefix was not used again");
-            restored.push(used);
-        }
-        let all = restored.into_iter().collect::<Option<Vec<_>>>().and_then(|all| all.into_iter().max());
-        file(filing, None, "restored", all, "not all came back");
+        add_cut(filing, crossing, *cut, (hosts, transfer.rate_bps, prefix.is_some()));
     }
     for (host, probes) in hosts {
         filing.node(host, "connections", probes.len() as f64, "");
@@ -119,6 +95,34 @@ fn add_crossing(
         filing.run("forged", forged.iter().sum::<u64>() as f64, "");
         filing.run("refused_messages", refused(&crossing.told) as f64, "");
     }
+}
+
+/// Adds the rows of a cut. `has_prefix`: the link that is cut has a prefix of its own.
+fn add_cut(
+    filing: &mut Filing,
+    crossing: &Crossing,
+    cut: Cut,
+    (hosts, rate_bps, has_prefix): ([(&String, &Vec<Probe>); 2], u64, bool),
+) {
+    filing.run("stall", crossing.transferred.longest_gap(cut.from, cut.mended).as_secs_f64(), "s");
+    filing.run("stall_mended", crossing.transferred.longest_gap(cut.mended, cut.next).as_secs_f64(), "s");
+    let back = back_on_link(&crossing.carried, cut, rate_bps);
+    let mut restored = vec![back];
+    file(filing, None, "back_on_link", back, "nothing came over the link again");
+    for (host, probes) in hosts {
+        let reconnected = since(probes, cut.from, cut.mended, |probe| probe.works);
+        file(filing, Some(host), "reconnected", reconnected, "connections failed until the link was mended");
+        if !has_prefix {
+            continue;
+        }
+        let avoided = since(probes, cut.from, cut.mended, |probe| probe.uses == Some(false));
+        file(filing, Some(host), "avoided", avoided, "the prefix was used until the link was mended");
+        let used = since(probes, cut.mended, cut.next, |probe| probe.uses == Some(true));
+        file(filing, Some(host), "used_again", used, "the prefix was not used again");
+        restored.push(used);
+    }
+    let all = restored.into_iter().collect::<Option<Vec<_>>>().and_then(|all| all.into_iter().max());
+    file(filing, None, "restored", all, "not all came back");
 }
 
 fn cuts(transfer: &Transfer) -> Vec<Cut> {

@@ -12,6 +12,8 @@ use std::{
     time::{Duration, Instant},
 };
 
+use treecast_lab::Subnet;
+
 use super::{
     forge::{Forged, Forger},
     probes::{Named, Probe, Prober, accept},
@@ -89,6 +91,20 @@ impl Scene<'_> {
         Ok((!stop()).then_some(Played { global, access, crossing: Some(crossing), lasted }))
     }
 
+    /// Opens the connection of the transfer. It uses the prefix whose link is cut.
+    fn open(&self, planned: &PlannedTransfer, far: Ipv6Addr) -> io::Result<Open> {
+        let PlannedMultihoming { inside, outside, .. } = self.planned;
+        let open = Open::between(self.site, inside, outside, (far, PORT).into())?;
+        let source = open.address()?.ip();
+        let is_of = |prefix: &Subnet<Ipv6Addr>| matches!(source, IpAddr::V6(v6) if prefix.contains(v6));
+        if planned.prefix.as_ref().is_some_and(|prefix| !is_of(prefix)) {
+            let link = &planned.transfer.link;
+            let what = format!("{inside} opened its connection from {source}, and not by {link}");
+            return Err(io::Error::other(what));
+        }
+        Ok(open)
+    }
+
     /// Transfers data while everything else goes on.
     fn cross(
         &self,
@@ -100,16 +116,7 @@ impl Scene<'_> {
     ) -> io::Result<(Crossing, Vec<(String, Count)>)> {
         let Self { site, planned: of_run, .. } = *self;
         let (inside, outside) = (of_run.inside.as_str(), of_run.outside.as_str());
-        let open = Open::between(site, inside, outside, (far, PORT).into())?;
-        let source = open.address()?.ip();
-        let is_of =
-            |prefix: &treecast_lab::Subnet<Ipv6Addr>| matches!(source, IpAddr::V6(v6) if prefix.contains(v6));
-        if planned.prefix.as_ref().is_some_and(|prefix| !is_of(prefix)) {
-            let link = &planned.transfer.link;
-            return Err(io::Error::other(format!(
-                "{inside} opened its connection from {source}, and not by {link}"
-            )));
-        }
+        let open = self.open(planned, far)?;
         let own = v6(site, inside)?;
         let (named, targets) =
             (systems.map(|systems| &systems.named), systems.map(|systems| &systems.targets));
