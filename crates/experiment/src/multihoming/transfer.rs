@@ -37,8 +37,11 @@ pub struct Open {
 
 impl Open {
     /// Opens a connection from one node to an address of another.
+    ///
+    /// # Errors
+    /// `TimedOut`, if the other node does not answer for 2 s.
     pub fn between(site: &dyn Site, inside: &str, outside: &str, to: SocketAddr) -> io::Result<Self> {
-        const CONNECTING: Duration = Duration::from_secs(5);
+        const CONNECTING: Duration = Duration::from_secs(2);
         let listener = enter(site, outside, || TcpListener::bind(to))??;
         let to = listener.local_addr()?;
         let inside = enter(site, inside, || TcpStream::connect_timeout(&to, CONNECTING))??;

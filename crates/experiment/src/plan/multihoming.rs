@@ -162,6 +162,9 @@ mod tests {
         let of_transfer = planned.transfer.unwrap();
         assert_eq!(of_transfer.prefix.unwrap().to_string(), "2001:db8:4000:100::/56");
         assert_eq!((of_transfer.gateway.as_str(), of_transfer.lan.as_str()), ("gateway", "stub"));
+        let alone = Topology::parse("interdomain:stubs=1").unwrap();
+        let planned = PlannedMultihoming::of(&workload("a-stub"), &alone).unwrap();
+        assert_eq!((planned.stubs, planned.is_mast), (1, true));
         let plain = Topology::parse("interdomain:addressing=independent,stubs=10").unwrap();
         let planned = PlannedMultihoming::of(&workload("b-stub"), &plain).unwrap();
         assert_eq!((planned.stubs, planned.is_mast), (10, false));

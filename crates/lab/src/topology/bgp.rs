@@ -15,6 +15,8 @@ pub struct Speaker {
     /// The prefixes that are the network's own. All neighbours hear of them, and nobody hears of a longer prefix out of them.
     pub blocks: Vec<Subnet<Ipv6Addr>>,
     pub neighbours: Vec<Neighbour>,
+    /// Whether the network sells access to no other. A provider may have no customers yet.
+    pub is_stub: bool,
 }
 
 /// The other end of a BGP session.
@@ -54,9 +56,9 @@ impl Speaker {
         Some(Subnet { base: Ipv6Addr::from(u128::from(block.base) | last), length: LENGTH })
     }
 
-    /// Whether the network has customers, and so forwards what others send.
+    /// Whether the network sells access to others.
     pub fn is_provider(&self) -> bool {
-        self.neighbours.iter().any(|neighbour| neighbour.relation == Relation::Customer)
+        !self.is_stub
     }
 }
 

@@ -22,6 +22,9 @@ const PROVIDERS: [(&str, u8); 4] =
 /// The digit of prefixes that belong to stubs and to no provider.
 const INDEPENDENT: u8 = 0xf;
 
+/// The length of a provider's block in bits.
+const BLOCK_LENGTH: u8 = 36;
+
 /// The length of a stub's prefix in bits.
 const STUB_LENGTH: u8 = 56;
 
@@ -46,10 +49,11 @@ pub(super) fn parse(keys: &Keys) -> Result<Topology, SpecError> {
     keys.each("addressing, stubs, rate, queue, delay", |key, value| {
         Some(match key {
             "addressing" => match value {
-                "provider" => Ok(addressing = Addressing::Provider),
-                "independent" => Ok(addressing = Addressing::Independent),
+                "provider" => Ok(Addressing::Provider),
+                "independent" => Ok(Addressing::Independent),
                 _ => Err("provider or independent".to_owned()),
-            },
+            }
+            .map(|known| addressing = known),
             "stubs" => number(value, 1..=MAX_STUBS).map(|count| stubs = count),
             "rate" | "queue" | "delay" => {
                 return cable.set(key, value).map(|set| set.map_err(str::to_owned));
@@ -113,12 +117,12 @@ impl Internet<'_> {
         for (name, role) in [("server0", Role::Server), ("client0", Role::Client)] {
             self.draft.nodes.push(node(name.into(), role));
         }
-        for provider in 0..2 {
+        for (provider, (name, _)) in PROVIDERS.iter().enumerate().take(2) {
             let announced = match addressing {
                 Addressing::Provider => vec![share(provider, 1)],
                 Addressing::Independent => Vec::new(),
             };
-            self.join("gateway", PROVIDERS[provider].0, Relation::Provider, announced);
+            self.join("gateway", name, Relation::Provider, announced);
         }
         let member = |node: &str| DraftMember::of(node, Quality::default());
         lan.members = vec![member("gateway").on("stub"), member("server0"), member("client0")];
@@ -169,7 +173,9 @@ impl Internet<'_> {
                 Some(speaker) => speaker.neighbours.push(neighbour),
                 None => {
                     let (as_number, blocks) = owner(&topology, router);
-                    speakers.push(Speaker { router, as_number, blocks, neighbours: vec![neighbour] });
+                    let is_stub = !blocks.iter().any(|block| block.length == BLOCK_LENGTH);
+                    let neighbours = vec![neighbour];
+                    speakers.push(Speaker { router, as_number, blocks, neighbours, is_stub });
                 }
             }
         };
@@ -210,7 +216,7 @@ fn link_name(other: &str, customer: &str) -> String {
 /// The block of a provider: 36 bits.
 fn block(digit: u8) -> Subnet<Ipv6Addr> {
     const DOCUMENTATION: u128 = 0x2001_0db8 << 96;
-    Subnet { base: Ipv6Addr::from(DOCUMENTATION | u128::from(digit) << 92), length: 36 }
+    Subnet { base: Ipv6Addr::from(DOCUMENTATION | u128::from(digit) << 92), length: BLOCK_LENGTH }
 }
 
 /// The prefix that a stub has of a provider's block.
@@ -248,6 +254,9 @@ mod tests {
         let mast = Topology::parse("interdomain:addressing=provider").unwrap();
         assert_eq!(announced(&mast, "gateway"), ["2001:db8:4000:100::/56", "2001:db8:8000:100::/56"]);
         assert_eq!(announced(&mast, "provider-d"), ["2001:db8:6000::/36"]);
+        // A provider without a customer is no stub.
+        let stubs = mast.bgp.iter().filter(|speaker| !speaker.is_provider());
+        assert_eq!(stubs.map(|stub| mast.nodes[stub.router].name.as_str()).collect::<Vec<_>>(), ["gateway"]);
         let plain = Topology::parse("interdomain:addressing=independent").unwrap();
         assert_eq!(announced(&plain, "gateway"), ["2001:db8:f000:100::/56"]);
         let stub = plain.networks.iter().find(|network| network.name == "stub").unwrap();
