@@ -8,7 +8,7 @@ use treecast_sim::{
     graph::{CablePlan, GraphPlan},
     network::{Loss, Path},
     session::{
-        self, Deaths, Dying, Explicit, Fanout, Local, Multicast, ObjectPlan, Placed, PlacedRouter,
+        self, Deaths, Dying, Explicit, Fanout, Lists, Local, Multicast, ObjectPlan, Placed, PlacedRouter,
         PlacedSeat, ReceiverPlan, Run, Scenario,
     },
 };

@@ -15,8 +15,8 @@ use treecast_sim::{
     graph::{CablePlan, Change, GraphPlan},
     network::{Loss, Path, generator},
     session::{
-        self, Carousel, Explicit, Fanout, Local, Multicast, ObjectPlan, Placed, PlacedRouter, ReceiverPlan,
-        Routing, Run, Scenario,
+        self, Carousel, Explicit, Fanout, Lists, Local, Multicast, ObjectPlan, Placed, PlacedRouter,
+        ReceiverPlan, Routing, Run, Scenario,
     },
 };
 

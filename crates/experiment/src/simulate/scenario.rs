@@ -187,7 +187,7 @@ fn fared(planned: &Planned, figures: &ReceiverFigures, begins: Duration, wait: D
         failure: (!is_there && !figures.has_died)
             .then(|| "it had not everything when the run's time was up".into()),
         attempts: 1,
-        is_cut_short: !figures.is_whole && !(is_feed && is_there),
+        is_cut_short: !(figures.is_whole || is_feed && is_there),
         has_died: figures.has_died,
         told: Told {
             received_bytes: figures.received_bytes,
