@@ -88,7 +88,7 @@ impl Leases {
     pub fn restore(&mut self, leases: Vec<KeptLease>, now: Duration) {
         for KeptLease { client, ifid, left_s } in leases {
             if left_s > 0 {
-                self.give(client, Some(ifid), now, Some(now + Duration::from_secs(left_s)));
+                self.give(client, Some(ifid), now, Some(now.saturating_add(Duration::from_secs(left_s))));
             }
         }
     }

@@ -70,7 +70,8 @@ impl Addresses {
         Self { interface: interface.to_owned(), set: BTreeMap::new() }
     }
 
-    /// Sets what differs from what was set last. What could not be done is tried at the next call.
+    /// Sets what differs from what was set last. What could not be set is tried at the next call. An address that could not be removed
+    /// may be gone already, and is left.
     pub fn apply(&mut self, setter: &mut Setter, wanted: &[Wanted], unwanted: Unwanted, tell: Tell<'_>) {
         let is_wanted = |address: &Ipv6Addr| wanted.iter().any(|it| it.address == *address);
         let gone: Vec<Wanted> =

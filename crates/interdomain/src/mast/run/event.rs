@@ -131,8 +131,19 @@ pub struct Drops(BTreeMap<&'static str, (u64, Duration)>);
 impl Drops {
     /// Takes note of a message that was dropped.
     pub fn add(&mut self, now: Duration, reason: &'static str, from: IpAddr, tell: super::Tell<'_>) {
+        self.add_many(now, (reason, 1), from, tell);
+    }
+
+    /// Takes note of so many messages that were dropped for one reason.
+    pub fn add_many(
+        &mut self,
+        now: Duration,
+        (reason, dropped): (&'static str, u64),
+        from: IpAddr,
+        tell: super::Tell<'_>,
+    ) {
         let (count, quiet_until) = self.0.entry(reason).or_default();
-        *count += 1;
+        *count += dropped;
         if now >= *quiet_until {
             *quiet_until = now + BETWEEN_DROPS;
             tell(Event::Dropped { reason, from: from.to_canonical().to_string(), count: *count });

@@ -21,9 +21,11 @@ use crate::mast::dhcp::{
 };
 
 use super::{
-    Error, Event, Tell,
+    Error, Tell,
     addresses::{Addresses, Setter, Unwanted, Wanted},
-    doing, sockets,
+    doing,
+    event::Drops,
+    sockets,
 };
 
 /// A DUID of a link-layer address, and Ethernet (RFC 8415, 11.4).
@@ -61,6 +63,7 @@ pub struct Hearing {
     index: u32,
     socket: UdpSocket,
     dropped: Dropped,
+    drops: Drops,
 }
 
 /// The sockets and machine of a host's interface.
@@ -101,6 +104,7 @@ impl Hearing {
             index: found.index,
             socket: sockets::open_on(interface, found.index, CLIENT_PORT, &[])?,
             dropped: Dropped::default(),
+            drops: Drops::default(),
         })
     }
 
@@ -123,7 +127,7 @@ impl Hearing {
         ];
         for (reason, count, before) in reasons {
             if let Some(from) = last.filter(|_| count != before) {
-                tell(Event::Dropped { reason, from: from.ip().to_string(), count });
+                self.drops.add_many(clock::monotonic(), (reason, count - before), from.ip(), tell);
             }
         }
         self.dropped = dropped;

@@ -399,7 +399,11 @@ impl Daemon {
             names.waiting = None;
             self.machine.handle(now(), Input::NameServer { server: 0, version });
         } else if let Some((error, from)) = refused {
-            failed(tell, format!("name server {from}"), error);
+            match from.ip().to_canonical() == names.address.ip().to_canonical() {
+                true => failed(tell, format!("name server {from}"), error),
+                // Anybody can send to this port.
+                false => self.drops.add(now().elapsed, "no-name-server", from.ip(), tell),
+            }
         }
     }
 
@@ -425,8 +429,7 @@ impl Daemon {
                 continue;
             };
             self.machine.handle(now(), Input::Link { provider, is_up: notice.is_up });
-            changed = true;
-            self.accesses[provider].noticed = Some(notice.is_up);
+            changed |= self.accesses[provider].noticed.replace(notice.is_up) != Some(notice.is_up);
             if notice.wants_answer {
                 sockets::answer(socket, &notice.to_answer(), peer);
             }

@@ -1,9 +1,9 @@
 //! Files for what must outlive a restart, and files with secrets.
 
 use std::{
-    fs::{self, File, OpenOptions},
+    fs::{self, DirBuilder, File, OpenOptions},
     io::{self, Read, Write},
-    os::unix::fs::OpenOptionsExt,
+    os::unix::fs::{DirBuilderExt, OpenOptionsExt},
     path::{Path, PathBuf},
 };
 
@@ -23,10 +23,11 @@ const MAX_SECRET: u64 = 1_024;
 pub struct Store(Option<PathBuf>);
 
 impl Store {
-    /// Makes the folder if it is not there. Only its owner can read it.
+    /// Makes the folder if it is not there. Only its owner can read the new folder.
     pub fn open(folder: Option<PathBuf>) -> Result<Self, Error> {
         if let Some(folder) = &folder {
-            fs::create_dir_all(folder).map_err(doing(format!("cannot make folder {}", folder.display())))?;
+            let made = DirBuilder::new().recursive(true).mode(0o700).create(folder);
+            made.map_err(doing(format!("cannot make folder {}", folder.display())))?;
         }
         Ok(Self(folder))
     }

@@ -194,8 +194,8 @@ struct Access {
 
 struct Tunnel {
     errand: Errand,
-    /// The stamp of the last request.
-    asked: u64,
+    /// The stamp of the last request, until its answer has come: an answer counts once.
+    asked: Option<u64>,
     /// The kind that is asked for, as an index.
     kind: usize,
     made: Option<Opened>,
@@ -205,8 +205,8 @@ struct Tunnel {
 #[derive(Clone, Copy)]
 struct Server {
     errand: Errand,
-    /// The stamp of the last message.
-    asked: u64,
+    /// The stamp of the last message, until its answer has come: an answer counts once.
+    asked: Option<u64>,
     /// The version of the states that it has confirmed.
     confirmed: u64,
 }
@@ -214,7 +214,7 @@ struct Server {
 impl Server {
     /// A server that is to be told at once.
     fn at(now: Duration) -> Self {
-        Self { errand: Errand::at(now), asked: 0, confirmed: 0 }
+        Self { errand: Errand::at(now), asked: None, confirmed: 0 }
     }
 
     /// Takes note that the server knows the states of a version. Returns whether that is news.
@@ -252,7 +252,7 @@ impl Srms {
             },
             tunnel: provider.tunnel.as_ref().map(|_| Tunnel {
                 errand: Errand::at(now.elapsed),
-                asked: 0,
+                asked: None,
                 kind: 0,
                 made: None,
             }),
@@ -284,8 +284,13 @@ impl Srms {
         match input {
             Input::Link { provider, is_up } => self.link(now, provider, is_up),
             Input::Srmp { server, message: Message::PrefixesTaken { answers } } => {
-                let known = self.servers.get_mut(server).filter(|known| known.asked == answers);
-                if known.is_some_and(|known| known.confirm(now.elapsed, self.version)) {
+                let answered = self.servers.get_mut(server).filter(|known| known.asked == Some(answers));
+                let version = self.version;
+                let is_news = answered.is_some_and(|known| {
+                    known.asked = None;
+                    known.confirm(now.elapsed, version)
+                });
+                if is_news {
                     self.tell(Event::Told { server });
                 }
             }
@@ -416,14 +421,20 @@ impl Srms {
 impl Srms {
     fn itmp(&mut self, now: Now, provider: usize, message: Message) {
         let wish = self.stub.providers.get(provider).and_then(|provider| provider.tunnel.as_ref());
+        // The interface of a tunnel is named by its number.
+        let others = self.accesses.iter().enumerate().filter(|(index, _)| *index != provider);
+        let others = others.filter_map(|(_, access)| Some(access.tunnel.as_ref()?.made.as_ref()?.id));
+        let taken: Vec<u32> = others.collect();
         let access = self.accesses.get_mut(provider);
         let Some((wish, access)) = wish.zip(access) else { return };
         let Some(tunnel) = &mut access.tunnel else { return };
         match message {
-            Message::Opened(opened) if opened.answers == tunnel.asked => {
-                if !wish.fits(&opened, access.state.prefix, tunnel.kind) {
+            Message::Opened(opened) if Some(opened.answers) == tunnel.asked => {
+                let is_free = !taken.contains(&opened.id);
+                if !is_free || !wish.fits(&opened, access.state.prefix, tunnel.kind) {
                     return self.tell(Event::WrongTunnel { provider });
                 }
+                tunnel.asked = None;
                 let lifetime = Duration::from_secs(opened.lifetime_s.into()).min(LIFETIME);
                 tunnel.errand.done(now.elapsed, lifetime / 3);
                 let same = |made: &Opened| Opened { answers: opened.answers, ..*made } == opened;
@@ -433,7 +444,8 @@ impl Srms {
                     self.tell(Event::Tunnel { provider, id: opened.id });
                 }
             }
-            Message::Refused { answers, reason } if answers == tunnel.asked => {
+            Message::Refused { answers, reason } if Some(answers) == tunnel.asked => {
+                tunnel.asked = None;
                 if reason == Refusal::Kind && tunnel.kind + 1 < wish.kinds.len() {
                     tunnel.kind += 1;
                     tunnel.errand = Errand::at(now.elapsed);
@@ -454,9 +466,10 @@ impl Srms {
             if !server.errand.try_now(now.elapsed) {
                 continue;
             }
-            server.asked = self.stamps.next(now.unix_us);
+            let stamp = self.stamps.next(now.unix_us);
+            server.asked = Some(stamp);
             let message = Message::Prefixes(states.clone());
-            let envelope = Envelope { sender: sender.clone(), stamp: server.asked, message };
+            let envelope = Envelope { sender: sender.clone(), stamp, message };
             self.commands.push_back(Command::SendSrmp { server: index, envelope });
             if server.errand.tries == TRIES + 1 {
                 self.commands.push_back(Command::Tell(Event::NoServer { server: index }));
@@ -480,7 +493,8 @@ impl Srms {
             if !tunnel.errand.try_now(now.elapsed) {
                 continue;
             }
-            tunnel.asked = self.stamps.next(now.unix_us);
+            let stamp = self.stamps.next(now.unix_us);
+            tunnel.asked = Some(stamp);
             let open = Open {
                 prefix: known.prefix,
                 kind: wish.kinds[tunnel.kind],
@@ -488,8 +502,7 @@ impl Srms {
                 stub_as: wish.stub_as,
                 lifetime_s: LIFETIME.as_secs() as u32,
             };
-            let (sender, stamp) = (self.stub.name.clone(), tunnel.asked);
-            let envelope = Envelope { sender, stamp, message: Message::Open(open) };
+            let envelope = Envelope { sender: self.stub.name.clone(), stamp, message: Message::Open(open) };
             self.commands.push_back(Command::SendItmp { provider, envelope });
             if tunnel.errand.tries == TRIES + 1 {
                 self.commands.push_back(Command::Tell(Event::NoTunnelEnd { provider }));

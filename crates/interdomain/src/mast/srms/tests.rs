@@ -224,6 +224,42 @@ fn a_tunnel_is_asked_for_kept_alive_and_made_once() {
 }
 
 #[test]
+fn an_answer_that_comes_again_and_again_keeps_nothing_back() {
+    let mut srms = running();
+    let done = commands(&mut srms, at(1));
+    let (states, (stamp, _)) = (srmp(&done).unwrap().0, open(&done, 0).unwrap());
+    let answers = [
+        Input::Srmp { server: 0, message: Message::PrefixesTaken { answers: states } },
+        Input::Itmp { provider: 0, message: opened(stamp, TunnelKind::Gre) },
+    ];
+    let mut done = Vec::new();
+    for second in 1..62 {
+        answers.iter().for_each(|answer| srms.handle(at(second), answer.clone()));
+        done.extend(commands(&mut srms, at(second)));
+    }
+    assert!(srmp(&done).is_some(), "the server is told again after 30 s");
+    assert!(open(&done, 0).is_some(), "the tunnel is asked for again after a third of its lifetime");
+}
+
+#[test]
+fn a_provider_cannot_take_the_number_of_anothers_tunnel() {
+    let mut srms = Srms::new(at(0), stub());
+    let done = commands(&mut srms, at(0));
+    let ((first, _), (second, _)) = (open(&done, 0).unwrap(), open(&done, 1).unwrap());
+    srms.handle(at(0), Input::Itmp { provider: 0, message: opened(first, TunnelKind::Gre) });
+    commands(&mut srms, at(0));
+    for (id, expected) in [(1, Event::WrongTunnel { provider: 1 }), (2, Event::Tunnel { provider: 1, id: 2 })]
+    {
+        let Message::Opened(answer) = opened(second, TunnelKind::Gre) else { unreachable!() };
+        let prefix = "2001:db8:b:1::/64".parse().unwrap();
+        let message = Message::Opened(Opened { prefix, id, ..answer });
+        srms.handle(at(0), Input::Itmp { provider: 1, message });
+        let done = commands(&mut srms, at(0));
+        assert!(done.contains(&Command::Tell(expected.clone())), "{done:?}");
+    }
+}
+
+#[test]
 fn a_tunnel_end_that_does_not_answer_is_told_about_once() {
     let mut srms = running();
     let told = (1..60).map(|second| commands(&mut srms, at(second)));
