@@ -48,6 +48,7 @@ fn a_transfer_survives_a_cut_with_mast_and_with_bgp_alone() {
         }
         assert_eq!(values("global_stub_prefixes"), [0.0, 0.0]);
         // From the stub, and to it: NaN would be a prefix that was used to the end.
+        assert_eq!(values("avoided").len(), 2);
         assert!(
             values("avoided").iter().all(|seconds| (0.0..3.0).contains(seconds)),
             "{:?}",
