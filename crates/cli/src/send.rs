@@ -219,7 +219,7 @@ pub struct Args {
     #[arg(long)]
     json: bool,
     /// Files, and folders of files; or - for the bytes of standard input, which `treecast receive --stdout` hands on
-    #[arg(required_unless_present = "feed", value_name = "PATH|-")]
+    #[arg(required_unless_present = "feed")]
     paths: Vec<PathBuf>,
 }
 
