@@ -123,6 +123,8 @@ struct Hearing {
     backlog: Backlog,
     groups: Groups,
     congestion: tfmcc::Receiver,
+    /// The number of the last packet from the group.
+    last_number: u32,
     /// The number of packets that the kernel has dropped, as far as the machine knows.
     dropped: u64,
 }
@@ -367,6 +369,7 @@ impl Session<'_> {
         let arrivals = arrivals.into_iter().chain(self.hearing.source.take_arrivals());
         for (_, packets) in arrivals.filter(|(of, _)| *of == session && from == Channel::Group) {
             let Some(packets) = self.new_of(from, packets) else { continue };
+            self.hearing.last_number = packets.first.wrapping_add(packets.count.saturating_sub(1));
             self.hearing.congestion.handle(now, tfmcc::ReceiverInput::Packets(packets));
             self.note_arrived(now, packets);
         }
@@ -396,7 +399,8 @@ impl Session<'_> {
             Item::Message { file, message: Message::Pace(pace) } => {
                 if from == Channel::Group && file.session() == self.session {
                     let now = self.clock.now();
-                    self.hearing.congestion.handle(now, tfmcc::ReceiverInput::Pace(pace));
+                    let input = tfmcc::ReceiverInput::Pace { pace, number: self.hearing.last_number, at: now };
+                    self.hearing.congestion.handle(now, input);
                 }
             }
             Item::Message { file, message } => {

@@ -36,20 +36,11 @@ mod sender;
 mod window;
 
 pub use receiver::{Receiver, ReceiverInput, ReceiverWait};
-pub use sender::{Cause, Limit, Sender, SenderConfig, SenderInput, SenderWait};
-pub use treecast_wire::message::{Pace, PaceReport};
+pub use sender::{Cause, Control, Limit, Sender, SenderConfig, SenderInput, SenderWait};
+pub use treecast_wire::message::{Pace, PaceReport, Phase};
 
+pub use crate::arrived::Arrived;
 use crate::Instant;
-
-/// Packets with consecutive numbers that have arrived from the group.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Arrived {
-    pub first: u32,
-    pub count: u32,
-    /// Whether a router on the path has marked the packets. It would have dropped them if they did not say that
-    /// they heed marks (RFC 3168).
-    pub marked: bool,
-}
 
 /// A moment as messages tell it.
 fn micros(moment: Instant) -> u64 {

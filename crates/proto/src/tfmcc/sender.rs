@@ -2,19 +2,16 @@
 //! tells the group.
 
 mod group;
+mod law;
 mod rate;
 #[cfg(test)]
 mod tests;
-mod usage;
 
 use std::{convert::Infallible, time::Duration};
 
-use treecast_wire::message::{Pace, PaceReport};
+use treecast_wire::message::{Pace, PaceReport, Phase};
 
-use self::{
-    group::Group,
-    rate::{Finding, Rate},
-};
+use self::{group::Group, law::Law, rate::Finding};
 use super::{feedback, micros};
 use crate::{Instant, Step};
 
@@ -31,15 +28,34 @@ const LONGEST_INTERVAL: Duration = Duration::from_millis(250);
 const SILENT_ROUND_TRIPS: u32 = 4;
 const SHORTEST_SILENCE: Duration = Duration::from_millis(300);
 
+/// A receiver takes another's place when it bears less than this share of what that one bears.
+const CLEARLY_LESS: f64 = 0.9;
+
+/// The time whose packets may leave at once.
+const BURST: Duration = Duration::from_millis(1);
+
 /// Who sends nothing for longer has paused.
 const SHORTEST_PAUSE: Duration = Duration::from_millis(500);
 
+/// The rule by which a sender finds its rate.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Control {
+    /// A model of the path to the slowest receiver ([`crate::group_rate`]).
+    #[default]
+    Model,
+    /// What a TCP connection to the slowest receiver would get (RFC 4654).
+    Tfmcc,
+}
+
 #[derive(Debug, Clone, Copy)]
 pub struct SenderConfig {
+    pub control: Control,
     /// Length of a full IP packet, in bytes.
     pub packet_bytes: u32,
     /// The floor of the rate. The sender does not follow receivers whose paths cannot take this much.
     pub floor_bps: Option<u64>,
+    /// The rate at the start, in bits a second, where a model of the path is known already. `None`: ten packets a round trip.
+    pub first_bps: Option<u64>,
 }
 
 /// Something that has happened at the sender. Receivers are named by the numbers that Welcome has told them.
@@ -88,6 +104,12 @@ pub enum Cause {
     Unused,
     /// No receiver's path can take as much as the floor.
     Floor,
+    /// The rate is what the path to the receiver that is followed delivers.
+    Delivered,
+    /// The sender tries whether that path delivers more.
+    Probe,
+    /// The sender waits until a queue on that path is gone.
+    Queue,
 }
 
 /// The receiver and the loss that limit the rate.
@@ -99,6 +121,11 @@ pub struct Limit {
     /// The loss event rate of that receiver.
     pub loss: f64,
     pub round_trip: Duration,
+    /// The time that packets to that receiver wait in queues. 0 with TFMCC.
+    pub queue: Duration,
+    /// The rate that the receiver has said it bears, in bits a second. `None`: nothing limits it.
+    pub bears_bps: Option<u64>,
+    pub phase: Phase,
 }
 
 /// One sender's part in congestion control. Call order: see the crate's documentation. [`Sender::rate_bps`] changes with
@@ -106,7 +133,7 @@ pub struct Limit {
 #[derive(Debug)]
 pub struct Sender {
     config: SenderConfig,
-    rate: Rate,
+    rate: Law,
     group: Group,
     round: u32,
     round_ends: Instant,
@@ -128,7 +155,7 @@ impl Sender {
     pub fn new(config: SenderConfig) -> Self {
         Self {
             config,
-            rate: Rate::new(config.packet_bytes, config.floor_bps),
+            rate: Law::new(&config),
             group: Group::default(),
             round: 0,
             round_ends: Instant::ZERO,
@@ -146,7 +173,7 @@ impl Sender {
             SenderInput::Joined { receiver, round_trip } => {
                 self.group.join(receiver, round_trip);
                 if self.sent.is_none() {
-                    self.rate.start(self.group.longest());
+                    self.rate.start(self.group.longest(), self.config.first_bps);
                 }
             }
             SenderInput::Left { receiver } => {
@@ -174,7 +201,7 @@ impl Sender {
     fn sent_to_group(&mut self, now: Instant) {
         let paused = self.sent.map_or(Duration::ZERO, |sent| now.saturating_duration_since(sent));
         if self.sent.is_none() || paused > SHORTEST_PAUSE.max(self.group.longest() * SILENT_ROUND_TRIPS) {
-            self.rate.pause(paused, self.group.longest());
+            self.rate.pause(now, paused, self.group.longest());
             (self.unheard_since, self.is_unanswered) = (now, false);
         }
         (self.sent, self.has_sent) = (Some(now), true);
@@ -192,20 +219,26 @@ impl Sender {
         }
         self.group.leave_behind(from, false);
         // As it was asked for: who has not measured the round trip either reckons with the same one.
-        let received = Some(report.received_bps).filter(|_| self.rate.is_slow_start());
+        let received = Some(report.received_bps).filter(|_| self.rate.is_start());
         let asked = if finding.calculated_bps.is_some() { Some(report.rate_bps) } else { received };
+        let asked = asked.filter(|_| !is_limiting || self.config.control == Control::Tfmcc);
         self.suppression_bps = asked.map_or(self.suppression_bps, |asked| self.suppression_bps.min(asked));
         if is_limiting || self.wants_less(&finding) {
             self.group.follow(from);
             (self.unheard_since, self.is_unanswered) = (now, false);
-            self.rate.follow(now, finding);
+            self.rate.follow(now, finding, !is_limiting);
         }
     }
 
-    /// Than the sender sends now, or nobody was followed yet.
+    /// Whether a receiver bears less than the sender sends now, or nobody was followed yet. With a model of the path it must
+    /// also bear less than the receiver that is followed.
     fn wants_less(&self, finding: &Finding) -> bool {
-        let is_first = self.group.limiting().is_none();
-        is_first || finding.calculated_bps.is_some_and(|rate| rate < self.rate.bps())
+        let Some(wanted) = finding.calculated_bps else { return self.group.limiting().is_none() };
+        let followed = self.group.found().and_then(|(finding, _)| finding.calculated_bps);
+        match self.config.control {
+            Control::Model => followed.is_none_or(|followed| wanted < followed * CLEARLY_LESS),
+            Control::Tfmcc => self.group.limiting().is_none() || wanted < self.rate.bps(),
+        }
     }
 
     fn is_below_floor(&self, finding: &Finding) -> bool {
@@ -265,12 +298,19 @@ impl Sender {
         }
     }
 
+    /// The time in which each receiver may report once, unless another has said what it would say.
+    fn round_length(&self) -> Duration {
+        match self.config.control {
+            Control::Tfmcc => self.group.longest() * feedback::ROUND_TRIPS_A_ROUND,
+            Control::Model => feedback::round(self.group.longest(), self.group.len() as u32),
+        }
+    }
+
     fn pace(&mut self, now: Instant) -> Pace {
         if self.round_ends <= now {
             self.group.end_round();
             self.round = self.round.wrapping_add(1);
-            let round = self.group.longest() * feedback::ROUND_TRIPS_A_ROUND;
-            self.round_ends = now + round + self.interval();
+            self.round_ends = now + self.round_length() + self.interval();
             self.suppression_bps = Pace::NO_RATE;
         }
         (self.told, self.has_sent) = (Some(now), false);
@@ -283,9 +323,12 @@ impl Sender {
             round: self.round,
             longest_round_trip_us: self.group.longest().as_micros() as u32,
             packet_bytes: self.config.packet_bytes,
-            is_slow_start: self.rate.is_slow_start(),
+            is_slow_start: self.rate.is_start(),
             limited_by: self.group.limiting().unwrap_or(0),
             echo_for,
+            phase: self.rate.phase(),
+            is_unused: self.rate.is_unused(),
+            receivers: self.group.len() as u32,
         }
     }
 }
@@ -297,26 +340,37 @@ impl Sender {
         self.rate.bps() as u64
     }
 
+    /// Returns how many bytes may leave at once: what the rate allows in a millisecond, and at least a packet.
+    pub fn burst_bytes(&self) -> u64 {
+        let bits = self.rate.bps() * BURST.as_secs_f64();
+        ((bits / 8.0) as u64).max(self.config.packet_bytes.into())
+    }
+
     pub fn limit(&self) -> Limit {
         let found = self.group.found();
-        let wanted = found.and_then(|(finding, _)| finding.calculated_bps);
-        let is_least = |floor: u64| self.rate.bps() <= floor as f64;
-        let cause = if self.config.floor_bps.is_some_and(is_least) {
-            Cause::Floor
-        } else if self.rate.is_unused() {
-            Cause::Unused
-        } else if self.rate.is_slow_start() {
-            Cause::Start
-        } else if wanted.is_none_or(|wanted| wanted > self.rate.bps() * 1.05) {
-            Cause::Growth
-        } else {
-            Cause::Loss
-        };
+        let bears = found.and_then(|(finding, _)| finding.calculated_bps);
         Limit {
-            cause,
+            cause: self.cause(bears),
             receiver: self.group.limiting(),
             loss: found.map_or(0.0, |(_, loss)| loss),
             round_trip: found.map_or(self.group.longest(), |(finding, _)| finding.round_trip),
+            queue: self.rate.queue(),
+            bears_bps: bears.map(|bps| bps as u64),
+            phase: self.rate.phase(),
+        }
+    }
+
+    fn cause(&self, bears: Option<f64>) -> Cause {
+        let is_least = |floor: u64| self.rate.bps() <= floor as f64;
+        match self.rate.phase() {
+            _ if self.config.floor_bps.is_some_and(is_least) => Cause::Floor,
+            _ if self.rate.is_unused() => Cause::Unused,
+            _ if self.rate.is_start() => Cause::Start,
+            Phase::Up => Cause::Probe,
+            Phase::Drain | Phase::Down => Cause::Queue,
+            Phase::Cruise => Cause::Delivered,
+            _ if bears.is_none_or(|wanted| wanted > self.rate.bps() * 1.05) => Cause::Growth,
+            _ => Cause::Loss,
         }
     }
 }

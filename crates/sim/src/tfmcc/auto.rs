@@ -6,7 +6,7 @@ use rand::RngExt;
 use rand_chacha::ChaCha8Rng;
 use treecast_proto::{
     Instant, Step,
-    tfmcc::{Arrived, Pace, PaceReport, Receiver, ReceiverInput, Sender, SenderConfig, SenderInput},
+    tfmcc::{Arrived, Control, Pace, PaceReport, Receiver, ReceiverInput, Sender, SenderConfig, SenderInput},
 };
 
 use super::PACKET_BYTES;
@@ -39,7 +39,12 @@ impl Auto {
         round_trip: Duration,
         mut random: ChaCha8Rng,
     ) -> Self {
-        let mut sender = Sender::new(SenderConfig { packet_bytes: PACKET_BYTES, floor_bps });
+        let mut sender = Sender::new(SenderConfig {
+            control: Control::Tfmcc,
+            packet_bytes: PACKET_BYTES,
+            floor_bps,
+            first_bps: None,
+        });
         let detours: Vec<_> =
             (0..receivers).map(|_| Duration::from_micros(random.random_range(0..4_000))).collect();
         let mut machines = Vec::new();
@@ -77,9 +82,9 @@ impl Auto {
         }
     }
 
-    pub fn paced(&mut self, now: Instant, pace: Pace) {
+    pub fn paced(&mut self, now: Instant, pace: Pace, number: u32) {
         for receiver in &mut self.receivers {
-            receiver.handle(now, ReceiverInput::Pace(pace));
+            receiver.handle(now, ReceiverInput::Pace { pace, number, at: now });
         }
     }
 

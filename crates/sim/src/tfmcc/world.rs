@@ -134,7 +134,7 @@ impl<'a> World<'a> {
             }
             Event::Paced(flow, pace, packet) => {
                 self.auto(flow).arrived(now, packet);
-                self.auto(flow).paced(now, pace);
+                self.auto(flow).paced(now, pace, packet.first);
                 self.poll_receivers(now, flow);
             }
             Event::WakeReceiver(flow, receiver) => {

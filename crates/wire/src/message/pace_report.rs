@@ -1,4 +1,5 @@
-//! PaceReport: a receiver's answer to Pace (RFC 4654, section 2.2.2), over its control connection.
+//! PaceReport: a receiver's answer to Pace (RFC 4654, section 2.2.2), over its control connection. The fields behind the
+//! first 48 bytes are not in the RFC.
 //!
 //! ```text
 //!  0           8      16     24         32      36      40      44      48
@@ -6,6 +7,11 @@
 //!  | timestamp | echo | rate | received | round | round | loss  | flags |
 //!  |           |      |      | rate     |       | trip  |       |       |
 //!  +-----------+------+------+----------+-------+-------+-------+-------+
+//!  48          56      60      64       68       72        76       80      84
+//!  +-----------+-------+-------+--------+--------+---------+--------+-------+
+//!  | delivered | queue | lost  | lost   | marked | highest | own    | late  |
+//!  | at most   |       |       | longer |        | number  | losses |       |
+//!  +-----------+-------+-------+--------+--------+---------+--------+-------+
 //! ```
 
 use std::fmt;
@@ -21,8 +27,8 @@ fixed_body! {
         pub timestamp_us: u64 = "timestamp",
         /// The timestamp of the last Pace, increased by the time since it arrived.
         pub echo_us: u64 = "echo",
-        /// The rate in bits a second that a TCP connection would get on this path. [`Pace::NO_RATE`] while nothing
-        /// was lost.
+        /// TFMCC: the rate in bits a second that a TCP connection would get on this path, [`Pace::NO_RATE`] while nothing
+        /// was lost. Otherwise: the rate that the path to this receiver bears, [`Pace::NO_RATE`] while nothing limits it.
         pub rate_bps: u64 = "rate",
         /// The rate of arrival from the group, in bits of IP packets a second.
         pub received_bps: u64 = "received rate",
@@ -34,6 +40,24 @@ fixed_body! {
         pub loss_ppb: u32 = "loss",
         /// Whether a loss event has begun since the last report.
         pub is_lossy: bool = "flags",
+        /// The highest rate of delivery lately, in bits of IP packets a second.
+        pub delivered_bps: u64 = "delivered rate",
+        /// The time that packets wait in queues: how much longer the way to this receiver takes than the shortest time
+        /// lately. The least of the last round trip, in microseconds.
+        pub queue_us: u32 = "queue",
+        /// The share of packets that were lost in the last round trip, in millionths.
+        pub lost_ppm: u32 = "lost",
+        /// The share of packets that were lost in several round trips, in millionths.
+        pub lost_longer_ppm: u32 = "lost longer",
+        /// The share of packets in the last round trip that routers have marked (RFC 3168), in millionths.
+        pub marked_ppm: u32 = "marked",
+        /// The highest packet number that has come.
+        pub highest: u32 = "highest number",
+        /// The share of packets in the last round trip that the receiver's own host dropped, in millionths. The network
+        /// has delivered these.
+        pub own_lost_ppm: u32 = "own losses",
+        /// The time for which packets waited in the receiver's socket before it read them, in microseconds.
+        pub late_us: u32 = "late",
     }
 }
 
@@ -47,6 +71,11 @@ impl fmt::Display for PaceReport {
         if self.round_trip_us != 0 {
             write!(f, " round-trip={}", self.round_trip_us)?;
         }
-        if self.is_lossy { f.write_str(" lossy") } else { Ok(()) }
+        if self.is_lossy {
+            f.write_str(" lossy")?;
+        }
+        write!(f, " delivered={} queue={}us lost={}ppm/", self.delivered_bps, self.queue_us, self.lost_ppm)?;
+        write!(f, "{}ppm marked={}ppm ", self.lost_longer_ppm, self.marked_ppm)?;
+        write!(f, "highest={} own={}ppm late={}us", self.highest, self.own_lost_ppm, self.late_us)
     }
 }

@@ -143,6 +143,7 @@ impl Hearing {
             backlog: Backlog::default(),
             groups: Groups::new(ticket, joined.interface, joined.membership_time),
             congestion: tfmcc::Receiver::new(clock::seed()),
+            last_number: 0,
             dropped: 0,
         })
     }

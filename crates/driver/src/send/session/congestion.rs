@@ -3,7 +3,7 @@
 use treecast_proto::{
     Instant, Step,
     object::{Destination, ReceiverId},
-    tfmcc::{self, Cause, PaceReport, SenderConfig, SenderInput},
+    tfmcc::{self, Cause, Control, PaceReport, SenderConfig, SenderInput},
 };
 use treecast_wire::{header::FileId, message::Message};
 
@@ -26,7 +26,12 @@ impl Congestion {
     /// Creates congestion control. `None` at a constant rate.
     pub fn new(plan: &Plan) -> Option<Self> {
         let Rate::Auto { floor_bps } = plan.options.rate else { return None };
-        let config = SenderConfig { packet_bytes: plan.packet_bytes() as u32, floor_bps };
+        let config = SenderConfig {
+            control: Control::Model,
+            packet_bytes: plan.packet_bytes() as u32,
+            floor_bps,
+            first_bps: None,
+        };
         Some(Self { machine: tfmcc::Sender::new(config), applied: (0, 0) })
     }
 }
@@ -129,6 +134,9 @@ impl Session<'_> {
                 Cause::Growth => "growth",
                 Cause::Unused => "unused",
                 Cause::Floor => "floor",
+                Cause::Delivered => "delivered",
+                Cause::Probe => "probe",
+                Cause::Queue => "queue",
             }
             .to_owned(),
             loss: limit.loss,

@@ -9,7 +9,7 @@ use std::{
 use treecast_wire::message::PaceReport;
 
 use super::{super::round_trip::LONGEST, rate::Finding};
-use crate::Instant;
+use crate::{Instant, group_rate::Sample};
 
 /// Round trips are no shorter.
 const SHORTEST: Duration = Duration::from_micros(50);
@@ -78,6 +78,7 @@ impl Group {
             received_bps: report.received_bps as f64,
             is_lossy: report.is_lossy,
             round_trip,
+            sample: sample(report, round_trip),
         };
         member.finding = Some(finding);
         member.loss = f64::from(report.loss_ppb) / 1e9;
@@ -133,6 +134,10 @@ impl Group {
         Some((member.finding?, member.loss))
     }
 
+    pub fn len(&self) -> usize {
+        self.receivers.len()
+    }
+
     pub fn longest(&self) -> Duration {
         self.longest.unwrap_or(FIRST_ROUND_TRIP)
     }
@@ -149,5 +154,18 @@ impl Group {
         let (timestamp_us, at) = self.receivers.get(&receiver)?.told?;
         let held = now.saturating_duration_since(at).as_micros() as u64;
         Some((receiver, timestamp_us.saturating_add(held)))
+    }
+}
+
+fn sample(report: &PaceReport, round_trip: Duration) -> Sample {
+    let share = |ppm: u32| f64::from(ppm.min(1_000_000)) / 1e6;
+    Sample {
+        delivered_bps: report.delivered_bps.max(report.received_bps) as f64,
+        latest_bps: report.received_bps as f64,
+        queue: Duration::from_micros(report.queue_us.into()).min(LONGEST),
+        lost: share(report.lost_ppm),
+        lost_longer: share(report.lost_longer_ppm),
+        marked: share(report.marked_ppm),
+        round_trip,
     }
 }

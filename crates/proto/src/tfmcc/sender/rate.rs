@@ -2,8 +2,7 @@
 
 use std::time::Duration;
 
-use super::usage::Usage;
-use crate::Instant;
+use crate::{Instant, group_rate::Sample, usage::Usage};
 
 /// The highest rate that is ever allowed, whatever receivers report.
 pub const MOST_BPS: f64 = 1e12;
@@ -39,6 +38,8 @@ pub struct Finding {
     /// Whether packets were lost since the report before.
     pub is_lossy: bool,
     pub round_trip: Duration,
+    /// What a rate that models the path depends on.
+    pub sample: Sample,
 }
 
 #[derive(Debug)]
@@ -241,7 +242,13 @@ mod tests {
     }
 
     fn lossless(received_bps: f64) -> Finding {
-        Finding { calculated_bps: None, received_bps, is_lossy: false, round_trip: ROUND_TRIP }
+        Finding {
+            calculated_bps: None,
+            received_bps,
+            is_lossy: false,
+            round_trip: ROUND_TRIP,
+            sample: Sample::default(),
+        }
     }
 
     fn calculated(bps: f64, received_bps: f64) -> Finding {

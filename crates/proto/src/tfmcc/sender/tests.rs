@@ -12,7 +12,7 @@ struct Bench {
 
 impl Bench {
     fn new(receivers: u32, floor_bps: Option<u64>) -> Self {
-        let mut sender = Sender::new(SenderConfig { packet_bytes: 1500, floor_bps });
+        let mut sender = Sender::new(SenderConfig { control: Control::Tfmcc, packet_bytes: 1500, floor_bps, first_bps: None });
         for receiver in 1..=receivers {
             sender.handle(at(0), SenderInput::Joined { receiver, round_trip: Some(ROUND_TRIP) });
         }
@@ -50,6 +50,14 @@ fn report(rate_bps: u64, received_bps: u64) -> PaceReport {
         round_trip_us: 40_000,
         loss_ppb: 1000,
         is_lossy: false,
+        delivered_bps: received_bps,
+        queue_us: 0,
+        lost_ppm: 0,
+        lost_longer_ppm: 0,
+        marked_ppm: 0,
+        highest: 0,
+        own_lost_ppm: 0,
+        late_us: 0,
     }
 }
 
@@ -134,7 +142,12 @@ fn nothing_is_told_or_changed_while_nothing_is_sent() {
 
 #[test]
 fn whatever_is_reported_the_rate_stays_within_bounds() {
-    let mut sender = Sender::new(SenderConfig { packet_bytes: 1500, floor_bps: Some(100_000) });
+    let mut sender = Sender::new(SenderConfig {
+        control: Control::Tfmcc,
+        packet_bytes: 1500,
+        floor_bps: Some(100_000),
+        first_bps: None,
+    });
     sender.handle(at(0), SenderInput::Joined { receiver: 1, round_trip: Some(Duration::MAX) });
     let extremes = [0, 1, u64::MAX - 1, u64::MAX];
     for (step, rate_bps) in (0..).zip(extremes.repeat(16)) {
@@ -151,6 +164,14 @@ fn whatever_is_reported_the_rate_stays_within_bounds() {
                     round_trip_us: received_bps as u32,
                     loss_ppb: u32::MAX,
                     is_lossy: step % 3 == 0,
+                    delivered_bps: rate_bps,
+                    queue_us: u32::MAX,
+                    lost_ppm: u32::MAX,
+                    lost_longer_ppm: step as u32,
+                    marked_ppm: u32::MAX,
+                    highest: 0,
+                    own_lost_ppm: 0,
+                    late_us: 0,
                 };
                 let from = (step % 2) as u32 + 1;
                 sender.handle(now, SenderInput::Report { from, report });

@@ -1,0 +1,314 @@
+//! What a receiver finds out about the path to it.
+//!
+//! The sender's Pace messages divide the stream of packets. Each one carries the time when it left, and its packet number tells
+//! how many packets left before. So two of them, about a round trip apart, tell what was sent between them, what has arrived, and how long
+//! both took. The time when a packet is *handled* is of no use for this: a busy host handles many at once.
+
+use std::{collections::VecDeque, time::Duration};
+
+use super::{delay::Delay, delivery::Delivery, loss};
+use crate::{Instant, arrived::Arrived};
+
+/// The shortest span that is measured as a round trip. Shorter ones would tell of super-packets and of hosts.
+const SHORTEST_SPAN: Duration = Duration::from_millis(10);
+
+/// The fewest packets that tell a rate.
+const LEAST_PACKETS: u32 = 8;
+
+/// The most messages that are remembered. Four come in a round trip.
+const MOST_POINTS: usize = 512;
+
+/// The most runs of packets that are remembered since the last message.
+const MOST_RUNS: usize = 1024;
+
+/// The spans over which losses are counted to tell random ones from congestion, in round trips, and the least time.
+const LONGER_ROUNDS: u32 = 16;
+const LONGER_LEAST: Duration = Duration::from_millis(300);
+
+/// The length of a Pace in bits, with its headers and encryption. It counts less than a full packet.
+const PACE_BITS: f64 = 150.0 * 8.0;
+
+/// Numbers that jump further are another count: the sender has started again.
+const MOST_JUMP: u32 = 1 << 22;
+
+/// A path is limited while one of the last round trips was.
+const LIMITED_ROUNDS: u32 = 4;
+
+/// A path that delivers less than this share of what is sent is limited.
+const DELIVERED_SHARE: f64 = 0.9;
+
+/// A receiver whose own host drops more than this share limits the rate after all.
+const MOST_OWN_LOSS: f64 = 0.5;
+
+/// A message of the sender, as it arrived.
+#[derive(Debug, Clone, Copy)]
+pub struct PacePoint {
+    /// Its packet number.
+    pub number: u32,
+    /// The sender's clock when it left, in microseconds.
+    pub sent_us: u64,
+    /// When it arrived.
+    pub at: Instant,
+    /// Whether the sender has less to send than its rate allows.
+    pub is_unused: bool,
+    /// Length of a full packet, in bits.
+    pub packet_bits: f64,
+    /// A round trip to this receiver, without queues.
+    pub round_trip: Duration,
+}
+
+/// What is known of a path.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Findings {
+    /// The highest rate of delivery of the last round trips, in bits a second.
+    pub delivered_bps: f64,
+    /// The rate of delivery in the last round trip, in bits a second.
+    pub latest_bps: f64,
+    pub queue: Duration,
+    /// Shares of packets: lost in the last round trip, lost in several, marked, and dropped by the receiver's own host.
+    pub lost: f64,
+    pub lost_longer: f64,
+    pub marked: f64,
+    pub own_lost: f64,
+    pub late: Duration,
+    /// The highest packet number.
+    pub highest: u32,
+}
+
+/// One receiver's measurements of its path.
+#[derive(Debug, Default)]
+pub struct Path {
+    received: u64,
+    marked: u64,
+    own_dropped: u64,
+    highest: Option<u32>,
+    /// Runs since the last message, which may come before a message that was sent before them.
+    runs: VecDeque<Arrived>,
+    points: VecDeque<Point>,
+    delivery: Delivery,
+    delay: Delay,
+    /// The point at which the last whole round trip ended.
+    round: Option<Point>,
+    /// The least queue of this round trip and of the one before, in microseconds.
+    queues_us: [f64; 2],
+    longer: Option<Point>,
+    findings: Findings,
+    /// The number of round trips since the path was limited.
+    unlimited_rounds: u32,
+    late: Duration,
+}
+
+/// The counters when a message arrived.
+#[derive(Debug, Clone, Copy)]
+struct Point {
+    number: u32,
+    sent_us: u64,
+    at: Instant,
+    received: u64,
+    marked: u64,
+    own_dropped: u64,
+    paces: u64,
+}
+
+/// What lies between two points.
+#[derive(Debug, Clone, Copy)]
+struct Span {
+    /// Packets that were sent, and those that the network has delivered.
+    sent: f64,
+    delivered: f64,
+    own: f64,
+    marked: f64,
+    seconds: f64,
+    sent_seconds: f64,
+    paces: f64,
+}
+
+/// # What happens
+impl Path {
+    pub fn packets(&mut self, packets: Arrived) {
+        let end = packets.first.wrapping_add(packets.count.saturating_sub(1));
+        let is_next = |highest: u32| end.wrapping_sub(highest) <= MOST_JUMP;
+        if self.highest.is_none_or(is_next) {
+            self.highest = Some(end);
+        } else if self.highest.is_some_and(|highest| highest.wrapping_sub(end) > MOST_JUMP) {
+            self.start_again(end);
+        }
+        self.received += u64::from(packets.count);
+        self.marked += if packets.marked { u64::from(packets.count) } else { 0 };
+        if self.runs.len() >= MOST_RUNS {
+            self.runs.pop_front();
+        }
+        self.runs.push_back(packets);
+    }
+
+    /// The receiver's kernel has dropped so many packets in all.
+    pub fn own_drops(&mut self, total: u64) {
+        self.own_dropped = self.own_dropped.max(total);
+    }
+
+    /// Packets waited for so long before the receiver read them.
+    pub fn late(&mut self, late: Duration) {
+        self.late = self.late.max(late);
+    }
+
+    pub fn round_trip(&mut self, at: Instant, round_trip: Duration) {
+        self.delay.measured(at, round_trip);
+    }
+
+    pub fn pace(&mut self, pace: PacePoint) {
+        let queue_us = self.delay.arrived(pace.at, pace.sent_us);
+        self.queues_us[0] = self.queues_us[0].min(queue_us);
+        let point = self.point(&pace);
+        let span = pace.round_trip.max(SHORTEST_SPAN);
+        let is_old_enough =
+            |other: &Point| elapsed(other, &point) >= span && distance(other, &point) >= LEAST_PACKETS;
+        if let Some(index) = self.points.iter().rposition(is_old_enough) {
+            self.points.drain(..index);
+            let between = self.points[0].until(&point);
+            self.sample(&between, &pace);
+        }
+        let round = *self.round.get_or_insert(point);
+        if is_old_enough(&round) {
+            self.end_round(&round.until(&point), &pace);
+            self.round = Some(point);
+        }
+        let longer = *self.longer.get_or_insert(point);
+        if elapsed(&longer, &point) >= (span * LONGER_ROUNDS / 2).max(LONGER_LEAST / 2) {
+            self.end_longer(&longer.until(&point));
+            self.longer = Some(point);
+        }
+        if self.points.len() >= MOST_POINTS {
+            self.points.pop_front();
+        }
+        self.points.push_back(point);
+    }
+
+    /// Counts what was sent up to a message, although more may have been handled already.
+    fn point(&mut self, pace: &PacePoint) -> Point {
+        let is_behind = |run: &Arrived| run.first.wrapping_sub(pace.number).cast_signed() > 0;
+        let (behind, before): (VecDeque<_>, VecDeque<_>) = self.runs.drain(..).partition(is_behind);
+        drop(before);
+        let count = |marked: bool| {
+            let runs = behind.iter().filter(|run| run.marked || !marked);
+            runs.map(|run| u64::from(run.count)).sum::<u64>()
+        };
+        let point = Point {
+            number: pace.number,
+            sent_us: pace.sent_us,
+            at: pace.at,
+            received: self.received.saturating_sub(count(false)),
+            marked: self.marked.saturating_sub(count(true)),
+            own_dropped: self.own_dropped,
+            paces: self.points.back().map_or(0, |last| last.paces) + 1,
+        };
+        self.runs = behind;
+        point
+    }
+
+    fn sample(&mut self, span: &Span, pace: &PacePoint) {
+        let full = (span.delivered - span.paces).max(0.0) * pace.packet_bits;
+        let bits = full + span.paces * PACE_BITS;
+        let seconds = span.seconds.max(span.sent_seconds).max(SHORTEST_SPAN.as_secs_f64() / 2.0);
+        self.findings.latest_bps = bits / seconds;
+        self.findings.lost = span.lost();
+        self.findings.marked = (span.marked / span.delivered.max(1.0)).min(1.0);
+        self.findings.own_lost = (span.own / span.sent.max(1.0)).min(1.0);
+        self.delivery.add(self.findings.latest_bps, pace.is_unused);
+        self.findings.delivered_bps = self.delivery.highest();
+        let queue_us = self.queues_us[0].min(self.queues_us[1]);
+        self.findings.queue = Duration::from_micros(if queue_us.is_finite() { queue_us as u64 } else { 0 });
+        let is_slowed = span.sent_seconds < span.seconds * DELIVERED_SHARE && span.sent >= 32.0;
+        if is_slowed || self.findings.queue > queue_that_counts(pace.round_trip, self.packet_time(pace)) {
+            self.unlimited_rounds = 0;
+        }
+        if self.findings.marked > 0.0 {
+            self.unlimited_rounds = 0;
+        }
+    }
+
+    fn end_round(&mut self, _: &Span, pace: &PacePoint) {
+        self.unlimited_rounds = self.unlimited_rounds.saturating_add(1);
+        if !pace.is_unused {
+            self.delivery.end_round();
+        }
+        self.queues_us = [f64::INFINITY, self.queues_us[0]];
+        self.findings.late = std::mem::take(&mut self.late);
+    }
+
+    fn end_longer(&mut self, span: &Span) {
+        let lost = span.lost();
+        self.findings.lost_longer = lost;
+        if loss::is_excessive(lost, span.sent) || span.own > span.sent * MOST_OWN_LOSS {
+            self.unlimited_rounds = 0;
+        }
+    }
+
+    fn start_again(&mut self, highest: u32) {
+        self.highest = Some(highest);
+        self.points.clear();
+        self.runs.clear();
+        (self.round, self.longer) = (None, None);
+    }
+
+    fn packet_time(&self, pace: &PacePoint) -> Duration {
+        Duration::try_from_secs_f64(pace.packet_bits / self.findings.latest_bps.max(1.0)).unwrap_or_default()
+    }
+}
+
+/// # What is known
+impl Path {
+    pub fn findings(&self) -> Findings {
+        Findings { highest: self.highest.unwrap_or(0), ..self.findings }
+    }
+
+    /// Returns the rate that the path bears, in bits a second, or none while nothing limits it.
+    pub fn bearable_bps(&self) -> Option<f64> {
+        let is_limited = self.unlimited_rounds < LIMITED_ROUNDS && self.findings.delivered_bps > 0.0;
+        is_limited.then_some(self.findings.delivered_bps)
+    }
+
+    /// Returns the shortest round trip lately, or none before the first measurement.
+    pub fn shortest_round_trip(&self) -> Option<Duration> {
+        self.delay.shortest()
+    }
+}
+
+/// A queue that is longer than this is no noise: an eighth of the round trip, some packets, and what hosts need to answer.
+pub fn queue_that_counts(round_trip: Duration, packet_time: Duration) -> Duration {
+    (round_trip / 8).max(packet_time * 4).max(Duration::from_millis(2))
+}
+
+impl Point {
+    fn until(&self, later: &Self) -> Span {
+        let own = later.own_dropped.saturating_sub(self.own_dropped) as f64;
+        let sent = f64::from(distance(self, later));
+        let arrived = later.received.saturating_sub(self.received) as f64;
+        Span {
+            sent,
+            delivered: (arrived + own).min(sent),
+            own: own.min(sent),
+            marked: later.marked.saturating_sub(self.marked) as f64,
+            seconds: later.at.saturating_duration_since(self.at).as_secs_f64(),
+            sent_seconds: later.sent_us.saturating_sub(self.sent_us) as f64 / 1e6,
+            paces: later.paces.saturating_sub(self.paces) as f64,
+        }
+    }
+}
+
+impl Span {
+    fn lost(&self) -> f64 {
+        if self.sent > 0.0 { (1.0 - self.delivered / self.sent).clamp(0.0, 1.0) } else { 0.0 }
+    }
+}
+
+/// The longer one of the times in which two messages left and arrived.
+fn elapsed(one: &Point, other: &Point) -> Duration {
+    let sent = Duration::from_micros(other.sent_us.saturating_sub(one.sent_us));
+    sent.max(other.at.saturating_duration_since(one.at))
+}
+
+/// The number of packets that were sent between two messages.
+fn distance(one: &Point, other: &Point) -> u32 {
+    let ahead = other.number.wrapping_sub(one.number);
+    if ahead <= MOST_JUMP { ahead } else { 0 }
+}
