@@ -63,14 +63,51 @@ impl Contest {
     pub fn end(&mut self) {
         self.epoch = None;
     }
-
-    /// Returns the time since the last loss event.
-    pub fn peace(&self, now: Instant) -> Option<Duration> {
-        self.event.map(|event| now - event)
-    }
 }
 
 /// Seconds in which CUBIC's window grows by so many packets to its plateau.
 fn k(packets: f64) -> f64 {
     (packets / C).cbrt()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::time::at;
+
+    const ROUND_TRIP: Duration = Duration::from_millis(50);
+
+    #[test]
+    fn the_window_falls_as_cubics_and_is_back_after_k() {
+        let mut contest = Contest::default();
+        assert_eq!(contest.window(at(0), ROUND_TRIP), None);
+        contest.lose(at(0), 400.0);
+        let window = |millis| contest.window(at(millis), ROUND_TRIP).unwrap();
+        assert!((279.0..281.0).contains(&window(0)), "{}", window(0));
+        // RFC 9438, 4.2: K is the cube root of 400 x 0.3 / 0.4, in seconds.
+        assert!((399.0..401.0).contains(&window(6_694)), "{}", window(6_694));
+        assert!(window(12_000) > 450.0);
+    }
+
+    #[test]
+    fn the_shorter_the_peace_the_less_is_given_up() {
+        let left = |millis| {
+            let mut contest = Contest::default();
+            contest.lose(at(0), 400.0);
+            contest.lose(at(millis), 400.0);
+            contest.window(at(millis), ROUND_TRIP).unwrap()
+        };
+        assert!((279.0..281.0).contains(&left(10_000)), "{}", left(10_000));
+        assert!(left(100) > 390.0 && left(1_000) < left(100), "{} {}", left(100), left(1_000));
+    }
+
+    #[test]
+    fn small_windows_grow_as_renos() {
+        let mut contest = Contest::default();
+        contest.lose(at(0), 10.0);
+        let window = contest.window(at(1_000), ROUND_TRIP).unwrap();
+        assert!((17.0..18.5).contains(&window), "7 and 0.53 in each of 20 round trips: {window}");
+        contest.end();
+        assert_eq!(contest.window(at(1_000), ROUND_TRIP), None);
+    }
 }

@@ -22,3 +22,4 @@ mod windowed;
 
 pub use path::{Findings, PacePoint, Path};
 pub use steering::{Sample, Steering};
+pub use windowed::Least;

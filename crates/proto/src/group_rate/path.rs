@@ -12,6 +12,9 @@ use crate::{Instant, arrived::Arrived};
 /// The shortest span that is measured as a round trip. Shorter ones would tell of super-packets and of hosts.
 const SHORTEST_SPAN: Duration = Duration::from_millis(10);
 
+/// The queue is the least that so many messages found. One message alone may wait behind a super-packet.
+const QUEUE_POINTS: usize = 3;
+
 /// The fewest packets that tell a rate.
 const LEAST_PACKETS: u32 = 8;
 
@@ -36,6 +39,9 @@ const LIMITED_ROUNDS: u32 = 4;
 
 /// A path that delivers less than this share of what is sent is limited.
 const DELIVERED_SHARE: f64 = 0.9;
+
+/// A path that delivers less than this share of what it did before has become narrower, or others have come.
+pub const NARROWED: f64 = 0.7;
 
 /// A receiver whose own host drops more than this share limits the rate after all.
 const MOST_OWN_LOSS: f64 = 0.5;
@@ -89,8 +95,6 @@ pub struct Path {
     delay: Delay,
     /// The point at which the last whole round trip ended.
     round: Option<Point>,
-    /// The least queue of this round trip and of the one before, in microseconds.
-    queues_us: [f64; 2],
     longer: Option<Point>,
     findings: Findings,
     /// The number of round trips since the path was limited.
@@ -108,6 +112,7 @@ struct Point {
     marked: u64,
     own_dropped: u64,
     paces: u64,
+    queue_us: f64,
 }
 
 /// What lies between two points.
@@ -157,19 +162,18 @@ impl Path {
 
     pub fn pace(&mut self, pace: PacePoint) {
         let queue_us = self.delay.arrived(pace.at, pace.sent_us);
-        self.queues_us[0] = self.queues_us[0].min(queue_us);
-        let point = self.point(&pace);
+        let point = self.point(&pace, queue_us);
         let span = pace.round_trip.max(SHORTEST_SPAN);
         let is_old_enough =
             |other: &Point| elapsed(other, &point) >= span && distance(other, &point) >= LEAST_PACKETS;
         if let Some(index) = self.points.iter().rposition(is_old_enough) {
             self.points.drain(..index);
             let between = self.points[0].until(&point);
-            self.sample(&between, &pace);
+            self.sample(&between, &pace, queue_us);
         }
         let round = *self.round.get_or_insert(point);
         if is_old_enough(&round) {
-            self.end_round(&round.until(&point), &pace);
+            self.end_round(&pace);
             self.round = Some(point);
         }
         let longer = *self.longer.get_or_insert(point);
@@ -184,7 +188,7 @@ impl Path {
     }
 
     /// Counts what was sent up to a message, although more may have been handled already.
-    fn point(&mut self, pace: &PacePoint) -> Point {
+    fn point(&mut self, pace: &PacePoint, queue_us: f64) -> Point {
         let is_behind = |run: &Arrived| run.first.wrapping_sub(pace.number).cast_signed() > 0;
         let (behind, before): (VecDeque<_>, VecDeque<_>) = self.runs.drain(..).partition(is_behind);
         drop(before);
@@ -200,12 +204,13 @@ impl Path {
             marked: self.marked.saturating_sub(count(true)),
             own_dropped: self.own_dropped,
             paces: self.points.back().map_or(0, |last| last.paces) + 1,
+            queue_us,
         };
         self.runs = behind;
         point
     }
 
-    fn sample(&mut self, span: &Span, pace: &PacePoint) {
+    fn sample(&mut self, span: &Span, pace: &PacePoint, queue_us: f64) {
         let full = (span.delivered - span.paces).max(0.0) * pace.packet_bits;
         let bits = full + span.paces * PACE_BITS;
         let seconds = span.seconds.max(span.sent_seconds).max(SHORTEST_SPAN.as_secs_f64() / 2.0);
@@ -215,8 +220,8 @@ impl Path {
         self.findings.own_lost = (span.own / span.sent.max(1.0)).min(1.0);
         self.delivery.add(self.findings.latest_bps, pace.is_unused);
         self.findings.delivered_bps = self.delivery.highest();
-        let queue_us = self.queues_us[0].min(self.queues_us[1]);
-        self.findings.queue = Duration::from_micros(if queue_us.is_finite() { queue_us as u64 } else { 0 });
+        let queues = self.points.iter().rev().take(QUEUE_POINTS - 1).map(|point| point.queue_us);
+        self.findings.queue = Duration::from_micros(queues.fold(queue_us, f64::min) as u64);
         let is_slowed = span.sent_seconds < span.seconds * DELIVERED_SHARE && span.sent >= 32.0;
         if is_slowed || self.findings.queue > queue_that_counts(pace.round_trip, self.packet_time(pace)) {
             self.unlimited_rounds = 0;
@@ -226,12 +231,11 @@ impl Path {
         }
     }
 
-    fn end_round(&mut self, _: &Span, pace: &PacePoint) {
+    fn end_round(&mut self, pace: &PacePoint) {
         self.unlimited_rounds = self.unlimited_rounds.saturating_add(1);
         if !pace.is_unused {
             self.delivery.end_round();
         }
-        self.queues_us = [f64::INFINITY, self.queues_us[0]];
         self.findings.late = std::mem::take(&mut self.late);
     }
 
@@ -263,8 +267,10 @@ impl Path {
 
     /// Returns the rate that the path bears, in bits a second, or none while nothing limits it.
     pub fn bearable_bps(&self) -> Option<f64> {
-        let is_limited = self.unlimited_rounds < LIMITED_ROUNDS && self.findings.delivered_bps > 0.0;
-        is_limited.then_some(self.findings.delivered_bps)
+        let Findings { delivered_bps, latest_bps, .. } = self.findings;
+        let is_limited = self.unlimited_rounds < LIMITED_ROUNDS && delivered_bps > 0.0;
+        let is_narrower = self.unlimited_rounds == 0 && latest_bps < delivered_bps * NARROWED;
+        is_limited.then_some(if is_narrower { latest_bps } else { delivered_bps })
     }
 
     /// Returns the shortest round trip lately, or none before the first measurement.
@@ -311,4 +317,101 @@ fn elapsed(one: &Point, other: &Point) -> Duration {
 fn distance(one: &Point, other: &Point) -> u32 {
     let ahead = other.number.wrapping_sub(one.number);
     if ahead <= MOST_JUMP { ahead } else { 0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ROUND_TRIP: Duration = Duration::from_millis(20);
+    const PACKET_BITS: f64 = 12_000.0;
+
+    /// Packets each millisecond, of which each 5th is a message. `arrives` says when a packet comes, in microseconds; none: never.
+    fn run(path: &mut Path, millis: std::ops::Range<u64>, is_unused: bool, arrives: impl Fn(u64) -> Option<u64>) {
+        for number in millis {
+            let Some(at_us) = arrives(number) else { continue };
+            path.packets(Arrived { first: number as u32, count: 1, marked: false });
+            if number % 5 == 0 {
+                let (sent_us, at) = (number * 1000, Instant::from_nanos(at_us * 1000));
+                let (number, packet_bits) = (number as u32, PACKET_BITS);
+                path.pace(PacePoint { number, sent_us, at, is_unused, packet_bits, round_trip: ROUND_TRIP });
+            }
+        }
+    }
+
+    fn at_once(number: u64) -> Option<u64> {
+        Some(number * 1000 + 10_000)
+    }
+
+    /// 800 full packets and 200 messages a second.
+    const SENT_BPS: std::ops::Range<f64> = 9.7e6..9.95e6;
+
+    #[test]
+    fn what_is_delivered_is_measured_and_nothing_limits_it() {
+        let mut path = Path::default();
+        run(&mut path, 1..500, false, at_once);
+        let found = path.findings();
+        assert!(SENT_BPS.contains(&found.delivered_bps), "{found:?}");
+        assert_eq!((found.queue, found.lost, path.bearable_bps()), (Duration::ZERO, 0.0, None));
+    }
+
+    #[test]
+    fn a_queue_and_a_narrow_link_are_seen() {
+        let mut path = Path::default();
+        run(&mut path, 1..500, false, at_once);
+        // From then on each packet takes two milliseconds.
+        run(&mut path, 500..600, false, |number| Some(510_000 + (number - 500) * 2_000));
+        let found = path.findings();
+        assert!((80..=95).contains(&found.queue.as_millis()), "{found:?}");
+        assert!((4.8e6..5.0e6).contains(&found.latest_bps) && found.delivered_bps > 9.7e6, "{found:?}");
+        assert_eq!(path.bearable_bps(), Some(found.latest_bps));
+    }
+
+    #[test]
+    fn packets_that_arrive_at_once_are_no_higher_rate() {
+        let mut path = Path::default();
+        // A host that hands over 50 packets at a time, without the kernel's timestamps.
+        run(&mut path, 1..1_000, false, |number| Some((number / 50 + 1) * 50_000));
+        assert!(path.findings().delivered_bps < SENT_BPS.end * 1.05, "{:?}", path.findings());
+    }
+
+    #[test]
+    fn what_the_own_host_drops_is_delivered() {
+        let mut path = Path::default();
+        run(&mut path, 1..500, false, at_once);
+        for part in 0..10 {
+            let from = 500 + part * 20;
+            run(&mut path, from..from + 20, false, |number| at_once(number).filter(|_| number % 4 != 1));
+            path.own_drops((part + 1) * 5);
+        }
+        let found = path.findings();
+        assert!(found.lost < 0.06 && found.own_lost > 0.2, "{found:?}");
+    }
+
+    #[test]
+    fn losses_are_counted_in_one_round_trip_and_in_several() {
+        let mut path = Path::default();
+        run(&mut path, 1..2_000, false, |number| at_once(number).filter(|_| number % 7 != 3));
+        let found = path.findings();
+        assert!((0.1..0.2).contains(&found.lost_longer) && (0.05..0.25).contains(&found.lost), "{found:?}");
+        assert!(path.bearable_bps().is_some(), "a seventh is no chance");
+    }
+
+    #[test]
+    fn a_pause_of_the_sender_does_not_lower_what_is_known() {
+        let mut path = Path::default();
+        run(&mut path, 1..500, false, at_once);
+        run(&mut path, 500..5_000, true, |number| at_once(number).filter(|_| number % 5 == 0));
+        assert!(SENT_BPS.contains(&path.findings().delivered_bps), "{:?}", path.findings());
+    }
+
+    #[test]
+    fn numbers_that_begin_anew_are_another_count() {
+        let mut path = Path::default();
+        run(&mut path, 1..500, false, at_once);
+        path.packets(Arrived { first: u32::MAX / 2, count: u32::MAX, marked: true });
+        run(&mut path, 500..900, false, at_once);
+        let found = path.findings();
+        assert!(found.delivered_bps < 20e6 && found.lost <= 1.0, "{found:?}");
+    }
 }

@@ -11,7 +11,11 @@ use std::time::Duration;
 
 use treecast_wire::message::Phase;
 
-use super::{contest::Contest, loss, path::queue_that_counts, windowed::Least};
+use super::{
+    contest::Contest,
+    loss,
+    path::{NARROWED, queue_that_counts},
+};
 use crate::{Instant, random::SplitMix64, usage::Usage};
 
 /// The highest rate that is ever allowed, whatever receivers report.
@@ -28,6 +32,8 @@ const START_GAIN: f64 = 2.77;
 /// The growth that shows that the path is not full, and the round trips for which it may be missing (5.3.1.2).
 const START_GROWTH: f64 = 1.25;
 const START_ROUNDS: u32 = 3;
+/// The share of lost packets that ends Start when nothing has grown for a round trip.
+const START_LOSS: f64 = 0.1;
 
 const UP_GAIN: f64 = 1.25;
 /// The growth with which Up goes on.
@@ -42,17 +48,26 @@ const SHORTEST_CRUISE: Duration = Duration::from_millis(100);
 
 /// A loss above this share in one round trip, with a queue, says that the path delivers what arrives and not more.
 const HEAVY_LOSS: f64 = 0.05;
-/// What arrives is less than this share of what was delivered before: the path has become narrower, or others have come.
-const NARROWED: f64 = 0.7;
 
 /// A sender that shares a queue with others gets less when it sends less. One that is alone gets at least this share.
 const ALONE_SHARE: f64 = 0.93;
+
+/// What is delivered to a sender that sends less, if others fill the queue meanwhile, as a share of what was delivered before.
+const SHARED_SHARE: f64 = 0.9;
+/// The longest time that Down lasts, in times that it takes to see its effect.
+const MOST_DRAIN: u32 = 10;
 
 /// The most data under way when nobody contends, in bandwidth-delay products (`BBR.CwndGain`).
 const MOST_UNDER_WAY: f64 = 2.0;
 
 /// In a contest, the rate is at most so many times what arrives.
 const MOST_ABOVE_LATEST: f64 = 1.25;
+
+/// What is left of the highest rate with each report. Receivers remember theirs for ten round trips.
+const PEAK_DECAY: f64 = 0.99;
+
+/// A share of marked packets that means all.
+const ALL_MARKED: f64 = 0.9;
 
 /// Round trips are no shorter where something is divided by them.
 const SHORTEST_ROUND_TRIP: Duration = Duration::from_millis(1);
@@ -67,6 +82,8 @@ pub struct Sample {
     pub lost_longer: f64,
     pub marked: f64,
     pub round_trip: Duration,
+    /// The shortest round trip to this receiver lately.
+    pub shortest: Duration,
 }
 
 /// What the reports of the receiver that the sender follows say about its path. Rates are of all that is sent.
@@ -77,7 +94,9 @@ struct Model {
     queue: Duration,
     /// The last round trip.
     round_trip: Duration,
-    shortest: Least,
+    shortest: Duration,
+    lost: f64,
+    marked: f64,
 }
 
 #[derive(Debug)]
@@ -102,6 +121,8 @@ pub struct Steering {
     /// Losses before this time are answered already.
     heeded_until: Instant,
     longer_heeded_until: Instant,
+    /// The highest rate lately.
+    peak_bps: f64,
     random: SplitMix64,
 }
 
@@ -126,6 +147,7 @@ impl Steering {
             cruise_ends: Instant::ZERO,
             heeded_until: Instant::ZERO,
             longer_heeded_until: Instant::ZERO,
+            peak_bps: 0.0,
             random: SplitMix64(packet_bytes.into()),
         }
     }
@@ -137,7 +159,7 @@ impl Steering {
 
     pub fn sent(&mut self, now: Instant, group_bytes: u64, repair_bytes: u64) {
         self.usage.sent(now, self.bps, group_bytes, repair_bytes);
-        if self.contest.window(now, self.model.round_trip).is_some() && self.phase == Phase::Cruise {
+        if self.is_contested(now) && self.phase == Phase::Cruise {
             self.apply(now);
         }
     }
@@ -147,11 +169,18 @@ impl Steering {
         let round_trip = sample.round_trip.max(SHORTEST_ROUND_TRIP);
         self.usage.look(now, self.bps, round_trip);
         let share = self.usage.share();
-        self.model.delivered_bps = sample.delivered_bps * share;
-        self.model.latest_bps = sample.latest_bps * share;
-        self.model.queue = sample.queue;
-        self.model.round_trip = round_trip;
-        self.model.shortest.add(now, round_trip.as_micros() as f64);
+        // Nothing delivers more than was sent, whatever a receiver says.
+        self.peak_bps = self.bps.max(self.peak_bps * PEAK_DECAY);
+        self.model = Model {
+            delivered_bps: (sample.delivered_bps * share).min(self.peak_bps),
+            latest_bps: (sample.latest_bps * share).min(self.peak_bps),
+            queue: sample.queue,
+            round_trip,
+            shortest: sample.shortest,
+            lost: sample.lost,
+            // Who marks all packets of an empty queue marks them for another reason.
+            marked: if sample.marked > ALL_MARKED && !self.is_queued() { 0.0 } else { sample.marked },
+        };
         if self.hold_bps >= self.model.delivered_bps {
             self.hold_bps = f64::INFINITY;
         }
@@ -172,23 +201,29 @@ impl Steering {
             self.narrow(now);
             return true;
         }
-        if now < self.heeded_until || self.phase == Phase::Start {
+        if now < self.heeded_until || matches!(self.phase, Phase::Start | Phase::Drain) {
             return false;
         }
         let is_lossy = is_queued && sample.lost > 0.0;
+        let is_settled = self.phase == Phase::Cruise && now - self.since > self.feedback();
         let is_narrower = is_queued
-            && matches!(self.phase, Phase::Cruise | Phase::Up)
-            && self.contest.window(now, self.model.round_trip).is_none()
+            && is_settled
+            && !self.is_contested(now)
             && self.model.latest_bps < self.base_bps() * NARROWED;
-        if is_narrower || (is_lossy && sample.lost > HEAVY_LOSS.max(3.0 / packets)) {
-            self.narrow(now);
-            return true;
+        let is_heavy = is_lossy && sample.lost > HEAVY_LOSS.max(3.0 / packets);
+        match self.phase {
+            // The queue is the probe's own: it began without one.
+            Phase::Up | Phase::Down => {
+                if self.phase == Phase::Up && is_lossy {
+                    self.enter(now, Phase::Down);
+                }
+                return false;
+            }
+            _ if is_narrower || is_heavy => self.narrow(now),
+            _ if is_lossy || self.model.marked > 0.0 => self.give_way(now),
+            _ => return false,
         }
-        if is_lossy || sample.marked > 0.0 {
-            self.give_way(now);
-            return true;
-        }
-        false
+        true
     }
 
     /// The path delivers what arrives now, and not more.
@@ -196,9 +231,6 @@ impl Steering {
         self.hold_bps = self.model.latest_bps.max(self.least_bps);
         self.longer_heeded_until = now + self.round() * 16 + self.model.round_trip;
         self.give_way(now);
-        if self.contest.window(now, self.model.round_trip).is_none() {
-            self.enter(now, Phase::Down);
-        }
     }
 
     /// Yields as CUBIC would.
@@ -208,7 +240,7 @@ impl Steering {
         if self.yielded.is_none() {
             self.yielded = Some((rate, now));
         }
-        self.contest.lose(now, rate / self.packet_bits * self.model.round_trip.as_secs_f64());
+        self.contest.lose(now, self.window_of(rate));
         if self.phase != Phase::Cruise {
             self.enter(now, Phase::Cruise);
         }
@@ -217,10 +249,9 @@ impl Steering {
     /// Goes on to the next phase when it is time.
     fn advance(&mut self, now: Instant) {
         let elapsed = now - self.since;
-        let feedback = self.round() + self.model.round_trip;
         match self.phase {
             Phase::Start => self.grow(now),
-            Phase::Drain | Phase::Down => self.drain(now, elapsed, feedback),
+            Phase::Drain | Phase::Down => self.drain(now, elapsed),
             Phase::Up => {
                 let is_growing = self.model.delivered_bps > self.before_bps * UP_GROWTH;
                 if self.model.queue > (self.shortest() / 4).max(self.noise()) {
@@ -228,7 +259,7 @@ impl Steering {
                 } else if is_growing {
                     self.since = now;
                     self.before_bps = self.model.delivered_bps;
-                } else if elapsed > feedback {
+                } else if elapsed > self.feedback() {
                     self.enter(now, Phase::Down);
                 }
             }
@@ -237,17 +268,18 @@ impl Steering {
     }
 
     fn cruise(&mut self, now: Instant) {
-        if self.contest.window(now, self.model.round_trip).is_none() {
+        if !self.is_contested(now) {
             if now >= self.cruise_ends {
-                self.enter(now, Phase::Up);
+                // A queue that stands is ours, or others': Down tells.
+                self.enter(now, if self.is_queued() { Phase::Down } else { Phase::Up });
             }
             return;
         }
-        if !self.is_queued() {
+        if !self.is_queued() && self.model.marked == 0.0 {
             return self.end_contest(now, Phase::Cruise);
         }
         let Some((before, at)) = self.yielded else { return };
-        if now - at > self.round() + self.model.round_trip {
+        if now - at > self.feedback() {
             self.yielded = None;
             let is_lower = self.bps < before * 0.85;
             if is_lower && self.model.latest_bps > before * ALONE_SHARE {
@@ -269,7 +301,8 @@ impl Steering {
         } else if now - at > self.model.round_trip * START_ROUNDS {
             return self.end_start(now);
         }
-        if self.model.queue > (self.shortest() / 4).max(self.noise()) {
+        let is_lossy = self.model.lost > START_LOSS && now - at > self.model.round_trip;
+        if is_lossy || self.model.queue > (self.shortest() / 4).max(self.noise()) {
             self.end_start(now);
         }
     }
@@ -281,19 +314,17 @@ impl Steering {
     }
 
     /// Sends less until the queue is gone. If it does not go, and less arrives, then others keep it up.
-    fn drain(&mut self, now: Instant, elapsed: Duration, feedback: Duration) {
-        let gone = self.round().mul_f64(1.0 - self.down_gain());
+    fn drain(&mut self, now: Instant, elapsed: Duration) {
+        // What has left the queue since the report was made.
+        let gone = elapsed.min(self.round()).mul_f64(1.0 - self.down_gain());
         if self.model.queue.saturating_sub(gone) <= self.noise() / 2 {
             return self.enter(now, Phase::Cruise);
         }
-        if elapsed > feedback * 2 {
-            if self.model.latest_bps < self.before_bps * 0.9 {
-                let window = self.before_bps / self.packet_bits * self.model.round_trip.as_secs_f64();
-                self.contest.lose(now, window);
-                self.enter(now, Phase::Cruise);
-            } else if elapsed > feedback * 10 {
-                self.enter(now, Phase::Cruise);
-            }
+        if elapsed > self.feedback() * 2 && self.model.latest_bps < self.before_bps * SHARED_SHARE {
+            self.contest.lose(now, self.window_of(self.before_bps));
+            self.enter(now, Phase::Cruise);
+        } else if elapsed > self.feedback() * MOST_DRAIN {
+            self.enter(now, Phase::Cruise);
         }
     }
 
@@ -355,9 +386,8 @@ impl Steering {
     }
 
     /// The sender follows another receiver, whose path is another.
-    pub fn follow_another(&mut self, now: Instant) {
-        self.model.shortest.forget();
-        self.hold_bps = f64::INFINITY;
+    pub fn follow_another(&mut self, now: Instant, bears_bps: Option<f64>) {
+        self.hold_bps = bears_bps.unwrap_or(f64::INFINITY);
         self.contest.end();
         if self.phase != Phase::Start {
             self.enter(now, Phase::Cruise);
@@ -393,8 +423,21 @@ impl Steering {
     }
 
     fn shortest(&self) -> Duration {
-        let least = self.model.shortest.least().map(|micros| Duration::from_micros(micros as u64));
-        least.unwrap_or(self.model.round_trip).max(SHORTEST_ROUND_TRIP)
+        self.model.shortest.max(SHORTEST_ROUND_TRIP)
+    }
+
+    /// The time after which reports show what a rate has done.
+    fn feedback(&self) -> Duration {
+        self.round() + self.model.round_trip
+    }
+
+    fn is_contested(&self, now: Instant) -> bool {
+        self.contest.window(now, self.model.round_trip).is_some()
+    }
+
+    /// The packets that are under way at a rate.
+    fn window_of(&self, bps: f64) -> f64 {
+        bps / self.packet_bits * self.model.round_trip.as_secs_f64()
     }
 
     /// The time over which a receiver measures.
@@ -417,5 +460,176 @@ impl Steering {
 
     fn set(&mut self, bps: f64) {
         self.bps = bps.clamp(self.least_bps, MOST_BPS);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::VecDeque;
+
+    use super::*;
+
+    const PACKET_BYTES: u32 = 1500;
+    const ROUND_TRIP: Duration = Duration::from_millis(40);
+    const STEP: Duration = Duration::from_millis(2);
+
+    /// A link as a fluid: what is above its capacity queues, and what does not fit into the queue is lost. Reports come each
+    /// half of a round trip, and tell of the round trip before.
+    struct Link {
+        steering: Steering,
+        now: Instant,
+        capacity_bps: f64,
+        queue_bits: f64,
+        most_bits: f64,
+        /// What leaves at random.
+        loss: f64,
+        marked: f64,
+        /// Delivered and sent bits, and the queue, of the last steps.
+        steps: VecDeque<(f64, f64, f64)>,
+        best: VecDeque<f64>,
+    }
+
+    impl Link {
+        fn new(capacity_bps: f64, products: f64) -> Self {
+            let mut steering = Steering::new(PACKET_BYTES, None);
+            steering.start(ROUND_TRIP, None);
+            let most_bits = capacity_bps * ROUND_TRIP.as_secs_f64() * products;
+            let (steps, best) = (VecDeque::new(), VecDeque::new());
+            let now = Instant::ZERO + STEP;
+            Self { steering, now, capacity_bps, queue_bits: 0.0, most_bits, loss: 0.0, marked: 0.0, steps, best }
+        }
+
+        /// Returns the share of the capacity that is used, and the mean queue in round trips.
+        fn run(&mut self, length: Duration, share_sent: f64) -> (f64, f64) {
+            let end = self.now + length;
+            let (mut delivered, mut queued, mut steps) = (0.0, 0.0, 0.0);
+            while self.now < end {
+                let sent = self.steering.bps() * STEP.as_secs_f64() * share_sent;
+                self.steering.sent(self.now, (sent / 8.0) as u64, 0);
+                let fits = (self.queue_bits + sent).min(self.most_bits + self.capacity_bps * STEP.as_secs_f64());
+                let out = fits.min(self.capacity_bps * STEP.as_secs_f64());
+                let lost = self.queue_bits + sent - fits;
+                self.queue_bits = fits - out;
+                self.steps.push_back((out, sent - lost, self.queue_bits / self.capacity_bps.max(1.0)));
+                if self.steps.len() > 40 {
+                    self.steps.pop_front();
+                }
+                (delivered, queued, steps) = (delivered + out, queued + self.queue_bits, steps + 1.0);
+                self.now += STEP;
+                if self.now.as_nanos() % (ROUND_TRIP.as_nanos() as u64 / 2) < STEP.as_nanos() as u64 {
+                    self.report();
+                }
+            }
+            let most = self.capacity_bps * length.as_secs_f64();
+            (delivered / most, queued / steps / self.capacity_bps / ROUND_TRIP.as_secs_f64())
+        }
+
+        /// What the receiver has seen in the round trip before the last one.
+        fn report(&mut self) {
+            if self.steps.len() < 40 {
+                return;
+            }
+            let seen: Vec<_> = self.steps.iter().take(20).copied().collect();
+            let latest_bps = seen.iter().map(|(out, ..)| out).sum::<f64>() / ROUND_TRIP.as_secs_f64();
+            let queue = Duration::from_secs_f64(seen[19].2);
+            self.best.push_back(latest_bps);
+            if self.best.len() > 20 {
+                self.best.pop_front();
+            }
+            let sample = Sample {
+                delivered_bps: self.best.iter().copied().fold(0.0, f64::max),
+                latest_bps: latest_bps * (1.0 - self.loss),
+                queue,
+                lost: self.loss,
+                lost_longer: self.loss,
+                marked: self.marked,
+                round_trip: ROUND_TRIP + queue,
+                shortest: ROUND_TRIP,
+            };
+            self.steering.follow(self.now, sample);
+        }
+    }
+
+    const SECONDS: Duration = Duration::from_secs(10);
+
+    #[test]
+    fn it_fills_a_link_and_leaves_no_queue() {
+        for capacity_bps in [2e6, 50e6, 1e9] {
+            let mut link = Link::new(capacity_bps, 2.0);
+            link.run(SECONDS, 1.0);
+            let (used, queue) = link.run(SECONDS, 1.0);
+            assert!(used > 0.95 && queue < 0.3, "{capacity_bps}: {used} {queue}");
+        }
+    }
+
+    #[test]
+    fn random_losses_are_no_congestion() {
+        let mut link = Link::new(50e6, 1.0);
+        link.loss = 0.02;
+        link.run(SECONDS, 1.0);
+        let (used, _) = link.run(SECONDS, 1.0);
+        assert!(used > 0.93, "{used}");
+    }
+
+    #[test]
+    fn a_link_that_gets_narrower_is_not_flooded() {
+        let mut link = Link::new(50e6, 4.0);
+        link.run(SECONDS, 1.0);
+        link.capacity_bps = 5e6;
+        link.run(Duration::from_secs(1), 1.0);
+        assert!(link.steering.bps() < 7e6, "{}", link.steering.bps());
+        link.run(SECONDS, 1.0);
+        let (used, _) = link.run(SECONDS, 1.0);
+        assert!(used > 0.9, "{used}");
+    }
+
+    #[test]
+    fn what_is_not_used_does_not_lower_the_model() {
+        let mut link = Link::new(50e6, 1.0);
+        link.run(SECONDS, 1.0);
+        let before = link.steering.bps();
+        link.run(Duration::from_millis(150), 0.05);
+        assert!(link.steering.bps() > before * 0.7, "{} {before}", link.steering.bps());
+        assert!(link.steering.is_unused());
+    }
+
+    #[test]
+    fn marks_on_all_packets_do_not_stop_it() {
+        let mut link = Link::new(50e6, 1.0);
+        link.marked = 1.0;
+        link.run(SECONDS, 1.0);
+        let (used, _) = link.run(SECONDS, 1.0);
+        assert!(used > 0.5, "{used}");
+    }
+
+    #[test]
+    fn whatever_is_reported_the_rate_is_a_number_within_bounds() {
+        let mut steering = Steering::new(0, Some(100_000));
+        steering.start(Duration::ZERO, Some(u64::MAX));
+        for step in 0..1_000_u64 {
+            let now = Instant::ZERO + Duration::from_millis(step * 7);
+            let extreme = [0.0, 1.0, 1e12, f64::MAX][step as usize % 4];
+            let time = [Duration::ZERO, Duration::from_secs(5), Duration::from_micros(1)][step as usize % 3];
+            steering.sent(now, u64::MAX / 2, step);
+            steering.follow(
+                now,
+                Sample {
+                    delivered_bps: extreme,
+                    latest_bps: 1e12 - extreme,
+                    queue: time,
+                    lost: (step % 3) as f64 / 2.0,
+                    lost_longer: (step % 5) as f64 / 4.0,
+                    marked: (step % 2) as f64,
+                    round_trip: time,
+                    shortest: time,
+                },
+            );
+            assert!((100_000.0..=MOST_BPS).contains(&steering.bps()), "{}", steering.bps());
+            if step % 100 == 99 {
+                steering.halve();
+                steering.pause(now);
+                steering.follow_another(now, Some(extreme));
+            }
+        }
     }
 }

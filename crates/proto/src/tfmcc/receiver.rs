@@ -37,6 +37,9 @@ const SHORTEST_ROUND: Duration = Duration::from_millis(20);
 /// whether others bear more than the one that limits it.
 const ANSWERED_ABOVE: f64 = 2.0;
 
+/// A receiver that bears less than this share of the rate does not wait for rounds to pass.
+const CLEARLY_BELOW: f64 = 0.8;
+
 /// A receiver that the sender will not follow lets up to 2^this rounds pass between its reports.
 const MAX_PATIENCE: u32 = 6;
 
@@ -146,7 +149,7 @@ impl Receiver {
 
     fn pace(&mut self, now: Instant, pace: Pace, number: u32, at: Instant) {
         let is_new_round = self.pace.is_none_or(|(last, _)| last.round != pace.round);
-        self.pace = Some((pace, now));
+        self.pace = Some((pace, at));
         self.has_news = true;
         let is_echo = pace.echo_for != 0 && Some(pace.echo_for) == self.number;
         if is_echo && pace.echo_us != self.measured_echo {
@@ -179,8 +182,9 @@ impl Receiver {
     /// In a round in which it has something to say, and nobody has said it yet.
     fn set_timer(&mut self, now: Instant) {
         let Some((pace, _)) = self.pace else { return };
-        let may_speak = !self.has_spoken && self.timer.is_none() && self.rounds_to_pass == 0;
         let rate = self.bearable_bps(now);
+        let is_news = pace.phase != Phase::Tfmcc && rate < pace.rate_bps as f64 * CLEARLY_BELOW;
+        let may_speak = !self.has_spoken && self.timer.is_none() && (self.rounds_to_pass == 0 || is_news);
         let is_below = match pace.phase {
             Phase::Tfmcc => rate < pace.rate_bps as f64,
             _ => rate < pace.rate_bps as f64 * ANSWERED_ABOVE,

@@ -21,6 +21,8 @@ const TOLD_A_ROUND_TRIP: u32 = 4;
 /// ... but not more often than this, nor than each so many packets, nor less often than this.
 const SHORTEST_INTERVAL: Duration = Duration::from_millis(1);
 const PACKETS_AN_INTERVAL: f64 = 8.0;
+/// A model of the path begins with few packets, and needs to hear of them soon.
+const START_PACKETS: f64 = 2.0;
 const LONGEST_INTERVAL: Duration = Duration::from_millis(250);
 
 /// A receiver that is followed has fallen silent when it has said nothing for so many round trips (RFC 5348, 4.4), and
@@ -182,7 +184,8 @@ impl Sender {
                 }
             }
             SenderInput::Report { from, report } => {
-                if let Some(finding) = self.group.report(now, from, &report) {
+                let is_modelled = self.config.control == Control::Model;
+                if let Some(finding) = self.group.report(now, from, &report, is_modelled) {
                     self.report(now, from, &report, finding);
                 }
             }
@@ -274,7 +277,8 @@ impl Sender {
 
     fn interval(&self) -> Duration {
         let round_trip = self.group.found().map_or(self.group.longest(), |(finding, _)| finding.round_trip);
-        let packets = PACKETS_AN_INTERVAL * f64::from(self.config.packet_bytes) * 8.0 / self.rate.bps();
+        let packets = if self.rate.phase() == Phase::Start { START_PACKETS } else { PACKETS_AN_INTERVAL };
+        let packets = packets * f64::from(self.config.packet_bytes) * 8.0 / self.rate.bps();
         let shortest = SHORTEST_INTERVAL.max(Duration::from_secs_f64(packets)).min(LONGEST_INTERVAL);
         (round_trip / TOLD_A_ROUND_TRIP).clamp(shortest, LONGEST_INTERVAL)
     }

@@ -9,7 +9,7 @@ use std::{
 use treecast_wire::message::PaceReport;
 
 use super::{super::round_trip::LONGEST, rate::Finding};
-use crate::{Instant, group_rate::Sample};
+use crate::{Instant, group_rate::{Least, Sample}};
 
 /// Round trips are no shorter.
 const SHORTEST: Duration = Duration::from_micros(50);
@@ -36,6 +36,8 @@ pub struct Group {
 struct Member {
     finding: Option<Finding>,
     loss: f64,
+    /// The shortest round trip to it, in microseconds.
+    shortest_us: Least,
     /// Its clock and ours when that came.
     told: Option<(u64, Instant)>,
     /// It did not answer when it was asked.
@@ -62,14 +64,14 @@ impl Group {
 
     /// Takes in a report. Returns none when the report cannot be right: it answers a message that was not sent
     /// yet, or comes from an unknown receiver.
-    pub fn report(&mut self, now: Instant, from: u32, report: &PaceReport) -> Option<Finding> {
+    pub fn report(&mut self, now: Instant, from: u32, report: &PaceReport, is_modelled: bool) -> Option<Finding> {
         let longest = self.longest();
         let member = self.receivers.get_mut(&from)?;
         let round_trip = super::super::micros(now).checked_sub(report.echo_us).map(Duration::from_micros)?;
         let round_trip = round_trip.clamp(SHORTEST, LONGEST);
         // It has reckoned with the longest: with its own it would have found more (RFC 4654, 3.3).
         let scale = match report.round_trip_us {
-            0 => longest.as_secs_f64() / round_trip.as_secs_f64(),
+            0 if !is_modelled => longest.as_secs_f64() / round_trip.as_secs_f64(),
             _ => 1.0,
         };
         let has_loss = report.rate_bps != super::Pace::NO_RATE;
@@ -78,7 +80,10 @@ impl Group {
             received_bps: report.received_bps as f64,
             is_lossy: report.is_lossy,
             round_trip,
-            sample: sample(report, round_trip),
+            sample: {
+                member.shortest_us.add(now, round_trip.as_micros() as f64);
+                sample(report, round_trip, member.shortest_us.least())
+            },
         };
         member.finding = Some(finding);
         member.loss = f64::from(report.loss_ppb) / 1e9;
@@ -157,7 +162,7 @@ impl Group {
     }
 }
 
-fn sample(report: &PaceReport, round_trip: Duration) -> Sample {
+fn sample(report: &PaceReport, round_trip: Duration, shortest_us: Option<f64>) -> Sample {
     let share = |ppm: u32| f64::from(ppm.min(1_000_000)) / 1e6;
     Sample {
         delivered_bps: report.delivered_bps.max(report.received_bps) as f64,
@@ -167,5 +172,6 @@ fn sample(report: &PaceReport, round_trip: Duration) -> Sample {
         lost_longer: share(report.lost_longer_ppm),
         marked: share(report.marked_ppm),
         round_trip,
+        shortest: shortest_us.map_or(round_trip, |micros| Duration::from_micros(micros as u64)),
     }
 }

@@ -80,7 +80,7 @@ impl Law {
             Self::Tfmcc(rate) => rate.follow(now, finding),
             Self::Model(steering) => {
                 if is_another {
-                    steering.follow_another(now);
+                    steering.follow_another(now, finding.calculated_bps);
                 }
                 steering.follow(now, finding.sample);
             }

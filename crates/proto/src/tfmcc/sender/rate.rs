@@ -349,7 +349,7 @@ mod tests {
                 rate.start(round_trip);
                 for is_lossy in [true, false] {
                     let finding =
-                        Finding { calculated_bps: Some(number), received_bps: number, is_lossy, round_trip };
+                        Finding { is_lossy, round_trip, ..calculated(number, number) };
                     rate.follow(Instant::ZERO + Duration::from_secs(9), finding);
                     assert!((1e6..=MOST_BPS).contains(&rate.bps()), "{number} {round_trip:?} {}", rate.bps());
                 }
