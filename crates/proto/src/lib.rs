@@ -33,6 +33,7 @@ pub mod rates;
 pub mod repair;
 pub mod replay_window;
 pub mod taken_counters;
+mod tcp_window;
 pub mod tfmcc;
 pub mod time;
 pub mod unicast;

@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
+use rand::RngExt;
 use treecast_proto::tfmcc::Control;
 use treecast_sim::{
-    network::Loss,
-    tfmcc::{Faults, Flow, Scenario, run},
+    network::{Loss, generator},
+    tfmcc::{Flow, Scenario, run},
 };
 
 const MODEL: Flow = Flow::Model { receivers: 3 };
@@ -42,27 +43,57 @@ fn alone(flow: Flow, mbit: u64, ms: f64, products: f64, loss: f64, seconds: u64)
     );
 }
 
-/// Several flows on 50 Mbit/s.
+/// Several flows on 50 Mbit/s for a minute: the share of each, least, middle and most of the seeds, and the least of Jain's index.
 fn shared(name: &str, flows: &[Flow], round_trips: &[f64], products: f64, seeds: u64) {
     let rate = 50_000_000;
-    let mut lines = Vec::new();
+    let mut shares: Vec<Vec<f64>> = vec![Vec::new(); flows.len()];
+    let (mut jains, mut losses) = (Vec::new(), Vec::new());
     for seed in 0..seeds {
-        let round_trip = millis(round_trips[0]);
+        let mut random = generator(seed, 0);
+        let round_trip = millis(40.0);
         let mut plan = Scenario::alone(seed, flows[0], rate, round_trip, queue(rate, round_trip, products));
-        plan.flows = flows.iter().zip(0..).map(|(flow, at)| (*flow, millis(f64::from(at) * (300.0 + 170.0 * seed as f64)))).collect();
+        plan.flows = flows.iter().map(|flow| (*flow, millis(random.random_range(0.0..2000.0)))).collect();
         plan.round_trips = round_trips.iter().map(|ms| millis(*ms)).collect();
         plan.length = Duration::from_secs(60);
         let figures = run(&plan);
-        let shares: Vec<f64> = figures
+        let parts: Vec<f64> = figures
             .iter()
             .map(|flow| flow.delivered_bps(Duration::from_secs(5), plan.length) / rate as f64)
             .collect();
-        let (sum, squares) = (shares.iter().sum::<f64>(), shares.iter().map(|share| share * share).sum::<f64>());
-        let jain = sum * sum / (squares * shares.len() as f64);
-        let shown: Vec<_> = shares.iter().map(|share| format!("{share:.2}")).collect();
-        lines.push(format!("[{}] jain {jain:.2} lost {:.3}", shown.join(" "), figures[0].lost(Duration::from_secs(5), plan.length)));
+        let (sum, squares) = (parts.iter().sum::<f64>(), parts.iter().map(|share| share * share).sum::<f64>());
+        jains.push(sum * sum / (squares * parts.len() as f64));
+        losses.push(figures[0].lost(Duration::from_secs(5), plan.length));
+        parts.into_iter().zip(&mut shares).for_each(|(part, all)| all.push(part));
     }
-    println!("{name:<24} {products} BDP: {}", lines.join("; "));
+    jains.sort_by(f64::total_cmp);
+    losses.sort_by(f64::total_cmp);
+    let shown: Vec<_> = shares
+        .iter_mut()
+        .map(|all| {
+            all.sort_by(f64::total_cmp);
+            format!("{:.2} {:.2} {:.2}", all[0], all[all.len() / 2], all[all.len() - 1])
+        })
+        .collect();
+    println!("{name:<18} {products} BDP: [{}] jain {:.2}, lost {:.3}", shown.join(" | "), jains[0], losses[losses.len() / 2]);
+}
+
+/// What a sender does in each tenth of a second, beside CUBIC or BBR.
+fn trace(name: &str, flows: &[Flow], products: f64, loss: f64) {
+    let (rate, round_trip) = (50_000_000, millis(40.0));
+    let mut plan = Scenario::alone(0, flows[0], rate, round_trip, queue(rate, round_trip, products));
+    plan.flows = flows.iter().map(|flow| (*flow, Duration::ZERO)).collect();
+    plan.faults.loss = Loss::Uniform(loss);
+    let figures = run(&plan);
+    let line: Vec<_> = figures[0].spans[50..150]
+        .iter()
+        .map(|span| {
+            let cause = span.cause.map_or("?".into(), |cause| format!("{cause:?}"));
+            let mbit = |bits: u64| bits / 1_000_000;
+            let (out, lost) = (mbit(span.delivered_bytes * 80), mbit((span.sent_bytes - span.delivered_bytes) * 80));
+            format!("{}{}>{out}-{lost}q{}", &cause[..1], mbit(span.rate_bps), span.queue.as_millis())
+        })
+        .collect();
+    println!("{name} {products} BDP {loss}: {}", line.join(" "));
 }
 
 fn narrowing() {
@@ -96,6 +127,34 @@ fn start(mbit: u64, ms: f64) {
     }
 }
 
+/// Tables of the share of a link that is used from the third second to the thirtieth, by loss and round trip. The queue holds one
+/// bandwidth-delay product.
+fn map() {
+    const ROUND_TRIPS: [f64; 7] = [1.0, 5.0, 20.0, 50.0, 100.0, 200.0, 300.0];
+    let rows = [0.0, 0.001, 0.005, 0.01, 0.02, 0.05];
+    let auto = Flow::Auto { receivers: 3, has_liar: false };
+    let flows = [("auto", MODEL), ("tfmcc", auto), ("CUBIC", Flow::Cubic), ("BBR", Flow::Bbr)];
+    for mbit in [10, 100, 1000] {
+        for (name, flow) in flows {
+            println!("\n{name}, {mbit} Mbit/s\n");
+            println!("| loss | {} |", ROUND_TRIPS.map(|ms| format!("{ms} ms")).join(" | "));
+            println!("|---|{}", "---|".repeat(ROUND_TRIPS.len()));
+            for loss in rows {
+                let cells = ROUND_TRIPS.map(|ms| format!("{:.2}", cell(flow, mbit, ms, loss)));
+                println!("| {:.1} % | {} |", loss * 100.0, cells.join(" | "));
+            }
+        }
+    }
+}
+
+fn cell(flow: Flow, mbit: u64, ms: f64, loss: f64) -> f64 {
+    let (rate, round_trip) = (mbit * 1_000_000, millis(ms));
+    let mut plan = Scenario::alone(1, flow, rate, round_trip, queue(rate, round_trip, 1.0));
+    plan.faults.loss = Loss::Uniform(loss);
+    plan.control = Control::Tfmcc;
+    run(&plan)[0].delivered_bps(Duration::from_secs(3), plan.length) / rate as f64
+}
+
 fn main() {
     let words: Vec<String> = std::env::args().skip(1).collect();
     let is_asked = |name: &str| words.is_empty() || words.iter().any(|word| word == name);
@@ -112,23 +171,31 @@ fn main() {
             alone(MODEL, 50, 40.0, products, 0.02, 30);
         }
     }
+    if words.iter().any(|word| word == "map") {
+        return map();
+    }
     if is_asked("start") {
         start(1000, 200.0);
+    }
+    if is_asked("trace") {
+        trace("alone", &[MODEL], 4.0, 0.0);
+        trace("alone", &[MODEL], 1.0, 0.01);
+        trace("cubic", &[MODEL, Flow::Cubic], 1.0, 0.0);
+        trace("bbr", &[MODEL, Flow::Bbr], 1.0, 0.0);
     }
     if is_asked("narrow") {
         narrowing();
     }
     if is_asked("shared") {
         for products in [1.0, 4.0] {
-            shared("model, cubic", &[MODEL, Flow::Cubic], &[40.0], products, 3);
-            shared("model, bbr", &[MODEL, Flow::Bbr], &[40.0], products, 3);
-            shared("model, model", &[MODEL, MODEL], &[40.0], products, 3);
-            shared("cubic, bbr", &[Flow::Cubic, Flow::Bbr], &[40.0], products, 3);
-            shared("cubic, cubic", &[Flow::Cubic, Flow::Cubic], &[40.0], products, 3);
-            shared("bbr, bbr", &[Flow::Bbr, Flow::Bbr], &[40.0], products, 3);
-            shared("model, 10-80 ms", &[MODEL; 4], &[10.0, 20.0, 40.0, 80.0], products, 3);
-            shared("cubic, 10-80 ms", &[Flow::Cubic; 4], &[10.0, 20.0, 40.0, 80.0], products, 3);
+            shared("model, cubic", &[MODEL, Flow::Cubic], &[40.0], products, 8);
+            shared("model, bbr", &[MODEL, Flow::Bbr], &[40.0], products, 8);
+            shared("model, model", &[MODEL, MODEL], &[40.0], products, 8);
+            shared("cubic, bbr", &[Flow::Cubic, Flow::Bbr], &[40.0], products, 8);
+            shared("cubic, cubic", &[Flow::Cubic, Flow::Cubic], &[40.0], products, 8);
+            shared("bbr, bbr", &[Flow::Bbr, Flow::Bbr], &[40.0], products, 8);
+            shared("model, 10-80 ms", &[MODEL; 4], &[10.0, 20.0, 40.0, 80.0], products, 8);
+            shared("cubic, 10-80 ms", &[Flow::Cubic; 4], &[10.0, 20.0, 40.0, 80.0], products, 8);
         }
     }
-    _ = Faults::default();
 }

@@ -1,73 +1,95 @@
 //! How the rate yields where others share a queue.
 //!
-//! A loss that comes with a queue says that somebody else may be filling it. TCP's CUBIC then gives up three tenths of its window, and
-//! gets them back within a time K that its window decides (RFC 9438, 4.1 to 4.6). The rate does the same, so that both get the same.
+//! A loss that comes with a queue says that somebody else may be filling it. The rate is then that of the TCP window which `tfmcc`
+//! emulates, too ([`Window`]): it halves, and grows as CUBIC's does on average. Only losses that come with a queue, and marks, count.
 //!
-//! Others do not yield, such as BBR's first version. Losses then come again long before K. So the shorter the peace was
-//! before a loss, the less the rate gives up: all of CUBIC's share if the peace lasted half of K.
+//! Others do not yield, such as BBR's first version. What the rate gives up, they take within a few round trips, and losses are there
+//! again. When that has happened twice, the rate *holds* what it has for some seconds, in the way that BBR does. In the end it does not
+//! grow for a while. If losses still come then, it holds on. Otherwise it yields to the next one.
 
 use std::time::Duration;
 
-use crate::Instant;
+use crate::{Instant, tcp_window::Window};
 
-/// Constants of RFC 9438, sections 4.1, 4.6 and 4.3.
-const C: f64 = 0.4;
-const GIVEN_UP: f64 = 0.3;
-const RENO_PACKETS: f64 = 3.0 * GIVEN_UP / (2.0 - GIVEN_UP);
+/// A loss is early when it comes within so many round trips after the one before.
+const EARLY_ROUND_TRIPS: u32 = 12;
 
-/// The share of K for which peace must last before a loss counts whole.
-const WHOLE_PEACE: f64 = 0.5;
+/// So many early losses in a row show that others do not yield.
+const EARLY_LOSSES: u32 = 2;
 
-/// The rate's window, in packets, since it has yielded.
+/// The time for which the rate then holds.
+const HOLD: Duration = Duration::from_secs(10);
+
+/// The last part of that time, in which the rate does not grow.
+const LISTENING: Duration = Duration::from_secs(2);
+
+/// Who fills the queue beside the sender, and what that leaves.
 #[derive(Debug, Default)]
 pub struct Contest {
-    epoch: Option<Epoch>,
-    /// The time of the last loss event.
+    /// The window of a TCP connection in the sender's place. None while nobody contends.
+    window: Option<Window>,
+    /// The time of the last loss event, and the number of early ones in a row.
     event: Option<Instant>,
-}
-
-/// The time since the rate has yielded last.
-#[derive(Debug, Clone, Copy)]
-struct Epoch {
-    began: Instant,
-    /// The window to which it grows back, and that with which it began.
-    peak: f64,
-    bottom: f64,
-    /// Seconds until it is at the peak.
-    k: f64,
+    early: u32,
+    /// The rate yields to nobody until then.
+    holds_until: Instant,
 }
 
 impl Contest {
-    /// Yields because a loss event has come. `window` is the number of packets under way.
-    pub fn lose(&mut self, now: Instant, window: f64) {
-        let whole = k(window * GIVEN_UP);
-        let peace = self.event.map_or(f64::INFINITY, |event| (now - event).as_secs_f64());
-        let depth = GIVEN_UP * (peace / (whole * WHOLE_PEACE).max(1e-3)).min(1.0);
-        let is_lower = self.epoch.is_some_and(|epoch| window < epoch.peak);
-        let peak = if is_lower { window * (2.0 - depth) / 2.0 } else { window };
-        let bottom = (window * (1.0 - depth)).max(2.0);
+    /// Yields because a loss event has come, unless others do not. `under_way` is the number of packets that arrive in a round trip.
+    pub fn lose(&mut self, now: Instant, under_way: f64, round_trip: Duration) {
+        let is_early = self.event.is_some_and(|event| now - event < round_trip * EARLY_ROUND_TRIPS);
         self.event = Some(now);
-        self.epoch = Some(Epoch { began: now, peak: peak.max(bottom), bottom, k: k((peak - bottom).max(0.0)) });
+        self.early = if is_early { self.early + 1 } else { 0 };
+        if self.holds(now) {
+            return;
+        }
+        if self.early >= EARLY_LOSSES {
+            (self.holds_until, self.window) = (now + HOLD, None);
+        } else if !is_early || self.window.is_none() {
+            self.halve(now, under_way);
+        }
     }
 
-    /// Returns the window in packets; none when nobody contends.
-    pub fn window(&self, now: Instant, round_trip: Duration) -> Option<f64> {
-        let Epoch { began, peak, bottom, k } = self.epoch?;
-        let elapsed = (now - began).as_secs_f64();
-        let cubic = peak + C * (elapsed - k).powi(3);
-        let reno = bottom + RENO_PACKETS * elapsed / round_trip.as_secs_f64().max(1e-4);
-        Some(cubic.max(reno))
+    fn halve(&mut self, now: Instant, under_way: f64) {
+        self.window.get_or_insert_with(|| Window::of(under_way)).lose(now, under_way);
+    }
+
+    /// Others fill the queue, but nothing was lost yet.
+    pub fn begin(&mut self, now: Instant, under_way: f64) {
+        if self.window.is_none() && !self.holds(now) {
+            let mut window = Window::of(under_way * 2.0);
+            window.lose(now, under_way * 2.0);
+            self.window = Some(window);
+        }
+    }
+
+    /// Lets the window grow until now.
+    pub fn grow(&mut self, now: Instant, round_trip: Duration, under_way: f64) {
+        if let Some(window) = &mut self.window {
+            window.grow(now, round_trip, under_way);
+        }
+    }
+
+    /// Returns the window in packets; none while nobody contends.
+    pub fn packets(&self) -> Option<f64> {
+        self.window.as_ref().and_then(Window::packets)
+    }
+
+    /// Whether the rate yields to nobody.
+    pub fn holds(&self, now: Instant) -> bool {
+        now < self.holds_until
+    }
+
+    /// Whether the rate is not to grow, so that losses show whether others still do not yield.
+    pub fn listens(&self, now: Instant) -> bool {
+        self.holds(now) && now + LISTENING > self.holds_until
     }
 
     /// Nobody contends any more.
     pub fn end(&mut self) {
-        self.epoch = None;
+        self.window = None;
     }
-}
-
-/// Seconds in which CUBIC's window grows by so many packets to its plateau.
-fn k(packets: f64) -> f64 {
-    (packets / C).cbrt()
 }
 
 #[cfg(test)]
@@ -78,36 +100,32 @@ mod tests {
     const ROUND_TRIP: Duration = Duration::from_millis(50);
 
     #[test]
-    fn the_window_falls_as_cubics_and_is_back_after_k() {
+    fn it_yields_and_grows_again() {
         let mut contest = Contest::default();
-        assert_eq!(contest.window(at(0), ROUND_TRIP), None);
-        contest.lose(at(0), 400.0);
-        let window = |millis| contest.window(at(millis), ROUND_TRIP).unwrap();
-        assert!((279.0..281.0).contains(&window(0)), "{}", window(0));
-        // RFC 9438, 4.2: K is the cube root of 400 x 0.3 / 0.4, in seconds.
-        assert!((399.0..401.0).contains(&window(6_694)), "{}", window(6_694));
-        assert!(window(12_000) > 450.0);
-    }
-
-    #[test]
-    fn the_shorter_the_peace_the_less_is_given_up() {
-        let left = |millis| {
-            let mut contest = Contest::default();
-            contest.lose(at(0), 400.0);
-            contest.lose(at(millis), 400.0);
-            contest.window(at(millis), ROUND_TRIP).unwrap()
-        };
-        assert!((279.0..281.0).contains(&left(10_000)), "{}", left(10_000));
-        assert!(left(100) > 390.0 && left(1_000) < left(100), "{} {}", left(100), left(1_000));
-    }
-
-    #[test]
-    fn small_windows_grow_as_renos() {
-        let mut contest = Contest::default();
-        contest.lose(at(0), 10.0);
-        let window = contest.window(at(1_000), ROUND_TRIP).unwrap();
-        assert!((17.0..18.5).contains(&window), "7 and 0.53 in each of 20 round trips: {window}");
+        assert_eq!(contest.packets(), None);
+        contest.lose(at(0), 400.0, ROUND_TRIP);
+        assert_eq!(contest.packets(), Some(200.0));
+        contest.grow(at(3_000), ROUND_TRIP, 200.0);
+        assert!(contest.packets().is_some_and(|packets| packets > 220.0), "{contest:?}");
         contest.end();
-        assert_eq!(contest.window(at(1_000), ROUND_TRIP), None);
+        assert_eq!(contest.packets(), None);
+        contest.begin(at(3_000), 400.0);
+        assert_eq!(contest.packets(), Some(400.0), "nothing was lost");
+    }
+
+    #[test]
+    fn who_meets_others_that_do_not_yield_holds_for_a_while() {
+        let mut contest = Contest::default();
+        contest.lose(at(0), 400.0, ROUND_TRIP);
+        contest.lose(at(300), 200.0, ROUND_TRIP);
+        assert!(contest.packets() == Some(200.0) && !contest.holds(at(300)), "the first early one is let pass");
+        contest.lose(at(600), 200.0, ROUND_TRIP);
+        assert!(contest.holds(at(600)) && contest.packets().is_none());
+        (1_000..10_500).step_by(300).for_each(|millis| contest.lose(at(millis), 200.0, ROUND_TRIP));
+        assert!(contest.packets().is_none() && contest.listens(at(10_500)) && !contest.holds(at(10_601)));
+        contest.lose(at(10_700), 200.0, ROUND_TRIP);
+        assert!(contest.holds(at(10_700)), "they still do not yield");
+        contest.lose(at(22_000), 400.0, ROUND_TRIP);
+        assert_eq!(contest.packets(), Some(200.0), "it yields after peace");
     }
 }

@@ -18,8 +18,10 @@ const MOST_DRIFT: f64 = 200e-6;
 /// The drift is estimated when the least values of this many parts of the span are known.
 const PARTS_FOR_DRIFT: usize = 3;
 
-/// A one-way delay that changes by more than this between two messages shows that a clock has jumped.
-const JUMP_US: f64 = 2e6;
+/// A one-way delay that grows by more than this between two messages, and by so many times the time between them, shows that a
+/// clock has jumped: a link that becomes twelve times slower is rarer.
+const JUMP_US: f64 = 200e3;
+const JUMP_FACTOR: f64 = 12.0;
 
 /// The time for which a measured round trip tells how long the queue is at most.
 const ROUND_TRIP_LASTS: Duration = Duration::from_secs(1);
@@ -30,7 +32,8 @@ const SLACK_US: f64 = 1_000.0;
 #[derive(Debug, Default)]
 pub struct Delay {
     least: Least,
-    last_us: Option<f64>,
+    /// The last one-way delay, and when its message was sent.
+    last_us: Option<(f64, u64)>,
     round_trips: Least,
     /// The last measured round trip in microseconds, and when that was.
     round_trip: Option<(f64, Instant)>,
@@ -40,8 +43,11 @@ impl Delay {
     /// Takes a message that the sender sent at `sent_us` by its clock. Returns how long it waited in queues, in microseconds.
     pub fn arrived(&mut self, at: Instant, sent_us: u64) -> f64 {
         let one_way = (at.as_nanos() / 1_000).wrapping_sub(sent_us).cast_signed() as f64;
-        if self.last_us.replace(one_way).is_some_and(|last| (one_way - last).abs() > JUMP_US) {
-            self.least.forget();
+        if let Some((last, last_sent_us)) = self.last_us.replace((one_way, sent_us)) {
+            let bound = JUMP_US + JUMP_FACTOR * sent_us.saturating_sub(last_sent_us) as f64;
+            if one_way - last > bound || last - one_way > JUMP_US {
+                self.least.forget();
+            }
         }
         self.least.add(at, one_way);
         let grown = one_way - self.base_us(at).unwrap_or(one_way);
@@ -88,8 +94,8 @@ impl Delay {
         let (Some(old), Some(new)) = (old, new) else { return 0.0 };
         let elapsed = new.at.saturating_duration_since(old.at).as_micros() as f64;
         let drift = (new.value - old.value) / elapsed.max(1.0);
-        // What changes faster is no clock.
-        if drift.abs() <= MOST_DRIFT * 1.1 { drift } else { 0.0 }
+        // What grows faster is no clock. Where the delay falls, the last value is the least one anyway.
+        if (0.0..=MOST_DRIFT * 1.1).contains(&drift) { drift } else { 0.0 }
     }
 }
 
@@ -141,7 +147,7 @@ mod tests {
         let mut near = Delay::default();
         run(&mut near, 0..1_000, 0.0, 0.0);
         near.measured(at(1_000), Duration::from_millis(40));
-        let queue = run(&mut near, 1_000..1_010, 0.0, 500_000.0);
+        let queue = run(&mut near, 1_000..1_010, 0.0, 150_000.0);
         assert!(queue <= SLACK_US, "the round trip has not grown: {queue}");
     }
 }

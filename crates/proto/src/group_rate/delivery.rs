@@ -6,8 +6,9 @@
 
 use std::collections::VecDeque;
 
-/// The number of round trips for which the highest rate is kept (`BBR.MaxBwFilterLen` and the cycle of BBR's first version).
-const ROUNDS: u64 = 10;
+/// The number of round trips for which the highest rate is kept. It must be longer than the time between two phases Up, which is eight to
+/// thirteen round trips: with ten, each rate that Up had found was forgotten before the next one.
+const ROUNDS: u64 = 20;
 
 /// The highest of the rates of the last [`ROUNDS`] rounds, each with its round. Rounds ascend, and rates fall.
 #[derive(Debug, Default)]

@@ -15,6 +15,9 @@ const SHORTEST_SPAN: Duration = Duration::from_millis(10);
 /// The queue is the least that so many messages found. One message alone may wait behind a super-packet.
 const QUEUE_POINTS: usize = 3;
 
+/// The shortest time between two messages that is a pause of the sender, if few packets were sent in it.
+const PAUSE: Duration = Duration::from_millis(400);
+
 /// The fewest packets that tell a rate.
 const LEAST_PACKETS: u32 = 8;
 
@@ -86,6 +89,7 @@ pub struct Findings {
 pub struct Path {
     received: u64,
     marked: u64,
+    paces: u64,
     own_dropped: u64,
     highest: Option<u32>,
     /// Runs since the last message, which may come before a message that was sent before them.
@@ -164,6 +168,13 @@ impl Path {
         let queue_us = self.delay.arrived(pace.at, pace.sent_us);
         let point = self.point(&pace, queue_us);
         let span = pace.round_trip.max(SHORTEST_SPAN);
+        let is_pause = |last: &Point| {
+            elapsed(last, &point) > (span * 2).max(PAUSE) && distance(last, &point) < LEAST_PACKETS
+        };
+        if self.points.back().is_some_and(is_pause) {
+            self.points.clear();
+            (self.round, self.longer) = (None, None);
+        }
         let is_old_enough =
             |other: &Point| elapsed(other, &point) >= span && distance(other, &point) >= LEAST_PACKETS;
         if let Some(index) = self.points.iter().rposition(is_old_enough) {
@@ -189,6 +200,7 @@ impl Path {
 
     /// Counts what was sent up to a message, although more may have been handled already.
     fn point(&mut self, pace: &PacePoint, queue_us: f64) -> Point {
+        self.paces += 1;
         let is_behind = |run: &Arrived| run.first.wrapping_sub(pace.number).cast_signed() > 0;
         let (behind, before): (VecDeque<_>, VecDeque<_>) = self.runs.drain(..).partition(is_behind);
         drop(before);
@@ -203,7 +215,7 @@ impl Path {
             received: self.received.saturating_sub(count(false)),
             marked: self.marked.saturating_sub(count(true)),
             own_dropped: self.own_dropped,
-            paces: self.points.back().map_or(0, |last| last.paces) + 1,
+            paces: self.paces,
             queue_us,
         };
         self.runs = behind;
@@ -269,7 +281,7 @@ impl Path {
     pub fn bearable_bps(&self) -> Option<f64> {
         let Findings { delivered_bps, latest_bps, .. } = self.findings;
         let is_limited = self.unlimited_rounds < LIMITED_ROUNDS && delivered_bps > 0.0;
-        let is_narrower = self.unlimited_rounds == 0 && latest_bps < delivered_bps * NARROWED;
+        let is_narrower = self.unlimited_rounds <= 1 && latest_bps < delivered_bps * NARROWED;
         is_limited.then_some(if is_narrower { latest_bps } else { delivered_bps })
     }
 
@@ -281,7 +293,8 @@ impl Path {
 
 /// A queue that is longer than this is no noise: an eighth of the round trip, some packets, and what hosts need to answer.
 pub fn queue_that_counts(round_trip: Duration, packet_time: Duration) -> Duration {
-    (round_trip / 8).max(packet_time * 4).max(Duration::from_millis(2))
+    let packets = (packet_time * 4).min((round_trip / 2).max(Duration::from_millis(5)));
+    (round_trip / 8).max(packets).max(Duration::from_millis(2))
 }
 
 impl Point {

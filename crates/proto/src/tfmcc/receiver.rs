@@ -7,12 +7,13 @@ use treecast_wire::message::{Pace, PaceReport, Phase};
 
 use super::{
     Arrived, equation, feedback, loss_history::LossHistory, micros, receive_rate::ReceiveRate,
-    round_trip::RoundTrip, window::Window,
+    round_trip::RoundTrip,
 };
 use crate::{
     Instant, Step,
     group_rate::{PacePoint, Path},
     random::SplitMix64,
+    tcp_window::Window,
 };
 
 /// The round trip before anything is known of it (RFC 4654, 4.1).
@@ -161,7 +162,9 @@ impl Receiver {
         } else {
             self.round_trip.adjust(micros(at), pace.timestamp_us);
         }
-        let (packet_bits, round_trip) = (f64::from(self.packet_bytes()) * 8.0, self.shortest_round_trip());
+        // At the start, what arrived half of a round trip ago is of no interest any more.
+        let part = if pace.phase == Phase::Start { 2 } else { 1 };
+        let (packet_bits, round_trip) = (f64::from(self.packet_bytes()) * 8.0, self.shortest_round_trip() / part);
         let (sent_us, is_unused) = (pace.timestamp_us, pace.is_unused);
         self.path.pace(PacePoint { number, sent_us, at, is_unused, packet_bits, round_trip });
         if is_new_round {

@@ -207,6 +207,10 @@ impl Sender {
             self.rate.pause(now, paused, self.group.longest());
             (self.unheard_since, self.is_unanswered) = (now, false);
         }
+        // What was sent before is answered, or nothing was: a silence begins with what is sent now.
+        if self.config.control == Control::Model && paused > self.group.longest() * 2 {
+            self.unheard_since = now;
+        }
         (self.sent, self.has_sent) = (Some(now), true);
     }
 

@@ -110,7 +110,8 @@ impl Bbr {
 
     /// The time of the retransmission timeout.
     pub fn deadline(&self) -> Instant {
-        self.last_heard + LEAST_TIMEOUT + self.shortest.map_or(Duration::from_secs(1), |(shortest, _)| shortest) * 4
+        let shortest = self.shortest.map_or(Duration::from_secs(1), |(shortest, _)| shortest);
+        self.last_heard + LEAST_TIMEOUT + shortest.min(Duration::from_secs(1)) * 4
     }
 
     pub fn time_out(&mut self, now: Instant) {
@@ -173,7 +174,7 @@ impl Bbr {
         }
         if !matches!(self.state, State::Probe(_)) && now - seen > ROUND_TRIP_LASTS {
             self.state = State::Probe(now + PROBE_LENGTH.max(shortest));
-            self.shortest = None.or(Some((Duration::MAX, now)));
+            self.shortest = Some((Duration::MAX, now));
         }
     }
 

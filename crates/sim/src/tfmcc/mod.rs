@@ -14,7 +14,7 @@ mod world;
 
 use std::{ops::Range, time::Duration};
 
-use treecast_proto::tfmcc::Control;
+use treecast_proto::tfmcc::{Cause, Control};
 
 use crate::network::Loss;
 
@@ -140,6 +140,10 @@ pub const SPAN: Duration = Duration::from_millis(100);
 pub struct Span {
     pub sent_bytes: u64,
     pub delivered_bytes: u64,
+    /// The last rate of a sender of ours in this span, in bits a second, what limited it, and the queue as it knew it.
+    pub rate_bps: u64,
+    pub cause: Option<Cause>,
+    pub queue: Duration,
 }
 
 impl Scenario {

@@ -347,6 +347,11 @@ impl<'a> World<'a> {
                     }
                     let rate = self.auto(flow).sender.rate_bps();
                     self.figures[flow].highest_bps = self.figures[flow].highest_bps.max(rate);
+                    let limit = self.auto(flow).sender.limit();
+                    let span = (now.as_nanos() / SPAN.as_nanos() as u64) as usize;
+                    if let Some(span) = self.figures[flow].spans.get_mut(span) {
+                        (span.rate_bps, span.cause, span.queue) = (rate, Some(limit.cause), limit.queue);
+                    }
                     return;
                 }
             }
