@@ -23,6 +23,7 @@ pub mod fanout;
 pub mod fec;
 pub mod group_key;
 pub mod group_rate;
+pub mod lanes;
 pub mod limiter;
 pub mod local;
 pub mod membership;

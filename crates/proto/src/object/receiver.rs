@@ -150,6 +150,8 @@ pub enum ReceiverEvent {
     Failed { file: FileId, reason: String, discarded_bytes: u64 },
     /// The sender wants this receiver in another group than the one it has moved to last.
     CalledBack { group: u8 },
+    /// The sender wants this receiver in another group: move there ([`ReceiverInput::Moved`]).
+    Ordered { group: u8 },
     /// The session is over for this receiver. With a reason, it ended before all objects had.
     Closed { reason: Option<CutShort> },
 }

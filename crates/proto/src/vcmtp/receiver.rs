@@ -84,6 +84,8 @@ pub struct Receiver {
     counters: ReceiverCounters,
     /// The group that it listens to.
     group: u8,
+    /// Whether it has been in a slower group, and names the blocks that it lacks.
+    names_blocks: bool,
     /// Moves that the sender has not answered.
     unconfirmed_moves: u32,
     /// The objects whose end the connection has announced, by the time when it is believed.

@@ -56,7 +56,7 @@ pub struct SenderConfig {
     /// The most bytes of an object that one [`SenderTransmit::Blocks`] covers (a super-packet's worth).
     pub max_run_len: u32,
     /// The same as [`Self::max_run_len`] for each slower group, the fastest first; empty for a session with one
-    /// group. A session with slower groups mends losses without forward error correction.
+    /// group. Receivers of slower groups name the blocks that they lack, also in a session with forward error correction.
     pub slower_run_lens: Vec<u32>,
     /// How long retransmissions may take after an object's last block, as a multiple of the time that its
     /// multicast took (4.1). None: there is no limit.

@@ -574,7 +574,9 @@ impl ReceiverNode {
                 trace.add(self.entry(now, "has failed", file, 0..0));
                 self.end(file, Fate::Failed(reason));
             }
-            ReceiverEvent::CalledBack { group } => self.called_back(now, group),
+            ReceiverEvent::CalledBack { group } | ReceiverEvent::Ordered { group } => {
+                self.called_back(now, group);
+            }
             ReceiverEvent::Closed { reason } => {
                 (self.outcome.closed, self.outcome.closed_at) = (true, now);
                 self.outcome.cut_short = reason.map(|reason| reason.to_string());

@@ -4,6 +4,8 @@
 //! left when routers and switches know, so that nothing is missed in between. A carousel is heard in several groups at once,
 //! each with other blocks: a receiver that loses packets leaves the fastest, and comes back to it later
 //! (librecast-updates-2022, A.3).
+//!
+//! Where the sender follows its receivers' reports (`--rate auto`), it alone chooses their groups.
 
 use std::{
     net::{IpAddr, SocketAddr, UdpSocket},
@@ -26,6 +28,8 @@ pub(super) struct Groups {
     mover: Mover,
     /// The group that is heard.
     heard: u8,
+    /// Whether the sender chooses the group, whatever is lost.
+    is_led: bool,
     first: SocketAddr,
     source: Option<IpAddr>,
     interface: Interface,
@@ -63,6 +67,7 @@ impl Groups {
         Self {
             mover: Mover::new(ticket.groups),
             heard: 0,
+            is_led: false,
             first: ticket.group,
             source: ticket.source,
             interface,
@@ -74,6 +79,11 @@ impl Groups {
 
     pub fn heard(&self) -> u8 {
         self.heard
+    }
+
+    /// Leaves the choice of the group to the sender, which tells its rate and hears what is lost.
+    pub fn follow_sender(&mut self) {
+        self.is_led = true;
     }
 
     /// Returns when the receiver begins to listen to a group that it has joined.
@@ -101,7 +111,7 @@ impl Session<'_> {
     /// Packets of the group have arrived: loss may want another one.
     pub(super) fn note_arrived(&mut self, now: Instant, packets: Arrived) {
         let groups = &mut self.hearing.groups;
-        if groups.layers.reads_slower {
+        if groups.layers.reads_slower || groups.is_led {
             return;
         }
         let Some(group) = groups.mover.arrived(now, packets) else { return };
@@ -117,6 +127,13 @@ impl Session<'_> {
         if let Some(group) = self.hearing.groups.mover.called_back(now, group) {
             self.join_group(now, group);
         }
+    }
+
+    /// The sender orders this receiver to a group.
+    pub(super) fn ordered(&mut self, group: u8) {
+        let now = self.clock.now();
+        self.hearing.groups.follow_sender();
+        self.join_group(now, group);
     }
 
     fn join_group(&mut self, now: Instant, group: u8) {

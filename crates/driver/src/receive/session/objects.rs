@@ -254,6 +254,7 @@ impl Session<'_> {
                 self.note_failed(file, reason, discarded_bytes)
             }
             ReceiverEvent::CalledBack { group } => self.called_back(group),
+            ReceiverEvent::Ordered { group } => self.ordered(group),
             ReceiverEvent::Closed { reason } => {
                 self.figures.summary.cut_short = reason.map(|reason| reason.to_string());
                 self.line.closed = true;

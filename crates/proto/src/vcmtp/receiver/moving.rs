@@ -3,13 +3,15 @@
 //! In a slower group, blocks come in any order, and only those that some member awaits: a gap says nothing. The sender
 //! says over the connection when all that this receiver awaited of an object has been out. What it says before it has
 //! confirmed a move is about the group before.
+//!
+//! Repair symbols go to the first group. So a receiver that has gone to a slower one names the blocks that it lacks from then on.
 
 use std::ops::Range;
 
 use treecast_wire::message::Move;
 
 use super::{
-    Receiver, ReceiverEvent, State,
+    Receiver, ReceiverEvent, ReceiverTransmit, State,
     object::{Decision, Stage},
     requester::Request,
 };
@@ -25,10 +27,12 @@ impl Receiver {
         }
         let was_first = std::mem::replace(&mut self.group, group) == 0;
         self.unconfirmed_moves += 1;
+        self.names_blocks = true;
         let open: Vec<u32> = self.ledger.iter().map(|(index, _)| index).collect();
         for index in open {
             self.be_quiet_at(index, None);
-            let unheard = self.leave_group(index);
+            let had_symbols = self.forget_symbols(index);
+            let unheard = self.leave_group(index, had_symbols);
             for gap in unheard.into_iter().filter(|_| was_first) {
                 self.request(index, Request::Lacking(gap));
             }
@@ -36,10 +40,14 @@ impl Receiver {
         self.request(0, Request::Move(to));
     }
 
-    /// The sender has answered a move: with another group than that where this receiver has gone, if it is to be there.
+    /// The sender has answered a move: with another group than that where this receiver has gone, if it is to be there. Or it wants this
+    /// receiver in another group, though nothing has moved.
     pub(super) fn placed(&mut self, to: Move) {
         let before = self.unconfirmed_moves;
         self.unconfirmed_moves = before.saturating_sub(1);
+        if before == 0 && to.group() != self.group && self.state == State::ReceivingData {
+            self.out.push_back(Step::Event(ReceiverEvent::Ordered { group: to.group() }));
+        }
         if before != 1 {
             return;
         }
@@ -81,11 +89,29 @@ impl Receiver {
         self.settle(now, index);
     }
 
+    /// Symbols of an object are of no use any more. Returns whether they might have been.
+    fn forget_symbols(&mut self, index: u32) -> bool {
+        self.say_lacks_at(index, None);
+        let Some(object) = self.ledger.get_mut(index) else { return false };
+        let before = object.chunks();
+        if object.lacking.take().is_none() {
+            return false;
+        }
+        self.account(index, before);
+        let file = self.file_id(index);
+        self.transmit(ReceiverTransmit::ForgetSymbols { file });
+        true
+    }
+
     /// All that is known of an object's way through the group before is forgotten. Returns what has not been heard of it
-    /// there, and is neither there nor asked for.
-    fn leave_group(&mut self, index: u32) -> Vec<Range<u64>> {
+    /// there, and is neither there nor asked for. Where it `had_symbols`, the sender may have
+    /// sent some in place of what was asked for: all that is missing counts.
+    fn leave_group(&mut self, index: u32, had_symbols: bool) -> Vec<Range<u64>> {
         let Some(object) = self.ledger.get_mut(index) else { return Vec::new() };
         let is_wanted = object.decision != Decision::Ignored && object.doom.is_none();
+        if had_symbols {
+            object.forget_requests();
+        }
         let unheard = object.start_over();
         if object.stage == Stage::Receiving && is_wanted { unheard } else { Vec::new() }
     }

@@ -191,6 +191,11 @@ impl Object {
         self.gaps(gap)
     }
 
+    /// Nothing of what is missing counts as asked for.
+    pub(super) fn forget_requests(&mut self) {
+        self.expected = 0;
+    }
+
     /// The object comes from another group from now on. Returns what is missing of what this one has not brought yet, up to
     /// its end, wherever that is while the size is unknown.
     pub(super) fn start_over(&mut self) -> Vec<Range<u64>> {

@@ -1,5 +1,6 @@
 //! The receiver against tables 4.7 and 4.8 and procedures A to D, seen from outside.
 
+mod moving;
 mod symbols;
 
 use std::{ops::Range, time::Duration};
@@ -188,6 +189,7 @@ fn event_words(event: &ReceiverEvent) -> String {
         ReceiverEvent::Received { file, .. } => format!("API_File_Received {}", file.index()),
         ReceiverEvent::Failed { file, .. } => format!("API_File_Receive_Failed {}", file.index()),
         ReceiverEvent::CalledBack { group } => format!("called back to {group}"),
+        ReceiverEvent::Ordered { group } => format!("ordered to {group}"),
         ReceiverEvent::Closed { reason: None } => "closed".to_owned(),
         ReceiverEvent::Closed { reason: Some(reason) } => format!("closed ({reason})"),
     }
@@ -919,53 +921,4 @@ fn blocks_that_come_while_a_source_block_cannot_be_decoded_may_do_instead() {
     assert_eq!(bench.input(decoded(false)), "decode 0/0 of 0..5 without [400..500]");
     bench.input(decoded(true));
     assert_eq!(bench.digest(), "hash 0");
-}
-
-fn placed(bench: &mut Bench, group: u8) -> String {
-    bench.control(Message::Move(Move::new(group).unwrap()))
-}
-
-#[test]
-fn who_moves_tells_what_it_has_not_heard_and_asks_for_gaps_at_the_end_alone() {
-    let mut bench = Bench::begun(1_000);
-    bench.data(0..200);
-    assert_eq!(bench.data(400..500), "store 0 400..500, Retx-Request 0 200..400");
-    assert_eq!(bench.input(ReceiverInput::Moved { group: 1 }), "Lacking 0 500..1000, Move to 1");
-    // What was said before the sender knew is about the first group.
-    assert_eq!((bench.digest(), bench.later(Duration::from_secs(1))), (String::new(), String::new()));
-    assert_eq!(placed(&mut bench, 1), "BOF-Request 0", "its time may be up");
-    assert_eq!(bench.data(900..1_000), "store 0 900..1000", "a gap says nothing");
-    assert_eq!(bench.data(200..300), "store 0 200..300");
-    assert_eq!(bench.eof(), "", "nor does the group's word");
-    assert_eq!(bench.digest(), "");
-    let lost = "Retx-Request 0 300..400, Retx-Request 0 500..900";
-    assert_eq!(bench.later(Duration::from_millis(100)), lost);
-    assert_eq!(bench.input(ReceiverInput::Moved { group: 2 }), "Move to 2", "the sender knows");
-    placed(&mut bench, 2);
-    bench.data_again(300..400);
-    assert_eq!(bench.data(500..900), "store 0 500..900, hash 0");
-}
-
-#[test]
-fn in_the_first_group_everything_that_is_missing_is_a_gap_again() {
-    let mut bench = Bench::begun(1_000);
-    bench.data(0..100);
-    bench.input(ReceiverInput::Moved { group: 1 });
-    placed(&mut bench, 1);
-    bench.data(800..900);
-    assert_eq!(bench.input(ReceiverInput::Moved { group: 0 }), "Move to 0");
-    assert_eq!(bench.data(500..600), "store 0 500..600, Retx-Request 0 100..500");
-    assert_eq!(placed(&mut bench, 1), "called back to 1");
-    let told = "Lacking 0 600..800, Lacking 0 900..1000, Move to 1";
-    assert_eq!(bench.input(ReceiverInput::Moved { group: 1 }), told);
-}
-
-#[test]
-fn a_slower_group_need_not_bring_what_is_not_wanted() {
-    let mut bench = Bench::new(Notification::PerFile);
-    bench.input(ReceiverInput::Moved { group: 1 });
-    placed(&mut bench, 1);
-    assert_eq!(bench.bof(1_000), "API_BOF_Received 0");
-    assert_eq!(bench.respond(Response::Ignore), "discard 0, BOF-Request 0");
-    assert_eq!(bench.bof_again(1_000), "NotWanted");
 }

@@ -22,7 +22,7 @@ impl Sender {
     pub(super) fn join(&mut self, now: Instant, receiver: ReceiverId, receive_buffer_bytes: u32) {
         self.leave(now, receiver, "it has joined again");
         let mut owes = self.coordinator.state == State::ClosingRetransmitters;
-        let mut retransmitter = Retransmitter::new(now, receiver, self.missed());
+        let mut retransmitter = Retransmitter::new(now, receiver, receive_buffer_bytes, self.missed());
         for (index, object) in self.objects.started() {
             object.add_receiver(receiver);
             self.coordinator.begins_at(receiver);
@@ -155,7 +155,9 @@ impl Sender {
             return self.tell(index, &[from], Due::Reject);
         }
         let Some(retransmitter) = self.retransmitters.get_mut(&from) else { return };
-        let Some(object) = self.objects.get_mut(index) else { return };
+        let Some(object) = self.objects.get_mut(index).filter(|_| !retransmitter.names_blocks) else {
+            return;
+        };
         for lack in request.lacks().iter().filter(|lack| lack.lacking > 0) {
             retransmitter.lack(index);
             self.symbols.note(from, index, object, *lack);

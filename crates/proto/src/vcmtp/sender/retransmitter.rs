@@ -48,6 +48,14 @@ pub(super) enum Due {
     Reject,
 }
 
+/// A receiver's move that the sender wants.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Order {
+    pub(super) group: u8,
+    /// Whether the receiver has been told.
+    pub(super) is_told: bool,
+}
+
 /// How the connection ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 enum Closing {
@@ -113,6 +121,12 @@ pub(super) struct Retransmitter {
     chunk_hashes: BTreeMap<u32, Range<u32>>,
     /// The group that it is in.
     pub(super) group: u8,
+    /// The group where it is to go. `None` when it has gone, or was never asked to.
+    pub(super) ordered: Option<Order>,
+    /// Whether it names the blocks that it lacks, also where others count symbols: whoever has been in a slower group does.
+    pub(super) names_blocks: bool,
+    /// How many bytes its buffer holds.
+    pub(super) receive_buffer_bytes: u32,
     /// How many of its moves have not been answered.
     pub(super) unanswered_moves: u32,
     /// What its group is going to bring, where that is a slower one.
@@ -141,8 +155,14 @@ struct Requested {
 
 impl Retransmitter {
     /// INL_Init_Retransmitter(j).
-    pub(super) fn new(now: Instant, receiver: ReceiverId, missed: BlockSet) -> Self {
-        Self { welcome_due: true, heard: now, offers: Offers::new(receiver), missed, ..Self::default() }
+    pub(super) fn new(
+        now: Instant,
+        receiver: ReceiverId,
+        receive_buffer_bytes: u32,
+        missed: BlockSet,
+    ) -> Self {
+        let offers = Offers::new(receiver);
+        Self { welcome_due: true, heard: now, offers, missed, receive_buffer_bytes, ..Self::default() }
     }
 
     pub(super) fn tell(&mut self, index: u32, due: Due) {
@@ -227,6 +247,16 @@ impl Retransmitter {
         if count > 0 && !is_on_the_way {
             self.symbols.insert(of, count);
         }
+    }
+
+    /// The receiver names blocks from now on: nothing that is about symbols goes to it any more.
+    pub(super) fn name_blocks(&mut self) {
+        self.names_blocks = true;
+        self.symbols.clear();
+        self.on_the_way.clear();
+        self.unheard.clear();
+        self.sent_due.clear();
+        self.lacking.clear();
     }
 
     /// The receiver did not know that symbols of a source block are out. The group is told; who asks again without having heard
@@ -335,6 +365,7 @@ impl Retransmitter {
     pub(super) fn has_message(&self) -> bool {
         self.welcome_due
             || self.unanswered_moves > 0
+            || self.ordered.is_some_and(|order| !order.is_told)
             || !self.due.is_empty()
             || !self.withdrawn.is_empty()
             || !self.sent_due.is_empty()
@@ -365,6 +396,10 @@ impl Retransmitter {
         if self.unanswered_moves > 0 {
             self.unanswered_moves -= 1;
             return Some(Action::Place(self.group));
+        }
+        if let Some(order) = self.ordered.as_mut().filter(|order| !order.is_told) {
+            order.is_told = true;
+            return Some(Action::Place(order.group));
         }
         if let Some((index, due)) = self.due.pop_first() {
             return Some(Action::Message(index, due));

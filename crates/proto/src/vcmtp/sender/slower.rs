@@ -5,6 +5,9 @@
 //! later, everything. Blocks go in order, again from the front when the end is reached, each once for all who await it.
 //! Losses there are mended as everywhere, but when a member has had its pass through an object: only then is it told that
 //! the object is out, asks for what is missing, and its time for retransmissions begins.
+//!
+//! A receiver goes where it wants to, or where the sender wants it ([`Sender::order`]). One that has been in a slower group names the
+//! blocks that it lacks from then on, in a session with repair symbols, too: symbols go to the first group.
 
 use std::{collections::BTreeMap, ops::Range};
 
@@ -18,7 +21,7 @@ use super::{
     awaited::Awaited,
     coordinator::State,
     objects::Objects,
-    retransmitter::{Due, Retransmitter},
+    retransmitter::{Due, Order, Retransmitter},
 };
 use crate::{Instant, Step};
 
@@ -125,6 +128,7 @@ impl Sender {
         let Some(one) = self.retransmitters.get_mut(&from) else { return };
         one.unanswered_moves = one.unanswered_moves.saturating_add(1);
         let lacks = std::mem::take(&mut one.moves.lacks);
+        one.ordered.take_if(|order| order.group == number);
         let is_other = one.group != number;
         if is_other
             && (usize::from(number) > self.slower.len()
@@ -135,11 +139,23 @@ impl Sender {
             return;
         }
         let before = std::mem::replace(&mut one.group, number);
+        let receive_buffer_bytes = one.receive_buffer_bytes;
         if number == 0 {
             one.awaited = Awaited::default();
         } else if number > before {
             one.awaited.add(lacks);
             one.await_requested();
+            if !one.names_blocks {
+                one.name_blocks();
+                self.symbols.leave(from);
+            }
+        }
+        // The first group waits for nobody who does not hear it.
+        match (before, number) {
+            (0, 0) => {}
+            (0, _) => self.credit.leave(now, from, self.bounds()),
+            (_, 0) => self.credit.join(now, from, receive_buffer_bytes),
+            _ => {}
         }
         if is_other {
             self.coordinator.events.push_back(SenderEvent::Moved { receiver: from, group: number });
@@ -167,6 +183,30 @@ impl Sender {
         {
             one.moves.lacks.insert(index, blocks);
         }
+    }
+
+    /// Asks a receiver to go to another group: a slower one, or the first. [`SenderEvent::Moved`] tells when it has gone. Returns whether it
+    /// is asked: it is not while it has not answered the last time, nor if there is no such group.
+    pub fn order(&mut self, receiver: ReceiverId, group: u8) -> bool {
+        let Some(one) = self.retransmitters.get_mut(&receiver) else { return false };
+        let may = usize::from(group) <= self.slower.len() && one.ordered.is_none() && one.group != group;
+        if may {
+            one.ordered = Some(Order { group, is_told: false });
+        }
+        may
+    }
+
+    /// Sets a new length of runs of a slower group, because its rate has changed.
+    pub fn set_slower_run_len(&mut self, group: u8, max_run_len: u32) {
+        let least = u32::from(self.config.block_len);
+        if let Some(group) = slower(&mut self.slower, group) {
+            group.max_run_len = max_run_len.max(least);
+        }
+    }
+
+    /// Whether a slower group has something to send.
+    pub fn has_for_slower(&self, group: u8) -> bool {
+        self.next_awaited(group).is_some()
     }
 
     /// Whether a receiver's slower group has yet to bring it something of an object.

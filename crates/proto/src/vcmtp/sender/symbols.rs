@@ -336,7 +336,8 @@ impl Sender {
         else {
             return;
         };
-        if self.symbols.blocks_only.contains(&(index, from)) {
+        let names_blocks = self.retransmitters.get(&from).is_some_and(|one| one.names_blocks);
+        if names_blocks || self.symbols.blocks_only.contains(&(index, from)) {
             return;
         }
         let layout = schedule.layout();
