@@ -93,14 +93,19 @@ pub struct Args {
     #[arg(long, value_name = "ADDR:PORT", value_parser = arguments::address_and_port)]
     control: Option<SocketAddr>,
     /// The rate in bits of IP packets a second, headers included (500k, 100M, 2.5G), for a path where that much
-    /// is reserved. auto: as much as a TCP connection to the worst receiver would get; max: as fast as the
-    /// slowest attentive receiver takes it [default: auto; a carousel: max; local groups: 100M]
+    /// is reserved. auto: as much as the path to the worst receiver delivers, shared with other traffic; tfmcc: as
+    /// much as a TCP connection to the worst receiver would get; max: as fast as the slowest attentive receiver
+    /// takes it [default: auto; a carousel: max; local groups: 100M]
     #[arg(long, value_parser = rate::parse_asked, allow_negative_numbers = true)]
     rate: Option<rate::Asked>,
     /// The lowest rate that receivers may force, in bits a second. The sender does not slow down further for
     /// receivers that can take less. They get lost packets as retransmissions
     #[arg(long, value_name = "RATE", value_parser = rate::parse_floor, allow_negative_numbers = true)]
     rate_floor: Option<u64>,
+    /// Rate auto and tfmcc: do not tell routers that they may mark packets instead of dropping them (ECN), for
+    /// networks that drop packets that say so
+    #[arg(long)]
+    no_ecn: bool,
     /// Several rates at once, from fast to slow (500M,100M,20M), in the form of --rate. As many groups carry
     /// the same files. A receiver that loses more than a tenth of its packets moves to the next slower group,
     /// which carries what its members lack. Slow receivers do not slow down fast ones. A carousel's receivers
@@ -340,10 +345,12 @@ fn check(args: &Args) -> Result<(), String> {
 /// Whether a combination of options is refused, and what to do about it.
 type Refusal = (bool, &'static str);
 
-fn refused(args: &Args) -> [Refusal; 9] {
+fn refused(args: &Args) -> [Refusal; 10] {
     let is_carousel = is_carousel(args);
     let mends = !is_carousel && matches!(args.repair, Repair::Nack | Repair::After);
     let has_keys = args.key.is_some() || args.allow.is_some();
+    let has_other_rate =
+        args.rates.is_some() || matches!(args.rate, Some(rate::Asked::Fixed(_) | rate::Asked::Max));
     [
         (args.plain && has_keys, "a plain session has no keys: leave out --plain, or --key and --allow"),
         (
@@ -353,6 +360,10 @@ fn refused(args: &Args) -> [Refusal; 9] {
         (
             args.rates.is_some() && (args.rate.is_some() || args.rate_floor.is_some()),
             "--rates says all that --rate and --rate-floor could: leave these out, or --rates",
+        ),
+        (
+            args.no_ecn && (has_other_rate || is_carousel || args.repair == Repair::Local),
+            "--no-ecn is for a rate that congestion control finds: leave it out, or take --rate auto",
         ),
         (
             args.wait_at_least.is_some_and(|at_least| args.wait.is_some_and(|wait| wait < at_least)),
@@ -548,6 +559,7 @@ fn options(args: &Args) -> Result<SendOptions, String> {
         source: args.source,
         control: args.control,
         rate,
+        ecn: !args.no_ecn,
         slower_rates: args.rates.as_ref().map(|rates| rates.slower.clone()).unwrap_or_default(),
         hops: args.ttl,
         wait_for: args.wait.unwrap_or(expected.max(DEFAULT_WAIT)),

@@ -5,7 +5,7 @@ use std::{process::ExitCode, thread, time::Duration};
 use serde_json::{Value, json};
 use treecast_driver::{
     receive::{LocalProgress, ReceiveProgress},
-    send::{GroupProgress, LocalSending, ReceiverProgress, SendProgress},
+    send::{GroupProgress, LocalSending, RateProgress, ReceiverProgress, SendProgress},
     status::{Found, Phase, Progress, Sending, Snapshot, find},
 };
 
@@ -118,6 +118,7 @@ fn sender(sending: &Sending) -> Vec<String> {
         format!("{} of {files}, {percent} % of {total}; {rate}; {left}", progress.objects_done),
         again(sums.retransmitted_bytes, sums.requests, progress.duplicate_share, sums.dropped_packets),
     ];
+    lines.extend(progress.rate.as_ref().and_then(limit));
     lines.extend(groups(progress));
     lines.push(progress.local.as_ref().map_or_else(|| receivers(sending), in_groups));
     lines.extend(gone(progress));
@@ -152,6 +153,21 @@ fn receiver(progress: &ReceiveProgress) -> Vec<String> {
         lines.push(format!("in group {}, which is slower than the first", progress.group));
     }
     lines
+}
+
+/// Says which receiver limits the rate, and what its path is like.
+fn limit(found: &RateProgress) -> Option<String> {
+    let receiver = found.receiver.as_ref()?;
+    let millis = |time: Duration| format!("{:.1} ms", time.as_secs_f64() * 1e3);
+    let bears = found.bears_bps.map(|bps| format!(" bears {},", rate(Some(bps)))).unwrap_or_default();
+    let limit = rate(Some(found.rate_bps));
+    Some(format!(
+        "limited to {limit} ({}): {receiver}{bears} loses {}, {} of round trip, {} in queues",
+        found.why,
+        percent(found.loss),
+        millis(found.round_trip),
+        millis(found.queue)
+    ))
 }
 
 fn again(again_bytes: u64, requests: u64, duplicate_share: f64, dropped_packets: u64) -> String {

@@ -80,7 +80,7 @@ fn object(collector: &mut Collector, len: usize) -> Vec<u8> {
         for item in batch.take_items() {
             match item {
                 Item::Message { .. } => messages += 1,
-                Item::Symbols { .. } => panic!("nobody sent symbols"),
+                Item::Symbols { .. } | Item::Pace { .. } => panic!("nobody sent these"),
                 Item::Blocks { range, at, .. } => {
                     let len = (range.end - range.start) as usize;
                     received[range.start as usize..range.end as usize]

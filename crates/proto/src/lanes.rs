@@ -3,8 +3,9 @@
 //! Each group is a lane with a congestion control of its own, which follows the slowest receiver of the lane. All receivers begin in lane 0.
 //! When one receiver alone limits a lane, a *trial* shows what the others gain without it: it is set aside, so that its
 //! reports limit nothing, and the rate grows. If the rate reaches [`WORTH`] times what the receiver bears, the receiver moves to another
-//! lane. If somebody else limits the rate before that, it joins those aside while they are a minority; otherwise all count again, and the
-//! next trial comes after twice as long. While a sample of the others shows the same trouble, no trial begins: equal receivers cost nothing.
+//! lane. If somebody else limits the rate before that, it is set aside, too, while those aside are a minority. Otherwise all count again, and
+//! the next trial comes after twice as long. While many others say that they bear about as little, no trial begins: equal receivers
+//! cost nothing.
 //!
 //! Lanes other than lane 0 are empty at first. A receiver goes to the lane whose rate is next to what it bears, or to an empty one. The
 //! members of a lane that bears nearly as much as a faster one go back there.
@@ -14,14 +15,21 @@ use std::{collections::BTreeMap, time::Duration};
 use crate::Instant;
 
 /// How much faster the others must be able to go, as a multiple of what the slow receivers bear.
-const WORTH: f64 = 1.5;
+pub const WORTH: f64 = 1.5;
 
 /// A lane that bears this share of a faster one's rate is not worth its bytes.
 const NEARLY: f64 = 0.75;
 
-/// The shortest time, and the fewest round trips, for which one receiver limits a lane before a trial begins.
+/// The shortest time, and the fewest rounds of feedback, for which one receiver alone limits a lane before a trial begins.
 const SHORTEST_LIMITING: Duration = Duration::from_millis(150);
-const LIMITING_ROUND_TRIPS: u32 = 4;
+const LIMITING_ROUNDS: u32 = 3;
+
+/// The rounds of feedback over which the receivers are counted that are in the same trouble. If there are any, this is also how long one
+/// receiver limits a lane before a trial begins: of equal receivers, about one speaks in a round.
+pub const LOOK_ROUNDS: u32 = 8;
+
+/// The largest share of a lane's receivers that may be in the same trouble as the one that limits it.
+const MINORITY: f64 = 0.25;
 
 /// The shortest time, and the fewest round trips, for which a lane is nearly as fast as another before its members go there.
 const SHORTEST_NEARLY: Duration = Duration::from_secs(2);
@@ -38,9 +46,6 @@ const LAST_PAUSE: Duration = Duration::from_secs(256);
 /// How long a receiver stays in a lane before it goes back to a faster one, at first and at most. It doubles each time.
 const FIRST_STAY: Duration = Duration::from_secs(3);
 const LAST_STAY: Duration = Duration::from_secs(192);
-
-/// The largest share of a sample of the other receivers that may be in the same trouble when a trial begins.
-const MINORITY: f64 = 0.25;
 
 /// The most receivers that are set aside together.
 const MOST_ASIDE: usize = 16;
@@ -59,10 +64,11 @@ pub struct Lane {
     pub is_used: bool,
     /// When a member last said anything about the rate. `None` if nobody has.
     pub heard: Option<Instant>,
-    /// Of the receivers that do not limit the rate: how many have reported lately, and how many of these are in the same trouble as
-    /// the one that does.
-    pub sampled: u32,
-    pub troubled: u32,
+    /// How many other receivers have said in the last [`LOOK_ROUNDS`] rounds of feedback that they bear less than [`WORTH`] times as much
+    /// as the one that limits the rate. Receivers aside do not count.
+    pub alike: u32,
+    /// The time in which every receiver of the lane has had its turn to report.
+    pub feedback_round: Duration,
 }
 
 /// What the caller is to do.
@@ -198,9 +204,9 @@ impl Lanes {
         };
         let since = state.limits.filter(|(other, _)| *other == receiver).map_or(now, |(_, since)| since);
         state.limits = Some((receiver, since));
-        let long = SHORTEST_LIMITING.max(lane.round_trip * LIMITING_ROUND_TRIPS);
-        let is_alone = lane.sampled > 0 && is_minority(lane.troubled, lane.sampled);
-        if now < since + long || now < state.rests_until || count < 2 || !is_alone {
+        let long = SHORTEST_LIMITING
+            .max(lane.feedback_round * if lane.alike == 0 { LIMITING_ROUNDS } else { LOOK_ROUNDS });
+        if now < since + long || now < state.rests_until || count < 2 || !is_minority(lane.alike, count) {
             return;
         }
         let is_free = |member: &Member| member.goes_to.is_none() && !member.is_fixed;
@@ -234,11 +240,7 @@ impl Lanes {
         if let Some((receiver, bears_bps)) = other.filter(|_| now < trial.until) {
             let aside = trial.aside.len() + 1;
             let is_free = self.members.get(&receiver).is_some_and(|member| !member.is_fixed);
-            if aside <= MOST_ASIDE
-                && aside * 2 < count + 1
-                && is_minority(lane.troubled, lane.sampled)
-                && is_free
-            {
+            if aside <= MOST_ASIDE && aside * 2 < count + 1 && is_minority(lane.alike, count) && is_free {
                 trial.bears_bps = trial.bears_bps.max(bears_bps);
                 trial.aside.push(receiver);
                 orders.push(Order::Aside { lane: number as u8, receiver, is_aside: true });
@@ -306,8 +308,8 @@ impl Lanes {
     }
 }
 
-fn is_minority(troubled: u32, sampled: u32) -> bool {
-    f64::from(troubled) <= f64::from(sampled) * MINORITY
+fn is_minority(alike: u32, count: usize) -> bool {
+    f64::from(alike) <= count as f64 * MINORITY
 }
 
 #[cfg(test)]
@@ -366,8 +368,10 @@ mod tests {
                 round_trip: ROUND_TRIP,
                 is_used: true,
                 heard: (number == 0 || self.hear_slower).then(|| at(self.now)),
-                sampled: others.clone().count().min(8) as u32,
-                troubled: others.filter(|(_, bps)| (*bps as f64) < rate * 1.1).count().min(8) as u32,
+                alike: limiting.map_or(0, |(_, bears)| {
+                    others.filter(|(_, bps)| (*bps as f64) < bears as f64 * WORTH).count() as u32
+                }),
+                feedback_round: ROUND_TRIP,
             }
         }
 

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use super::page::{END, family, label};
 use crate::{
     receive::LocalProgress,
-    send::{LocalSending, ReceiverProgress, SendProgress},
+    send::{LocalSending, RateProgress, ReceiverProgress, SendProgress},
     status::{Phase, Progress, Sending, Snapshot},
 };
 
@@ -50,6 +50,8 @@ impl Figures {
         if let Progress::Send(sending) = &snapshot.progress {
             receivers(sending).into_iter().for_each(|row| single(&mut page, "gauge", row));
             moves(&sending.progress).into_iter().for_each(|row| single(&mut page, "counter", row));
+            let found = sending.progress.rate.iter().flat_map(limits);
+            found.for_each(|row| single(&mut page, "gauge", row));
             if let Some(local) = &sending.progress.local {
                 single(&mut page, "gauge", ("local_clients", "", CLIENTS, local.clients as f64));
                 repaired(local).into_iter().for_each(|row| single(&mut page, "counter", row));
@@ -169,6 +171,32 @@ fn receivers(sending: &Sending) -> [Row; 5] {
         ("receivers_failed", "", failed, sending.sums.receivers_failed.into()),
         ("receivers_gone", "", gone, sending.sums.receivers_gone.into()),
     ]
+}
+
+/// The rate of congestion control, and the path of the receiver that limits it.
+fn limits(rate: &RateProgress) -> impl Iterator<Item = Row> {
+    let bears =
+        "Bits a second that the receiver that limits the rate says it bears; absent if nothing limits it";
+    let bears = rate.bears_bps.map(|bps| ("rate_bears", "bits_per_second", bears, bps as f64));
+    let round_trip = "Round trip to the receiver that limits the rate";
+    [
+        ("rate", "bits_per_second", "Bits of IP packets that may leave to the group", rate.rate_bps as f64),
+        (
+            "rate_loss_ratio",
+            "",
+            "The share of packets that the receiver that limits the rate loses",
+            rate.loss,
+        ),
+        ("rate_round_trip", "seconds", round_trip, rate.round_trip.as_secs_f64()),
+        (
+            "rate_queue",
+            "seconds",
+            "How long packets to that receiver wait in queues",
+            rate.queue.as_secs_f64(),
+        ),
+    ]
+    .into_iter()
+    .chain(bears)
 }
 
 fn moves(progress: &SendProgress) -> [Row; 2] {

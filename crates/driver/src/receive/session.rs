@@ -20,6 +20,7 @@ use std::{
 };
 
 use treecast_host::{
+    clock::since_1970,
     poller::{Interest, Poller, Ready},
     stop::Stop,
     wake::Waker,
@@ -49,7 +50,7 @@ use super::{
     outbox::Outbox, refusal::Refusal,
 };
 use crate::{
-    clock::Clock,
+    clock::{self, Clock},
     connection::Connection,
     files::{Admission, Ending, Intake, Leftovers, Limit, SmallObjects, TargetFolder},
     hindrance::Meter,
@@ -123,10 +124,12 @@ struct Hearing {
     backlog: Backlog,
     groups: Groups,
     congestion: tfmcc::Receiver,
-    /// The number of the last packet from the group.
-    last_number: u32,
+    /// The sender's number for this receiver. `None` before its Welcome.
+    number: Option<u32>,
     /// The number of packets that the kernel has dropped, as far as the machine knows.
     dropped: u64,
+    /// The same number when the receiver came to its group.
+    dropped_before: u64,
 }
 
 /// The connection to the sender, and how the session ends. A carousel has no connection.
@@ -196,6 +199,17 @@ struct Figures {
     summary: ReceiveSummary,
     /// Objects that fail unless the receiver comes back: number, name and reason.
     failing: Vec<(FileId, String, String)>,
+}
+
+impl Hearing {
+    /// Begins to measure the way by which the group's packets come, because it is another way.
+    fn measure_anew(&mut self, now: Instant) {
+        self.congestion = tfmcc::Receiver::new(clock::seed());
+        self.dropped_before = self.dropped;
+        if let Some(number) = self.number {
+            self.congestion.handle(now, tfmcc::ReceiverInput::Named(number));
+        }
+    }
 }
 
 impl Session<'_> {
@@ -339,6 +353,8 @@ impl Session<'_> {
         let dropped = self.hearing.source.dropped();
         if dropped != self.hearing.dropped {
             self.hearing.dropped = dropped;
+            let total = dropped - self.hearing.dropped_before;
+            self.hearing.congestion.handle(self.clock.now(), tfmcc::ReceiverInput::OwnDrops { total });
             self.handle(ReceiverInput::Dropped { total: dropped }, None);
         }
         self.process(Channel::Group);
@@ -364,12 +380,15 @@ impl Session<'_> {
         let batch = self.store.intake.batch();
         self.figures.malformed += batch.take_malformed();
         let (arrivals, mut items) = (batch.take_arrivals(), batch.take_items());
-        let now = self.clock.now();
+        let (oldest, now) = (batch.take_oldest(), self.clock.now());
+        if let Some(oldest) = oldest.filter(|_| from == Channel::Group) {
+            let late = now - oldest.came(now, since_1970());
+            self.hearing.congestion.handle(now, tfmcc::ReceiverInput::Late(late));
+        }
         let session = self.session;
         let arrivals = arrivals.into_iter().chain(self.hearing.source.take_arrivals());
         for (_, packets) in arrivals.filter(|(of, _)| *of == session && from == Channel::Group) {
             let Some(packets) = self.new_of(from, packets) else { continue };
-            self.hearing.last_number = packets.first.wrapping_add(packets.count.saturating_sub(1));
             self.hearing.congestion.handle(now, tfmcc::ReceiverInput::Packets(packets));
             self.note_arrived(now, packets);
         }
@@ -396,10 +415,12 @@ impl Session<'_> {
     /// Hands one thing that has come to the machine.
     fn take_item(&mut self, from: Channel, item: Item) {
         match item {
-            Item::Message { file, message: Message::Pace(pace) } => {
+            Item::Pace { file, pace, number, stamp } => {
                 if from == Channel::Group && file.session() == self.session {
                     let now = self.clock.now();
-                    let input = tfmcc::ReceiverInput::Pace { pace, number: self.hearing.last_number, at: now };
+                    self.hearing.groups.follow_sender();
+                    let at = stamp.came(now, since_1970());
+                    let input = tfmcc::ReceiverInput::Pace { pace, number, at };
                     self.hearing.congestion.handle(now, input);
                 }
             }

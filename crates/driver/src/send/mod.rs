@@ -32,6 +32,7 @@ use std::{
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 use treecast_host::{interface::InterfaceError, stop::Stop};
+pub use treecast_proto::tfmcc::Control;
 use treecast_proto::{fanout::Way, fec::Share};
 use treecast_wire::ticket::{Fanout, Ticket};
 
@@ -73,6 +74,12 @@ pub const LINGER: Duration = Duration::from_secs(10);
 /// core decodes about 3 Gbit/s, and a receiver with any loss must decode nearly everything.
 pub const MOST_CODED_BPS: u64 = 400_000_000;
 
+/// The largest number of slower groups that a session opens by itself.
+pub const MOST_LED_GROUPS: u8 = 3;
+
+/// The rate of a slower group before congestion control has found one, in bits a second.
+const FIRST_SLOWER_BPS: u64 = 1_000_000;
+
 /// The options of a session.
 #[derive(Debug, Clone)]
 pub struct SendOptions {
@@ -97,6 +104,8 @@ pub struct SendOptions {
     /// The address for control connections. `None`: any address, at a port that the kernel chooses.
     pub control: Option<SocketAddr>,
     pub rate: Rate,
+    /// Whether packets of a session with congestion control say that routers may mark them instead of dropping them (RFC 3168).
+    pub ecn: bool,
     /// The rates of slower groups, in bits of IP packets a second, from fast to slow. Receivers that lose too
     /// much of a faster group move to them. Empty in a session with one group.
     pub slower_rates: Vec<u64>,
@@ -136,9 +145,9 @@ pub struct SendOptions {
 /// The rate, in bits of IP packets a second, headers included.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Rate {
-    /// The rate that a TCP connection to the worst receiver would have (RFC 4654). A receiver that can take
-    /// less than the floor does not count. The rate is also limited by the slowest attentive receiver.
-    Auto { floor_bps: Option<u64> },
+    /// The rate that congestion control finds. A receiver that can take less than the floor does not count. The
+    /// rate is also limited by the slowest attentive receiver.
+    Auto { control: Control, floor_bps: Option<u64> },
     /// The rate of the slowest attentive receiver, whatever other traffic there is.
     Max,
     /// A constant rate, for a path where that much is reserved.
@@ -167,6 +176,19 @@ pub struct SendSecurity {
 }
 
 impl SendOptions {
+    /// The largest number of slower groups that the session may open by itself, for receivers that bear clearly less than others.
+    pub fn most_led_groups(&self) -> u8 {
+        let is_led = matches!(self.rate, Rate::Auto { control: Control::Model, .. })
+            && self.fanout == Fanout::Multicast
+            && matches!(self.repair, Repair::Nack | Repair::After);
+        if is_led { MOST_LED_GROUPS } else { 0 }
+    }
+
+    /// Whether routers may mark the session's packets instead of dropping them.
+    pub fn heeds_marks(&self) -> bool {
+        self.ecn && self.rate.is_auto()
+    }
+
     /// The default options: a secure multicast session whose losses are mended meanwhile, at the rate that the
     /// paths to the receivers can take.
     pub fn new(paths: Vec<PathBuf>) -> Self {
@@ -183,7 +205,8 @@ impl SendOptions {
             interface: None,
             source: None,
             control: None,
-            rate: Rate::Auto { floor_bps: None },
+            rate: Rate::Auto { control: Control::default(), floor_bps: None },
+            ecn: true,
             slower_rates: Vec::new(),
             hops: DEFAULT_MULTICAST_HOPS,
             wait_for: 1,
@@ -461,12 +484,18 @@ pub struct RateProgress {
     pub rate_bps: u64,
     /// The name of the receiver that limits the rate.
     pub receiver: Option<String>,
-    /// The reason for the rate: `start`, `loss`, `growth`, `unused` or `floor`.
+    /// The reason for the rate: `start`, `delivered`, `probe`, `queue`, `loss`, `growth`, `unused` or `floor`.
     pub why: String,
     /// The loss events of that receiver for each packet, 0 to 1.
     pub loss: f64,
     #[serde(rename = "round_trip_seconds", with = "as_seconds")]
     pub round_trip: Duration,
+    /// How long packets to that receiver wait in queues. 0 with TFMCC.
+    #[serde(rename = "queue_seconds", with = "as_seconds")]
+    pub queue: Duration,
+    /// The rate that the receiver has said it bears, in bits of IP packets a second. `None`: nothing limits it.
+    #[serde(rename = "bears_bits_per_second")]
+    pub bears_bps: Option<u64>,
 }
 
 /// The traffic of each fanout of a session, by the fanout's name.

@@ -18,8 +18,8 @@ use treecast_wire::{
 };
 
 use super::{
-    FeedSource, LocalOptions, MIN_BLOCK_LEN, OptionsError, SendError, SendOptions, SendSecurity, roll::Roll,
-    session_file,
+    FIRST_SLOWER_BPS, FeedSource, LocalOptions, MIN_BLOCK_LEN, OptionsError, SendError, SendOptions,
+    SendSecurity, roll::Roll, session_file,
 };
 use crate::{
     clock,
@@ -56,6 +56,8 @@ pub struct Plan {
     pub before: BTreeMap<u32, session_file::Mark>,
     /// Its receivers that had not ended.
     pub(super) roll: Roll,
+    /// How many groups the ticket tells of.
+    groups: u8,
     /// Whether the session continues an earlier one, which may have another sender now.
     pub goes_on: bool,
     /// Warnings for the user, one line each.
@@ -106,9 +108,11 @@ impl Plan {
             lists,
             before: BTreeMap::new(),
             roll: Roll::default(),
+            groups: 1,
             goes_on: kept.is_some(),
             warnings: warnings.into_iter().flatten().collect(),
         };
+        plan.groups = plan.count_groups();
         if let Some(kept) = kept {
             plan.go_on(kept)?;
         }
@@ -127,6 +131,7 @@ impl Plan {
         }
         let secret = kept.ticket.security.as_ref().and_then(|security| security.secret);
         self.secret = self.secret.take().and(secret).map(Secret::from);
+        self.groups = kept.ticket.groups;
         kept.check_ticket(&self.ticket(kept.ticket.control.clone()))?;
         kept.check_expiry()?;
         kept.check_sources(&self.sources)?;
@@ -151,6 +156,27 @@ impl Plan {
         let identity = self.identity.as_ref().filter(|_| !has_own);
         let (ticket, has_allow_list) = (self.ticket(control.to_vec()), self.has_allow_list());
         session_file::create(path, &ticket, (has_allow_list, &self.several_rates()), identity, &self.sources)
+    }
+
+    /// The groups of the session. A group that is named may have no addresses behind it.
+    fn count_groups(&self) -> u8 {
+        let led = self.options.most_led_groups();
+        let may_lead = group_address(self.group.group, led).is_some_and(|last| last.ip().is_multicast());
+        match self.options.slower_rates.len() as u8 {
+            0 if may_lead => 1 + led,
+            slower => 1 + slower,
+        }
+    }
+
+    /// How many slower groups congestion control may open.
+    pub(super) fn led_groups(&self) -> u8 {
+        self.options.most_led_groups().min(self.groups - 1)
+    }
+
+    /// The rates of slower groups, from fast to slow, in bits a second. Those that congestion control finds begin with any.
+    pub(super) fn slower_rates(&self) -> impl Iterator<Item = u64> {
+        let led = std::iter::repeat_n(FIRST_SLOWER_BPS, self.led_groups().into());
+        self.options.slower_rates.iter().copied().chain(led)
     }
 
     /// The rate of each group, from fast to slow, in bits a second. `None` for a rate that is not fixed.
@@ -179,7 +205,7 @@ impl Plan {
             fec: self.options.fec.is_some(),
             block_len: self.block_len,
             group: self.group.group,
-            groups: self.options.slower_rates.len() as u8 + 1,
+            groups: self.groups,
             source: self.options.source,
             control,
             security: self.identity.as_ref().map(|identity| Security {
@@ -212,7 +238,7 @@ impl Plan {
 
     /// The addresses of the session's groups for a socket, the fastest group first.
     pub fn group_addresses(&self) -> Vec<SocketAddr> {
-        let numbers = 0..=self.options.slower_rates.len() as u8;
+        let numbers = 0..self.groups;
         let groups = numbers.filter_map(|number| group_address(self.group.group, number));
         groups.map(|group| GroupAddress { group, ..self.group.clone() }.scoped()).collect()
     }

@@ -614,7 +614,7 @@ impl<'a> Session<'a> {
                     failed: (outcomes.len() + members - complete - not_wanted) as u32,
                 });
             }
-            SenderEvent::Moved { receiver, group } => self.note_move(receiver, group),
+            SenderEvent::Moved { receiver, group } => self.note_move(now, receiver, group),
             SenderEvent::FileClosed { file } => {
                 self.let_go(file);
                 self.figures.ended = Some(now);

@@ -244,7 +244,11 @@ impl Kept {
         let group = options.group.is_some_and(|group| group != kept.group.ip());
         let port = options.port.is_some_and(|port| port != kept.group.port());
         let block = options.block_len.is_some_and(|len| len != kept.block_len);
-        let rates = usize::from(kept.groups) != options.slower_rates.len() + 1;
+        let has_others = || usize::from(kept.groups) != options.slower_rates.len() + 1;
+        let rates = match options.slower_rates.is_empty() {
+            true => self.rates.is_some(),
+            false => self.rates.is_none() || has_others(),
+        };
         let may_lack_fec = options.fec.is_none_or(|share| share == Share::Needed);
         let has_other_fec = if kept.fec { options.fec.is_none() } else { !may_lack_fec };
         let with = |has: bool, what: &str| format!("{} {what}", if has { "with" } else { "without" });
@@ -256,11 +260,9 @@ impl Kept {
             (group || port, format!("with group {}", kept.group)),
             (
                 rates,
-                match (&self.rates, kept.groups) {
-                    (Some(rates), _) => format!("with rates {rates}"),
-                    (None, 1) => "with one rate".to_owned(),
-                    // Of a version that kept only how many.
-                    (None, groups) => format!("with {groups} rates"),
+                match &self.rates {
+                    Some(rates) => format!("with rates {rates}"),
+                    None => "with one rate".to_owned(),
                 },
             ),
             (kept.source != options.source, with(kept.source.is_some(), &source)),

@@ -34,9 +34,17 @@ impl Engine<'_> {
         };
         let begun: Vec<OnceLock<Duration>> = planned.groups.iter().map(|_| OnceLock::new()).collect();
         let watch = |node: &str, pid| recorder.watch_process(record.node(node), pid);
-        let flow = |congestion: Option<&'_ str>, index: usize| -> Result<Flow<'_>, Error> {
+        let is_tcp = planned.delivery.program == Program::Tcp;
+        let first = self.book.order.experiment.congestion_of(planned.delivery).filter(|_| is_tcp);
+        let rivals = description
+            .rivals
+            .iter()
+            .map(|rival| (rival.kind == RivalKind::Tcp).then(|| rival.congestion_in(sharing)));
+        // The congestion control of each flow that is a TCP connection.
+        let tcp: Vec<Option<&str>> = std::iter::once(first).chain(rivals).collect();
+        let flow = |index: usize| -> Result<Flow<'_>, Error> {
             let (group, begun) = (&planned.groups[index], &begun[index]);
-            Ok(match congestion {
+            Ok(match tcp[index] {
                 Some(congestion) => Flow::Tcp(connection(&run, group, congestion, begun)?),
                 None => Flow::Session(Box::new(Session {
                     begun: Some(begun),
@@ -44,13 +52,10 @@ impl Engine<'_> {
                 })),
             })
         };
-        let is_tcp = planned.delivery.program == Program::Tcp;
-        let congestion = self.book.order.experiment.congestion_of(planned.delivery);
-        let first = flow(congestion.filter(|_| is_tcp), 0)?;
+        let first = flow(0)?;
         let rivals = (1..).zip(&description.rivals).map(|(index, rival)| {
             let after = rival.after.map_or(Duration::ZERO, |after| after.0);
-            let is_tcp = rival.kind == RivalKind::Tcp;
-            Ok::<_, Error>((flow(is_tcp.then(|| rival.congestion_in(sharing)), index)?, after))
+            Ok::<_, Error>((flow(index)?, after))
         });
         let contest = Contest {
             site,

@@ -487,6 +487,14 @@ impl Steering {
         }
     }
 
+    /// The slowest receiver does not count any more. The path to the others is tried at once.
+    pub fn release(&mut self, now: Instant) {
+        self.follow_another(now, None);
+        if self.phase != Phase::Start {
+            self.enter(now, Phase::Up);
+        }
+    }
+
     pub fn fall_to_least(&mut self) {
         self.set(self.least_bps);
     }

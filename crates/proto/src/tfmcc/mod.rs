@@ -38,8 +38,8 @@ pub use receiver::{Receiver, ReceiverInput, ReceiverWait};
 pub use sender::{Cause, Control, Limit, Sender, SenderConfig, SenderInput, SenderWait};
 pub use treecast_wire::message::{Pace, PaceReport, Phase};
 
-pub use crate::arrived::Arrived;
 use crate::Instant;
+pub use crate::arrived::Arrived;
 
 /// A moment as messages tell it.
 fn micros(moment: Instant) -> u64 {

@@ -71,6 +71,11 @@ pub enum SenderInput {
     Left {
         receiver: u32,
     },
+    /// What a receiver bears limits the rate no more, or it does again. Its reports are still taken in.
+    Aside {
+        receiver: u32,
+        is_aside: bool,
+    },
     Report {
         from: u32,
         report: PaceReport,
@@ -183,9 +188,16 @@ impl Sender {
                     self.follow_next(now);
                 }
             }
+            SenderInput::Aside { receiver, is_aside } => {
+                if self.group.set_aside(receiver, is_aside) {
+                    self.follow_next(now);
+                    self.rate.release(now);
+                }
+            }
             SenderInput::Report { from, report } => {
                 let is_modelled = self.config.control == Control::Model;
-                if let Some(finding) = self.group.report(now, from, &report, is_modelled) {
+                let finding = self.group.report(now, from, &report, is_modelled);
+                if let Some(finding) = finding.filter(|_| !self.group.is_aside(from)) {
                     self.report(now, from, &report, finding);
                 }
             }
@@ -352,6 +364,22 @@ impl Sender {
     pub fn burst_bytes(&self) -> u64 {
         let bits = self.rate.bps() * BURST.as_secs_f64();
         ((bits / 8.0) as u64).max(self.config.packet_bytes.into())
+    }
+
+    /// Returns the rate that a receiver has said it bears, in bits a second. `None`: nothing limits it, or it has said nothing.
+    pub fn bears_bps(&self, receiver: u32) -> Option<u64> {
+        self.group.bears(receiver).map(|bps| bps as u64)
+    }
+
+    /// Returns how many other receivers than the followed one have said, in so many rounds of feedback, that they bear less than this.
+    /// Receivers set aside do not count.
+    pub fn others_below(&self, now: Instant, rounds: u32, bps: f64) -> u32 {
+        self.group.others_below(now, self.feedback_round() * rounds, bps) as u32
+    }
+
+    /// Returns the time in which every receiver has had its turn to report.
+    pub fn feedback_round(&self) -> Duration {
+        self.round_length() + self.interval()
     }
 
     pub fn limit(&self) -> Limit {

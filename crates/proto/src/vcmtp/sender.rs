@@ -112,6 +112,8 @@ pub struct Sender {
     retransmitted_before_bytes: u64,
     /// Moves of receivers that were refused or not even answered.
     refused_moves: u64,
+    /// How many receivers are in slower groups.
+    at_slower: usize,
 }
 
 /// Waiting for receivers that have left and may come again.
@@ -154,6 +156,7 @@ impl Sender {
             has_released_early: false,
             retransmitted_before_bytes: 0,
             refused_moves: 0,
+            at_slower: 0,
         }
     }
 

@@ -10,9 +10,9 @@ use treecast_wire::{
     iotup,
     message::{
         Attributes, BeginOfFile, BlockHashes, ChunkHashes, ChunkHashesRequest, Contents, Digest, GroupKey,
-        Heard, Hello, Lack, Message, ModificationTime, Move, ObjectKind, Pace, PaceReport, Phase, Place, Progress,
-        PutOut, PutOutCode, Reason, RetransmissionRequest, Signed, SignedWord, SymbolRequest, SymbolsSent,
-        TransferType, Welcome,
+        Heard, Hello, Lack, Message, ModificationTime, Move, ObjectKind, Pace, PaceReport, Phase, Place,
+        Progress, PutOut, PutOutCode, Reason, RetransmissionRequest, Signed, SignedWord, SymbolRequest,
+        SymbolsSent, TransferType, Welcome,
     },
     seal::KeyId,
     ticket::{Fanout, LocalMode, LocalTicket, Repair, Security, Ticket},

@@ -143,6 +143,7 @@ impl Session<'_> {
             }
         }
         self.line.is_welcome = true;
+        self.hearing.number = Some(welcome.receiver);
         self.hearing.congestion.handle(self.clock.now(), tfmcc::ReceiverInput::Named(welcome.receiver));
         Ok(())
     }

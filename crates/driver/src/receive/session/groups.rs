@@ -228,6 +228,7 @@ impl Session<'_> {
             self.poller.add(self.hearing.source.socket(), GROUP, Interest::Read)?;
         }
         self.hearing.groups.heard = group;
+        self.hearing.measure_anew(now);
         self.handle(ReceiverInput::Moved { group }, None);
         (self.on_event)(ReceiveEvent::Moved { group, address });
         Ok(())

@@ -143,8 +143,9 @@ impl Hearing {
             backlog: Backlog::default(),
             groups: Groups::new(ticket, joined.interface, joined.membership_time),
             congestion: tfmcc::Receiver::new(clock::seed()),
-            last_number: 0,
+            number: None,
             dropped: 0,
+            dropped_before: 0,
         })
     }
 }

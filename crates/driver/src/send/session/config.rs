@@ -131,7 +131,7 @@ fn vcmtp_config(plan: &Plan, repair: vcmtp::Repair) -> SenderConfig {
         digest_to_group: plan.identity.is_some(),
         block_len: plan.block_len,
         max_run_len: run_len(plan.options.rate.fixed_bps()),
-        slower_run_lens: plan.options.slower_rates.iter().map(|rate| run_len(Some(*rate))).collect(),
+        slower_run_lens: plan.slower_rates().map(|rate| run_len(Some(rate))).collect(),
         retransmission_timeout_factor: plan.options.retransmission_timeout_factor,
         minimum_retransmission_time: plan.options.minimum_retransmission_time,
         follow_progress: plan.options.rate.fixed_bps().is_none(),
@@ -146,7 +146,7 @@ fn vcmtp_config(plan: &Plan, repair: vcmtp::Repair) -> SenderConfig {
 
 /// What a receiver at `--rate-floor`, which counts IP packets, takes of objects: bytes a second.
 fn floor(plan: &Plan) -> Option<u64> {
-    let Rate::Auto { floor_bps } = plan.options.rate else { return None };
+    let Rate::Auto { floor_bps, .. } = plan.options.rate else { return None };
     let of_objects =
         |bps: u64| u128::from(bps / 8) * u128::from(plan.block_len) / u128::from(plan.packet_bytes());
     floor_bps.map(|bps| u64::try_from(of_objects(bps)).unwrap_or(u64::MAX))

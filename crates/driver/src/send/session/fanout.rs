@@ -74,7 +74,7 @@ impl Session<'_> {
         if !fanout.chooses() {
             return Ok(());
         }
-        let heeds_marks = matches!(self.plan.options.rate, Rate::Auto { .. });
+        let heeds_marks = self.plan.options.heeds_marks();
         let (datagram_len, port) =
             (self.plan.datagram_len(), self.lanes.group.as_copies().map_or(0, CopiesLane::source_port));
         let mut discovery =

@@ -1,4 +1,5 @@
-//! The lanes of slower groups. They share one socket and one key; each has its own rate and packet numbers.
+//! The lanes of slower groups. They share one socket and one key; each has its own rate and packet numbers. The rate is given, or congestion
+//! control finds it.
 
 use treecast_proto::{
     Instant, Step,
@@ -25,14 +26,20 @@ pub(super) struct SlowerLane {
 impl SlowerLane {
     /// The lanes of a session's slower groups, fastest first.
     pub fn all(plan: &Plan, now: Instant) -> Vec<Self> {
-        let lane = |rate_bps: &u64| Self {
-            rate_bps: *rate_bps,
-            pacer: Pacer::new(Some(*rate_bps), now),
-            run_bytes: config::packets_per_run(plan, Some(*rate_bps)) as u64 * plan.packet_bytes(),
+        let lane = |rate_bps: u64| Self {
+            rate_bps,
+            pacer: Pacer::new(Some(rate_bps), now),
+            run_bytes: config::packets_per_run(plan, Some(rate_bps)) as u64 * plan.packet_bytes(),
             numbers: PacketNumbers::default(),
             run: Vec::new(),
         };
-        plan.options.slower_rates.iter().map(lane).collect()
+        plan.slower_rates().map(lane).collect()
+    }
+
+    /// Changes the rate, and how much leaves at once.
+    pub fn set_rate(&mut self, now: Instant, rate_bps: u64, run_bytes: u64) {
+        (self.rate_bps, self.run_bytes) = (rate_bps, run_bytes);
+        self.pacer.set_rate(now, rate_bps, run_bytes);
     }
 
     pub fn numbers(&mut self) -> &mut PacketNumbers {
@@ -59,10 +66,12 @@ impl Session<'_> {
         if let Some(until) = self.lanes.group.multicast().and_then(|lane| lane.rests_until(now)) {
             return Ok(Turn::Until(Some(until)));
         }
+        let pace = self.tell_pace_of(now, group)?;
+        let until = |deadline: Option<Instant>| Turn::Until(pace.into_iter().chain(deadline).min());
         let Some(lane) = self.slower_lane(group) else { return Ok(Turn::Until(None)) };
         let delay = lane.pacer.delay(now, lane.run_bytes);
         if !delay.is_zero() {
-            return Ok(Turn::Until(Some(now + delay)));
+            return Ok(until(Some(now + delay)));
         }
         if self.send_pending(now, group)? {
             return Ok(Turn::Again);
@@ -70,7 +79,7 @@ impl Session<'_> {
         match self.machine.poll(now, Lane::Slower(group)) {
             Step::Transmit(transmit) => self.transmit(now, transmit)?,
             Step::Event(event) => self.note(now, event),
-            Step::Wait(deadline, _) => return Ok(Turn::Until(deadline)),
+            Step::Wait(deadline, _) => return Ok(until(deadline)),
         }
         Ok(Turn::Again)
     }
@@ -100,9 +109,11 @@ impl Session<'_> {
         if let Some(lane) = self.slower_lane(group) {
             lane.pacer.sent(now, bytes);
         }
+        self.charge_slower(now, group, bytes);
     }
 
-    pub(super) fn note_move(&mut self, receiver: ReceiverId, group: u8) {
+    pub(super) fn note_move(&mut self, now: Instant, receiver: ReceiverId, group: u8) {
+        self.congestion_moved(now, receiver, group);
         let rate_bps = match self.slower_lane(group) {
             Some(lane) => lane.rate_bps,
             None => self.lanes.pacer.rate_bps().unwrap_or_default(),
@@ -114,9 +125,10 @@ impl Session<'_> {
         (self.on_event)(SendEvent::Moved { receiver, group, rate_bps });
     }
 
-    /// Each group, where there are several.
+    /// Each group, where there are several. Groups that congestion control could open are none before it does.
     pub(super) fn group_progress(&self) -> Vec<GroupProgress> {
-        if self.lanes.slower.is_empty() {
+        let is_led = self.lanes.congestion.is_some();
+        if self.lanes.slower.is_empty() || is_led && self.figures.moves == 0 {
             return Vec::new();
         }
         let rates =

@@ -44,6 +44,8 @@ struct Member {
     is_silent: bool,
     /// It can bear less than the sender is willing to send.
     is_left_behind: bool,
+    /// What it bears does not limit the rate.
+    is_aside: bool,
 }
 
 impl Group {
@@ -111,6 +113,32 @@ impl Group {
         }
     }
 
+    /// Sets whether a receiver is followed at all. Returns whether the sender has followed it until now, and must not.
+    pub fn set_aside(&mut self, receiver: u32, is_aside: bool) -> bool {
+        let Some(member) = self.receivers.get_mut(&receiver) else { return false };
+        member.is_aside = is_aside;
+        is_aside && self.limiting == Some(receiver)
+    }
+
+    pub fn is_aside(&self, receiver: u32) -> bool {
+        self.receivers.get(&receiver).is_some_and(|member| member.is_aside)
+    }
+
+    /// The rate that a receiver has said last it bears.
+    pub fn bears(&self, receiver: u32) -> Option<f64> {
+        self.receivers.get(&receiver)?.finding?.calculated_bps
+    }
+
+    /// The number of receivers, neither followed nor aside, that have said within this time that they bear less than this rate.
+    pub fn others_below(&self, now: Instant, lately: Duration, bps: f64) -> usize {
+        let others = self.receivers.iter().filter(|(receiver, _)| self.limiting != Some(**receiver));
+        let recent = others.filter(|(_, member)| {
+            let is_recent = |(_, at): (u64, Instant)| now.saturating_duration_since(at) <= lately;
+            !member.is_aside && !member.is_left_behind && member.told.is_some_and(is_recent)
+        });
+        recent.filter_map(|(_, member)| member.finding?.calculated_bps).filter(|bears| *bears < bps).count()
+    }
+
     /// Takes note that the receiver that the sender follows has not answered.
     pub fn note_silence(&mut self) {
         let limiting = self.limiting.and_then(|limiting| self.receivers.get_mut(&limiting));
@@ -126,8 +154,10 @@ impl Group {
             Some(Finding { calculated_bps: Some(rate), .. }) => rate,
             _ => f64::INFINITY,
         };
-        let eligible =
-            self.receivers.iter().filter(|(_, member)| !member.is_silent && !member.is_left_behind);
+        let eligible = self
+            .receivers
+            .iter()
+            .filter(|(_, member)| !member.is_silent && !member.is_left_behind && !member.is_aside);
         let next = eligible.min_by(|(_, one), (_, other)| wanted(one).total_cmp(&wanted(other)));
         self.limiting = next.map(|(receiver, _)| *receiver);
         self.limiting.is_some()

@@ -111,6 +111,13 @@ impl Law {
         }
     }
 
+    /// The receiver that was followed does not count any more: the rate may grow with the others.
+    pub fn release(&mut self, now: Instant) {
+        if let Self::Model(steering) = self {
+            steering.release(now);
+        }
+    }
+
     /// The receiver that was followed has left.
     pub fn forget_recovery(&mut self) {
         if let Self::Tfmcc(rate) = self {

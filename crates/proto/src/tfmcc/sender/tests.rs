@@ -12,7 +12,12 @@ struct Bench {
 
 impl Bench {
     fn new(receivers: u32, floor_bps: Option<u64>) -> Self {
-        let mut sender = Sender::new(SenderConfig { control: Control::Tfmcc, packet_bytes: 1500, floor_bps, first_bps: None });
+        let mut sender = Sender::new(SenderConfig {
+            control: Control::Tfmcc,
+            packet_bytes: 1500,
+            floor_bps,
+            first_bps: None,
+        });
         for receiver in 1..=receivers {
             sender.handle(at(0), SenderInput::Joined { receiver, round_trip: Some(ROUND_TRIP) });
         }

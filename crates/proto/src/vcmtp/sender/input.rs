@@ -66,6 +66,7 @@ impl Sender {
 
     pub(super) fn forget_receiver(&mut self, now: Instant, receiver: ReceiverId, gone: &Retransmitter) {
         self.retransmitted_before_bytes += gone.retransmitted_bytes;
+        self.at_slower -= usize::from(gone.group > 0);
         let bounds = self.bounds();
         self.credit.leave(now, receiver, bounds);
         self.symbols.leave(receiver);

@@ -85,6 +85,9 @@ impl Sender {
     /// The next run that a member of the group awaits, from where the group is, and from the front when there is none.
     fn next_awaited(&self, number: u8) -> Option<(u32, Range<u64>)> {
         let at = self.slower.get(usize::from(number).checked_sub(1)?)?.at;
+        if self.at_slower == 0 {
+            return None;
+        }
         let first = |at: (u32, u64)| {
             let members = self.retransmitters.values().filter(|one| one.group == number);
             members.filter_map(|one| one.awaited.next(at)).min_by_key(|(index, run)| (*index, run.start))
@@ -153,8 +156,14 @@ impl Sender {
         // The first group waits for nobody who does not hear it.
         match (before, number) {
             (0, 0) => {}
-            (0, _) => self.credit.leave(now, from, self.bounds()),
-            (_, 0) => self.credit.join(now, from, receive_buffer_bytes),
+            (0, _) => {
+                self.at_slower += 1;
+                self.credit.leave(now, from, self.bounds());
+            }
+            (_, 0) => {
+                self.at_slower -= 1;
+                self.credit.join(now, from, receive_buffer_bytes);
+            }
             _ => {}
         }
         if is_other {
@@ -228,7 +237,7 @@ impl Sender {
 
     /// How many objects that have begun wait for receivers of slower groups alone, and hold up nobody else.
     pub(super) fn only_at_slower(&self) -> usize {
-        if self.slower.is_empty() {
+        if self.at_slower == 0 {
             return 0;
         }
         let started = self.objects.len().saturating_sub(self.multicast.queued());
