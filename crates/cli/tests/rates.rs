@@ -39,18 +39,24 @@ fn of_kind<'a>(events: &'a [Value], kind: &str) -> Vec<&'a Value> {
     events.iter().filter(|event| event["event"] == kind).collect()
 }
 
-#[test]
-fn a_slow_receiver_moves_and_the_fast_ones_do_not_notice() {
-    const NAMES: [&str; 3] = ["c0", "c1", "c2"];
-    const FILES: [usize; 5] = [2_000_000, 500_000, 1_500_000, 0, 3_500_000];
+const NAMES: [&str; 3] = ["c0", "c1", "c2"];
+
+/// What the programs of a session have told.
+struct Told {
+    receivers: Vec<Vec<Value>>,
+    done: Value,
+    sent: Vec<Value>,
+}
+
+/// Plays a session of files with these lengths, and checks every copy.
+fn play(options: &[&str], lens: &[usize]) -> Told {
     let (switch, scratch) = (switch(), Scratch::new());
     let files: Vec<PathBuf> =
-        FILES.iter().enumerate().map(|(number, len)| scratch.file(&number.to_string(), *len)).collect();
+        lens.iter().enumerate().map(|(number, len)| scratch.file(&number.to_string(), *len)).collect();
     let ticket = scratch.path("ticket");
-    let send = ["send", "--interface", "sw", "--group", "239.255.7.8", "--rates", "16M,4M", "--wait", "3"];
-    let more = ["--ticket-file", path(&ticket)];
+    let send = ["send", "--interface", "sw", "--wait", "3", "--ticket-file", path(&ticket)];
     let files: Vec<&str> = files.iter().map(|file| path(file)).collect();
-    let sender = start(&switch, "s", &[&send[..], &more, &files].concat());
+    let sender = start(&switch, "s", &[&send[..], options, &files].concat());
     wait_until("the ticket is written", || ticket.exists());
     let at = format!("@{}", path(&ticket));
     let receive = |name: &str| {
@@ -58,23 +64,50 @@ fn a_slow_receiver_moves_and_the_fast_ones_do_not_notice() {
         start(&switch, name, &["receive", "--interface", "sw", "--name", name, "--into", path(&into), &at])
     };
     let receivers = NAMES.map(receive);
-    let told: Vec<_> = receivers.into_iter().map(|receiver| receiver.end().1).collect();
+    let receivers: Vec<_> = receivers.into_iter().map(|receiver| receiver.end().1).collect();
     let (done, sent) = sender.end();
-
     for name in NAMES {
-        for (number, len) in FILES.iter().enumerate() {
+        for (number, len) in lens.iter().enumerate() {
             let copy = fs::read(scratch.path(name).join(number.to_string())).unwrap();
             assert!(copy == contents(*len), "{name} has another file {number}");
         }
     }
-    let moves = of_kind(&sent, "moved");
+    Told { receivers, done, sent }
+}
+
+impl Told {
+    /// When each receiver had everything, in seconds.
+    fn seconds(&self) -> Vec<f64> {
+        let last = |told: &Vec<Value>| of_kind(told, "object").last().unwrap()["seconds"].as_f64().unwrap();
+        self.receivers.iter().map(last).collect()
+    }
+}
+
+/// Nobody has said which rates there are, nor that there should be several. The slow one does not slow down the others.
+#[test]
+fn a_rate_that_is_found_opens_a_slower_group_by_itself() {
+    let told = play(&["--group", "239.255.7.32", "--rate", "auto"], &[4_000_000]);
+    let moves = of_kind(&told.sent, "moved");
+    assert!(!moves.is_empty() && moves.iter().all(|moved| moved["receiver"] == "c2"), "{moves:?}");
+    let seconds = told.seconds();
+    assert!(seconds[0].max(seconds[1]) < seconds[2] / 2.0, "{seconds:?}");
+    let groups = told.done["groups"].as_array().unwrap();
+    let slower: u64 = groups[1..].iter().map(|group| group["sent_bytes"].as_u64().unwrap()).sum();
+    assert!(slower > 1_000_000, "a slower group has brought much of it: {groups:?}");
+}
+
+#[test]
+fn a_slow_receiver_moves_and_the_fast_ones_do_not_notice() {
+    const FILES: [usize; 5] = [2_000_000, 500_000, 1_500_000, 0, 3_500_000];
+    let told = play(&["--group", "239.255.7.8", "--rates", "16M,4M"], &FILES);
+    let Told { receivers, done, sent } = &told;
+    let moves = of_kind(sent, "moved");
     assert_eq!((moves.len(), &moves[0]["receiver"]), (1, &Value::from("c2")), "{moves:?}");
     assert_eq!((&moves[0]["group_number"], &moves[0]["rate_bps"]), (&1.into(), &4_000_000.into()));
-    let address = of_kind(&told[2], "moved")[0]["address"].to_string();
+    let address = of_kind(&receivers[2], "moved")[0]["address"].to_string();
     assert!(address.contains("239.255.7.9:"), "the address behind the first group's: {address}");
 
-    let last = |told: &Vec<Value>| of_kind(told, "object").last().unwrap()["seconds"].as_f64().unwrap();
-    let seconds: Vec<f64> = told.iter().map(last).collect();
+    let seconds = told.seconds();
     let mut receivers = done["receivers"].as_array().unwrap().iter();
     let (slow, whole) = (receivers.find(|one| one["receiver"] == "c2").unwrap(), &done["bytes"]);
     let share = |field: &str, unit: f64| slow[field].as_f64().unwrap() * unit / whole.as_f64().unwrap();

@@ -369,7 +369,8 @@ mod tests {
                 is_used: true,
                 heard: (number == 0 || self.hear_slower).then(|| at(self.now)),
                 alike: limiting.map_or(0, |(_, bears)| {
-                    others.filter(|(_, bps)| (*bps as f64) < bears as f64 * WORTH).count() as u32
+                    let least = (bears as f64 * WORTH).min(rate * 1.1);
+                    others.filter(|(_, bps)| (*bps as f64) < least).count() as u32
                 }),
                 feedback_round: ROUND_TRIP,
             }

@@ -77,7 +77,14 @@ fn it_starts_about_as_fast_as_bbr() {
         let queue = queue_bytes(RATE_BPS, round_trip, 1.0);
         let plan = Scenario { length: seconds(12), ..Scenario::alone(1, flow, RATE_BPS, round_trip, queue) };
         let mut sum = 0;
-        run(&plan)[0].spans.iter().take_while(|span| { sum += span.delivered_bytes; sum < 200_000_000 }).count()
+        run(&plan)[0]
+            .spans
+            .iter()
+            .take_while(|span| {
+                sum += span.delivered_bytes;
+                sum < 200_000_000
+            })
+            .count()
     };
     let (ours, bbrs) = (tenths(MODEL), tenths(Flow::Bbr));
     assert!(ours * 2 <= bbrs * 3, "{ours} and {bbrs} tenths of a second");
@@ -184,7 +191,8 @@ fn a_receiver_that_lies_high_does_not_flood_the_others() {
         let mut plan = alone(seed, SHARED_BPS, ROUND_TRIP, 1.0);
         plan.faults.lie = Some(10.0);
         let flow = &run(&plan)[0];
-        let (used, lost) = (used(flow, SHARED_BPS, seconds(3), plan.length), flow.lost(seconds(3), plan.length));
+        let (used, lost) =
+            (used(flow, SHARED_BPS, seconds(3), plan.length), flow.lost(seconds(3), plan.length));
         assert!(used > 0.85 && lost < 0.05, "{used} used, {lost} lost, seed {seed}");
     }
 }
@@ -239,7 +247,9 @@ fn marks_of_a_queue_keep_it_short() {
 
 #[test]
 fn clocks_that_drift_or_jump_change_nothing() {
-    for (drift, jump) in [(200e-6, None), (-200e-6, None), (0.0, Some(Duration::from_millis(700))), (0.0, Some(seconds(60)))] {
+    for (drift, jump) in
+        [(200e-6, None), (-200e-6, None), (0.0, Some(Duration::from_millis(700))), (0.0, Some(seconds(60)))]
+    {
         let mut plan = alone(1, SHARED_BPS, ROUND_TRIP, 1.0);
         plan.faults.drift = drift;
         plan.faults.jump = jump.map(|by| (by, seconds(6)));

@@ -340,7 +340,12 @@ mod tests {
     const PACKET_BITS: f64 = 12_000.0;
 
     /// Packets each millisecond, of which each 5th is a message. `arrives` says when a packet comes, in microseconds; none: never.
-    fn run(path: &mut Path, millis: std::ops::Range<u64>, is_unused: bool, arrives: impl Fn(u64) -> Option<u64>) {
+    fn run(
+        path: &mut Path,
+        millis: std::ops::Range<u64>,
+        is_unused: bool,
+        arrives: impl Fn(u64) -> Option<u64>,
+    ) {
         for number in millis {
             let Some(at_us) = arrives(number) else { continue };
             path.packets(Arrived { first: number as u32, count: 1, marked: false });

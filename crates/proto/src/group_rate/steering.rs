@@ -597,7 +597,17 @@ mod tests {
             let most_bits = capacity_bps * ROUND_TRIP.as_secs_f64() * products;
             let (steps, best) = (VecDeque::new(), VecDeque::new());
             let now = Instant::ZERO + STEP;
-            Self { steering, now, capacity_bps, queue_bits: 0.0, most_bits, loss: 0.0, marked: 0.0, steps, best }
+            Self {
+                steering,
+                now,
+                capacity_bps,
+                queue_bits: 0.0,
+                most_bits,
+                loss: 0.0,
+                marked: 0.0,
+                steps,
+                best,
+            }
         }
 
         /// Returns the share of the capacity that is used, and the mean queue in round trips.
@@ -607,7 +617,8 @@ mod tests {
             while self.now < end {
                 let sent = self.steering.bps() * STEP.as_secs_f64() * share_sent;
                 self.steering.sent(self.now, (sent / 8.0) as u64, 0);
-                let fits = (self.queue_bits + sent).min(self.most_bits + self.capacity_bps * STEP.as_secs_f64());
+                let fits =
+                    (self.queue_bits + sent).min(self.most_bits + self.capacity_bps * STEP.as_secs_f64());
                 let out = fits.min(self.capacity_bps * STEP.as_secs_f64());
                 let lost = self.queue_bits + sent - fits;
                 self.queue_bits = fits - out;

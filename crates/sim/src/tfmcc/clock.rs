@@ -21,7 +21,8 @@ impl Clock {
     pub fn shows(&self, now: Instant) -> Instant {
         let gained = (now.as_nanos() as f64 * self.drift) as i64;
         let drifted = now.as_nanos().saturating_add_signed(gained);
-        let jumped = self.jump.filter(|(_, at)| Instant::ZERO + *at <= now).map_or(Duration::ZERO, |(by, _)| by);
+        let jumped =
+            self.jump.filter(|(_, at)| Instant::ZERO + *at <= now).map_or(Duration::ZERO, |(by, _)| by);
         Instant::from_nanos(drifted) + jumped
     }
 

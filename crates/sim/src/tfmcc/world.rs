@@ -209,7 +209,8 @@ impl<'a> World<'a> {
             let left_at = if from == 0 { self.carry(now, flow, bytes) } else { Some(now) };
             let Some(left_at) = left_at else { continue };
             for host in &hosts {
-                let way = if from == 0 || *host == 0 { self.scenario.round_trip_of(flow) / 2 } else { BESIDE };
+                let way =
+                    if from == 0 || *host == 0 { self.scenario.round_trip_of(flow) / 2 } else { BESIDE };
                 self.schedule.at(left_at + way, Event::Heard(flow, *host, (from, to), body.clone()));
             }
         }
@@ -258,7 +259,8 @@ impl<'a> World<'a> {
 
     /// Whether a sender has something to send.
     fn is_busy(&self, now: Instant) -> bool {
-        let (busy, idle) = (self.scenario.faults.busy.as_nanos() as u64, self.scenario.faults.idle.as_nanos() as u64);
+        let (busy, idle) =
+            (self.scenario.faults.busy.as_nanos() as u64, self.scenario.faults.idle.as_nanos() as u64);
         busy == 0 || now.as_nanos() % (busy + idle) < busy
     }
 

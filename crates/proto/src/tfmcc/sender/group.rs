@@ -9,7 +9,10 @@ use std::{
 use treecast_wire::message::PaceReport;
 
 use super::{super::round_trip::LONGEST, rate::Finding};
-use crate::{Instant, group_rate::{Least, Sample}};
+use crate::{
+    Instant,
+    group_rate::{Least, Sample},
+};
 
 /// Round trips are no shorter.
 const SHORTEST: Duration = Duration::from_micros(50);
@@ -66,7 +69,13 @@ impl Group {
 
     /// Takes in a report. Returns none when the report cannot be right: it answers a message that was not sent
     /// yet, or comes from an unknown receiver.
-    pub fn report(&mut self, now: Instant, from: u32, report: &PaceReport, is_modelled: bool) -> Option<Finding> {
+    pub fn report(
+        &mut self,
+        now: Instant,
+        from: u32,
+        report: &PaceReport,
+        is_modelled: bool,
+    ) -> Option<Finding> {
         let longest = self.longest();
         let member = self.receivers.get_mut(&from)?;
         let round_trip = super::super::micros(now).checked_sub(report.echo_us).map(Duration::from_micros)?;

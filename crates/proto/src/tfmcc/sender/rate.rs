@@ -348,8 +348,7 @@ mod tests {
             for round_trip in [Duration::ZERO, Duration::from_secs(1 << 40)] {
                 rate.start(round_trip);
                 for is_lossy in [true, false] {
-                    let finding =
-                        Finding { is_lossy, round_trip, ..calculated(number, number) };
+                    let finding = Finding { is_lossy, round_trip, ..calculated(number, number) };
                     rate.follow(Instant::ZERO + Duration::from_secs(9), finding);
                     assert!((1e6..=MOST_BPS).contains(&rate.bps()), "{number} {round_trip:?} {}", rate.bps());
                 }
