@@ -418,7 +418,7 @@ impl Session<'_> {
             Item::Pace { file, pace, number, stamp } => {
                 if from == Channel::Group && file.session() == self.session {
                     let now = self.clock.now();
-                    self.hearing.groups.follow_sender();
+                    self.hearing.groups.follow_sender(now);
                     let at = stamp.came(now, since_1970());
                     let input = tfmcc::ReceiverInput::Pace { pace, number, at };
                     self.hearing.congestion.handle(now, input);

@@ -23,13 +23,17 @@ use super::{
 };
 use crate::udp::{GroupAddress, Spare, UdpError, open_group_receiver};
 
+/// How long a sender that has told its rate chooses the group. It tells the rate at least four times a second while it sends. In a plain
+/// session, anybody who can write to the group can say so, too.
+const LED: Duration = Duration::from_secs(5);
+
 #[derive(Debug)]
 pub(super) struct Groups {
     mover: Mover,
     /// The group that is heard.
     heard: u8,
-    /// Whether the sender chooses the group, whatever is lost.
-    is_led: bool,
+    /// Until when the sender chooses the group, whatever is lost.
+    led_until: Instant,
     first: SocketAddr,
     source: Option<IpAddr>,
     interface: Interface,
@@ -67,7 +71,7 @@ impl Groups {
         Self {
             mover: Mover::new(ticket.groups),
             heard: 0,
-            is_led: false,
+            led_until: Instant::ZERO,
             first: ticket.group,
             source: ticket.source,
             interface,
@@ -81,9 +85,9 @@ impl Groups {
         self.heard
     }
 
-    /// Leaves the choice of the group to the sender, which tells its rate and hears what is lost.
-    pub fn follow_sender(&mut self) {
-        self.is_led = true;
+    /// Leaves the choice of the group to the sender for a while, because it tells its rate and hears what is lost.
+    pub fn follow_sender(&mut self, now: Instant) {
+        self.led_until = now + LED;
     }
 
     /// Returns when the receiver begins to listen to a group that it has joined.
@@ -111,7 +115,7 @@ impl Session<'_> {
     /// Packets of the group have arrived: loss may want another one.
     pub(super) fn note_arrived(&mut self, now: Instant, packets: Arrived) {
         let groups = &mut self.hearing.groups;
-        if groups.layers.reads_slower || groups.is_led {
+        if groups.layers.reads_slower || now < groups.led_until {
             return;
         }
         let Some(group) = groups.mover.arrived(now, packets) else { return };
@@ -132,7 +136,6 @@ impl Session<'_> {
     /// The sender orders this receiver to a group.
     pub(super) fn ordered(&mut self, group: u8) {
         let now = self.clock.now();
-        self.hearing.groups.follow_sender();
         self.join_group(now, group);
     }
 
