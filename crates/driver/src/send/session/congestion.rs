@@ -22,6 +22,9 @@ use treecast_host::tcp_info;
 /// The time between two looks at which lane should serve whom.
 const LOOK: Duration = Duration::from_millis(5);
 
+/// A lane to which nothing was sent for this long has nobody who could report.
+const IDLE: Duration = Duration::from_secs(1);
+
 /// The congestion control of all lanes.
 #[derive(Debug)]
 pub(super) struct Congestion {
@@ -38,16 +41,21 @@ struct LaneControl {
     machine: tfmcc::Sender,
     /// The rate and the number of copies that the pacer knows.
     applied: (u64, u64),
-    /// When a receiver of the lane has last reported.
+    /// When a receiver of the lane has last reported, or nothing was sent that it could have reported on.
     heard: Option<Instant>,
+    /// When something has last left for the lane.
+    sent: Option<Instant>,
 }
 
 impl LaneControl {
     fn new(config: SenderConfig) -> Self {
-        Self { machine: tfmcc::Sender::new(config), applied: (0, 0), heard: None }
+        Self { machine: tfmcc::Sender::new(config), applied: (0, 0), heard: None, sent: None }
     }
 
-    fn status(&self, now: Instant) -> lanes::Lane {
+    fn status(&mut self, now: Instant) -> lanes::Lane {
+        if self.sent.is_none_or(|sent| now.saturating_duration_since(sent) > IDLE) {
+            self.heard = Some(now);
+        }
         let limit = self.machine.limit();
         let limiting = limit.receiver.zip(limit.bears_bps);
         let alike = limiting
@@ -109,7 +117,7 @@ impl Congestion {
             return Vec::new();
         }
         self.looks_at = now + LOOK;
-        let lanes: Vec<lanes::Lane> = self.lanes.iter().map(|lane| lane.status(now)).collect();
+        let lanes: Vec<lanes::Lane> = self.lanes.iter_mut().map(|lane| lane.status(now)).collect();
         self.choice.decide(now, &lanes)
     }
 }
@@ -173,6 +181,9 @@ impl Session<'_> {
     /// send no more than one would.
     pub(super) fn charge_slower(&mut self, now: Instant, group: u8, bytes: u64) {
         if self.lanes.congestion.is_some() {
+            let congestion = self.lanes.congestion.as_mut();
+            let lane = congestion.and_then(|congestion| congestion.lanes.get_mut(usize::from(group)));
+            lane.into_iter().for_each(|lane| lane.sent = Some(now));
             self.congestion(now, group, SenderInput::Sent { group_bytes: bytes, repair_bytes: 0 });
             self.lanes.pacer.sent(now, bytes);
             self.note_sent(now, 0, bytes);
