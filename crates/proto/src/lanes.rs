@@ -2,7 +2,7 @@
 //!
 //! Each group is a lane with a congestion control of its own, which follows the slowest receiver of the lane. All receivers begin in lane 0.
 //! When one receiver alone limits a lane, a *trial* shows what the others gain without it: it is set aside, so that its
-//! reports limit nothing, and the rate grows. If the rate reaches [`WORTH`] times what the receiver bears, the receiver moves to another
+//! reports limit nothing, and the rate grows. If the rate stays at [`WORTH`] times what the receiver bears, the receiver moves to another
 //! lane. If somebody else limits the rate before that, it is set aside, too, while those aside are a minority. Otherwise all count again, and
 //! the next trial comes after twice as long. While many others say that they bear about as little, no trial begins: equal receivers
 //! cost nothing.
@@ -110,6 +110,8 @@ struct Trial {
     /// The most that one of them bears, in bits a second.
     bears_bps: u64,
     until: Instant,
+    /// Since when the rate has been worth a move, while nobody limited it.
+    worth_since: Option<Instant>,
 }
 
 #[derive(Debug, Default)]
@@ -210,11 +212,15 @@ impl Lanes {
             return;
         }
         let is_free = |member: &Member| member.goes_to.is_none() && !member.is_fixed;
+        // Most receivers cannot be slower than most.
+        if self.members(0) * 2 <= self.members.len() {
+            return;
+        }
         if self.lanes.len() < 2 || !self.members.get(&receiver).is_some_and(is_free) {
             return;
         }
         let until = now + LONGEST_TRIAL.max(lane.round_trip * TRIAL_ROUND_TRIPS);
-        self.lanes[number].trial = Some(Trial { aside: vec![receiver], bears_bps, until });
+        self.lanes[number].trial = Some(Trial { aside: vec![receiver], bears_bps, until, worth_since: None });
         orders.push(Order::Aside { lane: number as u8, receiver, is_aside: true });
     }
 
@@ -223,8 +229,15 @@ impl Lanes {
         let (lane, count) = (&lanes[number], self.members(number as u8));
         let state = &mut self.lanes[number];
         let Some(trial) = &mut state.trial else { return };
-        let is_worth = |trial: &Trial| lane.rate_bps as f64 >= trial.bears_bps as f64 * WORTH;
-        if is_worth(trial) {
+        let is_worth = lane.rate_bps as f64 >= trial.bears_bps as f64 * WORTH;
+        let is_free = lane.limiting.is_none_or(|(_, bears)| bears as f64 >= trial.bears_bps as f64 * WORTH);
+        let since = (is_worth && is_free).then(|| trial.worth_since.unwrap_or(now));
+        trial.worth_since = since;
+        let long = SHORTEST_LIMITING.max(lane.feedback_round * LIMITING_ROUNDS);
+        if since.is_some_and(|since| now < since + long) {
+            return;
+        }
+        if since.is_some() {
             let (aside, bears_bps) = (std::mem::take(&mut trial.aside), trial.bears_bps);
             (state.trial, state.limits, state.pause) = (None, None, Duration::ZERO);
             let to = self.place(number, bears_bps, lanes);

@@ -60,7 +60,8 @@ fn shared(name: &str, flows: &[Flow], round_trips: &[f64], products: f64, seeds:
             .iter()
             .map(|flow| flow.delivered_bps(Duration::from_secs(5), plan.length) / rate as f64)
             .collect();
-        let (sum, squares) = (parts.iter().sum::<f64>(), parts.iter().map(|share| share * share).sum::<f64>());
+        let (sum, squares) =
+            (parts.iter().sum::<f64>(), parts.iter().map(|share| share * share).sum::<f64>());
         jains.push(sum * sum / (squares * parts.len() as f64));
         losses.push(figures[0].lost(Duration::from_secs(5), plan.length));
         parts.into_iter().zip(&mut shares).for_each(|(part, all)| all.push(part));
@@ -74,7 +75,12 @@ fn shared(name: &str, flows: &[Flow], round_trips: &[f64], products: f64, seeds:
             format!("{:.2} {:.2} {:.2}", all[0], all[all.len() / 2], all[all.len() - 1])
         })
         .collect();
-    println!("{name:<18} {products} BDP: [{}] jain {:.2}, lost {:.3}", shown.join(" | "), jains[0], losses[losses.len() / 2]);
+    println!(
+        "{name:<18} {products} BDP: [{}] jain {:.2}, lost {:.3}",
+        shown.join(" | "),
+        jains[0],
+        losses[losses.len() / 2]
+    );
 }
 
 /// What a sender does in each tenth of a second, beside CUBIC or BBR.
@@ -89,7 +95,8 @@ fn trace(name: &str, flows: &[Flow], products: f64, loss: f64) {
         .map(|span| {
             let cause = span.cause.map_or("?".into(), |cause| format!("{cause:?}"));
             let mbit = |bits: u64| bits / 1_000_000;
-            let (out, lost) = (mbit(span.delivered_bytes * 80), mbit((span.sent_bytes - span.delivered_bytes) * 80));
+            let (out, lost) =
+                (mbit(span.delivered_bytes * 80), mbit((span.sent_bytes - span.delivered_bytes) * 80));
             format!("{}{}>{out}-{lost}q{}", &cause[..1], mbit(span.rate_bps), span.queue.as_millis())
         })
         .collect();
@@ -159,7 +166,16 @@ fn main() {
     let words: Vec<String> = std::env::args().skip(1).collect();
     let is_asked = |name: &str| words.is_empty() || words.iter().any(|word| word == name);
     if is_asked("alone") {
-        for (mbit, ms) in [(10, 2.0), (10, 40.0), (10, 200.0), (100, 10.0), (100, 100.0), (1000, 2.0), (1000, 10.0), (1000, 200.0)] {
+        for (mbit, ms) in [
+            (10, 2.0),
+            (10, 40.0),
+            (10, 200.0),
+            (100, 10.0),
+            (100, 100.0),
+            (1000, 2.0),
+            (1000, 10.0),
+            (1000, 200.0),
+        ] {
             for loss in [0.0, 0.001, 0.02] {
                 alone(MODEL, mbit, ms, 1.0, loss, 30);
             }

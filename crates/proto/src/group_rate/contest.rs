@@ -118,7 +118,10 @@ mod tests {
         let mut contest = Contest::default();
         contest.lose(at(0), 400.0, ROUND_TRIP);
         contest.lose(at(300), 200.0, ROUND_TRIP);
-        assert!(contest.packets() == Some(200.0) && !contest.holds(at(300)), "the first early one is let pass");
+        assert!(
+            contest.packets() == Some(200.0) && !contest.holds(at(300)),
+            "the first early one is let pass"
+        );
         contest.lose(at(600), 200.0, ROUND_TRIP);
         assert!(contest.holds(at(600)) && contest.packets().is_none());
         (1_000..10_500).step_by(300).for_each(|millis| contest.lose(at(millis), 200.0, ROUND_TRIP));

@@ -76,7 +76,8 @@ impl Delay {
     /// The one-way delay without queues, as it would be now.
     fn base_us(&self, now: Instant) -> Option<f64> {
         let drift = self.drift();
-        let moved = |seen: Seen| seen.value + drift * now.saturating_duration_since(seen.at).as_micros() as f64;
+        let moved =
+            |seen: Seen| seen.value + drift * now.saturating_duration_since(seen.at).as_micros() as f64;
         self.least.parts().map(moved).min_by(f64::total_cmp)
     }
 

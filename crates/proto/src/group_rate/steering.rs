@@ -436,15 +436,15 @@ impl Steering {
         let bps = match (self.phase, window) {
             (_, Some(window)) => {
                 let asked = window * self.packet_bits / round_trip.as_secs_f64();
-                asked.min(self.model.latest_bps * MOST_ABOVE_LATEST + self.packet_bits / round_trip.as_secs_f64())
+                asked.min(
+                    self.model.latest_bps * MOST_ABOVE_LATEST + self.packet_bits / round_trip.as_secs_f64(),
+                )
             }
             (Phase::Start, _) => (self.model.latest_bps * START_GAIN).max(self.bps),
             (Phase::Up, _) => base * UP_GAIN,
             (Phase::Drain | Phase::Down, _) if self.is_contested() => self.before_bps * DOWN_GAIN,
             (Phase::Drain | Phase::Down, _) => base * self.down_gain(),
-            _ => {
-                base
-            }
+            _ => base,
         };
         self.set(bps.max(self.packet_bits / round_trip.max(SHORTEST_ROUND_TRIP).as_secs_f64()));
     }

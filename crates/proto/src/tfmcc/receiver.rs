@@ -164,7 +164,8 @@ impl Receiver {
         }
         // At the start, what arrived half of a round trip ago is of no interest any more.
         let part = if pace.phase == Phase::Start { 2 } else { 1 };
-        let (packet_bits, round_trip) = (f64::from(self.packet_bytes()) * 8.0, self.shortest_round_trip() / part);
+        let (packet_bits, round_trip) =
+            (f64::from(self.packet_bytes()) * 8.0, self.shortest_round_trip() / part);
         let (sent_us, is_unused) = (pace.timestamp_us, pace.is_unused);
         self.path.pace(PacePoint { number, sent_us, at, is_unused, packet_bits, round_trip });
         if is_new_round {

@@ -86,7 +86,12 @@ impl Bbr {
         if self.under_way.is_empty() {
             self.delivered_at = now;
         }
-        self.under_way.push_back(Sent { number: self.next, at: now, delivered, delivered_at: delivered_at.max(self.delivered_at) });
+        self.under_way.push_back(Sent {
+            number: self.next,
+            at: now,
+            delivered,
+            delivered_at: delivered_at.max(self.delivered_at),
+        });
         self.next += 1;
         self.next_at = now + Duration::from_secs_f64(1.0 / self.packets_a_second());
         Some(self.next - 1)
@@ -143,7 +148,8 @@ impl Bbr {
         if self.state != State::Start {
             return;
         }
-        self.full = if bandwidth >= self.full.0 * 1.25 { (bandwidth, 0) } else { (self.full.0, self.full.1 + 1) };
+        self.full =
+            if bandwidth >= self.full.0 * 1.25 { (bandwidth, 0) } else { (self.full.0, self.full.1 + 1) };
         if self.full.1 >= 3 {
             self.state = State::Drain;
         }
@@ -154,7 +160,9 @@ impl Bbr {
         let under_way = self.under_way.len() as f64;
         let product = self.bandwidth() * shortest.as_secs_f64();
         match self.state {
-            State::Drain if under_way <= product => self.state = State::Cycle(2 + self.next as usize % 6, now),
+            State::Drain if under_way <= product => {
+                self.state = State::Cycle(2 + self.next as usize % 6, now)
+            }
             State::Cycle(place, began) => {
                 let is_over = now - began > shortest;
                 let goes_on = match CYCLE[place] {
@@ -228,6 +236,9 @@ mod tests {
             }
         }
         assert!((4_700..=5_010).contains(&acknowledged), "{acknowledged} of 5,000 in the second half");
-        assert!(free_at.saturating_duration_since(Instant::ZERO + Duration::from_secs(10)) < Duration::from_millis(50));
+        assert!(
+            free_at.saturating_duration_since(Instant::ZERO + Duration::from_secs(10))
+                < Duration::from_millis(50)
+        );
     }
 }
