@@ -20,12 +20,14 @@ pub const WORTH: f64 = 1.5;
 /// A lane that bears this share of a faster one's rate is not worth its bytes.
 const NEARLY: f64 = 0.75;
 
-/// The shortest time, and the fewest rounds of feedback, for which one receiver alone limits a lane before a trial begins.
-const SHORTEST_LIMITING: Duration = Duration::from_millis(150);
-const LIMITING_ROUNDS: u32 = 3;
+/// The shortest time, and the fewest rounds of feedback, for which the others must be able to go faster before a receiver moves.
+const SHORTEST_WORTH: Duration = Duration::from_millis(100);
+const WORTH_ROUNDS: u32 = 3;
 
-/// The rounds of feedback over which the receivers are counted that are in the same trouble. If there are any, this is also how long one
-/// receiver limits a lane before a trial begins: of equal receivers, about one speaks in a round.
+/// The shortest time for which one receiver limits a lane before a trial begins; no less than [`LOOK_ROUNDS`] rounds of feedback.
+const SHORTEST_LIMITING: Duration = Duration::from_millis(200);
+
+/// The rounds of feedback over which the receivers are counted that are in the same trouble. Of equal receivers, about one speaks in a round.
 pub const LOOK_ROUNDS: u32 = 8;
 
 /// The largest share of a lane's receivers that may be in the same trouble as the one that limits it.
@@ -206,8 +208,7 @@ impl Lanes {
         };
         let since = state.limits.filter(|(other, _)| *other == receiver).map_or(now, |(_, since)| since);
         state.limits = Some((receiver, since));
-        let long = SHORTEST_LIMITING
-            .max(lane.feedback_round * if lane.alike == 0 { LIMITING_ROUNDS } else { LOOK_ROUNDS });
+        let long = SHORTEST_LIMITING.max(lane.feedback_round * LOOK_ROUNDS);
         if now < since + long || now < state.rests_until || count < 2 || !is_minority(lane.alike, count) {
             return;
         }
@@ -233,7 +234,7 @@ impl Lanes {
         let is_free = lane.limiting.is_none_or(|(_, bears)| bears as f64 >= trial.bears_bps as f64 * WORTH);
         let since = (is_worth && is_free).then(|| trial.worth_since.unwrap_or(now));
         trial.worth_since = since;
-        let long = SHORTEST_LIMITING.max(lane.feedback_round * LIMITING_ROUNDS);
+        let long = SHORTEST_WORTH.max(lane.feedback_round * WORTH_ROUNDS);
         if since.is_some_and(|since| now < since + long) {
             return;
         }
