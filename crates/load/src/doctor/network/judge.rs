@@ -7,7 +7,7 @@ mod visits;
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
-    groups::GROUPS,
+    groups::{GROUPS, main},
     message::{Header, Heard},
     place::{Fault, Pair, Places},
     plan::{self, Test, What},
@@ -243,7 +243,8 @@ impl Judge<'_> {
         }
     }
 
-    /// Groups that do not arrive. Returns the pairs between which no group arrives, by family (IPv4: true).
+    /// Groups that do not arrive. Returns the pairs between which the group of the further tests does not arrive, by family (IPv4:
+    /// true): losses of those tests are no limit of lengths or rates.
     fn scopes_lost(&self, found: &mut Vec<Finding>) -> BTreeSet<(Pair, bool)> {
         let mut dead = BTreeSet::new();
         for is_ipv4 in [true, false] {
@@ -257,7 +258,8 @@ impl Judge<'_> {
                 if concerned.is_empty() {
                     continue;
                 }
-                if missing.len() == concerned.len() {
+                let is_main = |(_, place): &(usize, usize)| *place == main(is_ipv4);
+                if missing.len() == concerned.len() || missing.iter().any(is_main) {
                     dead.insert((pair, is_ipv4));
                 }
                 let unexplained: Vec<_> = missing

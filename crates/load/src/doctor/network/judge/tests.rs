@@ -290,6 +290,16 @@ fn lengths_and_scopes_that_do_not_pass_are_named() {
         _ => sound(test, pair),
     };
     assert_eq!(judged(&seen(&local)), [(Kind::Scope, routers())]);
+    // Lengths and rates are tested with a group of the scope that is filtered here.
+    let filtered = |test: &Test, pair: Pair| match test.what {
+        What::Scope(place) if place == main(test.is_ipv4) && is_crossing(pair) => (0, 0, 0),
+        What::Length { is_group: true, .. } | What::Rate { is_group: true, .. } if is_crossing(pair) => {
+            (0, 0, 0)
+        }
+        _ => sound(test, pair),
+    };
+    let kinds: BTreeSet<_> = judged(&seen(&filtered)).into_iter().map(|(kind, _)| kind).collect();
+    assert_eq!(kinds.into_iter().collect::<Vec<_>>(), [Kind::Scope]);
 }
 
 #[test]
