@@ -110,8 +110,7 @@ fn around_a_loop_joins_end_when_the_last_listener_has_left_a_known_source() {
 }
 
 /// LANs 0, 1 and 2, each with a router, and links 3, 4 and 5 between the three routers.
-#[test]
-fn with_source_trees_each_source_in_a_loop_has_the_shortest_way_to_all() {
+fn triangle_with_source_trees() -> Network {
     let mut network = Network::from_routers(vec![vec![0, 3, 4], vec![1, 3, 5], vec![2, 4, 5]]);
     for index in 0..3 {
         let config = RouterConfig { source_trees: true, ..config() };
@@ -119,6 +118,12 @@ fn with_source_trees_each_source_in_a_loop_has_the_shortest_way_to_all() {
         network.start(index);
     }
     network.advance(SETTLE);
+    network
+}
+
+#[test]
+fn with_source_trees_each_source_in_a_loop_has_the_shortest_way_to_all() {
+    let mut network = triangle_with_source_trees();
     (0..3).for_each(|lan| network.join(lan));
     // Sources begin one after the other, when the routers know the earlier ones.
     for source in 0..3 {
@@ -137,17 +142,11 @@ fn with_source_trees_each_source_in_a_loop_has_the_shortest_way_to_all() {
     assert_eq!(network.flood(0, group(0)).iter().filter(|lan| **lan == 2).count(), 1);
 }
 
-/// LANs 0, 1 and 2, each with a router, and links 3, 4 and 5 between the three routers. LAN 2 has no listener. Found with a
+/// LAN 2 has no listener. Found with a
 /// router that forgot a source which it did not serve any more, and so asked for it again by another link.
 #[test]
 fn with_source_trees_a_router_that_serves_nobody_does_not_ask_again() {
-    let mut network = Network::from_routers(vec![vec![0, 3, 4], vec![1, 3, 5], vec![2, 4, 5]]);
-    for index in 0..3 {
-        let config = RouterConfig { source_trees: true, ..config() };
-        network.routers[index].router = Router::new(config);
-        network.start(index);
-    }
-    network.advance(SETTLE);
+    let mut network = triangle_with_source_trees();
     (0..2).for_each(|lan| network.join(lan));
     network.flood(0, group(0));
     // Between two routers, a round trip is enough.
