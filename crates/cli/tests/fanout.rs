@@ -258,7 +258,12 @@ fn repair_symbols_go_by_lists_and_copies() {
         let delivered = deliver(&network, LEN, &["--fanout", fanout, "--fec", "5%", "--rate", "20M"]);
         let kept = delivered.received("repair_symbols");
         let sent = delivered.done["repair_symbols"].as_u64().expect("a number");
-        assert!(sent > 0 && kept > sent, "each serves several: {sent} sent, {kept} kept");
+        assert!(
+            sent > 0 && kept > sent,
+            "each serves several: {sent} sent, {kept} kept; {fanout} {} {:?}",
+            delivered.done,
+            delivered.received
+        );
         assert!(delivered.left_bytes("mead") > SERVED_BYTES, "{}", delivered.done);
     }
 }
