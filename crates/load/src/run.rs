@@ -103,7 +103,7 @@ pub fn run(config: &RunConfig, stop: &Stop, tell: &mut dyn FnMut(&str)) -> Resul
     if stop.is_requested() && config.sending.is_some() {
         report.warnings.push("the run was stopped before its end".into());
     }
-    report.add_warnings();
+    report.add_warnings(interface.index);
     Ok(report)
 }
 
@@ -260,6 +260,12 @@ fn send_and_listen(
     Ok(sent)
 }
 
+/// Whether an interface is on and has a carrier. True where the kernel does not tell.
+fn is_running(index: u32) -> bool {
+    let all = Netlink::open().and_then(|mut netlink| netlink.interfaces());
+    all.ok().and_then(|all| all.get(&index).map(|it| it.is_running)).unwrap_or(true)
+}
+
 /// The drop counters of an interface. They are left out where the kernel does not tell them.
 fn interface_drops(index: u32) -> Option<InterfaceDrops> {
     let mut all = Vec::new();
@@ -278,13 +284,16 @@ fn since(before: Option<InterfaceDrops>, after: Option<InterfaceDrops>) -> Inter
 
 impl HostReport {
     /// Adds what a person should know of the results.
-    fn add_warnings(&mut self) {
+    fn add_warnings(&mut self, interface: u32) {
         let (asked, sent) = self.senders.iter().fold((0, 0), |sum, it| (sum.0 + it.asked, sum.1 + it.sent));
         if sent < asked {
             self.warnings.push(format!("this host could not send what was asked: {sent} of {asked} packets"));
         }
         if let Some(left) = self.on_wire.filter(|left| *left != sent) {
             let where_to = match left < sent {
+                true if !is_running(interface) => {
+                    "the interface has no carrier: check the cable, or what is at its other end"
+                }
                 true => "the others were dropped in this host's queue, or by its firewall",
                 false => "another program sends to the same group and port",
             };

@@ -61,6 +61,9 @@ impl Host {
             Some(name) => Interface::named(name)?,
             None => Interface::by_route(towards)?,
         };
+        if towards.is_none() && self.interface.is_none() && interface.is_loopback {
+            return Err("no interface to other hosts is up and has an address: bring one up, or name one with --interface".into());
+        }
         Ok(Agent::new(self.name(), interface, self.port, self.listen))
     }
 }

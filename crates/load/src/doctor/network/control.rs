@@ -50,6 +50,25 @@ pub enum ControlError {
     Listen { port: u16, source: io::Error },
 }
 
+impl ControlError {
+    /// What to do about a host that could not be connected to, where the kernel's answer tells.
+    pub(super) fn what_to_do(&self) -> Option<&'static str> {
+        let Self::Connect { source, .. } = self else { return None };
+        match source.kind() {
+            io::ErrorKind::ConnectionRefused => Some(
+                "start `treecast doctor listen` there: the host answers, but nobody listens at this port",
+            ),
+            io::ErrorKind::NetworkUnreachable => {
+                Some("check the address, and this host's routes (`ip route get ADDRESS`): none leads there")
+            }
+            io::ErrorKind::HostUnreachable => Some(
+                "check the address, and that the host is on: no host or router on the way answers for it",
+            ),
+            _ => None,
+        }
+    }
+}
+
 /// A run that a listener takes part in.
 #[derive(Default)]
 struct Run {

@@ -19,9 +19,10 @@ pub(super) use again::{doubtful, merge, replace};
 /// What is wrong with the hosts of a run and the network between them.
 pub fn findings(seen: &Observation) -> Vec<Finding> {
     let mut all: Vec<_> = of_hosts(seen);
-    all.extend(seen.unreachable.iter().map(|(host, why)| {
+    all.extend(seen.unreachable.iter().map(|(host, why, todo)| {
         let from = seen.hosts.first().map(|host| host.name.clone()).unwrap_or_default();
-        Finding::problem(Kind::Unreachable, Blame::Path { from, to: host.clone() }, why.clone())
+        let usual = Finding::problem(Kind::Unreachable, Blame::Path { from, to: host.clone() }, why.clone());
+        Finding { todo: todo.map_or_else(|| usual.todo.clone(), str::to_owned), ..usual }
     }));
     if seen.ears.len() == seen.hosts.len() {
         Judge { seen, known: &all.clone() }.all(&mut all);

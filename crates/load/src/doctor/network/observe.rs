@@ -67,13 +67,21 @@ pub fn observe(
         seen.hosts.push(host);
     }
     for address in others {
+        if seen.hosts.iter().take(1).any(|own| own.addresses.contains(&address.ip().to_canonical())) {
+            let why = "this is an address of this host".to_owned();
+            seen.unreachable.push((address.ip().to_string(), why, Some(NAME_OTHERS)));
+            continue;
+        }
         match Remote::open(*address) {
             Ok((remote, host)) => {
                 prove(&remote, &host, &mut seen);
                 seen.hosts.push(distinct(host, &seen.hosts));
                 peers.push(Peer::Remote(remote));
             }
-            Err(error) => seen.unreachable.push((address.ip().to_string(), error.to_string())),
+            Err(error) => {
+                let todo = error.what_to_do();
+                seen.unreachable.push((address.ip().to_string(), error.to_string(), todo));
+            }
         }
     }
     seen.tests = plan::tests(&seen.hosts);
@@ -90,6 +98,9 @@ pub fn observe(
     }
     Ok(run.seen)
 }
+
+/// What to do where a person named the doctor's own host.
+const NAME_OTHERS: &str = "name other hosts only: this one takes part in any case";
 
 /// Two hosts of one name could not be told apart.
 fn distinct(host: Host, known: &[Host]) -> Host {
@@ -135,7 +146,7 @@ impl Run {
         });
         self.looks += usize::from(visit.is_some());
         if self.seen.gone.contains(&0) {
-            let why = self.seen.unreachable.pop().map(|(_, why)| why).unwrap_or_default();
+            let why = self.seen.unreachable.pop().map(|(_, why, _)| why).unwrap_or_default();
             return Err(ControlError::Own { why });
         }
         Ok(())

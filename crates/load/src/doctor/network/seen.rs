@@ -28,8 +28,8 @@ pub struct Observation {
     pub examined: Vec<(Vec<Finding>, Vec<Querier>)>,
     pub(super) tests: Vec<Test>,
     pub(super) ears: Vec<Ear>,
-    /// Hosts that take no part: how they were named, and why.
-    pub unreachable: Vec<(String, String)>,
+    /// Hosts that take no part: how they were named, why, and what to do about it, unless it is the usual.
+    pub unreachable: Vec<(String, String, Option<&'static str>)>,
     /// Hosts that cannot be reached by unicast in a family, and why.
     pub(super) no_unicast: Vec<(usize, bool, String)>,
     pub(super) traces: Vec<Trace>,
@@ -93,7 +93,7 @@ impl Observation {
     /// Leaves a host out from now on.
     pub(super) fn lose(&mut self, host: usize, why: String) {
         if self.gone.insert(host) {
-            self.unreachable.push((self.hosts[host].name.clone(), why));
+            self.unreachable.push((self.hosts[host].name.clone(), why, None));
         }
     }
 

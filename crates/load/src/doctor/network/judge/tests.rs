@@ -346,7 +346,7 @@ fn an_old_querier_explains_that_source_specific_groups_do_not_arrive() {
 #[test]
 fn a_host_that_cannot_be_reached_is_named() {
     let mut seen = seen(&sound);
-    seen.unreachable.push(("192.0.2.9".into(), "connection refused".into()));
+    seen.unreachable.push(("192.0.2.9".into(), "connection refused".into(), Some("start it")));
     assert_eq!(
         judged(&seen),
         [(Kind::Unreachable, Blame::Path { from: "a".into(), to: "192.0.2.9".into() })]
@@ -358,7 +358,7 @@ fn a_host_that_goes_away_is_marked_and_the_rest_counts() {
     let mut seen = seen(&sound);
     seen.ears[2] = Ear::default();
     seen.gone.insert(2);
-    seen.unreachable.push(("c".into(), "went away".into()));
+    seen.unreachable.push(("c".into(), "went away".into(), None));
     assert_eq!(judged(&seen), [(Kind::Unreachable, Blame::Path { from: "a".into(), to: "c".into() })]);
     assert_eq!(Matrix::of(&seen).len(), 12);
 }
