@@ -136,6 +136,7 @@ fn a_host_that_cannot_send_what_was_asked_says_so() {
         assert!(status.success());
         let report = run(&config(own_group(), Format::Own, "100"));
         assert!(!report.is_met(), "{report:?}");
+        assert!(report.warnings.iter().any(|line| line.contains("no carrier")), "{:?}", report.warnings);
     });
 }
 
