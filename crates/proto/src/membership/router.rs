@@ -378,8 +378,7 @@ impl Router {
     /// Sends the reports that the router has to send as a host.
     fn report(&mut self, now: Instant) {
         for (link, host) in &mut self.hosts {
-            let timers = self.links.get(link).map_or(&self.config.timers, Link::timers);
-            let messages = host.due(now, timers);
+            let messages = host.due(now);
             self.out.extend(messages.into_iter().map(|message| Transmit::Send { link: *link, message }));
         }
     }
