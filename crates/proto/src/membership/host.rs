@@ -43,6 +43,8 @@ pub struct Host {
     /// The version of an older querier, and the time until which it counts as present. It understands only its
     /// own version.
     old_querier: Option<(OldVersion, Instant)>,
+    /// The least number of reports of a join, beside the robustness.
+    join_reports: u8,
 }
 
 /// A change of a group's filter that is reported repeatedly, as often as the robustness demands, because
@@ -74,6 +76,11 @@ enum OldVersion {
 }
 
 impl Host {
+    /// The host that a router is on a link.
+    pub fn of_router() -> Self {
+        Self { join_reports: JOIN_REPORTS, ..Self::default() }
+    }
+
     /// Sets the filter of `group` to `filter`.
     pub fn want(&mut self, now: Instant, group: IpAddr, filter: Filter, timers: &Timers) {
         let before = self.wanted.remove(&group).unwrap_or(Filter::NOTHING);
@@ -86,8 +93,8 @@ impl Host {
                 sources: BTreeSet::new(),
             });
             // A leave that is lost costs only packets that nobody wants.
-            let least = if filter.is_nothing() { 1 } else { JOIN_REPORTS };
-            change.reports_left = timers.robustness.max(least);
+            let least = if filter.is_nothing() { 0 } else { self.join_reports };
+            change.reports_left = timers.robustness.max(least).max(1);
             change.next = now;
             change.pause = timers.last_listener_query_interval;
             change.is_of_mode |= before.mode != filter.mode;
@@ -380,16 +387,17 @@ mod tests {
     #[test]
     fn a_change_is_told_again_and_with_it_what_came_before() {
         let timers = Timers::default();
-        let mut host = host(&Filter::NOTHING);
-        host.want(NOW, GROUP, Filter::EVERYTHING, &timers);
-        assert_eq!(records_in(host.due(NOW)), [(RecordKind::ToExclude, vec![])]);
-        host.want(NOW, GROUP, exclude([1]), &timers);
-        for second in [0, 1, 3, 7] {
-            let now = NOW + Duration::from_secs(second);
-            assert_eq!(host.deadline(), Some(now));
-            assert_eq!(records_in(host.due(now)), [(RecordKind::ToExclude, sources([1]))]);
+        for (mut host, seconds) in [(Host::default(), &[0, 1][..]), (Host::of_router(), &[0, 1, 3, 7])] {
+            host.want(NOW, GROUP, Filter::EVERYTHING, &timers);
+            assert_eq!(records_in(host.due(NOW)), [(RecordKind::ToExclude, vec![])]);
+            host.want(NOW, GROUP, exclude([1]), &timers);
+            for second in seconds {
+                let now = NOW + Duration::from_secs(*second);
+                assert_eq!(host.deadline(), Some(now));
+                assert_eq!(records_in(host.due(now)), [(RecordKind::ToExclude, sources([1]))]);
+            }
+            assert_eq!(host.deadline(), None);
         }
-        assert_eq!(host.deadline(), None);
     }
 
     #[test]

@@ -313,7 +313,7 @@ impl Router {
     }
 
     fn up(&mut self, now: Instant, id: LinkId, address: IpAddr) {
-        self.hosts.entry(id).or_default();
+        self.hosts.entry(id).or_insert_with(Host::of_router);
         if self.config.upstream == Some(id) {
             self.upstream = Some((id, address));
         } else if let Some(link) = self.links.get_mut(&id) {

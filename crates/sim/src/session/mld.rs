@@ -265,7 +265,7 @@ impl Mld {
         let deadline = match &mut self.nodes[number] {
             Node::Switch(_) => None,
             Node::Host(node) => {
-                messages.extend(node.host.due(now, &self.timers).into_iter().map(|one| (node.cable, one)));
+                messages.extend(node.host.due(now).into_iter().map(|one| (node.cable, one)));
                 node.host.deadline()
             }
             Node::Router(node) => loop {
