@@ -25,6 +25,8 @@ const MAX_PREFIXES: usize = 32;
 const MAX_ADDRESSES: usize = 32;
 /// The time after which a client without addresses asks again for the link's prefixes.
 const REFRESH: Duration = Duration::from_secs(600);
+/// The time after which a client asks again that got no list of prefixes: the server has not heard of their states yet.
+const WITHOUT_LIST: Duration = Duration::from_secs(2);
 
 /// What a client wants of a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -295,7 +297,7 @@ impl Client {
             self.lease = Some(Lease { server, addresses: Vec::new(), rebind_at: now });
             self.take_prefixes(now, message);
             self.phase = Phase::Bound;
-            self.due = now + REFRESH;
+            self.due = now + if self.lacks_list() { WITHOUT_LIST } else { REFRESH };
             return;
         }
         let Some(group) = self.group(message) else { return };
@@ -330,7 +332,12 @@ impl Client {
         self.lease = Some(Lease { server, addresses: valid, rebind_at: now + seconds(t2) });
         self.take_prefixes(now, message);
         self.phase = Phase::Bound;
-        self.due = renew_at;
+        self.due = if self.lacks_list() { renew_at.min(now + WITHOUT_LIST) } else { renew_at };
+    }
+
+    /// Whether the server will list the link's prefixes, and has not done so yet.
+    fn lacks_list(&self) -> bool {
+        self.config.server_key.is_some() && self.prefixes.is_empty()
     }
 
     /// Takes the list of the link's prefixes. Without one, the list of before stays: the server is an ordinary one, or was

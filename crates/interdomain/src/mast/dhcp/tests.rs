@@ -286,6 +286,21 @@ fn a_server_that_was_started_again_does_not_call_a_discouraged_prefix_preferred(
     assert_eq!(statuses(&client, at(302.0)), [false, false]);
 }
 
+/// The pushes that tell of the states may have come before the first answer, which lists nothing.
+#[test]
+fn a_client_that_heard_of_no_prefixes_asks_again_soon() {
+    let key = SigningKey::from_bytes(&[7; 32]);
+    for wants in [Wants::Prefixes, Wants::Addresses] {
+        let (mut server, mut client) = (new_server(), client_with(5, Some(&key), wants));
+        talk(&mut client, &mut server, at(0.0));
+        assert!(client.is_bound() && client.prefixes().is_empty());
+        server.set_states(at(0.1), &[]);
+        talk(&mut client, &mut server, at(2.1));
+        assert_eq!(client.prefixes().len(), 2);
+        assert!(client.deadline() > at(300.0).monotonic - Duration::from_secs(1), "then it need not hurry");
+    }
+}
+
 #[test]
 fn a_client_does_not_get_the_identifier_of_a_router_or_name_server() {
     for (wish, is_given) in [(1, false), (0x53, false), (0x11, true)] {
