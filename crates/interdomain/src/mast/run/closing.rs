@@ -209,6 +209,46 @@ mod tests {
     }
 
     #[test]
+    fn a_tunnel_is_wanted_while_the_file_says_the_same_of_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("stub.toml");
+        let config = |tunnel: &str| {
+            let text = format!(
+                "[stub]\nname = \"stub\"\nas = 64512\n[[provider]]\nname = \"A\"\nas = 64601\nprefix = \"{}\"\n\
+                 interface = \"up-a\"\n{tunnel}",
+                prefix()
+            );
+            std::fs::write(&file, text).unwrap();
+            Config::read(&file).unwrap()
+        };
+        let tunnel = "[provider.tunnel]\nserver = \"[2001:db8:a::1]:4548\"\nserver_name = \"a\"\nsecret = \"a.key\"\n\
+                      from = \"2001:db8:b:1::1\"\nto = \"2001:db8:a::1\"\ninner = \"2001:db8:a:ff::/64\"\n";
+        let made = Made {
+            provider: "A".into(),
+            provider_as: 64_601,
+            prefix: prefix(),
+            end: End {
+                kind: TunnelKind::Vxlan,
+                id: 1,
+                local: "2001:db8:b:1::1".parse().unwrap(),
+                remote: "2001:db8:a::1".parse().unwrap(),
+                inner_own: "2001:db8:a:ff::3".parse().unwrap(),
+                inner_peer: "2001:db8:a:ff::2".parse().unwrap(),
+            },
+            server: "[2001:db8:a::1]:4548".parse().unwrap(),
+            server_name: "a".into(),
+            secret: "a.key".into(),
+        };
+        assert!(made.is_wanted(&config(tunnel)));
+        assert!(!made.is_wanted(&config("")), "it was removed from the file");
+        for (old, new) in
+            [("b:1::1", "c:1::1"), ("to = \"2001:db8:a::1", "to = \"2001:db8:a::2"), ("4548", "4549")]
+        {
+            assert!(!made.is_wanted(&config(&tunnel.replacen(old, new, 1))), "{new}");
+        }
+    }
+
+    #[test]
     fn a_provider_that_does_not_answer_is_not_waited_for() {
         let silent = UdpSocket::bind("[::1]:0").unwrap();
         let way = Tms {

@@ -106,12 +106,12 @@ impl Daemon {
             self.write_due = self.write_due.or(Some(now + BETWEEN_WRITES));
         }
         let reasons = [
-            ("refused-update", counts.refused_updates != told.refused_updates),
-            ("wrong-signature", counts.wrong_signatures != told.wrong_signatures),
-            ("malformed", counts.malformed != told.malformed),
+            ("refused-update", counts.refused_updates - told.refused_updates),
+            ("wrong-signature", counts.wrong_signatures - told.wrong_signatures),
+            ("malformed", counts.malformed - told.malformed),
         ];
-        for (reason, _) in reasons.into_iter().filter(|(_, is_new)| *is_new) {
-            self.drops.add(now, reason, from, tell);
+        for dropped in reasons.into_iter().filter(|(_, new)| *new > 0) {
+            self.drops.add_many(now, dropped, from, tell);
         }
         self.told = counts;
     }
