@@ -147,7 +147,7 @@ pub fn run(args: Args) -> Outcome {
 /// Prints what each program knows.
 fn show(config: Option<&Path>, interface: Option<String>, json: bool) -> Outcome {
     let mut programs = match config {
-        Some(config) => status::ask_all(&Config::read(config)?)?,
+        Some(config) => run::ask_all(&Config::read(config)?)?,
         None => Vec::new(),
     };
     if let Some(interface) = interface {

@@ -97,6 +97,18 @@ pub fn run_host(host: &HostConfig, stop: &Stop, tell: Tell<'_>) -> Result<(), Er
     serve(host::Daemon::new(host)?, &status::address_of_host(&host.interface), stop, tell)
 }
 
+/// Asks all programs that a file describes what they know. Returns each with its name. `None`: it does not run here.
+///
+/// # Errors
+/// If a program runs and does not answer.
+pub fn ask_all(config: &Config) -> Result<Vec<(String, Option<Status>)>, Error> {
+    let asked = |program: String| {
+        let status = status::ask(&config.status_address(&program))?;
+        Ok((program, status))
+    };
+    config.programs().into_iter().map(asked).collect()
+}
+
 /// Removes the rules, routes and tunnels that the SRMS or the TMS of this file has left in the kernel. Neither may be running.
 ///
 /// # Errors

@@ -26,7 +26,7 @@ use crate::mast::{
     message::{Preference, PrefixState, TunnelKind},
 };
 
-use super::{Error, config::Config, doing, event::TunnelEnd};
+use super::{Error, doing, event::TunnelEnd};
 
 /// The longest time that an answer takes.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -210,12 +210,6 @@ pub fn ask(address: &str) -> Result<Option<Status>, Error> {
         return Err(Error::new(format!("{address} does not answer: ask as the program's user, or as root")));
     }
     serde_json::from_slice(&text).map(Some).map_err(|error| failed(error.into()))
-}
-
-/// Asks all programs that a file describes. Returns each with its name.
-pub fn ask_all(config: &Config) -> Result<Vec<(String, Option<Status>)>, Error> {
-    let asked = |program: String| ask(&config.status_address(&program)).map(|status| (program, status));
-    config.programs().into_iter().map(asked).collect()
 }
 
 /// Whether the other end's user is this one, or root.
