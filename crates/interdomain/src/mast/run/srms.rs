@@ -593,6 +593,8 @@ impl super::Daemon for Daemon {
             match self.machine.poll(now()) {
                 Poll::Do(command) => self.carry_out(command, tell),
                 Poll::Wait(until, _) => {
+                    // Packets wait for routes, and nobody waits for a file.
+                    let routes_due = self.set_routes();
                     let newest = self.machine.newest();
                     let due = now().elapsed + BETWEEN_WRITES;
                     self.write_due = self.write_due.or((newest != self.kept).then_some(due));
@@ -602,7 +604,7 @@ impl super::Daemon for Daemon {
                         self.keep_newest(tell);
                     }
                     let again = self.repetitions.run(now().elapsed, &self.netlink);
-                    let due = self.set_routes().into_iter().chain([until]).chain(self.write_due);
+                    let due = routes_due.into_iter().chain([until]).chain(self.write_due);
                     return Ok(due.chain(again).min());
                 }
             }
