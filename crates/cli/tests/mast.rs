@@ -353,21 +353,6 @@ fn a_host_avoids_a_failed_provider_and_comes_back() {
     assert!(!address_line(&network, BY_A).contains("deprecated"));
     until("the name has all addresses", || look_up(&network, "www.stub.example") == [BY_A, BY_B]);
     until("the host is reached over the link", || reaches_the_host(&network));
-    // Somebody removes both ends of the tunnel: they are made again.
-    let link = |node: &str| {
-        let output =
-            network.within(node, || Command::new("ip").args(["-o", "link"]).output().expect("it runs"));
-        let text = String::from_utf8(output.stdout).expect("text");
-        text.split([' ', ':', '@']).find(|word| word.starts_with("mast")).expect("a tunnel").to_owned()
-    };
-    for node in ["ra", "rgw"] {
-        network.configure(node, &format!("link del {}\n", link(node)));
-    }
-    for program in [&mut tms, &mut srms] {
-        program.next("tunnel_removed");
-        program.next("tunnel");
-    }
-
     // Each program says what it knows.
     let status = |node: &str, arguments: &[&str]| -> serde_json::Value {
         let asked = network.treecast(node, &[&["mast", "status", "--json"], arguments].concat());
@@ -377,7 +362,7 @@ fn a_host_avoids_a_failed_provider_and_comes_back() {
     let of_stub = status("rgw", &[&stub]);
     let provider = &of_stub["srms"]["providers"][0];
     assert_eq!((&provider["preference"], &provider["is_up"]), (&"encouraged".into(), &true.into()));
-    assert_eq!(provider["tunnel"]["interface"], link("rgw").as_str());
+    assert_eq!(provider["tunnel"]["interface"], tunnels(&network, "rgw")[0].as_str());
     assert_eq!(of_stub["dhcp-dhcp"]["states"][0]["epoch"], provider["epoch"]);
     assert_eq!(of_stub["dhcp-dhcp"]["links"][0]["leases"][0]["ifid"], "::80");
     assert_eq!(of_stub["dns"]["networks"][0]["discouraged"], serde_json::json!([]));
@@ -390,44 +375,76 @@ fn a_host_avoids_a_failed_provider_and_comes_back() {
     let expected = "none of these programs runs in this network namespace: srms, dns, router, dhcp-dhcp";
     assert!(String::from_utf8_lossy(&nobody.stderr).contains(expected), "{nobody:?}");
 
-    // What the programs leave can be removed. A program that is killed leaves its tunnel.
-    let rules = |node: &str| {
-        let output =
-            network.within(node, || Command::new("ip").args(["-6", "rule"]).output().expect("it runs"));
-        String::from_utf8(output.stdout).expect("text").lines().filter(|line| line.starts_with("47")).count()
-    };
-    let tunnels = |node: &str| {
-        let output = network.within(node, || Command::new("ip").args(["link"]).output().expect("it runs"));
-        String::from_utf8(output.stdout).expect("text").matches(": mast").count()
-    };
     let events: Vec<_> = tms.pending().into_iter().chain(host.pending()).collect();
     assert_eq!(events, Vec::<serde_json::Value>::new(), "no second tunnel, and no other address");
+}
+
+/// What `ip` prints on a node.
+fn ip(network: &Network, node: &str, arguments: &[&str]) -> String {
+    let output = network.within(node, || Command::new("ip").args(arguments).output().expect("it runs"));
+    String::from_utf8(output.stdout).expect("text")
+}
+
+/// The number of the SRMS's rules.
+fn rules(network: &Network, node: &str) -> usize {
+    ip(network, node, &["-6", "rule"]).lines().filter(|line| line.starts_with("47")).count()
+}
+
+/// The names of the tunnels.
+fn tunnels(network: &Network, node: &str) -> Vec<String> {
+    let text = ip(network, node, &["-o", "link"]);
+    let words = text.split([' ', ':', '@']).filter(|word| word.starts_with("mast"));
+    words.map(str::to_owned).collect()
+}
+
+#[test]
+fn tunnels_are_made_again_closed_and_cleaned() {
+    let (folder, network) = (Folder::new(), network());
+    let stub = folder.path("stub.toml");
+    let counts = || (rules(&network, "rgw"), tunnels(&network, "rgw").len(), tunnels(&network, "ra").len());
+    let mut tms = start(&network, "ra", &["tms", &folder.path("provider.toml")]);
+    let mut srms = start(&network, "rgw", &["srms", &stub]);
+    tms.next("tunnel");
+    srms.next("tunnel");
+
+    // Somebody removes both ends.
+    for node in ["ra", "rgw"] {
+        network.configure(node, &format!("link del {}\n", tunnels(&network, node)[0]));
+    }
+    for program in [&mut tms, &mut srms] {
+        program.next("tunnel_removed");
+        program.next("tunnel");
+    }
+    // A program that is killed leaves its tunnel.
     srms.child.end();
-    assert_eq!((rules("rgw"), tunnels("rgw"), tunnels("ra")), (4, 1, 1));
+    assert_eq!(counts(), (4, 1, 1));
     let clean = || {
         let cleaned = network.treecast("rgw", &["mast", "clean", &stub]);
         assert!(cleaned.status.success(), "{}", String::from_utf8_lossy(&cleaned.stderr));
     };
     clean();
     tms.next("tunnel_removed");
-    assert_eq!((rules("rgw"), tunnels("rgw"), tunnels("ra")), (0, 0, 0));
+    assert_eq!(counts(), (0, 0, 0));
 
-    // One that ends in order closes it. What an unreadable file no longer tells is found by its name.
+    // One that ends in order closes it.
     let mut again = start(&network, "rgw", &["srms", &stub]);
     again.next("tunnel");
     again.child.signal(libc::SIGTERM);
     tms.next("tunnel_removed");
-    assert_eq!((again.wait(), rules("rgw"), tunnels("rgw")), (Some(0), 4, 0));
+    assert_eq!((again.wait(), counts()), (Some(0), (4, 0, 0)));
+
+    // What an unreadable file no longer tells is found by its name and group.
     fs::write(folder.path("state/srms-tunnels.json"), "[").expect("a file");
     network.configure("rgw", "link add mast77 group 28019 type vxlan id 119 dstport 4790 remote ::1\n");
     let mut told = start_without_waiting(&network, "rgw", &["srms", &stub]);
     let unreadable = told.next("failed")["what"].as_str().map(str::to_owned).expect("words");
     assert!(unreadable.contains("state/srms-tunnels.json, so what it held is lost"), "{unreadable}");
     told.next("tunnel");
-    assert_eq!(tunnels("rgw"), 1, "the one that nobody knows is removed");
+    assert_eq!(counts(), (4, 1, 1), "the one that nobody knows is removed");
     told.child.end();
     clean();
-    assert_eq!(tunnels("rgw"), 0);
+    tms.next("tunnel_removed");
+    assert_eq!(counts(), (0, 0, 0));
 }
 
 /// The stub without tunnels, DHCP and DNS. Its link to B is another router's, `r2`, and has this number there.
