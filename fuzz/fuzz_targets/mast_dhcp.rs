@@ -19,6 +19,7 @@ fuzz_target!(|bytes: &[u8]| {
         valid_s: 900,
         dns_servers: Vec::new(),
         reserved: Vec::new(),
+        kept_for: Vec::new(),
         max_leases: 2,
         key: (&[7; 32]).into(),
         push_interval: Duration::from_secs(60),
@@ -29,7 +30,7 @@ fuzz_target!(|bytes: &[u8]| {
     _ = server.handle(now, bytes);
     assert!(server.leases() <= 2);
     for (server_key, wants) in [(Some(key), Wants::Addresses), (None, Wants::Addresses), (None, Wants::Prefixes)] {
-        let config = client::Config { duid: vec![0, 3, 0, 1, 2], group: 1, ifid: None, server_key, wants, seed: 1 };
+        let config = client::Config { duid: vec![0, 3, 0, 1, 2], group: 1, ifid: None, server_key, wants, seed: [1; 32] };
         let mut client = Client::new(config, now.monotonic);
         _ = client.poll(now.monotonic);
         client.handle(now.monotonic, bytes);

@@ -1,11 +1,16 @@
 //! `treecast mast`: the programs of MAST, a stub with several providers (interdomain-2013, chapter 6).
 
-use std::{net::Ipv6Addr, path::PathBuf, process::ExitCode};
+use std::{
+    collections::BTreeMap,
+    net::Ipv6Addr,
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
 
 use clap::Subcommand;
 use serde::Serialize;
 use treecast_host::{clock, stop::Stop};
-use treecast_interdomain::mast::run::{self, Event, HostConfig, Program, config::Config};
+use treecast_interdomain::mast::run::{self, Event, HostConfig, Program, config::Config, status};
 
 use crate::{Outcome, output::Lines};
 
@@ -65,9 +70,25 @@ enum Command {
         #[arg(long)]
         json: bool,
     },
+    /// Say what the programs that run here know now
+    ///
+    /// Prefixes and their states, tunnels, leases, addresses, and the newest stamps and epochs. Asks each program that the file
+    /// describes, as its user or as root.
+    Status {
+        /// The file that describes the stub network or the provider
+        #[arg(value_name = "CONFIG", required_unless_present = "interface")]
+        config: Option<PathBuf>,
+        /// Ask the `host` of this interface
+        #[arg(long, value_name = "IF")]
+        interface: Option<String>,
+        /// One JSON object on standard output
+        #[arg(long)]
+        json: bool,
+    },
     /// Remove the rules, routes and tunnels that `srms` or `tms` has left
     ///
-    /// They stay when the programs end, so that connections go on over a restart. Tunnels are known from the file's `state` folder.
+    /// They stay when the programs end, so that connections go on over a restart. Providers are asked to remove their ends of
+    /// tunnels. Neither program may be running.
     Clean {
         /// The file that describes the stub network or the provider
         #[arg(value_name = "CONFIG")]
@@ -107,8 +128,9 @@ pub fn run(args: Args) -> Outcome {
             run::run_host(&host, &stop, &mut Display::new(json).teller())?;
             return Ok(ExitCode::SUCCESS);
         }
+        Command::Status { config, interface, json } => return show(config.as_deref(), interface, json),
         Command::Clean { config } => {
-            run::clean(&Config::read(&config)?)?;
+            run::clean(&Config::read(&config)?, &mut Display::new(false).teller())?;
             return Ok(ExitCode::SUCCESS);
         }
         Command::Key { file } => {
@@ -119,6 +141,33 @@ pub fn run(args: Args) -> Outcome {
     let config = Config::read(&common.config)?;
     let stop = Stop::on_signals()?;
     run::run(&program, &config, &stop, &mut Display::new(common.json).teller())?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Prints what each program knows.
+fn show(config: Option<&Path>, interface: Option<String>, json: bool) -> Outcome {
+    let mut programs = match config {
+        Some(config) => run::ask_all(&Config::read(config)?)?,
+        None => Vec::new(),
+    };
+    if let Some(interface) = interface {
+        programs.push((format!("host {interface}"), status::ask(&status::address_of_host(&interface))?));
+    }
+    let names = || programs.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>().join(", ");
+    if programs.iter().all(|(_, status)| status.is_none()) {
+        return Err(format!("none of these programs runs in this network namespace: {}", names()).into());
+    }
+    if json {
+        let mut lines = Lines::default();
+        lines.add(&programs.into_iter().collect::<BTreeMap<_, _>>(), false);
+        return Ok(ExitCode::SUCCESS);
+    }
+    for (name, status) in programs {
+        match status {
+            Some(status) => say!("{name}: {status}"),
+            None => say!("{name}: does not run here"),
+        }
+    }
     Ok(ExitCode::SUCCESS)
 }
 

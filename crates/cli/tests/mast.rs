@@ -353,50 +353,111 @@ fn a_host_avoids_a_failed_provider_and_comes_back() {
     assert!(!address_line(&network, BY_A).contains("deprecated"));
     until("the name has all addresses", || look_up(&network, "www.stub.example") == [BY_A, BY_B]);
     until("the host is reached over the link", || reaches_the_host(&network));
-    // What the programs leave can be removed.
-    let rules = |node: &str| {
-        let output =
-            network.within(node, || Command::new("ip").args(["-6", "rule"]).output().expect("it runs"));
-        String::from_utf8(output.stdout).expect("text").lines().filter(|line| line.starts_with("47")).count()
+    // Each program says what it knows.
+    let status = |node: &str, arguments: &[&str]| -> serde_json::Value {
+        let asked = network.treecast(node, &[&["mast", "status", "--json"], arguments].concat());
+        assert!(asked.status.success(), "{}", String::from_utf8_lossy(&asked.stderr));
+        serde_json::from_slice(&asked.stdout).expect("an object")
     };
-    let tunnels = |node: &str| {
-        let output = network.within(node, || Command::new("ip").args(["link"]).output().expect("it runs"));
-        String::from_utf8(output.stdout).expect("text").matches(": mast").count()
-    };
-    assert_eq!((rules("rgw"), tunnels("rgw"), tunnels("ra")), (4, 1, 1));
-    srms.child.end();
-    let cleaned = network.treecast("rgw", &["mast", "clean", &stub]);
-    assert!(cleaned.status.success(), "{}", String::from_utf8_lossy(&cleaned.stderr));
-    assert_eq!((rules("rgw"), tunnels("rgw")), (0, 0));
+    let of_stub = status("rgw", &[&stub]);
+    let provider = &of_stub["srms"]["providers"][0];
+    assert_eq!((&provider["preference"], &provider["is_up"]), (&"encouraged".into(), &true.into()));
+    assert_eq!(provider["tunnel"]["interface"], tunnels(&network, "rgw")[0].as_str());
+    assert_eq!(of_stub["dhcp-dhcp"]["states"][0]["epoch"], provider["epoch"]);
+    assert_eq!(of_stub["dhcp-dhcp"]["links"][0]["leases"][0]["ifid"], "::80");
+    assert_eq!(of_stub["dns"]["networks"][0]["discouraged"], serde_json::json!([]));
+    assert_eq!(of_stub["router"]["interfaces"][0]["addresses"].as_array().map(Vec::len), Some(2));
+    let of_host = status("h", &["--interface", "b1"]);
+    assert_eq!(of_host["host b1"]["interfaces"][0]["addresses"][0], serde_json::json!([BY_A, true]));
+    let of_provider = status("ra", &[&folder.path("provider.toml")]);
+    assert_eq!(of_provider["tms"]["tunnels"][0]["peer"], "stub");
+    let nobody = network.treecast("h", &["mast", "status", &stub]);
+    let expected = "none of these programs runs in this network namespace: srms, dns, router, dhcp-dhcp";
+    assert!(String::from_utf8_lossy(&nobody.stderr).contains(expected), "{nobody:?}");
+
     let events: Vec<_> = tms.pending().into_iter().chain(host.pending()).collect();
     assert_eq!(events, Vec::<serde_json::Value>::new(), "no second tunnel, and no other address");
 }
 
-/// A stub whose link to B is another router's, `r2`, and the numbers of the interfaces there.
+/// What `ip` prints on a node.
+fn ip(network: &Network, node: &str, arguments: &[&str]) -> String {
+    let output = network.within(node, || Command::new("ip").args(arguments).output().expect("it runs"));
+    String::from_utf8(output.stdout).expect("text")
+}
+
+/// The number of the SRMS's rules.
+fn rules(network: &Network, node: &str) -> usize {
+    ip(network, node, &["-6", "rule"]).lines().filter(|line| line.starts_with("47")).count()
+}
+
+/// The names of the tunnels.
+fn tunnels(network: &Network, node: &str) -> Vec<String> {
+    let text = ip(network, node, &["-o", "link"]);
+    let words = text.split([' ', ':', '@']).filter(|word| word.starts_with("mast"));
+    words.map(str::to_owned).collect()
+}
+
+#[test]
+fn tunnels_are_made_again_closed_and_cleaned() {
+    let (folder, network) = (Folder::new(), network());
+    let stub = folder.path("stub.toml");
+    let counts = || (rules(&network, "rgw"), tunnels(&network, "rgw").len(), tunnels(&network, "ra").len());
+    let mut tms = start(&network, "ra", &["tms", &folder.path("provider.toml")]);
+    let mut srms = start(&network, "rgw", &["srms", &stub]);
+    tms.next("tunnel");
+    srms.next("tunnel");
+
+    // Somebody removes both ends.
+    for node in ["ra", "rgw"] {
+        network.configure(node, &format!("link del {}\n", tunnels(&network, node)[0]));
+    }
+    for program in [&mut tms, &mut srms] {
+        program.next("tunnel_removed");
+        program.next("tunnel");
+    }
+    // A program that is killed leaves its tunnel.
+    srms.child.end();
+    assert_eq!(counts(), (4, 1, 1));
+    let clean = || {
+        let cleaned = network.treecast("rgw", &["mast", "clean", &stub]);
+        assert!(cleaned.status.success(), "{}", String::from_utf8_lossy(&cleaned.stderr));
+    };
+    clean();
+    tms.next("tunnel_removed");
+    assert_eq!(counts(), (0, 0, 0));
+
+    // One that ends in order closes it.
+    let mut again = start(&network, "rgw", &["srms", &stub]);
+    again.next("tunnel");
+    again.child.signal(libc::SIGTERM);
+    tms.next("tunnel_removed");
+    assert_eq!((again.wait(), counts()), (Some(0), (4, 0, 0)));
+
+    // What an unreadable file no longer tells is found by its name and group.
+    fs::write(folder.path("state/srms-tunnels.json"), "[").expect("a file");
+    network.configure("rgw", "link add mast77 group 28019 type vxlan id 119 dstport 4790 remote ::1\n");
+    let mut told = start_without_waiting(&network, "rgw", &["srms", &stub]);
+    let unreadable = told.next("failed")["what"].as_str().map(str::to_owned).expect("words");
+    assert!(unreadable.contains("state/srms-tunnels.json, so what it held is lost"), "{unreadable}");
+    told.next("tunnel");
+    assert_eq!(counts(), (4, 1, 1), "the one that nobody knows is removed");
+    told.child.end();
+    clean();
+    tms.next("tunnel_removed");
+    assert_eq!(counts(), (0, 0, 0));
+}
+
+/// The stub without tunnels, DHCP and DNS. Its link to B is another router's, `r2`, and has this number there.
 fn stub_with_two_routers(index: u32) -> String {
+    let sections = STUB.split("\n\n").take(3);
+    let sections = sections.map(|section| section.split("[provider.tunnel]").next().unwrap_or_default());
+    let trap = format!("trap = {{ agent = \"fd00:1::2\", index = {index} }}");
+    let lines = sections.flat_map(str::lines).filter(|line| !line.starts_with("gateway"));
+    let text = lines.collect::<Vec<_>>().join("\n");
+    let text = text.replace("interface = \"ra\"", "interface = \"lo\"").replace("interface = \"rb\"", &trap);
     format!(
-        r#"
-state = "state"
-[stub]
-name = "stub"
-as = 64512
-[[provider]]
-name = "A"
-as = 64601
-prefix = "2001:db8:a:100::/56"
-interface = "lo"
-[[provider]]
-name = "B"
-as = 64602
-prefix = "2001:db8:b:100::/56"
-trap = {{ agent = "fd00:1::2", index = {index} }}
-[srms]
-recovery_s = 0
-trap_listen = "[::]:1620"
-[watch]
-interfaces = ["p"]
-srms = "[fd00:1::1]:1620"
-"#
+        "{text}\n[srms]\nrecovery_s = 0\ntrap_listen = \"[::]:1620\"\n\
+         [watch]\ninterfaces = [\"p\"]\nsrms = \"[fd00:1::1]:1620\"\n"
     )
 }
 
@@ -427,16 +488,14 @@ fn a_trap_of_another_router_or_community_is_dropped() {
         let socket = network.within(node, || UdpSocket::bind("[::]:0").expect("a socket"));
         socket.send_to(&notice.to_bytes(1), "[fd00:1::1]:1620").expect("it is sent");
     };
-    for (node, notice) in [
-        ("r1", notice(b"public", index)),
-        ("r2", notice(b"private", index)),
-        ("r2", notice(b"public", index + 9)),
-    ] {
-        send(node, notice);
-        // Drops for one reason are told once a second.
-        assert_eq!(srms.next("dropped")["reason"], "unknown-agent");
-        thread::sleep(Duration::from_millis(1_100));
-    }
+    send("r1", notice(b"public", index));
+    assert_eq!(srms.next("dropped")["reason"], "unknown-agent");
+    send("r2", notice(b"private", index));
+    send("r2", notice(b"public", index + 9));
+    // Drops for one reason are told once a second.
+    thread::sleep(Duration::from_millis(1_100));
+    send("r1", notice(b"public", index));
+    assert_eq!(srms.next("dropped")["count"], 4);
     srms.child.signal(libc::SIGTERM);
     assert_eq!(srms.wait(), Some(0));
 

@@ -166,8 +166,9 @@ fn back_on_link(carried: &[(Duration, u64)], cut: Cut, rate_bps: u64) -> Option<
     after.into_iter().find(is_back).map(|pair| pair[1].0 - cut.mended)
 }
 
-/// Counts the connections that avoid the prefix although its link was never cut, or has been back for so long that the prefix was
-/// used again before; and those that use it after they avoided it.
+/// Counts the connections that were misled, such as by a forger. While the link is up, the first connection that uses the prefix shows that
+/// the stub has noticed, and each later one that avoids it is misled. While the link is cut, it is the other way round. Connections of
+/// which nobody knows what they use do not count.
 fn disturbed(probes: &[Probe], cuts: &[Cut]) -> usize {
     let first = cuts.first().map_or(Duration::MAX, |cut| cut.from);
     let wrong = |from: Duration, to: Duration, expected: bool| {

@@ -92,14 +92,9 @@ impl Scene<'_> {
     }
 
     /// Opens the connection of the transfer. It uses the prefix whose link is cut.
-    fn open(
-        &self,
-        planned: &PlannedTransfer,
-        far: Ipv6Addr,
-        stop: &(dyn Fn() -> bool + Sync),
-    ) -> io::Result<Open> {
+    fn open(&self, planned: &PlannedTransfer, far: Ipv6Addr) -> io::Result<Open> {
         let PlannedMultihoming { inside, outside, .. } = self.planned;
-        let open = self.reach((inside, outside), far, stop)?;
+        let open = Open::between(self.site, inside, outside, (far, PORT).into())?;
         let source = open.address()?.ip();
         let is_of = |prefix: &Subnet<Ipv6Addr>| matches!(source, IpAddr::V6(v6) if prefix.contains(v6));
         if planned.prefix.as_ref().is_some_and(|prefix| !is_of(prefix)) {
@@ -108,23 +103,6 @@ impl Scene<'_> {
             return Err(io::Error::other(what));
         }
         Ok(open)
-    }
-
-    /// Opens a connection. The stub's router may have got its own addresses a moment later than the stub's hosts.
-    fn reach(
-        &self,
-        (inside, outside): (&str, &str),
-        far: Ipv6Addr,
-        stop: &(dyn Fn() -> bool + Sync),
-    ) -> io::Result<Open> {
-        const PATIENCE: Duration = Duration::from_secs(60);
-        let end = Instant::now() + PATIENCE;
-        loop {
-            match Open::between(self.site, inside, outside, (far, PORT).into()) {
-                Err(error) if error.kind() == io::ErrorKind::TimedOut && Instant::now() < end && !stop() => {}
-                outcome => return outcome,
-            }
-        }
     }
 
     /// Transfers data while everything else goes on.
@@ -138,7 +116,7 @@ impl Scene<'_> {
     ) -> io::Result<(Crossing, Vec<(String, Count)>)> {
         let Self { site, planned: of_run, .. } = *self;
         let (inside, outside) = (of_run.inside.as_str(), of_run.outside.as_str());
-        let open = self.open(planned, far, stop)?;
+        let open = self.open(planned, far)?;
         let own = v6(site, inside)?;
         let (named, targets) =
             (systems.map(|systems| &systems.named), systems.map(|systems| &systems.targets));

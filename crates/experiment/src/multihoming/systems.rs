@@ -343,6 +343,15 @@ impl<'a> Stub<'a> {
                 return Ok(Some(format!("{provider} has no route to {prefix} by a tunnel")));
             }
         }
+        for neighbour in &self.speaker.neighbours {
+            // Without its own address, the stub's router would send packets for the LAN back to the provider. An address that is still
+            // being looked for elsewhere cannot be bound.
+            let own = in_lan(self.prefix(neighbour)?, GATEWAY);
+            let gateway = &self.planned.gateway;
+            if enter(self.site, gateway, || UdpSocket::bind((own, 0)))?.is_err() {
+                return Ok(Some(format!("{gateway} has no address {own}")));
+            }
+        }
         let inside = self.name(self.inside.node);
         let source = enter(self.site, inside, || -> io::Result<SocketAddr> {
             let socket = UdpSocket::bind((Ipv6Addr::UNSPECIFIED, 0))?;

@@ -51,6 +51,8 @@ pub struct Interface {
     pub mac: Option<[u8; 6]>,
     /// The length of the longest IP packet that it can send, in bytes.
     pub mtu: u32,
+    /// The number of the group of interfaces that it is in. 0: the default one.
+    pub group: u32,
     /// The source address of IGMP messages: its first IPv4 address.
     pub ipv4: Option<IpAddr>,
     /// The source address of MLD messages: its first link-local address, once that is known to be unique.
@@ -192,6 +194,7 @@ fn parse_link(body: &[u8]) -> Option<Interface> {
         is_ethernet: u16_at(body, 2) == Some(libc::ARPHRD_ETHER),
         mac: None,
         mtu: 0,
+        group: 0,
         ipv4: None,
         ipv6: None,
         networks: Vec::new(),
@@ -202,6 +205,7 @@ fn parse_link(body: &[u8]) -> Option<Interface> {
             libc::IFLA_ADDRESS => interface.mac = value.try_into().ok(),
             libc::IFLA_IFNAME => interface.name = text(value),
             libc::IFLA_MTU => interface.mtu = u32_at(value, 0).unwrap_or_default(),
+            libc::IFLA_GROUP => interface.group = u32_at(value, 0).unwrap_or_default(),
             libc::IFLA_MASTER => interface.is_usable = false,
             _ => {}
         }

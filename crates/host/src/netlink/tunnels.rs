@@ -64,6 +64,8 @@ pub struct Tunnel<'a> {
     pub remote: Ipv6Addr,
     /// The longest packet that the tunnel takes, in bytes.
     pub mtu: u32,
+    /// The number of the interface's group. 0: the default one.
+    pub group: u32,
 }
 
 /// Adds a tunnel, and sets it up.
@@ -72,6 +74,7 @@ pub fn add_tunnel(batch: &mut Batch, tunnel: &Tunnel) {
     batch.request(what, libc::RTM_NEWLINK, CREATE, &link_header(0, true), |attributes| {
         attributes.text(libc::IFLA_IFNAME, tunnel.name);
         attributes.u32(libc::IFLA_MTU, tunnel.mtu);
+        attributes.u32(libc::IFLA_GROUP, tunnel.group);
         let (local, remote) = (tunnel.local.octets(), tunnel.remote.octets());
         attributes.nest(libc::IFLA_LINKINFO, |info| match tunnel.carrier {
             Carrier::Gre => {
@@ -132,7 +135,10 @@ impl Netlink {
             Ipv6Addr::new(0x2001, 0xdb8, 0xffff, 0xffff, 0xffff, 0xffff, 0xffff, 0xfffe),
         );
         let mut batch = Batch::default();
-        add_tunnel(&mut batch, &Tunnel { name, carrier, id: (1 << 24) - 1, local, remote, mtu: 1280 });
+        add_tunnel(
+            &mut batch,
+            &Tunnel { name, carrier, id: (1 << 24) - 1, local, remote, mtu: 1280, group: 0 },
+        );
         match self.run(batch) {
             Ok(()) => self.delete_link(name).map(|()| true),
             Err(error) if is_refused_with(&error, libc::EOPNOTSUPP) => Ok(false),

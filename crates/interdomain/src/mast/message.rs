@@ -17,7 +17,7 @@
 //!
 //! Fields of unknown type are skipped. Parsing never panics, whatever the bytes.
 
-use std::{collections::HashMap, fmt, net::Ipv6Addr};
+use std::{collections::BTreeMap, fmt, net::Ipv6Addr};
 
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
@@ -89,7 +89,7 @@ pub enum Message {
 }
 
 /// The state of one prefix of a stub.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PrefixState {
     pub prefix: Prefix,
     pub preference: Preference,
@@ -255,15 +255,52 @@ impl fmt::Debug for Key {
     }
 }
 
-/// Gives each message of a sender a stamp that is higher than all before, whatever the clock does.
+/// Numbers that only grow, whatever the clock does: the epochs of prefixes, and the counters of signed DHCPv6 messages.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Stamps(u64);
+pub struct Epochs(u64);
+
+impl Epochs {
+    /// Numbers that are higher than `newest`, the last one of an earlier run. Zero: there was none.
+    pub fn after(newest: u64) -> Self {
+        Self(newest)
+    }
+
+    /// The next number. `now_us` is the time in microseconds since 1970.
+    pub fn next(&mut self, now_us: u64) -> u64 {
+        self.0 = now_us.max(self.0.saturating_add(1));
+        self.0
+    }
+
+    /// The last number. Zero: there was none.
+    pub fn newest(&self) -> u64 {
+        self.0
+    }
+}
+
+/// The stamps of a sender's messages. Each is higher than all before, also if the clock is set back.
+///
+/// One exception: a last stamp that is so far ahead of the clock that no receiver with a right clock has taken it is
+/// forgotten. Otherwise nobody would believe a sender whose clock was wrong, until the time that it showed has come.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Stamps(Epochs);
 
 impl Stamps {
+    /// Stamps that are higher than `newest`, the last one of an earlier run. Zero: there was none.
+    pub fn after(newest: u64) -> Self {
+        Self(Epochs::after(newest))
+    }
+
     /// The next stamp. `now_us` is the time in microseconds since 1970.
     pub fn next(&mut self, now_us: u64) -> u64 {
-        self.0 = now_us.max(self.0 + 1);
-        self.0
+        if self.newest() > now_us.saturating_add(MAX_SKEW_US) {
+            self.0 = Epochs::default();
+        }
+        self.0.next(now_us)
+    }
+
+    /// The last stamp. Zero: there was none.
+    pub fn newest(&self) -> u64 {
+        self.0.newest()
     }
 }
 
@@ -272,15 +309,21 @@ impl Stamps {
 #[derive(Debug, Clone, Default)]
 pub struct ReplayGuard {
     /// The stamp of the last message of each sender.
-    last: HashMap<String, u64>,
+    last: BTreeMap<String, u64>,
     /// Older messages may have been taken before the receiver was started again.
     start_us: u64,
 }
 
 impl ReplayGuard {
-    /// A guard that refuses all messages from before `now_us`, the time in microseconds since 1970.
-    pub fn since(now_us: u64) -> Self {
-        Self { last: HashMap::new(), start_us: now_us }
+    /// A guard that knows the senders' newest stamps from an earlier run. It refuses all messages from before `now_us`, the time
+    /// in microseconds since 1970.
+    pub fn resume(now_us: u64, newest: BTreeMap<String, u64>) -> Self {
+        Self { last: newest, start_us: now_us }
+    }
+
+    /// The stamp of each sender's last message.
+    pub fn newest(&self) -> &BTreeMap<String, u64> {
+        &self.last
     }
 
     /// Takes note of a message whose code is right. `now_us` is the time in microseconds since 1970.
@@ -293,12 +336,12 @@ impl ReplayGuard {
             let ahead_s = (i128::from(*stamp) - i128::from(now_us)) / 1_000_000;
             return Err(Dropped::Skewed { sender: sender.clone(), ahead_s: ahead_s as i64 });
         }
-        match self.last.get_mut(sender) {
-            _ if *stamp < self.start_us => return Err(Dropped::Replayed(sender.clone())),
-            Some(last) if *stamp <= *last => return Err(Dropped::Replayed(sender.clone())),
-            Some(last) => *last = *stamp,
-            None => _ = self.last.insert(sender.clone(), *stamp),
+        // A stamp that could not be taken by now was taken before this clock was set back. It must not silence its sender.
+        let last = self.last.get(sender).filter(|last| **last <= now_us.saturating_add(MAX_SKEW_US));
+        if *stamp < self.start_us || last.is_some_and(|last| stamp <= last) {
+            return Err(Dropped::Replayed(sender.clone()));
         }
+        self.last.insert(sender.clone(), *stamp);
         Ok(())
     }
 }
@@ -741,14 +784,39 @@ mod tests {
         assert_eq!(guard.take(envelope.stamp, &older), Err(Dropped::Replayed("stub-1".into())));
         let other = Envelope { sender: "stub-2".into(), ..older };
         assert_eq!(guard.take(envelope.stamp, &other), Ok(()));
-        let mut restarted = ReplayGuard::since(envelope.stamp + 1);
+        let mut restarted = ReplayGuard::resume(envelope.stamp + 1, BTreeMap::new());
         assert_eq!(restarted.take(envelope.stamp + 2, &envelope), Err(Dropped::Replayed("stub-1".into())));
+        // A sender whose clock is ahead: its messages are later than the restart, and have come all the same.
+        let mut resumed = ReplayGuard::resume(envelope.stamp - 5, guard.newest().clone());
+        assert_eq!(resumed.take(envelope.stamp - 5, &envelope), Err(Dropped::Replayed("stub-1".into())));
+        let next = Envelope { stamp: envelope.stamp + 1, ..envelope };
+        assert_eq!(resumed.take(envelope.stamp - 5, &next), Ok(()));
+    }
+
+    #[test]
+    fn a_sender_is_believed_after_both_clocks_were_an_hour_ahead() {
+        const HOUR_US: u64 = 3_600_000_000;
+        let (envelope, ..) = sealed(states());
+        let (mut guard, mut stamps) = (ReplayGuard::default(), Stamps::default());
+        let mut send = |now: u64, clock: u64| {
+            guard.take(clock, &Envelope { stamp: stamps.next(now), ..envelope.clone() })
+        };
+        assert_eq!(send(HOUR_US + 1_000_000, HOUR_US + 1_000_000), Ok(()));
+        assert_eq!(send(2_000_000, 2_000_000), Ok(()), "both are set right");
+        assert_eq!(send(1_000_000, 1_000_000), Ok(()), "both are set back by a second");
+        assert_eq!(send(1_000_000, HOUR_US).unwrap_err().reason(), "skewed");
     }
 
     #[test]
     fn stamps_grow_although_the_clock_goes_back() {
         let mut stamps = Stamps::default();
         assert_eq!([10, 10, 4, 20].map(|now| stamps.next(now)), [10, 11, 12, 20]);
+        let mut again = Stamps::after(stamps.newest());
+        assert_eq!(again.next(5), 21, "after a restart, too");
+        let mut far = Stamps::after(5 + MAX_SKEW_US + 1);
+        assert_eq!(far.next(5), 5, "nobody has taken a stamp so far ahead");
+        let mut epochs = Epochs::after(5 + MAX_SKEW_US + 1);
+        assert_eq!(epochs.next(5), 5 + MAX_SKEW_US + 2, "nobody judges an epoch by a clock");
     }
 
     #[test]

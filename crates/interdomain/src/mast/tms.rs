@@ -55,6 +55,7 @@ pub struct Tunnel {
     pub prefix: Prefix,
     pub kind: TunnelKind,
     pub id: u32,
+    pub provider_end: Ipv6Addr,
     pub stub_end: Ipv6Addr,
     pub stub_as: u32,
     pub inner_stub: Ipv6Addr,
@@ -134,8 +135,10 @@ impl Tms {
         };
         let is_free =
             !self.tunnels.contains_key(&tunnel.id) && self.number(&tunnel.stub, tunnel.prefix).is_none();
-        let has_inner = self.inner(tunnel.id) == [tunnel.inner_provider, tunnel.inner_stub];
-        let is_taken = is_free && has_inner && self.judge(&tunnel.stub, &open).is_ok();
+        // The provider's own addresses may have been configured anew.
+        let has_ends = self.provider.end == tunnel.provider_end
+            && self.inner(tunnel.id) == [tunnel.inner_provider, tunnel.inner_stub];
+        let is_taken = is_free && has_ends && self.judge(&tunnel.stub, &open).is_ok();
         if is_taken {
             let longest = Duration::from_secs((*LIFETIMES.end()).into());
             self.tunnels.insert(tunnel.id, (tunnel, now.elapsed + left.min(longest)));
@@ -181,6 +184,7 @@ impl Tms {
             prefix: open.prefix,
             kind: open.kind,
             id,
+            provider_end: self.provider.end,
             stub_end: open.stub_end,
             stub_as: open.stub_as,
             inner_stub,
@@ -363,8 +367,14 @@ mod tests {
         let mut without = tms();
         without.provider.stubs.remove(0);
         assert!(!without.restore(at(0), tunnel.clone(), left), "the provider has no such stub any more");
-        let moved = Tunnel { inner_stub: "2001:db8:a:ff::5".parse().unwrap(), ..tunnel };
+        let moved = Tunnel { inner_stub: "2001:db8:a:ff::5".parse().unwrap(), ..tunnel.clone() };
         assert!(!tms().restore(at(0), moved, left), "its addresses are those of another number");
+        let mut elsewhere = tms();
+        elsewhere.provider.end = "2001:db8:a::2".parse().unwrap();
+        assert!(!elsewhere.restore(at(0), tunnel, left), "the provider's end has another address");
+        let new = elsewhere.handle(at(1), &ask("one", 2, "2001:db8:a:1::/64", |_| ()));
+        let [Command::Make { tunnel, .. }] = &new[..] else { panic!("{new:?}") };
+        assert_eq!(tunnel.provider_end, elsewhere.provider.end);
     }
 
     #[test]

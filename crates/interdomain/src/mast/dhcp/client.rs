@@ -25,6 +25,8 @@ const MAX_PREFIXES: usize = 32;
 const MAX_ADDRESSES: usize = 32;
 /// The time after which a client without addresses asks again for the link's prefixes.
 const REFRESH: Duration = Duration::from_secs(600);
+/// The time after which a client asks again that got no list of prefixes: the server has not heard of their states yet.
+const WITHOUT_LIST: Duration = Duration::from_secs(2);
 
 /// What a client wants of a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,8 +47,8 @@ pub struct Config {
     pub ifid: Option<u64>,
     pub server_key: Option<VerifyingKey>,
     pub wants: Wants,
-    /// Any number; the times of repetitions and the transactions' numbers are drawn from it.
-    pub seed: u64,
+    /// Random bytes. The times of repetitions, and the numbers of transactions and requests are drawn from them.
+    pub seed: [u8; 32],
 }
 
 /// An address that the interface should have.
@@ -99,18 +101,20 @@ pub struct Client {
     /// The counter of the newest signed message.
     counter: Option<u64>,
     transaction: [u8; 3],
+    /// The number that a signed answer to the current transaction must repeat.
+    challenge: u64,
     begun: Duration,
     wait: Duration,
     repetitions: u32,
     due: Duration,
-    random: u64,
+    /// The count of numbers that were drawn.
+    drawn: u64,
     pub dropped: Dropped,
 }
 
 impl Client {
     /// Creates a client whose first message is due at once.
     pub fn new(config: Config, now: Duration) -> Self {
-        let random = config.seed | 1;
         let mut client = Self {
             config,
             phase: Phase::Solicit,
@@ -118,11 +122,12 @@ impl Client {
             prefixes: Vec::new(),
             counter: None,
             transaction: [0; 3],
+            challenge: 0,
             begun: now,
             wait: FIRST_WAIT,
             repetitions: 0,
             due: now,
-            random,
+            drawn: 0,
             dropped: Dropped::default(),
         };
         client.begin(Phase::Solicit, now);
@@ -262,17 +267,20 @@ impl Client {
             self.dropped.forged += u64::from(is_push);
             return !is_push;
         };
-        let Some(counter) = wire::verify(bytes, key) else {
+        let Some(wire::Signed { counter, answers }) = wire::verify(bytes, key) else {
             self.dropped.forged += 1;
             return false;
         };
-        // An answer to this client's own transaction is fresh by itself, even if the server's clock was set back.
-        if is_push && self.counter.is_some_and(|newest| counter <= newest) {
-            self.dropped.replayed += 1;
-            return false;
+        // An answer that repeats this client's own number is fresh by itself, even if the server's clock was set back.
+        let is_fresh = match is_push {
+            true => answers.is_none() && self.counter.is_none_or(|newest| counter > newest),
+            false => answers == Some(self.challenge),
+        };
+        match is_fresh {
+            true => self.counter = Some(counter),
+            false => self.dropped.replayed += 1,
         }
-        self.counter = Some(counter);
-        true
+        is_fresh
     }
 
     fn take_offer(&mut self, now: Duration, server: Vec<u8>, message: &Message) {
@@ -289,7 +297,7 @@ impl Client {
             self.lease = Some(Lease { server, addresses: Vec::new(), rebind_at: now });
             self.take_prefixes(now, message);
             self.phase = Phase::Bound;
-            self.due = now + REFRESH;
+            self.due = now + if self.lacks_list() { WITHOUT_LIST } else { REFRESH };
             return;
         }
         let Some(group) = self.group(message) else { return };
@@ -324,7 +332,12 @@ impl Client {
         self.lease = Some(Lease { server, addresses: valid, rebind_at: now + seconds(t2) });
         self.take_prefixes(now, message);
         self.phase = Phase::Bound;
-        self.due = renew_at;
+        self.due = if self.lacks_list() { renew_at.min(now + WITHOUT_LIST) } else { renew_at };
+    }
+
+    /// Whether the server will list the link's prefixes, and has not done so yet.
+    fn lacks_list(&self) -> bool {
+        self.config.server_key.is_some() && self.prefixes.is_empty()
     }
 
     /// Takes the list of the link's prefixes. Without one, the list of before stays: the server is an ordinary one, or was
@@ -347,6 +360,7 @@ impl Client {
     fn begin(&mut self, phase: Phase, now: Duration) {
         let [first, second, third, ..] = self.draw().to_be_bytes();
         self.transaction = [first, second, third];
+        self.challenge = self.draw();
         (self.phase, self.begun, self.due, self.wait, self.repetitions) = (phase, now, now, FIRST_WAIT, 0);
     }
 
@@ -373,6 +387,10 @@ impl Client {
         if let Some(server) = server {
             options.insert(DhcpOption::ServerId(server.clone()));
         }
+        // Other servers sign nothing, and need not know the option.
+        if self.config.server_key.is_some() {
+            options.insert(wire::challenge(self.challenge));
+        }
         if self.config.wants == Wants::Addresses {
             options.insert(DhcpOption::IANA(self.wished_group()));
         }
@@ -395,13 +413,11 @@ impl Client {
         group
     }
 
-    /// A number that nobody off the link can guess: splitmix64.
+    /// A number that nobody can guess, even if they know all numbers before.
     fn draw(&mut self) -> u64 {
-        self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.random;
-        mixed = (mixed ^ mixed >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ mixed >> 31
+        self.drawn += 1;
+        let hash = blake3::keyed_hash(&self.config.seed, &self.drawn.to_be_bytes());
+        u64::from_be_bytes(*hash.as_bytes().first_chunk().expect("a hash has 32 bytes"))
     }
 }
 

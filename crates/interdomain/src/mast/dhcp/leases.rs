@@ -30,10 +30,10 @@ struct Lease {
 /// A lease in a form that outlives a restart.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KeptLease {
-    client: Client,
-    ifid: u64,
+    pub client: Client,
+    pub ifid: u64,
     /// The time that is left of it, in seconds.
-    left_s: u64,
+    pub left_s: u64,
 }
 
 impl KeptLease {
@@ -53,12 +53,14 @@ pub struct Leases {
     declined: HashMap<u64, Duration>,
     /// Identifiers of hosts that have them without a lease.
     reserved: Vec<u64>,
+    /// Identifiers that only the client with a DUID gets.
+    kept_for: BTreeMap<u64, Vec<u8>>,
 }
 
 impl Leases {
     /// Identifiers are hashes under a secret, so nobody can tell one from a client's DUID. The same client gets the same
     /// one after the server was started again.
-    pub fn new(most: usize, secret: &[u8; 32], reserved: Vec<u64>) -> Self {
+    pub fn new(most: usize, secret: &[u8; 32], reserved: Vec<u64>, kept_for: BTreeMap<u64, Vec<u8>>) -> Self {
         let secret = blake3::derive_key("treecast 2026-11 MAST interface identifiers", secret);
         Self {
             most,
@@ -67,6 +69,7 @@ impl Leases {
             by_ifid: HashMap::new(),
             declined: HashMap::new(),
             reserved,
+            kept_for,
         }
     }
 
@@ -93,8 +96,8 @@ impl Leases {
         }
     }
 
-    /// The identifier of a client: the one that it has, the one that it wishes if nobody has it, or another. It is kept
-    /// for the client only if there is a time `until` when the lease ends. `None` if all leases are taken.
+    /// The identifier of a client: the one that is kept for it, the one that it has, the one that it wishes if nobody has it, or
+    /// another. It is the client's only if there is a time `until` when the lease ends. `None` if all leases are taken.
     pub fn give(
         &mut self,
         client: Client,
@@ -102,6 +105,12 @@ impl Leases {
         now: Duration,
         until: Option<Duration>,
     ) -> Option<u64> {
+        let own = self.kept_for.iter().find(|(_, duid)| **duid == client.duid).map(|(ifid, _)| *ifid);
+        let own = own.filter(|ifid| self.is_free(*ifid, &client, now));
+        if own.is_some() && until.is_some() {
+            // It had another one before this one was kept for it.
+            self.end(&client, false, now);
+        }
         if let Some(lease) = self.by_client.get_mut(&client) {
             lease.until = until.unwrap_or(lease.until).max(lease.until);
             return Some(lease.ifid);
@@ -113,7 +122,8 @@ impl Leases {
             return None;
         }
         let made = (0..ATTEMPTS).map(|attempt| self.hash(&client, attempt));
-        let ifid = wish.into_iter().chain(made).find(|ifid| self.is_free(*ifid, now))?;
+        let wished = own.into_iter().chain(wish);
+        let ifid = wished.chain(made).find(|ifid| self.is_free(*ifid, &client, now))?;
         if let Some(until) = until {
             self.by_ifid.insert(ifid, client.clone());
             self.by_client.insert(client, Lease { ifid, until });
@@ -142,10 +152,12 @@ impl Leases {
         });
     }
 
-    fn is_free(&self, ifid: u64, now: Duration) -> bool {
+    /// Whether nobody has an identifier, so that a client can get it.
+    fn is_free(&self, ifid: u64, client: &Client, now: Duration) -> bool {
         let is_declined = self.declined.get(&ifid).is_some_and(|until| *until > now);
         !is_reserved(ifid)
             && !self.reserved.contains(&ifid)
+            && self.kept_for.get(&ifid).is_none_or(|duid| *duid == client.duid)
             && !is_declined
             && !self.by_ifid.contains_key(&ifid)
     }

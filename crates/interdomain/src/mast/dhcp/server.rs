@@ -8,6 +8,7 @@ use std::{collections::BTreeMap, net::Ipv6Addr, time::Duration};
 
 use dhcproto::v6::{DhcpOption, IAAddr, IANA, Message, MessageType, OptionCode, Status as Code, StatusCode};
 use ed25519_dalek::SigningKey;
+use serde::{Deserialize, Serialize};
 
 use super::{
     leases::{Client, KeptLease, Leases},
@@ -15,7 +16,7 @@ use super::{
 };
 use crate::mast::{
     Prefix,
-    message::{Preference, PrefixState, Stamps},
+    message::{Epochs, Preference, PrefixState},
 };
 
 /// The most addresses' groups (IA_NA) of one message that are answered.
@@ -44,6 +45,8 @@ pub struct Config {
     pub dns_servers: Vec<Ipv6Addr>,
     /// Interface identifiers of hosts without a lease, such as routers. Those of the name servers are added.
     pub reserved: Vec<u64>,
+    /// Interface identifiers that only one client gets, each with the client's DUID.
+    pub kept_for: Vec<(u64, Vec<u8>)>,
     /// The most clients with a lease.
     pub max_leases: usize,
     /// The key that signs pushes, and the answers to clients that ask for the link's prefixes.
@@ -61,13 +64,25 @@ pub struct Now {
     pub unix_us: u64,
 }
 
+/// What a server needs after a restart.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Kept {
+    /// When it was kept, in seconds since 1970.
+    at_s: u64,
+    leases: Vec<KeptLease>,
+    /// What SRMP has told last. A state with a lower epoch is older.
+    states: Vec<PrefixState>,
+    /// The counter of the last message that was signed.
+    counter: u64,
+}
+
 /// The server of one link.
 pub struct Server {
     config: Config,
     leases: Leases,
     /// What SRMP says of blocks of addresses: the epoch, and the status.
     states: BTreeMap<Prefix, (u64, Preference)>,
-    counter: Stamps,
+    counter: Epochs,
     /// Whether SRMP has told the states, or did not in time.
     knows_states: bool,
     /// The times at which a push is due, the earliest last.
@@ -79,13 +94,14 @@ impl Server {
     pub fn new(config: Config, now: Now) -> Self {
         let of_name_servers = config.dns_servers.iter().map(|address| u128::from(*address) as u64);
         let reserved = config.reserved.iter().copied().chain(of_name_servers).collect();
-        let leases = Leases::new(config.max_leases, config.key.as_bytes(), reserved);
+        let kept_for = config.kept_for.iter().cloned().collect();
+        let leases = Leases::new(config.max_leases, config.key.as_bytes(), reserved, kept_for);
         let pushes = vec![now.monotonic + GRACE];
         Self {
             config,
             leases,
             states: BTreeMap::new(),
-            counter: Stamps::default(),
+            counter: Epochs::default(),
             knows_states: false,
             pushes,
         }
@@ -136,14 +152,42 @@ impl Server {
         self.leases.len()
     }
 
-    /// The leases, in a form that outlives a restart.
+    /// All leases that are not over.
     pub fn kept_leases(&self, now: Now) -> Vec<KeptLease> {
         self.leases.kept(now.monotonic)
     }
 
-    /// Takes up the leases of an earlier run.
-    pub fn restore_leases(&mut self, now: Now, leases: Vec<KeptLease>) {
+    /// What SRMP has told of all prefixes last. Empty if it has told nothing.
+    pub fn states(&self) -> impl Iterator<Item = PrefixState> + '_ {
+        self.states.iter().map(|(prefix, (epoch, preference))| PrefixState {
+            prefix: *prefix,
+            preference: *preference,
+            epoch: *epoch,
+        })
+    }
+
+    /// The counter of the last message that was signed. Zero: there was none.
+    pub fn counter(&self) -> u64 {
+        self.counter.newest()
+    }
+
+    /// What must outlive a restart.
+    pub fn kept(&self, now: Now) -> Kept {
+        Kept {
+            at_s: now.unix_us / 1_000_000,
+            leases: self.kept_leases(now),
+            states: self.states().collect(),
+            counter: self.counter(),
+        }
+    }
+
+    /// Takes up what an earlier run has kept. States may have changed since, so they are not told before SRMP has.
+    pub fn restore(&mut self, now: Now, kept: Kept) {
+        let passed_s = (now.unix_us / 1_000_000).saturating_sub(kept.at_s);
+        let leases = kept.leases.into_iter().map(|lease| lease.after(passed_s)).collect();
         self.leases.restore(leases, now.monotonic);
+        self.states = kept.states.iter().map(|it| (it.prefix, (it.epoch, it.preference))).collect();
+        self.counter = Epochs::after(kept.counter);
     }
 
     /// The time of the next push.
@@ -162,7 +206,8 @@ impl Server {
             self.pushes.push(now.monotonic + self.config.push_interval);
         }
         let push = wire::push(&self.config.duid, &self.prefixes());
-        wire::sign(push, self.counter.next(now.unix_us), &self.config.key)
+        let signed = wire::Signed { counter: self.counter.next(now.unix_us), answers: None };
+        wire::sign(push, signed, &self.config.key)
     }
 
     /// Answers a message of a client of this link (RFC 8415, 18.3). `None` if it gets no answer.
@@ -232,7 +277,8 @@ impl Server {
         if self.knows_states {
             wire::add_prefixes(&mut answer, &self.prefixes());
         }
-        wire::sign(answer, self.counter.next(now.unix_us), &self.config.key)
+        let counter = self.counter.next(now.unix_us);
+        wire::sign(answer, wire::Signed { counter, answers: wire::challenged(request) }, &self.config.key)
     }
 
     /// The addresses for a group of a client's, and a lease if this is no mere offer.

@@ -36,6 +36,7 @@ fn new_server() -> Server {
         valid_s: 900,
         dns_servers: vec!["2001:db8:a:1::53".parse().expect("an address")],
         reserved: vec![1],
+        kept_for: vec![(0x80, [&[0, 3, 0, 1][..], &7_u64.to_be_bytes()].concat())],
         max_leases: 4,
         key: SigningKey::from_bytes(&[7; 32]),
         push_interval: Duration::from_secs(10),
@@ -57,7 +58,7 @@ fn client_with(seed: u64, key: Option<&SigningKey>, wants: Wants) -> Client {
         ifid: None,
         server_key: key.map(SigningKey::verifying_key),
         wants,
-        seed,
+        seed: *blake3::hash(&seed.to_be_bytes()).as_bytes(),
     };
     Client::new(config, at(0.0).monotonic)
 }
@@ -140,7 +141,8 @@ fn pushes_that_are_forged_changed_or_repeated_change_nothing() {
 
     let rogue = |duid: &[u8], key: &SigningKey| {
         let listed = LinkPrefix { prefix: prefix(A), preferred_s: 0, valid_s: 900 };
-        wire::sign(wire::push(duid, &[listed]), u64::MAX, key).expect("bytes")
+        let signed = wire::Signed { counter: u64::MAX, answers: None };
+        wire::sign(wire::push(duid, &[listed]), signed, key).expect("bytes")
     };
     client.handle(at(1.0).monotonic, &rogue(DUID, &SigningKey::from_bytes(&[9; 32])));
     assert_eq!(client.dropped.forged, 1);
@@ -199,6 +201,76 @@ fn a_recorded_push_is_not_believed_while_the_client_asks_again() {
     }
 }
 
+/// Somebody who collects signed answers, until one has the transaction's number of a later request.
+#[test]
+fn an_answer_to_another_request_with_the_same_transaction_number_is_not_believed() {
+    let key = SigningKey::from_bytes(&[7; 32]);
+    for (wants, later) in [(Wants::Prefixes, 601.0), (Wants::Addresses, 301.0)] {
+        let (mut server, mut client) = (server(), client_with(5, Some(&key), wants));
+        talk(&mut client, &mut server, at(0.0));
+        let request = client.poll(at(later).monotonic).expect("it asks again");
+        for number in [None, Some(wire::challenge(4711))] {
+            let mut other = wire::decode(&request).expect("a message");
+            other.opts_mut().remove(dhcproto::v6::OptionCode::Authentication);
+            number.into_iter().for_each(|number| other.opts_mut().insert(number));
+            let collected =
+                server.handle(at(later), &wire::encode(&other).expect("bytes")).expect("an answer");
+            client.handle(at(later).monotonic, &collected);
+        }
+        assert_eq!(client.dropped.replayed, 2);
+        server.set_states(at(later), &[state(A, true, 1)]);
+        let answer = server.handle(at(later), &request).expect("an answer");
+        client.handle(at(later).monotonic, &answer);
+        let is_discouraged = client.is_discouraged("2001:db8:a:1::7".parse().expect("an address"));
+        assert_eq!((client.dropped.replayed, is_discouraged), (2, true), "the right answer is believed");
+    }
+}
+
+/// What a server has told is not taken back by a restart, even if its clock is set back.
+#[test]
+fn counters_and_epochs_go_on_after_a_restart() {
+    let (mut server, mut client) = (server(), client());
+    server.set_states(at(100.0), &[state(A, true, 9)]);
+    talk(&mut client, &mut server, at(100.0));
+    let mut again = new_server();
+    again.restore(at(0.0), server.kept(at(100.0)));
+    assert_eq!(again.leases(), 1);
+    assert!(again.poll(at(30.0)).is_none(), "nobody has told it that the states are still so");
+    again.set_states(at(31.0), &[state(A, false, 8)]);
+    client.handle(at(101.0).monotonic, &again.poll(at(31.0)).expect("a push"));
+    assert_eq!(
+        (client.dropped.replayed, statuses(&client, at(101.0))),
+        (0, vec![true, false]),
+        "an old epoch"
+    );
+    again.set_states(at(32.0), &[state(A, false, 10)]);
+    client.handle(at(102.0).monotonic, &again.poll(at(32.0)).expect("a push"));
+    assert_eq!(statuses(&client, at(102.0)), [false, false]);
+}
+
+#[test]
+fn an_identifier_that_is_kept_for_a_client_goes_to_nobody_else() {
+    let key = SigningKey::from_bytes(&[7; 32]);
+    let mut server = server();
+    let ifid = |client: &Client| u128::from(client.addresses(at(0.0).monotonic)[0].address) as u64;
+    let asks = |seed: u64, wish: Option<u64>, server: &mut Server| {
+        let config = client::Config {
+            duid: [&[0, 3, 0, 1][..], &seed.to_be_bytes()].concat(),
+            group: 1,
+            ifid: wish,
+            server_key: Some(key.verifying_key()),
+            wants: Wants::Addresses,
+            seed: *blake3::hash(&seed.to_be_bytes()).as_bytes(),
+        };
+        let mut client = Client::new(config, at(0.0).monotonic);
+        talk(&mut client, server, at(0.0));
+        ifid(&client)
+    };
+    assert_ne!(asks(6, Some(0x80), &mut server), 0x80, "it is kept for another client");
+    assert_eq!(asks(7, Some(0x81), &mut server), 0x80, "it has one that is kept for it");
+    assert_eq!(asks(7, None, &mut server), 0x80);
+}
+
 #[test]
 fn a_server_that_was_started_again_does_not_call_a_discouraged_prefix_preferred() {
     let (mut server, mut client) = (server(), client());
@@ -214,6 +286,21 @@ fn a_server_that_was_started_again_does_not_call_a_discouraged_prefix_preferred(
     assert_eq!(statuses(&client, at(302.0)), [false, false]);
 }
 
+/// The pushes that tell of the states may have come before the first answer, which lists nothing.
+#[test]
+fn a_client_that_heard_of_no_prefixes_asks_again_soon() {
+    let key = SigningKey::from_bytes(&[7; 32]);
+    for wants in [Wants::Prefixes, Wants::Addresses] {
+        let (mut server, mut client) = (new_server(), client_with(5, Some(&key), wants));
+        talk(&mut client, &mut server, at(0.0));
+        assert!(client.is_bound() && client.prefixes().is_empty());
+        server.set_states(at(0.1), &[]);
+        talk(&mut client, &mut server, at(2.1));
+        assert_eq!(client.prefixes().len(), 2);
+        assert!(client.deadline() > at(300.0).monotonic - Duration::from_secs(1), "then it need not hurry");
+    }
+}
+
 #[test]
 fn a_client_does_not_get_the_identifier_of_a_router_or_name_server() {
     for (wish, is_given) in [(1, false), (0x53, false), (0x11, true)] {
@@ -223,7 +310,7 @@ fn a_client_does_not_get_the_identifier_of_a_router_or_name_server() {
             ifid: Some(wish),
             server_key: None,
             wants: Wants::Addresses,
-            seed: 3,
+            seed: [3; 32],
         };
         let (mut server, mut client) = (server(), Client::new(config, at(0.0).monotonic));
         talk(&mut client, &mut server, at(0.0));

@@ -8,6 +8,9 @@
 //! The server signs both by Ed25519 in an Authentication option (RFC 8415, 21.11). A client needs only the server's public
 //! key, so one client cannot forge what others believe. The reconfigure key of RFC 8415, 20.4, is no alternative: it is
 //! another one for each client, and a push is one packet for all.
+//!
+//! A client that knows the server's key draws a number of 64 bits for each transaction and sends it in an Authentication
+//! option. The signed answer repeats it. The transaction's own number has 24 bits, so somebody could collect an answer for each.
 
 use dhcproto::{
     Decodable, Encodable,
@@ -29,6 +32,8 @@ const PROTOCOL: u8 = 240;
 const ALGORITHM: u8 = 1;
 /// The replay detection field is a number that grows (RFC 8415, 20.3).
 const MONOTONIC: u8 = 0;
+/// The replay detection field is a number that the client has drawn. RFC 8415 has no such method.
+const DRAWN: u8 = 1;
 /// What is signed in front of the message, so that a signature serves no other purpose.
 const CONTEXT: &[u8] = b"treecast 2026-11 MAST DHCPv6";
 /// The bytes of a message before its options.
@@ -36,6 +41,18 @@ const HEADER_LEN: usize = 4;
 const OPTION_HEADER_LEN: usize = 4;
 /// The bytes of an Authentication option's data before the signature.
 const AUTHENTICATION_LEN: usize = 11;
+
+/// The bytes of a client's number in an answer, before the signature.
+const NUMBER_LEN: usize = 8;
+
+/// What a signature vouches for besides the message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Signed {
+    /// Higher than that of all messages that the server has signed before.
+    pub counter: u64,
+    /// The number of the client whose request the message answers. `None`: it answers nobody.
+    pub answers: Option<u64>,
+}
 
 /// A prefix of a link, as a server lists it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -112,15 +129,37 @@ pub fn asks_for(message: &Message, code: OptionCode) -> bool {
     message.opts().iter().any(|option| matches!(option, DhcpOption::ORO(oro) if oro.opts.contains(&code)))
 }
 
-/// Signs a message. `counter` must be higher than those of all messages that were signed before. `None` if the message
+/// The option by which a client sends a number that the signed answer repeats.
+pub fn challenge(number: u64) -> DhcpOption {
+    DhcpOption::Authentication(Authentication {
+        proto: PROTOCOL,
+        algo: ALGORITHM,
+        rdm: DRAWN,
+        replay_detection: number,
+        info: Vec::new(),
+    })
+}
+
+/// The number that a client wants repeated.
+pub fn challenged(message: &Message) -> Option<u64> {
+    message.opts().iter().find_map(|option| match option {
+        DhcpOption::Authentication(it) if (it.proto, it.algo, it.rdm) == (PROTOCOL, ALGORITHM, DRAWN) => {
+            Some(it.replay_detection)
+        }
+        _ => None,
+    })
+}
+
+/// Signs a message. The counter must be higher than those of all messages that were signed before. `None` if the message
 /// cannot be written.
-pub fn sign(mut message: Message, counter: u64, key: &SigningKey) -> Option<Vec<u8>> {
+pub fn sign(mut message: Message, signed: Signed, key: &SigningKey) -> Option<Vec<u8>> {
+    let number = signed.answers.map(u64::to_be_bytes);
     message.opts_mut().insert(DhcpOption::Authentication(Authentication {
         proto: PROTOCOL,
         algo: ALGORITHM,
         rdm: MONOTONIC,
-        replay_detection: counter,
-        info: vec![0; Signature::BYTE_SIZE],
+        replay_detection: signed.counter,
+        info: [number.as_ref().map_or(&[][..], |it| it), &[0; Signature::BYTE_SIZE]].concat(),
     }));
     let mut bytes = encode(&message)?;
     let at = authentication(&bytes)?.1;
@@ -129,18 +168,18 @@ pub fn sign(mut message: Message, counter: u64, key: &SigningKey) -> Option<Vec<
     Some(bytes)
 }
 
-/// Verifies the signature of a message. Returns its counter.
-pub fn verify(bytes: &[u8], key: &VerifyingKey) -> Option<u64> {
-    let (counter, at) = authentication(bytes)?;
+/// Verifies the signature of a message.
+pub fn verify(bytes: &[u8], key: &VerifyingKey) -> Option<Signed> {
+    let (vouched, at) = authentication(bytes)?;
     let mut signed = [CONTEXT, bytes].concat();
     let signature = signed.get_mut(CONTEXT.len() + at..CONTEXT.len() + at + Signature::BYTE_SIZE)?;
     let given = Signature::from_slice(signature).ok()?;
     signature.fill(0);
-    key.verify_strict(&signed, &given).is_ok().then_some(counter)
+    key.verify_strict(&signed, &given).is_ok().then_some(vouched)
 }
 
-/// Finds the only Authentication option of a message. Returns its counter, and where its signature begins.
-fn authentication(bytes: &[u8]) -> Option<(u64, usize)> {
+/// Finds the only Authentication option of a message. Returns what it says, and where its signature begins.
+fn authentication(bytes: &[u8]) -> Option<(Signed, usize)> {
     let mut at = HEADER_LEN;
     let mut found = None;
     while at < bytes.len() {
@@ -151,9 +190,15 @@ fn authentication(bytes: &[u8]) -> Option<(u64, usize)> {
         if code == u16::from(OptionCode::Authentication) {
             let (header, info) = data.split_first_chunk::<AUTHENTICATION_LEN>()?;
             let [PROTOCOL, ALGORITHM, MONOTONIC, counter @ ..] = *header else { return None };
-            let is_only = found.is_none() && info.len() == Signature::BYTE_SIZE;
-            found =
-                is_only.then_some((u64::from_be_bytes(counter), at + OPTION_HEADER_LEN + AUTHENTICATION_LEN));
+            let number = info.get(..info.len().checked_sub(Signature::BYTE_SIZE)?)?;
+            let answers = match number.len() {
+                0 => None,
+                NUMBER_LEN => Some(u64::from_be_bytes(*number.first_chunk()?)),
+                _ => return None,
+            };
+            let signature = at + OPTION_HEADER_LEN + AUTHENTICATION_LEN + number.len();
+            let is_only = found.is_none();
+            found = is_only.then_some((Signed { counter: u64::from_be_bytes(counter), answers }, signature));
             found?;
         }
         at += OPTION_HEADER_LEN + len;
@@ -171,13 +216,14 @@ mod tests {
         let key = SigningKey::from_bytes(&[7; 32]);
         let prefix: Prefix = "2001:db8:a:1::/64".parse().expect("a prefix");
         let prefixes = [LinkPrefix { prefix, preferred_s: 0, valid_s: 900 }];
-        (sign(push(&[0, 3, 0, 1], &prefixes), 77, &key).expect("bytes"), key)
+        let signed = Signed { counter: 77, answers: None };
+        (sign(push(&[0, 3, 0, 1], &prefixes), signed, &key).expect("bytes"), key)
     }
 
     #[test]
     fn a_push_comes_back_and_every_changed_octet_is_noticed() {
         let (bytes, key) = signed();
-        assert_eq!(verify(&bytes, &key.verifying_key()), Some(77));
+        assert_eq!(verify(&bytes, &key.verifying_key()), Some(Signed { counter: 77, answers: None }));
         let message = decode(&bytes).expect("a message");
         assert_eq!((message.msg_type(), prefixes(&message).len()), (PUSH, 1));
         for at in 0..bytes.len() {
@@ -200,6 +246,24 @@ mod tests {
         expected.extend([0, 26, 0, 25, 0, 0, 0, 0, 0, 0, 3, 132, 64]);
         expected.extend([0x20, 1, 0x0d, 0xb8, 0, 0x0a, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0]);
         assert_eq!(bytes, expected);
+    }
+
+    #[test]
+    fn an_answer_repeats_the_number_of_its_request_under_the_signature() {
+        let key = SigningKey::from_bytes(&[7; 32]);
+        let mut request = Message::new_with_id(MessageType::Renew, [1, 2, 3]);
+        assert_eq!(challenged(&request), None);
+        request.opts_mut().insert(challenge(0x0102));
+        let read = decode(&encode(&request).expect("bytes")).expect("a message");
+        assert_eq!(challenged(&read), Some(0x0102));
+        let signed = Signed { counter: 5, answers: challenged(&read) };
+        let bytes = sign(Message::new_with_id(MessageType::Reply, [1, 2, 3]), signed, &key).expect("bytes");
+        assert_eq!(verify(&bytes, &key.verifying_key()), Some(signed));
+        // The option's header, protocol, counter, and the number before the signature.
+        assert_eq!(bytes[4..27], [0, 11, 0, 83, 240, 1, 0, 0, 0, 0, 0, 0, 0, 0, 5, 0, 0, 0, 0, 0, 0, 1, 2]);
+        let mut changed = bytes.clone();
+        changed[26] ^= 1;
+        assert_eq!(verify(&changed, &key.verifying_key()), None);
     }
 
     /// Options inside options take stack in the parser: the longest message must not use it up.

@@ -89,10 +89,15 @@ pub enum Repetition {
 pub struct Keys(Vec<Key>);
 
 impl Keys {
-    /// Adds a key. Updates that were signed until `now` (seconds since 1970) are refused, because this server may
+    /// Adds a key. Updates that were signed until `since` (seconds since 1970) are refused, because this server may
     /// have carried them out before it was started again.
-    pub fn add(&mut self, signer: TSigner, scope: Scope, now: u64) {
-        self.0.push(Key { signer, scope, newest: now + 1, done: Vec::new() });
+    pub fn add(&mut self, signer: TSigner, scope: Scope, since: u64) {
+        self.0.push(Key { signer, scope, newest: since.saturating_add(1), done: Vec::new() });
+    }
+
+    /// The name of each key, and the time of the newest update that was carried out, in seconds since 1970.
+    pub fn newest(&self) -> impl Iterator<Item = (String, u64)> + '_ {
+        self.0.iter().map(|key| (key.signer.signer_name().to_string(), key.newest))
     }
 
     pub fn get(&self, index: usize) -> Option<&Key> {
@@ -127,10 +132,12 @@ impl Keys {
         }
     }
 
-    /// Tells whether an update is a repetition. An update that is none must be answered with [`Keys::remember`].
-    pub fn repetition(&self, signed: &Signed) -> Repetition {
+    /// Tells whether an update is a repetition at `now` (seconds since 1970). An update that is none must be answered with [`Keys::remember`].
+    pub fn repetition(&self, signed: &Signed, now: u64) -> Repetition {
         let Some(key) = self.0.get(signed.key) else { return Repetition::TooOld };
-        match signed.time.cmp(&key.newest) {
+        // A time that could not be taken by now was taken before this clock was set back. It must not silence its owner.
+        let newest = if key.newest > now + u64::from(FUDGE_SECONDS) + 1 { 0 } else { key.newest };
+        match signed.time.cmp(&newest) {
             std::cmp::Ordering::Less => Repetition::TooOld,
             std::cmp::Ordering::Greater => Repetition::No,
             std::cmp::Ordering::Equal => match key.done.iter().find(|(mac, _)| *mac == signed.mac) {
@@ -144,7 +151,7 @@ impl Keys {
     /// Remembers the answer to an update.
     pub fn remember(&mut self, signed: Signed, answer: Vec<u8>) {
         let Some(key) = self.0.get_mut(signed.key) else { return };
-        if signed.time > key.newest {
+        if signed.time != key.newest {
             key.newest = signed.time;
             key.done.clear();
         }

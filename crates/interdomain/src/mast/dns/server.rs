@@ -63,6 +63,10 @@ impl Server {
         &self.zone
     }
 
+    pub fn keys(&self) -> &Keys {
+        &self.keys
+    }
+
     /// Answers a request that came at `now` (seconds since 1970). `None` if nobody should get an answer, such as the
     /// sender of an answer.
     pub fn answer(&mut self, now: u64, request: &[u8], transport: Transport) -> Option<Vec<u8>> {
@@ -120,7 +124,7 @@ impl Server {
             self.counts.refused_updates += 1;
             return finish(refusal(message, ResponseCode::Refused), message, sign, transport);
         };
-        match self.keys.repetition(&signed) {
+        match self.keys.repetition(&signed, now) {
             Repetition::No => {}
             Repetition::Answered(answer) => {
                 self.counts.refused_updates += 1;

@@ -16,7 +16,7 @@ use treecast_host::{
     process::{Watched, with_all_signals},
 };
 
-use super::{Event, Tell, kernel};
+use super::{Event, Tell, kernel, status};
 
 /// The lifetime that never ends.
 pub const FOR_EVER: u32 = u32::MAX;
@@ -109,6 +109,12 @@ impl Addresses {
                 tell(Event::Address { interface: self.interface.clone(), address: new.address, preferred });
             }
         }
+    }
+
+    /// The addresses that were set, and whether new connections should use each.
+    pub fn status(&self) -> status::Interface {
+        let addresses = self.set.values().map(|set| (set.address, set.times.preferred_s > 0)).collect();
+        status::Interface { name: self.interface.clone(), addresses }
     }
 
     /// Forgets addresses that the interface has lost, so that they are set again.

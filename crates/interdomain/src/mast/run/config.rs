@@ -27,6 +27,7 @@ const MAX_SECRET: u64 = 1_024;
 /// A file that was read, and the folder that file names in it are relative to.
 #[derive(Debug)]
 pub struct Config {
+    path: PathBuf,
     folder: PathBuf,
     pub file: File,
 }
@@ -188,6 +189,8 @@ pub struct DnsHost {
     pub link: String,
     /// The interface identifier, as an address such as `::80`.
     ifid: Ipv6Addr,
+    /// The DUID of the only DHCPv6 client that may have the identifier, in hexadecimal digits. `None`: whoever asks first.
+    duid: Option<String>,
 }
 
 /// mRCS: the addresses of a router itself.
@@ -289,7 +292,7 @@ impl Config {
         let text = text::read(path, MAX_FILE).map_err(|error| named(error.to_string()))?;
         let file: File = toml::from_str(&text).map_err(|error| named(error.to_string()))?;
         let folder = path.parent().unwrap_or(Path::new(".")).to_owned();
-        let config = Self { folder, file };
+        let config = Self { path: path.to_owned(), folder, file };
         config.check().map_err(|error| named(error.to_string()))?;
         Ok(config)
     }
@@ -334,6 +337,7 @@ impl Config {
             provider.check()?;
         }
         file.links.iter().try_for_each(|link| self.prefixes_of(link).map(drop))?;
+        file.links.iter().try_for_each(|link| self.kept_for(link).map(drop))?;
         file.dhcp.iter().try_for_each(|dhcp| {
             self.links_of(dhcp)?;
             let fits = (1..=dhcp.valid_s).contains(&dhcp.preferred_s) && dhcp.push_s > 0;
@@ -349,6 +353,25 @@ impl Config {
     /// The folder for what must outlive a restart.
     pub fn state(&self) -> Option<PathBuf> {
         self.file.state.as_ref().map(|path| self.folder.join(path))
+    }
+
+    /// The names of the programs that the file describes.
+    pub fn programs(&self) -> Vec<String> {
+        let file = &self.file;
+        let named = [
+            ("srms", file.stub.is_some() && !file.providers.is_empty()),
+            ("tms", file.tms.is_some()),
+            ("dns", file.dns.is_some()),
+            ("router", file.router.is_some()),
+            ("watch", file.watch.is_some()),
+        ];
+        let named = named.into_iter().filter(|(_, is_there)| *is_there).map(|(name, _)| name.to_owned());
+        named.chain(file.dhcp.iter().map(|dhcp| format!("dhcp-{}", dhcp.name))).collect()
+    }
+
+    /// Where a program of the file is asked for what it knows.
+    pub fn status_address(&self, program: &str) -> String {
+        super::status::address(program, &self.path)
     }
 
     /// A path as it was written in the file.
@@ -400,6 +423,13 @@ impl Config {
         dhcp.links.iter().map(|name| self.link(name)).collect()
     }
 
+    /// The interface identifiers on a link that only one client gets, each with the client's DUID.
+    pub fn kept_for(&self, link: &Link) -> Result<Vec<(u64, Vec<u8>)>, Error> {
+        let hosts = self.file.dns.iter().flat_map(|dns| &dns.hosts).filter(|host| host.link == link.name);
+        let kept = hosts.map(|host| Ok(host.duid()?.map(|duid| (host.ifid(), duid))));
+        kept.filter_map(Result::transpose).collect()
+    }
+
     /// The server that is to run: the one of this name, or the only one.
     pub fn dhcp(&self, name: Option<&str>) -> Result<&Dhcp, Error> {
         match (name, &self.file.dhcp[..]) {
@@ -445,8 +475,9 @@ impl Srms {
 }
 
 impl Tunnel {
-    pub fn secret(&self, config: &Config) -> Result<[u8; 32], Error> {
-        config.secret(&self.secret)
+    /// The file with the secret that it shares with the TMS.
+    pub fn secret(&self) -> &Path {
+        &self.secret
     }
 }
 
@@ -490,6 +521,20 @@ impl DnsHost {
     pub fn ifid(&self) -> u64 {
         interface_id(self.ifid)
     }
+
+    /// The DUID of the client that has the identifier alone.
+    fn duid(&self) -> Result<Option<Vec<u8>>, Error> {
+        let Some(text) = &self.duid else { return Ok(None) };
+        let digits: String = text.chars().filter(|it| *it != ':').collect();
+        let byte = |at: usize| u8::from_str_radix(digits.get(at..at + 2)?, 16).ok();
+        let bytes: Option<Vec<u8>> = (0..digits.len()).step_by(2).map(byte).collect();
+        bytes.filter(|bytes| !bytes.is_empty()).map(Some).ok_or_else(|| {
+            Error::new(format!(
+                "host {:?}: duid {text:?} found, expected bytes in hexadecimal digits, such as 00:03:00:01:52:54:00:12:34:56",
+                self.name
+            ))
+        })
+    }
 }
 
 impl RouterInterface {
@@ -523,42 +568,29 @@ pub fn interface_id(address: Ipv6Addr) -> u64 {
 mod tests {
     use super::*;
 
-    const STUB: &str = r#"
-        [stub]
-        name = "stub"
-        as = 64512
-        [[provider]]
-        name = "A"
-        as = 64601
-        prefix = "2001:db8:a:100::/56"
-        interface = "up-a"
-        [[provider]]
-        name = "B"
-        as = 64602
-        prefix = "2001:db8:b:100::/56"
-        trap = { agent = "2001:db8::1", index = 3 }
-        [[link]]
-        name = "lan"
-        subnet = 1
-        [[router.interface]]
-        name = "lan0"
-        subnet = 2
-        ifid = "::1"
-        [router]
-        listen = "lan0"
-    "#;
+    /// The examples of the guide are those of the tests, so they are right.
+    const GUIDE: &str = include_str!("../../../../../docs/mast.md");
+
+    fn example(begin: &str) -> &'static str {
+        let mut blocks = GUIDE.split("```toml\n").filter_map(|block| block.split("```").next());
+        blocks.find(|block| block.starts_with(begin)).expect("the guide has it")
+    }
+
+    fn stub() -> &'static str {
+        example("state")
+    }
 
     fn parse(text: &str) -> Result<Config, Error> {
         let file = toml::from_str(text).map_err(|error| Error::new(error.to_string()))?;
-        let config = Config { folder: "/etc/mast".into(), file };
+        let config = Config { path: "/etc/mast/stub.toml".into(), folder: "/etc/mast".into(), file };
         config.check()?;
         Ok(config)
     }
 
     #[test]
     fn a_link_has_a_network_of_each_provider() {
-        let config = parse(STUB).expect("a stub");
-        let link = config.link("lan").expect("the link");
+        let config = parse(stub()).expect("a stub");
+        let link = config.link("lan1").expect("the link");
         let texts = |prefixes: Vec<Prefix>| prefixes.iter().map(Prefix::to_string).collect::<Vec<_>>();
         assert_eq!(texts(config.prefixes_of(link).unwrap()), ["2001:db8:a:101::/64", "2001:db8:b:101::/64"]);
         assert_eq!(config.listed_prefixes(link).unwrap().len(), 4);
@@ -566,28 +598,48 @@ mod tests {
     }
 
     #[test]
+    fn the_provider_of_the_guide_has_a_tms() {
+        let config = parse(example("[tms]")).expect("a provider");
+        assert_eq!(config.programs(), ["tms"]);
+        let programs = parse(stub()).expect("a stub").programs();
+        assert_eq!(programs, ["srms", "dns", "router", "dhcp-dhcp1"]);
+    }
+
+    #[test]
+    fn an_identifier_is_kept_for_the_client_that_is_named() {
+        let config = parse(stub()).expect("a stub");
+        let kept = config.kept_for(config.link("lan1").expect("the link")).expect("a number");
+        assert_eq!(kept, [(0x80, vec![0, 3, 0, 1, 0x52, 0x54, 0, 0x12, 0x34, 0x56])]);
+    }
+
+    #[test]
     fn a_router_is_renumbered_by_the_blocks_that_are_listed() {
-        let config = parse(STUB).expect("a stub");
+        let config = parse(stub()).expect("a stub");
         let interface = &config.file.router.as_ref().expect("a router").interfaces[0];
         let listed = |text: &str| LinkPrefix { prefix: text.parse().unwrap(), preferred_s: 0, valid_s: 9 };
         let all = ["2001:db8:a:101::/64", "2001:db8:a:100::/56", "2001:db8:c::/48", "2001:db8:d:1::/64"];
         let addresses = interface.addresses(&all.map(listed));
         let addresses: Vec<String> = addresses.iter().map(|(address, _)| address.to_string()).collect();
-        assert_eq!(addresses, ["2001:db8:a:102::1", "2001:db8:c:2::1"]);
+        assert_eq!(addresses, ["2001:db8:a:101::1", "2001:db8:c:1::1"]);
     }
 
     #[test]
     fn what_cannot_be_right_is_refused() {
         for (old, new, expected) in [
-            ("/56\"\n        trap", "/48\"\n        trap", "has bits behind its prefix"),
-            ("db8:b:100", "db8:a:100", "the prefixes of \"A\" and \"B\" overlap"),
+            ("/56\"\ninterface = \"up-b", "/48\"\ninterface = \"up-b", "has bits behind its prefix"),
+            (
+                "prefix = \"2001:db8:b:100",
+                "prefix = \"2001:db8:a:100",
+                "the prefixes of \"A\" and \"B\" overlap",
+            ),
             ("subnet = 1", "subnet = 256", "2001:db8:a:100::/56 has no network number 256"),
             ("name = \"B\"", "name = \"A\"", "two providers are called \"A\""),
             ("interface = \"up-a\"", "", "provider \"A\": give its access link as interface, or as trap"),
             ("as = 64512", "as = 64512\nbs = 1", "unknown field `bs`"),
-            ("name = \"stub\"", "name = \"\"", "name \"\": expected 1 to 40 bytes"),
+            ("00:03:", "0:03:", "duid \"0:03:00"),
+            ("name = \"stub1\"", "name = \"\"", "name \"\": expected 1 to 40 bytes"),
         ] {
-            let text = STUB.replacen(old, new, 1);
+            let text = stub().replacen(old, new, 1);
             let error = parse(&text).map(drop).expect_err(new).to_string();
             assert!(error.contains(expected), "{new}: {error}");
         }

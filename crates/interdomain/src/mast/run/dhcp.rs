@@ -1,13 +1,13 @@
 //! `dhcp`: the mDHCPv6 server as a program, for one or several links.
 
 use std::{
+    collections::BTreeMap,
     net::UdpSocket,
     os::fd::{AsFd, BorrowedFd},
     time::Duration,
 };
 
 use ed25519_dalek::SigningKey;
-use serde::{Deserialize, Serialize};
 use treecast_host::{clock, interface::index_of};
 
 use crate::mast::{
@@ -24,6 +24,7 @@ use super::{
     doing,
     event::Drops,
     sockets::{self, Peer},
+    status::{self, Status},
     store::Store,
     unix_us,
 };
@@ -40,18 +41,10 @@ struct Link {
     index: u32,
     socket: UdpSocket,
     server: Server,
-    /// What was told of leases and kept last: their number.
+    /// The number of leases that was told last.
     leases: usize,
-    /// When changed leases are written.
+    /// When changed leases and states are written.
     write_due: Option<Duration>,
-}
-
-/// Leases in the file.
-#[derive(Serialize, Deserialize)]
-struct Kept {
-    /// Seconds since 1970.
-    at_s: u64,
-    leases: Vec<KeptLease>,
 }
 
 /// The sockets and machines of a server.
@@ -63,16 +56,18 @@ pub struct Daemon {
     srms: (String, Key),
     guard: ReplayGuard,
     stamps: Stamps,
+    /// When the SRMS's newest stamp is written.
+    write_due: Option<Duration>,
     store: Store,
     drops: Drops,
 }
 
 impl Daemon {
-    pub fn new(config: &Config, name: Option<&str>) -> Result<Self, Error> {
+    pub fn new(config: &Config, name: Option<&str>, tell: Tell<'_>) -> Result<Self, Error> {
         let dhcp = config.dhcp(name)?;
         let store = Store::open(config.state())?;
         let key = dhcp.key(config)?;
-        let link = |link: &super::config::Link| {
+        let mut link = |link: &super::config::Link| {
             let settings = server::Config {
                 duid: duid(&key, &link.name),
                 prefixes: config.listed_prefixes(link)?,
@@ -80,6 +75,7 @@ impl Daemon {
                 valid_s: dhcp.valid_s,
                 dns_servers: dhcp.dns.clone(),
                 reserved: dhcp.reserved(),
+                kept_for: config.kept_for(link)?,
                 max_leases: dhcp.max_leases,
                 key: SigningKey::from_bytes(&key),
                 push_interval: Duration::from_secs(dhcp.push_s.into()),
@@ -90,15 +86,20 @@ impl Daemon {
                     link.name
                 ))
             })?;
-            Link::new(&link.name, interface, settings, &store)
+            Link::new(&link.name, interface, settings, &store, tell)
         };
+        let links = config.links_of(dhcp)?.into_iter().map(&mut link).collect::<Result<_, Error>>()?;
         Ok(Self {
             name: dhcp.name.clone(),
-            links: config.links_of(dhcp)?.into_iter().map(link).collect::<Result<_, Error>>()?,
+            links,
             srmp: sockets::open(dhcp.srmp)?,
             srms: (config.stub()?.name.clone(), Key::new(Protocol::Srmp, &dhcp.secret(config)?)),
-            guard: ReplayGuard::since(unix_us()),
+            guard: ReplayGuard::resume(
+                unix_us(),
+                store.load::<BTreeMap<String, u64>>(&stamps_file(&dhcp.name), tell),
+            ),
             stamps: Stamps::default(),
+            write_due: None,
             store,
             drops: Drops::default(),
         })
@@ -126,11 +127,25 @@ impl Daemon {
         }
     }
 
+    /// Keeps the newest stamp of the SRMS, so that nobody can repeat its messages after a restart.
+    fn keep_stamps(&mut self, tell: Tell<'_>) {
+        self.write_due = None;
+        if let Err(error) = self.store.save(&stamps_file(&self.name), self.guard.newest()) {
+            tell(Event::Failed {
+                what: "cannot keep the SRMS's newest stamp".into(),
+                error: error.to_string(),
+            });
+        }
+    }
+
     fn take_states(&mut self, stamp: u64, states: &[PrefixState], from: Peer, tell: Tell<'_>) {
         let mut changed = false;
+        let due = clock::monotonic() + BETWEEN_WRITES;
         for link in &mut self.links {
             changed |= link.server.set_states(now(), states);
+            link.write_due = link.write_due.or(changed.then_some(due));
         }
+        self.write_due = self.write_due.or(Some(due));
         if changed {
             let prefixes = states.iter().map(|state| (state.prefix, state.preference)).collect();
             tell(Event::States { prefixes });
@@ -171,28 +186,53 @@ impl super::Daemon for Daemon {
                 link.keep(&self.store, tell);
             }
         }
+        if self.write_due.is_some_and(|due| due <= moment.monotonic) {
+            self.keep_stamps(tell);
+        }
         let due = self.links.iter().flat_map(|link| [link.server.deadline(), link.write_due]);
-        Ok(due.flatten().min())
+        Ok(due.flatten().chain(self.write_due).min())
+    }
+
+    fn status(&self) -> Status {
+        let moment = now();
+        let lease = |kept: KeptLease| status::Lease {
+            duid: kept.client.duid.iter().map(|byte| format!("{byte:02x}")).collect(),
+            ifid: u128::from(kept.ifid).into(),
+            left_s: kept.left_s,
+        };
+        let link = |link: &Link| status::Link {
+            name: link.name.clone(),
+            leases: link.server.kept_leases(moment).into_iter().map(lease).collect(),
+            counter: link.server.counter(),
+        };
+        Status::Dhcp {
+            name: self.name.clone(),
+            states: self.links.first().into_iter().flat_map(|link| link.server.states()).collect(),
+            links: self.links.iter().map(link).collect(),
+            newest_stamps: self.guard.newest().clone(),
+        }
     }
 
     fn end(&mut self, tell: Tell<'_>) {
-        for link in self.links.iter_mut().filter(|link| link.write_due.is_some()) {
-            link.keep(&self.store, tell);
-        }
+        // The counters of signed messages have grown, whether leases have changed or not.
+        self.links.iter_mut().for_each(|link| link.keep(&self.store, tell));
+        self.keep_stamps(tell);
     }
 }
 
 impl Link {
-    fn new(name: &str, interface: &str, settings: server::Config, store: &Store) -> Result<Self, Error> {
+    fn new(
+        name: &str,
+        interface: &str,
+        settings: server::Config,
+        store: &Store,
+        tell: Tell<'_>,
+    ) -> Result<Self, Error> {
         let index = index_of(interface).map_err(doing(format!("interface {interface} of link {name:?}")))?;
         let moment = now();
         let mut server = Server::new(settings, moment);
-        if let Some(Kept { at_s, leases }) = store.load(&file_name(name)) {
-            let passed = (moment.unix_us / 1_000_000).saturating_sub(at_s);
-            server.restore_leases(
-                moment,
-                leases.into_iter().map(|lease: KeptLease| lease.after(passed)).collect(),
-            );
+        if let Some(kept) = store.load(&file_name(name), tell) {
+            server.restore(moment, kept);
         }
         Ok(Self {
             name: name.to_owned(),
@@ -224,9 +264,7 @@ impl Link {
 
     fn keep(&mut self, store: &Store, tell: Tell<'_>) {
         self.write_due = None;
-        let moment = now();
-        let kept = Kept { at_s: moment.unix_us / 1_000_000, leases: self.server.kept_leases(moment) };
-        if let Err(error) = store.save(&file_name(&self.name), &kept) {
+        if let Err(error) = store.save(&file_name(&self.name), &self.server.kept(now())) {
             let what = format!("cannot keep the leases of {}", self.name);
             tell(Event::Failed { what, error: error.to_string() });
         }
@@ -240,9 +278,19 @@ fn duid(key: &[u8; 32], link: &str) -> Vec<u8> {
     [&DUID_UUID[..], &number.as_bytes()[..16]].concat()
 }
 
-/// The name of the file with a link's leases. Names of links may have characters that those of files may not.
+/// The name of the file with a link's leases.
 fn file_name(link: &str) -> String {
-    format!("dhcp-leases-{}", blake3::hash(link.as_bytes()).to_hex().get(..16).unwrap_or_default())
+    format!("dhcp-leases-{}", short(link))
+}
+
+/// The name of the file with the newest stamps that a server has taken.
+fn stamps_file(server: &str) -> String {
+    format!("dhcp-stamps-{}", short(server))
+}
+
+/// A part of a file's name. Names of links and servers may have characters that those of files may not.
+fn short(name: &str) -> String {
+    blake3::hash(name.as_bytes()).to_hex().get(..16).unwrap_or_default().to_owned()
 }
 
 fn now() -> Now {

@@ -1,7 +1,7 @@
 //! `dns`: mDNS of MAST as a program: the name server of the stub's zone.
 
 use std::{
-    collections::HashSet,
+    collections::{BTreeMap, HashSet},
     net::{IpAddr, UdpSocket},
     os::fd::{AsFd, BorrowedFd},
     time::Duration,
@@ -16,7 +16,7 @@ use treecast_host::clock;
 
 use crate::mast::dns::{
     keys::{self, Keys},
-    records::{InterfaceId, ListedPrefix},
+    records::{APL, InterfaceId, ListedPrefix, listed_prefixes},
     server::{Counts, Server, Transport},
     zone::Zone,
 };
@@ -27,6 +27,7 @@ use super::{
     event::Drops,
     name_streams::Streams,
     sockets,
+    status::{self, Status},
     store::Store,
     unix_us,
 };
@@ -43,6 +44,9 @@ struct Kept {
     serial: u32,
     added: Vec<Vec<u8>>,
     removed: Vec<Vec<u8>>,
+    /// The time of each key's newest update, in seconds since 1970.
+    #[serde(default)]
+    newest: BTreeMap<String, u64>,
 }
 
 /// The sockets and machine of the name server.
@@ -60,25 +64,29 @@ pub struct Daemon {
 }
 
 impl Daemon {
-    pub fn new(config: &Config) -> Result<Self, Error> {
+    pub fn new(config: &Config, tell: Tell<'_>) -> Result<Self, Error> {
         let dns = config.file.dns.as_ref();
         let dns = dns.ok_or_else(|| Error::new("the file has no section [dns]".into()))?;
         let store = Store::open(config.state())?;
-        let kept: Kept = store.load(RECORDS).unwrap_or_default();
+        let kept: Kept = store.load(RECORDS, tell);
         let now = unix_us() / 1_000_000;
         // The number grows over restarts, also if nothing is kept: no zone changes more than once a second for long.
         let mut zone = zone(config, dns, (now as u32).max(kept.serial.wrapping_add(1)))?;
         let configured = zone.records().filter(is_kept).filter_map(|record| record.to_bytes().ok()).collect();
         restore(&mut zone, &kept);
-        let mut keys = Keys::default();
+        let mut all_keys = Keys::default();
         for key in &dns.keys {
-            keys.add(keys::signer(&key.name, &key.secret(config)?).map_err(Error::new)?, key.may, now);
+            let signer = keys::signer(&key.name, &key.secret(config)?).map_err(Error::new)?;
+            // One that is far ahead was kept before the clock was set back. It must not silence the key's owner.
+            let newest = kept.newest.get(&signer.signer_name().to_string()).copied();
+            let newest = newest.filter(|newest| *newest <= now + u64::from(keys::FUDGE_SECONDS));
+            all_keys.add(signer, key.may, now.max(newest.unwrap_or(0)));
         }
         if dns.listen.is_empty() {
             return Err(Error::new("[dns] listens nowhere: give at least one address in listen".into()));
         }
         Ok(Self {
-            server: Server::new(zone, keys),
+            server: Server::new(zone, all_keys),
             configured,
             datagrams: dns.listen.iter().map(|address| sockets::open(*address)).collect::<Result<_, _>>()?,
             streams: Streams::open(&dns.listen)?,
@@ -98,12 +106,12 @@ impl Daemon {
             self.write_due = self.write_due.or(Some(now + BETWEEN_WRITES));
         }
         let reasons = [
-            ("refused-update", counts.refused_updates != told.refused_updates),
-            ("wrong-signature", counts.wrong_signatures != told.wrong_signatures),
-            ("malformed", counts.malformed != told.malformed),
+            ("refused-update", counts.refused_updates - told.refused_updates),
+            ("wrong-signature", counts.wrong_signatures - told.wrong_signatures),
+            ("malformed", counts.malformed - told.malformed),
         ];
-        for (reason, _) in reasons.into_iter().filter(|(_, is_new)| *is_new) {
-            self.drops.add(now, reason, from, tell);
+        for dropped in reasons.into_iter().filter(|(_, new)| *new > 0) {
+            self.drops.add_many(now, dropped, from, tell);
         }
         self.told = counts;
     }
@@ -121,6 +129,7 @@ impl Daemon {
             serial: self.server.zone().serial(),
             added: now.difference(&self.configured).cloned().collect(),
             removed: self.configured.difference(&now).cloned().collect(),
+            newest: self.server.keys().newest().collect(),
         };
         if let Err(error) = self.store.save(RECORDS, &kept) {
             tell(Event::Failed { what: "cannot keep the zone's records".into(), error: error.to_string() });
@@ -165,6 +174,26 @@ impl super::Daemon for Daemon {
             self.keep(tell);
         }
         Ok(self.write_due)
+    }
+
+    fn status(&self) -> Status {
+        let zone = self.server.zone();
+        let mut networks: BTreeMap<String, status::Network> = BTreeMap::new();
+        for record in zone.records().filter(|record| record.record_type() == APL) {
+            let name = record.name.to_string();
+            let empty = status::Network { name: name.clone(), prefixes: vec![], discouraged: vec![] };
+            let network = networks.entry(name).or_insert(empty);
+            for item in listed_prefixes(&record.data).unwrap_or_default() {
+                let list = if item.is_negated { &mut network.discouraged } else { &mut network.prefixes };
+                list.push(item.prefix);
+            }
+        }
+        Status::Dns {
+            zone: zone.origin().to_string(),
+            serial: zone.serial(),
+            networks: networks.into_values().collect(),
+            newest_updates: self.server.keys().newest().collect(),
+        }
     }
 
     fn end(&mut self, tell: Tell<'_>) {
@@ -270,6 +299,7 @@ mod tests {
             serial: 2,
             added: now.difference(&configured).cloned().collect(),
             removed: configured.difference(&now).cloned().collect(),
+            newest: BTreeMap::new(),
         };
         let mut restored = fresh();
         restore(&mut restored, &kept);

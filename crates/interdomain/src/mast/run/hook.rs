@@ -33,6 +33,7 @@ struct Change {
 /// Starts the program for each change.
 pub struct Hook {
     changes: Option<SyncSender<Change>>,
+    thread: Option<thread::JoinHandle<()>>,
     failures: Receiver<String>,
     waker: Waker,
 }
@@ -42,7 +43,7 @@ impl Hook {
     pub fn new(command: &[String]) -> Result<Self, Error> {
         let waker = Waker::new().map_err(doing("cannot wait for programs"))?;
         let (tell_failure, failures) = sync_channel(MAX_WAITING);
-        let mut hook = Self { changes: None, failures, waker: waker.clone() };
+        let mut hook = Self { changes: None, thread: None, failures, waker: waker.clone() };
         if let [program, arguments @ ..] = command {
             let (changes, waiting) = sync_channel(MAX_WAITING);
             let (program, arguments) = (program.clone(), arguments.to_vec());
@@ -56,7 +57,7 @@ impl Hook {
                 }
             };
             let named = thread::Builder::new().name("hook".into());
-            named.spawn(work).map_err(doing("cannot start a thread"))?;
+            hook.thread = Some(named.spawn(work).map_err(doing("cannot start a thread"))?);
             hook.changes = Some(changes);
         }
         Ok(hook)
@@ -81,6 +82,14 @@ impl Hook {
             ("MAST_PEER_AS", peer_as.to_string()),
         ];
         changes.try_send(Change { what, variables }).map_err(|_| "too many changes wait for it".to_owned())
+    }
+
+    /// Waits until the program has run for all changes.
+    pub fn end(&mut self, tell: Tell<'_>) {
+        self.changes = None;
+        // A panic of the thread was told where it happened.
+        _ = self.thread.take().map(thread::JoinHandle::join);
+        self.read(tell);
     }
 
     /// Tells about programs that have failed.
@@ -146,7 +155,12 @@ mod tests {
         hook.read(&mut |event| told.push(event));
         let error = "sh made: its program ended with exit code 3".to_owned();
         assert_eq!(told, [Event::Failed { what: "on_tunnel".into(), error }]);
-        assert_eq!(std::fs::read_to_string(file).unwrap(), "made A 2001:db8:a::/48 2\n");
+        assert_eq!(std::fs::read_to_string(&file).unwrap(), "made A 2001:db8:a::/48 2\n");
+        // The last changes are not lost at the end.
+        hook.tunnel("removed", &end(), 1, 3).unwrap();
+        hook.end(&mut |event| told.push(event));
+        assert_eq!(told.len(), 2);
+        assert_eq!(std::fs::read_to_string(file).unwrap(), "removed A 2001:db8:a::/48 3\n");
     }
 
     #[test]

@@ -15,9 +15,12 @@ use treecast_host::{
     netlink::{Monitor, Netlink, requests::Lifetimes},
 };
 
-use crate::mast::dhcp::{
-    ALL_SERVERS, CLIENT_PORT, SERVER_PORT,
-    client::{self, Client, Dropped, Wants},
+use crate::mast::{
+    Prefix,
+    dhcp::{
+        ALL_SERVERS, CLIENT_PORT, SERVER_PORT,
+        client::{self, Client, Dropped, Wants},
+    },
 };
 
 use super::{
@@ -26,6 +29,7 @@ use super::{
     doing,
     event::Drops,
     sockets,
+    status::Status,
 };
 
 /// A DUID of a link-layer address, and Ethernet (RFC 8415, 11.4).
@@ -86,7 +90,7 @@ impl Hearing {
         let mac = found.mac.ok_or_else(|| {
             Error::new(format!("interface {interface} has no Ethernet address, which a client is known by"))
         })?;
-        let mut seed = [0; 8];
+        let mut seed = [0; 32];
         let random = File::open("/dev/urandom").and_then(|mut random| random.read_exact(&mut seed));
         random.map_err(doing("cannot draw a random number"))?;
         let name = blake3::hash(interface.as_bytes());
@@ -97,7 +101,7 @@ impl Hearing {
             ifid,
             server_key,
             wants,
-            seed: u64::from_be_bytes(seed),
+            seed,
         };
         Ok(Self {
             client: Client::new(config, clock::monotonic()),
@@ -106,6 +110,11 @@ impl Hearing {
             dropped: Dropped::default(),
             drops: Drops::default(),
         })
+    }
+
+    /// The prefixes that the server has told last, and whether new connections should use each.
+    pub fn status(&self) -> Vec<(Prefix, bool)> {
+        self.client.prefixes().iter().map(|listed| (listed.prefix, listed.preferred_s > 0)).collect()
     }
 
     pub fn descriptor(&self) -> BorrowedFd<'_> {
@@ -186,6 +195,10 @@ impl super::Daemon for Daemon {
             self.addresses.look(&mut self.looks).map_err(doing("cannot list the interfaces"))?;
         }
         Ok(())
+    }
+
+    fn status(&self) -> Status {
+        Status::Addresses { interfaces: vec![self.addresses.status()], prefixes: self.hearing.status() }
     }
 
     fn work(&mut self, tell: Tell<'_>) -> Result<Option<Duration>, Error> {

@@ -3,6 +3,7 @@
 use std::{
     io,
     net::{IpAddr, Ipv6Addr, SocketAddr},
+    time::Duration,
 };
 
 use serde::{Deserialize, Serialize};
@@ -46,6 +47,56 @@ const LEAST_MTU: u32 = 1_280;
 /// The bits that the two inner addresses of a tunnel share.
 const INNER_BITS: u8 = 127;
 
+/// The times after which the address inside a new tunnel is set again.
+const REPETITIONS: [Duration; 3] =
+    [Duration::from_millis(500), Duration::from_secs(2), Duration::from_secs(8)];
+
+/// Addresses inside new tunnels, which are set again some times. That changes nothing, but the kernel tells everybody of them again.
+///
+/// A daemon of frr needs that: its zebra hears of interfaces and addresses by two sockets. If it reads an address before its
+/// interface, it forgets the address, and BGP never starts over the tunnel (seen with frr 8.4.4).
+#[derive(Debug, Default)]
+pub struct Repetitions(Vec<(Duration, u32, Ipv6Addr)>);
+
+impl Repetitions {
+    /// Takes note of a tunnel that was made at `now`.
+    pub fn add(&mut self, now: Duration, interface: u32, inner_own: Ipv6Addr) {
+        self.0.extend(REPETITIONS.map(|later| (now + later, interface, inner_own)));
+    }
+
+    /// Takes out the addresses that are due.
+    fn due(&mut self, now: Duration) -> Vec<(u32, Ipv6Addr)> {
+        let due = self.0.extract_if(.., |(at, ..)| *at <= now);
+        due.map(|(_, interface, address)| (interface, address)).collect()
+    }
+
+    /// Sets the addresses that are due. Returns when the next ones are.
+    pub fn run(&mut self, now: Duration, netlink: &Netlink) -> Option<Duration> {
+        for (interface, address) in self.due(now) {
+            // The tunnel may have been removed since.
+            _ = set_inner(netlink, interface, address);
+        }
+        self.0.iter().map(|(at, ..)| *at).min()
+    }
+}
+
+/// The program that a tunnel belongs to. One host can run both.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Owner {
+    Srms,
+    Tms,
+}
+
+impl Owner {
+    /// The number of the group of the program's interfaces, by which they are found again: the letters `ms` and `mt`.
+    fn group(self) -> u32 {
+        match self {
+            Self::Srms => 0x6d73,
+            Self::Tms => 0x6d74,
+        }
+    }
+}
+
 /// This host's end of a tunnel.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct End {
@@ -64,8 +115,21 @@ impl End {
     }
 }
 
+/// The names of the tunnels of a program that are there.
+pub fn tunnels_of(netlink: &mut Netlink, owner: Owner) -> io::Result<Vec<String>> {
+    let interfaces = netlink.interfaces()?;
+    let own = interfaces.into_values().filter(|it| it.group == owner.group() && is_tunnel(&it.name));
+    Ok(own.map(|it| it.name).collect())
+}
+
+/// Whether an interface has a name that [`End::interface`] gives.
+fn is_tunnel(name: &str) -> bool {
+    let digits = name.strip_prefix("mast").unwrap_or_default();
+    (1..=6).contains(&digits.len()) && digits.bytes().all(|it| matches!(it, b'0'..=b'9' | b'a'..=b'f'))
+}
+
 /// Makes an end of a tunnel, in place of one with the same name. One that is there as wished stays, if `is_there` says so.
-pub fn make_tunnel(netlink: &Netlink, end: &End, is_there: bool) -> io::Result<u32> {
+pub fn make_tunnel(netlink: &Netlink, end: &End, owner: Owner, is_there: bool) -> io::Result<u32> {
     let name = end.interface();
     if !is_there || index_of(&name).is_err() {
         netlink.delete_link(&name)?;
@@ -75,14 +139,20 @@ pub fn make_tunnel(netlink: &Netlink, end: &End, is_there: bool) -> io::Result<u
         let mtu = path.saturating_sub(LARGEST_OVERHEAD).max(LEAST_MTU);
         let mut batch = Batch::default();
         let (local, remote) = (end.local, end.remote);
-        add_tunnel(&mut batch, &Tunnel { name: &name, carrier, id: end.id, local, remote, mtu });
+        let group = owner.group();
+        add_tunnel(&mut batch, &Tunnel { name: &name, carrier, id: end.id, local, remote, mtu, group });
         netlink.run(batch)?;
     }
     let index = index_of(&name)?;
-    let mut batch = Batch::default();
-    requests::add_address(&mut batch, index, end.inner_own.into(), INNER_BITS);
-    netlink.run(batch)?;
+    set_inner(netlink, index, end.inner_own)?;
     Ok(index)
+}
+
+/// Sets the address inside a tunnel.
+fn set_inner(netlink: &Netlink, interface: u32, inner_own: Ipv6Addr) -> io::Result<()> {
+    let mut batch = Batch::default();
+    requests::add_address(&mut batch, interface, inner_own.into(), INNER_BITS);
+    netlink.run(batch)
 }
 
 /// The kinds of tunnels that this host can make, out of those that are wished.
@@ -215,5 +285,26 @@ pub fn remove_address(
     match netlink.run(batch) {
         Err(error) if treecast_host::netlink::is_refused_with(&error, libc::EADDRNOTAVAIL) => Ok(()),
         result => result,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_address_of_a_new_tunnel_is_set_again_three_times() {
+        let mut repetitions = Repetitions::default();
+        repetitions.add(Duration::from_secs(10), 7, Ipv6Addr::LOCALHOST);
+        let due =
+            |repetitions: &mut Repetitions, millis| repetitions.due(Duration::from_millis(millis)).len();
+        let times = [10_499, 10_500, 11_999, 12_000, 18_000, 90_000];
+        assert_eq!(times.map(|millis| due(&mut repetitions, millis)), [0, 1, 0, 1, 1, 0]);
+    }
+
+    #[test]
+    fn tunnels_are_told_from_other_interfaces_by_their_names() {
+        let names = ["mast1", "mastffffff", "mast", "mast1234567", "mastp12", "mastA", "eth0"];
+        assert_eq!(names.map(is_tunnel), [true, true, false, false, false, false, false]);
     }
 }

@@ -20,6 +20,7 @@ use super::{
     config::{Config, Watch},
     doing, sockets,
     srms::COMMUNITY,
+    status::Status,
 };
 
 /// The time between two notifications of the same state. An SRMS that was started anew learns it then.
@@ -113,6 +114,11 @@ impl super::Daemon for Daemon {
             watched.errand.done(clock::monotonic(), REFRESH);
         }
         Ok(())
+    }
+
+    fn status(&self) -> Status {
+        let interface = |it: &Watched| (it.name.clone(), it.is_up == Some(true));
+        Status::Watch { interfaces: self.interfaces.iter().map(interface).collect() }
     }
 
     fn work(&mut self, _tell: Tell<'_>) -> Result<Option<Duration>, Error> {

@@ -3,6 +3,7 @@
 //! Each program is a [`Daemon`] with one loop. [`config::Config`] is the file that all of them read.
 
 mod addresses;
+mod closing;
 pub mod config;
 mod dhcp;
 mod dns;
@@ -15,6 +16,7 @@ mod name_streams;
 mod router;
 mod sockets;
 mod srms;
+pub mod status;
 mod store;
 mod tms;
 
@@ -22,7 +24,11 @@ use std::{io, os::fd::BorrowedFd, time::Duration};
 
 use treecast_host::{clock, netlink::Netlink, poller::Poller, stop::Stop};
 
-use self::{config::Config, store::Store};
+use self::{
+    config::Config,
+    status::{Listener, Status},
+    store::Store,
+};
 pub use self::{
     event::{Event, Role},
     host::{HostConfig, public_key},
@@ -69,13 +75,17 @@ pub enum Program {
 /// # Errors
 /// If it cannot start, or the kernel does no longer what it needs.
 pub fn run(program: &Program, config: &Config, stop: &Stop, tell: Tell<'_>) -> Result<(), Error> {
+    let at = |name: &str| config.status_address(name);
     match program {
-        Program::Srms => serve(srms::Daemon::new(config, tell)?, stop, tell),
-        Program::Tms => serve(tms::Daemon::new(config, tell)?, stop, tell),
-        Program::Dhcp(name) => serve(dhcp::Daemon::new(config, name.as_deref())?, stop, tell),
-        Program::Dns => serve(dns::Daemon::new(config)?, stop, tell),
-        Program::Router => serve(router::Daemon::new(config)?, stop, tell),
-        Program::Watch => serve(link_watch::Daemon::new(config)?, stop, tell),
+        Program::Srms => serve(srms::Daemon::new(config, tell)?, &at("srms"), stop, tell),
+        Program::Tms => serve(tms::Daemon::new(config, tell)?, &at("tms"), stop, tell),
+        Program::Dhcp(name) => {
+            let at = at(&format!("dhcp-{}", config.dhcp(name.as_deref())?.name));
+            serve(dhcp::Daemon::new(config, name.as_deref(), tell)?, &at, stop, tell)
+        }
+        Program::Dns => serve(dns::Daemon::new(config, tell)?, &at("dns"), stop, tell),
+        Program::Router => serve(router::Daemon::new(config)?, &at("router"), stop, tell),
+        Program::Watch => serve(link_watch::Daemon::new(config)?, &at("watch"), stop, tell),
     }
 }
 
@@ -84,21 +94,33 @@ pub fn run(program: &Program, config: &Config, stop: &Stop, tell: Tell<'_>) -> R
 /// # Errors
 /// As [`run`].
 pub fn run_host(host: &HostConfig, stop: &Stop, tell: Tell<'_>) -> Result<(), Error> {
-    serve(host::Daemon::new(host)?, stop, tell)
+    serve(host::Daemon::new(host)?, &status::address_of_host(&host.interface), stop, tell)
+}
+
+/// Asks all programs that a file describes what they know. Returns each with its name. `None`: it does not run here.
+///
+/// # Errors
+/// If a program runs and does not answer.
+pub fn ask_all(config: &Config) -> Result<Vec<(String, Option<Status>)>, Error> {
+    let asked = |program: String| {
+        let status = status::ask(&config.status_address(&program))?;
+        Ok((program, status))
+    };
+    config.programs().into_iter().map(asked).collect()
 }
 
 /// Removes the rules, routes and tunnels that the SRMS or the TMS of this file has left in the kernel. Neither may be running.
 ///
 /// # Errors
 /// If the kernel refuses it, such as to a user who is not root.
-pub fn clean(config: &Config) -> Result<(), Error> {
-    let netlink = Netlink::open().map_err(doing("cannot ask the kernel"))?;
+pub fn clean(config: &Config, tell: Tell<'_>) -> Result<(), Error> {
+    let mut netlink = Netlink::open().map_err(doing("cannot ask the kernel"))?;
     let store = Store::open(config.state())?;
     if config.file.stub.is_some() {
-        srms::clean(&netlink, &store)?;
+        srms::clean(&mut netlink, config, &store, tell)?;
     }
     if config.file.tms.is_some() {
-        tms::clean(&netlink, &store)?;
+        tms::clean(&mut netlink, &store)?;
     }
     Ok(())
 }
@@ -114,11 +136,14 @@ trait Daemon {
     /// Does what is due. Returns the time of the next work, by the monotonic clock. `None`: nothing is due before something comes.
     fn work(&mut self, tell: Tell<'_>) -> Result<Option<Duration>, Error>;
 
+    /// What the program knows now.
+    fn status(&self) -> Status;
+
     /// Leaves things in order at the end.
     fn end(&mut self, _tell: Tell<'_>) {}
 }
 
-fn serve(mut daemon: impl Daemon, stop: &Stop, tell: Tell<'_>) -> Result<(), Error> {
+fn serve(mut daemon: impl Daemon, status_at: &str, stop: &Stop, tell: Tell<'_>) -> Result<(), Error> {
     let mut poller = Poller::new().map_err(doing("cannot wait for packets"))?;
     let descriptors = daemon.descriptors();
     let stop_token = descriptors.len() as u64;
@@ -127,6 +152,15 @@ fn serve(mut daemon: impl Daemon, stop: &Stop, tell: Tell<'_>) -> Result<(), Err
     }
     drop(descriptors);
     poller.watch(stop, stop_token).map_err(doing("cannot wait for signals"))?;
+    let asked = Listener::open(status_at);
+    match &asked {
+        Ok(asked) => poller.watch(asked, stop_token + 1).map_err(doing("cannot wait for questions"))?,
+        // The program does its work all the same.
+        Err(error) => {
+            let what = "cannot answer `treecast mast status` (is the program running already?)".into();
+            tell(Event::Failed { what, error: error.to_string() });
+        }
+    }
     tell(Event::Ready);
     loop {
         let due = daemon.work(tell)?;
@@ -136,8 +170,12 @@ fn serve(mut daemon: impl Daemon, stop: &Stop, tell: Tell<'_>) -> Result<(), Err
             daemon.end(tell);
             return Ok(());
         }
-        for token in tokens.into_iter().filter(|token| *token != stop_token) {
-            daemon.read(token as usize, tell)?;
+        for token in tokens {
+            match &asked {
+                Ok(asked) if token == stop_token + 1 => asked.answer(|| daemon.status()),
+                _ if token < stop_token => daemon.read(token as usize, tell)?,
+                _ => {}
+            }
         }
     }
 }

@@ -17,6 +17,7 @@ use super::{
     config::{Config, RouterInterface},
     doing,
     host::{Hearing, parse_public_key},
+    status::Status,
 };
 
 /// The bits of a network's prefix.
@@ -93,6 +94,13 @@ impl super::Daemon for Daemon {
             }
         }
         Ok(())
+    }
+
+    fn status(&self) -> Status {
+        Status::Addresses {
+            interfaces: self.interfaces.iter().map(|(_, addresses)| addresses.status()).collect(),
+            prefixes: self.hearing.status(),
+        }
     }
 
     fn work(&mut self, tell: Tell<'_>) -> Result<Option<Duration>, Error> {

@@ -16,18 +16,20 @@ use crate::mast::{
         client::{Check, PrefixUpdate},
         keys,
     },
-    message::{Dropped, Envelope, Key, Opened, Preference, Protocol},
-    srms::{self, Command, Input, Poll, Srms, TunnelWish},
+    message::{Dropped, Envelope, Key, Opened, Preference, PrefixState, Protocol, Stamps},
+    srms::{self, Command, Input, Newest, Poll, Srms, TunnelWish},
 };
 
 use super::{
     Error, Event, Role, Tell,
+    closing::{Made, Tms, close, close_made},
     config::{self, Config},
     doing,
     event::{Drops, TunnelEnd},
     hook::Hook,
-    kernel::{self, End},
+    kernel::{self, End, Owner, Repetitions},
     now, sockets,
+    status::{self, Status},
     store::Store,
 };
 
@@ -37,17 +39,32 @@ const ROUTE_AGAIN: Duration = Duration::from_millis(250);
 /// The names of the files that outlive a restart.
 const LINKS: &str = "srms-links";
 const TUNNELS: &str = "srms-tunnels";
+const NEWEST: &str = "srms-newest";
 
-/// Removes the rules, routes and tunnels that an SRMS has left.
-pub fn clean(netlink: &Netlink, store: &Store) -> Result<(), Error> {
+/// The shortest time between two writes of the newest stamp.
+const BETWEEN_WRITES: Duration = Duration::from_secs(1);
+
+/// Removes the rules, routes and tunnels that an SRMS has left, and asks its providers to remove theirs. The newest stamps stay: without
+/// them, nobody would believe an SRMS whose clock was set back.
+pub fn clean(netlink: &mut Netlink, config: &Config, store: &Store, tell: Tell<'_>) -> Result<(), Error> {
     kernel::delete_source_routes(netlink).map_err(doing("cannot remove routing rules"))?;
-    for (_, end) in store.load::<Vec<(String, End)>>(TUNNELS).unwrap_or_default() {
-        netlink.delete_link(&end.interface()).map_err(doing("cannot remove a tunnel"))?;
-    }
+    let made: Vec<Made> = store.load(TUNNELS, tell);
+    let newest: Newest = store.load(NEWEST, tell);
+    let mut stamps = Stamps::after(newest.stamp);
+    close_made(config, &mut stamps, &made);
+    remove_others(netlink, |_| false).map_err(doing("cannot remove a tunnel"))?;
+    let saved = store.save(NEWEST, &Newest { stamp: stamps.newest(), ..newest });
+    saved.map_err(doing("cannot keep the newest stamp"))?;
     [TUNNELS, LINKS]
         .into_iter()
         .try_for_each(|name| store.remove(name))
         .map_err(doing("cannot remove a file"))
+}
+
+/// Removes the tunnels of an SRMS whose interfaces are not known.
+fn remove_others(netlink: &mut Netlink, is_known: impl Fn(&str) -> bool) -> std::io::Result<()> {
+    let there = kernel::tunnels_of(netlink, Owner::Srms)?;
+    there.iter().filter(|name| !is_known(name)).try_for_each(|name| netlink.delete_link(name))
 }
 
 /// The community of SNMP, unless another one is configured.
@@ -88,15 +105,6 @@ struct Settings {
     trap: Option<config::Trap>,
 }
 
-/// How a provider's TMS is reached.
-struct Tms {
-    socket: UdpSocket,
-    server: SocketAddr,
-    name: String,
-    key: Key,
-    from: std::net::Ipv6Addr,
-}
-
 /// An mDHCPv6 server.
 struct Server {
     address: SocketAddr,
@@ -113,6 +121,8 @@ struct NameServer {
     networks: Vec<Name>,
     ttl: u32,
     id: u16,
+    /// The times of signatures, in microseconds since 1970. The server refuses one that is older than another.
+    times: Stamps,
     /// The update that is not answered yet, and its version.
     waiting: Option<(Check, u64)>,
 }
@@ -120,6 +130,8 @@ struct NameServer {
 /// The sockets and machine of the SRMS.
 pub struct Daemon {
     machine: Srms,
+    /// The stub's name.
+    name: String,
     as_number: u32,
     accesses: Vec<Access>,
     servers: Vec<Server>,
@@ -131,6 +143,11 @@ pub struct Daemon {
     hook: Hook,
     store: Store,
     drops: Drops,
+    /// The newest numbers, as they are in the file.
+    kept: Newest,
+    /// When the newest stamp is written.
+    write_due: Option<Duration>,
+    repetitions: Repetitions,
 }
 
 impl Daemon {
@@ -138,7 +155,10 @@ impl Daemon {
         let stub = config.stub()?;
         let file = &config.file;
         let netlink = Netlink::open().map_err(doing("cannot ask the kernel"))?;
-        let names = file.dns.as_ref().map(|dns| NameServer::new(config, dns)).transpose()?.flatten();
+        let store = Store::open(config.state())?;
+        let kept: Newest = store.load(NEWEST, tell);
+        let names =
+            file.dns.as_ref().map(|dns| NameServer::new(config, dns, kept.stamp)).transpose()?.flatten();
         let servers =
             file.dhcp.iter().map(|dhcp| Server::new(config, dhcp)).collect::<Result<Vec<_>, _>>()?;
         let accesses =
@@ -158,7 +178,8 @@ impl Daemon {
             recovery: file.srms.recovery()?,
         };
         let mut daemon = Self {
-            machine: Srms::new(now(), machine),
+            machine: Srms::new(now(), machine, kept),
+            name: stub.name.clone(),
             as_number: stub.as_number,
             accesses,
             servers,
@@ -168,15 +189,18 @@ impl Daemon {
             netlink,
             monitor: Monitor::open().map_err(doing("cannot watch the interfaces"))?,
             hook: Hook::new(&file.srms.on_tunnel)?,
-            store: Store::open(config.state())?,
+            store,
             drops: Drops::default(),
+            kept,
+            write_due: None,
+            repetitions: Repetitions::default(),
         };
-        daemon.start(tell)?;
+        daemon.start(config, tell)?;
         Ok(daemon)
     }
 
     /// Sets the rules, and takes up what an earlier run has left.
-    fn start(&mut self, tell: Tell<'_>) -> Result<(), Error> {
+    fn start(&mut self, config: &Config, tell: Tell<'_>) -> Result<(), Error> {
         let prefixes: Vec<_> = self.accesses.iter().map(|access| access.settings.prefix).collect();
         let by_source: Vec<_> =
             self.accesses.iter().map(|access| access.settings.gateway.is_some()).collect();
@@ -184,17 +208,8 @@ impl Daemon {
             kernel::set_rules(&self.netlink, &prefixes, &by_source)
                 .map_err(doing("cannot set routing rules"))?;
         }
-        let made: Vec<(String, End)> = self.store.load(TUNNELS).unwrap_or_default();
-        for access in &mut self.accesses {
-            let known = made.iter().find(|(name, end)| {
-                *name == access.settings.name && access.tms.as_ref().is_some_and(|tms| tms.from == end.local)
-            });
-            let Some((_, end)) = known else { continue };
-            // If it cannot be made, it will be asked for anew.
-            access.tunnel =
-                kernel::make_tunnel(&self.netlink, end, true).ok().map(|index| (end.clone(), index));
-        }
-        let links: BTreeMap<String, bool> = self.store.load(LINKS).unwrap_or_default();
+        self.take_up_tunnels(config, tell)?;
+        let links: BTreeMap<String, bool> = self.store.load(LINKS, tell);
         for provider in 0..self.accesses.len() {
             let settings = &self.accesses[provider].settings;
             if let Some(is_up) = settings.trap.and_then(|_| links.get(&settings.name)).copied() {
@@ -204,6 +219,43 @@ impl Daemon {
         }
         self.look_at_interfaces(tell);
         Ok(())
+    }
+
+    /// Takes up the tunnels of an earlier run. Those that the configuration no longer wants are closed. Without a `state` folder, nobody
+    /// knows which are in use, and all stay.
+    fn take_up_tunnels(&mut self, config: &Config, tell: Tell<'_>) -> Result<(), Error> {
+        let made: Vec<Made> = self.store.load(TUNNELS, tell);
+        let (wanted, dropped): (Vec<_>, Vec<_>) = made.into_iter().partition(|made| made.is_wanted(config));
+        for Made { provider, end, .. } in wanted {
+            let Some(access) = self.accesses.iter_mut().find(|it| it.settings.name == provider) else {
+                continue;
+            };
+            // If it cannot be made, it will be asked for anew.
+            let made = kernel::make_tunnel(&self.netlink, &end, Owner::Srms, true);
+            access.tunnel = made.ok().map(|index| (end, index));
+        }
+        for made in &dropped {
+            self.removed(&made.told(), made.provider_as, tell);
+        }
+        if !dropped.is_empty() {
+            let mut stamps = Stamps::after(self.kept.stamp);
+            close_made(config, &mut stamps, &dropped);
+            self.keep_tunnels(tell);
+        }
+        if self.store.is_kept() {
+            let known: Vec<String> =
+                self.accesses.iter().filter_map(|it| Some(it.tunnel.as_ref()?.0.interface())).collect();
+            let removed = remove_others(&mut self.netlink, |name| known.iter().any(|it| it == name));
+            removed.map_err(doing("cannot remove a tunnel that nobody knows"))?;
+        }
+        Ok(())
+    }
+
+    /// Says that a tunnel is gone.
+    fn removed(&self, end: &TunnelEnd, peer_as: u32, tell: Tell<'_>) {
+        run_hook(&self.hook, "removed", end, [self.as_number, peer_as], tell);
+        let TunnelEnd { peer, prefix, interface, .. } = end.clone();
+        tell(Event::TunnelRemoved { peer, prefix, interface });
     }
 
     /// Hands the state of all access links of this host to the machine.
@@ -219,6 +271,22 @@ impl Daemon {
             self.machine.handle(moment, Input::Link { provider, is_up });
             // The kernel forgets routes when addresses go, and takes them when they are back.
             access.route_due = Some(moment.elapsed);
+        }
+        let is_lost = |access: &Access| {
+            let is_there = |(end, index): &(End, u32)| {
+                interfaces.get(index).is_some_and(|it| it.name == end.interface())
+            };
+            access.tunnel.as_ref().is_some_and(|tunnel| !is_there(tunnel))
+        };
+        let lost: Vec<usize> =
+            (0..self.accesses.len()).filter(|provider| is_lost(&self.accesses[*provider])).collect();
+        for provider in lost {
+            let access = &mut self.accesses[provider];
+            let told = access.told();
+            access.tunnel = None;
+            let peer_as = access.settings.as_number;
+            told.into_iter().for_each(|end| self.removed(&end, peer_as, tell));
+            self.machine.handle(moment, Input::TunnelLost { provider });
         }
     }
 
@@ -267,43 +335,83 @@ impl Daemon {
             inner_own: opened.inner_stub,
             inner_peer: opened.inner_provider,
         };
+        let old = access.told();
         let known = access.tunnel.take();
-        let is_there = known.as_ref().is_some_and(|(known, _)| *known == end);
-        let told = |end: &End| TunnelEnd {
-            peer: access.settings.name.clone(),
-            prefix: access.settings.prefix,
-            interface: end.interface(),
-            kind: end.kind,
-            id: end.id,
-            inner_own: end.inner_own,
-            inner_peer: end.inner_peer,
-        };
-        if let Some((old, _)) = known.filter(|_| !is_there) {
-            let TunnelEnd { peer, prefix, interface, .. } = told(&old);
-            run_hook(&self.hook, "removed", &told(&old), [self.as_number, access.settings.as_number], tell);
-            if let Err(error) = self.netlink.delete_link(&interface) {
-                failed(tell, format!("cannot remove tunnel {interface}"), error);
+        let is_there = known.is_some_and(|(known, _)| known == end);
+        let peer_as = access.settings.as_number;
+        if let Some(old) = old.filter(|_| !is_there) {
+            if let Err(error) = self.netlink.delete_link(&old.interface) {
+                failed(tell, format!("cannot remove tunnel {}", old.interface), error);
             }
-            tell(Event::TunnelRemoved { peer, prefix, interface });
+            self.removed(&old, peer_as, tell);
         }
-        match kernel::make_tunnel(&self.netlink, &end, is_there) {
+        let access = &mut self.accesses[provider];
+        match kernel::make_tunnel(&self.netlink, &end, Owner::Srms, is_there) {
             Ok(index) => {
-                let made = told(&end);
-                run_hook(&self.hook, "made", &made, [self.as_number, access.settings.as_number], tell);
-                tell(Event::Tunnel(made));
+                self.repetitions.add(now().elapsed, index, end.inner_own);
                 (access.tunnel, access.route_due) = (Some((end, index)), Some(now().elapsed));
+                if let Some(made) = access.told() {
+                    run_hook(&self.hook, "made", &made, [self.as_number, peer_as], tell);
+                    tell(Event::Tunnel(made));
+                }
             }
             Err(error) => {
                 failed(tell, format!("cannot make the tunnel to {}", access.settings.name), error);
                 self.machine.handle(now(), Input::TunnelFailed { provider });
             }
         }
-        let made: Vec<(&str, &End)> = (self.accesses.iter())
-            .filter_map(|it| Some((it.settings.name.as_str(), it.tunnel.as_ref().map(|(end, _)| end)?)))
-            .collect();
+        self.keep_tunnels(tell);
+    }
+
+    fn keep_tunnels(&self, tell: Tell<'_>) {
+        let made = |access: &Access| {
+            let (tms, (end, _)) = access.tms.as_ref().zip(access.tunnel.as_ref())?;
+            Some(Made {
+                provider: access.settings.name.clone(),
+                provider_as: access.settings.as_number,
+                prefix: access.settings.prefix,
+                end: end.clone(),
+                server: tms.server,
+                server_name: tms.name.clone(),
+                secret: tms.secret.clone(),
+            })
+        };
+        let made: Vec<Made> = self.accesses.iter().filter_map(made).collect();
         if let Err(error) = self.store.save(TUNNELS, &made) {
             failed(tell, "cannot keep the list of tunnels", error);
         }
+    }
+
+    /// Keeps the highest numbers that were used.
+    fn keep_newest(&mut self, tell: Tell<'_>) {
+        (self.kept, self.write_due) = (self.machine.newest(), None);
+        if let Err(error) = self.store.save(NEWEST, &self.kept) {
+            failed(tell, "cannot keep the newest stamp", error);
+        }
+    }
+
+    /// Closes the tunnels that carry nothing. Those of discouraged prefixes stay, so that connections go on over a restart.
+    fn close_tunnels(&mut self, tell: Tell<'_>) {
+        let is_idle =
+            |access: &Access| access.preference == Preference::Encouraged && access.tunnel.is_some();
+        let idle: Vec<usize> =
+            (0..self.accesses.len()).filter(|provider| is_idle(&self.accesses[*provider])).collect();
+        for provider in &idle {
+            let access = &mut self.accesses[*provider];
+            let Some(end) = access.told() else { continue };
+            access.tunnel = None;
+            let peer_as = access.settings.as_number;
+            if let Err(error) = self.netlink.delete_link(&end.interface) {
+                failed(tell, format!("cannot remove tunnel {}", end.interface), error);
+            }
+            self.removed(&end, peer_as, tell);
+        }
+        let ways = idle.iter().filter_map(|provider| {
+            let access = &self.accesses[*provider];
+            Some((access.tms.as_ref()?, access.settings.prefix))
+        });
+        close(&self.name, ways, || self.machine.next_stamp(now()));
+        self.keep_tunnels(tell);
     }
 
     /// Turns indices into names.
@@ -484,9 +592,51 @@ impl super::Daemon for Daemon {
         loop {
             match self.machine.poll(now()) {
                 Poll::Do(command) => self.carry_out(command, tell),
-                Poll::Wait(until, _) => return Ok(self.set_routes().into_iter().chain([until]).min()),
+                Poll::Wait(until, _) => {
+                    // Packets wait for routes, and nobody waits for a file.
+                    let routes_due = self.set_routes();
+                    let newest = self.machine.newest();
+                    let due = now().elapsed + BETWEEN_WRITES;
+                    self.write_due = self.write_due.or((newest != self.kept).then_some(due));
+                    // States are ignored whose epoch is lower than one that was told.
+                    let is_due = self.write_due.is_some_and(|due| due <= now().elapsed);
+                    if is_due || newest.epoch != self.kept.epoch {
+                        self.keep_newest(tell);
+                    }
+                    let again = self.repetitions.run(now().elapsed, &self.netlink);
+                    let due = routes_due.into_iter().chain([until]).chain(self.write_due);
+                    return Ok(due.chain(again).min());
+                }
             }
         }
+    }
+
+    fn status(&self) -> Status {
+        let known = self.accesses.iter().zip(self.machine.states().zip(self.machine.links()));
+        let provider = |(access, (state, is_up)): (&Access, (PrefixState, Option<bool>))| status::Provider {
+            name: access.settings.name.clone(),
+            prefix: state.prefix,
+            preference: state.preference,
+            epoch: state.epoch,
+            is_up,
+            tunnel: access.told().map(|end| status::Tunnel::of(end, None)),
+        };
+        let servers = self.servers.iter().map(|server| server.name.clone());
+        let servers = servers.chain(self.names.iter().map(|names| names.address.to_string()));
+        let Newest { stamp, epoch } = self.machine.newest();
+        Status::Srms {
+            stub: self.name.clone(),
+            providers: known.map(provider).collect(),
+            told: servers.zip(self.machine.told()).collect(),
+            newest_stamp: stamp,
+            newest_epoch: epoch,
+        }
+    }
+
+    fn end(&mut self, tell: Tell<'_>) {
+        self.close_tunnels(tell);
+        self.keep_newest(tell);
+        self.hook.end(tell);
     }
 }
 
@@ -509,15 +659,10 @@ impl Daemon {
 
 impl Access {
     fn new(config: &Config, provider: &config::Provider) -> Result<Self, Error> {
-        let tms = provider.tunnel.as_ref().map(|tunnel| {
-            Ok::<_, Error>(Tms {
-                socket: sockets::open_from(tunnel.from)?,
-                server: tunnel.server,
-                name: tunnel.server_name.clone(),
-                key: Key::new(Protocol::Itmp, &tunnel.secret(config)?),
-                from: tunnel.from,
-            })
-        });
+        let tms = provider
+            .tunnel
+            .as_ref()
+            .map(|tunnel| Tms::new(config, tunnel.from, tunnel.server, &tunnel.server_name, tunnel.secret()));
         Ok(Self {
             settings: Settings {
                 name: provider.name.clone(),
@@ -532,6 +677,20 @@ impl Access {
             tms: tms.transpose()?,
             route_due: None,
             noticed: None,
+        })
+    }
+
+    /// This end of the tunnel that was made.
+    fn told(&self) -> Option<TunnelEnd> {
+        let (end, _) = self.tunnel.as_ref()?;
+        Some(TunnelEnd {
+            peer: self.settings.name.clone(),
+            prefix: self.settings.prefix,
+            interface: end.interface(),
+            kind: end.kind,
+            id: end.id,
+            inner_own: end.inner_own,
+            inner_peer: end.inner_peer,
         })
     }
 
@@ -561,7 +720,7 @@ impl Server {
 
 impl NameServer {
     /// The name server that is to be told. `None` if the SRMS has no key for it.
-    fn new(config: &Config, dns: &config::Dns) -> Result<Option<Self>, Error> {
+    fn new(config: &Config, dns: &config::Dns, newest_stamp: u64) -> Result<Option<Self>, Error> {
         let Some(key) = dns.srms_key() else { return Ok(None) };
         let zone = super::dns::zone_name(&dns.zone)?;
         let networks = config.file.links.iter().map(|link| super::dns::name_in(&link.name, &zone));
@@ -580,6 +739,7 @@ impl NameServer {
             ttl: dns.ttl_s,
             // Its answer is signed, so the number need not be hard to guess.
             id: super::unix_us() as u16,
+            times: Stamps::after(newest_stamp),
             waiting: None,
         }))
     }
@@ -589,7 +749,8 @@ impl NameServer {
         self.id = self.id.wrapping_add(1);
         let (zone, networks) = (self.zone.clone(), self.networks.clone());
         let update = PrefixUpdate { zone, networks, blocks, ttl: self.ttl };
-        let (bytes, check) = update.message(self.id, &self.signer, super::unix_us() / 1_000_000)?;
+        let (bytes, check) =
+            update.message(self.id, &self.signer, self.times.next(super::unix_us()) / 1_000_000)?;
         // What is lost is sent again.
         _ = self.socket.send_to(&bytes, self.address);
         self.waiting = Some((check, version));

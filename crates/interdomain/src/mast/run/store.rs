@@ -12,10 +12,10 @@ use treecast_host::text;
 
 use crate::mast::message::Key;
 
-use super::{Error, doing};
+use super::{Error, Event, Tell, doing};
 
-/// The longest file that is read, in bytes: 10,000 leases or records need less.
-const MAX_FILE: u64 = 16 << 20;
+/// The longest file that is written and read, in bytes. A million leases need less.
+const MAX_FILE: u64 = 1 << 30;
 const MAX_SECRET: u64 = 1_024;
 
 /// A folder with a file for each kind of thing. Without a folder, nothing is kept.
@@ -32,18 +32,37 @@ impl Store {
         Ok(Self(folder))
     }
 
-    /// Reads what was written last. `None` if there is nothing, or nothing that can be read: it is only a help.
-    pub fn load<T: DeserializeOwned>(&self, name: &str) -> Option<T> {
-        let text = text::read(&self.path(name)?, MAX_FILE).ok()?;
-        serde_json::from_str(&text).ok()
+    /// Reads what was written last. The default if there is nothing, or a file that cannot be used, which is told: the programs can go
+    /// on without.
+    pub fn load<T: DeserializeOwned + Default>(&self, name: &str, tell: Tell<'_>) -> T {
+        let Some(path) = self.path(name) else { return T::default() };
+        let read = || serde_json::from_str(&text::read(&path, MAX_FILE)?).map_err(io::Error::from);
+        match read() {
+            Ok(known) => return known,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => {
+                let what = format!("cannot use {}, so what it held is lost", path.display());
+                tell(Event::Failed { what, error: error.to_string() });
+            }
+        }
+        T::default()
+    }
+
+    /// Whether anything is kept.
+    pub fn is_kept(&self) -> bool {
+        self.0.is_some()
     }
 
     /// Replaces what was written last. After a crash at any point, either the old or the new is there.
     pub fn save(&self, name: &str, what: &impl Serialize) -> io::Result<()> {
         let Some(path) = self.path(name) else { return Ok(()) };
+        let text = serde_json::to_vec(what)?;
+        if text.len() as u64 > MAX_FILE {
+            return Err(io::Error::other(format!("{} would be longer than 1 GiB", path.display())));
+        }
         let new = path.with_extension("new");
         let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&new)?;
-        file.write_all(&serde_json::to_vec(what)?)?;
+        file.write_all(&text)?;
         file.sync_data()?;
         fs::rename(new, path)
     }
@@ -88,21 +107,37 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_saved_comes_back_and_a_broken_file_is_nothing() {
+    fn what_was_saved_comes_back_and_a_broken_file_is_told_in_one_line() {
         let folder = tempfile::tempdir().unwrap();
         let store = Store::open(Some(folder.path().join("state"))).unwrap();
-        assert_eq!(store.load::<Vec<u32>>("numbers"), None);
+        let mut told = Vec::new();
+        let mut load = |store: &Store| store.load::<Vec<u32>>("numbers", &mut |event| told.push(event));
+        assert!(load(&store).is_empty());
         store.save("numbers", &[1, 2]).unwrap();
         store.save("numbers", &[3]).unwrap();
-        assert_eq!(store.load::<Vec<u32>>("numbers"), Some(vec![3]));
+        assert_eq!(load(&store), [3]);
         store.remove("numbers").unwrap();
         store.remove("numbers").unwrap();
-        assert_eq!(store.load::<Vec<u32>>("numbers"), None);
-        fs::write(folder.path().join("state/numbers.json"), "[3").unwrap();
-        assert_eq!(store.load::<Vec<u32>>("numbers"), None);
+        assert!(load(&store).is_empty());
         let nowhere = Store::open(None).unwrap();
         nowhere.save("numbers", &[1]).unwrap();
-        assert_eq!(nowhere.load::<Vec<u32>>("numbers"), None);
+        assert!(load(&nowhere).is_empty());
+        fs::write(folder.path().join("state/numbers.json"), "[3").unwrap();
+        assert!(load(&store).is_empty());
+        let [event] = &told[..] else { panic!("{told:?}") };
+        let line = event.to_string();
+        assert!(line.contains("state/numbers.json, so what it held is lost: EOF"), "{line}");
+        assert_eq!(line.lines().count(), 1);
+    }
+
+    /// A hundred thousand leases take this much.
+    #[test]
+    fn a_file_of_more_than_16_mib_comes_back() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::open(Some(folder.path().to_owned())).unwrap();
+        let long = "x".repeat(17 << 20);
+        store.save("long", &long).unwrap();
+        assert_eq!(store.load::<String>("long", &mut |event| panic!("{event}")), long);
     }
 
     #[test]

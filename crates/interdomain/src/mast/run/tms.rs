@@ -1,14 +1,15 @@
 //! `tms`: the Tunnel Management System as a program on a provider's router.
 
 use std::{
-    collections::HashMap,
+    collections::{BTreeMap, HashMap},
+    io,
     net::UdpSocket,
     os::fd::{AsFd, BorrowedFd},
     time::Duration,
 };
 
 use serde::{Deserialize, Serialize};
-use treecast_host::netlink::Netlink;
+use treecast_host::netlink::{Monitor, Netlink};
 
 use crate::mast::{
     message::{Envelope, Key, Message, Protocol, ReplayGuard},
@@ -21,21 +22,27 @@ use super::{
     doing,
     event::{Drops, TunnelEnd},
     hook::Hook,
-    kernel::{self, End},
+    kernel::{self, End, Owner, Repetitions},
     now,
     sockets::{self, Peer},
+    status::{self, Status},
     store::Store,
     unix_us,
 };
 
-/// The name of the file that outlives a restart.
+/// The names of the files that outlive a restart.
 const TUNNELS: &str = "tms-tunnels";
+const STAMPS: &str = "tms-stamps";
 
 /// The shortest time between two writes of the list of tunnels.
 const BETWEEN_WRITES: Duration = Duration::from_secs(1);
 
 /// The time between two looks for tunnels that are over.
 const EXPIRY: Duration = Duration::from_secs(1);
+
+/// The time from a change of the interfaces to the look whether all tunnels are there. Somebody who removes them again and again has
+/// little to do with that.
+const LOOK: Duration = Duration::from_secs(1);
 
 /// A tunnel in the file.
 #[derive(Serialize, Deserialize)]
@@ -45,29 +52,37 @@ struct Kept {
     until_us: u64,
 }
 
-/// Removes the tunnels that a TMS has left.
-pub fn clean(netlink: &Netlink, store: &Store) -> Result<(), Error> {
-    for Kept { tunnel, .. } in store.load::<Vec<Kept>>(TUNNELS).unwrap_or_default() {
-        netlink.delete_link(&told(&tunnel).interface).map_err(doing("cannot remove a tunnel"))?;
-    }
+/// Removes the tunnels that a TMS has left. Newest stamps stay: they keep messages from being repeated.
+pub fn clean(netlink: &mut Netlink, store: &Store) -> Result<(), Error> {
+    remove_others(netlink, |_| false).map_err(doing("cannot remove a tunnel"))?;
     store.remove(TUNNELS).map_err(doing("cannot remove a file"))
+}
+
+/// Removes the tunnels of a TMS whose interfaces are not known.
+fn remove_others(netlink: &mut Netlink, is_known: impl Fn(&str) -> bool) -> io::Result<()> {
+    let there = kernel::tunnels_of(netlink, Owner::Tms)?;
+    there.iter().filter(|name| !is_known(name)).try_for_each(|name| netlink.delete_link(name))
 }
 
 /// The sockets and machine of the TMS.
 pub struct Daemon {
     machine: Tms,
+    name: String,
     as_number: u32,
-    end: std::net::Ipv6Addr,
     has_routes: bool,
     keys: HashMap<String, Key>,
     guard: ReplayGuard,
     socket: UdpSocket,
     netlink: Netlink,
+    monitor: Monitor,
     hook: Hook,
     store: Store,
     drops: Drops,
     /// When changed tunnels are written.
     write_due: Option<Duration>,
+    /// When to look whether all tunnels are there.
+    look_due: Option<Duration>,
+    repetitions: Repetitions,
 }
 
 impl Daemon {
@@ -79,46 +94,68 @@ impl Daemon {
             .stubs
             .iter()
             .map(|stub| Ok::<_, Error>((stub.name.clone(), Key::new(Protocol::Itmp, &stub.secret(config)?))));
+        let store = Store::open(config.state())?;
         let mut daemon = Self {
             machine: Tms::new(provider(tms, &netlink)?),
+            name: tms.name.clone(),
             as_number: tms.as_number,
-            end: tms.end,
             has_routes: tms.route,
             keys: keys.collect::<Result<_, _>>()?,
-            guard: ReplayGuard::since(unix_us()),
+            guard: ReplayGuard::resume(unix_us(), store.load::<BTreeMap<String, u64>>(STAMPS, tell)),
             socket: sockets::open(tms.listen)?,
             netlink,
+            monitor: Monitor::open().map_err(doing("cannot watch the interfaces"))?,
             hook: Hook::new(&tms.on_tunnel)?,
-            store: Store::open(config.state())?,
+            store,
             drops: Drops::default(),
             write_due: None,
+            look_due: None,
+            repetitions: Repetitions::default(),
         };
-        daemon.restore(tell);
+        daemon.restore(tell)?;
         Ok(daemon)
     }
 
-    /// Takes up the tunnels of an earlier run. Those that nobody may have any more, and those that are over, go.
-    fn restore(&mut self, tell: Tell<'_>) {
+    /// Takes up the tunnels of an earlier run. Those that nobody may have any more, and those that are over, go. Without a `state`
+    /// folder, nobody knows which are in use, and all stay.
+    fn restore(&mut self, tell: Tell<'_>) -> Result<(), Error> {
         let moment = now();
-        for Kept { tunnel, until_us } in self.store.load::<Vec<Kept>>(TUNNELS).unwrap_or_default() {
+        for Kept { tunnel, until_us } in self.store.load::<Vec<Kept>>(TUNNELS, tell) {
             let left = Duration::from_micros(until_us.saturating_sub(moment.unix_us));
-            let end = self.end_of(&tunnel);
             let is_taken = !left.is_zero() && self.machine.restore(moment, tunnel.clone(), left);
-            if !is_taken || self.make(&tunnel, &end, true, tell).is_err() {
+            if !is_taken || self.make(&tunnel, true, tell).is_err() {
                 self.machine.forget(tunnel.id);
                 self.remove(&tunnel, tell);
             }
         }
+        if self.store.is_kept() {
+            let known: Vec<String> = self.machine.lifetimes().map(|(tunnel, _)| interface(tunnel)).collect();
+            let removed = remove_others(&mut self.netlink, |name| known.iter().any(|it| it == name));
+            removed.map_err(doing("cannot remove a tunnel that nobody knows"))?;
+        }
+        Ok(())
     }
 
-    fn end_of(&self, tunnel: &Tunnel) -> End {
-        End {
-            kind: tunnel.kind,
-            id: tunnel.id,
-            local: self.end,
-            remote: tunnel.stub_end,
-            inner_own: tunnel.inner_provider,
-            inner_peer: tunnel.inner_stub,
+    /// Makes the tunnels again that somebody else has removed.
+    fn look(&mut self, tell: Tell<'_>) {
+        self.look_due = None;
+        let there = match kernel::tunnels_of(&mut self.netlink, Owner::Tms) {
+            Ok(there) => there,
+            Err(error) => {
+                let what = "cannot list the interfaces".into();
+                return tell(Event::Failed { what, error: error.to_string() });
+            }
+        };
+        let tunnels = self.machine.lifetimes().map(|(tunnel, _)| tunnel);
+        let missing = tunnels.filter(|tunnel| !there.contains(&interface(tunnel)));
+        for tunnel in missing.cloned().collect::<Vec<_>>() {
+            self.removed(&tunnel, tell);
+            if let Err(error) = self.make(&tunnel, false, tell) {
+                // Its stub asks again.
+                self.machine.forget(tunnel.id);
+                let what = format!("cannot make the tunnel to {} again", tunnel.stub);
+                tell(Event::Failed { what, error });
+            }
         }
     }
 
@@ -126,13 +163,12 @@ impl Daemon {
         self.write_due = self.write_due.or(Some(now().elapsed + BETWEEN_WRITES));
         match command {
             Command::Make { tunnel, answer } => {
-                let end = self.end_of(&tunnel);
-                let answer = match self.make(&tunnel, &end, false, tell) {
+                let answer = match self.make(&tunnel, false, tell) {
                     Ok(()) => answer,
                     Err(error) => {
                         let what = format!("cannot make the tunnel to {}", tunnel.stub);
                         tell(Event::Failed { what, error });
-                        _ = self.netlink.delete_link(&end.interface());
+                        _ = self.netlink.delete_link(&interface(&tunnel));
                         self.machine.failed(now(), &tunnel, &answer)
                     }
                 };
@@ -148,10 +184,13 @@ impl Daemon {
         }
     }
 
-    fn make(&self, tunnel: &Tunnel, end: &End, is_there: bool, tell: Tell<'_>) -> Result<(), String> {
-        let index = kernel::make_tunnel(&self.netlink, end, is_there).map_err(|error| error.to_string())?;
+    fn make(&mut self, tunnel: &Tunnel, is_there: bool, tell: Tell<'_>) -> Result<(), String> {
+        let end = end_of(tunnel);
+        let index = kernel::make_tunnel(&self.netlink, &end, Owner::Tms, is_there)
+            .map_err(|error| error.to_string())?;
+        self.repetitions.add(now().elapsed, index, end.inner_own);
         if self.has_routes {
-            kernel::set_last_route(&self.netlink, tunnel.prefix, end, index)
+            kernel::set_last_route(&self.netlink, tunnel.prefix, &end, index)
                 .map_err(|error| error.to_string())?;
         }
         let told = told(tunnel);
@@ -161,12 +200,17 @@ impl Daemon {
     }
 
     fn remove(&self, tunnel: &Tunnel, tell: Tell<'_>) {
-        let told = told(tunnel);
-        self.run_hook("removed", &told, tunnel.stub_as, tell);
-        if let Err(error) = self.netlink.delete_link(&told.interface) {
-            let what = format!("cannot remove tunnel {}", told.interface);
+        if let Err(error) = self.netlink.delete_link(&interface(tunnel)) {
+            let what = format!("cannot remove tunnel {}", interface(tunnel));
             tell(Event::Failed { what, error: error.to_string() });
         }
+        self.removed(tunnel, tell);
+    }
+
+    /// Says that a tunnel is gone.
+    fn removed(&self, tunnel: &Tunnel, tell: Tell<'_>) {
+        let told = told(tunnel);
+        self.run_hook("removed", &told, tunnel.stub_as, tell);
         let TunnelEnd { peer, prefix, interface, .. } = told;
         tell(Event::TunnelRemoved { peer, prefix, interface });
     }
@@ -191,7 +235,8 @@ impl Daemon {
         let kept: Vec<Kept> = (self.machine.lifetimes())
             .map(|(tunnel, until)| Kept { tunnel: tunnel.clone(), until_us: until_us(until) })
             .collect();
-        if let Err(error) = self.store.save(TUNNELS, &kept) {
+        let saved = self.store.save(TUNNELS, &kept);
+        if let Err(error) = saved.and_then(|()| self.store.save(STAMPS, self.guard.newest())) {
             let what = "cannot keep the list of tunnels".into();
             tell(Event::Failed { what, error: error.to_string() });
         }
@@ -200,12 +245,16 @@ impl Daemon {
 
 impl super::Daemon for Daemon {
     fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
-        vec![self.socket.as_fd(), self.hook.as_fd()]
+        vec![self.socket.as_fd(), self.hook.as_fd(), self.monitor.as_fd()]
     }
 
     fn read(&mut self, index: usize, tell: Tell<'_>) -> Result<(), Error> {
         if index == 1 {
             self.hook.read(tell);
+            return Ok(());
+        } else if index == 2 {
+            let changes = self.monitor.changes().map_err(doing("cannot watch the interfaces"))?;
+            self.look_due = self.look_due.or(changes.interfaces.then(|| now().elapsed + LOOK));
             return Ok(());
         }
         let mut requests = Vec::new();
@@ -237,12 +286,29 @@ impl super::Daemon for Daemon {
         if self.write_due.is_some_and(|due| due <= now().elapsed) {
             self.keep(tell);
         }
+        if self.look_due.is_some_and(|due| due <= now().elapsed) {
+            self.look(tell);
+        }
         let expiry = self.machine.next_expiry().map(|at| at.max(now().elapsed + EXPIRY));
-        Ok(expiry.into_iter().chain(self.write_due).min())
+        let again = self.repetitions.run(now().elapsed, &self.netlink);
+        Ok(expiry.into_iter().chain(self.write_due).chain(self.look_due).chain(again).min())
+    }
+
+    fn status(&self) -> Status {
+        let moment = now().elapsed;
+        let tunnel = |(tunnel, until): (&Tunnel, Duration)| {
+            status::Tunnel::of(told(tunnel), Some(until.saturating_sub(moment).as_secs()))
+        };
+        Status::Tms {
+            name: self.name.clone(),
+            tunnels: self.machine.lifetimes().map(tunnel).collect(),
+            newest_stamps: self.guard.newest().clone(),
+        }
     }
 
     fn end(&mut self, tell: Tell<'_>) {
         self.keep(tell);
+        self.hook.end(tell);
     }
 }
 
@@ -266,11 +332,27 @@ fn provider(tms: &config::Tms, netlink: &Netlink) -> Result<Provider, Error> {
     })
 }
 
+/// This host's end of a tunnel.
+fn end_of(tunnel: &Tunnel) -> End {
+    End {
+        kind: tunnel.kind,
+        id: tunnel.id,
+        local: tunnel.provider_end,
+        remote: tunnel.stub_end,
+        inner_own: tunnel.inner_provider,
+        inner_peer: tunnel.inner_stub,
+    }
+}
+
+fn interface(tunnel: &Tunnel) -> String {
+    end_of(tunnel).interface()
+}
+
 fn told(tunnel: &Tunnel) -> TunnelEnd {
     TunnelEnd {
         peer: tunnel.stub.clone(),
         prefix: tunnel.prefix,
-        interface: format!("mast{:x}", tunnel.id),
+        interface: interface(tunnel),
         kind: tunnel.kind,
         id: tunnel.id,
         inner_own: tunnel.inner_provider,

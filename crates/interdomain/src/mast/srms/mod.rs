@@ -6,10 +6,14 @@
 
 use std::{collections::VecDeque, time::Duration};
 
+use serde::{Deserialize, Serialize};
+
 use super::{
     Prefix,
     errand::Errand,
-    message::{Envelope, Message, Open, Opened, Preference, PrefixState, Refusal, Stamps, TunnelKind},
+    message::{
+        Envelope, Epochs, Message, Open, Opened, Preference, PrefixState, Refusal, Stamps, TunnelKind,
+    },
 };
 
 /// The time between two messages to a server that has answered. A server that has started anew learns the states then.
@@ -26,6 +30,9 @@ const LEAST_LIFETIME_S: u32 = 30;
 
 /// The time until a tunnel is asked for again that was refused, or could not be made.
 const AFTER_REFUSAL: Duration = Duration::from_secs(60);
+
+/// The time until a tunnel is asked for again that somebody else has removed.
+const AFTER_LOSS: Duration = Duration::from_secs(1);
 
 /// A moment, by two clocks.
 #[derive(Debug, Clone, Copy, Default)]
@@ -86,6 +93,8 @@ pub enum Input {
     Itmp { provider: usize, message: Message },
     /// The stub's end of a tunnel could not be made.
     TunnelFailed { provider: usize },
+    /// Somebody else has removed the stub's end of a tunnel.
+    TunnelLost { provider: usize },
     /// A name server has carried out the update with this version.
     NameServer { server: usize, version: u64 },
 }
@@ -224,6 +233,15 @@ impl Server {
     }
 }
 
+/// The highest numbers that the system has used. They go on after a restart, even if the clock was set back.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Newest {
+    /// The stamp of the last message.
+    pub stamp: u64,
+    /// The epoch of the last change of a prefix's state.
+    pub epoch: u64,
+}
+
 /// The machine. [`Srms::handle`] and [`Srms::poll`] may be called in any order.
 pub struct Srms {
     stub: Stub,
@@ -231,16 +249,16 @@ pub struct Srms {
     servers: Vec<Server>,
     name_servers: Vec<Server>,
     stamps: Stamps,
-    epochs: Stamps,
+    epochs: Epochs,
     /// Grows with each change of a state.
     version: u64,
     commands: VecDeque<Command>,
 }
 
 impl Srms {
-    /// Creates the machine. All prefixes are encouraged until a link is reported to be down.
-    pub fn new(now: Now, stub: Stub) -> Self {
-        let mut epochs = Stamps::default();
+    /// Creates the machine. All prefixes are encouraged until a link is reported to be down. `newest`: what an earlier run has used.
+    pub fn new(now: Now, stub: Stub, newest: Newest) -> Self {
+        let mut epochs = Epochs::after(newest.epoch);
         let mut access = |provider: &Provider| Access {
             is_up: None,
             recovers: None,
@@ -268,11 +286,31 @@ impl Srms {
             accesses,
             servers,
             name_servers,
-            stamps: Stamps::default(),
+            stamps: Stamps::after(newest.stamp),
             epochs,
             version: 1,
             commands,
         }
+    }
+
+    /// The highest numbers that were used.
+    pub fn newest(&self) -> Newest {
+        Newest { stamp: self.stamps.newest(), epoch: self.epochs.newest() }
+    }
+
+    /// A stamp for a message of the caller's own.
+    pub fn next_stamp(&mut self, now: Now) -> u64 {
+        self.stamps.next(now.unix_us)
+    }
+
+    /// Whether each access link is up, in the order of the providers. `None`: nothing is known yet.
+    pub fn links(&self) -> impl Iterator<Item = Option<bool>> {
+        self.accesses.iter().map(|access| access.is_up)
+    }
+
+    /// Whether each server, and then each name server, knows the newest states.
+    pub fn told(&self) -> impl Iterator<Item = bool> {
+        self.servers.iter().chain(&self.name_servers).map(|server| server.confirmed == self.version)
     }
 
     /// The state of each prefix, in the order of the providers.
@@ -295,13 +333,8 @@ impl Srms {
                 }
             }
             Input::Itmp { provider, message } => self.itmp(now, provider, message),
-            Input::TunnelFailed { provider } => {
-                let tunnel = self.accesses.get_mut(provider).and_then(|access| access.tunnel.as_mut());
-                if let Some(tunnel) = tunnel {
-                    tunnel.made = None;
-                    tunnel.errand.done(now.elapsed, AFTER_REFUSAL);
-                }
-            }
+            Input::TunnelFailed { provider } => self.forget_tunnel(now, provider, AFTER_REFUSAL),
+            Input::TunnelLost { provider } => self.forget_tunnel(now, provider, AFTER_LOSS),
             Input::NameServer { server, version } if version == self.version => {
                 if self.name_servers.get_mut(server).is_some_and(|known| known.confirm(now.elapsed, version))
                 {
@@ -419,6 +452,15 @@ impl Srms {
 
 // Messages.
 impl Srms {
+    /// Asks for a tunnel that is not there after a time.
+    fn forget_tunnel(&mut self, now: Now, provider: usize, rest: Duration) {
+        let tunnel = self.accesses.get_mut(provider).and_then(|access| access.tunnel.as_mut());
+        if let Some(tunnel) = tunnel {
+            (tunnel.made, tunnel.asked) = (None, None);
+            tunnel.errand.done(now.elapsed, rest);
+        }
+    }
+
     fn itmp(&mut self, now: Now, provider: usize, message: Message) {
         let wish = self.stub.providers.get(provider).and_then(|provider| provider.tunnel.as_ref());
         // The interface of a tunnel is named by its number.

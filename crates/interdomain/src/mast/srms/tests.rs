@@ -73,7 +73,7 @@ fn open(commands: &[Command], of: usize) -> Option<(u64, Open)> {
 
 /// A machine whose links are both up.
 fn running() -> Srms {
-    let mut srms = Srms::new(at(0), stub());
+    let mut srms = Srms::new(at(0), stub(), Newest::default());
     (0..2).for_each(|provider| srms.handle(at(0), Input::Link { provider, is_up: true }));
     commands(&mut srms, at(0));
     srms
@@ -126,7 +126,7 @@ fn a_prefix_is_encouraged_again_only_when_its_link_stays_up() {
 
 #[test]
 fn a_link_that_is_down_from_the_beginning_is_noticed() {
-    let mut srms = Srms::new(at(0), stub());
+    let mut srms = Srms::new(at(0), stub(), Newest::default());
     srms.handle(at(0), Input::Link { provider: 1, is_up: false });
     let done = commands(&mut srms, at(0));
     assert_eq!(preferences(&done), [(0, Encouraged), (1, Encouraged), (1, Discouraged)]);
@@ -147,7 +147,7 @@ fn nothing_changes_while_no_link_is_left() {
 
 #[test]
 fn a_server_is_told_again_until_it_answers_the_last_message() {
-    let mut srms = Srms::new(at(0), stub());
+    let mut srms = Srms::new(at(0), stub(), Newest::default());
     let (first, _) = srmp(&commands(&mut srms, at(0))).unwrap();
     let (second, _) = srmp(&commands(&mut srms, at(1))).expect("it is told again");
     let taken = |answers| Input::Srmp { server: 0, message: Message::PrefixesTaken { answers } };
@@ -177,7 +177,7 @@ fn an_answer_to_the_old_states_does_not_keep_the_new_ones_back() {
 
 #[test]
 fn a_tunnel_that_could_not_be_made_is_asked_for_and_made_again() {
-    let mut srms = Srms::new(at(0), stub());
+    let mut srms = Srms::new(at(0), stub(), Newest::default());
     let (stamp, _) = open(&commands(&mut srms, at(0)), 0).unwrap();
     let input = |message| Input::Itmp { provider: 0, message };
     srms.handle(at(0), input(opened(stamp, TunnelKind::Gre)));
@@ -187,6 +187,39 @@ fn a_tunnel_that_could_not_be_made_is_asked_for_and_made_again() {
     srms.handle(at(60), input(opened(stamp, TunnelKind::Gre)));
     let done = commands(&mut srms, at(60));
     assert!(done.iter().any(|command| matches!(command, Command::MakeTunnel { .. })), "{done:?}");
+}
+
+#[test]
+fn a_tunnel_that_somebody_else_has_removed_is_made_again() {
+    let mut srms = Srms::new(at(0), stub(), Newest::default());
+    let input = |message| Input::Itmp { provider: 0, message };
+    let (stamp, _) = open(&commands(&mut srms, at(0)), 0).unwrap();
+    srms.handle(at(0), input(opened(stamp, TunnelKind::Gre)));
+    commands(&mut srms, at(0));
+    srms.handle(at(5), Input::TunnelLost { provider: 0 });
+    assert_eq!(
+        open(&commands(&mut srms, at(5)), 0),
+        None,
+        "not at once: somebody may remove it again and again"
+    );
+    let (stamp, _) = open(&commands(&mut srms, at(6)), 0).expect("it asks again after a second");
+    srms.handle(at(6), input(opened(stamp, TunnelKind::Gre)));
+    let done = commands(&mut srms, at(6));
+    assert!(
+        done.iter().any(|command| matches!(command, Command::MakeTunnel { provider: 0, .. })),
+        "{done:?}"
+    );
+}
+
+#[test]
+fn stamps_and_epochs_go_on_after_a_restart_with_a_clock_that_was_set_back() {
+    let mut before = running();
+    before.handle(at(30), Input::Link { provider: 0, is_up: false });
+    let (stamp, states) = srmp(&commands(&mut before, at(30))).unwrap();
+    let mut after = Srms::new(at(0), stub(), before.newest());
+    let (new_stamp, new_states) = srmp(&commands(&mut after, at(0))).unwrap();
+    assert!(new_stamp > stamp, "nobody takes it for a repetition");
+    assert!(new_states.iter().all(|new| new.epoch > states[0].epoch), "nobody takes the states for old ones");
 }
 
 #[test]
@@ -203,7 +236,7 @@ fn an_old_version_at_the_name_server_is_not_enough() {
 
 #[test]
 fn a_tunnel_is_asked_for_kept_alive_and_made_once() {
-    let mut srms = Srms::new(at(0), stub());
+    let mut srms = Srms::new(at(0), stub(), Newest::default());
     let (stamp, wish) = open(&commands(&mut srms, at(0)), 0).unwrap();
     assert_eq!((wish.kind, wish.stub_end), (TunnelKind::Gre, "2001:db8:b:1::1".parse().unwrap()));
     let input = |message| Input::Itmp { provider: 0, message };
@@ -243,7 +276,7 @@ fn an_answer_that_comes_again_and_again_keeps_nothing_back() {
 
 #[test]
 fn a_provider_cannot_take_the_number_of_anothers_tunnel() {
-    let mut srms = Srms::new(at(0), stub());
+    let mut srms = Srms::new(at(0), stub(), Newest::default());
     let done = commands(&mut srms, at(0));
     let ((first, _), (second, _)) = (open(&done, 0).unwrap(), open(&done, 1).unwrap());
     srms.handle(at(0), Input::Itmp { provider: 0, message: opened(first, TunnelKind::Gre) });
@@ -270,7 +303,7 @@ fn a_tunnel_end_that_does_not_answer_is_told_about_once() {
 
 #[test]
 fn a_refused_tunnel_is_asked_for_later() {
-    let mut srms = Srms::new(at(0), stub());
+    let mut srms = Srms::new(at(0), stub(), Newest::default());
     let (stamp, _) = open(&commands(&mut srms, at(0)), 0).unwrap();
     let message = Message::Refused { answers: stamp, reason: Refusal::Prefix };
     srms.handle(at(0), Input::Itmp { provider: 0, message });
@@ -293,7 +326,7 @@ fn a_provider_that_answers_with_another_tunnel_is_not_believed() {
         |opened| opened.lifetime_s = 0,
     ];
     for change in wrong {
-        let mut srms = Srms::new(at(0), stub());
+        let mut srms = Srms::new(at(0), stub(), Newest::default());
         let (stamp, _) = open(&commands(&mut srms, at(0)), 0).unwrap();
         let Message::Opened(mut answer) = opened(stamp, TunnelKind::Gre) else { unreachable!() };
         change(&mut answer);
@@ -309,7 +342,7 @@ fn a_provider_that_answers_with_another_tunnel_is_not_believed() {
 #[test]
 fn the_route_of_a_link_that_was_switched_off_is_made_again() {
     let one = Stub { providers: stub().providers[..1].to_vec(), ..stub() };
-    let mut srms = Srms::new(at(0), one);
+    let mut srms = Srms::new(at(0), one, Newest::default());
     srms.handle(at(0), Input::Link { provider: 0, is_up: true });
     commands(&mut srms, at(0));
     srms.handle(at(1), Input::Link { provider: 0, is_up: false });
