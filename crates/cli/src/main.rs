@@ -10,6 +10,7 @@ mod output;
 mod advice;
 mod arguments;
 mod bench;
+mod discover;
 mod doctor;
 mod domain_key;
 mod figures;
@@ -50,6 +51,7 @@ struct Cli {
 enum Command {
     Send(Box<send::Args>),
     Receive(receive::Args),
+    Discover(discover::Args),
     Keys(keys::Args),
     Status(status::Args),
     Unicast(unicast::Args),
@@ -86,6 +88,7 @@ fn run() -> ExitCode {
     let result = match cli.command {
         Command::Send(args) => send::run(*args),
         Command::Receive(args) => receive::run(args),
+        Command::Discover(args) => discover::run(&args),
         Command::Keys(args) => keys::run(args),
         Command::Status(args) => status::run(&args),
         Command::Unicast(args) => unicast::run(args),

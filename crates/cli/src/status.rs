@@ -1,6 +1,8 @@
 //! `treecast status`: shows which senders and receivers run on this host, and their progress.
 
-use std::{process::ExitCode, thread, time::Duration};
+pub(crate) mod history;
+
+use std::{path::PathBuf, process::ExitCode, thread, time::Duration};
 
 use serde_json::{Value, json};
 use treecast_driver::{
@@ -28,12 +30,22 @@ pub struct Args {
     /// Repeat every second, until Ctrl-C
     #[arg(long)]
     watch: bool,
+    /// Show what the standing receiver of this host has received, ignored and tried (`treecast receive --standing`)
+    #[arg(long, conflicts_with = "watch")]
+    history: bool,
+    /// The folder with the standing receiver's history [default: /var/lib/treecast for root; for others
+    /// ~/.local/state/treecast]
+    #[arg(long, value_name = "DIR", requires = "history")]
+    state: Option<PathBuf>,
     /// One JSON object a line on standard output
     #[arg(long)]
     json: bool,
 }
 
 pub fn run(args: &Args) -> Outcome {
+    if args.history {
+        return history::show(args.state.as_deref(), args.json);
+    }
     loop {
         let found = find();
         match args.json {
