@@ -51,12 +51,18 @@ pub enum AskError {
 pub fn ask(code: &Code, interfaces: &[Interface], time: Duration, stop: &Stop) -> Result<Ticket, AskError> {
     let mut failed = AskError::Nobody;
     for offer in discovery::find_offers(interfaces, code.tag(), time, stop)? {
-        match ask_at(offer.address, code) {
-            Ok(ticket) => return Ok(ticket),
-            // A sender has more than one address, and another sender may have the same tag.
-            Err(error @ (AskError::Wrong { .. } | AskError::Dead)) => failed = error,
-            Err(error) if matches!(failed, AskError::Nobody) => failed = error,
-            Err(_) => {}
+        for address in offer.addresses {
+            match ask_at(address, code) {
+                Ok(ticket) => return Ok(ticket),
+                // The same sender would say the same at its other addresses, and take it for another attempt. Another sender may
+                // have a code with the same tag.
+                Err(error @ (AskError::Wrong { .. } | AskError::Dead)) => {
+                    failed = error;
+                    break;
+                }
+                Err(error) if matches!(failed, AskError::Nobody) => failed = error,
+                Err(_) => {}
+            }
         }
     }
     Err(failed)

@@ -55,7 +55,7 @@ impl Exchange {
 }
 
 impl Keys {
-    /// By what the receiver proves that it has the code.
+    /// The receiver's proof that it has the code.
     pub fn proof(&self) -> &[u8; PROOF_LEN] {
         &self.proof
     }

@@ -37,6 +37,9 @@ const READS_A_TURN: usize = 64;
 /// The most senders with one code's tag that are found.
 const MAX_OFFERS: usize = 8;
 
+/// The most addresses of one of them.
+const MAX_ADDRESSES: usize = 4;
+
 /// What has become of a session that was announced.
 #[derive(Debug, Clone)]
 pub enum News {
@@ -195,10 +198,11 @@ fn unix_ms() -> u64 {
     since_1970().as_millis() as u64
 }
 
-/// A sender from whom a code may get a ticket, at one of its addresses.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+/// A sender from whom a code may get a ticket.
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Offer {
-    pub address: SocketAddr,
+    /// The addresses that it has been heard from.
+    pub addresses: Vec<SocketAddr>,
 }
 
 /// Looks on the link for senders whose code has this tag, for at most `time`. Ends half a second after the first was found.
@@ -212,12 +216,12 @@ pub fn find_offers(interfaces: &[Interface], tag: u8, time: Duration, stop: &Sto
     let (mut poller, clock) = (watch(&ears)?, Clock::start());
     poller.add(stop, u64::MAX, Interest::Read)?;
     let mut questions = Questions::new(clock.now());
-    let (mut found, mut end) = (BTreeSet::new(), clock.now() + time);
+    let (mut found, mut end) = (Offers::default(), clock.now() + time);
     let mut bytes = [0; mdns::MAX_LEN];
     loop {
         let now = clock.now();
         if now >= end || stop.is_requested() {
-            return Ok(found.into_iter().collect());
+            return Ok(found.into_offers());
         }
         if questions.is_due(now) {
             ask(&ears, Service::Codes);
@@ -226,17 +230,40 @@ pub fn find_offers(interfaces: &[Interface], tag: u8, time: Duration, stop: &Sto
             let Some(ear) = ears.get(token as usize) else { continue };
             for _ in 0..READS_A_TURN {
                 let Ok((len, from)) = ear.socket.recv_from(&mut bytes) else { break };
-                for instance in mdns::read(&bytes[..len]).found {
-                    let is_ours =
-                        instance.service == Service::Codes && instance.value == [tag] && instance.port > 0;
-                    if is_ours && found.len() < MAX_OFFERS {
-                        let mut address = from;
-                        address.set_port(instance.port);
-                        found.insert(Offer { address });
-                        end = end.min(clock.now() + MORE);
-                    }
+                if found.take(&bytes[..len], from, tag) {
+                    end = end.min(clock.now() + MORE);
                 }
             }
         }
+    }
+}
+
+/// Senders that were found: for each instance, where it has been heard from.
+#[derive(Debug, Default)]
+struct Offers(BTreeMap<String, BTreeSet<SocketAddr>>);
+
+impl Offers {
+    /// Takes what a message says of a code's tag. Returns whether it offers something.
+    fn take(&mut self, message: &[u8], from: SocketAddr, tag: u8) -> bool {
+        let mut has_offer = false;
+        for found in mdns::read(message).found {
+            let is_wanted = found.service == Service::Codes && found.value == [tag] && found.port > 0;
+            let has_room = self.0.len() < MAX_OFFERS || self.0.contains_key(&found.label);
+            if is_wanted && has_room {
+                let mut address = from;
+                address.set_port(found.port);
+                let addresses = self.0.entry(found.label).or_default();
+                if addresses.len() < MAX_ADDRESSES {
+                    addresses.insert(address);
+                }
+                has_offer = true;
+            }
+        }
+        has_offer
+    }
+
+    fn into_offers(self) -> Vec<Offer> {
+        let offer = |addresses: BTreeSet<SocketAddr>| Offer { addresses: addresses.into_iter().collect() };
+        self.0.into_values().map(offer).collect()
     }
 }

@@ -124,6 +124,8 @@ pub(super) struct Heard {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Found {
     pub service: Service,
+    /// What tells the instance from others.
+    pub label: String,
     pub port: u16,
     pub value: Vec<u8>,
 }
@@ -147,7 +149,8 @@ pub(super) fn read(bytes: &[u8]) -> Heard {
         let RData::TXT(txt) = &record.data else { return None };
         // A goodbye says nothing that its signed value does not.
         let service = Service::of(&record.name.base_name())?;
-        Some(Found { service, port: port(&record.name).unwrap_or(0), value: value(txt) })
+        let label = record.name.iter().next().map(|label| String::from_utf8_lossy(label).into_owned())?;
+        Some(Found { service, label, port: port(&record.name).unwrap_or(0), value: value(txt) })
     });
     Heard { asked: Vec::new(), found: found.take(MAX_PIECES).collect() }
 }
@@ -167,11 +170,12 @@ mod tests {
 
     #[test]
     fn an_instance_is_told_and_read_in_one_packet() {
+        let label = "treecast-0123456789abcdef";
         let value: Vec<u8> = (0..859).map(|at| at as u8).collect();
         let addresses = ["10.0.0.1".parse().unwrap(), "fd00::1".parse().unwrap()];
         let instance = Instance {
             service: Service::Sessions,
-            label: "0000feed-0123456789",
+            label,
             port: 7,
             addresses: &addresses,
             value: &value,
@@ -181,8 +185,8 @@ mod tests {
         let message = answer(&[instance, offer]);
         assert!(message.len() <= 1280 - 48, "{}", message.len());
         let expected = [
-            Found { service: Service::Sessions, port: 7, value },
-            Found { service: Service::Codes, port: 8, value: vec![9] },
+            Found { service: Service::Sessions, label: label.into(), port: 7, value },
+            Found { service: Service::Codes, label: label.into(), port: 8, value: vec![9] },
         ];
         assert_eq!(read(&message).found, expected);
         assert_eq!(read(&query(Service::Codes)), Heard { asked: vec![Service::Codes], found: Vec::new() });

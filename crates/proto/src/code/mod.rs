@@ -37,7 +37,7 @@ pub struct Code([u16; LEN]);
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum CodeError {
     #[error(
-        "a code has {LEN} words, as in apple-river-stone, and there are {0}: see what `treecast send` has printed"
+        "a code has {LEN} words, as in acorn-pony-walrus, and there are {0}: see what `treecast send` has printed"
     )]
     Count(usize),
     #[error("no code has the word {word:?}{near}: see what `treecast send` has printed", near = did_you_mean(*near))]

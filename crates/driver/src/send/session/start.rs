@@ -49,8 +49,8 @@ impl Session<'_> {
         let joined = self.connected();
         // Those who have everything do not come back.
         let goes_on = !self.plan.control.is_empty() && joined > 0 && now >= Instant::ZERO + RETURN_TIME;
-        if self.held_back().is_some() {
-            self.figures.waits_since = now;
+        if let Some(left) = self.held_back() {
+            self.figures.waits_since = now + left;
             return Ok(false);
         }
         if joined >= wanted {
