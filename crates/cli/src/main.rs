@@ -15,6 +15,7 @@ mod doctor;
 mod domain_key;
 mod figures;
 mod group;
+mod history;
 mod keys;
 mod lab;
 mod load;

@@ -2,7 +2,7 @@
 
 mod display;
 mod exec;
-pub(crate) mod standing;
+mod standing;
 mod stdout;
 
 use std::{

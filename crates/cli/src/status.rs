@@ -1,7 +1,5 @@
 //! `treecast status`: shows which senders and receivers run on this host, and their progress.
 
-pub(crate) mod history;
-
 use std::{path::PathBuf, process::ExitCode, thread, time::Duration};
 
 use serde_json::{Value, json};
@@ -15,7 +13,7 @@ use crate::{
     Outcome,
     arguments::counted,
     figures::{bytes, held_by, left, part, percent, rate, slowest, standings, time},
-    output,
+    history, output,
 };
 
 /// The largest number of receivers that a line names.

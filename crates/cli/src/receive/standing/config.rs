@@ -1,7 +1,6 @@
 //! The file of a standing receiver.
 
 use std::{
-    env,
     path::{Path, PathBuf},
     time::Duration,
 };
@@ -13,9 +12,9 @@ use treecast_driver::{
     security::Identity,
     standing::{Options, Owner, Rule},
 };
-use treecast_host::{text, user};
+use treecast_host::text;
 
-use crate::{advice, arguments};
+use crate::{advice, arguments, history};
 
 /// The longest file, in bytes.
 const MAX_FILE: u64 = 1 << 20;
@@ -80,7 +79,7 @@ fn parse(content: &str, folder: &Path) -> Result<Options, String> {
     if file.rules.is_empty() {
         return Err(" there is no rule: add a table [[rule]] with `senders` and `into`".to_owned());
     }
-    let state = file.state.map_or_else(default_state, |state| folder.join(state));
+    let state = file.state.map_or_else(history::default_state, |state| folder.join(state));
     let rules = (1..)
         .zip(file.rules)
         .map(|(number, table)| rule(table, folder).map_err(|why| format!(" rule {number}: {why}")));
@@ -154,19 +153,6 @@ fn identity(key: Option<&str>, state: &Path) -> Result<Identity, String> {
     loaded.map_err(|error| format!(" key: {}", advice::line(&error)))
 }
 
-/// The folder of a standing receiver's history: the one that systemd gives, else the system's or the user's.
-pub(crate) fn default_state() -> PathBuf {
-    let given = |name| env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
-    if let Some(folder) = given("STATE_DIRECTORY") {
-        return folder;
-    }
-    if user::is_root() {
-        return PathBuf::from("/var/lib/treecast");
-    }
-    let home = || given("HOME").unwrap_or_else(|| PathBuf::from("/")).join(".local/state");
-    given("XDG_STATE_HOME").unwrap_or_else(home).join("treecast")
-}
-
 fn host_name() -> String {
     let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     if name.trim().is_empty() { "standing".to_owned() } else { name.trim().to_owned() }
@@ -179,7 +165,7 @@ mod tests {
     const KEY: &str = "senders = [\"tck1.SyJ3d9TdH8YcZj4hPSGQdArTRIdP9MoyzQi1Uz_KbQAAAAAA\"]";
 
     fn refusal(content: &str) -> String {
-        let folder = env::temp_dir().join(format!("treecast-standing-{}", std::process::id()));
+        let folder = std::env::temp_dir().join(format!("treecast-standing-{}", std::process::id()));
         let line = parse(content, &folder).unwrap_err();
         _ = std::fs::remove_dir_all(folder);
         assert!(!line.contains('\n'), "{line}");

@@ -2,18 +2,15 @@
 
 mod config;
 
-pub(crate) use config::default_state;
-
 use std::{path::Path, process::ExitCode};
 
-use serde_json::json;
 use treecast_driver::standing::{self, Entry, Happened};
 use treecast_host::{
     service_manager::{ServiceManager, stderr_is_journal},
     stop::Stop,
 };
 
-use crate::{Outcome, advice, output};
+use crate::{Outcome, advice, history, output};
 
 pub(super) fn run(path: &Path, json: bool) -> Outcome {
     let options = config::read(path)?;
@@ -21,7 +18,7 @@ pub(super) fn run(path: &Path, json: bool) -> Outcome {
     let manager = ServiceManager::from_environment();
     let has_priorities = stderr_is_journal();
     let mut on_entry = |entry: &Entry| match json {
-        true => say!("{}", json!({"event": "history", "entry": entry})),
+        true => say!("{}", history::as_json(std::slice::from_ref(entry))),
         false => tell(entry, has_priorities),
     };
     standing::run(&options, &stop, &manager, &mut on_entry).map_err(|error| advice::line(&error))?;
@@ -36,8 +33,5 @@ fn tell(entry: &Entry, has_priorities: bool) {
         event if event.is_bad() => "<4>",
         _ => "<6>",
     };
-    output::to_stderr(format_args!(
-        "{priority}{}\n",
-        output::in_one_line(&crate::status::history::line(entry))
-    ));
+    output::to_stderr(format_args!("{priority}{}\n", output::in_one_line(&history::line(entry))));
 }

@@ -1,18 +1,22 @@
-//! `treecast status --history`: what a standing receiver has done.
+//! The history of a standing receiver, as `treecast status --history` and the receiver itself show it.
 
-use std::{path::Path, process::ExitCode};
+use std::{
+    env,
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
 
-use serde_json::json;
+use serde_json::{Value, json};
 use treecast_driver::standing::{Entry, History};
-use treecast_host::clock::WallTime;
+use treecast_host::{clock::WallTime, user};
 
-use crate::{Outcome, arguments::counted, figures::bytes, output, receive::standing::default_state};
+use crate::{Outcome, arguments::counted, figures::bytes, output};
 
-pub(super) fn show(state: Option<&Path>, json: bool) -> Outcome {
+pub(crate) fn show(state: Option<&Path>, json: bool) -> Outcome {
     let state = state.map_or_else(default_state, Path::to_owned);
     let entries = History::read(&state)?;
     if json {
-        say!("{}", json!({"event": "history", "entries": entries}));
+        say!("{}", as_json(&entries));
         return Ok(ExitCode::SUCCESS);
     }
     if entries.is_empty() {
@@ -25,6 +29,23 @@ pub(super) fn show(state: Option<&Path>, json: bool) -> Outcome {
         say!("{} {}", when(entry), output::in_one_line(&line(entry)));
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// The folder of a standing receiver's history: the one that systemd gives, else the system's or the user's.
+pub(crate) fn default_state() -> PathBuf {
+    let given = |name| env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    if let Some(folder) = given("STATE_DIRECTORY") {
+        return folder;
+    }
+    if user::is_root() {
+        return PathBuf::from("/var/lib/treecast");
+    }
+    let home = || given("HOME").unwrap_or_else(|| PathBuf::from("/")).join(".local/state");
+    given("XDG_STATE_HOME").unwrap_or_else(home).join("treecast")
+}
+
+pub(crate) fn as_json(entries: &[Entry]) -> Value {
+    json!({"event": "history", "entries": entries})
 }
 
 fn when(entry: &Entry) -> String {
