@@ -58,7 +58,7 @@ reach() {
     local want=$((mebibytes * 1048576 / 100 * $1)) sent=0
     while [ "$sent" -lt "$want" ]; do
         sleep 0.1
-        sent=$(sed -n 's/^sent 0 //p' session 2>/dev/null | tail -n 1); sent=${sent:-0}
+        sent=$(sed -n 's/^sent 0 //p' session 2>/dev/null | tail -n 1 || true); sent=${sent:-0}
     done
 }
 

@@ -13,6 +13,7 @@ use treecast_driver::{
     security::PublicKey,
 };
 use treecast_host::{clock::since_1970, poller, stop::Stop};
+use treecast_proto::announced::Refusal;
 use treecast_wire::announcement::Announcement;
 
 use crate::{
@@ -60,16 +61,20 @@ pub fn run(args: &Args) -> Outcome {
         }
         poller::wait_readable([Some(listener.as_fd()), Some(stop.as_fd())], left.min(next))?;
     }
-    let refused: BTreeMap<&str, u64> =
-        listener.refused().iter().map(|(reason, count)| (reason.words(), *count)).collect();
+    let refused = listener.refused();
     match args.json {
-        true => say!("{}", json!({"event": "discovered", "sessions": shown, "refused": refused})),
+        true => {
+            let refused: BTreeMap<&str, u64> =
+                refused.iter().map(|(reason, count)| (reason.words(), *count)).collect();
+            say!("{}", json!({"event": "discovered", "sessions": shown, "refused": refused}));
+        }
         false => {
             if shown == 0 {
                 remark!("no session is announced here (`treecast send --announce` does it)");
             }
-            for (reason, count) in refused {
-                remark!("{} refused: {reason}", counted(count as usize, "announcement"));
+            // A packet that is only late looks like one that somebody has sent again.
+            for (reason, count) in refused.iter().filter(|(reason, _)| **reason != Refusal::Replayed) {
+                remark!("{} refused: {}", counted(*count as usize, "announcement"), reason.words());
             }
         }
     }

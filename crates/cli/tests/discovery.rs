@@ -197,7 +197,8 @@ fn a_code_brings_a_file_to_another_host_within_seconds_from_nothing() {
     let mut receive = treecast();
     receive.args(["receive", "--into", &scratch.arg("a"), &offering.code]);
     finish_well(started(&network, "e1", &mut receive));
-    assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
+    // It takes a second where nothing else runs.
+    assert!(begun.elapsed() < Duration::from_secs(30), "{:?}", begun.elapsed());
     assert!(fs::read(scratch.path("a/image")).unwrap() == contents(300_000));
     finish_well(offering.sender);
 }
