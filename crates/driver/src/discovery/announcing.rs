@@ -29,6 +29,9 @@ const LINK_SECONDS: u32 = 200;
 /// How long an announcement by SAP is valid, in seconds: three of them may be lost (RFC 2974, section 4).
 const SAP_SECONDS: u32 = 1600;
 
+/// The most addresses of an interface that are told, so that all fits into one packet.
+const MAX_ADDRESSES: usize = 4;
+
 /// The most datagrams that are read before the time is looked at.
 const READS_A_TURN: usize = 64;
 
@@ -131,6 +134,7 @@ impl Voice {
                 };
                 for ear in self.ears.iter().filter(|ear| ear.protocol == Protocol::Mdns) {
                     let addresses = &ear.interface.addresses;
+                    let addresses = &addresses[..addresses.len().min(MAX_ADDRESSES)];
                     let instance = Instance {
                         service,
                         label: &self.label,
