@@ -10,10 +10,12 @@ mod output;
 mod advice;
 mod arguments;
 mod bench;
+mod discover;
 mod doctor;
 mod domain_key;
 mod figures;
 mod group;
+mod history;
 mod keys;
 mod lab;
 mod load;
@@ -50,6 +52,7 @@ struct Cli {
 enum Command {
     Send(Box<send::Args>),
     Receive(receive::Args),
+    Discover(discover::Args),
     Keys(keys::Args),
     Status(status::Args),
     Unicast(unicast::Args),
@@ -86,6 +89,7 @@ fn run() -> ExitCode {
     let result = match cli.command {
         Command::Send(args) => send::run(*args),
         Command::Receive(args) => receive::run(args),
+        Command::Discover(args) => discover::run(&args),
         Command::Keys(args) => keys::run(args),
         Command::Status(args) => status::run(&args),
         Command::Unicast(args) => unicast::run(args),

@@ -2,6 +2,7 @@
 
 mod display;
 mod exec;
+mod standing;
 mod stdout;
 
 use std::{
@@ -13,7 +14,9 @@ use std::{
 };
 
 use treecast_driver::{
+    code::{self, Code, CodeError},
     connection::KEEPALIVE,
+    discovery,
     files::{Limit, Rules},
     local::GroupsFile,
     receive::{self, NameFilter, ReceiveEvent, ReceiveOptions, ReceiveSummary},
@@ -122,6 +125,10 @@ pub struct Args {
     #[arg(long, value_name = "SECONDS", default_value_t = receive::STALL_LIMIT.as_secs(), value_parser = clap::value_parser!(u64).range(LEAST_STALL_LIMIT_SECONDS..=86_400),
           help_heading = CONNECTION_HEADING)]
     stall_limit: u64,
+    /// Run as a service: take all announced sessions (`treecast send --announce`) of senders that the rules in this TOML file
+    /// trust, again and again, and keep a history (`treecast status --history`). All other settings are in the file
+    #[arg(long, value_name = "CONFIG", conflicts_with_all = ["ticket", "into", "only", "stdout", "exec", "name", "key", "interface", "max_time", "max_bytes", "max_files"])]
+    standing: Option<PathBuf>,
     /// The file that fixes the session's local groups by hand, as the sender has it (`treecast send --local-groups`)
     #[arg(long, value_name = "FILE")]
     local_groups: Option<PathBuf>,
@@ -146,9 +153,10 @@ pub struct Args {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=i64::from(MAX_GROUPS)),
           allow_negative_numbers = true)]
     groups: Option<u8>,
-    /// The first line that `treecast send` prints, or @ and a file with that line. With --dialect iotup, the
-    /// name for the file. White space and line breaks in a ticket mean nothing
-    #[arg(value_name = "TICKET|@PATH", required = true)]
+    /// The first line that `treecast send` prints, or @ and a file with that line; or the code of a sender on the same
+    /// network (`treecast send --code`). With --dialect iotup, the name for the file. White space and line breaks in a ticket
+    /// mean nothing
+    #[arg(value_name = "TICKET|@PATH|CODE", required_unless_present = "standing")]
     ticket: Vec<String>,
 }
 
@@ -173,11 +181,14 @@ pub fn join_ticket(mut arguments: Vec<OsString>) -> Vec<OsString> {
 }
 
 pub fn run(args: Args) -> Outcome {
-    let mut options = options(&args)?;
+    if let Some(path) = &args.standing {
+        return standing::run(path, args.json);
+    }
+    let stop = stop(&args)?;
+    let mut options = options(&args, &stop)?;
     if options.ticket.repair == Repair::Carousel {
         check_port(&args)?;
     }
-    let stop = stop(&args)?;
     let mut follow_up = FollowUp::start(&args, &mut options.into)?;
     let mut display = display::Display::new(args.json, args.stdout);
     let mut observers = Observers::start(Progress::Receive(Box::default()), args.metrics)?;
@@ -295,13 +306,16 @@ fn check_port(args: &Args) -> Result<(), &'static str> {
     }
 }
 
-fn options(args: &Args) -> Result<ReceiveOptions, String> {
+fn options(args: &Args, stop: &Stop) -> Result<ReceiveOptions, String> {
     let (ticket, dialect) = match args.dialect {
         Dialect::Session if args.group.is_some() => {
             return Err("the ticket names the group: leave out --group, or add --dialect iotup".into());
         }
         Dialect::Session if args.groups.is_some() => {
             return Err("the ticket says how many groups there are: leave out --groups".into());
+        }
+        Dialect::Session if code::looks_like_code(&args.ticket()) => {
+            (ticket_of_code(args, stop)?, receive::Dialect::Session)
         }
         Dialect::Session => (read_ticket(&args.ticket())?, receive::Dialect::Session),
         Dialect::Iotup => iotup(args)?,
@@ -361,6 +375,18 @@ fn parse_pattern(text: &str) -> Result<glob::Pattern, String> {
         Ok(pattern) => Ok(pattern),
         Err(error) => Err(format!("{} at character {}; {}", error.msg, error.pos + 1, expected())),
     }
+}
+
+/// Gets the ticket of the sender that has printed this code.
+fn ticket_of_code(args: &Args, stop: &Stop) -> Result<Ticket, String> {
+    let code: Code = args.ticket().parse().map_err(|error: CodeError| error.to_string())?;
+    let interfaces =
+        discovery::interfaces(args.interface.as_slice()).map_err(|error| advice::line(&error))?;
+    let time = Duration::from_secs(args.connect_timeout);
+    code::ask(&code, &interfaces, time, stop).map_err(|error| match stop.is_requested() {
+        true => "interrupted: nothing was received".to_owned(),
+        false => error.to_string(),
+    })
 }
 
 /// Parses a ticket, or reads it from the first lines of the file after `@`.

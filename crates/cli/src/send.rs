@@ -1,10 +1,14 @@
 //! `treecast send`: parses the arguments, and prints progress and a summary.
 
+mod announce;
 mod carousel;
+mod code;
 pub(crate) mod display;
 mod local;
 mod rate;
 mod receivers;
+mod standing;
+mod start_at;
 
 use std::{
     io::{self, IsTerminal, Write},
@@ -20,8 +24,8 @@ use treecast_driver::{
     connection::KEEPALIVE,
     security::{AllowList, Identity},
     send::{
-        self, FeedSource, MAX_FEC_PERCENT, MIN_BLOCK_LEN, Priority, SendEvent, SendOptions, SendSecurity,
-        SendSummary,
+        self, FeedSource, Listed, MAX_FEC_PERCENT, MIN_BLOCK_LEN, Priority, SendEvent, SendOptions,
+        SendSecurity, SendSummary,
     },
     status::Progress,
     udp::{DEFAULT_MULTICAST_HOPS, Offload},
@@ -115,6 +119,10 @@ pub struct Args {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..),
           allow_negative_numbers = true)]
     wait: Option<u32>,
+    /// Do not start before this time: 22:00 (the next one), "2026-11-30 22:00:00" (with a Z behind it: UTC) or +30m.
+    /// Receivers can come before; --wait-timeout counts from then on
+    #[arg(long, value_name = "TIME", value_parser = start_at::parse, allow_hyphen_values = true)]
+    start_at: Option<Duration>,
     /// Give up when they are not there after this many seconds [default: 60; a carousel waits for ever]
     #[arg(long, value_name = "SECONDS", value_parser = arguments::seconds, allow_negative_numbers = true)]
     wait_timeout: Option<u64>,
@@ -212,6 +220,21 @@ pub struct Args {
     /// Write the ticket to this file, too
     #[arg(long, value_name = "PATH")]
     ticket_file: Option<PathBuf>,
+    /// Announce the session on the network while it lasts (--announce=NAME: under this name), signed with the sender's key.
+    /// Whoever hears it gets the ticket (`treecast discover`), so add --allow where not everybody may have the files
+    /// [default name: that of the first file]
+    #[arg(long, value_name = "NAME", num_args = 0..=1, require_equals = true, default_missing_value = "",
+          value_parser = announce::parse_name)]
+    announce: Option<String>,
+    /// Send to these standing receivers (`treecast receive --standing`): names or keys with commas between them, or a file with
+    /// one a line, a key with a name behind it. The session is announced; it starts with all of them, or after --wait-timeout
+    /// with those that are there, and ends when each of them has every file, or after --linger. A table says who lacks what
+    #[arg(long, value_name = "FILE|NAME,...")]
+    to_standing: Option<String>,
+    /// Print a code of three words, too, by which a receiver on the same network gets the ticket (`treecast receive CODE`).
+    /// After five wrong codes it is of no use any more
+    #[arg(long)]
+    code: bool,
     /// Answer Prometheus at http://ADDR:PORT/metrics
     #[arg(long, value_name = "ADDR:PORT", value_parser = arguments::address_and_port)]
     metrics: Option<SocketAddr>,
@@ -274,6 +297,7 @@ pub fn run(args: Args) -> Outcome {
     if let Some(hint) = args.group.as_ref().and_then(Group::hint) {
         remark!("treecast: {hint}");
     }
+    args.start_at.map(start_at::remark).into_iter().for_each(|line| remark!("treecast: {line}"));
     if is_carousel(&args) {
         return carousel::run(&args, &options);
     }
@@ -303,6 +327,7 @@ fn hold(
     let mut observers = Observers::start(Progress::default(), args.metrics)?;
     observers.note_wanted(options.wait_for);
     let mut failed_ticket = None;
+    let mut counter = None;
     let mut on_event = |event: SendEvent| {
         if let SendEvent::Ready { ticket } = &event
             && let Err(line) = ticket_file.write(&announcement(options, ticket))
@@ -312,11 +337,27 @@ fn hold(
             // A ticket is useless if it is not where other programs look for it.
             return;
         }
+        if let SendEvent::Ready { ticket } = &event
+            && args.code
+        {
+            match code::Offer::open(options, ticket, args.json) {
+                Ok(offer) => counter = Some(offer),
+                Err(line) => {
+                    failed_ticket = Some(line);
+                    stop.request();
+                    return;
+                }
+            }
+        }
         match &event {
             SendEvent::Ready { ticket } if options.repair.is_iotup() => observers.note_iotup(ticket.group),
             event => observers.note_send(event),
         }
         show(&event);
+        if matches!(event, SendEvent::Ready { .. }) {
+            // The ticket is the first line.
+            counter.iter().for_each(code::Offer::show);
+        }
     };
     let result = send::run(options, &stop, &mut on_event);
     if let Some(line) = failed_ticket {
@@ -362,6 +403,7 @@ fn check_stream(args: &Args) -> Result<(), String> {
 /// Refuses combinations of options that cannot work together.
 fn check(args: &Args) -> Result<(), String> {
     check_stream(args)?;
+    standing::check(args)?;
     let mut refused = refused(args).into_iter().chain(refused_by_iotup(args)).chain(refused_by_fanout(args));
     refused.find(|(is_refused, _)| *is_refused).map_or(Ok(()), |(_, why)| Err(why.to_owned()))?;
     refused_by_carousel(args).filter(|_| is_carousel(args)).map_or(Ok(()), Err)?;
@@ -372,12 +414,16 @@ fn check(args: &Args) -> Result<(), String> {
 /// Whether a combination of options is refused, and what to do about it.
 type Refusal = (bool, &'static str);
 
-fn refused(args: &Args) -> [Refusal; 9] {
+fn refused(args: &Args) -> [Refusal; 10] {
     let is_carousel = is_carousel(args);
     let mends = !is_carousel && matches!(args.repair, Repair::Nack | Repair::After);
     let has_keys = args.key.is_some() || args.allow.is_some();
     [
         (args.plain && has_keys, "a plain session has no keys: leave out --plain, or --key and --allow"),
+        (
+            (args.plain || args.dialect == Dialect::Iotup) && args.announce.is_some(),
+            "an announcement is signed, and a plain session has no key: leave out --announce, or --plain and --dialect iotup",
+        ),
         (
             args.feed.is_some() && args.session.is_some(),
             "what came by a feed cannot be told again: leave out --feed or --session",
@@ -415,11 +461,12 @@ fn refused(args: &Args) -> [Refusal; 9] {
 }
 
 /// Options that the IoT updater's packets have no field for.
-fn refused_by_iotup(args: &Args) -> [Refusal; 5] {
+fn refused_by_iotup(args: &Args) -> [Refusal; 6] {
     let is_iotup = args.dialect == Dialect::Iotup;
     let has_keys = args.key.is_some() || args.allow.is_some();
     [
         (is_iotup && has_keys, "the IoT updater's packets know no keys: leave out --key and --allow"),
+        (is_iotup && args.code, "the IoT updater has no ticket that a code could get: leave out --code"),
         (
             is_iotup && args.session.is_some(),
             "the IoT updater knows no sessions, and its sender can be started again as it is: leave out --session",
@@ -450,6 +497,7 @@ fn refused_by_carousel(args: &Args) -> Option<String> {
         (args.control.is_some(), "a carousel takes no control connections", "--control"),
         (args.wait.is_some(), uncounted, "--wait"),
         (args.wait_at_least.is_some(), uncounted, "--wait-at-least"),
+        (args.start_at.is_some(), "a carousel starts at the first listener", "--start-at"),
         (args.per_address.is_some(), unseen, "--per-address"),
         (args.linger.is_some(), "a carousel waits for nobody who has broken off", "--linger"),
         (args.feed.is_some(), "a carousel sends what it began with", "--feed"),
@@ -546,6 +594,8 @@ fn fec(args: &Args, rate: send::Rate) -> Option<Share> {
 }
 
 fn options(args: &Args) -> Result<SendOptions, String> {
+    let listed = args.to_standing.as_deref().map(Listed::parse).transpose();
+    let listed = listed.map_err(|error| format!("{error} (--to-standing)"))?.unwrap_or_default();
     let receivers = args.receivers.as_deref().map(receivers::parse).transpose()?.unwrap_or_default();
     let expected = receivers.len() as u32;
     let rate = match &args.rates {
@@ -583,6 +633,7 @@ fn options(args: &Args) -> Result<SendOptions, String> {
         slower_rates: args.rates.as_ref().map(|rates| rates.slower.clone()).unwrap_or_default(),
         hops: args.ttl,
         wait_for: args.wait.unwrap_or(expected.max(DEFAULT_WAIT)),
+        start_at: args.start_at,
         wait_timeout: Duration::from_secs(args.wait_timeout.unwrap_or(DEFAULT_WAIT_TIMEOUT_SECONDS)),
         wait_at_least: args.wait_at_least,
         per_address: args.per_address.unwrap_or(send::PER_ADDRESS),
@@ -600,9 +651,16 @@ fn options(args: &Args) -> Result<SendOptions, String> {
         linger: args.linger.map_or(send::LINGER, Duration::from_secs),
         block_len: args.block,
         offload: Offload::from_environment()?,
-        security: security(args)?,
+        security: security(args, &listed)?,
+        listed,
         expires_in: args.expires,
         session_file: args.session.clone(),
+        announce: args
+            .announce
+            .as_deref()
+            .or(args.to_standing.as_ref().map(|_| ""))
+            .map(|name| announce::name(name, &args.paths)),
+        listed_wait: args.linger.map_or(send::LISTED_WAIT, Duration::from_secs),
         ..SendOptions::new(if is_stream(args) { Vec::new() } else { args.paths.clone() })
     })
 }
@@ -617,13 +675,14 @@ fn feed(args: &Args) -> Option<FeedSource> {
 }
 
 /// The security options. `None` for a plain session, such as that of the IoT updater.
-fn security(args: &Args) -> Result<Option<SendSecurity>, String> {
+fn security(args: &Args, listed: &[Listed]) -> Result<Option<SendSecurity>, String> {
     if args.plain || args.dialect == Dialect::Iotup {
         return Ok(None);
     }
     let identity =
         args.key.as_deref().map(Identity::named).transpose().map_err(|error| advice::line(&error))?;
     let allow = args.allow.as_deref().map(AllowList::load).transpose().map_err(|error| error.to_string())?;
+    let allow = allow.or_else(|| Listed::allow_list(listed).filter(|_| !listed.is_empty()));
     Ok(Some(SendSecurity { identity, allow }))
 }
 

@@ -1,6 +1,6 @@
 //! `treecast status`: shows which senders and receivers run on this host, and their progress.
 
-use std::{process::ExitCode, thread, time::Duration};
+use std::{path::PathBuf, process::ExitCode, thread, time::Duration};
 
 use serde_json::{Value, json};
 use treecast_driver::{
@@ -13,7 +13,7 @@ use crate::{
     Outcome,
     arguments::counted,
     figures::{bytes, held_by, left, part, percent, rate, slowest, standings, time},
-    output,
+    history, output,
 };
 
 /// The largest number of receivers that a line names.
@@ -28,12 +28,22 @@ pub struct Args {
     /// Repeat every second, until Ctrl-C
     #[arg(long)]
     watch: bool,
+    /// Show what the standing receiver of this host has received, ignored and tried (`treecast receive --standing`)
+    #[arg(long, conflicts_with = "watch")]
+    history: bool,
+    /// The folder with the standing receiver's history [default: /var/lib/treecast for root; for others
+    /// ~/.local/state/treecast]
+    #[arg(long, value_name = "DIR", requires = "history")]
+    state: Option<PathBuf>,
     /// One JSON object a line on standard output
     #[arg(long)]
     json: bool,
 }
 
 pub fn run(args: &Args) -> Outcome {
+    if args.history {
+        return history::show(args.state.as_deref(), args.json);
+    }
     loop {
         let found = find();
         match args.json {

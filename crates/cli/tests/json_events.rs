@@ -42,14 +42,16 @@ struct Section {
 #[test]
 fn every_event_that_is_documented_is_in_the_code_and_the_other_way_round() {
     let document = document();
-    let carousel = events_in("send/carousel.rs");
-    let status = events_in("status.rs");
+    let carousel = events_in("send/carousel.rs").into_iter().chain(events_in("send/code.rs"));
+    let status = events_in("status.rs").into_iter().chain(events_in("history.rs"));
+    let sessions = ["announced", "renewed", "withdrawn"].map(str::to_owned);
     for (section, told) in [
         ("send", kinds::<SendEvent>().into_iter().chain(carousel).collect()),
         ("receive", kinds::<ReceiveEvent>()),
         ("mead", kinds::<MeadEvent>()),
         ("unicast", kinds::<ServerEvent>().into_iter().chain(kinds::<FetchEvent>()).collect()),
-        ("status", status.into_iter().collect()),
+        ("discover", events_in("discover.rs").into_iter().chain(sessions).collect()),
+        ("status", status.collect()),
     ] {
         assert_eq!(document[section].events, told, "{section}");
     }

@@ -48,8 +48,10 @@ const SIZE: usize = 300_000;
 #[test]
 fn every_command_of_the_readme_does_what_it_says() {
     let reader = Reader::new();
+    reader.send_by_a_code();
     reader.send_a_file();
     reader.image_machines();
+    reader.update_devices();
     reader.distribute_a_feed();
     reader.send_what_a_program_writes();
     reader.evaluate_a_delivery();
@@ -81,10 +83,49 @@ impl Reader {
         Self { lab, folder, commands: RefCell::new(commands()) }
     }
 
+    /// Codes work on one link, so both are on the same LAN.
+    fn send_by_a_code(&self) {
+        let mut sender = self.start("client0", &self.command("treecast send --code"));
+        first_line(&mut sender);
+        let offer = first_line(&mut sender);
+        let receive = self.command("treecast receive --into /srv/images acorn-pony-walrus");
+        let receive = replace(&receive, "acorn-pony-walrus", offer.rsplit_once(' ').expect("a code").1);
+        self.finish("client1", &replace(&receive, "/srv/images", "by-code"));
+        self.has("by-code", "image.iso");
+        finish_well(sender);
+    }
+
+    /// Announcements come to other links by SAP: the first one at once, to those who listen already.
+    fn update_devices(&self) {
+        self.folder.file("update.img", SIZE);
+        let key = self.finish("server", "treecast keys new ./update.pem");
+        let key = key.split_whitespace().next().expect("a public key");
+        let stand = self.command("treecast receive --standing");
+        let devices = CLIENTS.map(|client| {
+            let rules = format!("name = \"{client}\"\nstate = \"{client}-state\"\n[[rule]]\nsenders = [\"{key}\"]\ninto = \"{client}\"\n");
+            fs::write(self.folder.path(&format!("{client}.toml")), rules).unwrap();
+            let device = self.start(client, &format!("exec {}", replace(&stand, "/etc/treecast/standing.toml", &format!("{client}.toml"))));
+            wait_until("the device listens", || self.folder.path(&format!("{client}-state/history.jsonl")).exists());
+            device
+        });
+        fs::write(self.folder.path("devices"), "client0\nclient1\nclient2 # on another link\n").unwrap();
+        // Routers learn of the devices' groups from their reports.
+        thread::sleep(Duration::from_secs(1));
+        let send = self.command("treecast send --key default --session update.session");
+        self.finish("server", &replace(&send, "--key default", "--key ./update.pem"));
+        CLIENTS.iter().for_each(|client| self.has(client, "update.img"));
+        let history = self.command("treecast status --history");
+        wait_until("the history tells it", || {
+            self.finish("client2", &format!("{history} --state client2-state"))
+                .contains(" received update.img ")
+        });
+        drop(devices);
+    }
+
     fn send_a_file(&self) {
         let mut sender = self.start("server", &self.command("treecast send --wait 2"));
         let ticket = first_line(&mut sender);
-        let receive = self.command("treecast receive --into /srv/images");
+        let receive = self.command("treecast receive --into /srv/images treecast2");
         let receivers = ["client0", "client2"].map(|client| {
             let receive = replace(&receive, "treecast2.5wzN...", &ticket);
             (client, self.start(client, &replace(&receive, "/srv/images", client)))

@@ -167,6 +167,24 @@ pub fn status_at(folder: impl AsFd, name: &CStr) -> io::Result<Status> {
     })
 }
 
+/// Gives what is at the path `path` below a folder to a user and a group; of a symbolic link itself, not its target. `None` leaves
+/// the one there is. No link on the way is followed, so the path never leads outside.
+///
+/// # Errors
+/// The error of the kernel.
+pub fn set_owner_beneath(
+    folder: &OwnedFd,
+    path: &CStr,
+    user: Option<u32>,
+    group: Option<u32>,
+) -> io::Result<()> {
+    let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
+    let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let file = fs::openat2(folder, path, flags, Mode::empty(), resolve)?;
+    let (user, group) = (user.map(fs::Uid::from_raw), group.map(fs::Gid::from_raw));
+    Ok(fs::chownat(file, c"", user, group, AtFlags::EMPTY_PATH)?)
+}
+
 /// Sets a file's permissions.
 pub fn set_mode(file: impl AsFd, mode: u16) -> io::Result<()> {
     Ok(fs::fchmod(file, Mode::from_raw_mode(mode.into()))?)

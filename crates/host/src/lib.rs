@@ -25,6 +25,7 @@ pub mod plain;
 pub mod poller;
 pub mod process;
 pub mod raw;
+pub mod service_manager;
 pub mod signals;
 
 pub mod stop;

@@ -78,11 +78,16 @@ impl Stop {
         let stop = self.clone();
         let wait = move || {
             std::thread::sleep(time);
-            // A later limit changes nothing.
-            _ = stop.time_up.set(time);
-            stop.request();
+            stop.end_time(time);
         };
         std::thread::Builder::new().name("time limit".into()).spawn(wait).map(drop)
+    }
+
+    /// Requests a stop because this time is over. A receiver keeps what has come, for its next start.
+    pub fn end_time(&self, time: Duration) {
+        // A later limit changes nothing.
+        _ = self.time_up.set(time);
+        self.request();
     }
 
     /// Returns the time of [`Stop::request_after`] when it has passed.

@@ -14,6 +14,23 @@ pub fn is_root() -> bool {
     effective() == 0
 }
 
+/// The number of the user with this name in /etc/passwd. `None` if there is none.
+pub fn user_id(name: &str) -> Option<u32> {
+    id_in("/etc/passwd", name)
+}
+
+/// The number of the group with this name in /etc/group. `None` if there is none.
+pub fn group_id(name: &str) -> Option<u32> {
+    id_in("/etc/group", name)
+}
+
+/// The third field of the line that begins with this name (passwd(5), group(5)).
+fn id_in(file: &str, name: &str) -> Option<u32> {
+    let text = fs::read_to_string(file).ok()?;
+    let mut lines = text.lines().map(|line| line.split(':'));
+    lines.find_map(|mut fields| (fields.next() == Some(name)).then(|| fields.nth(1)?.parse().ok()).flatten())
+}
+
 /// The umask of this process: permissions that its new files and folders do not get.
 pub fn umask() -> u16 {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();

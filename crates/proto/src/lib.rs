@@ -16,7 +16,9 @@
 //! A `Wait` says *why* it waits, so that progress displays and tests can tell one wait from another.
 #![forbid(unsafe_code)]
 
+pub mod announced;
 pub mod carousel;
+pub mod code;
 pub mod explicit;
 pub mod fanout;
 pub mod fec;
@@ -30,6 +32,7 @@ pub mod random;
 pub mod rates;
 pub mod repair;
 pub mod replay_window;
+pub mod standing;
 pub mod taken_counters;
 pub mod tfmcc;
 pub mod time;

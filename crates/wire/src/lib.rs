@@ -7,7 +7,9 @@
 //! value found and what was expected. All integers are in network order unless a module says otherwise.
 #![forbid(unsafe_code)]
 
+pub mod announcement;
 pub mod beacon;
+pub mod code;
 pub mod datagram;
 mod destination_options;
 mod enums;
@@ -25,6 +27,7 @@ pub mod membership;
 pub mod message;
 pub mod mld;
 pub mod mtrace2;
+pub mod sap;
 pub mod seal;
 pub mod snmp;
 pub mod ticket;

@@ -76,6 +76,7 @@ pub(super) fn check(args: &Args) -> Result<(), String> {
         (args.linger.is_some(), "--linger"),
         (args.stall_limit.is_some(), "--stall-limit"),
         (args.at_once.is_some(), "--at-once"),
+        (args.start_at.is_some(), "--start-at"),
     ];
     if let Some((_, option)) = of_connections.iter().find(|(is_there, _)| *is_there && is_local) {
         return Err(format!(

@@ -74,6 +74,12 @@ impl AllowList {
     }
 }
 
+impl FromIterator<(PublicKey, Option<String>)> for AllowList {
+    fn from_iter<T: IntoIterator<Item = (PublicKey, Option<String>)>>(keys: T) -> Self {
+        Self(keys.into_iter().collect())
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::{super::Identity, *};

@@ -8,6 +8,7 @@ mod feed;
 mod gather;
 mod hashing;
 mod lane;
+mod listed;
 mod lobby;
 mod log;
 mod options_error;
@@ -36,6 +37,7 @@ use treecast_proto::{fanout::Way, fec::Share};
 use treecast_wire::ticket::{Fanout, Ticket};
 
 pub use feed::FeedSource;
+pub use listed::{Listed, ListedError};
 pub use options_error::{MAX_FEC_PERCENT, MIN_BLOCK_LEN, OptionsError};
 pub use plan::Plan;
 pub use repair::{CarouselOptions, Dialect, LocalOptions, Repair};
@@ -68,6 +70,9 @@ pub const MINIMUM_RETRANSMISSION_TIME: Duration = Duration::from_secs(2);
 
 /// The time for which a session waits for a receiver whose connection broke, when all others are done.
 pub const LINGER: Duration = Duration::from_secs(10);
+
+/// The time for which a session waits for the receivers that it is for: a year, until somebody stops it.
+pub const LISTED_WAIT: Duration = Duration::from_secs(366 * 24 * 3600);
 
 /// The highest rate, in bits a second, at which repair symbols replace lost blocks without being asked for. One
 /// core decodes about 3 Gbit/s, and a receiver with any loss must decode nearly everything.
@@ -103,7 +108,9 @@ pub struct SendOptions {
     pub hops: u32,
     /// The number of receivers with which the session starts.
     pub wait_for: u32,
-    /// The time after which the session gives up if fewer receivers are there.
+    /// The moment, since 1970, before which the session does not start. Receivers can come before. `None`: at once.
+    pub start_at: Option<Duration>,
+    /// The time, from `start_at` or the beginning on, after which the session gives up if fewer receivers are there.
     pub wait_timeout: Duration,
     /// The number of receivers with which the session starts after `wait_timeout`. `None`: all of `wait_for`.
     pub wait_at_least: Option<u32>,
@@ -131,6 +138,13 @@ pub struct SendOptions {
     pub linger: Duration,
     /// The file with the session's state, from which a restarted sender continues.
     pub session_file: Option<PathBuf>,
+    /// The receivers that the session is for. It starts with all of them, if they come within `wait_timeout`, and waits at its end
+    /// for those that are missing. Empty: it is for whoever comes.
+    pub listed: Vec<Listed>,
+    /// The time for which the session waits for missing receivers of `listed`, when all others are done.
+    pub listed_wait: Duration,
+    /// The name under which the session is announced on the network. `None`: it is not announced.
+    pub announce: Option<String>,
 }
 
 /// The rate, in bits of IP packets a second, headers included.
@@ -187,6 +201,7 @@ impl SendOptions {
             slower_rates: Vec::new(),
             hops: DEFAULT_MULTICAST_HOPS,
             wait_for: 1,
+            start_at: None,
             wait_timeout: Duration::from_secs(60),
             wait_at_least: None,
             per_address: PER_ADDRESS,
@@ -201,6 +216,9 @@ impl SendOptions {
             expires_in: None,
             linger: LINGER,
             session_file: None,
+            announce: None,
+            listed: Vec::new(),
+            listed_wait: LISTED_WAIT,
         }
     }
 }
@@ -638,6 +656,8 @@ pub enum SendError {
     SessionFile(#[from] SessionFileError),
     #[error("cannot secure the session: {0}")]
     Security(#[from] TlsError),
+    #[error("cannot announce the session: {0}")]
+    Announce(String),
     #[error("interrupted before the first byte was sent")]
     Interrupted,
     #[error("cannot run the session: {0}")]

@@ -5,7 +5,7 @@ use std::{net::SocketAddr, time::Duration};
 use treecast_proto::{Instant, fanout::Way};
 use treecast_wire::message::{Hello, Progress};
 
-use super::{ReceiverProgress, Standing, roll::Absent, who::Who};
+use super::{ReceiverProgress, Standing, listed::Listed, roll::Absent, who::Who};
 use crate::{
     connection::Connection,
     hindrance::{Hindrance, Meter, Symptoms, bits, judge, time_for},
@@ -104,6 +104,8 @@ pub(super) enum Awaited {
     /// An earlier sender of the session had it: as for one that is silent (`--stall-limit`), for it may notice late that
     /// that one is not there any more.
     Missing,
+    /// The session is for it: until it has everything.
+    Listed,
 }
 
 /// How much of what a receiver has has come since it came. It does not say what it had before, from an earlier sender or
@@ -178,6 +180,14 @@ impl Peer {
         let left = Some("it has not come back to the sender that was started again".to_owned());
         let absence = Absence { left, awaited: Awaited::Missing, ..Absence::default() };
         Self { absence, ..Self::without_connection(absent.who, name, absent.address) }
+    }
+
+    /// Creates a receiver that the session is for, and that has not come yet.
+    pub fn listed(listed: &Listed, address: SocketAddr) -> Self {
+        let who = Who::expected(listed.key, &listed.name);
+        let left = Some("it has not come".to_owned());
+        let absence = Absence { left, awaited: Awaited::Listed, ..Absence::default() };
+        Self { absence, ..Self::without_connection(who, shown(&listed.name), address) }
     }
 
     fn without_connection(who: Who, name: String, address: SocketAddr) -> Self {

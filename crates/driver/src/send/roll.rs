@@ -1,15 +1,19 @@
 //! The receivers of a session that have not ended, as the session file records them. A restarted sender waits
 //! for them.
 //!
-//! There are two kinds of lines. A receiver is identified by its key, or in a plain session by its number, and
+//! There are three kinds of lines. A receiver is identified by its key, or in a plain session by its number, and
 //! by its name:
 //!
 //! ```text
 //! came ADDRESS KEY NAME       it is there
+//! has KEY NAME                it has everything
 //! ended KEY NAME              it has everything, or has said that it ends
 //! ```
 
-use std::{collections::BTreeMap, net::SocketAddr};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::SocketAddr,
+};
 
 use super::who::Who;
 
@@ -20,6 +24,7 @@ const MOST: usize = 1000;
 const MAX_LEN: u64 = 4 << 20;
 
 const CAME: &str = "came ";
+const HAS: &str = "has ";
 const ENDED: &str = "ended ";
 
 /// A receiver that an earlier sender of the session has had.
@@ -34,6 +39,8 @@ pub(super) struct Absent {
 pub(super) struct Roll {
     /// Addresses of the receivers that are there. The key is the text of who the receiver is.
     there: BTreeMap<String, SocketAddr>,
+    /// Texts of the receivers that have everything.
+    have: BTreeSet<String>,
     /// Length of the lines so far and of those that will strike out who is there, in bytes.
     len: u64,
 }
@@ -48,6 +55,8 @@ impl Roll {
                 if let Some((address, who)) = address.parse().ok().zip(Who::from_line(who)) {
                     roll.came(&who, address);
                 }
+            } else if let Some(who) = line.strip_prefix(HAS).and_then(Who::from_line) {
+                roll.has(&who);
             } else if let Some(who) = line.strip_prefix(ENDED).and_then(Who::from_line) {
                 roll.ended(&who);
             }
@@ -70,6 +79,18 @@ impl Roll {
         self.len = len;
         self.there.insert(text, address);
         Some(line)
+    }
+
+    /// Notes that a receiver has everything. Returns the line to add to the file, if there is one.
+    pub fn has(&mut self, who: &Who) -> Option<String> {
+        let text = who.to_string();
+        let line = format!("{HAS}{text}\n");
+        (self.have.len() < MOST && self.have.insert(text)).then_some(line)
+    }
+
+    /// The receivers that have everything.
+    pub fn have(&self) -> impl Iterator<Item = Who> {
+        self.have.iter().filter_map(|text| Who::from_line(text))
     }
 
     /// Notes that a receiver has come or ended. Returns the line to add to the file, if there is one.

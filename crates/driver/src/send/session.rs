@@ -2,6 +2,7 @@
 
 mod admission;
 mod again;
+mod announce;
 mod chunk_hashes;
 mod config;
 mod congestion;
@@ -65,6 +66,7 @@ use super::{
 };
 use crate::{
     clock::Clock,
+    discovery::Announcing,
     fec::Encoders,
     files::{NamedSource, SourceError},
     pacer::{self, Pacer},
@@ -94,6 +96,9 @@ const FEED_AHEAD: usize = 64;
 const MAX_WITHDRAWN: usize = 1000;
 /// Steps of handshakes between runs: each may take 200 us, and strangers may ask for any number.
 const ADMISSIONS_A_TURN: usize = 4;
+
+/// The longest time between looks at the host's clock while the start waits for it.
+const LOOK_AT_CLOCK: Duration = Duration::from_secs(10);
 
 const PROGRESS_INTERVAL: Duration = Duration::from_millis(200);
 
@@ -154,6 +159,8 @@ struct Lanes {
     ways: Option<Ways>,
     /// Receivers of which the user knows that less fits on the way to them than was to be sent.
     told_narrow: BTreeSet<IpAddr>,
+    /// What announces the session on the network. `None` if nobody asks for that.
+    announcing: Option<Announcing>,
 }
 
 /// What is sent: files, what is known of them, and where more come from.
@@ -174,6 +181,8 @@ struct Objects {
 
 /// How far the session is.
 struct Figures {
+    /// When the session began to wait for receivers: with its opening, or when its set time came.
+    waits_since: Instant,
     /// When the first packet could leave.
     started: Option<Instant>,
     /// When the last object was done.
@@ -190,6 +199,8 @@ struct Figures {
     moves: u64,
     /// How many failures of receivers are kept to be told one by one.
     told_failures: usize,
+    /// The numbers of the listed receivers that have everything.
+    have: BTreeSet<usize>,
     summary: SendSummary,
 }
 
@@ -225,6 +236,7 @@ impl<'a> Session<'a> {
             ring: None,
             local,
             figures: Figures {
+                waits_since: Instant::ZERO,
                 started: None,
                 ended: None,
                 total_bytes: plan.total_bytes(),
@@ -235,6 +247,7 @@ impl<'a> Session<'a> {
                 watch: progress::Watch::default(),
                 moves: 0,
                 told_failures: 0,
+                have: BTreeSet::new(),
                 summary: SendSummary { objects: plan.sources.len() as u64, ..SendSummary::default() },
             },
             peers: BTreeMap::new(),
@@ -255,7 +268,14 @@ impl<'a> Session<'a> {
             Repair::Local(_) => session.open_local()?,
             Repair::None | Repair::After | Repair::Nack => session.open_marks()?,
         }
-        (session.on_event)(SendEvent::Ready { ticket: session.plan.ticket(control) });
+        let ticket = session.plan.ticket(control);
+        session.lanes.announcing = announce::start(
+            &session.plan,
+            &ticket,
+            session.figures.summary.objects,
+            session.figures.total_bytes,
+        )?;
+        (session.on_event)(SendEvent::Ready { ticket });
         for warning in std::mem::take(&mut session.plan.warnings) {
             (session.on_event)(SendEvent::Warning(warning));
         }
@@ -653,6 +673,7 @@ impl<'a> Session<'a> {
             }
         }
         if peer.standing(self.figures.summary.objects) == Standing::Done {
+            self.note_has(receiver);
             self.note_ended(receiver);
         }
     }
@@ -690,7 +711,9 @@ impl<'a> Session<'a> {
 
     fn timeout(&mut self, machine: Option<Instant>) -> Option<Duration> {
         let now = self.clock.now();
-        let give_up = Instant::ZERO + self.plan.options.wait_timeout;
+        // The host's clock may be set meanwhile.
+        let held_back = self.held_back().map(|left| now + left.min(LOOK_AT_CLOCK));
+        let give_up = held_back.unwrap_or(self.figures.waits_since + self.plan.options.wait_timeout);
         let start = self.figures.started.is_none().then_some(give_up);
         let goes_on = Instant::ZERO + RETURN_TIME;
         let start = start.map(|start| if now < goes_on { start.min(goes_on) } else { start });

@@ -12,10 +12,11 @@
 //! sent INDEX END                                  the object has been multicast up to this byte
 //! hash INDEX HASH                                 it has been read to its end, and this is its hash
 //! came ADDRESS KEY NAME                           a receiver is there
+//! has KEY NAME                                    it has everything
 //! ended KEY NAME                                  it has everything, or has said that it ends
 //! ```
 //!
-//! The last four kinds of lines are added while the session goes on, after the event that they describe. So a
+//! The last five kinds of lines are added while the session goes on, after the event that they describe. So a
 //! killed sender repeats at most one step of the multicast. A reader skips a last line that was cut.
 //!
 //! Names have no control characters, so an object is one line.
@@ -218,6 +219,10 @@ impl Marks {
 
     pub fn came(&mut self, who: &Who, address: SocketAddr) {
         self.roll.came(who, address).into_iter().for_each(|line| self.add(&line));
+    }
+
+    pub fn has(&mut self, who: &Who) {
+        self.roll.has(who).into_iter().for_each(|line| self.add(&line));
     }
 
     pub fn ended(&mut self, who: &Who) {

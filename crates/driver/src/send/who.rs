@@ -21,6 +21,11 @@ impl Who {
         Self { key, member: hello.member, name: hello.name().to_owned() }
     }
 
+    /// What is known of a receiver before it comes.
+    pub fn expected(key: Option<PublicKey>, name: &str) -> Self {
+        Self { key, member: [0; MEMBER_LEN], name: name.to_owned() }
+    }
+
     /// Whether both are one receiver: by the key that both have proved, and by the name, because receivers may share a
     /// key; in a plain session by a number that nobody else has heard, and not by the name, which anybody may take.
     pub fn is(&self, other: &Self) -> bool {

@@ -161,7 +161,7 @@ impl Session<'_> {
         let input = SenderInput::Joined { receiver, receive_buffer_bytes: hello.receive_buffer_bytes };
         self.handle(self.clock.now(), input);
         let joined = self.connected();
-        let wanted = self.plan.options.wait_for;
+        let wanted = self.wanted();
         (self.on_event)(SendEvent::Joined { receiver: name, address, key, joined, wanted });
         self.take_messages(receiver);
     }

@@ -1,6 +1,9 @@
 //! A continued session: the progress of an earlier sender, and the receivers that should come again.
 
-use std::{net::SocketAddr, time::Duration};
+use std::{
+    net::{Ipv6Addr, SocketAddr},
+    time::Duration,
+};
 
 use treecast_host::poller::Interest;
 use treecast_proto::{
@@ -11,7 +14,7 @@ use treecast_wire::{header::FileId, message::PutOutCode};
 
 use super::{
     super::{
-        SendError, Standing,
+        Listed, SendError, Standing,
         hashing::Hashing,
         peer::{Awaited, Peer},
         session_file::Marks,
@@ -101,8 +104,14 @@ impl Session<'_> {
         let objects = self.figures.summary.objects;
         if let Some(peer) = self.peers.get_mut(&receiver) {
             // What the machine has ended for it, as it left, is not what it has ended with.
-            let may_come = !peer.absence.has_quit && peer.standing(objects) == Standing::Gone;
-            peer.absence.awaited = if may_come { Awaited::Gone } else { Awaited::No };
+            let is_gone = peer.standing(objects) == Standing::Gone;
+            let is_listed = self.plan.options.listed.iter().any(|listed| listed.is(&peer.who));
+            let may_come = is_gone && (is_listed || !peer.absence.has_quit);
+            peer.absence.awaited = match may_come {
+                true if is_listed => Awaited::Listed,
+                true => Awaited::Gone,
+                false => Awaited::No,
+            };
             if peer.absence.has_quit {
                 self.note_ended(receiver);
             }
@@ -114,7 +123,11 @@ impl Session<'_> {
         let most = self.peers.values().map(|peer| peer.absence.awaited).max().unwrap_or_default();
         let lacks_some = most == Awaited::Missing;
         let stall_limit = if lacks_some { self.plan.options.stall_limit } else { Duration::ZERO };
-        let linger = (most != Awaited::No).then_some(self.plan.options.linger);
+        let linger = match most {
+            Awaited::No => None,
+            Awaited::Gone | Awaited::Missing => Some(self.plan.options.linger),
+            Awaited::Listed => Some(self.plan.options.listed_wait),
+        };
         if let Some(machine) = self.machine.vcmtp_mut() {
             machine.linger(linger, Instant::ZERO + stall_limit);
         }
@@ -135,8 +148,13 @@ impl Session<'_> {
         }
         // Receivers that share a key are told apart while they keep their names, or numbers.
         let is_known = self.peers.values().any(|peer| peer.absence.left.is_some() && who.is(&peer.who));
+        let is_listed = |peer: &Peer| {
+            let listed = self.plan.options.listed.iter().find(|listed| listed.is(who));
+            peer.absence.awaited == Awaited::Listed && listed.is_some_and(|listed| listed.is(&peer.who))
+        };
         let has_come = |peer: &Peer| {
-            peer.absence.left.is_some() && if is_known { who.is(&peer.who) } else { who.may_be(&peer.who) }
+            let is_same = if is_known { who.is(&peer.who) } else { who.may_be(&peer.who) };
+            peer.absence.left.is_some() && (is_same || is_listed(peer))
         };
         let come: Vec<_> = self.peers.iter().filter(|(_, peer)| has_come(peer)).map(|(id, _)| *id).collect();
         for receiver in come {
@@ -151,6 +169,11 @@ impl Session<'_> {
     /// Goes on with the session's file, and waits for those that it knows.
     pub(super) fn open_marks(&mut self) -> Result<(), SendError> {
         let roll = std::mem::take(&mut self.plan.roll);
+        let listed = self.plan.options.listed.iter().enumerate();
+        self.figures.have = listed
+            .filter(|(_, listed)| roll.have().any(|who| listed.is(&who)))
+            .map(|(index, _)| index)
+            .collect();
         for absent in roll.absent() {
             let listed = absent.who.key.and_then(|key| self.allow()?.name_of(&key));
             let peer = Peer::missing(absent, listed);
@@ -160,6 +183,7 @@ impl Session<'_> {
         }
         let path = self.plan.options.session_file.as_deref();
         self.objects.marks = path.map(|path| Marks::open(path, roll)).transpose()?;
+        self.await_listed();
         self.update_hold();
         Ok(())
     }
@@ -174,6 +198,39 @@ impl Session<'_> {
     pub(super) fn note_ended(&mut self, receiver: ReceiverId) {
         if let Some((marks, peer)) = self.objects.marks.as_mut().zip(self.peers.get(&receiver)) {
             marks.ended(&peer.who);
+        }
+    }
+
+    /// Takes note that a receiver has everything.
+    pub(super) fn note_has(&mut self, receiver: ReceiverId) {
+        let Some(peer) = self.peers.get(&receiver) else { return };
+        let listed = self.plan.options.listed.iter().enumerate();
+        let own = listed.filter(|(_, listed)| listed.is(&peer.who)).map(|(index, _)| index);
+        self.figures.have.extend(own);
+        if let Some(marks) = &mut self.objects.marks {
+            marks.has(&peer.who);
+        }
+    }
+
+    /// Waits for those whom the session is for, and who neither are there nor have everything.
+    pub(super) fn await_listed(&mut self) {
+        let is_here = |listed: &Listed| self.peers.values().any(|peer| listed.is(&peer.who));
+        let listed = self.plan.options.listed.iter().enumerate();
+        let missing = listed.filter(|(index, listed)| !self.figures.have.contains(index) && !is_here(listed));
+        let nowhere = SocketAddr::new(Ipv6Addr::UNSPECIFIED.into(), 0);
+        let missing: Vec<Peer> = missing.map(|(_, listed)| Peer::listed(listed, nowhere)).collect();
+        let Some(door) = &mut self.door else { return };
+        for peer in missing {
+            self.peers.insert(ReceiverId((door.next_token - FIRST_CONNECTION) as u32), peer);
+            door.next_token += 1;
+        }
+    }
+
+    /// How many receivers the start waits for.
+    pub(super) fn wanted(&self) -> u32 {
+        match self.plan.options.listed.len() {
+            0 => self.plan.options.wait_for,
+            all => (all - self.figures.have.len()) as u32,
         }
     }
 

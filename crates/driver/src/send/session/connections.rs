@@ -206,6 +206,7 @@ impl Session<'_> {
         if self.figures.started.is_none() || passed_by {
             self.note_ended(receiver);
             self.peers.remove(&receiver);
+            self.await_listed();
             self.update_hold();
         }
         (self.on_event)(SendEvent::Left { receiver: name, reason: reason.to_owned() });
@@ -217,7 +218,7 @@ impl Session<'_> {
         let departed: Vec<_> = self
             .peers
             .iter()
-            .filter(|(_, peer)| peer.absence.left.is_some() && peer.absence.awaited != Awaited::Missing)
+            .filter(|(_, peer)| peer.absence.left.is_some() && peer.absence.awaited < Awaited::Missing)
             .map(|(receiver, _)| *receiver)
             .collect();
         for receiver in departed.iter().take(departed.len().saturating_sub(MAX_DEPARTED)) {

@@ -62,6 +62,7 @@ impl Lanes {
             run_bytes: packets as u64 * plan.packet_bytes(),
             ways: None,
             told_narrow: BTreeSet::new(),
+            announcing: None,
         })
     }
 }

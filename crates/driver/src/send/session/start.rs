@@ -34,13 +34,25 @@ impl Session<'_> {
         Ok(())
     }
 
+    /// How long the start is still held back, by the host's clock.
+    pub(super) fn held_back(&self) -> Option<Duration> {
+        let start_at = self.plan.options.start_at?;
+        start_at.checked_sub(treecast_host::clock::since_1970()).filter(|left| !left.is_zero())
+    }
+
     /// Whether those are there that the start waits for, or it has waited long enough and there are enough.
     fn may_start(&mut self, now: Instant) -> Result<bool, SendError> {
         let options = &self.plan.options;
-        let (wanted, waited, at_least) = (options.wait_for, options.wait_timeout, options.wait_at_least);
+        let (waited, is_listed) = (options.wait_timeout, !options.listed.is_empty());
+        let at_least = options.wait_at_least.or(is_listed.then_some(1));
+        let wanted = self.wanted();
         let joined = self.connected();
         // Those who have everything do not come back.
         let goes_on = !self.plan.control.is_empty() && joined > 0 && now >= Instant::ZERO + RETURN_TIME;
+        if let Some(left) = self.held_back() {
+            self.figures.waits_since = now + left;
+            return Ok(false);
+        }
         if joined >= wanted {
             return Ok(!self.awaits_routers());
         }
@@ -48,10 +60,13 @@ impl Session<'_> {
             return Ok(true);
         }
         let seconds = waited.as_secs();
-        if now < Instant::ZERO + waited {
+        if now < self.figures.waits_since + waited {
             return Ok(false);
         }
         if at_least.is_none_or(|at_least| joined < at_least) {
+            if is_listed {
+                return Ok(false);
+            }
             let missing = self.missing();
             return Err(SendError::NoReceivers { joined, wanted, at_least, seconds, missing });
         }

@@ -1,0 +1,133 @@
+//! `treecast discover`: shows the sessions that are announced on the network.
+
+use std::{
+    collections::BTreeMap,
+    os::fd::AsFd,
+    process::ExitCode,
+    time::{Duration, Instant},
+};
+
+use serde_json::{Value, json};
+use treecast_driver::{
+    discovery::{self, Listener, News},
+    security::PublicKey,
+};
+use treecast_host::{clock::since_1970, poller, stop::Stop};
+use treecast_proto::announced::Refusal;
+use treecast_wire::announcement::Announcement;
+
+use crate::{
+    Outcome, advice,
+    arguments::{self, counted},
+    figures, output,
+};
+
+/// Show the sessions that are announced on this network.
+///
+/// Asks on the links of this host by mDNS, and listens for SAP, which comes from farther away once in five minutes. Shows
+/// sessions of which a sender has signed the announcement (`treecast send --announce`); what is forged, replayed or expired is
+/// counted and not shown. The exit code is 0, also if there is none.
+#[derive(clap::Args)]
+pub struct Args {
+    /// Network interface to listen on; may be given several times [default: all that are up]
+    #[arg(long, value_name = "IF")]
+    interface: Vec<String>,
+    /// Listen for this long, in seconds or with a unit (90, 90s, 15m)
+    #[arg(long, value_name = "SECONDS", default_value_t = 3, value_parser = arguments::seconds, allow_negative_numbers = true)]
+    time: u64,
+    /// One JSON event a line on standard output
+    #[arg(long)]
+    json: bool,
+}
+
+pub fn run(args: &Args) -> Outcome {
+    let stop = Stop::on_signals()?;
+    let interfaces = discovery::interfaces(&args.interface).map_err(|error| advice::line(&error))?;
+    let mut listener = Listener::open(&interfaces, Default::default()).map_err(cannot_listen)?;
+    let end = Instant::now() + Duration::from_secs(args.time);
+    let mut shown = 0;
+    loop {
+        let mut on_news = |news: News| {
+            shown += usize::from(matches!(news, News::Announced(_)));
+            match args.json {
+                true => say!("{}", as_json(&news)),
+                false => as_text(&news).into_iter().for_each(|text| say!("{text}")),
+            }
+        };
+        let next = listener.turn(&mut on_news)?;
+        let left = end.saturating_duration_since(Instant::now());
+        if left.is_zero() || stop.is_requested() {
+            break;
+        }
+        poller::wait_readable([Some(listener.as_fd()), Some(stop.as_fd())], left.min(next))?;
+    }
+    let refused = listener.refused();
+    match args.json {
+        true => {
+            let refused: BTreeMap<&str, u64> =
+                refused.iter().map(|(reason, count)| (reason.words(), *count)).collect();
+            say!("{}", json!({"event": "discovered", "sessions": shown, "refused": refused}));
+        }
+        false => {
+            if shown == 0 {
+                remark!("no session is announced here (`treecast send --announce` does it)");
+            }
+            // A packet that is only late looks like one that somebody has sent again.
+            for (reason, count) in refused.iter().filter(|(reason, _)| **reason != Refusal::Replayed) {
+                remark!("{} refused: {}", counted(*count as usize, "announcement"), reason.words());
+            }
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Says why nothing can be heard.
+pub(crate) fn cannot_listen(error: std::io::Error) -> String {
+    format!(
+        "cannot listen for announcements: {error}; name an interface that has an address with --interface"
+    )
+}
+
+/// A session for a person: what it is, and how it is received. `None` where nothing is new.
+fn as_text(news: &News) -> Option<String> {
+    let announcement = match news {
+        News::Announced(announcement) => announcement,
+        News::Renewed(_) => return None,
+        News::Withdrawn(announcement) => {
+            return Some(output::in_one_line(&format!("{} is over", announcement.name())));
+        }
+    };
+    let line = format!(
+        "{}: {}, {}, by {}",
+        announcement.name(),
+        counted(announcement.objects as usize, "file"),
+        figures::bytes(announcement.bytes),
+        sender(announcement)
+    );
+    Some(format!("{}\n    treecast receive {}", output::in_one_line(&line), announcement.ticket()))
+}
+
+/// The sender's key in its text form.
+pub(crate) fn sender(announcement: &Announcement) -> String {
+    PublicKey::from_bytes(announcement.key()).map(|key| key.to_string()).unwrap_or_default()
+}
+
+fn as_json(news: &News) -> Value {
+    let (event, announcement) = match news {
+        News::Announced(announcement) => ("announced", announcement),
+        News::Renewed(announcement) => ("renewed", announcement),
+        News::Withdrawn(announcement) => ("withdrawn", announcement),
+    };
+    let age = since_1970().saturating_sub(Duration::from_millis(announcement.number));
+    json!({
+        "event": event,
+        "name": announcement.name(),
+        "session": format!("{:08x}", announcement.ticket().session.0),
+        "key": sender(announcement),
+        "objects": announcement.objects,
+        "bytes": announcement.bytes,
+        "number": announcement.number,
+        "seconds_left": u64::from(announcement.valid_seconds).saturating_sub(age.as_secs()),
+        "ticket": announcement.ticket().to_string(),
+    })
+}

@@ -1,0 +1,195 @@
+//! The file of a standing receiver.
+
+use std::{
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use serde::Deserialize;
+use treecast_driver::{
+    files,
+    receive::NameFilter,
+    security::Identity,
+    standing::{Options, Owner, Rule},
+};
+use treecast_host::text;
+
+use crate::{advice, arguments, history};
+
+/// The longest file, in bytes.
+const MAX_FILE: u64 = 1 << 20;
+
+/// The number of sessions at the same time where the file does not say it.
+const AT_ONCE: usize = 4;
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    name: Option<String>,
+    key: Option<String>,
+    #[serde(default)]
+    interfaces: Vec<String>,
+    state: Option<PathBuf>,
+    at_once: Option<usize>,
+    #[serde(default, rename = "rule")]
+    rules: Vec<RuleTable>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RuleTable {
+    /// The keys of senders that it trusts.
+    senders: Vec<String>,
+    /// A pattern of sessions' names.
+    session: Option<String>,
+    /// A pattern of files' names.
+    only: Option<String>,
+    into: PathBuf,
+    owner: Option<String>,
+    #[serde(default)]
+    keep_existing: bool,
+    #[serde(default)]
+    hidden: bool,
+    max_files: Option<u64>,
+    max_bytes: Option<String>,
+    max_time: Option<String>,
+    command: Option<String>,
+}
+
+/// Reads the file.
+///
+/// # Errors
+/// One line for whatever is wrong first.
+pub(super) fn read(path: &Path) -> Result<Options, String> {
+    let shown = path.display();
+    let content = text::read_written(path, MAX_FILE).map_err(|error| {
+        format!("cannot read {shown}: {error}; name the file of a standing receiver with --standing")
+    })?;
+    parse(&content, path.parent().unwrap_or(Path::new(""))).map_err(|error| format!("{shown}:{error}"))
+}
+
+/// Parses the content of a file in `folder`.
+fn parse(content: &str, folder: &Path) -> Result<Options, String> {
+    let file: File = toml::from_str(content).map_err(|error| {
+        let at = error.span().map_or(0, |span| span.start);
+        let line =
+            content.as_bytes()[..at.min(content.len())].iter().filter(|byte| **byte == b'\n').count() + 1;
+        format!("{line}: {}", error.message().lines().collect::<Vec<_>>().join(" "))
+    })?;
+    if file.rules.is_empty() {
+        return Err(" there is no rule: add a table [[rule]] with `senders` and `into`".to_owned());
+    }
+    let state = file.state.map_or_else(history::default_state, |state| folder.join(state));
+    let rules = (1..)
+        .zip(file.rules)
+        .map(|(number, table)| rule(table, folder).map_err(|why| format!(" rule {number}: {why}")));
+    let rules = rules.collect::<Result<Vec<_>, _>>()?;
+    let identity = identity(file.key.as_deref(), &state)?;
+    let at_once = file.at_once.unwrap_or(AT_ONCE);
+    if !(1..=64).contains(&at_once) {
+        return Err(" at_once: expected a number from 1 to 64".to_owned());
+    }
+    let name = file.name.unwrap_or_else(host_name);
+    Ok(Options { name, identity, interfaces: file.interfaces, state, at_once, rules })
+}
+
+fn rule(table: RuleTable, folder: &Path) -> Result<Rule, String> {
+    let senders: Result<_, String> =
+        table.senders.iter().map(|key| key.parse().map_err(|error| format!("senders: {error}"))).collect();
+    let senders: std::collections::BTreeSet<_> = senders?;
+    if senders.is_empty() {
+        return Err("senders: name the public key of at least one sender".to_owned());
+    }
+    let filter = |field: &str, pattern: &str| {
+        let pattern = super::super::parse_pattern(pattern).map_err(|error| format!("{field}: {error}"))?;
+        Ok::<_, String>(NameFilter::new(move |name| pattern.matches(name)))
+    };
+    let time = |text: &str| arguments::duration(text).map_err(|error| format!("max_time: {error}"));
+    let bytes = |text: &str| arguments::bytes(text).map_err(|error| format!("max_bytes: {error}"));
+    Ok(Rule {
+        senders,
+        session: filter("session", table.session.as_deref().unwrap_or("*"))?,
+        only: table.only.as_deref().map(|pattern| filter("only", pattern)).transpose()?,
+        into: folder.join(table.into),
+        owner: table
+            .owner
+            .map(|owner| owner.parse::<Owner>().map_err(|error| format!("owner: {error}")))
+            .transpose()?,
+        files: files::Rules {
+            keep_existing: table.keep_existing,
+            hidden: table.hidden,
+            max_files: table.max_files,
+            max_bytes: table.max_bytes.as_deref().map(bytes).transpose()?,
+            wait_for_space: Duration::from_secs(60),
+        },
+        max_time: table.max_time.as_deref().map(time).transpose()?,
+        command: table.command.as_deref().map(command).transpose()?,
+    })
+}
+
+/// Divides a command into words.
+fn command(text: &str) -> Result<Vec<String>, String> {
+    let words = shlex::split(text).ok_or("command: a quote is not closed")?;
+    if words.is_empty() {
+        return Err(
+            "command: expected a command, like 'install-update {}'; {} stands for the folder".to_owned()
+        );
+    }
+    Ok(words)
+}
+
+/// The key of this receiver: a named one, or one that is made in the state's folder with the first start.
+fn identity(key: Option<&str>, state: &Path) -> Result<Identity, String> {
+    let loaded = match key {
+        Some(key) => Identity::named(key),
+        None => {
+            let path = state.join("key.pem");
+            std::fs::create_dir_all(state).map_err(|error| {
+                format!(" state: cannot make {}: {error}; name another folder", state.display())
+            })?;
+            if path.exists() { Identity::load(&path) } else { Identity::create(&path) }
+        }
+    };
+    loaded.map_err(|error| format!(" key: {}", advice::line(&error)))
+}
+
+fn host_name() -> String {
+    let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    if name.trim().is_empty() { "standing".to_owned() } else { name.trim().to_owned() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const KEY: &str = "senders = [\"tck1.SyJ3d9TdH8YcZj4hPSGQdArTRIdP9MoyzQi1Uz_KbQAAAAAA\"]";
+
+    fn refusal(content: &str) -> String {
+        let folder = std::env::temp_dir().join(format!("treecast-standing-{}", std::process::id()));
+        let line = parse(content, &folder).unwrap_err();
+        _ = std::fs::remove_dir_all(folder);
+        assert!(!line.contains('\n'), "{line}");
+        line
+    }
+
+    #[test]
+    fn what_is_wrong_is_told_in_one_line() {
+        let unknown = refusal("name = \"a\"\n\n[[rule]]\nsender = [\"x\"]\ninto = \"b\"\n");
+        assert!(unknown.starts_with("4: unknown field `sender`, expected one of `senders`"), "{unknown}");
+        assert!(refusal("colour = 1\n").starts_with("1: unknown field `colour`"));
+        assert!(refusal("name = \n").starts_with("1: "));
+        assert!(refusal("").contains("no rule"));
+        assert!(
+            refusal("[[rule]]\nsenders = [\"x\"]\ninto = \"b\"")
+                .contains(" rule 1: senders: a public key begins with")
+        );
+        assert!(refusal("[[rule]]\nsenders = []\ninto = \"b\"").contains("at least one sender"));
+        assert!(refusal(&format!("[[rule]]\n{KEY}\ninto = \"b\"")).contains("cut short or mistyped"));
+    }
+
+    #[test]
+    fn a_command_is_divided_into_words_as_a_shell_does() {
+        assert_eq!(command("tool 'two words' {}").unwrap(), ["tool", "two words", "{}"]);
+        assert!(command("").is_err() && command("tool '").is_err());
+    }
+}

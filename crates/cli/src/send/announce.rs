@@ -1,0 +1,44 @@
+//! `--announce`: the name under which a session is announced.
+
+use std::path::PathBuf;
+
+use treecast_wire::announcement::MAX_NAME_LEN;
+
+pub(super) fn parse_name(text: &str) -> Result<String, String> {
+    match text.len() <= MAX_NAME_LEN && !text.chars().any(char::is_control) {
+        true => Ok(text.to_owned()),
+        false => Err(format!("expected a name of at most {MAX_NAME_LEN} bytes without control characters")),
+    }
+}
+
+/// The name that was given, or if it is empty, that of the first file or folder.
+pub(super) fn name(given: &str, paths: &[PathBuf]) -> String {
+    if !given.is_empty() {
+        return given.to_owned();
+    }
+    let first =
+        paths.first().and_then(|path| path.canonicalize().ok()?.file_name().map(|name| name.to_owned()));
+    let first = first.map_or_else(|| "feed".to_owned(), |name| name.to_string_lossy().into_owned());
+    let mut name = String::new();
+    for letter in first.chars().filter(|letter| !letter.is_control()) {
+        if name.len() + letter.len_utf8() > MAX_NAME_LEN {
+            break;
+        }
+        name.push(letter);
+    }
+    if name.is_empty() { "session".to_owned() } else { name }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_session_is_called_as_its_first_file_is_or_as_somebody_wants() {
+        assert_eq!(name("image", &["/".into()]), "image");
+        assert_eq!(name("", &["/usr/bin/".into()]), "bin");
+        assert_eq!(name("", &["/".into()]), "feed");
+        assert_eq!(name("", &[]), "feed");
+        assert!(parse_name(&"x".repeat(65)).is_err() && parse_name("a\nb").is_err());
+    }
+}

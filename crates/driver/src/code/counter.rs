@@ -1,0 +1,201 @@
+//! The sender's side: a port where whoever has the code gets the ticket.
+
+use std::{
+    io::{self, Read, Write},
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream},
+    sync::{Arc, Mutex, PoisonError},
+    thread::{self, JoinHandle},
+    time::Duration,
+};
+
+use socket2::{Domain, Socket, Type};
+use treecast_host::{
+    interface::Interface,
+    poller::{Interest, Poller},
+    wake::Waker,
+};
+use treecast_proto::code::{Code, Desk, Judgement};
+use treecast_wire::code::{self, Answer, PROOF_LEN, REQUEST_LEN, Status};
+
+use super::exchange::Exchange;
+use crate::discovery::{Announcing, Notice};
+
+/// The longest wait for the other side's next bytes.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// The time between two strangers, so that a flood of them costs little.
+const ACCEPT_INTERVAL: Duration = Duration::from_micros(200);
+
+const LISTENER: u64 = 0;
+const STOP: u64 = 1;
+
+/// What has happened at the counter.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum News {
+    /// Somebody has got the ticket.
+    Given { to: SocketAddr },
+    /// Somebody has tried a wrong code. With `left` 0, the code is dead.
+    Wrong { from: SocketAddr, left: u8 },
+}
+
+type OnNews = Arc<dyn Fn(News) + Send + Sync>;
+
+/// Gives out a ticket until it is dropped.
+pub struct Counter {
+    waker: Waker,
+    thread: Option<JoinHandle<()>>,
+    _announcing: Announcing,
+}
+
+/// What all exchanges share.
+struct Shared {
+    code: Code,
+    ticket: String,
+    desk: Mutex<Desk>,
+    on_news: OnNews,
+}
+
+impl Counter {
+    /// Opens a port, and announces it on the link of an interface.
+    ///
+    /// # Errors
+    /// If no port can be opened or announced.
+    pub fn open(
+        code: Code,
+        ticket: String,
+        interface: &Interface,
+        on_news: impl Fn(News) + Send + Sync + 'static,
+    ) -> io::Result<Self> {
+        let (port, waker, thread) = start(code, ticket, Arc::new(on_news))?;
+        let announcing = Announcing::start(interface, Notice::Offer { tag: code.tag(), port });
+        let announcing = announcing.inspect_err(|_| waker.wake())?;
+        Ok(Self { waker, thread: Some(thread), _announcing: announcing })
+    }
+}
+
+/// Opens the port, and starts the thread that serves it until it is woken.
+fn start(code: Code, ticket: String, on_news: OnNews) -> io::Result<(u16, Waker, JoinHandle<()>)> {
+    let listener = listen()?;
+    let port = listener.local_addr()?.port();
+    let (poller, waker) = (Poller::new()?, Waker::new()?);
+    poller.add(&listener, LISTENER, Interest::Read)?;
+    poller.add(&waker, STOP, Interest::Read)?;
+    let shared = Shared { code, ticket, desk: Mutex::default(), on_news };
+    let serve = move || serve(&listener, poller, &Arc::new(shared));
+    let thread = thread::Builder::new().name("codes".into()).spawn(serve)?;
+    Ok((port, waker, thread))
+}
+
+impl Drop for Counter {
+    fn drop(&mut self) {
+        self.waker.wake();
+        // A panic there has been reported.
+        self.thread.take().into_iter().for_each(|thread| _ = thread.join());
+    }
+}
+
+/// Listens at any address, of both families if this host has both.
+fn listen() -> io::Result<TcpListener> {
+    let bind = |any: IpAddr| -> io::Result<TcpListener> {
+        let address = SocketAddr::new(any, 0);
+        let socket = Socket::new(Domain::for_address(address), Type::STREAM.nonblocking().cloexec(), None)?;
+        if address.is_ipv6() {
+            socket.set_only_v6(false)?;
+        }
+        socket.bind(&address.into())?;
+        socket.listen(64)?;
+        Ok(socket.into())
+    };
+    bind(Ipv6Addr::UNSPECIFIED.into()).or_else(|_| bind(Ipv4Addr::UNSPECIFIED.into()))
+}
+
+fn serve(listener: &TcpListener, mut poller: Poller, shared: &Arc<Shared>) {
+    loop {
+        let Ok(tokens) = poller.tokens(None) else { return };
+        if tokens.contains(&STOP) {
+            return;
+        }
+        let Ok((stream, address)) = listener.accept() else {
+            // The host may have no descriptors for a moment.
+            thread::sleep(ACCEPT_INTERVAL * 500);
+            continue;
+        };
+        let (may_enter, is_dead) = {
+            let mut desk = shared.desk.lock().unwrap_or_else(PoisonError::into_inner);
+            (desk.enter(), desk.is_dead())
+        };
+        if !may_enter {
+            // It fits the socket's buffer. Whoever does not read it is a stranger.
+            let status = if is_dead { Status::Dead } else { Status::Busy };
+            _ = (&stream).write(&code::reply(status, None));
+            thread::sleep(ACCEPT_INTERVAL);
+            continue;
+        }
+        let own = Arc::clone(shared);
+        let attend = move || {
+            // Whatever goes wrong there concerns only the other side.
+            _ = own.attend(stream, address);
+            own.desk.lock().unwrap_or_else(PoisonError::into_inner).leave();
+        };
+        if thread::Builder::new().name("code".into()).spawn(attend).is_err() {
+            shared.desk.lock().unwrap_or_else(PoisonError::into_inner).leave();
+        }
+    }
+}
+
+impl Shared {
+    /// Holds one exchange.
+    fn attend(&self, mut stream: TcpStream, from: SocketAddr) -> io::Result<()> {
+        stream.set_nonblocking(false)?;
+        stream.set_read_timeout(Some(PATIENCE))?;
+        stream.set_write_timeout(Some(PATIENCE))?;
+        let mut request = [0; REQUEST_LEN];
+        stream.read_exact(&mut request)?;
+        let theirs = code::parse_request(&request).map_err(io::Error::other)?;
+        let Some(exchange) = Exchange::begin(&self.code, false) else { return Ok(()) };
+        stream.write_all(&code::reply(Status::Good, Some(exchange.message())))?;
+        let Some(keys) = exchange.finish(&theirs) else { return Ok(()) };
+        let mut proof = [0; PROOF_LEN];
+        stream.read_exact(&mut proof)?;
+        let is_right = keys.is_proof(proof);
+        let judgement = self.desk.lock().unwrap_or_else(PoisonError::into_inner).judge(is_right);
+        let (status, attempts_left) = match judgement {
+            Judgement::Right => (Status::Good, 0),
+            Judgement::Wrong { left } => (Status::Wrong, left),
+            Judgement::Dead => (Status::Dead, 0),
+        };
+        let sealed = match judgement {
+            Judgement::Right => keys.seal(&self.ticket).unwrap_or_default(),
+            Judgement::Wrong { .. } | Judgement::Dead => Vec::new(),
+        };
+        match judgement {
+            Judgement::Right => (self.on_news)(News::Given { to: from }),
+            _ if !is_right => (self.on_news)(News::Wrong { from, left: attempts_left }),
+            _ => {}
+        }
+        let answer = Answer { status, attempts_left, sealed_len: sealed.len() as u16 };
+        stream.write_all(&[&answer.to_bytes()[..], &sealed].concat())
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+
+    /// A port that is not announced. Its thread ends when the second value is dropped.
+    pub fn open(
+        code: Code,
+        ticket: &str,
+        on_news: impl Fn(News) + Send + Sync + 'static,
+    ) -> (u16, impl Drop) {
+        struct Open(Waker, Option<JoinHandle<()>>);
+        impl Drop for Open {
+            fn drop(&mut self) {
+                self.0.wake();
+                self.1.take().into_iter().for_each(|thread| thread.join().unwrap());
+            }
+        }
+        let (port, waker, thread) = start(code, ticket.to_owned(), Arc::new(on_news)).unwrap();
+        (port, Open(waker, Some(thread)))
+    }
+}

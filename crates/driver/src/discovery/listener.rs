@@ -1,0 +1,269 @@
+//! Hears announcements, and asks for them on the link.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    io,
+    net::{IpAddr, SocketAddr},
+    os::fd::{AsFd, BorrowedFd},
+    time::Duration,
+};
+
+use treecast_host::{
+    clock::since_1970,
+    interface::Interface,
+    poller::{Interest, Poller},
+    stop::Stop,
+};
+use treecast_proto::{
+    Instant,
+    announced::{Change, Directory, Refusal, Worth},
+};
+use treecast_wire::{announcement::Announcement, sap, ticket::KEY_LEN};
+
+use super::{
+    is_signed, mdns,
+    mdns::Service,
+    sockets::{self, Ear, Protocol},
+};
+use crate::clock::Clock;
+
+/// The time between the first two questions on the link. It doubles from question to question (RFC 6762, section 5.2).
+const FIRST_INTERVAL: Duration = Duration::from_secs(1);
+const LAST_INTERVAL: Duration = Duration::from_secs(60);
+
+/// The most datagrams that are read from a socket before the others get their turn.
+const READS_A_TURN: usize = 64;
+
+/// The most senders with one code's tag that are found.
+const MAX_OFFERS: usize = 8;
+
+/// The most addresses of one of them.
+const MAX_ADDRESSES: usize = 4;
+
+/// What has become of a session that was announced.
+#[derive(Debug, Clone)]
+pub enum News {
+    /// It is announced for the first time, or again.
+    Announced(Box<Announcement>),
+    /// It is announced still.
+    Renewed(Box<Announcement>),
+    /// Its sender has taken the announcement back.
+    Withdrawn(Box<Announcement>),
+}
+
+/// Hears announcements on some interfaces.
+#[derive(Debug)]
+pub struct Listener {
+    ears: Vec<Ear>,
+    directory: Directory,
+    clock: Clock,
+    poller: Poller,
+    questions: Questions,
+    /// How many announcements were refused, by the reason.
+    refused: BTreeMap<Refusal, u64>,
+}
+
+impl Listener {
+    /// Begins to listen on these interfaces. Sessions of the keys in `trusted` are noticed whatever others announce.
+    ///
+    /// # Errors
+    /// If no socket can be opened.
+    pub fn open(interfaces: &[Interface], trusted: BTreeSet<[u8; KEY_LEN]>) -> io::Result<Self> {
+        let ears = sockets::open(interfaces, &[Protocol::Mdns, Protocol::Sap])?;
+        let clock = Clock::start();
+        Ok(Self {
+            poller: watch(&ears)?,
+            ears,
+            directory: Directory::new(trusted),
+            questions: Questions::new(clock.now()),
+            clock,
+            refused: BTreeMap::new(),
+        })
+    }
+
+    /// The sessions that receivers can join now.
+    pub fn open_sessions(&self) -> impl Iterator<Item = &Announcement> {
+        self.directory.open(unix_ms())
+    }
+
+    /// How many announcements were refused, by the reason. Those that cannot be read do not count.
+    pub fn refused(&self) -> &BTreeMap<Refusal, u64> {
+        &self.refused
+    }
+
+    /// Asks if it is time to, and takes what has come. Returns when it is to be called again at the latest.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub fn turn(&mut self, on_news: &mut dyn FnMut(News)) -> io::Result<Duration> {
+        let now = self.clock.now();
+        if self.questions.is_due(now) {
+            ask(&self.ears, Service::Sessions);
+        }
+        for token in self.poller.tokens(Some(Duration::ZERO))? {
+            self.hear(token as usize, on_news);
+        }
+        Ok(self.questions.next.saturating_duration_since(now))
+    }
+
+    fn hear(&mut self, index: usize, on_news: &mut dyn FnMut(News)) {
+        let mut bytes = [0; mdns::MAX_LEN];
+        for _ in 0..READS_A_TURN {
+            let Some(ear) = self.ears.get(index) else { return };
+            let Ok((len, from)) = ear.socket.recv_from(&mut bytes) else { return };
+            match ear.protocol {
+                Protocol::Mdns => {
+                    let found = mdns::read(&bytes[..len]).found.into_iter();
+                    for found in found.filter(|found| found.service == Service::Sessions) {
+                        self.take(from.ip(), &found.value, on_news);
+                    }
+                }
+                Protocol::Sap => match sap::Packet::parse(&bytes[..len]) {
+                    Ok(packet) if packet.payload_type == sap::PAYLOAD_TYPE => {
+                        self.take(from.ip(), packet.payload, on_news);
+                    }
+                    _ => {}
+                },
+            }
+        }
+    }
+
+    fn take(&mut self, from: IpAddr, bytes: &[u8], on_news: &mut dyn FnMut(News)) {
+        let Ok((announcement, signature)) = Announcement::parse(bytes) else { return };
+        let (now, unix_ms) = (self.clock.now(), unix_ms());
+        let worth = self.directory.examine(now, unix_ms, from, &announcement);
+        let refusal = match worth {
+            Ok(Worth::Known) => return,
+            Ok(Worth::Check) if is_signed(&announcement, &signature) => None,
+            Ok(Worth::Check) => Some(Refusal::Forged),
+            Err(refusal) => Some(refusal),
+        };
+        if let Some(refusal) = refusal {
+            *self.refused.entry(refusal).or_default() += 1;
+            return;
+        }
+        let told = Box::new(announcement.clone());
+        match self.directory.take(unix_ms, from, announcement) {
+            Change::New => on_news(News::Announced(told)),
+            Change::Renewed => on_news(News::Renewed(told)),
+            Change::Withdrawn => on_news(News::Withdrawn(told)),
+            Change::NoRoom => *self.refused.entry(Refusal::TooMany).or_default() += 1,
+        }
+    }
+}
+
+impl AsFd for Listener {
+    /// A descriptor that is readable when something has come.
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.poller.as_fd()
+    }
+}
+
+/// When to ask on the link.
+#[derive(Debug)]
+struct Questions {
+    next: Instant,
+    interval: Duration,
+}
+
+impl Questions {
+    fn new(now: Instant) -> Self {
+        Self { next: now, interval: FIRST_INTERVAL }
+    }
+
+    fn is_due(&mut self, now: Instant) -> bool {
+        let is_due = self.next <= now;
+        if is_due {
+            self.next = now + self.interval;
+            self.interval = (self.interval * 2).min(LAST_INTERVAL);
+        }
+        is_due
+    }
+}
+
+fn ask(ears: &[Ear], service: Service) {
+    let query = mdns::query(service);
+    ears.iter().filter(|ear| ear.protocol == Protocol::Mdns).for_each(|ear| ear.say(&query, None));
+}
+
+fn watch(ears: &[Ear]) -> io::Result<Poller> {
+    let poller = Poller::new()?;
+    for (ear, token) in ears.iter().zip(0..) {
+        poller.add(&ear.socket, token, Interest::Read)?;
+    }
+    Ok(poller)
+}
+
+fn unix_ms() -> u64 {
+    since_1970().as_millis() as u64
+}
+
+/// A sender from whom a code may get a ticket.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Offer {
+    /// The addresses that it has been heard from.
+    pub addresses: Vec<SocketAddr>,
+}
+
+/// Looks on the link for senders whose code has this tag, for at most `time`. Ends half a second after the first was found.
+///
+/// # Errors
+/// If no socket can be opened, or the kernel fails.
+pub fn find_offers(interfaces: &[Interface], tag: u8, time: Duration, stop: &Stop) -> io::Result<Vec<Offer>> {
+    /// The time in which others answer, too.
+    const MORE: Duration = Duration::from_millis(500);
+    let ears = sockets::open(interfaces, &[Protocol::Mdns])?;
+    let (mut poller, clock) = (watch(&ears)?, Clock::start());
+    poller.add(stop, u64::MAX, Interest::Read)?;
+    let mut questions = Questions::new(clock.now());
+    let (mut found, mut end) = (Offers::default(), clock.now() + time);
+    let mut bytes = [0; mdns::MAX_LEN];
+    loop {
+        let now = clock.now();
+        if now >= end || stop.is_requested() {
+            return Ok(found.into_offers());
+        }
+        if questions.is_due(now) {
+            ask(&ears, Service::Codes);
+        }
+        for token in poller.tokens(Some(end.min(questions.next).saturating_duration_since(now)))? {
+            let Some(ear) = ears.get(token as usize) else { continue };
+            for _ in 0..READS_A_TURN {
+                let Ok((len, from)) = ear.socket.recv_from(&mut bytes) else { break };
+                if found.take(&bytes[..len], from, tag) {
+                    end = end.min(clock.now() + MORE);
+                }
+            }
+        }
+    }
+}
+
+/// Senders that were found: for each instance, where it has been heard from.
+#[derive(Debug, Default)]
+struct Offers(BTreeMap<String, BTreeSet<SocketAddr>>);
+
+impl Offers {
+    /// Takes what a message says of a code's tag. Returns whether it offers something.
+    fn take(&mut self, message: &[u8], from: SocketAddr, tag: u8) -> bool {
+        let mut has_offer = false;
+        for found in mdns::read(message).found {
+            let is_wanted = found.service == Service::Codes && found.value == [tag] && found.port > 0;
+            let has_room = self.0.len() < MAX_OFFERS || self.0.contains_key(&found.label);
+            if is_wanted && has_room {
+                let mut address = from;
+                address.set_port(found.port);
+                let addresses = self.0.entry(found.label).or_default();
+                if addresses.len() < MAX_ADDRESSES {
+                    addresses.insert(address);
+                }
+                has_offer = true;
+            }
+        }
+        has_offer
+    }
+
+    fn into_offers(self) -> Vec<Offer> {
+        let offer = |addresses: BTreeSet<SocketAddr>| Offer { addresses: addresses.into_iter().collect() };
+        self.0.into_values().map(offer).collect()
+    }
+}

@@ -1,0 +1,164 @@
+//! Sockets for mDNS and SAP, one for each interface and family.
+
+use std::{
+    io,
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket},
+};
+
+use socket2::{Domain, Socket, Type};
+use treecast_host::{
+    interface::{self, Interface, InterfaceError},
+    option::{self, ToGroups},
+};
+use treecast_wire::{sap, ticket::Ticket};
+
+use super::mdns;
+
+/// The hop limit of packets of both protocols (RFC 6762, section 11; RFC 2974, section 3).
+const HOP_LIMIT: u32 = 255;
+
+/// The groups of mDNS (RFC 6762, section 3).
+const MDNS: [IpAddr; 2] =
+    [IpAddr::V4(Ipv4Addr::new(224, 0, 0, 251)), IpAddr::V6(Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 0xfb))];
+
+/// The groups of SAP that a listener joins: of the local, organization and global scope (RFC 2974, section 3; RFC 2365), and of
+/// the scopes site, organization and global.
+const SAP: [IpAddr; 6] = [
+    IpAddr::V4(Ipv4Addr::new(239, 255, 255, 255)),
+    IpAddr::V4(Ipv4Addr::new(239, 195, 255, 255)),
+    IpAddr::V4(Ipv4Addr::new(224, 2, 127, 254)),
+    sap_v6(5),
+    sap_v6(8),
+    sap_v6(0xe),
+];
+
+/// RFC 2974, section 3: FF0X::2:7FFE in the scope X.
+const fn sap_v6(scope: u16) -> IpAddr {
+    IpAddr::V6(Ipv6Addr::new(0xff00 | scope, 0, 0, 0, 0, 0, 2, 0x7ffe))
+}
+
+/// The protocol that a socket speaks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Protocol {
+    Mdns,
+    Sap,
+}
+
+/// A socket that hears one protocol on one interface, and sends by it.
+#[derive(Debug)]
+pub(super) struct Ear {
+    pub socket: UdpSocket,
+    pub protocol: Protocol,
+    pub interface: Interface,
+    is_ipv4: bool,
+}
+
+impl Ear {
+    /// Sends a message to all who listen. For SAP, `scope` gives the group.
+    pub fn say(&self, message: &[u8], scope: Option<&Ticket>) {
+        let groups: &[IpAddr] = match self.protocol {
+            Protocol::Mdns => &MDNS,
+            Protocol::Sap => &SAP,
+        };
+        let port = if self.protocol == Protocol::Mdns { mdns::PORT } else { sap::PORT };
+        let mut of_family = groups.iter().copied().filter(|group| group.is_ipv4() == self.is_ipv4);
+        let group = match scope {
+            Some(ticket) => Some(sap_group(ticket, self.is_ipv4)),
+            None => of_family.next(),
+        };
+        let to = group.map(|group| option::scoped(SocketAddr::new(group, port), self.interface.index));
+        // A link that is down for a moment loses a packet, which is sent again later.
+        to.into_iter().for_each(|to| _ = self.socket.send_to(message, to));
+    }
+
+    /// An address of the interface, in the socket's family.
+    pub fn origin(&self) -> Option<IpAddr> {
+        self.interface.addresses.iter().copied().find(|address| address.is_ipv4() == self.is_ipv4)
+    }
+}
+
+/// The group in which a session is announced: that of the session's own scope (RFC 2974, section 3).
+fn sap_group(ticket: &Ticket, is_ipv4: bool) -> IpAddr {
+    match (ticket.group.ip(), is_ipv4) {
+        _ if !ticket.fanout.has_group() => {
+            if is_ipv4 {
+                SAP[0]
+            } else {
+                sap_v6(5)
+            }
+        }
+        (IpAddr::V4(group), true) => match group.octets() {
+            [239, 255, ..] => SAP[0],
+            [239, ..] => SAP[1],
+            _ => SAP[2],
+        },
+        (IpAddr::V6(group), false) => sap_v6((group.segments()[0] & 0xf).max(5)),
+        (_, true) => SAP[0],
+        (_, false) => sap_v6(5),
+    }
+}
+
+/// The interfaces of these names; without names, all that are up and have an address, and the loopback only if there is no other.
+///
+/// # Errors
+/// If an interface does not exist or is down, or there is none.
+pub fn interfaces(names: &[String]) -> Result<Vec<Interface>, InterfaceError> {
+    if !names.is_empty() {
+        return names.iter().map(|name| Interface::named(name)).collect();
+    }
+    let usable = |interface: &Interface| interface.is_up && !interface.addresses.is_empty();
+    let (loopback, others): (Vec<_>, Vec<_>) =
+        interface::list()?.into_iter().filter(usable).partition(|interface| interface.is_loopback);
+    let found = if others.is_empty() { loopback } else { others };
+    if found.is_empty() { Err(InterfaceError::None) } else { Ok(found) }
+}
+
+/// Opens the sockets of these protocols on each interface, for each family that it has an address of.
+///
+/// # Errors
+/// If not one can be opened: the reason of the first.
+pub(super) fn open(interfaces: &[Interface], protocols: &[Protocol]) -> io::Result<Vec<Ear>> {
+    let mut ears = Vec::new();
+    let mut failed = None;
+    for interface in interfaces {
+        for (protocol, is_ipv4) in
+            protocols.iter().flat_map(|protocol| [(*protocol, true), (*protocol, false)])
+        {
+            if !interface.addresses.iter().any(|address| address.is_ipv4() == is_ipv4) {
+                continue;
+            }
+            match open_one(interface, protocol, is_ipv4) {
+                Ok(socket) => ears.push(Ear { socket, protocol, interface: interface.clone(), is_ipv4 }),
+                Err(error) => _ = failed.get_or_insert(error),
+            }
+        }
+    }
+    match failed {
+        Some(error) if ears.is_empty() => Err(error),
+        _ => Ok(ears),
+    }
+}
+
+fn open_one(interface: &Interface, protocol: Protocol, is_ipv4: bool) -> io::Result<UdpSocket> {
+    let domain = if is_ipv4 { Domain::IPV4 } else { Domain::IPV6 };
+    let (groups, port): (&[IpAddr], u16) = match protocol {
+        Protocol::Mdns => (&MDNS, mdns::PORT),
+        Protocol::Sap => (&SAP, sap::PORT),
+    };
+    let socket = Socket::new(domain, Type::DGRAM.nonblocking().cloexec(), None)?;
+    // Other programs of the host listen to the same groups.
+    socket.set_reuse_address(true)?;
+    if !is_ipv4 {
+        socket.set_only_v6(true)?;
+    }
+    option::hear_only_own_groups(&socket)?;
+    // Kernels before 5.7 let only root do so. The groups are joined on this interface alone in any case.
+    _ = socket.bind_device(Some(interface.name.as_bytes()));
+    let any: IpAddr = if is_ipv4 { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
+    socket.bind(&SocketAddr::new(any, port).into())?;
+    let interface = interface.index;
+    option::send_to_groups(&socket, ToGroups { interface, hop_limit: HOP_LIMIT, loops_back: true })?;
+    let own = groups.iter().filter(|group| group.is_ipv4() == is_ipv4);
+    own.into_iter().try_for_each(|group| option::join(&socket, *group, None, interface))?;
+    Ok(socket.into())
+}

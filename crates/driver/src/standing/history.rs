@@ -1,0 +1,340 @@
+//! The history of a standing receiver: a file with one JSON object a line, which survives the loss of power.
+//!
+//! A line that was cut is skipped. When the file is large, it is renamed, and the one that was renamed before is removed. So the
+//! history is as long as two files, and has at least the last [`MAX_LEN`] bytes.
+
+use std::{
+    fs::{self, File, OpenOptions},
+    io::{self, Read, Seek, SeekFrom, Write},
+    os::unix::fs::OpenOptionsExt,
+    path::{Path, PathBuf},
+};
+
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+use treecast_host::{
+    clock::since_1970,
+    folder::{Lock, lock},
+};
+use treecast_proto::announced::SessionKey;
+use treecast_wire::{announcement::Announcement, header::SessionId};
+
+use crate::security::PublicKey;
+
+/// The length at which the file is renamed, in bytes.
+pub const MAX_LEN: u64 = 8 << 20;
+
+const FILE: &str = "history.jsonl";
+const BEFORE: &str = "history.1.jsonl";
+
+/// The longest reason that is kept, in characters.
+const MAX_TEXT: usize = 300;
+
+/// What has happened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Happened {
+    /// The service has started.
+    Started,
+    /// The service was told to end.
+    Stopped,
+    /// A session is not taken, and why.
+    Ignored,
+    /// A session is being received, for the first time or again.
+    Began,
+    /// Everything that was wanted of a session is there.
+    Received,
+    /// A session was not received to its end. It is tried again.
+    Interrupted,
+    /// A session was not received to its end, and is not tried again.
+    GivenUp,
+    /// The program of a rule has run, and was successful.
+    CommandRun,
+    /// The program of a rule has failed.
+    CommandFailed,
+}
+
+impl Happened {
+    /// What has happened, in words.
+    pub fn words(self) -> &'static str {
+        match self {
+            Self::Started => "started",
+            Self::Stopped => "stopped",
+            Self::Ignored => "ignored",
+            Self::Began => "began",
+            Self::Received => "received",
+            Self::Interrupted => "interrupted",
+            Self::GivenUp => "given up",
+            Self::CommandRun => "command run",
+            Self::CommandFailed => "command failed",
+        }
+    }
+
+    /// Whether an operator should look at it.
+    pub fn is_bad(self) -> bool {
+        matches!(self, Self::Ignored | Self::Interrupted | Self::GivenUp | Self::CommandFailed)
+    }
+
+    fn is_end(self) -> bool {
+        matches!(self, Self::Received | Self::GivenUp)
+    }
+}
+
+/// One entry of the history.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Entry {
+    /// Seconds since 1970.
+    pub at: u64,
+    pub event: Happened,
+    /// The session's number in hexadecimal digits, its name, and the sender's key. `None` where it is about no session.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub session: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sender: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub into: Option<PathBuf>,
+    /// Files that came, and their bytes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub files: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bytes: Option<u64>,
+    /// Whether a program is to run now.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub owes_command: bool,
+    /// The reason or the result, in words.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub text: Option<String>,
+}
+
+impl Entry {
+    /// An entry about the service, now.
+    pub fn new(event: Happened) -> Self {
+        let at = since_1970().as_secs();
+        Self {
+            at,
+            event,
+            session: None,
+            name: None,
+            sender: None,
+            into: None,
+            files: None,
+            bytes: None,
+            owes_command: false,
+            text: None,
+        }
+    }
+
+    /// An entry about a session, now.
+    pub fn of(event: Happened, announcement: &Announcement) -> Self {
+        Self {
+            session: Some(format!("{:08x}", announcement.ticket().session.0)),
+            name: Some(announcement.name().to_owned()),
+            sender: PublicKey::from_bytes(announcement.key()).ok().map(|key| key.to_string()),
+            ..Self::new(event)
+        }
+    }
+
+    /// The entry with a reason or a result.
+    pub fn because(mut self, text: impl ToString) -> Self {
+        self.text = Some(text.to_string().chars().take(MAX_TEXT).collect());
+        self
+    }
+
+    fn key(&self) -> Option<SessionKey> {
+        let key: PublicKey = self.sender.as_ref()?.parse().ok()?;
+        let session = u32::from_str_radix(self.session.as_ref()?, 16).ok()?;
+        Some((key.to_bytes(), SessionId(session)))
+    }
+}
+
+/// Why the history cannot be kept or read.
+#[derive(Debug, Error)]
+pub enum HistoryError {
+    #[error("cannot keep the history in {}: {source}; name a folder that this user may write to with `state`", path.display())]
+    Write { path: PathBuf, source: io::Error },
+    #[error("another standing receiver keeps its history in {}: name another folder with `state`", .0.display())]
+    Taken(PathBuf),
+    #[error("cannot read the history in {}: {source}", path.display())]
+    Read { path: PathBuf, source: io::Error },
+}
+
+/// A history that entries are added to.
+#[derive(Debug)]
+pub struct History {
+    folder: PathBuf,
+    file: File,
+    len: u64,
+    /// Locked while this receiver runs.
+    _lock: File,
+}
+
+impl History {
+    /// Opens the history in a folder, which is made if it is missing. Also returns its entries.
+    ///
+    /// # Errors
+    /// If it cannot be written, or another receiver does.
+    pub fn open(folder: &Path) -> Result<(Self, Vec<Entry>), HistoryError> {
+        let failed = |source| HistoryError::Write { path: folder.to_owned(), source };
+        fs::create_dir_all(folder).map_err(failed)?;
+        let open =
+            |name: &str| OpenOptions::new().append(true).create(true).mode(0o640).open(folder.join(name));
+        let lock_file = open("lock").map_err(failed)?;
+        if lock(&lock_file) == Lock::Taken {
+            return Err(HistoryError::Taken(folder.to_owned()));
+        }
+        let entries = Self::read(folder)?;
+        let (file, len) = Self::open_file(folder).map_err(failed)?;
+        Ok((Self { folder: folder.to_owned(), file, len, _lock: lock_file }, entries))
+    }
+
+    fn open_file(folder: &Path) -> io::Result<(File, u64)> {
+        let path = folder.join(FILE);
+        let mut file = OpenOptions::new().read(true).append(true).create(true).mode(0o640).open(path)?;
+        let mut len = file.metadata()?.len();
+        if len > 0 {
+            let mut last = [0];
+            file.seek(SeekFrom::End(-1))?;
+            file.read_exact(&mut last)?;
+            if last != *b"\n" {
+                // The power failed in the middle of a line.
+                file.write_all(b"\n")?;
+                len += 1;
+            }
+        }
+        Ok((file, len))
+    }
+
+    /// Reads the entries of a folder, the oldest first. A folder without a history has none.
+    ///
+    /// # Errors
+    /// If a file is there and cannot be read.
+    pub fn read(folder: &Path) -> Result<Vec<Entry>, HistoryError> {
+        let mut entries = Vec::new();
+        for name in [BEFORE, FILE] {
+            let path = folder.join(name);
+            match File::open(&path) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                Err(source) => return Err(HistoryError::Read { path, source }),
+                Ok(file) => {
+                    let mut bytes = Vec::new();
+                    // Twice as long as it gets.
+                    let read = file.take(2 * MAX_LEN).read_to_end(&mut bytes);
+                    read.map_err(|source| HistoryError::Read { path, source })?;
+                    let lines = bytes.split(|byte| *byte == b'\n');
+                    entries.extend(lines.filter_map(|line| serde_json::from_slice(line).ok()));
+                }
+            }
+        }
+        Ok(entries)
+    }
+
+    /// Adds an entry. It is on the disk when this returns.
+    ///
+    /// # Errors
+    /// If it cannot be written.
+    pub fn add(&mut self, entry: &Entry) -> Result<(), HistoryError> {
+        let written =
+            serde_json::to_string(entry).map_err(io::Error::other).and_then(|line| self.write(&line));
+        written.map_err(|source| HistoryError::Write { path: self.folder.clone(), source })
+    }
+
+    fn write(&mut self, line: &str) -> io::Result<()> {
+        if self.len > MAX_LEN {
+            fs::rename(self.folder.join(FILE), self.folder.join(BEFORE))?;
+            (self.file, self.len) = Self::open_file(&self.folder)?;
+        }
+        self.file.write_all(format!("{line}\n").as_bytes())?;
+        self.len += line.len() as u64 + 1;
+        self.file.sync_data()
+    }
+}
+
+/// The sessions that are over and done, by a history.
+pub(super) fn finished(entries: &[Entry]) -> impl Iterator<Item = SessionKey> {
+    entries.iter().filter(|entry| entry.event.is_end()).filter_map(Entry::key)
+}
+
+/// The sessions that were received, and whose program had not run before the power failed.
+pub(super) fn owing_command(entries: &[Entry]) -> Vec<Entry> {
+    let mut owing: Vec<Entry> = Vec::new();
+    for entry in entries {
+        match entry.event {
+            Happened::Received if entry.owes_command => owing.push(entry.clone()),
+            Happened::CommandRun | Happened::CommandFailed => {
+                owing.retain(|owing| owing.key() != entry.key())
+            }
+            _ => {}
+        }
+    }
+    owing
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::security::Identity;
+
+    fn entry(event: Happened, session: u32, sender: &Identity) -> Entry {
+        Entry {
+            session: Some(format!("{session:08x}")),
+            sender: Some(sender.public_key().to_string()),
+            ..Entry::new(event)
+        }
+    }
+
+    #[test]
+    fn what_was_cut_when_the_power_failed_is_skipped_and_the_rest_is_there() {
+        let folder = crate::scratch::scratch("history");
+        let sender = Identity::generate().unwrap();
+        let (mut history, entries) = History::open(&folder).unwrap();
+        assert!(entries.is_empty());
+        assert!(matches!(History::open(&folder), Err(HistoryError::Taken(_))));
+        history.add(&entry(Happened::Began, 1, &sender)).unwrap();
+        history.add(&entry(Happened::Received, 1, &sender)).unwrap();
+        history.file.write_all(b"{\"at\":17,\"event\":\"recei").unwrap();
+        drop(history);
+        let (mut history, entries) = History::open(&folder).unwrap();
+        assert_eq!(entries.len(), 2);
+        history.add(&entry(Happened::GivenUp, 2, &sender).because("x".repeat(1000))).unwrap();
+        history.add(&entry(Happened::Interrupted, 3, &sender)).unwrap();
+        let entries = History::read(&folder).unwrap();
+        let sessions: Vec<_> = finished(&entries).map(|(_, session)| session.0).collect();
+        assert_eq!(sessions, [1, 2]);
+        assert_eq!(entries[2].text.as_ref().map(String::len), Some(MAX_TEXT));
+    }
+
+    #[test]
+    fn a_command_that_has_not_run_is_owed() {
+        let sender = Identity::generate().unwrap();
+        let entries = [
+            (Happened::Received, 1),
+            (Happened::Received, 2),
+            (Happened::CommandRun, 1),
+            (Happened::Began, 3),
+        ];
+        let mut entries = entries.map(|(event, session)| entry(event, session, &sender));
+        assert_eq!(owing_command(&entries), []);
+        entries.iter_mut().for_each(|entry| entry.owes_command = entry.event == Happened::Received);
+        let owing = owing_command(&entries);
+        assert_eq!(
+            owing.iter().map(|entry| entry.session.as_deref()).collect::<Vec<_>>(),
+            [Some("00000002")]
+        );
+    }
+
+    #[test]
+    fn a_history_never_gets_longer_than_two_files() {
+        let folder = crate::scratch::scratch("long-history");
+        let (mut history, _) = History::open(&folder).unwrap();
+        for _ in 0..3 {
+            history.len = MAX_LEN + 1;
+            history.add(&Entry::new(Happened::Started)).unwrap();
+            history.add(&Entry::new(Happened::Stopped)).unwrap();
+        }
+        assert_eq!(History::read(&folder).unwrap().len(), 4);
+        let names = fs::read_dir(&folder).unwrap().count();
+        assert_eq!(names, 3, "two files and the lock");
+    }
+}

@@ -1,0 +1,81 @@
+//! The owner of received files.
+
+use std::{fs::File, io, os::fd::OwnedFd, path::Path, str::FromStr};
+
+use treecast_host::{folder, user};
+
+/// A user and a group, or one of them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Owner {
+    user: Option<u32>,
+    group: Option<u32>,
+}
+
+impl FromStr for Owner {
+    type Err = String;
+
+    /// Reads USER, USER:GROUP or :GROUP, each a name or a number.
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (user, group) = text.split_once(':').unwrap_or((text, ""));
+        let id = |name: &str, find: fn(&str) -> Option<u32>, what| match name {
+            "" => Ok(None),
+            name => name
+                .parse()
+                .ok()
+                .or_else(|| find(name))
+                .map(Some)
+                .ok_or(format!("this host has no {what} {name:?}")),
+        };
+        let owner =
+            Self { user: id(user, user::user_id, "user")?, group: id(group, user::group_id, "group")? };
+        match owner {
+            Self { user: None, group: None } => {
+                Err("expected an owner like www-data or www-data:www-data".to_owned())
+            }
+            owner => Ok(owner),
+        }
+    }
+}
+
+impl Owner {
+    /// Gives an object in a folder to the owner.
+    ///
+    /// # Errors
+    /// The kernel's, mostly that only root may do so.
+    pub fn take(&self, folder: &Path, name: &str) -> io::Result<()> {
+        let folder: OwnedFd = File::open(folder)?.into();
+        folder::set_owner_beneath(&folder, &folder::c_string(name)?, self.user, self.group)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::{MetadataExt, symlink};
+
+    use super::*;
+
+    #[test]
+    fn an_owner_is_a_user_or_a_group_or_both() {
+        assert_eq!("root:7".parse(), Ok(Owner { user: Some(0), group: Some(7) }));
+        assert_eq!(":root".parse(), Ok(Owner { user: None, group: Some(0) }));
+        for wrong in ["", ":", "no-such-user", "root:no-such-group"] {
+            assert!(wrong.parse::<Owner>().is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn no_link_leads_to_a_file_elsewhere() {
+        let folder = crate::scratch::scratch("owner");
+        std::fs::create_dir(folder.join("inside")).unwrap();
+        std::fs::write(folder.join("inside/file"), "").unwrap();
+        symlink("/", folder.join("link")).unwrap();
+        // What it is already, so that the test needs no rights.
+        let owner = Owner { user: Some(user::effective()), group: None };
+        owner.take(&folder, "inside/file").unwrap();
+        owner.take(&folder, "link").unwrap();
+        assert_eq!(std::fs::metadata(folder.join("inside/file")).unwrap().uid(), user::effective());
+        for outside in ["link/etc/passwd", "../x", "/etc/passwd"] {
+            assert!(owner.take(&folder, outside).is_err(), "{outside}");
+        }
+    }
+}

@@ -1,0 +1,271 @@
+//! The service: listens, decides, and keeps the history.
+
+use std::{
+    collections::BTreeMap,
+    io,
+    sync::mpsc::{Receiver, Sender, channel},
+    time::{Duration, Instant},
+};
+
+use thiserror::Error;
+use treecast_host::{
+    clock::since_1970,
+    interface::InterfaceError,
+    poller::{Interest, Poller},
+    service_manager::ServiceManager,
+    stop::Stop,
+    wake::Waker,
+};
+use treecast_proto::{
+    announced::SessionKey,
+    standing::{self, Decision, Ending, Standing},
+};
+use treecast_wire::announcement::Announcement;
+
+use super::{
+    Options, Rule,
+    history::{self, Entry, Happened, History, HistoryError},
+    report::{Ended, Report},
+    taken::{Taken, run_command},
+};
+use crate::{
+    clock::Clock,
+    discovery::{self, Listener, News},
+};
+
+const NEWS: u64 = 0;
+const STOP: u64 = 1;
+const ENDED: u64 = 2;
+
+/// Why a standing receiver cannot run.
+#[derive(Debug, Error)]
+pub enum StandingError {
+    #[error(transparent)]
+    History(#[from] HistoryError),
+    #[error(transparent)]
+    Interface(#[from] InterfaceError),
+    #[error("cannot listen for announcements: {0}")]
+    Listen(io::Error),
+    #[error("cannot run the standing receiver: {0}")]
+    Io(#[from] io::Error),
+}
+
+/// Runs until `stop` is requested. Each entry of the history is handed to `on_entry`, too.
+///
+/// # Errors
+/// If it cannot listen, or the history cannot be kept.
+pub fn run(
+    options: &Options,
+    stop: &Stop,
+    manager: &ServiceManager,
+    on_entry: &mut dyn FnMut(&Entry),
+) -> Result<(), StandingError> {
+    let (history, entries) = History::open(&options.state)?;
+    let rules = options.rules.iter().map(|rule| standing::Rule {
+        senders: rule.senders.iter().map(|key| key.to_bytes()).collect(),
+        max_bytes: rule.files.max_bytes,
+    });
+    let mut machine = Standing::new(rules.collect(), options.at_once);
+    history::finished(&entries).for_each(|session| machine.finish(session));
+    let interfaces = discovery::interfaces(&options.interfaces)?;
+    let listener = Listener::open(&interfaces, machine.trusted()).map_err(StandingError::Listen)?;
+    let (poller, waker) = (Poller::new()?, Waker::new()?);
+    poller.add(&listener, NEWS, Interest::Read)?;
+    poller.add(stop, STOP, Interest::Read)?;
+    poller.add(&waker, ENDED, Interest::Read)?;
+    let mut service = Service {
+        options,
+        machine,
+        listener,
+        history,
+        taken: BTreeMap::new(),
+        reports: channel(),
+        waker,
+        clock: Clock::start(),
+        on_entry,
+    };
+    service.note(Entry::new(Happened::Started).because(format!(
+        "{} with key {} and {} rules",
+        options.name,
+        options.identity.public_key(),
+        options.rules.len()
+    )))?;
+    service.run_owed_commands(&history::owing_command(&entries))?;
+    manager.ready("waiting for sessions");
+    let result = service.serve(poller, stop, manager);
+    manager.stopping();
+    service.taken.into_values().for_each(Taken::end);
+    result
+}
+
+struct Service<'a> {
+    options: &'a Options,
+    machine: Standing,
+    listener: Listener,
+    history: History,
+    taken: BTreeMap<SessionKey, Taken>,
+    /// What threads report, and where.
+    reports: (Sender<Report>, Receiver<Report>),
+    waker: Waker,
+    clock: Clock,
+    on_entry: &'a mut dyn FnMut(&Entry),
+}
+
+impl Service<'_> {
+    fn serve(
+        &mut self,
+        mut poller: Poller,
+        stop: &Stop,
+        manager: &ServiceManager,
+    ) -> Result<(), StandingError> {
+        loop {
+            let mut news = Vec::new();
+            let next_question = self.listener.turn(&mut |one| news.push(one))?;
+            for one in news {
+                match one {
+                    News::Announced(announcement) | News::Renewed(announcement) => {
+                        self.decide(&announcement)?
+                    }
+                    News::Withdrawn(announcement) => self.machine.withdrawn(key(&announcement)),
+                }
+            }
+            while let Ok(report) = self.reports.1.try_recv() {
+                match report {
+                    Report::Ended(ended) => self.note_ended(&ended)?,
+                    Report::Command(entry) => self.note(entry)?,
+                }
+            }
+            self.try_again()?;
+            self.end_overdue();
+            manager.alive();
+            if stop.is_requested() {
+                return self.note(Entry::new(Happened::Stopped));
+            }
+            poller.tokens(Some(self.timeout(next_question, manager)))?;
+            self.waker.take();
+        }
+    }
+
+    fn note(&mut self, entry: Entry) -> Result<(), StandingError> {
+        (self.on_entry)(&entry);
+        Ok(self.history.add(&entry)?)
+    }
+
+    fn decide(&mut self, announcement: &Announcement) -> Result<(), StandingError> {
+        let rules = &self.options.rules;
+        let has_name = |index: usize| rules[index].session.accepts(announcement.name());
+        match self.machine.announced(self.clock.now(), announcement, has_name) {
+            Decision::Nothing | Decision::Ignore { is_first: false, .. } => Ok(()),
+            Decision::Ignore { why, is_first: true } => {
+                self.note(Entry::of(Happened::Ignored, announcement).because(why.words()))
+            }
+            Decision::Take { rule } => {
+                let (sender, waker) = (self.reports.0.clone(), self.waker.clone());
+                let taken = Taken::begin(self.options, rule, announcement.clone(), sender, waker)?;
+                self.taken.insert(key(announcement), taken);
+                let into = Some(rules[rule].into.clone());
+                self.note(Entry { into, ..Entry::of(Happened::Began, announcement) })
+            }
+        }
+    }
+
+    /// Decides anew about sessions whose pause is over, and that are announced still.
+    fn try_again(&mut self) -> Result<(), StandingError> {
+        let now = self.clock.now();
+        if self.machine.deadline().is_none_or(|deadline| deadline > now) {
+            return Ok(());
+        }
+        let announced: Vec<Announcement> = self.listener.open_sessions().cloned().collect();
+        // What is not announced any more comes back with its next announcement.
+        self.machine.forget_paused(now, &announced.iter().map(key).collect());
+        announced.iter().try_for_each(|announcement| self.decide(announcement))
+    }
+
+    fn note_ended(&mut self, ended: &Ended) -> Result<(), StandingError> {
+        let Some(taken) = self.taken.remove(&ended.session) else { return Ok(()) };
+        let ending = match ended.ending {
+            Ending::Away if taken.stop.is_time_up() => Ending::Limit,
+            ending => ending,
+        };
+        let goes_on = self.machine.ended(self.clock.now(), ended.session, ending);
+        let rule = &self.options.rules[taken.rule];
+        let is_complete = ending == Ending::Complete;
+        let event = match (is_complete, goes_on) {
+            (true, _) => Happened::Received,
+            (false, true) => Happened::Interrupted,
+            (false, false) => Happened::GivenUp,
+        };
+        let owes_command = is_complete && rule.command.is_some();
+        let text = match &ended.text {
+            None if ending == Ending::Limit => Some("its time is over".to_owned()),
+            text => text.clone(),
+        };
+        let entry = Entry::of(event, &taken.announcement);
+        let (into, files, bytes) = (Some(rule.into.clone()), Some(ended.files), Some(ended.bytes));
+        self.note(Entry { into, files, bytes, owes_command, text, ..entry })?;
+        if owes_command {
+            self.run_command(rule, Entry::of(Happened::CommandRun, &taken.announcement))?;
+        }
+        // Another session may have waited for this one's place.
+        let announced: Vec<Announcement> = self.listener.open_sessions().cloned().collect();
+        announced.iter().try_for_each(|announcement| self.decide(announcement))
+    }
+
+    /// Runs a rule's program on a thread of its own. `entry` is noted at its end.
+    fn run_command(&mut self, rule: &Rule, entry: Entry) -> Result<(), StandingError> {
+        let (words, into) = (rule.command.clone().unwrap_or_default(), rule.into.clone());
+        let (reports, waker) = (self.reports.0.clone(), self.waker.clone());
+        let run = move || {
+            let result = run_command(&words, &into, entry.name.as_deref().unwrap_or_default());
+            let entry = Entry { into: Some(into), at: since_1970().as_secs(), ..entry };
+            let entry = match result {
+                Ok(()) => entry,
+                Err(why) => Entry { event: Happened::CommandFailed, ..entry }.because(why),
+            };
+            // A service that has ended runs the program again when it starts.
+            _ = reports.send(Report::Command(entry));
+            waker.wake();
+        };
+        std::thread::Builder::new().name("command".into()).spawn(run)?;
+        Ok(())
+    }
+
+    /// Runs what an earlier run has not come to.
+    fn run_owed_commands(&mut self, owing: &[Entry]) -> Result<(), StandingError> {
+        for entry in owing {
+            let rules = self.options.rules.iter();
+            let rule =
+                rules.clone().find(|rule| rule.command.is_some() && Some(&rule.into) == entry.into.as_ref());
+            if let Some(rule) = rule {
+                let event = Happened::CommandRun;
+                self.run_command(rule, Entry { event, owes_command: false, text: None, ..entry.clone() })?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Ends sessions whose time is over.
+    fn end_overdue(&mut self) {
+        let now = Instant::now();
+        for taken in self.taken.values().filter(|taken| taken.until.is_some_and(|until| until <= now)) {
+            taken.stop.end_time(Duration::ZERO);
+        }
+    }
+
+    fn timeout(&self, next_question: Duration, manager: &ServiceManager) -> Duration {
+        /// The longest wait, after which the clock is looked at.
+        const LONGEST: Duration = Duration::from_secs(60);
+        let (now, system_now) = (self.clock.now(), Instant::now());
+        let again = self.machine.deadline().map(|deadline| deadline.saturating_duration_since(now));
+        let overdue = self.taken.values().filter_map(|taken| taken.until).min();
+        // One whose time is over ends soon, and wakes this thread.
+        let overdue =
+            overdue.map(|until| until.saturating_duration_since(system_now).max(Duration::from_millis(100)));
+        let times = [Some(next_question), again, overdue, manager.watchdog_interval(), Some(LONGEST)];
+        times.into_iter().flatten().min().unwrap_or(LONGEST)
+    }
+}
+
+fn key(announcement: &Announcement) -> SessionKey {
+    (announcement.key(), announcement.ticket().session)
+}

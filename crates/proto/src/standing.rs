@@ -1,0 +1,314 @@
+//! Which announced sessions a standing receiver takes, and when it tries again (`treecast receive --standing`).
+//!
+//! The caller tells of announcements and of how its receivers end. The machine answers what to do. Names are compared by the
+//! caller, because only it knows its patterns.
+
+use std::{
+    collections::{BTreeMap, BTreeSet, VecDeque},
+    time::Duration,
+};
+
+use treecast_wire::{announcement::Announcement, ticket::KEY_LEN};
+
+use crate::{Instant, announced::SessionKey};
+
+/// The largest number of finished sessions that are remembered. The oldest are forgotten first.
+const MAX_FINISHED: usize = 10_000;
+
+/// The largest number of keys of strangers that are remembered, to tell of each only once.
+const MAX_STRANGERS: usize = 1000;
+
+/// The time until a session that went wrong is tried again. It doubles from try to try.
+const FIRST_PAUSE: Duration = Duration::from_secs(1);
+const LAST_PAUSE: Duration = Duration::from_secs(60);
+
+/// The number of times that a session with failures is tried. A sender that cannot be reached does not count.
+pub const MAX_FAILURES: u32 = 5;
+
+/// A rule of a standing receiver, as far as the machine knows it.
+#[derive(Debug, Clone, Default)]
+pub struct Rule {
+    /// The keys of the senders that it trusts.
+    pub senders: BTreeSet<[u8; KEY_LEN]>,
+    /// The largest session, in bytes. `None`: no limit.
+    pub max_bytes: Option<u64>,
+}
+
+/// What to do about an announcement.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Decision {
+    /// Begin to receive, by the rule with this number.
+    Take { rule: usize },
+    /// Nothing now: it is being received, is finished, or is tried again later.
+    Nothing,
+    /// Ignore it. `is_first`: it was not told of before.
+    Ignore { why: Ignored, is_first: bool },
+}
+
+/// Why an announced session is ignored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ignored {
+    /// No rule trusts its sender's key.
+    Stranger,
+    /// The rules for its sender do not have its name.
+    Name,
+    /// It is larger than the rules for it allow.
+    Size,
+}
+
+impl Ignored {
+    /// The reason in words.
+    pub fn words(self) -> &'static str {
+        match self {
+            Self::Stranger => "no rule trusts its sender's key",
+            Self::Name => "no rule for its sender has such a name",
+            Self::Size => "it is larger than its rule allows",
+        }
+    }
+}
+
+/// How a receiver of a session has ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ending {
+    /// Everything that was wanted is there.
+    Complete,
+    /// A limit of its rule has ended it. It will be the same next time.
+    Limit,
+    /// Some objects failed.
+    Failed,
+    /// The sender is not there, or has gone. It may come again.
+    Away,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum State {
+    Receiving { tries: u32, failures: u32 },
+    Pausing { until: Instant, tries: u32, failures: u32 },
+}
+
+/// The machine.
+#[derive(Debug)]
+pub struct Standing {
+    rules: Vec<Rule>,
+    at_once: usize,
+    states: BTreeMap<SessionKey, State>,
+    finished: BTreeSet<SessionKey>,
+    finished_order: VecDeque<SessionKey>,
+    told: BTreeSet<SessionKey>,
+}
+
+impl Standing {
+    /// Creates the machine of a receiver that takes at most `at_once` sessions at the same time.
+    pub fn new(rules: Vec<Rule>, at_once: usize) -> Self {
+        Self {
+            rules,
+            at_once,
+            states: BTreeMap::new(),
+            finished: BTreeSet::new(),
+            finished_order: VecDeque::new(),
+            told: BTreeSet::new(),
+        }
+    }
+
+    /// The keys of all senders that a rule trusts.
+    pub fn trusted(&self) -> BTreeSet<[u8; KEY_LEN]> {
+        self.rules.iter().flat_map(|rule| rule.senders.iter().copied()).collect()
+    }
+
+    /// A session is over and done, as the history tells from an earlier run, or because it has just ended so.
+    pub fn finish(&mut self, session: SessionKey) {
+        self.states.remove(&session);
+        if self.finished.insert(session) {
+            self.finished_order.push_back(session);
+        }
+        if self.finished.len() > MAX_FINISHED {
+            self.finished_order.pop_front().into_iter().for_each(|oldest| _ = self.finished.remove(&oldest));
+        }
+    }
+
+    /// Decides about a session that is announced. `has_name` says whether the rule with a number has its name. After
+    /// [`Decision::Take`], [`Self::ended`] must follow.
+    pub fn announced(
+        &mut self,
+        now: Instant,
+        announcement: &Announcement,
+        has_name: impl Fn(usize) -> bool,
+    ) -> Decision {
+        let session = (announcement.key(), announcement.ticket().session);
+        let of_sender = self.rules.iter().enumerate().filter(|(_, rule)| rule.senders.contains(&session.0));
+        let of_sender: Vec<(usize, Option<u64>)> =
+            of_sender.map(|(index, rule)| (index, rule.max_bytes)).collect();
+        if of_sender.is_empty() {
+            return self.ignore(Ignored::Stranger, (session.0, Default::default()));
+        }
+        let with_name: Vec<_> = of_sender.into_iter().filter(|(index, _)| has_name(*index)).collect();
+        if with_name.is_empty() {
+            return self.ignore(Ignored::Name, session);
+        }
+        let fits = |max_bytes: &Option<u64>| max_bytes.is_none_or(|most| announcement.bytes <= most);
+        let Some((rule, _)) = with_name.into_iter().find(|(_, max_bytes)| fits(max_bytes)) else {
+            return self.ignore(Ignored::Size, session);
+        };
+        let (tries, failures) = match self.states.get(&session) {
+            _ if self.finished.contains(&session) => return Decision::Nothing,
+            Some(State::Receiving { .. }) => return Decision::Nothing,
+            Some(State::Pausing { until, .. }) if *until > now => return Decision::Nothing,
+            Some(State::Pausing { tries, failures, .. }) => (*tries, *failures),
+            None => (0, 0),
+        };
+        let receiving = self.states.values().filter(|state| matches!(state, State::Receiving { .. })).count();
+        if receiving >= self.at_once {
+            return Decision::Nothing;
+        }
+        self.states.insert(session, State::Receiving { tries, failures });
+        Decision::Take { rule }
+    }
+
+    /// A receiver has ended. Returns whether the session is tried again.
+    pub fn ended(&mut self, now: Instant, session: SessionKey, ending: Ending) -> bool {
+        let (tries, failures) = match self.states.remove(&session) {
+            Some(State::Receiving { tries, failures } | State::Pausing { tries, failures, .. }) => {
+                (tries + 1, failures)
+            }
+            None => (1, 0),
+        };
+        let failures = failures + u32::from(ending == Ending::Failed);
+        if matches!(ending, Ending::Complete | Ending::Limit) || failures >= MAX_FAILURES {
+            self.finish(session);
+            return false;
+        }
+        let pause = (FIRST_PAUSE * 2_u32.saturating_pow((tries - 1).min(10))).min(LAST_PAUSE);
+        self.states.insert(session, State::Pausing { until: now + pause, tries, failures });
+        true
+    }
+
+    /// A session is not announced any more, so it need not be remembered. If it comes again, it is tried at once.
+    pub fn withdrawn(&mut self, session: SessionKey) {
+        if matches!(self.states.get(&session), Some(State::Pausing { .. })) {
+            self.states.remove(&session);
+        }
+    }
+
+    /// Forgets sessions whose pause is over, and that are not among those which are `announced` still.
+    pub fn forget_paused(&mut self, now: Instant, announced: &BTreeSet<SessionKey>) {
+        let is_over = |state: &State| matches!(state, State::Pausing { until, .. } if *until <= now);
+        self.states.retain(|session, state| announced.contains(session) || !is_over(state));
+    }
+
+    /// When the next session is to be tried again: its announcement is then to be told of again.
+    pub fn deadline(&self) -> Option<Instant> {
+        let pausing = self.states.values().filter_map(|state| match state {
+            State::Pausing { until, .. } => Some(*until),
+            State::Receiving { .. } => None,
+        });
+        pausing.min()
+    }
+
+    fn ignore(&mut self, why: Ignored, session: SessionKey) -> Decision {
+        let has_room = self.told.len() < MAX_STRANGERS;
+        Decision::Ignore { why, is_first: has_room && self.told.insert(session) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use treecast_wire::{
+        header::SessionId,
+        ticket::{Repair, Security, Ticket},
+    };
+
+    use super::*;
+    use crate::time::at;
+
+    fn announcement(key: u8, session: u32, bytes: u64) -> Announcement {
+        let security = Some(Security { sender_key: [key; KEY_LEN], secret: None });
+        let group = "[ff15::1]:5000".parse().unwrap();
+        let ticket = Ticket { security, ..Ticket::new(SessionId(session), Repair::Nack, 1000, group) };
+        let mut announcement = Announcement::new("image", ticket).unwrap();
+        announcement.bytes = bytes;
+        announcement
+    }
+
+    fn standing() -> Standing {
+        let rule = |key: u8, max_bytes| Rule { senders: [[key; KEY_LEN]].into(), max_bytes };
+        Standing::new(vec![rule(1, Some(100)), rule(1, Some(1000)), rule(2, None)], 2)
+    }
+
+    fn decide(standing: &mut Standing, now: u64, announcement: &Announcement) -> Decision {
+        standing.announced(at(now), announcement, |_| true)
+    }
+
+    #[test]
+    fn the_first_rule_that_fits_takes_a_session() {
+        let mut standing = standing();
+        assert_eq!(decide(&mut standing, 0, &announcement(1, 1, 100)), Decision::Take { rule: 0 });
+        assert_eq!(decide(&mut standing, 0, &announcement(1, 1, 100)), Decision::Nothing, "it is under way");
+        assert_eq!(decide(&mut standing, 0, &announcement(1, 2, 101)), Decision::Take { rule: 1 });
+        assert_eq!(decide(&mut standing, 0, &announcement(2, 3, 5)), Decision::Nothing, "two are enough");
+        let is_third = |rule| rule == 2;
+        let ignored = standing.announced(at(0), &announcement(1, 4, 1), is_third);
+        assert_eq!(ignored, Decision::Ignore { why: Ignored::Name, is_first: true });
+        let large = announcement(1, 5, 1001);
+        assert_eq!(decide(&mut standing, 0, &large), Decision::Ignore { why: Ignored::Size, is_first: true });
+        assert_eq!(
+            decide(&mut standing, 0, &large),
+            Decision::Ignore { why: Ignored::Size, is_first: false }
+        );
+    }
+
+    #[test]
+    fn a_stranger_is_told_of_once_whatever_it_announces() {
+        let mut standing = standing();
+        let firsts = (0..5000).filter(|session| {
+            matches!(
+                decide(&mut standing, 0, &announcement(9, *session, 1)),
+                Decision::Ignore { why: Ignored::Stranger, is_first: true }
+            )
+        });
+        assert_eq!(firsts.count(), 1);
+        (0..=255).for_each(|key| _ = decide(&mut standing, 0, &announcement(key, 1, 1)));
+        assert!(standing.told.len() <= MAX_STRANGERS);
+    }
+
+    #[test]
+    fn what_goes_wrong_is_tried_again_later_and_later() {
+        let mut standing = standing();
+        let image = announcement(1, 1, 1);
+        let session = (image.key(), image.ticket().session);
+        let mut now = 0;
+        for pause in [1, 2, 4, 8, 16, 32, 60, 60] {
+            assert_eq!(decide(&mut standing, now, &image), Decision::Take { rule: 0 });
+            assert!(standing.ended(at(now), session, Ending::Away));
+            assert_eq!(standing.deadline(), Some(at(now + pause * 1000)));
+            assert_eq!(decide(&mut standing, now + pause * 1000 - 1, &image), Decision::Nothing);
+            now += pause * 1000;
+        }
+        // Its sender is started again.
+        standing.withdrawn(session);
+        assert_eq!(decide(&mut standing, now, &image), Decision::Take { rule: 0 });
+        assert!(!standing.ended(at(now), session, Ending::Complete));
+        assert_eq!(decide(&mut standing, now + 100_000, &image), Decision::Nothing, "it is there");
+    }
+
+    #[test]
+    fn a_session_whose_objects_fail_is_given_up() {
+        let mut standing = standing();
+        let image = announcement(1, 1, 1);
+        let session = (image.key(), image.ticket().session);
+        let tries = (0..100).take_while(|number| {
+            assert_eq!(decide(&mut standing, number * 100_000, &image), Decision::Take { rule: 0 });
+            standing.ended(at(number * 100_000), session, Ending::Failed)
+        });
+        assert_eq!(tries.count() as u32, MAX_FAILURES - 1);
+        assert_eq!(decide(&mut standing, 1 << 40, &image), Decision::Nothing);
+    }
+
+    #[test]
+    fn finished_sessions_are_forgotten_only_when_there_are_very_many() {
+        let mut standing = standing();
+        let key = |session| ([1; KEY_LEN], SessionId(session));
+        (0..20_000).for_each(|session| standing.finish(key(session)));
+        assert_eq!((standing.finished.len(), standing.finished_order.len()), (MAX_FINISHED, MAX_FINISHED));
+        assert!(standing.finished.contains(&key(19_999)) && !standing.finished.contains(&key(0)));
+    }
+}
