@@ -31,3 +31,4 @@ pub mod status;
 pub mod udp;
 pub mod unicast;
 pub mod words;
+mod zeros;

@@ -23,7 +23,7 @@ fn headers() {
         "flags: 7 bytes are there, 8 are needed"
     );
     assert_eq!(with(28, &[0; 4]), "flags: 0x0 found, expected the bit of a known type");
-    assert_eq!(with(28, &3u32.to_be_bytes()), "flags: 0x3 found, expected the bit of a known type");
+    assert_eq!(with(28, &5u32.to_be_bytes()), "flags: 0x5 found, expected the bit of a known type");
     assert_eq!(
         with(28, &(1u32 << 31 | 1).to_be_bytes()),
         "flags: 0x80000001 found, expected the bit of a known type"

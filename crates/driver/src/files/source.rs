@@ -7,14 +7,17 @@ use std::{
     io,
     os::unix::{
         ffi::OsStringExt,
-        fs::{FileExt, MetadataExt, OpenOptionsExt},
+        fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt},
     },
     path::{Path, PathBuf},
     sync::Arc,
     time::SystemTime,
 };
 
-use treecast_host::folder;
+use treecast_host::{
+    device::{self, Extent, Use},
+    folder,
+};
 use treecast_wire::message::{Attributes, MODE_BITS, ModificationTime, ObjectKind};
 
 use super::SourceError;
@@ -34,7 +37,8 @@ struct Identity {
     device: u64,
     inode: u64,
     size: u64,
-    modified: (i64, i64),
+    /// When it was modified: seconds and nanoseconds. `None` for a block device, of which nobody knows that.
+    modified: Option<(i64, i64)>,
 }
 
 /// Something that is sent as one object. A file may be read at several positions in turn, and is open only
@@ -45,12 +49,16 @@ pub struct Source {
     identity: Identity,
     mode: u32,
     content: Content,
+    /// Whether the file has holes, which are not read.
+    is_sparse: bool,
+    /// The stretch of the file that was read from last.
+    extent: Extent,
 }
 
 /// What an object's bytes are.
 #[derive(Debug)]
 enum Content {
-    /// A regular file's.
+    /// A regular file's, or a block device's.
     File(Option<File>),
     /// A folder has none.
     Folder,
@@ -77,8 +85,10 @@ impl Source {
     /// If it is missing, unreadable or no regular file.
     pub fn new(path: &Path) -> Result<Self, SourceError> {
         let (file, identity) = open(path)?;
-        let mode = file.metadata().map_err(|source| unreadable(path, source))?.mode();
-        Ok(Self { path: path.to_owned(), identity, mode, content: Content::File(None) })
+        let metadata = file.metadata().map_err(|source| unreadable(path, source))?;
+        let mode = metadata.mode();
+        let is_sparse = metadata.is_file() && metadata.blocks() * 512 < identity.size;
+        Ok(Self { is_sparse, ..Self::with(path, identity, mode, Content::File(None)) })
     }
 
     /// The folder at `path`, without its content.
@@ -88,7 +98,7 @@ impl Source {
     pub fn folder(path: &Path) -> Result<Self, SourceError> {
         let metadata = path.metadata().map_err(|source| unreadable(path, source))?;
         let identity = Identity { size: 0, ..Identity::of(&metadata) };
-        Ok(Self { path: path.to_owned(), identity, mode: metadata.mode(), content: Content::Folder })
+        Ok(Self::with(path, identity, metadata.mode(), Content::Folder))
     }
 
     /// The symbolic link at `path`, with its target.
@@ -99,22 +109,27 @@ impl Source {
         let metadata = path.symlink_metadata().map_err(|source| unreadable(path, source))?;
         let target = target.into_os_string().into_vec();
         let identity = Identity { size: target.len() as u64, ..Identity::of(&metadata) };
-        Ok(Self { path: path.to_owned(), identity, mode: 0, content: Content::Link(target) })
+        Ok(Self::with(path, identity, 0, Content::Link(target)))
     }
 
     /// Bytes in memory, as a file that was changed just now. Errors call it `name`. The bytes are dropped when nobody can ask
     /// for them any more.
     pub fn memory(name: &str, bytes: Arc<dyn AsRef<[u8]> + Send + Sync>) -> Self {
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-        let modified = (now.as_secs().cast_signed(), now.subsec_nanos().into());
+        let modified = Some((now.as_secs().cast_signed(), now.subsec_nanos().into()));
         let identity = Identity { device: 0, inode: 0, size: (*bytes).as_ref().len() as u64, modified };
-        Self { path: name.into(), identity, mode: MEMORY_MODE, content: Content::Memory(Memory(bytes)) }
+        Self::with(Path::new(name), identity, MEMORY_MODE, Content::Memory(Memory(bytes)))
     }
 
-    /// The attributes that receivers are told.
-    pub fn attributes(&self) -> Attributes {
-        let (seconds, nanoseconds) = self.identity.modified;
-        Attributes {
+    fn with(path: &Path, identity: Identity, mode: u32, content: Content) -> Self {
+        let path = path.to_owned();
+        Self { path, identity, mode, content, is_sparse: false, extent: Extent::default() }
+    }
+
+    /// The attributes that receivers are told. `None` for a block device: its mode and time are not those of its content.
+    pub fn attributes(&self) -> Option<Attributes> {
+        let (seconds, nanoseconds) = self.identity.modified?;
+        Some(Attributes {
             kind: match self.content {
                 Content::File(_) | Content::Memory(_) => ObjectKind::File,
                 Content::Folder => ObjectKind::Folder,
@@ -122,7 +137,7 @@ impl Source {
             },
             mode: self.mode as u16 & MODE_BITS,
             modified: ModificationTime { seconds, nanoseconds: nanoseconds as u32 },
-        }
+        })
     }
 
     /// The same once more, to be read by somebody else.
@@ -133,7 +148,8 @@ impl Source {
             Content::Link(target) => Content::Link(target.clone()),
             Content::Memory(memory) => Content::Memory(memory.clone()),
         };
-        Self { path: self.path.clone(), identity: self.identity, mode: self.mode, content }
+        let is_sparse = self.is_sparse;
+        Self { is_sparse, ..Self::with(&self.path, self.identity, self.mode, content) }
     }
 
     pub fn path(&self) -> &Path {
@@ -157,7 +173,11 @@ impl Source {
             Content::Link(target) => return copy(&self.path, target, position, into),
             Content::Memory(Memory(bytes)) => return copy(&self.path, (**bytes).as_ref(), position, into),
         };
-        file.read_exact_at(into, position).map_err(|source| match source.kind() {
+        let read = match self.is_sparse {
+            true => read_sparse(file, &mut self.extent, position, into),
+            false => file.read_exact_at(into, position),
+        };
+        read.map_err(|source| match source.kind() {
             io::ErrorKind::UnexpectedEof => SourceError::Shrunk { path: self.path.clone() },
             _ => SourceError::Unreadable { path: self.path.clone(), source },
         })
@@ -196,7 +216,9 @@ impl Source {
     pub fn check_unchanged(&self) -> Result<(), SourceError> {
         let failed = |source| unreadable(&self.path, source);
         let now = match &self.content {
-            Content::File(Some(file)) => identity(file).map_err(failed)?,
+            Content::File(Some(file)) => identity(file)
+                .map_err(failed)?
+                .ok_or_else(|| SourceError::Changed { path: self.path.clone() })?,
             Content::File(None) => open(&self.path)?.1,
             // What comes into a folder meanwhile is not in the set.
             Content::Folder | Content::Memory(_) => return Ok(()),
@@ -224,6 +246,24 @@ impl Source {
     }
 }
 
+/// Reads what is stored, and leaves out holes. `extent` is the stretch that was read from last.
+fn read_sparse(file: &File, extent: &mut Extent, position: u64, into: &mut [u8]) -> io::Result<()> {
+    let (mut at, mut rest) = (position, into);
+    while !rest.is_empty() {
+        if !extent.range.contains(&at) {
+            *extent = device::extent_at(file, at)?;
+        }
+        let len = rest.len().min(usize::try_from(extent.range.end - at).unwrap_or(usize::MAX));
+        let (piece, others) = rest.split_at_mut(len);
+        match extent.is_hole {
+            true => piece.fill(0),
+            false => file.read_exact_at(piece, at)?,
+        }
+        (at, rest) = (at + len as u64, others);
+    }
+    Ok(())
+}
+
 /// Copies a part of `bytes`, the content of what errors call `path`.
 fn copy(path: &Path, bytes: &[u8], position: u64, into: &mut [u8]) -> Result<(), SourceError> {
     let from = usize::try_from(position).ok().and_then(|start| bytes.get(start..start + into.len()));
@@ -236,10 +276,27 @@ fn unreadable(path: &Path, source: io::Error) -> SourceError {
 }
 
 fn open(path: &Path) -> Result<(File, Identity), SourceError> {
-    if !path.metadata().map_err(|source| unreadable(path, source))?.is_file() {
+    let metadata = path.metadata().map_err(|source| unreadable(path, source))?;
+    if !is_sendable(&metadata) {
         return Err(SourceError::NotRegular { path: path.to_owned() });
     }
+    if metadata.file_type().is_block_device() {
+        check_unused(path)?;
+    }
     open_again(path)
+}
+
+fn is_sendable(metadata: &Metadata) -> bool {
+    metadata.is_file() || metadata.file_type().is_block_device()
+}
+
+/// Refuses a device that changes while it is sent: receivers would get an image that never was.
+fn check_unused(path: &Path) -> Result<(), SourceError> {
+    let changes = |its: &Use| !matches!(its, Use::Mounted { is_writable: false, .. } | Use::Held { .. });
+    match device::uses(path).into_iter().find(changes) {
+        Some(its) => Err(SourceError::InUse { path: path.to_owned(), its }),
+        None => Ok(()),
+    }
 }
 
 /// Opens what has been a file.
@@ -247,11 +304,8 @@ fn open_again(path: &Path) -> Result<(File, Identity), SourceError> {
     let unreadable = |source| unreadable(path, source);
     // Opening a pipe would wait for its other end otherwise.
     let file = File::options().read(true).custom_flags(libc::O_NONBLOCK).open(path).map_err(unreadable)?;
-    let metadata = file.metadata().map_err(unreadable)?;
-    if !metadata.is_file() {
-        return Err(SourceError::NotRegular { path: path.to_owned() });
-    }
-    Ok((file, Identity::of(&metadata)))
+    let identity = identity(&file).map_err(unreadable)?;
+    identity.map(|identity| (file, identity)).ok_or_else(|| SourceError::NotRegular { path: path.to_owned() })
 }
 
 fn reopen(path: &Path, expected: Identity) -> Result<File, SourceError> {
@@ -272,8 +326,16 @@ fn compare(path: &Path, expected: Identity, now: Identity) -> Result<(), SourceE
     if now != expected { Err(SourceError::Changed { path }) } else { Ok(()) }
 }
 
-fn identity(file: &File) -> io::Result<Identity> {
-    Ok(Identity::of(&file.metadata()?))
+/// `None` for what is neither a file nor a block device.
+fn identity(file: &File) -> io::Result<Option<Identity>> {
+    let metadata = file.metadata()?;
+    let identity = Identity::of(&metadata);
+    Ok(match metadata.file_type().is_block_device() {
+        true => {
+            Some(Identity { device: metadata.rdev(), inode: 0, size: device::size(file)?, modified: None })
+        }
+        false => metadata.is_file().then_some(identity),
+    })
 }
 
 impl Identity {
@@ -282,7 +344,7 @@ impl Identity {
             device: metadata.dev(),
             inode: metadata.ino(),
             size: metadata.len(),
-            modified: (metadata.mtime(), metadata.mtime_nsec()),
+            modified: Some((metadata.mtime(), metadata.mtime_nsec())),
         }
     }
 }
@@ -309,6 +371,25 @@ mod tests {
 
         std::fs::write(&path, [2; 2000]).unwrap();
         assert!(matches!(source.check_unchanged(), Err(SourceError::Changed { .. })));
+    }
+
+    #[test]
+    fn holes_are_zeros() {
+        let folder = scratch("source-holes");
+        let path = folder.join("sparse");
+        let file = File::create(&path).unwrap();
+        file.set_len(4 << 20).unwrap();
+        for at in [0, 1_000_000, 3_000_000] {
+            file.write_all_at(&[7; 5000], at).unwrap();
+        }
+        let mut source = Source::new(&path).unwrap();
+        assert!(source.is_sparse);
+        let mut bytes = Vec::new();
+        assert!(source.read_all(|| true, |run| bytes.extend_from_slice(run)).unwrap());
+        assert!(bytes == std::fs::read(&path).unwrap());
+        file.set_len(2 << 20).unwrap();
+        let error = source.read(0, &mut bytes[..10]).unwrap_err();
+        assert!(matches!(error, SourceError::Shrunk { .. }), "{error}");
     }
 
     #[test]

@@ -10,11 +10,20 @@ use std::{
 
 use blake3::Hasher;
 
+use treecast_host::device;
+
 use super::{
     PartFile, TargetError, TargetFolder,
+    sys::{self, Status},
     tree_hash::{GROUP_LEN, TreeHash},
 };
-use crate::carousel::FrameHash;
+use crate::{carousel::FrameHash, zeros::is_zero};
+
+/// The shortest run of zeros, in bytes, that becomes a hole of a file.
+const LEAST_HOLE: usize = 16 * 1024;
+
+/// What is hashed for a hole.
+static ZEROS: [u8; 64 * 1024] = [0; 64 * 1024];
 
 /// How much is read back at once where the hash has to catch up.
 pub(super) const CATCH_UP_LEN: usize = GROUP_LEN as usize;
@@ -94,9 +103,29 @@ impl Stored {
 
     /// Writes bytes at a position.
     pub fn write(&mut self, position: u64, bytes: &[u8]) -> io::Result<()> {
-        self.part.file()?.write_all_at(bytes, position)?;
+        let end = position + bytes.len() as u64;
+        match bytes.len() >= LEAST_HOLE && is_zero(bytes) {
+            true => device::make_zero(self.part.file()?, position..end)?,
+            false => self.part.file()?.write_all_at(bytes, position)?,
+        }
+        self.note_written(position, bytes);
+        Ok(())
+    }
+
+    /// Writes zeros. A file gets a hole.
+    pub fn write_zeros(&mut self, range: Range<u64>) -> io::Result<()> {
+        device::make_zero(self.part.file()?, range.clone())?;
+        for start in range.clone().step_by(ZEROS.len()) {
+            let len = (range.end - start).min(ZEROS.len() as u64) as usize;
+            self.note_written(start, &ZEROS[..len]);
+        }
+        Ok(())
+    }
+
+    /// Takes note of bytes that have been written.
+    fn note_written(&mut self, position: u64, bytes: &[u8]) {
         if bytes.is_empty() {
-            return Ok(());
+            return;
         }
         let end = position + bytes.len() as u64;
         if self.missing(position..end).first() != Some(&(position..end)) {
@@ -111,7 +140,7 @@ impl Stored {
             _ => self.unnoted.push(position..end),
         }
         if self.is_read_back {
-            return Ok(());
+            return;
         }
         self.tree.feed(position, bytes);
         for group in position / GROUP_LEN..=(end - 1) / GROUP_LEN {
@@ -119,7 +148,6 @@ impl Stored {
                 self.behind.insert(group);
             }
         }
-        Ok(())
     }
 
     /// Reads stored bytes. Bytes that are not stored are zeros.
@@ -214,6 +242,9 @@ impl Stored {
 
     /// Sets the size of the file, after checking that there is space. The file takes no space yet.
     pub fn announce(&self, folder: &TargetFolder, name: &str, size: u64) -> Result<(), TargetError> {
+        if self.part.is_device() {
+            return Ok(());
+        }
         folder.check_room(name, size.saturating_sub(self.stored_bytes()))?;
         let sized = self.part.file().and_then(|file| file.set_len(size));
         sized.map_err(|source| folder.error(format!("size {name:?}"), source))
@@ -221,6 +252,9 @@ impl Stored {
 
     /// Reserves the space for the file.
     pub fn reserve(&self, folder: &TargetFolder, name: &str, size: u64) -> Result<(), TargetError> {
+        if self.part.is_device() {
+            return Ok(());
+        }
         let file = self.part.file();
         let file = file.map_err(|source| folder.error(format!("take room for {name:?}"), source))?;
         folder.reserve(file, name, size)
@@ -283,6 +317,22 @@ impl Stored {
     /// Returns the part file, which gets its name next.
     pub fn into_part(self) -> PartFile {
         self.part
+    }
+
+    /// Forces all bytes to the disk. With a hash, reads them from there, and compares theirs. Returns the file's status.
+    ///
+    /// # Errors
+    /// The error of the kernel, or that the bytes are others.
+    pub fn force_to_disk(&self, hash: Option<&[u8; 32]>) -> io::Result<Status> {
+        let file = self.part.file()?;
+        device::sync_and_forget(file)?;
+        if let Some(hash) = hash {
+            let len = self.stored.get(&0).copied().unwrap_or(0);
+            if self.hash_by_reading(len, &mut vec![0; CATCH_UP_LEN])? != *hash {
+                return Err(io::Error::other("it does not hold what was written to it"));
+            }
+        }
+        sys::status_at(file, c"")
     }
 
     /// Leaves the file for a later receiver of the session.
