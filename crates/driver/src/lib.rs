@@ -9,6 +9,7 @@ pub const SESSION_LOG: &str = "treecast::session";
 pub mod carousel;
 mod chunk_tree;
 pub mod clock;
+pub mod coding;
 pub mod connection;
 pub mod events;
 pub mod explicit;

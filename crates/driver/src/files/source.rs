@@ -2,6 +2,7 @@
 //! is read.
 
 use std::{
+    collections::VecDeque,
     fmt,
     fs::{File, Metadata},
     io,
@@ -21,6 +22,10 @@ use treecast_host::{
 use treecast_wire::message::{Attributes, MODE_BITS, ModificationTime, ObjectKind};
 
 use super::SourceError;
+use crate::{
+    coding::{Encoder, SEGMENT_LEN},
+    zeros::is_zero,
+};
 
 /// Bytes that are read at once where a file is read from its beginning to its end.
 const RUN_LEN: u64 = 256 * 1024;
@@ -53,7 +58,48 @@ pub struct Source {
     is_sparse: bool,
     /// The stretch of the file that was read from last.
     extent: Extent,
+    /// How it is compressed. `None` if it is sent as it is.
+    coding: Option<Box<Coding>>,
 }
+
+/// How a source is compressed, and the segments that were read last.
+#[derive(Debug)]
+struct Coding {
+    level: i32,
+    /// `None` while nothing is read.
+    encoder: Option<Encoder>,
+    segments: VecDeque<(u64, Vec<u8>)>,
+}
+
+impl Coding {
+    fn new(level: i32) -> Box<Self> {
+        Box::new(Self { level, encoder: None, segments: VecDeque::new() })
+    }
+
+    /// The segment with this number as it is sent.
+    fn encode(&mut self, number: u64, segment: Vec<u8>) -> io::Result<()> {
+        let encoder = match &mut self.encoder {
+            Some(encoder) => encoder,
+            none => none.insert(Encoder::new(self.level)?),
+        };
+        let sent = encoder.encode(&segment)?.unwrap_or(segment);
+        self.segments.truncate(MOST_SEGMENTS - 1);
+        self.segments.push_front((number, sent));
+        Ok(())
+    }
+}
+
+/// The most segments that a source keeps as they are sent: reads go on in the middle of one.
+const MOST_SEGMENTS: usize = 4;
+
+/// The most segments that are compressed to see whether it pays.
+const SAMPLES: u64 = 8;
+
+/// The share of the samples, as a divisor, that compression must save.
+const LEAST_SAVED: usize = 20;
+
+/// Sources up to this size, in bytes, are not compressed: several of them share a packet.
+const LEAST_COMPRESSED: u64 = 64 * 1024;
 
 /// What an object's bytes are.
 #[derive(Debug)]
@@ -123,7 +169,7 @@ impl Source {
 
     fn with(path: &Path, identity: Identity, mode: u32, content: Content) -> Self {
         let path = path.to_owned();
-        Self { path, identity, mode, content, is_sparse: false, extent: Extent::default() }
+        Self { path, identity, mode, content, is_sparse: false, extent: Extent::default(), coding: None }
     }
 
     /// The attributes that receivers are told. `None` for a block device: its mode and time are not those of its content.
@@ -149,7 +195,8 @@ impl Source {
             Content::Memory(memory) => Content::Memory(memory.clone()),
         };
         let is_sparse = self.is_sparse;
-        Self { is_sparse, ..Self::with(&self.path, self.identity, self.mode, content) }
+        let coding = self.coding.as_ref().map(|coding| Coding::new(coding.level));
+        Self { is_sparse, coding, ..Self::with(&self.path, self.identity, self.mode, content) }
     }
 
     pub fn path(&self) -> &Path {
@@ -161,11 +208,85 @@ impl Source {
         self.identity.size
     }
 
-    /// Reads bytes from `position` on into `into`.
+    /// Has the source compressed by zstd at this level from now on, if a sample of it becomes smaller. Returns whether it is.
+    ///
+    /// # Errors
+    /// If it cannot be read.
+    pub(crate) fn compress(&mut self, level: i32) -> Result<bool, SourceError> {
+        let size = self.size();
+        if size <= LEAST_COMPRESSED || !matches!(self.content, Content::File(_) | Content::Memory(_)) {
+            return Ok(false);
+        }
+        let segments = size.div_ceil(SEGMENT_LEN);
+        let path = self.path.clone();
+        let failed = |source| unreadable(&path, source);
+        let mut encoder = Encoder::new(level).map_err(failed)?;
+        let (mut all, mut saved) = (0, 0);
+        for sample in 0..segments.min(SAMPLES) {
+            let segment = self.segment(sample * segments / segments.min(SAMPLES))?;
+            let coded = encoder.encode(&segment).map_err(failed)?;
+            // Zeros are saved in any case.
+            all += if is_zero(&segment) { 0 } else { segment.len() };
+            saved += coded.map_or(0, |coded| coded.iter().rev().take_while(|byte| **byte == 0).count());
+        }
+        self.close();
+        if saved > all / LEAST_SAVED {
+            self.coding = Some(Coding::new(level));
+        }
+        Ok(self.coding.is_some())
+    }
+
+    /// Whether the source is compressed.
+    pub fn is_compressed(&self) -> bool {
+        self.coding.is_some()
+    }
+
+    /// The segment with this number, as it is in the file.
+    fn segment(&mut self, number: u64) -> Result<Vec<u8>, SourceError> {
+        let start = number * SEGMENT_LEN;
+        let mut segment = vec![0; self.size().saturating_sub(start).min(SEGMENT_LEN) as usize];
+        self.read_file(start, &mut segment)?;
+        Ok(segment)
+    }
+
+    /// Reads bytes from `position` on into `into`, as they are sent.
     ///
     /// # Errors
     /// If the file was replaced, ends too early, or cannot be read.
     pub fn read(&mut self, position: u64, into: &mut [u8]) -> Result<(), SourceError> {
+        if self.coding.is_none() {
+            return self.read_file(position, into);
+        }
+        let (mut at, mut rest) = (position, into);
+        while !rest.is_empty() {
+            let (number, start) = (at / SEGMENT_LEN, (at % SEGMENT_LEN) as usize);
+            let segment = self.sent_segment(number)?;
+            let Some(piece) = segment.get(start..).filter(|piece| !piece.is_empty()) else {
+                return Err(SourceError::Shrunk { path: self.path.clone() });
+            };
+            let len = rest.len().min(piece.len());
+            let (into, others) = rest.split_at_mut(len);
+            into.copy_from_slice(&piece[..len]);
+            (at, rest) = (at + len as u64, others);
+        }
+        Ok(())
+    }
+
+    /// The segment with this number, as it is sent.
+    fn sent_segment(&mut self, number: u64) -> Result<&[u8], SourceError> {
+        let is_it = |(its, _): &(u64, Vec<u8>)| *its == number;
+        if !self.coding.as_ref().is_some_and(|coding| coding.segments.iter().any(is_it)) {
+            let segment = self.segment(number)?;
+            let path = &self.path;
+            let encoded = self.coding.as_mut().map(|coding| coding.encode(number, segment));
+            encoded.transpose().map_err(|source| unreadable(path, source))?;
+        }
+        let segments = self.coding.iter().flat_map(|coding| &coding.segments);
+        Ok(segments.into_iter().find(|one| is_it(one)).map_or(&[], |(_, segment)| segment))
+    }
+
+    /// Reads bytes of the file.
+    fn read_file(&mut self, position: u64, into: &mut [u8]) -> Result<(), SourceError> {
         let file = match &mut self.content {
             Content::File(Some(file)) => file,
             Content::File(file) => file.insert(reopen(&self.path, self.identity)?),
@@ -242,6 +363,9 @@ impl Source {
     pub fn close(&mut self) {
         if let Content::File(file) = &mut self.content {
             *file = None;
+        }
+        if let Some(coding) = &mut self.coding {
+            (coding.encoder, coding.segments) = (None, VecDeque::new());
         }
     }
 }
@@ -390,6 +514,46 @@ mod tests {
         file.set_len(2 << 20).unwrap();
         let error = source.read(0, &mut bytes[..10]).unwrap_err();
         assert!(matches!(error, SourceError::Shrunk { .. }), "{error}");
+    }
+
+    #[test]
+    fn a_compressed_source_is_read_anywhere_and_as_often_as_one_likes() {
+        let folder = scratch("source-coded");
+        let path = folder.join("text");
+        let text: Vec<u8> = (0..900_000_u32).flat_map(|at| (at / 100).to_le_bytes()).collect();
+        std::fs::write(&path, &text).unwrap();
+        let mut source = Source::new(&path).unwrap();
+        assert!(source.compress(3).unwrap() && source.is_compressed());
+        let mut sent = Vec::new();
+        assert!(source.read_all(|| true, |run| sent.extend_from_slice(run)).unwrap());
+        assert_eq!(sent.len(), text.len());
+        assert!(sent.iter().filter(|byte| **byte == 0).count() > text.len() / 2 && sent != text);
+        for (start, len) in [(3_000_000, 600_000), (0, 10), (262_100, 100), (3_599_999, 1)] {
+            let mut piece = vec![1; len];
+            source.twin().read(start as u64, &mut piece).unwrap();
+            assert!(piece == sent[start..start + len]);
+            source.read(start as u64, &mut piece).unwrap();
+            assert!(piece == sent[start..start + len]);
+        }
+        let mut back = Vec::new();
+        let mut decoder = crate::coding::Decoder::new().unwrap();
+        for segment in sent.chunks(SEGMENT_LEN as usize) {
+            let mut was = segment.to_vec();
+            decoder.decode(segment, &mut was).unwrap();
+            back.extend(was);
+        }
+        assert!(back == text);
+    }
+
+    #[test]
+    fn what_does_not_become_smaller_or_is_short_is_not_compressed() {
+        let mut noise = vec![0; 500_000];
+        blake3::Hasher::new().finalize_xof().fill(&mut noise);
+        for content in [noise, vec![7; 60_000]] {
+            assert!(!Source::memory("bytes", Arc::new(content)).compress(3).unwrap());
+        }
+        let mut source = Source::memory("bytes", Arc::new(vec![7; 70_000]));
+        assert!(source.compress(3).unwrap());
     }
 
     #[test]

@@ -33,7 +33,7 @@ use hands::Hands;
 use serving::Served;
 
 use super::{
-    Buffers, Ending, Journal, Kept, TargetError, TargetFolder, Task, Whole,
+    Buffers, Device, Ending, Journal, Kept, TargetError, TargetFolder, Task, Whole,
     chunk_check::wrong_chunks,
     held_log::SharedLog,
     journal::hash_by_name,
@@ -653,8 +653,9 @@ impl Worker {
 
     fn make(&mut self, file: FileId, whole: &Whole) {
         let made = self.held.clone().with_room(|| {
-            let in_folder = self.folder.device().is_none();
-            match in_folder.then(|| self.names.make(&whole.begin, &whole.content)).flatten() {
+            // What a device gets, and what is compressed, goes the long way.
+            let is_plain = self.folder.device().is_none() && !whole.begin.is_compressed();
+            match is_plain.then(|| self.names.make(&whole.begin, &whole.content)).flatten() {
                 Some(status) => Ok(status),
                 None => self.make_by_part(file, whole),
             }
@@ -688,14 +689,24 @@ impl Worker {
         self.name(stored, begin, &whole.hash)
     }
 
-    /// Gives a verified object its name. One on a device has it, and is forced to the disk.
+    /// Gives a verified object its name, decompressed. One on a device has it, and is forced to the disk.
     fn name(&mut self, stored: Stored, begin: &BeginOfFile, hash: &[u8; 32]) -> Result<Status, TargetError> {
+        let mut hash = *hash;
+        if begin.is_compressed() {
+            let reads_back = self.folder.device().is_some_and(Device::reads_back);
+            let expanded = stored.expand(begin.file_size, reads_back);
+            let expanded = expanded.map_err(|source| {
+                let doing = format!("decompress {}", begin.file_name());
+                self.folder.content_error(doing, source)
+            })?;
+            hash = expanded.unwrap_or(hash);
+        }
         let Some(device) = self.folder.device() else { return self.names.commit(stored.into_part(), begin) };
         let failed = |source| {
             let doing = format!("verify {}", begin.file_name());
             TargetError::Device { doing, device: device.path().to_owned(), source }
         };
-        stored.force_to_disk(device.reads_back().then_some(hash)).map_err(failed)
+        stored.force_to_disk(device.reads_back().then_some(&hash)).map_err(failed)
     }
 
     /// Nothing of the object is kept when it cannot have its name.

@@ -2,6 +2,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    fs::File,
     io,
     ops::Range,
     os::unix::fs::FileExt,
@@ -17,7 +18,11 @@ use super::{
     sys::{self, Status},
     tree_hash::{GROUP_LEN, TreeHash},
 };
-use crate::{carousel::FrameHash, zeros::is_zero};
+use crate::{
+    carousel::FrameHash,
+    coding::{Decoder, HEAD_LEN, SEGMENT_LEN, may_be_coded},
+    zeros::{Stretch, first_stretch, is_zero},
+};
 
 /// The shortest run of zeros, in bytes, that becomes a hole of a file.
 const LEAST_HOLE: usize = 16 * 1024;
@@ -319,6 +324,39 @@ impl Stored {
         self.part
     }
 
+    /// Decompresses all segments of an object of `size` bytes. Returns the hash of what they then are, if that is asked for.
+    ///
+    /// # Errors
+    /// The error of the kernel, or that a segment is not what it says.
+    pub fn expand(&self, size: u64, hashes: bool) -> io::Result<Option<[u8; 32]>> {
+        let (file, mut decoder) = (self.part.file()?, Decoder::new()?);
+        let (mut sent, mut was) = (Vec::new(), Vec::new());
+        let mut hasher = hashes.then(Hasher::new);
+        for start in (0..size).step_by(SEGMENT_LEN as usize) {
+            let len = (size - start).min(SEGMENT_LEN) as usize;
+            sent.resize(len, 0);
+            // Most segments of many files show by their beginning that they are as they were.
+            let head = len.min(HEAD_LEN);
+            file.read_exact_at(&mut sent[..head], start)?;
+            if !hashes && !may_be_coded(&sent[..head]) {
+                continue;
+            }
+            file.read_exact_at(&mut sent, start)?;
+            was.resize(len, 0);
+            let is_other = decoder.decode(&sent, &mut was).map_err(|error| {
+                let line = format!("its part at {start} is not what it says ({error})");
+                io::Error::new(io::ErrorKind::InvalidData, line)
+            })?;
+            if is_other {
+                put(file, start, &was)?;
+            }
+            if let Some(hasher) = &mut hasher {
+                hasher.update(if is_other { &was } else { &sent });
+            }
+        }
+        Ok(hasher.map(|hasher| *hasher.finalize().as_bytes()))
+    }
+
     /// Forces all bytes to the disk. With a hash, reads them from there, and compares theirs. Returns the file's status.
     ///
     /// # Errors
@@ -357,6 +395,22 @@ impl Stored {
         }
         self.stored.insert(start, end);
     }
+}
+
+/// Writes bytes. Long stretches of zeros become holes.
+fn put(file: &File, position: u64, bytes: &[u8]) -> io::Result<()> {
+    const PAGE: usize = 4096;
+    let mut at = 0;
+    while at < bytes.len() {
+        let Stretch { bytes: part, is_zero } = first_stretch(bytes, at, PAGE);
+        let start = position + part.start as u64;
+        match is_zero && part.len() >= LEAST_HOLE {
+            true => device::make_zero(file, start..start + part.len() as u64)?,
+            false => file.write_all_at(&bytes[part.clone()], start)?,
+        }
+        at = part.end;
+    }
+    Ok(())
 }
 
 /// Feeds a range of a file to a hasher.

@@ -32,6 +32,7 @@ impl NamedSource {
             Some(attributes) => begin.and_then(|begin| begin.with_attributes(attributes)),
             None => begin,
         };
+        let begin = begin.map(|begin| if self.source.is_compressed() { begin.compressed() } else { begin });
         begin.map_err(|error| SourceError::Name {
             path: self.source.path().to_owned(),
             why: error.to_string(),

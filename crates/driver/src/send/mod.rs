@@ -131,6 +131,8 @@ pub struct SendOptions {
     pub linger: Duration,
     /// The file with the session's state, from which a restarted sender continues.
     pub session_file: Option<PathBuf>,
+    /// The level of zstd ([`crate::coding::LEVELS`]) by which objects are compressed. `None`: they are sent as they are.
+    pub compression: Option<i32>,
 }
 
 /// The rate, in bits of IP packets a second, headers included.
@@ -201,6 +203,7 @@ impl SendOptions {
             expires_in: None,
             linger: LINGER,
             session_file: None,
+            compression: None,
         }
     }
 }
