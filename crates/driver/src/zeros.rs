@@ -68,12 +68,15 @@ mod tests {
         assert_eq!(stretches(&run), "d0-1000 z1000-60500");
         run[19_999] = 1;
         assert_eq!(stretches(&run), "d0-1000 z1000-19000 d19000-20000 z20000-60500");
-        run[15_000] = 1;
+        run[9_000] = 1;
+        assert_eq!(stretches(&run), "d0-10000 z10000-19000 d19000-20000 z20000-60500");
+        run[11_000] = 1;
         assert_eq!(stretches(&run), "d0-20000 z20000-60500");
         run[60_499] = 1;
         assert_eq!(stretches(&run), "d0-20000 z20000-60000 d60000-60500");
         run[30_000] = 1;
-        assert_eq!(stretches(&run), "d0-31000 z31000-60000 d60000-60500");
+        let expected = "d0-20000 z20000-30000 d30000-31000 z31000-60000 d60000-60500";
+        assert_eq!(stretches(&run), expected);
         run.fill(1);
         assert_eq!(stretches(&run), "d0-60500");
     }
@@ -81,9 +84,9 @@ mod tests {
     #[test]
     fn a_short_run_of_zeros_counts_and_the_end_of_another_does_not() {
         assert_eq!(stretches(&[0; 10]), "z0-10");
-        let mut run = vec![0; 10_000];
+        let mut run = vec![0; 9_000];
         run[0] = 1;
-        assert_eq!(stretches(&run), "d0-10000");
+        assert_eq!(stretches(&run), "d0-9000");
     }
 
     #[test]

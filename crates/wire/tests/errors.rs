@@ -76,7 +76,10 @@ fn symbol_requests() {
 fn messages() {
     let mut begin = BeginOfFile::new(TransferType::DiskToDisk, 9, "name").expect("good").to_payload();
     begin[0] = 4;
-    assert_eq!(error(PacketType::BeginOfFile, &begin), "transfer type: 4 found, expected 0 to 3");
+    assert_eq!(
+        error(PacketType::BeginOfFile, &begin),
+        "transfer type: 4 found, expected 0 to 3, or 128 to 131"
+    );
     begin[0] = 3;
     begin[20] = 1;
     assert_eq!(

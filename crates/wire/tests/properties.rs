@@ -347,12 +347,13 @@ fn begin_of_file() -> impl Strategy<Value = BeginOfFile> {
         mode,
         modified: ModificationTime { seconds, nanoseconds },
     });
-    (transfer, any::<u64>(), name, prop::option::of(attributes)).prop_map(
-        |(transfer, size, name, attributes)| {
+    (transfer, any::<u64>(), name, prop::option::of(attributes), any::<bool>()).prop_map(
+        |(transfer, size, name, attributes, is_compressed)| {
             assert!(name.len() <= FILE_NAME_LEN);
             let is_folder = attributes.is_some_and(|attributes| attributes.kind == ObjectKind::Folder);
             let size = if is_folder { 0 } else { size };
             let begin = BeginOfFile::new(transfer, size, &name).expect("a good name");
+            let begin = if is_compressed { begin.compressed() } else { begin };
             attributes.map_or(begin.clone(), |attributes| begin.with_attributes(attributes).expect("good"))
         },
     )

@@ -56,7 +56,7 @@ pub fn messages() -> Vec<Message> {
     let symbols = SymbolRequest::new(600, vec![lack(0, 7), lack(3, 614)]).expect("two");
     vec![
         Message::NamesRequest,
-        Message::Offer(begin.clone()),
+        Message::Offer(begin.clone().compressed()),
         Message::BeginOfFile(begin),
         Message::EndOfFile,
         Message::BeginOfFileRequest,
