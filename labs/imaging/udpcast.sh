@@ -40,7 +40,6 @@ make_image() {
         for at in 0 1 2; do
             dd of="$work/image" bs=1M count=$part seek=$((at * size * 2 / 5)) iflag=fullblock conv=notrunc status=none
         done
-        cat >/dev/null
     }
 }
 
@@ -95,12 +94,12 @@ by_treecast() {
 
 by_udpcast() {
     for number in $(seq 1 "$receivers"); do
-        ip netns exec $net-"$number" sh -c "udp-receiver --nokbd --interface if0 2>'$work/receive-$number.log' |
+        ip netns exec $net-"$number" setsid --wait sh -c "udp-receiver --nokbd --interface if0 </dev/null 2>'$work/receive-$number.log' |
             zstd -dc | dd of=$(eval echo \$target_"$number") bs=1M iflag=fullblock conv=fsync status=none" &
         pids="$pids $!"
     done
     sleep 2
-    ip netns exec $net-0 sh -c "zstd -c -$level <$source |
+    ip netns exec $net-0 setsid --wait sh -c "zstd -c -$level <$source |
         udp-sender --nokbd --interface if0 --full-duplex --min-receivers $receivers" >"$work/send.log" 2>&1 &
     pids="$pids $!"
 }
