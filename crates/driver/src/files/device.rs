@@ -70,6 +70,12 @@ impl Device {
         self.reads_back
     }
 
+    /// Lets another object have the device: this one is not stored any more, and may have been somebody else's word.
+    pub(super) fn release(&self, file: FileId) {
+        let mut object = self.object.lock().unwrap_or_else(PoisonError::into_inner);
+        object.take_if(|its| *its == file);
+    }
+
     /// The device as the file of an object.
     ///
     /// # Errors

@@ -561,6 +561,9 @@ impl Worker {
     fn discard(&mut self, file: FileId) {
         self.forget_symbols(file);
         self.open_parts.files.retain(|open| *open != file);
+        if let Some(device) = self.folder.device() {
+            device.release(file);
+        }
         if let Some(object) = self.objects.remove(&file)
             && !matches!(object, Some(Object::Early(_)))
             && !self.cramped.contains(&file)
