@@ -50,6 +50,8 @@ for extra in "$@"; do
     case $extra in
         bench)
             need uftp uftp
+            need udp-sender udpcast
+            need zstd zstd
             need iperf iperf
             need sockperf sockperf
             ;;

@@ -98,6 +98,7 @@ fn options(error: &OptionsError) -> Option<&'static str> {
         OptionsError::LocalRate => "name the highest with --rate",
         OptionsError::LocalRates => "leave out --rates, and name one with --rate",
         OptionsError::LocalFec => "leave out --fec",
+        OptionsError::Compression => "leave out --compress",
         OptionsError::LocalSession => "leave out --session",
         OptionsError::LocalGroup => "name another with --group, or leave it out",
         OptionsError::LocalGroups(_) => "name it with --receivers, or correct the file of --local-groups",

@@ -2,6 +2,7 @@
 
 mod display;
 mod exec;
+mod place;
 mod standing;
 mod stdout;
 
@@ -68,6 +69,14 @@ pub struct Args {
     /// Only verified bytes are written
     #[arg(long, conflicts_with_all = ["json", "exec", "keep_existing"])]
     stdout: bool,
+    /// Write the one file of a session to this block device, or give it this path. A device that is too small, mounted or
+    /// otherwise in use is refused; what lies behind the file's end on it stays. Its bytes are hashed as they are written,
+    /// and forced to the device. --into names the folder for what is kept meanwhile
+    #[arg(long, value_name = "PATH", conflicts_with_all = ["stdout", "keep_existing"])]
+    to: Option<PathBuf>,
+    /// With --to DEVICE, read all back from the device before it counts as received
+    #[arg(long, requires = "to")]
+    read_back: bool,
     /// Run this command for each file that is complete and verified; {} stands for the file's path. Quotes keep words
     /// together, and no shell takes part. At its end, treecast waits for all commands. If one fails, the exit code is 3
     #[arg(long, value_name = "COMMAND", value_parser = exec::Template::parse)]
@@ -189,7 +198,7 @@ pub fn run(args: Args) -> Outcome {
     if options.ticket.repair == Repair::Carousel {
         check_port(&args)?;
     }
-    let mut follow_up = FollowUp::start(&args, &mut options.into)?;
+    let mut follow_up = FollowUp::start(&args, &mut options)?;
     let mut display = display::Display::new(args.json, args.stdout);
     let mut observers = Observers::start(Progress::Receive(Box::default()), args.metrics)?;
     match options.dialect {
@@ -232,20 +241,35 @@ pub fn run(args: Args) -> Outcome {
 enum FollowUp {
     Nothing,
     Output(stdout::Outlet),
-    Run { runner: exec::Runner, folder: PathBuf },
+    Run {
+        runner: exec::Runner,
+        folder: PathBuf,
+    },
+    /// The one file goes to a place of its own, and a program may run for it then.
+    Place {
+        place: place::Place,
+        runner: Option<exec::Runner>,
+    },
 }
 
 impl FollowUp {
-    /// Prepares for the first file. With --stdout, files go to a temporary folder in place of `into`.
-    fn start(args: &Args, into: &mut PathBuf) -> Result<Self, Box<dyn std::error::Error>> {
+    /// Prepares for the first file. With --stdout and --to, files go to a temporary folder in place of `into`.
+    fn start(args: &Args, options: &mut ReceiveOptions) -> Result<Self, Box<dyn std::error::Error>> {
         if args.stdout {
             let outlet = stdout::Outlet::new(args.into.as_deref())?;
-            *into = outlet.folder().to_owned();
+            options.into = outlet.folder().to_owned();
             return Ok(Self::Output(outlet));
         }
-        let Some(template) = &args.exec else { return Ok(Self::Nothing) };
-        let runner = exec::Runner::start(template.clone(), args.json)?;
-        Ok(Self::Run { runner, folder: std::path::absolute(into)? })
+        let runner = args.exec.as_ref().map(|template| exec::Runner::start(template.clone(), args.json));
+        let runner = runner.transpose()?;
+        if let Some(to) = &args.to {
+            let place = place::Place::new(to, args.into.as_deref(), args.read_back)?;
+            options.into = place.folder().to_owned();
+            options.device = place.device().cloned();
+            return Ok(Self::Place { place, runner });
+        }
+        let Some(runner) = runner else { return Ok(Self::Nothing) };
+        Ok(Self::Run { runner, folder: std::path::absolute(&options.into)? })
     }
 
     /// Takes note of a session's event.
@@ -257,6 +281,11 @@ impl FollowUp {
             (Self::Output(outlet), event) => outlet.note(event),
             (Self::Run { runner, folder }, ReceiveEvent::Received { name, kind: ObjectKind::File, .. }) => {
                 runner.run(folder.join(name));
+                Ok(())
+            }
+            (Self::Place { place, runner }, ReceiveEvent::Received { name, kind: ObjectKind::File, .. }) => {
+                place.take(name)?;
+                runner.iter_mut().for_each(|runner| runner.run(place.path().to_owned()));
                 Ok(())
             }
             _ => Ok(()),
@@ -271,7 +300,11 @@ impl FollowUp {
         match self {
             Self::Output(outlet) if is_complete => outlet.finish(stop).map(|()| true),
             Self::Nothing | Self::Output(_) => Ok(true),
-            Self::Run { runner, .. } => Ok(runner.finish() == 0),
+            Self::Place { place, .. } if is_complete && !place.is_taken() => {
+                Err(format!("nothing has come for {}: the session has no file", place.path().display()))
+            }
+            Self::Place { runner: None, .. } => Ok(true),
+            Self::Run { runner, .. } | Self::Place { runner: Some(runner), .. } => Ok(runner.finish() == 0),
         }
     }
 }

@@ -21,6 +21,7 @@ use std::{
 
 use clap::ValueEnum;
 use treecast_driver::{
+    coding::LEVELS,
     connection::KEEPALIVE,
     security::{AllowList, Identity},
     send::{
@@ -40,6 +41,9 @@ use crate::{
     mead::sharing::{Grouping, SharingArgs, WireDialect},
     observers::Observers,
 };
+
+/// The level of zstd where none is asked for: its own default.
+const DEFAULT_LEVEL: i32 = 3;
 
 const DEFAULT_WAIT: u32 = 1;
 const DEFAULT_WAIT_TIMEOUT_SECONDS: u64 = 60;
@@ -217,6 +221,10 @@ pub struct Args {
     /// key, so keep it safe
     #[arg(long, value_name = "FILE")]
     session: Option<PathBuf>,
+    /// Compress files by zstd, at level 1 to 19 [default level: 3]. A file is sent as it is where a sample of it does not
+    /// become smaller. Receivers need no option
+    #[arg(long, value_name = "zstd[:LEVEL]", value_parser = parse_compression)]
+    compress: Option<i32>,
     /// Write the ticket to this file, too
     #[arg(long, value_name = "PATH")]
     ticket_file: Option<PathBuf>,
@@ -661,6 +669,7 @@ fn options(args: &Args) -> Result<SendOptions, String> {
             .or(args.to_standing.as_ref().map(|_| ""))
             .map(|name| announce::name(name, &args.paths)),
         listed_wait: args.linger.map_or(send::LISTED_WAIT, Duration::from_secs),
+        compression: args.compress,
         ..SendOptions::new(if is_stream(args) { Vec::new() } else { args.paths.clone() })
     })
 }
@@ -755,6 +764,16 @@ pub(crate) fn parse_rate(text: &str) -> Result<Rate, String> {
     Ok(Rate(Some(rate as u64)))
 }
 
+/// Parses `zstd` or `zstd:LEVEL`. Returns the level.
+fn parse_compression(text: &str) -> Result<i32, String> {
+    let level = match text.split_once(':') {
+        None if text == "zstd" => Some(DEFAULT_LEVEL),
+        Some(("zstd", level)) => level.parse().ok().filter(|level| LEVELS.contains(level)),
+        _ => None,
+    };
+    level.ok_or_else(|| format!("expected zstd, or zstd:{} to zstd:{}", LEVELS.start(), LEVELS.end()))
+}
+
 fn parse_fec(text: &str) -> Result<Fec, String> {
     match text {
         "auto" => return Ok(Fec(Some(Share::Auto))),
@@ -809,6 +828,15 @@ mod tests {
             std::fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().file_name()).collect();
         std::fs::remove_dir_all(&folder).unwrap();
         assert_eq!(left, ["taken"]);
+    }
+
+    #[test]
+    fn compression_is_zstd_at_one_of_its_levels() {
+        let levels = ["zstd", "zstd:1", "zstd:19"].map(|text| parse_compression(text).unwrap());
+        assert_eq!(levels, [3, 1, 19]);
+        for bad in ["", "gzip", "zstd:", "zstd:0", "zstd:20", "zstd:-5", "3"] {
+            assert!(parse_compression(bad).unwrap_err().contains("zstd:1 to zstd:19"), "{bad}");
+        }
     }
 
     #[test]

@@ -8,6 +8,7 @@
 pub mod classic_bpf;
 pub mod clock;
 pub mod control;
+pub mod device;
 pub mod ethtool;
 pub mod file_limit;
 pub mod folder;

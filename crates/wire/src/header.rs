@@ -9,7 +9,7 @@
 //!  +--------+---------+---------+---------+
 //! ```
 //!
-//! The lower half of the flags holds one bit, the packet's type. The upper half is treecast's packet number. It
+//! The lower half of the flags holds the packet's type, which is one bit for all types but one. The upper half is treecast's packet number. It
 //! counts all packets that a sender sends to its group, so that receivers can tell how many were lost and when.
 //! It is 0 on control connections.
 
@@ -57,7 +57,7 @@ impl fmt::Display for FileId {
 pub struct SessionId(pub u32);
 
 listed! {
-    /// The type of a packet: exactly one bit of the header's flags field.
+    /// The type of a packet: one bit of the header's flags field, or both bits of blocks for a run of zeros.
     ///
     /// The first eight are VCMTP's, in the order in which the paper lists them (4.3.4); the paper gives
     /// no bit numbers, so bit 0 is its first. The others are treecast's.
@@ -128,6 +128,9 @@ listed! {
         /// Between members of local groups, and the sender: its first octet says what it is
         /// ([`crate::message::Local`]).
         Local = 1 << 31,
+        /// A run of blocks whose bytes are all zero, in place of the blocks: for the whole group, or sent again to one
+        /// receiver.
+        Zeros = 1 << 0 | 1 << 1,
     }
 }
 
@@ -166,7 +169,7 @@ impl Header {
     ///
     /// # Errors
     /// If there are fewer than 32 bytes, the payload is longer than a packet can carry, a block would end
-    /// beyond 2^64 bytes, or the lower half of the flags is not exactly one known bit.
+    /// beyond 2^64 bytes, or the lower half of the flags is no known type.
     pub fn parse(bytes: &[u8]) -> Result<Self, ParseError> {
         let mut reader = Reader::new(bytes);
         let file_id = FileId(reader.u64("file id")?);

@@ -10,9 +10,9 @@ use treecast_wire::{
         FILE_NAME_LEN, GroupId, GroupKey, Heard, Hello, Lack, Local, LocalFlags, LocalJoin, LocalObject,
         LocalReport, LocalRequest, LocalSplit, LocalState, MAX_BLOCK_HASHES, MAX_LACKS, MAX_LOCAL_CHILDREN,
         MAX_LOCAL_MEMBERS, MAX_LOCAL_OBJECTS, MAX_LOCAL_REQUESTED, MAX_LOCAL_ROSTER, MAX_OBJECTS, MAX_PAGES,
-        MAX_PROOF, MAX_REASON_LEN, MEMBER_LEN, MODE_BITS, Member, Message, ModificationTime, Move,
-        ObjectKind, PAGE_CHUNKS, Pace, PaceReport, Place, Progress, PutOut, PutOutCode, Reason,
-        RetransmissionRequest, Signed, SignedWord, SymbolRequest, SymbolsSent, TransferType, Welcome,
+        MAX_PROOF, MAX_REASON_LEN, MAX_ZEROS_LEN, MEMBER_LEN, MODE_BITS, Member, Message, ModificationTime,
+        Move, ObjectKind, PAGE_CHUNKS, Pace, PaceReport, Place, Progress, PutOut, PutOutCode, Reason,
+        RetransmissionRequest, Signed, SignedWord, SymbolRequest, SymbolsSent, TransferType, Welcome, Zeros,
     },
     seal::{KeyId, PREFIX_LEN, Prefix},
     ticket::{Fanout, LocalMode, LocalTicket, MAX_CONTROL_ADDRESSES, MAX_GROUPS, Repair, Security, Ticket},
@@ -173,6 +173,7 @@ fn payload_len(message: &Message) -> usize {
         Message::SymbolsSent(_) => SymbolsSent::LEN,
         Message::Move(_) => Move::LEN,
         Message::Heard(_) => Heard::LEN,
+        Message::Zeros(_) => Zeros::LEN,
         Message::PutOut(PutOut { code, reason }) => {
             let text = reason.as_str();
             usize::from(*code != PutOutCode::OtherVersion || text.is_empty()) + text.len()
@@ -236,6 +237,8 @@ fn message() -> impl Strategy<Value = Message> {
         begin_of_file().prop_map(Message::Offer),
         range.clone().prop_map(Message::RetransmissionRequest),
         range.prop_map(Message::Lacking),
+        (0..u64::MAX - MAX_ZEROS_LEN, 1..=MAX_ZEROS_LEN)
+            .prop_map(|(start, len)| Message::Zeros(Zeros::new(start..start + len).expect("in range"))),
         (0..MAX_GROUPS).prop_map(|group| Message::Move(Move::new(group).expect("in range"))),
         (any::<u8>(), any::<u16>(), any::<u32>(), any::<[u8; 16]>(), "[a-zß日 ]{1,20}").prop_map(
             |(version, port, buffer, member, name)| {
@@ -344,12 +347,13 @@ fn begin_of_file() -> impl Strategy<Value = BeginOfFile> {
         mode,
         modified: ModificationTime { seconds, nanoseconds },
     });
-    (transfer, any::<u64>(), name, prop::option::of(attributes)).prop_map(
-        |(transfer, size, name, attributes)| {
+    (transfer, any::<u64>(), name, prop::option::of(attributes), any::<bool>()).prop_map(
+        |(transfer, size, name, attributes, is_compressed)| {
             assert!(name.len() <= FILE_NAME_LEN);
             let is_folder = attributes.is_some_and(|attributes| attributes.kind == ObjectKind::Folder);
             let size = if is_folder { 0 } else { size };
             let begin = BeginOfFile::new(transfer, size, &name).expect("a good name");
+            let begin = if is_compressed { begin.compressed() } else { begin };
             attributes.map_or(begin.clone(), |attributes| begin.with_attributes(attributes).expect("good"))
         },
     )

@@ -78,6 +78,14 @@ impl Intake {
                 | Task::Decode { .. }
                 | Task::Read { .. }
         );
+        // Long stretches of zeros cost one call to the kernel.
+        if let (Some(Task::KeepZeros { file: last, range }), Task::KeepZeros { file, range: next }) =
+            (self.tasks.last_mut(), &task)
+            && (*last, range.end) == (*file, next.start)
+        {
+            range.end = next.end;
+            return;
+        }
         self.tasks.push(task);
     }
 

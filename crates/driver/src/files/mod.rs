@@ -10,6 +10,7 @@
 mod admission;
 mod buffers;
 mod chunk_check;
+mod device;
 mod held;
 mod held_log;
 mod intake;
@@ -34,6 +35,7 @@ use treecast_wire::message::ModificationTime;
 
 pub(crate) use admission::Admission;
 pub use buffers::Buffers;
+pub use device::{Device, DeviceError};
 pub(crate) use intake::Intake;
 pub use journal::{Ending, Journal, Kept, Leftovers};
 pub use part::PartFile;

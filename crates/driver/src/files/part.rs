@@ -22,12 +22,27 @@ pub struct PartFile {
     file: Option<File>,
     inode: Inode,
     stays: bool,
+    /// The path of the block device that it is. `None` for a file.
+    device: Option<PathBuf>,
 }
 
 impl PartFile {
     /// An open file with this status.
     pub(super) fn new(folder: TargetFolder, name: CString, file: OwnedFd, status: Status) -> Self {
-        Self { folder, name, file: Some(file.into()), inode: status.inode, stays: false }
+        Self { folder, name, file: Some(file.into()), inode: status.inode, stays: false, device: None }
+    }
+
+    /// A block device, which has its name and keeps it.
+    pub(super) fn of_device(folder: TargetFolder, file: File, path: PathBuf) -> io::Result<Self> {
+        let status = sys::status_at(&file, c"")?;
+        let mut part = Self::new(folder, c"".into(), file.into(), status);
+        (part.stays, part.device) = (true, Some(path));
+        Ok(part)
+    }
+
+    /// Whether this is a block device.
+    pub(super) fn is_device(&self) -> bool {
+        self.device.is_some()
     }
 
     /// The open file.
@@ -40,7 +55,7 @@ impl PartFile {
 
     /// Where it lies.
     pub(super) fn path(&self) -> PathBuf {
-        self.folder.path().join(self.name.to_string_lossy().as_ref())
+        self.device.clone().unwrap_or_else(|| self.folder.path().join(self.name.to_string_lossy().as_ref()))
     }
 
     pub(super) fn is_open(&self) -> bool {
@@ -49,7 +64,10 @@ impl PartFile {
 
     /// Closes the file until [`PartFile::reopen`].
     pub(super) fn close(&mut self) {
-        self.file = None;
+        // Somebody else could mount a device meanwhile.
+        if self.device.is_none() {
+            self.file = None;
+        }
     }
 
     /// Opens the file again after [`PartFile::close`].

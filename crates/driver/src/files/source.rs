@@ -2,22 +2,30 @@
 //! is read.
 
 use std::{
+    collections::VecDeque,
     fmt,
     fs::{File, Metadata},
     io,
     os::unix::{
         ffi::OsStringExt,
-        fs::{FileExt, MetadataExt, OpenOptionsExt},
+        fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt},
     },
     path::{Path, PathBuf},
     sync::Arc,
     time::SystemTime,
 };
 
-use treecast_host::folder;
+use treecast_host::{
+    device::{self, Extent, Use},
+    folder,
+};
 use treecast_wire::message::{Attributes, MODE_BITS, ModificationTime, ObjectKind};
 
 use super::SourceError;
+use crate::{
+    coding::{Encoder, SEGMENT_LEN},
+    zeros::is_zero,
+};
 
 /// Bytes that are read at once where a file is read from its beginning to its end.
 const RUN_LEN: u64 = 256 * 1024;
@@ -34,7 +42,8 @@ struct Identity {
     device: u64,
     inode: u64,
     size: u64,
-    modified: (i64, i64),
+    /// When it was modified: seconds and nanoseconds. `None` for a block device, of which nobody knows that.
+    modified: Option<(i64, i64)>,
 }
 
 /// Something that is sent as one object. A file may be read at several positions in turn, and is open only
@@ -45,12 +54,57 @@ pub struct Source {
     identity: Identity,
     mode: u32,
     content: Content,
+    /// Whether the file has holes, which are not read.
+    is_sparse: bool,
+    /// The stretch of the file that was read from last.
+    extent: Extent,
+    /// How it is compressed. `None` if it is sent as it is.
+    coding: Option<Box<Coding>>,
 }
+
+/// How a source is compressed, and the segments that were read last.
+#[derive(Debug)]
+struct Coding {
+    level: i32,
+    /// `None` while nothing is read.
+    encoder: Option<Encoder>,
+    segments: VecDeque<(u64, Vec<u8>)>,
+}
+
+impl Coding {
+    fn new(level: i32) -> Box<Self> {
+        Box::new(Self { level, encoder: None, segments: VecDeque::new() })
+    }
+
+    /// The segment with this number as it is sent.
+    fn encode(&mut self, number: u64, segment: Vec<u8>) -> io::Result<()> {
+        let encoder = match &mut self.encoder {
+            Some(encoder) => encoder,
+            none => none.insert(Encoder::new(self.level)?),
+        };
+        let sent = encoder.encode(&segment)?.unwrap_or(segment);
+        self.segments.truncate(MOST_SEGMENTS - 1);
+        self.segments.push_front((number, sent));
+        Ok(())
+    }
+}
+
+/// The most segments that a source keeps as they are sent: reads go on in the middle of one.
+const MOST_SEGMENTS: usize = 4;
+
+/// The most segments that are compressed to see whether it pays.
+const SAMPLES: u64 = 8;
+
+/// The share of the samples, as a divisor, that compression must save.
+const LEAST_SAVED: usize = 20;
+
+/// Sources up to this size, in bytes, are not compressed: several of them share a packet.
+const LEAST_COMPRESSED: u64 = 64 * 1024;
 
 /// What an object's bytes are.
 #[derive(Debug)]
 enum Content {
-    /// A regular file's.
+    /// A regular file's, or a block device's.
     File(Option<File>),
     /// A folder has none.
     Folder,
@@ -77,8 +131,10 @@ impl Source {
     /// If it is missing, unreadable or no regular file.
     pub fn new(path: &Path) -> Result<Self, SourceError> {
         let (file, identity) = open(path)?;
-        let mode = file.metadata().map_err(|source| unreadable(path, source))?.mode();
-        Ok(Self { path: path.to_owned(), identity, mode, content: Content::File(None) })
+        let metadata = file.metadata().map_err(|source| unreadable(path, source))?;
+        let mode = metadata.mode();
+        let is_sparse = metadata.is_file() && metadata.blocks() * 512 < identity.size;
+        Ok(Self { is_sparse, ..Self::with(path, identity, mode, Content::File(None)) })
     }
 
     /// The folder at `path`, without its content.
@@ -88,7 +144,7 @@ impl Source {
     pub fn folder(path: &Path) -> Result<Self, SourceError> {
         let metadata = path.metadata().map_err(|source| unreadable(path, source))?;
         let identity = Identity { size: 0, ..Identity::of(&metadata) };
-        Ok(Self { path: path.to_owned(), identity, mode: metadata.mode(), content: Content::Folder })
+        Ok(Self::with(path, identity, metadata.mode(), Content::Folder))
     }
 
     /// The symbolic link at `path`, with its target.
@@ -99,22 +155,27 @@ impl Source {
         let metadata = path.symlink_metadata().map_err(|source| unreadable(path, source))?;
         let target = target.into_os_string().into_vec();
         let identity = Identity { size: target.len() as u64, ..Identity::of(&metadata) };
-        Ok(Self { path: path.to_owned(), identity, mode: 0, content: Content::Link(target) })
+        Ok(Self::with(path, identity, 0, Content::Link(target)))
     }
 
     /// Bytes in memory, as a file that was changed just now. Errors call it `name`. The bytes are dropped when nobody can ask
     /// for them any more.
     pub fn memory(name: &str, bytes: Arc<dyn AsRef<[u8]> + Send + Sync>) -> Self {
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-        let modified = (now.as_secs().cast_signed(), now.subsec_nanos().into());
+        let modified = Some((now.as_secs().cast_signed(), now.subsec_nanos().into()));
         let identity = Identity { device: 0, inode: 0, size: (*bytes).as_ref().len() as u64, modified };
-        Self { path: name.into(), identity, mode: MEMORY_MODE, content: Content::Memory(Memory(bytes)) }
+        Self::with(Path::new(name), identity, MEMORY_MODE, Content::Memory(Memory(bytes)))
     }
 
-    /// The attributes that receivers are told.
-    pub fn attributes(&self) -> Attributes {
-        let (seconds, nanoseconds) = self.identity.modified;
-        Attributes {
+    fn with(path: &Path, identity: Identity, mode: u32, content: Content) -> Self {
+        let path = path.to_owned();
+        Self { path, identity, mode, content, is_sparse: false, extent: Extent::default(), coding: None }
+    }
+
+    /// The attributes that receivers are told. `None` for a block device: its mode and time are not those of its content.
+    pub fn attributes(&self) -> Option<Attributes> {
+        let (seconds, nanoseconds) = self.identity.modified?;
+        Some(Attributes {
             kind: match self.content {
                 Content::File(_) | Content::Memory(_) => ObjectKind::File,
                 Content::Folder => ObjectKind::Folder,
@@ -122,7 +183,7 @@ impl Source {
             },
             mode: self.mode as u16 & MODE_BITS,
             modified: ModificationTime { seconds, nanoseconds: nanoseconds as u32 },
-        }
+        })
     }
 
     /// The same once more, to be read by somebody else.
@@ -133,7 +194,9 @@ impl Source {
             Content::Link(target) => Content::Link(target.clone()),
             Content::Memory(memory) => Content::Memory(memory.clone()),
         };
-        Self { path: self.path.clone(), identity: self.identity, mode: self.mode, content }
+        let is_sparse = self.is_sparse;
+        let coding = self.coding.as_ref().map(|coding| Coding::new(coding.level));
+        Self { is_sparse, coding, ..Self::with(&self.path, self.identity, self.mode, content) }
     }
 
     pub fn path(&self) -> &Path {
@@ -145,11 +208,85 @@ impl Source {
         self.identity.size
     }
 
-    /// Reads bytes from `position` on into `into`.
+    /// Has the source compressed by zstd at this level from now on, if a sample of it becomes smaller. Returns whether it is.
+    ///
+    /// # Errors
+    /// If it cannot be read.
+    pub(crate) fn compress(&mut self, level: i32) -> Result<bool, SourceError> {
+        let size = self.size();
+        if size <= LEAST_COMPRESSED || !matches!(self.content, Content::File(_) | Content::Memory(_)) {
+            return Ok(false);
+        }
+        let segments = size.div_ceil(SEGMENT_LEN);
+        let path = self.path.clone();
+        let failed = |source| unreadable(&path, source);
+        let mut encoder = Encoder::new(level).map_err(failed)?;
+        let (mut all, mut saved) = (0, 0);
+        for sample in 0..segments.min(SAMPLES) {
+            let segment = self.segment(sample * segments / segments.min(SAMPLES))?;
+            let coded = encoder.encode(&segment).map_err(failed)?;
+            // Zeros are saved in any case.
+            all += if is_zero(&segment) { 0 } else { segment.len() };
+            saved += coded.map_or(0, |coded| coded.iter().rev().take_while(|byte| **byte == 0).count());
+        }
+        self.close();
+        if saved > all / LEAST_SAVED {
+            self.coding = Some(Coding::new(level));
+        }
+        Ok(self.coding.is_some())
+    }
+
+    /// Whether the source is compressed.
+    pub fn is_compressed(&self) -> bool {
+        self.coding.is_some()
+    }
+
+    /// The segment with this number, as it is in the file.
+    fn segment(&mut self, number: u64) -> Result<Vec<u8>, SourceError> {
+        let start = number * SEGMENT_LEN;
+        let mut segment = vec![0; self.size().saturating_sub(start).min(SEGMENT_LEN) as usize];
+        self.read_file(start, &mut segment)?;
+        Ok(segment)
+    }
+
+    /// Reads bytes from `position` on into `into`, as they are sent.
     ///
     /// # Errors
     /// If the file was replaced, ends too early, or cannot be read.
     pub fn read(&mut self, position: u64, into: &mut [u8]) -> Result<(), SourceError> {
+        if self.coding.is_none() {
+            return self.read_file(position, into);
+        }
+        let (mut at, mut rest) = (position, into);
+        while !rest.is_empty() {
+            let (number, start) = (at / SEGMENT_LEN, (at % SEGMENT_LEN) as usize);
+            let segment = self.sent_segment(number)?;
+            let Some(piece) = segment.get(start..).filter(|piece| !piece.is_empty()) else {
+                return Err(SourceError::Shrunk { path: self.path.clone() });
+            };
+            let len = rest.len().min(piece.len());
+            let (into, others) = rest.split_at_mut(len);
+            into.copy_from_slice(&piece[..len]);
+            (at, rest) = (at + len as u64, others);
+        }
+        Ok(())
+    }
+
+    /// The segment with this number, as it is sent.
+    fn sent_segment(&mut self, number: u64) -> Result<&[u8], SourceError> {
+        let is_it = |(its, _): &(u64, Vec<u8>)| *its == number;
+        if !self.coding.as_ref().is_some_and(|coding| coding.segments.iter().any(is_it)) {
+            let segment = self.segment(number)?;
+            let path = &self.path;
+            let encoded = self.coding.as_mut().map(|coding| coding.encode(number, segment));
+            encoded.transpose().map_err(|source| unreadable(path, source))?;
+        }
+        let segments = self.coding.iter().flat_map(|coding| &coding.segments);
+        Ok(segments.into_iter().find(|one| is_it(one)).map_or(&[], |(_, segment)| segment))
+    }
+
+    /// Reads bytes of the file.
+    fn read_file(&mut self, position: u64, into: &mut [u8]) -> Result<(), SourceError> {
         let file = match &mut self.content {
             Content::File(Some(file)) => file,
             Content::File(file) => file.insert(reopen(&self.path, self.identity)?),
@@ -157,7 +294,11 @@ impl Source {
             Content::Link(target) => return copy(&self.path, target, position, into),
             Content::Memory(Memory(bytes)) => return copy(&self.path, (**bytes).as_ref(), position, into),
         };
-        file.read_exact_at(into, position).map_err(|source| match source.kind() {
+        let read = match self.is_sparse {
+            true => read_sparse(file, &mut self.extent, position, into),
+            false => file.read_exact_at(into, position),
+        };
+        read.map_err(|source| match source.kind() {
             io::ErrorKind::UnexpectedEof => SourceError::Shrunk { path: self.path.clone() },
             _ => SourceError::Unreadable { path: self.path.clone(), source },
         })
@@ -196,7 +337,9 @@ impl Source {
     pub fn check_unchanged(&self) -> Result<(), SourceError> {
         let failed = |source| unreadable(&self.path, source);
         let now = match &self.content {
-            Content::File(Some(file)) => identity(file).map_err(failed)?,
+            Content::File(Some(file)) => identity(file)
+                .map_err(failed)?
+                .ok_or_else(|| SourceError::Changed { path: self.path.clone() })?,
             Content::File(None) => open(&self.path)?.1,
             // What comes into a folder meanwhile is not in the set.
             Content::Folder | Content::Memory(_) => return Ok(()),
@@ -221,7 +364,28 @@ impl Source {
         if let Content::File(file) = &mut self.content {
             *file = None;
         }
+        if let Some(coding) = &mut self.coding {
+            (coding.encoder, coding.segments) = (None, VecDeque::new());
+        }
     }
+}
+
+/// Reads what is stored, and leaves out holes. `extent` is the stretch that was read from last.
+fn read_sparse(file: &File, extent: &mut Extent, position: u64, into: &mut [u8]) -> io::Result<()> {
+    let (mut at, mut rest) = (position, into);
+    while !rest.is_empty() {
+        if !extent.range.contains(&at) {
+            *extent = device::extent_at(file, at)?;
+        }
+        let len = rest.len().min(usize::try_from(extent.range.end - at).unwrap_or(usize::MAX));
+        let (piece, others) = rest.split_at_mut(len);
+        match extent.is_hole {
+            true => piece.fill(0),
+            false => file.read_exact_at(piece, at)?,
+        }
+        (at, rest) = (at + len as u64, others);
+    }
+    Ok(())
 }
 
 /// Copies a part of `bytes`, the content of what errors call `path`.
@@ -236,10 +400,27 @@ fn unreadable(path: &Path, source: io::Error) -> SourceError {
 }
 
 fn open(path: &Path) -> Result<(File, Identity), SourceError> {
-    if !path.metadata().map_err(|source| unreadable(path, source))?.is_file() {
+    let metadata = path.metadata().map_err(|source| unreadable(path, source))?;
+    if !is_sendable(&metadata) {
         return Err(SourceError::NotRegular { path: path.to_owned() });
     }
+    if metadata.file_type().is_block_device() {
+        check_unused(path)?;
+    }
     open_again(path)
+}
+
+fn is_sendable(metadata: &Metadata) -> bool {
+    metadata.is_file() || metadata.file_type().is_block_device()
+}
+
+/// Refuses a device that changes while it is sent: receivers would get an image that never was.
+fn check_unused(path: &Path) -> Result<(), SourceError> {
+    let changes = |its: &Use| !matches!(its, Use::Mounted { is_writable: false, .. } | Use::Held { .. });
+    match device::uses(path).into_iter().find(changes) {
+        Some(its) => Err(SourceError::InUse { path: path.to_owned(), its }),
+        None => Ok(()),
+    }
 }
 
 /// Opens what has been a file.
@@ -247,11 +428,8 @@ fn open_again(path: &Path) -> Result<(File, Identity), SourceError> {
     let unreadable = |source| unreadable(path, source);
     // Opening a pipe would wait for its other end otherwise.
     let file = File::options().read(true).custom_flags(libc::O_NONBLOCK).open(path).map_err(unreadable)?;
-    let metadata = file.metadata().map_err(unreadable)?;
-    if !metadata.is_file() {
-        return Err(SourceError::NotRegular { path: path.to_owned() });
-    }
-    Ok((file, Identity::of(&metadata)))
+    let identity = identity(&file).map_err(unreadable)?;
+    identity.map(|identity| (file, identity)).ok_or_else(|| SourceError::NotRegular { path: path.to_owned() })
 }
 
 fn reopen(path: &Path, expected: Identity) -> Result<File, SourceError> {
@@ -272,8 +450,16 @@ fn compare(path: &Path, expected: Identity, now: Identity) -> Result<(), SourceE
     if now != expected { Err(SourceError::Changed { path }) } else { Ok(()) }
 }
 
-fn identity(file: &File) -> io::Result<Identity> {
-    Ok(Identity::of(&file.metadata()?))
+/// `None` for what is neither a file nor a block device.
+fn identity(file: &File) -> io::Result<Option<Identity>> {
+    let metadata = file.metadata()?;
+    let identity = Identity::of(&metadata);
+    Ok(match metadata.file_type().is_block_device() {
+        true => {
+            Some(Identity { device: metadata.rdev(), inode: 0, size: device::size(file)?, modified: None })
+        }
+        false => metadata.is_file().then_some(identity),
+    })
 }
 
 impl Identity {
@@ -282,7 +468,7 @@ impl Identity {
             device: metadata.dev(),
             inode: metadata.ino(),
             size: metadata.len(),
-            modified: (metadata.mtime(), metadata.mtime_nsec()),
+            modified: Some((metadata.mtime(), metadata.mtime_nsec())),
         }
     }
 }
@@ -309,6 +495,65 @@ mod tests {
 
         std::fs::write(&path, [2; 2000]).unwrap();
         assert!(matches!(source.check_unchanged(), Err(SourceError::Changed { .. })));
+    }
+
+    #[test]
+    fn holes_are_zeros() {
+        let folder = scratch("source-holes");
+        let path = folder.join("sparse");
+        let file = File::create(&path).unwrap();
+        file.set_len(4 << 20).unwrap();
+        for at in [0, 1_000_000, 3_000_000] {
+            file.write_all_at(&[7; 5000], at).unwrap();
+        }
+        let mut source = Source::new(&path).unwrap();
+        assert!(source.is_sparse);
+        let mut bytes = Vec::new();
+        assert!(source.read_all(|| true, |run| bytes.extend_from_slice(run)).unwrap());
+        assert!(bytes == std::fs::read(&path).unwrap());
+        file.set_len(2 << 20).unwrap();
+        let error = source.read(0, &mut bytes[..10]).unwrap_err();
+        assert!(matches!(error, SourceError::Shrunk { .. }), "{error}");
+    }
+
+    #[test]
+    fn a_compressed_source_is_read_anywhere_and_as_often_as_one_likes() {
+        let folder = scratch("source-coded");
+        let path = folder.join("text");
+        let text: Vec<u8> = (0..900_000_u32).flat_map(|at| (at / 100).to_le_bytes()).collect();
+        std::fs::write(&path, &text).unwrap();
+        let mut source = Source::new(&path).unwrap();
+        assert!(source.compress(3).unwrap() && source.is_compressed());
+        let mut sent = Vec::new();
+        assert!(source.read_all(|| true, |run| sent.extend_from_slice(run)).unwrap());
+        assert_eq!(sent.len(), text.len());
+        assert!(sent.iter().filter(|byte| **byte == 0).count() > text.len() / 2 && sent != text);
+        for (start, len) in [(3_000_000, 600_000), (0, 10), (262_100, 100), (3_599_999, 1)] {
+            let mut piece = vec![1; len];
+            source.twin().read(start as u64, &mut piece).unwrap();
+            assert!(piece == sent[start..start + len]);
+            source.read(start as u64, &mut piece).unwrap();
+            assert!(piece == sent[start..start + len]);
+        }
+        let mut back = Vec::new();
+        let mut decoder = crate::coding::Decoder::new().unwrap();
+        for segment in sent.chunks(SEGMENT_LEN as usize) {
+            let mut was = segment.to_vec();
+            decoder.decode(segment, &mut was).unwrap();
+            back.extend(was);
+        }
+        assert!(back == text);
+    }
+
+    #[test]
+    fn what_does_not_become_smaller_or_is_short_is_not_compressed() {
+        let mut noise = vec![0; 500_000];
+        blake3::Hasher::new().finalize_xof().fill(&mut noise);
+        for content in [noise, vec![7; 60_000]] {
+            assert!(!Source::memory("bytes", Arc::new(content)).compress(3).unwrap());
+        }
+        let mut source = Source::memory("bytes", Arc::new(vec![7; 70_000]));
+        assert!(source.compress(3).unwrap());
     }
 
     #[test]

@@ -8,14 +8,17 @@ use std::{
 };
 
 use thiserror::Error;
+use treecast_host::device::Use;
 
 /// The reason why a file cannot be sent, or not any longer.
 #[derive(Debug, Error)]
 pub enum SourceError {
     #[error("cannot read {path}: {source}; check the name and the permissions", path = path.display())]
     Unreadable { path: PathBuf, source: io::Error },
-    #[error("{path} is neither a file nor a folder: name regular files or folders of them", path = path.display())]
+    #[error("{path} is neither a file nor a folder nor a block device: name one of these", path = path.display())]
     NotRegular { path: PathBuf },
+    #[error("{path} is in use and may change while it is sent ({its}): unmount it, or mount it read-only", path = path.display())]
+    InUse { path: PathBuf, its: Use },
     #[error("{path} changed while it was sent: send it again when nothing writes to it", path = path.display())]
     Changed { path: PathBuf },
     #[error("{path} became shorter while it was sent: send it again when nothing writes to it", path = path.display())]
@@ -98,7 +101,8 @@ impl fmt::Display for Unsendable {
 fn why(error: &SourceError) -> String {
     match error {
         SourceError::Unreadable { source, .. } => format!("cannot be read: {source}"),
-        SourceError::NotRegular { .. } => "neither a file nor a folder".to_owned(),
+        SourceError::NotRegular { .. } => "neither a file nor a folder nor a block device".to_owned(),
+        SourceError::InUse { its, .. } => format!("in use: {its}"),
         SourceError::SameName { other, name, .. } => {
             format!("would be called {}, as {}", name.escape_debug(), other.to_string_lossy().escape_debug())
         }

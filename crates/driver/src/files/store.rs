@@ -33,7 +33,7 @@ use hands::Hands;
 use serving::Served;
 
 use super::{
-    Buffers, Ending, Journal, Kept, TargetError, TargetFolder, Task, Whole,
+    Buffers, Device, Ending, Journal, Kept, TargetError, TargetFolder, Task, Whole,
     chunk_check::wrong_chunks,
     held_log::SharedLog,
     journal::hash_by_name,
@@ -118,7 +118,7 @@ impl Bytes {
         let mut bytes = Self::default();
         for task in tasks {
             match task {
-                Task::Keep { range, .. } | Task::Overwrite { range, .. } => {
+                Task::Keep { range, .. } | Task::Overwrite { range, .. } | Task::KeepZeros { range, .. } => {
                     bytes.stored += (range.end - range.start) as usize;
                 }
                 Task::KeepHeld { bytes: held, .. } => bytes.stored += held.len(),
@@ -402,6 +402,7 @@ impl Worker {
                 let bytes = &batch.bytes()[at..at + (range.end - range.start) as usize];
                 self.keep(file, range.start, bytes);
             }
+            Task::KeepZeros { file, range } => self.keep_zeros(file, range),
             Task::KeepHeld { file, position, bytes } => self.keep(file, position, &bytes),
             Task::Overwrite { file, range, at } => {
                 self.attempt(file, slice::from_ref(&range), |stored, _, folder| {
@@ -503,6 +504,9 @@ impl Worker {
     }
 
     fn stored(&mut self, file: FileId, begin: &BeginOfFile, kept: &Kept) -> Result<Stored, TargetError> {
+        if let Some(device) = self.folder.device() {
+            return Ok(Stored::new(device.part(&self.folder, file, begin)?));
+        }
         self.note_open(file);
         let Some(journal) = &self.journal else {
             let ended = io::Error::other("the session has ended");
@@ -532,6 +536,18 @@ impl Worker {
         self.note_stored(file, false);
     }
 
+    fn keep_zeros(&mut self, file: FileId, range: Range<u64>) {
+        if let Some(Some(Object::Whole { .. })) = self.objects.get(&file) {
+            // It comes again, as in `keep`.
+            self.keep(file, range.start, &[]);
+        }
+        self.attempt(file, slice::from_ref(&range), |stored, begin, folder| {
+            let doing = || format!("write {} (zeros from {} on)", begin.file_name(), range.start);
+            stored.write_zeros(range.clone()).map_err(|source| folder.content_error(doing(), source))
+        });
+        self.note_stored(file, false);
+    }
+
     /// Tells the journal of what is stored, when it is enough, or `all`.
     fn note_stored(&mut self, file: FileId, all: bool) {
         if let Some(Some(Object::Announced { stored, begin })) = self.objects.get_mut(&file)
@@ -545,6 +561,9 @@ impl Worker {
     fn discard(&mut self, file: FileId) {
         self.forget_symbols(file);
         self.open_parts.files.retain(|open| *open != file);
+        if let Some(device) = self.folder.device() {
+            device.release(file);
+        }
         if let Some(object) = self.objects.remove(&file)
             && !matches!(object, Some(Object::Early(_)))
             && !self.cramped.contains(&file)
@@ -636,9 +655,13 @@ impl Worker {
     }
 
     fn make(&mut self, file: FileId, whole: &Whole) {
-        let made = self.held.clone().with_room(|| match self.names.make(&whole.begin, &whole.content) {
-            Some(status) => Ok(status),
-            None => self.make_by_part(file, whole),
+        let made = self.held.clone().with_room(|| {
+            // What a device gets, and what is compressed, goes the long way.
+            let is_plain = self.folder.device().is_none() && !whole.begin.is_compressed();
+            match is_plain.then(|| self.names.make(&whole.begin, &whole.content)).flatten() {
+                Some(status) => Ok(status),
+                None => self.make_by_part(file, whole),
+            }
         });
         let report = match made {
             Ok(status) => {
@@ -666,7 +689,27 @@ impl Worker {
         let mut stored = self.stored(file, begin, &Kept::Nothing)?;
         write(&mut stored, &self.folder, begin.file_name(), 0, content)?;
         self.open_parts.files.retain(|open| *open != file);
-        self.names.commit(stored.into_part(), begin)
+        self.name(stored, begin, &whole.hash)
+    }
+
+    /// Gives a verified object its name, decompressed. One on a device has it, and is forced to the disk.
+    fn name(&mut self, stored: Stored, begin: &BeginOfFile, hash: &[u8; 32]) -> Result<Status, TargetError> {
+        let mut hash = *hash;
+        if begin.is_compressed() {
+            let reads_back = self.folder.device().is_some_and(Device::reads_back);
+            let expanded = stored.expand(begin.file_size, reads_back);
+            let expanded = expanded.map_err(|source| {
+                let doing = format!("decompress {}", begin.file_name());
+                self.folder.content_error(doing, source)
+            })?;
+            hash = expanded.unwrap_or(hash);
+        }
+        let Some(device) = self.folder.device() else { return self.names.commit(stored.into_part(), begin) };
+        let failed = |source| {
+            let doing = format!("verify {}", begin.file_name());
+            TargetError::Device { doing, device: device.path().to_owned(), source }
+        };
+        stored.force_to_disk(device.reads_back().then_some(&hash)).map_err(failed)
     }
 
     /// Nothing of the object is kept when it cannot have its name.
@@ -676,8 +719,8 @@ impl Worker {
         match self.objects.remove(&file).flatten() {
             Some(Object::Announced { stored, begin }) => {
                 let hash = stored.last_hash();
-                let status =
-                    self.names.commit(stored.into_part(), &begin).map_err(|error| error.to_string())?;
+                let status = self.name(*stored, &begin, &hash.unwrap_or_default());
+                let status = status.map_err(|error| error.to_string())?;
                 self.note_served(file, &begin, status);
                 if let (Some(journal), Some(hash)) = (&mut self.journal, hash) {
                     journal.done(file, &begin, &hash, status);
@@ -824,11 +867,11 @@ fn write(
     bytes: &[u8],
 ) -> Result<(), TargetError> {
     let doing = || format!("write {name} (bytes from {position} on)");
-    stored.write(position, bytes).map_err(|source| folder.error(doing(), source))
+    stored.write(position, bytes).map_err(|source| folder.content_error(doing(), source))
 }
 
 fn read_back(folder: &TargetFolder, source: io::Error) -> TargetError {
-    folder.error("read back a file".into(), source)
+    folder.content_error("read back what was written".into(), source)
 }
 
 #[cfg(test)]

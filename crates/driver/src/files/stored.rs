@@ -2,6 +2,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    fs::File,
     io,
     ops::Range,
     os::unix::fs::FileExt,
@@ -10,11 +11,24 @@ use std::{
 
 use blake3::Hasher;
 
+use treecast_host::device;
+
 use super::{
     PartFile, TargetError, TargetFolder,
+    sys::{self, Status},
     tree_hash::{GROUP_LEN, TreeHash},
 };
-use crate::carousel::FrameHash;
+use crate::{
+    carousel::FrameHash,
+    coding::{Decoder, HEAD_LEN, SEGMENT_LEN, may_be_coded},
+    zeros::{Stretch, first_stretch, is_zero},
+};
+
+/// The shortest run of zeros, in bytes, that becomes a hole of a file.
+const LEAST_HOLE: usize = 16 * 1024;
+
+/// What is hashed for a hole.
+static ZEROS: [u8; 64 * 1024] = [0; 64 * 1024];
 
 /// How much is read back at once where the hash has to catch up.
 pub(super) const CATCH_UP_LEN: usize = GROUP_LEN as usize;
@@ -94,9 +108,29 @@ impl Stored {
 
     /// Writes bytes at a position.
     pub fn write(&mut self, position: u64, bytes: &[u8]) -> io::Result<()> {
-        self.part.file()?.write_all_at(bytes, position)?;
+        let end = position + bytes.len() as u64;
+        match bytes.len() >= LEAST_HOLE && is_zero(bytes) {
+            true => device::make_zero(self.part.file()?, position..end)?,
+            false => self.part.file()?.write_all_at(bytes, position)?,
+        }
+        self.note_written(position, bytes);
+        Ok(())
+    }
+
+    /// Writes zeros. A file gets a hole.
+    pub fn write_zeros(&mut self, range: Range<u64>) -> io::Result<()> {
+        device::make_zero(self.part.file()?, range.clone())?;
+        for start in range.clone().step_by(ZEROS.len()) {
+            let len = (range.end - start).min(ZEROS.len() as u64) as usize;
+            self.note_written(start, &ZEROS[..len]);
+        }
+        Ok(())
+    }
+
+    /// Takes note of bytes that have been written.
+    fn note_written(&mut self, position: u64, bytes: &[u8]) {
         if bytes.is_empty() {
-            return Ok(());
+            return;
         }
         let end = position + bytes.len() as u64;
         if self.missing(position..end).first() != Some(&(position..end)) {
@@ -111,7 +145,7 @@ impl Stored {
             _ => self.unnoted.push(position..end),
         }
         if self.is_read_back {
-            return Ok(());
+            return;
         }
         self.tree.feed(position, bytes);
         for group in position / GROUP_LEN..=(end - 1) / GROUP_LEN {
@@ -119,7 +153,6 @@ impl Stored {
                 self.behind.insert(group);
             }
         }
-        Ok(())
     }
 
     /// Reads stored bytes. Bytes that are not stored are zeros.
@@ -214,6 +247,9 @@ impl Stored {
 
     /// Sets the size of the file, after checking that there is space. The file takes no space yet.
     pub fn announce(&self, folder: &TargetFolder, name: &str, size: u64) -> Result<(), TargetError> {
+        if self.part.is_device() {
+            return Ok(());
+        }
         folder.check_room(name, size.saturating_sub(self.stored_bytes()))?;
         let sized = self.part.file().and_then(|file| file.set_len(size));
         sized.map_err(|source| folder.error(format!("size {name:?}"), source))
@@ -221,6 +257,9 @@ impl Stored {
 
     /// Reserves the space for the file.
     pub fn reserve(&self, folder: &TargetFolder, name: &str, size: u64) -> Result<(), TargetError> {
+        if self.part.is_device() {
+            return Ok(());
+        }
         let file = self.part.file();
         let file = file.map_err(|source| folder.error(format!("take room for {name:?}"), source))?;
         folder.reserve(file, name, size)
@@ -285,6 +324,55 @@ impl Stored {
         self.part
     }
 
+    /// Decompresses all segments of an object of `size` bytes. Returns the hash of what they then are, if that is asked for.
+    ///
+    /// # Errors
+    /// The error of the kernel, or that a segment is not what it says.
+    pub fn expand(&self, size: u64, hashes: bool) -> io::Result<Option<[u8; 32]>> {
+        let (file, mut decoder) = (self.part.file()?, Decoder::new()?);
+        let (mut sent, mut was) = (Vec::new(), Vec::new());
+        let mut hasher = hashes.then(Hasher::new);
+        for start in (0..size).step_by(SEGMENT_LEN as usize) {
+            let len = (size - start).min(SEGMENT_LEN) as usize;
+            sent.resize(len, 0);
+            // Most segments of many files show by their beginning that they are as they were.
+            let head = len.min(HEAD_LEN);
+            file.read_exact_at(&mut sent[..head], start)?;
+            if !hashes && !may_be_coded(&sent[..head]) {
+                continue;
+            }
+            file.read_exact_at(&mut sent, start)?;
+            was.resize(len, 0);
+            let is_other = decoder.decode(&sent, &mut was).map_err(|error| {
+                let line = format!("its part at {start} is not what it says ({error})");
+                io::Error::new(io::ErrorKind::InvalidData, line)
+            })?;
+            if is_other {
+                put(file, start, &was)?;
+            }
+            if let Some(hasher) = &mut hasher {
+                hasher.update(if is_other { &was } else { &sent });
+            }
+        }
+        Ok(hasher.map(|hasher| *hasher.finalize().as_bytes()))
+    }
+
+    /// Forces all bytes to the disk. With a hash, reads them from there, and compares theirs. Returns the file's status.
+    ///
+    /// # Errors
+    /// The error of the kernel, or that the bytes are others.
+    pub fn force_to_disk(&self, hash: Option<&[u8; 32]>) -> io::Result<Status> {
+        let file = self.part.file()?;
+        device::sync_and_forget(file)?;
+        if let Some(hash) = hash {
+            let len = self.stored.get(&0).copied().unwrap_or(0);
+            if self.hash_by_reading(len, &mut vec![0; CATCH_UP_LEN])? != *hash {
+                return Err(io::Error::other("it does not hold what was written to it"));
+            }
+        }
+        sys::status_at(file, c"")
+    }
+
     /// Leaves the file for a later receiver of the session.
     pub fn keep(&mut self) {
         self.part.keep();
@@ -307,6 +395,22 @@ impl Stored {
         }
         self.stored.insert(start, end);
     }
+}
+
+/// Writes bytes. Long stretches of zeros become holes.
+fn put(file: &File, position: u64, bytes: &[u8]) -> io::Result<()> {
+    const PAGE: usize = 4096;
+    let mut at = 0;
+    while at < bytes.len() {
+        let Stretch { bytes: part, is_zero } = first_stretch(bytes, at, PAGE);
+        let start = position + part.start as u64;
+        match is_zero && part.len() >= LEAST_HOLE {
+            true => device::make_zero(file, start..start + part.len() as u64)?,
+            false => file.write_all_at(&bytes[part.clone()], start)?,
+        }
+        at = part.end;
+    }
+    Ok(())
 }
 
 /// Feeds a range of a file to a hasher.

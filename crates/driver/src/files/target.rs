@@ -16,7 +16,7 @@ use std::{
 use thiserror::Error;
 
 use super::{
-    Rules,
+    Device, DeviceError, Rules,
     sys::{self, Status, c_string, open_at},
 };
 
@@ -50,6 +50,10 @@ pub enum TargetError {
     #[error("cannot {doing} in folder {folder}: this user's quota there is used up; remove files or take another folder",
         folder = folder.display())]
     Quota { doing: String, folder: PathBuf },
+    #[error(transparent)]
+    Refused(#[from] DeviceError),
+    #[error("cannot {doing} on {device}: {source}; take another device", device = device.display())]
+    Device { doing: String, device: PathBuf, source: io::Error },
     #[error("cannot {doing} in folder {folder}: {source}", folder = folder.display())]
     Io { doing: String, folder: PathBuf, source: io::Error },
 }
@@ -100,6 +104,8 @@ pub struct TargetFolder {
     folder: Arc<OwnedFd>,
     path: PathBuf,
     rules: Rules,
+    /// The device to which the one object goes. The folder then has only what treecast keeps beside it.
+    device: Option<Device>,
 }
 
 impl TargetFolder {
@@ -116,13 +122,37 @@ impl TargetFolder {
         }
         let folder = File::options().read(true).custom_flags(libc::O_DIRECTORY).open(path).map_err(failed)?;
         sys::check_writable(&folder).map_err(failed)?;
-        Ok(Self { folder: Arc::new(folder.into()), path: path.to_owned(), rules: Rules::default() })
+        Ok(Self {
+            folder: Arc::new(folder.into()),
+            path: path.to_owned(),
+            rules: Rules::default(),
+            device: None,
+        })
     }
 
     /// Sets the rules for the folder.
     #[must_use]
     pub fn with_rules(self, rules: Rules) -> Self {
         Self { rules, ..self }
+    }
+
+    /// Has the one object of the session go to a device.
+    #[must_use]
+    pub fn with_device(self, device: Option<Device>) -> Self {
+        Self { device, ..self }
+    }
+
+    /// The device to which the one object goes. `None` if objects go to the folder.
+    pub(super) fn device(&self) -> Option<&Device> {
+        self.device.as_ref()
+    }
+
+    /// The error for reading or writing of an object's bytes that failed.
+    pub(super) fn content_error(&self, doing: String, source: io::Error) -> TargetError {
+        match &self.device {
+            Some(device) => TargetError::Device { doing, device: device.path().to_owned(), source },
+            None => self.error(doing, source),
+        }
     }
 
     pub fn rules(&self) -> Rules {

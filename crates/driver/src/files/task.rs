@@ -22,6 +22,8 @@ pub enum Task {
     /// Writes `range` of an object. The bytes are at `at` in the batch that is handed over with the task. They
     /// stay in memory until the object is announced; the caller must keep their number small.
     Keep { file: FileId, range: Range<u64>, at: usize },
+    /// Like `Keep`, for bytes that are all zero. The object has been announced.
+    KeepZeros { file: FileId, range: Range<u64> },
     /// Like `Keep`, for bytes that are not in the batch.
     KeepHeld { file: FileId, position: u64, bytes: Vec<u8> },
     /// Like `Keep`, if bytes are stored there already. Only bytes that differ are written.

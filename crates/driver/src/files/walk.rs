@@ -27,12 +27,16 @@ impl NamedSource {
     /// # Errors
     /// If it cannot be sent under this name.
     pub fn begin(&self) -> Result<BeginOfFile, SourceError> {
-        BeginOfFile::new(TransferType::DiskToDisk, self.source.size(), &self.name)
-            .and_then(|begin| begin.with_attributes(self.source.attributes()))
-            .map_err(|error| SourceError::Name {
-                path: self.source.path().to_owned(),
-                why: error.to_string(),
-            })
+        let begin = BeginOfFile::new(TransferType::DiskToDisk, self.source.size(), &self.name);
+        let begin = match self.source.attributes() {
+            Some(attributes) => begin.and_then(|begin| begin.with_attributes(attributes)),
+            None => begin,
+        };
+        let begin = begin.map(|begin| if self.source.is_compressed() { begin.compressed() } else { begin });
+        begin.map_err(|error| SourceError::Name {
+            path: self.source.path().to_owned(),
+            why: error.to_string(),
+        })
     }
 }
 

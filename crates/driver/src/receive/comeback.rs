@@ -25,7 +25,8 @@ pub(super) fn run(
     on_event: &mut dyn FnMut(ReceiveEvent),
 ) -> Result<ReceiveSummary, ReceiveError> {
     // Before the sender hears of this receiver, which could keep nothing otherwise.
-    let folder = TargetFolder::open(&options.into)?.with_rules(options.rules);
+    let folder =
+        TargetFolder::open(&options.into)?.with_rules(options.rules).with_device(options.device.clone());
     let mut storage = Journal::open(&folder, options.ticket.session, true)?;
     let member = Member::new(options, &mut storage.0, on_event)?;
     let mut until = (false, Instant::now() + options.connect_timeout);

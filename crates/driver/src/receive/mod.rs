@@ -28,7 +28,7 @@ use session::{Carried, Ended, Session};
 
 use crate::{
     events::{as_field_text, as_kind, as_seconds},
-    files::{Admission, Journal, Limit, Rules, Shortage, TargetError, TargetFolder},
+    files::{Admission, Device, Journal, Limit, Rules, Shortage, TargetError, TargetFolder},
     hindrance::Hindrance,
     local::{GroupsFile, GroupsFileError},
     security::{Identity, PublicKey, tls::TlsError},
@@ -58,6 +58,8 @@ pub struct ReceiveOptions {
     /// The UDP port for packets to this host's own address. `None`: the ticket's, or a free one.
     pub port: Option<u16>,
     pub into: PathBuf,
+    /// The device to which the session's one file goes. `into` then has only what treecast keeps beside it.
+    pub device: Option<Device>,
     /// The filter of names of wanted objects. `None` accepts all.
     pub only: Option<NameFilter>,
     /// The rules for the sender in the folder.
@@ -120,6 +122,7 @@ impl ReceiveOptions {
             interface: None,
             port: None,
             into,
+            device: None,
             only: None,
             rules: Rules::default(),
             connect_timeout: Duration::from_secs(30),
@@ -479,7 +482,8 @@ fn listen(
     stop: &Stop,
     on_event: &mut dyn FnMut(ReceiveEvent),
 ) -> Result<ReceiveSummary, ReceiveError> {
-    let folder = TargetFolder::open(&options.into)?.with_rules(options.rules);
+    let folder =
+        TargetFolder::open(&options.into)?.with_rules(options.rules).with_device(options.device.clone());
     // The IoT updater's frames do not say of which session they are.
     let resumes = options.dialect == Dialect::Session;
     let storage = Journal::open(&folder, options.ticket.session, resumes)?;

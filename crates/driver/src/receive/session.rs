@@ -53,7 +53,7 @@ use crate::{
     connection::Connection,
     files::{Admission, Ending, Intake, Leftovers, Limit, SmallObjects, TargetFolder},
     hindrance::Meter,
-    udp::{BATCH_LEN, Item},
+    udp::{BATCH_LEN, Item, are_zeros},
 };
 
 const GROUP: u64 = 0;
@@ -408,6 +408,8 @@ impl Session<'_> {
                 let at_hand = AtHand { start: positions.start, at };
                 self.handle(ReceiverInput::Symbols { from, file, positions }, Some(at_hand));
             }
+            // A few of them would take much memory until the object is known.
+            Item::Blocks { file, at, .. } if are_zeros(at) && !self.store.begins.contains_key(&file) => {}
             Item::Blocks { file, range, at } => {
                 let at_hand = AtHand { start: range.start, at };
                 self.handle(ReceiverInput::Blocks { from, file, range }, Some(at_hand));

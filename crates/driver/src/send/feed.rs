@@ -58,10 +58,10 @@ pub(super) struct Feed {
 }
 
 impl Feed {
-    /// Starts the reader. It wakes `waker` when a path has arrived, and at the end.
-    pub fn start(source: FeedSource, waker: Waker) -> io::Result<Self> {
+    /// Starts the reader, which has objects compressed at this level. It wakes `waker` when a path has arrived, and at the end.
+    pub fn start(source: FeedSource, compression: Option<i32>, waker: Waker) -> io::Result<Self> {
         let (sender, arrivals) = sync_channel(AHEAD);
-        let reader = Reader { arrivals: sender, waker };
+        let reader = Reader { arrivals: sender, compression, waker };
         thread::Builder::new().name("feed".into()).spawn(move || reader.run(&source))?;
         Ok(Self { arrivals })
     }
@@ -77,6 +77,8 @@ impl Feed {
 
 struct Reader {
     arrivals: SyncSender<Arrival>,
+    /// The level by which objects are compressed. `None`: not at all.
+    compression: Option<i32>,
     waker: Waker,
 }
 
@@ -167,7 +169,12 @@ impl Reader {
         }
     }
 
-    fn give(&self, arrival: Arrival) -> Result<(), Over> {
+    fn give(&self, mut arrival: Arrival) -> Result<(), Over> {
+        if let (Some(level), Arrival::Object(named)) = (self.compression, &mut arrival)
+            && let Err(error) = named.source.compress(level)
+        {
+            arrival = Arrival::Refused { path: named.name.clone(), reason: error.to_string() };
+        }
         let sent = self.arrivals.send(arrival).map_err(|_| Over);
         self.waker.wake();
         sent
@@ -181,7 +188,7 @@ mod tests {
     /// What the lines of a feed come to: names of objects, and reasons why not.
     fn read(lines: &[u8]) -> Vec<String> {
         let (sender, arrivals) = sync_channel(AHEAD);
-        let reader = Reader { arrivals: sender, waker: Waker::new().unwrap() };
+        let reader = Reader { arrivals: sender, compression: None, waker: Waker::new().unwrap() };
         assert!(matches!(reader.read(lines), Ok(Ok(()))));
         drop(reader);
         arrivals
@@ -207,7 +214,7 @@ mod tests {
     #[test]
     fn a_reader_whose_session_is_over_ends() {
         let (sender, arrivals) = sync_channel(AHEAD);
-        let reader = Reader { arrivals: sender, waker: Waker::new().unwrap() };
+        let reader = Reader { arrivals: sender, compression: None, waker: Waker::new().unwrap() };
         drop(arrivals);
         assert!(matches!(reader.read(&b"/proc/self/exe\n"[..]), Err(Over)));
     }
@@ -215,7 +222,7 @@ mod tests {
     #[test]
     fn the_end_is_told_and_so_is_a_feed_that_is_not_there() {
         let waker = Waker::new().unwrap();
-        let feed = Feed::start(FeedSource::File("/no/such/feed".into()), waker.clone()).unwrap();
+        let feed = Feed::start(FeedSource::File("/no/such/feed".into()), None, waker.clone()).unwrap();
         let mut refused = 0;
         loop {
             match feed.next() {

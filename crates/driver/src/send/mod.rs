@@ -145,6 +145,8 @@ pub struct SendOptions {
     pub listed_wait: Duration,
     /// The name under which the session is announced on the network. `None`: it is not announced.
     pub announce: Option<String>,
+    /// The level of zstd ([`crate::coding::LEVELS`]) by which objects are compressed. `None`: they are sent as they are.
+    pub compression: Option<i32>,
 }
 
 /// The rate, in bits of IP packets a second, headers included.
@@ -219,6 +221,7 @@ impl SendOptions {
             announce: None,
             listed: Vec::new(),
             listed_wait: LISTED_WAIT,
+            compression: None,
         }
     }
 }

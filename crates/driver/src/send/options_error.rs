@@ -61,6 +61,8 @@ pub enum OptionsError {
         "the addresses of local groups lie around the session's own, in 239.0.0.0/8 or in an IPv6 scope, and not in a range for one source"
     )]
     LocalGroup,
+    #[error("neither local groups nor the IoT updater's receivers take compressed files")]
+    Compression,
     /// The file of groups does not go with the session's receivers, for this reason.
     #[error("{0}")]
     LocalGroups(String),

@@ -71,7 +71,7 @@ impl Plan {
         let kept = options.session_file.as_deref().map(session_file::read).transpose()?.flatten();
         kept.as_ref().map_or(Ok(()), |kept| kept.check_options(options))?;
         let options = &filled(options, kept.as_ref());
-        let Found { sources, skipped } = find_sources_until(&options.paths, &|| stop.is_requested())?;
+        let Found { mut sources, skipped } = find_sources_until(&options.paths, &|| stop.is_requested())?;
         let interface = interface(options)?;
         check_feed(options)?;
         check_rates(options)?;
@@ -87,6 +87,7 @@ impl Plan {
         let group = GroupAddress { group: SocketAddr::new(ip, port), source: options.source, interface };
         let block_len = block_len(options, &group, lists.as_ref())?;
         check_fec(options, &sources, block_len)?;
+        compress(options, &mut sources, stop)?;
         let session = SessionId(u32::from_be_bytes(security::random()?));
         let identity = identity(options)?;
         let tells_secret = identity.is_some() && !options.repair.has_connections();
@@ -150,7 +151,13 @@ impl Plan {
         let has_own = matches!(&self.options.security, Some(SendSecurity { identity: Some(_), .. }));
         let identity = self.identity.as_ref().filter(|_| !has_own);
         let (ticket, has_allow_list) = (self.ticket(control.to_vec()), self.has_allow_list());
-        session_file::create(path, &ticket, (has_allow_list, &self.several_rates()), identity, &self.sources)
+        session_file::create(
+            path,
+            &ticket,
+            (has_allow_list, &self.several_rates(), self.options.compression),
+            identity,
+            &self.sources,
+        )
     }
 
     /// The rate of each group, from fast to slow, in bits a second. `None` for a rate that is not fixed.
@@ -263,6 +270,21 @@ fn check_feed(options: &SendOptions) -> Result<(), OptionsError> {
         Err(error) => error.to_string(),
     };
     Err(OptionsError::Feed { path: path.clone(), why })
+}
+
+/// Has those files compressed that become smaller by it.
+fn compress(options: &SendOptions, sources: &mut [NamedSource], stop: &Stop) -> Result<(), SendError> {
+    let Some(level) = options.compression else { return Ok(()) };
+    if options.repair.is_iotup() || options.repair.local().is_some() {
+        return Err(OptionsError::Compression.into());
+    }
+    for named in sources {
+        if stop.is_requested() {
+            return Err(SendError::Interrupted);
+        }
+        named.source.compress(level)?;
+    }
+    Ok(())
 }
 
 /// What several rates cannot do.

@@ -25,6 +25,7 @@ mod symbols;
 use std::{
     collections::{BTreeMap, BTreeSet},
     net::{IpAddr, TcpListener},
+    ops::Range,
     sync::mpsc::TryRecvError,
     time::Duration,
 };
@@ -41,7 +42,7 @@ use treecast_proto::{
 };
 use treecast_wire::{
     header::{self, FileId, HEADER_LEN, Header, PacketNumbers},
-    message::{MAX_OBJECTS, Message},
+    message::{MAX_OBJECTS, Message, Zeros},
 };
 
 use group_keys::GroupKeys;
@@ -71,6 +72,7 @@ use crate::{
     files::{NamedSource, SourceError},
     pacer::{self, Pacer},
     security::manifest::Signer,
+    zeros::{Stretch, first_stretch, is_zero},
 };
 
 /// What the poller's tokens mean: below `FIRST_CONNECTION` one of these, else a connection's number.
@@ -533,18 +535,18 @@ impl<'a> Session<'a> {
         if self.gather_blocks(now, first, range.clone())? {
             return Ok(());
         }
-        let blocks = len.div_ceil(self.plan.block_len.into()) as u64;
-        let first = Header { number: self.number_packets(now, 0, blocks)?, ..first };
         self.lanes.runs += 1;
-        match self.objects.sources.read_in_order(file, range.clone()) {
-            Ok(run) => {
-                let sent = self.lanes.group.send_blocks(now, 0, first, run)?;
-                self.note_multicast(now, sent);
-            }
-            Err(error) => {
-                self.withdraw(now, file, &error);
-                return Ok(());
-            }
+        let mut at = 0;
+        while at < len {
+            let stretch = match self.objects.sources.read_in_order(file, range.clone()) {
+                Ok(run) => first_stretch(run, at, self.plan.block_len.into()),
+                Err(error) => {
+                    self.withdraw(now, file, &error);
+                    return Ok(());
+                }
+            };
+            self.multicast_stretch(now, first, &range, &stretch)?;
+            at = stretch.bytes.end;
         }
         if let Err(error) = self.prepare_symbols(file, range.end) {
             self.withdraw(now, file, &error);
@@ -552,6 +554,43 @@ impl<'a> Session<'a> {
         }
         self.note_read(now, file, range.end);
         Ok(())
+    }
+
+    /// Sends a part of the blocks `range` to the group, which have been read.
+    fn multicast_stretch(
+        &mut self,
+        now: Instant,
+        first: Header,
+        range: &Range<u64>,
+        Stretch { bytes, is_zero }: &Stretch,
+    ) -> Result<(), SendError> {
+        let (file, sequence) = (first.file_id, range.start + bytes.start as u64);
+        if *is_zero {
+            return self.send_zeros(now, Destination::Group, file, sequence, bytes.len());
+        }
+        let blocks = bytes.len().div_ceil(self.plan.block_len.into()) as u64;
+        let number = self.number_packets(now, 0, blocks)?;
+        // It has just been read, and is still there.
+        if let Ok(run) = self.objects.sources.read_in_order(file, range.clone()) {
+            let first = Header { sequence, number, ..first };
+            let sent = self.lanes.group.send_blocks(now, 0, first, &run[bytes.clone()])?;
+            self.note_multicast(now, sent);
+        }
+        Ok(())
+    }
+
+    /// Says that blocks are all zero, in place of sending them.
+    pub(super) fn send_zeros(
+        &mut self,
+        now: Instant,
+        to: Destination,
+        file: FileId,
+        start: u64,
+        len: usize,
+    ) -> Result<(), SendError> {
+        // A run is a super-packet at most, and so never too long.
+        let Ok(zeros) = Zeros::new(start..start + len as u64) else { return Ok(()) };
+        self.send_message(now, to, file, &Message::Zeros(zeros))
     }
 
     /// Bytes of IP packets have left for the group, but not those of copies, which leave later.
@@ -568,17 +607,23 @@ impl<'a> Session<'a> {
         let Some(connection) = &mut peer.link.connection else { return };
         let header = Header { payload_len: len as u32, ..first };
         let result = connection.queue_with(HEADER_LEN + len, |packet| {
-            packet[..HEADER_LEN].copy_from_slice(&header.to_bytes());
-            self.objects.sources.read_any(first.file_id, first.sequence, &mut packet[HEADER_LEN..])
+            let (head, blocks) = packet.split_at_mut(HEADER_LEN);
+            head.copy_from_slice(&header.to_bytes());
+            self.objects.sources.read_any(first.file_id, first.sequence, blocks).map_err(Some)?;
+            if is_zero(blocks) { Err(None) } else { Ok(()) }
         });
-        match result {
-            Ok(()) => {
-                peer.tally.retransmitted_bytes += len as u64;
-                let sent = pacer::tcp_bytes((HEADER_LEN + len) as u64);
-                self.note_repaired(now, sent);
+        let packet_len = match result {
+            Ok(()) => HEADER_LEN + len,
+            Err(None) => {
+                let Ok(zeros) = Zeros::new(first.sequence..first.sequence + len as u64) else { return };
+                let packet = Message::Zeros(zeros).to_packet(first.file_id);
+                connection.queue(&packet);
+                packet.len()
             }
-            Err(error) => self.withdraw(now, first.file_id, &error),
-        }
+            Err(Some(error)) => return self.withdraw(now, first.file_id, &error),
+        };
+        peer.tally.retransmitted_bytes += len as u64;
+        self.note_repaired(now, pacer::tcp_bytes(packet_len as u64));
     }
 
     /// In a secure session, a digest carries the sender's signature. Without connections, so do words that end something: all

@@ -6,6 +6,7 @@
 //! treecast session 1
 //! ticket treecast2....                            the ticket, which is printed again
 //! rates BITS_A_SECOND,...                         of a session with several: those that it began with
+//! compressed LEVEL                                of a session that compresses its objects
 //! object KIND MODE SIZE SECONDS.NANOSECONDS NAME  what is sent, in the order of its numbers
 //! begun                                           the lines before are all there
 //! -----BEGIN PRIVATE KEY----- ...                 unless the session has a key of its own (--key)
@@ -52,6 +53,9 @@ const ALLOW_LINE: &str = "admits listed";
 /// What a line of rates begins with.
 const RATES: &str = "rates ";
 
+/// What a line of compression begins with.
+const COMPRESSED: &str = "compressed ";
+
 /// Behind it comes the key.
 const BEGUN: &str = "\nbegun\n";
 
@@ -97,6 +101,8 @@ pub(super) struct Kept {
     has_allow_list: bool,
     /// Rates of its groups in bits a second, as `5000000,1000000`. `None` for one group.
     rates: Option<String>,
+    /// The level of compression. `None` if objects are sent as they are.
+    compression: Option<i32>,
     /// The key in the file. `None` in a plain session, or one with a key of its own.
     pub identity: Option<Identity>,
     /// As [`object_line`] has them.
@@ -144,6 +150,8 @@ fn parse(path: &Path, text: &str) -> Result<Kept, &'static str> {
     let mut lines = lines.peekable();
     let has_allow_list = lines.next_if_eq(&ALLOW_LINE).is_some();
     let rates = lines.next_if(|line| line.starts_with(RATES)).map(|line| line[RATES.len()..].to_owned());
+    let compression = lines.next_if(|line| line.starts_with(COMPRESSED));
+    let compression = compression.and_then(|line| line[COMPRESSED.len()..].parse().ok());
     let objects = lines.map(|line| line.strip_prefix("object ").map(str::to_owned)).collect::<Option<_>>();
     let identity = (!key.is_empty()).then(|| Identity::from_pem(key)).transpose();
     Ok(Kept {
@@ -151,6 +159,7 @@ fn parse(path: &Path, text: &str) -> Result<Kept, &'static str> {
         ticket: ticket.parse().map_err(|_| "its ticket cannot be read")?,
         has_allow_list,
         rates,
+        compression,
         identity: identity.map_err(|_| "its key cannot be read")?,
         objects: objects.ok_or("a line is no object")?,
         marks: parse_marks(marks),
@@ -278,6 +287,13 @@ impl Kept {
                 kept.expires.is_some() != options.expires_in.is_some(),
                 with(kept.expires.is_some(), "a time when the ticket expires"),
             ),
+            (
+                self.compression != options.compression,
+                match self.compression {
+                    Some(level) => format!("with compression at level {level}"),
+                    None => "without compression".to_owned(),
+                },
+            ),
             (block, format!("with blocks of {} bytes", kept.block_len)),
         ])
     }
@@ -353,7 +369,7 @@ fn listed(rates: &[u64]) -> String {
 pub(super) fn create(
     path: &Path,
     ticket: &Ticket,
-    (has_allow_list, rates): (bool, &[u64]),
+    (has_allow_list, rates, compression): (bool, &[u64], Option<i32>),
     identity: Option<&Identity>,
     sources: &[NamedSource],
 ) -> Result<(), crate::send::SendError> {
@@ -363,6 +379,9 @@ pub(super) fn create(
     }
     if !rates.is_empty() {
         text.push_str(&format!("\n{RATES}{}", listed(rates)));
+    }
+    if let Some(level) = compression {
+        text.push_str(&format!("\n{COMPRESSED}{level}"));
     }
     for named in sources {
         text.push_str(&format!("\nobject {}", object_line(&named.begin()?)));
@@ -472,6 +491,8 @@ mod tests {
         };
         assert!(line(&["a", "b"], closed).contains("without an allow list"));
         assert!(line(&["a", "b"], |options| options.block_len = Some(1000)).contains("with blocks of"));
+        let compressed = |options: &mut SendOptions| options.compression = Some(3);
+        assert!(line(&["a", "b"], compressed).contains("without compression"));
         fs::write(folder.join("b"), "changed").unwrap();
         assert!(line(&["a", "b"], |_| {}).contains("has changed"));
     }
@@ -517,10 +538,10 @@ mod tests {
         }
         assert!(matches!(read(Path::new("/dev/null")), Err(SessionFileError::Foreign { .. })));
         let missing =
-            create(Path::new("/no/such/folder/session"), &text_ticket(&text), (false, &[]), None, &[]);
+            create(Path::new("/no/such/folder/session"), &text_ticket(&text), (false, &[], None), None, &[]);
         assert!(matches!(missing, Err(SendError::SessionFile(SessionFileError::Write { .. }))));
         let taken = find_sources(&[folder.join("a")]).unwrap().sources;
-        let taken = create(&session, &text_ticket(&text), (false, &[]), None, &taken);
+        let taken = create(&session, &text_ticket(&text), (false, &[], None), None, &taken);
         assert!(matches!(taken, Err(SendError::SessionFile(SessionFileError::Taken { .. }))));
     }
 

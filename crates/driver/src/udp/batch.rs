@@ -5,9 +5,10 @@ use std::{io, ops::Range};
 
 use treecast_proto::tfmcc::Arrived;
 use treecast_wire::{
+    ParseError,
     datagram::next_packet,
     header::{FileId, HEADER_LEN, Header, PacketType, SessionId},
-    message::Message,
+    message::{MAX_ZEROS_LEN, Message},
 };
 
 use super::arrivals::Arrivals;
@@ -15,6 +16,14 @@ use super::arrivals::Arrivals;
 /// Bytes of blocks that a batch has room for: a few super-packets, so that hashing and writing go in
 /// large pieces, and little enough to stay in a core's second-level cache.
 pub const BATCH_LEN: usize = 256 * 1024;
+
+/// The place in [`Batch::bytes`] of blocks that came as [`Message::Zeros`]. Nothing is ever received there.
+const ZEROS_AT: usize = BATCH_LEN;
+
+/// Whether the blocks at this place of [`Batch::bytes`] came as [`Message::Zeros`].
+pub(crate) fn are_zeros(at: usize) -> bool {
+    at >= ZEROS_AT
+}
 
 /// The longest list of items that is used again: each of many batches may keep one.
 const MAX_SPARE_ITEMS: usize = 512;
@@ -53,7 +62,7 @@ pub struct Batch {
 impl Default for Batch {
     fn default() -> Self {
         Self {
-            buffer: vec![0; BATCH_LEN].into(),
+            buffer: vec![0; BATCH_LEN + MAX_ZEROS_LEN as usize].into(),
             used: 0,
             items: Vec::new(),
             arrivals: Arrivals::default(),
@@ -114,7 +123,7 @@ impl Batch {
 
     /// Returns how many bytes of blocks still fit into the batch.
     pub fn room(&self) -> usize {
-        self.buffer.len() - self.used
+        BATCH_LEN - self.used
     }
 
     /// Appends a block that lies elsewhere. The caller has seen to it that [`Batch::room`] suffices.
@@ -138,14 +147,14 @@ impl Batch {
     /// What the stream says.
     pub fn read_block(&mut self, file: FileId, sequence: u64, from: &mut impl io::Read) -> io::Result<usize> {
         let at = self.used;
-        let len = from.read(&mut self.buffer[at..])?;
+        let len = from.read(&mut self.buffer[at..BATCH_LEN])?;
         self.add_blocks(file, sequence, at, len);
         Ok(len)
     }
 
     /// Where the next block is to be received, and all the room behind it.
     pub(super) fn free(&mut self) -> &mut [u8] {
-        &mut self.buffer[self.used..]
+        &mut self.buffer[self.used..BATCH_LEN]
     }
 
     /// What has been received at `at`, behind all that is used, and is to be opened before it is added.
@@ -175,10 +184,22 @@ impl Batch {
             self.add_payload(header, payload.start, payload.len());
             return;
         }
-        match Message::parse(header, &self.buffer[payload]) {
-            Ok(message) => self.items.push(Item::Message { file: header.file_id, message }),
+        let parsed = Message::parse(header, &self.buffer[payload]);
+        self.add_message(header, parsed);
+    }
+
+    fn add_message(&mut self, header: &Header, parsed: Result<Message, ParseError>) {
+        let file = header.file_id;
+        match parsed {
+            Ok(Message::Zeros(zeros)) => self.push_zeros(file, zeros.range()),
+            Ok(message) => self.items.push(Item::Message { file, message }),
             Err(_) => self.malformed += 1,
         }
+    }
+
+    /// Adds blocks that are all zero, at most [`MAX_ZEROS_LEN`] bytes. They take no room.
+    pub fn push_zeros(&mut self, file: FileId, range: Range<u64>) {
+        self.items.push(Item::Blocks { file, range, at: ZEROS_AT });
     }
 
     /// Takes one whole datagram that has been received elsewhere.
@@ -207,10 +228,7 @@ impl Batch {
             self.push_payload(header, payload);
             return;
         }
-        match Message::parse(header, payload) {
-            Ok(message) => self.items.push(Item::Message { file: header.file_id, message }),
-            Err(_) => self.malformed += 1,
-        }
+        self.add_message(header, Message::parse(header, payload));
     }
 
     /// Counts a datagram that cannot be used.
@@ -261,6 +279,8 @@ impl Batch {
 
 #[cfg(test)]
 mod tests {
+    use treecast_wire::message::Zeros;
+
     use super::*;
 
     fn header(sequence: u64, payload_len: u32) -> [u8; HEADER_LEN] {
@@ -325,6 +345,27 @@ mod tests {
         assert_eq!(batch.take_items().len(), 3);
         batch.add_datagram(&[&header(100, 50)[..], &[1; 50], &end[..31]].concat());
         assert_eq!((batch.take_items().len(), batch.take_malformed()), (1, 1));
+    }
+
+    #[test]
+    fn a_run_of_zeros_is_blocks_and_takes_no_room() {
+        let mut batch = Batch::default();
+        let zeros = |range| Message::Zeros(Zeros::new(range).unwrap()).to_packet(FileId(7));
+        batch.add_received(&header(0, 100), 0, 100);
+        batch.add_datagram(&zeros(100..100 + MAX_ZEROS_LEN));
+        batch.add_datagram(&zeros(100 + MAX_ZEROS_LEN..100 + MAX_ZEROS_LEN + 1));
+        let items = batch.take_items();
+        assert_eq!((items.len(), batch.used(), batch.take_malformed()), (3, 100, 0));
+        let Item::Blocks { range, at, .. } = &items[1] else { panic!("{items:?}") };
+        assert_eq!(*range, 100..100 + MAX_ZEROS_LEN);
+        assert!(
+            batch.bytes()[*at..].len() as u64 == MAX_ZEROS_LEN
+                && batch.bytes()[*at..].iter().all(|byte| *byte == 0)
+        );
+        let mut longer = zeros(0..MAX_ZEROS_LEN);
+        longer[HEADER_LEN + 13] += 1;
+        batch.add_datagram(&longer);
+        assert_eq!((batch.take_items(), batch.take_malformed()), (vec![], 1));
     }
 
     #[test]

@@ -8,6 +8,8 @@
 //!  +-------------+-----------+-----------------------+------+------+--------------+-------------+
 //! ```
 //!
+//! The top bit of the transfer type says that the object is compressed segment by segment.
+//!
 //! Kind 0 means that there are no attributes; the three fields behind it are then 0. Kind 1 is a file, 2 a
 //! folder (without bytes), 3 a symbolic link (its bytes are the target). The mode is the nine permission bits.
 //! The time is that of the last change, in seconds since 1970 (signed) and nanoseconds.
@@ -72,6 +74,7 @@ pub struct BeginOfFile {
     /// The name. It is shared, because receivers keep several copies of an announcement.
     file_name: Arc<str>,
     attributes: Option<Attributes>,
+    is_compressed: bool,
 }
 
 impl BeginOfFile {
@@ -93,7 +96,8 @@ impl BeginOfFile {
         if file_name.contains('\0') {
             return Err(ParseError::invalid("file name", format!("{file_name:?}"), "no zero byte"));
         }
-        Ok(Self { transfer_type, file_size, file_name: file_name.into(), attributes: None })
+        let file_name = file_name.into();
+        Ok(Self { transfer_type, file_size, file_name, attributes: None, is_compressed: false })
     }
 
     /// Adds attributes to the announcement.
@@ -111,6 +115,17 @@ impl BeginOfFile {
             return Err(ParseError::invalid("file size", self.file_size, "0 for a folder"));
         }
         Ok(Self { attributes: Some(attributes), ..self })
+    }
+
+    /// Says that the object's segments may be compressed, each where it lies. Its size stays.
+    #[must_use]
+    pub fn compressed(self) -> Self {
+        Self { is_compressed: true, ..self }
+    }
+
+    /// Whether the object's segments may be compressed.
+    pub fn is_compressed(&self) -> bool {
+        self.is_compressed
     }
 
     /// The object's attributes at the sender. `None` if it does not come from a file system.
@@ -131,9 +146,9 @@ impl BeginOfFile {
     pub(super) fn parse(payload: &[u8]) -> Result<Self, ParseError> {
         let mut reader = Reader::up_to(Self::LEN, payload, "begin of file")?;
         let number = reader.u8("transfer type")?;
-        let transfer_type = TransferType::ALL.into_iter().find(|known| *known as u8 == number);
-        let transfer_type =
-            transfer_type.ok_or_else(|| ParseError::invalid("transfer type", number, "0 to 3"))?;
+        let transfer_type = TransferType::ALL.into_iter().find(|known| *known as u8 == number & !COMPRESSED);
+        let transfer_type = transfer_type
+            .ok_or_else(|| ParseError::invalid("transfer type", number, "0 to 3, or 128 to 131"))?;
         let file_size = reader.u64("file size")?;
         let field = reader.take("file name", FILE_NAME_LEN)?;
         let attributes = parse_attributes(&mut reader)?;
@@ -144,11 +159,12 @@ impl BeginOfFile {
         let name = std::str::from_utf8(&field[..len])
             .map_err(|_| ParseError::invalid("file name", field[..len].escape_ascii(), "UTF-8"))?;
         let begin = Self::new(transfer_type, file_size, name)?;
+        let begin = Self { is_compressed: number & COMPRESSED != 0, ..begin };
         if let Some(attributes) = attributes { begin.with_attributes(attributes) } else { Ok(begin) }
     }
 
     pub(super) fn emit(&self, out: &mut Vec<u8>) {
-        out.push(self.transfer_type as u8);
+        out.push(self.transfer_type as u8 | if self.is_compressed { COMPRESSED } else { 0 });
         out.extend_from_slice(&self.file_size.to_be_bytes());
         let mut field = [0; FILE_NAME_LEN];
         field[..self.file_name.len()].copy_from_slice(self.file_name.as_bytes());
@@ -164,6 +180,9 @@ impl BeginOfFile {
         }
     }
 }
+
+/// The bit beside the transfer type of a compressed object.
+const COMPRESSED: u8 = 0x80;
 
 const ATTRIBUTES_LEN: usize = 1 + 2 + 8 + 4;
 
@@ -188,6 +207,9 @@ fn parse_attributes(reader: &mut Reader<'_>) -> Result<Option<Attributes>, Parse
 impl fmt::Display for BeginOfFile {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "type={:?} size={} name={:?}", self.transfer_type, self.file_size, self.file_name)?;
+        if self.is_compressed {
+            write!(f, " compressed")?;
+        }
         match self.attributes {
             Some(Attributes { kind, mode, modified: ModificationTime { seconds, nanoseconds } }) => {
                 write!(f, " kind={kind:?} mode={mode:04o} time={seconds}.{nanoseconds:09}")

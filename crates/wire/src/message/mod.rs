@@ -30,6 +30,7 @@ mod signed;
 mod symbol_request;
 mod symbols_sent;
 mod welcome;
+mod zeros;
 
 pub use begin_of_file::{
     Attributes, BeginOfFile, FILE_NAME_LEN, MODE_BITS, ModificationTime, ObjectKind, TransferType,
@@ -58,6 +59,7 @@ pub use signed::{Signed, SignedWord};
 pub use symbol_request::{Lack, MAX_LACKS, SymbolRequest};
 pub use symbols_sent::SymbolsSent;
 pub use welcome::Welcome;
+pub use zeros::{MAX_ZEROS_LEN, Zeros};
 
 use std::fmt;
 
@@ -67,7 +69,7 @@ use crate::{
 };
 
 /// The version of the session protocol that [`Hello`] and [`Welcome`] carry.
-pub const PROTOCOL_VERSION: u8 = 5;
+pub const PROTOCOL_VERSION: u8 = 6;
 
 /// Declares [`Message`], and what is the same for each type: `Type(Body)` has a body, a type alone has none. A message has the
 /// packet type of its name, [`Message::PutOut`] apart: a Goodbye with a body.
@@ -150,7 +152,9 @@ messages! {
     /// The announcement of an object that has not begun.
     Offer(BeginOfFile),
     /// What members of local groups say.
-    Local(Local);
+    Local(Local),
+    /// A run of blocks that are all zero.
+    Zeros(Zeros);
     EndOfFile,
     BeginOfFileRequest,
     EndOfRetransmissionRequests,

@@ -12,7 +12,7 @@ use treecast_wire::{
         Attributes, BeginOfFile, BlockHashes, ChunkHashes, ChunkHashesRequest, Contents, Digest, GroupKey,
         Heard, Hello, Lack, Message, ModificationTime, Move, ObjectKind, Pace, PaceReport, Place, Progress,
         PutOut, PutOutCode, Reason, RetransmissionRequest, Signed, SignedWord, SymbolRequest, SymbolsSent,
-        TransferType, Welcome,
+        TransferType, Welcome, Zeros,
     },
     seal::KeyId,
     ticket::{Fanout, LocalMode, LocalTicket, Repair, Security, Ticket},
@@ -56,7 +56,7 @@ pub fn messages() -> Vec<Message> {
     let symbols = SymbolRequest::new(600, vec![lack(0, 7), lack(3, 614)]).expect("two");
     vec![
         Message::NamesRequest,
-        Message::Offer(begin.clone()),
+        Message::Offer(begin.clone().compressed()),
         Message::BeginOfFile(begin),
         Message::EndOfFile,
         Message::BeginOfFileRequest,
@@ -90,6 +90,7 @@ pub fn messages() -> Vec<Message> {
         Message::SymbolsSent(SymbolsSent { source_block: 3, next: 2_900 }),
         Message::Lacking(RetransmissionRequest::new(142_000..1 << 40).expect("not empty")),
         Message::Move(Move::new(2).expect("one of eight")),
+        Message::Zeros(Zeros::new(142_000..205_900).expect("few")),
         Message::Heard(Heard { unicast: 70_000, group: 12, last: 0x0102_0304 }),
     ]
     .into_iter()

@@ -170,9 +170,9 @@ impl FullDisk {
             return Some(task);
         }
         let (file, lost) = match &task {
-            Task::Keep { file, range, .. } | Task::Overwrite { file, range, .. } => {
-                (file, Some(range.clone()))
-            }
+            Task::Keep { file, range, .. }
+            | Task::Overwrite { file, range, .. }
+            | Task::KeepZeros { file, range } => (file, Some(range.clone())),
             Task::KeepHeld { file, position, bytes } => {
                 (file, Some(*position..*position + bytes.len() as u64))
             }

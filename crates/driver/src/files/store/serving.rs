@@ -34,7 +34,8 @@ impl Served {
 
 impl Worker {
     pub(super) fn note_served(&mut self, file: FileId, begin: &BeginOfFile, status: Status) {
-        if let Some(Served(served)) = &mut self.served {
+        // A compressed file is not what was sent.
+        if let Some(Served(served)) = self.served.as_mut().filter(|_| !begin.is_compressed()) {
             served.insert(file, (begin.file_name().to_owned(), status));
         }
     }

@@ -233,6 +233,61 @@ fn an_object_for_which_there_was_room_has_all_its_time_when_the_disk_is_full_aga
     drop(hands);
 }
 
+#[test]
+fn a_compressed_object_is_what_it_was_and_one_that_lies_gets_no_name() {
+    let path = scratch("compressed");
+    let mut store = store(&path);
+    let text: Vec<u8> = (0..150_000).map(|at| b"compressible "[at % 13]).collect();
+    let sent = crate::coding::Encoder::new(3).unwrap().encode(&text).unwrap().unwrap();
+    let object = |file, name: &str| {
+        let begin = begin(sent.len() as u64, name).compressed();
+        let keep = Task::Keep { file, range: 0..sent.len() as u64, at: 0 };
+        vec![Task::Announce { file, begin, kept: Kept::Nothing }, keep]
+    };
+    let (good, bad) = (FileId(1), FileId(2));
+    done(&mut store, &sent, object(good, "good"));
+    commit(&mut store, good).1.unwrap();
+    assert!(std::fs::read(path.join("good")).unwrap() == text);
+    let mut changed = sent.clone();
+    changed[crate::coding::HEAD_LEN + 20] ^= 1;
+    done(&mut store, &changed, object(bad, "bad"));
+    let reason = commit(&mut store, bad).1.unwrap_err();
+    assert!(
+        reason.contains("decompress bad") && reason.contains("part at 0 is not what it says"),
+        "{reason}"
+    );
+    assert_eq!(names(&path), ["good"]);
+    // Nobody compresses such a short one, and nobody says that one must not.
+    let short = Whole {
+        begin: begin(4, "short").compressed(),
+        announced: [0; 16],
+        content: b"abcd".to_vec(),
+        hash: *blake3::hash(b"abcd").as_bytes(),
+    };
+    let made = done(&mut store, b"x", vec![Task::Make { file: FileId(3), whole: Box::new(short) }]);
+    assert_eq!(made, [Report::Input(ReceiverInput::Committed { file: FileId(3) })]);
+    assert_eq!(std::fs::read(path.join("short")).unwrap(), b"abcd");
+}
+
+#[test]
+fn zeros_become_a_hole_and_count_for_the_hash() {
+    let path = scratch_on_disk("zeros");
+    let mut store = store(&path);
+    let (file, size) = (FileId(1), 3 << 20);
+    let tasks = vec![
+        Task::Announce { file, begin: begin(size, "name"), kept: Kept::Nothing },
+        Task::Keep { file, range: 0..100, at: 0 },
+        Task::KeepZeros { file, range: 100..size },
+        Task::Hash { file },
+    ];
+    let hash = *blake3::hash(&[&[7; 100][..], &vec![0; size as usize - 100]].concat()).as_bytes();
+    let expected = Report::Input(ReceiverInput::Hashed { file, hash });
+    assert_eq!(done(&mut store, &[7; 100], tasks), [expected]);
+    commit(&mut store, file).1.unwrap();
+    let there = path.join("name").metadata().unwrap();
+    assert!(there.size() == size && there.blocks() * 512 < 100_000, "{}", there.blocks());
+}
+
 /// The length of a block in what follows.
 const LEN: usize = 1000;
 

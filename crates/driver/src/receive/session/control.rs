@@ -60,6 +60,10 @@ impl Session<'_> {
                     self.store.intake.batch().push_payload(&header, payload);
                 }
                 Ok(Some((header, payload))) => match Message::parse(&header, payload) {
+                    Ok(Message::Zeros(zeros)) => {
+                        self.figures.retransmitted_bytes += zeros.range().end - zeros.range().start;
+                        self.store.intake.batch().push_zeros(header.file_id, zeros.range());
+                    }
                     Ok(message) => {
                         // What came before it counts first. Messages alone are dealt with together in the end: each
                         // of a row of digests makes a file.

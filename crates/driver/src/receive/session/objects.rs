@@ -14,7 +14,10 @@ use treecast_wire::{
 };
 
 use super::{super::ReceiveEvent, Session, source::Source};
-use crate::files::{Report, SourceBlock, Task};
+use crate::{
+    files::{Report, SourceBlock, Task},
+    udp::are_zeros,
+};
 
 /// The bytes of the packet that has just been handled: blocks without a gap between them, or symbols.
 #[derive(Debug, Clone, Copy)]
@@ -226,7 +229,10 @@ impl Session<'_> {
     fn keep(&mut self, file: FileId, range: Range<u64>, at: usize) {
         let bytes = &self.store.intake.batch().bytes()[at..at + (range.end - range.start) as usize];
         if !self.store.small.keep(file, range.start, bytes) {
-            self.add(Task::Keep { file, range, at });
+            self.add(match are_zeros(at) {
+                true => Task::KeepZeros { file, range },
+                false => Task::Keep { file, range, at },
+            });
         }
     }
 

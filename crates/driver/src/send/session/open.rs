@@ -94,7 +94,9 @@ impl Objects {
             encoders: Encoders::default(),
             signer: plan.identity.clone().map(Signer::new),
             unsigned: Unsigned::default(),
-            feed: feed.map(|source| Feed::start(source, feed_waker.clone())).transpose()?,
+            feed: feed
+                .map(|source| Feed::start(source, plan.options.compression, feed_waker.clone()))
+                .transpose()?,
             feed_waker,
             marks: None,
             hashing: None,

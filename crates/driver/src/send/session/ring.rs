@@ -4,13 +4,13 @@
 //! A run of blocks is read once. If blocks are signed, a run is as long as a page of their hashes. The run then
 //! leaves in several bursts after that page.
 
-use std::{collections::BTreeMap, net::SocketAddr, time::Duration};
+use std::{collections::BTreeMap, net::SocketAddr, ops::Range, time::Duration};
 
 use treecast_host::{poller::Interest, stop::Stop};
 use treecast_proto::{
     Instant,
     carousel::{block_hash, copies},
-    object::{SenderEvent, SenderInput},
+    object::{Destination, SenderEvent, SenderInput},
 };
 use treecast_wire::{
     header::{self, FileId, Header, PacketType},
@@ -30,6 +30,7 @@ use super::{
 use crate::{
     carousel::{FrameSender, ListenerWatch},
     udp::GroupAddress,
+    zeros::{Stretch, first_stretch},
 };
 
 /// How often listeners are looked for while packets go out.
@@ -340,6 +341,12 @@ impl Session<'_> {
         let Some(Pending { first, run, left, .. }) = ring.pending.get(&group) else { return Ok(()) };
         let (first, start) = (*first, *left);
         let end = run.len().min(start + ring.burst_len);
+        let has_frames = !ring.frames.is_empty();
+        let Stretch { bytes, is_zero } = first_stretch(&run[..end], start, block_len.into());
+        if is_zero && !has_frames {
+            return self.send_zero_burst(now, group, first, bytes);
+        }
+        let end = if has_frames { end } else { bytes.end };
         let packets = (end - start).div_ceil(block_len.into()) as u64;
         let number = self.number_packets(now, group, packets)?;
         let Some(ring) = &mut self.ring else { return Ok(()) };
@@ -358,6 +365,28 @@ impl Session<'_> {
         ring.sent_at = now;
         self.lanes.runs += usize::from(group == 0);
         self.note_left(now, group, sent);
+        Ok(())
+    }
+
+    /// Says that the next part of a run is all zero.
+    fn send_zero_burst(
+        &mut self,
+        now: Instant,
+        group: u8,
+        first: Header,
+        burst: Range<usize>,
+    ) -> Result<(), SendError> {
+        let to = if group == 0 { Destination::Group } else { Destination::Slower(group) };
+        let sequence = first.sequence + burst.start as u64;
+        self.send_zeros(now, to, first.file_id, sequence, burst.len())?;
+        if let Some(ring) = &mut self.ring {
+            if let Some(pending) = ring.pending.get_mut(&group) {
+                pending.left = burst.end;
+            }
+            ring.sent_bytes += burst.len() as u64;
+            ring.sent_at = now;
+        }
+        self.lanes.runs += usize::from(group == 0);
         Ok(())
     }
 

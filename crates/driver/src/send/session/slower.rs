@@ -2,7 +2,7 @@
 
 use treecast_proto::{
     Instant, Step,
-    object::{Lane, ReceiverId},
+    object::{Destination, Lane, ReceiverId},
 };
 use treecast_wire::header::{Header, PacketNumbers};
 
@@ -10,7 +10,10 @@ use super::{
     super::{GroupProgress, Plan, SendError, SendEvent},
     Session, Turn, config,
 };
-use crate::pacer::Pacer;
+use crate::{
+    pacer::Pacer,
+    zeros::{Stretch, first_stretch},
+};
 
 #[derive(Debug)]
 pub(super) struct SlowerLane {
@@ -82,16 +85,30 @@ impl Session<'_> {
         first: Header,
         len: usize,
     ) -> Result<(), SendError> {
-        let number = self.number_packets(now, group, len.div_ceil(self.plan.block_len.into()) as u64)?;
-        let first = Header { number, ..first };
+        let block_len = usize::from(self.plan.block_len);
         let Some(lane) = self.lanes.slower.get_mut(usize::from(group) - 1) else { return Ok(()) };
         lane.run.resize(len, 0);
         if let Err(error) = self.objects.sources.read_any(first.file_id, first.sequence, &mut lane.run) {
             self.withdraw(now, first.file_id, &error);
             return Ok(());
         }
-        let sent = self.lanes.group.send_blocks(now, group, first, &lane.run)?;
-        self.note_sent_slowly(now, group, sent);
+        let mut at = 0;
+        while at < len {
+            let Some(lane) = self.slower_lane(group) else { return Ok(()) };
+            let Stretch { bytes, is_zero } = first_stretch(&lane.run, at, block_len);
+            at = bytes.end;
+            let sequence = first.sequence + bytes.start as u64;
+            if is_zero {
+                let to = Destination::Slower(group);
+                self.send_zeros(now, to, first.file_id, sequence, bytes.len())?;
+                continue;
+            }
+            let number = self.number_packets(now, group, bytes.len().div_ceil(block_len) as u64)?;
+            let first = Header { number, sequence, ..first };
+            let Some(lane) = self.lanes.slower.get(usize::from(group) - 1) else { return Ok(()) };
+            let sent = self.lanes.group.send_blocks(now, group, first, &lane.run[bytes])?;
+            self.note_sent_slowly(now, group, sent);
+        }
         Ok(())
     }
 

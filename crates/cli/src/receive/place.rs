@@ -1,0 +1,96 @@
+//! `receive --to`: the one file of a session goes to a block device, or gets a path of its own.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+use tempfile::TempDir;
+use treecast_driver::files::Device;
+use treecast_host::device;
+
+/// Where the one file of a session goes.
+pub(super) struct Place {
+    path: PathBuf,
+    folder: TempDir,
+    /// `None` for a path that is no device.
+    device: Option<Device>,
+    is_taken: bool,
+}
+
+impl Place {
+    /// Prepares a device, or a temporary folder beside `path`, where the file is until it is complete. What is kept beside a
+    /// device goes to a temporary folder in `into`.
+    ///
+    /// # Errors
+    /// If the device is not written to, or no folder can be made, in words.
+    pub fn new(path: &Path, into: Option<&Path>, reads_back: bool) -> Result<Self, String> {
+        let device = match device::is_device(path) {
+            true => Some(Device::open(path, reads_back).map_err(|error| error.to_string())?),
+            false if path.is_dir() => {
+                return Err(format!("{} is a folder: files go there with --into", path.display()));
+            }
+            false if path.file_name().is_none() || (path.exists() && !path.is_file()) => {
+                return Err(format!(
+                    "{} is neither a file nor a block device: name one of these",
+                    path.display()
+                ));
+            }
+            false if reads_back => {
+                return Err(format!("{} is no block device: --read-back is for devices", path.display()));
+            }
+            false => None,
+        };
+        let beside =
+            || path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let parent = match (&device, into) {
+            // A file gets its name by a rename, which needs one file system.
+            (None, _) => beside().to_owned(),
+            (Some(_), Some(into)) => into.to_owned(),
+            (Some(_), None) => std::env::temp_dir(),
+        };
+        let make = || {
+            fs::create_dir_all(&parent)?;
+            tempfile::Builder::new().prefix(".treecast-to-").tempdir_in(&parent)
+        };
+        let folder =
+            make().map_err(|error| format!("cannot make a folder in {}: {error}", parent.display()))?;
+        Ok(Self { path: path.to_owned(), folder, device, is_taken: false })
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The folder for the session's files.
+    pub fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
+    pub fn device(&self) -> Option<&Device> {
+        self.device.as_ref()
+    }
+
+    /// Whether the file has come.
+    pub fn is_taken(&self) -> bool {
+        self.is_taken
+    }
+
+    /// Takes a complete and verified file of this name.
+    ///
+    /// # Errors
+    /// If it is the second one, or cannot have its path, in words.
+    pub fn take(&mut self, name: &str) -> Result<(), String> {
+        if std::mem::replace(&mut self.is_taken, true) {
+            return Err(ONE_FILE.to_owned());
+        }
+        if self.device.is_some() {
+            return Ok(());
+        }
+        fs::rename(self.folder.path().join(name), &self.path)
+            .map_err(|error| format!("cannot give {name} the path {}: {error}", self.path.display()))
+    }
+}
+
+/// The error for a session of several files.
+const ONE_FILE: &str = "the session has several files, and --to takes one: choose it with --only";

@@ -1,0 +1,238 @@
+//! Block devices and files with holes: what is zero is not sent, and is zero in the copy.
+
+#[path = "child/mod.rs"]
+mod child;
+#[path = "session/mod.rs"]
+mod session;
+
+use std::{
+    fs::{self, File, OpenOptions},
+    os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt},
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+    time::{Duration, Instant},
+};
+
+use session::{Guarded, Scratch, contents, finish_well, finish_with, refused, start, treecast, wait_until};
+
+const MIB: usize = 1 << 20;
+
+/// A loop device over a file of a scratch folder. It goes when this is dropped.
+struct Loop {
+    device: String,
+    image: PathBuf,
+}
+
+impl Loop {
+    fn new(image: PathBuf) -> Self {
+        let output = Command::new("losetup").args(["--find", "--show"]).arg(&image).output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+        Self { device: String::from_utf8(output.stdout).unwrap().trim().to_owned(), image }
+    }
+
+    /// A device of so many bytes, none of which is zero.
+    fn filled(scratch: &Scratch, name: &str, len: usize) -> Self {
+        let image = scratch.path(name);
+        fs::write(&image, vec![0xff; len]).unwrap();
+        Self::new(image)
+    }
+
+    /// What is on it, as a reader of the device sees it.
+    fn content(&self) -> Vec<u8> {
+        fs::read(&self.device).unwrap()
+    }
+}
+
+impl Drop for Loop {
+    fn drop(&mut self) {
+        let _ = Command::new("losetup").arg("--detach").arg(&self.device).status();
+    }
+}
+
+/// An image of which little is not zero: some at its beginning, a few short pieces, and its last bytes.
+fn image(len: usize) -> Vec<u8> {
+    let mut image = vec![0; len];
+    image[..300_000].copy_from_slice(&contents(300_000));
+    for at in [len / 3, len / 3 + 9_000, len / 2 + 1, len - 700] {
+        image[at..at + 700].copy_from_slice(&contents(1000)[300..]);
+    }
+    image
+}
+
+/// A file with this content and holes.
+fn sparse_file(path: &Path, content: &[u8]) {
+    let file = File::create(path).unwrap();
+    file.set_len(content.len() as u64).unwrap();
+    for (at, piece) in (0..).step_by(4096).zip(content.chunks(4096)) {
+        if piece.iter().any(|byte| *byte != 0) {
+            file.write_all_at(piece, at).unwrap();
+        }
+    }
+}
+
+fn allocated(path: &Path) -> u64 {
+    path.metadata().unwrap().blocks() * 512
+}
+
+/// A receiver that writes to `to`.
+fn receive_to(scratch: &Scratch, to: &str, args: &[&str]) -> Guarded {
+    let mut command = treecast();
+    command.args(["receive", "--interface", "lo", "--to", to]).args(args);
+    start(command.arg(format!("@{}", scratch.path("ticket").display())))
+}
+
+#[test]
+fn a_device_is_sent_to_devices_in_the_time_of_what_is_not_zero() {
+    let scratch = Scratch::new();
+    let expected = image(48 * MIB);
+    sparse_file(&scratch.path("image"), &expected);
+    let source = Loop::new(scratch.path("image"));
+    let targets = ["a", "b"].map(|name| Loop::filled(&scratch, name, 49 * MIB));
+    let began = Instant::now();
+    // All of it would take 40 s.
+    let sender = scratch.send(&["--wait", "2", "--rate", "10M", &source.device]);
+    let receivers = [
+        receive_to(&scratch, &targets[0].device, &[]),
+        receive_to(&scratch, &targets[1].device, &["--read-back"]),
+    ];
+    receivers.into_iter().for_each(|receiver| drop(finish_well(receiver)));
+    finish_well(sender);
+    assert!(began.elapsed() < Duration::from_secs(20), "{:?}", began.elapsed());
+    for target in targets {
+        let content = target.content();
+        assert!(content[..expected.len()] == expected, "{}", target.device);
+        assert!(content[expected.len()..].iter().all(|byte| *byte == 0xff), "what lies behind stays");
+        assert!(
+            allocated(&target.image) < 4 * MIB as u64,
+            "zeros take no room: {}",
+            allocated(&target.image)
+        );
+    }
+}
+
+#[test]
+fn a_sparse_file_stays_sparse_with_every_repair_and_for_who_comes_late() {
+    for how in [&["--repair", "nack"][..], &["--plain"], &["--repair", "local"]] {
+        let scratch = Scratch::new();
+        let expected = image(24 * MIB);
+        sparse_file(&scratch.path("disk"), &expected);
+        let sender =
+            scratch.send(&[how, &["--rate", "20M", "--wait-timeout", "20", &scratch.arg("disk")]].concat());
+        let first = scratch.receive("first", &[]);
+        wait_until("the first receiver has begun", || scratch.parts("first") > 0);
+        let late = scratch.receive("late", &[]);
+        finish_well(first);
+        finish_well(late);
+        finish_well(sender);
+        for name in ["first", "late"] {
+            let copy = scratch.path(name).join("disk");
+            assert!(fs::read(&copy).unwrap() == expected, "{how:?} {name}");
+            assert!(allocated(&copy) < 2 * MIB as u64, "{how:?} {name}: {}", allocated(&copy));
+        }
+    }
+}
+
+#[test]
+fn a_carousel_says_what_is_zero_in_each_loop() {
+    for how in [&[][..], &["--plain"], &["--fec", "auto"]] {
+        let scratch = Scratch::new();
+        let expected = image(24 * MIB);
+        sparse_file(&scratch.path("disk"), &expected);
+        let mut sender =
+            scratch.send(&[how, &["--repair", "carousel", "--rate", "40M", &scratch.arg("disk")]].concat());
+        finish_well(scratch.receive("copy", &[]));
+        sender.end();
+        let copy = scratch.path("copy").join("disk");
+        assert!(fs::read(&copy).unwrap() == expected, "{how:?}");
+        assert!(allocated(&copy) < 2 * MIB as u64, "{how:?}: {}", allocated(&copy));
+    }
+}
+
+#[test]
+fn one_file_gets_a_path_and_a_second_one_is_refused() {
+    let scratch = Scratch::new();
+    let (large, small) = (scratch.file("large", 3 * MIB), scratch.file("small", 1000));
+    for file in [&large, &small] {
+        fs::write(scratch.path("old"), "it is replaced").unwrap();
+        let sender = scratch.send(&[session::path(file)]);
+        finish_well(receive_to(&scratch, &scratch.arg("old"), &["--exec", "cp {} {}.copy"]));
+        finish_well(sender);
+        fs::remove_file(scratch.path("ticket")).unwrap();
+        assert!(fs::read(scratch.path("old")).unwrap() == fs::read(file).unwrap());
+        assert!(fs::read(scratch.path("old.copy")).unwrap() == fs::read(file).unwrap());
+    }
+    let sender = scratch.send(&[session::path(&large), session::path(&small)]);
+    let line = finish_with(1, receive_to(&scratch, &scratch.arg("new"), &[]));
+    assert!(line.contains("--to takes one") && line.contains("--only"), "{line}");
+    drop(sender);
+    assert!(scratch.names("").iter().all(|name| !name.starts_with(".treecast")), "nothing is left behind");
+}
+
+#[test]
+fn a_small_file_goes_to_a_device_and_two_do_not() {
+    let scratch = Scratch::new();
+    let target = Loop::filled(&scratch, "target", MIB);
+    let (file, other) = (scratch.file("file", 5000), scratch.file("other", 90_000));
+    let sender = scratch.send(&[session::path(&file)]);
+    finish_well(receive_to(&scratch, &target.device, &["--read-back"]));
+    finish_well(sender);
+    assert!(target.content()[..5000] == contents(5000) && target.content()[5000] == 0xff);
+    let sender = scratch.send_anew(&[session::path(&file), session::path(&other)]);
+    let (_, line) = session::finish(receive_to(&scratch, &target.device, &[]));
+    assert!(line.contains("takes one"), "{line}");
+    drop(sender);
+}
+
+#[test]
+fn a_device_that_is_too_small_or_in_use_is_refused_in_one_line() {
+    let scratch = Scratch::new();
+    let target = Loop::filled(&scratch, "target", 2 * MIB);
+    let before = target.content();
+    let sender = scratch.send(&[session::path(&scratch.file("file", 2 * MIB + 1))]);
+    let line = finish_with(3, receive_to(&scratch, &target.device, &[]));
+    assert!(
+        line.contains(&target.device) && line.contains("2097152 bytes") && line.contains("2097153"),
+        "{line}"
+    );
+    finish_with(3, sender);
+    assert!(target.content() == before, "nothing is written");
+
+    let ticket = format!("@{}", scratch.path("ticket").display());
+    let refused_to = |to: &str, words: &[&str]| {
+        let mut command = treecast();
+        refused(command.args(["receive", "--interface", "lo", "--to", to, &ticket]), words);
+    };
+    // It is another device's backing.
+    let outer = Loop::new(PathBuf::from(&target.device));
+    refused_to(&target.device, &[&target.device, "is part of loop"]);
+    drop(outer);
+
+    let mounted = Loop::filled(&scratch, "mounted", 2 * MIB);
+    let made = Command::new("mkfs.ext4").args(["-q", "-F", &mounted.device]).stderr(Stdio::null()).status();
+    assert!(made.unwrap().success());
+    fs::create_dir(scratch.path("at")).unwrap();
+    let mount = |args: &[&str]| assert!(Command::new("mount").args(args).status().unwrap().success());
+    let at = scratch.arg("at");
+    mount(&[&mounted.device, &at]);
+    refused_to(&mounted.device, &[&mounted.device, "is mounted at", &at]);
+    // Nor is it sent while it changes.
+    refused(
+        treecast().args(["send", "--interface", "lo", &mounted.device]),
+        &[&mounted.device, "mounted at", "read-only"],
+    );
+    mount(&["-o", "remount,ro", &at]);
+    let content = mounted.content();
+    let sender = scratch.send_anew(&[&mounted.device]);
+    finish_well(scratch.receive("copy", &[]));
+    finish_well(sender);
+    assert!(Command::new("umount").arg(&at).status().unwrap().success());
+    let name = Path::new(&mounted.device).file_name().unwrap();
+    assert!(fs::read(scratch.path("copy").join(name)).unwrap() == content);
+
+    // Somebody else has it open for himself.
+    let held = OpenOptions::new().read(true).custom_flags(libc::O_EXCL).open(&target.device).unwrap();
+    refused_to(&target.device, &[&target.device, "in use"]);
+    drop(held);
+    refused_to(&at, &["is a folder", "--into"]);
+    refused_to("/dev/null", &["/dev/null", "neither a file nor a block device"]);
+}
