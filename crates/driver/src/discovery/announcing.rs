@@ -42,7 +42,7 @@ const STOP: u64 = u64::MAX;
 #[derive(Debug, Clone)]
 pub enum Notice {
     /// A session that anybody may join who trusts its sender, signed with the sender's key.
-    Session { announcement: Box<Announcement>, identity: Identity },
+    Session { announcement: Box<Announcement>, identity: Box<Identity> },
     /// A port at which a code gets the ticket, and the code's tag.
     Offer { tag: u8, port: u16 },
 }

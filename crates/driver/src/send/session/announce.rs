@@ -19,6 +19,7 @@ pub(super) fn start(
     };
     let mut announcement = Announcement::new(name, ticket.clone()).map_err(|error| failed(&error))?;
     (announcement.objects, announcement.bytes) = (u32::try_from(objects).unwrap_or(u32::MAX), bytes);
+    let identity = Box::new(identity);
     let notice = Notice::Session { announcement: Box::new(announcement), identity };
     Announcing::start(&plan.group.interface, notice).map(Some).map_err(|error| failed(&error))
 }
