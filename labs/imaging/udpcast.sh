@@ -52,7 +52,7 @@ make_network() {
         ip netns add $net-"$number"
         ip -n $net-"$number" link add if0 type veth peer name port"$number" netns $net-switch
         ip -n $net-switch link set port"$number" master switch up
-        ip -n $net-"$number" address add 10.77.$((number / 250)).$((number % 250 + 1))/16 dev if0
+        ip -n $net-"$number" address add 10.77.$((number / 250)).$((number % 250 + 1))/16 brd + dev if0
         ip -n $net-"$number" link set if0 up
         ip -n $net-"$number" link set lo up
         ip -n $net-"$number" route add 224.0.0.0/4 dev if0

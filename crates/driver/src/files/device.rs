@@ -14,8 +14,6 @@ use treecast_wire::{
     message::{BeginOfFile, ObjectKind},
 };
 
-use super::{PartFile, TargetFolder};
-
 /// The reason why a device is not written to.
 #[derive(Debug, Error)]
 pub enum DeviceError {
@@ -76,16 +74,11 @@ impl Device {
         object.take_if(|its| *its == file);
     }
 
-    /// The device as the file of an object.
+    /// Takes the device for an object.
     ///
     /// # Errors
     /// If it is too small, or another object has it.
-    pub(super) fn part(
-        &self,
-        folder: &TargetFolder,
-        file: FileId,
-        begin: &BeginOfFile,
-    ) -> Result<PartFile, DeviceError> {
+    pub(super) fn take(&self, file: FileId, begin: &BeginOfFile) -> Result<File, DeviceError> {
         let path = || self.path.clone();
         let mut object = self.object.lock().unwrap_or_else(PoisonError::into_inner);
         if begin.kind() != ObjectKind::File || object.is_some_and(|other| other != file) {
@@ -101,8 +94,6 @@ impl Device {
             });
         }
         *object = Some(file);
-        let twin = self.file.try_clone();
-        twin.and_then(|twin| PartFile::of_device(folder.clone(), twin, path()))
-            .map_err(|source| DeviceError::Open { path: path(), source })
+        self.file.try_clone().map_err(|source| DeviceError::Open { path: path(), source })
     }
 }

@@ -33,7 +33,7 @@ use hands::Hands;
 use serving::Served;
 
 use super::{
-    Buffers, Device, Ending, Journal, Kept, TargetError, TargetFolder, Task, Whole,
+    Buffers, Device, Ending, Journal, Kept, PartFile, TargetError, TargetFolder, Task, Whole,
     chunk_check::wrong_chunks,
     held_log::SharedLog,
     journal::hash_by_name,
@@ -505,7 +505,10 @@ impl Worker {
 
     fn stored(&mut self, file: FileId, begin: &BeginOfFile, kept: &Kept) -> Result<Stored, TargetError> {
         if let Some(device) = self.folder.device() {
-            return Ok(Stored::new(device.part(&self.folder, file, begin)?));
+            let (taken, path) = (device.take(file, begin)?, device.path().to_owned());
+            let part = PartFile::of_device(self.folder.clone(), taken, path);
+            let doing = || format!("look at the status of {}", begin.file_name());
+            return Ok(Stored::new(part.map_err(|source| self.folder.content_error(doing(), source))?));
         }
         self.note_open(file);
         let Some(journal) = &self.journal else {
