@@ -16,11 +16,13 @@
 //! A `Wait` says *why* it waits, so that progress displays and tests can tell one wait from another.
 #![forbid(unsafe_code)]
 
+mod arrived;
 pub mod carousel;
 pub mod explicit;
 pub mod fanout;
 pub mod fec;
 pub mod group_key;
+pub mod group_rate;
 pub mod limiter;
 pub mod local;
 pub mod membership;
@@ -31,9 +33,11 @@ pub mod rates;
 pub mod repair;
 pub mod replay_window;
 pub mod taken_counters;
+mod tcp_window;
 pub mod tfmcc;
 pub mod time;
 pub mod unicast;
+mod usage;
 pub mod vcmtp;
 
 pub use time::Instant;

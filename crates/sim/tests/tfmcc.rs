@@ -6,9 +6,10 @@ use std::{
 };
 
 use rand::RngExt;
+use treecast_proto::tfmcc::Control;
 use treecast_sim::{
     network::generator,
-    tfmcc::{Figures, Flow, Scenario, run},
+    tfmcc::{Faults, Figures, Flow, Scenario, run},
 };
 
 /// How many seeds each claim on shares is tried with. Other claims are tried with fewer.
@@ -35,6 +36,9 @@ fn scenario(seed: u64, others: &[Flow]) -> Scenario {
         length: Duration::from_secs(60),
         floor_bps: None,
         retransmits: None,
+        control: Control::Tfmcc,
+        round_trips: Vec::new(),
+        faults: Faults::default(),
     }
 }
 

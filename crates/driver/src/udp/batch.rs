@@ -7,10 +7,10 @@ use treecast_proto::tfmcc::Arrived;
 use treecast_wire::{
     datagram::next_packet,
     header::{FileId, HEADER_LEN, Header, PacketType, SessionId},
-    message::Message,
+    message::{Message, Pace},
 };
 
-use super::arrivals::Arrivals;
+use super::arrivals::{Arrivals, Stamp};
 
 /// Bytes of blocks that a batch has room for: a few super-packets, so that hashing and writing go in
 /// large pieces, and little enough to stay in a core's second-level cache.
@@ -38,6 +38,13 @@ pub enum Item {
         file: FileId,
         message: Message,
     },
+    /// What the sender tells of its rate, with the number of the packet and the kernel's stamp.
+    Pace {
+        file: FileId,
+        pace: Pace,
+        number: u32,
+        stamp: Stamp,
+    },
 }
 
 /// A buffer for blocks and the list of what is in it.
@@ -47,6 +54,8 @@ pub struct Batch {
     used: usize,
     items: Vec<Item>,
     arrivals: Arrivals,
+    /// The number of the datagram that is being taken apart.
+    number: u32,
     malformed: u64,
 }
 
@@ -57,6 +66,7 @@ impl Default for Batch {
             used: 0,
             items: Vec::new(),
             arrivals: Arrivals::default(),
+            number: 0,
             malformed: 0,
         }
     }
@@ -92,9 +102,9 @@ impl Batch {
         self.arrivals.take()
     }
 
-    /// Sets whether the packets received next were marked by a router that has too much to send.
-    pub(super) fn set_marked(&mut self, marked: bool) {
-        self.arrivals.marked = marked;
+    /// Sets the stamp of the packets that are received next.
+    pub(super) fn begin(&mut self, stamp: Stamp) {
+        self.arrivals.begin(stamp);
     }
 
     /// The buffer that [`Item::Blocks`] points into.
@@ -176,7 +186,7 @@ impl Batch {
             return;
         }
         match Message::parse(header, &self.buffer[payload]) {
-            Ok(message) => self.items.push(Item::Message { file: header.file_id, message }),
+            Ok(message) => self.push_message(header.file_id, message),
             Err(_) => self.malformed += 1,
         }
     }
@@ -202,13 +212,21 @@ impl Batch {
         }
     }
 
+    fn push_message(&mut self, file: FileId, message: Message) {
+        let (number, stamp) = (self.number, self.arrivals.stamp());
+        self.items.push(match message {
+            Message::Pace(pace) => Item::Pace { file, pace, number, stamp },
+            message => Item::Message { file, message },
+        });
+    }
+
     fn add_elsewhere(&mut self, header: &Header, payload: &[u8]) {
         if header.kind.is_block() && payload.len() <= self.room() {
             self.push_payload(header, payload);
             return;
         }
         match Message::parse(header, payload) {
-            Ok(message) => self.items.push(Item::Message { file: header.file_id, message }),
+            Ok(message) => self.push_message(header.file_id, message),
             Err(_) => self.malformed += 1,
         }
     }
@@ -222,9 +240,10 @@ impl Batch {
     fn check(&mut self, header: &[u8; HEADER_LEN], len: usize) -> Option<Header> {
         let header = Header::parse(header).ok().filter(|header| header.payload_len as usize <= len);
         if let Some(header) = &header {
-            self.arrivals.add(header)
+            self.number = header.number;
+            self.arrivals.add(header);
         } else {
-            self.malformed += 1
+            self.malformed += 1;
         }
         header
     }

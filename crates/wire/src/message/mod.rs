@@ -48,7 +48,7 @@ pub use local_request::{LocalRequest, MAX_LOCAL_REQUESTED};
 pub use local_seat::{LocalJoin, LocalSplit, MAX_LOCAL_MEMBERS};
 pub use local_state::{LocalFlags, LocalState, MAX_LOCAL_CHILDREN, MAX_LOCAL_ROSTER};
 pub use move_to::Move;
-pub use pace::Pace;
+pub use pace::{Pace, Phase};
 pub use pace_report::PaceReport;
 pub use progress::Progress;
 pub use put_out::{PutOut, PutOutCode};
@@ -67,7 +67,7 @@ use crate::{
 };
 
 /// The version of the session protocol that [`Hello`] and [`Welcome`] carry.
-pub const PROTOCOL_VERSION: u8 = 5;
+pub const PROTOCOL_VERSION: u8 = 6;
 
 /// Declares [`Message`], and what is the same for each type: `Type(Body)` has a body, a type alone has none. A message has the
 /// packet type of its name, [`Message::PutOut`] apart: a Goodbye with a body.
