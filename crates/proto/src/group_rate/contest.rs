@@ -14,7 +14,7 @@ use crate::{Instant, tcp_window::Window};
 /// A loss is early when it comes within so many round trips after the one before.
 const EARLY_ROUND_TRIPS: u32 = 5;
 
-/// So many early losses in a row show that others do not yield.
+/// This number of early losses in a row shows that others do not yield.
 const EARLY_LOSSES: u32 = 3;
 
 /// A queue has stayed full if it was never shorter than this share of what it is when packets get lost.
