@@ -101,8 +101,9 @@ pub struct Args {
     #[arg(long, value_name = "ADDR:PORT", value_parser = arguments::address_and_port)]
     control: Option<SocketAddr>,
     /// The rate in bits of IP packets a second, headers included (500k, 100M, 2.5G), for a path where that much
-    /// is reserved. auto: as much as a TCP connection to the worst receiver would get; max: as fast as the
-    /// slowest attentive receiver takes it [default: auto; a carousel: max; local groups: 100M]
+    /// is reserved. auto: what the path to the worst receiver delivers, shared with other traffic; tfmcc: as much
+    /// as a TCP connection to the worst receiver would get; max: as fast as the slowest attentive receiver takes
+    /// it [default: auto; a carousel: max; local groups: 100M]
     #[arg(long, value_parser = rate::parse_asked, allow_negative_numbers = true)]
     rate: Option<rate::Asked>,
     /// The lowest rate that receivers may force, in bits a second. The sender does not slow down further for

@@ -43,6 +43,9 @@ pub struct Args {
     /// [default: max]
     #[arg(long, value_parser = parse_rate, allow_negative_numbers = true)]
     rate: Option<Rate>,
+    /// TCP server: the congestion control of its connections, as the kernel calls it (cubic, bbr) [default: the kernel's]
+    #[arg(long, value_name = "NAME")]
+    congestion: Option<String>,
     /// UDP client: give up when nothing has come from the server for this many seconds [default: 10]
     #[arg(long, value_name = "SECONDS", value_parser = arguments::seconds, allow_negative_numbers = true)]
     timeout: Option<u64>,
@@ -71,6 +74,9 @@ pub fn run(args: Args) -> Outcome {
     if args.timeout.is_some() && !matches!((args.side, args.transport), (Side::Client, Transport::Udp)) {
         return Err("--timeout is for the UDP client: leave it out".into());
     }
+    if args.congestion.is_some() && !matches!((args.side, args.transport), (Side::Server, Transport::Tcp)) {
+        return Err("--congestion is for the TCP server: leave it out".into());
+    }
     let stop = Stop::on_signals()?;
     match args.side {
         Side::Server => serve(&args, &stop),
@@ -91,7 +97,7 @@ fn serve(args: &Args, stop: &Stop) -> Outcome {
         false => say!("{}", output::in_one_line(&server_event(args, &event))),
     };
     let summary = match args.transport {
-        Transport::Tcp => tcp::serve(&args.file, args.address, stop, tell)?,
+        Transport::Tcp => tcp::serve(&args.file, args.address, args.congestion.as_deref(), stop, tell)?,
         Transport::Udp => {
             let offload = Offload::from_environment()?;
             udp::serve(&args.file, args.address, args.rate.and_then(|rate| rate.0), offload, stop, tell)?

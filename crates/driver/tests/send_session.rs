@@ -10,7 +10,7 @@ use std::{
 };
 
 use treecast_driver::send::{
-    self, Rate, ReceiverProgress, Repair, SendError, SendEvent, SendOptions, SendSummary,
+    self, Control, Rate, ReceiverProgress, Repair, SendError, SendEvent, SendOptions, SendSummary,
 };
 use treecast_host::stop::Stop;
 use treecast_wire::{
@@ -148,7 +148,7 @@ fn the_rate_is_for_multicast_and_retransmissions_together() {
 #[test]
 fn without_a_rate_retransmissions_are_as_fast_as_they_are_taken() {
     const TIMES: u32 = 50;
-    for rate in [Rate::Max, Rate::Auto { floor_bps: None }] {
+    for rate in [Rate::Max, Rate::Auto { control: Control::Tfmcc, floor_bps: None }] {
         let sending = Sending::start("taken", |options| {
             options.rate = rate;
             options.wait_for = 1;

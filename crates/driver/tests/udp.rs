@@ -5,14 +5,14 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
 use treecast_driver::{
     seal::{Opener, Refused, Sealer, draw_group_key},
     udp::{
-        Batch, Collector, DEFAULT_MULTICAST_HOPS, GroupAddress, Item, Offload, Transmitter,
+        Batch, Collector, DEFAULT_MULTICAST_HOPS, GroupAddress, Item, Offload, Stamp, Transmitter,
         open_group_receiver, open_group_sender, open_unicast_receiver, open_unicast_sender,
     },
 };
-use treecast_host::{interface::Interface, option};
+use treecast_host::{clock, interface::Interface, option};
 use treecast_wire::{
     header::{FileId, Header, PacketType, SessionId},
-    message::{BeginOfFile, Message, TransferType},
+    message::{BeginOfFile, Message, Pace, Phase, TransferType},
     seal::{SEALED_HEADER_LEN, TAG_LEN},
 };
 
@@ -80,7 +80,7 @@ fn object(collector: &mut Collector, len: usize) -> Vec<u8> {
         for item in batch.take_items() {
             match item {
                 Item::Message { .. } => messages += 1,
-                Item::Symbols { .. } => panic!("nobody sent symbols"),
+                Item::Symbols { .. } | Item::Pace { .. } => panic!("nobody sent these"),
                 Item::Blocks { range, at, .. } => {
                     let len = (range.end - range.start) as usize;
                     received[range.start as usize..range.end as usize]
@@ -215,4 +215,49 @@ fn strangers_packets_are_counted_and_dropped() {
         assert_eq!(items, []);
         malformed >= 5
     });
+}
+
+/// Delays are measured by these times: a receiver that reads its socket late must not take that for a queue.
+#[test]
+fn what_tells_the_rate_comes_with_its_number_and_the_kernels_time() {
+    let pace = Pace {
+        timestamp_us: 5,
+        rate_bps: 1_000_000,
+        suppression_bps: Pace::NO_RATE,
+        echo_us: 0,
+        round: 1,
+        longest_round_trip_us: 40_000,
+        packet_bytes: 1500,
+        is_slow_start: true,
+        limited_by: 0,
+        echo_for: 0,
+        phase: Phase::Start,
+        is_unused: false,
+        receivers: 3,
+    };
+    let file = FileId::new(SessionId(1), 0);
+    let mut packet = Message::Pace(pace).to_packet(file);
+    treecast_wire::header::set_number(&mut packet, 77);
+    for offload in WAYS {
+        let (socket, _) = open_unicast_receiver(0, 1 << 16).unwrap();
+        let to = SocketAddr::from((Ipv4Addr::LOCALHOST, socket.local_addr().unwrap().port()));
+        let mut collector = Collector::new(socket, offload, BLOCK_LEN as u16, None).unwrap();
+        let before = clock::since_1970();
+        UdpSocket::bind("127.0.0.1:0").unwrap().send_to(&packet, to).unwrap();
+        let after = clock::since_1970();
+        std::thread::sleep(std::time::Duration::from_millis(20));
+        let mut found = None;
+        collect(&mut collector, |batch| {
+            let item = batch.take_items().pop();
+            found = found.take().or_else(|| item);
+            found.is_some()
+        });
+        let Some(Item::Pace { number, stamp, pace: came, .. }) = found else {
+            panic!("{found:?} with {offload:?}")
+        };
+        let Stamp { time, is_marked } = stamp;
+        let time = time.expect("the kernel tells when");
+        assert!((before..=after).contains(&time), "{before:?} {time:?} {after:?}");
+        assert_eq!((number, is_marked, came), (77, false, pace), "{offload:?}");
+    }
 }

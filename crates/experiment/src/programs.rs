@@ -100,6 +100,9 @@ impl Programs<'_> {
         if (side, transport) == ("server", "udp") {
             command.args(self.rate.words());
         }
+        if let ("server", Some(congestion)) = (side, &self.delivery.congestion) {
+            command.args(["--congestion", &congestion.0]);
+        }
         command
     }
 

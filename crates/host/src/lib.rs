@@ -7,6 +7,7 @@
 
 pub mod classic_bpf;
 pub mod clock;
+pub mod congestion;
 pub mod control;
 pub mod device;
 pub mod ethtool;

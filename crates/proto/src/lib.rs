@@ -17,12 +17,14 @@
 #![forbid(unsafe_code)]
 
 pub mod announced;
+mod arrived;
 pub mod carousel;
 pub mod code;
 pub mod explicit;
 pub mod fanout;
 pub mod fec;
 pub mod group_key;
+pub mod group_rate;
 pub mod limiter;
 pub mod local;
 pub mod membership;
@@ -34,9 +36,11 @@ pub mod repair;
 pub mod replay_window;
 pub mod standing;
 pub mod taken_counters;
+mod tcp_window;
 pub mod tfmcc;
 pub mod time;
 pub mod unicast;
+mod usage;
 pub mod vcmtp;
 
 pub use time::Instant;

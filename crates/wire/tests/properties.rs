@@ -11,7 +11,7 @@ use treecast_wire::{
         LocalReport, LocalRequest, LocalSplit, LocalState, MAX_BLOCK_HASHES, MAX_LACKS, MAX_LOCAL_CHILDREN,
         MAX_LOCAL_MEMBERS, MAX_LOCAL_OBJECTS, MAX_LOCAL_REQUESTED, MAX_LOCAL_ROSTER, MAX_OBJECTS, MAX_PAGES,
         MAX_PROOF, MAX_REASON_LEN, MAX_ZEROS_LEN, MEMBER_LEN, MODE_BITS, Member, Message, ModificationTime,
-        Move, ObjectKind, PAGE_CHUNKS, Pace, PaceReport, Place, Progress, PutOut, PutOutCode, Reason,
+        Move, ObjectKind, PAGE_CHUNKS, Pace, PaceReport, Phase, Place, Progress, PutOut, PutOutCode, Reason,
         RetransmissionRequest, Signed, SignedWord, SymbolRequest, SymbolsSent, TransferType, Welcome, Zeros,
     },
     seal::{KeyId, PREFIX_LEN, Prefix},
@@ -304,10 +304,11 @@ fn message() -> impl Strategy<Value = Message> {
 }
 
 fn pace() -> impl Strategy<Value = Pace> {
-    let numbers = (any::<[u64; 4]>(), any::<[u32; 5]>(), any::<bool>());
-    numbers.prop_map(|(times, counts, is_slow_start)| {
+    let phase = prop::sample::select(Phase::ALL.to_vec());
+    let numbers = (any::<[u64; 4]>(), any::<[u32; 6]>(), any::<[bool; 2]>(), phase);
+    numbers.prop_map(|(times, counts, [is_slow_start, is_unused], phase)| {
         let [timestamp_us, rate_bps, suppression_bps, echo_us] = times;
-        let [round, longest_round_trip_us, packet_bytes, limited_by, echo_for] = counts;
+        let [round, longest_round_trip_us, packet_bytes, limited_by, echo_for, receivers] = counts;
         Pace {
             timestamp_us,
             rate_bps,
@@ -319,16 +320,31 @@ fn pace() -> impl Strategy<Value = Pace> {
             is_slow_start,
             limited_by,
             echo_for,
+            phase,
+            is_unused,
+            receivers,
         }
     })
 }
 
 fn pace_report() -> impl Strategy<Value = PaceReport> {
-    let numbers = (any::<[u64; 4]>(), any::<[u32; 3]>(), any::<bool>());
+    let numbers = (any::<[u64; 4]>(), any::<[u32; 6]>(), any::<bool>());
     numbers.prop_map(|(times, counts, is_lossy)| {
         let [timestamp_us, echo_us, rate_bps, received_bps] = times;
-        let [round, round_trip_us, loss_ppb] = counts;
-        PaceReport { timestamp_us, echo_us, rate_bps, received_bps, round, round_trip_us, loss_ppb, is_lossy }
+        let [round, round_trip_us, loss_ppb, queue_us, lost_ppm, marked_ppm] = counts;
+        PaceReport {
+            timestamp_us,
+            echo_us,
+            rate_bps,
+            received_bps,
+            round,
+            round_trip_us,
+            loss_ppb,
+            is_lossy,
+            queue_us,
+            lost_ppm,
+            marked_ppm,
+        }
     })
 }
 

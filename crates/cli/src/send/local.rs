@@ -44,6 +44,12 @@ pub(super) fn rate(args: &Args) -> Result<send::Rate, String> {
     let rate = match args.rate {
         Some(rate::Asked::Fixed(rate)) => rate,
         None | Some(rate::Asked::Auto) => DEFAULT_RATE_BPS,
+        Some(rate::Asked::Tfmcc) => {
+            return Err(
+                "TFMCC needs receivers that report to the sender: leave out --rate, or take --repair nack"
+                    .into(),
+            );
+        }
         Some(rate::Asked::Max) => {
             return Err("a session with local groups begins at its highest rate: name it with --rate".into());
         }

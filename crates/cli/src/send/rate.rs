@@ -1,6 +1,6 @@
 //! `--rate`, `--rate-floor` and `--rates`.
 
-use treecast_driver::send::Rate;
+use treecast_driver::send::{Control, Rate};
 use treecast_wire::ticket::MAX_GROUPS;
 
 use super::parse_rate;
@@ -9,15 +9,18 @@ use super::parse_rate;
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum Asked {
     Auto,
+    Tfmcc,
     Max,
     Fixed(u64),
 }
 
 pub(super) fn parse_asked(text: &str) -> Result<Asked, String> {
-    if text == "auto" {
-        return Ok(Asked::Auto);
+    match text {
+        "auto" => return Ok(Asked::Auto),
+        "tfmcc" => return Ok(Asked::Tfmcc),
+        _ => {}
     }
-    let rate = parse_rate(text).map_err(|line| line.replace("or max", "auto, or max"))?;
+    let rate = parse_rate(text).map_err(|line| line.replace("or max", "auto, tfmcc, or max"))?;
     Ok(rate.0.map_or(Asked::Max, Asked::Fixed))
 }
 
@@ -57,12 +60,13 @@ pub(super) fn parse_floor(text: &str) -> Result<u64, String> {
 pub(super) fn rate(asked: Option<Asked>, floor_bps: Option<u64>, is_carousel: bool) -> Result<Rate, String> {
     let rate = match asked {
         None if is_carousel => Rate::Max,
-        Some(Asked::Auto) if is_carousel => {
+        Some(Asked::Auto | Asked::Tfmcc) if is_carousel => {
             let line =
                 "a carousel hears nothing of its receivers: name a --rate that their links bear, or max";
             return Err(line.into());
         }
-        None | Some(Asked::Auto) => Rate::Auto { floor_bps },
+        None | Some(Asked::Auto) => Rate::Auto { control: Control::Model, floor_bps },
+        Some(Asked::Tfmcc) => Rate::Auto { control: Control::Tfmcc, floor_bps },
         Some(Asked::Max) => Rate::Max,
         Some(Asked::Fixed(rate)) => Rate::Fixed(rate),
     };
@@ -84,8 +88,11 @@ mod tests {
 
     #[test]
     fn a_session_is_paced_by_its_receivers_and_a_carousel_by_its_link() {
-        assert_eq!(rate(None, None, false), Ok(Rate::Auto { floor_bps: None }));
-        assert_eq!(rate(Some(Asked::Auto), Some(5), false), Ok(Rate::Auto { floor_bps: Some(5) }));
+        let auto = |control, floor_bps| Ok(Rate::Auto { control, floor_bps });
+        assert_eq!(rate(None, None, false), auto(Control::Model, None));
+        assert_eq!(rate(Some(Asked::Auto), Some(5), false), auto(Control::Model, Some(5)));
+        assert_eq!(rate(Some(Asked::Tfmcc), Some(5), false), auto(Control::Tfmcc, Some(5)));
+        assert!(rate(Some(Asked::Tfmcc), None, true).unwrap_err().contains("carousel"));
         assert_eq!(rate(None, None, true), Ok(Rate::Max));
         assert!(rate(Some(Asked::Auto), None, true).unwrap_err().contains("carousel"));
         assert_eq!(rate(parse_asked("20M").ok(), None, true), Ok(Rate::Fixed(20_000_000)));
@@ -121,6 +128,7 @@ mod tests {
             assert!(parse_floor(bad).is_err(), "{bad}");
         }
         assert!(parse_asked("0").unwrap_err().contains("auto"));
-        assert_eq!([parse_asked("auto"), parse_asked("max")], [Ok(Asked::Auto), Ok(Asked::Max)]);
+        let words = ["auto", "tfmcc", "max"].map(parse_asked);
+        assert_eq!(words, [Ok(Asked::Auto), Ok(Asked::Tfmcc), Ok(Asked::Max)]);
     }
 }

@@ -20,6 +20,7 @@ use std::{
 };
 
 use treecast_host::{
+    clock::since_1970,
     poller::{Interest, Poller, Ready},
     stop::Stop,
     wake::Waker,
@@ -337,6 +338,8 @@ impl Session<'_> {
         let dropped = self.hearing.source.dropped();
         if dropped != self.hearing.dropped {
             self.hearing.dropped = dropped;
+            let input = tfmcc::ReceiverInput::OwnDrops { total: dropped };
+            self.hearing.congestion.handle(self.clock.now(), input);
             self.handle(ReceiverInput::Dropped { total: dropped }, None);
         }
         self.process(Channel::Group);
@@ -393,10 +396,11 @@ impl Session<'_> {
     /// Hands one thing that has come to the machine.
     fn take_item(&mut self, from: Channel, item: Item) {
         match item {
-            Item::Message { file, message: Message::Pace(pace) } => {
+            Item::Pace { file, pace, number, stamp } => {
                 if from == Channel::Group && file.session() == self.session {
                     let now = self.clock.now();
-                    self.hearing.congestion.handle(now, tfmcc::ReceiverInput::Pace(pace));
+                    let at = stamp.came(now, since_1970());
+                    self.hearing.congestion.handle(now, tfmcc::ReceiverInput::Pace { pace, number, at });
                 }
             }
             Item::Message { file, message } => {

@@ -44,7 +44,7 @@ pub use repair::{CarouselOptions, Dialect, LocalOptions, Repair};
 pub use repair_share::{LEAST_SHARE, Priority};
 pub use session::{NamedReceiver, Presence};
 pub use session_file::SessionFileError;
-pub use treecast_proto::object::PER_ADDRESS;
+pub use treecast_proto::{object::PER_ADDRESS, tfmcc::Control};
 
 use crate::{
     carousel::ListenError,
@@ -152,9 +152,9 @@ pub struct SendOptions {
 /// The rate, in bits of IP packets a second, headers included.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Rate {
-    /// The rate that a TCP connection to the worst receiver would have (RFC 4654). A receiver that can take
+    /// The rate that congestion control finds for the path to the worst receiver. A receiver that can take
     /// less than the floor does not count. The rate is also limited by the slowest attentive receiver.
-    Auto { floor_bps: Option<u64> },
+    Auto { control: Control, floor_bps: Option<u64> },
     /// The rate of the slowest attentive receiver, whatever other traffic there is.
     Max,
     /// A constant rate, for a path where that much is reserved.
@@ -199,7 +199,7 @@ impl SendOptions {
             interface: None,
             source: None,
             control: None,
-            rate: Rate::Auto { floor_bps: None },
+            rate: Rate::Auto { control: Control::Model, floor_bps: None },
             slower_rates: Vec::new(),
             hops: DEFAULT_MULTICAST_HOPS,
             wait_for: 1,
@@ -482,12 +482,15 @@ pub struct RateProgress {
     pub rate_bps: u64,
     /// The name of the receiver that limits the rate.
     pub receiver: Option<String>,
-    /// The reason for the rate: `start`, `loss`, `growth`, `unused` or `floor`.
+    /// The reason for the rate: `start`, `loss`, `growth`, `unused`, `floor`, `delivered`, `probe` or `queue`.
     pub why: String,
     /// The loss events of that receiver for each packet, 0 to 1.
     pub loss: f64,
     #[serde(rename = "round_trip_seconds", with = "as_seconds")]
     pub round_trip: Duration,
+    /// The time that packets to that receiver wait in queues. 0 with TFMCC.
+    #[serde(rename = "queue_seconds", with = "as_seconds")]
+    pub queue: Duration,
 }
 
 /// The traffic of each fanout of a session, by the fanout's name.

@@ -8,10 +8,10 @@ use treecast_wire::{
     ParseError,
     datagram::next_packet,
     header::{FileId, HEADER_LEN, Header, PacketType, SessionId},
-    message::{MAX_ZEROS_LEN, Message},
+    message::{MAX_ZEROS_LEN, Message, Pace},
 };
 
-use super::arrivals::Arrivals;
+use super::arrivals::{Arrivals, Stamp};
 
 /// Bytes of blocks that a batch has room for: a few super-packets, so that hashing and writing go in
 /// large pieces, and little enough to stay in a core's second-level cache.
@@ -47,6 +47,13 @@ pub enum Item {
         file: FileId,
         message: Message,
     },
+    /// What the sender tells of its rate, with the number of the packet and the kernel's stamp.
+    Pace {
+        file: FileId,
+        pace: Pace,
+        number: u32,
+        stamp: Stamp,
+    },
 }
 
 /// A buffer for blocks and the list of what is in it.
@@ -56,6 +63,8 @@ pub struct Batch {
     used: usize,
     items: Vec<Item>,
     arrivals: Arrivals,
+    /// The number of the datagram that is being taken apart.
+    number: u32,
     malformed: u64,
 }
 
@@ -66,6 +75,7 @@ impl Default for Batch {
             used: 0,
             items: Vec::new(),
             arrivals: Arrivals::default(),
+            number: 0,
             malformed: 0,
         }
     }
@@ -101,9 +111,9 @@ impl Batch {
         self.arrivals.take()
     }
 
-    /// Sets whether the packets received next were marked by a router that has too much to send.
-    pub(super) fn set_marked(&mut self, marked: bool) {
-        self.arrivals.marked = marked;
+    /// Sets the stamp of the packets that are received next.
+    pub(super) fn begin(&mut self, stamp: Stamp) {
+        self.arrivals.begin(stamp);
     }
 
     /// The buffer that [`Item::Blocks`] points into.
@@ -192,6 +202,10 @@ impl Batch {
         let file = header.file_id;
         match parsed {
             Ok(Message::Zeros(zeros)) => self.push_zeros(file, zeros.range()),
+            Ok(Message::Pace(pace)) => {
+                let (number, stamp) = (self.number, self.arrivals.stamp());
+                self.items.push(Item::Pace { file, pace, number, stamp });
+            }
             Ok(message) => self.items.push(Item::Message { file, message }),
             Err(_) => self.malformed += 1,
         }
@@ -240,9 +254,10 @@ impl Batch {
     fn check(&mut self, header: &[u8; HEADER_LEN], len: usize) -> Option<Header> {
         let header = Header::parse(header).ok().filter(|header| header.payload_len as usize <= len);
         if let Some(header) = &header {
-            self.arrivals.add(header)
+            self.number = header.number;
+            self.arrivals.add(header);
         } else {
-            self.malformed += 1
+            self.malformed += 1;
         }
         header
     }

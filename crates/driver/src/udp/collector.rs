@@ -11,7 +11,7 @@ use treecast_wire::{
     seal::{PREFIX_LEN, SEALED_HEADER_LEN, TAG_LEN},
 };
 
-use super::{Batch, Offload};
+use super::{Batch, Offload, arrivals::Stamp};
 use crate::seal::{Opener, Refused};
 use treecast_host::option;
 
@@ -220,7 +220,7 @@ impl Collector {
         let received = self.scatter.receive(&self.socket, pieces)?;
         self.taken += received.len.max(LEAST_COUNTED) as u64;
         self.dropped.note(received.ancillary);
-        batch.set_marked(received.ancillary.is_marked);
+        batch.begin(Stamp::from(&received.ancillary));
         if received.is_truncated {
             batch.add_malformed();
             return Ok(received.from);
@@ -296,17 +296,17 @@ impl Collector {
         let count = self.slots.len().min(batch.room() / self.block_len);
         let pieces = pieces(&mut self.slots[..count], batch.free(), lens);
         // What each message was, before the slots are read.
-        let mut messages = [(None, false); BATCH_MESSAGES];
+        let mut messages = [(None, Stamp::default()); BATCH_MESSAGES];
         let dropped = &mut self.dropped;
         let received =
             self.scatter.receive_many(&self.socket, pieces, lens.pieces(), |index, received| {
                 dropped.note(received.ancillary);
                 let len = (!received.is_truncated).then_some(received.len);
-                messages[index] = (len, received.ancillary.is_marked);
+                messages[index] = (len, Stamp::from(&received.ancillary));
             })?;
-        for (slot, (len, is_marked)) in messages.into_iter().enumerate().take(received) {
+        for (slot, (len, stamp)) in messages.into_iter().enumerate().take(received) {
             self.taken += len.unwrap_or_default().max(LEAST_COUNTED) as u64;
-            batch.set_marked(is_marked);
+            batch.begin(stamp);
             match len {
                 Some(len) => self.add(batch, slot, start + slot * self.block_len, len),
                 None => batch.add_malformed(),
@@ -330,6 +330,8 @@ fn prepare(socket: &UdpSocket, wanted: Offload) -> io::Result<Offload> {
     // A socket of one family refuses the other's. Without marks, losses tell.
     let _ = option::set(socket, libc::IPPROTO_IP, libc::IP_RECVTOS, 1);
     let _ = option::set(socket, libc::IPPROTO_IPV6, libc::IPV6_RECVTCLASS, 1);
+    // Without it, packets arrive when the program reads them.
+    let _ = option::set(socket, libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, 1);
     Ok(offload)
 }
 

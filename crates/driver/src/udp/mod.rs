@@ -18,6 +18,7 @@ mod open;
 mod outage;
 mod transmitter;
 
+pub use arrivals::Stamp;
 pub(crate) use batch::are_zeros;
 pub use batch::{BATCH_LEN, Batch, Item};
 pub use collector::{Collector, Spare};

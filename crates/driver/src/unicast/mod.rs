@@ -47,6 +47,8 @@ pub enum UnicastError {
     InUse { address: SocketAddr },
     #[error("cannot serve at {address}: {source}; name an address of this host")]
     Bind { address: SocketAddr, source: io::Error },
+    #[error("cannot have the congestion control `{name}`: {source}; this machine has {available}")]
+    Congestion { name: String, source: io::Error, available: String },
     #[error("{} is no name for a file: {why}", path.display())]
     Name { path: PathBuf, why: String },
     #[error("cannot get the file from {address}: {reason}; see that `treecast unicast server` runs there")]

@@ -13,7 +13,7 @@ use std::{
 };
 
 use treecast_host::{
-    folder,
+    congestion, folder,
     poller::{Interest, Poller},
     stop::Stop,
     wake::Waker,
@@ -67,17 +67,27 @@ const ACCEPT_AGAIN: Duration = Duration::from_secs(1);
 /// The most that one sendfile is asked for.
 const SENDFILE_LEN: u64 = 1 << 30;
 
-/// Serves the file at `path` to every client that connects, until `stop` is requested.
+/// Serves the file at `path` to every client that connects, until `stop` is requested. `congestion` is the congestion control of
+/// the connections; `None` is the kernel's own choice.
 ///
 /// # Errors
 /// If the file cannot be read, or the address cannot be used.
 pub fn serve(
     path: &Path,
     address: SocketAddr,
+    congestion: Option<&str>,
     stop: &Stop,
     mut tell: impl FnMut(ServerEvent),
 ) -> Result<ServerSummary, UnicastError> {
     let listener = TcpListener::bind(address).map_err(|error| bind_error(address, error))?;
+    if let Some(name) = congestion {
+        let refused = |source| UnicastError::Congestion {
+            name: name.to_owned(),
+            source,
+            available: congestion::available(),
+        };
+        congestion::set(&listener, name).map_err(refused)?;
+    }
     serve_at(path, &listener, PLACES, stop, &mut tell)
 }
 

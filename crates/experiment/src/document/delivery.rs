@@ -12,7 +12,7 @@ use treecast_lab::{
 use treecast_proto::explicit::mead::grouping::Parameters;
 use treecast_wire::{mead::MAX_ADDRESSES, ticket};
 
-use super::{local::LocalGroups, several::Several, workload::SendRate};
+use super::{local::LocalGroups, several::Several, sharing::Congestion, workload::SendRate};
 
 /// A `[[delivery]]` of a file as it is written. Fanouts and repairs may be lists: then it stands for each
 /// combination.
@@ -25,6 +25,7 @@ pub struct DeliveryKeys {
     fanout: Option<Several<Fanout>>,
     repair: Option<Several<Repair>>,
     fec: Option<String>,
+    congestion: Option<Congestion>,
     rate: Option<SendRate>,
     plain: Option<bool>,
     #[serde(default)]
@@ -49,6 +50,8 @@ pub struct Delivery {
     pub repair: Option<Repair>,
     /// The value of `--fec`; `None` where the program decides.
     pub fec: Option<String>,
+    /// The congestion control of the program `tcp`; `None` for the kernel's, or for that of a shared link.
+    pub congestion: Option<Congestion>,
     /// The rate of the sender; `None` for the experiment's rate.
     pub rate: Option<SendRate>,
     /// Whether the delivery runs without security; `None` for what the experiment says.
@@ -169,6 +172,9 @@ impl DeliveryKeys {
             let program = program.word();
             return Err(format!("delivery `{said}`: {program} has no fanout, repair or fec: leave them out"));
         }
+        if self.congestion.is_some() && program != Program::Tcp {
+            return Err(format!("delivery `{said}`: only the program tcp has a congestion: leave it out"));
+        }
         let default = if is_ours { Fanout::default() } else { Fanout::Unicast };
         let fanouts = self.fanout.map_or(vec![default], |several| several.0);
         let repairs = self.repair.map_or(vec![None], |several| several.0.into_iter().map(Some).collect());
@@ -178,12 +184,14 @@ impl DeliveryKeys {
         if self.local.is_some() && !repairs.contains(&Some(Repair::Local)) {
             return Err(format!("delivery `{said}`: `local` has a meaning for repair local alone"));
         }
-        let Self { name, fec, rate, plain, arguments, options, support, local, events, .. } = self;
+        let Self { name, fec, congestion, rate, plain, arguments, options, support, local, events, .. } =
+            self;
         let local = local.unwrap_or_default();
         local.check().map_err(|what| format!("delivery `{said}`: {what}"))?;
         let one = Delivery {
             program,
             fec,
+            congestion,
             rate,
             plain,
             arguments,
@@ -531,6 +539,10 @@ mod tests {
         assert_eq!(
             refused("program = \"tcp\"\nrepair = \"nack\""),
             "delivery `tcp`: tcp has no fanout, repair or fec: leave them out"
+        );
+        assert_eq!(
+            refused("fanout = \"unicast\"\ncongestion = \"bbr\""),
+            "delivery `treecast`: only the program tcp has a congestion: leave it out"
         );
         let max = refused("fanout = \"mead\"\noptions = { max = 33 }");
         assert_eq!(max, "delivery `mead`: max is 33: expected 2 to 32");

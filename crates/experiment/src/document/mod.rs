@@ -169,6 +169,12 @@ impl Experiment {
         Ok(experiment)
     }
 
+    /// Returns the congestion control of a TCP delivery; `None` for the kernel's own choice.
+    pub fn congestion_of<'a>(&'a self, delivery: &'a Delivery) -> Option<&'a str> {
+        let of_link = || self.workload.sharing().map(|sharing| &sharing.congestion);
+        delivery.congestion.as_ref().or_else(of_link).map(|congestion| congestion.0.as_str())
+    }
+
     /// Whether the experiment searches a threshold.
     pub fn searches(&self) -> bool {
         self.workload.loading().is_some_and(|loading| loading.asks.iter().any(|ask| ask.is_search()))
@@ -248,7 +254,7 @@ impl Experiment {
 fn check_rate(delivery: &Delivery, rate: &SendRate) -> Result<(), String> {
     let is_udp = delivery.program == Program::Udp;
     match rate {
-        SendRate::Auto if delivery.is_carousel() || is_udp => {
+        SendRate::Auto | SendRate::Tfmcc if delivery.is_carousel() || is_udp => {
             Err("nobody answers it, and the rate needs answers: name a rate".into())
         }
         SendRate::Max if delivery.is_local() => {

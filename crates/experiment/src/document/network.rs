@@ -11,7 +11,7 @@ use treecast_lab::{
 
 use super::{
     several::Several,
-    sharing::{Change, Rival, Sharing},
+    sharing::{Change, Rival, RivalKind, Sharing},
     workload::SendRate,
 };
 use crate::Error;
@@ -189,6 +189,9 @@ impl Network {
                 "network `{name}`: client {} cannot be stopped while a link is shared",
                 stopped.client
             ));
+        }
+        if self.rivals.iter().any(|rival| rival.kind == RivalKind::Session && rival.congestion.is_some()) {
+            return Err(format!("network `{name}`: a rival session has no congestion: leave it out"));
         }
         if let Some(late) = self.changes.iter().find(|change| change.after >= sharing.lasts) {
             return Err(format!("network `{name}`: a change after {:?} comes after the end", late.after.0));

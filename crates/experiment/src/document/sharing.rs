@@ -24,8 +24,26 @@ pub struct Sharing {
     pub lasts: Time,
     /// How much may wait in front of the link, in place of what the topology says.
     pub queue: Option<Size>,
-    /// The congestion control of TCP flows, as the kernel calls it.
-    pub congestion: String,
+    /// The congestion control of TCP flows that name none themselves.
+    pub congestion: Congestion,
+}
+
+/// A congestion control of TCP, as the kernel calls it.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "String")]
+pub struct Congestion(pub String);
+
+impl TryFrom<String> for Congestion {
+    type Error = String;
+
+    fn try_from(name: String) -> Result<Self, String> {
+        // The kernel's TCP_CA_NAME_MAX.
+        let is_plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_';
+        match (1..16).contains(&name.len()) && name.bytes().all(is_plain) {
+            true => Ok(Self(name)),
+            false => Err(format!("congestion `{name}`: expected the name of one, such as `cubic`")),
+        }
+    }
 }
 
 /// Another flow on the shared link, which competes with the first one.
@@ -35,6 +53,15 @@ pub struct Rival {
     pub kind: RivalKind,
     /// How long after the first flow the rival begins.
     pub after: Option<Time>,
+    /// The congestion control of a TCP rival, in place of the workload's.
+    pub congestion: Option<Congestion>,
+}
+
+impl Rival {
+    /// Returns the congestion control of a TCP rival.
+    pub fn congestion_in<'a>(&'a self, sharing: &'a Sharing) -> &'a str {
+        &self.congestion.as_ref().unwrap_or(&sharing.congestion).0
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
@@ -65,18 +92,14 @@ impl SharingKeys {
             link: self.link.unwrap_or_else(|| "shared".into()),
             lasts: self.lasts.ok_or("workload: `lasts` is missing: how long the flows run, such as `60s`")?,
             queue: self.queue,
-            congestion: self.congestion.unwrap_or_else(|| "cubic".into()),
+            congestion: Congestion::try_from(self.congestion.unwrap_or_else(|| "cubic".into()))
+                .map_err(|what| format!("workload: {what}"))?,
         };
         let seconds = sharing.lasts.0.as_secs();
         if !(1..=3600).contains(&seconds) {
             return Err(format!("workload: lasts {seconds} s: expected 1 s to 60 m"));
         }
-        // The kernel's TCP_CA_NAME_MAX.
-        let is_plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_';
-        match sharing.congestion.as_str() {
-            name if (1..16).contains(&name.len()) && name.bytes().all(is_plain) => Ok(sharing),
-            name => Err(format!("workload: congestion `{name}`: expected the name of one, such as `cubic`")),
-        }
+        Ok(sharing)
     }
 }
 
@@ -128,7 +151,7 @@ holds = 'share{network = "against"} >= 0.5'
     fn what_is_left_out_is_cubic_on_a_link_called_shared() {
         let small = parse(SMALL, &["queue=500000B"]).unwrap();
         let sharing = small.workload.sharing().unwrap();
-        assert_eq!((sharing.link.as_str(), sharing.congestion.as_str()), ("shared", "cubic"));
+        assert_eq!((sharing.link.as_str(), sharing.congestion.0.as_str()), ("shared", "cubic"));
         assert_eq!((sharing.lasts.0.as_secs(), sharing.queue), (10, Some(Size(500_000))));
         let runs = Preview::of(&small).unwrap().runs;
         assert_eq!(runs, ["against nack immediate 80M #1", "slower nack immediate 80M #1"]);
@@ -152,6 +175,10 @@ holds = 'share{network = "against"} >= 0.5'
                     "kind = \"files\"\nsizes = [\"80M\"]",
                 ),
                 "x.toml: network `against` has a rival, but no link to share: take a workload of kind \"shared\"",
+            ),
+            (
+                broken("kind = \"tcp\"", "kind = \"session\", congestion = \"bbr\""),
+                "x.toml: network `against`: a rival session has no congestion: leave it out",
             ),
             (broken("\"tcp\"", "\"udp\""), "x.toml:14: unknown variant `udp`, expected `tcp` or `session`"),
             (broken("\"5s\"", "\"10s\""), "x.toml: network `slower`: a change after 10s comes after the end"),

@@ -96,6 +96,8 @@ pub enum Load {
 pub enum SendRate {
     /// The rate that the paths to the receivers can carry (congestion control).
     Auto,
+    /// The rate of TFMCC, which is what a TCP connection with the worst receiver's losses would get.
+    Tfmcc,
     /// The rate at which the slowest attentive receiver takes data.
     Max,
     /// A fixed rate, counted in IP packets with their headers.
@@ -275,6 +277,7 @@ impl SendRate {
     pub fn words(&self) -> [String; 2] {
         let (option, value) = match self {
             Self::Auto => ("--rate", "auto".to_owned()),
+            Self::Tfmcc => ("--rate", "tfmcc".to_owned()),
             Self::Max => ("--rate", "max".to_owned()),
             Self::Bps(rate) => ("--rate", rate.0.to_string()),
             Self::Several(rates) => {
@@ -291,6 +294,7 @@ impl TryFrom<String> for SendRate {
     fn try_from(text: String) -> Result<Self, String> {
         match text.as_str() {
             "auto" => Ok(Self::Auto),
+            "tfmcc" => Ok(Self::Tfmcc),
             "max" => Ok(Self::Max),
             several if several.contains(',') => several
                 .split(',')
@@ -298,7 +302,9 @@ impl TryFrom<String> for SendRate {
                 .collect::<Result<_, QuantityError>>()
                 .map(Self::Several)
                 .map_err(|error| error.to_string()),
-            other => other.parse().map(Self::Bps).map_err(|error| format!("{error}, `auto` or `max`")),
+            other => {
+                other.parse().map(Self::Bps).map_err(|error| format!("{error}, `auto`, `tfmcc` or `max`"))
+            }
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::{io, sync::OnceLock, time::Duration};
 
-use treecast_measure::tables::rate;
+use treecast_measure::{statistics::percentile, tables::rate};
 
 use super::{
     Begun, Engine,
@@ -34,20 +34,28 @@ impl Engine<'_> {
         };
         let begun: Vec<OnceLock<Duration>> = planned.groups.iter().map(|_| OnceLock::new()).collect();
         let watch = |node: &str, pid| recorder.watch_process(record.node(node), pid);
-        let flow = |is_tcp: bool, index: usize| -> Result<Flow<'_>, Error> {
+        let is_tcp = planned.delivery.program == Program::Tcp;
+        let first = self.book.order.experiment.congestion_of(planned.delivery).filter(|_| is_tcp);
+        let rivals = description
+            .rivals
+            .iter()
+            .map(|rival| (rival.kind == RivalKind::Tcp).then(|| rival.congestion_in(sharing)));
+        // The congestion control of each flow that is a TCP connection.
+        let tcp: Vec<Option<&str>> = std::iter::once(first).chain(rivals).collect();
+        let flow = |index: usize| -> Result<Flow<'_>, Error> {
             let (group, begun) = (&planned.groups[index], &begun[index]);
-            Ok(match is_tcp {
-                true => Flow::Tcp(connection(&run, group, &sharing.congestion, begun)?),
-                false => Flow::Session(Box::new(Session {
+            Ok(match tcp[index] {
+                Some(congestion) => Flow::Tcp(connection(&run, group, congestion, begun)?),
+                None => Flow::Session(Box::new(Session {
                     begun: Some(begun),
                     ..session(self.book.order, &run, group, cargo, None, &watch)?
                 })),
             })
         };
-        let first = flow(planned.delivery.program == Program::Tcp, 0)?;
+        let first = flow(0)?;
         let rivals = (1..).zip(&description.rivals).map(|(index, rival)| {
             let after = rival.after.map_or(Duration::ZERO, |after| after.0);
-            Ok::<_, Error>((flow(rival.kind == RivalKind::Tcp, index)?, after))
+            Ok::<_, Error>((flow(index)?, after))
         });
         let contest = Contest {
             site,
@@ -62,9 +70,10 @@ impl Engine<'_> {
         let stop = self.stop;
         let outcome = contest.play(&|| stop()).map_err(run_failed(planned))?;
         drop(contest);
+        let goodput_bps = goodput_bps(&outcome, begun[0].get().copied());
         let Begun { record, recorder, .. } = run;
         recorder.stop()?;
-        self.shared_outcome(planned, path, site, record, outcome)
+        self.shared_outcome(planned, path, site, record, outcome, goodput_bps)
     }
 
     fn shared_outcome(
@@ -74,6 +83,7 @@ impl Engine<'_> {
         site: &dyn Site,
         record: Record,
         outcome: sharing::Outcome,
+        goodput_bps: Option<f64>,
     ) -> Result<Outcome, Error> {
         let group = &planned.groups[0];
         let is_tcp = planned.delivery.program == Program::Tcp;
@@ -89,6 +99,10 @@ impl Engine<'_> {
         let mut filing = sharing::filing(&shared, path, &senders, outcome.together);
         let sentence = sharing::sentence(&filing);
         let played = outcome.played;
+        match goodput_bps {
+            Some(goodput_bps) => filing.run("goodput", goodput_bps, "bit/s"),
+            None => filing.lacking(None, "goodput", "bit/s", "the flows did not run together to the end"),
+        }
         filing.run("duration", played.duration.as_secs_f64(), "s");
         for (node, fared) in group.receivers.iter().zip(&played.clients) {
             session::client_done(&mut self.book.db, &record, node, fared)?;
@@ -109,6 +123,16 @@ impl Engine<'_> {
             interrupted: played.interrupted,
         })
     }
+}
+
+/// Bytes of the file that the first flow's median receiver has, from the flow's beginning to the end, as bits a second. `None` if the
+/// flows did not run to the end. A session's receivers tell what they have five times a second.
+fn goodput_bps(outcome: &sharing::Outcome, begun: Option<Duration>) -> Option<f64> {
+    let (_, end) = outcome.together?;
+    let bytes: Vec<f64> =
+        outcome.played.clients.iter().map(|fared| fared.told.received_bytes as f64).collect();
+    let seconds = end.saturating_sub(begun?).as_secs_f64();
+    Some(percentile(&bytes, 50.0)? * 8.0 / seconds).filter(|_| seconds > 0.0)
 }
 
 /// A TCP connection to the first receiver of a group.

@@ -3,7 +3,6 @@
 use std::{
     io::{self, ErrorKind, Read, Write},
     net::{IpAddr, SocketAddr, TcpListener, TcpStream},
-    os::fd::AsFd,
     sync::{
         OnceLock,
         atomic::{AtomicBool, Ordering},
@@ -13,6 +12,7 @@ use std::{
 };
 
 use socket2::SockRef;
+use treecast_host::congestion;
 
 use crate::site::{Site, enter};
 
@@ -54,7 +54,7 @@ impl Connection<'_> {
         let at = listener.local_addr()?;
         let sender = enter(self.site, &self.from, || TcpStream::connect_timeout(&at, CONNECTING))??;
         let (receiver, _) = listener.accept()?;
-        set_congestion(&sender, self.congestion)?;
+        congestion::set(&sender, self.congestion)?;
         sender.set_write_timeout(Some(PATIENCE))?;
         receiver.set_read_timeout(Some(PATIENCE))?;
         for end in [&sender, &receiver] {
@@ -63,11 +63,6 @@ impl Connection<'_> {
         }
         Ok((sender, receiver))
     }
-}
-
-/// Sets the congestion control of a connection's sender. The kernel must have it, or load it.
-pub fn set_congestion(stream: &impl AsFd, name: &str) -> io::Result<()> {
-    SockRef::from(stream).set_tcp_congestion(name.as_bytes())
 }
 
 fn send(mut stream: &TcpStream, is_over: &AtomicBool) -> io::Result<()> {
@@ -96,19 +91,5 @@ fn waited(error: io::Error) -> io::Result<()> {
     match error.kind() {
         ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted => Ok(()),
         _ => Err(error),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_connection_follows_the_congestion_control_that_it_is_told() {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-        // Every kernel has Reno's.
-        set_congestion(&stream, "reno").unwrap();
-        assert_eq!(set_congestion(&stream, "nobodys").unwrap_err().kind(), ErrorKind::NotFound);
     }
 }

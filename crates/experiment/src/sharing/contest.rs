@@ -3,7 +3,6 @@
 
 use std::{
     io,
-    net::TcpListener,
     sync::{
         OnceLock,
         atomic::{AtomicBool, Ordering},
@@ -12,7 +11,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::connection::{Connection, set_congestion};
+use super::connection::Connection;
 use crate::{
     client::{CUT_OFF, Fared},
     document::sharing::{Change, Sharing},
@@ -54,15 +53,6 @@ pub struct Outcome {
     pub rates: Vec<(Duration, u64)>,
     /// From when to when all flows ran together; none when they never did.
     pub together: Option<(Duration, Duration)>,
-}
-
-/// Whether the kernel has this congestion control.
-pub fn is_available(congestion: &str) -> io::Result<bool> {
-    let socket = TcpListener::bind("127.0.0.1:0")?;
-    match set_congestion(&socket, congestion) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
-        outcome => outcome.map(|()| true),
-    }
 }
 
 type Playing<'scope> = ScopedJoinHandle<'scope, io::Result<Played>>;

@@ -25,6 +25,7 @@ pub const MEASURES: &[(&str, &str)] = &[
     ("share", ""),
     ("part", ""),
     ("used", ""),
+    ("goodput", "bit/s"),
     ("lost", ""),
     ("calm", "s"),
     ("lost_after", ""),

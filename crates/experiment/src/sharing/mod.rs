@@ -8,30 +8,26 @@ pub use connection::Connection;
 pub use contest::{Contest, Flow, Outcome};
 pub use measures::{MEASURES, SERIES, Shared, filing, sentence};
 
+use treecast_host::congestion;
+
 use crate::{
     Error,
-    document::{
-        Experiment,
-        delivery::Program,
-        network::Network,
-        sharing::{RivalKind, Sharing},
-    },
+    document::{Experiment, delivery::Program, sharing::RivalKind},
 };
 
 /// Refuses a congestion control that the kernel does not have, when TCP flows are to use it.
 pub fn check_kernel(experiment: &Experiment) -> Result<(), Error> {
-    let Some(Sharing { congestion, .. }) = experiment.workload.sharing() else { return Ok(()) };
-    let is_tcp = |network: &Network| network.rivals.iter().any(|rival| rival.kind == RivalKind::Tcp);
-    let has_tcp = experiment.deliveries.iter().any(|delivery| delivery.program == Program::Tcp);
-    if !has_tcp && !experiment.networks.iter().any(is_tcp) {
-        return Ok(());
+    let tcp = experiment.deliveries.iter().filter(|delivery| delivery.program == Program::Tcp);
+    let mut names: Vec<&str> = tcp.filter_map(|delivery| experiment.congestion_of(delivery)).collect();
+    if let Some(sharing) = experiment.workload.sharing() {
+        let rivals = experiment.networks.iter().flat_map(|network| &network.rivals);
+        let tcp = rivals.filter(|rival| rival.kind == RivalKind::Tcp);
+        names.extend(tcp.map(|rival| rival.congestion_in(sharing)));
     }
-    match contest::is_available(congestion).map_err(Error::Machine)? {
-        true => Ok(()),
-        false => {
-            let known = std::fs::read_to_string("/proc/sys/net/ipv4/tcp_available_congestion_control");
-            let available = known.unwrap_or_default().split_whitespace().collect::<Vec<_>>().join(", ");
-            Err(Error::Congestion { name: congestion.clone(), available })
+    for name in names {
+        if !congestion::is_available(name).map_err(Error::Machine)? {
+            return Err(Error::Congestion { name: name.into(), available: congestion::available() });
         }
     }
+    Ok(())
 }

@@ -87,7 +87,7 @@ fn of_network(network: &Network) -> Result<(), String> {
 
 fn of_rate(delivery: &Delivery, rate: &SendRate) -> Result<(), String> {
     match rate {
-        SendRate::Auto => Err("no rate auto".into()),
+        SendRate::Auto | SendRate::Tfmcc => Err("no rate auto".into()),
         SendRate::Several(_) => Err("no session with several rates".into()),
         SendRate::Max if delivery.is_carousel() => Err("no carousel without a rate".into()),
         _ => Ok(()),

@@ -20,6 +20,24 @@ const TOLERANCE: f64 = 0.1;
 /// receiver reaches the others before most of them would send theirs.
 pub const ROUND_TRIPS_A_ROUND: u32 = 6;
 
+/// Round trips of a round for each power of e of the group's size: in each round trip, e^(1.25 / 0.8) = 5 receivers speak at most on
+/// average before they hear of each other, whatever the size.
+const ROUND_TRIPS_A_POWER: f64 = 0.8;
+
+/// Returns the length of a feedback round of a group whose size is known. RFC 4654 reckons with 10,000 receivers instead.
+pub fn round(round_trip: Duration, receivers: u32) -> Duration {
+    round_trip.mul_f64(1.0 + ROUND_TRIPS_A_POWER * f64::from(receivers.max(1)).ln())
+}
+
+/// Returns how long a receiver of such a group waits before it reports, as in [`delay`].
+pub fn delay_in(round_trip: Duration, receivers: u32, ratio: f64, uniform: f64) -> Duration {
+    let bias = (ratio.clamp(*BIAS_RANGE.start(), *BIAS_RANGE.end()) - BIAS_RANGE.start())
+        / (BIAS_RANGE.end() - BIAS_RANGE.start());
+    let power = f64::from(receivers.max(1)).ln();
+    let drawn = (power + uniform.clamp(1e-12, 1.0).ln()).max(0.0);
+    round_trip.mul_f64(bias.min(1.0) * 0.5 + ROUND_TRIPS_A_POWER * drawn)
+}
+
 /// Returns how long a receiver waits before it reports. `ratio` is the rate that the receiver would ask for,
 /// divided by the present rate; `uniform` is a random number between 0 and 1.
 pub fn delay(round: Duration, ratio: f64, uniform: f64) -> Duration {

@@ -15,7 +15,7 @@
 //! - With nothing for the group there are no reports, and no rate that is found anew: who sends has the connections'
 //!   own congestion control say what of retransmissions may leave.
 //! - What the receiver that is followed asks for is not the equation's rate but that of a TCP window which it emulates
-//!   (`window`, after TEAR): the equation looks back on eight loss events, with CUBIC's long intervals on a minute, and
+//!   (`tcp_window`, after TEAR): the equation looks back on eight loss events, with CUBIC's long intervals on a minute, and
 //!   smoothness is worth nothing to files. The equation says who is to be followed, together with that window.
 //! - That window is divided by a round trip that follows the queue, so that the rate falls as the queue grows. Where a queue stands,
 //!   hardly more leaves than arrives, as a window's acknowledgements would have it.
@@ -33,23 +33,13 @@ mod receive_rate;
 mod receiver;
 mod round_trip;
 mod sender;
-mod window;
 
 pub use receiver::{Receiver, ReceiverInput, ReceiverWait};
-pub use sender::{Cause, Limit, Sender, SenderConfig, SenderInput, SenderWait};
-pub use treecast_wire::message::{Pace, PaceReport};
+pub use sender::{Cause, Control, Limit, Sender, SenderConfig, SenderInput, SenderWait};
+pub use treecast_wire::message::{Pace, PaceReport, Phase};
 
 use crate::Instant;
-
-/// Packets with consecutive numbers that have arrived from the group.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Arrived {
-    pub first: u32,
-    pub count: u32,
-    /// Whether a router on the path has marked the packets. It would have dropped them if they did not say that
-    /// they heed marks (RFC 3168).
-    pub marked: bool,
-}
+pub use crate::arrived::Arrived;
 
 /// A moment as messages tell it.
 fn micros(moment: Instant) -> u64 {

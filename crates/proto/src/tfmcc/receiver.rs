@@ -3,13 +3,18 @@
 
 use std::{convert::Infallible, time::Duration};
 
-use treecast_wire::message::{Pace, PaceReport};
+use treecast_wire::message::{Pace, PaceReport, Phase};
 
 use super::{
     Arrived, equation, feedback, loss_history::LossHistory, micros, receive_rate::ReceiveRate,
-    round_trip::RoundTrip, window::Window,
+    round_trip::RoundTrip,
 };
-use crate::{Instant, Step, random::SplitMix64};
+use crate::{
+    Instant, Step,
+    group_rate::{PacePoint, Path},
+    random::SplitMix64,
+    tcp_window::Window,
+};
 
 /// The round trip before anything is known of it (RFC 4654, 4.1).
 const FIRST_ROUND_TRIP: Duration = Duration::from_millis(500);
@@ -29,6 +34,13 @@ const SHORTEST_ROUND_TRIP: Duration = Duration::from_micros(50);
 /// A round lasts at least so long.
 const SHORTEST_ROUND: Duration = Duration::from_millis(20);
 
+/// With a model of the path, receivers that are limited answer if they bear less than so many times the rate. So the sender knows
+/// whether others bear more than the one that limits it.
+const ANSWERED_ABOVE: f64 = 2.0;
+
+/// A receiver that bears less than this share of the rate does not wait for rounds to pass.
+const CLEARLY_BELOW: f64 = 0.7;
+
 /// A receiver that the sender will not follow lets up to 2^this rounds pass between its reports.
 const MAX_PATIENCE: u32 = 6;
 
@@ -40,7 +52,15 @@ pub enum ReceiverInput {
     /// Packets of the group have arrived.
     Packets(Arrived),
     /// The sender's message to the group has arrived.
-    Pace(Pace),
+    Pace {
+        pace: Pace,
+        /// The packet number of the datagram that carried it.
+        number: u32,
+        /// When the datagram arrived, as the kernel tells it; the present time where it does not.
+        at: Instant,
+    },
+    /// This host's kernel has dropped so many packets of the session since it began.
+    OwnDrops { total: u64 },
 }
 
 /// What the receiver waits for.
@@ -62,6 +82,7 @@ pub struct Receiver {
     rate: ReceiveRate,
     round_trip: RoundTrip,
     window: Window,
+    path: Path,
     random: SplitMix64,
     /// The last message of the sender and when it came.
     pace: Option<(Pace, Instant)>,
@@ -93,13 +114,15 @@ impl Receiver {
         match input {
             ReceiverInput::Named(number) => self.number = Some(number),
             ReceiverInput::Packets(packets) => self.packets(now, packets),
-            ReceiverInput::Pace(pace) => self.pace(now, pace),
+            ReceiverInput::Pace { pace, number, at } => self.pace(now, pace, number, at.min(now)),
+            ReceiverInput::OwnDrops { total } => self.path.own_drops(total),
         }
     }
 
     fn packets(&mut self, now: Instant, packets: Arrived) {
         let round_trip = self.round_trip();
         self.has_news = true;
+        self.path.packets(packets);
         self.rate.arrived(now, packets.count, round_trip);
         let under_way = self.rate.packets(now, round_trip);
         self.window.grow(now, round_trip, under_way);
@@ -112,6 +135,9 @@ impl Receiver {
         self.window.lose(now, under_way);
         self.history.set_first_interval(1.0 / equation::loss_rate(bytes, round_trip, bearable));
         self.is_lossy = true;
+        if self.is_modelled() {
+            return;
+        }
         if self.is_limiting() {
             self.is_urgent = true;
         } else {
@@ -119,17 +145,26 @@ impl Receiver {
         }
     }
 
-    fn pace(&mut self, now: Instant, pace: Pace) {
+    fn pace(&mut self, now: Instant, pace: Pace, number: u32, at: Instant) {
         let is_new_round = self.pace.is_none_or(|(last, _)| last.round != pace.round);
-        self.pace = Some((pace, now));
+        self.pace = Some((pace, at));
         self.has_news = true;
         let is_echo = pace.echo_for != 0 && Some(pace.echo_for) == self.number;
         if is_echo && pace.echo_us != self.measured_echo {
             self.measured_echo = pace.echo_us;
-            self.round_trip.measure(micros(now), pace.timestamp_us, pace.echo_us);
+            self.round_trip.measure(micros(at), pace.timestamp_us, pace.echo_us);
+            if let Some(round_trip) = self.round_trip.latest() {
+                self.path.round_trip(at, round_trip);
+            }
         } else {
-            self.round_trip.adjust(micros(now), pace.timestamp_us);
+            self.round_trip.adjust(micros(at), pace.timestamp_us);
         }
+        // At the start, what arrived half of a round trip ago is of no interest any more.
+        let part = if pace.phase == Phase::Start { 2 } else { 1 };
+        let (packet_bits, round_trip) =
+            (f64::from(self.packet_bytes()) * 8.0, self.shortest_round_trip() / part);
+        let (sent_us, is_unused) = (pace.timestamp_us, pace.is_unused);
+        self.path.pace(PacePoint { number, sent_us, at, is_unused, packet_bits, round_trip });
         if is_new_round {
             self.timer = None;
             self.has_spoken = false;
@@ -148,16 +183,25 @@ impl Receiver {
     /// In a round in which it has something to say, and nobody has said it yet.
     fn set_timer(&mut self, now: Instant) {
         let Some((pace, _)) = self.pace else { return };
-        let may_speak = !self.has_spoken && self.timer.is_none() && self.rounds_to_pass == 0;
         let rate = self.bearable_bps(now);
-        let is_below = rate < pace.rate_bps as f64;
+        let is_news = pace.phase != Phase::Tfmcc && rate < pace.rate_bps as f64 * CLEARLY_BELOW;
+        let may_speak = !self.has_spoken && self.timer.is_none() && (self.rounds_to_pass == 0 || is_news);
+        let is_below = match pace.phase {
+            Phase::Tfmcc => rate < pace.rate_bps as f64,
+            _ => rate < pace.rate_bps as f64 * ANSWERED_ABOVE,
+        };
         let is_unknown = pace.is_slow_start || pace.limited_by == 0 || self.round_trip.estimate().is_none();
         if !may_speak || !(is_below || is_unknown) || self.is_suppressed(now, &pace) {
             return;
         }
         let round = longest(&pace).saturating_mul(feedback::ROUND_TRIPS_A_ROUND).max(SHORTEST_ROUND);
         let ratio = rate / pace.rate_bps.max(1) as f64;
-        self.timer = Some(now + feedback::delay(round, ratio, self.random.unit()));
+        let (round_trip, uniform) = (longest(&pace).max(SHORTEST_ROUND / 4), self.random.unit());
+        let delay = match pace.phase {
+            Phase::Tfmcc => feedback::delay(round, ratio, uniform),
+            _ => feedback::delay_in(round_trip, pace.receivers, ratio, uniform),
+        };
+        self.timer = Some(now + delay);
     }
 
     fn is_suppressed(&mut self, now: Instant, pace: &Pace) -> bool {
@@ -190,7 +234,12 @@ impl Receiver {
             return None;
         }
         let Some(reported) = self.reported else { return Some(came_at) };
-        let interval = if self.is_urgent { SHORTEST_INTERVAL } else { self.round_trip() };
+        let interval = match pace.phase {
+            _ if self.is_urgent => SHORTEST_INTERVAL,
+            Phase::Tfmcc => self.round_trip(),
+            Phase::Start | Phase::Up => self.shortest_round_trip() / 4,
+            _ => self.shortest_round_trip() / 2,
+        };
         Some(reported + interval.clamp(SHORTEST_INTERVAL, longest(&pace).max(SHORTEST_INTERVAL)))
     }
 
@@ -203,17 +252,22 @@ impl Receiver {
         (self.timer, self.has_spoken, self.reported) = (None, true, Some(now));
         (self.is_urgent, self.has_news) = (false, false);
         let loss = self.history.loss_rate();
+        let found = self.path.findings();
+        let received_bps = if self.is_modelled() { found.latest_bps } else { self.received_bps(now) };
         let held = now.saturating_duration_since(came_at).as_micros() as u64;
         let round_trip = self.round_trip.estimate().map_or(0, |estimate| estimate.as_micros() as u32);
         Some(PaceReport {
             timestamp_us: micros(now),
             echo_us: pace.timestamp_us.saturating_add(held),
             rate_bps: self.calculated_bps().map_or(Pace::NO_RATE, |rate| rate as u64),
-            received_bps: self.received_bps(now) as u64,
+            received_bps: received_bps as u64,
             round: pace.round,
             round_trip_us: round_trip,
             loss_ppb: (loss * 1e9) as u32,
             is_lossy: std::mem::take(&mut self.is_lossy),
+            queue_us: found.queue.as_micros() as u32,
+            lost_ppm: ppm(found.lost),
+            marked_ppm: ppm(found.marked),
         })
     }
 }
@@ -230,6 +284,16 @@ impl Receiver {
         self.round_trip.estimate().unwrap_or_else(longest)
     }
 
+    /// Whether the sender models the path.
+    fn is_modelled(&self) -> bool {
+        self.pace.is_some_and(|(pace, _)| pace.phase != Phase::Tfmcc)
+    }
+
+    /// The round trip without queues: measured, or the group's longest.
+    fn shortest_round_trip(&self) -> Duration {
+        self.path.shortest_round_trip().unwrap_or_else(|| self.round_trip())
+    }
+
     fn packet_bytes(&self) -> u32 {
         self.pace.map_or(FIRST_PACKET_BYTES, |(pace, _)| pace.packet_bytes.clamp(1, 65_535))
     }
@@ -243,6 +307,9 @@ impl Receiver {
     /// another to be followed in its place, both that and the throughput equation must give less: the window alone is low
     /// after each loss, at some receiver or other at any time.
     fn calculated_bps(&self) -> Option<f64> {
+        if self.is_modelled() {
+            return self.path.bearable_bps();
+        }
         let window = self.window_bps()?;
         let average = || equation::rate_bps(self.packet_bytes(), self.round_trip(), self.history.loss_rate());
         Some(if self.is_limiting() { window } else { window.max(average()) })
@@ -259,10 +326,15 @@ impl Receiver {
         let is_slow_start = self.pace.is_some_and(|(pace, _)| pace.is_slow_start);
         match self.calculated_bps() {
             Some(rate) => rate,
+            None if self.is_modelled() => f64::INFINITY,
             None if is_slow_start => self.received_bps(now),
             None => f64::INFINITY,
         }
     }
+}
+
+fn ppm(share: f64) -> u32 {
+    (share * 1e6) as u32
 }
 
 fn longest(pace: &Pace) -> Duration {
@@ -288,7 +360,14 @@ mod tests {
             is_slow_start: false,
             limited_by,
             echo_for: 0,
+            phase: Phase::Tfmcc,
+            is_unused: false,
+            receivers: 3,
         }
+    }
+
+    fn heard(pace: Pace, at: Instant) -> ReceiverInput {
+        ReceiverInput::Pace { pace, number: 0, at }
     }
 
     fn receiver() -> Receiver {
@@ -307,7 +386,7 @@ mod tests {
             }
             if millis % 10 == 0 {
                 let pace = Pace { timestamp_us: millis * 1000 - 20, ..pace };
-                receiver.handle(at(millis), ReceiverInput::Pace(pace));
+                receiver.handle(at(millis), heard(pace, at(millis)));
             }
             while let Step::Transmit(report) = receiver.poll(at(millis)) {
                 reports.push((millis, report));
@@ -368,12 +447,12 @@ mod tests {
     #[test]
     fn an_echo_measures_the_round_trip() {
         let mut receiver = receiver();
-        receiver.handle(at(100), ReceiverInput::Pace(pace(80, 1, ME)));
+        receiver.handle(at(100), heard(pace(80, 1, ME), at(100)));
         assert_eq!(receiver.round_trip(), Duration::from_millis(50), "the longest stands for it");
         let echo = Pace { echo_us: 60_000, echo_for: ME, ..pace(80, 1, ME) };
-        receiver.handle(at(100), ReceiverInput::Pace(Pace { echo_for: 9, ..echo }));
+        receiver.handle(at(100), heard(Pace { echo_for: 9, ..echo }, at(100)));
         assert_eq!(receiver.round_trip.estimate(), None, "another's");
-        receiver.handle(at(100), ReceiverInput::Pace(echo));
+        receiver.handle(at(100), heard(echo, at(100)));
         assert_eq!(receiver.round_trip(), Duration::from_millis(40));
     }
 
@@ -392,7 +471,7 @@ mod tests {
                     is_slow_start: true,
                     ..pace(0, number, limited_by[number as usize % 2])
                 };
-                receiver.handle(now, ReceiverInput::Pace(forged));
+                receiver.handle(now, heard(forged, now));
                 let arrived = Arrived { first: 3 * number, count: 1, marked: false };
                 receiver.handle(now, ReceiverInput::Packets(arrived));
                 while let Step::Transmit(_) = receiver.poll(now) {
@@ -421,8 +500,11 @@ mod tests {
                 is_slow_start: true,
                 limited_by: ME,
                 echo_for: ME,
+                phase: Phase::Cruise,
+                is_unused: false,
+                receivers: number as u32,
             };
-            receiver.handle(at(5), ReceiverInput::Pace(pace));
+            receiver.handle(at(5), heard(pace, at(5)));
             receiver.handle(at(6), ReceiverInput::Packets(arrived));
             for millis in 0..100 {
                 let _ = receiver.poll(at(100 + millis * 100));

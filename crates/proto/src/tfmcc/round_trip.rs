@@ -49,6 +49,11 @@ impl RoundTrip {
         *estimate += (sample - *estimate) * MEASURED_WEIGHT;
     }
 
+    /// Returns the last sample, or none before the first measurement.
+    pub fn latest(&self) -> Option<Duration> {
+        self.estimate.map(|_| Duration::from_micros(self.latest as u64))
+    }
+
     /// Returns the longer one of the estimate and the last sample. Packets that are lost within this time count
     /// as lost for one reason.
     pub fn longest(&self) -> Option<Duration> {

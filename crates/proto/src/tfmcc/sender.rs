@@ -2,19 +2,16 @@
 //! tells the group.
 
 mod group;
+mod law;
 mod rate;
 #[cfg(test)]
 mod tests;
-mod usage;
 
 use std::{convert::Infallible, time::Duration};
 
-use treecast_wire::message::{Pace, PaceReport};
+use treecast_wire::message::{Pace, PaceReport, Phase};
 
-use self::{
-    group::Group,
-    rate::{Finding, Rate},
-};
+use self::{group::Group, law::Law, rate::Finding};
 use super::{feedback, micros};
 use crate::{Instant, Step};
 
@@ -24,6 +21,8 @@ const TOLD_A_ROUND_TRIP: u32 = 4;
 /// ... but not more often than this, nor than each so many packets, nor less often than this.
 const SHORTEST_INTERVAL: Duration = Duration::from_millis(1);
 const PACKETS_AN_INTERVAL: f64 = 8.0;
+/// A model of the path begins with few packets, and needs to hear of them soon.
+const START_PACKETS: f64 = 2.0;
 const LONGEST_INTERVAL: Duration = Duration::from_millis(250);
 
 /// A receiver that is followed has fallen silent when it has said nothing for so many round trips (RFC 5348, 4.4), and
@@ -31,11 +30,25 @@ const LONGEST_INTERVAL: Duration = Duration::from_millis(250);
 const SILENT_ROUND_TRIPS: u32 = 4;
 const SHORTEST_SILENCE: Duration = Duration::from_millis(300);
 
+/// A receiver takes another's place when it bears less than this share of what that one bears.
+const CLEARLY_LESS: f64 = 0.9;
+
 /// Who sends nothing for longer has paused.
 const SHORTEST_PAUSE: Duration = Duration::from_millis(500);
 
+/// The rule by which a sender finds its rate.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Control {
+    /// A model of the path to the slowest receiver ([`crate::group_rate`]).
+    #[default]
+    Model,
+    /// What a TCP connection to the slowest receiver would get (RFC 4654).
+    Tfmcc,
+}
+
 #[derive(Debug, Clone, Copy)]
 pub struct SenderConfig {
+    pub control: Control,
     /// Length of a full IP packet, in bytes.
     pub packet_bytes: u32,
     /// The floor of the rate. The sender does not follow receivers whose paths cannot take this much.
@@ -88,6 +101,12 @@ pub enum Cause {
     Unused,
     /// No receiver's path can take as much as the floor.
     Floor,
+    /// The rate is what the path to the receiver that is followed delivers.
+    Delivered,
+    /// The sender tries whether that path delivers more.
+    Probe,
+    /// The sender waits until a queue on that path is gone.
+    Queue,
 }
 
 /// The receiver and the loss that limit the rate.
@@ -99,6 +118,11 @@ pub struct Limit {
     /// The loss event rate of that receiver.
     pub loss: f64,
     pub round_trip: Duration,
+    /// The time that packets to that receiver wait in queues. 0 with TFMCC.
+    pub queue: Duration,
+    /// The rate that the receiver has said it bears, in bits a second. `None`: nothing limits it.
+    pub bears_bps: Option<u64>,
+    pub phase: Phase,
 }
 
 /// One sender's part in congestion control. Call order: see the crate's documentation. [`Sender::rate_bps`] changes with
@@ -106,7 +130,7 @@ pub struct Limit {
 #[derive(Debug)]
 pub struct Sender {
     config: SenderConfig,
-    rate: Rate,
+    rate: Law,
     group: Group,
     round: u32,
     round_ends: Instant,
@@ -128,7 +152,7 @@ impl Sender {
     pub fn new(config: SenderConfig) -> Self {
         Self {
             config,
-            rate: Rate::new(config.packet_bytes, config.floor_bps),
+            rate: Law::new(&config),
             group: Group::default(),
             round: 0,
             round_ends: Instant::ZERO,
@@ -155,7 +179,8 @@ impl Sender {
                 }
             }
             SenderInput::Report { from, report } => {
-                if let Some(finding) = self.group.report(now, from, &report) {
+                let is_modelled = self.config.control == Control::Model;
+                if let Some(finding) = self.group.report(now, from, &report, is_modelled) {
                     self.report(now, from, &report, finding);
                 }
             }
@@ -174,8 +199,14 @@ impl Sender {
     fn sent_to_group(&mut self, now: Instant) {
         let paused = self.sent.map_or(Duration::ZERO, |sent| now.saturating_duration_since(sent));
         if self.sent.is_none() || paused > SHORTEST_PAUSE.max(self.group.longest() * SILENT_ROUND_TRIPS) {
-            self.rate.pause(paused, self.group.longest());
+            self.rate.pause(now, paused, self.group.longest());
             (self.unheard_since, self.is_unanswered) = (now, false);
+        }
+        // What was sent before is answered, or nothing was: a silence begins with what is sent now.
+        if self.config.control == Control::Model
+            && paused > (self.group.longest() * 2).max(SHORTEST_SILENCE / 2)
+        {
+            self.unheard_since = now;
         }
         (self.sent, self.has_sent) = (Some(now), true);
     }
@@ -192,20 +223,26 @@ impl Sender {
         }
         self.group.leave_behind(from, false);
         // As it was asked for: who has not measured the round trip either reckons with the same one.
-        let received = Some(report.received_bps).filter(|_| self.rate.is_slow_start());
+        let received = Some(report.received_bps).filter(|_| self.rate.is_start());
         let asked = if finding.calculated_bps.is_some() { Some(report.rate_bps) } else { received };
+        let asked = asked.filter(|_| !is_limiting || self.config.control == Control::Tfmcc);
         self.suppression_bps = asked.map_or(self.suppression_bps, |asked| self.suppression_bps.min(asked));
         if is_limiting || self.wants_less(&finding) {
             self.group.follow(from);
             (self.unheard_since, self.is_unanswered) = (now, false);
-            self.rate.follow(now, finding);
+            self.rate.follow(now, finding, !is_limiting);
         }
     }
 
-    /// Than the sender sends now, or nobody was followed yet.
+    /// Whether a receiver bears less than the sender sends now, or nobody was followed yet. With a model of the path it must
+    /// also bear less than the receiver that is followed.
     fn wants_less(&self, finding: &Finding) -> bool {
-        let is_first = self.group.limiting().is_none();
-        is_first || finding.calculated_bps.is_some_and(|rate| rate < self.rate.bps())
+        let Some(wanted) = finding.calculated_bps else { return self.group.limiting().is_none() };
+        let followed = self.group.found().and_then(|(finding, _)| finding.calculated_bps);
+        match self.config.control {
+            Control::Model => followed.is_none_or(|followed| wanted < followed * CLEARLY_LESS),
+            Control::Tfmcc => self.group.limiting().is_none() || wanted < self.rate.bps(),
+        }
     }
 
     fn is_below_floor(&self, finding: &Finding) -> bool {
@@ -240,8 +277,13 @@ impl Sender {
     }
 
     fn interval(&self) -> Duration {
-        let round_trip = self.group.found().map_or(self.group.longest(), |(finding, _)| finding.round_trip);
-        let packets = PACKETS_AN_INTERVAL * f64::from(self.config.packet_bytes) * 8.0 / self.rate.bps();
+        let round_trip = |(finding, _): (Finding, f64)| match self.config.control {
+            Control::Model => finding.sample.shortest,
+            Control::Tfmcc => finding.round_trip,
+        };
+        let round_trip = self.group.found().map_or(self.group.longest(), round_trip);
+        let packets = if self.rate.phase() == Phase::Start { START_PACKETS } else { PACKETS_AN_INTERVAL };
+        let packets = packets * f64::from(self.config.packet_bytes) * 8.0 / self.rate.bps();
         let shortest = SHORTEST_INTERVAL.max(Duration::from_secs_f64(packets)).min(LONGEST_INTERVAL);
         (round_trip / TOLD_A_ROUND_TRIP).clamp(shortest, LONGEST_INTERVAL)
     }
@@ -261,7 +303,15 @@ impl Sender {
         self.group.note_silence();
         let has_next = self.group.follow_next();
         if std::mem::replace(&mut self.is_unanswered, true) || !has_next {
-            self.rate.halve();
+            self.rate.halve(now);
+        }
+    }
+
+    /// The time in which each receiver may report once, unless another has said what it would say.
+    fn round_length(&self) -> Duration {
+        match self.config.control {
+            Control::Tfmcc => self.group.longest() * feedback::ROUND_TRIPS_A_ROUND,
+            Control::Model => feedback::round(self.group.longest(), self.group.len() as u32),
         }
     }
 
@@ -269,8 +319,7 @@ impl Sender {
         if self.round_ends <= now {
             self.group.end_round();
             self.round = self.round.wrapping_add(1);
-            let round = self.group.longest() * feedback::ROUND_TRIPS_A_ROUND;
-            self.round_ends = now + round + self.interval();
+            self.round_ends = now + self.round_length() + self.interval();
             self.suppression_bps = Pace::NO_RATE;
         }
         (self.told, self.has_sent) = (Some(now), false);
@@ -283,9 +332,12 @@ impl Sender {
             round: self.round,
             longest_round_trip_us: self.group.longest().as_micros() as u32,
             packet_bytes: self.config.packet_bytes,
-            is_slow_start: self.rate.is_slow_start(),
+            is_slow_start: self.rate.is_start(),
             limited_by: self.group.limiting().unwrap_or(0),
             echo_for,
+            phase: self.rate.phase(),
+            is_unused: self.rate.is_unused(),
+            receivers: self.group.len() as u32,
         }
     }
 }
@@ -299,24 +351,29 @@ impl Sender {
 
     pub fn limit(&self) -> Limit {
         let found = self.group.found();
-        let wanted = found.and_then(|(finding, _)| finding.calculated_bps);
-        let is_least = |floor: u64| self.rate.bps() <= floor as f64;
-        let cause = if self.config.floor_bps.is_some_and(is_least) {
-            Cause::Floor
-        } else if self.rate.is_unused() {
-            Cause::Unused
-        } else if self.rate.is_slow_start() {
-            Cause::Start
-        } else if wanted.is_none_or(|wanted| wanted > self.rate.bps() * 1.05) {
-            Cause::Growth
-        } else {
-            Cause::Loss
-        };
+        let bears = found.and_then(|(finding, _)| finding.calculated_bps);
         Limit {
-            cause,
+            cause: self.cause(bears),
             receiver: self.group.limiting(),
             loss: found.map_or(0.0, |(_, loss)| loss),
             round_trip: found.map_or(self.group.longest(), |(finding, _)| finding.round_trip),
+            queue: self.rate.queue(),
+            bears_bps: bears.map(|bps| bps as u64),
+            phase: self.rate.phase(),
+        }
+    }
+
+    fn cause(&self, bears: Option<f64>) -> Cause {
+        let is_least = |floor: u64| self.rate.bps() <= floor as f64;
+        match self.rate.phase() {
+            _ if self.config.floor_bps.is_some_and(is_least) => Cause::Floor,
+            _ if self.rate.is_unused() => Cause::Unused,
+            _ if self.rate.is_start() => Cause::Start,
+            Phase::Up => Cause::Probe,
+            Phase::Drain | Phase::Down => Cause::Queue,
+            Phase::Cruise => Cause::Delivered,
+            _ if bears.is_none_or(|wanted| wanted > self.rate.bps() * 1.05) => Cause::Growth,
+            _ => Cause::Loss,
         }
     }
 }

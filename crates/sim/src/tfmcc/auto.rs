@@ -6,17 +6,20 @@ use rand::RngExt;
 use rand_chacha::ChaCha8Rng;
 use treecast_proto::{
     Instant, Step,
-    tfmcc::{Arrived, Pace, PaceReport, Receiver, ReceiverInput, Sender, SenderConfig, SenderInput},
+    tfmcc::{Arrived, Control, Pace, PaceReport, Receiver, ReceiverInput, Sender, SenderConfig, SenderInput},
 };
 
-use super::PACKET_BYTES;
+use super::{Faults, PACKET_BYTES, clock::Clock, link::Losses};
+use crate::network::Loss;
 
 /// The length of a run: the pacer of the driver sends this much time's worth of packets at once.
 const RUN_TIME: Duration = Duration::from_millis(1);
-const MOST_PACKETS_A_RUN: u64 = 21;
+
+/// The most packets that leave at once: a super-packet has 64 KiB at most.
+const MOST_PACKETS_A_RUN: u64 = 43;
 
 /// Length of a Pace with all its headers, in bytes.
-pub const PACE_BYTES: u64 = 136;
+pub const PACE_BYTES: u64 = 148;
 
 #[derive(Debug)]
 pub struct Auto {
@@ -29,19 +32,31 @@ pub struct Auto {
     /// The number of reports in each feedback round from receivers that do not limit the rate.
     reports: BTreeMap<u32, u32>,
     random: ChaCha8Rng,
+    clock: Clock,
+    /// Losses of each receiver for itself.
+    losses: Vec<Losses>,
+    lie: Option<f64>,
+    pub all_reports: u64,
+}
+
+/// What a flow is made of.
+#[derive(Debug)]
+pub struct Plan<'a> {
+    pub control: Control,
+    pub receivers: usize,
+    pub has_liar: bool,
+    pub floor_bps: Option<u64>,
+    pub round_trip: Duration,
+    pub faults: &'a Faults,
 }
 
 impl Auto {
-    pub fn new(
-        receivers: usize,
-        has_liar: bool,
-        floor_bps: Option<u64>,
-        round_trip: Duration,
-        mut random: ChaCha8Rng,
-    ) -> Self {
-        let mut sender = Sender::new(SenderConfig { packet_bytes: PACKET_BYTES, floor_bps });
+    pub fn new(plan: &Plan<'_>, mut random: ChaCha8Rng) -> Self {
+        let Plan { control, receivers, has_liar, floor_bps, round_trip, faults } = *plan;
+        let mut sender = Sender::new(SenderConfig { control, packet_bytes: PACKET_BYTES, floor_bps });
+        let most_detour = (round_trip / 10).min(Duration::from_millis(4)).as_micros().max(1) as u64;
         let detours: Vec<_> =
-            (0..receivers).map(|_| Duration::from_micros(random.random_range(0..4_000))).collect();
+            (0..receivers).map(|_| Duration::from_micros(random.random_range(0..most_detour))).collect();
         let mut machines = Vec::new();
         for (receiver, detour) in (1..).zip(&detours) {
             let round_trip = Some(round_trip + *detour);
@@ -50,8 +65,20 @@ impl Auto {
             machine.handle(Instant::ZERO, ReceiverInput::Named(receiver));
             machines.push(machine);
         }
-        let reports = BTreeMap::new();
-        Self { sender, receivers: machines, detours, has_liar, next_number: 0, reports, random }
+        let losses = (0..receivers).map(|_| Losses::new(Loss::Uniform(faults.own_loss))).collect();
+        Self {
+            sender,
+            receivers: machines,
+            detours,
+            has_liar,
+            next_number: 0,
+            reports: BTreeMap::new(),
+            random,
+            clock: Clock::new(faults),
+            losses: if faults.own_loss > 0.0 { losses } else { Vec::new() },
+            lie: faults.lie,
+            all_reports: 0,
+        }
     }
 
     /// The number of packets that leave now, and the time until the next ones.
@@ -72,23 +99,51 @@ impl Auto {
     }
 
     pub fn arrived(&mut self, now: Instant, packets: Arrived) {
-        for receiver in &mut self.receivers {
-            receiver.handle(now, ReceiverInput::Packets(packets));
+        let now = self.clock.shows(now);
+        if self.losses.is_empty() {
+            let input = ReceiverInput::Packets(packets);
+            return self.receivers.iter_mut().for_each(|receiver| receiver.handle(now, input));
+        }
+        for (receiver, losses) in self.receivers.iter_mut().zip(&mut self.losses) {
+            let mut run = Arrived { count: 0, ..packets };
+            for number in (0..packets.count).map(|place| packets.first.wrapping_add(place)) {
+                match losses.loses(&mut self.random) {
+                    false => run.count += 1,
+                    true => {
+                        if run.count > 0 {
+                            receiver.handle(now, ReceiverInput::Packets(run));
+                        }
+                        run = Arrived { first: number.wrapping_add(1), count: 0, ..packets };
+                    }
+                }
+            }
+            if run.count > 0 {
+                receiver.handle(now, ReceiverInput::Packets(run));
+            }
         }
     }
 
-    pub fn paced(&mut self, now: Instant, pace: Pace) {
+    /// A message has arrived at `at`, and hosts handle it now.
+    pub fn paced(&mut self, now: Instant, pace: Pace, number: u32, at: Instant) {
+        let (now, at) = (self.clock.shows(now), self.clock.shows(at));
         for receiver in &mut self.receivers {
-            receiver.handle(now, ReceiverInput::Pace(pace));
+            receiver.handle(now, ReceiverInput::Pace { pace, number, at });
         }
     }
 
-    /// The report that a receiver sends now, if any.
+    /// The report that a receiver sends now, if any. Deadlines are moments of the simulated time.
     pub fn poll_receiver(&mut self, now: Instant, receiver: usize) -> Step<PaceReport, (), ()> {
-        match self.receivers[receiver].poll(now) {
-            Step::Transmit(report) if self.has_liar && receiver == 0 => Step::Transmit(self.lie(report)),
-            Step::Transmit(report) => Step::Transmit(report),
-            Step::Wait(deadline, _) => Step::Wait(deadline, ()),
+        let lies = receiver == 0;
+        match self.receivers[receiver].poll(self.clock.shows(now)) {
+            Step::Transmit(report) if self.has_liar && lies => Step::Transmit(self.lie(report)),
+            Step::Transmit(report) => match self.lie.filter(|_| lies) {
+                Some(factor) => Step::Transmit(exaggerate(report, factor)),
+                None => Step::Transmit(report),
+            },
+            Step::Wait(deadline, _) => {
+                let at = |deadline| now + self.clock.until(now, deadline);
+                Step::Wait(deadline.map(at), ())
+            }
         }
     }
 
@@ -102,6 +157,8 @@ impl Auto {
             echo_us,
             rate_bps: draw().max(1_000_000_000),
             received_bps: draw(),
+            queue_us: draw() as u32,
+            lost_ppm: draw() as u32,
             round_trip_us: draw() as u32,
             loss_ppb: draw() as u32,
             is_lossy: draw() == 0,
@@ -111,6 +168,7 @@ impl Auto {
 
     pub fn report(&mut self, now: Instant, from: usize, report: PaceReport) {
         let from = from as u32 + 1;
+        self.all_reports += 1;
         if self.sender.limit().receiver != Some(from) {
             *self.reports.entry(report.round).or_default() += 1;
         }
@@ -120,4 +178,12 @@ impl Auto {
     pub fn most_reports_a_round(&self) -> u32 {
         self.reports.values().copied().max().unwrap_or(0)
     }
+}
+
+/// A report with other rates. One that lies low says that something limits it, one that lies high that nothing does.
+fn exaggerate(report: PaceReport, factor: f64) -> PaceReport {
+    let scaled = |bps: u64| (bps as f64 * factor) as u64;
+    let received_bps = scaled(report.received_bps);
+    let rate_bps = if factor < 1.0 { received_bps } else { Pace::NO_RATE };
+    PaceReport { rate_bps, received_bps, queue_us: 0, lost_ppm: 0, ..report }
 }

@@ -1,9 +1,11 @@
-//! Congestion control on a shared link: flows of `--rate auto` and TCP connections behind one drop-tail queue.
+//! Congestion control on a shared link: flows of `--rate auto` or `--rate tfmcc`, and TCP connections behind one drop-tail queue.
 //!
 //! Two things are not modelled. Retransmissions of `auto` are modelled only while the sender has nothing for
 //! the group, and without TCP's own behaviour (the lab has that). And there are no queues on the way back.
 
 mod auto;
+mod bbr;
+mod clock;
 mod cubic;
 mod link;
 mod local;
@@ -11,6 +13,10 @@ mod slow_start;
 mod world;
 
 use std::{ops::Range, time::Duration};
+
+use treecast_proto::tfmcc::{Cause, Control};
+
+use crate::network::Loss;
 
 pub(crate) use cubic::Cubic;
 pub use world::run;
@@ -21,8 +27,12 @@ pub const PACKET_BYTES: u32 = 1500;
 /// A flow that shares the link.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Flow {
-    /// An `auto` sender with this many receivers behind the link. The first receiver may be a liar.
+    /// A sender of [`Scenario::control`] with this many receivers behind the link. The first receiver may be a liar.
     Auto { receivers: usize, has_liar: bool },
+    /// A sender with [`Control::Model`], whatever the others have.
+    Model { receivers: usize },
+    /// A TCP connection that always has something to send, with BBR's first version.
+    Bbr,
     /// A session with local groups, with this many receivers behind the link.
     Local { receivers: usize },
     /// A TCP connection that always has something to send, with CUBIC (RFC 9438).
@@ -47,6 +57,62 @@ pub struct Scenario {
     /// The time in which `auto` has nothing for the group, and fills its rate with retransmissions. `None`:
     /// never.
     pub retransmits: Option<Range<Duration>>,
+    /// The control of senders that are [`Flow::Auto`].
+    pub control: Control,
+    /// The round trip of each flow without any queue. Empty: `round_trip` for all.
+    pub round_trips: Vec<Duration>,
+    pub faults: Faults,
+}
+
+/// What goes wrong on the link and at hosts.
+#[derive(Debug, Clone)]
+pub struct Faults {
+    /// Packets that get lost behind the queue, for all receivers alike. TCP's too.
+    pub loss: Loss,
+    /// The share of packets that each receiver loses for itself.
+    pub own_loss: f64,
+    /// A limit without a queue: packets above it are dropped.
+    pub policer: Option<Policer>,
+    /// Whether each packet is marked.
+    pub marks_all: bool,
+    /// A queue longer than this share of its length marks packets (RFC 3168).
+    pub marks_above: Option<f64>,
+    /// What the receivers' clocks gain, in seconds a second.
+    pub drift: f64,
+    /// How far the receivers' clocks jump, and when.
+    pub jump: Option<(Duration, Duration)>,
+    /// The receivers' hosts handle packets only each so long. Zero: at once.
+    pub lateness: Duration,
+    /// The time in which a sender has something to send, and then the time in which it has not. Zero: it always has.
+    pub busy: Duration,
+    pub idle: Duration,
+    /// What a receiver says in place of the truth, as a factor of its rates. Only the first receiver of a flow lies.
+    pub lie: Option<f64>,
+}
+
+impl Default for Faults {
+    fn default() -> Self {
+        Self {
+            loss: Loss::Uniform(0.0),
+            own_loss: 0.0,
+            policer: None,
+            marks_all: false,
+            marks_above: None,
+            drift: 0.0,
+            jump: None,
+            lateness: Duration::ZERO,
+            busy: Duration::ZERO,
+            idle: Duration::ZERO,
+            lie: None,
+        }
+    }
+}
+
+/// A token bucket that drops what it has no tokens for.
+#[derive(Debug, Clone, Copy)]
+pub struct Policer {
+    pub rate_bps: u64,
+    pub burst_bytes: u64,
 }
 
 /// The results of one flow, in spans of [`SPAN`].
@@ -58,6 +124,11 @@ pub struct Figures {
     pub most_reports_a_round: u32,
     /// The highest rate that the sender allowed itself, in bits a second.
     pub highest_bps: u64,
+    /// The sum of all delays in the queue, in nanoseconds, and the number of packets.
+    pub queued_ns: u128,
+    pub packets: u64,
+    /// All reports that reached the sender, whoever sent them.
+    pub reports: u64,
     /// The lowest rate in bits a second while the sender had nothing for the group. `None` if there was no such
     /// time.
     pub alone_bps: Option<u64>,
@@ -69,6 +140,34 @@ pub const SPAN: Duration = Duration::from_millis(100);
 pub struct Span {
     pub sent_bytes: u64,
     pub delivered_bytes: u64,
+    /// The last rate of a sender of ours in this span, in bits a second, what limited it, and the queue as it knew it.
+    pub rate_bps: u64,
+    pub cause: Option<Cause>,
+    pub queue: Duration,
+}
+
+impl Scenario {
+    /// One flow alone on a link, without faults.
+    pub fn alone(seed: u64, flow: Flow, rate_bps: u64, round_trip: Duration, queue_bytes: u64) -> Self {
+        Self {
+            seed,
+            flows: vec![(flow, Duration::ZERO)],
+            rates_bps: vec![(Duration::ZERO, rate_bps)],
+            queue_bytes,
+            round_trip,
+            length: Duration::from_secs(30),
+            floor_bps: None,
+            retransmits: None,
+            control: Control::Model,
+            round_trips: Vec::new(),
+            faults: Faults::default(),
+        }
+    }
+
+    /// The round trip of a flow without any queue.
+    fn round_trip_of(&self, flow: usize) -> Duration {
+        self.round_trips.get(flow).copied().unwrap_or(self.round_trip)
+    }
 }
 
 impl Figures {
@@ -83,6 +182,11 @@ impl Figures {
         let sum = |bytes: fn(&Span) -> u64| self.between(from, until).map(bytes).sum::<u64>() as f64;
         let sent = sum(|span| span.sent_bytes);
         if sent > 0.0 { 1.0 - sum(|span| span.delivered_bytes) / sent } else { 0.0 }
+    }
+
+    /// The mean time that packets of this flow waited in the queue.
+    pub fn queue(&self) -> Duration {
+        Duration::from_nanos((self.queued_ns / u128::from(self.packets.max(1))) as u64)
     }
 
     fn between(&self, from: Duration, until: Duration) -> impl Iterator<Item = &Span> {

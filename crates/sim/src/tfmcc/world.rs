@@ -7,14 +7,15 @@ use rand_chacha::ChaCha8Rng;
 use treecast_proto::{
     Instant, Step,
     object::Address,
-    tfmcc::{Arrived, Pace, PaceReport},
+    tfmcc::{Arrived, Control, Pace, PaceReport},
 };
 
 use super::{
     Figures, Flow, PACKET_BYTES, SPAN, Scenario,
-    auto::{Auto, PACE_BYTES},
+    auto::{Auto, PACE_BYTES, Plan},
+    bbr::Bbr,
     cubic::{Acknowledgement, Cubic},
-    link::Link,
+    link::{Link, Losses},
     local::{Body, Local, Sent},
 };
 use crate::{network::generator, schedule::Schedule};
@@ -40,6 +41,8 @@ enum Event {
     /// Packets arrive at all receivers of a flow.
     Arrive(usize, Arrived),
     Paced(usize, Pace, Arrived),
+    /// A message that has arrived earlier is handled now.
+    Handled(usize, Pace, Arrived, Instant),
     WakeReceiver(usize, usize),
     Report(usize, usize, PaceReport),
     Acknowledge(usize, Acknowledgement),
@@ -53,6 +56,7 @@ enum Node {
     Local(Box<Local>),
     Auto(Box<Auto>),
     Cubic(Box<Cubic>),
+    Bbr(Box<Bbr>),
 }
 
 struct World<'a> {
@@ -67,6 +71,7 @@ struct World<'a> {
     /// The time when the last acknowledgement of each flow arrives.
     acknowledged: Vec<Instant>,
     random: ChaCha8Rng,
+    losses: Losses,
 }
 
 /// Runs a scenario to its end. Returns the results of each flow.
@@ -98,13 +103,14 @@ impl<'a> World<'a> {
         Self {
             scenario,
             schedule,
-            link: Link::new(scenario.queue_bytes),
+            link: Link::new(scenario.queue_bytes, &scenario.faults),
             nodes: (0..flows).map(|_| None).collect(),
             figures: vec![figures; flows],
             wakes: vec![Vec::new(); flows],
             sender_wakes: vec![None; flows],
             acknowledged: vec![Instant::ZERO; flows],
             random: generator(scenario.seed, u64::MAX),
+            losses: Losses::new(scenario.faults.loss),
         }
     }
 
@@ -112,6 +118,7 @@ impl<'a> World<'a> {
         for (node, figures) in self.nodes.iter().zip(&mut self.figures) {
             if let Some(Node::Auto(auto)) = node {
                 figures.most_reports_a_round = auto.most_reports_a_round();
+                figures.reports = auto.all_reports;
             }
         }
         self.figures
@@ -125,7 +132,10 @@ impl<'a> World<'a> {
             Event::WakeSender(flow) => {
                 if self.sender_wakes[flow] == Some(now) {
                     self.sender_wakes[flow] = None;
-                    self.poll_sender(now, flow);
+                    match &self.nodes[flow] {
+                        Some(Node::Bbr(_)) => self.send_window(now, flow),
+                        _ => self.poll_sender(now, flow),
+                    }
                 }
             }
             Event::Arrive(flow, packets) => {
@@ -133,8 +143,12 @@ impl<'a> World<'a> {
                 self.poll_receivers(now, flow);
             }
             Event::Paced(flow, pace, packet) => {
+                let handled = self.handled_at(now);
+                self.schedule.at(handled, Event::Handled(flow, pace, packet, now));
+            }
+            Event::Handled(flow, pace, packet, at) => {
                 self.auto(flow).arrived(now, packet);
-                self.auto(flow).paced(now, pace);
+                self.auto(flow).paced(now, pace, packet.first, at);
                 self.poll_receivers(now, flow);
             }
             Event::WakeReceiver(flow, receiver) => {
@@ -148,8 +162,10 @@ impl<'a> World<'a> {
                 self.poll_sender(now, flow);
             }
             Event::Acknowledge(flow, acknowledgement) => {
-                if let Some(Node::Cubic(cubic)) = &mut self.nodes[flow] {
-                    cubic.acknowledged(now, acknowledgement);
+                match &mut self.nodes[flow] {
+                    Some(Node::Cubic(cubic)) => cubic.acknowledged(now, acknowledgement),
+                    Some(Node::Bbr(bbr)) => bbr.acknowledged(now, acknowledgement.number),
+                    _ => {}
                 }
                 self.send_window(now, flow);
             }
@@ -193,7 +209,8 @@ impl<'a> World<'a> {
             let left_at = if from == 0 { self.carry(now, flow, bytes) } else { Some(now) };
             let Some(left_at) = left_at else { continue };
             for host in &hosts {
-                let way = if from == 0 || *host == 0 { self.scenario.round_trip / 2 } else { BESIDE };
+                let way =
+                    if from == 0 || *host == 0 { self.scenario.round_trip_of(flow) / 2 } else { BESIDE };
                 self.schedule.at(left_at + way, Event::Heard(flow, *host, (from, to), body.clone()));
             }
         }
@@ -212,15 +229,39 @@ impl<'a> World<'a> {
                 self.wakes[flow] = vec![None; receivers + 1];
                 (0..=receivers).for_each(|host| self.poll_host(now, flow, host));
             }
-            Flow::Auto { receivers, has_liar } => {
-                let random = generator(self.scenario.seed, flow as u64 + 1);
-                let round_trip = self.scenario.round_trip;
-                let auto = Auto::new(receivers, has_liar, self.scenario.floor_bps, round_trip, random);
-                self.nodes[flow] = Some(Node::Auto(Box::new(auto)));
-                self.wakes[flow] = vec![None; receivers];
-                self.send_run(now, flow);
+            Flow::Bbr => {
+                self.nodes[flow] = Some(Node::Bbr(Box::new(Bbr::new(now))));
+                self.send_window(now, flow);
+                self.watch_timeout(now, flow);
             }
+            Flow::Auto { receivers, has_liar } => {
+                self.start_auto(now, flow, self.scenario.control, receivers, has_liar);
+            }
+            Flow::Model { receivers } => self.start_auto(now, flow, Control::Model, receivers, false),
         }
+    }
+
+    fn start_auto(&mut self, now: Instant, flow: usize, control: Control, receivers: usize, has_liar: bool) {
+        let random = generator(self.scenario.seed, flow as u64 + 1);
+        let (floor_bps, faults) = (self.scenario.floor_bps, &self.scenario.faults);
+        let round_trip = self.scenario.round_trip_of(flow);
+        let plan = Plan { control, receivers, has_liar, floor_bps, round_trip, faults };
+        self.nodes[flow] = Some(Node::Auto(Box::new(Auto::new(&plan, random))));
+        self.wakes[flow] = vec![None; receivers];
+        self.send_run(now, flow);
+    }
+
+    /// When a busy host handles what arrives now.
+    fn handled_at(&self, now: Instant) -> Instant {
+        let nanos = self.scenario.faults.lateness.as_nanos() as u64;
+        if nanos == 0 { now } else { Instant::from_nanos(now.as_nanos().div_ceil(nanos) * nanos) }
+    }
+
+    /// Whether a sender has something to send.
+    fn is_busy(&self, now: Instant) -> bool {
+        let (busy, idle) =
+            (self.scenario.faults.busy.as_nanos() as u64, self.scenario.faults.idle.as_nanos() as u64);
+        busy == 0 || now.as_nanos() % (busy + idle) < busy
     }
 
     fn auto(&mut self, flow: usize) -> &mut Auto {
@@ -233,6 +274,9 @@ impl<'a> World<'a> {
     fn send_run(&mut self, now: Instant, flow: usize) {
         let (packets, next) = self.auto(flow).run_len();
         let retransmits = self.scenario.retransmits.as_ref();
+        if !self.is_busy(now) {
+            return self.schedule.at(now + Duration::from_millis(1), Event::Send(flow));
+        }
         if retransmits.is_some_and(|span| span.contains(&now.saturating_duration_since(Instant::ZERO))) {
             self.retransmit(now, flow, packets);
         } else {
@@ -258,10 +302,17 @@ impl<'a> World<'a> {
         let mut whole: Option<(Arrived, Instant)> = None;
         for _ in 0..packets {
             let first = self.auto(flow).take_number();
+            let marked = self.link.marks(now);
             let left_at = self.carry(now, flow, u64::from(PACKET_BYTES));
+            let left_at = left_at.filter(|_| !self.losses.loses(&mut self.random));
             whole = match (whole, left_at) {
-                (Some((run, _)), Some(at)) => Some((Arrived { count: run.count + 1, ..run }, at)),
-                (None, Some(at)) => Some((Arrived { first, count: 1, marked: false }, at)),
+                (Some((run, _)), Some(at)) if run.marked == marked => {
+                    Some((Arrived { count: run.count + 1, ..run }, at))
+                }
+                (run, Some(at)) => {
+                    self.deliver(flow, run);
+                    Some((Arrived { first, count: 1, marked }, at))
+                }
                 (run, None) => {
                     self.deliver(flow, run);
                     None
@@ -274,7 +325,8 @@ impl<'a> World<'a> {
 
     fn deliver(&mut self, flow: usize, run: Option<(Arrived, Instant)>) {
         if let Some((run, left_at)) = run {
-            self.schedule.at(left_at + self.scenario.round_trip / 2, Event::Arrive(flow, run));
+            let at = self.handled_at(left_at + self.scenario.round_trip_of(flow) / 2);
+            self.schedule.at(at, Event::Arrive(flow, run));
         }
     }
 
@@ -283,9 +335,10 @@ impl<'a> World<'a> {
             match self.auto(flow).sender.poll(now) {
                 Step::Transmit(pace) => {
                     let first = self.auto(flow).take_number();
-                    if let Some(left_at) = self.carry(now, flow, PACE_BYTES) {
+                    let left_at = self.carry(now, flow, PACE_BYTES);
+                    if let Some(left_at) = left_at.filter(|_| !self.losses.loses(&mut self.random)) {
                         let packet = Arrived { first, count: 1, marked: false };
-                        let at = left_at + self.scenario.round_trip / 2;
+                        let at = left_at + self.scenario.round_trip_of(flow) / 2;
                         self.schedule.at(at, Event::Paced(flow, pace, packet));
                     }
                 }
@@ -296,6 +349,11 @@ impl<'a> World<'a> {
                     }
                     let rate = self.auto(flow).sender.rate_bps();
                     self.figures[flow].highest_bps = self.figures[flow].highest_bps.max(rate);
+                    let limit = self.auto(flow).sender.limit();
+                    let span = (now.as_nanos() / SPAN.as_nanos() as u64) as usize;
+                    if let Some(span) = self.figures[flow].spans.get_mut(span) {
+                        (span.rate_bps, span.cause, span.queue) = (rate, Some(limit.cause), limit.queue);
+                    }
                     return;
                 }
             }
@@ -311,7 +369,7 @@ impl<'a> World<'a> {
             match self.auto(flow).poll_receiver(now, receiver) {
                 Step::Transmit(_) if self.link.is_cut() => {}
                 Step::Transmit(report) => {
-                    let at = now + self.scenario.round_trip / 2 + self.auto(flow).detours[receiver];
+                    let at = now + self.scenario.round_trip_of(flow) / 2 + self.auto(flow).detours[receiver];
                     self.schedule.at(at, Event::Report(flow, receiver, report));
                 }
                 Step::Event(()) => {}
@@ -327,38 +385,54 @@ impl<'a> World<'a> {
     }
 
     fn send_window(&mut self, now: Instant, flow: usize) {
-        while let Some(Node::Cubic(cubic)) = &mut self.nodes[flow]
-            && let Some(number) = cubic.send(now)
-        {
-            if let Some(left_at) = self.carry(now, flow, u64::from(PACKET_BYTES)) {
+        while let Some(number) = self.next_of_window(now, flow) {
+            let left_at = self.carry(now, flow, u64::from(PACKET_BYTES));
+            if let Some(left_at) = left_at.filter(|_| !self.losses.loses(&mut self.random)) {
                 self.receive(left_at, flow, number);
             }
         }
+        if let Some(Node::Bbr(bbr)) = &self.nodes[flow]
+            && bbr.next_at() > now
+            && self.sender_wakes[flow] != Some(bbr.next_at())
+        {
+            self.sender_wakes[flow] = Some(bbr.next_at());
+            self.schedule.at(bbr.next_at(), Event::WakeSender(flow));
+        }
     }
 
-    /// Delivers a TCP packet from the link. It is acknowledged together with the next one, or after a delay.
+    fn next_of_window(&mut self, now: Instant, flow: usize) -> Option<u64> {
+        match &mut self.nodes[flow] {
+            Some(Node::Cubic(cubic)) => cubic.send(now),
+            Some(Node::Bbr(bbr)) => bbr.send(now),
+            _ => None,
+        }
+    }
+
+    /// Delivers a TCP packet from the link. CUBIC's is acknowledged together with the next one, or after a delay.
     fn receive(&mut self, left_at: Instant, flow: usize, number: u64) {
-        let Some(Node::Cubic(cubic)) = &mut self.nodes[flow] else { return };
         let jitter = Duration::from_nanos(self.random.random_range(0..JITTER.as_nanos() as u64));
-        let back_at = left_at + self.scenario.round_trip;
-        match cubic.received(number) {
+        let back_at = left_at + self.scenario.round_trip_of(flow);
+        let alone = Acknowledgement { number, before: None };
+        let acknowledgement = match &mut self.nodes[flow] {
+            Some(Node::Cubic(cubic)) => cubic.received(number),
+            _ => Some(alone),
+        };
+        match acknowledgement {
             Some(acknowledgement) => {
                 self.acknowledged[flow] = self.acknowledged[flow].max(back_at + jitter);
                 self.schedule.at(self.acknowledged[flow], Event::Acknowledge(flow, acknowledgement));
             }
-            None => {
-                let acknowledgement = Acknowledgement { number, before: None };
-                self.schedule.at(back_at + DELAYED, Event::Acknowledge(flow, acknowledgement));
-            }
+            None => self.schedule.at(back_at + DELAYED, Event::Acknowledge(flow, alone)),
         }
     }
 
     fn watch_timeout(&mut self, now: Instant, flow: usize) {
-        let Some(Node::Cubic(cubic)) = &mut self.nodes[flow] else { return };
-        if cubic.deadline() <= now {
-            cubic.time_out(now);
-            self.send_window(now, flow);
+        match &mut self.nodes[flow] {
+            Some(Node::Cubic(cubic)) if cubic.deadline() <= now => cubic.time_out(now),
+            Some(Node::Bbr(bbr)) if bbr.deadline() <= now => bbr.time_out(now),
+            _ => {}
         }
+        self.send_window(now, flow);
         self.schedule.at(now + Duration::from_millis(50), Event::WatchTimeout(flow));
     }
 
@@ -368,6 +442,10 @@ impl<'a> World<'a> {
         if let Some(span) = self.figures[flow].spans.get_mut(span) {
             span.sent_bytes += bytes;
             span.delivered_bytes += left_at.map_or(0, |_| bytes);
+        }
+        if let Some(left_at) = left_at {
+            self.figures[flow].queued_ns += (left_at - now).as_nanos();
+            self.figures[flow].packets += 1;
         }
         left_at
     }

@@ -49,7 +49,7 @@ pub use local_request::{LocalRequest, MAX_LOCAL_REQUESTED};
 pub use local_seat::{LocalJoin, LocalSplit, MAX_LOCAL_MEMBERS};
 pub use local_state::{LocalFlags, LocalState, MAX_LOCAL_CHILDREN, MAX_LOCAL_ROSTER};
 pub use move_to::Move;
-pub use pace::Pace;
+pub use pace::{Pace, Phase};
 pub use pace_report::PaceReport;
 pub use progress::Progress;
 pub use put_out::{PutOut, PutOutCode};

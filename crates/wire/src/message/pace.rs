@@ -1,5 +1,5 @@
 //! Pace: a sender's message to its group about its rate. In RFC 4654, section 2.2.1, the data header carries
-//! it. Here it is a separate message, so that blocks do not need a longer header.
+//! it. Here it is a separate message, so that blocks do not need a longer header. The last three fields are not in the RFC.
 //!
 //! ```text
 //!  0           8      16            24     32      36             40       44       48        52      56
@@ -7,11 +7,18 @@
 //!  | timestamp | rate | suppression | echo | round | longest      | packet | flags  | limited | echo  |
 //!  |           |      | rate        |      |       | round trip   | length |        | by      | for   |
 //!  +-----------+------+-------------+------+-------+--------------+--------+--------+---------+-------+
+//!  56      60        64          68
+//!  +-------+---------+-----------+
+//!  | phase | unused  | receivers |
+//!  +-------+---------+-----------+
 //! ```
 
 use std::fmt;
 
-use crate::field::fixed_body;
+use crate::{
+    ParseError,
+    field::{Field, Reader, fixed_body},
+};
 
 fixed_body! {
     /// The sender's rate, the receiver that limits it, and the rate above which receivers need not report.
@@ -39,6 +46,47 @@ fixed_body! {
         pub limited_by: u32 = "limited by",
         /// The number of the receiver that [`Pace::echo_us`] is for; 0 for nobody.
         pub echo_for: u32 = "echo for",
+        /// The control that the sender runs, and what it does.
+        pub phase: Phase = "phase",
+        /// Whether the sender has less to send than the rate allows. What arrives then says nothing of the path.
+        pub is_unused: bool = "unused",
+        /// The number of receivers in the group.
+        pub receivers: u32 = "receivers",
+    }
+}
+
+crate::listed! {
+    /// What a sender does to its rate.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+    #[repr(u32)]
+    pub enum Phase {
+        /// The rate is TFMCC's (RFC 4654). It has no phases but [`Pace::is_slow_start`].
+        #[default]
+        Tfmcc = 0 => "tfmcc",
+        /// The rate doubles in each round trip until the path is full.
+        Start = 1 => "start",
+        /// The rate is low until the queue that the start has built is gone.
+        Drain = 2 => "drain",
+        /// The rate is what the path delivers.
+        Cruise = 3 => "cruise",
+        /// The rate is above what the path has delivered, to find out whether it delivers more.
+        Up = 4 => "up",
+        /// The rate is below what the path delivers, until the queue that [`Phase::Up`] has built is gone.
+        Down = 5 => "down",
+    }
+}
+
+impl Field for Phase {
+    const LEN: usize = u32::LEN;
+
+    fn read(reader: &mut Reader<'_>, name: &'static str) -> Result<Self, ParseError> {
+        let value = reader.u32(name)?;
+        let phase = Self::ALL.into_iter().find(|phase| *phase as u32 == value);
+        phase.ok_or_else(|| ParseError::invalid(name, value, "0 to 5"))
+    }
+
+    fn emit(&self, out: &mut Vec<u8>) {
+        (*self as u32).emit(out);
     }
 }
 
@@ -52,7 +100,13 @@ impl fmt::Display for Pace {
         let Self { timestamp_us, rate_bps, round, longest_round_trip_us, packet_bytes, limited_by, .. } =
             self;
         write!(f, "time={timestamp_us} rate={rate_bps} round={round} longest={longest_round_trip_us} ")?;
-        write!(f, "packet={packet_bytes} limited-by={limited_by}")?;
+        write!(f, "packet={packet_bytes} limited-by={limited_by} receivers={}", self.receivers)?;
+        if self.phase != Phase::Tfmcc {
+            write!(f, " phase={}", self.phase.name())?;
+        }
+        if self.is_unused {
+            f.write_str(" unused")?;
+        }
         if self.suppression_bps != Self::NO_RATE {
             write!(f, " suppress={}", self.suppression_bps)?;
         }

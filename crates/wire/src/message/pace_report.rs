@@ -1,4 +1,5 @@
-//! PaceReport: a receiver's answer to Pace (RFC 4654, section 2.2.2), over its control connection.
+//! PaceReport: a receiver's answer to Pace (RFC 4654, section 2.2.2), over its control connection. The fields behind the
+//! first 48 bytes are not in the RFC.
 //!
 //! ```text
 //!  0           8      16     24         32      36      40      44      48
@@ -6,6 +7,10 @@
 //!  | timestamp | echo | rate | received | round | round | loss  | flags |
 //!  |           |      |      | rate     |       | trip  |       |       |
 //!  +-----------+------+------+----------+-------+-------+-------+-------+
+//!  48      52     56       60
+//!  +-------+------+--------+
+//!  | queue | lost | marked |
+//!  +-------+------+--------+
 //! ```
 
 use std::fmt;
@@ -21,8 +26,8 @@ fixed_body! {
         pub timestamp_us: u64 = "timestamp",
         /// The timestamp of the last Pace, increased by the time since it arrived.
         pub echo_us: u64 = "echo",
-        /// The rate in bits a second that a TCP connection would get on this path. [`Pace::NO_RATE`] while nothing
-        /// was lost.
+        /// TFMCC: the rate in bits a second that a TCP connection would get on this path, [`Pace::NO_RATE`] while nothing
+        /// was lost. Otherwise: the rate that the path to this receiver bears, [`Pace::NO_RATE`] while nothing limits it.
         pub rate_bps: u64 = "rate",
         /// The rate of arrival from the group, in bits of IP packets a second.
         pub received_bps: u64 = "received rate",
@@ -34,6 +39,13 @@ fixed_body! {
         pub loss_ppb: u32 = "loss",
         /// Whether a loss event has begun since the last report.
         pub is_lossy: bool = "flags",
+        /// The time that packets wait in queues, in microseconds: how much longer the way to this receiver takes than the
+        /// shortest time lately. The least of the last three messages.
+        pub queue_us: u32 = "queue",
+        /// The share of packets that were lost in the last round trip, in millionths.
+        pub lost_ppm: u32 = "lost",
+        /// The share of packets in the last round trip that routers have marked (RFC 3168), in millionths.
+        pub marked_ppm: u32 = "marked",
     }
 }
 
@@ -47,6 +59,9 @@ impl fmt::Display for PaceReport {
         if self.round_trip_us != 0 {
             write!(f, " round-trip={}", self.round_trip_us)?;
         }
-        if self.is_lossy { f.write_str(" lossy") } else { Ok(()) }
+        if self.is_lossy {
+            f.write_str(" lossy")?;
+        }
+        write!(f, " queue={}us lost={}ppm marked={}ppm", self.queue_us, self.lost_ppm, self.marked_ppm)
     }
 }

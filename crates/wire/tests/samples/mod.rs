@@ -10,9 +10,9 @@ use treecast_wire::{
     iotup,
     message::{
         Attributes, BeginOfFile, BlockHashes, ChunkHashes, ChunkHashesRequest, Contents, Digest, GroupKey,
-        Heard, Hello, Lack, Message, ModificationTime, Move, ObjectKind, Pace, PaceReport, Place, Progress,
-        PutOut, PutOutCode, Reason, RetransmissionRequest, Signed, SignedWord, SymbolRequest, SymbolsSent,
-        TransferType, Welcome, Zeros,
+        Heard, Hello, Lack, Message, ModificationTime, Move, ObjectKind, Pace, PaceReport, Phase, Place,
+        Progress, PutOut, PutOutCode, Reason, RetransmissionRequest, Signed, SignedWord, SymbolRequest,
+        SymbolsSent, TransferType, Welcome, Zeros,
     },
     seal::KeyId,
     ticket::{Fanout, LocalMode, LocalTicket, Repair, Security, Ticket},
@@ -114,6 +114,9 @@ fn pace() -> Pace {
         is_slow_start: true,
         limited_by: 5,
         echo_for: 6,
+        phase: Phase::Cruise,
+        is_unused: true,
+        receivers: 7,
     }
 }
 
@@ -127,6 +130,9 @@ fn pace_report() -> PaceReport {
         round_trip_us: 61_500,
         loss_ppb: 41_000,
         is_lossy: true,
+        queue_us: 900,
+        lost_ppm: 10_000,
+        marked_ppm: 20_000,
     }
 }
 

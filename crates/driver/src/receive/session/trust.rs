@@ -119,7 +119,10 @@ struct Proved {
 
 impl Proved {
     fn all(item: Item) -> Self {
-        let (Item::Message { file, .. } | Item::Blocks { file, .. } | Item::Symbols { file, .. }) = &item;
+        let (Item::Message { file, .. }
+        | Item::Blocks { file, .. }
+        | Item::Symbols { file, .. }
+        | Item::Pace { file, .. }) = &item;
         Self { file: *file, items: vec![item], wrong: Vec::new(), others_wrong: 0 }
     }
 }
@@ -144,7 +147,7 @@ impl GroupTrust {
             Item::Message { file, message: Message::Signed(signed) } => {
                 return self.take_page(now, file, signed);
             }
-            Item::Message { .. } => return Proved::all(item),
+            Item::Message { .. } | Item::Pace { .. } => return Proved::all(item),
             Item::Blocks { file, range, at } => (file, range, at, false),
             Item::Symbols { file, positions, at } => (file, positions, at, true),
         };

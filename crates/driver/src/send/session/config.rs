@@ -146,7 +146,7 @@ fn vcmtp_config(plan: &Plan, repair: vcmtp::Repair) -> SenderConfig {
 
 /// What a receiver at `--rate-floor`, which counts IP packets, takes of objects: bytes a second.
 fn floor(plan: &Plan) -> Option<u64> {
-    let Rate::Auto { floor_bps } = plan.options.rate else { return None };
+    let Rate::Auto { floor_bps, .. } = plan.options.rate else { return None };
     let of_objects =
         |bps: u64| u128::from(bps / 8) * u128::from(plan.block_len) / u128::from(plan.packet_bytes());
     floor_bps.map(|bps| u64::try_from(of_objects(bps)).unwrap_or(u64::MAX))

@@ -1,4 +1,4 @@
-//! `--rate auto`: carries out the decisions of congestion control.
+//! `--rate auto` and `--rate tfmcc`: carries out the decisions of congestion control.
 
 use treecast_proto::{
     Instant, Step,
@@ -25,8 +25,8 @@ pub(super) struct Congestion {
 impl Congestion {
     /// Creates congestion control. `None` at a constant rate.
     pub fn new(plan: &Plan) -> Option<Self> {
-        let Rate::Auto { floor_bps } = plan.options.rate else { return None };
-        let config = SenderConfig { packet_bytes: plan.packet_bytes() as u32, floor_bps };
+        let Rate::Auto { control, floor_bps } = plan.options.rate else { return None };
+        let config = SenderConfig { control, packet_bytes: plan.packet_bytes() as u32, floor_bps };
         Some(Self { machine: tfmcc::Sender::new(config), applied: (0, 0) })
     }
 }
@@ -129,10 +129,14 @@ impl Session<'_> {
                 Cause::Growth => "growth",
                 Cause::Unused => "unused",
                 Cause::Floor => "floor",
+                Cause::Delivered => "delivered",
+                Cause::Probe => "probe",
+                Cause::Queue => "queue",
             }
             .to_owned(),
             loss: limit.loss,
             round_trip: limit.round_trip,
+            queue: limit.queue,
         })
     }
 }

@@ -9,7 +9,10 @@ use std::{
 use treecast_wire::message::PaceReport;
 
 use super::{super::round_trip::LONGEST, rate::Finding};
-use crate::Instant;
+use crate::{
+    Instant,
+    group_rate::{Least, Sample},
+};
 
 /// Round trips are no shorter.
 const SHORTEST: Duration = Duration::from_micros(50);
@@ -36,6 +39,8 @@ pub struct Group {
 struct Member {
     finding: Option<Finding>,
     loss: f64,
+    /// The shortest round trip to it, in microseconds.
+    shortest_us: Least,
     /// Its clock and ours when that came.
     told: Option<(u64, Instant)>,
     /// It did not answer when it was asked.
@@ -62,14 +67,20 @@ impl Group {
 
     /// Takes in a report. Returns none when the report cannot be right: it answers a message that was not sent
     /// yet, or comes from an unknown receiver.
-    pub fn report(&mut self, now: Instant, from: u32, report: &PaceReport) -> Option<Finding> {
+    pub fn report(
+        &mut self,
+        now: Instant,
+        from: u32,
+        report: &PaceReport,
+        is_modelled: bool,
+    ) -> Option<Finding> {
         let longest = self.longest();
         let member = self.receivers.get_mut(&from)?;
         let round_trip = super::super::micros(now).checked_sub(report.echo_us).map(Duration::from_micros)?;
         let round_trip = round_trip.clamp(SHORTEST, LONGEST);
         // It has reckoned with the longest: with its own it would have found more (RFC 4654, 3.3).
         let scale = match report.round_trip_us {
-            0 => longest.as_secs_f64() / round_trip.as_secs_f64(),
+            0 if !is_modelled => longest.as_secs_f64() / round_trip.as_secs_f64(),
             _ => 1.0,
         };
         let has_loss = report.rate_bps != super::Pace::NO_RATE;
@@ -78,6 +89,10 @@ impl Group {
             received_bps: report.received_bps as f64,
             is_lossy: report.is_lossy,
             round_trip,
+            sample: {
+                member.shortest_us.add(now, round_trip.as_micros() as f64);
+                sample(report, round_trip, member.shortest_us.least())
+            },
         };
         member.finding = Some(finding);
         member.loss = f64::from(report.loss_ppb) / 1e9;
@@ -133,11 +148,19 @@ impl Group {
         Some((member.finding?, member.loss))
     }
 
+    pub fn len(&self) -> usize {
+        self.receivers.len()
+    }
+
     pub fn longest(&self) -> Duration {
         self.longest.unwrap_or(FIRST_ROUND_TRIP)
     }
 
+    /// A round in which nobody has reported tells nothing of round trips.
     pub fn end_round(&mut self) {
+        if self.peak.is_zero() {
+            return;
+        }
         self.longest = self.longest.map(|longest| longest.mul_f64(DECAY).max(self.peak).max(SHORTEST));
         self.peak = Duration::ZERO;
     }
@@ -149,5 +172,17 @@ impl Group {
         let (timestamp_us, at) = self.receivers.get(&receiver)?.told?;
         let held = now.saturating_duration_since(at).as_micros() as u64;
         Some((receiver, timestamp_us.saturating_add(held)))
+    }
+}
+
+fn sample(report: &PaceReport, round_trip: Duration, shortest_us: Option<f64>) -> Sample {
+    let share = |ppm: u32| f64::from(ppm.min(1_000_000)) / 1e6;
+    Sample {
+        latest_bps: report.received_bps as f64,
+        queue: Duration::from_micros(report.queue_us.into()).min(LONGEST),
+        lost: share(report.lost_ppm),
+        marked: share(report.marked_ppm),
+        round_trip,
+        shortest: shortest_us.map_or(round_trip, |micros| Duration::from_micros(micros as u64)),
     }
 }

@@ -2,8 +2,7 @@
 
 use std::time::Duration;
 
-use super::usage::Usage;
-use crate::Instant;
+use crate::{Instant, group_rate::Sample, usage::Usage};
 
 /// The highest rate that is ever allowed, whatever receivers report.
 pub const MOST_BPS: f64 = 1e12;
@@ -39,6 +38,8 @@ pub struct Finding {
     /// Whether packets were lost since the report before.
     pub is_lossy: bool,
     pub round_trip: Duration,
+    /// What a rate that models the path depends on.
+    pub sample: Sample,
 }
 
 #[derive(Debug)]
@@ -241,7 +242,13 @@ mod tests {
     }
 
     fn lossless(received_bps: f64) -> Finding {
-        Finding { calculated_bps: None, received_bps, is_lossy: false, round_trip: ROUND_TRIP }
+        Finding {
+            calculated_bps: None,
+            received_bps,
+            is_lossy: false,
+            round_trip: ROUND_TRIP,
+            sample: Sample::default(),
+        }
     }
 
     fn calculated(bps: f64, received_bps: f64) -> Finding {
@@ -341,8 +348,7 @@ mod tests {
             for round_trip in [Duration::ZERO, Duration::from_secs(1 << 40)] {
                 rate.start(round_trip);
                 for is_lossy in [true, false] {
-                    let finding =
-                        Finding { calculated_bps: Some(number), received_bps: number, is_lossy, round_trip };
+                    let finding = Finding { is_lossy, round_trip, ..calculated(number, number) };
                     rate.follow(Instant::ZERO + Duration::from_secs(9), finding);
                     assert!((1e6..=MOST_BPS).contains(&rate.bps()), "{number} {round_trip:?} {}", rate.bps());
                 }

@@ -12,7 +12,7 @@ struct Bench {
 
 impl Bench {
     fn new(receivers: u32, floor_bps: Option<u64>) -> Self {
-        let mut sender = Sender::new(SenderConfig { packet_bytes: 1500, floor_bps });
+        let mut sender = Sender::new(SenderConfig { control: Control::Tfmcc, packet_bytes: 1500, floor_bps });
         for receiver in 1..=receivers {
             sender.handle(at(0), SenderInput::Joined { receiver, round_trip: Some(ROUND_TRIP) });
         }
@@ -50,6 +50,9 @@ fn report(rate_bps: u64, received_bps: u64) -> PaceReport {
         round_trip_us: 40_000,
         loss_ppb: 1000,
         is_lossy: false,
+        queue_us: 0,
+        lost_ppm: 0,
+        marked_ppm: 0,
     }
 }
 
@@ -134,7 +137,11 @@ fn nothing_is_told_or_changed_while_nothing_is_sent() {
 
 #[test]
 fn whatever_is_reported_the_rate_stays_within_bounds() {
-    let mut sender = Sender::new(SenderConfig { packet_bytes: 1500, floor_bps: Some(100_000) });
+    [Control::Tfmcc, Control::Model].into_iter().for_each(the_rate_stays_within_bounds);
+}
+
+fn the_rate_stays_within_bounds(control: Control) {
+    let mut sender = Sender::new(SenderConfig { control, packet_bytes: 1500, floor_bps: Some(100_000) });
     sender.handle(at(0), SenderInput::Joined { receiver: 1, round_trip: Some(Duration::MAX) });
     let extremes = [0, 1, u64::MAX - 1, u64::MAX];
     for (step, rate_bps) in (0..).zip(extremes.repeat(16)) {
@@ -151,6 +158,9 @@ fn whatever_is_reported_the_rate_stays_within_bounds() {
                     round_trip_us: received_bps as u32,
                     loss_ppb: u32::MAX,
                     is_lossy: step % 3 == 0,
+                    queue_us: u32::MAX,
+                    lost_ppm: u32::MAX,
+                    marked_ppm: u32::MAX,
                 };
                 let from = (step % 2) as u32 + 1;
                 sender.handle(now, SenderInput::Report { from, report });

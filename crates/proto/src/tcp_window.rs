@@ -1,4 +1,4 @@
-//! The window that a TCP connection to this receiver would have, emulated here as TEAR does it (Rhee, Ozdemir and Yi,
+//! The window that a TCP connection on a path would have, emulated here as TEAR does it (Rhee, Ozdemir and Yi,
 //! 2000): it falls when a loss event begins and grows with the time since.
 //!
 //! Between loss events it grows so fast that it is on average as large as CUBIC's (RFC 9438, 5.1), but evenly: CUBIC's own
@@ -64,6 +64,11 @@ pub struct Window {
 }
 
 impl Window {
+    /// Creates the window of a connection that has so many packets under way and has lost none.
+    pub fn of(packets: f64) -> Self {
+        Self { packets: Some(packets), ..Self::default() }
+    }
+
     pub fn packets(&self) -> Option<f64> {
         self.packets
     }
@@ -119,7 +124,7 @@ mod tests {
 
     /// The window each ten milliseconds, in packets, where loss events are so far apart; all that it allows arrives.
     fn windows(first: f64, apart_millis: u64, events: u64) -> Vec<f64> {
-        let mut window = Window { packets: Some(first), ..Window::default() };
+        let mut window = Window::of(first);
         let step = |millis: u64| {
             let packets = window.packets().expect("it has lost");
             match millis % apart_millis {

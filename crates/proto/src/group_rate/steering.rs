@@ -1,0 +1,698 @@
+//! The rate, in phases as those of BBR (draft-ietf-ccwg-bbr, "State Machine Operation").
+//!
+//! | phase | rate | ends |
+//! |---|---|---|
+//! | Start | 2.77 times what arrives | when it has not grown by a quarter in three round trips, or a queue or many losses show |
+//! | Drain | half of what the path delivers | when the queue is gone, or turns out to be others' |
+//! | Cruise | what the path delivers, or the window of [`Contest`] | after about eight round trips |
+//! | Up | 1.25 times what the path delivers | when that does not grow, or a queue or congestion shows |
+//! | Down | 0.75 times what the path delivers | as Drain |
+//!
+//! BBR bounds what is under way. There is no window here, because nobody acknowledges: the same bound is on the rate, which falls as
+//! the round trip grows.
+
+use std::time::Duration;
+
+use treecast_wire::message::Phase;
+
+use super::{contest::Contest, loss::Losses, path::queue_that_counts};
+use crate::{Instant, random::SplitMix64, usage::Usage};
+
+/// The highest rate that is ever allowed, whatever receivers report.
+pub const MOST_BPS: f64 = 1e12;
+
+/// No rate is lower than so many packets a second: nobody could tell that things are better.
+const LEAST_PACKETS: f64 = 5.0;
+
+/// No silence of the receivers takes the rate below so many packets a second.
+const SILENT_PACKETS: f64 = 20.0;
+
+/// The rate at the start, in packets a round trip (RFC 6928).
+const FIRST_PACKETS: f64 = 10.0;
+
+/// 4 ln 2: what arrives doubles in each round trip (`BBR.StartupPacingGain`).
+const START_GAIN: f64 = 2.77;
+/// The growth that shows that the path is not full, and the round trips for which it may be missing (as BBR's "full pipe" estimator).
+const START_GROWTH: f64 = 1.25;
+const START_ROUNDS: u32 = 3;
+/// The share of lost packets that ends Start when nothing has grown for a round trip.
+const START_LOSS: f64 = 0.1;
+
+const DRAIN_GAIN: f64 = 0.5;
+const UP_GAIN: f64 = 1.25;
+/// The growth with which Up goes on.
+const UP_GROWTH: f64 = 1.05;
+/// BBR's is 0.9. Its own queue is gone sooner with this, and others' show sooner.
+const DOWN_GAIN: f64 = 0.75;
+
+/// What is under way at most, in bandwidth-delay products (`BBR.DefaultCwndGain`), and at least, in packets (`BBR.MinPipeCwnd`).
+const MOST_UNDER_WAY: f64 = 2.0;
+const LEAST_UNDER_WAY: f64 = 4.0;
+
+/// Round trips between two phases Up, and the least time. Beside others that do not yield, only the first counts.
+const CRUISE_ROUNDS: u32 = 8;
+const SHORTEST_CRUISE: Duration = Duration::from_millis(500);
+
+/// A loss above this share in one round trip, with a queue, says that the path delivers what arrives and not more.
+const HEAVY_LOSS: f64 = 0.05;
+/// As does a path that delivers less than this share of what it did.
+const NARROWED: f64 = 0.7;
+/// The share of losses that counts even where others do not yield.
+const EXTREME_LOSS: f64 = 0.15;
+
+/// Where a sender is alone, a queue shrinks by what it does not send. Where it shrinks by less than this share of that, others fill it.
+const ALONE_SHARE: f64 = 0.7;
+
+/// The time of a contest after which Down tests whether there is one.
+const CONTEST_TEST: Duration = Duration::from_secs(4);
+/// A contest is over when the queue has been gone for so long, and for so many round trips. Who has yielded needs seconds to be back.
+const EMPTY: Duration = Duration::from_secs(3);
+const EMPTY_ROUNDS: u32 = 12;
+/// In a contest, the rate is at most so many times what arrives.
+const MOST_ABOVE_LATEST: f64 = 1.5;
+
+/// What is left of the highest rate with each report.
+const PEAK_DECAY: f64 = 0.99;
+
+/// Fewer packets than these do not tell whether the rate is used.
+const FEW_PACKETS: u32 = 8;
+
+/// A share of marked packets that means all.
+const ALL_MARKED: f64 = 0.9;
+
+/// Round trips are no shorter where something is divided by them.
+const SHORTEST_ROUND_TRIP: Duration = Duration::from_millis(1);
+
+/// The part of a report that the rate depends on.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Sample {
+    /// The rate of delivery in the last round trip, in bits a second.
+    pub latest_bps: f64,
+    /// The time that packets wait in queues.
+    pub queue: Duration,
+    /// Shares of packets in the last round trip, 0 to 1.
+    pub lost: f64,
+    pub marked: f64,
+    pub round_trip: Duration,
+    /// The shortest round trip to this receiver lately.
+    pub shortest: Duration,
+}
+
+/// The highest rate of delivery in this cycle of phases and in the one before, in bits a second (`BBR.MaxBwFilter`).
+#[derive(Debug, Default)]
+struct Bandwidth {
+    present: f64,
+    previous: f64,
+}
+
+impl Bandwidth {
+    fn best(&self) -> f64 {
+        self.present.max(self.previous)
+    }
+
+    fn add(&mut self, bps: f64) {
+        self.present = self.present.max(bps);
+    }
+
+    fn end_cycle(&mut self) {
+        (self.previous, self.present) = (self.present, 0.0);
+    }
+
+    fn bound(&mut self, bps: f64) {
+        (self.present, self.previous) = (self.present.min(bps), self.previous.min(bps));
+    }
+}
+
+/// What the sender does, since when, and what was there before.
+#[derive(Debug)]
+struct Stage {
+    phase: Phase,
+    since: Instant,
+    before_bps: f64,
+    before_queue: Duration,
+    /// The longest queue since.
+    peak_queue: Duration,
+    /// Whether the rate yielded to nobody then.
+    holds: bool,
+}
+
+#[derive(Debug)]
+pub struct Steering {
+    packet_bits: f64,
+    least_bps: f64,
+    bps: f64,
+    stage: Stage,
+    /// The last report. Rates are of all that is sent.
+    last: Sample,
+    bandwidth: Bandwidth,
+    /// The highest rate lately: nothing delivers more than was sent, whatever a receiver says.
+    peak_bps: f64,
+    losses: Losses,
+    contest: Contest,
+    usage: Usage,
+    /// The rate that Start has last seen grow, and when.
+    grown: (f64, Instant),
+    cruise_ends: Instant,
+    /// Congestion before this time is answered already.
+    heeded_until: Instant,
+    /// When there was a queue last.
+    queued: Instant,
+    dice: SplitMix64,
+}
+
+/// # What happens
+impl Steering {
+    pub fn new(packet_bytes: u32, floor_bps: Option<u64>) -> Self {
+        let packet_bits = f64::from(packet_bytes.max(1)) * 8.0;
+        let least_bps = floor_bps.map_or(packet_bits * LEAST_PACKETS, |floor| floor as f64).min(MOST_BPS);
+        let (since, before_queue) = (Instant::ZERO, Duration::ZERO);
+        Self {
+            packet_bits,
+            least_bps,
+            bps: least_bps,
+            stage: Stage {
+                phase: Phase::Start,
+                since,
+                before_bps: 0.0,
+                before_queue,
+                peak_queue: before_queue,
+                holds: false,
+            },
+            last: Sample::default(),
+            bandwidth: Bandwidth::default(),
+            peak_bps: 0.0,
+            losses: Losses::default(),
+            contest: Contest::default(),
+            usage: Usage::default(),
+            grown: (0.0, Instant::ZERO),
+            cruise_ends: Instant::ZERO,
+            heeded_until: Instant::ZERO,
+            queued: Instant::ZERO,
+            dice: SplitMix64(packet_bytes.into()),
+        }
+    }
+
+    /// Sets the first rate, before anything was sent. `round_trip` is the longest one.
+    pub fn start(&mut self, round_trip: Duration) {
+        let round_trip = round_trip.max(SHORTEST_ROUND_TRIP).as_secs_f64();
+        self.set(FIRST_PACKETS * self.packet_bits / round_trip);
+    }
+
+    pub fn sent(&mut self, now: Instant, group_bytes: u64, repair_bytes: u64) {
+        self.usage.sent(now, self.bps, group_bytes, repair_bytes);
+    }
+
+    /// Takes in a report of the receiver that the sender follows.
+    pub fn follow(&mut self, now: Instant, sample: Sample) {
+        let round_trip = sample.round_trip.max(SHORTEST_ROUND_TRIP);
+        let shortest = sample.shortest.max(SHORTEST_ROUND_TRIP);
+        self.usage.look(now, self.bps, round_trip.max(self.packet_time().saturating_mul(FEW_PACKETS)));
+        self.peak_bps = self.bps.max(self.peak_bps * PEAK_DECAY);
+        let latest_bps = (sample.latest_bps * self.usage.share()).min(self.peak_bps);
+        self.last = Sample { latest_bps, round_trip, shortest, ..sample };
+        // Who marks all packets of an empty queue marks them for another reason.
+        if sample.marked > ALL_MARKED && !self.is_queued() {
+            self.last.marked = 0.0;
+        }
+        // What a probe loses is its own doing.
+        if self.is_settled(now) {
+            self.losses.add(sample.lost, self.packets(), self.is_queued());
+        }
+        self.bandwidth.add(latest_bps);
+        if self.is_queued() || self.last.marked > 0.0 {
+            self.queued = now;
+        }
+        self.stage.peak_queue = self.stage.peak_queue.max(sample.queue);
+        if self.usage.is_unused() {
+            return;
+        }
+        self.contest.grow(now, round_trip, self.window_of(latest_bps), sample.queue);
+        if !self.heed(now) {
+            self.advance(now);
+        }
+        self.apply();
+    }
+
+    /// Answers congestion, once a round trip. Returns whether there was any.
+    fn heed(&mut self, now: Instant) -> bool {
+        if matches!(self.stage.phase, Phase::Start | Phase::Drain) {
+            return false;
+        }
+        if self.is_narrower(now) {
+            self.narrow(now);
+            return true;
+        }
+        if now < self.heeded_until {
+            return false;
+        }
+        let lost = self.last.lost;
+        let is_lossy = self.is_queued() && self.losses.are_of_queue(lost, self.packets());
+        if self.contest.holds(now) {
+            return self.endure(now, is_lossy);
+        }
+        let began_queued = self.stage.before_queue > self.noise();
+        let is_heavy = is_lossy && lost > HEAVY_LOSS.max(3.0 / self.packets());
+        match self.stage.phase {
+            // The queue is the probe's own, unless there was one before.
+            Phase::Up if is_lossy && began_queued => {
+                self.give_way(now);
+                self.enter(now, Phase::Cruise);
+            }
+            Phase::Up if is_lossy || self.last.marked > 0.0 => self.enter(now, Phase::Down),
+            Phase::Up | Phase::Down => return false,
+            _ if !self.is_contested() && is_heavy => self.narrow(now),
+            // What is left of an own queue is no contest.
+            _ if is_lossy && (self.is_settled(now) || self.is_contested()) => self.give_way(now),
+            _ if self.last.marked > 0.0 => self.give_way(now),
+            _ if self.losses.is_excessive() => self.take_less(now),
+            _ => return false,
+        }
+        true
+    }
+
+    /// While others do not yield, only extreme losses count.
+    fn endure(&mut self, now: Instant, is_lossy: bool) -> bool {
+        if is_lossy {
+            self.heeded_until = now + self.feedback();
+            let under_way = self.window_of(self.last.latest_bps);
+            self.contest.lose(now, under_way, self.last.round_trip, self.last.queue);
+        }
+        let is_extreme = is_lossy && self.last.lost > EXTREME_LOSS;
+        if is_extreme {
+            self.take_less(now);
+        }
+        is_extreme
+    }
+
+    /// Whether what is sent does not arrive, and queues.
+    fn is_narrower(&self, now: Instant) -> bool {
+        let is_known = self.is_settled(now) || self.stage.phase == Phase::Down;
+        let is_less = self.last.latest_bps < self.bandwidth.best().min(self.bps) * NARROWED;
+        is_known && is_less && self.is_queued() && !self.is_contested() && !self.contest.holds(now)
+    }
+
+    /// The path delivers what arrives now, and not more. What it could not take queues.
+    fn narrow(&mut self, now: Instant) {
+        self.take_less(now);
+        self.enter(now, Phase::Down);
+    }
+
+    /// The path delivers what arrives now, and not more.
+    fn take_less(&mut self, now: Instant) {
+        self.bandwidth.bound(self.last.latest_bps);
+        self.losses.forget();
+        self.heeded_until = now + self.feedback();
+    }
+
+    /// Yields as a TCP window would.
+    fn give_way(&mut self, now: Instant) {
+        self.heeded_until = now + self.feedback();
+        let under_way = self.window_of(self.bps.min(self.bandwidth.best()));
+        self.contest.lose(now, under_way, self.last.round_trip, self.last.queue);
+    }
+
+    /// Goes on to the next phase when it is time.
+    fn advance(&mut self, now: Instant) {
+        match self.stage.phase {
+            Phase::Start => self.grow(now),
+            Phase::Drain | Phase::Down => self.drain(now),
+            Phase::Up => self.probe(now),
+            Phase::Cruise | Phase::Tfmcc => self.cruise(now),
+        }
+    }
+
+    fn grow(&mut self, now: Instant) {
+        let (best, at) = self.grown;
+        let since = now - at;
+        if self.bandwidth.best() >= best * START_GROWTH {
+            self.grown = (self.bandwidth.best(), now);
+            return;
+        }
+        let is_lossy = self.last.lost > START_LOSS && since > self.last.round_trip;
+        let is_queued = self.last.queue > (self.last.shortest / 4).max(self.noise());
+        if since > self.last.round_trip * START_ROUNDS || is_lossy || is_queued {
+            self.heeded_until = now + self.last.round_trip * 2;
+            self.losses.forget();
+            self.enter(now, Phase::Drain);
+        }
+    }
+
+    fn probe(&mut self, now: Instant) {
+        let own = self.last.queue.saturating_sub(self.stage.before_queue);
+        if !self.contest.holds(now) && own > (self.last.shortest / 4).max(self.noise()) {
+            self.enter(now, Phase::Down);
+        } else if self.bandwidth.present > self.stage.before_bps * UP_GROWTH {
+            (self.stage.since, self.stage.before_bps) = (now, self.bandwidth.present);
+        } else if now - self.stage.since > self.feedback() {
+            self.enter(now, Phase::Down);
+        }
+    }
+
+    fn cruise(&mut self, now: Instant) {
+        if !self.is_contested() {
+            if now >= self.cruise_ends && !self.contest.listens(now) {
+                // A queue that stands is an own one, or others': Down tells.
+                let is_unclear = self.is_queued() && !self.contest.holds(now);
+                self.enter(now, if is_unclear { Phase::Down } else { Phase::Up });
+            }
+        } else if now - self.queued > EMPTY.max(self.round() * EMPTY_ROUNDS) {
+            self.contest.end();
+            self.bandwidth.bound(self.last.latest_bps);
+            self.enter(now, Phase::Cruise);
+        } else if now - self.stage.since > CONTEST_TEST {
+            self.enter(now, Phase::Down);
+        }
+    }
+
+    /// Sends less until the queue is gone. As long as it stands, who is alone gets as much as before. Others take what a sender leaves
+    /// them, and their queue does not go.
+    fn drain(&mut self, now: Instant) {
+        let elapsed = now - self.stage.since;
+        let unsent = 1.0 - self.down_gain();
+        // What has left the queue since the report was made.
+        let gone = elapsed.min(self.round()).mul_f64(unsent);
+        let is_known = self.stage.phase == Phase::Drain || elapsed > self.last.round_trip;
+        if is_known && self.last.queue.saturating_sub(gone) <= self.noise() / 2 {
+            return self.enter(now, Phase::Cruise);
+        }
+        // A report tells the least of several messages, so a queue that has just grown shows a round later.
+        let Some(seen) = elapsed.checked_sub(self.last.round_trip + self.round() * 2) else { return };
+        let shrunk = self.stage.peak_queue.saturating_sub(self.last.queue);
+        let is_alone = shrunk > (seen + self.round()).mul_f64(unsent * ALONE_SHARE);
+        if is_alone {
+            self.contest.end();
+            return;
+        }
+        if self.is_queued() && !self.stage.holds {
+            self.contest.begin(now, self.window_of(self.stage.before_bps));
+        }
+        self.enter(now, Phase::Cruise);
+    }
+
+    fn enter(&mut self, now: Instant, phase: Phase) {
+        let before_bps = if self.is_contested() { self.last.latest_bps } else { self.bandwidth.best() };
+        if phase == Phase::Down {
+            self.bandwidth.end_cycle();
+        }
+        let (queue, holds) = (self.last.queue, self.contest.holds(now));
+        self.stage = Stage { phase, since: now, before_bps, before_queue: queue, peak_queue: queue, holds };
+        if phase == Phase::Cruise {
+            let least = if holds { Duration::ZERO } else { SHORTEST_CRUISE };
+            let length = (self.round() * CRUISE_ROUNDS).max(least);
+            self.cruise_ends = now + length.mul_f64(0.75 + self.dice.unit() / 2.0);
+        }
+    }
+
+    /// Sets the rate that the phase asks for.
+    fn apply(&mut self) {
+        let round_trip = self.last.round_trip.as_secs_f64();
+        let a_packet = self.packet_bits / round_trip;
+        let base = self.bandwidth.best();
+        let most = base * MOST_UNDER_WAY * self.last.shortest.as_secs_f64() / round_trip;
+        let bps = match (self.stage.phase, self.contest.packets()) {
+            (Phase::Cruise, Some(window)) => {
+                (window * a_packet).min(self.last.latest_bps * MOST_ABOVE_LATEST + a_packet)
+            }
+            (Phase::Start, _) => (self.last.latest_bps * START_GAIN).max(self.bps),
+            (Phase::Up, _) => (base * UP_GAIN).min(most * UP_GAIN),
+            (Phase::Drain | Phase::Down, _) => self.stage.before_bps.min(base) * self.down_gain(),
+            _ => base.min(most),
+        };
+        self.set(bps.max(a_packet * LEAST_UNDER_WAY));
+    }
+
+    fn down_gain(&self) -> f64 {
+        match self.stage.phase {
+            Phase::Drain => DRAIN_GAIN,
+            // Who yields to nobody does not leave its share of the queue to others.
+            _ if self.last.queue > self.last.shortest / 2 && !self.is_contested() && !self.stage.holds => {
+                DRAIN_GAIN
+            }
+            _ => DOWN_GAIN,
+        }
+    }
+}
+
+/// # Silence and pauses
+impl Steering {
+    /// Halves the rate because nobody has reported for long. When reports come again, the rate is found anew, as at the start.
+    pub fn halve(&mut self, now: Instant) {
+        self.set((self.bps / 2.0).max(self.packet_bits * SILENT_PACKETS));
+        if self.bps < self.bandwidth.best() / 4.0 {
+            self.contest.end();
+            self.bandwidth = Bandwidth::default();
+            self.grown = (0.0, now);
+            self.enter(now, Phase::Start);
+        }
+    }
+
+    /// Sending goes on after a pause. The model still holds.
+    pub fn pause(&mut self, now: Instant) {
+        self.usage = Usage::default();
+        self.contest.end();
+        self.heeded_until = now;
+        if self.stage.phase != Phase::Start {
+            self.enter(now, Phase::Cruise);
+        } else {
+            self.grown.1 = now;
+        }
+    }
+
+    /// The sender follows another receiver, whose path is another. It has said that it bears this rate. `None`: nothing limits it.
+    pub fn follow_another(&mut self, now: Instant, bears_bps: Option<f64>) {
+        self.bandwidth.bound(bears_bps.unwrap_or(f64::INFINITY));
+        if self.stage.phase == Phase::Up {
+            self.enter(now, Phase::Cruise);
+        }
+    }
+
+    pub fn fall_to_least(&mut self) {
+        self.set(self.least_bps);
+    }
+}
+
+/// # What is known
+impl Steering {
+    pub fn bps(&self) -> f64 {
+        self.bps
+    }
+
+    pub fn phase(&self) -> Phase {
+        self.stage.phase
+    }
+
+    pub fn is_unused(&self) -> bool {
+        self.usage.is_unused()
+    }
+
+    pub fn queue(&self) -> Duration {
+        self.last.queue
+    }
+
+    /// Whether reports are about Cruise, and no more about the phase before.
+    fn is_settled(&self, now: Instant) -> bool {
+        self.stage.phase == Phase::Cruise && now - self.stage.since > self.feedback()
+    }
+
+    /// The time after which reports show what a rate has done.
+    fn feedback(&self) -> Duration {
+        self.round() + self.last.round_trip
+    }
+
+    fn is_contested(&self) -> bool {
+        self.contest.packets().is_some()
+    }
+
+    /// The packets that are under way at a rate.
+    fn window_of(&self, bps: f64) -> f64 {
+        bps / self.packet_bits * self.last.round_trip.as_secs_f64()
+    }
+
+    /// The packets that a report is about.
+    fn packets(&self) -> f64 {
+        (self.last.latest_bps / self.packet_bits * self.round().as_secs_f64()).max(1.0)
+    }
+
+    /// The time over which a receiver measures.
+    fn round(&self) -> Duration {
+        self.last.shortest.max(Duration::from_millis(10))
+    }
+
+    fn noise(&self) -> Duration {
+        queue_that_counts(self.last.shortest, self.packet_time())
+    }
+
+    fn packet_time(&self) -> Duration {
+        Duration::try_from_secs_f64(self.packet_bits / self.bps.max(1.0)).unwrap_or_default()
+    }
+
+    fn is_queued(&self) -> bool {
+        self.last.queue > self.noise()
+    }
+
+    fn set(&mut self, bps: f64) {
+        self.bps = bps.clamp(self.least_bps, MOST_BPS);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::VecDeque;
+
+    use super::*;
+
+    const PACKET_BYTES: u32 = 1500;
+    const ROUND_TRIP: Duration = Duration::from_millis(40);
+    const STEP: Duration = Duration::from_millis(2);
+
+    /// A link as a fluid: what is above its capacity queues, and what does not fit into the queue is lost. Reports come each
+    /// half of a round trip, and tell of the round trip before.
+    struct Link {
+        steering: Steering,
+        now: Instant,
+        capacity_bps: f64,
+        queue_bits: f64,
+        most_bits: f64,
+        /// What leaves at random.
+        loss: f64,
+        marked: f64,
+        /// Delivered and sent bits, and the queue, of the last steps.
+        steps: VecDeque<(f64, f64, f64)>,
+    }
+
+    impl Link {
+        fn new(capacity_bps: f64, products: f64) -> Self {
+            let mut steering = Steering::new(PACKET_BYTES, None);
+            steering.start(ROUND_TRIP);
+            let most_bits = capacity_bps * ROUND_TRIP.as_secs_f64() * products;
+            let now = Instant::ZERO + STEP;
+            let steps = VecDeque::new();
+            Self { steering, now, capacity_bps, queue_bits: 0.0, most_bits, loss: 0.0, marked: 0.0, steps }
+        }
+
+        /// Returns the share of the capacity that is used, and the mean queue in round trips.
+        fn run(&mut self, length: Duration, share_sent: f64) -> (f64, f64) {
+            let end = self.now + length;
+            let (mut delivered, mut queued, mut steps) = (0.0, 0.0, 0.0);
+            while self.now < end {
+                let sent = self.steering.bps() * STEP.as_secs_f64() * share_sent;
+                self.steering.sent(self.now, (sent / 8.0) as u64, 0);
+                let fits =
+                    (self.queue_bits + sent).min(self.most_bits + self.capacity_bps * STEP.as_secs_f64());
+                let out = fits.min(self.capacity_bps * STEP.as_secs_f64());
+                let lost = self.queue_bits + sent - fits;
+                self.queue_bits = fits - out;
+                self.steps.push_back((out, sent - lost, self.queue_bits / self.capacity_bps.max(1.0)));
+                if self.steps.len() > 40 {
+                    self.steps.pop_front();
+                }
+                (delivered, queued, steps) = (delivered + out, queued + self.queue_bits, steps + 1.0);
+                self.now += STEP;
+                if self.now.as_nanos() % (ROUND_TRIP.as_nanos() as u64 / 2) < STEP.as_nanos() as u64 {
+                    self.report();
+                }
+            }
+            let most = self.capacity_bps * length.as_secs_f64();
+            (delivered / most, queued / steps / self.capacity_bps / ROUND_TRIP.as_secs_f64())
+        }
+
+        /// What the receiver has seen in the round trip before the last one.
+        fn report(&mut self) {
+            if self.steps.len() < 40 {
+                return;
+            }
+            let seen: Vec<_> = self.steps.iter().take(20).copied().collect();
+            let latest_bps = seen.iter().map(|(out, ..)| out).sum::<f64>() / ROUND_TRIP.as_secs_f64();
+            let queue = Duration::from_secs_f64(seen[19].2);
+            let sample = Sample {
+                latest_bps: latest_bps * (1.0 - self.loss),
+                queue,
+                lost: self.loss,
+                marked: self.marked,
+                round_trip: ROUND_TRIP + queue,
+                shortest: ROUND_TRIP,
+            };
+            self.steering.follow(self.now, sample);
+        }
+    }
+
+    const SECONDS: Duration = Duration::from_secs(10);
+
+    #[test]
+    fn it_fills_a_link_and_leaves_no_queue() {
+        for capacity_bps in [10e6, 50e6, 1e9] {
+            let mut link = Link::new(capacity_bps, 2.0);
+            link.run(SECONDS, 1.0);
+            let (used, queue) = link.run(SECONDS, 1.0);
+            assert!(used > 0.95 && queue < 0.5, "{capacity_bps}: {used} {queue}");
+        }
+    }
+
+    #[test]
+    fn random_losses_are_no_congestion() {
+        let mut link = Link::new(50e6, 1.0);
+        link.loss = 0.02;
+        link.run(SECONDS, 1.0);
+        let (used, _) = link.run(SECONDS, 1.0);
+        assert!(used > 0.93, "{used}");
+    }
+
+    #[test]
+    fn a_link_that_gets_narrower_is_not_flooded() {
+        let mut link = Link::new(50e6, 4.0);
+        link.run(SECONDS, 1.0);
+        link.capacity_bps = 5e6;
+        link.run(Duration::from_secs(1), 1.0);
+        assert!(link.steering.bps() < 7e6, "{}", link.steering.bps());
+        link.run(SECONDS, 1.0);
+        let (used, _) = link.run(SECONDS, 1.0);
+        assert!(used > 0.9, "{used}");
+    }
+
+    #[test]
+    fn what_is_not_used_does_not_lower_the_model() {
+        let mut link = Link::new(50e6, 1.0);
+        link.run(SECONDS, 1.0);
+        link.run(Duration::from_millis(150), 0.05);
+        assert!(link.steering.bps() > 24e6, "{}", link.steering.bps());
+        assert!(link.steering.is_unused());
+    }
+
+    #[test]
+    fn marks_on_all_packets_do_not_stop_it() {
+        let mut link = Link::new(50e6, 1.0);
+        link.marked = 1.0;
+        link.run(SECONDS, 1.0);
+        let (used, _) = link.run(SECONDS, 1.0);
+        assert!(used > 0.5, "{used}");
+    }
+
+    #[test]
+    fn whatever_is_reported_the_rate_is_a_number_within_bounds() {
+        let mut steering = Steering::new(0, Some(100_000));
+        steering.start(Duration::ZERO);
+        for step in 0..1_000_u64 {
+            let now = Instant::ZERO + Duration::from_millis(step * 7);
+            let extreme = [0.0, 1.0, 1e12, f64::MAX][step as usize % 4];
+            let time = [Duration::ZERO, Duration::from_secs(5), Duration::from_micros(1)][step as usize % 3];
+            steering.sent(now, u64::MAX / 2, step);
+            steering.follow(
+                now,
+                Sample {
+                    latest_bps: extreme,
+                    queue: time,
+                    lost: (step % 3) as f64 / 2.0,
+                    marked: (step % 2) as f64,
+                    round_trip: time,
+                    shortest: time,
+                },
+            );
+            assert!((100_000.0..=MOST_BPS).contains(&steering.bps()), "{}", steering.bps());
+            if step % 100 == 99 {
+                steering.halve(now);
+                steering.pause(now);
+                steering.follow_another(now, Some(extreme));
+            }
+        }
+    }
+}
