@@ -165,11 +165,6 @@ impl Stored {
         read_into(&self.part, range, buffer, hasher)
     }
 
-    /// The file's size, in bytes.
-    pub fn file_len(&self) -> io::Result<u64> {
-        Ok(self.part.file()?.metadata()?.len())
-    }
-
     /// Whether [`Stored::catch_up`] has something to do.
     pub fn is_behind(&self) -> bool {
         !self.behind.is_empty()
