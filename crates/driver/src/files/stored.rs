@@ -21,7 +21,7 @@ use super::{
 use crate::{
     carousel::FrameHash,
     coding::{Decoder, HEAD_LEN, SEGMENT_LEN, may_be_coded},
-    zeros::{Stretch, first_stretch, is_zero},
+    zeros::{Stretch, first_stretch},
 };
 
 /// The shortest run of zeros, in bytes, that becomes a hole of a file.
@@ -106,13 +106,9 @@ impl Stored {
         self.last_hash
     }
 
-    /// Writes bytes at a position.
+    /// Writes bytes at a position, long stretches of zeros as holes.
     pub fn write(&mut self, position: u64, bytes: &[u8]) -> io::Result<()> {
-        let end = position + bytes.len() as u64;
-        match bytes.len() >= LEAST_HOLE && is_zero(bytes) {
-            true => device::make_zero(self.part.file()?, position..end)?,
-            false => self.part.file()?.write_all_at(bytes, position)?,
-        }
+        put(self.part.file()?, position, bytes)?;
         self.note_written(position, bytes);
         Ok(())
     }
