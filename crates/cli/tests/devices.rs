@@ -134,7 +134,7 @@ fn a_sparse_file_stays_sparse_with_every_repair_and_for_who_comes_late() {
 
 #[test]
 fn a_carousel_says_what_is_zero_in_each_loop() {
-    for how in [&[][..], &["--plain"]] {
+    for how in [&[][..], &["--plain"], &["--fec", "auto"]] {
         let scratch = Scratch::new();
         let expected = image(24 * MIB);
         sparse_file(&scratch.path("disk"), &expected);

@@ -2,7 +2,7 @@
 
 use std::{
     cell::RefCell,
-    fs,
+    fs::{self, File},
     net::{IpAddr, Ipv4Addr, SocketAddr},
     path::{Path, PathBuf},
     sync::Mutex,
@@ -38,6 +38,7 @@ struct Bench {
     folder: PathBuf,
     group: GroupAddress,
     fec: bool,
+    loops: Option<u64>,
     is_plain: bool,
     dialect: Dialect,
     /// What is sent, and the ticket for it.
@@ -66,6 +67,7 @@ impl Bench {
             folder,
             group,
             fec: false,
+            loops: None,
             is_plain: false,
             dialect: Dialect::Session,
             ticket: None,
@@ -91,6 +93,7 @@ impl Bench {
             repair: Repair::Carousel(CarouselOptions {
                 idle,
                 dialect: self.dialect,
+                loops: self.loops,
                 ..CarouselOptions::default()
             }),
             rate: Rate::Fixed(200_000_000),
@@ -205,6 +208,31 @@ fn receivers_that_join_at_different_times_get_all_objects() {
             bench.assert_same(&format!("from/{name}"), &format!("{into}/from/{name}"));
         }
         assert_eq!(fs::read_dir(bench.folder.join(into)).unwrap().count(), 1, "no temporary files");
+    }
+}
+
+/// Three source blocks, of which one and a half are zeros.
+#[test]
+fn symbols_of_zeros_are_symbols() {
+    const SIZE: usize = 9_000_000;
+    for (number, is_plain) in [(14, false), (15, true)] {
+        let mut bench = Bench::new(number);
+        (bench.fec, bench.is_plain, bench.loops) = (true, is_plain, Some(40));
+        bench.write("file", SIZE / 2);
+        File::options()
+            .write(true)
+            .open(bench.folder.join("from/file"))
+            .unwrap()
+            .set_len(SIZE as u64)
+            .unwrap();
+        bench.begin("from/file");
+        // Who goes on with a session sends symbols alone.
+        bench.plan.lock().unwrap().take().unwrap().keep_session(&[]).unwrap();
+        let summary = bench.deliver(|| {}, |_| {});
+        assert!(summary.is_complete(), "plain {is_plain}: {summary:?}");
+        assert_eq!(summary.progress.decoded_blocks, SIZE.div_ceil(1420) as u64, "plain {is_plain}");
+        assert_eq!(summary.progress.wrong_chunks, 0, "plain {is_plain}");
+        bench.assert_same("from/file", "a/file");
     }
 }
 

@@ -21,7 +21,7 @@ use super::{
 use crate::{
     carousel::FrameHash,
     coding::{Decoder, HEAD_LEN, SEGMENT_LEN, may_be_coded},
-    zeros::{Stretch, first_stretch, is_zero},
+    zeros::{Stretch, first_stretch},
 };
 
 /// The shortest run of zeros, in bytes, that becomes a hole of a file.
@@ -106,13 +106,9 @@ impl Stored {
         self.last_hash
     }
 
-    /// Writes bytes at a position.
+    /// Writes bytes at a position, long stretches of zeros as holes.
     pub fn write(&mut self, position: u64, bytes: &[u8]) -> io::Result<()> {
-        let end = position + bytes.len() as u64;
-        match bytes.len() >= LEAST_HOLE && is_zero(bytes) {
-            true => device::make_zero(self.part.file()?, position..end)?,
-            false => self.part.file()?.write_all_at(bytes, position)?,
-        }
+        put(self.part.file()?, position, bytes)?;
         self.note_written(position, bytes);
         Ok(())
     }
@@ -163,11 +159,6 @@ impl Stored {
     /// Feeds a range of what is stored to a hasher.
     pub fn read_into(&self, range: Range<u64>, buffer: &mut [u8], hasher: &mut Hasher) -> io::Result<()> {
         read_into(&self.part, range, buffer, hasher)
-    }
-
-    /// The file's size, in bytes.
-    pub fn file_len(&self) -> io::Result<u64> {
-        Ok(self.part.file()?.metadata()?.len())
     }
 
     /// Whether [`Stored::catch_up`] has something to do.

@@ -95,17 +95,18 @@ impl Symbols {
         }
     }
 
-    /// Reads everything that is there of a source block: stored blocks and kept symbols, by their numbers.
+    /// Reads everything that is there of a source block of an object of `size` bytes: stored blocks and kept symbols, by
+    /// their numbers.
     ///
     /// # Errors
     /// If it cannot be read.
     pub fn gather(
         &self,
         file: FileId,
-        stored: &Stored,
+        (stored, size): (&Stored, u64),
         source_block: &SourceBlock,
     ) -> io::Result<Vec<(u32, Vec<u8>)>> {
-        let mut received = source_symbols(stored, source_block)?;
+        let mut received = source_symbols(stored, size, source_block)?;
         let kept = self.kept.get(&file).filter(|kept| kept.symbol_len == source_block.symbol_len);
         let kept = kept.and_then(|kept| kept.blocks.get(&source_block.number));
         if let Some(scratch) = &self.file {
@@ -127,12 +128,12 @@ impl Symbols {
     }
 }
 
-/// The blocks that are stored, by their numbers in the source block; the object's last one is filled up with zeroes.
+/// The blocks that are stored, by their numbers in the source block; the object's last one is filled up with zeroes,
+/// whatever lies behind it on a device.
 /// Neighbours are read together, since 2,900 system calls for a source block take milliseconds.
-fn source_symbols(stored: &Stored, source_block: &SourceBlock) -> io::Result<Vec<(u32, Vec<u8>)>> {
+fn source_symbols(stored: &Stored, size: u64, source_block: &SourceBlock) -> io::Result<Vec<(u32, Vec<u8>)>> {
     let len = u64::from(source_block.symbol_len);
     let (begin, end) = (source_block.blocks.start * len, source_block.blocks.end * len);
-    let size = stored.file_len()?;
     let (mut symbols, mut from) = (Vec::new(), begin);
     for gap in source_block.missing.iter().cloned().chain(std::iter::once(end..end)) {
         let mut run = vec![0; gap.start.saturating_sub(from) as usize];
@@ -168,12 +169,15 @@ mod tests {
         let data: Vec<u8> = (0..SIZE).map(|at| (at % 251) as u8).collect();
         let (journal, _) = Journal::open(&folder, SessionId(0), false).unwrap();
         let mut stored = Stored::new(journal.part(FileId(1), false).unwrap());
-        stored.announce(&folder, "name", SIZE as u64).unwrap();
+        // A device is larger than what it gets, and has no length of its own in its status.
+        stored.write(SIZE as u64, &[0xff; 500]).unwrap();
         let names = std::fs::read_dir(&path).unwrap().count();
         let mut symbols = Symbols::default();
-        for (number, blocks, missing) in
-            [(0, 0..13_u64, vec![0..200_u64, 700..800]), (1, 13..25, vec![1_300..1_500, 2_400..2_450])]
-        {
+        for (number, blocks, missing) in [
+            (0, 0..13_u64, vec![0..200_u64, 700..800]),
+            (1, 13..25, vec![1_300..1_500, 2_400..2_450]),
+            (1, 13..25, vec![1_300..1_500, 1_700..1_800]),
+        ] {
             let bytes = blocks.start as usize * 100..(blocks.end as usize * 100).min(SIZE);
             let mut whole = data[bytes.clone()].to_vec();
             whole.resize((blocks.end - blocks.start) as usize * 100, 0);
@@ -188,9 +192,9 @@ mod tests {
             let repair = Encoder::new(&whole, LEN).unwrap().repair(count..count + 5).unwrap();
             symbols.keep(&folder, FileId(1), LEN, (number, count), &repair[..200]).unwrap();
             let source_block = SourceBlock { number, blocks, symbol_len: LEN, missing };
-            let decode = |symbols: &Symbols| {
-                fec::decode(count, LEN, symbols.gather(FileId(1), &stored, &source_block).unwrap())
-            };
+            let of = (&stored, SIZE as u64);
+            let gathered = |symbols: &Symbols| symbols.gather(FileId(1), of, &source_block).unwrap();
+            let decode = |symbols: &Symbols| fec::decode(count, LEN, gathered(symbols));
             assert_eq!(decode(&symbols), None, "too few");
             symbols.keep(&folder, FileId(1), LEN, (number, count + 2), &repair[200..]).unwrap();
             assert!(decode(&symbols).unwrap() == whole);

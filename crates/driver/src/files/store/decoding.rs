@@ -113,8 +113,8 @@ impl Worker {
             }
             let symbols = mem::take(&mut self.symbols);
             let mut received = None;
-            self.attempt(file, &source_block.missing, |stored, _, folder| {
-                let gathered = symbols.gather(file, stored, &source_block);
+            self.attempt(file, &source_block.missing, |stored, begin, folder| {
+                let gathered = symbols.gather(file, (stored, begin.file_size), &source_block);
                 received = Some(gathered.map_err(|source| read_back(folder, source))?);
                 Ok(())
             });

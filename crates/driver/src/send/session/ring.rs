@@ -341,17 +341,19 @@ impl Session<'_> {
         let Some(Pending { first, run, left, .. }) = ring.pending.get(&group) else { return Ok(()) };
         let (first, start) = (*first, *left);
         let end = run.len().min(start + ring.burst_len);
-        let has_frames = !ring.frames.is_empty();
-        let Stretch { bytes, is_zero } = first_stretch(&run[..end], start, block_len.into());
-        if is_zero && !has_frames {
+        // A symbol's sequence number is no position in the object, and frames have no word for zeros.
+        let are_told = first.kind != PacketType::RepairSymbol && ring.frames.is_empty();
+        let all = || Stretch { bytes: start..end, is_zero: false };
+        let stretch = are_told.then(|| first_stretch(&run[..end], start, block_len.into()));
+        let Stretch { bytes, is_zero } = stretch.unwrap_or_else(all);
+        if is_zero {
             return self.send_zero_burst(now, group, first, bytes);
         }
-        let end = if has_frames { end } else { bytes.end };
-        let packets = (end - start).div_ceil(block_len.into()) as u64;
+        let packets = bytes.len().div_ceil(block_len.into()) as u64;
         let number = self.number_packets(now, group, packets)?;
         let Some(ring) = &mut self.ring else { return Ok(()) };
         let Some(pending) = ring.pending.get_mut(&group) else { return Ok(()) };
-        let burst = &pending.run[start..end];
+        let burst = &pending.run[bytes];
         let sequence = first.sequence + start as u64;
         let sent = match (ring.frames.get_mut(usize::from(group)), self.lanes.group.multicast()) {
             (Some(frames), Some(lane)) => {
@@ -360,8 +362,8 @@ impl Session<'_> {
             }
             _ => self.lanes.group.send_blocks(now, group, Header { sequence, number, ..first }, burst)?,
         };
-        pending.left = end;
-        ring.sent_bytes += (end - start) as u64;
+        pending.left = start + burst.len();
+        ring.sent_bytes += burst.len() as u64;
         ring.sent_at = now;
         self.lanes.runs += usize::from(group == 0);
         self.note_left(now, group, sent);
