@@ -14,8 +14,11 @@ fn load(file: &Path, settings: &[&str]) -> Experiment {
 }
 
 /// Files in labs/ that experiments refer to.
-const NO_EXPERIMENTS: [&str; 5] = [
+const NO_EXPERIMENTS: [&str; 8] = [
     "participants.toml",
+    "four-network.toml",
+    "six-network.toml",
+    "six-bad-network.toml",
     "mbone-network.toml",
     "mbone-tunnels.toml",
     "three-levels-network.toml",
