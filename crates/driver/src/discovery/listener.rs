@@ -110,7 +110,7 @@ impl Listener {
         let mut bytes = [0; mdns::MAX_LEN];
         for _ in 0..READS_A_TURN {
             let Some(ear) = self.ears.get(index) else { return };
-            let Ok((len, from)) = ear.socket.recv_from(&mut bytes) else { return };
+            let Ok((len, from)) = ear.receive(&mut bytes) else { return };
             match ear.protocol {
                 Protocol::Mdns => {
                     let found = mdns::read(&bytes[..len]).found.into_iter();
@@ -229,7 +229,7 @@ pub fn find_offers(interfaces: &[Interface], tag: u8, time: Duration, stop: &Sto
         for token in poller.tokens(Some(end.min(questions.next).saturating_duration_since(now)))? {
             let Some(ear) = ears.get(token as usize) else { continue };
             for _ in 0..READS_A_TURN {
-                let Ok((len, from)) = ear.socket.recv_from(&mut bytes) else { break };
+                let Ok((len, from)) = ear.receive(&mut bytes) else { break };
                 if found.take(&bytes[..len], from, tag) {
                     end = end.min(clock.now() + MORE);
                 }
