@@ -150,20 +150,36 @@ fn entries(folder: &str) -> Vec<String> {
 /// # Errors
 /// The error of the kernel.
 pub fn make_zero(file: &File, range: Range<u64>) -> io::Result<()> {
+    let is_device = file.metadata()?.file_type().is_block_device();
+    // A device that cannot give room back may still zero it itself.
+    let ways: &[_] = match is_device {
+        true => &[FallocateFlags::PUNCH_HOLE, FallocateFlags::ZERO_RANGE],
+        false => &[FallocateFlags::PUNCH_HOLE],
+    };
+    zero(file, range, is_device, ways)
+}
+
+/// Makes a range of a file zero, and keeps its room.
+///
+/// # Errors
+/// The error of the kernel.
+pub fn make_zero_in_place(file: &File, range: Range<u64>) -> io::Result<()> {
+    zero(file, range, false, &[FallocateFlags::ZERO_RANGE])
+}
+
+/// Makes a range zero in the first of these ways that works, or writes zeros.
+fn zero(file: &File, range: Range<u64>, is_device: bool, ways: &[FallocateFlags]) -> io::Result<()> {
     // Devices zero whole sectors.
     const SECTOR: u64 = 4096;
-    let is_device = file.metadata()?.file_type().is_block_device();
     let whole = match is_device {
         true => range.start.next_multiple_of(SECTOR)..range.end / SECTOR * SECTOR,
         false => range.clone(),
     };
-    // A device that cannot give room back may still zero it itself.
-    let ways = [FallocateFlags::PUNCH_HOLE, FallocateFlags::ZERO_RANGE];
-    for way in ways.into_iter().filter(|way| is_device || *way == FallocateFlags::PUNCH_HOLE) {
+    for way in ways {
         if whole.is_empty() {
             break;
         }
-        match fallocate(file, way | FallocateFlags::KEEP_SIZE, whole.start, whole.end - whole.start) {
+        match fallocate(file, *way | FallocateFlags::KEEP_SIZE, whole.start, whole.end - whole.start) {
             Ok(()) => {
                 write_zeros(file, range.start..whole.start)?;
                 return write_zeros(file, whole.end..range.end);

@@ -515,10 +515,11 @@ impl Worker {
             let ended = io::Error::other("the session has ended");
             return Err(self.folder.error(format!("store {:?}", begin.file_name()), ended));
         };
-        Ok(match kept {
+        let stored = match kept {
             Kept::Ranges(ranges) => Stored::resumed(journal.part(file, true)?, ranges),
             Kept::Nothing | Kept::Whole { .. } => Stored::new(journal.part(file, false)?),
-        })
+        };
+        Ok(stored.compressed(begin.is_compressed()))
     }
 
     fn keep(&mut self, file: FileId, position: u64, bytes: &[u8]) {

@@ -270,6 +270,27 @@ fn a_compressed_object_is_what_it_was_and_one_that_lies_gets_no_name() {
 }
 
 #[test]
+fn a_compressed_segment_keeps_the_room_that_it_needs_when_it_is_decompressed() {
+    const SEGMENT: u64 = 256 * 1024;
+    let path = scratch_on_disk("compressed-room");
+    let mut store = store(&path);
+    let file = FileId(1);
+    // Two segments with a tail of zeros, and one that is zero before it is compressed, too.
+    let tasks = vec![
+        Task::Announce { file, begin: begin(3 * SEGMENT, "name").compressed(), kept: Kept::Nothing },
+        Task::Reserve { file, size: 3 * SEGMENT },
+        Task::Keep { file, range: 0..4096, at: 0 },
+        Task::KeepZeros { file, range: 4096..SEGMENT },
+        Task::Keep { file, range: SEGMENT..SEGMENT + 4096, at: 0 },
+        Task::KeepZeros { file, range: SEGMENT + 4096..3 * SEGMENT },
+    ];
+    done(&mut store, &[7; 4096], tasks);
+    let part = path.join(".treecast-00000000.0.1.part").metadata().unwrap();
+    let room = part.blocks() * 512;
+    assert!((2 * SEGMENT..3 * SEGMENT).contains(&room), "{room}");
+}
+
+#[test]
 fn zeros_become_a_hole_and_count_for_the_hash() {
     let path = scratch_on_disk("zeros");
     let mut store = store(&path);
