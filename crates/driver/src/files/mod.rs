@@ -37,7 +37,7 @@ pub(crate) use admission::Admission;
 pub use buffers::Buffers;
 pub use device::{Device, DeviceError};
 pub(crate) use intake::Intake;
-pub use journal::{Ending, Journal, Kept, Leftovers};
+pub use journal::{Ending, Hashes, Journal, Kept, Leftovers};
 pub use part::PartFile;
 pub use rules::{Limit, Rules};
 pub(crate) use small::SmallObjects;

@@ -248,6 +248,18 @@ fn a_compressed_object_is_what_it_was_and_one_that_lies_gets_no_name() {
     done(&mut store, &sent, object(good, "good"));
     commit(&mut store, good).1.unwrap();
     assert!(std::fs::read(path.join("good")).unwrap() == text);
+    // The machine was down meanwhile: it is the file that has been made of what was sent, or not.
+    let own = *blake3::hash(&text).as_bytes();
+    let hash_of = |store: &mut Store, number, own| {
+        let begin = begin(sent.len() as u64, "good").compressed();
+        let kept = Kept::Whole { hashes: Hashes { sent: [7; 32], own }, is_trusted: false };
+        let file = FileId(number);
+        let reports = done(store, b"x", vec![Task::Announce { file, begin, kept }, Task::Hash { file }]);
+        let [Report::Input(ReceiverInput::Hashed { hash, .. })] = reports[..] else { panic!("{reports:?}") };
+        hash
+    };
+    assert_eq!(hash_of(&mut store, 10, own), [7; 32]);
+    assert_eq!(hash_of(&mut store, 11, [8; 32]), [0; 32]);
     let mut changed = sent.clone();
     changed[crate::coding::HEAD_LEN + 20] ^= 1;
     done(&mut store, &changed, object(bad, "bad"));
