@@ -455,3 +455,54 @@ fn the_decoder_ends_with_the_session() {
     drop(store);
     assert!(IS_OVER.load(Ordering::SeqCst));
 }
+
+/// A loop device over a file. It goes when this is dropped.
+struct Loop(std::path::PathBuf);
+
+impl Loop {
+    fn new(image: &std::path::Path) -> Self {
+        let output = std::process::Command::new("losetup").args(["--find", "--show"]).arg(image).output();
+        let output = output.unwrap();
+        assert!(output.status.success(), "{output:?}");
+        Self(String::from_utf8(output.stdout).unwrap().trim().into())
+    }
+}
+
+impl Drop for Loop {
+    fn drop(&mut self) {
+        _ = std::process::Command::new("losetup").arg("--detach").arg(&self.0).status();
+    }
+}
+
+#[test]
+fn a_device_that_does_not_hold_what_was_written_fails_only_if_it_is_read_back() {
+    let path = scratch("read-back");
+    let image = path.join("image");
+    std::fs::write(&image, vec![0xff; 1 << 20]).unwrap();
+    let file = FileId(1);
+    for (reads_back, is_altered) in [(true, false), (true, true), (false, true)] {
+        let target = Loop::new(&image);
+        let device = Device::open(&target.0, reads_back).unwrap();
+        let folder = TargetFolder::open(&path).unwrap().with_device(Some(device));
+        let (journal, _) = Journal::open(&folder, SessionId(0), false).unwrap();
+        let mut store = Store::start(folder, journal, Waker::new().unwrap(), Buffers::default()).unwrap();
+        let tasks = vec![
+            Task::Announce { file, begin: begin(8192, "name"), kept: Kept::Nothing },
+            Task::Keep { file, range: 0..8192, at: 0 },
+            Task::Hash { file },
+        ];
+        done(&mut store, &[7; 8192], tasks);
+        let written = std::fs::File::options().write(true).open(&target.0).unwrap();
+        if is_altered {
+            std::os::unix::fs::FileExt::write_all_at(&written, &[8], 5000).unwrap();
+        }
+        let (_, result) = commit(&mut store, file);
+        assert_eq!(result.is_err(), reads_back && is_altered, "{result:?}");
+        if let Err(line) = result {
+            assert!(
+                line.contains("verify name") && line.contains("does not hold what was written"),
+                "{line}"
+            );
+        }
+    }
+}
