@@ -42,6 +42,7 @@ use treecast_wire::{
 
 use super::{
     PartFile, TargetError, TargetFolder, check_name,
+    hashes::Hashes,
     held_log::{Announced, HeldLog, Left, SharedLog},
     sys::{self, FileTime, Lock, Status, c_string, open_at},
     target::HIDDEN,
@@ -99,45 +100,6 @@ pub enum Kept {
     Ranges(Vec<Range<u64>>),
     /// The object has its name, and had these hashes. They are not trusted if the machine was restarted since.
     Whole { hashes: Hashes, is_trusted: bool },
-}
-
-/// The hashes of an object that has its name.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Hashes {
-    /// The hash of what was sent, which the sender signs.
-    pub sent: [u8; 32],
-    /// The hash of the file. It is another one if the object came compressed.
-    pub own: [u8; 32],
-}
-
-impl Hashes {
-    /// The hashes of an object that is as it was sent.
-    pub fn plain(hash: [u8; 32]) -> Self {
-        Self { sent: hash, own: hash }
-    }
-
-    /// Whether the file of this name is the one that had these hashes.
-    pub fn are_of(&self, folder: &TargetFolder, name: &str) -> bool {
-        hash_by_name(folder, name).is_ok_and(|hash| hash == self.own)
-    }
-
-    fn parse(text: &str) -> Option<Self> {
-        let hash = |text| Some(*blake3::Hash::from_hex(text).ok()?.as_bytes());
-        match text.split_once(':') {
-            Some((sent, own)) => Some(Self { sent: hash(sent)?, own: hash(own)? }),
-            None => hash(text).map(Self::plain),
-        }
-    }
-}
-
-impl fmt::Display for Hashes {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&HEXLOWER.encode(&self.sent))?;
-        if self.own != self.sent {
-            write!(f, ":{}", HEXLOWER.encode(&self.own))?;
-        }
-        Ok(())
-    }
 }
 
 /// Everything that an earlier receiver has left.
@@ -648,13 +610,6 @@ fn parse_time(text: &str) -> Option<FileTime> {
     Some(FileTime { seconds: seconds.parse().ok()?, nanoseconds: nanoseconds.parse().ok()? })
 }
 
-/// The hash of a file that has its name.
-fn hash_by_name(folder: &TargetFolder, name: &str) -> io::Result<[u8; 32]> {
-    let mut hasher = blake3::Hasher::new();
-    io::copy(&mut folder.open_file(name)?, &mut hasher)?;
-    Ok(*hasher.finalize().as_bytes())
-}
-
 fn parse_range(text: &str) -> Option<Range<u64>> {
     let (start, end) = text.split_once('-')?;
     let range = start.parse().ok()?..end.parse().ok()?;
@@ -839,8 +794,6 @@ mod tests {
         assert_eq!(leftovers.kept(&folder, FILE, &begin(3, "name")), doubted, "the machine was down since");
         assert_eq!(leftovers.whole(&folder, FILE), None, "nor is the hash");
         let compressed = Hashes { own: *blake3::hash(b"abc").as_bytes(), ..HASHES };
-        let text = compressed.to_string();
-        assert_eq!(Hashes::parse(&text), Some(compressed), "{text}");
         let mut right = Leftovers::default();
         let (modified, changed) = (status.modified, status.changed);
         let done = Done {

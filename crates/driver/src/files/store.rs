@@ -33,10 +33,9 @@ use hands::Hands;
 use serving::Served;
 
 use super::{
-    Buffers, Device, Ending, Journal, Kept, PartFile, TargetError, TargetFolder, Task, Whole,
+    Buffers, Device, Ending, Hashes, Journal, Kept, PartFile, TargetError, TargetFolder, Task, Whole,
     chunk_check::wrong_chunks,
     held_log::SharedLog,
-    journal::Hashes,
     names::Names,
     stored::{CATCH_UP_LEN, Stored},
     symbols::Symbols,
