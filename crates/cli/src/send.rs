@@ -306,6 +306,8 @@ pub fn run(args: Args) -> Outcome {
     if let Some(hint) = args.group.as_ref().and_then(Group::hint) {
         remark!("treecast: {hint}");
     }
+    let standing = args.to_standing.as_deref().and_then(Listed::hint);
+    standing.into_iter().for_each(|hint| remark!("treecast: {hint} (--to-standing)"));
     args.start_at.map(start_at::remark).into_iter().for_each(|line| remark!("treecast: {line}"));
     if is_carousel(&args) {
         return carousel::run(&args, &options);

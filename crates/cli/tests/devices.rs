@@ -213,6 +213,15 @@ fn a_device_that_is_too_small_or_in_use_is_refused_in_one_line() {
     fs::create_dir(scratch.path("at")).unwrap();
     let mount = |args: &[&str]| assert!(Command::new("mount").args(args).status().unwrap().success());
     let at = scratch.arg("at");
+    // Not itself, but what is made of it.
+    let outer = Loop::new(PathBuf::from(&mounted.device));
+    mount(&[&outer.device, &at]);
+    refused(
+        treecast().args(["send", "--interface", "lo", &mounted.device]),
+        &[&outer.device, "mounted at", "read-only"],
+    );
+    assert!(Command::new("umount").arg(&at).status().unwrap().success());
+    drop(outer);
     mount(&[&mounted.device, &at]);
     refused_to(&mounted.device, &[&mounted.device, "is mounted at", &at]);
     // Nor is it sent while it changes.
@@ -234,5 +243,6 @@ fn a_device_that_is_too_small_or_in_use_is_refused_in_one_line() {
     refused_to(&target.device, &[&target.device, "in use"]);
     drop(held);
     refused_to(&at, &["is a folder", "--into"]);
+    refused_to("/dev/treecast-none", &["there is no such device", "/dev/treecast-none"]);
     refused_to("/dev/null", &["/dev/null", "neither a file nor a block device"]);
 }

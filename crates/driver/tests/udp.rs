@@ -249,7 +249,7 @@ fn what_tells_the_rate_comes_with_its_number_and_the_kernels_time() {
         let mut found = None;
         collect(&mut collector, |batch| {
             let item = batch.take_items().pop();
-            found = found.take().or_else(|| item);
+            found = found.take().or(item);
             found.is_some()
         });
         let Some(Item::Pace { number, stamp, pace: came, .. }) = found else {

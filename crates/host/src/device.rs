@@ -63,34 +63,42 @@ pub fn open_to_write(path: &Path) -> io::Result<File> {
     }
 }
 
-/// What a block device and its partitions are used for, as far as this process can see.
+/// What a block device, its partitions and the devices that are made of these are used for, as far as this process can see.
 pub fn uses(path: &Path) -> Vec<Use> {
     let Ok(metadata) = path.metadata() else { return Vec::new() };
+    let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
+    let (mountinfo, swaps) = (read("/proc/self/mountinfo"), read("/proc/swaps"));
     let mut uses = Vec::new();
-    for (number, device) in itself_and_partitions(&metadata) {
-        let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
-        uses.extend(mounts(&read("/proc/self/mountinfo"), &number, &device));
-        let is_it = |path: &str| numbers_of(Path::new(path)).is_some_and(|other| other == number);
-        let mut swaps =
-            read("/proc/swaps").lines().skip(1).map(str::to_owned).collect::<Vec<_>>().into_iter();
-        if swaps.any(|line| line.split_whitespace().next().is_some_and(is_it)) {
+    let mut all = itself_and_partitions(numbers(&metadata));
+    let mut at = 0;
+    while let Some((number, device)) = all.get(at).cloned() {
+        at += 1;
+        let is_it = |path: &str| {
+            path.starts_with('/') && numbers_of(Path::new(path)).is_some_and(|other| other == number)
+        };
+        // Btrfs mounts have numbers that no device has.
+        uses.extend(mounts(&mountinfo, &device, |its, source| its == number || is_it(source)));
+        if swaps.lines().skip(1).any(|line| line.split_whitespace().next().is_some_and(is_it)) {
             uses.push(Use::Swap { device: device.clone() });
         }
-        let holders = entries(&format!("/sys/dev/block/{number}/holders"));
-        uses.extend(holders.into_iter().map(|by| Use::Held { device: device.clone(), by }));
         let behind = |by: &String| {
             let backing = read(&format!("/sys/block/{by}/loop/backing_file"));
             !backing.is_empty() && is_it(backing.trim_end())
         };
         let loops = entries("/sys/block").into_iter().filter(behind);
-        uses.extend(loops.map(|by| Use::Held { device: device.clone(), by }));
+        for by in entries(&format!("/sys/dev/block/{number}/holders")).into_iter().chain(loops) {
+            let made = read(&format!("/sys/class/block/{by}/dev")).trim().to_owned();
+            uses.push(Use::Held { device: device.clone(), by });
+            if !made.is_empty() && !all.iter().any(|(known, _)| *known == made) {
+                all.extend(itself_and_partitions(made));
+            }
+        }
     }
     uses
 }
 
 /// Numbers and names of a device and of the partitions on it.
-fn itself_and_partitions(metadata: &Metadata) -> Vec<(String, String)> {
-    let number = numbers(metadata);
+fn itself_and_partitions(number: String) -> Vec<(String, String)> {
     let folder = PathBuf::from(format!("/sys/dev/block/{number}"));
     let name = fs::canonicalize(&folder).ok().and_then(|path| path.file_name()?.to_str().map(str::to_owned));
     let mut all = vec![(number.clone(), format!("/dev/{}", name.unwrap_or(number)))];
@@ -103,16 +111,18 @@ fn itself_and_partitions(metadata: &Metadata) -> Vec<(String, String)> {
     all
 }
 
-/// The mounts of a device in a text like `/proc/self/mountinfo`.
-fn mounts(text: &str, number: &str, device: &str) -> Vec<Use> {
+/// The mounts of a device in a text like `/proc/self/mountinfo`. `is_its` looks at the number and the source of a mount.
+fn mounts(text: &str, device: &str, is_its: impl Fn(&str, &str) -> bool) -> Vec<Use> {
     let of_line = |line: &str| {
         let (before, behind) = line.split_once(" - ")?;
         let mut words = before.split(' ').skip(2);
-        let (its, at) = (words.next()?, words.nth(1)?);
+        let (number, at) = (words.next()?, words.nth(1)?);
+        let mut behind = behind.split(' ').skip(1);
+        let source = behind.next()?.replace("\\040", " ");
         // The last field says whether the file system itself is writable.
-        let is_writable = !behind.split(' ').nth(2)?.split(',').any(|option| option == "ro");
+        let is_writable = !behind.next()?.split(',').any(|option| option == "ro");
         let at = at.replace("\\040", " ");
-        (its == number).then(|| Use::Mounted { device: device.to_owned(), at, is_writable })
+        is_its(number, &source).then(|| Use::Mounted { device: device.to_owned(), at, is_writable })
     };
     text.lines().filter_map(of_line).collect()
 }
@@ -140,20 +150,36 @@ fn entries(folder: &str) -> Vec<String> {
 /// # Errors
 /// The error of the kernel.
 pub fn make_zero(file: &File, range: Range<u64>) -> io::Result<()> {
+    let is_device = file.metadata()?.file_type().is_block_device();
+    // A device that cannot give room back may still zero it itself.
+    let ways: &[_] = match is_device {
+        true => &[FallocateFlags::PUNCH_HOLE, FallocateFlags::ZERO_RANGE],
+        false => &[FallocateFlags::PUNCH_HOLE],
+    };
+    zero(file, range, is_device, ways)
+}
+
+/// Makes a range of a file zero, and keeps its room.
+///
+/// # Errors
+/// The error of the kernel.
+pub fn make_zero_in_place(file: &File, range: Range<u64>) -> io::Result<()> {
+    zero(file, range, false, &[FallocateFlags::ZERO_RANGE])
+}
+
+/// Makes a range zero in the first of these ways that works, or writes zeros.
+fn zero(file: &File, range: Range<u64>, is_device: bool, ways: &[FallocateFlags]) -> io::Result<()> {
     // Devices zero whole sectors.
     const SECTOR: u64 = 4096;
-    let is_device = file.metadata()?.file_type().is_block_device();
     let whole = match is_device {
         true => range.start.next_multiple_of(SECTOR)..range.end / SECTOR * SECTOR,
         false => range.clone(),
     };
-    // A device that cannot give room back may still zero it itself.
-    let ways = [FallocateFlags::PUNCH_HOLE, FallocateFlags::ZERO_RANGE];
-    for way in ways.into_iter().filter(|way| is_device || *way == FallocateFlags::PUNCH_HOLE) {
+    for way in ways {
         if whole.is_empty() {
             break;
         }
-        match fallocate(file, way | FallocateFlags::KEEP_SIZE, whole.start, whole.end - whole.start) {
+        match fallocate(file, *way | FallocateFlags::KEEP_SIZE, whole.start, whole.end - whole.start) {
             Ok(()) => {
                 write_zeros(file, range.start..whole.start)?;
                 return write_zeros(file, whole.end..range.end);
@@ -217,15 +243,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn mounts_are_told_by_the_numbers_of_their_device() {
+    fn mounts_are_told_by_the_number_or_the_source_of_their_device() {
         let text = "36 35 98:0 /mnt1 /mnt2 rw,noatime master:1 - ext3 /dev/root rw,errors=continue\n\
                     37 35 98:1 / /with\\040space rw - ext4 /dev/sdb1 ro\n\
                     short line\n";
         let mounted =
             |at: &str, is_writable| Use::Mounted { device: "/dev/x".into(), at: at.into(), is_writable };
-        assert_eq!(mounts(text, "98:0", "/dev/x"), [mounted("/mnt2", true)]);
-        assert_eq!(mounts(text, "98:1", "/dev/x"), [mounted("/with space", false)]);
-        assert_eq!(mounts(text, "98:10", "/dev/x"), []);
+        let mounts =
+            |number: &str, source: &str| mounts(text, "/dev/x", |its, from| its == number || from == source);
+        assert_eq!(mounts("98:0", ""), [mounted("/mnt2", true)]);
+        assert_eq!(mounts("98:1", ""), [mounted("/with space", false)]);
+        assert_eq!(mounts("98:10", ""), []);
+        assert_eq!(mounts("98:10", "/dev/sdb1"), [mounted("/with space", false)], "as with btrfs");
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use std::{
     fs,
+    os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
 };
 
@@ -36,16 +37,17 @@ impl Place {
                     path.display()
                 ));
             }
+            false if is_among_devices(path) => {
+                return Err(format!("there is no such device: {}", path.display()));
+            }
             false if reads_back => {
                 return Err(format!("{} is no block device: --read-back is for devices", path.display()));
             }
             false => None,
         };
-        let beside =
-            || path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
         let parent = match (&device, into) {
             // A file gets its name by a rename, which needs one file system.
-            (None, _) => beside().to_owned(),
+            (None, _) => beside(path).to_owned(),
             (Some(_), Some(into)) => into.to_owned(),
             (Some(_), None) => std::env::temp_dir(),
         };
@@ -92,5 +94,33 @@ impl Place {
     }
 }
 
+/// The folder of a path.
+fn beside(path: &Path) -> &Path {
+    path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+/// Whether a path is below `/dev`. Other file systems there, such as `/dev/shm`, are for files.
+fn is_among_devices(path: &Path) -> bool {
+    let device = |path: &Path| path.metadata().map(|metadata| metadata.dev()).ok();
+    match beside(path).canonicalize() {
+        Ok(parent) => parent.starts_with("/dev") && device(&parent) == device(Path::new("/dev")),
+        Err(_) => path.starts_with("/dev"),
+    }
+}
+
 /// The error for a session of several files.
 const ONE_FILE: &str = "the session has several files, and --to takes one: choose it with --only";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mistyped_device_does_not_become_a_file() {
+        for path in ["/dev/treecast-none", "/dev/treecast-none/1", "/dev/../dev/treecast-none"] {
+            let line = Place::new(Path::new(path), None, false).err().unwrap();
+            assert_eq!(line, format!("there is no such device: {path}"));
+        }
+        assert!(!is_among_devices(&std::env::temp_dir().join("dev")) && !is_among_devices(Path::new("dev")));
+    }
+}

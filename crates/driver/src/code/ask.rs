@@ -3,7 +3,7 @@
 use std::{
     io::{self, Read, Write},
     net::{SocketAddr, TcpStream},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use thiserror::Error;
@@ -14,11 +14,18 @@ use treecast_wire::{
     ticket::{Ticket, TicketError},
 };
 
-use super::exchange::Exchange;
+use super::{
+    exchange::Exchange,
+    timed::{self, Timed},
+};
 use crate::discovery;
 
-/// The longest wait for a sender's next bytes.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// The longest time that an exchange takes, from the connection to the ticket.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// The most senders that get a proof of the code: one more than one, because another sender may have a code with the same tag. With
+/// each proof, somebody who poses as a sender can check one guess.
+const MAX_PROOFS: usize = 2;
 
 /// Why a code gets no ticket.
 #[derive(Debug, Error)]
@@ -38,22 +45,38 @@ pub enum AskError {
     Dead,
     #[error("the sender at {address} does not answer as one that has a code ({reason})")]
     Broken { address: SocketAddr, reason: String },
+    #[error(
+        "the host at {address} poses as the sender of this code and has not given its ticket ({reason}): nobody else is asked; get the \
+         ticket itself, or try again"
+    )]
+    Impostor { address: SocketAddr, reason: String },
     #[error("the sender's ticket cannot be used: {0}")]
     Ticket(#[from] TicketError),
     #[error("cannot look for the sender: {0}")]
     Io(#[from] io::Error),
 }
 
-/// Gets the ticket of the sender that has this code.
+/// Gets the ticket of the sender that has this code. `time` is that of the search, and again that of all exchanges.
 ///
 /// # Errors
 /// Why there is none. A wrong code costs one of the sender's attempts.
 pub fn ask(code: &Code, interfaces: &[Interface], time: Duration, stop: &Stop) -> Result<Ticket, AskError> {
-    let mut failed = AskError::Nobody;
-    for offer in discovery::find_offers(interfaces, code.tag(), time, stop)? {
-        for address in offer.addresses {
-            match ask_at(address, code) {
+    let offers = discovery::find_offers(interfaces, code.tag(), time, stop)?;
+    let offers: Vec<_> = offers.into_iter().map(|offer| offer.addresses).collect();
+    ask_all(&offers, code, Instant::now() + time, stop)
+}
+
+/// Asks senders, each at its addresses, until one gives its ticket, or too many have got a proof.
+fn ask_all(offers: &[Vec<SocketAddr>], code: &Code, end: Instant, stop: &Stop) -> Result<Ticket, AskError> {
+    let (mut failed, mut proofs) = (AskError::Nobody, 0);
+    for addresses in offers {
+        for address in addresses {
+            if stop.is_requested() || proofs == MAX_PROOFS {
+                return Err(failed);
+            }
+            match ask_at(*address, code, end.min(Instant::now() + PATIENCE), &mut proofs) {
                 Ok(ticket) => return Ok(ticket),
+                Err(error @ (AskError::Impostor { .. } | AskError::Ticket(_))) => return Err(error),
                 // The same sender would say the same at its other addresses, and take it for another attempt. Another sender may
                 // have a code with the same tag.
                 Err(error @ (AskError::Wrong { .. } | AskError::Dead)) => {
@@ -68,10 +91,12 @@ pub fn ask(code: &Code, interfaces: &[Interface], time: Duration, stop: &Stop) -
     Err(failed)
 }
 
-fn ask_at(address: SocketAddr, code: &Code) -> Result<Ticket, AskError> {
+/// Asks one sender. Counts the proof that it gets.
+fn ask_at(address: SocketAddr, code: &Code, end: Instant, proofs: &mut usize) -> Result<Ticket, AskError> {
     let broken = |reason: &dyn ToString| AskError::Broken { address, reason: reason.to_string() };
     let exchange = Exchange::begin(code, true).ok_or_else(|| broken(&"no exchange"))?;
-    let mut stream = connect(address).map_err(|error| broken(&error))?;
+    let stream = timed::left(end).and_then(|left| TcpStream::connect_timeout(&address, left));
+    let mut stream = Timed::new(stream.map_err(|error| broken(&error))?, end);
     stream.write_all(&code::request(exchange.message())).map_err(|error| broken(&error))?;
     let mut reply = [0; REPLY_LEN];
     stream.read_exact(&mut reply).map_err(|error| broken(&error))?;
@@ -82,33 +107,32 @@ fn ask_at(address: SocketAddr, code: &Code) -> Result<Ticket, AskError> {
         Status::Wrong | Status::Busy => return Err(broken(&"it is busy with others: try again")),
     }
     let keys = exchange.finish(&theirs).ok_or_else(|| broken(&"its message is none of an exchange"))?;
-    stream.write_all(keys.proof()).map_err(|error| broken(&error))?;
+    *proofs += 1;
+    let impostor = |reason: &dyn ToString| AskError::Impostor { address, reason: reason.to_string() };
+    stream.write_all(keys.proof()).map_err(|error| impostor(&error))?;
     let mut answer = [0; ANSWER_LEN];
-    stream.read_exact(&mut answer).map_err(|error| broken(&error))?;
-    let answer = Answer::parse(&answer).map_err(|error| broken(&error))?;
+    stream.read_exact(&mut answer).map_err(|error| impostor(&error))?;
+    let answer = Answer::parse(&answer).map_err(|error| impostor(&error))?;
     match answer.status {
         Status::Good => {}
         Status::Wrong => return Err(AskError::Wrong { left: answer.attempts_left }),
         Status::Dead => return Err(AskError::Dead),
-        Status::Busy => return Err(broken(&"it is busy with others: try again")),
+        Status::Busy => return Err(impostor(&"it is busy with others")),
     }
     let mut sealed = vec![0; answer.sealed_len.into()];
-    stream.read_exact(&mut sealed).map_err(|error| broken(&error))?;
-    let text = keys.open(sealed).ok_or_else(|| broken(&"it does not have the code itself"))?;
+    stream.read_exact(&mut sealed).map_err(|error| impostor(&error))?;
+    let text = keys.open(sealed).ok_or_else(|| impostor(&"it does not have the code itself"))?;
     Ok(text.parse()?)
-}
-
-fn connect(address: SocketAddr) -> io::Result<TcpStream> {
-    let stream = TcpStream::connect_timeout(&address, PATIENCE)?;
-    stream.set_read_timeout(Some(PATIENCE))?;
-    stream.set_write_timeout(Some(PATIENCE))?;
-    Ok(stream)
 }
 
 #[cfg(test)]
 mod tests {
     use std::{
-        sync::{Arc, Mutex},
+        net::TcpListener,
+        sync::{
+            Arc, Mutex,
+            atomic::{AtomicUsize, Ordering},
+        },
         thread,
     };
 
@@ -118,6 +142,10 @@ mod tests {
 
     const TICKET: &str = "treecast2.HzwCqgADBZgG_xUAAAAAAAAAAAAAAAAAQhtZAAEG_QAAAAAAAAAAAAAAAAAAARtYAUsid3fU3R_GHG\
                           -IT0hkHQK00SHT_TKMsItVMfys2r-KAAAAAAAAAAB4mr4b";
+
+    fn ask_at(address: SocketAddr, code: &Code) -> Result<Ticket, AskError> {
+        super::ask_at(address, code, Instant::now() + PATIENCE, &mut 0)
+    }
 
     #[test]
     fn ten_thousand_guesses_of_many_strangers_succeed_in_none_and_kill_the_code() {
@@ -146,21 +174,44 @@ mod tests {
         assert!(wrong >= ATTEMPTS.into() && wrong < 30, "{wrong}: guesses that were under way count, too");
     }
 
+    /// Takes part in exchanges at as many ports, each with another code, and gives this answer. Returns the ports, and how many
+    /// proofs have come.
+    fn impostors(count: u16, answer: Answer) -> (Vec<SocketAddr>, Arc<AtomicUsize>) {
+        let proofs = Arc::new(AtomicUsize::new(0));
+        let pose = |number| {
+            let (listener, proofs) = (TcpListener::bind("127.0.0.1:0").unwrap(), Arc::clone(&proofs));
+            let address = listener.local_addr().unwrap();
+            // It ends with the process, because some are never asked.
+            thread::spawn(move || {
+                let (mut stream, _) = listener.accept().unwrap();
+                let exchange = Exchange::begin(&Code::from_random(number), false).unwrap();
+                stream.write_all(&code::reply(Status::Good, Some(exchange.message()))).unwrap();
+                let mut request_and_proof = [0; code::REQUEST_LEN + code::PROOF_LEN];
+                stream.read_exact(&mut request_and_proof).unwrap();
+                proofs.fetch_add(1, Ordering::SeqCst);
+                let sealed = vec![7; answer.sealed_len.into()];
+                stream.write_all(&[&answer.to_bytes()[..], &sealed].concat()).unwrap();
+            });
+            address
+        };
+        ((0..count).map(|number| pose(number.into())).collect(), proofs)
+    }
+
     #[test]
-    fn somebody_who_only_looks_like_the_sender_learns_nothing_and_is_told_from_it() {
-        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        let address = listener.local_addr().unwrap();
-        let impostor = thread::spawn(move || {
-            let (mut stream, _) = listener.accept().unwrap();
-            let exchange = Exchange::begin(&Code::from_random(1), false).unwrap();
-            stream.write_all(&code::reply(Status::Good, Some(exchange.message()))).unwrap();
-            let mut request_and_proof = [0; code::REQUEST_LEN + code::PROOF_LEN];
-            stream.read_exact(&mut request_and_proof).unwrap();
-            let answer = Answer { status: Status::Good, attempts_left: 0, sealed_len: 40 };
-            stream.write_all(&[&answer.to_bytes()[..], &[7; 40]].concat()).unwrap();
-        });
-        let line = ask_at(address, &Code::from_random(2)).unwrap_err().to_string();
-        impostor.join().unwrap();
+    fn somebody_who_only_looks_like_the_sender_gets_few_guesses_and_is_told_from_it() {
+        let ask_all = |offers: &[Vec<SocketAddr>]| {
+            let end = Instant::now() + Duration::from_secs(60);
+            ask_all(offers, &Code::from_random(99), end, &Stop::new().unwrap()).unwrap_err()
+        };
+        let answer = Answer { status: Status::Good, attempts_left: 0, sealed_len: 40 };
+        let (ports, proofs) = impostors(4, answer);
+        let line = ask_all(&[ports[..2].to_vec(), ports[2..].to_vec()]).to_string();
         assert!(line.contains("does not have the code itself"), "{line}");
+        assert_eq!(proofs.load(Ordering::SeqCst), 1);
+        // One that answers as a sender whose code is another one.
+        let (ports, proofs) = impostors(8, Answer { status: Status::Wrong, attempts_left: 4, sealed_len: 0 });
+        let offers: Vec<_> = ports.into_iter().map(|port| vec![port]).collect();
+        assert!(matches!(ask_all(&offers), AskError::Wrong { left: 4 }));
+        assert_eq!(proofs.load(Ordering::SeqCst), MAX_PROOFS);
     }
 }

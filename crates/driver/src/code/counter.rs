@@ -5,7 +5,7 @@ use std::{
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream},
     sync::{Arc, Mutex, PoisonError},
     thread::{self, JoinHandle},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use socket2::{Domain, Socket, Type};
@@ -17,10 +17,10 @@ use treecast_host::{
 use treecast_proto::code::{Code, Desk, Judgement};
 use treecast_wire::code::{self, Answer, PROOF_LEN, REQUEST_LEN, Status};
 
-use super::exchange::Exchange;
+use super::{exchange::Exchange, timed::Timed};
 use crate::discovery::{Announcing, Notice};
 
-/// The longest wait for the other side's next bytes.
+/// The longest time that an exchange takes.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// The time between two strangers, so that a flood of them costs little.
@@ -51,6 +51,8 @@ pub struct Counter {
 struct Shared {
     code: Code,
     ticket: String,
+    /// The interface on whose link the port is announced.
+    interface: Interface,
     desk: Mutex<Desk>,
     on_news: OnNews,
 }
@@ -66,7 +68,7 @@ impl Counter {
         interface: &Interface,
         on_news: impl Fn(News) + Send + Sync + 'static,
     ) -> io::Result<Self> {
-        let (port, waker, thread) = start(code, ticket, Arc::new(on_news))?;
+        let (port, waker, thread) = start(code, ticket, interface, Arc::new(on_news))?;
         let announcing = Announcing::start(interface, Notice::Offer { tag: code.tag(), port });
         let announcing = announcing.inspect_err(|_| waker.wake())?;
         Ok(Self { waker, thread: Some(thread), _announcing: announcing })
@@ -74,13 +76,19 @@ impl Counter {
 }
 
 /// Opens the port, and starts the thread that serves it until it is woken.
-fn start(code: Code, ticket: String, on_news: OnNews) -> io::Result<(u16, Waker, JoinHandle<()>)> {
+fn start(
+    code: Code,
+    ticket: String,
+    interface: &Interface,
+    on_news: OnNews,
+) -> io::Result<(u16, Waker, JoinHandle<()>)> {
     let listener = listen()?;
     let port = listener.local_addr()?.port();
     let (poller, waker) = (Poller::new()?, Waker::new()?);
     poller.add(&listener, LISTENER, Interest::Read)?;
     poller.add(&waker, STOP, Interest::Read)?;
-    let shared = Shared { code, ticket, desk: Mutex::default(), on_news };
+    let interface = interface.clone();
+    let shared = Shared { code, ticket, interface, desk: Mutex::default(), on_news };
     let serve = move || serve(&listener, poller, &Arc::new(shared));
     let thread = thread::Builder::new().name("codes".into()).spawn(serve)?;
     Ok((port, waker, thread))
@@ -120,6 +128,10 @@ fn serve(listener: &TcpListener, mut poller: Poller, shared: &Arc<Shared>) {
             thread::sleep(ACCEPT_INTERVAL * 500);
             continue;
         };
+        if !is_near(&shared.interface, address) {
+            thread::sleep(ACCEPT_INTERVAL);
+            continue;
+        }
         let (may_enter, is_dead) = {
             let mut desk = shared.desk.lock().unwrap_or_else(PoisonError::into_inner);
             (desk.enter(), desk.is_dead())
@@ -143,12 +155,20 @@ fn serve(listener: &TcpListener, mut poller: Poller, shared: &Arc<Shared>) {
     }
 }
 
+/// Whether a peer is on the link of the interface: the code is announced to nobody else.
+fn is_near(interface: &Interface, peer: SocketAddr) -> bool {
+    let is_on_other_link = match peer {
+        SocketAddr::V6(peer) => peer.scope_id() != 0 && peer.scope_id() != interface.index,
+        SocketAddr::V4(_) => false,
+    };
+    !is_on_other_link && interface.is_on_link(peer.ip().to_canonical())
+}
+
 impl Shared {
     /// Holds one exchange.
-    fn attend(&self, mut stream: TcpStream, from: SocketAddr) -> io::Result<()> {
+    fn attend(&self, stream: TcpStream, from: SocketAddr) -> io::Result<()> {
         stream.set_nonblocking(false)?;
-        stream.set_read_timeout(Some(PATIENCE))?;
-        stream.set_write_timeout(Some(PATIENCE))?;
+        let mut stream = Timed::new(stream, Instant::now() + PATIENCE);
         let mut request = [0; REQUEST_LEN];
         stream.read_exact(&mut request)?;
         let theirs = code::parse_request(&request).map_err(io::Error::other)?;
@@ -195,7 +215,21 @@ pub(super) mod tests {
                 self.1.take().into_iter().for_each(|thread| thread.join().unwrap());
             }
         }
-        let (port, waker, thread) = start(code, ticket.to_owned(), Arc::new(on_news)).unwrap();
+        let lo = Interface::named("lo").unwrap();
+        let (port, waker, thread) = start(code, ticket.to_owned(), &lo, Arc::new(on_news)).unwrap();
         (port, Open(waker, Some(thread)))
+    }
+
+    #[test]
+    fn peers_elsewhere_are_turned_away() {
+        let lo = Interface::named("lo").unwrap();
+        let other = lo.index + 1;
+        let near = ["127.0.0.1:5", "[::ffff:127.3.0.1]:5", "[::1]:5"].map(str::to_owned);
+        let far = ["192.0.2.1:5", "[::ffff:192.0.2.1]:5", "[2001:db8::1]:5"].map(str::to_owned);
+        assert!(near.iter().all(|peer| is_near(&lo, peer.parse().unwrap())));
+        assert!(!far.iter().any(|peer| is_near(&lo, peer.parse().unwrap())));
+        let link_local = Interface { networks: vec![("fe80::".parse().unwrap(), 64)], ..lo };
+        assert!(is_near(&link_local, format!("[fe80::1%{}]:5", link_local.index).parse().unwrap()));
+        assert!(!is_near(&link_local, format!("[fe80::1%{other}]:5").parse().unwrap()));
     }
 }

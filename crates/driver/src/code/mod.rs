@@ -4,6 +4,7 @@
 mod ask;
 mod counter;
 mod exchange;
+mod timed;
 
 pub use ask::{AskError, ask};
 pub use counter::{Counter, News};

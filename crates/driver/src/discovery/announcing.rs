@@ -178,7 +178,7 @@ impl Voice {
         let now = self.clock.now();
         let mut bytes = [0; mdns::MAX_LEN];
         for _ in 0..READS_A_TURN {
-            let Ok((len, _)) = ear.socket.recv_from(&mut bytes) else { return };
+            let Ok((len, _)) = ear.receive(&mut bytes) else { return };
             match ear.protocol {
                 Protocol::Mdns => {
                     let service = match self.notice {

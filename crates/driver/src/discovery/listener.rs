@@ -110,7 +110,7 @@ impl Listener {
         let mut bytes = [0; mdns::MAX_LEN];
         for _ in 0..READS_A_TURN {
             let Some(ear) = self.ears.get(index) else { return };
-            let Ok((len, from)) = ear.socket.recv_from(&mut bytes) else { return };
+            let Ok((len, from)) = ear.receive(&mut bytes) else { return };
             match ear.protocol {
                 Protocol::Mdns => {
                     let found = mdns::read(&bytes[..len]).found.into_iter();
@@ -229,7 +229,7 @@ pub fn find_offers(interfaces: &[Interface], tag: u8, time: Duration, stop: &Sto
         for token in poller.tokens(Some(end.min(questions.next).saturating_duration_since(now)))? {
             let Some(ear) = ears.get(token as usize) else { continue };
             for _ in 0..READS_A_TURN {
-                let Ok((len, from)) = ear.socket.recv_from(&mut bytes) else { break };
+                let Ok((len, from)) = ear.receive(&mut bytes) else { break };
                 if found.take(&bytes[..len], from, tag) {
                     end = end.min(clock.now() + MORE);
                 }
@@ -240,7 +240,7 @@ pub fn find_offers(interfaces: &[Interface], tag: u8, time: Duration, stop: &Sto
 
 /// Senders that were found: for each instance, where it has been heard from.
 #[derive(Debug, Default)]
-struct Offers(BTreeMap<String, BTreeSet<SocketAddr>>);
+struct Offers(BTreeMap<String, BTreeMap<IpAddr, SocketAddr>>);
 
 impl Offers {
     /// Takes what a message says of a code's tag. Returns whether it offers something.
@@ -253,8 +253,9 @@ impl Offers {
                 let mut address = from;
                 address.set_port(found.port);
                 let addresses = self.0.entry(found.label).or_default();
+                // One port an address: who names several would be asked several times.
                 if addresses.len() < MAX_ADDRESSES {
-                    addresses.insert(address);
+                    addresses.entry(address.ip()).or_insert(address);
                 }
                 has_offer = true;
             }
@@ -263,7 +264,8 @@ impl Offers {
     }
 
     fn into_offers(self) -> Vec<Offer> {
-        let offer = |addresses: BTreeSet<SocketAddr>| Offer { addresses: addresses.into_iter().collect() };
+        let offer =
+            |addresses: BTreeMap<IpAddr, SocketAddr>| Offer { addresses: addresses.into_values().collect() };
         self.0.into_values().map(offer).collect()
     }
 }

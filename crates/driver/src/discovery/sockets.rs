@@ -8,6 +8,7 @@ use std::{
 use socket2::{Domain, Socket, Type};
 use treecast_host::{
     interface::{self, Interface, InterfaceError},
+    messages,
     option::{self, ToGroups},
 };
 use treecast_wire::{sap, ticket::Ticket};
@@ -69,6 +70,18 @@ impl Ear {
         let to = group.map(|group| option::scoped(SocketAddr::new(group, port), self.interface.index));
         // A link that is down for a moment loses a packet, which is sent again later.
         to.into_iter().for_each(|to| _ = self.socket.send_to(message, to));
+    }
+
+    /// Receives a message without waiting, and who has sent it. One by mDNS that a router has passed on has no bytes: it is no
+    /// neighbour's (RFC 6762, section 11). Routers lower the hop limit, which no host can set higher than [`HOP_LIMIT`].
+    ///
+    /// # Errors
+    /// What the kernel says; `WouldBlock` if nothing has come.
+    pub fn receive(&self, buffer: &mut [u8]) -> io::Result<(usize, SocketAddr)> {
+        let (from, received) = messages::receive_from(&self.socket, buffer)?;
+        let from = from.as_socket().ok_or(io::ErrorKind::InvalidData)?;
+        let is_near = received.ancillary.hop_limit.is_some_and(|left| u32::from(left) == HOP_LIMIT);
+        Ok((if self.protocol == Protocol::Sap || is_near { received.len } else { 0 }, from))
     }
 
     /// An address of the interface, in the socket's family.
@@ -152,6 +165,7 @@ fn open_one(interface: &Interface, protocol: Protocol, is_ipv4: bool) -> io::Res
         socket.set_only_v6(true)?;
     }
     option::hear_only_own_groups(&socket)?;
+    option::receive_hop_limit(&socket)?;
     // Kernels before 5.7 let only root do so. The groups are joined on this interface alone in any case.
     _ = socket.bind_device(Some(interface.name.as_bytes()));
     let any: IpAddr = if is_ipv4 { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
@@ -161,4 +175,44 @@ fn open_one(interface: &Interface, protocol: Protocol, is_ipv4: bool) -> io::Res
     let own = groups.iter().filter(|group| group.is_ipv4() == is_ipv4);
     own.into_iter().try_for_each(|group| option::join(&socket, *group, None, interface))?;
     Ok(socket.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{thread, time::Duration};
+
+    use super::*;
+
+    #[test]
+    fn what_routers_have_passed_on_is_not_heard_by_mdns() {
+        let lo = Interface::named("lo").unwrap();
+        let ears = open(std::slice::from_ref(&lo), &[Protocol::Mdns, Protocol::Sap]).unwrap();
+        assert!(ears.len() >= 2);
+        for ear in &ears {
+            let sender = UdpSocket::bind(if ear.is_ipv4 { "127.0.0.1:0" } else { "[::1]:0" }).unwrap();
+            let own = sender.local_addr().unwrap();
+            // Loopbacks have no route to IPv6 groups.
+            let to = match (ear.is_ipv4, ear.protocol) {
+                (true, Protocol::Mdns) => MDNS[0],
+                (true, Protocol::Sap) => SAP[0],
+                (false, _) => own.ip(),
+            };
+            let to = SocketAddr::new(to, ear.socket.local_addr().unwrap().port());
+            let mut lens = Vec::new();
+            for hop_limit in [HOP_LIMIT - 1, HOP_LIMIT] {
+                let how = ToGroups { interface: lo.index, hop_limit, loops_back: true };
+                option::send_to_groups(&sender, how).unwrap();
+                option::set_unicast_hop_limit(&sender, hop_limit).unwrap();
+                sender.send_to(b"abc", to).unwrap();
+                lens.push(loop {
+                    match ear.receive(&mut [0; 10]) {
+                        Ok((len, from)) if from == own => break len,
+                        Ok(_) => {}
+                        Err(_) => thread::sleep(Duration::from_millis(1)),
+                    }
+                });
+            }
+            assert_eq!(lens, if ear.protocol == Protocol::Mdns { [0, 3] } else { [3, 3] });
+        }
+    }
 }

@@ -17,6 +17,7 @@
 //! gone INDEX                                    what was noted of it counts no more
 //! ```
 //!
+//! HASH is what the sender signs, with `:` and the file's own hash behind it if the object came compressed.
 //! ANNOUNCEMENT is a hash of the object's announcement. An entry is written after the bytes that it describes.
 //! It is not forced to the disk, because a killed process loses nothing that it has written. A file that was
 //! done is hashed before it counts, if the machine was restarted since or anything of the file has changed.
@@ -41,6 +42,7 @@ use treecast_wire::{
 
 use super::{
     PartFile, TargetError, TargetFolder, check_name,
+    hashes::Hashes,
     held_log::{Announced, HeldLog, Left, SharedLog},
     sys::{self, FileTime, Lock, Status, c_string, open_at},
     target::HIDDEN,
@@ -96,8 +98,8 @@ pub enum Kept {
     Nothing,
     /// The part file of the object holds these bytes.
     Ranges(Vec<Range<u64>>),
-    /// The object has its name, and had this hash. It is not trusted if the machine was restarted since.
-    Whole { hash: [u8; 32], is_trusted: bool },
+    /// The object has its name, and had these hashes. They are not trusted if the machine was restarted since.
+    Whole { hashes: Hashes, is_trusted: bool },
 }
 
 /// Everything that an earlier receiver has left.
@@ -120,7 +122,7 @@ enum What {
 
 #[derive(Debug)]
 struct Done {
-    hash: [u8; 32],
+    hashes: Hashes,
     inode: u64,
     modified: FileTime,
     changed: FileTime,
@@ -151,11 +153,9 @@ impl Done {
         self.is_recent && found.changed == self.changed
     }
 
-    /// Whether what has been found has the hash that was noted.
+    /// Whether what has been found is what was noted.
     fn is_right(&self, folder: &TargetFolder, found: Status) -> bool {
-        self.is_trusted(found)
-            || self.kind == ObjectKind::File
-                && hash_by_name(folder, &self.name).is_ok_and(|hash| hash == self.hash)
+        self.is_trusted(found) || self.kind == ObjectKind::File && self.hashes.are_of(folder, &self.name)
     }
 }
 
@@ -301,8 +301,8 @@ impl Journal {
     }
 
     /// Notes that an object has its name.
-    pub(super) fn done(&mut self, file: FileId, begin: &BeginOfFile, hash: &[u8; 32], status: Status) {
-        self.done_as(file, begin, announced(begin), hash, status);
+    pub(super) fn done(&mut self, file: FileId, begin: &BeginOfFile, hashes: Hashes, status: Status) {
+        self.done_as(file, begin, announced(begin), hashes, status);
     }
 
     /// As [`Journal::done`], with what stands for the announcement.
@@ -311,7 +311,7 @@ impl Journal {
         file: FileId,
         begin: &BeginOfFile,
         announced: Announced,
-        hash: &[u8; 32],
+        hashes: Hashes,
         status: Status,
     ) {
         self.stays = self.resumes;
@@ -321,7 +321,7 @@ impl Journal {
             "done {} {} {} {} {}.{} {}.{} {} {} {}",
             file.index(),
             HEXLOWER.encode(&announced),
-            blake3::Hash::from_bytes(*hash).to_hex(),
+            hashes,
             status.inode.1,
             modified.seconds,
             modified.nanoseconds,
@@ -529,7 +529,7 @@ impl Leftovers {
             Some(What::Stored(_)) => Kept::Nothing,
             // A folder is made again, which costs nothing.
             Some(What::Done(done)) if done.kind != ObjectKind::Folder => match done.find(folder) {
-                Some(found) => Kept::Whole { hash: done.hash, is_trusted: done.is_trusted(found) },
+                Some(found) => Kept::Whole { hashes: done.hashes, is_trusted: done.is_trusted(found) },
                 None => Kept::Nothing,
             },
             Some(What::Done(_)) => Kept::Nothing,
@@ -571,7 +571,7 @@ impl Leftovers {
                 What::Stored(new)
             }
             "done" => {
-                let hash = *blake3::Hash::from_hex(words.next()?).ok()?.as_bytes();
+                let hashes = Hashes::parse(words.next()?)?;
                 let inode = words.next()?.parse().ok()?;
                 let (modified, changed) = (parse_time(words.next()?)?, parse_time(words.next()?)?);
                 let kind = match words.next()? {
@@ -582,7 +582,7 @@ impl Leftovers {
                 };
                 let (size, name) = (words.next()?.parse().ok()?, words.next()?.to_owned());
                 check_name(&name).ok()?;
-                What::Done(Done { hash, inode, modified, changed, kind, size, name, is_recent })
+                What::Done(Done { hashes, inode, modified, changed, kind, size, name, is_recent })
             }
             _ => return None,
         };
@@ -608,13 +608,6 @@ impl Leftovers {
 fn parse_time(text: &str) -> Option<FileTime> {
     let (seconds, nanoseconds) = text.split_once('.')?;
     Some(FileTime { seconds: seconds.parse().ok()?, nanoseconds: nanoseconds.parse().ok()? })
-}
-
-/// The hash of a file that has its name.
-pub(super) fn hash_by_name(folder: &TargetFolder, name: &str) -> io::Result<[u8; 32]> {
-    let mut hasher = blake3::Hasher::new();
-    io::copy(&mut folder.open_file(name)?, &mut hasher)?;
-    Ok(*hasher.finalize().as_bytes())
 }
 
 fn parse_range(text: &str) -> Option<Range<u64>> {
@@ -709,6 +702,7 @@ mod tests {
     use crate::scratch::scratch;
 
     const SESSION: SessionId = SessionId(0xa);
+    const HASHES: Hashes = Hashes { sent: [7; 32], own: [8; 32] };
     const FILE: FileId = FileId(0xa << 32 | 3);
 
     fn open(path: &std::path::Path) -> (TargetFolder, Journal, Leftovers) {
@@ -786,19 +780,35 @@ mod tests {
         let part = journal.part(FILE, false).unwrap();
         part.file().unwrap().write_all_at(b"abc", 0).unwrap();
         let status = Names::new(folder).commit(part, &begin(3, "name")).unwrap();
-        journal.done(FILE, &begin(3, "name"), &[7; 32], status);
+        journal.done(FILE, &begin(3, "name"), HASHES, status);
         journal.end(Ending::Interrupted);
         let (folder, mut journal, leftovers) = open(&path);
-        let trusted = Kept::Whole { hash: [7; 32], is_trusted: true };
+        let trusted = Kept::Whole { hashes: HASHES, is_trusted: true };
         assert_eq!(leftovers.kept(&folder, FILE, &begin(3, "name")), trusted);
         assert_eq!(leftovers.whole(&folder, FILE), Some(("name".to_owned(), ObjectKind::File, 3)));
         journal.add(format_args!("boot before"));
-        journal.done(FILE, &begin(3, "name"), &[7; 32], status);
+        journal.done(FILE, &begin(3, "name"), HASHES, status);
         drop(journal);
         let (folder, _journal, mut leftovers) = open(&path);
-        let doubted = Kept::Whole { hash: [7; 32], is_trusted: false };
+        let doubted = Kept::Whole { hashes: HASHES, is_trusted: false };
         assert_eq!(leftovers.kept(&folder, FILE, &begin(3, "name")), doubted, "the machine was down since");
         assert_eq!(leftovers.whole(&folder, FILE), None, "nor is the hash");
+        let compressed = Hashes { own: *blake3::hash(b"abc").as_bytes(), ..HASHES };
+        let mut right = Leftovers::default();
+        let (modified, changed) = (status.modified, status.changed);
+        let done = Done {
+            hashes: compressed,
+            inode: status.inode.1,
+            modified,
+            changed,
+            kind: ObjectKind::File,
+            size: 3,
+            name: "name".into(),
+            is_recent: false,
+        };
+        let noted = Noted { announcement: announcement(&begin(3, "name")), what: What::Done(done) };
+        right.objects.insert(3, noted);
+        assert!(right.whole(&folder, FILE).is_some(), "it is the file that came compressed");
         let Some(Noted { what: What::Done(done), .. }) = leftovers.objects.remove(&3) else { panic!() };
         let done = Done { is_recent: true, ..done };
         // Whoever has written to it can set its time back, and not the time of change.
@@ -854,7 +864,7 @@ mod tests {
             journal.open_held_log(&leftovers).unwrap();
             note_held(&journal);
             let status = sys::status_at(folder.root(), c"").unwrap();
-            journal.done(FILE, &begin(3, "name"), &[7; 32], status);
+            journal.done(FILE, &begin(3, "name"), HASHES, status);
             journal.end(ending);
             let names = hidden_files(&folder);
             assert_eq!(names.len(), count, "{names:?}");

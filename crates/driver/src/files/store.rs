@@ -33,10 +33,9 @@ use hands::Hands;
 use serving::Served;
 
 use super::{
-    Buffers, Device, Ending, Journal, Kept, PartFile, TargetError, TargetFolder, Task, Whole,
+    Buffers, Device, Ending, Hashes, Journal, Kept, PartFile, TargetError, TargetFolder, Task, Whole,
     chunk_check::wrong_chunks,
     held_log::SharedLog,
-    journal::hash_by_name,
     names::Names,
     stored::{CATCH_UP_LEN, Stored},
     symbols::Symbols,
@@ -339,10 +338,11 @@ enum Object {
         stored: Box<Stored>,
         begin: BeginOfFile,
     },
-    /// It has its name from an earlier receiver. Its hash is this one, or to be computed.
+    /// It has its name from an earlier receiver. Unless it is trusted, it is to be seen whether it still has these hashes.
     Whole {
         begin: BeginOfFile,
-        hash: Option<[u8; 32]>,
+        hashes: Hashes,
+        is_trusted: bool,
     },
 }
 
@@ -479,8 +479,9 @@ impl Worker {
         Names::check(begin)?;
         let (mut stored, pieces) = match (object, kept) {
             (Some(Object::Announced { stored, .. }), _) => (stored, Vec::new()),
-            (None, Kept::Whole { hash, is_trusted }) => {
-                return Ok(Object::Whole { begin: begin.clone(), hash: Some(*hash).filter(|_| *is_trusted) });
+            (None, Kept::Whole { hashes, is_trusted }) => {
+                let (hashes, is_trusted) = (*hashes, *is_trusted);
+                return Ok(Object::Whole { begin: begin.clone(), hashes, is_trusted });
             }
             (Some(Object::Early(pieces)), kept) => (Box::new(self.stored(file, begin, kept)?), pieces),
             (None | Some(Object::Whole { .. }), kept) => {
@@ -515,10 +516,11 @@ impl Worker {
             let ended = io::Error::other("the session has ended");
             return Err(self.folder.error(format!("store {:?}", begin.file_name()), ended));
         };
-        Ok(match kept {
+        let stored = match kept {
             Kept::Ranges(ranges) => Stored::resumed(journal.part(file, true)?, ranges),
             Kept::Nothing | Kept::Whole { .. } => Stored::new(journal.part(file, false)?),
-        })
+        };
+        Ok(stored.compressed(begin.is_compressed()))
     }
 
     fn keep(&mut self, file: FileId, position: u64, bytes: &[u8]) {
@@ -606,10 +608,10 @@ impl Worker {
     }
 
     fn hash(&mut self, file: FileId, buffer: &mut [u8]) {
-        if let Some(Some(Object::Whole { begin, hash: known })) = self.objects.get_mut(&file) {
-            // What cannot be read has no hash that anything has, and comes again.
-            let computed = || hash_by_name(&self.folder, begin.file_name()).unwrap_or_default();
-            let hash = *known.get_or_insert_with(computed);
+        if let Some(Some(Object::Whole { begin, hashes, is_trusted })) = self.objects.get_mut(&file) {
+            *is_trusted = *is_trusted || hashes.are_of(&self.folder, begin.file_name());
+            // What cannot be read or is another has no hash that anything has, and comes again.
+            let hash = if *is_trusted { hashes.sent } else { [0; 32] };
             self.report(Report::Input(ReceiverInput::Hashed { file, hash }));
         }
         self.attempt_hash(file, |stored| stored.hash(buffer));
@@ -662,16 +664,16 @@ impl Worker {
             // What a device gets, and what is compressed, goes the long way.
             let is_plain = self.folder.device().is_none() && !whole.begin.is_compressed();
             match is_plain.then(|| self.names.make(&whole.begin, &whole.content)).flatten() {
-                Some(status) => Ok(status),
+                Some(status) => Ok((status, Hashes::plain(whole.hash))),
                 None => self.make_by_part(file, whole),
             }
         });
         let report = match made {
-            Ok(status) => {
+            Ok((status, hashes)) => {
                 self.full.note_progress(file);
                 self.note_served(file, &whole.begin, status);
                 if let Some(journal) = &mut self.journal {
-                    journal.done_as(file, &whole.begin, whole.announced, &whole.hash, status);
+                    journal.done_as(file, &whole.begin, whole.announced, hashes, status);
                 }
                 Report::Input(ReceiverInput::Committed { file })
             }
@@ -687,32 +689,44 @@ impl Worker {
     }
 
     /// Makes a file under a temporary name first: something has its name, or the file system makes no files without one.
-    fn make_by_part(&mut self, file: FileId, whole: &Whole) -> Result<Status, TargetError> {
+    fn make_by_part(&mut self, file: FileId, whole: &Whole) -> Result<(Status, Hashes), TargetError> {
         let Whole { begin, content, .. } = whole;
         let mut stored = self.stored(file, begin, &Kept::Nothing)?;
         write(&mut stored, &self.folder, begin.file_name(), 0, content)?;
         self.open_parts.files.retain(|open| *open != file);
-        self.name(stored, begin, &whole.hash)
+        self.name(stored, begin, whole.hash)
     }
 
-    /// Gives a verified object its name, decompressed. One on a device has it, and is forced to the disk.
-    fn name(&mut self, stored: Stored, begin: &BeginOfFile, hash: &[u8; 32]) -> Result<Status, TargetError> {
-        let mut hash = *hash;
+    /// Gives a verified object its name, decompressed. One on a device has it, and is forced to the disk. Returns its hashes, too: its
+    /// own is known only where it will be compared.
+    fn name(
+        &mut self,
+        stored: Stored,
+        begin: &BeginOfFile,
+        hash: [u8; 32],
+    ) -> Result<(Status, Hashes), TargetError> {
+        let mut hashes = Hashes::plain(hash);
         if begin.is_compressed() {
             let reads_back = self.folder.device().is_some_and(Device::reads_back);
-            let expanded = stored.expand(begin.file_size, reads_back);
+            let is_noted = self.journal.as_ref().is_some_and(Journal::resumes);
+            let expanded = stored.expand(begin.file_size, reads_back || is_noted);
             let expanded = expanded.map_err(|source| {
                 let doing = format!("decompress {}", begin.file_name());
                 self.folder.content_error(doing, source)
             })?;
-            hash = expanded.unwrap_or(hash);
+            hashes.own = expanded.unwrap_or(hash);
         }
-        let Some(device) = self.folder.device() else { return self.names.commit(stored.into_part(), begin) };
-        let failed = |source| {
-            let doing = format!("verify {}", begin.file_name());
-            TargetError::Device { doing, device: device.path().to_owned(), source }
+        let status = match self.folder.device() {
+            None => self.names.commit(stored.into_part(), begin)?,
+            Some(device) => {
+                let expected = device.reads_back().then_some(&hashes.own);
+                stored.force_to_disk(expected).map_err(|source| {
+                    let doing = format!("verify {}", begin.file_name());
+                    TargetError::Device { doing, device: device.path().to_owned(), source }
+                })?
+            }
         };
-        stored.force_to_disk(device.reads_back().then_some(&hash)).map_err(failed)
+        Ok((status, hashes))
     }
 
     /// Nothing of the object is kept when it cannot have its name.
@@ -722,20 +736,20 @@ impl Worker {
         match self.objects.remove(&file).flatten() {
             Some(Object::Announced { stored, begin }) => {
                 let hash = stored.last_hash();
-                let status = self.name(*stored, &begin, &hash.unwrap_or_default());
-                let status = status.map_err(|error| error.to_string())?;
+                let named = self.name(*stored, &begin, hash.unwrap_or_default());
+                let (status, hashes) = named.map_err(|error| error.to_string())?;
                 self.note_served(file, &begin, status);
-                if let (Some(journal), Some(hash)) = (&mut self.journal, hash) {
-                    journal.done(file, &begin, &hash, status);
+                if let (Some(journal), Some(_)) = (&mut self.journal, hash) {
+                    journal.done(file, &begin, hashes, status);
                 }
                 Ok(())
             }
-            Some(Object::Whole { begin, hash }) => {
+            Some(Object::Whole { begin, hashes, is_trusted }) => {
                 if let Ok(status) = self.folder.status_of(begin.file_name()) {
                     self.names.note_kept(&begin, status);
                     self.note_served(file, &begin, status);
-                    if let (Some(journal), Some(hash)) = (&mut self.journal, hash) {
-                        journal.done(file, &begin, &hash, status);
+                    if let (Some(journal), true) = (&mut self.journal, is_trusted) {
+                        journal.done(file, &begin, hashes, status);
                     }
                 }
                 Ok(())

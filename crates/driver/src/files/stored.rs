@@ -38,6 +38,8 @@ pub(super) const CATCH_UP_LEN: usize = GROUP_LEN as usize;
 #[derive(Debug)]
 pub(super) struct Stored {
     part: PartFile,
+    /// Whether segments are stored that are longer when they are decompressed: the room behind them stays.
+    is_compressed: bool,
     tree: TreeHash,
     /// What is stored, start to end, without two ranges that touch.
     stored: BTreeMap<u64, u64>,
@@ -70,6 +72,7 @@ impl Stored {
     pub fn new(part: PartFile) -> Self {
         Self {
             part,
+            is_compressed: false,
             tree: TreeHash::default(),
             stored: BTreeMap::new(),
             behind: BTreeSet::new(),
@@ -87,6 +90,11 @@ impl Stored {
         kept.iter().for_each(|range| stored.note(range.clone()));
         stored.is_read_back = !kept.is_empty();
         stored
+    }
+
+    /// Says whether the object is compressed.
+    pub fn compressed(self, is_compressed: bool) -> Self {
+        Self { is_compressed, ..self }
     }
 
     /// Takes the ranges for the journal. Returns nothing until a step of an object of `size` bytes is full,
@@ -108,19 +116,34 @@ impl Stored {
 
     /// Writes bytes at a position, long stretches of zeros as holes.
     pub fn write(&mut self, position: u64, bytes: &[u8]) -> io::Result<()> {
-        put(self.part.file()?, position, bytes)?;
+        put(self.part.file()?, position, bytes, |range| self.make_zero(range))?;
         self.note_written(position, bytes);
         Ok(())
     }
 
     /// Writes zeros. A file gets a hole.
     pub fn write_zeros(&mut self, range: Range<u64>) -> io::Result<()> {
-        device::make_zero(self.part.file()?, range.clone())?;
+        self.make_zero(range.clone())?;
         for start in range.clone().step_by(ZEROS.len()) {
             let len = (range.end - start).min(ZEROS.len() as u64) as usize;
             self.note_written(start, &ZEROS[..len]);
         }
         Ok(())
+    }
+
+    /// Makes a hole where that takes away no room which a compressed segment needs later: only whole segments are zero for good.
+    fn make_zero(&self, range: Range<u64>) -> io::Result<()> {
+        let file = self.part.file()?;
+        if !self.is_compressed || self.part.is_device() {
+            return device::make_zero(file, range);
+        }
+        let whole = range.start.next_multiple_of(SEGMENT_LEN)..range.end / SEGMENT_LEN * SEGMENT_LEN;
+        if whole.is_empty() {
+            return device::make_zero_in_place(file, range);
+        }
+        device::make_zero_in_place(file, range.start..whole.start)?;
+        device::make_zero(file, whole.clone())?;
+        device::make_zero_in_place(file, whole.end..range.end)
     }
 
     /// Takes note of bytes that have been written.
@@ -339,7 +362,7 @@ impl Stored {
                 io::Error::new(io::ErrorKind::InvalidData, line)
             })?;
             if is_other {
-                put(file, start, &was)?;
+                put(file, start, &was, |range| device::make_zero(file, range))?;
             }
             if let Some(hasher) = &mut hasher {
                 hasher.update(if is_other { &was } else { &sent });
@@ -388,15 +411,20 @@ impl Stored {
     }
 }
 
-/// Writes bytes. Long stretches of zeros become holes.
-fn put(file: &File, position: u64, bytes: &[u8]) -> io::Result<()> {
+/// Writes bytes. Long stretches of zeros are made by `make_zero`.
+fn put(
+    file: &File,
+    position: u64,
+    bytes: &[u8],
+    make_zero: impl Fn(Range<u64>) -> io::Result<()>,
+) -> io::Result<()> {
     const PAGE: usize = 4096;
     let mut at = 0;
     while at < bytes.len() {
         let Stretch { bytes: part, is_zero } = first_stretch(bytes, at, PAGE);
         let start = position + part.start as u64;
         match is_zero && part.len() >= LEAST_HOLE {
-            true => device::make_zero(file, start..start + part.len() as u64)?,
+            true => make_zero(start..start + part.len() as u64)?,
             false => file.write_all_at(&bytes[part.clone()], start)?,
         }
         at = part.end;

@@ -64,6 +64,12 @@ impl Listed {
         if listed.is_empty() { Err(ListedError::Empty(list.to_owned())) } else { Ok(listed) }
     }
 
+    /// A line for the user if a list is a single name, which may be meant for a file that is not there.
+    pub fn hint(list: &str) -> Option<String> {
+        let is_name = !list.contains(',') && !list.trim().starts_with("tck") && !Path::new(list).is_file();
+        is_name.then(|| format!("there is no file {list:?}: waits for a receiver of this name"))
+    }
+
     fn entry(entry: &str) -> Result<Self, ListedError> {
         let (first, name) = entry.split_once(char::is_whitespace).unwrap_or((entry, ""));
         if !first.starts_with("tck") {
@@ -108,6 +114,13 @@ mod tests {
         let path = folder.join("group");
         std::fs::write(&path, format!("# all\n{key} lab 7\nclient8 # there\n")).unwrap();
         assert_eq!(Listed::parse(path.to_str().unwrap()).unwrap(), expected);
+        assert!(
+            Listed::hint("devcies")
+                .unwrap()
+                .contains("no file \"devcies\": waits for a receiver of this name")
+        );
+        let plain = [path.to_str().unwrap(), "lab1,lab2", &key.to_string()].map(str::to_owned);
+        assert!(plain.iter().all(|list| Listed::hint(list).is_none()));
         let line = |text: &str| Listed::parse(text).unwrap_err().to_string();
         assert!(line(&format!("a,{key},{key} b")).contains("twice"));
         assert!(line("tck1.x,a").contains("tck1.x: the public key is cut short"));

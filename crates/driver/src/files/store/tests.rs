@@ -248,6 +248,18 @@ fn a_compressed_object_is_what_it_was_and_one_that_lies_gets_no_name() {
     done(&mut store, &sent, object(good, "good"));
     commit(&mut store, good).1.unwrap();
     assert!(std::fs::read(path.join("good")).unwrap() == text);
+    // The machine was down meanwhile: it is the file that has been made of what was sent, or not.
+    let own = *blake3::hash(&text).as_bytes();
+    let hash_of = |store: &mut Store, number, own| {
+        let begin = begin(sent.len() as u64, "good").compressed();
+        let kept = Kept::Whole { hashes: Hashes { sent: [7; 32], own }, is_trusted: false };
+        let file = FileId(number);
+        let reports = done(store, b"x", vec![Task::Announce { file, begin, kept }, Task::Hash { file }]);
+        let [Report::Input(ReceiverInput::Hashed { hash, .. })] = reports[..] else { panic!("{reports:?}") };
+        hash
+    };
+    assert_eq!(hash_of(&mut store, 10, own), [7; 32]);
+    assert_eq!(hash_of(&mut store, 11, [8; 32]), [0; 32]);
     let mut changed = sent.clone();
     changed[crate::coding::HEAD_LEN + 20] ^= 1;
     done(&mut store, &changed, object(bad, "bad"));
@@ -267,6 +279,27 @@ fn a_compressed_object_is_what_it_was_and_one_that_lies_gets_no_name() {
     let made = done(&mut store, b"x", vec![Task::Make { file: FileId(3), whole: Box::new(short) }]);
     assert_eq!(made, [Report::Input(ReceiverInput::Committed { file: FileId(3) })]);
     assert_eq!(std::fs::read(path.join("short")).unwrap(), b"abcd");
+}
+
+#[test]
+fn a_compressed_segment_keeps_the_room_that_it_needs_when_it_is_decompressed() {
+    const SEGMENT: u64 = 256 * 1024;
+    let path = scratch_on_disk("compressed-room");
+    let mut store = store(&path);
+    let file = FileId(1);
+    // Two segments with a tail of zeros, and one that is zero before it is compressed, too.
+    let tasks = vec![
+        Task::Announce { file, begin: begin(3 * SEGMENT, "name").compressed(), kept: Kept::Nothing },
+        Task::Reserve { file, size: 3 * SEGMENT },
+        Task::Keep { file, range: 0..4096, at: 0 },
+        Task::KeepZeros { file, range: 4096..SEGMENT },
+        Task::Keep { file, range: SEGMENT..SEGMENT + 4096, at: 0 },
+        Task::KeepZeros { file, range: SEGMENT + 4096..3 * SEGMENT },
+    ];
+    done(&mut store, &[7; 4096], tasks);
+    let part = path.join(".treecast-00000000.0.1.part").metadata().unwrap();
+    let room = part.blocks() * 512;
+    assert!((2 * SEGMENT..3 * SEGMENT).contains(&room), "{room}");
 }
 
 #[test]
@@ -421,4 +454,55 @@ fn the_decoder_ends_with_the_session() {
     }
     drop(store);
     assert!(IS_OVER.load(Ordering::SeqCst));
+}
+
+/// A loop device over a file. It goes when this is dropped.
+struct Loop(std::path::PathBuf);
+
+impl Loop {
+    fn new(image: &std::path::Path) -> Self {
+        let output = std::process::Command::new("losetup").args(["--find", "--show"]).arg(image).output();
+        let output = output.unwrap();
+        assert!(output.status.success(), "{output:?}");
+        Self(String::from_utf8(output.stdout).unwrap().trim().into())
+    }
+}
+
+impl Drop for Loop {
+    fn drop(&mut self) {
+        _ = std::process::Command::new("losetup").arg("--detach").arg(&self.0).status();
+    }
+}
+
+#[test]
+fn a_device_that_does_not_hold_what_was_written_fails_only_if_it_is_read_back() {
+    let path = scratch("read-back");
+    let image = path.join("image");
+    std::fs::write(&image, vec![0xff; 1 << 20]).unwrap();
+    let file = FileId(1);
+    for (reads_back, is_altered) in [(true, false), (true, true), (false, true)] {
+        let target = Loop::new(&image);
+        let device = Device::open(&target.0, reads_back).unwrap();
+        let folder = TargetFolder::open(&path).unwrap().with_device(Some(device));
+        let (journal, _) = Journal::open(&folder, SessionId(0), false).unwrap();
+        let mut store = Store::start(folder, journal, Waker::new().unwrap(), Buffers::default()).unwrap();
+        let tasks = vec![
+            Task::Announce { file, begin: begin(8192, "name"), kept: Kept::Nothing },
+            Task::Keep { file, range: 0..8192, at: 0 },
+            Task::Hash { file },
+        ];
+        done(&mut store, &[7; 8192], tasks);
+        let written = std::fs::File::options().write(true).open(&target.0).unwrap();
+        if is_altered {
+            std::os::unix::fs::FileExt::write_all_at(&written, &[8], 5000).unwrap();
+        }
+        let (_, result) = commit(&mut store, file);
+        assert_eq!(result.is_err(), reads_back && is_altered, "{result:?}");
+        if let Err(line) = result {
+            assert!(
+                line.contains("verify name") && line.contains("does not hold what was written"),
+                "{line}"
+            );
+        }
+    }
 }
