@@ -1,6 +1,7 @@
 //! One session that a standing receiver has taken, on a thread of its own.
 
 use std::{
+    fs::File,
     io,
     path::Path,
     process::{Command, Stdio},
@@ -9,7 +10,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use treecast_host::{stop::Stop, wake::Waker};
+use treecast_host::{folder, stop::Stop, wake::Waker};
 use treecast_proto::standing::Ending;
 use treecast_wire::announcement::Announcement;
 
@@ -98,6 +99,14 @@ fn receive(options: &ReceiveOptions, rule: &Rule, stop: &Stop) -> Ended {
     let (ending, text) = match &result {
         Err(error) => (Ending::Away, Some(error.to_string())),
         Ok(summary) => ending(summary, failed),
+    };
+    // Nothing fetches it again once the history says that it is there.
+    let (ending, text) = match ending {
+        Ending::Complete => match File::open(&rule.into).and_then(folder::sync_file_system) {
+            Ok(()) => (ending, text),
+            Err(error) => (Ending::Away, Some(format!("cannot write all of it to the disk: {error}"))),
+        },
+        _ => (ending, text),
     };
     let summary = result.unwrap_or_default();
     Ended {
