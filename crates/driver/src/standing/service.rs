@@ -33,6 +33,9 @@ use crate::{
     discovery::{self, Listener, News},
 };
 
+/// The largest number of interrupted sessions of which it is remembered how they ended.
+const MAX_INTERRUPTED: usize = 1000;
+
 const NEWS: u64 = 0;
 const STOP: u64 = 1;
 const ENDED: u64 = 2;
@@ -82,6 +85,8 @@ pub fn run(
         reports: channel(),
         waker,
         clock: Clock::start(),
+        interrupted: BTreeMap::new(),
+        is_written: true,
         on_entry,
     };
     service.note(Entry::new(Happened::Started).because(format!(
@@ -89,13 +94,21 @@ pub fn run(
         options.name,
         options.identity.public_key(),
         options.rules.len()
-    )))?;
+    )));
     service.run_owed_commands(&history::owing_command(&entries))?;
     manager.ready("waiting for sessions");
     let result = service.serve(poller, stop, manager);
     manager.stopping();
     service.taken.into_values().for_each(Taken::end);
     result
+}
+
+/// How a session ended that is to be tried again.
+struct Interruption {
+    text: Option<String>,
+    bytes: Option<u64>,
+    /// Whether the try before ended in the same way.
+    is_repeated: bool,
 }
 
 struct Service<'a> {
@@ -108,6 +121,10 @@ struct Service<'a> {
     reports: (Sender<Report>, Receiver<Report>),
     waker: Waker,
     clock: Clock,
+    /// How the last try of a session ended that is to be tried again.
+    interrupted: BTreeMap<SessionKey, Interruption>,
+    /// Whether all of the history is on the disk.
+    is_written: bool,
     on_entry: &'a mut dyn FnMut(&Entry),
 }
 
@@ -132,23 +149,37 @@ impl Service<'_> {
             while let Ok(report) = self.reports.1.try_recv() {
                 match report {
                     Report::Ended(ended) => self.note_ended(&ended)?,
-                    Report::Command(entry) => self.note(entry)?,
+                    Report::Command(entry) => self.note(entry),
                 }
             }
             self.try_again()?;
             self.end_overdue();
             manager.alive();
             if stop.is_requested() {
-                return self.note(Entry::new(Happened::Stopped));
+                self.note(Entry::new(Happened::Stopped));
+                return Ok(());
             }
+            let written = self.history.flush();
+            self.note_written(written);
             poller.tokens(Some(self.timeout(next_question, manager)))?;
             self.waker.take();
         }
     }
 
-    fn note(&mut self, entry: Entry) -> Result<(), StandingError> {
+    fn note(&mut self, entry: Entry) {
         (self.on_entry)(&entry);
-        Ok(self.history.add(&entry)?)
+        let written = self.history.add(&entry);
+        self.note_written(written);
+    }
+
+    /// Warns once when the history cannot be written. It is tried again.
+    fn note_written(&mut self, written: Result<(), HistoryError>) {
+        let was_written = std::mem::replace(&mut self.is_written, written.is_ok());
+        if let Err(error) = written
+            && was_written
+        {
+            self.note(Entry::new(Happened::Warning).because(error));
+        }
     }
 
     fn decide(&mut self, announcement: &Announcement) -> Result<(), StandingError> {
@@ -157,14 +188,18 @@ impl Service<'_> {
         match self.machine.announced(self.clock.now(), announcement, has_name) {
             Decision::Nothing | Decision::Ignore { is_first: false, .. } => Ok(()),
             Decision::Ignore { why, is_first: true } => {
-                self.note(Entry::of(Happened::Ignored, announcement).because(why.words()))
+                self.note(Entry::of(Happened::Ignored, announcement).because(why.words()));
+                Ok(())
             }
             Decision::Take { rule } => {
                 let (sender, waker) = (self.reports.0.clone(), self.waker.clone());
                 let taken = Taken::begin(self.options, rule, announcement.clone(), sender, waker)?;
                 self.taken.insert(key(announcement), taken);
                 let into = Some(rules[rule].into.clone());
-                self.note(Entry { into, ..Entry::of(Happened::Began, announcement) })
+                if self.interrupted.get(&key(announcement)).is_none_or(|last| !last.is_repeated) {
+                    self.note(Entry { into, ..Entry::of(Happened::Began, announcement) });
+                }
+                Ok(())
             }
         }
     }
@@ -202,13 +237,31 @@ impl Service<'_> {
         };
         let entry = Entry::of(event, &taken.announcement);
         let (into, files, bytes) = (Some(rule.into.clone()), Some(ended.files), Some(ended.bytes));
-        self.note(Entry { into, files, bytes, owes_command, text, ..entry })?;
+        let entry = Entry { into, files, bytes, owes_command, text, ..entry };
+        if !self.is_repeated(ended.session, &entry) {
+            self.note(entry);
+        }
         if owes_command {
             self.run_command(rule, Entry::of(Happened::CommandRun, &taken.announcement))?;
         }
         // Another session may have waited for this one's place.
         let announced: Vec<Announcement> = self.listener.open_sessions().cloned().collect();
         announced.iter().try_for_each(|announcement| self.decide(announcement))
+    }
+
+    /// Whether a session ends as its last try ended. That is noted once only, or it would fill the history while somebody sleeps.
+    fn is_repeated(&mut self, session: SessionKey, entry: &Entry) -> bool {
+        let last = self.interrupted.remove(&session);
+        if entry.event != Happened::Interrupted {
+            return false;
+        }
+        let (text, bytes) = (entry.text.clone(), entry.bytes);
+        let is_repeated = last.is_some_and(|last| last.text == text && last.bytes == bytes);
+        if self.interrupted.len() >= MAX_INTERRUPTED {
+            self.interrupted.pop_first();
+        }
+        self.interrupted.insert(session, Interruption { text, bytes, is_repeated });
+        is_repeated
     }
 
     /// Runs a rule's program on a thread of its own. `entry` is noted at its end.

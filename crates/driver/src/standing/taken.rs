@@ -84,7 +84,7 @@ impl Taken {
 }
 
 fn receive(options: &ReceiveOptions, rule: &Rule, stop: &Stop) -> Ended {
-    let (mut failed, mut warning) = (None, None);
+    let (mut failed, mut warning, mut was_full) = (None, None, false);
     let mut on_event = |event: ReceiveEvent| match event {
         ReceiveEvent::Received { name, .. } => {
             let given = rule.owner.map_or(Ok(()), |owner| owner.take(&rule.into, &name));
@@ -92,6 +92,7 @@ fn receive(options: &ReceiveOptions, rule: &Rule, stop: &Stop) -> Ended {
                 warning.get_or_insert(format!("cannot give {name} to its owner: {error}"));
             }
         }
+        ReceiveEvent::Full(_) => was_full = true,
         ReceiveEvent::Failed { name, reason, .. } => _ = failed.get_or_insert(format!("{name}: {reason}")),
         _ => {}
     };
@@ -106,6 +107,8 @@ fn receive(options: &ReceiveOptions, rule: &Rule, stop: &Stop) -> Ended {
             Ok(()) => (ending, text),
             Err(error) => (Ending::Away, Some(format!("cannot write all of it to the disk: {error}"))),
         },
+        // Somebody may make room.
+        Ending::Failed if was_full => (Ending::Away, text),
         _ => (ending, text),
     };
     let summary = result.unwrap_or_default();
