@@ -10,14 +10,13 @@ use std::{
 use thiserror::Error;
 use treecast_host::{
     clock::since_1970,
-    interface::InterfaceError,
     poller::{Interest, Poller},
     service_manager::ServiceManager,
     stop::Stop,
     wake::Waker,
 };
 use treecast_proto::{
-    announced::SessionKey,
+    announced::{Refusal, SessionKey},
     standing::{self, Decision, Ending, Standing},
 };
 use treecast_wire::announcement::Announcement;
@@ -30,7 +29,7 @@ use super::{
 };
 use crate::{
     clock::Clock,
-    discovery::{self, Listener, News},
+    discovery::{Listener, News},
 };
 
 /// The largest number of interrupted sessions of which it is remembered how they ended.
@@ -45,10 +44,6 @@ const ENDED: u64 = 2;
 pub enum StandingError {
     #[error(transparent)]
     History(#[from] HistoryError),
-    #[error(transparent)]
-    Interface(#[from] InterfaceError),
-    #[error("cannot listen for announcements: {0}")]
-    Listen(io::Error),
     #[error("cannot run the standing receiver: {0}")]
     Io(#[from] io::Error),
 }
@@ -70,8 +65,8 @@ pub fn run(
     });
     let mut machine = Standing::new(rules.collect(), options.at_once);
     history::finished(&entries).for_each(|session| machine.finish(session));
-    let interfaces = discovery::interfaces(&options.interfaces)?;
-    let listener = Listener::open(&interfaces, machine.trusted()).map_err(StandingError::Listen)?;
+    // Interfaces come and go while it runs.
+    let listener = Listener::open(&[], machine.trusted())?;
     let (poller, waker) = (Poller::new()?, Waker::new()?);
     poller.add(&listener, NEWS, Interest::Read)?;
     poller.add(stop, STOP, Interest::Read)?;
@@ -87,6 +82,8 @@ pub fn run(
         clock: Clock::start(),
         interrupted: BTreeMap::new(),
         is_written: true,
+        next_look: Instant::now(),
+        waits_for: None,
         on_entry,
     };
     service.note(Entry::new(Happened::Started).because(format!(
@@ -125,6 +122,10 @@ struct Service<'a> {
     interrupted: BTreeMap<SessionKey, Interruption>,
     /// Whether all of the history is on the disk.
     is_written: bool,
+    /// When the interfaces are looked at next.
+    next_look: Instant,
+    /// What was told last of why it does not listen on all interfaces.
+    waits_for: Option<String>,
     on_entry: &'a mut dyn FnMut(&Entry),
 }
 
@@ -136,6 +137,7 @@ impl Service<'_> {
         manager: &ServiceManager,
     ) -> Result<(), StandingError> {
         loop {
+            self.look_at_interfaces();
             let mut news = Vec::new();
             let next_question = self.listener.turn(&mut |one| news.push(one))?;
             for one in news {
@@ -145,6 +147,9 @@ impl Service<'_> {
                     }
                     News::Withdrawn(announcement) => self.machine.withdrawn(key(&announcement)),
                 }
+            }
+            for (refusal, announcement) in self.listener.new_refusals() {
+                self.note(Entry::of(Happened::Warning, &announcement).because(refused(refusal)));
             }
             while let Ok(report) = self.reports.1.try_recv() {
                 match report {
@@ -163,6 +168,28 @@ impl Service<'_> {
             self.note_written(written);
             poller.tokens(Some(self.timeout(next_question, manager)))?;
             self.waker.take();
+        }
+    }
+
+    /// Listens on interfaces that have come. Until then, it waits, and says so once.
+    fn look_at_interfaces(&mut self) {
+        /// The times between two looks, while an interface is missing and otherwise.
+        const SOON: Duration = Duration::from_secs(2);
+        const LATER: Duration = Duration::from_secs(30);
+        let now = Instant::now();
+        if now < self.next_look {
+            return;
+        }
+        let waits_for = match self.listener.follow(&self.options.interfaces) {
+            Ok(waits_for) => waits_for.map(|what| format!("waiting for {what}")),
+            Err(error) => Some(format!("cannot listen for announcements, and tries again: {error}")),
+        };
+        self.next_look = now + if waits_for.is_some() { SOON } else { LATER };
+        if let Some(text) = waits_for
+            && self.waits_for.as_ref() != Some(&text)
+        {
+            self.note(Entry::new(Happened::Warning).because(&text));
+            self.waits_for = Some(text);
         }
     }
 
@@ -314,8 +341,21 @@ impl Service<'_> {
         // One whose time is over ends soon, and wakes this thread.
         let overdue =
             overdue.map(|until| until.saturating_duration_since(system_now).max(Duration::from_millis(100)));
-        let times = [Some(next_question), again, overdue, manager.watchdog_interval(), Some(LONGEST)];
+        let look = self.next_look.saturating_duration_since(system_now);
+        let times =
+            [Some(next_question), Some(look), again, overdue, manager.watchdog_interval(), Some(LONGEST)];
         times.into_iter().flatten().min().unwrap_or(LONGEST)
+    }
+}
+
+/// Why an announcement is not believed, in words.
+fn refused(refusal: Refusal) -> String {
+    let why = format!("announcements are refused: {}", refusal.words());
+    match refusal {
+        Refusal::Early | Refusal::Expired => {
+            why + "; the clock of this host or of the sender is wrong by more than 5 minutes"
+        }
+        Refusal::Forged | Refusal::Replayed | Refusal::TooMany => why,
     }
 }
 
