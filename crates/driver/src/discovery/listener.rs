@@ -316,3 +316,36 @@ impl Offers {
         self.0.into_values().map(offer).collect()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use treecast_wire::{
+        header::SessionId,
+        ticket::{Repair, Security, Ticket},
+    };
+
+    use super::*;
+
+    #[test]
+    fn the_first_refusal_of_each_kind_is_told_of_once_and_strangers_do_not_hide_trusted_senders() {
+        let mut listener = Listener::open(&[], [[1; KEY_LEN]].into()).unwrap();
+        let mut hear = |sender: u8, number: u64| {
+            let group = "[ff15::1]:5000".parse().unwrap();
+            let security = Some(Security { sender_key: [sender; KEY_LEN], secret: None });
+            let ticket = Ticket { security, ..Ticket::new(SessionId(1), Repair::Nack, 1000, group) };
+            let mut announcement = Announcement::new("image", ticket).unwrap();
+            (announcement.number, announcement.valid_seconds) = (number, 100);
+            let bytes = announcement.to_bytes(&[0; treecast_wire::message::SIGNATURE_LEN]);
+            listener.take(IpAddr::from([10, 0, 0, 1]), &bytes, &mut |_| {});
+            let new = listener.new_refusals();
+            new.into_iter().map(|(refusal, of)| (refusal, of.key()[0])).collect::<Vec<_>>()
+        };
+        let hour = 3_600_000;
+        assert_eq!(hear(2, unix_ms() + hour), [(Refusal::Early, 2)]);
+        assert_eq!(hear(2, unix_ms() + hour), []);
+        assert_eq!(hear(1, unix_ms() + hour), [(Refusal::Early, 1)]);
+        assert_eq!(hear(1, unix_ms() - hour), [(Refusal::Expired, 1)]);
+        assert_eq!(hear(1, unix_ms()), [(Refusal::Forged, 1)]);
+        assert_eq!(hear(1, unix_ms()), []);
+    }
+}
