@@ -24,6 +24,7 @@ use treecast_wire::announcement::Announcement;
 use super::{
     Options, Rule,
     history::{self, Entry, Happened, History, HistoryError},
+    interruptions::Interruptions,
     report::{Ended, Report},
     taken::{Taken, run_command},
 };
@@ -31,9 +32,6 @@ use crate::{
     clock::Clock,
     discovery::{Listener, News},
 };
-
-/// The largest number of interrupted sessions of which it is remembered how they ended.
-const MAX_INTERRUPTED: usize = 1000;
 
 const NEWS: u64 = 0;
 const STOP: u64 = 1;
@@ -80,7 +78,7 @@ pub fn run(
         reports: channel(),
         waker,
         clock: Clock::start(),
-        interrupted: BTreeMap::new(),
+        interruptions: Interruptions::default(),
         is_written: true,
         next_look: Instant::now(),
         waits_for: None,
@@ -100,14 +98,6 @@ pub fn run(
     result
 }
 
-/// How a session ended that is to be tried again.
-struct Interruption {
-    text: Option<String>,
-    bytes: Option<u64>,
-    /// Whether the try before ended in the same way.
-    is_repeated: bool,
-}
-
 struct Service<'a> {
     options: &'a Options,
     machine: Standing,
@@ -118,8 +108,7 @@ struct Service<'a> {
     reports: (Sender<Report>, Receiver<Report>),
     waker: Waker,
     clock: Clock,
-    /// How the last try of a session ended that is to be tried again.
-    interrupted: BTreeMap<SessionKey, Interruption>,
+    interruptions: Interruptions,
     /// Whether all of the history is on the disk.
     is_written: bool,
     /// When the interfaces are looked at next.
@@ -223,7 +212,7 @@ impl Service<'_> {
                 let taken = Taken::begin(self.options, rule, announcement.clone(), sender, waker)?;
                 self.taken.insert(key(announcement), taken);
                 let into = Some(rules[rule].into.clone());
-                if self.interrupted.get(&key(announcement)).is_none_or(|last| !last.is_repeated) {
+                if !self.interruptions.is_repeating(&key(announcement)) {
                     self.note(Entry { into, ..Entry::of(Happened::Began, announcement) });
                 }
                 Ok(())
@@ -265,7 +254,7 @@ impl Service<'_> {
         let entry = Entry::of(event, &taken.announcement);
         let (into, files, bytes) = (Some(rule.into.clone()), Some(ended.files), Some(ended.bytes));
         let entry = Entry { into, files, bytes, owes_command, text, ..entry };
-        if !self.is_repeated(ended.session, &entry) {
+        if !self.interruptions.is_repeated(ended.session, &entry) {
             self.note(entry);
         }
         if owes_command {
@@ -274,21 +263,6 @@ impl Service<'_> {
         // Another session may have waited for this one's place.
         let announced: Vec<Announcement> = self.listener.open_sessions().cloned().collect();
         announced.iter().try_for_each(|announcement| self.decide(announcement))
-    }
-
-    /// Whether a session ends as its last try ended. That is noted once only, or it would fill the history while somebody sleeps.
-    fn is_repeated(&mut self, session: SessionKey, entry: &Entry) -> bool {
-        let last = self.interrupted.remove(&session);
-        if entry.event != Happened::Interrupted {
-            return false;
-        }
-        let (text, bytes) = (entry.text.clone(), entry.bytes);
-        let is_repeated = last.is_some_and(|last| last.text == text && last.bytes == bytes);
-        if self.interrupted.len() >= MAX_INTERRUPTED {
-            self.interrupted.pop_first();
-        }
-        self.interrupted.insert(session, Interruption { text, bytes, is_repeated });
-        is_repeated
     }
 
     /// Runs a rule's program on a thread of its own. `entry` is noted at its end.
