@@ -91,6 +91,7 @@ pub fn run(
         options.rules.len()
     )));
     service.run_owed_commands(&history::owing_command(&entries))?;
+    service.look_at_interfaces();
     manager.ready("waiting for sessions");
     let result = service.serve(poller, stop, manager);
     manager.stopping();
