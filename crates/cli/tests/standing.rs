@@ -220,6 +220,22 @@ fn a_service_tells_its_manager_that_it_is_ready_and_lives_and_ends() {
 }
 
 #[test]
+fn a_service_that_starts_before_its_link_is_up_takes_what_is_announced_later() {
+    let house = House::new();
+    house.network.configure("e1", "link set dev b1 down\n");
+    let receiver = house.standing("e1", "");
+    wait_until("it says that it waits", || house.count("e1", "warning") == 1);
+    // The kernel has removed the addresses of IPv6.
+    house.network.configure("e1", "link set dev b1 up\naddr add fd00:3::9/64 dev b1 nodad\n");
+    let file = house.scratch.file("image", 1000);
+    finish_well(house.send("key.pem", &["--announce=image", "--wait-timeout", "20", path(&file)]));
+    wait_until("its history says so", || house.count("e1", "received") == 1);
+    assert_eq!((house.count("e1", "warning"), house.count("e1", "interrupted")), (1, 0));
+    receiver.signal(15);
+    finish_well(receiver);
+}
+
+#[test]
 fn a_file_of_rules_that_is_wrong_is_refused_in_one_line() {
     let house = House::new();
     refused(

@@ -168,10 +168,11 @@ pub fn status_at(folder: impl AsFd, name: &CStr) -> io::Result<Status> {
 }
 
 /// Gives what is at the path `path` below a folder to a user and a group; of a symbolic link itself, not its target. `None` leaves
-/// the one there is. No link on the way is followed, so the path never leads outside.
+/// the one there is. No link on the way is followed, so the path never leads outside. What has another name may be a file
+/// elsewhere, and what is another user's was put there by somebody else: both are refused. What is the user's already stays as it is.
 ///
 /// # Errors
-/// The error of the kernel.
+/// If it is refused, and the error of the kernel.
 pub fn set_owner_beneath(
     folder: &OwnedFd,
     path: &CStr,
@@ -181,8 +182,25 @@ pub fn set_owner_beneath(
     let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
     let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let file = fs::openat2(folder, path, flags, Mode::empty(), resolve)?;
+    let status = status_at(&file, c"")?;
+    if user == Some(status.owner) && !status.is_ours() {
+        return Ok(());
+    }
+    let is_known_kind = status.is_file() || status.is_folder() || status.is_link();
+    if !is_known_kind || !status.is_ours() || (!status.is_folder() && status.names > 1) {
+        let why = "it has another name too, or is another user's";
+        return Err(io::Error::new(io::ErrorKind::PermissionDenied, why));
+    }
     let (user, group) = (user.map(fs::Uid::from_raw), group.map(fs::Gid::from_raw));
     Ok(fs::chownat(file, c"", user, group, AtFlags::EMPTY_PATH)?)
+}
+
+/// Writes everything that the file system of a file or folder holds in memory to its disk.
+///
+/// # Errors
+/// The error of the kernel: something may not be on the disk then.
+pub fn sync_file_system(at: impl AsFd) -> io::Result<()> {
+    Ok(fs::syncfs(at)?)
 }
 
 /// Sets a file's permissions.

@@ -13,10 +13,14 @@ use treecast_wire::{announcement::Announcement, ticket::KEY_LEN};
 use crate::{Instant, announced::SessionKey};
 
 /// The largest number of finished sessions that are remembered. The oldest are forgotten first.
-const MAX_FINISHED: usize = 10_000;
+pub const MAX_FINISHED: usize = 10_000;
 
-/// The largest number of keys of strangers that are remembered, to tell of each only once.
+/// The largest number of keys of strangers that are remembered, to tell of each only once. Nobody is told of more, because anybody can
+/// make keys.
 const MAX_STRANGERS: usize = 1000;
+
+/// The largest number of ignored sessions of trusted senders that are remembered. The oldest are forgotten first.
+const MAX_IGNORED: usize = 1000;
 
 /// The time until a session that went wrong is tried again. It doubles from try to try.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
@@ -92,9 +96,34 @@ pub struct Standing {
     rules: Vec<Rule>,
     at_once: usize,
     states: BTreeMap<SessionKey, State>,
-    finished: BTreeSet<SessionKey>,
-    finished_order: VecDeque<SessionKey>,
-    told: BTreeSet<SessionKey>,
+    finished: Recent<MAX_FINISHED>,
+    strangers: BTreeSet<[u8; KEY_LEN]>,
+    ignored: Recent<MAX_IGNORED>,
+}
+
+/// The last `MOST` sessions of a kind.
+#[derive(Debug, Default)]
+struct Recent<const MOST: usize> {
+    sessions: BTreeSet<SessionKey>,
+    order: VecDeque<SessionKey>,
+}
+
+impl<const MOST: usize> Recent<MOST> {
+    fn contains(&self, session: &SessionKey) -> bool {
+        self.sessions.contains(session)
+    }
+
+    /// Adds a session, and forgets the oldest one if there are too many. Returns whether it is new.
+    fn insert(&mut self, session: SessionKey) -> bool {
+        let is_new = self.sessions.insert(session);
+        if is_new {
+            self.order.push_back(session);
+        }
+        if self.sessions.len() > MOST {
+            self.order.pop_front().into_iter().for_each(|oldest| _ = self.sessions.remove(&oldest));
+        }
+        is_new
+    }
 }
 
 impl Standing {
@@ -104,9 +133,9 @@ impl Standing {
             rules,
             at_once,
             states: BTreeMap::new(),
-            finished: BTreeSet::new(),
-            finished_order: VecDeque::new(),
-            told: BTreeSet::new(),
+            finished: Recent::default(),
+            strangers: BTreeSet::new(),
+            ignored: Recent::default(),
         }
     }
 
@@ -118,12 +147,7 @@ impl Standing {
     /// A session is over and done, as the history tells from an earlier run, or because it has just ended so.
     pub fn finish(&mut self, session: SessionKey) {
         self.states.remove(&session);
-        if self.finished.insert(session) {
-            self.finished_order.push_back(session);
-        }
-        if self.finished.len() > MAX_FINISHED {
-            self.finished_order.pop_front().into_iter().for_each(|oldest| _ = self.finished.remove(&oldest));
-        }
+        self.finished.insert(session);
     }
 
     /// Decides about a session that is announced. `has_name` says whether the rule with a number has its name. After
@@ -139,7 +163,9 @@ impl Standing {
         let of_sender: Vec<(usize, Option<u64>)> =
             of_sender.map(|(index, rule)| (index, rule.max_bytes)).collect();
         if of_sender.is_empty() {
-            return self.ignore(Ignored::Stranger, (session.0, Default::default()));
+            let has_room = self.strangers.len() < MAX_STRANGERS;
+            let is_first = has_room && self.strangers.insert(session.0);
+            return Decision::Ignore { why: Ignored::Stranger, is_first };
         }
         let with_name: Vec<_> = of_sender.into_iter().filter(|(index, _)| has_name(*index)).collect();
         if with_name.is_empty() {
@@ -156,8 +182,7 @@ impl Standing {
             Some(State::Pausing { tries, failures, .. }) => (*tries, *failures),
             None => (0, 0),
         };
-        let receiving = self.states.values().filter(|state| matches!(state, State::Receiving { .. })).count();
-        if receiving >= self.at_once {
+        if self.is_full() {
             return Decision::Nothing;
         }
         self.states.insert(session, State::Receiving { tries, failures });
@@ -195,8 +220,12 @@ impl Standing {
         self.states.retain(|session, state| announced.contains(session) || !is_over(state));
     }
 
-    /// When the next session is to be tried again: its announcement is then to be told of again.
+    /// When the next session is to be tried again: its announcement is then to be told of again. `None` while no more sessions may
+    /// begin: when one ends, all are to be told of again.
     pub fn deadline(&self) -> Option<Instant> {
+        if self.is_full() {
+            return None;
+        }
         let pausing = self.states.values().filter_map(|state| match state {
             State::Pausing { until, .. } => Some(*until),
             State::Receiving { .. } => None,
@@ -204,9 +233,15 @@ impl Standing {
         pausing.min()
     }
 
+    fn is_full(&self) -> bool {
+        let receiving = self.states.values().filter(|state| matches!(state, State::Receiving { .. }));
+        receiving.count() >= self.at_once
+    }
+
+    /// Ignores a session of a trusted sender. It is not tried again, even if it was taken before.
     fn ignore(&mut self, why: Ignored, session: SessionKey) -> Decision {
-        let has_room = self.told.len() < MAX_STRANGERS;
-        Decision::Ignore { why, is_first: has_room && self.told.insert(session) }
+        self.withdrawn(session);
+        Decision::Ignore { why, is_first: self.ignored.insert(session) }
     }
 }
 
@@ -267,7 +302,46 @@ mod tests {
         });
         assert_eq!(firsts.count(), 1);
         (0..=255).for_each(|key| _ = decide(&mut standing, 0, &announcement(key, 1, 1)));
-        assert!(standing.told.len() <= MAX_STRANGERS);
+        for number in 0..2000_u16 {
+            let mut sender_key = [9; KEY_LEN];
+            sender_key[..2].copy_from_slice(&number.to_be_bytes());
+            let security = Some(Security { sender_key, secret: None });
+            let ticket = Ticket { security, ..announcement(9, 1, 1).ticket().clone() };
+            decide(&mut standing, 0, &Announcement::new("image", ticket).unwrap());
+        }
+        assert_eq!(standing.strangers.len(), MAX_STRANGERS);
+        // However many there are, those of trusted senders are told of.
+        for session in 0..2000 {
+            assert_eq!(
+                decide(&mut standing, 0, &announcement(1, session, 1001)),
+                Decision::Ignore { why: Ignored::Size, is_first: true }
+            );
+        }
+        assert_eq!(standing.ignored.sessions.len(), MAX_IGNORED);
+    }
+
+    #[test]
+    fn what_is_not_taken_when_its_pause_is_over_is_never_due_at_once() {
+        let mut standing = standing();
+        let (paused, others) = (announcement(1, 1, 1), [announcement(2, 2, 1), announcement(2, 3, 1)]);
+        let session = (paused.key(), paused.ticket().session);
+        decide(&mut standing, 0, &paused);
+        standing.ended(at(0), session, Ending::Away);
+        // Others have taken all places.
+        others.iter().for_each(|other| _ = decide(&mut standing, 0, other));
+        let is_later = |standing: &Standing, now| standing.deadline().is_none_or(|due| due > at(now));
+        assert_eq!(decide(&mut standing, 5000, &paused), Decision::Nothing);
+        assert!(is_later(&standing, 5000));
+        standing.ended(at(5000), (others[0].key(), others[0].ticket().session), Ending::Complete);
+        assert_eq!(decide(&mut standing, 5000, &paused), Decision::Take { rule: 0 });
+        assert!(standing.ended(at(5000), session, Ending::Away));
+        // It has grown meanwhile.
+        let large = announcement(1, 1, 1001);
+        assert_eq!(
+            decide(&mut standing, 9000, &large),
+            Decision::Ignore { why: Ignored::Size, is_first: true }
+        );
+        assert!(is_later(&standing, 9000) && standing.states.len() == 1);
     }
 
     #[test]
@@ -308,7 +382,8 @@ mod tests {
         let mut standing = standing();
         let key = |session| ([1; KEY_LEN], SessionId(session));
         (0..20_000).for_each(|session| standing.finish(key(session)));
-        assert_eq!((standing.finished.len(), standing.finished_order.len()), (MAX_FINISHED, MAX_FINISHED));
+        let finished = &standing.finished;
+        assert_eq!((finished.sessions.len(), finished.order.len()), (MAX_FINISHED, MAX_FINISHED));
         assert!(standing.finished.contains(&key(19_999)) && !standing.finished.contains(&key(0)));
     }
 }

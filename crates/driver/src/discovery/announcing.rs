@@ -11,7 +11,7 @@ use treecast_host::{
     poller::{Interest, Poller},
     wake::Waker,
 };
-use treecast_proto::announced::{Announcer, Carrier};
+use treecast_proto::announced::{Announcer, Carrier, SAP_VALID_SECONDS};
 use treecast_wire::{announcement::Announcement, sap};
 
 use super::{
@@ -25,9 +25,6 @@ use crate::{
 
 /// How long an announcement on the link is valid, in seconds: three of them may be lost.
 const LINK_SECONDS: u32 = 200;
-
-/// How long an announcement by SAP is valid, in seconds: three of them may be lost (RFC 2974, section 4).
-const SAP_SECONDS: u32 = 1600;
 
 /// The most addresses of an interface that are told, so that all fits into one packet.
 const MAX_ADDRESSES: usize = 4;
@@ -147,7 +144,7 @@ impl Voice {
                 }
             }
             Carrier::Sap => {
-                let value = self.signed(if is_over { 0 } else { SAP_SECONDS });
+                let value = self.signed(if is_over { 0 } else { SAP_VALID_SECONDS });
                 let Notice::Session { announcement, .. } = &self.notice else { return };
                 for ear in self.ears.iter().filter(|ear| ear.protocol == Protocol::Sap) {
                     let Some(origin) = ear.origin() else { continue };

@@ -55,12 +55,16 @@ pub enum News {
 #[derive(Debug)]
 pub struct Listener {
     ears: Vec<Ear>,
+    /// The interfaces that it listens on.
+    interfaces: Vec<Interface>,
     directory: Directory,
     clock: Clock,
     poller: Poller,
     questions: Questions,
     /// How many announcements were refused, by the reason.
     refused: BTreeMap<Refusal, u64>,
+    /// The first refused announcement of each kind: by the reason, and by whether its key is trusted. `None` once it was told of.
+    first_refused: BTreeMap<(Refusal, bool), Option<Announcement>>,
 }
 
 impl Listener {
@@ -74,11 +78,43 @@ impl Listener {
         Ok(Self {
             poller: watch(&ears)?,
             ears,
+            interfaces: interfaces.to_owned(),
             directory: Directory::new(trusted),
             questions: Questions::new(clock.now()),
             clock,
             refused: BTreeMap::new(),
+            first_refused: BTreeMap::new(),
         })
+    }
+
+    /// Listens on the interfaces of these names (without names: on all but the loopback) that are up now, if they are not those that
+    /// it listens on. Returns what it has to wait for, in words.
+    ///
+    /// # Errors
+    /// If no socket can be opened. Then nothing changes.
+    pub fn follow(&mut self, names: &[String]) -> io::Result<Option<String>> {
+        let present = sockets::present(names)?;
+        let missing: Vec<&str> = names
+            .iter()
+            .filter(|name| present.iter().all(|interface| interface.name != **name))
+            .map(String::as_str)
+            .collect();
+        let waits_for = match names {
+            [] if present.is_empty() => Some("an interface that is up and has an address".to_owned()),
+            _ if !missing.is_empty() => Some(format!("{} to be up and have an address", missing.join(", "))),
+            _ => None,
+        };
+        let place = |interface: &Interface| (interface.index, interface.addresses.clone());
+        if !present.iter().map(place).eq(self.interfaces.iter().map(place)) {
+            let ears = sockets::open(&present, &[Protocol::Mdns, Protocol::Sap])?;
+            self.ears.iter().for_each(|ear| _ = self.poller.remove(&ear.socket));
+            for (ear, token) in ears.iter().zip(0..) {
+                self.poller.add(&ear.socket, token, Interest::Read)?;
+            }
+            (self.ears, self.interfaces) = (ears, present);
+            self.questions = Questions::new(self.clock.now());
+        }
+        Ok(waits_for)
     }
 
     /// The sessions that receivers can join now.
@@ -89,6 +125,19 @@ impl Listener {
     /// How many announcements were refused, by the reason. Those that cannot be read do not count.
     pub fn refused(&self) -> &BTreeMap<Refusal, u64> {
         &self.refused
+    }
+
+    /// The first refused announcement of each kind that was not told of yet. Late ones are left out, because those look like replayed
+    /// ones.
+    pub fn new_refusals(&mut self) -> Vec<(Refusal, Announcement)> {
+        let new = self.first_refused.iter_mut().filter(|((refusal, _), _)| *refusal != Refusal::Replayed);
+        new.filter_map(|((refusal, _), first)| Some((*refusal, first.take()?))).collect()
+    }
+
+    fn note_refusal(&mut self, refusal: Refusal, announcement: &Announcement) {
+        *self.refused.entry(refusal).or_default() += 1;
+        let kind = (refusal, self.directory.trusts(&announcement.key()));
+        self.first_refused.entry(kind).or_insert_with(|| Some(announcement.clone()));
     }
 
     /// Asks if it is time to, and takes what has come. Returns when it is to be called again at the latest.
@@ -139,7 +188,7 @@ impl Listener {
             Err(refusal) => Some(refusal),
         };
         if let Some(refusal) = refusal {
-            *self.refused.entry(refusal).or_default() += 1;
+            self.note_refusal(refusal, &announcement);
             return;
         }
         let told = Box::new(announcement.clone());
@@ -147,7 +196,7 @@ impl Listener {
             Change::New => on_news(News::Announced(told)),
             Change::Renewed => on_news(News::Renewed(told)),
             Change::Withdrawn => on_news(News::Withdrawn(told)),
-            Change::NoRoom => *self.refused.entry(Refusal::TooMany).or_default() += 1,
+            Change::NoRoom => self.note_refusal(Refusal::TooMany, &told),
         }
     }
 }
@@ -267,5 +316,38 @@ impl Offers {
         let offer =
             |addresses: BTreeMap<IpAddr, SocketAddr>| Offer { addresses: addresses.into_values().collect() };
         self.0.into_values().map(offer).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use treecast_wire::{
+        header::SessionId,
+        ticket::{Repair, Security, Ticket},
+    };
+
+    use super::*;
+
+    #[test]
+    fn the_first_refusal_of_each_kind_is_told_of_once_and_strangers_do_not_hide_trusted_senders() {
+        let mut listener = Listener::open(&[], [[1; KEY_LEN]].into()).unwrap();
+        let mut hear = |sender: u8, number: u64| {
+            let group = "[ff15::1]:5000".parse().unwrap();
+            let security = Some(Security { sender_key: [sender; KEY_LEN], secret: None });
+            let ticket = Ticket { security, ..Ticket::new(SessionId(1), Repair::Nack, 1000, group) };
+            let mut announcement = Announcement::new("image", ticket).unwrap();
+            (announcement.number, announcement.valid_seconds) = (number, 100);
+            let bytes = announcement.to_bytes(&[0; treecast_wire::message::SIGNATURE_LEN]);
+            listener.take(IpAddr::from([10, 0, 0, 1]), &bytes, &mut |_| {});
+            let new = listener.new_refusals();
+            new.into_iter().map(|(refusal, of)| (refusal, of.key()[0])).collect::<Vec<_>>()
+        };
+        let hour = 3_600_000;
+        assert_eq!(hear(2, unix_ms() + hour), [(Refusal::Early, 2)]);
+        assert_eq!(hear(2, unix_ms() + hour), []);
+        assert_eq!(hear(1, unix_ms() + hour), [(Refusal::Early, 1)]);
+        assert_eq!(hear(1, unix_ms() - hour), [(Refusal::Expired, 1)]);
+        assert_eq!(hear(1, unix_ms()), [(Refusal::Forged, 1)]);
+        assert_eq!(hear(1, unix_ms()), []);
     }
 }

@@ -126,6 +126,20 @@ pub fn interfaces(names: &[String]) -> Result<Vec<Interface>, InterfaceError> {
     if found.is_empty() { Err(InterfaceError::None) } else { Ok(found) }
 }
 
+/// The interfaces of these names that are up and have an address now; without names, all such ones but the loopback.
+///
+/// # Errors
+/// If the kernel does not list them.
+pub(super) fn present(names: &[String]) -> io::Result<Vec<Interface>> {
+    let is_wanted = |interface: &Interface| match names {
+        [] => !interface.is_loopback,
+        names => names.contains(&interface.name),
+    };
+    let mut present = interface::list()?;
+    present.retain(|interface| interface.is_up && !interface.addresses.is_empty() && is_wanted(interface));
+    Ok(present)
+}
+
 /// Opens the sockets of these protocols on each interface, for each family that it has an address of.
 ///
 /// # Errors

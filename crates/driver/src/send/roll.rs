@@ -56,7 +56,7 @@ impl Roll {
                     roll.came(&who, address);
                 }
             } else if let Some(who) = line.strip_prefix(HAS).and_then(Who::from_line) {
-                roll.has(&who);
+                roll.has(&who, true);
             } else if let Some(who) = line.strip_prefix(ENDED).and_then(Who::from_line) {
                 roll.ended(&who);
             }
@@ -81,11 +81,12 @@ impl Roll {
         Some(line)
     }
 
-    /// Notes that a receiver has everything. Returns the line to add to the file, if there is one.
-    pub fn has(&mut self, who: &Who) -> Option<String> {
+    /// Notes that a receiver has everything. Returns the line to add to the file, if there is one. Those that the session is for
+    /// (`is_listed`) always have one, others only while there are few.
+    pub fn has(&mut self, who: &Who, is_listed: bool) -> Option<String> {
         let text = who.to_string();
         let line = format!("{HAS}{text}\n");
-        (self.have.len() < MOST && self.have.insert(text)).then_some(line)
+        ((is_listed || self.have.len() < MOST) && self.have.insert(text)).then_some(line)
     }
 
     /// The receivers that have everything.
@@ -159,5 +160,8 @@ mod tests {
         let mut roll = Roll::default();
         (0..2 * MOST).for_each(|number| _ = roll.came(&who(&number.to_string(), 1), address()));
         assert_eq!(roll.absent().len(), MOST);
+        let mut have = |number: usize, is_listed| roll.has(&who(&number.to_string(), 1), is_listed).is_some();
+        assert_eq!((0..2 * MOST).filter(|number| have(*number, false)).count(), MOST);
+        assert!((2 * MOST..3 * MOST).all(|number| have(number, true)));
     }
 }

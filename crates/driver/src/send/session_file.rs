@@ -230,8 +230,8 @@ impl Marks {
         self.roll.came(who, address).into_iter().for_each(|line| self.add(&line));
     }
 
-    pub fn has(&mut self, who: &Who) {
-        self.roll.has(who).into_iter().for_each(|line| self.add(&line));
+    pub fn has(&mut self, who: &Who, is_listed: bool) {
+        self.roll.has(who, is_listed).into_iter().for_each(|line| self.add(&line));
     }
 
     pub fn ended(&mut self, who: &Who) {

@@ -1,9 +1,13 @@
 //! The history of a standing receiver: a file with one JSON object a line, which survives the loss of power.
 //!
 //! A line that was cut is skipped. When the file is large, it is renamed, and the one that was renamed before is removed. So the
-//! history is as long as two files, and has at least the last [`MAX_LEN`] bytes.
+//! history is as long as two files, and has at least the last [`MAX_LEN`] bytes. The new file begins with the sessions that were
+//! received before, so that they are not received again.
+//!
+//! What cannot be written, for example because the disk is full, is kept and written later.
 
 use std::{
+    collections::{BTreeSet, VecDeque},
     fs::{self, File, OpenOptions},
     io::{self, Read, Seek, SeekFrom, Write},
     os::unix::fs::OpenOptionsExt,
@@ -16,7 +20,7 @@ use treecast_host::{
     clock::since_1970,
     folder::{Lock, lock},
 };
-use treecast_proto::announced::SessionKey;
+use treecast_proto::{announced::SessionKey, standing::MAX_FINISHED};
 use treecast_wire::{announcement::Announcement, header::SessionId};
 
 use crate::security::PublicKey;
@@ -26,6 +30,12 @@ pub const MAX_LEN: u64 = 8 << 20;
 
 const FILE: &str = "history.jsonl";
 const BEFORE: &str = "history.1.jsonl";
+
+/// The next [`FILE`], until it has what it begins with.
+const NEXT: &str = "history.next.jsonl";
+
+/// The largest number of lines that are kept until they can be written. The oldest are forgotten first.
+const MAX_UNWRITTEN: usize = 1000;
 
 /// The longest reason that is kept, in characters.
 const MAX_TEXT: usize = 300;
@@ -52,6 +62,10 @@ pub enum Happened {
     CommandRun,
     /// The program of a rule has failed.
     CommandFailed,
+    /// Something keeps the service from its work.
+    Warning,
+    /// A session was received, by an entry that is in the history no more. Only this module sees it.
+    Finished,
 }
 
 impl Happened {
@@ -67,16 +81,15 @@ impl Happened {
             Self::GivenUp => "given up",
             Self::CommandRun => "command run",
             Self::CommandFailed => "command failed",
+            Self::Warning => "warning",
+            Self::Finished => "finished",
         }
     }
 
     /// Whether an operator should look at it.
     pub fn is_bad(self) -> bool {
-        matches!(self, Self::Ignored | Self::Interrupted | Self::GivenUp | Self::CommandFailed)
-    }
-
-    fn is_end(self) -> bool {
-        matches!(self, Self::Received | Self::GivenUp)
+        let is_bad_end = matches!(self, Self::Interrupted | Self::GivenUp | Self::CommandFailed);
+        is_bad_end || matches!(self, Self::Ignored | Self::Warning)
     }
 }
 
@@ -142,6 +155,10 @@ impl Entry {
         self
     }
 
+    fn is_received(&self) -> bool {
+        matches!(self.event, Happened::Received | Happened::Finished)
+    }
+
     fn key(&self) -> Option<SessionKey> {
         let key: PublicKey = self.sender.as_ref()?.parse().ok()?;
         let session = u32::from_str_radix(self.session.as_ref()?, 16).ok()?;
@@ -165,7 +182,12 @@ pub enum HistoryError {
 pub struct History {
     folder: PathBuf,
     file: File,
+    /// The length of the file in bytes, without what was written in part.
     len: u64,
+    /// Lines that could not be written yet, the oldest first.
+    unwritten: VecDeque<String>,
+    /// Whether the file may end in the middle of a line.
+    is_torn: bool,
     /// Locked while this receiver runs.
     _lock: File,
 }
@@ -184,13 +206,17 @@ impl History {
         if lock(&lock_file) == Lock::Taken {
             return Err(HistoryError::Taken(folder.to_owned()));
         }
-        let entries = Self::read(folder)?;
+        let entries = Self::read_all(folder)?;
         let (file, len) = Self::open_file(folder).map_err(failed)?;
-        Ok((Self { folder: folder.to_owned(), file, len, _lock: lock_file }, entries))
+        let (folder, unwritten) = (folder.to_owned(), VecDeque::new());
+        Ok((Self { folder, file, len, unwritten, is_torn: false, _lock: lock_file }, entries))
     }
 
     fn open_file(folder: &Path) -> io::Result<(File, u64)> {
-        let path = folder.join(FILE);
+        let (path, next) = (folder.join(FILE), folder.join(NEXT));
+        if !path.exists() && next.exists() {
+            fs::rename(next, &path)?;
+        }
         let mut file = OpenOptions::new().read(true).append(true).create(true).mode(0o640).open(path)?;
         let mut len = file.metadata()?.len();
         if len > 0 {
@@ -211,8 +237,16 @@ impl History {
     /// # Errors
     /// If a file is there and cannot be read.
     pub fn read(folder: &Path) -> Result<Vec<Entry>, HistoryError> {
+        let mut entries = Self::read_all(folder)?;
+        entries.retain(|entry| entry.event != Happened::Finished);
+        Ok(entries)
+    }
+
+    fn read_all(folder: &Path) -> Result<Vec<Entry>, HistoryError> {
         let mut entries = Vec::new();
-        for name in [BEFORE, FILE] {
+        // The power may have failed between the two renamings.
+        let current = if folder.join(FILE).exists() { FILE } else { NEXT };
+        for name in [BEFORE, current] {
             let path = folder.join(name);
             match File::open(&path) {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
@@ -230,30 +264,96 @@ impl History {
         Ok(entries)
     }
 
-    /// Adds an entry. It is on the disk when this returns.
+    /// Adds an entry. It is on the disk when this returns. If it cannot be written, it is kept, and written with the next ones or by
+    /// [`Self::flush`].
     ///
     /// # Errors
-    /// If it cannot be written.
+    /// If something is not written yet.
     pub fn add(&mut self, entry: &Entry) -> Result<(), HistoryError> {
-        let written =
-            serde_json::to_string(entry).map_err(io::Error::other).and_then(|line| self.write(&line));
-        written.map_err(|source| HistoryError::Write { path: self.folder.clone(), source })
+        let line = serde_json::to_string(entry).map_err(|error| self.failed(io::Error::other(error)))?;
+        self.unwritten.push_back(line);
+        if self.unwritten.len() > MAX_UNWRITTEN {
+            self.unwritten.pop_front();
+        }
+        self.flush()
+    }
+
+    /// Writes what could not be written before.
+    ///
+    /// # Errors
+    /// If something is not written yet.
+    pub fn flush(&mut self) -> Result<(), HistoryError> {
+        while let Some(line) = self.unwritten.pop_front() {
+            if let Err(source) = self.write(&line) {
+                self.unwritten.push_front(line);
+                return Err(self.failed(source));
+            }
+        }
+        Ok(())
+    }
+
+    fn failed(&self, source: io::Error) -> HistoryError {
+        HistoryError::Write { path: self.folder.clone(), source }
     }
 
     fn write(&mut self, line: &str) -> io::Result<()> {
         if self.len > MAX_LEN {
-            fs::rename(self.folder.join(FILE), self.folder.join(BEFORE))?;
-            (self.file, self.len) = Self::open_file(&self.folder)?;
+            self.rotate()?;
         }
-        self.file.write_all(format!("{line}\n").as_bytes())?;
-        self.len += line.len() as u64 + 1;
-        self.file.sync_data()
+        let newline = if self.is_torn { "\n" } else { "" };
+        let line = format!("{newline}{line}\n");
+        let written = self.file.write_all(line.as_bytes()).and_then(|()| self.file.sync_data());
+        self.is_torn = written.is_err();
+        match written {
+            Ok(()) => self.len += line.len() as u64,
+            // Tries in vain do not make the file grow.
+            Err(_) => _ = self.file.set_len(self.len),
+        }
+        written
+    }
+
+    /// Begins a new file with the sessions that were received.
+    fn rotate(&mut self) -> io::Result<()> {
+        let [current, before, next] = [FILE, BEFORE, NEXT].map(|name| self.folder.join(name));
+        let entries = Self::read_all(&self.folder).map_err(io::Error::other)?;
+        let mut text = String::new();
+        for entry in carried(&entries) {
+            text += &serde_json::to_string(&entry)?;
+            text.push('\n');
+        }
+        let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o640).open(&next)?;
+        file.write_all(text.as_bytes())?;
+        file.sync_data()?;
+        if current.exists() {
+            fs::rename(&current, before)?;
+        }
+        fs::rename(next, current)?;
+        (self.file, self.len) = Self::open_file(&self.folder)?;
+        Ok(())
     }
 }
 
-/// The sessions that are over and done, by a history.
+/// An entry for each of the last sessions that were received, the oldest first.
+fn carried(entries: &[Entry]) -> Vec<Entry> {
+    let mut known = BTreeSet::new();
+    let received = entries.iter().rev().filter(|entry| entry.is_received());
+    let last = received.filter(|entry| entry.key().is_some_and(|key| known.insert(key))).take(MAX_FINISHED);
+    let mut carried: Vec<Entry> = last
+        .map(|entry| Entry {
+            at: entry.at,
+            session: entry.session.clone(),
+            sender: entry.sender.clone(),
+            ..Entry::new(Happened::Finished)
+        })
+        .collect();
+    carried.reverse();
+    carried
+}
+
+/// The sessions that were received, by a history. One that was given up is tried again by the next run: somebody may have mended what
+/// was wrong.
 pub(super) fn finished(entries: &[Entry]) -> impl Iterator<Item = SessionKey> {
-    entries.iter().filter(|entry| entry.event.is_end()).filter_map(Entry::key)
+    entries.iter().filter(|entry| entry.is_received()).filter_map(Entry::key)
 }
 
 /// The sessions that were received, and whose program had not run before the power failed.
@@ -301,7 +401,7 @@ mod tests {
         history.add(&entry(Happened::Interrupted, 3, &sender)).unwrap();
         let entries = History::read(&folder).unwrap();
         let sessions: Vec<_> = finished(&entries).map(|(_, session)| session.0).collect();
-        assert_eq!(sessions, [1, 2]);
+        assert_eq!(sessions, [1], "the other one is tried again");
         assert_eq!(entries[2].text.as_ref().map(String::len), Some(MAX_TEXT));
     }
 
@@ -336,5 +436,49 @@ mod tests {
         assert_eq!(History::read(&folder).unwrap().len(), 4);
         let names = fs::read_dir(&folder).unwrap().count();
         assert_eq!(names, 3, "two files and the lock");
+    }
+
+    #[test]
+    fn what_was_received_is_known_however_much_is_noted_after_it() {
+        let folder = crate::scratch::scratch("carried-history");
+        let sender = Identity::generate().unwrap();
+        let (mut history, _) = History::open(&folder).unwrap();
+        for session in 1..=3 {
+            history.add(&entry(Happened::Received, session, &sender)).unwrap();
+            history.len = MAX_LEN + 1;
+            history.add(&entry(Happened::Began, 7, &sender)).unwrap();
+        }
+        assert!(History::read(&folder).unwrap().iter().all(|entry| entry.event != Happened::Finished));
+        drop(history);
+        // The power has failed while a new file was begun.
+        fs::rename(folder.join(FILE), folder.join(NEXT)).unwrap();
+        let (_, entries) = History::open(&folder).unwrap();
+        let sessions: BTreeSet<u32> = finished(&entries).map(|(_, session)| session.0).collect();
+        assert_eq!(sessions, [1, 2, 3].into());
+    }
+
+    #[test]
+    fn what_cannot_be_written_is_kept_and_written_later() {
+        let folder = crate::scratch::scratch("full-history");
+        let sender = Identity::generate().unwrap();
+        let (mut history, _) = History::open(&folder).unwrap();
+        history.add(&entry(Happened::Began, 1, &sender)).unwrap();
+        let full = OpenOptions::new().write(true).open("/dev/full").unwrap();
+        let file = std::mem::replace(&mut history.file, full);
+        assert!(matches!(
+            history.add(&entry(Happened::Received, 1, &sender)),
+            Err(HistoryError::Write { .. })
+        ));
+        for _ in 0..2 * MAX_UNWRITTEN {
+            assert!(history.add(&Entry::new(Happened::Warning)).is_err());
+        }
+        assert_eq!(history.unwritten.len(), MAX_UNWRITTEN);
+        // Part of a line got to the disk.
+        history.file = file;
+        history.file.write_all(b"{\"at\":17,\"ev").unwrap();
+        history.add(&entry(Happened::Received, 2, &sender)).unwrap();
+        let entries = History::read(&folder).unwrap();
+        assert_eq!((entries.len(), entries[0].event), (1 + MAX_UNWRITTEN, Happened::Began));
+        assert_eq!(finished(&entries).map(|(_, session)| session.0).collect::<Vec<_>>(), [2]);
     }
 }

@@ -4,6 +4,7 @@
 //! own. What was finished is in the history, so nothing is received twice, whatever is restarted.
 
 mod history;
+mod interruptions;
 mod options;
 mod owner;
 mod report;

@@ -50,7 +50,10 @@ impl Owner {
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::{MetadataExt, symlink};
+    use std::{
+        fs,
+        os::unix::fs::{MetadataExt, symlink},
+    };
 
     use super::*;
 
@@ -63,19 +66,38 @@ mod tests {
         }
     }
 
+    /// Needs root, because only root may give files away.
     #[test]
     fn no_link_leads_to_a_file_elsewhere() {
         let folder = crate::scratch::scratch("owner");
-        std::fs::create_dir(folder.join("inside")).unwrap();
-        std::fs::write(folder.join("inside/file"), "").unwrap();
-        symlink("/", folder.join("link")).unwrap();
-        // What it is already, so that the test needs no rights.
-        let owner = Owner { user: Some(user::effective()), group: None };
-        owner.take(&folder, "inside/file").unwrap();
-        owner.take(&folder, "link").unwrap();
-        assert_eq!(std::fs::metadata(folder.join("inside/file")).unwrap().uid(), user::effective());
-        for outside in ["link/etc/passwd", "../x", "/etc/passwd"] {
-            assert!(owner.take(&folder, outside).is_err(), "{outside}");
+        let owners = |path: &str| {
+            let there = folder.join(path).symlink_metadata().unwrap();
+            (there.uid(), there.gid())
+        };
+        for path in ["into/inside", "elsewhere"] {
+            fs::create_dir_all(folder.join(path)).unwrap();
         }
+        for path in ["into/inside/file", "elsewhere/file", "elsewhere/hard"] {
+            fs::write(folder.join(path), "").unwrap();
+        }
+        symlink("../elsewhere", folder.join("into/link")).unwrap();
+        symlink("../elsewhere/file", folder.join("into/link-to-file")).unwrap();
+        fs::hard_link(folder.join("elsewhere/hard"), folder.join("into/hard")).unwrap();
+        let own = owners("elsewhere/file");
+        let owner = Owner { user: Some(7), group: Some(8) };
+        let into = folder.join("into");
+        for path in ["inside", "inside/file", "link", "link-to-file"] {
+            owner.take(&into, path).unwrap();
+            assert_eq!(owners(&format!("into/{path}")), (7, 8), "{path}");
+            owner.take(&into, path).unwrap();
+        }
+        for path in ["hard", "link/file", "../elsewhere/file", "/etc/passwd"] {
+            assert!(owner.take(&into, path).is_err(), "{path}");
+        }
+        for path in ["elsewhere", "elsewhere/file", "elsewhere/hard"] {
+            assert_eq!(owners(path), own, "{path}");
+        }
+        let other = Owner { user: Some(9), group: None };
+        assert!(other.take(&into, "inside/file").is_err(), "it is another user's");
     }
 }

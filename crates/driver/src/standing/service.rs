@@ -10,14 +10,13 @@ use std::{
 use thiserror::Error;
 use treecast_host::{
     clock::since_1970,
-    interface::InterfaceError,
     poller::{Interest, Poller},
     service_manager::ServiceManager,
     stop::Stop,
     wake::Waker,
 };
 use treecast_proto::{
-    announced::SessionKey,
+    announced::{Refusal, SessionKey},
     standing::{self, Decision, Ending, Standing},
 };
 use treecast_wire::announcement::Announcement;
@@ -25,12 +24,13 @@ use treecast_wire::announcement::Announcement;
 use super::{
     Options, Rule,
     history::{self, Entry, Happened, History, HistoryError},
+    interruptions::Interruptions,
     report::{Ended, Report},
     taken::{Taken, run_command},
 };
 use crate::{
     clock::Clock,
-    discovery::{self, Listener, News},
+    discovery::{Listener, News},
 };
 
 const NEWS: u64 = 0;
@@ -42,10 +42,6 @@ const ENDED: u64 = 2;
 pub enum StandingError {
     #[error(transparent)]
     History(#[from] HistoryError),
-    #[error(transparent)]
-    Interface(#[from] InterfaceError),
-    #[error("cannot listen for announcements: {0}")]
-    Listen(io::Error),
     #[error("cannot run the standing receiver: {0}")]
     Io(#[from] io::Error),
 }
@@ -67,8 +63,8 @@ pub fn run(
     });
     let mut machine = Standing::new(rules.collect(), options.at_once);
     history::finished(&entries).for_each(|session| machine.finish(session));
-    let interfaces = discovery::interfaces(&options.interfaces)?;
-    let listener = Listener::open(&interfaces, machine.trusted()).map_err(StandingError::Listen)?;
+    // Interfaces come and go while it runs.
+    let listener = Listener::open(&[], machine.trusted())?;
     let (poller, waker) = (Poller::new()?, Waker::new()?);
     poller.add(&listener, NEWS, Interest::Read)?;
     poller.add(stop, STOP, Interest::Read)?;
@@ -82,6 +78,10 @@ pub fn run(
         reports: channel(),
         waker,
         clock: Clock::start(),
+        interruptions: Interruptions::default(),
+        is_written: true,
+        next_look: Instant::now(),
+        waits_for: None,
         on_entry,
     };
     service.note(Entry::new(Happened::Started).because(format!(
@@ -89,8 +89,9 @@ pub fn run(
         options.name,
         options.identity.public_key(),
         options.rules.len()
-    )))?;
+    )));
     service.run_owed_commands(&history::owing_command(&entries))?;
+    service.look_at_interfaces();
     manager.ready("waiting for sessions");
     let result = service.serve(poller, stop, manager);
     manager.stopping();
@@ -108,6 +109,13 @@ struct Service<'a> {
     reports: (Sender<Report>, Receiver<Report>),
     waker: Waker,
     clock: Clock,
+    interruptions: Interruptions,
+    /// Whether all of the history is on the disk.
+    is_written: bool,
+    /// When the interfaces are looked at next.
+    next_look: Instant,
+    /// What was told last of why it does not listen on all interfaces.
+    waits_for: Option<String>,
     on_entry: &'a mut dyn FnMut(&Entry),
 }
 
@@ -119,6 +127,7 @@ impl Service<'_> {
         manager: &ServiceManager,
     ) -> Result<(), StandingError> {
         loop {
+            self.look_at_interfaces();
             let mut news = Vec::new();
             let next_question = self.listener.turn(&mut |one| news.push(one))?;
             for one in news {
@@ -129,26 +138,65 @@ impl Service<'_> {
                     News::Withdrawn(announcement) => self.machine.withdrawn(key(&announcement)),
                 }
             }
+            for (refusal, announcement) in self.listener.new_refusals() {
+                self.note(Entry::of(Happened::Warning, &announcement).because(refused(refusal)));
+            }
             while let Ok(report) = self.reports.1.try_recv() {
                 match report {
                     Report::Ended(ended) => self.note_ended(&ended)?,
-                    Report::Command(entry) => self.note(entry)?,
+                    Report::Command(entry) => self.note(entry),
                 }
             }
             self.try_again()?;
             self.end_overdue();
             manager.alive();
             if stop.is_requested() {
-                return self.note(Entry::new(Happened::Stopped));
+                self.note(Entry::new(Happened::Stopped));
+                return Ok(());
             }
+            let written = self.history.flush();
+            self.note_written(written);
             poller.tokens(Some(self.timeout(next_question, manager)))?;
             self.waker.take();
         }
     }
 
-    fn note(&mut self, entry: Entry) -> Result<(), StandingError> {
+    /// Listens on interfaces that have come. Until then, it waits, and says so once.
+    fn look_at_interfaces(&mut self) {
+        /// The times between two looks, while an interface is missing and otherwise.
+        const SOON: Duration = Duration::from_secs(2);
+        const LATER: Duration = Duration::from_secs(30);
+        let now = Instant::now();
+        if now < self.next_look {
+            return;
+        }
+        let waits_for = match self.listener.follow(&self.options.interfaces) {
+            Ok(waits_for) => waits_for.map(|what| format!("waiting for {what}")),
+            Err(error) => Some(format!("cannot listen for announcements, and tries again: {error}")),
+        };
+        self.next_look = now + if waits_for.is_some() { SOON } else { LATER };
+        if let Some(text) = waits_for
+            && self.waits_for.as_ref() != Some(&text)
+        {
+            self.note(Entry::new(Happened::Warning).because(&text));
+            self.waits_for = Some(text);
+        }
+    }
+
+    fn note(&mut self, entry: Entry) {
         (self.on_entry)(&entry);
-        Ok(self.history.add(&entry)?)
+        let written = self.history.add(&entry);
+        self.note_written(written);
+    }
+
+    /// Warns once when the history cannot be written. It is tried again.
+    fn note_written(&mut self, written: Result<(), HistoryError>) {
+        let was_written = std::mem::replace(&mut self.is_written, written.is_ok());
+        if let Err(error) = written
+            && was_written
+        {
+            self.note(Entry::new(Happened::Warning).because(error));
+        }
     }
 
     fn decide(&mut self, announcement: &Announcement) -> Result<(), StandingError> {
@@ -157,14 +205,18 @@ impl Service<'_> {
         match self.machine.announced(self.clock.now(), announcement, has_name) {
             Decision::Nothing | Decision::Ignore { is_first: false, .. } => Ok(()),
             Decision::Ignore { why, is_first: true } => {
-                self.note(Entry::of(Happened::Ignored, announcement).because(why.words()))
+                self.note(Entry::of(Happened::Ignored, announcement).because(why.words()));
+                Ok(())
             }
             Decision::Take { rule } => {
                 let (sender, waker) = (self.reports.0.clone(), self.waker.clone());
                 let taken = Taken::begin(self.options, rule, announcement.clone(), sender, waker)?;
                 self.taken.insert(key(announcement), taken);
                 let into = Some(rules[rule].into.clone());
-                self.note(Entry { into, ..Entry::of(Happened::Began, announcement) })
+                if !self.interruptions.is_repeating(&key(announcement)) {
+                    self.note(Entry { into, ..Entry::of(Happened::Began, announcement) });
+                }
+                Ok(())
             }
         }
     }
@@ -202,7 +254,10 @@ impl Service<'_> {
         };
         let entry = Entry::of(event, &taken.announcement);
         let (into, files, bytes) = (Some(rule.into.clone()), Some(ended.files), Some(ended.bytes));
-        self.note(Entry { into, files, bytes, owes_command, text, ..entry })?;
+        let entry = Entry { into, files, bytes, owes_command, text, ..entry };
+        if !self.interruptions.is_repeated(ended.session, &entry) {
+            self.note(entry);
+        }
         if owes_command {
             self.run_command(rule, Entry::of(Happened::CommandRun, &taken.announcement))?;
         }
@@ -261,8 +316,21 @@ impl Service<'_> {
         // One whose time is over ends soon, and wakes this thread.
         let overdue =
             overdue.map(|until| until.saturating_duration_since(system_now).max(Duration::from_millis(100)));
-        let times = [Some(next_question), again, overdue, manager.watchdog_interval(), Some(LONGEST)];
+        let look = self.next_look.saturating_duration_since(system_now);
+        let times =
+            [Some(next_question), Some(look), again, overdue, manager.watchdog_interval(), Some(LONGEST)];
         times.into_iter().flatten().min().unwrap_or(LONGEST)
+    }
+}
+
+/// Why an announcement is not believed, in words.
+fn refused(refusal: Refusal) -> String {
+    let why = format!("announcements are refused: {}", refusal.words());
+    match refusal {
+        Refusal::Early | Refusal::Expired => {
+            why + "; the clock of this host or of the sender is wrong by more than 5 minutes"
+        }
+        Refusal::Forged | Refusal::Replayed | Refusal::TooMany => why,
     }
 }
 

@@ -1,6 +1,7 @@
 //! One session that a standing receiver has taken, on a thread of its own.
 
 use std::{
+    fs::File,
     io,
     path::Path,
     process::{Command, Stdio},
@@ -9,7 +10,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use treecast_host::{stop::Stop, wake::Waker};
+use treecast_host::{folder, stop::Stop, wake::Waker};
 use treecast_proto::standing::Ending;
 use treecast_wire::announcement::Announcement;
 
@@ -83,7 +84,7 @@ impl Taken {
 }
 
 fn receive(options: &ReceiveOptions, rule: &Rule, stop: &Stop) -> Ended {
-    let (mut failed, mut warning) = (None, None);
+    let (mut failed, mut warning, mut was_full) = (None, None, false);
     let mut on_event = |event: ReceiveEvent| match event {
         ReceiveEvent::Received { name, .. } => {
             let given = rule.owner.map_or(Ok(()), |owner| owner.take(&rule.into, &name));
@@ -91,6 +92,7 @@ fn receive(options: &ReceiveOptions, rule: &Rule, stop: &Stop) -> Ended {
                 warning.get_or_insert(format!("cannot give {name} to its owner: {error}"));
             }
         }
+        ReceiveEvent::Full(_) => was_full = true,
         ReceiveEvent::Failed { name, reason, .. } => _ = failed.get_or_insert(format!("{name}: {reason}")),
         _ => {}
     };
@@ -98,6 +100,16 @@ fn receive(options: &ReceiveOptions, rule: &Rule, stop: &Stop) -> Ended {
     let (ending, text) = match &result {
         Err(error) => (Ending::Away, Some(error.to_string())),
         Ok(summary) => ending(summary, failed),
+    };
+    // Nothing fetches it again once the history says that it is there.
+    let (ending, text) = match ending {
+        Ending::Complete => match File::open(&rule.into).and_then(folder::sync_file_system) {
+            Ok(()) => (ending, text),
+            Err(error) => (Ending::Away, Some(format!("cannot write all of it to the disk: {error}"))),
+        },
+        // Somebody may make room.
+        Ending::Failed if was_full => (Ending::Away, text),
+        _ => (ending, text),
     };
     let summary = result.unwrap_or_default();
     Ended {

@@ -20,6 +20,13 @@ const SAP_AGAIN: Duration = Duration::from_secs(2);
 /// The shortest time between announcements by SAP (RFC 2974, section 3.1).
 const SAP_INTERVAL: Duration = Duration::from_secs(300);
 
+/// The longest time between them. With a third more, it is a third of [`SAP_VALID_SECONDS`], so a listener keeps the session however
+/// many other announcers somebody makes up.
+const MAX_SAP_INTERVAL: Duration = Duration::from_secs(SAP_VALID_SECONDS as u64 / 4);
+
+/// How long an announcement by SAP is valid, in seconds. Three of them may be lost at the shortest interval (RFC 2974, section 4).
+pub const SAP_VALID_SECONDS: u32 = 1600;
+
 /// The bandwidth of all SAP announcements in a scope together, in bits a second (RFC 2974, section 3.1).
 const SAP_BPS: u64 = 4000;
 
@@ -115,8 +122,8 @@ impl Announcer {
     fn sap_interval(&mut self, now: Instant, len: usize) -> Duration {
         self.others.retain(|_, heard| now - *heard < OTHERS_FOR);
         let ads = 1 + self.others.len() as u64;
-        let interval = SAP_INTERVAL.max(Duration::from_secs(8 * ads * len as u64 / SAP_BPS));
-        interval.mul_f64(2.0 / 3.0 + self.random.unit() * 2.0 / 3.0)
+        let share = Duration::from_secs(8 * ads * len as u64 / SAP_BPS);
+        share.clamp(SAP_INTERVAL, MAX_SAP_INTERVAL).mul_f64(2.0 / 3.0 + self.random.unit() * 2.0 / 3.0)
     }
 }
 
@@ -166,9 +173,11 @@ mod tests {
             announcer.heard_other(at(1), number as u16, IpAddr::from((u128::from(number)).to_be_bytes()));
         }
         assert_eq!(announcer.others.len(), MAX_OTHERS);
-        // 4,097 announcements of 500 bytes at 4,000 bits a second.
-        let interval = announcer.sap_interval(at(2), 500).as_secs();
-        assert!((2731..=5463).contains(&interval), "{interval}");
+        // 4,097 announcements of 500 bytes at 4,000 bits a second would leave more than an hour apart.
+        for _ in 0..1000 {
+            let interval = announcer.sap_interval(at(2), 500).as_secs();
+            assert!((266..=u64::from(SAP_VALID_SECONDS) / 3).contains(&interval), "{interval}");
+        }
         assert!(announcer.sap_interval(at(4_000_000), 500) <= Duration::from_secs(400), "they are silent");
     }
 }

@@ -122,6 +122,11 @@ impl Directory {
         Self { trusted, sessions: BTreeMap::new(), checks: Limiter::new(CHECKS) }
     }
 
+    /// Whether a key is one of those in `trusted`.
+    pub fn trusts(&self, key: &[u8; KEY_LEN]) -> bool {
+        self.trusted.contains(key)
+    }
+
     /// Looks at an announcement before its signature is checked. `unix_ms` is the time in milliseconds since 1970.
     ///
     /// # Errors
@@ -177,13 +182,21 @@ impl Directory {
         }
         self.sessions.retain(|_, known| !known.is_past(unix_ms));
         let of_key = self.sessions.range((key, SessionId(0))..=(key, SessionId(u32::MAX))).count();
-        if of_key >= MAX_OF_KEY {
+        if of_key >= MAX_OF_KEY && !self.evict_closed(unix_ms, key) {
             return false;
         }
         if self.sessions.len() >= MAX_SESSIONS && self.trusted.contains(&key) {
             self.evict();
         }
         self.sessions.len() < MAX_SESSIONS
+    }
+
+    /// Forgets the session of a key that was announced longest ago, of those that are not open any more. Returns false if there is none.
+    fn evict_closed(&mut self, unix_ms: u64, key: [u8; KEY_LEN]) -> bool {
+        let of_key = self.sessions.range((key, SessionId(0))..=(key, SessionId(u32::MAX)));
+        let closed = of_key.filter(|(_, known)| !known.is_open(unix_ms));
+        let oldest = closed.min_by_key(|(_, known)| known.announcement.number).map(|(session, _)| *session);
+        oldest.is_some_and(|oldest| self.sessions.remove(&oldest).is_some())
     }
 
     /// Forgets a session of an untrusted key, from the address with the most of them.
@@ -310,6 +323,22 @@ mod tests {
         // An hour later there is room again.
         let later = NOW + 2 * 3_600_000;
         assert_eq!(directory.take(later, address(7), announcement(0xfffe, 1, later)), Change::New);
+    }
+
+    #[test]
+    fn a_key_has_room_for_a_new_session_when_others_of_it_are_over() {
+        let mut directory = Directory::new(BTreeSet::new());
+        for session in 0..200 {
+            let now = NOW + 10_000 * u64::from(session);
+            let change = directory.take(now, address(1), announcement(1, session, now));
+            assert_eq!(change, Change::New, "{session}");
+            if session % 2 == 0 {
+                let mut withdrawal = announcement(1, session, now + 1);
+                withdrawal.valid_seconds = 0;
+                assert_eq!(directory.take(now + 1, address(1), withdrawal), Change::Withdrawn);
+            }
+        }
+        assert_eq!(directory.sessions.len(), MAX_OF_KEY);
     }
 
     #[test]

@@ -6,5 +6,5 @@
 mod announcer;
 mod directory;
 
-pub use announcer::{Announcer, Carrier};
+pub use announcer::{Announcer, Carrier, SAP_VALID_SECONDS};
 pub use directory::{Change, Directory, MAX_SESSIONS, Refusal, SessionKey, Worth};

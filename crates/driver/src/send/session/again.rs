@@ -206,9 +206,11 @@ impl Session<'_> {
         let Some(peer) = self.peers.get(&receiver) else { return };
         let listed = self.plan.options.listed.iter().enumerate();
         let own = listed.filter(|(_, listed)| listed.is(&peer.who)).map(|(index, _)| index);
+        let had = self.figures.have.len();
         self.figures.have.extend(own);
         if let Some(marks) = &mut self.objects.marks {
-            marks.has(&peer.who);
+            // Whoever poses as a listed one again is one of the others.
+            marks.has(&peer.who, self.figures.have.len() > had);
         }
     }
 
