@@ -122,7 +122,7 @@ const CASES: &[Case] = &[
     (&["send", "--min-leaves", "2", "file"], &["--min-leaves", "--fanout mead"]),
     (&["send", "--domain-key", "key", "file"], &["--domain-key", "--fanout mead"]),
     (&["send", "--mead-dialect", "rfc", "file"], &["--mead-dialect", "--fanout mead"]),
-    (&["receive"], &["<TICKET|@PATH>", "--help"]),
+    (&["receive"], &["<TICKET|@PATH|CODE>", "--help"]),
     (&["receive", "x"], &["treecast2.", "copy the whole first line"]),
     (&["receive", "treecast2.AAAA"], &["cut short", "copy the whole first line"]),
     (&["receive", "treecast3.AAAA"], &["version, 3,", "same version of treecast on both sides"]),
