@@ -279,16 +279,16 @@ fn run_once(lab: &Lab, groups: [SocketAddr; 2], format: Format, seed: u64) -> Ou
 
 #[test]
 fn counts_are_those_of_the_captures_under_loss_by_ebpf_and_a_relay_that_reorders() {
+    let asked =
+        std::env::var("TREECAST_SEEDS").ok().map(|text| text.parse().expect("TREECAST_SEEDS is a number"));
+    let seeds = asked.unwrap_or(PAPER_SEEDS + 2);
+    assert!(seeds > PAPER_SEEDS, "seeds from {PAPER_SEEDS} on have the paper's packets");
     let options =
         Options { state_directory: std::env::temp_dir().join("treecast-load-counts"), ..Options::default() };
     let name = format!("ldcount{}", std::process::id());
     let topology = Topology::parse("lan:clients=2").unwrap();
     let lab = Lab::up(&topology, &name, &options)
         .expect("this test makes namespaces: run it as root, behind scripts/setup.sh test");
-    let asked =
-        std::env::var("TREECAST_SEEDS").ok().map(|text| text.parse().expect("TREECAST_SEEDS is a number"));
-    let seeds = asked.unwrap_or(PAPER_SEEDS + 2);
-    assert!(seeds > PAPER_SEEDS, "seeds from {PAPER_SEEDS} on have the paper's packets");
     let all = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
         (0..seeds).for_each(|seed| check_seed(&lab, seed))
     }));
