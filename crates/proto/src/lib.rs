@@ -31,6 +31,7 @@ pub mod membership;
 pub mod object;
 mod payload;
 pub mod random;
+mod rate_bounds;
 pub mod rates;
 pub mod repair;
 pub mod replay_window;

@@ -16,19 +16,15 @@ use std::time::Duration;
 use treecast_wire::message::Phase;
 
 use super::{contest::Contest, loss::Losses, path::queue_that_counts};
-use crate::{Instant, random::SplitMix64, usage::Usage};
-
-/// The highest rate that is ever allowed, whatever receivers report.
-pub const MOST_BPS: f64 = 1e12;
-
-/// No rate is lower than so many packets a second: nobody could tell that things are better.
-const LEAST_PACKETS: f64 = 5.0;
+use crate::{
+    Instant,
+    random::SplitMix64,
+    rate_bounds::{Bounds, SHORTEST_ROUND_TRIP},
+    usage::Usage,
+};
 
 /// No silence of the receivers takes the rate below so many packets a second.
 const SILENT_PACKETS: f64 = 20.0;
-
-/// The rate at the start, in packets a round trip (RFC 6928).
-const FIRST_PACKETS: f64 = 10.0;
 
 /// 4 ln 2: what arrives doubles in each round trip (`BBR.StartupPacingGain`).
 const START_GAIN: f64 = 2.77;
@@ -79,9 +75,6 @@ const FEW_PACKETS: u32 = 8;
 
 /// A share of marked packets that means all.
 const ALL_MARKED: f64 = 0.9;
-
-/// Round trips are no shorter where something is divided by them.
-const SHORTEST_ROUND_TRIP: Duration = Duration::from_millis(1);
 
 /// The part of a report that the rate depends on.
 #[derive(Debug, Clone, Copy, Default)]
@@ -138,8 +131,7 @@ struct Stage {
 
 #[derive(Debug)]
 pub struct Steering {
-    packet_bits: f64,
-    least_bps: f64,
+    bounds: Bounds,
     bps: f64,
     stage: Stage,
     /// The last report. Rates are of all that is sent.
@@ -163,13 +155,11 @@ pub struct Steering {
 /// # What happens
 impl Steering {
     pub fn new(packet_bytes: u32, floor_bps: Option<u64>) -> Self {
-        let packet_bits = f64::from(packet_bytes.max(1)) * 8.0;
-        let least_bps = floor_bps.map_or(packet_bits * LEAST_PACKETS, |floor| floor as f64).min(MOST_BPS);
+        let bounds = Bounds::new(packet_bytes, floor_bps);
         let (since, before_queue) = (Instant::ZERO, Duration::ZERO);
         Self {
-            packet_bits,
-            least_bps,
-            bps: least_bps,
+            bounds,
+            bps: bounds.least_bps,
             stage: Stage {
                 phase: Phase::Start,
                 since,
@@ -194,8 +184,7 @@ impl Steering {
 
     /// Sets the first rate, before anything was sent. `round_trip` is the longest one.
     pub fn start(&mut self, round_trip: Duration) {
-        let round_trip = round_trip.max(SHORTEST_ROUND_TRIP).as_secs_f64();
-        self.set(FIRST_PACKETS * self.packet_bits / round_trip);
+        self.set(self.bounds.first_bps(round_trip));
     }
 
     pub fn sent(&mut self, now: Instant, group_bytes: u64, repair_bytes: u64) {
@@ -406,7 +395,7 @@ impl Steering {
     /// Sets the rate that the phase asks for.
     fn apply(&mut self) {
         let round_trip = self.last.round_trip.as_secs_f64();
-        let a_packet = self.packet_bits / round_trip;
+        let a_packet = self.bounds.packet_bits / round_trip;
         let base = self.bandwidth.best();
         let most = base * MOST_UNDER_WAY * self.last.shortest.as_secs_f64() / round_trip;
         let bps = match (self.stage.phase, self.contest.packets()) {
@@ -437,7 +426,7 @@ impl Steering {
 impl Steering {
     /// Halves the rate because nobody has reported for long. When reports come again, the rate is found anew, as at the start.
     pub fn halve(&mut self, now: Instant) {
-        self.set((self.bps / 2.0).max(self.packet_bits * SILENT_PACKETS));
+        self.set((self.bps / 2.0).max(self.bounds.packet_bits * SILENT_PACKETS));
         if self.bps < self.bandwidth.best() / 4.0 {
             self.contest.end();
             self.bandwidth = Bandwidth::default();
@@ -467,7 +456,7 @@ impl Steering {
     }
 
     pub fn fall_to_least(&mut self) {
-        self.set(self.least_bps);
+        self.set(self.bounds.least_bps);
     }
 }
 
@@ -505,12 +494,12 @@ impl Steering {
 
     /// The packets that are under way at a rate.
     fn window_of(&self, bps: f64) -> f64 {
-        bps / self.packet_bits * self.last.round_trip.as_secs_f64()
+        bps / self.bounds.packet_bits * self.last.round_trip.as_secs_f64()
     }
 
     /// The packets that a report is about.
     fn packets(&self) -> f64 {
-        (self.last.latest_bps / self.packet_bits * self.round().as_secs_f64()).max(1.0)
+        (self.last.latest_bps / self.bounds.packet_bits * self.round().as_secs_f64()).max(1.0)
     }
 
     /// The time over which a receiver measures.
@@ -523,7 +512,7 @@ impl Steering {
     }
 
     fn packet_time(&self) -> Duration {
-        Duration::try_from_secs_f64(self.packet_bits / self.bps.max(1.0)).unwrap_or_default()
+        Duration::try_from_secs_f64(self.bounds.packet_bits / self.bps.max(1.0)).unwrap_or_default()
     }
 
     fn is_queued(&self) -> bool {
@@ -531,7 +520,7 @@ impl Steering {
     }
 
     fn set(&mut self, bps: f64) {
-        self.bps = bps.clamp(self.least_bps, MOST_BPS);
+        self.bps = self.bounds.clamp(bps);
     }
 }
 
@@ -540,6 +529,7 @@ mod tests {
     use std::collections::VecDeque;
 
     use super::*;
+    use crate::rate_bounds::MOST_BPS;
 
     const PACKET_BYTES: u32 = 1500;
     const ROUND_TRIP: Duration = Duration::from_millis(40);

@@ -2,16 +2,12 @@
 
 use std::time::Duration;
 
-use crate::{Instant, group_rate::Sample, usage::Usage};
-
-/// The highest rate that is ever allowed, whatever receivers report.
-pub const MOST_BPS: f64 = 1e12;
-
-/// No rate is lower: so many packets a second leave however bad things are, or nobody could tell that they are better.
-const LEAST_PACKETS: f64 = 5.0;
-
-/// The rate at the start, in packets a round trip (RFC 6928).
-const FIRST_PACKETS: f64 = 10.0;
+use crate::{
+    Instant,
+    group_rate::Sample,
+    rate_bounds::{Bounds, MOST_BPS, SHORTEST_ROUND_TRIP},
+    usage::Usage,
+};
 
 /// A queue stands when the round trip is so many times the shortest. The rate is then only so many times what arrives in slow
 /// start, ...
@@ -24,9 +20,6 @@ const CLOCKED_GROWTH: f64 = 1.03;
 /// The rate grows by no more than this share of itself a round trip, whatever a receiver says that it can bear: so much
 /// faster does it become when a queue is over.
 const MOST_GROWTH: f64 = 0.25;
-
-/// Round trips are no shorter where something is divided by them.
-const SHORTEST_ROUND_TRIP: Duration = Duration::from_millis(1);
 
 /// The part of a report that the rate depends on.
 #[derive(Debug, Clone, Copy)]
@@ -45,8 +38,7 @@ pub struct Finding {
 #[derive(Debug)]
 pub struct Rate {
     bps: f64,
-    least_bps: f64,
-    packet_bits: f64,
+    bounds: Bounds,
     is_slow_start: bool,
     /// Up to here the rate doubles after silence or a pause.
     recover_bps: f64,
@@ -62,12 +54,10 @@ pub struct Rate {
 impl Rate {
     /// Creates the rate of a sender, which never falls below `floor_bps`.
     pub fn new(packet_bytes: u32, floor_bps: Option<u64>) -> Self {
-        let packet_bits = f64::from(packet_bytes.max(1)) * 8.0;
-        let least_bps = floor_bps.map_or(packet_bits * LEAST_PACKETS, |floor| floor as f64).min(MOST_BPS);
+        let bounds = Bounds::new(packet_bytes, floor_bps);
         Self {
-            bps: least_bps,
-            least_bps,
-            packet_bits,
+            bps: bounds.least_bps,
+            bounds,
             is_slow_start: true,
             recover_bps: 0.0,
             raised: Instant::ZERO,
@@ -93,7 +83,7 @@ impl Rate {
 
     /// Sets the first rate, before anything was sent. `round_trip` is the longest one.
     pub fn start(&mut self, round_trip: Duration) {
-        self.set(self.first_bps(round_trip));
+        self.set(self.bounds.first_bps(round_trip));
     }
 
     pub fn sent(&mut self, now: Instant, group_bytes: u64, repair_bytes: u64) {
@@ -121,7 +111,7 @@ impl Rate {
         if self.usage.is_unused() {
             return;
         }
-        let least = (self.bps / 2.0).max(self.first_bps(round_trip)).min(self.bps);
+        let least = (self.bps / 2.0).max(self.bounds.first_bps(round_trip)).min(self.bps);
         let growth = self.bps * 2_f64.powf(self.round_trips_since_raised(now, round_trip));
         let factor = if self.is_queueing(round_trip) { CAREFUL_GROWTH } else { 2.0 };
         self.set((factor * received).clamp(least, growth.max(least)));
@@ -140,7 +130,7 @@ impl Rate {
             target = target.min(self.bearable_bps(received, is_lossy, round_trip));
         }
         if target <= self.bps {
-            return self.set(target.max(self.packet_bits / round_trip.as_secs_f64()).min(self.bps));
+            return self.set(target.max(self.bounds.packet_bits / round_trip.as_secs_f64()).min(self.bps));
         }
         if !self.usage.is_unused() {
             let raised = self.raised_bps(now, round_trip);
@@ -158,7 +148,7 @@ impl Rate {
         if self.bps < self.recover_bps {
             return (self.bps * 2_f64.powf(round_trips)).min(self.recover_bps);
         }
-        let step = (self.packet_bits / round_trip.as_secs_f64()).max(self.bps * MOST_GROWTH);
+        let step = (self.bounds.packet_bits / round_trip.as_secs_f64()).max(self.bps * MOST_GROWTH);
         self.bps + round_trips * step
     }
 
@@ -173,7 +163,7 @@ impl Rate {
         if !self.is_queueing(round_trip) {
             return received * 2.0;
         }
-        (received * CLOCKED_GROWTH).max(self.borne_bps) + self.packet_bits / round_trip.as_secs_f64()
+        (received * CLOCKED_GROWTH).max(self.borne_bps) + self.bounds.packet_bits / round_trip.as_secs_f64()
     }
 
     fn is_queueing(&self, round_trip: Duration) -> bool {
@@ -198,7 +188,7 @@ impl Rate {
         let halvings = (paused.as_secs_f64() / (4.0 * round_trip.as_secs_f64())).min(60.0);
         self.recover_bps = self.recover_bps.max(self.bps);
         let decayed = self.bps / 2_f64.powf(halvings);
-        self.set(decayed.max(self.first_bps(round_trip)).min(self.bps));
+        self.set(decayed.max(self.bounds.first_bps(round_trip)).min(self.bps));
         self.usage = Usage::default();
     }
 
@@ -206,7 +196,7 @@ impl Rate {
     /// no other to follow.
     pub fn fall_to_least(&mut self) {
         self.is_slow_start = false;
-        self.set(self.least_bps);
+        self.set(self.bounds.least_bps);
     }
 
     /// Ends the recovery from loss, because the sender no longer follows the receiver that had the loss and the
@@ -215,12 +205,8 @@ impl Rate {
         self.recover_bps = 0.0;
     }
 
-    fn first_bps(&self, round_trip: Duration) -> f64 {
-        FIRST_PACKETS * self.packet_bits / round_trip.max(SHORTEST_ROUND_TRIP).as_secs_f64()
-    }
-
     fn set(&mut self, bps: f64) {
-        self.bps = bps.clamp(self.least_bps, MOST_BPS);
+        self.bps = self.bounds.clamp(bps);
     }
 }
 
