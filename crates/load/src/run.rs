@@ -10,7 +10,7 @@ use std::{
 use thiserror::Error;
 use treecast_host::{
     clock,
-    interface::{Interface, InterfaceError},
+    interface::{self, Interface, InterfaceError},
     netlink::Netlink,
     stop::Stop,
 };
@@ -262,8 +262,8 @@ fn send_and_listen(
 
 /// Whether an interface is on and has a carrier. True where the kernel does not tell.
 fn is_running(index: u32) -> bool {
-    let all = Netlink::open().and_then(|mut netlink| netlink.interfaces());
-    all.ok().and_then(|all| all.get(&index).map(|it| it.is_running)).unwrap_or(true)
+    let all = interface::list().unwrap_or_default();
+    all.iter().find(|it| it.index == index).is_none_or(|it| it.is_running)
 }
 
 /// The drop counters of an interface. They are left out where the kernel does not tell them.

@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::mast::{
     Prefix,
@@ -112,7 +112,7 @@ pub enum Event {
 }
 
 /// An end of a tunnel.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TunnelEnd {
     /// The provider or the stub at the other end.
     pub peer: String,

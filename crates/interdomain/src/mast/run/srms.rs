@@ -619,7 +619,7 @@ impl super::Daemon for Daemon {
             preference: state.preference,
             epoch: state.epoch,
             is_up,
-            tunnel: access.told().map(|end| status::Tunnel::of(end, None)),
+            tunnel: access.told().map(|end| status::Tunnel { end, left_s: None }),
         };
         let servers = self.servers.iter().map(|server| server.name.clone());
         let servers = servers.chain(self.names.iter().map(|names| names.address.to_string()));

@@ -23,7 +23,7 @@ use treecast_host::{unix, user};
 
 use crate::mast::{
     Prefix,
-    message::{Preference, PrefixState, TunnelKind},
+    message::{Preference, PrefixState},
 };
 
 use super::{Error, doing, event::TunnelEnd};
@@ -90,14 +90,8 @@ pub struct Provider {
 /// An end of a tunnel.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Tunnel {
-    /// The provider or the stub at the other end.
-    pub peer: String,
-    pub prefix: Prefix,
-    pub interface: String,
-    pub kind: TunnelKind,
-    pub id: u32,
-    pub inner_own: Ipv6Addr,
-    pub inner_peer: Ipv6Addr,
+    #[serde(flatten)]
+    pub end: TunnelEnd,
     /// The time until it is removed if nobody asks for it, in seconds. `None`: it stays.
     pub left_s: Option<u64>,
 }
@@ -137,13 +131,6 @@ pub struct Interface {
     pub name: String,
     /// Each address, and whether new connections should use it.
     pub addresses: Vec<(Ipv6Addr, bool)>,
-}
-
-impl Tunnel {
-    pub fn of(end: TunnelEnd, left_s: Option<u64>) -> Self {
-        let TunnelEnd { peer, prefix, interface, kind, id, inner_own, inner_peer } = end;
-        Self { peer, prefix, interface, kind, id, inner_own, inner_peer, left_s }
-    }
 }
 
 /// Where a program is asked: its name, and the path of its file.
@@ -294,7 +281,8 @@ impl fmt::Display for Provider {
 
 impl fmt::Display for Tunnel {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { peer, prefix, interface, kind, id, inner_own, inner_peer, left_s } = self;
+        let Self { end: TunnelEnd { peer, prefix, interface, kind, id, inner_own, inner_peer }, left_s } =
+            self;
         write!(
             f,
             "tunnel {interface} ({kind} {id}) to {peer} for {prefix}: {inner_own} here, {inner_peer} there"
@@ -322,10 +310,11 @@ fn write_newest(f: &mut fmt::Formatter<'_>, what: &str, newest: &BTreeMap<String
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::mast::message::TunnelKind;
 
     fn status() -> Status {
         let prefix: Prefix = "2001:db8:a:100::/56".parse().unwrap();
-        let tunnel = Tunnel {
+        let end = TunnelEnd {
             peer: "A".into(),
             prefix,
             interface: "mast1f".into(),
@@ -333,7 +322,6 @@ mod tests {
             id: 31,
             inner_own: "2001:db8:a:ff00::3f".parse().unwrap(),
             inner_peer: "2001:db8:a:ff00::3e".parse().unwrap(),
-            left_s: None,
         };
         let provider = Provider {
             name: "A".into(),
@@ -341,7 +329,7 @@ mod tests {
             preference: Preference::Discouraged,
             epoch: 7,
             is_up: Some(false),
-            tunnel: Some(tunnel),
+            tunnel: Some(Tunnel { end, left_s: None }),
         };
         let told = vec![("dhcp1".into(), true), ("[::1]:53".into(), false)];
         let (newest_stamp, newest_epoch) = (9, 7);

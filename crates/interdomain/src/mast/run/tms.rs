@@ -297,7 +297,8 @@ impl super::Daemon for Daemon {
     fn status(&self) -> Status {
         let moment = now().elapsed;
         let tunnel = |(tunnel, until): (&Tunnel, Duration)| {
-            status::Tunnel::of(told(tunnel), Some(until.saturating_sub(moment).as_secs()))
+            let left_s = Some(until.saturating_sub(moment).as_secs());
+            status::Tunnel { end: told(tunnel), left_s }
         };
         Status::Tms {
             name: self.name.clone(),

@@ -67,7 +67,7 @@ pub fn observe(
         seen.hosts.push(host);
     }
     for address in others {
-        if seen.hosts.iter().take(1).any(|own| own.addresses.contains(&address.ip().to_canonical())) {
+        if seen.hosts.first().is_some_and(|own| own.addresses.contains(&address.ip().to_canonical())) {
             let why = "this is an address of this host".to_owned();
             seen.unreachable.push((address.ip().to_string(), why, Some(NAME_OTHERS)));
             continue;
