@@ -184,6 +184,29 @@ fn a_controller_that_dies_is_replaced_and_all_others_get_everything() {
     }
 }
 
+/// The dead controller had counted a member that never got its answer. The member asked again, or formed a group of its own (the last two
+/// seeds). The successor waited for it for a minute.
+#[test]
+fn nobody_waits_long_for_a_member_whose_admission_was_lost_with_its_controller() {
+    for seed in [21, 66, 78, 133, 177, 426, 490] {
+        let mut scenario = placed(seed, 1, |local| {
+            local.deaths = Deaths::new(Dying::Count(1), Duration::from_millis(2_600), seed);
+            local.seats = Vec::new();
+        });
+        let network = scenario.network.as_mut().unwrap();
+        network.receivers.truncate(6);
+        network.timeout = Duration::from_secs(30);
+        for cable in &mut network.graph.cables {
+            cable.path = Path { loss: Loss::Uniform(0.03), ..Path::clean(Duration::from_micros(100)) };
+        }
+        scenario.receivers.truncate(6);
+        scenario.objects = vec![ObjectPlan::of(2_000_000)];
+        scenario.rate_bps = 6_000_000;
+        let open = run(&scenario).receivers.iter().filter(|one| !one.has_died && !one.has_ended).count();
+        assert_eq!(open, 0, "seed {seed}");
+    }
+}
+
 #[test]
 fn a_crowd_gets_everything_and_the_threads_change_nothing() {
     let figures = crowd::run(&crowd(1_000, 1));

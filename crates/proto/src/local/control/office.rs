@@ -102,6 +102,10 @@ impl Control {
         };
         if admits || is_known {
             self.clients.admit(now, from, join);
+            if join.group == GroupId::SESSION {
+                // The controller before may have counted it, and its answer was lost.
+                self.place.iter_mut().for_each(|place| place.owed.is_known(from));
+            }
         } else if join.group == GroupId::SESSION && members >= MAX_MEMBERS && !self.is_static {
             self.split(now);
         }
@@ -155,7 +159,7 @@ impl Control {
         (place.successor, place.round_trip_us) = (None, 0);
         place.said.roster = split.members().to_vec();
         place.said.members = split.members().len() as u16;
-        place.owed = Owed::new(place.said.members);
+        place.owed = Owed::known_before(place.said.members);
         (place.above.is_admitted, place.above.tries, place.above.heard) = (false, 0, now);
         place.above.waits = 0;
         self.place = Some(place);
