@@ -5,14 +5,19 @@ export PATH := $(or $(CARGO_HOME),$(HOME)/.cargo)/bin:$(PATH):/usr/sbin:/sbin
 
 TREECAST := target/release/treecast
 OUT ?= out/demo
+PACKAGES ?= out/packages
+MACHINE := $(shell uname -m)
+MUSL := $(MACHINE)-unknown-linux-musl
 export PYTHON ?= python3
+# Most tests wait for packets, and not for a processor.
+export RUST_TEST_THREADS ?= 4
 # The file that the demo delivers: `make demo FILE=path`.
 FILE ?= $(TREECAST)
 
 # Routing tables, relations between ASes and delegations for the page of `make rib`, such as RIB="rib.bz2 as-relationships-*.xz".
 RIB ?=
 
-.PHONY: demo test bench lint audit fuzz rib spark build setup clean
+.PHONY: demo test bench lint audit fuzz rib spark package build setup clean
 
 demo: build
 	$(TREECAST) lab run labs/matrix.toml --out $(OUT)/matrix
@@ -54,6 +59,14 @@ rib: build
 # Needs Java 17, and a Python with pyspark: `make spark PYTHON=venv/bin/python`.
 spark: build
 	scripts/check-spark.sh $(RIB)
+
+# For this kind of machine: a Debian package, and a tar file whose program needs no libraries and starts in an initramfs, too.
+# `make test` installs, uses and purges the former.
+package: build
+	scripts/setup.sh package
+	scripts/package.sh deb $(TREECAST) $(PACKAGES)
+	cargo build --release --locked -p treecast-cli --target $(MUSL)
+	scripts/package.sh tar target/$(MUSL)/release/treecast $(PACKAGES) $(MACHINE)
 
 build: setup
 	cargo build --release --locked -p treecast-cli

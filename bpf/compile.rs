@@ -18,8 +18,9 @@ pub fn compile(name: &str, purpose: &str) {
 fn run_clang(source: &Path, object: &str, purpose: &str) -> Result<(), String> {
     let clang = std::env::var("CLANG").unwrap_or_else(|_| "clang".into());
     let object = PathBuf::from(std::env::var("OUT_DIR").map_err(|error| error.to_string())?).join(object);
-    // The kernel's own headers are in a folder named after the machine on Debian.
-    let machine = std::env::var("CARGO_CFG_TARGET_ARCH").unwrap_or_default();
+    // The kernel's own headers are in a folder named after this machine on Debian. They are alike for those that we build for.
+    let host = std::env::var("HOST").unwrap_or_default();
+    let machine = host.split('-').next().unwrap_or_default();
     let mut command = Command::new(&clang);
     command.args(["-target", "bpf", "-O2", "-g", "-Wall", "-Wextra", "-Werror"]);
     command.arg("-idirafter").arg(format!("/usr/include/{machine}-linux-gnu"));

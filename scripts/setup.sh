@@ -1,7 +1,7 @@
 #!/bin/sh
 # Installs what is missing to build and run treecast: Debian packages by apt, Rust by rustup where
 # there is none (or one that is too old). Says what it does; does nothing when all is there.
-# Usage: scripts/setup.sh [bench|fuzz|lint|test]...   extra tools for the make targets of these names
+# Usage: scripts/setup.sh [bench|fuzz|lint|package|test]...   extra tools for the make targets of these names
 set -eu
 
 RUST_NEEDED=1.88
@@ -57,12 +57,20 @@ for extra in "$@"; do
             ;;
         fuzz) need c++ g++ ;;
         lint) ;;
+        package)
+            need dpkg-shlibdeps dpkg-dev
+            need musl-gcc musl-tools
+            need xz xz-utils
+            ;;
         # Its daemons are in no PATH.
         test)
             [ -x /usr/lib/frr/ospf6d ] || packages="$packages frr"
             need nft nftables
+            need python3 python3
+            need dpkg-shlibdeps dpkg-dev
+            need mmdebstrap mmdebstrap
             ;;
-        *) die "setup.sh: unknown extra '$extra': expected bench, fuzz, lint or test" ;;
+        *) die "setup.sh: unknown extra '$extra': expected bench, fuzz, lint, package or test" ;;
     esac
 done
 
@@ -135,6 +143,11 @@ cargo_tool() {
 for extra in "$@"; do
     case $extra in
         lint) cargo_tool cargo-deny ;;
+        package)
+            musl=$(uname -m)-unknown-linux-musl
+            rustup target add "$musl" >/dev/null 2>&1 ||
+                die "a program without libraries needs Rust's target $musl: install it, by rustup target add $musl"
+            ;;
         fuzz)
             cargo_tool cargo-fuzz
             cargo +nightly --version >/dev/null 2>&1 || rustup toolchain install nightly --profile minimal >/dev/null ||

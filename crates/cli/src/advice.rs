@@ -26,7 +26,12 @@ pub fn line(error: &(dyn Error + 'static)) -> String {
 }
 
 /// What libraries tell of in words, and the option that helps.
-const OPTIONS: [(&str, &str); 11] = [
+const OPTIONS: [(&str, &str); 13] = [
+    (
+        "cannot read the ticket from",
+        "name the file that `treecast send --ticket-file` wrote, or give the ticket itself",
+    ),
+    ("never leaves its host", "for a session on this host alone, add --interface lo"),
     (remedies::HIDDEN, "take such files with --hidden"),
     (remedies::WITHOUT_SYMBOLS, "the sender's --fec none does so"),
     (remedies::PLAIN, "--secure refuses such tickets"),
@@ -86,7 +91,6 @@ fn options(error: &OptionsError) -> Option<&'static str> {
         OptionsError::Rates => "name them with --rates from fast to slow, as 500M,100M,20M",
         OptionsError::RatesWithoutGroup => "leave out --rates, or take --fanout multicast",
         OptionsError::RatesUnmended => "take --repair nack, after or carousel",
-        OptionsError::RatesWithFec => "leave out --fec, or take one --rate",
         OptionsError::TooFewGroups => "name another with --group",
         OptionsError::CarouselRate => "name a --rate that their links bear",
         OptionsError::CarouselReceivers(_) => "name their addresses with --receivers",

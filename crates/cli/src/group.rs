@@ -1,6 +1,10 @@
 //! `--group`: a multicast group, with or without a port.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+
+use treecast_driver::udp::check_group;
+
+use crate::advice::with_option;
 
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Group {
@@ -21,7 +25,7 @@ impl Group {
             (None, Ok(both)) if both.port() != 0 => (both.ip(), Some(both.port())),
             _ => return Err(expected(text)),
         };
-        usable(address)?;
+        check_group(address).map_err(|line| with_option(&line))?;
         let seeming = split_port(text).filter(|_| bare.is_some());
         Ok(Self { address, port, seeming })
     }
@@ -60,47 +64,6 @@ fn split_port(text: &str) -> Option<(Ipv6Addr, u16)> {
     let group = group.parse().ok().filter(Ipv6Addr::is_multicast)?;
     let is_decimal = port.len() >= 4 && port.bytes().all(|digit| digit.is_ascii_digit());
     Some((group, port.parse().ok().filter(|port| is_decimal && *port >= 1024)?))
-}
-
-/// Refuses groups at which nothing arrives, and groups that all hosts or routers listen to.
-fn usable(address: IpAddr) -> Result<(), String> {
-    match address {
-        IpAddr::V4(group) if is_reserved_v4(group) => {
-            Err(format!("{group} belongs to another protocol (IANA): take one like 239.255.1.1"))
-        }
-        IpAddr::V6(group) if group.is_multicast() => usable_v6(group),
-        _ => Ok(()),
-    }
-}
-
-/// Whether an IPv4 group is in the Local Network Control Block (RFC 5771, section 4), or is one that many hosts
-/// listen to: NTP, PTP, SSDP.
-fn is_reserved_v4(group: Ipv4Addr) -> bool {
-    let known = [[224, 0, 1, 1], [224, 0, 1, 129], [239, 255, 255, 250]];
-    group.octets()[..3] == [224, 0, 0] || known.contains(&group.octets())
-}
-
-/// Group IDs that are assigned in every scope, or in a wider one (IANA's registry of IPv6 multicast addresses):
-/// all nodes, all routers, SSDP, mDNS, NTP, DHCP servers.
-const RESERVED_IDS: [u128; 6] = [1, 2, 0xc, 0xfb, 0x101, 0x1_0003];
-
-fn usable_v6(group: Ipv6Addr) -> Result<(), String> {
-    let (flags, scope) = (group.octets()[1] >> 4, group.octets()[1] & 0xf);
-    // RFC 4291, section 2.7: packets to scope 0 may not be sent, and scope 1 does not leave the interface.
-    if scope <= 1 {
-        return Err(format!(
-            "{group} never leaves its host: take one of a wider scope, like ff15::1, if need be with --interface lo"
-        ));
-    }
-    // RFC 4291, section 2.7: a group without flags is assigned by IANA. All such groups of link scope are
-    // refused.
-    let id = group.to_bits() & (u128::MAX >> 16);
-    match flags {
-        0 if scope == 2 || RESERVED_IDS.contains(&id) => Err(format!(
-            "{group} belongs to another protocol (IANA): take one like ff15::1, or ff12::1 for one link"
-        )),
-        _ => Ok(()),
-    }
 }
 
 #[cfg(test)]

@@ -38,7 +38,7 @@ pub struct Args {
 }
 
 /// The levels, as [`LevelFilter`] reads them.
-const LEVELS: [&str; 5] = ["off", "error", "warn", "info", "debug"];
+const LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
 
 #[derive(Clone, Copy, PartialEq, ValueEnum)]
 enum Format {
@@ -103,6 +103,6 @@ fn from_environment() -> Result<Option<LevelFilter>, String> {
     let Some(text) = std::env::var_os(VARIABLE).filter(|text| !text.is_empty()) else { return Ok(None) };
     let named = text.to_str().map(str::to_lowercase).filter(|level| LEVELS.contains(&&**level));
     let level = named.and_then(|level| level.parse().ok());
-    let expected = "set it to off, error, warn, info or debug";
+    let expected = "set it to off, error, warn, info, debug or trace";
     level.map(Some).ok_or_else(|| format!("{VARIABLE} is {text:?}, which is no level: {expected}"))
 }

@@ -13,6 +13,7 @@ mod bench;
 mod discover;
 mod doctor;
 mod domain_key;
+mod feed;
 mod figures;
 mod group;
 mod history;
@@ -26,6 +27,7 @@ mod monitor;
 mod moving_line;
 mod mroute;
 mod observers;
+mod package_files;
 mod receive;
 mod rib;
 mod router;
@@ -36,7 +38,7 @@ mod unicast;
 
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 
 /// One sender, many receivers, the same bytes.
 #[derive(Parser)]
@@ -65,8 +67,11 @@ enum Command {
     Load(load::Args),
     Doctor(doctor::Args),
     Bench(bench::Args),
+    Feed(feed::Args),
     Rib(rib::Args),
     Mast(mast::Args),
+    #[command(hide = true)]
+    PackageFiles(package_files::Args),
 }
 
 fn main() -> ExitCode {
@@ -102,8 +107,10 @@ fn run() -> ExitCode {
         Command::Load(args) => load::run(args),
         Command::Doctor(args) => doctor::run(args),
         Command::Bench(args) => bench::run(args),
+        Command::Feed(args) => feed::run(args),
         Command::Rib(args) => rib::run(args),
         Command::Mast(args) => mast::run(args),
+        Command::PackageFiles(args) => package_files::run(&args, Cli::command()),
     };
     let result = result.and_then(|code| match output::failure() {
         Some(line) if code == ExitCode::SUCCESS => Err(line.into()),
@@ -124,9 +131,7 @@ type Outcome = Result<ExitCode, Box<dyn std::error::Error>>;
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory;
-
-    use super::Cli;
+    use super::*;
 
     #[test]
     fn every_argument_has_a_help_text() {

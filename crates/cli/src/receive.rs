@@ -424,22 +424,12 @@ fn ticket_of_code(args: &Args, stop: &Stop) -> Result<Ticket, String> {
 
 /// Parses a ticket, or reads it from the first lines of the file after `@`.
 fn read_ticket(text: &str) -> Result<Ticket, String> {
-    /// The largest file that is read for a ticket, in bytes. No ticket is longer.
-    const MAX_TICKET_FILE_LEN: u64 = 64 * 1024;
     let Some(path) = text.strip_prefix('@') else {
         return text.parse().map_err(|error| format!("{error}"));
     };
-    let content = treecast_host::text::read_any(Path::new(path), MAX_TICKET_FILE_LEN).map_err(|error| {
-        let advice = "name the file that `treecast send --ticket-file` wrote, or give the ticket itself";
-        format!("cannot read the ticket from {path:?}: {error}; {advice}")
-    })?;
-    // Editors of other systems begin a text with a byte order mark.
-    let content = content.trim_start_matches('\u{feff}');
-    let mut lines = content.lines().skip_while(|line| line.trim().is_empty()).peekable();
-    if lines.peek().is_none() {
-        return Err(format!("there is no ticket in {path:?}: see that `treecast send` has written it"));
-    }
-    Ticket::from_pieces(lines).map(|(ticket, _)| ticket).map_err(|error| format!("{path}: {error}"))
+    let ticket = treecast::Ticket::read(path).map_err(|error| advice::with_option(&error.to_string()))?;
+    // Its text is all that the library tells of a ticket.
+    ticket.to_string().parse().map_err(|error| format!("{path}: {error}"))
 }
 
 /// Describes in one line how a limit has ended the session.

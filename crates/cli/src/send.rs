@@ -25,8 +25,8 @@ use treecast_driver::{
     connection::KEEPALIVE,
     security::{AllowList, Identity},
     send::{
-        self, FeedSource, Listed, MAX_FEC_PERCENT, MIN_BLOCK_LEN, Priority, SendEvent, SendOptions,
-        SendSecurity, SendSummary,
+        self, FeedSource, Listed, MAX_FEC_PERCENT, MIN_BLOCK_LEN, Priority, RATES_BPS, SendEvent,
+        SendOptions, SendSecurity, SendSummary,
     },
     status::Progress,
     udp::{DEFAULT_MULTICAST_HOPS, Offload},
@@ -589,21 +589,6 @@ fn asks_for_fec(args: &Args) -> bool {
     args.fec.is_some_and(|Fec(share)| share.is_some())
 }
 
-/// The share of repair symbols that was asked for. Otherwise what costs least: symbols, if one packet reaches
-/// all receivers and computing symbols keeps up with the rate.
-fn fec(args: &Args, rate: send::Rate) -> Option<Share> {
-    if let Some(Fec(share)) = args.fec {
-        return share;
-    }
-    let keeps_up = match rate {
-        send::Rate::Fixed(rate) => rate <= send::MOST_CODED_BPS,
-        send::Rate::Auto { .. } => true,
-        send::Rate::Max => false,
-    };
-    let is_fit = args.repair == Repair::Nack && args.fanout == Fanout::Multicast && args.rates.is_none();
-    (is_fit && keeps_up && args.dialect != Dialect::Iotup).then_some(Share::Needed)
-}
-
 fn options(args: &Args) -> Result<SendOptions, String> {
     let listed = args.to_standing.as_deref().map(Listed::parse).transpose();
     let listed = listed.map_err(|error| format!("{error} (--to-standing)"))?.unwrap_or_default();
@@ -614,7 +599,7 @@ fn options(args: &Args) -> Result<SendOptions, String> {
         None if args.repair == Repair::Local => local::rate(args)?,
         None => rate::rate(args.rate, args.rate_floor, is_carousel(args))?,
     };
-    Ok(SendOptions {
+    let options = SendOptions {
         fanout: match args.fanout {
             Fanout::Multicast => ticket::Fanout::Multicast,
             Fanout::Unicast => ticket::Fanout::Unicast,
@@ -631,7 +616,6 @@ fn options(args: &Args) -> Result<SendOptions, String> {
             Repair::Local => send::Repair::Local(local::options(args)?),
             Repair::Carousel | Repair::None => send::Repair::None,
         },
-        fec: fec(args, rate),
         group: args.group.map(|group| group.address),
         port: args.group.and_then(|group| group.port).or_else(|| {
             let is_iotup = args.dialect == Dialect::Iotup;
@@ -674,7 +658,9 @@ fn options(args: &Args) -> Result<SendOptions, String> {
         listed_wait: args.linger.map_or(send::LISTED_WAIT, Duration::from_secs),
         compression: args.compress,
         ..SendOptions::new(if is_stream(args) { Vec::new() } else { args.paths.clone() })
-    })
+    };
+    let fec = args.fec.map_or_else(|| options.default_fec(), |Fec(share)| share);
+    Ok(SendOptions { fec, ..options })
 }
 
 /// What is read while the session runs.
@@ -745,11 +731,6 @@ impl TicketFile {
     }
 }
 
-const LEAST_RATE_BPS: f64 = 1e3;
-
-/// The highest rate, in bits a second. No link of a host is faster.
-const MOST_RATE_BPS: f64 = 400e9;
-
 pub(crate) fn parse_rate(text: &str) -> Result<Rate, String> {
     if text == "max" {
         return Ok(Rate(None));
@@ -761,7 +742,7 @@ pub(crate) fn parse_rate(text: &str) -> Result<Rate, String> {
         _ => (text, 1.0),
     };
     let rate = number.parse::<f64>().map(|number| number * unit).unwrap_or(f64::NAN);
-    if !(LEAST_RATE_BPS..=MOST_RATE_BPS).contains(&rate) {
+    if !(rate >= *RATES_BPS.start() as f64 && rate <= *RATES_BPS.end() as f64) {
         return Err("expected bits a second from 1k to 400G, like 500M, or max".into());
     }
     Ok(Rate(Some(rate as u64)))

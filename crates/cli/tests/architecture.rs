@@ -16,8 +16,13 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("sim", &["wire", "proto"]),
     ("driver", &["wire", "host", "proto"]),
     ("dataplane", &["wire", "host", "proto"]),
+    ("treecast", &["wire", "host", "proto", "driver"]),
+    ("c", &["treecast"]),
+    // Its tests have programs of C and Python exchange objects.
+    ("python", &["treecast", "c"]),
     ("load", &["wire", "host", "proto", "measure"]),
     ("interdomain", &["wire", "host", "measure"]),
+    ("feed", &["proto", "measure"]),
     ("lab", &["wire", "host", "proto", "driver", "dataplane", "measure"]),
     (
         "experiment",
@@ -31,12 +36,14 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "host",
             "proto",
             "driver",
+            "treecast",
             "dataplane",
             "sim",
             "lab",
             "experiment",
             "bench",
             "load",
+            "feed",
             "interdomain",
             "measure",
         ],
@@ -218,7 +225,7 @@ fn our_dependencies() -> Vec<(String, Vec<String>)> {
 fn dependencies_of(package: &serde_json::Value) -> Vec<String> {
     let all = package["dependencies"].as_array().expect("dependencies");
     let ours = |dependency: &&serde_json::Value| {
-        dependency["name"].as_str().is_some_and(|name| name.starts_with("treecast-"))
+        dependency["name"].as_str().is_some_and(|name| name == "treecast" || name.starts_with("treecast-"))
     };
     all.iter().filter(ours).map(|dependency| short(&dependency["name"])).collect()
 }

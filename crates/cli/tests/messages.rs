@@ -99,7 +99,6 @@ const CASES: &[Case] = &[
     (&["send", "--rates", "9M,1M", "--rate", "9M", "file"], &["leave these out, or --rates"]),
     (&["send", "--rates", "9M,1M", "--rate-floor", "1M", "file"], &["leave these out, or --rates"]),
     (&["send", "--rates", "9M,1M", "--repair", "none", "file"], &["--repair nack, after or carousel"]),
-    (&["send", "--rates", "9M,1M", "--fec", "auto", "file"], &["leave out --fec"]),
     (&["send", "--rates", "9M,1M", "--fanout", "unicast", "file"], &["--fanout multicast"]),
     (&["send", "--rates", "9M,1M", "--group", "239.255.255.255", "--interface", "lo", "file"], &["--group"]),
     (&["send", "--repair", "carousel", "--fanout", "unicast", "file"], &["--receivers"]),

@@ -41,6 +41,15 @@ fn of_kind<'a>(events: &'a [Value], kind: &str) -> Vec<&'a Value> {
 
 #[test]
 fn a_slow_receiver_moves_and_the_fast_ones_do_not_notice() {
+    slow_receiver_moves("none");
+}
+
+#[test]
+fn a_slow_receiver_moves_to_where_there_are_no_repair_symbols() {
+    slow_receiver_moves("auto");
+}
+
+fn slow_receiver_moves(fec: &str) {
     const NAMES: [&str; 3] = ["c0", "c1", "c2"];
     const FILES: [usize; 5] = [2_000_000, 500_000, 1_500_000, 0, 3_500_000];
     let (switch, scratch) = (switch(), Scratch::new());
@@ -48,7 +57,7 @@ fn a_slow_receiver_moves_and_the_fast_ones_do_not_notice() {
         FILES.iter().enumerate().map(|(number, len)| scratch.file(&number.to_string(), *len)).collect();
     let ticket = scratch.path("ticket");
     let send = ["send", "--interface", "sw", "--group", "239.255.7.8", "--rates", "16M,4M", "--wait", "3"];
-    let more = ["--ticket-file", path(&ticket)];
+    let more = ["--fec", fec, "--ticket-file", path(&ticket)];
     let files: Vec<&str> = files.iter().map(|file| path(file)).collect();
     let sender = start(&switch, "s", &[&send[..], &more, &files].concat());
     wait_until("the ticket is written", || ticket.exists());

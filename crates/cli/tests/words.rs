@@ -6,7 +6,7 @@ use std::{
 };
 
 /// Libraries, whose errors say what happened. The command line adds which option helps (`cli/src/advice.rs`).
-const LIBRARIES: [&str; 5] = ["wire", "proto", "driver", "lab", "measure"];
+const LIBRARIES: [&str; 6] = ["wire", "proto", "driver", "treecast", "lab", "measure"];
 
 /// Crates and folders whose doc comments have been read through.
 const READ_THROUGH: &[&str] = &[
@@ -18,6 +18,7 @@ const READ_THROUGH: &[&str] = &[
     "sim",
     "proto",
     "driver",
+    "treecast",
     "dataplane",
     "experiment",
     "lab",

@@ -67,6 +67,12 @@ impl Pacer {
         Duration::from_nanos(u64::try_from(missing.div_ceil(u128::from(rate))).unwrap_or(u64::MAX))
     }
 
+    /// Returns how many bytes may leave now, none without a rate.
+    pub fn due_bytes(&mut self, now: Instant) -> Option<u64> {
+        self.fill(now, self.rate_bps?);
+        Some(u64::try_from(self.tokens.max(0) / (8 * PER_BIT)).unwrap_or(u64::MAX))
+    }
+
     /// Notes that `bytes` have left.
     pub fn sent(&mut self, now: Instant, bytes: u64) {
         if let Some(rate) = self.rate_bps {

@@ -43,7 +43,7 @@ impl WallTime {
     /// What calendar and clock show in this host's time zone, so many seconds after 1970 began in UTC. `None` beyond the years
     /// that the system knows.
     pub fn local(unix_seconds: u64) -> Option<Self> {
-        let seconds = libc::time_t::try_from(unix_seconds).ok()?;
+        let seconds = i64::try_from(unix_seconds).ok()?;
         // SAFETY: both structures are live; `tm` is plain data, which the call fills in.
         let tm = unsafe {
             let mut tm: libc::tm = std::mem::zeroed();

@@ -58,7 +58,7 @@ pub fn send_many<'a>(
             (message.msg_name, message.msg_namelen) = (to.as_ptr().cast_mut().cast(), to.len());
         }
         // An IoSlice has the layout of an iovec. The kernel does not write to what it sends.
-        (message.msg_iov, message.msg_iovlen) = (parts.as_ptr().cast_mut().cast(), parts.len());
+        (message.msg_iov, message.msg_iovlen) = (parts.as_ptr().cast_mut().cast(), parts.len() as _);
         libc::mmsghdr { msg_hdr: message, msg_len: 0 }
     };
     let mut messages: Vec<_> = messages.into_iter().map(header).collect();
@@ -237,7 +237,7 @@ impl ControlBuffer {
 }
 
 fn received(len: usize, message: &libc::msghdr, control: &ControlBuffer) -> Received {
-    let control = &control.0[..message.msg_controllen.min(CONTROL_LEN)];
+    let control = &control.0[..CONTROL_LEN.min(message.msg_controllen as _)];
     let is_truncated = message.msg_flags & libc::MSG_TRUNC != 0;
     Received { len, is_truncated, from: None, ancillary: Ancillary::read(control) }
 }
@@ -248,11 +248,12 @@ fn part(bytes: &mut [u8]) -> libc::iovec {
 
 fn message_into(parts: &mut [libc::iovec], control: &mut ControlBuffer) -> libc::msghdr {
     let mut message = empty_message();
-    (message.msg_iov, message.msg_iovlen) = (parts.as_mut_ptr(), parts.len());
-    (message.msg_control, message.msg_controllen) = (control.0.as_mut_ptr().cast(), CONTROL_LEN);
+    (message.msg_iov, message.msg_iovlen) = (parts.as_mut_ptr(), parts.len() as _);
+    (message.msg_control, message.msg_controllen) = (control.0.as_mut_ptr().cast(), CONTROL_LEN as _);
     message
 }
 
+/// A message with nothing in it. Its lengths are `usize` in glibc and shorter in musl, so they are converted with `as _`.
 fn empty_message() -> libc::msghdr {
     // SAFETY: the header is plain data, for which zeroes are a value.
     unsafe { mem::zeroed() }

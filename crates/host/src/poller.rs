@@ -123,7 +123,7 @@ impl Poller {
         let (epoll, len) = (self.epoll.as_raw_fd(), events.len() as libc::c_int);
         if self.has_nanoseconds {
             let timespec = timeout.map(|timeout| libc::timespec {
-                tv_sec: libc::time_t::try_from(timeout.as_secs()).unwrap_or(libc::time_t::MAX),
+                tv_sec: i64::try_from(timeout.as_secs()).unwrap_or(i64::MAX),
                 tv_nsec: timeout.subsec_nanos().into(),
             });
             let pointer = timespec.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);

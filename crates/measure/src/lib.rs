@@ -17,6 +17,7 @@
 
 pub mod claim;
 pub mod condition;
+pub mod date;
 pub mod db;
 pub mod expression;
 pub mod frame;

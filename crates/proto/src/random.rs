@@ -17,6 +17,13 @@ impl SplitMix64 {
         self.draw() % limit.max(1)
     }
 
+    /// Returns this number of random bytes. They do not compress.
+    pub fn bytes(&mut self, len: usize) -> Vec<u8> {
+        let mut bytes: Vec<u8> = (0..len.div_ceil(8)).flat_map(|_| self.draw().to_le_bytes()).collect();
+        bytes.truncate(len);
+        bytes
+    }
+
     /// Returns a random number from 0 up to 1, which is left out.
     pub fn unit(&mut self) -> f64 {
         (self.draw() >> 11) as f64 / (1_u64 << 53) as f64

@@ -98,7 +98,8 @@ fn alone_it_leaves_no_long_queue() {
         let mut random = generator(seed, 0);
         let rate_bps = [10, 50, 200][random.random_range(0..3)] * 1_000_000;
         let round_trip = Duration::from_millis(random.random_range(10..150));
-        let plan = alone(seed, rate_bps, round_trip, random.random_range(1.0..4.0));
+        let mut plan = alone(seed, rate_bps, round_trip, random.random_range(1.0..4.0));
+        plan.length = seconds(20);
         let queue = run(&plan)[0].queue();
         assert!(queue < round_trip / 2, "{queue:?} of {round_trip:?} at {rate_bps}, seed {seed}");
     }
@@ -114,7 +115,8 @@ fn a_link_that_gets_narrow_is_not_flooded() {
         let flow = &run(&plan)[0];
         let lost = flow.lost(seconds(6), seconds(15));
         assert!(lost < 0.05, "{lost}, {products} products, seed {seed}");
-        let used = used(flow, SHARED_BPS / 10, seconds(6), seconds(15));
+        // What waits in the queue was delivered in the first second, and keeps the link busy for up to two.
+        let used = used(flow, SHARED_BPS / 10, seconds(5), seconds(15));
         assert!(used > 0.85, "{used}, {products} products, seed {seed}");
     }
 }
@@ -151,7 +153,7 @@ fn it_shares_with_cubic() {
 /// BBR's first version does not answer losses. CUBIC gets 0.04 of the link beside it where the queue holds one product.
 #[test]
 fn it_holds_its_own_beside_bbr() {
-    for (seed, products, least) in seeds(3).flat_map(|seed| [(seed, 1.0, 0.12), (seed, 4.0, 0.25)]) {
+    for (seed, products, least) in seeds(3).flat_map(|seed| [(seed, 1.0, 0.15), (seed, 4.0, 0.25)]) {
         let parts = shares(seed, &[MODEL, Flow::Bbr], &[], products);
         let is_fair = parts[0] >= least && parts[1] >= 0.25;
         assert!(is_fair, "{parts:.2?}, {products} products, seed {seed}");
@@ -171,7 +173,7 @@ fn round_trips_decide_little() {
         let parts = shares(seed, &[MODEL; 4], &round_trips, products);
         let (sum, squares) = (parts.iter().sum::<f64>(), parts.iter().map(|part| part * part).sum::<f64>());
         let index = sum * sum / (squares * 4.0);
-        assert!(index >= 0.6, "{index}: {parts:.2?}, {products} products, seed {seed}");
+        assert!(index >= 0.75, "{index}: {parts:.2?}, {products} products, seed {seed}");
     }
 }
 
@@ -226,8 +228,8 @@ fn after_a_path_that_drops_everything_for_five_seconds_it_is_back() {
         let flow = &run(&plan)[0];
         let sent: u64 = flow.spans[90..100].iter().map(|span| span.sent_bytes * 8).sum();
         assert!(sent < SHARED_BPS / 10, "seed {seed}: {sent} bits in the fifth second");
-        let back = used(flow, SHARED_BPS, seconds(13), seconds(20));
-        assert!(back > 0.85, "seed {seed}: {back}");
+        let back = used(flow, SHARED_BPS, seconds(11), seconds(20));
+        assert!(back > 0.9, "seed {seed}: {back}");
     }
 }
 

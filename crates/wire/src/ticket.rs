@@ -394,10 +394,9 @@ fn parse_fields(fields: &[u8]) -> Result<Ticket, ParseError> {
     if fanout.has_group() && !group.ip().is_multicast() {
         return Err(ParseError::invalid("group", group, "a multicast address"));
     }
-    let may_have_slower = fanout == Fanout::Multicast && (repair == Repair::Carousel || !fec);
     let has_addresses = groups <= MAX_GROUPS && group_address(group, groups - 1).is_some();
-    if groups > 1 && !(may_have_slower && has_addresses) {
-        let expected = "0 to 7, where there is multicast, and a carousel or no forward error correction";
+    if groups > 1 && !(fanout == Fanout::Multicast && has_addresses) {
+        let expected = "0 to 7, where there is multicast";
         return Err(ParseError::invalid("slower groups", groups - 1, expected));
     }
     let source = match reader.u8("source")? {

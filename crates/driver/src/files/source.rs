@@ -212,7 +212,7 @@ impl Source {
     ///
     /// # Errors
     /// If it cannot be read.
-    pub(crate) fn compress(&mut self, level: i32) -> Result<bool, SourceError> {
+    pub fn compress(&mut self, level: i32) -> Result<bool, SourceError> {
         let size = self.size();
         if size <= LEAST_COMPRESSED || !matches!(self.content, Content::File(_) | Content::Memory(_)) {
             return Ok(false);
@@ -247,6 +247,14 @@ impl Source {
         let mut segment = vec![0; self.size().saturating_sub(start).min(SEGMENT_LEN) as usize];
         self.read_file(start, &mut segment)?;
         Ok(segment)
+    }
+
+    /// The bytes of an object in memory, as they are sent. `None` for other objects, and where they are compressed.
+    pub(crate) fn bytes(&self) -> Option<&[u8]> {
+        match &self.content {
+            Content::Memory(Memory(bytes)) if self.coding.is_none() => Some((**bytes).as_ref()),
+            _ => None,
+        }
     }
 
     /// Reads bytes from `position` on into `into`, as they are sent.

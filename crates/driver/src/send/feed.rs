@@ -1,9 +1,11 @@
 //! Reads what to send while a session runs: paths, one a line, from standard input or a file (usually a pipe); or the bytes of
-//! standard input themselves.
+//! standard input themselves. A program that holds a session has an [`ObjectQueue`] in their place, without a thread.
 //!
 //! A separate thread reads them, because there is no other way to wait for a file of unknown kind. It runs
 //! ahead by at most [`AHEAD`] objects. So the session slows down the program that writes the lines, and its
 //! memory does not fill.
+
+mod queue;
 
 use std::{
     ffi::OsStr,
@@ -14,6 +16,8 @@ use std::{
     sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel},
     thread,
 };
+
+pub use queue::{ObjectQueue, QueueClosed, Queued};
 
 use treecast_host::wake::Waker;
 
@@ -37,12 +41,16 @@ pub enum FeedSource {
     File(PathBuf),
     /// The bytes of standard input, which are sent in pieces ([`crate::pipe`]).
     Stream,
+    /// The objects that the program puts into this queue.
+    Queue(ObjectQueue),
 }
 
 /// What a line came to.
 #[derive(Debug)]
 pub(super) enum Arrival {
     Object(NamedSource),
+    /// An object of a program's queue.
+    Queued(Queued),
     /// Something that could not be sent, and why.
     Refused {
         path: String,
@@ -53,17 +61,23 @@ pub(super) enum Arrival {
 
 /// What comes in, as the session takes it.
 #[derive(Debug)]
-pub(super) struct Feed {
-    arrivals: Receiver<Arrival>,
+pub(super) enum Feed {
+    /// From a thread that reads.
+    Read(Receiver<Arrival>),
+    Queue(ObjectQueue),
 }
 
 impl Feed {
     /// Starts the reader, which has objects compressed at this level. It wakes `waker` when a path has arrived, and at the end.
     pub fn start(source: FeedSource, compression: Option<i32>, waker: Waker) -> io::Result<Self> {
+        if let FeedSource::Queue(queue) = source {
+            queue.wake_by(waker);
+            return Ok(Self::Queue(queue));
+        }
         let (sender, arrivals) = sync_channel(AHEAD);
         let reader = Reader { arrivals: sender, compression, waker };
         thread::Builder::new().name("feed".into()).spawn(move || reader.run(&source))?;
-        Ok(Self { arrivals })
+        Ok(Self::Read(arrivals))
     }
 
     /// The next arrival.
@@ -71,7 +85,10 @@ impl Feed {
     /// # Errors
     /// When there is none now, or all have been taken.
     pub fn next(&self) -> Result<Arrival, TryRecvError> {
-        self.arrivals.try_recv()
+        match self {
+            Self::Read(arrivals) => arrivals.try_recv(),
+            Self::Queue(queue) => queue.take().map(Arrival::Queued),
+        }
     }
 }
 
@@ -108,6 +125,8 @@ impl Reader {
                 };
                 (path.display().to_string(), read)
             }
+            // Nobody has to wait for it.
+            FeedSource::Queue(_) => return,
         };
         if let Ok(Err(error)) = read {
             let reason = format!("the feed cannot be read to its end: {error}");
@@ -197,6 +216,7 @@ mod tests {
                 Arrival::Object(named) => named.name,
                 Arrival::Refused { path, reason } => format!("{path}: {reason}"),
                 Arrival::Warning(line) => line,
+                Arrival::Queued(queued) => panic!("{queued:?}"),
             })
             .collect()
     }

@@ -38,14 +38,14 @@ impl Log {
             SendEvent::Paused => info!(target: LOG, "paused"),
             SendEvent::Looped { loops } => info!(target: LOG, loops, "loop complete"),
             SendEvent::Done(_) | SendEvent::Idle => {}
-            SendEvent::ObjectDone { name, bytes, complete, failed: 0, not_wanted } => {
+            SendEvent::ObjectDone { name, bytes, complete, failed: 0, not_wanted, .. } => {
                 info!(target: LOG, name, bytes, complete, not_wanted, "object done");
             }
-            SendEvent::ObjectDone { name, bytes, complete, failed, not_wanted } => {
+            SendEvent::ObjectDone { name, bytes, complete, failed, not_wanted, .. } => {
                 warn!(target: LOG, name, bytes, complete, failed, not_wanted, "object failed at some");
             }
-            SendEvent::Withdrawn { name, reason } => warn!(target: LOG, name, reason, "object withdrawn"),
-            SendEvent::NotSent { path, reason } => warn!(target: LOG, path, reason, "not sent"),
+            SendEvent::Withdrawn { name, reason, .. } => warn!(target: LOG, name, reason, "object withdrawn"),
+            SendEvent::NotSent { path, reason, .. } => warn!(target: LOG, path, reason, "not sent"),
         }
     }
 

@@ -26,6 +26,7 @@ use std::{
     collections::BTreeMap,
     io,
     net::{IpAddr, SocketAddr},
+    ops::RangeInclusive,
     path::PathBuf,
     time::Duration,
 };
@@ -36,7 +37,7 @@ use treecast_host::{interface::InterfaceError, stop::Stop};
 use treecast_proto::{fanout::Way, fec::Share};
 use treecast_wire::ticket::{Fanout, Ticket};
 
-pub use feed::FeedSource;
+pub use feed::{FeedSource, ObjectQueue, QueueClosed, Queued};
 pub use listed::{Listed, ListedError};
 pub use options_error::{MAX_FEC_PERCENT, MIN_BLOCK_LEN, OptionsError};
 pub use plan::Plan;
@@ -77,6 +78,9 @@ pub const LISTED_WAIT: Duration = Duration::from_secs(366 * 24 * 3600);
 /// The highest rate, in bits a second, at which repair symbols replace lost blocks without being asked for. One
 /// core decodes about 3 Gbit/s, and a receiver with any loss must decode nearly everything.
 pub const MOST_CODED_BPS: u64 = 400_000_000;
+
+/// The rates that a session can have, in bits of IP packets a second. No link of a host is faster.
+pub const RATES_BPS: RangeInclusive<u64> = 1_000..=400_000_000_000;
 
 /// The options of a session.
 #[derive(Debug, Clone)]
@@ -224,6 +228,18 @@ impl SendOptions {
             compression: None,
         }
     }
+
+    /// The forward error correction that costs least, for a session that nobody has told what to take. Symbols replace lost
+    /// blocks where one packet reaches all receivers, and computing them keeps up with the rate.
+    pub fn default_fec(&self) -> Option<Share> {
+        let keeps_up = match self.rate {
+            Rate::Fixed(rate) => rate <= MOST_CODED_BPS,
+            Rate::Auto { .. } => true,
+            Rate::Max => false,
+        };
+        let has_one_group = self.fanout == Fanout::Multicast && self.slower_rates.is_empty();
+        (keeps_up && has_one_group && matches!(self.repair, Repair::Nack)).then_some(Share::Needed)
+    }
 }
 
 /// An event of a sender. `treecast send --json` prints these events, one a line.
@@ -297,16 +313,25 @@ pub enum SendEvent {
         complete: u32,
         not_wanted: u32,
         failed: u32,
+        /// The number that the program has given the object ([`Queued::number`]). `None` for objects of paths.
+        #[serde(skip)]
+        number: Option<u64>,
     },
     /// A line of the feed does not name something that can be sent.
     NotSent {
         path: String,
         reason: String,
+        /// The number that the program has given the object ([`Queued::number`]). `None` for lines.
+        #[serde(skip)]
+        number: Option<u64>,
     },
     /// An object could not be read to its end, or has changed.
     Withdrawn {
         name: String,
         reason: String,
+        /// The number that the program has given the object ([`Queued::number`]). `None` for objects of paths.
+        #[serde(skip)]
+        number: Option<u64>,
     },
     /// The session is over. [`run`] returns its summary instead of this event.
     Done(Done),

@@ -29,8 +29,6 @@ pub enum OptionsError {
     RatesWithoutGroup,
     #[error("receivers miss something when they move to another rate, and nothing mends that")]
     RatesUnmended,
-    #[error("a session with several rates mends losses without repair symbols")]
-    RatesWithFec,
     #[error("several rates need as many group addresses, one behind the other")]
     TooFewGroups,
     #[error("a carousel hears nothing of its receivers, and cannot follow them with its rate")]
@@ -107,18 +105,12 @@ impl OptionsError {
     ///
     /// # Errors
     /// The reason why they are refused.
-    pub fn check_rates(
-        rates_bps: &[u64],
-        is_multicast: bool,
-        repair: Repair,
-        has_fec: bool,
-    ) -> Result<(), Self> {
+    pub fn check_rates(rates_bps: &[u64], is_multicast: bool, repair: Repair) -> Result<(), Self> {
         let is_falling = rates_bps.windows(2).all(|pair| pair[0] > pair[1]) && !rates_bps.contains(&0);
         match repair {
             _ if !(2..=usize::from(MAX_GROUPS)).contains(&rates_bps.len()) || !is_falling => Err(Self::Rates),
             _ if !is_multicast => Err(Self::RatesWithoutGroup),
             Repair::None => Err(Self::RatesUnmended),
-            Repair::Nack | Repair::After if has_fec => Err(Self::RatesWithFec),
             _ => Ok(()),
         }
     }

@@ -297,7 +297,7 @@ fn check_rates(options: &SendOptions) -> Result<(), OptionsError> {
     let first = options.rate.fixed_bps().unwrap_or_default();
     let rates: Vec<u64> = [first].iter().chain(slower).copied().collect();
     let (is_multicast, repair) = (options.fanout == Fanout::Multicast, options.repair.in_ticket());
-    OptionsError::check_rates(&rates, is_multicast, repair, options.fec.is_some())?;
+    OptionsError::check_rates(&rates, is_multicast, repair)?;
     let has_too_few = |group| group_address(SocketAddr::new(group, 0), slower.len() as u8).is_none();
     if options.group.is_some_and(has_too_few) { Err(OptionsError::TooFewGroups) } else { Ok(()) }
 }

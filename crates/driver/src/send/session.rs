@@ -55,7 +55,7 @@ pub use self::named::{NamedReceiver, Presence};
 use self::{congestion::Congestion, fanout::Ways, local::Local, ring::Ring};
 use super::{
     Plan, Rate, Repair, SendError, SendEvent, SendSummary, Standing,
-    feed::{Arrival, Feed},
+    feed::{Arrival, Feed, Queued},
     gather::Gather,
     hashing::Hashing,
     lane::GroupLane,
@@ -175,6 +175,8 @@ struct Objects {
     /// Where more objects come from. `None` when all are known.
     feed: Option<Feed>,
     feed_waker: Waker,
+    /// The numbers that a program has given to objects of its queue.
+    numbers: BTreeMap<FileId, u64>,
     /// What goes into the session's file as it goes on. `None` without such a file.
     marks: Option<Marks>,
     /// The thread that hashes objects that are not read in order. `None` where there are none.
@@ -343,7 +345,7 @@ impl<'a> Session<'a> {
     }
 
     /// API_Send.
-    fn send(&mut self, now: Instant, named: NamedSource) -> Result<(), SendError> {
+    fn send(&mut self, now: Instant, named: NamedSource) -> Result<FileId, SendError> {
         let size = named.source.size();
         let begin = named.begin()?;
         let file = self.machine.send(now, begin).ok_or(SendError::Contents(MAX_OBJECTS as usize + 1))?;
@@ -352,7 +354,7 @@ impl<'a> Session<'a> {
         if size == 0 {
             self.hash_if_read(now, file);
         }
-        Ok(())
+        Ok(file)
     }
 
     /// Hands the machine what has arrived, as far as it has room; the end of the feed closes the session.
@@ -363,8 +365,11 @@ impl<'a> Session<'a> {
             && let Some(feed) = &self.objects.feed
         {
             match feed.next() {
-                Ok(Arrival::Object(named)) => self.send_arrival(now, named),
-                Ok(Arrival::Refused { path, reason }) => self.refuse_arrival(path, reason),
+                Ok(Arrival::Object(named)) => self.send_arrival(now, named, None),
+                Ok(Arrival::Queued(Queued { object, number, retransmission_timeout_factor: factor })) => {
+                    self.send_arrival(now, object, Some((number, factor)));
+                }
+                Ok(Arrival::Refused { path, reason }) => self.refuse_arrival(path, reason, None),
                 Ok(Arrival::Warning(line)) => (self.on_event)(SendEvent::Warning(line)),
                 Err(TryRecvError::Empty) => return,
                 Err(TryRecvError::Disconnected) => {
@@ -375,20 +380,28 @@ impl<'a> Session<'a> {
         }
     }
 
-    fn send_arrival(&mut self, now: Instant, named: NamedSource) {
+    /// Sends what has come of the feed. An object of a queue has a number, and may have a factor for its retransmissions.
+    fn send_arrival(&mut self, now: Instant, named: NamedSource, queued: Option<(u64, Option<f64>)>) {
         let (name, size) = (named.name.clone(), named.source.size());
+        let number = queued.map(|(number, _)| number);
         match self.send(now, named) {
-            Ok(()) => {
+            Ok(file) => {
                 self.figures.summary.objects += 1;
                 self.figures.total_bytes = self.figures.total_bytes.saturating_add(size);
+                self.objects.numbers.extend(number.map(|number| (file, number)));
+                if let Some((_, Some(factor))) = queued
+                    && let Some(machine) = self.machine.vcmtp_mut()
+                {
+                    machine.set_retransmission_timeout_factor(file, factor);
+                }
             }
-            Err(error) => self.refuse_arrival(name, error.to_string()),
+            Err(error) => self.refuse_arrival(name, error.to_string(), number),
         }
     }
 
-    fn refuse_arrival(&mut self, path: String, reason: String) {
+    fn refuse_arrival(&mut self, path: String, reason: String, number: Option<u64>) {
         self.figures.summary.not_sent += 1;
-        (self.on_event)(SendEvent::NotSent { path, reason });
+        (self.on_event)(SendEvent::NotSent { path, reason, number });
     }
 
     fn handle(&mut self, now: Instant, input: SenderInput) {
@@ -411,6 +424,7 @@ impl<'a> Session<'a> {
             if self.send_pending(now, 0)? {
                 continue;
             }
+            self.take_late_run(now);
             match self.machine.poll(now, Lane::Group) {
                 Step::Transmit(transmit) => {
                     self.figures.watch.note(now, None);
@@ -652,7 +666,8 @@ impl<'a> Session<'a> {
         let (name, reason) = (self.objects.sources.name(file).to_owned(), error.to_string());
         self.handle(now, SenderInput::Withdraw { file, reason: reason.clone() });
         if self.figures.summary.withdrawn.iter().all(|(other, _)| *other != name) {
-            (self.on_event)(SendEvent::Withdrawn { name: name.clone(), reason: reason.clone() });
+            let number = self.objects.numbers.get(&file).copied();
+            (self.on_event)(SendEvent::Withdrawn { name: name.clone(), reason: reason.clone(), number });
             if self.figures.summary.withdrawn.len() < MAX_WITHDRAWN {
                 self.figures.summary.withdrawn.push((name, reason));
             }
@@ -664,6 +679,7 @@ impl<'a> Session<'a> {
             SenderEvent::ReceiverDone { file, receiver, outcome } => self.note_done(file, receiver, outcome),
             SenderEvent::FileDone { file, outcomes } => {
                 let (name, bytes, is_first) = self.let_go(file);
+                let number = self.objects.numbers.remove(&file);
                 self.figures.objects_done += u64::from(is_first);
                 self.figures.done_bytes =
                     self.figures.done_bytes.saturating_add(if is_first { bytes } else { 0 });
@@ -677,6 +693,7 @@ impl<'a> Session<'a> {
                     complete: complete as u32,
                     not_wanted: not_wanted as u32,
                     failed: (outcomes.len() + members - complete - not_wanted) as u32,
+                    number,
                 });
             }
             SenderEvent::Moved { receiver, group } => self.note_move(receiver, group),

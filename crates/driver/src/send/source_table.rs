@@ -166,12 +166,30 @@ impl SourceTable {
 
 impl Object {
     fn read_in_order(&mut self, range: Range<u64>) -> Result<&[u8], SourceError> {
+        if self.named.source.bytes().is_some() {
+            return self.bytes_in_order(range);
+        }
         let len = (range.end - range.start) as usize;
         if range.start < self.ahead_at || range.end > self.ahead_at + self.ahead.len() as u64 {
             self.fill(range.start, len)?;
         }
         let at = (range.start - self.ahead_at) as usize;
         Ok(&self.ahead[at..at + len])
+    }
+
+    /// The bytes `range` of an object in memory, where they are. What is new is hashed, in large pieces.
+    fn bytes_in_order(&mut self, range: Range<u64>) -> Result<&[u8], SourceError> {
+        let source = &self.named.source;
+        let (size, path) = (source.size(), source.path());
+        let bytes = source.bytes().filter(|bytes| bytes.len() as u64 == size);
+        let bytes = bytes.ok_or_else(|| SourceError::Shrunk { path: path.to_owned() })?;
+        if range.contains(&self.hashed) {
+            let end = (self.hashed + READ_AHEAD_LEN as u64).min(size).max(range.end);
+            let hasher = self.hasher.get_or_insert_with(|| Box::new(ChunkHasher::new(size)));
+            hasher.update(&bytes[self.hashed as usize..end as usize]);
+            self.hashed = end;
+        }
+        Ok(&bytes[range.start as usize..range.end as usize])
     }
 
     /// Reads from `start` on as many pieces of `len` bytes as fit, and hashes what is new.
@@ -199,6 +217,8 @@ impl Object {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
     use crate::files::find_sources;
 
@@ -207,18 +227,24 @@ mod tests {
         let folder = crate::scratch::scratch("source-table");
         let contents =
             |seed: usize, len: usize| (0..len).map(|at| (at * seed % 253) as u8).collect::<Vec<_>>();
-        let data = [contents(3, 700_000), contents(5, 300_001)];
+        let data = [contents(3, 700_000), contents(5, 300_001), contents(7, 600_000)];
         let mut table = SourceTable::default();
-        for (index, data) in data.iter().enumerate() {
+        for (index, data) in data.iter().enumerate().take(2) {
             let path = folder.join(index.to_string());
             std::fs::write(&path, data).unwrap();
             table.add(FileId(index as u64), find_sources(&[path]).unwrap().sources.remove(0));
         }
+        let in_memory = Arc::new(data[2].clone());
+        let source = Source::memory("2", in_memory.clone());
+        table.add(FileId(2), NamedSource { name: "2".to_owned(), source });
         for start in (0..700_000).step_by(63_900) {
             for (index, data) in data.iter().enumerate().filter(|(_, data)| start < data.len()) {
                 let end = (start + 63_900).min(data.len());
                 let range = start as u64..end as u64;
-                assert!(table.read_in_order(FileId(index as u64), range).unwrap() == &data[start..end]);
+                let read = table.read_in_order(FileId(index as u64), range).unwrap();
+                assert!(read == &data[start..end]);
+                let is_in_place = in_memory.as_ptr_range().contains(&read.as_ptr());
+                assert_eq!(is_in_place, index == 2, "bytes in memory are not copied");
             }
         }
         for (index, data) in data.iter().enumerate() {

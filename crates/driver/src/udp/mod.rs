@@ -13,6 +13,7 @@ mod arrivals;
 mod batch;
 mod collector;
 mod datagrams;
+mod known_groups;
 mod narrow;
 mod open;
 mod outage;
@@ -23,6 +24,7 @@ pub(crate) use batch::are_zeros;
 pub use batch::{BATCH_LEN, Batch, Item};
 pub use collector::{Collector, Spare};
 pub use datagrams::DatagramReceiver;
+pub use known_groups::check_group;
 pub(crate) use narrow::NarrowWay;
 pub use open::{
     DEFAULT_MULTICAST_HOPS, GroupAddress, ReceiveBuffer, UdpError, open_group_receiver, open_group_sender,

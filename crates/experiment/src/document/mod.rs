@@ -265,7 +265,7 @@ fn check_rate(delivery: &Delivery, rate: &SendRate) -> Result<(), String> {
         SendRate::Several(rates) if delivery.is_ours() => {
             let rates: Vec<u64> = rates.iter().map(|rate| rate.0).collect();
             let (is_multicast, repair) = (delivery.fanout == Fanout::Multicast, delivery.repair_in_ticket());
-            OptionsError::check_rates(&rates, is_multicast, repair, delivery.has_fec())
+            OptionsError::check_rates(&rates, is_multicast, repair)
                 .map_err(|why| format!("{why}: name one rate"))
         }
         _ => Ok(()),

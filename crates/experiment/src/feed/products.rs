@@ -114,9 +114,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(20);
 impl Product {
     fn make(path: PathBuf, name: String, arrival: Arrival, draws: &mut SplitMix64) -> io::Result<Self> {
         let size = arrival.size_bytes;
-        let words = size.div_ceil(8) as usize;
-        let mut bytes: Vec<u8> = (0..words).flat_map(|_| draws.draw().to_ne_bytes()).collect();
-        bytes.truncate(size as usize);
+        let bytes = draws.bytes(size as usize);
         fs::write(&path, &bytes)?;
         Ok(Self { path, name, at: arrival.at, size, digest: *blake3::hash(&bytes).as_bytes() })
     }

@@ -13,7 +13,7 @@
 
 pub mod analysis;
 pub mod asn;
-pub mod date;
+pub use treecast_measure::date;
 pub mod delegations;
 pub mod dump;
 pub mod family;

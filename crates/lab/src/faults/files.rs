@@ -28,11 +28,11 @@ impl Files {
         fs::create_dir_all(set.join("small"))?;
         let mut files = Vec::new();
         for (index, size) in [4_300_000, 3_000_001, 2_100_000].into_iter().enumerate() {
-            files.push((format!("large{index}"), contents(&mut random, size)));
+            files.push((format!("large{index}"), random.bytes(size)));
         }
         for index in 0..10 {
             let size = 1 + random.below(20_000) as usize;
-            files.push((format!("small/{index}"), contents(&mut random, size)));
+            files.push((format!("small/{index}"), random.bytes(size)));
         }
         files.push(("empty".to_owned(), Vec::new()));
         for (name, contents) in &files {
@@ -64,15 +64,6 @@ impl Files {
         let link = fs::read_link(set.join(LINK)).is_ok_and(|target| target == Path::new(LINK_TARGET));
         if all && !link { Err(format!("{LINK} is no link to {LINK_TARGET}")) } else { Ok(()) }
     }
-}
-
-fn contents(random: &mut SplitMix64, size: usize) -> Vec<u8> {
-    let mut contents = Vec::with_capacity(size + 8);
-    while contents.len() < size {
-        contents.extend_from_slice(&random.draw().to_ne_bytes());
-    }
-    contents.truncate(size);
-    contents
 }
 
 /// Changes the dates of the hidden files that a receiver has left by this many seconds, as if the clock had

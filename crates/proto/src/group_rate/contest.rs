@@ -3,62 +3,85 @@
 //! A loss that comes with a queue says that somebody else may be filling it. The rate is then that of the TCP window which `tfmcc`
 //! emulates, too ([`Window`]): it halves, and grows as CUBIC's does on average. Only losses that come with a queue, and marks, count.
 //!
-//! Some rivals do not yield, such as BBR's first version. They take what the rate gives up within a few round trips: the queue stays full,
-//! and losses are there again. When that has happened three times, the rate *holds* what it has for some seconds, as BBR does. Before the
-//! end it does not grow for a while. If losses still come then, it holds on. Otherwise it yields to the next one.
+//! Some rivals do not yield, such as BBR's first version. They take what the rate gives up within a few round trips, so the queue stays
+//! full from one loss event to the next. When it has stayed full for four events and some time, the rate takes back what it had when this
+//! began, and *holds* it for some seconds, as BBR does. Before the end it does not grow for a while. If the queue is still full then, it
+//! holds on. Otherwise it yields to the next one.
 
 use std::time::Duration;
 
 use crate::{Instant, tcp_window::Window};
 
-/// A loss is early when it comes within so many round trips after the one before.
-const EARLY_ROUND_TRIPS: u32 = 5;
-
-/// This number of early losses in a row shows that others do not yield.
-const EARLY_LOSSES: u32 = 3;
+/// Others do not yield if the queue stays full for more than so many loss events, for so many round trips, and for no less than this time.
+/// Who has just started, and sends too much, finds its rate sooner.
+const LOSSES_OF_FULL: u32 = 3;
+const ROUND_TRIPS_OF_FULL: u32 = 10;
+const SHORTEST_FULL: Duration = Duration::from_millis(1500);
 
 /// A queue has stayed full if it was never shorter than this share of what it is when packets get lost.
-const FULL: f64 = 0.75;
+const FULL: f64 = 0.66;
 
-/// The time for which the rate then holds.
+/// The rate does not grow for so many round trips before it yields again.
+const LISTENING: u32 = 5;
+
+/// The time for which the rate then holds. It doubles if others still do not yield afterwards, up to the longest.
 const HOLD: Duration = Duration::from_secs(10);
+const LONGEST_HOLD: Duration = Duration::from_secs(40);
+
+/// Loss events in a row between which the queue has stayed full.
+#[derive(Debug, Default)]
+struct Full {
+    losses: u32,
+    /// The first one, and the packets that arrived in a round trip then.
+    since: Instant,
+    under_way: f64,
+}
 
 /// Who fills the queue beside the sender, and what that leaves.
 #[derive(Debug, Default)]
 pub struct Contest {
     /// The window of a TCP connection in the sender's place. None while nobody contends.
     window: Option<Window>,
-    /// The time of the last loss event, and the number of early ones in a row.
-    event: Option<Instant>,
-    early: u32,
-    /// The shortest queue since.
+    full: Full,
+    /// The shortest queue since the last loss event.
     shortest_queue: Duration,
     /// The rate yields to nobody until then, and does not grow after the first of the two times.
     listens_from: Instant,
     holds_until: Instant,
+    /// The time for which it holds.
+    hold: Duration,
 }
 
 impl Contest {
-    /// Yields because a loss event has come, unless others do not. `under_way` is the number of packets that arrive in a round trip.
-    pub fn lose(&mut self, now: Instant, under_way: f64, round_trip: Duration, queue: Duration) {
-        let is_soon = self.event.is_some_and(|event| now - event < round_trip * EARLY_ROUND_TRIPS);
-        let is_early = is_soon && self.shortest_queue > queue.mul_f64(FULL);
-        (self.event, self.shortest_queue) = (Some(now), queue);
-        self.early = if is_early { self.early + 1 } else { 0 };
+    /// Yields because a loss event has come. `under_way` is the number of packets that arrive in a round trip. Returns the number from
+    /// before if others do not yield.
+    pub fn lose(
+        &mut self,
+        now: Instant,
+        under_way: f64,
+        round_trip: Duration,
+        queue: Duration,
+    ) -> Option<f64> {
+        let has_drained = self.shortest_queue < queue.mul_f64(FULL);
+        self.shortest_queue = queue;
+        if has_drained || self.full.losses == 0 {
+            self.full = Full { losses: 0, since: now, under_way };
+        }
+        self.full.losses += 1;
         if self.holds(now) {
-            return;
+            return None;
         }
-        if self.early >= EARLY_LOSSES {
-            self.window = None;
-            self.listens_from = now + HOLD;
-            self.holds_until = self.listens_from + round_trip * EARLY_ROUND_TRIPS;
-        } else if !is_soon || self.window.is_none() {
-            self.halve(now, under_way);
+        let long = (round_trip * ROUND_TRIPS_OF_FULL).max(SHORTEST_FULL);
+        if self.full.losses <= LOSSES_OF_FULL || now - self.full.since < long {
+            self.window.get_or_insert_with(|| Window::of(under_way)).lose(now, under_way);
+            return None;
         }
-    }
-
-    fn halve(&mut self, now: Instant, under_way: f64) {
-        self.window.get_or_insert_with(|| Window::of(under_way)).lose(now, under_way);
+        self.window = None;
+        let still = self.holds_until > Instant::ZERO && now - self.holds_until < HOLD;
+        self.hold = if still { (self.hold * 2).min(LONGEST_HOLD) } else { HOLD };
+        self.listens_from = now + self.hold;
+        self.holds_until = self.listens_from + round_trip * LISTENING;
+        Some(self.full.under_way)
     }
 
     /// Others fill the queue, but nothing was lost yet.
@@ -96,6 +119,7 @@ impl Contest {
     /// Nobody contends any more.
     pub fn end(&mut self) {
         self.window = None;
+        self.holds_until = Instant::ZERO;
     }
 }
 
@@ -121,31 +145,46 @@ mod tests {
         assert_eq!(contest.packets(), Some(400.0), "nothing was lost");
     }
 
+    /// Loss events while the queue stays full. Returns what is restored by the last one.
+    fn lose_each(contest: &mut Contest, millis: impl IntoIterator<Item = u64>) -> Option<f64> {
+        let lose = |milli| contest.lose(at(milli), 200.0, ROUND_TRIP, QUEUE);
+        millis.into_iter().map(lose).last().flatten()
+    }
+
     #[test]
     fn who_meets_others_that_do_not_yield_holds_for_a_while() {
         let mut contest = Contest::default();
         contest.lose(at(0), 400.0, ROUND_TRIP, QUEUE);
-        [100, 200].into_iter().for_each(|millis| contest.lose(at(millis), 200.0, ROUND_TRIP, QUEUE));
-        assert!(contest.packets() == Some(200.0) && !contest.holds(at(200)), "two early ones are let pass");
-        contest.lose(at(300), 200.0, ROUND_TRIP, QUEUE);
-        assert!(contest.holds(at(300)) && contest.packets().is_none());
-        (400..10_400).step_by(100).for_each(|millis| contest.lose(at(millis), 200.0, ROUND_TRIP, QUEUE));
-        assert!(contest.packets().is_none() && !contest.listens(at(10_200)) && contest.listens(at(10_400)));
-        contest.lose(at(10_500), 200.0, ROUND_TRIP, QUEUE);
-        assert!(!contest.holds(at(10_600)));
-        contest.lose(at(10_600), 200.0, ROUND_TRIP, QUEUE);
-        assert!(contest.holds(at(10_600)), "they still do not yield");
-        contest.lose(at(23_000), 400.0, ROUND_TRIP, QUEUE);
-        assert_eq!(contest.packets(), Some(200.0), "it yields after peace");
+        assert_eq!(lose_each(&mut contest, (100..1_500).step_by(100)), None);
+        assert!(contest.packets().is_some() && !contest.holds(at(1_400)), "a start is over sooner");
+        assert_eq!(lose_each(&mut contest, [1_500]), Some(400.0), "what it had");
+        assert!(contest.holds(at(1_500)) && contest.packets().is_none());
+        lose_each(&mut contest, (1_600..11_600).step_by(100));
+        assert!(contest.packets().is_none() && !contest.listens(at(11_400)) && contest.listens(at(11_600)));
+        assert!(!contest.holds(at(11_800)));
+        lose_each(&mut contest, [11_800]);
+        assert!(contest.holds(at(31_800)) && !contest.holds(at(32_100)), "they still do not yield");
+        contest.grow(at(32_200), ROUND_TRIP, 200.0, QUEUE / 2);
+        lose_each(&mut contest, [33_000]);
+        assert!(contest.packets().is_some() && !contest.holds(at(33_000)), "the next one does");
     }
 
     #[test]
     fn a_queue_that_shrinks_meanwhile_shows_that_others_yield() {
         let mut contest = Contest::default();
-        for millis in (0..1_000).step_by(100) {
+        for millis in (0..3_000).step_by(100) {
             contest.lose(at(millis), 400.0, ROUND_TRIP, QUEUE);
             contest.grow(at(millis + 50), ROUND_TRIP, 200.0, QUEUE / 2);
         }
-        assert!(!contest.holds(at(1_000)) && contest.packets().is_some());
+        assert!(!contest.holds(at(3_000)) && contest.packets().is_some());
+    }
+
+    #[test]
+    fn nobody_is_left_to_hold_against_after_the_end() {
+        let mut contest = Contest::default();
+        lose_each(&mut contest, (0..2_000).step_by(100));
+        assert!(contest.holds(at(2_000)));
+        contest.end();
+        assert!(!contest.holds(at(2_000)));
     }
 }

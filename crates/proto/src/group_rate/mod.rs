@@ -14,9 +14,11 @@
 mod contest;
 mod delay;
 mod delivery;
+mod held_back;
 mod loss;
 mod path;
 mod steering;
+mod under_way;
 mod windowed;
 
 pub use path::{Findings, PacePoint, Path};

@@ -94,6 +94,8 @@ pub struct Path {
     findings: Findings,
     /// The number of round trips since the path was limited.
     unlimited_rounds: u32,
+    /// Whether the path, and not the sender, has limited what arrived in the last round trip.
+    is_full: bool,
 }
 
 /// The counters when a message arrived.
@@ -181,9 +183,8 @@ impl Path {
     /// Counts what was sent up to a message, although more may have been handled already.
     fn point(&mut self, pace: &PacePoint, queue_us: f64) -> Point {
         self.paces += 1;
-        let is_behind = |run: &Arrived| run.first.wrapping_sub(pace.number).cast_signed() > 0;
-        let (behind, before): (VecDeque<_>, VecDeque<_>) = self.runs.drain(..).partition(is_behind);
-        drop(before);
+        let behind: VecDeque<_> =
+            self.runs.drain(..).filter_map(|run| part_behind(run, pace.number)).collect();
         let count = |marked: bool| {
             let runs = behind.iter().filter(|run| run.marked || !marked);
             runs.map(|run| u64::from(run.count)).sum::<u64>()
@@ -213,10 +214,18 @@ impl Path {
         self.findings.delivered_bps = self.delivery.highest();
         let queues = self.points.iter().rev().take(QUEUE_POINTS - 1).map(|point| point.queue_us);
         self.findings.queue = Duration::from_micros(queues.fold(queue_us, f64::min) as u64);
-        let is_slowed = span.sent_seconds < span.seconds * DELIVERED_SHARE && span.sent >= 32.0;
-        if is_slowed || self.is_queued(pace) || self.findings.marked > 0.0 {
+        // A host that is late stretches a span, too, but then no queue stands that would explain it.
+        let stretched = span.seconds - span.sent_seconds;
+        let is_slowed = span.sent_seconds < span.seconds * DELIVERED_SHARE
+            && span.sent >= 32.0
+            && self.findings.queue.as_secs_f64() > stretched / 2.0;
+        let is_limited = is_slowed || self.is_queued(pace) || self.findings.marked > 0.0;
+        if is_limited {
             self.unlimited_rounds = 0;
         }
+        // While a queue drains, the sender limits what arrives.
+        let is_draining = span.seconds < span.sent_seconds * DELIVERED_SHARE;
+        self.is_full = (is_limited || span.lost() > 1.0 - DELIVERED_SHARE) && !is_draining;
     }
 
     fn end_round(&mut self, pace: &PacePoint, span: &Span) {
@@ -253,7 +262,7 @@ impl Path {
     pub fn bearable_bps(&self) -> Option<f64> {
         let Findings { delivered_bps, latest_bps, .. } = self.findings;
         let is_limited = self.unlimited_rounds < LIMITED_ROUNDS && delivered_bps > 0.0;
-        let is_narrower = self.unlimited_rounds <= 1 && latest_bps < delivered_bps * NARROWED;
+        let is_narrower = self.is_full && latest_bps < delivered_bps * NARROWED;
         is_limited.then_some(if is_narrower { latest_bps } else { delivered_bps })
     }
 
@@ -263,10 +272,10 @@ impl Path {
     }
 }
 
-/// A queue that is longer than this is no noise: an eighth of the round trip, some packets, and what hosts need to answer.
+/// A queue that is longer than this is no noise: a twelfth of the round trip, some packets, and what hosts need to answer.
 pub fn queue_that_counts(round_trip: Duration, packet_time: Duration) -> Duration {
     let packets = (packet_time * 4).min((round_trip / 2).max(Duration::from_millis(5)));
-    (round_trip / 8).max(packets).max(Duration::from_millis(2))
+    (round_trip / 12).max(packets).max(Duration::from_millis(2))
 }
 
 impl Point {
@@ -290,6 +299,15 @@ impl Span {
     fn lost(&self) -> f64 {
         if self.sent > 0.0 { (1.0 - self.delivered / self.sent).clamp(0.0, 1.0) } else { 0.0 }
     }
+}
+
+/// The packets of a run that were sent after the one of this number. A host that is late handles several messages at once, and what
+/// came between them is one run.
+fn part_behind(run: Arrived, number: u32) -> Option<Arrived> {
+    let last = run.first.wrapping_add(run.count.saturating_sub(1));
+    let beyond = u32::try_from(last.wrapping_sub(number).cast_signed()).ok().filter(|beyond| *beyond > 0)?;
+    let count = run.count.min(beyond);
+    Some(Arrived { first: last.wrapping_sub(count.saturating_sub(1)), count, ..run })
 }
 
 /// The longer one of the times in which two messages left and arrived.
@@ -363,6 +381,26 @@ mod tests {
         // A host that hands over 50 packets at a time, without the kernel's timestamps.
         run(&mut path, 1..1_000, false, |number| Some((number / 50 + 1) * 50_000));
         assert!(path.findings().delivered_bps < SENT_BPS.end * 1.05, "{:?}", path.findings());
+    }
+
+    #[test]
+    fn what_a_late_host_handles_at_once_is_neither_lost_nor_a_limit() {
+        let mut path = Path::default();
+        // Each tenth of a second, all that has come: one run of packets, with 20 messages in it.
+        for part in 0..20_u32 {
+            path.packets(Arrived { first: part * 100 + 1, count: 100, marked: false });
+            for number in (part * 100 + 5..=part * 100 + 100).step_by(5) {
+                let micros = u64::from(number) * 1000;
+                let at = Instant::from_nanos((micros + 10_000) * 1000);
+                let (packet_bits, round_trip) = (PACKET_BITS, ROUND_TRIP);
+                let pace =
+                    PacePoint { number, sent_us: micros, at, is_unused: false, packet_bits, round_trip };
+                path.pace(pace);
+                assert_eq!(path.findings().lost, 0.0, "at {number}");
+            }
+        }
+        assert_eq!(path.bearable_bps(), None);
+        assert!(SENT_BPS.contains(&path.findings().delivered_bps), "{:?}", path.findings());
     }
 
     #[test]

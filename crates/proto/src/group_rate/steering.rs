@@ -15,12 +15,13 @@ use std::time::Duration;
 
 use treecast_wire::message::Phase;
 
-use super::{contest::Contest, loss::Losses, path::queue_that_counts};
+use super::{
+    contest::Contest, held_back::HeldBack, loss::Losses, path::queue_that_counts, under_way::UnderWay,
+};
 use crate::{
     Instant,
     random::SplitMix64,
     rate_bounds::{Bounds, SHORTEST_ROUND_TRIP},
-    usage::Usage,
 };
 
 /// No silence of the receivers takes the rate below so many packets a second.
@@ -33,11 +34,17 @@ const START_GROWTH: f64 = 1.25;
 const START_ROUNDS: u32 = 3;
 /// The share of lost packets that ends Start when nothing has grown for a round trip.
 const START_LOSS: f64 = 0.1;
+/// What may be under way in Start: so many bandwidth-delay products, and so many packets.
+const MOST_IN_START: f64 = 4.0;
+const SPARE_PACKETS: f64 = 16.0;
 
 const DRAIN_GAIN: f64 = 0.5;
 const UP_GAIN: f64 = 1.25;
-/// The growth with which Up goes on.
-const UP_GROWTH: f64 = 1.05;
+/// After a phase Up that lost packets, the next one tries this share of the excess.
+const UP_CAUTION: f64 = 0.5;
+const LEAST_UP_GAIN: f64 = 1.06;
+/// Up goes on with growth by this share of what it tries. Token buckets let through a little more for a moment.
+const UP_GROWTH: f64 = 0.4;
 /// BBR's is 0.9. Its own queue is gone sooner with this, and others' show sooner.
 const DOWN_GAIN: f64 = 0.75;
 
@@ -70,8 +77,17 @@ const MOST_ABOVE_LATEST: f64 = 1.5;
 /// What is left of the highest rate with each report.
 const PEAK_DECAY: f64 = 0.99;
 
-/// Fewer packets than these do not tell whether the rate is used.
-const FEW_PACKETS: u32 = 8;
+/// The shortest time over which receivers measure.
+const SHORTEST_ROUND: Duration = Duration::from_millis(10);
+
+/// Fewer packets than these, and a shorter time, do not tell whether the rate is used: several packets leave at once.
+const FEW_PACKETS: u32 = 24;
+const SHORT: Duration = Duration::from_millis(20);
+
+/// A sender that did not use its rate is held back for so many round trips more.
+const HELD_BACK_ROUNDS: u32 = 8;
+/// A queue that is longer is none of a late host.
+const LATE: Duration = Duration::from_millis(10);
 
 /// A share of marked packets that means all.
 const ALL_MARKED: f64 = 0.9;
@@ -92,10 +108,21 @@ pub struct Sample {
 }
 
 /// The highest rate of delivery in this cycle of phases and in the one before, in bits a second (`BBR.MaxBwFilter`).
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Bandwidth {
     present: f64,
     previous: f64,
+    /// What Up tries, as a multiple.
+    up_gain: f64,
+    /// What the path was taken for before the last Up, and whether that has lost packets.
+    tried: f64,
+    has_lost: bool,
+}
+
+impl Default for Bandwidth {
+    fn default() -> Self {
+        Self { present: 0.0, previous: 0.0, up_gain: UP_GAIN, tried: 0.0, has_lost: false }
+    }
 }
 
 impl Bandwidth {
@@ -111,6 +138,27 @@ impl Bandwidth {
         (self.previous, self.present) = (self.present, 0.0);
     }
 
+    /// Begins to try more.
+    fn try_more(&mut self) {
+        if self.best() > self.tried * self.growth() {
+            self.up_gain = UP_GAIN;
+        }
+        (self.tried, self.has_lost) = (self.best(), false);
+    }
+
+    /// The growth that shows that the path delivers more.
+    fn growth(&self) -> f64 {
+        1.0 + (self.up_gain - 1.0) * UP_GROWTH
+    }
+
+    /// An attempt at more has only filled a queue.
+    fn be_cautious(&mut self) {
+        if std::mem::replace(&mut self.has_lost, true) {
+            return;
+        }
+        self.up_gain = (1.0 + (self.up_gain - 1.0) * UP_CAUTION).max(LEAST_UP_GAIN);
+    }
+
     fn bound(&mut self, bps: f64) {
         (self.present, self.previous) = (self.present.min(bps), self.previous.min(bps));
     }
@@ -123,8 +171,9 @@ struct Stage {
     since: Instant,
     before_bps: f64,
     before_queue: Duration,
-    /// The longest queue since.
+    /// The longest queue since, and when it was reported.
     peak_queue: Duration,
+    peak_at: Instant,
     /// Whether the rate yielded to nobody then.
     holds: bool,
 }
@@ -141,7 +190,8 @@ pub struct Steering {
     peak_bps: f64,
     losses: Losses,
     contest: Contest,
-    usage: Usage,
+    held_back: HeldBack,
+    under_way: UnderWay,
     /// The rate that Start has last seen grow, and when.
     grown: (f64, Instant),
     cruise_ends: Instant,
@@ -166,6 +216,7 @@ impl Steering {
                 before_bps: 0.0,
                 before_queue,
                 peak_queue: before_queue,
+                peak_at: since,
                 holds: false,
             },
             last: Sample::default(),
@@ -173,7 +224,8 @@ impl Steering {
             peak_bps: 0.0,
             losses: Losses::default(),
             contest: Contest::default(),
-            usage: Usage::default(),
+            held_back: HeldBack::default(),
+            under_way: UnderWay::default(),
             grown: (0.0, Instant::ZERO),
             cruise_ends: Instant::ZERO,
             heeded_until: Instant::ZERO,
@@ -184,25 +236,32 @@ impl Steering {
 
     /// Sets the first rate, before anything was sent. `round_trip` is the longest one.
     pub fn start(&mut self, round_trip: Duration) {
-        self.set(self.bounds.first_bps(round_trip));
+        self.set(self.first_bps(round_trip));
     }
 
     pub fn sent(&mut self, now: Instant, group_bytes: u64, repair_bytes: u64) {
-        self.usage.sent(now, self.bps, group_bytes, repair_bytes);
+        self.held_back.usage.sent(now, self.bps, group_bytes, repair_bytes);
+        self.under_way.sent(now, group_bytes);
+        if self.stage.phase == Phase::Start && self.is_too_much_under_way() {
+            self.set(self.waiting_bps());
+        }
     }
 
     /// Takes in a report of the receiver that the sender follows.
     pub fn follow(&mut self, now: Instant, sample: Sample) {
         let round_trip = sample.round_trip.max(SHORTEST_ROUND_TRIP);
         let shortest = sample.shortest.max(SHORTEST_ROUND_TRIP);
-        self.usage.look(now, self.bps, round_trip.max(self.packet_time().saturating_mul(FEW_PACKETS)));
+        let looks_back = round_trip.max(self.packet_time().saturating_mul(FEW_PACKETS)).max(SHORT);
+        self.held_back.usage.look(now, self.bps, looks_back);
         self.peak_bps = self.bps.max(self.peak_bps * PEAK_DECAY);
-        let latest_bps = (sample.latest_bps * self.usage.share()).min(self.peak_bps);
+        let latest_bps = (sample.latest_bps * self.held_back.usage.share()).min(self.peak_bps);
+        self.under_way.answered(now, round_trip);
         self.last = Sample { latest_bps, round_trip, shortest, ..sample };
         // Who marks all packets of an empty queue marks them for another reason.
         if sample.marked > ALL_MARKED && !self.is_queued() {
             self.last.marked = 0.0;
         }
+        self.losses.saw_queue(sample.queue);
         // What a probe loses is its own doing.
         if self.is_settled(now) {
             self.losses.add(sample.lost, self.packets(), self.is_queued());
@@ -211,15 +270,31 @@ impl Steering {
         if self.is_queued() || self.last.marked > 0.0 {
             self.queued = now;
         }
-        self.stage.peak_queue = self.stage.peak_queue.max(sample.queue);
-        if self.usage.is_unused() {
+        if sample.queue > self.stage.peak_queue {
+            (self.stage.peak_queue, self.stage.peak_at) = (sample.queue, now);
+        }
+        if self.is_held_back(now) {
+            // A host that is late is so for each run of packets, and the runs grow with the rate.
+            if self.stage.phase == Phase::Start {
+                self.apply();
+            }
             return;
+        }
+        if self.is_settled(now) && self.is_queued() && !self.is_contested() && !self.stage.holds {
+            // Token buckets let through more for a moment than the path delivers behind a queue.
+            self.bandwidth.bound(latest_bps);
         }
         self.contest.grow(now, round_trip, self.window_of(latest_bps), sample.queue);
         if !self.heed(now) {
             self.advance(now);
         }
         self.apply();
+    }
+
+    /// Whether the sender itself is what limits it, as far as no long queue and no heavy loss show.
+    fn is_held_back(&mut self, now: Instant) -> bool {
+        let is_congested = self.last.queue > (self.noise() * 2).max(LATE) || self.last.lost > START_LOSS;
+        self.held_back.look(now, self.round() * HELD_BACK_ROUNDS, is_congested)
     }
 
     /// Answers congestion, once a round trip. Returns whether there was any.
@@ -235,7 +310,7 @@ impl Steering {
             return false;
         }
         let lost = self.last.lost;
-        let is_lossy = self.is_queued() && self.losses.are_of_queue(lost, self.packets());
+        let is_lossy = self.is_queued() && self.losses.are_of_queue(lost, self.packets(), self.last.queue);
         if self.contest.holds(now) {
             return self.endure(now, is_lossy);
         }
@@ -247,8 +322,16 @@ impl Steering {
                 self.give_way(now);
                 self.enter(now, Phase::Cruise);
             }
-            Phase::Up if is_lossy || self.last.marked > 0.0 => self.enter(now, Phase::Down),
-            Phase::Up | Phase::Down => return false,
+            Phase::Up if is_lossy || self.last.marked > 0.0 => {
+                self.bandwidth.be_cautious();
+                self.enter(now, Phase::Down);
+            }
+            Phase::Up | Phase::Down => {
+                if is_lossy {
+                    self.bandwidth.be_cautious();
+                }
+                return false;
+            }
             _ if !self.is_contested() && is_heavy => self.narrow(now),
             // What is left of an own queue is no contest.
             _ if is_lossy && (self.is_settled(now) || self.is_contested()) => self.give_way(now),
@@ -297,7 +380,10 @@ impl Steering {
     fn give_way(&mut self, now: Instant) {
         self.heeded_until = now + self.feedback();
         let under_way = self.window_of(self.bps.min(self.bandwidth.best()));
-        self.contest.lose(now, under_way, self.last.round_trip, self.last.queue);
+        let before = self.contest.lose(now, under_way, self.last.round_trip, self.last.queue);
+        if let Some(before) = before {
+            self.bandwidth.add(before * self.bounds.packet_bits / self.last.round_trip.as_secs_f64());
+        }
     }
 
     /// Goes on to the next phase when it is time.
@@ -320,6 +406,10 @@ impl Steering {
         let is_lossy = self.last.lost > START_LOSS && since > self.last.round_trip;
         let is_queued = self.last.queue > (self.last.shortest / 4).max(self.noise());
         if since > self.last.round_trip * START_ROUNDS || is_lossy || is_queued {
+            // Token buckets let through more for a moment than the path delivers behind a queue.
+            if is_queued {
+                self.bandwidth.bound(self.last.latest_bps);
+            }
             self.heeded_until = now + self.last.round_trip * 2;
             self.losses.forget();
             self.enter(now, Phase::Drain);
@@ -330,7 +420,7 @@ impl Steering {
         let own = self.last.queue.saturating_sub(self.stage.before_queue);
         if !self.contest.holds(now) && own > (self.last.shortest / 4).max(self.noise()) {
             self.enter(now, Phase::Down);
-        } else if self.bandwidth.present > self.stage.before_bps * UP_GROWTH {
+        } else if self.bandwidth.present > self.stage.before_bps * self.bandwidth.growth() {
             (self.stage.since, self.stage.before_bps) = (now, self.bandwidth.present);
         } else if now - self.stage.since > self.feedback() {
             self.enter(now, Phase::Down);
@@ -338,16 +428,22 @@ impl Steering {
     }
 
     fn cruise(&mut self, now: Instant) {
-        if !self.is_contested() {
-            if now >= self.cruise_ends && !self.contest.listens(now) {
-                // A queue that stands is an own one, or others': Down tells.
-                let is_unclear = self.is_queued() && !self.contest.holds(now);
-                self.enter(now, if is_unclear { Phase::Down } else { Phase::Up });
-            }
-        } else if now - self.queued > EMPTY.max(self.round() * EMPTY_ROUNDS) {
+        let is_contested = self.is_contested();
+        if (is_contested || self.contest.holds(now))
+            && now - self.queued > EMPTY.max(self.round() * EMPTY_ROUNDS)
+        {
             self.contest.end();
             self.bandwidth.bound(self.last.latest_bps);
             self.enter(now, Phase::Cruise);
+        } else if !is_contested {
+            // A queue that stands is an own one, or others': Down tells.
+            let is_unclear = self.is_queued() && !self.contest.holds(now);
+            let is_half_over = now - self.stage.since > (self.cruise_ends - self.stage.since) / 2;
+            if is_unclear && is_half_over && self.is_settled(now) {
+                self.enter(now, Phase::Down);
+            } else if now >= self.cruise_ends && !self.contest.listens(now) {
+                self.enter(now, if is_unclear { Phase::Down } else { Phase::Up });
+            }
         } else if now - self.stage.since > CONTEST_TEST {
             self.enter(now, Phase::Down);
         }
@@ -358,6 +454,11 @@ impl Steering {
     fn drain(&mut self, now: Instant) {
         let elapsed = now - self.stage.since;
         let unsent = 1.0 - self.down_gain();
+        // A long queue that still grows delivers as much as the path can.
+        let is_growing = self.stage.peak_at == now && self.last.queue > self.last.shortest;
+        if is_growing && !self.is_contested() && !self.stage.holds {
+            self.bandwidth.bound(self.last.latest_bps);
+        }
         // What has left the queue since the report was made.
         let gone = elapsed.min(self.round()).mul_f64(unsent);
         let is_known = self.stage.phase == Phase::Drain || elapsed > self.last.round_trip;
@@ -365,7 +466,13 @@ impl Steering {
             return self.enter(now, Phase::Cruise);
         }
         // A report tells the least of several messages, so a queue that has just grown shows a round later.
-        let Some(seen) = elapsed.checked_sub(self.last.round_trip + self.round() * 2) else { return };
+        let lag = self.last.round_trip + self.round() * 2;
+        let Some(seen) = elapsed.checked_sub(lag) else { return };
+        // As long as a queue grows, reports may be about what was sent before.
+        let seen = if seen < self.last.round_trip { seen.min(now - self.stage.peak_at) } else { seen };
+        if seen < self.round().max((self.noise() * 2).div_f64(unsent)) {
+            return;
+        }
         let shrunk = self.stage.peak_queue.saturating_sub(self.last.queue);
         let is_alone = shrunk > (seen + self.round()).mul_f64(unsent * ALONE_SHARE);
         if is_alone {
@@ -380,11 +487,21 @@ impl Steering {
 
     fn enter(&mut self, now: Instant, phase: Phase) {
         let before_bps = if self.is_contested() { self.last.latest_bps } else { self.bandwidth.best() };
-        if phase == Phase::Down {
-            self.bandwidth.end_cycle();
+        match phase {
+            Phase::Down => self.bandwidth.end_cycle(),
+            Phase::Up => self.bandwidth.try_more(),
+            _ => {}
         }
         let (queue, holds) = (self.last.queue, self.contest.holds(now));
-        self.stage = Stage { phase, since: now, before_bps, before_queue: queue, peak_queue: queue, holds };
+        self.stage = Stage {
+            phase,
+            since: now,
+            before_bps,
+            before_queue: queue,
+            peak_queue: queue,
+            peak_at: now,
+            holds,
+        };
         if phase == Phase::Cruise {
             let least = if holds { Duration::ZERO } else { SHORTEST_CRUISE };
             let length = (self.round() * CRUISE_ROUNDS).max(least);
@@ -397,17 +514,25 @@ impl Steering {
         let round_trip = self.last.round_trip.as_secs_f64();
         let a_packet = self.bounds.packet_bits / round_trip;
         let base = self.bandwidth.best();
-        let most = base * MOST_UNDER_WAY * self.last.shortest.as_secs_f64() / round_trip;
+        let most = if self.stage.holds {
+            base
+        } else {
+            base * MOST_UNDER_WAY * self.last.shortest.as_secs_f64() / round_trip
+        };
         let bps = match (self.stage.phase, self.contest.packets()) {
             (Phase::Cruise, Some(window)) => {
                 (window * a_packet).min(self.last.latest_bps * MOST_ABOVE_LATEST + a_packet)
             }
-            (Phase::Start, _) => (self.last.latest_bps * START_GAIN).max(self.bps),
-            (Phase::Up, _) => (base * UP_GAIN).min(most * UP_GAIN),
+            (Phase::Start, _) if self.is_too_much_under_way() => self.waiting_bps(),
+            (Phase::Start, _) => (self.last.latest_bps * START_GAIN).max(self.bps).max(self.waiting_bps()),
+            (Phase::Up, _) if self.stage.holds => base * UP_GAIN,
+            (Phase::Up, _) => self.stage.before_bps.min(most) * self.bandwidth.up_gain,
             (Phase::Drain | Phase::Down, _) => self.stage.before_bps.min(base) * self.down_gain(),
             _ => base.min(most),
         };
-        self.set(bps.max(a_packet * LEAST_UNDER_WAY));
+        // What a receiver has not measured yet is under way, too.
+        let measured = self.last.round_trip.max(self.round()).as_secs_f64();
+        self.set(bps.max(self.bounds.packet_bits * LEAST_UNDER_WAY / measured));
     }
 
     fn down_gain(&self) -> f64 {
@@ -430,6 +555,7 @@ impl Steering {
         if self.bps < self.bandwidth.best() / 4.0 {
             self.contest.end();
             self.bandwidth = Bandwidth::default();
+            self.peak_bps = self.bps;
             self.grown = (0.0, now);
             self.enter(now, Phase::Start);
         }
@@ -437,7 +563,7 @@ impl Steering {
 
     /// Sending goes on after a pause. The model still holds.
     pub fn pause(&mut self, now: Instant) {
-        self.usage = Usage::default();
+        self.held_back = HeldBack::default();
         self.contest.end();
         self.heeded_until = now;
         if self.stage.phase != Phase::Start {
@@ -449,7 +575,13 @@ impl Steering {
 
     /// The sender follows another receiver, whose path is another. It has said that it bears this rate. `None`: nothing limits it.
     pub fn follow_another(&mut self, now: Instant, bears_bps: Option<f64>) {
+        if self.held_back.is_known() {
+            return;
+        }
         self.bandwidth.bound(bears_bps.unwrap_or(f64::INFINITY));
+        if self.bandwidth.best() < self.grown.0 {
+            self.grown = (self.bandwidth.best(), now);
+        }
         if self.stage.phase == Phase::Up {
             self.enter(now, Phase::Cruise);
         }
@@ -471,7 +603,7 @@ impl Steering {
     }
 
     pub fn is_unused(&self) -> bool {
-        self.usage.is_unused()
+        self.held_back.usage.is_unused()
     }
 
     pub fn queue(&self) -> Duration {
@@ -504,11 +636,29 @@ impl Steering {
 
     /// The time over which a receiver measures.
     fn round(&self) -> Duration {
-        self.last.shortest.max(Duration::from_millis(10))
+        self.last.shortest.max(SHORTEST_ROUND)
     }
 
     fn noise(&self) -> Duration {
         queue_that_counts(self.last.shortest, self.packet_time())
+    }
+
+    /// Whether so much is under way that a queue must have grown which no report has shown yet.
+    fn is_too_much_under_way(&self) -> bool {
+        let most = self.bandwidth.best() * MOST_IN_START * self.round().as_secs_f64();
+        most > 0.0
+            && !self.held_back.is_known()
+            && self.under_way.bits() > most + self.bounds.packet_bits * SPARE_PACKETS
+    }
+
+    /// The rate before anything is known. Receivers measure over no less than [`SHORTEST_ROUND`].
+    fn first_bps(&self, round_trip: Duration) -> f64 {
+        self.bounds.first_bps(round_trip.max(SHORTEST_ROUND / 2))
+    }
+
+    /// The rate while Start waits for reports: what arrives, and no less than what is right before anything is known.
+    fn waiting_bps(&self) -> f64 {
+        self.last.latest_bps.max(self.first_bps(self.last.round_trip))
     }
 
     fn packet_time(&self) -> Duration {

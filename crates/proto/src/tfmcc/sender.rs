@@ -20,6 +20,8 @@ const TOLD_A_ROUND_TRIP: u32 = 4;
 
 /// ... but not more often than this, nor than each so many packets, nor less often than this.
 const SHORTEST_INTERVAL: Duration = Duration::from_millis(1);
+/// A model of the path is of 10 ms, at least. Each message wakes all receivers.
+const SHORTEST_INTERVAL_OF_MODEL: Duration = Duration::from_micros(2_500);
 const PACKETS_AN_INTERVAL: f64 = 8.0;
 /// A model of the path begins with few packets, and needs to hear of them soon.
 const START_PACKETS: f64 = 2.0;
@@ -222,8 +224,10 @@ impl Sender {
             return;
         }
         self.group.leave_behind(from, false);
-        // As it was asked for: who has not measured the round trip either reckons with the same one.
-        let received = Some(report.received_bps).filter(|_| self.rate.is_start());
+        // As it was asked for: who has not measured the round trip either reckons with the same one. Whom nothing limits either has no more
+        // to say.
+        let is_enough = self.rate.is_start() || self.config.control == Control::Model;
+        let received = Some(report.received_bps).filter(|_| is_enough);
         let asked = if finding.calculated_bps.is_some() { Some(report.rate_bps) } else { received };
         let asked = asked.filter(|_| !is_limiting || self.config.control == Control::Tfmcc);
         self.suppression_bps = asked.map_or(self.suppression_bps, |asked| self.suppression_bps.min(asked));
@@ -284,7 +288,11 @@ impl Sender {
         let round_trip = self.group.found().map_or(self.group.longest(), round_trip);
         let packets = if self.rate.phase() == Phase::Start { START_PACKETS } else { PACKETS_AN_INTERVAL };
         let packets = packets * f64::from(self.config.packet_bytes) * 8.0 / self.rate.bps();
-        let shortest = SHORTEST_INTERVAL.max(Duration::from_secs_f64(packets)).min(LONGEST_INTERVAL);
+        let least = match self.config.control {
+            Control::Model => SHORTEST_INTERVAL_OF_MODEL,
+            Control::Tfmcc => SHORTEST_INTERVAL,
+        };
+        let shortest = least.max(Duration::from_secs_f64(packets)).min(LONGEST_INTERVAL);
         (round_trip / TOLD_A_ROUND_TRIP).clamp(shortest, LONGEST_INTERVAL)
     }
 

@@ -141,7 +141,7 @@ impl Receiver {
             ReceiverInput::Decoded { file, source_block, is_right } => {
                 self.decoded(now, file, source_block, is_right);
             }
-            ReceiverInput::Moved { group } => self.moved(group),
+            ReceiverInput::Moved { group } => self.moved(now, group),
             ReceiverInput::Listened { heard } => self.listened(now, heard),
             ReceiverInput::Drained => self.drained(now),
             ReceiverInput::Dropped { total } => self.dropped(now, total),

@@ -56,7 +56,7 @@ pub struct SenderConfig {
     /// The most bytes of an object that one [`SenderTransmit::Blocks`] covers (a super-packet's worth).
     pub max_run_len: u32,
     /// The same as [`Self::max_run_len`] for each slower group, the fastest first; empty for a session with one
-    /// group. A session with slower groups mends losses without forward error correction.
+    /// group. Repair symbols go to the first group alone.
     pub slower_run_lens: Vec<u32>,
     /// How long retransmissions may take after an object's last block, as a multiple of the time that its
     /// multicast took (4.1). None: there is no limit.
@@ -165,6 +165,14 @@ impl Sender {
         self.objects.file_id(index)
     }
 
+    /// Gives an object that is not out yet a factor of its own for its time for retransmissions, in place of the session's
+    /// (retx_timeout_factor of interdomain-2013, 4.6.2).
+    pub fn set_retransmission_timeout_factor(&mut self, file: FileId, factor: f64) {
+        if let Some(object) = self.objects.get_mut(file.index()) {
+            object.time_factor = Some(factor);
+        }
+    }
+
     /// Queues an object that an earlier sender of this session has multicast up to `sent`, and goes on from there.
     pub fn send_from(&mut self, now: Instant, begin: BeginOfFile, sent: u64) -> FileId {
         let file = self.send(now, begin);
@@ -252,9 +260,8 @@ impl Sender {
     /// Whether half of an object's time for retransmissions is over, so that what the receiver still lacks of
     /// it will soon be too late.
     pub fn is_urgent(&self, now: Instant, receiver: ReceiverId) -> bool {
-        let has_time = self.config.retransmission_timeout_factor.is_some();
         let is_urgent = |one: &Retransmitter| one.is_urgent(now, &self.objects);
-        has_time && self.retransmitters.get(&receiver).is_some_and(is_urgent)
+        self.coordinator.has_timers() && self.retransmitters.get(&receiver).is_some_and(is_urgent)
     }
 
     fn poll_group(&mut self, now: Instant) -> Step<SenderTransmit, SenderEvent, SenderWait> {

@@ -169,11 +169,9 @@ impl Scenario {
         }
         let rate_bps = *pick(&mut random, &[2_000_000, 20_000_000, 200_000_000]);
         let retransmission_timeout_factor = *pick(&mut random, &factors);
-        let slower_rates_bps = if fec.is_none() && repair != Repair::None {
-            draw_slower(seed, rate_bps, &mut receivers)
-        } else {
-            Vec::new()
-        };
+        let has_slower = repair != Repair::None;
+        let slower_rates_bps =
+            if has_slower { draw_slower(seed, rate_bps, &mut receivers) } else { Vec::new() };
         Self {
             seed,
             fec,

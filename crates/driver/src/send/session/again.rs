@@ -34,7 +34,7 @@ impl Session<'_> {
             let size = named.source.size();
             match before.hash {
                 Some(hash) if before.sent >= size => self.send_over(named, hash)?,
-                None if before.sent == 0 => self.send(now, named)?,
+                None if before.sent == 0 => _ = self.send(now, named)?,
                 hash => {
                     let again = named.source.twin();
                     let begin = named.begin()?;

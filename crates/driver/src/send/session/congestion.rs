@@ -1,5 +1,6 @@
 //! `--rate auto` and `--rate tfmcc`: carries out the decisions of congestion control.
 
+use tracing::trace;
 use treecast_proto::{
     Instant, Step,
     object::{Destination, ReceiverId},
@@ -11,7 +12,7 @@ use super::{
     super::{MOST_CODED_BPS, Plan, Rate, RateProgress, SendError},
     Session,
 };
-use crate::{pacer, udp::frames_in_super_packet};
+use crate::{SESSION_LOG as LOG, pacer, udp::frames_in_super_packet};
 use treecast_host::tcp_info;
 
 /// The congestion control, and what of it is in force.
@@ -20,6 +21,8 @@ pub(super) struct Congestion {
     machine: tfmcc::Sender,
     /// The rate and the number of copies that the pacer knows.
     applied: (u64, u64),
+    /// As many packets leave at once, if the host is not late.
+    packets_a_run: usize,
 }
 
 impl Congestion {
@@ -27,7 +30,7 @@ impl Congestion {
     pub fn new(plan: &Plan) -> Option<Self> {
         let Rate::Auto { control, floor_bps } = plan.options.rate else { return None };
         let config = SenderConfig { control, packet_bytes: plan.packet_bytes() as u32, floor_bps };
-        Some(Self { machine: tfmcc::Sender::new(config), applied: (0, 0) })
+        Some(Self { machine: tfmcc::Sender::new(config), applied: (0, 0), packets_a_run: 1 })
     }
 }
 
@@ -44,6 +47,20 @@ impl Session<'_> {
 
     pub(super) fn congestion_report(&mut self, now: Instant, from: ReceiverId, report: PaceReport) {
         self.congestion(now, SenderInput::Report { from: from.number(), report });
+        let Some(congestion) = &self.lanes.congestion else { return };
+        let limit = congestion.machine.limit();
+        trace!(
+            target: LOG,
+            receiver = from.number(),
+            followed = limit.receiver,
+            received_bps = report.received_bps,
+            queue_us = report.queue_us,
+            lost_ppm = report.lost_ppm,
+            round_trip_us = limit.round_trip.as_micros() as u64,
+            phase = ?limit.phase,
+            rate_bps = congestion.machine.rate_bps(),
+            "report of a path"
+        );
     }
 
     /// Bytes of IP packets have left, in all copies.
@@ -98,14 +115,33 @@ impl Session<'_> {
         }
         congestion.applied = (rate, copies);
         let limit = frames_in_super_packet(self.plan.datagram_len());
-        let packet_bytes = self.plan.packet_bytes();
-        let packets = pacer::packets_per_smooth_run(rate, packet_bytes, limit);
-        self.lanes.run_bytes = packets as u64 * packet_bytes;
+        congestion.packets_a_run = pacer::packets_per_smooth_run(rate, self.plan.packet_bytes(), limit);
+        let packets = congestion.packets_a_run;
         if let Some(machine) = self.machine.vcmtp_mut() {
             machine.set_may_code(rate <= MOST_CODED_BPS);
+        }
+        self.set_run(packets);
+        self.lanes.pacer.set_rate(now, rate.saturating_mul(copies), self.lanes.run_bytes);
+    }
+
+    /// What is due already leaves at once: a host that wakes late cannot afford to wake all receivers for each packet.
+    pub(super) fn take_late_run(&mut self, now: Instant) {
+        let copies = self.copies();
+        let Some(least) = self.lanes.congestion.as_ref().map(|congestion| congestion.packets_a_run) else {
+            return;
+        };
+        let Some(due) = self.lanes.pacer.due_bytes(now) else { return };
+        let limit = frames_in_super_packet(self.plan.datagram_len());
+        let due = usize::try_from(due / copies / self.plan.packet_bytes()).unwrap_or(limit);
+        self.set_run(due.clamp(least, limit.max(least)));
+    }
+
+    /// Sets how many packets leave at once.
+    fn set_run(&mut self, packets: usize) {
+        self.lanes.run_bytes = packets as u64 * self.plan.packet_bytes();
+        if let Some(machine) = self.machine.vcmtp_mut() {
             machine.set_max_run_len((packets * usize::from(self.plan.block_len)) as u32);
         }
-        self.lanes.pacer.set_rate(now, rate.saturating_mul(copies), self.lanes.run_bytes);
     }
 
     pub(super) fn copies(&self) -> u64 {

@@ -1,6 +1,10 @@
 //! Opens the parts of a session from its plan.
 
-use std::{collections::BTreeSet, io, net::SocketAddr};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    io,
+    net::SocketAddr,
+};
 
 use treecast_host::{
     poller::{Interest, Poller},
@@ -98,6 +102,7 @@ impl Objects {
                 .map(|source| Feed::start(source, plan.options.compression, feed_waker.clone()))
                 .transpose()?,
             feed_waker,
+            numbers: BTreeMap::new(),
             marks: None,
             hashing: None,
         })

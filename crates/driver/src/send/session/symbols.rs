@@ -34,7 +34,7 @@ impl Session<'_> {
                     Destination::Group if self.ring.is_some() => self.pend(0, first, run),
                     Destination::Slower(group) if self.ring.is_some() => self.pend(group, first, run),
                     Destination::Group => self.multicast_symbols(now, first, &run)?,
-                    // There are none in a session with several rates, or with local groups.
+                    // Slower groups and local groups get none.
                     Destination::Slower(_) | Destination::Local(_) => {}
                     Destination::Receiver(receiver) => self.symbols_to(now, receiver, first, &run),
                 }

@@ -76,6 +76,9 @@ fn the_lowest_is_followed_and_the_group_told() {
     assert!(echoed.ends_with(&[3, 2]) || echoed.ends_with(&[3, 2, 3]), "{echoed:?}");
     bench.sender.handle(at(431), SenderInput::Left { receiver: 3 });
     assert_eq!(bench.sender.limit().receiver, Some(2), "the next lowest");
+    let rate = bench.sender.rate_bps();
+    bench.sender.handle(at(432), SenderInput::Report { from: 3, report: PaceReport { rate_bps: 1, ..low } });
+    assert_eq!((bench.sender.rate_bps(), bench.sender.limit().receiver), (rate, Some(2)), "it has left");
 }
 
 #[test]

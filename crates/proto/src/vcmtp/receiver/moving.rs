@@ -3,6 +3,8 @@
 //! In a slower group, blocks come in any order, and only those that some member awaits: a gap says nothing. The sender
 //! says over the connection when all that this receiver awaited of an object has been out. What it says before it has
 //! confirmed a move is about the group before.
+//!
+//! Repair symbols go to the first group alone. In a slower one, whatever is missing is named.
 
 use std::ops::Range;
 
@@ -18,7 +20,7 @@ use crate::{Instant, Step};
 impl Receiver {
     /// The caller hears another group now, and has handed in all that it has heard of the one before. What that one had
     /// yet to bring is told the sender, which knows itself what has been asked for.
-    pub(super) fn moved(&mut self, group: u8) {
+    pub(super) fn moved(&mut self, now: Instant, group: u8) {
         let Ok(to) = Move::new(group) else { return };
         if group == self.group || self.state != State::ReceivingData {
             return;
@@ -32,6 +34,7 @@ impl Receiver {
             for gap in unheard.into_iter().filter(|_| was_first) {
                 self.request(index, Request::Lacking(gap));
             }
+            self.plan_symbols(now, index);
         }
         self.request(0, Request::Move(to));
     }
@@ -82,11 +85,13 @@ impl Receiver {
     }
 
     /// All that is known of an object's way through the group before is forgotten. Returns what has not been heard of it
-    /// there, and is neither there nor asked for.
+    /// there, and is neither there nor asked for. With repair symbols, that is all that is missing.
     fn leave_group(&mut self, index: u32) -> Vec<Range<u64>> {
+        self.forget_symbols(index);
+        let is_named = !self.requester.counts;
         let Some(object) = self.ledger.get_mut(index) else { return Vec::new() };
         let is_wanted = object.decision != Decision::Ignored && object.doom.is_none();
-        let unheard = object.start_over();
+        let unheard = object.start_over(is_named);
         if object.stage == Stage::Receiving && is_wanted { unheard } else { Vec::new() }
     }
 }

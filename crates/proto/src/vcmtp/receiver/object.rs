@@ -192,10 +192,12 @@ impl Object {
     }
 
     /// The object comes from another group from now on. Returns what is missing of what this one has not brought yet, up to
-    /// its end, wherever that is while the size is unknown.
-    pub(super) fn start_over(&mut self) -> Vec<Range<u64>> {
+    /// its end, wherever that is while the size is unknown. `is_named`: whether what this one has lost has been asked for.
+    pub(super) fn start_over(&mut self, is_named: bool) -> Vec<Range<u64>> {
         let size = self.begin.as_ref().map_or(u64::MAX, |begin| begin.file_size);
-        let unheard = std::mem::take(&mut self.expected)..size;
+        let heard = std::mem::take(&mut self.expected);
+        let unheard = if is_named { heard } else { 0 }..size;
+        self.first_heard = None;
         self.end_is_old |= self.end == End::Announced;
         self.end = End::NotYet;
         self.end_is_sure = false;

@@ -168,7 +168,10 @@ impl Receiver {
     /// Whether the sender is told how much is missing of an object, and not what.
     pub(super) fn counts_lacks(&self, index: u32) -> bool {
         let has_symbols = |object: &Object| object.lacking.is_some() || object.begin.is_none();
-        self.config.fec && self.requester.counts && self.ledger.get(index).is_some_and(has_symbols)
+        self.group == 0
+            && self.config.fec
+            && self.requester.counts
+            && self.ledger.get(index).is_some_and(has_symbols)
     }
 
     /// Tells the sender what is missing of an object that the group has sent up to `position`.
@@ -196,7 +199,7 @@ impl Receiver {
     /// The object's size has become known, or another one: so have its source blocks.
     pub(super) fn plan_symbols(&mut self, now: Instant, index: u32) {
         let (file, block_len) = (self.file_id(index), self.config.block_len);
-        if !self.config.fec {
+        if !self.config.fec || self.group > 0 {
             return;
         }
         let Some(object) = self.ledger.get_mut(index).filter(|object| !object.mismatched) else { return };
@@ -220,6 +223,18 @@ impl Receiver {
             self.pass_before(now, index, heard - 1);
         } else if heard > 0 {
             self.name_gaps(index, Vec::new(), heard - 1);
+        }
+    }
+
+    /// Forgets the symbols of an object, because no more are to come.
+    pub(super) fn forget_symbols(&mut self, index: u32) {
+        let file = self.file_id(index);
+        self.say_lacks_at(index, None);
+        let Some(object) = self.ledger.get_mut(index) else { return };
+        let before = object.chunks();
+        if object.lacking.take().is_some() {
+            self.account(index, before);
+            self.transmit(ReceiverTransmit::ForgetSymbols { file });
         }
     }
 

@@ -78,7 +78,7 @@ impl Coordinator {
         object: &mut Object,
         multicast_time: Duration,
     ) {
-        let Some(factor) = self.time_factor else { return };
+        let Some(factor) = object.time_factor.or(self.time_factor) else { return };
         let time = retransmission_time(multicast_time, factor).max(self.minimum_time);
         if object.time.is_some_and(|given| given.expires >= now + time) {
             return;
@@ -86,6 +86,11 @@ impl Coordinator {
         self.take_time(index, object);
         object.time = Some(RetransmissionTime { urgent_at: now + time / 2, expires: now + time });
         self.timers.insert((now + time, index));
+    }
+
+    /// Whether the time for retransmissions of any object runs.
+    pub(super) fn has_timers(&self) -> bool {
+        !self.timers.is_empty()
     }
 
     /// An object's time does not run any more.

@@ -145,7 +145,9 @@ impl Sender {
         if !there.is_empty() {
             let blocks = self.objects.blocks(there);
             retransmitter.request(index, blocks.clone());
-            self.note_named(from, index, blocks);
+            if retransmitter.group == 0 {
+                self.note_named(from, index, blocks);
+            }
         }
     }
 
@@ -155,6 +157,10 @@ impl Sender {
             return self.tell(index, &[from], Due::Reject);
         }
         let Some(retransmitter) = self.retransmitters.get_mut(&from) else { return };
+        // It has named everything when it moved to a slower group.
+        if retransmitter.group > 0 {
+            return;
+        }
         let Some(object) = self.objects.get_mut(index) else { return };
         for lack in request.lacks().iter().filter(|lack| lack.lacking > 0) {
             retransmitter.lack(index);

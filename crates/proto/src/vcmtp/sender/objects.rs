@@ -28,6 +28,8 @@ pub(super) struct Object {
     pub(super) hash: Option<[u8; 32]>,
     /// Since when both are so, and receivers are told.
     pub(super) told: Option<Instant>,
+    /// The object's own factor for its time for retransmissions. `None` if it has the session's.
+    pub(super) time_factor: Option<f64>,
     /// Its time for retransmissions, while that runs.
     pub(super) time: Option<RetransmissionTime>,
     /// file_receive_status(i): none while the receiver is still at it.
@@ -185,6 +187,7 @@ impl Objects {
             out: None,
             hash: None,
             told: None,
+            time_factor: None,
             time: None,
             status: BTreeMap::new(),
             unfinished: 0,

@@ -238,6 +238,12 @@ impl Retransmitter {
         }
     }
 
+    /// No symbols go to the receiver any more: it listens to a slower group.
+    pub(super) fn forget_symbols(&mut self) {
+        (self.symbols, self.unheard, self.sent_due) = Default::default();
+        self.on_the_way.clear();
+    }
+
     /// It is to be told over its connection that symbols of a source block are out.
     pub(super) fn owe_sent(&mut self, of: (u32, u32)) {
         self.sent_due.insert(of);

@@ -141,6 +141,12 @@ impl Sender {
             one.awaited.add(lacks);
             one.await_requested();
         }
+        if number > 0 && before == 0 {
+            one.forget_symbols();
+            self.symbols.leave(from);
+        } else if number == 0 && before > 0 {
+            self.symbols.join(from);
+        }
         if is_other {
             self.coordinator.events.push_back(SenderEvent::Moved { receiver: from, group: number });
         }

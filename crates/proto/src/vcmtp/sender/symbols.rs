@@ -110,6 +110,7 @@ impl Symbols {
         }
     }
 
+    /// The receiver has gone, or listens to a slower group, which gets no symbols.
     pub(super) fn leave(&mut self, receiver: ReceiverId) {
         if let Some(estimate) = &mut self.estimate {
             estimate.leave(receiver.0);
@@ -117,6 +118,7 @@ impl Symbols {
         for named in self.named.values_mut() {
             named.lost.remove(&receiver);
             named.new.remove(&receiver);
+            named.untold.remove(&receiver);
         }
         self.blocks_only.retain(|(_, other)| *other != receiver);
     }

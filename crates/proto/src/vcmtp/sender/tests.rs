@@ -248,6 +248,23 @@ fn table_4_5_retx_request_after_the_timeout() {
     assert_eq!(bench.to(B), "Retx-Reject 0");
 }
 
+/// Interdomain-2013, 4.6.2: SendFile and SendMemoryData have a factor each.
+#[test]
+fn an_object_may_have_a_factor_of_its_own() {
+    let mut bench = Bench::new(Repair::Nack);
+    [A, B].into_iter().for_each(|receiver| bench.join(receiver));
+    bench.send(500);
+    bench.sender.set_retransmission_timeout_factor(file(0), 1.0);
+    bench.send(500);
+    bench.group();
+    bench.hashed();
+    bench.input(SenderInput::Hashed { file: file(1), hash: HASH });
+    bench.now += Duration::from_millis(10);
+    assert!(bench.group().ends_with("API_File_Done 0 of 2"));
+    bench.now += Duration::from_secs(1);
+    assert_eq!(bench.group(), "", "the other object has no limit");
+}
+
 #[test]
 fn the_hash_still_goes_out_after_the_timeout_to_who_has_asked_for_nothing() {
     let mut bench = Bench::with(Repair::Nack, Some(1.0));

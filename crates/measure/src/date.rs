@@ -1,4 +1,4 @@
-//! Dates of dumps, in UTC.
+//! Dates of the calendar, in UTC, and the dates in names of files.
 
 /// A day of the calendar, from its number of seconds since 1970: year, month and day.
 pub fn civil(seconds: i64) -> (i64, u8, u8) {

@@ -1,0 +1,185 @@
+//! Compiles the C programs of `examples`, and has them exchange objects with the Rust library.
+
+use std::{
+    io::{BufRead, BufReader, Read},
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+};
+
+use treecast::{Group, GroupEvent, Object, Received, Receiver, ReceiverEvent};
+
+/// The folder with the libraries for C.
+fn libraries() -> PathBuf {
+    let test = std::env::current_exe().unwrap();
+    test.parent().unwrap().to_owned()
+}
+
+/// Compiles a program, with a library as the linker's arguments.
+fn compile(source: &Path, into: &Path, library: &[&str]) {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let output = Command::new("cc")
+        .args(["-std=c11", "-D_POSIX_C_SOURCE=200809L", "-Wall", "-Wextra", "-Werror", "-pedantic"])
+        .arg("-I")
+        .arg(folder.join("include"))
+        .arg(source)
+        .args(library)
+        .args(["-lpthread", "-ldl", "-lm"])
+        .arg("-o")
+        .arg(into)
+        .output()
+        .expect("cc runs");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+/// A program of `examples`, linked with the shared library.
+fn program(name: &str, folder: &Path) -> PathBuf {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples").join(name).with_extension("c");
+    let (program, libraries) = (folder.join(name), libraries().display().to_string());
+    compile(&source, &program, &["-L", &libraries, "-ltreecast_c", &format!("-Wl,-rpath,{libraries}")]);
+    program
+}
+
+fn start(program: &Path, arguments: &[&str]) -> Child {
+    let mut command = Command::new(program);
+    command.args(arguments).stdout(Stdio::piped()).spawn().expect("the program runs")
+}
+
+fn succeed(mut program: Child) -> String {
+    let mut said = String::new();
+    program.stdout.take().unwrap().read_to_string(&mut said).unwrap();
+    assert!(program.wait().unwrap().success(), "{said}");
+    said
+}
+
+fn scratch() -> tempfile::TempDir {
+    tempfile::Builder::new().prefix("treecast-c-").tempdir().unwrap()
+}
+
+/// What comes of a sender program that two receivers of the Rust library join.
+fn sent_by(name: &str, arguments: &[&str]) -> Vec<(String, Vec<u8>)> {
+    let folder = scratch();
+    let arguments: Vec<&str> = ["lo", "2"].iter().chain(arguments).copied().collect();
+    let mut sender = start(&program(name, folder.path()), &arguments);
+    let mut output = BufReader::new(sender.stdout.take().unwrap());
+    let mut ticket = String::new();
+    output.read_line(&mut ticket).unwrap();
+    let join = || Receiver::builder(ticket.parse().unwrap()).interface("lo").in_memory().join().unwrap();
+    let mut came = [join(), join()].map(|receiver| {
+        let mut objects: Vec<(String, Vec<u8>)> =
+            receiver.events().filter_map(received).map(content).collect();
+        objects.sort();
+        objects
+    });
+    assert!(came[0] == came[1]);
+    let mut rest = String::new();
+    output.read_to_string(&mut rest).unwrap();
+    assert!(sender.wait().unwrap().success(), "{rest}");
+    std::mem::take(&mut came[0])
+}
+
+fn received(event: ReceiverEvent) -> Option<Received> {
+    if let ReceiverEvent::Received(object) = event { Some(object) } else { None }
+}
+
+fn content(object: Received) -> (String, Vec<u8>) {
+    (object.name().to_owned(), object.into_bytes().unwrap())
+}
+
+#[test]
+fn c_sends_files_and_memory() {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("Cargo.toml");
+    let content = std::fs::read(&source).unwrap();
+    assert_eq!(sent_by("send_files", &[source.to_str().unwrap()]), [("Cargo.toml".to_owned(), content)]);
+
+    let products = sent_by("send_memory", &["100"]);
+    let mut expected: Vec<_> =
+        (0..100).map(|number| (format!("product/{number}"), format!("{number}\n").into_bytes())).collect();
+    expected.sort();
+    assert_eq!(products, expected);
+}
+
+#[test]
+fn c_receives_into_a_folder_and_into_memory_and_chooses() {
+    let folder = scratch();
+    let [each, batch] = ["each", "batch"].map(|name| folder.path().join(name));
+    std::fs::create_dir(&batch).unwrap();
+    let group = Group::builder().interface("lo").wait_for(2).start().unwrap();
+    let ticket = group.ticket().to_string();
+    let receive = |name: &str, into: &Path| {
+        start(&program(name, folder.path()), &["lo", into.to_str().unwrap(), &ticket])
+    };
+    let receivers = [receive("receive_each", &each), receive("receive_batch", &batch)];
+    let large = vec![7; 300_000];
+    group.send(Object::bytes("folder/large", large.clone()).retransmission_factor(20.0)).unwrap();
+    group.send_bytes("draft.tmp", "draft").unwrap();
+    let end = group.close();
+    let done: Vec<_> = group
+        .events()
+        .filter_map(|event| if let GroupEvent::Done(delivery) = event { Some(delivery) } else { None })
+        .collect();
+    assert!(end.wait().unwrap().is_complete());
+    let counts =
+        |name: &str| done.iter().find(|one| one.name == name).map(|one| (one.complete, one.not_wanted));
+    assert_eq!([counts("folder/large"), counts("draft.tmp")], [Some((2, 0)), Some((1, 1))]);
+    receivers.into_iter().for_each(|receiver| _ = succeed(receiver));
+    assert!(std::fs::read(each.join("folder/large")).unwrap() == large && !each.join("draft.tmp").exists());
+    assert!(std::fs::read(batch.join("folder_large")).unwrap() == large);
+    assert_eq!(std::fs::read(batch.join("draft.tmp")).unwrap(), b"draft");
+}
+
+/// What C may get wrong comes back as an error with a reason, also from the static library.
+#[test]
+fn mistakes_have_reasons() {
+    let folder = scratch();
+    let (source, program) = (folder.path().join("mistakes.c"), folder.path().join("mistakes"));
+    std::fs::write(&source, MISTAKES).unwrap();
+    let library = libraries().join("libtreecast_c.a");
+    compile(&source, &program, &[library.to_str().unwrap()]);
+    assert_eq!(succeed(start(&program, &[])), "done\n");
+}
+
+const MISTAKES: &str = r#"
+#include <assert.h>
+#include <stdio.h>
+#include <string.h>
+#include <treecast.h>
+
+int main(void)
+{
+    struct treecast_group_options nowhere = {.interface = "nowhere0"};
+    assert(!treecast_group_start(&nowhere) && strstr(treecast_error(), "nowhere0"));
+    struct treecast_group_options odd = {.address = "odd"};
+    assert(!treecast_group_start(&odd) && strstr(treecast_error(), "odd"));
+    struct treecast_receiver_options no_ticket = {0};
+    assert(!treecast_receiver_join(&no_ticket) && *treecast_error());
+
+    struct treecast_group_options options = {.interface = "lo", .rate_max = true, .plain = true};
+    struct treecast_group *group = treecast_group_start(&options);
+    assert(group);
+    assert(treecast_send_file(group, "/no/such/file", NULL, -1) == -1);
+    assert(strstr(treecast_error(), "/no/such/file"));
+    assert(treecast_send_memory(group, "../outside", "x", 1, -1) == -1);
+    assert(treecast_send_memory(group, "empty", NULL, 0, -1) == 2);
+    struct treecast_group_event event;
+    assert(treecast_group_next_event(group, &event, 0) == -1);
+
+    struct treecast_receiver_options join = {.ticket = treecast_group_ticket(group), .interface = "lo"};
+    struct treecast_receiver *receiver = treecast_receiver_join(&join);
+    assert(receiver);
+    do {
+        assert(treecast_group_next_event(group, &event, -1) == 1);
+    } while (event.kind != TREECAST_GROUP_EVENT_KIND_DONE);
+    assert(event.id == 2 && event.complete == 1 && !event.text && strcmp(event.name, "empty") == 0);
+    treecast_group_close(group);
+    struct treecast_group_report report;
+    assert(treecast_group_wait(group, &report) == 0 && report.objects == 1 && report.receivers == 1);
+    assert(treecast_group_wait(group, NULL) == -1);
+    struct treecast_receiver_report came;
+    assert(treecast_receiver_wait(receiver, &came) == 0 && came.objects == 1);
+    treecast_receiver_free(receiver);
+    treecast_group_free(group);
+    treecast_group_free(NULL);
+    puts("done");
+    return 0;
+}
+"#;

@@ -1,0 +1,97 @@
+//! `treecast feed` as a user runs it.
+
+mod child;
+mod session;
+
+use std::{fs, process::Output};
+
+use session::{Scratch, treecast};
+
+fn feed(scratch: &Scratch, args: &[&str]) -> Output {
+    treecast().arg("feed").args(args).current_dir(scratch.path("")).output().unwrap()
+}
+
+#[track_caller]
+fn says(scratch: &Scratch, args: &[&str]) -> String {
+    let Output { status, stdout, stderr } = feed(scratch, args);
+    assert!(status.success(), "{args:?}: {}", String::from_utf8_lossy(&stderr));
+    String::from_utf8(stdout).unwrap()
+}
+
+#[track_caller]
+fn refuses(scratch: &Scratch, args: &[&str]) -> String {
+    let Output { status, stderr, .. } = feed(scratch, args);
+    assert!(!status.success(), "{args:?}");
+    String::from_utf8(stderr).unwrap()
+}
+
+const LOG: &str = "\
+Oct 13 00:00:00 idd.up.example leaf.b.example(feed)[9] NOTE: topo: leaf.b.example {{X, (.*)}}
+Oct 13 00:00:01 leaf.c.example idd.up.example[1] INFO: 600 20101013000001.000 X 001  one
+Oct 13 00:00:01 leaf.c.example idd.up.example[1] INFO: 6OO 20101013000001.500 X 002  two
+Oct 13 00:02:01 leaf.c.example idd.up.example[1] INFO: 1400 20101013000201.000 X 003  three
+";
+
+#[test]
+fn a_log_is_shown_as_tables_json_and_plots() {
+    let scratch = Scratch::new();
+    fs::write(scratch.path("feed.log"), LOG).unwrap();
+    let text = says(&scratch, &["analyze", "feed.log", "--plots", "plots"]);
+    for part in
+        ["2010-10-13   2 kB", "longer than 60 s", "Number of Leaf Nodes", "the size", "6OO", "X-tree.svg"]
+    {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+    for plot in ["X-bytes.svg", "X-products.svg", "X-tree.svg"] {
+        assert!(fs::read_to_string(scratch.path("plots").join(plot)).unwrap().contains("</svg>"), "{plot}");
+    }
+    let json: serde_json::Value =
+        serde_json::from_str(&says(&scratch, &["analyze", "feed.log", "--json"])).unwrap();
+    assert_eq!((&json["feeds"][0]["bytes"], &json["feeds"][0]["tree"]["leaves"]), (&2000.into(), &2.into()));
+    assert_eq!((&json["wrong"][0]["line"], &json["wrong"][0]["value"]), (&3.into(), &"6OO".into()));
+}
+
+#[test]
+fn what_cannot_be_analysed_is_said_in_one_line() {
+    let scratch = Scratch::new();
+    fs::write(scratch.path("feed.log"), LOG).unwrap();
+    fs::write(scratch.path("empty.log"), "").unwrap();
+    for (args, parts) in [
+        (&["analyze", "no.log"][..], &["no.log", "check the name"][..]),
+        (&["analyze", "empty.log"], &["empty.log", "no line names a product"]),
+        (&["analyze", "feed.log", "--wrong-lines", "0"], &["feed.log", "line 3", "the size", "6OO"]),
+    ] {
+        let line = refuses(&scratch, args);
+        assert_eq!(line.trim_end().lines().count(), 1, "{line}");
+        assert!(parts.iter().all(|part| line.contains(part)), "{line}");
+    }
+}
+
+#[test]
+fn a_synthetic_feed_has_the_figures_of_the_paper() {
+    let scratch = Scratch::new();
+    let scaled = ["--time-scale", "24", "--size-scale", "1000", "--objects", "20"];
+    let said = says(&scratch, &[&["synth", "nexrad2", "--out", "feed"][..], &scaled].concat());
+    assert!(said.contains("NEXRAD2.log: 81") && said.contains("20 files"), "{said}");
+    let report = says(&scratch, &["analyze", "feed/NEXRAD2.log", "--json"]);
+    let report: serde_json::Value = serde_json::from_str(&report).unwrap();
+    let feed = &report["feeds"][0];
+    let day = feed["bytes"].as_f64().unwrap();
+    assert!((56e9..58e9).contains(&day), "sizes are as they were: {day}");
+    assert_eq!(feed["tree"]["nodes"], 150);
+    assert_eq!(feed["silences"]["over_300_s"], 1, "{}", feed["silences"]);
+    let sizes: Vec<u64> = fs::read_dir(scratch.path("feed/objects"))
+        .unwrap()
+        .map(|file| file.unwrap().metadata().unwrap().len())
+        .collect();
+    assert!(sizes.len() == 20 && sizes.iter().all(|size| (200..2_000).contains(size)), "{sizes:?}");
+    let again = says(&scratch, &[&["synth", "nexrad2", "--out", "again"][..], &scaled].concat());
+    assert_eq!(said.replace("feed/", "again/"), again);
+    let same = |name: &str| {
+        fs::read(scratch.path("feed").join(name)).unwrap()
+            == fs::read(scratch.path("again").join(name)).unwrap()
+    };
+    assert!(same("NEXRAD2.log") && same("objects/NEXRAD2-0000003"), "the same seed");
+    let refused = refuses(&scratch, &["synth", "nexrad2", "--out", "feed/NEXRAD2.log"]);
+    assert!(refused.contains("check --out"), "{refused}");
+}

@@ -1,0 +1,74 @@
+//! What is under way: sent, and not yet behind the message that the last report answers.
+
+use std::{collections::VecDeque, time::Duration};
+
+use crate::Instant;
+
+/// What is sent within this time of each other is remembered as one.
+const GRAIN: Duration = Duration::from_micros(250);
+
+/// The most moments that are remembered: a quarter of a second, at least.
+const MOST_MARKS: usize = 1024;
+
+/// Bytes that have left, and bytes that a report has answered.
+#[derive(Debug, Default)]
+pub struct UnderWay {
+    sent: u64,
+    answered: u64,
+    /// Moments, and what had been sent by then.
+    marks: VecDeque<(Instant, u64)>,
+}
+
+impl UnderWay {
+    pub fn sent(&mut self, now: Instant, bytes: u64) {
+        self.sent = self.sent.saturating_add(bytes);
+        match self.marks.back_mut() {
+            Some((at, sent)) if now - *at < GRAIN => *sent = self.sent,
+            _ => self.marks.push_back((now, self.sent)),
+        }
+        if self.marks.len() > MOST_MARKS {
+            self.marks.pop_front();
+        }
+    }
+
+    /// A report has come of what was sent a round trip ago, and before.
+    pub fn answered(&mut self, now: Instant, round_trip: Duration) {
+        while let Some((at, sent)) = self.marks.front()
+            && *at + round_trip <= now
+        {
+            self.answered = *sent;
+            self.marks.pop_front();
+        }
+    }
+
+    /// Returns how much is under way, in bits.
+    pub fn bits(&self) -> f64 {
+        (self.sent - self.answered) as f64 * 8.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::time::at;
+
+    #[test]
+    fn what_was_sent_since_the_answered_message_is_under_way() {
+        let mut under_way = UnderWay::default();
+        for millis in 0..10 {
+            under_way.sent(at(millis), 1_000);
+        }
+        assert_eq!(under_way.bits(), 80_000.0);
+        under_way.answered(at(10), Duration::from_millis(4));
+        assert_eq!(under_way.bits(), 24_000.0, "of 7, 8 and 9 ms");
+        under_way.answered(at(10), Duration::from_millis(8));
+        assert_eq!(under_way.bits(), 24_000.0, "an older report tells nothing new");
+    }
+
+    #[test]
+    fn moments_are_bounded() {
+        let mut under_way = UnderWay::default();
+        (0..10_000).for_each(|millis| under_way.sent(at(millis), 1));
+        assert_eq!(under_way.marks.len(), MOST_MARKS);
+    }
+}

@@ -1,0 +1,29 @@
+"""Sends the same files and memory to many receivers, by reliable multicast.
+
+The calls are those of the Rust library. Calls that wait let other threads run, so asyncio programs use
+``await asyncio.to_thread(group.next_event)``.
+"""
+
+from ._treecast import (
+    Delivery,
+    Group,
+    GroupEvent,
+    GroupReport,
+    Receiver,
+    ReceiverEvent,
+    ReceiverReport,
+    Transfer,
+    TreecastError,
+)
+
+__all__ = [
+    "Delivery",
+    "Group",
+    "GroupEvent",
+    "GroupReport",
+    "Receiver",
+    "ReceiverEvent",
+    "ReceiverReport",
+    "Transfer",
+    "TreecastError",
+]

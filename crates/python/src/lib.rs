@@ -1,0 +1,24 @@
+//! The library `treecast` for Python: the module `treecast._treecast`, which the package `treecast` exports.
+//!
+//! This crate only translates. Whatever waits lets other threads of Python run, and looks for signals several times a second, so
+//! that Ctrl-C works. `python/treecast/_treecast.pyi` has the types.
+
+mod error;
+mod group;
+mod receiver;
+mod wait;
+
+use pyo3::prelude::*;
+
+#[pymodule]
+fn _treecast(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add("TreecastError", module.py().get_type::<error::TreecastError>())?;
+    module.add_class::<group::Group>()?;
+    module.add_class::<group::GroupEvent>()?;
+    module.add_class::<group::GroupReport>()?;
+    module.add_class::<group::Delivery>()?;
+    module.add_class::<group::Transfer>()?;
+    module.add_class::<receiver::Receiver>()?;
+    module.add_class::<receiver::ReceiverEvent>()?;
+    module.add_class::<receiver::ReceiverReport>()
+}

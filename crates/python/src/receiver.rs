@@ -1,0 +1,204 @@
+//! The receiver's side.
+
+use std::{path::PathBuf, time::Duration};
+
+use pyo3::{
+    prelude::*,
+    types::{PyAny, PyBytes},
+};
+use treecast::ObjectKind;
+
+use crate::{
+    error::raise,
+    wait::{ended, ready, seconds, wait, wait_if_nobody_has},
+};
+
+/// The longest time for which a receiver waits for its session's end when Python frees it.
+const LEAVING_TIME: Duration = Duration::from_secs(5);
+
+/// A receiver that has joined a group.
+#[pyclass(frozen, module = "treecast")]
+pub struct Receiver {
+    receiver: treecast::Receiver,
+    is_in_memory: bool,
+}
+
+#[pymethods]
+impl Receiver {
+    #[new]
+    #[pyo3(signature = (ticket, *, folder=None, interface=None, accept=None, name=None, key=None, connect_timeout=None))]
+    #[allow(clippy::too_many_arguments)] // They are keywords in Python.
+    fn new(
+        python: Python<'_>,
+        ticket: &str,
+        folder: Option<PathBuf>,
+        interface: Option<String>,
+        accept: Option<Py<PyAny>>,
+        name: Option<String>,
+        key: Option<String>,
+        connect_timeout: Option<f64>,
+    ) -> PyResult<Self> {
+        let mut builder = treecast::Receiver::builder(ticket.parse().map_err(raise)?);
+        let is_in_memory = folder.is_none();
+        builder = match folder {
+            Some(folder) => builder.folder(folder),
+            None => builder.in_memory(),
+        };
+        if let Some(interface) = interface {
+            builder = builder.interface(interface);
+        }
+        if let Some(name) = name {
+            builder = builder.name(name);
+        }
+        if let Some(key) = key {
+            builder = builder.key(key);
+        }
+        if let Some(timeout) = connect_timeout {
+            builder = builder.connect_timeout(seconds(timeout)?);
+        }
+        if let Some(accept) = accept {
+            builder = builder.accept(move |offer| accepts(&accept, offer.name()));
+        }
+        let receiver = python.detach(|| builder.join()).map_err(raise)?;
+        Ok(Self { receiver, is_in_memory })
+    }
+
+    #[pyo3(signature = (timeout=None))]
+    fn next_event(&self, python: Python<'_>, timeout: Option<f64>) -> PyResult<Option<ReceiverEvent>> {
+        let event = wait(python, timeout, |time| ready(self.receiver.next_event().wait_timeout(time)))?;
+        event.flatten().map(|event| ReceiverEvent::new(python, event, self.is_in_memory)).transpose()
+    }
+
+    fn __iter__(slf: Py<Self>) -> Py<Self> {
+        slf
+    }
+
+    fn __next__(&self, python: Python<'_>) -> PyResult<Option<ReceiverEvent>> {
+        self.next_event(python, None)
+    }
+
+    fn leave(&self) {
+        drop(self.receiver.leave());
+    }
+
+    fn wait(&self, python: Python<'_>) -> PyResult<ReceiverReport> {
+        ended(python, &self.receiver.finish()).map(ReceiverReport)
+    }
+
+    fn __enter__(slf: Py<Self>) -> Py<Self> {
+        slf
+    }
+
+    fn __exit__(
+        &self,
+        python: Python<'_>,
+        kind: &Bound<'_, PyAny>,
+        _value: &Bound<'_, PyAny>,
+        _traceback: &Bound<'_, PyAny>,
+    ) -> PyResult<bool> {
+        if kind.is_none() {
+            wait_if_nobody_has(python, &self.receiver.finish())?;
+        } else {
+            self.leave();
+        }
+        Ok(false)
+    }
+}
+
+impl Drop for Receiver {
+    /// Waits for the end of a session that may still ask `accept`, which needs what this thread has of Python.
+    fn drop(&mut self) {
+        let end = self.receiver.leave();
+        Python::attach(|python| python.detach(|| drop(end.wait_timeout(LEAVING_TIME))));
+    }
+}
+
+/// Whether the program wants an object. An exception is printed, and the object is refused.
+fn accepts(accept: &Py<PyAny>, name: &str) -> bool {
+    Python::attach(|python| {
+        let answer = accept.call1(python, (name,)).and_then(|answer| answer.is_truthy(python));
+        answer.unwrap_or_else(|error| {
+            error.write_unraisable(python, Some(accept.bind(python)));
+            false
+        })
+    })
+}
+
+/// An event of a receiver.
+#[pyclass(frozen, get_all, module = "treecast")]
+pub struct ReceiverEvent {
+    kind: &'static str,
+    name: Option<String>,
+    size: Option<u64>,
+    path: Option<String>,
+    data: Option<Py<PyBytes>>,
+    text: Option<String>,
+}
+
+impl ReceiverEvent {
+    fn new(python: Python<'_>, event: treecast::ReceiverEvent, is_in_memory: bool) -> PyResult<Self> {
+        use treecast::ReceiverEvent as Event;
+        let mut told = Self { kind: "warning", name: None, size: None, path: None, data: None, text: None };
+        match event {
+            Event::Joined { sender, .. } => (told.kind, told.text) = ("joined", Some(sender.to_string())),
+            Event::Unreachable { reason, .. } => (told.kind, told.text) = ("unreachable", Some(reason)),
+            Event::Announced { name, bytes, .. } => {
+                (told.kind, told.name, told.size) = ("announced", Some(name), Some(bytes));
+            }
+            Event::Received(object) => {
+                told.kind = "received";
+                (told.name, told.size) = (Some(object.name().to_owned()), Some(object.len()));
+                if is_in_memory && object.kind() == ObjectKind::File {
+                    let data = python.detach(|| object.into_bytes()).map_err(raise)?;
+                    told.data = Some(PyBytes::new(python, &data).unbind());
+                } else {
+                    told.path = Some(object.path().to_string_lossy().into_owned());
+                }
+            }
+            Event::Ignored { name, .. } => (told.kind, told.name) = ("ignored", Some(name)),
+            Event::Failed { name, reason, .. } => {
+                (told.kind, told.name, told.text) = ("failed", Some(name), Some(reason));
+            }
+            Event::Missed(events) => (told.kind, told.text) = ("missed", Some(events.to_string())),
+            Event::Warning(line) => told.text = Some(line),
+            other => told.text = Some(format!("{other:?}")),
+        }
+        Ok(told)
+    }
+}
+
+/// What has come to a receiver.
+#[pyclass(frozen, module = "treecast")]
+pub struct ReceiverReport(treecast::ReceiverReport);
+
+#[pymethods]
+impl ReceiverReport {
+    #[getter]
+    fn objects(&self) -> u64 {
+        self.0.objects
+    }
+
+    #[getter]
+    fn size(&self) -> u64 {
+        self.0.bytes
+    }
+
+    #[getter]
+    fn failed(&self) -> u64 {
+        self.0.failed
+    }
+
+    #[getter]
+    fn not_wanted(&self) -> u64 {
+        self.0.not_wanted
+    }
+
+    #[getter]
+    fn cut_short(&self) -> Option<&str> {
+        self.0.cut_short.as_deref()
+    }
+
+    fn is_complete(&self) -> bool {
+        self.0.is_complete()
+    }
+}

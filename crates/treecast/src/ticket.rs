@@ -1,0 +1,66 @@
+//! Tickets: what a receiver needs to join a group.
+
+use std::{fmt, path::Path, str::FromStr};
+
+use treecast_wire::ticket;
+
+use crate::{Error, ErrorKind};
+
+/// The largest file that is read for a ticket, in bytes. No ticket is longer.
+const MAX_TICKET_FILE_LEN: u64 = 64 * 1024;
+
+/// What a receiver needs to join a group: the sender's addresses and key, and the group's address.
+///
+/// A ticket is a line of text ([`Display`](fmt::Display), [`FromStr`]). Whoever has it can join, unless the sender
+/// [admits](crate::GroupBuilder::admit) only some keys.
+///
+/// ```
+/// # fn main() -> Result<(), treecast::Error> {
+/// let group = treecast::Group::builder().interface("lo").start()?;
+/// let line = group.ticket().to_string();
+/// let ticket: treecast::Ticket = line.parse()?;
+/// assert_eq!(&ticket, group.ticket());
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Ticket(pub(crate) ticket::Ticket);
+
+impl Ticket {
+    /// Reads a ticket from the first lines of a file, such as `treecast send --ticket-file` writes. The ticket may be broken
+    /// into several lines, and other text may follow.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Ticket`] if the file cannot be read, or holds no ticket.
+    pub fn read(path: impl AsRef<Path>) -> Result<Self, Error> {
+        let path = path.as_ref();
+        let failed = |line: String| Error::new(ErrorKind::Ticket, line);
+        let content = treecast_host::text::read_any(path, MAX_TICKET_FILE_LEN);
+        let content =
+            content.map_err(|error| failed(format!("cannot read the ticket from {path:?}: {error}")))?;
+        // Editors of other systems begin a text with a byte order mark.
+        let content = content.trim_start_matches('\u{feff}');
+        let mut lines = content.lines().skip_while(|line| line.trim().is_empty()).peekable();
+        if lines.peek().is_none() {
+            let line = format!("there is no ticket in {path:?}: see that `treecast send` has written it");
+            return Err(failed(line));
+        }
+        let ticket = ticket::Ticket::from_pieces(lines).map(|(ticket, _)| Self(ticket));
+        ticket.map_err(|error| failed(format!("{}: {error}", path.display())))
+    }
+}
+
+impl fmt::Display for Ticket {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl FromStr for Ticket {
+    type Err = Error;
+
+    /// Parses a ticket. White space and line breaks in it mean nothing.
+    fn from_str(text: &str) -> Result<Self, Error> {
+        text.parse().map(Self).map_err(|error: ticket::TicketError| Error::of(ErrorKind::Ticket, error))
+    }
+}

@@ -1,0 +1,81 @@
+#!/bin/sh
+# Makes packages of a program that is built.
+# Usage: scripts/package.sh deb PROGRAM FOLDER               a Debian package for this kind of machine
+#        scripts/package.sh tar PROGRAM FOLDER MACHINE       a tar file, such as treecast-0.1.0-x86_64-linux.tar.xz
+set -eu
+
+die() { echo "package.sh: $*" >&2; exit 1; }
+
+{ [ $# = 3 ] && [ "$1" = deb ]; } || { [ $# = 4 ] && [ "$1" = tar ]; } || die "expected: deb PROGRAM FOLDER, or tar PROGRAM FOLDER MACHINE"
+kind=$1 program=$(realpath "$2") machine=${4:-}
+mkdir -p "$3"
+folder=$(realpath "$3")
+here=$(realpath "$(dirname "$0")/..")
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+stage=$work/stage
+umask 022
+
+version=$(sed -n '/^\[workspace.package\]/,/^\[/s/^version = "\(.*\)"/\1/p' "$here/Cargo.toml")
+[ "$("$program" --version)" = "treecast $version" ] || die "$program is not treecast $version: build it anew"
+
+install_program() {
+    install -D "$program" "$1/treecast"
+    strip --strip-all "$1/treecast"
+}
+
+# The program must start where there is nothing else, and come to many machines.
+make_tar() {
+    name=treecast-$version-$machine-linux
+    install_program "$stage/$name/bin"
+    ! readelf -d "$stage/$name/bin/treecast" | grep NEEDED >&2 || die "$program needs libraries: build it for musl"
+    "$program" package-files "$stage/$name/share"
+    install -m 644 "$here/README.md" "$here/LICENSE-MIT" "$here/LICENSE-APACHE" "$stage/$name"
+    tar -C "$stage" --sort=name --owner=0 --group=0 --numeric-owner -cJf "$folder/$name.tar.xz" "$name"
+    [ "$(stat -c %s "$folder/$name.tar.xz")" -lt 12000000 ] || die "$folder/$name.tar.xz is larger than 12 MB"
+    echo "$folder/$name.tar.xz"
+}
+
+stage_deb() {
+    documents=$stage/usr/share/doc/treecast
+    install_program "$stage/usr/bin"
+    "$program" package-files "$stage/usr/share"
+    gzip -9n "$stage"/usr/share/man/man1/*
+    install -m 644 -Dt "$stage/usr/lib/systemd/system" "$here"/contrib/systemd/*.service "$here"/contrib/standing/*.service
+    install -m 644 -Dt "$stage/etc/treecast" "$here"/contrib/systemd/*.env "$here/contrib/standing/standing.toml"
+    install -m 644 -Dt "$documents" "$here/README.md"
+    install -m 644 -Dt "$documents/docs" "$here"/docs/*.md "$here"/docs/*.svg
+    mkdir "$documents/examples"
+    cp -r "$here/contrib/imaging" "$documents/examples"
+    gzip -9nc "$here/CHANGELOG.md" > "$documents/changelog.gz"
+    gzip -9nc "$here/contrib/debian/changelog" > "$documents/changelog.Debian.gz"
+    # The text of the licence ends the file, as the format wants it: indented, and with a dot for an empty line.
+    { cat "$here/contrib/debian/copyright"; sed '1,/^$/d; s/^$/./; s/^/ /' "$here/LICENSE-MIT"; } > "$documents/copyright"
+}
+
+# dpkg's own programs look for these two in a folder `debian`.
+make_control() {
+    mkdir -p "$work/debian" "$stage/DEBIAN"
+    cp "$here/contrib/debian/control" "$here/contrib/debian/changelog" "$work/debian"
+    install -t "$stage/DEBIAN" "$here/contrib/debian/postinst" "$here/contrib/debian/prerm" "$here/contrib/debian/postrm"
+    install -m 644 -t "$stage/DEBIAN" "$here/contrib/debian/conffiles"
+    (
+        cd "$work"
+        dpkg-shlibdeps -Tsubstvars "$stage/usr/bin/treecast"
+        dpkg-gencontrol -ptreecast -Tsubstvars -fdebian/files "-P$stage"
+    )
+    (cd "$stage" && find usr -type f -print0 | LC_ALL=C sort -z | xargs -0 md5sum > DEBIAN/md5sums)
+}
+
+make_deb() {
+    debian_version=$(dpkg-parsechangelog -l "$here/contrib/debian/changelog" -S Version)
+    [ "${debian_version%-*}" = "$version" ] || die "contrib/debian/changelog is of $debian_version, and Cargo.toml of $version: add an entry"
+    stage_deb
+    make_control
+    SOURCE_DATE_EPOCH=$(dpkg-parsechangelog -l "$here/contrib/debian/changelog" -S Timestamp)
+    export SOURCE_DATE_EPOCH
+    dpkg-deb --root-owner-group --build "$stage" "$folder" >/dev/null
+    echo "$folder/treecast_${debian_version}_$(dpkg --print-architecture).deb"
+}
+
+"make_$kind"
