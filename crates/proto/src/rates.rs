@@ -50,6 +50,8 @@ pub struct Mover {
     /// Since when there has been no loss.
     clean_since: Option<Instant>,
     attempt_after: Duration,
+    /// The sender decides where the receiver is to be.
+    is_led: bool,
 }
 
 /// What has arrived since a moment.
@@ -76,7 +78,7 @@ impl Mover {
     /// Takes note that packets of the group have arrived. Returns the group that the receiver is to move to, if
     /// it is to move.
     pub fn arrived(&mut self, now: Instant, packets: Arrived) -> Option<u8> {
-        if self.slowest == 0 || now < self.settled {
+        if self.slowest == 0 || self.is_led || now < self.settled {
             return None;
         }
         let interval = self.interval.get_or_insert_with(|| Interval::new(now, packets.first));
@@ -96,13 +98,22 @@ impl Mover {
         self.judge(now, loss)
     }
 
-    /// Takes note that the sender wants the receiver in this slower group, because the faster groups have
-    /// nothing more for it. Returns the group to move to, if the receiver is to move.
-    pub fn called_back(&mut self, now: Instant, group: u8) -> Option<u8> {
-        if group <= self.group || group > self.slowest {
+    /// The sender finds the groups' rates, and calls the receiver to where it is to be. It goes nowhere by itself.
+    pub fn follow_sender(&mut self) {
+        self.is_led = true;
+    }
+
+    /// Takes note that the sender wants the receiver in this group. Returns the group to move to, if the receiver is to
+    /// move. A receiver that moves by itself stays on this side of where the sender wants it: the faster groups have nothing more
+    /// for it, or there is no slower one.
+    pub fn called(&mut self, now: Instant, group: u8) -> Option<u8> {
+        if group == self.group || group > self.slowest {
             return None;
         }
-        self.fastest = group;
+        if !self.is_led {
+            (self.fastest, self.slowest) =
+                if group > self.group { (group, self.slowest) } else { (self.fastest.min(group), group) };
+        }
         self.move_to(now, group)
     }
 
@@ -217,10 +228,33 @@ mod tests {
     #[test]
     fn the_sender_may_call_it_back_for_good() {
         let mut mover = Mover::new(3);
-        assert_eq!(mover.called_back(Instant::ZERO, 0), None);
-        assert_eq!(mover.called_back(Instant::ZERO, 7), None, "there is none");
-        assert_eq!(mover.called_back(Instant::ZERO, 1), Some(1));
+        assert_eq!(mover.called(Instant::ZERO, 0), None);
+        assert_eq!(mover.called(Instant::ZERO, 7), None, "there is none");
+        assert_eq!(mover.called(Instant::ZERO, 1), Some(1));
         assert!((0..300).all(|at| second(&mut mover, at, 10).is_empty()));
+    }
+
+    #[test]
+    fn who_is_sent_back_to_a_faster_group_has_no_slower_one() {
+        let mut mover = Mover::new(3);
+        assert_eq!(second(&mut mover, 0, 5), [1]);
+        assert_eq!(mover.called(at_second(1), 0), Some(0), "the sender has one group only");
+        assert!((1..60).all(|at| second(&mut mover, at, 2).is_empty()));
+    }
+
+    #[test]
+    fn a_sender_that_leads_is_followed_up_and_down() {
+        let mut mover = Mover::new(4);
+        mover.follow_sender();
+        assert!((0..10).all(|at| second(&mut mover, at, 2).is_empty()), "not by itself");
+        assert_eq!(
+            [2, 0, 3, 4, 3].map(|group| mover.called(at_second(10), group)),
+            [Some(2), Some(0), Some(3), None, None]
+        );
+    }
+
+    fn at_second(second: u64) -> Instant {
+        Instant::ZERO + Duration::from_secs(second)
     }
 
     /// Whoever can write to the group can feign loss: numbers that jump, among those of the sender.

@@ -212,6 +212,12 @@ impl Peer {
 
     /// Notes a report, in a session of this many bytes. Impossible values are limited to possible ones, because
     /// the receiver may lie.
+    /// Bytes of objects that it has said to have, or does not want.
+    pub fn had_bytes(&self) -> u64 {
+        let received = self.progress.received_bytes.max(self.tally.complete_bytes);
+        received.saturating_add(self.tally.forgone_bytes)
+    }
+
     pub fn note_progress(&mut self, progress: Progress, total_bytes: u64) {
         self.progress = Progress {
             position: progress.position,

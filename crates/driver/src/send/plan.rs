@@ -8,7 +8,11 @@ use std::{
 };
 
 use treecast_host::{interface::Interface, stop::Stop};
-use treecast_proto::fec::{Layout, Share};
+use treecast_proto::{
+    fec::{Layout, Share},
+    group_rate::MOST_SLOWER,
+    tfmcc::Control,
+};
 use treecast_wire::{
     header::{HEADER_LEN, MAX_PAYLOAD_LEN, SessionId},
     iotup,
@@ -18,8 +22,8 @@ use treecast_wire::{
 };
 
 use super::{
-    FeedSource, LocalOptions, MIN_BLOCK_LEN, OptionsError, SendError, SendOptions, SendSecurity, roll::Roll,
-    session_file,
+    FeedSource, LocalOptions, MIN_BLOCK_LEN, OptionsError, Rate, Repair, SendError, SendOptions,
+    SendSecurity, roll::Roll, session_file,
 };
 use crate::{
     clock,
@@ -41,6 +45,8 @@ pub struct Plan {
     /// The group, source and interface.
     pub group: GroupAddress,
     pub block_len: u16,
+    /// How many groups the session has, each slower than the one before.
+    pub groups: u8,
     pub sources: Vec<NamedSource>,
     /// The sender's identity. `None` in a plain session.
     pub identity: Option<Identity>,
@@ -99,6 +105,7 @@ impl Plan {
             session,
             group,
             block_len,
+            groups: groups(options, ip),
             sources,
             identity,
             secret,
@@ -119,6 +126,7 @@ impl Plan {
     /// Takes from the session that goes on what is drawn for a new one.
     fn go_on(&mut self, kept: session_file::Kept) -> Result<(), SendError> {
         self.session = kept.ticket.session;
+        self.groups = kept.ticket.groups;
         if kept.ticket.expires.is_some() && self.expires.is_some() {
             self.expires = kept.ticket.expires;
         }
@@ -162,8 +170,8 @@ impl Plan {
 
     /// The rate of each group, from fast to slow, in bits a second. `None` for a rate that is not fixed.
     pub(super) fn rates(&self) -> impl Iterator<Item = Option<u64>> {
-        let slower = self.options.slower_rates.iter().copied().map(Some);
-        [self.options.rate.fixed_bps()].into_iter().chain(slower)
+        let slower = self.options.slower_rates.iter().copied().map(Some).chain(std::iter::repeat(None));
+        [self.options.rate.fixed_bps()].into_iter().chain(slower).take(self.groups.into())
     }
 
     /// The rates of a session with several, from fast to slow, in bits a second; else none.
@@ -186,7 +194,7 @@ impl Plan {
             fec: self.options.fec.is_some(),
             block_len: self.block_len,
             group: self.group.group,
-            groups: self.options.slower_rates.len() as u8 + 1,
+            groups: self.groups,
             source: self.options.source,
             control,
             security: self.identity.as_ref().map(|identity| Security {
@@ -219,8 +227,7 @@ impl Plan {
 
     /// The addresses of the session's groups for a socket, the fastest group first.
     pub fn group_addresses(&self) -> Vec<SocketAddr> {
-        let numbers = 0..=self.options.slower_rates.len() as u8;
-        let groups = numbers.filter_map(|number| group_address(self.group.group, number));
+        let groups = (0..self.groups).filter_map(|number| group_address(self.group.group, number));
         groups.map(|group| GroupAddress { group, ..self.group.clone() }.scoped()).collect()
     }
 
@@ -300,6 +307,16 @@ fn check_rates(options: &SendOptions) -> Result<(), OptionsError> {
     OptionsError::check_rates(&rates, is_multicast, repair)?;
     let has_too_few = |group| group_address(SocketAddr::new(group, 0), slower.len() as u8).is_none();
     if options.group.is_some_and(has_too_few) { Err(OptionsError::TooFewGroups) } else { Ok(()) }
+}
+
+/// The number of the session's groups. Where the rate follows the receivers, the sender opens slower groups when it needs them.
+fn groups(options: &SendOptions, first: IpAddr) -> u8 {
+    let is_placed = matches!(options.rate, Rate::Auto { control: Control::Model, .. })
+        && options.fanout == Fanout::Multicast
+        && matches!(options.repair, Repair::Nack);
+    let most = if is_placed { MOST_SLOWER } else { options.slower_rates.len() as u8 };
+    let has_address = |number: &u8| group_address(SocketAddr::new(first, 0), *number).is_some();
+    1 + (1..=most).take_while(has_address).count() as u8
 }
 
 /// What a carousel cannot do: it hears nothing of its receivers.

@@ -15,6 +15,7 @@ mod local;
 mod manifests;
 mod named;
 mod open;
+mod placing;
 mod progress;
 mod refusals;
 mod ring;
@@ -52,7 +53,7 @@ use slower::SlowerLane;
 use start::RETURN_TIME;
 
 pub use self::named::{NamedReceiver, Presence};
-use self::{congestion::Congestion, fanout::Ways, local::Local, ring::Ring};
+use self::{congestion::Congestion, fanout::Ways, local::Local, placing::Placing, ring::Ring};
 use super::{
     Plan, Rate, Repair, SendError, SendEvent, SendSummary, Standing,
     feed::{Arrival, Feed, Queued},
@@ -152,8 +153,10 @@ struct Lanes {
     pacer: Pacer,
     /// One lane for each slower group of a session with several rates, fastest first. Empty otherwise.
     slower: Vec<SlowerLane>,
-    /// The congestion control. `None` at a rate that was given.
+    /// The first group's congestion control. `None` at a rate that was given.
     congestion: Option<Congestion>,
+    /// Who belongs into which group. `None` where receivers decide that, or there is one group.
+    placing: Option<Placing>,
     repairs: RepairShare,
     /// Bytes of IP packets that leave at once.
     run_bytes: u64,
@@ -417,7 +420,7 @@ impl<'a> Session<'a> {
             if self.lanes.runs >= runs {
                 break;
             }
-            let pace = self.tell_pace(now)?;
+            let pace = self.tell_pace(now, 0)?;
             if let Some(until) = self.group_waits(now) {
                 return Ok(Turn::Until(pace.into_iter().chain([until]).min()));
             }
@@ -461,7 +464,7 @@ impl<'a> Session<'a> {
             // for all that arrives while nothing but retransmissions leaves.
             if are_blocks {
                 self.lanes.repairs.multicast_sent(sent);
-                self.note_sent(now, sent, 0);
+                self.note_sent(now, 0, sent, 0);
             }
             if let Some(delay) = delay {
                 return Some(now + delay);
@@ -612,7 +615,7 @@ impl<'a> Session<'a> {
         self.lanes.pacer.sent(now, bytes);
         self.lanes.repairs.multicast_sent(bytes);
         if bytes > 0 {
-            self.note_sent(now, bytes, 0);
+            self.note_sent(now, 0, bytes, 0);
         }
     }
 
@@ -637,7 +640,7 @@ impl<'a> Session<'a> {
             Err(Some(error)) => return self.withdraw(now, first.file_id, &error),
         };
         peer.tally.retransmitted_bytes += len as u64;
-        self.note_repaired(now, pacer::tcp_bytes(packet_len as u64));
+        self.note_repaired(now, to, pacer::tcp_bytes(packet_len as u64));
     }
 
     /// In a secure session, a digest carries the sender's signature. Without connections, so do words that end something: all
@@ -696,7 +699,7 @@ impl<'a> Session<'a> {
                     number,
                 });
             }
-            SenderEvent::Moved { receiver, group } => self.note_move(receiver, group),
+            SenderEvent::Moved { receiver, group } => self.note_move(now, receiver, group),
             SenderEvent::FileClosed { file } => {
                 self.let_go(file);
                 self.figures.ended = Some(now);

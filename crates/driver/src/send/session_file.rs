@@ -258,7 +258,9 @@ impl Kept {
         let group = options.group.is_some_and(|group| group != kept.group.ip());
         let port = options.port.is_some_and(|port| port != kept.group.port());
         let block = options.block_len.is_some_and(|len| len != kept.block_len);
-        let rates = usize::from(kept.groups) != options.slower_rates.len() + 1;
+        // Groups that the sender opens by itself are as many as the ticket says.
+        let has_rates = self.rates.is_some() || !options.slower_rates.is_empty();
+        let rates = has_rates && usize::from(kept.groups) != options.slower_rates.len() + 1;
         let may_lack_fec = options.fec.is_none_or(|share| share == Share::Needed);
         let has_other_fec = if kept.fec { options.fec.is_none() } else { !may_lack_fec };
         let with = |has: bool, what: &str| format!("{} {what}", if has { "with" } else { "without" });

@@ -8,6 +8,7 @@
 //! 1. [`path`] is the receiver's half. It measures what is delivered, the growth of the one-way delay, lost packets and marks.
 //! 2. [`steering`] is the sender's half. It turns the reports of the receiver that it follows into a rate, in phases.
 //! 3. [`contest`] is how the rate yields to TCP: as CUBIC's window would (RFC 9438).
+//! 4. [`slower_groups`] decides who is served in a slower group, which has a rate of its own.
 //!
 //! Losses that come without a queue, up to 3 % on average, are not congestion. Losses that come with a queue are, and so are marks.
 
@@ -17,10 +18,12 @@ mod delivery;
 mod held_back;
 mod loss;
 mod path;
+mod slower_groups;
 mod steering;
 mod under_way;
 mod windowed;
 
 pub use path::{Findings, PacePoint, Path};
+pub use slower_groups::{GroupView, MOST_SLOWER, Order, SlowerGroups};
 pub use steering::{Sample, Steering};
 pub use windowed::Least;

@@ -126,6 +126,11 @@ struct Span {
 
 /// # What happens
 impl Path {
+    /// What is known when the receiver begins to listen to another group: only its own host.
+    pub fn elsewhere(&self) -> Self {
+        Self { own_dropped: self.own_dropped, ..Self::default() }
+    }
+
     pub fn packets(&mut self, packets: Arrived) {
         let end = packets.first.wrapping_add(packets.count.saturating_sub(1));
         let is_next = |highest: u32| end.wrapping_sub(highest) <= MOST_JUMP;

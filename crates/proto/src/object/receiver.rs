@@ -149,7 +149,7 @@ pub enum ReceiverEvent {
     /// The object could not be received, for this reason (API_File_Receive_Failed).
     Failed { file: FileId, reason: String, discarded_bytes: u64 },
     /// The sender wants this receiver in another group than the one it has moved to last.
-    CalledBack { group: u8 },
+    Called { group: u8 },
     /// The session is over for this receiver. With a reason, it ended before all objects had.
     Closed { reason: Option<CutShort> },
 }

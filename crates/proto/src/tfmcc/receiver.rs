@@ -61,6 +61,8 @@ pub enum ReceiverInput {
     },
     /// This host's kernel has dropped so many packets of the session since it began.
     OwnDrops { total: u64 },
+    /// The receiver listens to another group of the session, which has packet numbers and a rate of its own.
+    Moved,
 }
 
 /// What the receiver waits for.
@@ -116,7 +118,13 @@ impl Receiver {
             ReceiverInput::Packets(packets) => self.packets(now, packets),
             ReceiverInput::Pace { pace, number, at } => self.pace(now, pace, number, at.min(now)),
             ReceiverInput::OwnDrops { total } => self.path.own_drops(total),
+            ReceiverInput::Moved => self.move_on(),
         }
+    }
+
+    fn move_on(&mut self) {
+        let (number, random, path) = (self.number, self.random.clone(), self.path.elsewhere());
+        *self = Self { number, random, path, ..Self::default() };
     }
 
     fn packets(&mut self, now: Instant, packets: Arrived) {

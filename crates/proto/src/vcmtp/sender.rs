@@ -200,9 +200,13 @@ impl Sender {
         (self.linger.time, self.linger.at_least_until) = (linger, until);
     }
 
-    /// Sets a new length of runs, because the rate has changed.
-    pub fn set_max_run_len(&mut self, max_run_len: u32) {
-        self.config.max_run_len = max_run_len.max(u32::from(self.config.block_len));
+    /// Sets a new length of a group's runs, because its rate has changed. Group 0 is the first.
+    pub fn set_max_run_len(&mut self, group: u8, max_run_len: u32) {
+        let max_run_len = max_run_len.max(u32::from(self.config.block_len));
+        match group.checked_sub(1).and_then(|at| self.slower.get_mut(usize::from(at))) {
+            Some(slower) => slower.set_max_run_len(max_run_len),
+            None => self.config.max_run_len = max_run_len,
+        }
     }
 
     pub fn handle(&mut self, now: Instant, input: SenderInput) {

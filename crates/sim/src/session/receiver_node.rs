@@ -322,9 +322,9 @@ impl ReceiverNode {
     }
 
     /// Handles the sender's order to return to a group.
-    fn called_back(&mut self, now: Instant, group: u8) {
+    fn called(&mut self, now: Instant, group: u8) {
         let elsewhere = match &mut self.hearing.mover {
-            Some(mover) => mover.called_back(now, group),
+            Some(mover) => mover.called(now, group),
             None => Some(group),
         };
         self.hearing.wanted_group = elsewhere.or(self.hearing.wanted_group);
@@ -590,7 +590,7 @@ impl ReceiverNode {
                 trace.add(self.entry(now, "has failed", file, 0..0));
                 self.end(file, Fate::Failed(reason));
             }
-            ReceiverEvent::CalledBack { group } => self.called_back(now, group),
+            ReceiverEvent::Called { group } => self.called(now, group),
             ReceiverEvent::Closed { reason } => {
                 (self.outcome.closed, self.outcome.closed_at) = (true, now);
                 self.outcome.cut_short = reason.map(|reason| reason.to_string());

@@ -11,7 +11,12 @@ use std::{
 };
 
 use treecast_host::{interface::Interface, poller::Interest};
-use treecast_proto::{Instant, object::ReceiverInput, rates::Mover, tfmcc::Arrived};
+use treecast_proto::{
+    Instant,
+    object::ReceiverInput,
+    rates::Mover,
+    tfmcc::{self, Arrived},
+};
 use treecast_wire::ticket::{Ticket, group_address};
 
 use super::{
@@ -112,11 +117,16 @@ impl Session<'_> {
     }
 
     /// The sender wants this receiver in a group.
-    pub(super) fn called_back(&mut self, group: u8) {
+    pub(super) fn called(&mut self, group: u8) {
         let now = self.clock.now();
-        if let Some(group) = self.hearing.groups.mover.called_back(now, group) {
+        if let Some(group) = self.hearing.groups.mover.called(now, group) {
             self.join_group(now, group);
         }
+    }
+
+    /// The sender's rate follows the receivers' reports, and so do the groups that they are in.
+    pub(super) fn follow_sender(&mut self) {
+        self.hearing.groups.mover.follow_sender();
     }
 
     fn join_group(&mut self, now: Instant, group: u8) {
@@ -211,6 +221,7 @@ impl Session<'_> {
             self.poller.add(self.hearing.source.socket(), GROUP, Interest::Read)?;
         }
         self.hearing.groups.heard = group;
+        self.hearing.congestion.handle(now, tfmcc::ReceiverInput::Moved);
         self.handle(ReceiverInput::Moved { group }, None);
         (self.on_event)(ReceiveEvent::Moved { group, address });
         Ok(())

@@ -259,7 +259,7 @@ impl Session<'_> {
             ReceiverEvent::Failed { file, reason, discarded_bytes } => {
                 self.note_failed(file, reason, discarded_bytes)
             }
-            ReceiverEvent::CalledBack { group } => self.called_back(group),
+            ReceiverEvent::Called { group } => self.called(group),
             ReceiverEvent::Closed { reason } => {
                 self.figures.summary.cut_short = reason.map(|reason| reason.to_string());
                 self.line.closed = true;

@@ -158,6 +158,7 @@ impl Session<'_> {
         self.tell_keys(receiver);
         self.update_destinations();
         self.congestion_joined(self.clock.now(), receiver);
+        self.give_place(self.clock.now(), receiver);
         let input = SenderInput::Joined { receiver, receive_buffer_bytes: hello.receive_buffer_bytes };
         self.handle(self.clock.now(), input);
         let joined = self.connected();

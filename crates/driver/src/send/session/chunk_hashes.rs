@@ -36,6 +36,6 @@ impl Session<'_> {
             }
         }
         let sent = pacer::tcp_bytes(queued);
-        self.note_repaired(now, sent);
+        self.note_repaired(now, to, sent);
     }
 }

@@ -1,4 +1,4 @@
-//! `--rate auto` and `--rate tfmcc`: carries out the decisions of congestion control.
+//! `--rate auto` and `--rate tfmcc`: carries out the decisions of congestion control. Each group has its own.
 
 use tracing::trace;
 use treecast_proto::{
@@ -12,7 +12,11 @@ use super::{
     super::{MOST_CODED_BPS, Plan, Rate, RateProgress, SendError},
     Session,
 };
-use crate::{SESSION_LOG as LOG, pacer, udp::frames_in_super_packet};
+use crate::{
+    SESSION_LOG as LOG,
+    pacer::{self, Pacer},
+    udp::frames_in_super_packet,
+};
 use treecast_host::tcp_info;
 
 /// The congestion control, and what of it is in force.
@@ -26,6 +30,10 @@ pub(super) struct Congestion {
 }
 
 impl Congestion {
+    pub fn machine(&self) -> &tfmcc::Sender {
+        &self.machine
+    }
+
     /// Creates congestion control. `None` at a constant rate.
     pub fn new(plan: &Plan) -> Option<Self> {
         let Rate::Auto { control, floor_bps } = plan.options.rate else { return None };
@@ -36,22 +44,26 @@ impl Congestion {
 
 impl Session<'_> {
     pub(super) fn congestion_joined(&mut self, now: Instant, receiver: ReceiverId) {
-        let connection = self.peers.get(&receiver).and_then(|peer| peer.link.connection.as_ref());
-        let round_trip = connection.and_then(tcp_info::round_trip);
-        self.congestion(now, SenderInput::Joined { receiver: receiver.number(), round_trip });
+        let Some(peer) = self.peers.get(&receiver) else { return };
+        let (group, round_trip) = (peer.group, peer.link.connection.as_ref().and_then(tcp_info::round_trip));
+        self.congestion(now, group, SenderInput::Joined { receiver: receiver.number(), round_trip });
     }
 
     pub(super) fn congestion_left(&mut self, now: Instant, receiver: ReceiverId) {
-        self.congestion(now, SenderInput::Left { receiver: receiver.number() });
+        let group = self.group_of(receiver);
+        self.congestion(now, group, SenderInput::Left { receiver: receiver.number() });
     }
 
     pub(super) fn congestion_report(&mut self, now: Instant, from: ReceiverId, report: PaceReport) {
-        self.congestion(now, SenderInput::Report { from: from.number(), report });
-        let Some(congestion) = &self.lanes.congestion else { return };
+        let group = self.group_of(from);
+        self.congestion(now, group, SenderInput::Report { from: from.number(), report });
+        self.note_limit(now, from, &report);
+        let Some(congestion) = self.congestion_of(group) else { return };
         let limit = congestion.machine.limit();
         trace!(
             target: LOG,
             receiver = from.number(),
+            group,
             followed = limit.receiver,
             received_bps = report.received_bps,
             queue_us = report.queue_us,
@@ -63,41 +75,56 @@ impl Session<'_> {
         );
     }
 
-    /// Bytes of IP packets have left, in all copies.
-    pub(super) fn note_sent(&mut self, now: Instant, group_bytes: u64, repair_bytes: u64) {
+    /// The group that a receiver is in. 0 is the first.
+    pub(super) fn group_of(&self, receiver: ReceiverId) -> u8 {
+        self.peers.get(&receiver).map_or(0, |peer| peer.group)
+    }
+
+    /// The congestion control of a group. `None` at a constant rate.
+    pub(super) fn congestion_of(&mut self, group: u8) -> Option<&mut Congestion> {
+        match group {
+            0 => self.lanes.congestion.as_mut(),
+            slower => self.slower_lane(slower)?.congestion.as_mut(),
+        }
+    }
+
+    /// Bytes of IP packets have left for a group, in all copies.
+    pub(super) fn note_sent(&mut self, now: Instant, group: u8, group_bytes: u64, repair_bytes: u64) {
         let copies = self.copies();
         let (group_bytes, repair_bytes) = (group_bytes.div_ceil(copies), repair_bytes.div_ceil(copies));
-        self.congestion(now, SenderInput::Sent { group_bytes, repair_bytes });
+        self.congestion(now, group, SenderInput::Sent { group_bytes, repair_bytes });
     }
 
-    /// What mends a receiver's copy has been given to its connection, so many bytes of IP packets.
-    pub(super) fn note_repaired(&mut self, now: Instant, bytes: u64) {
+    /// What mends a receiver's copy has been given to its connection, so many bytes of IP packets. Its group's rate counts them.
+    pub(super) fn note_repaired(&mut self, now: Instant, to: ReceiverId, bytes: u64) {
         if self.lanes.repairs.repaired(bytes) {
-            self.lanes.pacer.sent(now, bytes);
-            self.note_sent(now, 0, bytes);
+            let group = self.group_of(to);
+            self.pacer_of(group).sent(now, bytes);
+            self.note_sent(now, group, 0, bytes);
         }
     }
 
-    fn congestion(&mut self, now: Instant, input: SenderInput) {
-        if let Some(congestion) = &mut self.lanes.congestion {
+    pub(super) fn congestion(&mut self, now: Instant, group: u8, input: SenderInput) {
+        if let Some(congestion) = self.congestion_of(group) {
             congestion.machine.handle(now, input);
-            self.apply_rate(now);
+            self.apply_rate(now, group);
         }
     }
 
-    /// Tells the group what it should know. Returns when there will be more.
-    pub(super) fn tell_pace(&mut self, now: Instant) -> Result<Option<Instant>, SendError> {
+    /// Tells a group what it should know. Returns when there will be more.
+    pub(super) fn tell_pace(&mut self, now: Instant, group: u8) -> Result<Option<Instant>, SendError> {
         // Copies of the packet before go first.
         while !self.lanes.group.has_copies()
-            && let Some(congestion) = &mut self.lanes.congestion
+            && let Some(congestion) = self.congestion_of(group)
         {
             match congestion.machine.poll(now) {
                 Step::Transmit(pace) => {
                     let session = FileId::new(self.plan.session, 0);
-                    self.send_message(now, Destination::Group, session, &Message::Pace(pace))?;
+                    let to = if group == 0 { Destination::Group } else { Destination::Slower(group) };
+                    self.send_message(now, to, session, &Message::Pace(pace))?;
                 }
                 Step::Wait(deadline, _) => {
-                    self.apply_rate(now);
+                    self.apply_rate(now, group);
                     return Ok(deadline);
                 }
             }
@@ -106,22 +133,25 @@ impl Session<'_> {
     }
 
     /// The pacer counts all copies of a packet; the rate is each one's.
-    pub(super) fn apply_rate(&mut self, now: Instant) {
+    pub(super) fn apply_rate(&mut self, now: Instant, group: u8) {
         let copies = self.copies();
-        let Some(congestion) = &mut self.lanes.congestion else { return };
+        let (packet_bytes, datagram_len) = (self.plan.packet_bytes(), self.plan.datagram_len());
+        let Some(congestion) = self.congestion_of(group) else { return };
         let rate = congestion.machine.rate_bps();
         if congestion.applied == (rate, copies) {
             return;
         }
         congestion.applied = (rate, copies);
-        let limit = frames_in_super_packet(self.plan.datagram_len());
-        congestion.packets_a_run = pacer::packets_per_smooth_run(rate, self.plan.packet_bytes(), limit);
-        let packets = congestion.packets_a_run;
-        if let Some(machine) = self.machine.vcmtp_mut() {
+        let limit = frames_in_super_packet(datagram_len);
+        let packets = pacer::packets_per_smooth_run(rate, packet_bytes, limit);
+        congestion.packets_a_run = packets;
+        // Symbols go to the first group alone.
+        if let Some(machine) = self.machine.vcmtp_mut().filter(|_| group == 0) {
             machine.set_may_code(rate <= MOST_CODED_BPS);
         }
-        self.set_run(packets);
-        self.lanes.pacer.set_rate(now, rate.saturating_mul(copies), self.lanes.run_bytes);
+        self.set_run(group, packets);
+        let run_bytes = packets as u64 * packet_bytes;
+        self.pacer_of(group).set_rate(now, rate.saturating_mul(copies), run_bytes);
     }
 
     /// What is due already leaves at once: a host that wakes late cannot afford to wake all receivers for each packet.
@@ -133,14 +163,25 @@ impl Session<'_> {
         let Some(due) = self.lanes.pacer.due_bytes(now) else { return };
         let limit = frames_in_super_packet(self.plan.datagram_len());
         let due = usize::try_from(due / copies / self.plan.packet_bytes()).unwrap_or(limit);
-        self.set_run(due.clamp(least, limit.max(least)));
+        self.set_run(0, due.clamp(least, limit.max(least)));
     }
 
-    /// Sets how many packets leave at once.
-    fn set_run(&mut self, packets: usize) {
-        self.lanes.run_bytes = packets as u64 * self.plan.packet_bytes();
+    /// Sets how many packets leave at once for a group.
+    fn set_run(&mut self, group: u8, packets: usize) {
+        let run_bytes = packets as u64 * self.plan.packet_bytes();
+        match self.slower_lane(group) {
+            Some(lane) => lane.run_bytes = run_bytes,
+            None => self.lanes.run_bytes = run_bytes,
+        }
         if let Some(machine) = self.machine.vcmtp_mut() {
-            machine.set_max_run_len((packets * usize::from(self.plan.block_len)) as u32);
+            machine.set_max_run_len(group, (packets * usize::from(self.plan.block_len)) as u32);
+        }
+    }
+
+    pub(super) fn pacer_of(&mut self, group: u8) -> &mut Pacer {
+        match group.checked_sub(1).map(usize::from) {
+            Some(at) if at < self.lanes.slower.len() => &mut self.lanes.slower[at].pacer,
+            _ => &mut self.lanes.pacer,
         }
     }
 
@@ -148,7 +189,7 @@ impl Session<'_> {
         self.lanes.group.targets.len().max(1) as u64
     }
 
-    /// The rate and what limits it, for those who watch.
+    /// The first group's rate and what limits it, for those who watch.
     pub(super) fn rate_progress(&self) -> Option<RateProgress> {
         let machine = &self.lanes.congestion.as_ref()?.machine;
         let limit = machine.limit();

@@ -197,6 +197,7 @@ impl Session<'_> {
         self.update_destinations();
         let now = self.clock.now();
         self.congestion_left(now, receiver);
+        self.no_place(receiver);
         self.handle(now, SenderInput::Left { receiver, reason: reason.to_owned() });
         if closes {
             return;
@@ -240,6 +241,7 @@ impl Session<'_> {
         let name = peer.name.clone();
         self.await_return(receiver);
         self.congestion_left(self.clock.now(), receiver);
+        self.no_place(receiver);
         self.note_leaver();
         self.update_destinations();
         (self.on_event)(SendEvent::Left { receiver: name, reason: reason.to_owned() });

@@ -301,7 +301,7 @@ impl Session<'_> {
                 let rate = rate.saturating_mul(self.copies());
                 self.lanes.pacer.set_rate(now, rate, self.lanes.run_bytes);
             }
-            Rate::Auto { .. } => self.apply_rate(now),
+            Rate::Auto { .. } => self.apply_rate(now, 0),
             Rate::Max => {}
         }
     }

@@ -18,8 +18,8 @@ use super::{
         Plan, SendError, feed::Feed, gather::Gather, lane::GroupLane, lobby::Lobby,
         repair_share::RepairShare, source_table::SourceTable,
     },
-    Congestion, Door, FEED, FIRST_CONNECTION, GroupKeys, LISTENER, Lanes, Objects, Refusals, SlowerLane,
-    Unsigned, config, listen,
+    Congestion, Door, FEED, FIRST_CONNECTION, GroupKeys, LISTENER, Lanes, Objects, Placing, Refusals,
+    SlowerLane, Unsigned, config, listen,
 };
 use crate::{
     fec::Encoders,
@@ -62,6 +62,7 @@ impl Lanes {
             pacer: Pacer::new(lane_rate(plan), now),
             slower: SlowerLane::all(plan, now),
             congestion: Congestion::new(plan),
+            placing: Placing::new(plan),
             repairs: RepairShare::new(plan.options.priority, rate.is_auto()),
             run_bytes: packets as u64 * plan.packet_bytes(),
             ways: None,

@@ -8,7 +8,7 @@ use treecast_wire::header::{Header, PacketNumbers};
 
 use super::{
     super::{GroupProgress, Plan, SendError, SendEvent},
-    Session, Turn, config,
+    Congestion, Session, Turn, config,
 };
 use crate::{
     pacer::Pacer,
@@ -17,9 +17,10 @@ use crate::{
 
 #[derive(Debug)]
 pub(super) struct SlowerLane {
-    rate_bps: u64,
-    pacer: Pacer,
-    run_bytes: u64,
+    pub pacer: Pacer,
+    pub run_bytes: u64,
+    /// `None` at a rate that was given.
+    pub congestion: Option<Congestion>,
     numbers: PacketNumbers,
     /// What is sent now: blocks that have been read before are read again.
     run: Vec<u8>,
@@ -28,14 +29,14 @@ pub(super) struct SlowerLane {
 impl SlowerLane {
     /// The lanes of a session's slower groups, fastest first.
     pub fn all(plan: &Plan, now: Instant) -> Vec<Self> {
-        let lane = |rate_bps: &u64| Self {
-            rate_bps: *rate_bps,
-            pacer: Pacer::new(Some(*rate_bps), now),
-            run_bytes: config::packets_per_run(plan, Some(*rate_bps)) as u64 * plan.packet_bytes(),
+        let lane = |rate_bps: Option<u64>| Self {
+            pacer: Pacer::new(rate_bps, now),
+            run_bytes: config::packets_per_run(plan, rate_bps) as u64 * plan.packet_bytes(),
+            congestion: Congestion::new(plan),
             numbers: PacketNumbers::default(),
             run: Vec::new(),
         };
-        plan.options.slower_rates.iter().map(lane).collect()
+        plan.rates().skip(1).map(lane).collect()
     }
 
     pub fn numbers(&mut self) -> &mut PacketNumbers {
@@ -62,10 +63,11 @@ impl Session<'_> {
         if let Some(until) = self.lanes.group.multicast().and_then(|lane| lane.rests_until(now)) {
             return Ok(Turn::Until(Some(until)));
         }
+        let pace = self.tell_pace(now, group)?;
         let Some(lane) = self.slower_lane(group) else { return Ok(Turn::Until(None)) };
         let delay = lane.pacer.delay(now, lane.run_bytes);
         if !delay.is_zero() {
-            return Ok(Turn::Until(Some(now + delay)));
+            return Ok(Turn::Until(pace.into_iter().chain([now + delay]).min()));
         }
         if self.send_pending(now, group)? {
             return Ok(Turn::Again);
@@ -73,7 +75,7 @@ impl Session<'_> {
         match self.machine.poll(now, Lane::Slower(group)) {
             Step::Transmit(transmit) => self.transmit(now, transmit)?,
             Step::Event(event) => self.note(now, event),
-            Step::Wait(deadline, _) => return Ok(Turn::Until(deadline)),
+            Step::Wait(deadline, _) => return Ok(Turn::Until(pace.into_iter().chain(deadline).min())),
         }
         Ok(Turn::Again)
     }
@@ -108,6 +110,7 @@ impl Session<'_> {
             let Some(lane) = self.lanes.slower.get(usize::from(group) - 1) else { return Ok(()) };
             let sent = self.lanes.group.send_blocks(now, group, first, &lane.run[bytes])?;
             self.note_sent_slowly(now, group, sent);
+            self.note_sent(now, group, sent, 0);
         }
         Ok(())
     }
@@ -119,25 +122,36 @@ impl Session<'_> {
         }
     }
 
-    pub(super) fn note_move(&mut self, receiver: ReceiverId, group: u8) {
-        let rate_bps = match self.slower_lane(group) {
-            Some(lane) => lane.rate_bps,
-            None => self.lanes.pacer.rate_bps().unwrap_or_default(),
-        };
+    pub(super) fn note_move(&mut self, now: Instant, receiver: ReceiverId, group: u8) {
+        self.congestion_left(now, receiver);
+        let rate_bps = self.pacer_of(group).rate_bps().unwrap_or_default();
         let Some(peer) = self.peers.get_mut(&receiver) else { return };
-        peer.group = group;
+        let before = std::mem::replace(&mut peer.group, group);
+        let name = peer.name.clone();
         self.figures.moves += 1;
-        let receiver = peer.name.clone();
-        (self.on_event)(SendEvent::Moved { receiver, group, rate_bps });
+        self.congestion_joined(now, receiver);
+        self.note_place(now, receiver, group);
+        self.close_if_empty(before);
+        (self.on_event)(SendEvent::Moved { receiver: name, group, rate_bps });
+    }
+
+    /// Whoever comes to a group that nobody listens to begins as at the start.
+    fn close_if_empty(&mut self, group: u8) {
+        let is_empty = self.peers.values().all(|peer| peer.group != group);
+        let fresh = Congestion::new(&self.plan);
+        if let Some(lane) = self.slower_lane(group).filter(|_| is_empty) {
+            lane.congestion = fresh;
+        }
     }
 
     /// Each group, where there are several.
     pub(super) fn group_progress(&self) -> Vec<GroupProgress> {
-        if self.lanes.slower.is_empty() {
+        // Groups that the sender opens by itself are told of when they are needed.
+        if self.lanes.slower.is_empty() || self.lanes.placing.is_some() && self.figures.moves == 0 {
             return Vec::new();
         }
-        let rates =
-            self.lanes.pacer.rate_bps().into_iter().chain(self.lanes.slower.iter().map(|lane| lane.rate_bps));
+        let pacers = [&self.lanes.pacer].into_iter().chain(self.lanes.slower.iter().map(|lane| &lane.pacer));
+        let rates = pacers.map(|pacer| pacer.rate_bps().unwrap_or_default());
         let there = |group: u8| {
             let mut peers = self.peers.values().filter(|peer| peer.link.connection.is_some());
             peers.by_ref().filter(|peer| peer.group == group).count() as u32

@@ -107,6 +107,6 @@ impl Session<'_> {
         connection.queue(run);
         peer.tally.retransmitted_bytes += run.len() as u64;
         let sent = pacer::tcp_bytes((HEADER_LEN + run.len()) as u64);
-        self.note_repaired(now, sent);
+        self.note_repaired(now, to, sent);
     }
 }

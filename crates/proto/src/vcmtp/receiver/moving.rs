@@ -39,16 +39,17 @@ impl Receiver {
         self.request(0, Request::Move(to));
     }
 
-    /// The sender has answered a move: with another group than that where this receiver has gone, if it is to be there.
+    /// The sender has answered a move: with another group than that where this receiver has gone, if it is to be there. Or it calls
+    /// this receiver, which has not moved, to another group.
     pub(super) fn placed(&mut self, to: Move) {
         let before = self.unconfirmed_moves;
         self.unconfirmed_moves = before.saturating_sub(1);
-        if before != 1 {
+        if before > 1 {
             return;
         }
         self.ask_for_ended();
         if to.group() != self.group {
-            self.out.push_back(Step::Event(ReceiverEvent::CalledBack { group: to.group() }));
+            self.out.push_back(Step::Event(ReceiverEvent::Called { group: to.group() }));
         }
     }
 

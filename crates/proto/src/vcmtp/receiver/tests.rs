@@ -187,7 +187,7 @@ fn event_words(event: &ReceiverEvent) -> String {
         ReceiverEvent::EndOfFileOnly { file } => format!("INL_EOF_Only {}", file.index()),
         ReceiverEvent::Received { file, .. } => format!("API_File_Received {}", file.index()),
         ReceiverEvent::Failed { file, .. } => format!("API_File_Receive_Failed {}", file.index()),
-        ReceiverEvent::CalledBack { group } => format!("called back to {group}"),
+        ReceiverEvent::Called { group } => format!("called to {group}"),
         ReceiverEvent::Closed { reason: None } => "closed".to_owned(),
         ReceiverEvent::Closed { reason: Some(reason) } => format!("closed ({reason})"),
     }
@@ -955,7 +955,7 @@ fn in_the_first_group_everything_that_is_missing_is_a_gap_again() {
     bench.data(800..900);
     assert_eq!(bench.input(ReceiverInput::Moved { group: 0 }), "Move to 0");
     assert_eq!(bench.data(500..600), "store 0 500..600, Retx-Request 0 100..500");
-    assert_eq!(placed(&mut bench, 1), "called back to 1");
+    assert_eq!(placed(&mut bench, 1), "called to 1");
     let told = "Lacking 0 600..800, Lacking 0 900..1000, Move to 1";
     assert_eq!(bench.input(ReceiverInput::Moved { group: 1 }), told);
 }

@@ -74,6 +74,8 @@ struct Followed {
     judged_at: u64,
     /// False after it has held the multicast up for too long.
     followed: bool,
+    /// It listens to a slower group.
+    is_elsewhere: bool,
     /// It came when something had been multicast, and has not been found attentive yet.
     is_new: bool,
     rest: Rest,
@@ -140,6 +142,7 @@ impl Credit {
             held: Duration::ZERO,
             judged_at: self.total,
             followed: self.newcomers.is_over(now),
+            is_elsewhere: false,
             is_new: self.total > 0,
             rest: self.newcomers,
         };
@@ -188,11 +191,29 @@ impl Credit {
         followed.let_go(now);
         if !followed.followed {
             let has_caught_up = self.total - place <= followed.window;
-            if has_caught_up && followed.rest.is_over(now) {
+            if has_caught_up && followed.rest.is_over(now) && !followed.is_elsewhere {
                 followed.follow();
             }
         } else if !followed.is_attentive(bounds) && followed.leave_behind(now, bounds.patience) {
             self.newcomers.begin(now, bounds.patience);
+        }
+    }
+
+    /// The receiver listens to a slower group: the first one does not wait for it.
+    pub(super) fn wait_no_more(&mut self, now: Instant, receiver: ReceiverId) {
+        if let Some(followed) = self.receivers.get_mut(&receiver) {
+            followed.let_go(now);
+            (followed.followed, followed.is_elsewhere) = (false, true);
+        }
+    }
+
+    /// The receiver listens to the first group again.
+    pub(super) fn wait_for(&mut self, now: Instant, receiver: ReceiverId) {
+        if let Some(followed) = self.receivers.get_mut(&receiver) {
+            (followed.is_elsewhere, followed.taken) = (false, self.total);
+            if followed.rest.is_over(now) {
+                followed.follow();
+            }
         }
     }
 

@@ -64,7 +64,7 @@ pub(super) enum Action {
     Welcome,
     /// An object that has not begun.
     Offer(u32),
-    /// The receiver is counted in this group.
+    /// The receiver is counted in this group, or is called to it.
     Place(u8),
     Message(u32, Due),
     Withdraw(u32, String),
@@ -115,6 +115,8 @@ pub(super) struct Retransmitter {
     pub(super) group: u8,
     /// How many of its moves have not been answered.
     pub(super) unanswered_moves: u32,
+    /// The group that it is to be called to.
+    pub(super) called: Option<u8>,
     /// What its group is going to bring, where that is a slower one.
     pub(super) awaited: Awaited,
     pub(super) moves: Moves,
@@ -341,6 +343,7 @@ impl Retransmitter {
     pub(super) fn has_message(&self) -> bool {
         self.welcome_due
             || self.unanswered_moves > 0
+            || self.called.is_some()
             || !self.due.is_empty()
             || !self.withdrawn.is_empty()
             || !self.sent_due.is_empty()
@@ -371,6 +374,9 @@ impl Retransmitter {
         if self.unanswered_moves > 0 {
             self.unanswered_moves -= 1;
             return Some(Action::Place(self.group));
+        }
+        if let Some(group) = self.called.take() {
+            return Some(Action::Place(group));
         }
         if let Some((index, due)) = self.due.pop_first() {
             return Some(Action::Message(index, due));

@@ -43,6 +43,10 @@ impl SlowerGroup {
     pub(super) fn new(max_run_len: u32) -> Self {
         Self { max_run_len, begun: BTreeMap::new(), at: (0, 0), sent_bytes: 0 }
     }
+
+    pub(super) fn set_max_run_len(&mut self, max_run_len: u32) {
+        self.max_run_len = max_run_len;
+    }
 }
 
 impl Sender {
@@ -148,6 +152,12 @@ impl Sender {
             self.symbols.join(from);
         }
         if is_other {
+            // A slower group goes on without the reports of its members.
+            if number == 0 {
+                self.credit.wait_for(now, from)
+            } else {
+                self.credit.wait_no_more(now, from)
+            }
             self.coordinator.events.push_back(SenderEvent::Moved { receiver: from, group: number });
         }
         for index in pending {
@@ -159,6 +169,13 @@ impl Sender {
                 self.coordinator.handle_completion(now, index, object);
             }
             self.tell_end(index, &[from]);
+        }
+    }
+
+    /// Calls a receiver to a group, where it then moves. One that has gone to and fro too often is called in vain.
+    pub fn call(&mut self, receiver: ReceiverId, group: u8) {
+        if let Some(one) = self.retransmitters.get_mut(&receiver) {
+            one.called = Some(group);
         }
     }
 

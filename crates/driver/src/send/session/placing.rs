@@ -1,0 +1,110 @@
+//! `--rate auto` over multicast: which receiver is served in which group ([`SlowerGroups`]).
+
+use std::time::Duration;
+
+use treecast_proto::{
+    Instant,
+    group_rate::{GroupView, Order, SlowerGroups},
+    object::ReceiverId,
+    tfmcc::{Cause, Control, Pace, PaceReport, Phase, SenderInput},
+};
+
+use super::{
+    super::{Plan, Rate},
+    Session,
+};
+
+/// The time between two looks at the groups.
+const INTERVAL: Duration = Duration::from_millis(100);
+
+#[derive(Debug)]
+pub(super) struct Placing {
+    machine: SlowerGroups,
+    next_look: Instant,
+    /// Receivers that bear less do not limit the rate.
+    floor_bps: Option<u64>,
+}
+
+impl Placing {
+    /// Creates the choice. `None` where receivers choose for themselves, or there is one group.
+    pub fn new(plan: &Plan) -> Option<Self> {
+        let Rate::Auto { control: Control::Model, floor_bps } = plan.options.rate else { return None };
+        let (machine, next_look) = (SlowerGroups::default(), Instant::ZERO);
+        (plan.groups > 1).then_some(Self { machine, next_look, floor_bps })
+    }
+}
+
+impl Session<'_> {
+    pub(super) fn give_place(&mut self, now: Instant, receiver: ReceiverId) {
+        if let Some(placing) = &mut self.lanes.placing {
+            placing.machine.joined(now, receiver.number());
+        }
+    }
+
+    pub(super) fn no_place(&mut self, receiver: ReceiverId) {
+        if let Some(placing) = &mut self.lanes.placing {
+            placing.machine.left(receiver.number());
+        }
+    }
+
+    pub(super) fn note_place(&mut self, now: Instant, receiver: ReceiverId, group: u8) {
+        if let Some(placing) = &mut self.lanes.placing {
+            placing.machine.moved(now, receiver.number(), group);
+        }
+    }
+
+    /// A receiver says what it bears.
+    pub(super) fn note_limit(&mut self, now: Instant, from: ReceiverId, report: &PaceReport) {
+        let Some(placing) = &mut self.lanes.placing else { return };
+        let counts = |bps: &u64| *bps != Pace::NO_RATE && placing.floor_bps.is_none_or(|floor| *bps >= floor);
+        if let Some(bears_bps) = Some(report.rate_bps).filter(counts) {
+            placing.machine.reported(now, from.number(), bears_bps as f64);
+        }
+        if now >= placing.next_look {
+            placing.next_look = now + INTERVAL;
+            self.place(now);
+        }
+    }
+
+    /// Calls receivers to the groups where they belong.
+    fn place(&mut self, now: Instant) {
+        let views: Vec<_> = (0..=self.lanes.slower.len() as u8).map(|group| self.view(group)).collect();
+        let Some(placing) = &mut self.lanes.placing else { return };
+        for order in placing.machine.look(now, &views) {
+            let (Order::Call { receiver, .. } | Order::LeaveOut { receiver }) = order;
+            let Some(id) = self.peers.keys().copied().find(|id| id.number() == receiver) else { continue };
+            match order {
+                Order::Call { group, .. } => {
+                    if let Some(machine) = self.machine.vcmtp_mut() {
+                        machine.call(id, group);
+                        self.has_news = true;
+                    }
+                }
+                Order::LeaveOut { receiver } => {
+                    self.congestion(now, self.group_of(id), SenderInput::Left { receiver });
+                }
+            }
+        }
+    }
+
+    fn view(&mut self, group: u8) -> GroupView {
+        let Some(congestion) = self.congestion_of(group) else { return GroupView::default() };
+        let (rate_bps, limit) = (congestion.machine().rate_bps(), congestion.machine().limit());
+        let is_found = limit.phase != Phase::Start && limit.cause != Cause::Unused;
+        let unsent = self.unsent_bytes(group) as f64 * 8.0;
+        let rest = Duration::try_from_secs_f64(unsent / rate_bps.max(1) as f64).unwrap_or(Duration::MAX);
+        GroupView { rate_bps, is_found, round_trip: limit.round_trip, rest }
+    }
+
+    /// Bytes of objects that a group has yet to be sent, at least. The end of a feed is not known.
+    fn unsent_bytes(&self, group: u8) -> u64 {
+        let total = self.figures.total_bytes;
+        let members =
+            || self.peers.values().filter(|peer| peer.group == group && peer.link.connection.is_some());
+        match group {
+            _ if self.objects.feed.is_some() => u64::MAX,
+            0 => total.saturating_sub(self.machine.figures().multicast_bytes),
+            _ => members().map(|peer| total.saturating_sub(peer.had_bytes())).max().unwrap_or_default(),
+        }
+    }
+}

@@ -1,0 +1,448 @@
+//! Who is served in a slower group, so that nobody waits for a slower receiver (`--rate auto` over multicast).
+//!
+//! Each group of the session has a rate of its own, which its slowest receiver sets. Nothing tells beforehand what the others would bear
+//! without that receiver, so a call to a slower group is a *trial*. The slowest ones are called down when all that limit the
+//! group have shown themselves, and are few. If the faster group's rate does not grow clearly then, they are called back, and the next trial
+//! waits twice as long. So equal receivers, which all limit the rate in turn, stay together, and nothing is sent twice for them.
+//!
+//! Receivers come up again when their group is nearly as fast as the next one, or when others of their group limit it and they do not.
+//! Nothing is believed but what a report costs its own sender: who lies low gets the rate that it asks for, in a group of its kind.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use crate::Instant;
+
+/// The most slower groups of a session.
+pub const MOST_SLOWER: u8 = 3;
+
+/// A report says for so long that its receiver limits the group.
+const REMEMBERED: Duration = Duration::from_secs(20);
+
+/// Receivers are called down when nobody new has limited the group for so long, and for so many round trips.
+const ALL_HEARD: Duration = Duration::from_secs(2);
+const ALL_HEARD_ROUNDS: u32 = 40;
+/// Those that bear up to so many times what the slowest one bears go with it.
+const SAME: f64 = 1.5;
+/// They are at most one receiver, or one in so many.
+const FEW: usize = 3;
+
+/// A trial is judged after so long, and after so many round trips.
+const TRIAL: Duration = Duration::from_secs(3);
+const TRIAL_ROUNDS: u32 = 20;
+/// The faster group's rate must be so many times what it was.
+const WORTH: f64 = 1.5;
+/// The time from a trial that was not worth it to the next one. It doubles.
+const FIRST_WAIT: Duration = Duration::from_secs(10);
+const LONGEST_WAIT: Duration = Duration::from_secs(640);
+
+/// A group that has this share of the faster one's rate for so long joins it.
+const NEARLY: f64 = 0.9;
+const NEARLY_FOR: Duration = Duration::from_secs(2);
+
+/// A receiver that does not limit its slower group tries the faster one after so long, later each time.
+const FIRST_RETURN: Duration = Duration::from_secs(20);
+/// The most ways back to a faster group. The sender's machine refuses one more than these.
+const MOST_RETURNS: u32 = 7;
+
+/// A call that is not followed for so long is ignored.
+const IGNORED: Duration = Duration::from_secs(10);
+
+/// Less time than this to the end of what is to be sent is not worth a move.
+const SHORTEST_REST: Duration = Duration::from_secs(5);
+
+/// A group as its congestion control sees it.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct GroupView {
+    pub rate_bps: u64,
+    /// Whether the rate has been found, and is used.
+    pub is_found: bool,
+    /// The longest round trip to one of its receivers.
+    pub round_trip: Duration,
+    /// How long it will still have something to send.
+    pub rest: Duration,
+}
+
+/// What is to be done with a receiver.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Order {
+    /// The receiver is to be told that it belongs into this group.
+    Call { receiver: u32, group: u8 },
+    /// The receiver ignores calls: it is not to limit the rate of its group any more.
+    LeaveOut { receiver: u32 },
+}
+
+/// Decides which receiver belongs into which group.
+#[derive(Debug, Default)]
+pub struct SlowerGroups {
+    members: BTreeMap<u32, Member>,
+    trial: Option<Trial>,
+    /// When the next trial may begin, and how long the one after waits if it fails.
+    next_trial: Instant,
+    wait: Duration,
+    /// Since when somebody new limits a group.
+    news: [Instant; MOST_SLOWER as usize + 1],
+    /// Since when a group is nearly as fast as the one before.
+    nearly: [Option<Instant>; MOST_SLOWER as usize + 1],
+}
+
+#[derive(Debug, Default)]
+struct Member {
+    group: u8,
+    since: Instant,
+    /// When it was last heard to limit its group, and the rate that it bears.
+    limits: Option<(Instant, f64)>,
+    /// Where it is called to, and since when.
+    called: Option<(u8, Instant)>,
+    is_left_out: bool,
+    returns: u32,
+}
+
+/// Receivers that were called down, to see what the others bear without them.
+#[derive(Debug)]
+struct Trial {
+    from: u8,
+    receivers: Vec<u32>,
+    before_bps: f64,
+    /// When the last of them has moved.
+    moved: Option<Instant>,
+}
+
+/// # What happens
+impl SlowerGroups {
+    /// A receiver has joined, in the first group.
+    pub fn joined(&mut self, now: Instant, receiver: u32) {
+        self.members.insert(receiver, Member { since: now, ..Member::default() });
+    }
+
+    pub fn left(&mut self, receiver: u32) {
+        self.members.remove(&receiver);
+    }
+
+    /// A receiver is in another group.
+    pub fn moved(&mut self, now: Instant, receiver: u32, group: u8) {
+        let Some(member) = self.members.get_mut(&receiver) else { return };
+        member.returns += u32::from(group < member.group);
+        (member.group, member.since) = (group, now);
+        (member.limits, member.called) = (None, None);
+    }
+
+    /// A receiver says that its path limits it, and what it bears, in bits a second.
+    pub fn reported(&mut self, now: Instant, receiver: u32, bears_bps: f64) {
+        let Some(member) = self.members.get_mut(&receiver) else { return };
+        let is_known = member.limits.is_some_and(|(at, _)| now - at < REMEMBERED);
+        if !is_known && let Some(news) = self.news.get_mut(usize::from(member.group)) {
+            *news = now;
+        }
+        member.limits = Some((now, bears_bps));
+    }
+}
+
+/// # What is to be done
+impl SlowerGroups {
+    /// Looks at the groups, fastest first.
+    pub fn look(&mut self, now: Instant, groups: &[GroupView]) -> Vec<Order> {
+        let mut orders = self.leave_out_deaf(now);
+        if self.members.values().any(|member| member.called.is_some()) {
+            return orders;
+        }
+        let mut calls = self.judge(now, groups);
+        if calls.is_empty() && self.trial.is_none() {
+            calls = self.call_up(now, groups);
+            if calls.is_empty() && now >= self.next_trial {
+                let faster = (0..groups.len().saturating_sub(1) as u8).rev();
+                calls = faster
+                    .map(|from| self.begin_trial(now, groups, from))
+                    .find(|calls| !calls.is_empty())
+                    .unwrap_or_default();
+            }
+        }
+        for (receiver, group) in calls {
+            if let Some(member) = self.members.get_mut(&receiver) {
+                member.called = Some((group, now));
+            }
+            orders.push(Order::Call { receiver, group });
+        }
+        orders
+    }
+
+    fn leave_out_deaf(&mut self, now: Instant) -> Vec<Order> {
+        let is_deaf = |member: &Member| member.called.is_some_and(|(_, since)| now - since >= IGNORED);
+        let deaf = self.members.iter_mut().filter(|(_, member)| is_deaf(member));
+        let orders = deaf.map(|(receiver, member)| {
+            (member.called, member.is_left_out) = (None, true);
+            Order::LeaveOut { receiver: *receiver }
+        });
+        orders.collect()
+    }
+
+    /// Whom a trial that was not worth it sends back.
+    fn judge(&mut self, now: Instant, groups: &[GroupView]) -> Vec<(u32, u8)> {
+        let Some(mut trial) = self.trial.take() else { return Vec::new() };
+        let Some(view) = groups.get(usize::from(trial.from)) else { return Vec::new() };
+        let moved = *trial.moved.get_or_insert(now);
+        if now - moved < TRIAL.max(view.round_trip * TRIAL_ROUNDS) {
+            self.trial = Some(trial);
+            return Vec::new();
+        }
+        let is_worth = view.rate_bps as f64 >= trial.before_bps * WORTH;
+        if is_worth || view.rest < SHORTEST_REST {
+            (self.wait, self.next_trial) = (FIRST_WAIT, now);
+            return Vec::new();
+        }
+        self.next_trial = now + self.wait.max(FIRST_WAIT);
+        self.wait = (self.wait.max(FIRST_WAIT) * 2).min(LONGEST_WAIT);
+        let is_there = |one: &u32| self.members.get(one).is_some_and(|member| member.group > trial.from);
+        trial.receivers.into_iter().filter(is_there).map(|receiver| (receiver, trial.from)).collect()
+    }
+
+    /// Who belongs into a faster group again.
+    fn call_up(&mut self, now: Instant, groups: &[GroupView]) -> Vec<(u32, u8)> {
+        for group in 1..groups.len() {
+            let (view, faster) = (groups[group], groups[group - 1]);
+            let is_empty = self.of(group as u8 - 1).next().is_none();
+            let is_nearly =
+                is_empty || view.is_found && view.rate_bps as f64 >= faster.rate_bps as f64 * NEARLY;
+            let since = &mut self.nearly[group];
+            *since = if is_nearly { Some(since.unwrap_or(now)) } else { None };
+            let all = since.is_some_and(|since| now - since >= NEARLY_FOR);
+            let limited = self.of(group as u8).any(|(_, member)| member.limits(now).is_some());
+            if faster.rest < SHORTEST_REST {
+                continue;
+            }
+            let may_return = |member: &Member| {
+                let wait = FIRST_RETURN.saturating_mul(1 << member.returns.min(MOST_RETURNS));
+                all || limited && member.limits(now).is_none() && now - member.since >= wait
+            };
+            let returning = self
+                .of(group as u8)
+                .filter(|(_, member)| member.returns < MOST_RETURNS && may_return(member));
+            let calls: Vec<_> = returning.map(|(receiver, _)| (receiver, group as u8 - 1)).collect();
+            let most = if all { calls.len() } else { 1 };
+            if !calls.is_empty() {
+                self.nearly[group] = None;
+                return calls.into_iter().take(most).collect();
+            }
+        }
+        Vec::new()
+    }
+
+    /// The slowest of a group, when all that limit it are known and these are few.
+    fn begin_trial(&mut self, now: Instant, groups: &[GroupView], from: u8) -> Vec<(u32, u8)> {
+        let view = groups[usize::from(from)];
+        let quiet = now - self.news[usize::from(from)];
+        if !view.is_found
+            || view.rest < SHORTEST_REST
+            || quiet < ALL_HEARD.max(view.round_trip * ALL_HEARD_ROUNDS)
+        {
+            return Vec::new();
+        }
+        let limits = || self.of(from).filter_map(|(receiver, member)| Some((receiver, member.limits(now)?)));
+        let Some(slowest) = limits().map(|(_, bps)| bps).min_by(f64::total_cmp) else { return Vec::new() };
+        let slow: Vec<_> =
+            limits().filter(|(_, bps)| *bps <= slowest * SAME).map(|(receiver, _)| receiver).collect();
+        let all = self.of(from).count();
+        if slow.len() >= all || slow.len() > (all / FEW).max(1) {
+            return Vec::new();
+        }
+        let calls = slow.iter().map(|receiver| (*receiver, from + 1)).collect();
+        self.trial = Some(Trial { from, receivers: slow, before_bps: view.rate_bps as f64, moved: None });
+        calls
+    }
+
+    /// The members of a group that count for its rate.
+    fn of(&self, group: u8) -> impl Iterator<Item = (u32, &Member)> {
+        let members =
+            self.members.iter().filter(move |(_, member)| member.group == group && !member.is_left_out);
+        members.map(|(receiver, member)| (*receiver, member))
+    }
+}
+
+impl Member {
+    /// The rate that it bears, if it has limited its group lately.
+    fn limits(&self, now: Instant) -> Option<f64> {
+        self.limits.filter(|(at, _)| now - *at < REMEMBERED).map(|(_, bps)| bps)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::time::at;
+
+    const ROUND_TRIP: Duration = Duration::from_millis(40);
+    const LONG: Duration = Duration::from_secs(1_000);
+
+    /// Receivers with paths of their own, in groups whose rates follow the slowest of each within a second. Receivers that the rate
+    /// reaches report in turn, two a tenth of a second.
+    struct World {
+        groups: SlowerGroups,
+        now: u64,
+        /// What each receiver's path bears, in Mbit/s, its group, and whether it follows calls.
+        paths: Vec<(f64, u8, bool)>,
+        rates: [f64; 4],
+        /// What all paths together bear: a link that they share.
+        shared: f64,
+        turn: usize,
+        orders: Vec<(u64, Order)>,
+    }
+
+    impl World {
+        fn new(paths: &[f64]) -> Self {
+            let mut groups = SlowerGroups::default();
+            (0..paths.len()).for_each(|receiver| groups.joined(at(0), receiver as u32));
+            let paths = paths.iter().map(|path| (*path, 0, true)).collect();
+            Self {
+                groups,
+                now: 0,
+                paths,
+                rates: [1.0; 4],
+                shared: f64::INFINITY,
+                turn: 0,
+                orders: Vec::new(),
+            }
+        }
+
+        fn bears(&self, receiver: usize) -> f64 {
+            let (path, group, _) = self.paths[receiver];
+            let others: f64 = (0..4)
+                .filter(|other| *other != group && self.there(*other) > 0)
+                .map(|other| self.rates[usize::from(other)])
+                .sum();
+            path.min((self.shared - others).max(self.shared / 4.0))
+        }
+
+        fn there(&self, group: u8) -> usize {
+            self.paths.iter().filter(|(_, other, _)| *other == group).count()
+        }
+
+        fn run(&mut self, seconds: u64) {
+            for _ in 0..seconds * 10 {
+                self.now += 100;
+                for group in 0..4_u8 {
+                    let members = (0..self.paths.len()).filter(|one| self.paths[*one].1 == group);
+                    let bears = members.map(|one| self.bears(one)).min_by(f64::total_cmp);
+                    let rate = &mut self.rates[usize::from(group)];
+                    *rate = bears.map_or(1.0, |bears| bears.min(*rate * 1.3));
+                }
+                let limited: Vec<_> = (0..self.paths.len())
+                    .filter(|one| self.bears(*one) <= self.rates[usize::from(self.paths[*one].1)])
+                    .collect();
+                for _ in 0..limited.len().min(2) {
+                    self.turn += 1;
+                    let receiver = limited[self.turn % limited.len()];
+                    self.groups.reported(at(self.now), receiver as u32, self.bears(receiver) * 1e6);
+                }
+                let view = |rate: &f64| GroupView {
+                    rate_bps: (rate * 1e6) as u64,
+                    is_found: true,
+                    round_trip: ROUND_TRIP,
+                    rest: LONG,
+                };
+                let views: Vec<_> = self.rates.iter().map(view).collect();
+                for order in self.groups.look(at(self.now), &views) {
+                    self.orders.push((self.now, order));
+                    if let Order::Call { receiver, group } = order
+                        && self.paths[receiver as usize].2
+                    {
+                        self.paths[receiver as usize].1 = group;
+                        self.groups.moved(at(self.now), receiver, group);
+                    }
+                }
+            }
+        }
+
+        fn groups(&self) -> Vec<u8> {
+            self.paths.iter().map(|(_, group, _)| *group).collect()
+        }
+    }
+
+    #[test]
+    fn a_slow_receiver_is_served_apart_and_comes_back_when_it_recovers() {
+        let mut world = World::new(&[100.0, 100.0, 100.0, 100.0, 10.0]);
+        world.run(30);
+        assert_eq!(world.groups(), [0, 0, 0, 0, 1], "{:?}", world.orders);
+        assert_eq!(world.orders.len(), 1);
+        world.paths[4].0 = 100.0;
+        world.run(30);
+        assert_eq!(world.groups(), [0; 5], "{:?}", world.orders);
+    }
+
+    #[test]
+    fn equal_receivers_stay_together() {
+        for count in [1, 2, 3, 10, 300] {
+            let mut world = World::new(&vec![20.0; count]);
+            world.run(300);
+            assert_eq!(world.orders, [], "{count}");
+        }
+    }
+
+    #[test]
+    fn each_kind_has_a_group_of_its_own_and_the_last_holds_the_rest() {
+        let mut paths = vec![200.0; 8];
+        paths.extend([60.0, 60.0, 15.0, 4.0, 1.0]);
+        let mut world = World::new(&paths);
+        world.run(120);
+        assert_eq!(world.rates[0], 200.0, "{:?}", world.orders);
+        assert_eq!(world.groups()[8..], [1, 1, 2, 3, 3], "{:?}", world.orders);
+    }
+
+    /// The link that all share is the limit: without the slower one, the others get no more.
+    #[test]
+    fn a_trial_that_is_not_worth_it_is_taken_back_and_is_rare() {
+        let mut world = World::new(&[100.0, 100.0, 100.0, 18.0]);
+        world.shared = 20.0;
+        world.run(600);
+        assert!(world.orders.len() <= 16, "{:?}", world.orders);
+        let downs =
+            world.orders.iter().filter(|(_, order)| matches!(order, Order::Call { group: 1, .. })).count();
+        assert!((3..=8).contains(&downs), "{:?}", world.orders);
+    }
+
+    #[test]
+    fn most_of_a_group_are_not_called_away_from_the_rest() {
+        let mut world = World::new(&[10.0, 10.0, 10.0, 100.0]);
+        world.run(60);
+        assert_eq!(world.orders, [], "three of four are no exception");
+    }
+
+    #[test]
+    fn who_ignores_a_call_is_left_out() {
+        let mut world = World::new(&[100.0, 100.0, 10.0]);
+        world.paths[2].2 = false;
+        world.run(40);
+        let left_out = world.orders.iter().find(|(_, order)| *order == Order::LeaveOut { receiver: 2 });
+        assert!(left_out.is_some_and(|(when, _)| *when < 20_000), "{:?}", world.orders);
+        world.groups.left(2);
+        world.run(10);
+    }
+
+    #[test]
+    fn near_the_end_nobody_moves() {
+        let mut world = World::new(&[100.0, 100.0, 10.0]);
+        world.run(1);
+        let view = GroupView {
+            rate_bps: 10_000_000,
+            is_found: true,
+            round_trip: ROUND_TRIP,
+            rest: SHORTEST_REST / 2,
+        };
+        let later = at(world.now + 5_000);
+        world.groups.reported(at(world.now), 2, 1e7);
+        assert_eq!(world.groups.look(later, &[view; 4]), []);
+        let views = [GroupView { rest: SHORTEST_REST, ..view }; 4];
+        assert_eq!(world.groups.look(later, &views), [Order::Call { receiver: 2, group: 1 }]);
+    }
+
+    /// One that goes to and fro is called back no more than the sender's machine allows.
+    #[test]
+    fn ways_back_are_few() {
+        let mut world = World::new(&[100.0, 100.0, 100.0, 10.0]);
+        for turn in 0..40 {
+            world.paths[3].0 = if turn % 2 == 0 { 10.0 } else { 100.0 };
+            world.run(30);
+        }
+        let ups =
+            world.orders.iter().filter(|(_, order)| matches!(order, Order::Call { group: 0, .. })).count();
+        assert_eq!(ups, MOST_RETURNS as usize, "{:?}", world.orders);
+    }
+}
