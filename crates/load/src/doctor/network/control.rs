@@ -399,21 +399,21 @@ mod tests {
     #[test]
     fn nonsense_is_answered_shortly_or_not_at_all() {
         let address = listener(47_247);
-        assert_eq!(raw(address, b"GET / HTTP/1.1\n"), "");
-        assert_eq!(raw(address, &[b'['; 2 * MAX_REQUEST_BYTES]), "");
         // Until the listener has seen that the connections before are gone, it closes new ones, or says that they are too many.
         let start = Instant::now();
-        let expect = |text: &[u8], wanted: &str| {
+        let expect = |text: &[u8], is_right: fn(&str) -> bool| {
             loop {
                 let answer = raw(address, text);
-                if answer.contains(wanted) {
+                if is_right(&answer) {
                     return;
                 }
-                assert!(start.elapsed() < Duration::from_secs(30), "{answer:?} lacks {wanted:?}");
+                assert!(start.elapsed() < Duration::from_secs(30), "{answer:?}");
                 thread::sleep(Duration::from_millis(20));
             }
         };
-        expect(b"{\"ask\":\"examine\"}\n", "must be a hello");
-        expect(b"{\"ask\":\"hello\",\"version\":99}\n", "speaks version");
+        expect(b"GET / HTTP/1.1\n", str::is_empty);
+        expect(&[b'['; 2 * MAX_REQUEST_BYTES], str::is_empty);
+        expect(b"{\"ask\":\"examine\"}\n", |answer| answer.contains("must be a hello"));
+        expect(b"{\"ask\":\"hello\",\"version\":99}\n", |answer| answer.contains("speaks version"));
     }
 }
