@@ -329,7 +329,7 @@ fn pace() -> impl Strategy<Value = Pace> {
 
 fn pace_report() -> impl Strategy<Value = PaceReport> {
     let numbers = (any::<[u64; 4]>(), any::<[u32; 6]>(), any::<bool>());
-    numbers.prop_map(|(times, counts, is_lossy)| {
+    numbers.prop_map(|(times, counts, is_limited)| {
         let [timestamp_us, echo_us, rate_bps, received_bps] = times;
         let [round, round_trip_us, loss_ppb, queue_us, lost_ppm, marked_ppm] = counts;
         PaceReport {
@@ -340,7 +340,7 @@ fn pace_report() -> impl Strategy<Value = PaceReport> {
             round,
             round_trip_us,
             loss_ppb,
-            is_lossy,
+            is_limited,
             queue_us,
             lost_ppm,
             marked_ppm,

@@ -92,6 +92,8 @@ pub struct Path {
     round: Option<Point>,
     losses: Losses,
     findings: Findings,
+    /// When the path was limited last.
+    limited_at: Option<Instant>,
     /// The number of round trips since the path was limited.
     unlimited_rounds: u32,
     /// Whether the path, and not the sender, has limited what arrived in the last round trip.
@@ -226,7 +228,7 @@ impl Path {
             && self.findings.queue.as_secs_f64() > stretched / 2.0;
         let is_limited = is_slowed || self.is_queued(pace) || self.findings.marked > 0.0;
         if is_limited {
-            self.unlimited_rounds = 0;
+            self.note_limited(pace.at);
         }
         // While a queue drains, the sender limits what arrives.
         let is_draining = span.seconds < span.sent_seconds * DELIVERED_SHARE;
@@ -240,8 +242,12 @@ impl Path {
         }
         self.losses.add(span.lost(), span.sent, self.is_queued(pace));
         if self.losses.is_excessive() || span.own > span.sent * MOST_OWN_LOSS {
-            self.unlimited_rounds = 0;
+            self.note_limited(pace.at);
         }
+    }
+
+    fn note_limited(&mut self, at: Instant) {
+        (self.limited_at, self.unlimited_rounds) = (Some(at), 0);
     }
 
     fn is_queued(&self, pace: &PacePoint) -> bool {
@@ -269,6 +275,11 @@ impl Path {
         let is_limited = self.unlimited_rounds < LIMITED_ROUNDS && delivered_bps > 0.0;
         let is_narrower = self.is_full && latest_bps < delivered_bps * NARROWED;
         is_limited.then_some(if is_narrower { latest_bps } else { delivered_bps })
+    }
+
+    /// Returns when the path was limited last.
+    pub fn limited_at(&self) -> Option<Instant> {
+        self.limited_at
     }
 
     /// Returns the shortest round trip lately, or none before the first measurement.

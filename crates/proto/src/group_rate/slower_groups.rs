@@ -15,8 +15,9 @@ use crate::Instant;
 /// The most slower groups of a session.
 pub const MOST_SLOWER: u8 = 3;
 
-/// A report says for so long that its receiver limits the group.
+/// A report says for so long, and for so many round trips, that its receiver limits the group. Who has reported keeps silent for a while.
 const REMEMBERED: Duration = Duration::from_secs(20);
+const REMEMBERED_ROUNDS: u32 = 300;
 
 /// Receivers are called down when nobody new has limited the group for so long, and for so many round trips.
 const ALL_HEARD: Duration = Duration::from_secs(2);
@@ -76,6 +77,8 @@ pub enum Order {
 pub struct SlowerGroups {
     members: BTreeMap<u32, Member>,
     trial: Option<Trial>,
+    /// How long a report counts.
+    memory: Duration,
     /// When the next trial may begin, and how long the one after waits if it fails.
     next_trial: Instant,
     wait: Duration,
@@ -129,7 +132,7 @@ impl SlowerGroups {
     /// A receiver says that its path limits it, and what it bears, in bits a second.
     pub fn reported(&mut self, now: Instant, receiver: u32, bears_bps: f64) {
         let Some(member) = self.members.get_mut(&receiver) else { return };
-        let is_known = member.limits.is_some_and(|(at, _)| now - at < REMEMBERED);
+        let is_known = member.limits(now, self.memory).is_some();
         if !is_known && let Some(news) = self.news.get_mut(usize::from(member.group)) {
             *news = now;
         }
@@ -141,6 +144,8 @@ impl SlowerGroups {
 impl SlowerGroups {
     /// Looks at the groups, fastest first.
     pub fn look(&mut self, now: Instant, groups: &[GroupView]) -> Vec<Order> {
+        let longest = groups.iter().map(|group| group.round_trip).max().unwrap_or_default();
+        self.memory = REMEMBERED.max(longest * REMEMBERED_ROUNDS);
         let mut orders = self.leave_out_deaf(now);
         if self.members.values().any(|member| member.called.is_some()) {
             return orders;
@@ -205,13 +210,13 @@ impl SlowerGroups {
             let since = &mut self.nearly[group];
             *since = if is_nearly { Some(since.unwrap_or(now)) } else { None };
             let all = since.is_some_and(|since| now - since >= NEARLY_FOR);
-            let limited = self.of(group as u8).any(|(_, member)| member.limits(now).is_some());
+            let limited = self.of(group as u8).any(|(_, member)| member.limits(now, self.memory).is_some());
             if faster.rest < SHORTEST_REST {
                 continue;
             }
             let may_return = |member: &Member| {
                 let wait = FIRST_RETURN.saturating_mul(1 << member.returns.min(MOST_RETURNS));
-                all || limited && member.limits(now).is_none() && now - member.since >= wait
+                all || limited && member.limits(now, self.memory).is_none() && now - member.since >= wait
             };
             let returning = self
                 .of(group as u8)
@@ -236,7 +241,9 @@ impl SlowerGroups {
         {
             return Vec::new();
         }
-        let limits = || self.of(from).filter_map(|(receiver, member)| Some((receiver, member.limits(now)?)));
+        let limits = || {
+            self.of(from).filter_map(|(receiver, member)| Some((receiver, member.limits(now, self.memory)?)))
+        };
         let Some(slowest) = limits().map(|(_, bps)| bps).min_by(f64::total_cmp) else { return Vec::new() };
         let slow: Vec<_> =
             limits().filter(|(_, bps)| *bps <= slowest * SAME).map(|(receiver, _)| receiver).collect();
@@ -259,8 +266,8 @@ impl SlowerGroups {
 
 impl Member {
     /// The rate that it bears, if it has limited its group lately.
-    fn limits(&self, now: Instant) -> Option<f64> {
-        self.limits.filter(|(at, _)| now - *at < REMEMBERED).map(|(_, bps)| bps)
+    fn limits(&self, now: Instant, memory: Duration) -> Option<f64> {
+        self.limits.filter(|(at, _)| now - *at < memory).map(|(_, bps)| bps)
     }
 }
 

@@ -38,6 +38,11 @@ const SHORTEST_ROUND: Duration = Duration::from_millis(20);
 /// whether others bear more than the one that limits it.
 const ANSWERED_ABOVE: f64 = 2.0;
 
+/// With a model of the path, receivers also answer if it has limited them lately, for so long and so many round trips. The sender
+/// tries more than a path bears about as often. So it knows who limits the rate beside the one that it follows.
+const LIMITED_LATELY: Duration = Duration::from_secs(3);
+const LIMITED_LATELY_ROUNDS: u32 = 24;
+
 /// A receiver that bears less than this share of the rate does not wait for rounds to pass.
 const CLEARLY_BELOW: f64 = 0.7;
 
@@ -196,7 +201,7 @@ impl Receiver {
         let may_speak = !self.has_spoken && self.timer.is_none() && (self.rounds_to_pass == 0 || is_news);
         let is_below = match pace.phase {
             Phase::Tfmcc => rate < pace.rate_bps as f64,
-            _ => rate < pace.rate_bps as f64 * ANSWERED_ABOVE,
+            _ => rate < pace.rate_bps as f64 * ANSWERED_ABOVE || self.was_limited(now),
         };
         let is_unknown = pace.is_slow_start || pace.limited_by == 0 || self.round_trip.estimate().is_none();
         if !may_speak || !(is_below || is_unknown) || self.is_suppressed(now, &pace) {
@@ -272,7 +277,7 @@ impl Receiver {
             round: pace.round,
             round_trip_us: round_trip,
             loss_ppb: (loss * 1e9) as u32,
-            is_lossy: std::mem::take(&mut self.is_lossy),
+            is_limited: std::mem::take(&mut self.is_lossy) || self.was_limited(now),
             queue_us: found.queue.as_micros() as u32,
             lost_ppm: ppm(found.lost),
             marked_ppm: ppm(found.marked),
@@ -295,6 +300,13 @@ impl Receiver {
     /// Whether the sender models the path.
     fn is_modelled(&self) -> bool {
         self.pace.is_some_and(|(pace, _)| pace.phase != Phase::Tfmcc)
+    }
+
+    /// Whether the sender models the path, and that has limited what arrives lately.
+    fn was_limited(&self, now: Instant) -> bool {
+        let long = LIMITED_LATELY.max(self.shortest_round_trip() * LIMITED_LATELY_ROUNDS);
+        let limited = self.path.limited_at().is_some_and(|at| now.saturating_duration_since(at) < long);
+        limited && self.is_modelled()
     }
 
     /// The round trip without queues: measured, or the group's longest.
@@ -417,7 +429,7 @@ mod tests {
     fn a_loss_is_reported_at_once_by_the_limiting_receiver() {
         let mut receiver = receiver();
         let reports = run(&mut receiver, 10, 520, 500, pace(10, 1, ME));
-        let lossy: Vec<_> = reports.iter().filter(|(_, report)| report.is_lossy).collect();
+        let lossy: Vec<_> = reports.iter().filter(|(_, report)| report.is_limited).collect();
         assert_eq!(lossy.len(), 1);
         assert!((502..=504).contains(&lossy[0].0), "packet 499 is missed when 502 has come: {lossy:?}");
         let rate = lossy[0].1.rate_bps;

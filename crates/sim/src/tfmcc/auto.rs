@@ -161,7 +161,7 @@ impl Auto {
             lost_ppm: draw() as u32,
             round_trip_us: draw() as u32,
             loss_ppb: draw() as u32,
-            is_lossy: draw() == 0,
+            is_limited: draw() == 0,
             ..report
         }
     }

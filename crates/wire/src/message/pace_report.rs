@@ -37,8 +37,9 @@ fixed_body! {
         pub round_trip_us: u32 = "round trip",
         /// Loss events a packet, in billionths.
         pub loss_ppb: u32 = "loss",
-        /// Whether a loss event has begun since the last report.
-        pub is_lossy: bool = "flags",
+        /// TFMCC: whether a loss event has begun since the last report. Otherwise: whether the path has limited what arrives in
+        /// the last seconds, although it may not do so now.
+        pub is_limited: bool = "flags",
         /// The time that packets wait in queues, in microseconds: how much longer the way to this receiver takes than the
         /// shortest time lately. The least of the last three messages.
         pub queue_us: u32 = "queue",
@@ -59,8 +60,8 @@ impl fmt::Display for PaceReport {
         if self.round_trip_us != 0 {
             write!(f, " round-trip={}", self.round_trip_us)?;
         }
-        if self.is_lossy {
-            f.write_str(" lossy")?;
+        if self.is_limited {
+            f.write_str(" limited")?;
         }
         write!(f, " queue={}us lost={}ppm marked={}ppm", self.queue_us, self.lost_ppm, self.marked_ppm)
     }

@@ -129,7 +129,7 @@ fn pace_report() -> PaceReport {
         round: 9,
         round_trip_us: 61_500,
         loss_ppb: 41_000,
-        is_lossy: true,
+        is_limited: true,
         queue_us: 900,
         lost_ppm: 10_000,
         marked_ppm: 20_000,

@@ -57,7 +57,7 @@ impl Session<'_> {
     pub(super) fn congestion_report(&mut self, now: Instant, from: ReceiverId, report: PaceReport) {
         let group = self.group_of(from);
         self.congestion(now, group, SenderInput::Report { from: from.number(), report });
-        self.note_limit(now, from, &report);
+        self.note_limit(now, from, group, &report);
         let Some(congestion) = self.congestion_of(group) else { return };
         let limit = congestion.machine.limit();
         trace!(

@@ -54,13 +54,21 @@ impl Session<'_> {
     }
 
     /// A receiver says what it bears.
-    pub(super) fn note_limit(&mut self, now: Instant, from: ReceiverId, report: &PaceReport) {
+    pub(super) fn note_limit(&mut self, now: Instant, from: ReceiverId, group: u8, report: &PaceReport) {
+        let Some(placing) = &self.lanes.placing else { return };
+        let is_due = now >= placing.next_look;
+        // Who was limited a moment ago bears about what the group is sent.
+        let bears_bps = match report.rate_bps {
+            Pace::NO_RATE if report.is_limited => self.pacer_of(group).rate_bps(),
+            Pace::NO_RATE => None,
+            bears => Some(bears),
+        };
         let Some(placing) = &mut self.lanes.placing else { return };
-        let counts = |bps: &u64| *bps != Pace::NO_RATE && placing.floor_bps.is_none_or(|floor| *bps >= floor);
-        if let Some(bears_bps) = Some(report.rate_bps).filter(counts) {
+        let counts = |bps: &u64| placing.floor_bps.is_none_or(|floor| *bps >= floor);
+        if let Some(bears_bps) = bears_bps.filter(counts) {
             placing.machine.reported(now, from.number(), bears_bps as f64);
         }
-        if now >= placing.next_look {
+        if is_due {
             placing.next_look = now + INTERVAL;
             self.place(now);
         }

@@ -87,7 +87,7 @@ impl Group {
         let finding = Finding {
             calculated_bps: has_loss.then_some(report.rate_bps as f64 * scale),
             received_bps: report.received_bps as f64,
-            is_lossy: report.is_lossy,
+            is_lossy: report.is_limited,
             round_trip,
             sample: {
                 member.shortest_us.add(now, round_trip.as_micros() as f64);
