@@ -106,6 +106,21 @@ fn alone_it_leaves_no_long_queue() {
 }
 
 /// The capacity falls to a tenth, and a second later less than 5 % is lost.
+/// Messages are further apart than a round trip is long.
+#[test]
+fn a_slow_link_with_a_large_buffer_is_not_taken_for_a_shared_one() {
+    for seed in seeds(6) {
+        for rate_bps in [5_000_000, 10_000_000] {
+            let mut plan = alone(seed, rate_bps, Duration::from_millis(1), 400.0);
+            plan.length = seconds(60);
+            let flow = &run(&plan)[0];
+            let (queue, used) = (flow.queue(), used(flow, rate_bps, seconds(5), plan.length));
+            assert!(queue < Duration::from_millis(20), "{queue:?} at {rate_bps}, seed {seed}");
+            assert!(used > 0.9, "{used} of {rate_bps}, seed {seed}");
+        }
+    }
+}
+
 #[test]
 fn a_link_that_gets_narrow_is_not_flooded() {
     for (seed, products) in seeds(2).flat_map(|seed| [(seed, 0.5), (seed, 1.0), (seed, 4.0)]) {

@@ -92,8 +92,8 @@ pub struct Path {
     round: Option<Point>,
     losses: Losses,
     findings: Findings,
-    /// When the path was limited last.
-    limited_at: Option<Instant>,
+    /// When the path was limited last, and what it delivered then, in bits a second.
+    limited: Option<(Instant, f64)>,
     /// The number of round trips since the path was limited.
     unlimited_rounds: u32,
     /// Whether the path, and not the sender, has limited what arrived in the last round trip.
@@ -247,7 +247,8 @@ impl Path {
     }
 
     fn note_limited(&mut self, at: Instant) {
-        (self.limited_at, self.unlimited_rounds) = (Some(at), 0);
+        self.limited = Some((at, self.findings.latest_bps));
+        self.unlimited_rounds = 0;
     }
 
     fn is_queued(&self, pace: &PacePoint) -> bool {
@@ -277,9 +278,9 @@ impl Path {
         is_limited.then_some(if is_narrower { latest_bps } else { delivered_bps })
     }
 
-    /// Returns when the path was limited last.
-    pub fn limited_at(&self) -> Option<Instant> {
-        self.limited_at
+    /// Returns when the path was limited last, and what it delivered then, in bits a second.
+    pub fn limited(&self) -> Option<(Instant, f64)> {
+        self.limited
     }
 
     /// Returns the shortest round trip lately, or none before the first measurement.

@@ -80,6 +80,9 @@ const PEAK_DECAY: f64 = 0.99;
 /// The shortest time over which receivers measure.
 const SHORTEST_ROUND: Duration = Duration::from_millis(10);
 
+/// So many packets, at least, are between two of the sender's messages.
+const PACKETS_A_MESSAGE: u32 = 8;
+
 /// Fewer packets than these, and a shorter time, do not tell whether the rate is used: several packets leave at once.
 const FEW_PACKETS: u32 = 24;
 const SHORT: Duration = Duration::from_millis(20);
@@ -466,7 +469,7 @@ impl Steering {
             return self.enter(now, Phase::Cruise);
         }
         // A report tells the least of several messages, so a queue that has just grown shows a round later.
-        let lag = self.last.round_trip + self.round() * 2;
+        let lag = self.last.round_trip + self.round().max(self.packet_time() * PACKETS_A_MESSAGE) * 2;
         let Some(seen) = elapsed.checked_sub(lag) else { return };
         // As long as a queue grows, reports may be about what was sent before.
         let seen = if seen < self.last.round_trip { seen.min(now - self.stage.peak_at) } else { seen };

@@ -201,7 +201,7 @@ impl Receiver {
         let may_speak = !self.has_spoken && self.timer.is_none() && (self.rounds_to_pass == 0 || is_news);
         let is_below = match pace.phase {
             Phase::Tfmcc => rate < pace.rate_bps as f64,
-            _ => rate < pace.rate_bps as f64 * ANSWERED_ABOVE || self.was_limited(now),
+            _ => rate < pace.rate_bps as f64 * ANSWERED_ABOVE || self.was_limited(now).is_some(),
         };
         let is_unknown = pace.is_slow_start || pace.limited_by == 0 || self.round_trip.estimate().is_none();
         if !may_speak || !(is_below || is_unknown) || self.is_suppressed(now, &pace) {
@@ -266,7 +266,13 @@ impl Receiver {
         (self.is_urgent, self.has_news) = (false, false);
         let loss = self.history.loss_rate();
         let found = self.path.findings();
-        let received_bps = if self.is_modelled() { found.latest_bps } else { self.received_bps(now) };
+        let was_limited = self.was_limited(now);
+        let received_bps = match was_limited {
+            // Who is not followed is asked for that.
+            Some(limited_bps) if !self.is_limiting() => limited_bps,
+            _ if self.is_modelled() => found.latest_bps,
+            _ => self.received_bps(now),
+        };
         let held = now.saturating_duration_since(came_at).as_micros() as u64;
         let round_trip = self.round_trip.estimate().map_or(0, |estimate| estimate.as_micros() as u32);
         Some(PaceReport {
@@ -277,7 +283,11 @@ impl Receiver {
             round: pace.round,
             round_trip_us: round_trip,
             loss_ppb: (loss * 1e9) as u32,
-            is_limited: std::mem::take(&mut self.is_lossy) || self.was_limited(now),
+            is_limited: if self.is_modelled() {
+                was_limited.is_some()
+            } else {
+                std::mem::take(&mut self.is_lossy)
+            },
             queue_us: found.queue.as_micros() as u32,
             lost_ppm: ppm(found.lost),
             marked_ppm: ppm(found.marked),
@@ -302,11 +312,11 @@ impl Receiver {
         self.pace.is_some_and(|(pace, _)| pace.phase != Phase::Tfmcc)
     }
 
-    /// Whether the sender models the path, and that has limited what arrives lately.
-    fn was_limited(&self, now: Instant) -> bool {
+    /// What the path delivered when it limited that lately, in bits a second. None if it did not, or the sender does not model it.
+    fn was_limited(&self, now: Instant) -> Option<f64> {
         let long = LIMITED_LATELY.max(self.shortest_round_trip() * LIMITED_LATELY_ROUNDS);
-        let limited = self.path.limited_at().is_some_and(|at| now.saturating_duration_since(at) < long);
-        limited && self.is_modelled()
+        let limited = self.path.limited().filter(|(at, _)| now.saturating_duration_since(*at) < long);
+        limited.filter(|_| self.is_modelled()).map(|(_, bps)| bps)
     }
 
     /// The round trip without queues: measured, or the group's longest.

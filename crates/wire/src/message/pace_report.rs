@@ -29,7 +29,8 @@ fixed_body! {
         /// TFMCC: the rate in bits a second that a TCP connection would get on this path, [`Pace::NO_RATE`] while nothing
         /// was lost. Otherwise: the rate that the path to this receiver bears, [`Pace::NO_RATE`] while nothing limits it.
         pub rate_bps: u64 = "rate",
-        /// The rate of arrival from the group, in bits of IP packets a second.
+        /// The rate of arrival from the group, in bits of IP packets a second. Of a receiver that the sender does not follow and
+        /// whose path has limited what arrives in the last seconds: what arrived then.
         pub received_bps: u64 = "received rate",
         /// The feedback round that this answers.
         pub round: u32 = "round",

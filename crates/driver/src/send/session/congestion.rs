@@ -57,7 +57,7 @@ impl Session<'_> {
     pub(super) fn congestion_report(&mut self, now: Instant, from: ReceiverId, report: PaceReport) {
         let group = self.group_of(from);
         self.congestion(now, group, SenderInput::Report { from: from.number(), report });
-        self.note_limit(now, from, group, &report);
+        self.note_limit(now, from, &report);
         let Some(congestion) = self.congestion_of(group) else { return };
         let limit = congestion.machine.limit();
         trace!(
@@ -68,6 +68,8 @@ impl Session<'_> {
             received_bps = report.received_bps,
             queue_us = report.queue_us,
             lost_ppm = report.lost_ppm,
+            bears_bps = report.rate_bps,
+            was_limited = report.is_limited,
             round_trip_us = limit.round_trip.as_micros() as u64,
             phase = ?limit.phase,
             rate_bps = congestion.machine.rate_bps(),

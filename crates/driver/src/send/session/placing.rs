@@ -54,12 +54,9 @@ impl Session<'_> {
     }
 
     /// A receiver says what it bears.
-    pub(super) fn note_limit(&mut self, now: Instant, from: ReceiverId, group: u8, report: &PaceReport) {
-        let Some(placing) = &self.lanes.placing else { return };
-        let is_due = now >= placing.next_look;
-        // Who was limited a moment ago bears about what the group is sent.
+    pub(super) fn note_limit(&mut self, now: Instant, from: ReceiverId, report: &PaceReport) {
         let bears_bps = match report.rate_bps {
-            Pace::NO_RATE if report.is_limited => self.pacer_of(group).rate_bps(),
+            Pace::NO_RATE if report.is_limited => Some(report.received_bps),
             Pace::NO_RATE => None,
             bears => Some(bears),
         };
@@ -68,7 +65,7 @@ impl Session<'_> {
         if let Some(bears_bps) = bears_bps.filter(counts) {
             placing.machine.reported(now, from.number(), bears_bps as f64);
         }
-        if is_due {
+        if now >= placing.next_look {
             placing.next_look = now + INTERVAL;
             self.place(now);
         }
