@@ -21,7 +21,8 @@ pub const DEFAULT_MULTICAST_HOPS: u32 = 32;
 /// it is asked for), so that the socket fills, and holds the sender back, before the link's queue overflows.
 const SEND_BUFFER_BYTES: usize = 128 * 1024;
 
-/// Size, in bytes, of a member's send buffer. The socket does not block, so a packet that finds no room in it is lost.
+/// Size, in bytes, of the send buffer of a member, and of slower groups. A member's socket does not block, so a packet that finds no
+/// room in it is lost.
 const MEMBER_BUFFER_BYTES: usize = 1 << 20;
 
 /// A multicast group, with the interface and the source for it.
@@ -66,6 +67,17 @@ pub fn open_group_sender(address: &GroupAddress, hops: u32) -> Result<UdpSocket,
         .and_then(|()| socket.bind(&SocketAddr::new(from, 0).into()))
         .map_err(|source| cannot_send(address, source))?;
     Ok(socket.into())
+}
+
+/// As [`open_group_sender`], with a buffer that takes what a slow link has yet to take. The link is that of others.
+///
+/// # Errors
+/// As those of [`open_group_sender`].
+pub fn open_slower_sender(address: &GroupAddress, hops: u32) -> Result<UdpSocket, UdpError> {
+    let socket = open_group_sender(address, hops)?;
+    option::set_buffer(&socket, libc::SO_SNDBUFFORCE, libc::SO_SNDBUF, MEMBER_BUFFER_BYTES)
+        .map_err(|source| cannot_send(address, source))?;
+    Ok(socket)
 }
 
 /// Opens a socket that sends to groups and to single hosts from `own`, and hears what is sent to `own`.

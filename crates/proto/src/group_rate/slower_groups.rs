@@ -190,6 +190,7 @@ impl SlowerGroups {
             return Vec::new();
         }
         let is_worth = view.rate_bps as f64 >= trial.before_bps * WORTH;
+        self.news[usize::from(trial.from)] = now;
         if is_worth || view.rest < SHORTEST_REST {
             (self.wait, self.next_trial) = (FIRST_WAIT, now);
             return Vec::new();
@@ -241,8 +242,11 @@ impl SlowerGroups {
         {
             return Vec::new();
         }
+        // Who has said to bear much less than the present rate bears more now, or the rate would not be so high.
+        let rate_bps = view.rate_bps as f64;
         let limits = || {
-            self.of(from).filter_map(|(receiver, member)| Some((receiver, member.limits(now, self.memory)?)))
+            let known = self.of(from).filter_map(|(id, member)| Some((id, member.limits(now, self.memory)?)));
+            known.filter(|(_, bps)| *bps * SAME >= rate_bps)
         };
         let Some(slowest) = limits().map(|(_, bps)| bps).min_by(f64::total_cmp) else { return Vec::new() };
         let slow: Vec<_> =
@@ -252,7 +256,7 @@ impl SlowerGroups {
             return Vec::new();
         }
         let calls = slow.iter().map(|receiver| (*receiver, from + 1)).collect();
-        self.trial = Some(Trial { from, receivers: slow, before_bps: view.rate_bps as f64, moved: None });
+        self.trial = Some(Trial { from, receivers: slow, before_bps: rate_bps, moved: None });
         calls
     }
 

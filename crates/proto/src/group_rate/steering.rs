@@ -556,12 +556,17 @@ impl Steering {
     pub fn halve(&mut self, now: Instant) {
         self.set((self.bps / 2.0).max(self.bounds.packet_bits * SILENT_PACKETS));
         if self.bps < self.bandwidth.best() / 4.0 {
-            self.contest.end();
-            self.bandwidth = Bandwidth::default();
-            self.peak_bps = self.bps;
-            self.grown = (0.0, now);
-            self.enter(now, Phase::Start);
+            self.start_anew(now);
         }
+    }
+
+    /// Finds the rate anew, from the present one on, because what is known of the path holds no more.
+    pub fn start_anew(&mut self, now: Instant) {
+        self.contest.end();
+        self.bandwidth = Bandwidth::default();
+        self.peak_bps = self.bps;
+        self.grown = (0.0, now);
+        self.enter(now, Phase::Start);
     }
 
     /// Sending goes on after a pause. The model still holds.

@@ -68,6 +68,10 @@ pub enum SenderInput {
     Left {
         receiver: u32,
     },
+    /// A receiver is served in a slower group, because it bears clearly less than the others.
+    Slowed {
+        receiver: u32,
+    },
     Report {
         from: u32,
         report: PaceReport,
@@ -178,6 +182,12 @@ impl Sender {
             SenderInput::Left { receiver } => {
                 if self.group.leave(receiver) {
                     self.follow_next(now);
+                }
+            }
+            SenderInput::Slowed { receiver } => {
+                if self.group.leave(receiver) {
+                    self.follow_next(now);
+                    self.rate.start_anew(now);
                 }
             }
             SenderInput::Report { from, report } => {

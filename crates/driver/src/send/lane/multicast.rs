@@ -1,6 +1,7 @@
-//! The lane of a multicast session: a packet leaves at once, by one socket for all groups.
+//! The lane of a multicast session: a packet leaves at once. Slower groups share a socket of their own: what still waits for a slow link
+//! on this host, as in a lab, does not hold up the first group.
 
-use std::net::SocketAddr;
+use std::net::{SocketAddr, UdpSocket};
 
 use treecast_proto::Instant;
 
@@ -10,12 +11,14 @@ use super::{
 };
 use crate::{
     carousel::FrameSender,
-    udp::{Outage, Transmitter, open_group_sender},
+    udp::{Outage, Transmitter, open_group_sender, open_slower_sender},
 };
 
 #[derive(Debug)]
 pub(in super::super) struct MulticastLane {
-    transmitter: Transmitter,
+    /// The first group's socket, and that of all slower ones.
+    first: Transmitter,
+    slower: Option<Transmitter>,
     /// The addresses of the session's groups, the fastest first.
     to: Vec<SocketAddr>,
     outage: Outage,
@@ -23,14 +26,19 @@ pub(in super::super) struct MulticastLane {
 
 impl MulticastLane {
     pub fn open(plan: &Plan) -> Result<Self, SendError> {
-        let transmitter = open_group(plan)?;
-        Ok(Self { transmitter, to: plan.group_addresses(), outage: Outage::default() })
+        let first = open_group(plan)?;
+        let slower = (plan.groups > 1).then(|| open_slower(plan)).transpose()?;
+        Ok(Self { first, slower, to: plan.group_addresses(), outage: Outage::default() })
+    }
+
+    fn transmitter(&mut self, group: u8) -> &mut Transmitter {
+        self.slower.as_mut().filter(|_| group > 0).unwrap_or(&mut self.first)
     }
 
     /// Sends packets to the group of this number. Returns the bytes of IP packets that left.
     pub fn send(&mut self, now: Instant, group: u8, packets: &Packets<'_>) -> Result<u64, SendError> {
         let to = self.to[usize::from(group)];
-        let attempt = packets.send(&mut self.transmitter, to);
+        let attempt = packets.send(self.transmitter(group), to);
         self.outage.note(now, attempt).map_err(|source| SendError::Send { to, source })?;
         Ok(packets.ip_bytes(to))
     }
@@ -45,7 +53,7 @@ impl MulticastLane {
         run: &[u8],
     ) -> Result<(), SendError> {
         let to = self.to[usize::from(group)];
-        let attempt = frames.send(&mut self.transmitter, to, offset, block_len, run);
+        let attempt = frames.send(self.transmitter(group), to, offset, block_len, run);
         self.outage.note(now, attempt).map_err(|source| SendError::Send { to, source })
     }
 
@@ -62,9 +70,17 @@ impl MulticastLane {
     }
 }
 
-/// A socket that sends to the session's groups.
+/// A socket that sends to the session's slower groups.
+fn open_slower(plan: &Plan) -> Result<Transmitter, SendError> {
+    transmitter(plan, open_slower_sender(&plan.group, plan.options.hops)?)
+}
+
+/// A socket that sends to the session's first group.
 pub(super) fn open_group(plan: &Plan) -> Result<Transmitter, SendError> {
-    let socket = open_group_sender(&plan.group, plan.options.hops)?;
+    transmitter(plan, open_group_sender(&plan.group, plan.options.hops)?)
+}
+
+fn transmitter(plan: &Plan, socket: UdpSocket) -> Result<Transmitter, SendError> {
     heed_marks(plan, &socket);
     Ok(Transmitter::new(socket, plan.options.offload))
 }

@@ -54,10 +54,23 @@ impl Session<'_> {
         self.congestion(now, group, SenderInput::Left { receiver: receiver.number() });
     }
 
+    /// A receiver is in another group from now on.
+    pub(super) fn congestion_moved(&mut self, now: Instant, receiver: ReceiverId, group: u8) {
+        let Some(peer) = self.peers.get_mut(&receiver) else { return };
+        let (before, number) = (std::mem::replace(&mut peer.group, group), receiver.number());
+        let is_slowed = group > before;
+        let gone = if is_slowed {
+            SenderInput::Slowed { receiver: number }
+        } else {
+            SenderInput::Left { receiver: number }
+        };
+        self.congestion(now, before, gone);
+        self.congestion_joined(now, receiver);
+    }
+
     pub(super) fn congestion_report(&mut self, now: Instant, from: ReceiverId, report: PaceReport) {
         let group = self.group_of(from);
         self.congestion(now, group, SenderInput::Report { from: from.number(), report });
-        self.note_limit(now, from, &report);
         let Some(congestion) = self.congestion_of(group) else { return };
         let limit = congestion.machine.limit();
         trace!(
@@ -75,6 +88,7 @@ impl Session<'_> {
             rate_bps = congestion.machine.rate_bps(),
             "report of a path"
         );
+        self.note_limit(now, from, limit.receiver == Some(from.number()), &report);
     }
 
     /// The group that a receiver is in. 0 is the first.

@@ -53,10 +53,16 @@ impl Session<'_> {
         }
     }
 
-    /// A receiver says what it bears.
-    pub(super) fn note_limit(&mut self, now: Instant, from: ReceiverId, report: &PaceReport) {
+    /// A receiver says what it bears. One that the sender does not follow also says what it bore a moment ago.
+    pub(super) fn note_limit(
+        &mut self,
+        now: Instant,
+        from: ReceiverId,
+        is_followed: bool,
+        report: &PaceReport,
+    ) {
         let bears_bps = match report.rate_bps {
-            Pace::NO_RATE if report.is_limited => Some(report.received_bps),
+            Pace::NO_RATE if report.is_limited && !is_followed => Some(report.received_bps),
             Pace::NO_RATE => None,
             bears => Some(bears),
         };

@@ -123,13 +123,11 @@ impl Session<'_> {
     }
 
     pub(super) fn note_move(&mut self, now: Instant, receiver: ReceiverId, group: u8) {
-        self.congestion_left(now, receiver);
         let rate_bps = self.pacer_of(group).rate_bps().unwrap_or_default();
-        let Some(peer) = self.peers.get_mut(&receiver) else { return };
-        let before = std::mem::replace(&mut peer.group, group);
-        let name = peer.name.clone();
+        let Some(peer) = self.peers.get(&receiver) else { return };
+        let (before, name) = (peer.group, peer.name.clone());
         self.figures.moves += 1;
-        self.congestion_joined(now, receiver);
+        self.congestion_moved(now, receiver, group);
         self.note_place(now, receiver, group);
         self.close_if_empty(before);
         (self.on_event)(SendEvent::Moved { receiver: name, group, rate_bps });

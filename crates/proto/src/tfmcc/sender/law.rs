@@ -111,6 +111,13 @@ impl Law {
         }
     }
 
+    /// The receiver that was followed is served elsewhere: the others may bear much more.
+    pub fn start_anew(&mut self, now: Instant) {
+        if let Self::Model(steering) = self {
+            steering.start_anew(now);
+        }
+    }
+
     /// The receiver that was followed has left.
     pub fn forget_recovery(&mut self) {
         if let Self::Tfmcc(rate) = self {
