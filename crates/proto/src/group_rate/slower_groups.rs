@@ -19,11 +19,15 @@ pub const MOST_SLOWER: u8 = 3;
 const REMEMBERED: Duration = Duration::from_secs(20);
 const REMEMBERED_ROUNDS: u32 = 300;
 
-/// Receivers are called down when nobody new has limited the group for so long, and for so many round trips.
+/// Receivers are called down when they have been the only ones to limit the group for so long, and for so many round trips, ...
 const ALL_HEARD: Duration = Duration::from_secs(2);
 const ALL_HEARD_ROUNDS: u32 = 40;
+/// ... and when all others, or so many of them, have said meanwhile that nothing limits them.
+const ENOUGH_UNLIMITED: usize = 3;
 /// Those that bear up to so many times what the slowest one bears go with it.
-const SAME: f64 = 1.5;
+const SAME: f64 = 2.0;
+/// The part of each report in what a receiver is taken to bear.
+const SMOOTHING: f64 = 0.125;
 /// They are at most one receiver, or one in so many.
 const FEW: usize = 3;
 
@@ -82,8 +86,8 @@ pub struct SlowerGroups {
     /// When the next trial may begin, and how long the one after waits if it fails.
     next_trial: Instant,
     wait: Duration,
-    /// Since when somebody new limits a group.
-    news: [Instant; MOST_SLOWER as usize + 1],
+    /// Since when the same few limit a group, and the others are asked whether something limits them, too.
+    asks_since: [Option<Instant>; MOST_SLOWER as usize + 1],
     /// Since when a group is nearly as fast as the one before.
     nearly: [Option<Instant>; MOST_SLOWER as usize + 1],
 }
@@ -94,6 +98,8 @@ struct Member {
     since: Instant,
     /// When it was last heard to limit its group, and the rate that it bears.
     limits: Option<(Instant, f64)>,
+    /// When it has last said that nothing limits it.
+    unlimited: Option<Instant>,
     /// Where it is called to, and since when.
     called: Option<(u8, Instant)>,
     is_left_out: bool,
@@ -126,17 +132,29 @@ impl SlowerGroups {
         let Some(member) = self.members.get_mut(&receiver) else { return };
         member.returns += u32::from(group < member.group);
         (member.group, member.since) = (group, now);
-        (member.limits, member.called) = (None, None);
+        (member.limits, member.unlimited, member.called) = (None, None, None);
     }
 
-    /// A receiver says that its path limits it, and what it bears, in bits a second.
-    pub fn reported(&mut self, now: Instant, receiver: u32, bears_bps: f64) {
+    /// A receiver says what it bears, in bits a second, or that nothing has limited it lately.
+    pub fn reported(&mut self, now: Instant, receiver: u32, bears_bps: Option<f64>) {
         let Some(member) = self.members.get_mut(&receiver) else { return };
-        let is_known = member.limits(now, self.memory).is_some();
-        if !is_known && let Some(news) = self.news.get_mut(usize::from(member.group)) {
-            *news = now;
+        let Some(bears_bps) = bears_bps else {
+            member.unlimited = Some(now);
+            return;
+        };
+        let before = member.limits(now, self.memory);
+        let bears_bps = before.map_or(bears_bps, |before| before + (bears_bps - before) * SMOOTHING);
+        (member.limits, member.unlimited) = (Some((now, bears_bps)), None);
+        if before.is_none()
+            && let Some(since) = self.asks_since.get_mut(usize::from(member.group))
+        {
+            *since = None;
         }
-        member.limits = Some((now, bears_bps));
+    }
+
+    /// Whether all members of a group are to say what limits them.
+    pub fn asks(&self, group: u8) -> bool {
+        self.asks_since.get(usize::from(group)).is_some_and(Option::is_some)
     }
 }
 
@@ -190,7 +208,7 @@ impl SlowerGroups {
             return Vec::new();
         }
         let is_worth = view.rate_bps as f64 >= trial.before_bps * WORTH;
-        self.news[usize::from(trial.from)] = now;
+        self.asks_since[usize::from(trial.from)] = None;
         if is_worth || view.rest < SHORTEST_REST {
             (self.wait, self.next_trial) = (FIRST_WAIT, now);
             return Vec::new();
@@ -235,11 +253,7 @@ impl SlowerGroups {
     /// The slowest of a group, when all that limit it are known and these are few.
     fn begin_trial(&mut self, now: Instant, groups: &[GroupView], from: u8) -> Vec<(u32, u8)> {
         let view = groups[usize::from(from)];
-        let quiet = now - self.news[usize::from(from)];
-        if !view.is_found
-            || view.rest < SHORTEST_REST
-            || quiet < ALL_HEARD.max(view.round_trip * ALL_HEARD_ROUNDS)
-        {
+        if !view.is_found || view.rest < SHORTEST_REST {
             return Vec::new();
         }
         // Who has said to bear much less than the present rate bears more now, or the rate would not be so high.
@@ -253,8 +267,16 @@ impl SlowerGroups {
             limits().filter(|(_, bps)| *bps <= slowest * SAME).map(|(receiver, _)| receiver).collect();
         let all = self.of(from).count();
         if slow.len() >= all || slow.len() > (all / FEW).max(1) {
+            self.asks_since[usize::from(from)] = None;
             return Vec::new();
         }
+        let since = *self.asks_since[usize::from(from)].get_or_insert(now);
+        let unlimited = self.of(from).filter(|(_, member)| member.unlimited.is_some_and(|at| at >= since));
+        let is_enough = unlimited.count() >= (all - slow.len()).min(ENOUGH_UNLIMITED);
+        if !is_enough || now - since < ALL_HEARD.max(view.round_trip * ALL_HEARD_ROUNDS) {
+            return Vec::new();
+        }
+        self.asks_since[usize::from(from)] = None;
         let calls = slow.iter().map(|receiver| (*receiver, from + 1)).collect();
         self.trial = Some(Trial { from, receivers: slow, before_bps: rate_bps, moved: None });
         calls
@@ -341,7 +363,13 @@ mod tests {
                 for _ in 0..limited.len().min(2) {
                     self.turn += 1;
                     let receiver = limited[self.turn % limited.len()];
-                    self.groups.reported(at(self.now), receiver as u32, self.bears(receiver) * 1e6);
+                    self.groups.reported(at(self.now), receiver as u32, Some(self.bears(receiver) * 1e6));
+                }
+                for receiver in (0..self.paths.len()).filter(|one| !limited.contains(one)) {
+                    if self.groups.asks(self.paths[receiver].1) && (self.now / 100 + receiver as u64) % 4 == 0
+                    {
+                        self.groups.reported(at(self.now), receiver as u32, None);
+                    }
                 }
                 let view = |rate: &f64| GroupView {
                     rate_bps: (rate * 1e6) as u64,
@@ -438,9 +466,11 @@ mod tests {
             rest: SHORTEST_REST / 2,
         };
         let later = at(world.now + 5_000);
-        world.groups.reported(at(world.now), 2, 1e7);
-        assert_eq!(world.groups.look(later, &[view; 4]), []);
+        world.groups.reported(at(world.now), 2, Some(1e7));
         let views = [GroupView { rest: SHORTEST_REST, ..view }; 4];
+        assert_eq!(world.groups.look(at(world.now), &views), []);
+        (0..2).for_each(|other| world.groups.reported(later, other, None));
+        assert_eq!(world.groups.look(later, &[view; 4]), []);
         assert_eq!(world.groups.look(later, &views), [Order::Call { receiver: 2, group: 1 }]);
     }
 

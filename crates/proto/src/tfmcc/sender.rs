@@ -151,6 +151,8 @@ pub struct Sender {
     unheard_since: Instant,
     /// Nobody has answered since another was asked.
     is_unanswered: bool,
+    /// All receivers are to say what limits them.
+    asks_all: bool,
 }
 
 /// # What happens
@@ -168,7 +170,13 @@ impl Sender {
             has_sent: false,
             unheard_since: Instant::ZERO,
             is_unanswered: false,
+            asks_all: false,
         }
+    }
+
+    /// Asks all receivers, or no longer, what limits them. As always, only a few answer in each round.
+    pub fn ask(&mut self, asks_all: bool) {
+        self.asks_all = asks_all;
     }
 
     pub fn handle(&mut self, now: Instant, input: SenderInput) {
@@ -350,7 +358,7 @@ impl Sender {
             round: self.round,
             longest_round_trip_us: self.group.longest().as_micros() as u32,
             packet_bytes: self.config.packet_bytes,
-            is_slow_start: self.rate.is_start(),
+            is_slow_start: self.rate.is_start() || self.asks_all,
             limited_by: self.group.limiting().unwrap_or(0),
             echo_for,
             phase: self.rate.phase(),

@@ -39,7 +39,8 @@ fixed_body! {
         pub longest_round_trip_us: u32 = "longest round trip",
         /// Length of a full IP packet, in bytes.
         pub packet_bytes: u32 = "packet length",
-        /// Whether nothing was lost yet, so that the rate doubles in each round trip.
+        /// Whether receivers that nothing limits are to answer, too: nothing was lost yet, so that the rate doubles in each round trip,
+        /// or the sender wants to know who is slow.
         pub is_slow_start: bool = "flags",
         /// The number of the receiver that limits the rate. The receiver knows its number from [`super::Welcome`].
         /// 0 for none.

@@ -34,6 +34,10 @@ impl Congestion {
         &self.machine
     }
 
+    pub fn ask(&mut self, asks: bool) {
+        self.machine.ask(asks);
+    }
+
     /// Creates congestion control. `None` at a constant rate.
     pub fn new(plan: &Plan) -> Option<Self> {
         let Rate::Auto { control, floor_bps } = plan.options.rate else { return None };

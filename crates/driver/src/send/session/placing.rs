@@ -62,14 +62,16 @@ impl Session<'_> {
         report: &PaceReport,
     ) {
         let bears_bps = match report.rate_bps {
-            Pace::NO_RATE if report.is_limited && !is_followed => Some(report.received_bps),
+            Pace::NO_RATE if report.is_limited && is_followed => return,
+            Pace::NO_RATE if report.is_limited => Some(report.received_bps),
             Pace::NO_RATE => None,
             bears => Some(bears),
         };
         let Some(placing) = &mut self.lanes.placing else { return };
-        let counts = |bps: &u64| placing.floor_bps.is_none_or(|floor| *bps >= floor);
-        if let Some(bears_bps) = bears_bps.filter(counts) {
-            placing.machine.reported(now, from.number(), bears_bps as f64);
+        if placing.floor_bps.is_none()
+            || bears_bps.is_none_or(|bps| placing.floor_bps.is_some_and(|floor| bps >= floor))
+        {
+            placing.machine.reported(now, from.number(), bears_bps.map(|bps| bps as f64));
         }
         if now >= placing.next_look {
             placing.next_look = now + INTERVAL;
@@ -81,7 +83,14 @@ impl Session<'_> {
     fn place(&mut self, now: Instant) {
         let views: Vec<_> = (0..=self.lanes.slower.len() as u8).map(|group| self.view(group)).collect();
         let Some(placing) = &mut self.lanes.placing else { return };
-        for order in placing.machine.look(now, &views) {
+        let orders = placing.machine.look(now, &views);
+        let asks: Vec<_> = (0..views.len() as u8).map(|group| placing.machine.asks(group)).collect();
+        for (group, asks) in (0..).zip(asks) {
+            if let Some(congestion) = self.congestion_of(group) {
+                congestion.ask(asks);
+            }
+        }
+        for order in orders {
             let (Order::Call { receiver, .. } | Order::LeaveOut { receiver }) = order;
             let Some(id) = self.peers.keys().copied().find(|id| id.number() == receiver) else { continue };
             match order {
