@@ -366,7 +366,8 @@ mod tests {
                     self.groups.reported(at(self.now), receiver as u32, Some(self.bears(receiver) * 1e6));
                 }
                 for receiver in (0..self.paths.len()).filter(|one| !limited.contains(one)) {
-                    if self.groups.asks(self.paths[receiver].1) && (self.now / 100 + receiver as u64) % 4 == 0
+                    if self.groups.asks(self.paths[receiver].1)
+                        && (self.now / 100 + receiver as u64).is_multiple_of(4)
                     {
                         self.groups.reported(at(self.now), receiver as u32, None);
                     }
