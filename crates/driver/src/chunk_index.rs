@@ -133,7 +133,8 @@ impl ChunkIndex {
         let (head, entries) = bytes.split_at_checked(HEAD_LEN)?;
         let average = u32::from_be_bytes(head[8..12].try_into().ok()?);
         let size = u64::from_be_bytes(head[12..].try_into().ok()?);
-        let is_known = (LEAST_AVERAGE..=LARGEST_AVERAGE).contains(&average.into()) && average.is_power_of_two();
+        let is_known =
+            (LEAST_AVERAGE..=LARGEST_AVERAGE).contains(&average.into()) && average.is_power_of_two();
         if head[..8] != TITLE || !is_known || bytes.len() as u64 > MAX_INDEX_LEN {
             return None;
         }
@@ -257,7 +258,8 @@ mod tests {
         for len in [0, 7, HEAD_LEN, HEAD_LEN + 5, good.len() - 1, good.len() - ENTRY_LEN] {
             assert!(ChunkIndex::parse(&good[..len]).is_none(), "{len} bytes");
         }
-        for (at, byte) in [(0, b'x'), (8, 1), (10, 1), (12, 9), (19, 9), (HEAD_LEN, 1), (HEAD_LEN + 2, 0xff)] {
+        for (at, byte) in [(0, b'x'), (8, 1), (10, 1), (12, 9), (19, 9), (HEAD_LEN, 1), (HEAD_LEN + 2, 0xff)]
+        {
             let mut bad = good.clone();
             bad[at] ^= byte;
             assert!(ChunkIndex::parse(&bad).is_none(), "byte {at}");

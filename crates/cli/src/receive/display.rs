@@ -222,7 +222,9 @@ fn in_one_line(summary: &ReceiveSummary, announced: usize) -> String {
 fn older_version(name: &str, copied: u64, why_not: Option<&str>) -> String {
     match why_not {
         None => format!("{name}: {} are in the older version", bytes(copied)),
-        Some(why) if copied == 0 => format!("{name}: there is no older version to use ({why}): all of it is fetched"),
+        Some(why) if copied == 0 => {
+            format!("{name}: there is no older version to use ({why}): all of it is fetched")
+        }
         Some(why) => format!("{name}: {} are in the older version, which ended early ({why})", bytes(copied)),
     }
 }

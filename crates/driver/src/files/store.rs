@@ -372,7 +372,9 @@ impl Worker {
 
     /// Whether there is something to do besides jobs: to hash what is stored, or to look for room.
     fn has_more(&self) -> bool {
-        self.full.is_waiting() || self.seeding.is_under_way() || self.objects.values().flatten().any(Object::is_behind)
+        self.full.is_waiting()
+            || self.seeding.is_under_way()
+            || self.objects.values().flatten().any(Object::is_behind)
     }
 
     fn carry_out(&mut self, job: Job, buffer: &mut [u8]) {

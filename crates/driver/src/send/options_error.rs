@@ -61,7 +61,9 @@ pub enum OptionsError {
     LocalGroup,
     #[error("neither local groups nor the IoT updater's receivers take compressed files")]
     Compression,
-    #[error("updates by difference need receivers that say what they lack, or a carousel of treecast's own packets")]
+    #[error(
+        "updates by difference need receivers that say what they lack, or a carousel of treecast's own packets"
+    )]
     DifferenceRepair,
     #[error("an object is sent by difference or compressed, not both")]
     DifferenceCompression,

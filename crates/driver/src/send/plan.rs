@@ -18,8 +18,8 @@ use treecast_wire::{
 };
 
 use super::{
-    FeedSource, LocalOptions, MIN_BLOCK_LEN, OptionsError, Repair, SendError, SendOptions, SendSecurity, roll::Roll,
-    session_file,
+    FeedSource, LocalOptions, MIN_BLOCK_LEN, OptionsError, Repair, SendError, SendOptions, SendSecurity,
+    roll::Roll, session_file,
 };
 use crate::{
     clock,

@@ -677,7 +677,9 @@ impl<'a> Session<'a> {
     fn note(&mut self, now: Instant, event: SenderEvent) {
         match event {
             SenderEvent::ReceiverDone { file, receiver, outcome } => self.note_done(file, receiver, outcome),
-            SenderEvent::FileDone { file, .. } if self.objects.sources.is_index(file) => _ = self.let_go(file),
+            SenderEvent::FileDone { file, .. } if self.objects.sources.is_index(file) => {
+                _ = self.let_go(file)
+            }
             SenderEvent::FileDone { file, outcomes } => {
                 let (name, bytes, is_first) = self.let_go(file);
                 let number = self.objects.numbers.remove(&file);

@@ -102,7 +102,14 @@ impl BeginOfFile {
             return Err(ParseError::invalid("file name", format!("{file_name:?}"), "no zero byte"));
         }
         let file_name = file_name.into();
-        Ok(Self { transfer_type, file_size, file_name, attributes: None, is_compressed: false, has_index: false })
+        Ok(Self {
+            transfer_type,
+            file_size,
+            file_name,
+            attributes: None,
+            is_compressed: false,
+            has_index: false,
+        })
     }
 
     /// Adds attributes to the announcement.
@@ -176,11 +183,8 @@ impl BeginOfFile {
         let name = std::str::from_utf8(&field[..len])
             .map_err(|_| ParseError::invalid("file name", field[..len].escape_ascii(), "UTF-8"))?;
         let begin = Self::new(transfer_type, file_size, name)?;
-        let begin = Self {
-            is_compressed: number & COMPRESSED != 0,
-            has_index: number & HAS_INDEX != 0,
-            ..begin
-        };
+        let begin =
+            Self { is_compressed: number & COMPRESSED != 0, has_index: number & HAS_INDEX != 0, ..begin };
         if let Some(attributes) = attributes { begin.with_attributes(attributes) } else { Ok(begin) }
     }
 

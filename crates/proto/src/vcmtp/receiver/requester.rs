@@ -53,7 +53,9 @@ impl Requester {
                 Message::RetransmissionRequest(RetransmissionRequest::new(bytes).ok()?)
             }
             Request::Lacking(bytes) if asks => Message::Lacking(RetransmissionRequest::new(bytes).ok()?),
-            Request::EndOfReport(size) if asks => Message::Lacking(RetransmissionRequest::end_of_report(size)),
+            Request::EndOfReport(size) if asks => {
+                Message::Lacking(RetransmissionRequest::end_of_report(size))
+            }
             Request::BeginOfFile if asks => Message::BeginOfFileRequest,
             Request::Symbols(lacks) if asks => {
                 Message::SymbolRequest(SymbolRequest::new(self.arrived_symbols, lacks).ok()?)

@@ -125,7 +125,9 @@ impl Sender {
         let Some(object) = self.objects.get(index).filter(|object| object.out.is_none()) else { return };
         let passed = self.objects.blocks(object.sent..object.sent).start;
         let blocks = self.objects.blocks(bytes.start..bytes.end.min(object.begin.file_size));
-        let Some(lacks) = self.objects.get_mut(index).and_then(|object| object.lacks.as_mut()) else { return };
+        let Some(lacks) = self.objects.get_mut(index).and_then(|object| object.lacks.as_mut()) else {
+            return;
+        };
         if bytes.is_empty() {
             lacks.awaited.remove(&from);
         } else if blocks.end > passed {

@@ -86,7 +86,9 @@ fn a_silent_receiver_holds_nobody_up_for_long_and_a_slow_one_only_once() {
     bench.message(A, Message::Progress(Progress::default()));
     assert_eq!(bench.group(), "BOF 1");
     bench.message_of(A, 1, end_of_report(1_000));
-    assert_eq!(bench.group(), "EOF 1", "they came too late before");
+    assert_eq!(bench.group(), "", "C may speak again");
+    bench.message(A, Message::Progress(Progress::default()));
+    assert_eq!(bench.after(1), "EOF 1", "B came too late before, and C says nothing");
 }
 
 #[test]
