@@ -6,6 +6,8 @@
 //! An index is only a hint. What is copied by it is hashed first, and the whole object is verified as every other is. A wrong
 //! index costs bandwidth.
 
+use std::io;
+
 use fastcdc::v2020::FastCDC;
 
 /// The smallest object, in bytes, that has an index. A smaller one is sent whole.
@@ -56,6 +58,22 @@ impl Cutter {
     /// The number of bytes behind the last chunk.
     pub fn rest_len(&self) -> usize {
         self.rest.len()
+    }
+
+    /// Has `read` read the next bytes, `len` at most. Returns how many they are. They are cut with what comes next.
+    ///
+    /// # Errors
+    /// The error of `read`.
+    pub fn fill(
+        &mut self,
+        len: usize,
+        read: impl FnOnce(&mut [u8]) -> io::Result<usize>,
+    ) -> io::Result<usize> {
+        let before = self.rest.len();
+        self.rest.resize(before + len, 0);
+        let result = read(&mut self.rest[before..]);
+        self.rest.truncate(before + result.as_ref().map_or(0, |read| len.min(*read)));
+        result
     }
 
     /// Takes the next bytes, the last ones if `is_end`. Hands each chunk that is whole to `take`.

@@ -24,7 +24,7 @@ use crate::{
 };
 
 /// Bytes that are read at once.
-const READ_LEN: usize = 256 * 1024;
+const READ_LEN: u64 = 256 * 1024;
 
 /// The most memory, in bytes, that the indexes of a session take. An object whose index has no room is fetched whole.
 const MAX_MEMORY: usize = 96 << 20;
@@ -210,17 +210,17 @@ impl Seed {
         name: &str,
         folder: &TargetFolder,
     ) -> Result<Result<bool, String>, TargetError> {
-        let mut bytes = vec![0; READ_LEN.min((self.size - self.at) as usize)];
-        let len = match self.old.read_at(&mut bytes, self.at) {
+        let mut position = self.at - self.cutter.rest_len() as u64;
+        let (old, at, wanted) = (&self.old, self.at, (self.size - self.at).min(READ_LEN));
+        let len = match self.cutter.fill(wanted as usize, |into| old.read_at(into, at)) {
             Ok(len) => len,
             Err(error) => return Ok(Err(error.to_string())),
         };
         self.at += len as u64;
         let is_end = len == 0 || self.at == self.size;
-        let mut position = self.at - len as u64 - self.cutter.rest_len() as u64;
         let Self { index, cutter, found, missing, run, copied, is_in_place, .. } = self;
         let mut result = Ok(());
-        cutter.cut(&bytes[..len], is_end, |chunk| {
+        cutter.cut(&[], is_end, |chunk| {
             for (number, start) in index.places(chunk) {
                 if result.is_err() || std::mem::replace(&mut found[number], true) {
                     continue;
@@ -230,10 +230,11 @@ impl Seed {
                 let range = begin..begin + whole as u64;
                 for gap in stored.missing(range.clone()) {
                     let part = &run.bytes[(gap.start - begin) as usize..(gap.end - begin) as usize];
-                    result = match run.is_in_place {
-                        true => Ok(stored.adopt(gap.start, part)),
-                        false => write(stored, folder, name, gap.start, part),
-                    };
+                    if run.is_in_place {
+                        stored.adopt(gap.start, part);
+                    } else {
+                        result = write(stored, folder, name, gap.start, part);
+                    }
                 }
                 run.bytes.drain(..whole);
                 if result.is_ok() && !range.is_empty() {

@@ -13,17 +13,21 @@ use std::{
     time::Duration,
 };
 
-use super::{ReceiverId, Sender, objects::Object};
+use super::{ReceiverId, Sender, objects::Object, retransmitter::Due};
 use crate::{Instant, object::ranges::BlockSet};
 
 /// The time for reports on an object, besides the time to read it.
 const LEAST_PATIENCE: Duration = Duration::from_secs(10);
 
-/// Number of bytes of an older version that a receiver should read and compare in a second, at least.
-const READ_BYTES_A_SECOND: u64 = 50_000_000;
+/// Number of bytes of an older version that a receiver should read and copy in a second, at least: a memory card takes so much.
+const READ_BYTES_A_SECOND: u64 = 10_000_000;
 
 /// A receiver that has said nothing at all for so many keepalives is not waited for.
 const SILENT_KEEPALIVES: u32 = 2;
+
+/// When the announcement is repeated over the connections of receivers that have not reported: the group's may have been lost, and no
+/// block follows that would tell.
+const REPEAT: Duration = Duration::from_millis(300);
 
 /// How often silent receivers are looked for.
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
@@ -44,11 +48,20 @@ impl Lacks {
     }
 }
 
+/// An object that waits for reports.
+#[derive(Debug)]
+struct Waiting {
+    /// When nobody is waited for any more.
+    until: Instant,
+    /// When it is announced once more. `None` when it has been.
+    repeat_at: Option<Instant>,
+}
+
 /// The objects that have begun and wait for reports.
 #[derive(Debug, Default)]
 pub(super) struct Gathering {
-    /// By number, with the time when nobody is waited for any more.
-    objects: BTreeMap<u32, Instant>,
+    /// By number.
+    objects: BTreeMap<u32, Waiting>,
     /// When silent receivers are looked for next.
     check: Instant,
     /// Receivers that once came too late. They are not waited for again.
@@ -58,8 +71,11 @@ pub(super) struct Gathering {
 impl Gathering {
     pub(super) fn begin(&mut self, now: Instant, index: u32, size: u64) {
         let reading = Duration::from_secs(size / READ_BYTES_A_SECOND);
-        self.objects.insert(index, now + (LEAST_PATIENCE + reading));
-        self.check = now + CHECK_INTERVAL;
+        if self.is_empty() {
+            self.check = now + CHECK_INTERVAL;
+        }
+        let waiting = Waiting { until: now + (LEAST_PATIENCE + reading), repeat_at: Some(now + REPEAT) };
+        self.objects.insert(index, waiting);
     }
 
     pub(super) fn forget(&mut self, index: u32) {
@@ -76,7 +92,8 @@ impl Gathering {
 
     /// When something is to be looked at although nothing comes.
     pub(super) fn deadline(&self) -> Option<Instant> {
-        self.objects.values().copied().chain((!self.is_empty()).then_some(self.check)).min()
+        let times = self.objects.values().flat_map(|waiting| [Some(waiting.until), waiting.repeat_at]);
+        times.flatten().chain((!self.is_empty()).then_some(self.check)).min()
     }
 
     /// Waits for nobody that has come too late before.
@@ -99,20 +116,26 @@ impl Sender {
             *check = now + CHECK_INTERVAL;
         }
         let silence = self.config.keepalive * SILENT_KEEPALIVES;
-        let mut ready = Vec::new();
-        for (index, deadline) in objects.iter() {
+        let (mut ready, mut untold) = (Vec::new(), Vec::new());
+        for (index, waiting) in objects.iter_mut() {
             let lacks = self.objects.get_mut(*index).and_then(|object| object.lacks.as_mut());
             let Some(lacks) = lacks else { continue };
             if is_check {
                 let heard = |receiver: &ReceiverId| self.retransmitters.get(receiver).map(|one| one.heard);
                 lacks.awaited.retain(|receiver| heard(receiver).is_some_and(|heard| heard + silence > now));
             }
-            if *deadline <= now {
+            if waiting.repeat_at.take_if(|time| *time <= now).is_some() {
+                untold.push((*index, Vec::from_iter(lacks.awaited.iter().copied())));
+            }
+            if waiting.until <= now {
                 late.append(&mut lacks.awaited);
             }
             if lacks.awaited.is_empty() {
                 ready.push(*index);
             }
+        }
+        for (index, receivers) in untold {
+            self.tell(index, &receivers, Due::BeginOfFile);
         }
         for index in ready {
             self.multicast.gathered(index);

@@ -116,6 +116,21 @@ fn a_late_report_adds_what_has_not_gone_by() {
 }
 
 #[test]
+fn an_announcement_that_may_be_lost_is_repeated_to_those_that_have_not_reported() {
+    let mut bench = announced(&[A, B]);
+    assert_eq!([bench.to(A), bench.to(B)], ["Welcome", "Welcome"]);
+    bench.report(A, &[]);
+    bench.now += Duration::from_millis(299);
+    bench.group();
+    assert_eq!(bench.to(B), "");
+    bench.now += Duration::from_millis(1);
+    bench.group();
+    assert_eq!([bench.to(A), bench.to(B)], ["", "BOF 0"]);
+    bench.after(1);
+    assert_eq!(bench.to(B), "", "once");
+}
+
+#[test]
 fn whoever_joins_meanwhile_is_waited_for() {
     let mut bench = announced(&[A]);
     bench.join(B);
