@@ -40,7 +40,7 @@ fn nothing_is_asked_for_while_the_older_version_is_read_and_then_what_went_by() 
     let mut bench = Bench::indexed(1_000);
     assert_eq!(bench.data(500..600), "store 0 500..600");
     assert_eq!(bench.eof() + &bench.digest(), "");
-    let report = bench.have(&[0..100]);
+    let report = bench.have(&[Range { start: 0, end: 100 }]);
     assert!(
         report.ends_with("Lacking 0 1000..1000, Retx-Request 0 100..500, Retx-Request 0 600..1000"),
         "{report}"
