@@ -6,6 +6,7 @@ mod coordinator;
 mod credit;
 mod difference;
 mod input;
+mod lacks;
 mod multicast_sender;
 mod objects;
 mod offers;

@@ -14,7 +14,7 @@ use std::{
 };
 
 use super::{ReceiverId, Sender, objects::Object, retransmitter::Due};
-use crate::{Instant, object::ranges::BlockSet};
+use crate::Instant;
 
 /// The time for reports on an object, besides the time to read it.
 const LEAST_PATIENCE: Duration = Duration::from_secs(10);
@@ -32,22 +32,6 @@ const REPEAT: Duration = Duration::from_millis(300);
 /// How often silent receivers are looked for.
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
-/// What receivers lack of one object.
-#[derive(Debug, Default)]
-pub(super) struct Lacks {
-    /// The blocks that at least one receiver lacks.
-    blocks: BlockSet,
-    /// Receivers whose reports are waited for.
-    pub(super) awaited: BTreeSet<ReceiverId>,
-}
-
-impl Lacks {
-    /// The first run of lacked blocks at or behind `block`.
-    pub(super) fn next(&self, block: u64) -> Option<Range<u64>> {
-        self.blocks.first_run(block..u64::MAX)
-    }
-}
-
 /// An object that waits for reports.
 #[derive(Debug)]
 struct Waiting {
@@ -60,7 +44,7 @@ struct Waiting {
 /// The objects that have begun and wait for reports.
 #[derive(Debug, Default)]
 pub(super) struct Gathering {
-    /// By number.
+    /// Reports that are waited for, by the number of the object.
     objects: BTreeMap<u32, Waiting>,
     /// When silent receivers are looked for next.
     check: Instant,
@@ -154,7 +138,7 @@ impl Sender {
         if bytes.is_empty() {
             lacks.awaited.remove(&from);
         } else if blocks.end > passed {
-            lacks.blocks.insert(blocks.start.max(passed)..blocks.end);
+            lacks.add(blocks.start.max(passed)..blocks.end);
         }
     }
 

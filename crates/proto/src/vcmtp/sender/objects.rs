@@ -7,7 +7,7 @@ use treecast_wire::{
     message::BeginOfFile,
 };
 
-use super::difference::Lacks;
+use super::lacks::Lacks;
 use crate::object::{Outcome, ReceiverId, ranges::BlockSet};
 use crate::{
     Instant,
