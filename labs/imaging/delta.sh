@@ -5,15 +5,15 @@
 #              CHANGES   places in which it has changed; together they are 1 % of it [200]
 #              RECEIVERS [20]
 #              WHERE     folder for all images, with room for SIZE x (RECEIVERS + 2) [/var/tmp]
-#              LINK      rate of the sender's link, as tc has it [50mbit]
-#              RATE      rate of the sender, headers included, a little less than LINK's [48M]
+#              LINK      rate of the sender's link, as tc has it [40mbit]
+#              RATE      rate of the sender, headers included, a little less than LINK's [39M]
 #              OPTIONS   more options of `treecast send`, such as "--fanout unicast" []
 # Needs: python3, ip, tc. It removes all that it makes.
 set -eu
 
 treecast=$(readlink -f "${1:-target/release/treecast}")
 size=${SIZE:-1024} changes=${CHANGES:-200} receivers=${RECEIVERS:-20} where=${WHERE:-/var/tmp}
-link=${LINK:-50mbit} rate=${RATE:-48M} options=${OPTIONS:-}
+link=${LINK:-40mbit} rate=${RATE:-39M} options=${OPTIONS:-}
 die() { echo "delta.sh: $*" >&2; exit 1; }
 [ "$(id -u)" = 0 ] || die "this needs root, for network namespaces"
 [ -x "$treecast" ] || die "there is no program $treecast: build it, or name it"

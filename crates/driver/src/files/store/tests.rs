@@ -553,7 +553,8 @@ fn what_an_older_version_holds_is_stored_in_whole_blocks() {
 fn an_object_whose_index_does_not_come_or_is_none_is_fetched_whole() {
     let path = scratch("no-index");
     let mut store = store(&path);
-    let announce = |file| Task::Announce { file, begin: begin(300_000, "f").with_index(), kept: Kept::Nothing };
+    let announce =
+        |file| Task::Announce { file, begin: begin(300_000, "f").with_index(), kept: Kept::Nothing };
     for file in [FileId(1), FileId(2)] {
         let tasks = vec![announce(file), Task::NoIndex { file }, Task::Seed { file, block_len: 1_400 }];
         let nothing = Report::Seeded { file, ranges: Vec::new(), why_not: None };
