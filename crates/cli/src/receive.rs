@@ -77,6 +77,11 @@ pub struct Args {
     /// With --to DEVICE, read all back from the device before it counts as received
     #[arg(long, requires = "to")]
     read_back: bool,
+    /// Where older versions of the files are, when the sender sends by difference (`treecast send --delta`): a file, a block
+    /// device, or a folder with files of the same names. What they hold is copied, and only the rest is fetched. Something else
+    /// there costs only time [default: what has the file's name or --to's path; the device of --to]
+    #[arg(long, value_name = "PATH", conflicts_with = "standing")]
+    old: Option<PathBuf>,
     /// Run this command for each file that is complete and verified; {} stands for the file's path. Quotes keep words
     /// together, and no shell takes part. At its end, treecast waits for all commands. If one fails, the exit code is 3
     #[arg(long, value_name = "COMMAND", value_parser = exec::Template::parse)]
@@ -266,6 +271,8 @@ impl FollowUp {
             let place = place::Place::new(to, args.into.as_deref(), args.read_back)?;
             options.into = place.folder().to_owned();
             options.device = place.device().cloned();
+            let is_file = options.device.is_none() && to.exists();
+            options.old = options.old.take().or_else(|| is_file.then(|| to.clone()));
             return Ok(Self::Place { place, runner });
         }
         let Some(runner) = runner else { return Ok(Self::Nothing) };
@@ -363,6 +370,7 @@ fn options(args: &Args, stop: &Stop) -> Result<ReceiveOptions, String> {
         name: args.name.clone(),
         interface: args.interface.clone(),
         port: args.port,
+        old: args.old.clone(),
         only: args.only.clone().map(|pattern| NameFilter::new(move |name| pattern.matches(name))),
         rules: Rules { hidden: args.hidden || is_named, ..rules(args) },
         connect_timeout: Duration::from_secs(args.connect_timeout),
@@ -385,6 +393,9 @@ fn iotup(args: &Args) -> Result<(Ticket, receive::Dialect), String> {
     let group = args.group.ok_or("the IoT updater has no ticket: name its group with --group")?;
     if let Some(hint) = group.hint() {
         remark!("treecast: {hint}");
+    }
+    if args.old.is_some() {
+        return Err("the IoT updater's frames carry whole files: leave out --old".into());
     }
     let name = args.ticket();
     if Path::new(&name).file_name() != Some(name.as_ref()) {

@@ -226,6 +226,11 @@ pub struct Args {
     /// become smaller. Receivers need no option
     #[arg(long, value_name = "zstd[:LEVEL]", value_parser = parse_compression)]
     compress: Option<i32>,
+    /// Update by difference: receivers that have an older version of a file fetch only what differs, and all say what they lack
+    /// before anything goes out, once for all. An older version is what has the file's name in a receiver's folder
+    /// (`treecast receive --old`). Files under 256 KiB go out whole. With --repair carousel, receivers end earlier
+    #[arg(long)]
+    delta: bool,
     /// Write the ticket to this file, too
     #[arg(long, value_name = "PATH")]
     ticket_file: Option<PathBuf>,
@@ -415,7 +420,8 @@ fn check_stream(args: &Args) -> Result<(), String> {
 fn check(args: &Args) -> Result<(), String> {
     check_stream(args)?;
     standing::check(args)?;
-    let mut refused = refused(args).into_iter().chain(refused_by_iotup(args)).chain(refused_by_fanout(args));
+    let refused = refused(args).into_iter().chain(refused_by_iotup(args)).chain(refused_by_fanout(args));
+    let mut refused = refused.chain(refused_by_delta(args));
     refused.find(|(is_refused, _)| *is_refused).map_or(Ok(()), |(_, why)| Err(why.to_owned()))?;
     refused_by_carousel(args).filter(|_| is_carousel(args)).map_or(Ok(()), Err)?;
     local::check(args)?;
@@ -495,6 +501,38 @@ fn refused_by_iotup(args: &Args) -> [Refusal; 6] {
             "--hash is for the IoT updater's frames: leave it out, or add --dialect iotup",
         ),
     ]
+}
+
+/// Options that do not go with updates by difference.
+fn refused_by_delta(args: &Args) -> [Refusal; 6] {
+    let asks = matches!(args.repair, Repair::Nack | Repair::After) && args.dialect == Dialect::Session;
+    let refused = [
+        (
+            args.dialect == Dialect::Iotup,
+            "the IoT updater's frames carry whole files: leave out --delta, or --dialect iotup",
+        ),
+        (
+            !asks && !is_carousel(args),
+            "--delta needs receivers that say what they lack: leave it out, or take --repair nack, after or carousel",
+        ),
+        (
+            args.compress.is_some(),
+            "--delta compares files as they are, and --compress changes them: leave out one of both",
+        ),
+        (
+            args.feed.is_some() || is_stream(args),
+            "--delta looks at a file before it is sent, and a feed or standard input is not there yet: leave it out, or name files",
+        ),
+        (
+            asks && args.rates.is_some(),
+            "with --delta all receivers get what is lacking in one group: leave out --delta or --rates",
+        ),
+        (
+            asks && asks_for_fec(args),
+            "--delta sends only parts of a file, and repair symbols stand for whole parts: leave out --delta or --fec",
+        ),
+    ];
+    refused.map(|(is_refused, why)| (is_refused && args.delta, why))
 }
 
 /// Options that need answers of receivers.
@@ -657,9 +695,12 @@ fn options(args: &Args) -> Result<SendOptions, String> {
             .map(|name| announce::name(name, &args.paths)),
         listed_wait: args.linger.map_or(send::LISTED_WAIT, Duration::from_secs),
         compression: args.compress,
+        by_difference: args.delta,
         ..SendOptions::new(if is_stream(args) { Vec::new() } else { args.paths.clone() })
     };
-    let fec = args.fec.map_or_else(|| options.default_fec(), |Fec(share)| share);
+    // Parts of files, which go out by difference, are mended without symbols.
+    let default_fec = || options.default_fec().filter(|_| !args.delta);
+    let fec = args.fec.map_or_else(default_fec, |Fec(share)| share);
     Ok(SendOptions { fec, ..options })
 }
 

@@ -155,6 +155,7 @@ pub(crate) mod as_kind {
         File,
         Folder,
         Link,
+        Index,
     }
 
     pub fn serialize<S: Serializer>(kind: &ObjectKind, serializer: S) -> Result<S::Ok, S::Error> {

@@ -7,6 +7,7 @@
 pub const SESSION_LOG: &str = "treecast::session";
 
 pub mod carousel;
+mod chunk_index;
 mod chunk_tree;
 pub mod clock;
 pub mod code;

@@ -14,11 +14,19 @@ const SEEDS: u64 = 1000;
 /// Runs the scenario of a seed; verbose or not.
 type RunSeed = fn(u64, bool) -> Verdict;
 
-const PROTOCOLS: [(&str, RunSeed); 3] =
-    [("vcmtp", vcmtp_session), ("carousel", carousel), ("unicast_udp", unicast::run_seed)];
+const PROTOCOLS: [(&str, RunSeed); 4] = [
+    ("vcmtp", vcmtp_session),
+    ("difference", difference),
+    ("carousel", carousel),
+    ("unicast_udp", unicast::run_seed),
+];
 
 fn vcmtp_session(seed: u64, verbose: bool) -> Verdict {
     verdict(session::run_seed(seed, verbose))
+}
+
+fn difference(seed: u64, verbose: bool) -> Verdict {
+    verdict(session::run_difference_seed(seed, verbose))
 }
 
 fn carousel(seed: u64, verbose: bool) -> Verdict {

@@ -78,7 +78,7 @@ fn messages() {
     begin[0] = 4;
     assert_eq!(
         error(PacketType::BeginOfFile, &begin),
-        "transfer type: 4 found, expected 0 to 3, or 128 to 131"
+        "transfer type: 4 found, expected 0 to 3 in the lower six bits"
     );
     begin[0] = 3;
     begin[20] = 1;
@@ -88,8 +88,8 @@ fn messages() {
     );
     begin[20] = 0;
     for (at, byte, line) in [
-        (265, 4, "kind: 4 found, expected 0 to 3"),
-        (265, 0, "kind: 0 found, expected 1 to 3 where attributes follow"),
+        (265, 5, "kind: 5 found, expected 0 to 4"),
+        (265, 0, "kind: 0 found, expected 1 to 4 where attributes follow"),
         (266, 2, "mode: 0o1000 found, expected bits of 0o777"),
         (276, 0x80, "nanoseconds: 2147483648 found, expected below 10^9"),
         (265, 2, "file size: 9 found, expected 0 for a folder"),
@@ -110,8 +110,8 @@ fn messages() {
         "file name: 91 bytes are there, 256 are needed"
     );
     assert_eq!(
-        error(PacketType::RetransmissionRequest, &[0; 16]),
-        "end position: 0 found, expected a value above the start position"
+        error(PacketType::RetransmissionRequest, &[[0, 0, 0, 0, 0, 0, 0, 1], [0; 8]].concat()),
+        "end position: 0 found, expected no value below the start position"
     );
     assert_eq!(error(PacketType::Hello, &[1; 23]), "receiver name: 0 bytes found, expected 1 to 64 bytes");
     assert_eq!(

@@ -356,20 +356,21 @@ fn begin_of_file() -> impl Strategy<Value = BeginOfFile> {
         TransferType::DiskToDisk,
     ]);
     let name = "[^\\x00]{1,64}";
-    let kind = prop::sample::select(vec![ObjectKind::File, ObjectKind::Folder, ObjectKind::Link]);
+    let kind = prop::sample::select(ObjectKind::ALL.to_vec());
     let attributes = (kind, 0..=MODE_BITS, any::<i64>(), 0..1_000_000_000_u32);
     let attributes = attributes.prop_map(|(kind, mode, seconds, nanoseconds)| Attributes {
         kind,
         mode,
         modified: ModificationTime { seconds, nanoseconds },
     });
-    (transfer, any::<u64>(), name, prop::option::of(attributes), any::<bool>()).prop_map(
-        |(transfer, size, name, attributes, is_compressed)| {
+    (transfer, any::<u64>(), name, prop::option::of(attributes), any::<(bool, bool)>()).prop_map(
+        |(transfer, size, name, attributes, (is_compressed, has_index))| {
             assert!(name.len() <= FILE_NAME_LEN);
             let is_folder = attributes.is_some_and(|attributes| attributes.kind == ObjectKind::Folder);
             let size = if is_folder { 0 } else { size };
             let begin = BeginOfFile::new(transfer, size, &name).expect("a good name");
             let begin = if is_compressed { begin.compressed() } else { begin };
+            let begin = if has_index { begin.with_index() } else { begin };
             attributes.map_or(begin.clone(), |attributes| begin.with_attributes(attributes).expect("good"))
         },
     )

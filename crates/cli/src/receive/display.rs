@@ -70,6 +70,9 @@ impl Display {
             ReceiveEvent::Ignored { name, exists: true } => {
                 self.line(&format!("{name}: is there already, and stays"));
             }
+            ReceiveEvent::OlderVersion { name, bytes: copied, why_not } => {
+                self.line(&older_version(name, *copied, why_not.as_deref()));
+            }
             ReceiveEvent::Full(shortage) => self.line(&full(shortage)),
             ReceiveEvent::Room => self.line("nothing waits for room any more"),
             ReceiveEvent::Moved { group, address } => {
@@ -86,7 +89,7 @@ impl Display {
             ReceiveEvent::Received { name, kind, bytes } => match kind {
                 ObjectKind::File => self.line(&format!("{name}: {}, verified", figures::bytes(*bytes))),
                 ObjectKind::Link => self.line(&format!("{name}: a symbolic link")),
-                ObjectKind::Folder => {}
+                ObjectKind::Folder | ObjectKind::Index => {}
             },
             ReceiveEvent::Failed { name, reason, .. } => {
                 self.line(&format!("{name}: failed: {}", with_option(reason)));
@@ -213,6 +216,17 @@ fn in_one_line(summary: &ReceiveSummary, announced: usize) -> String {
         line += &format!(", {cut_short} not complete");
     }
     line
+}
+
+/// Says what an older version is good for.
+fn older_version(name: &str, copied: u64, why_not: Option<&str>) -> String {
+    match why_not {
+        None => format!("{name}: {} are in the older version", bytes(copied)),
+        Some(why) if copied == 0 => {
+            format!("{name}: there is no older version to use ({why}): all of it is fetched")
+        }
+        Some(why) => format!("{name}: {} are in the older version, which ended early ({why})", bytes(copied)),
+    }
 }
 
 #[cfg(test)]

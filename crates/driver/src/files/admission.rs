@@ -40,7 +40,7 @@ impl Admission {
         let is_judged = self.rules.keep_existing && begin.kind() != ObjectKind::Folder;
         let is_there = || folder.status_of(begin.file_name()).is_ok_and(|there| !there.is_folder());
         let is_kept_out = is_judged && !matches!(kept, Kept::Whole { .. }) && is_there();
-        if is_kept_out {
+        if is_kept_out && begin.kind() != ObjectKind::Index {
             self.existing.insert(index);
         }
         is_kept_out
@@ -65,6 +65,10 @@ impl Admission {
                  {HIDDEN}",
                 begin.file_name()
             ));
+        }
+        // It is bounded otherwise, and gone before its object is there.
+        if begin.kind() == ObjectKind::Index {
+            return Ok(());
         }
         let (files, bytes) = (self.taken.len() as u64 + 1, self.bytes + u128::from(begin.file_size));
         let too_many = self.rules.max_files.filter(|most| files > *most).map(Limit::Files);

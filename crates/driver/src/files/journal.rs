@@ -144,6 +144,7 @@ impl Done {
                 ObjectKind::Link => status.is_link() && is_same,
                 // Its time changes with what is in it.
                 ObjectKind::Folder => status.inode.1 == self.inode,
+                ObjectKind::Index => false,
             }
         })
     }

@@ -18,6 +18,7 @@ use super::{
     link::{MAX_LINK_LEN, check_link},
     sys::{self, Inode, Status, c_string},
 };
+use crate::chunk_index::MAX_INDEX_LEN;
 use treecast_host::user;
 
 /// The most names that are remembered; of further ones it is not noticed that they are one in this folder.
@@ -81,6 +82,7 @@ impl Names {
         let name = begin.file_name();
         let refuse = |why: &str| Err(TargetError::Name { name: name.to_owned(), why: why.to_owned() });
         match begin.kind() {
+            ObjectKind::Index if begin.file_size > MAX_INDEX_LEN => refuse("no index is so long"),
             ObjectKind::Link if begin.file_size > MAX_LINK_LEN => refuse("a link leads to no such long path"),
             _ => check_name(name).or_else(|why| refuse(&why)),
         }
@@ -97,6 +99,10 @@ impl Names {
             ObjectKind::File => self.commit_file(part, begin),
             ObjectKind::Link => self.commit_link(&part, begin),
             ObjectKind::Folder => self.commit_folder(begin),
+            ObjectKind::Index => {
+                let name = begin.file_name().to_owned();
+                Err(TargetError::Name { name, why: "an index is no file".to_owned() })
+            }
         }
     }
 

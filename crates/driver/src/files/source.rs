@@ -23,6 +23,7 @@ use treecast_wire::message::{Attributes, MODE_BITS, ModificationTime, ObjectKind
 
 use super::SourceError;
 use crate::{
+    chunk_index::IndexWriter,
     coding::{Encoder, SEGMENT_LEN},
     zeros::is_zero,
 };
@@ -60,6 +61,17 @@ pub struct Source {
     extent: Extent,
     /// How it is compressed. `None` if it is sent as it is.
     coding: Option<Box<Coding>>,
+    difference: Difference,
+}
+
+/// The part that an object has in an update by difference.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Difference {
+    None,
+    /// The object before it is its index.
+    Indexed,
+    /// It is the index of the object behind it.
+    Index,
 }
 
 /// How a source is compressed, and the segments that were read last.
@@ -169,14 +181,24 @@ impl Source {
 
     fn with(path: &Path, identity: Identity, mode: u32, content: Content) -> Self {
         let path = path.to_owned();
-        Self { path, identity, mode, content, is_sparse: false, extent: Extent::default(), coding: None }
+        Self {
+            path,
+            identity,
+            mode,
+            content,
+            is_sparse: false,
+            extent: Extent::default(),
+            coding: None,
+            difference: Difference::None,
+        }
     }
 
     /// The attributes that receivers are told. `None` for a block device: its mode and time are not those of its content.
     pub fn attributes(&self) -> Option<Attributes> {
-        let (seconds, nanoseconds) = self.identity.modified?;
+        let (seconds, nanoseconds) = self.identity.modified.or(self.is_index().then_some((0, 0)))?;
         Some(Attributes {
             kind: match self.content {
+                _ if self.is_index() => ObjectKind::Index,
                 Content::File(_) | Content::Memory(_) => ObjectKind::File,
                 Content::Folder => ObjectKind::Folder,
                 Content::Link(_) => ObjectKind::Link,
@@ -196,7 +218,8 @@ impl Source {
         };
         let is_sparse = self.is_sparse;
         let coding = self.coding.as_ref().map(|coding| Coding::new(coding.level));
-        Self { is_sparse, coding, ..Self::with(&self.path, self.identity, self.mode, content) }
+        let difference = self.difference;
+        Self { is_sparse, coding, difference, ..Self::with(&self.path, self.identity, self.mode, content) }
     }
 
     pub fn path(&self) -> &Path {
@@ -234,6 +257,37 @@ impl Source {
             self.coding = Some(Coding::new(level));
         }
         Ok(self.coding.is_some())
+    }
+
+    /// Reads the source, and returns its index, which is sent before it from now on. `None` if it has none. `goes_on` is asked
+    /// now and then.
+    ///
+    /// # Errors
+    /// If it cannot be read, or `goes_on` says no.
+    pub(crate) fn index(&mut self, goes_on: impl Fn() -> bool) -> Result<Option<Self>, SourceError> {
+        if !matches!(self.content, Content::File(_) | Content::Memory(_)) || self.is_compressed() {
+            return Ok(None);
+        }
+        let Some(mut writer) = IndexWriter::new(self.size()) else { return Ok(None) };
+        if !self.read_all(goes_on, |run| writer.update(run))? {
+            return Err(SourceError::Interrupted);
+        }
+        self.close();
+        self.difference = Difference::Indexed;
+        let index = writer.finish();
+        let identity = Identity { size: index.len() as u64, ..self.identity };
+        let content = Content::Memory(Memory(Arc::new(index)));
+        Ok(Some(Self { difference: Difference::Index, ..Self::with(&self.path, identity, 0, content) }))
+    }
+
+    /// Whether the source is the index of the one behind it.
+    pub fn is_index(&self) -> bool {
+        self.difference == Difference::Index
+    }
+
+    /// Whether the source before this one is its index.
+    pub fn has_index(&self) -> bool {
+        self.difference == Difference::Indexed
     }
 
     /// Whether the source is compressed.

@@ -5,6 +5,7 @@
 mod decoding;
 mod full;
 mod hands;
+mod seeding;
 mod serving;
 
 use std::{
@@ -23,13 +24,14 @@ use treecast_host::{file_limit, wake::Waker};
 use treecast_proto::object::{Address, ReceiverInput, chunks::Chunks};
 use treecast_wire::{
     header::FileId,
-    message::{BeginOfFile, ChunkHashes},
+    message::{BeginOfFile, ChunkHashes, ObjectKind},
 };
 
 use decoding::Decoding;
 use full::FullDisk;
 pub use full::{Lack, Shortage};
 use hands::Hands;
+use seeding::Seeding;
 use serving::Served;
 
 use super::{
@@ -62,6 +64,13 @@ pub enum Report {
         reason: String,
         /// Whether the disk is full. The parts that an earlier receiver has left then stay.
         is_full: bool,
+    },
+    /// The result of [`Task::Seed`]: these bytes of the object are stored now.
+    Seeded {
+        file: FileId,
+        ranges: Vec<Range<u64>>,
+        /// Why the older version could not be read, or not to its end.
+        why_not: Option<String>,
     },
     /// The disk is full. From now on, objects wait for space.
     Full { shortage: Box<Shortage> },
@@ -170,6 +179,7 @@ impl Store {
             objects: BTreeMap::new(),
             cramped: BTreeSet::new(),
             symbols: Symbols::default(),
+            seeding: Seeding::default(),
             open_parts: OpenParts { files: VecDeque::new(), most: file_limit::for_objects() },
             served: None,
         };
@@ -319,6 +329,7 @@ struct Worker {
     decoding: Decoding,
     /// The repair symbols that are kept of announced objects.
     symbols: Symbols,
+    seeding: Seeding,
     open_parts: OpenParts,
     /// What has its name and may be read back ([`Task::Serve`]).
     served: Option<Served>,
@@ -361,7 +372,9 @@ impl Worker {
 
     /// Whether there is something to do besides jobs: to hash what is stored, or to look for room.
     fn has_more(&self) -> bool {
-        self.full.is_waiting() || self.objects.values().flatten().any(Object::is_behind)
+        self.full.is_waiting()
+            || self.seeding.is_under_way()
+            || self.objects.values().flatten().any(Object::is_behind)
     }
 
     fn carry_out(&mut self, job: Job, buffer: &mut [u8]) {
@@ -411,6 +424,8 @@ impl Worker {
                     result.map_err(|source| folder.error("compare with a file".into(), source))
                 })
             }
+            Task::Seed { file, block_len } => self.seed(file, block_len),
+            Task::NoIndex { file } => self.take_index(file, None),
             Task::KeepSymbols { file, source_block, first, symbol_len, at, len } => {
                 let bytes = &batch.bytes()[at..at + len];
                 self.keep_symbols(file, (source_block, first), symbol_len, bytes);
@@ -505,7 +520,7 @@ impl Worker {
     }
 
     fn stored(&mut self, file: FileId, begin: &BeginOfFile, kept: &Kept) -> Result<Stored, TargetError> {
-        if let Some(device) = self.folder.device() {
+        if let Some(device) = self.folder.device().filter(|_| begin.kind() != ObjectKind::Index) {
             let (taken, path) = (device.take(file, begin)?, device.path().to_owned());
             let part = PartFile::of_device(self.folder.clone(), taken, path);
             let doing = || format!("look at the status of {}", begin.file_name());
@@ -565,6 +580,7 @@ impl Worker {
 
     fn discard(&mut self, file: FileId) {
         self.forget_symbols(file);
+        self.seeding.forget(file);
         self.open_parts.files.retain(|open| *open != file);
         if let Some(device) = self.folder.device() {
             device.release(file);
@@ -649,7 +665,8 @@ impl Worker {
 
     fn commit(&mut self, file: FileId) {
         self.forget_symbols(file);
-        let report = match self.give_name(file) {
+        self.seeding.done(file);
+        let report = match self.take_or_name(file) {
             Ok(()) => {
                 self.full.note_progress(file);
                 Report::Input(ReceiverInput::Committed { file })
@@ -727,6 +744,27 @@ impl Worker {
             }
         };
         Ok((status, hashes))
+    }
+
+    /// An index is read and gone. Every other object gets its name.
+    fn take_or_name(&mut self, file: FileId) -> Result<(), String> {
+        let is_index = |begin: &BeginOfFile| begin.kind() == ObjectKind::Index;
+        match self.objects.get(&file) {
+            Some(Some(Object::Announced { begin, .. })) if is_index(begin) => self.read_index(file),
+            _ => self.give_name(file),
+        }
+    }
+
+    fn read_index(&mut self, file: FileId) -> Result<(), String> {
+        self.reopen(file).map_err(|error| error.to_string())?;
+        let Some(Some(Object::Announced { stored, begin })) = self.objects.get(&file) else { return Ok(()) };
+        // No longer than an index may be, or it would not have been announced.
+        let mut index = vec![0; begin.file_size as usize];
+        let read = stored.read(0, &mut index);
+        read.map_err(|source| read_back(&self.folder, source).to_string())?;
+        self.discard(file);
+        self.take_index(FileId::new(file.session(), file.index().wrapping_add(1)), Some(&index));
+        Ok(())
     }
 
     /// Nothing of the object is kept when it cannot have its name.

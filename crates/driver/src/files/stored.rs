@@ -146,6 +146,11 @@ impl Stored {
         device::make_zero_in_place(file, whole.end..range.end)
     }
 
+    /// Takes bytes as stored that are where they belong already.
+    pub fn adopt(&mut self, position: u64, bytes: &[u8]) {
+        self.note_written(position, bytes);
+    }
+
     /// Takes note of bytes that have been written.
     fn note_written(&mut self, position: u64, bytes: &[u8]) {
         if bytes.is_empty() {

@@ -106,6 +106,8 @@ pub struct TargetFolder {
     rules: Rules,
     /// The device to which the one object goes. The folder then has only what treecast keeps beside it.
     device: Option<Device>,
+    /// Where older versions of objects are: a file, a device or a folder. `None`: where the objects go.
+    old: Option<Arc<Path>>,
 }
 
 impl TargetFolder {
@@ -127,6 +129,7 @@ impl TargetFolder {
             path: path.to_owned(),
             rules: Rules::default(),
             device: None,
+            old: None,
         })
     }
 
@@ -140,6 +143,16 @@ impl TargetFolder {
     #[must_use]
     pub fn with_device(self, device: Option<Device>) -> Self {
         Self { device, ..self }
+    }
+
+    /// Says where older versions of objects are: a file, a device or a folder. `None`: where the objects go.
+    #[must_use]
+    pub fn with_old(self, old: Option<&Path>) -> Self {
+        Self { old: old.map(Arc::from), ..self }
+    }
+
+    pub(super) fn old(&self) -> Option<&Path> {
+        self.old.as_deref()
     }
 
     /// The device to which the one object goes. `None` if objects go to the folder.

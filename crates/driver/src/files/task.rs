@@ -28,6 +28,11 @@ pub enum Task {
     KeepHeld { file: FileId, position: u64, bytes: Vec<u8> },
     /// Like `Keep`, if bytes are stored there already. Only bytes that differ are written.
     Overwrite { file: FileId, range: Range<u64>, at: usize },
+    /// Copies what an older version holds of an announced object with blocks of `block_len` bytes, as soon as the object's index is
+    /// there. The result comes as a [`Report`](super::Report).
+    Seed { file: FileId, block_len: u16 },
+    /// The index of this object will not come.
+    NoIndex { file: FileId },
     /// Keeps repair symbols of a source block, from number `first` on. They are at `at` in the batch, and `len`
     /// bytes long.
     KeepSymbols { file: FileId, source_block: u32, first: u32, symbol_len: u16, at: usize, len: usize },

@@ -33,6 +33,7 @@ impl NamedSource {
             None => begin,
         };
         let begin = begin.map(|begin| if self.source.is_compressed() { begin.compressed() } else { begin });
+        let begin = begin.map(|begin| if self.source.has_index() { begin.with_index() } else { begin });
         begin.map_err(|error| SourceError::Name {
             path: self.source.path().to_owned(),
             why: error.to_string(),

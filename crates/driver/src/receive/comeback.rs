@@ -27,6 +27,7 @@ pub(super) fn run(
     // Before the sender hears of this receiver, which could keep nothing otherwise.
     let folder =
         TargetFolder::open(&options.into)?.with_rules(options.rules).with_device(options.device.clone());
+    let folder = folder.with_old(options.old.as_deref());
     let mut storage = Journal::open(&folder, options.ticket.session, true)?;
     let member = Member::new(options, &mut storage.0, on_event)?;
     let mut until = (false, Instant::now() + options.connect_timeout);

@@ -15,6 +15,9 @@ pub(crate) fn note(event: &ReceiveEvent) {
         ReceiveEvent::Joined { sender, interface } => info!(target: LOG, %sender, interface, "joined"),
         ReceiveEvent::Announced { name, bytes } => info!(target: LOG, name, bytes, "object begins"),
         ReceiveEvent::Ignored { name, exists } => info!(target: LOG, name, exists, "object not wanted"),
+        ReceiveEvent::OlderVersion { name, bytes, why_not } => {
+            info!(target: LOG, name, bytes, why_not, "an older version was read");
+        }
         ReceiveEvent::Full(shortage) => {
             let Shortage { name, needed, free, lacks, .. } = &**shortage;
             warn!(target: LOG, name, needed, free, ?lacks, "the disk is full");

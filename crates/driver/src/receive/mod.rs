@@ -60,6 +60,9 @@ pub struct ReceiveOptions {
     pub into: PathBuf,
     /// The device to which the session's one file goes. `into` then has only what treecast keeps beside it.
     pub device: Option<Device>,
+    /// Where older versions of objects are that the sender sends by difference: a file, a block device, or a folder with files
+    /// of the objects' names. `None`: where the objects go.
+    pub old: Option<PathBuf>,
     /// The filter of names of wanted objects. `None` accepts all.
     pub only: Option<NameFilter>,
     /// The rules for the sender in the folder.
@@ -123,6 +126,7 @@ impl ReceiveOptions {
             port: None,
             into,
             device: None,
+            old: None,
             only: None,
             rules: Rules::default(),
             connect_timeout: Duration::from_secs(30),
@@ -167,6 +171,14 @@ pub enum ReceiveEvent {
     Ignored {
         name: String,
         exists: bool,
+    },
+    /// An older version of an object was read, of which the sender sends only what differs.
+    OlderVersion {
+        name: String,
+        /// The bytes of the object that are copied from it.
+        bytes: u64,
+        /// Why it could not be read, or not to its end. `None` if it was.
+        why_not: Option<String>,
     },
     /// The disk is full, and an object waits for space.
     Full(Box<Shortage>),
@@ -357,7 +369,7 @@ impl ReceiveSummary {
                 self.received += 1;
                 self.received_bytes += bytes;
             }
-            ObjectKind::Folder | ObjectKind::Link => self.others += 1,
+            ObjectKind::Folder | ObjectKind::Link | ObjectKind::Index => self.others += 1,
         }
         ReceiveEvent::Received { name, kind, bytes }
     }
@@ -484,6 +496,7 @@ fn listen(
 ) -> Result<ReceiveSummary, ReceiveError> {
     let folder =
         TargetFolder::open(&options.into)?.with_rules(options.rules).with_device(options.device.clone());
+    let folder = folder.with_old(options.old.as_deref());
     // The IoT updater's frames do not say of which session they are.
     let resumes = options.dialect == Dialect::Session;
     let storage = Journal::open(&folder, options.ticket.session, resumes)?;

@@ -16,6 +16,7 @@ mod trust;
 use std::{
     collections::{BTreeMap, BTreeSet},
     net::SocketAddr,
+    ops::Range,
     time::Duration,
 };
 
@@ -163,6 +164,9 @@ struct Storing {
     only: Option<NameFilter>,
     /// What the objects that have not ended were announced as.
     begins: BTreeMap<FileId, BeginOfFile>,
+    /// Objects of which the machine has not been told yet what is there, because an older version is being read: what an earlier
+    /// receiver has left of each.
+    seeded_next: BTreeMap<FileId, Vec<Range<u64>>>,
     /// Objects for which there was no room. What an earlier receiver has left of them stays.
     cramped: BTreeSet<FileId>,
     /// Since when something waits for room on the disk. `None` when nothing does.

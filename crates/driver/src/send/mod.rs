@@ -151,6 +151,8 @@ pub struct SendOptions {
     pub announce: Option<String>,
     /// The level of zstd ([`crate::coding::LEVELS`]) by which objects are compressed. `None`: they are sent as they are.
     pub compression: Option<i32>,
+    /// Whether receivers with an older version of an object are sent only what they lack.
+    pub by_difference: bool,
 }
 
 /// The rate, in bits of IP packets a second, headers included.
@@ -226,6 +228,7 @@ impl SendOptions {
             listed: Vec::new(),
             listed_wait: LISTED_WAIT,
             compression: None,
+            by_difference: false,
         }
     }
 

@@ -61,6 +61,18 @@ pub enum OptionsError {
     LocalGroup,
     #[error("neither local groups nor the IoT updater's receivers take compressed files")]
     Compression,
+    #[error(
+        "updates by difference need receivers that say what they lack, or a carousel of treecast's own packets"
+    )]
+    DifferenceRepair,
+    #[error("an object is sent by difference or compressed, not both")]
+    DifferenceCompression,
+    #[error("nothing is known of a feed's objects before they come, so they are not sent by difference")]
+    DifferenceFeed,
+    #[error("updates by difference have one rate")]
+    DifferenceRates,
+    #[error("updates by difference send what is lacking once, and mend losses without repair symbols")]
+    DifferenceFec,
     /// The file of groups does not go with the session's receivers, for this reason.
     #[error("{0}")]
     LocalGroups(String),

@@ -28,7 +28,7 @@ use super::{
 use crate::{
     clock,
     fanout::{Kind, Lists},
-    files::{Found, NamedSource, find_sources_until},
+    files::{Found, NamedSource, SourceError, find_sources_until},
     local::{GroupsFile, MIN_LOCAL_BLOCK_LEN},
     pacer,
     remedies::OTHER_INTERFACE,
@@ -94,6 +94,8 @@ impl Plan {
         let block_len = block_len(options, &group, lists.as_ref())?;
         check_fec(options, &sources, block_len)?;
         compress(options, &mut sources, stop)?;
+        check_difference(options)?;
+        let sources = with_indexes(options, sources, stop)?;
         let session = SessionId(u32::from_be_bytes(security::random()?));
         let identity = identity(options)?;
         let tells_secret = identity.is_some() && !options.repair.has_connections();
@@ -241,9 +243,18 @@ impl Plan {
         header_len(&self.options) + usize::from(self.block_len)
     }
 
-    /// Size of all objects, in bytes.
+    /// Size of all objects, in bytes, without indexes.
     pub fn total_bytes(&self) -> u64 {
-        self.sources.iter().map(|source| source.source.size()).sum()
+        self.objects().map(|source| source.source.size()).sum()
+    }
+
+    /// The number of objects, without indexes.
+    pub fn object_count(&self) -> u64 {
+        self.objects().count() as u64
+    }
+
+    fn objects(&self) -> impl Iterator<Item = &NamedSource> {
+        self.sources.iter().filter(|source| !source.source.is_index())
     }
 }
 
@@ -294,6 +305,43 @@ fn compress(options: &SendOptions, sources: &mut [NamedSource], stop: &Stop) -> 
     Ok(())
 }
 
+/// Refuses what cannot be sent by difference.
+fn check_difference(options: &SendOptions) -> Result<(), OptionsError> {
+    let is_carousel = options.repair.carousel().is_some();
+    let asks = matches!(options.repair, Repair::Nack | Repair::After);
+    match options {
+        _ if !options.by_difference => Ok(()),
+        _ if options.repair.is_iotup() || !is_carousel && !asks => Err(OptionsError::DifferenceRepair),
+        _ if options.compression.is_some() => Err(OptionsError::DifferenceCompression),
+        _ if options.feed.is_some() => Err(OptionsError::DifferenceFeed),
+        _ if asks && !options.slower_rates.is_empty() => Err(OptionsError::DifferenceRates),
+        _ if asks && options.fec.is_some() => Err(OptionsError::DifferenceFec),
+        _ => Ok(()),
+    }
+}
+
+/// Puts the index of each object that has one before it.
+fn with_indexes(
+    options: &SendOptions,
+    sources: Vec<NamedSource>,
+    stop: &Stop,
+) -> Result<Vec<NamedSource>, SendError> {
+    if !options.by_difference {
+        return Ok(sources);
+    }
+    let mut all = Vec::with_capacity(sources.len());
+    for mut named in sources {
+        let index = match named.source.index(|| !stop.is_requested()) {
+            Err(SourceError::Interrupted) => return Err(SendError::Interrupted),
+            index => index?,
+        };
+        let name = named.name.clone();
+        all.extend(index.map(|source| NamedSource { name, source }));
+        all.push(named);
+    }
+    Ok(all)
+}
+
 /// What several rates cannot do.
 fn check_rates(options: &SendOptions) -> Result<(), OptionsError> {
     let slower = &options.slower_rates;
@@ -313,7 +361,8 @@ fn check_rates(options: &SendOptions) -> Result<(), OptionsError> {
 fn groups(options: &SendOptions, first: IpAddr) -> u8 {
     let is_placed = matches!(options.rate, Rate::Auto { control: Control::Model, .. })
         && options.fanout == Fanout::Multicast
-        && matches!(options.repair, Repair::Nack);
+        && matches!(options.repair, Repair::Nack)
+        && !options.by_difference;
     let most = if is_placed { MOST_SLOWER } else { options.slower_rates.len() as u8 };
     let has_address = |number: &u8| group_address(SocketAddr::new(first, 0), *number).is_some();
     1 + (1..=most).take_while(has_address).count() as u8

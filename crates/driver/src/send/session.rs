@@ -255,7 +255,7 @@ impl<'a> Session<'a> {
                 moves: 0,
                 told_failures: 0,
                 have: BTreeSet::new(),
-                summary: SendSummary { objects: plan.sources.len() as u64, ..SendSummary::default() },
+                summary: SendSummary { objects: plan.object_count(), ..SendSummary::default() },
             },
             peers: BTreeMap::new(),
             last_served: ReceiverId(0),
@@ -680,6 +680,9 @@ impl<'a> Session<'a> {
     fn note(&mut self, now: Instant, event: SenderEvent) {
         match event {
             SenderEvent::ReceiverDone { file, receiver, outcome } => self.note_done(file, receiver, outcome),
+            SenderEvent::FileDone { file, .. } if self.objects.sources.is_index(file) => {
+                _ = self.let_go(file)
+            }
             SenderEvent::FileDone { file, outcomes } => {
                 let (name, bytes, is_first) = self.let_go(file);
                 let number = self.objects.numbers.remove(&file);
@@ -717,6 +720,10 @@ impl<'a> Session<'a> {
 
     /// A receiver has ended with an object.
     fn note_done(&mut self, file: FileId, receiver: ReceiverId, outcome: Outcome) {
+        // A receiver can do without an index.
+        if self.objects.sources.is_index(file) {
+            return;
+        }
         let (name, size) = (self.objects.sources.name(file).to_owned(), self.objects.sources.size(file));
         let Some(peer) = self.peers.get_mut(&receiver) else { return };
         match outcome {

@@ -70,6 +70,16 @@ impl SourceTable {
         self.objects.get(&file).map_or(0, |object| object.named.source.size())
     }
 
+    /// Whether the object is the index of another.
+    pub fn is_index(&self, file: FileId) -> bool {
+        self.objects.get(&file).is_some_and(|object| object.named.source.is_index())
+    }
+
+    /// Whether the object is sent by difference, and so not read from its beginning to its end.
+    pub fn has_index(&self, file: FileId) -> bool {
+        self.objects.get(&file).is_some_and(|object| object.named.source.has_index())
+    }
+
     /// The file of an object.
     pub fn source(&mut self, file: FileId) -> Option<&mut Source> {
         self.objects.get_mut(&file).map(|object| &mut object.named.source)

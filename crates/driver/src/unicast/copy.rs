@@ -90,8 +90,13 @@ impl<'a> Copy<'a> {
                 Report::Refused { reason, .. } | Report::Input(ReceiverInput::StoreFailed { reason, .. }) => {
                     Some(StorageReport::Failed { reason })
                 }
-                // A copy has no repair symbols, nobody tells of its chunks or reads it back, and nothing waits for room.
-                Report::Input(_) | Report::Full { .. } | Report::Room | Report::Read { .. } => None,
+                // A copy has no repair symbols, nobody tells of its chunks or reads it back, nothing waits for room, and no older
+                // version is looked at.
+                Report::Input(_)
+                | Report::Seeded { .. }
+                | Report::Full { .. }
+                | Report::Room
+                | Report::Read { .. } => None,
             })
             .collect()
     }

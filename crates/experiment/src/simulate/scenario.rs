@@ -261,6 +261,7 @@ fn scenario(
         receivers: members.iter().map(|index| receiver(joins(*index))).collect(),
         hashing: Duration::from_millis(2),
         is_forged: false,
+        by_difference: false,
         carousel: delivery.is_carousel().then(|| Carousel::of_seed(seed)),
         network: Some(Box::new(placed)),
     })

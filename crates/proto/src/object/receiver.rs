@@ -88,7 +88,8 @@ pub enum ReceiverTransmit {
     /// Send a message on the control connection.
     Message { file: FileId, message: Message },
     /// The object's size and name are known: its file may be sized and will be called so. Answer with
-    /// [`ReceiverInput::Have`] or [`ReceiverInput::AnnouncementRefused`]. Comes again, with other words, when the group was
+    /// [`ReceiverInput::Have`] or [`ReceiverInput::AnnouncementRefused`]. Where the object has an index, [`ReceiverInput::Have`]
+    /// may wait until it is known what an older version holds. Comes again, with other words, when the group was
     /// wrong.
     Announce { file: FileId, begin: BeginOfFile },
     /// Keep these bytes of the [`ReceiverInput::Blocks`] just handled, which are new. Before the object is

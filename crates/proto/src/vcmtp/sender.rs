@@ -4,7 +4,9 @@
 mod awaited;
 mod coordinator;
 mod credit;
+mod difference;
 mod input;
+mod lacks;
 mod multicast_sender;
 mod objects;
 mod offers;
@@ -271,6 +273,7 @@ impl Sender {
     fn poll_group(&mut self, now: Instant) -> Step<SenderTransmit, SenderEvent, SenderWait> {
         self.keep_alive(now);
         self.note_idle(now);
+        self.end_gathering(now);
         let only_at_slower = self.only_at_slower();
         self.put_out_crowding(now, only_at_slower);
         if !self.is_paused()
@@ -348,6 +351,7 @@ impl Sender {
             self.coordinator.begins_at(*receiver);
             retransmitter.begin(file);
         }
+        self.multicast.gathering.excuse(object);
         if self.is_wanted_by_nobody(index) {
             self.file_done(index);
             return None;
@@ -472,7 +476,7 @@ impl Sender {
 
     /// When an object's time is up, or a receiver's patience to be lost.
     fn deadline(&self) -> Option<Instant> {
-        let others = [self.linger.deadline(), self.symbols.deadline()];
+        let others = [self.linger.deadline(), self.symbols.deadline(), self.multicast.gathering.deadline()];
         let checks = self.stall.deadlines().into_iter().chain(others).flatten();
         let checks = checks.filter(|_| self.coordinator.state != State::Closed);
         checks.chain(self.coordinator.deadline()).min()

@@ -34,6 +34,11 @@ pub fn run_seed(seed: u64, verbose: bool) -> Run {
     run(&Scenario::from_seed(seed), verbose)
 }
 
+/// Runs the updates by difference of a seed and judges them; `verbose` keeps the lines of the trace.
+pub fn run_difference_seed(seed: u64, verbose: bool) -> Run {
+    run(&Scenario::difference_from_seed(seed), verbose)
+}
+
 /// Runs the carousel of a seed and judges it; `verbose` keeps the lines of the trace.
 pub fn run_carousel_seed(seed: u64, verbose: bool) -> Run {
     run(&Scenario::carousel_from_seed(seed), verbose)

@@ -7,6 +7,7 @@ use std::{
     time::Duration,
 };
 
+use rand::RngExt;
 use treecast_proto::{
     Instant, Step,
     carousel::{self, Proofs},
@@ -28,11 +29,12 @@ use super::{
     carousel_plan::hash_at,
     local::{Local, PORT, member},
     placed::{Fanout, Placed},
+    scenario::{millis, pick},
     sender_node::{Packet, STALL_LIMIT, Sizes, message_verb, session},
     storage::{CAPACITY, Storage},
 };
 use crate::{
-    network::{Connection, ReceiveBuffer},
+    network::{Connection, ReceiveBuffer, generator},
     trace::{Entry, Node, Trace},
 };
 
@@ -81,6 +83,8 @@ pub(super) enum Output {
     Checked(FileId, u32, Option<Vec<Range<u64>>>),
     /// The outcome of decoding a source block, for the machine.
     Decoded(FileId, u32, bool),
+    /// The older version of an object has been read after this time, and holds these bytes.
+    Seeded(FileId, Duration, Vec<Range<u64>>),
     /// The application is asked about an object.
     Ask(FileId),
     Wake(Instant),
@@ -112,6 +116,9 @@ pub(super) struct ReceiverNode {
 #[derive(Debug)]
 struct Setup {
     number: usize,
+    seed: u64,
+    /// Whether objects are sent by difference.
+    by_difference: bool,
     session: SessionId,
     ignores: Vec<bool>,
     /// The sizes of the objects, in bytes.
@@ -196,6 +203,8 @@ impl ReceiverNode {
         Self {
             setup: Setup {
                 number,
+                seed: scenario.seed,
+                by_difference: scenario.by_difference,
                 session: session(scenario),
                 ignores: plan.ignores.clone(),
                 sizes: scenario.objects.iter().map(|object| object.size).collect(),
@@ -373,7 +382,8 @@ impl ReceiverNode {
         };
         let size = self.setup.sizes.get(file.index() as usize).copied().unwrap_or_default();
         // A block may come while its source block is being decoded.
-        let most = if self.setup.has_fec { usize::MAX } else { size };
+        // So may one that an older version turns out to hold.
+        let most = if self.setup.has_fec || self.setup.by_difference { usize::MAX } else { size };
         let least = if self.hashed.insert(file) { size } else { size.min(1) };
         if !(least..=most).contains(&stored) && !self.setup.is_misled {
             self.complaints.push(format!("{stored} of {size} bytes of {file} were stored before its hash"));
@@ -452,13 +462,13 @@ impl ReceiverNode {
             // What has arrived is read at once.
             ReceiverTransmit::Listen => self.machine.handle(now, ReceiverInput::Listened { heard: false }),
             ReceiverTransmit::CloseConnection => outputs.push(Output::Close(self.connection.send(now, 1))),
-            ReceiverTransmit::Announce { file, begin } => self.announce(now, file, begin),
+            ReceiverTransmit::Announce { file, begin } => self.announce(now, file, begin, outputs),
             other => self.keep(now, other, trace, outputs),
         }
     }
 
     /// Makes room for an announced object, if its size is known or bearable.
-    fn announce(&mut self, now: Instant, file: FileId, begin: BeginOfFile) {
+    fn announce(&mut self, now: Instant, file: FileId, begin: BeginOfFile, outputs: &mut Vec<Output>) {
         let is_known = self.setup.sizes.get(file.index() as usize) == Some(&(begin.file_size as usize));
         if begin.file_size > CAPACITY && !is_known {
             let reason = "it does not fit".to_owned();
@@ -466,9 +476,44 @@ impl ReceiverNode {
         }
         self.storage.announce(file.index(), begin.file_size);
         self.outcome.announced.entry(file.index()).or_insert(now);
+        if begin.has_index() {
+            let size = if is_known { begin.file_size } else { 0 };
+            let (time, ranges) = self.older_version(file, size);
+            outputs.push(Output::Seeded(file, time, ranges));
+        }
         if matches!(self.machine, Receiver::Local(_)) {
             self.machine.handle(now, ReceiverInput::Have { file, ranges: Vec::new() });
         }
+    }
+
+    /// Draws the blocks that an older version of an object holds, and how long it takes to read them.
+    fn older_version(&self, file: FileId, size: u64) -> (Duration, Vec<Range<u64>>) {
+        let stream = 1_000 + 100 * self.setup.number as u64 + u64::from(file.index());
+        let (mut random, block_len) = (generator(self.setup.seed, stream), self.setup.lens.block_len.into());
+        let blocks = size.div_ceil(block_len);
+        let mut ranges = Vec::new();
+        let mut at = random.random_range(0..3);
+        while at < blocks && ranges.len() < 20 {
+            let end = (at + random.random_range(1..=20)).min(blocks);
+            ranges.push(at * block_len..(end * block_len).min(size));
+            at = end + random.random_range(1..=20);
+        }
+        let time = *pick(&mut random, &[0, 1, 50, 400, 3_000]);
+        (millis(time), if random.random_bool(0.2) { Vec::new() } else { ranges })
+    }
+
+    /// An older version of an object has been read.
+    pub(super) fn seeded(&mut self, now: Instant, file: FileId, ranges: Vec<Range<u64>>, content: &[u8]) {
+        if !self.storage.has_begun(file.index()) {
+            return;
+        }
+        for range in &ranges {
+            let bytes = content.get(range.start as usize..range.end as usize).unwrap_or_default();
+            if let Err(reason) = self.storage.store(file.index(), range.clone(), bytes) {
+                return self.machine.handle(now, ReceiverInput::StoreFailed { file, reason });
+            }
+        }
+        self.machine.handle(now, ReceiverInput::Have { file, ranges });
     }
 
     /// Carries out effects on stored objects.

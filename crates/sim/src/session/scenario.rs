@@ -47,6 +47,8 @@ pub struct Scenario {
     pub hashing: Duration,
     /// Whether a forger writes to the group, too.
     pub is_forged: bool,
+    /// Whether objects are sent by difference. Each receiver then has an older version of each, which holds some of it.
+    pub by_difference: bool,
     /// The settings of a carousel, which takes the place of `repair`.
     pub carousel: Option<Carousel>,
     /// The network of nodes and cables that the session is in. `None`: a star, in which each receiver has a
@@ -142,6 +144,7 @@ impl Scenario {
             close_at: FIRST_SEND,
             hashing: millis(2),
             is_forged: false,
+            by_difference: false,
             carousel: None,
             network: None,
         }
@@ -189,6 +192,16 @@ impl Scenario {
         }
     }
 
+    /// Makes the session of a seed, with objects that are sent by difference.
+    pub fn difference_from_seed(seed: u64) -> Self {
+        let mut scenario = Self::from_seed(seed);
+        for receiver in &mut scenario.receivers {
+            receiver.moves = Some(Vec::new());
+        }
+        let repair = if scenario.repair == Repair::None { Repair::Nack } else { scenario.repair };
+        Self { by_difference: true, repair, fec: None, slower_rates_bps: Vec::new(), ..scenario }
+    }
+
     /// Returns the time by which everything must have ended: all that is planned, and after that long enough to
     /// send every byte to every receiver again eight times over the slowest connection.
     pub fn deadline(&self) -> Duration {
@@ -205,7 +218,9 @@ impl Scenario {
             slowest.chain([self.rate_bps]).chain(self.slower_rates_bps.iter().copied()).min().unwrap_or(1);
         let again = crate::network::transmission_time(bytes * 8, slowest);
         let factor = 1.0 + self.retransmission_timeout_factor.unwrap_or(0.0);
-        self.last_planned() + Duration::from_secs(20) + again.mul_f64(factor)
+        // Receivers that report nothing are waited for.
+        let waiting = Duration::from_secs(if self.by_difference { 60 } else { 20 });
+        self.last_planned() + waiting + again.mul_f64(factor)
     }
 
     /// Whether each receiver has a connection to the sender.

@@ -128,6 +128,8 @@ pub(super) struct SenderNode {
     /// Receivers whose lanes are polled before the next round.
     touched: Vec<ReceiverId>,
     is_placed: bool,
+    /// Whether objects are sent by difference.
+    by_difference: bool,
     /// The reports that receivers are done (API_File_Done), by object.
     pub(super) done: BTreeMap<u32, Vec<(ReceiverId, Outcome)>>,
     /// Each receiver's end with each object, as it was told.
@@ -199,6 +201,7 @@ impl SenderNode {
             connections: BTreeMap::new(),
             touched: Vec::new(),
             is_placed: placed.is_some(),
+            by_difference: scenario.by_difference,
             done: BTreeMap::new(),
             told: BTreeMap::new(),
             closed: false,
@@ -209,7 +212,9 @@ impl SenderNode {
 
     /// Hands the machine the objects in order (API_Send). Their numbers are their positions in the scenario.
     pub(super) fn send(&mut self, now: Instant, position: usize) {
-        match (announcement(position, self.object_lens[position]), self.machine.vcmtp_mut()) {
+        let begin = announcement(position, self.object_lens[position]);
+        let begin = begin.map(|begin| if self.by_difference { begin.with_index() } else { begin });
+        match (begin, self.machine.vcmtp_mut()) {
             (Ok(begin), Some(machine)) => _ = machine.send(now, begin),
             // A carousel has known its objects from the start on.
             (Ok(_), None) => {}
@@ -493,8 +498,8 @@ impl SenderNode {
 
     /// Notes how far an object was read for the group. It is hashed on the way, so its hash is known at its end.
     fn note_read(&self, to: Destination, file: FileId, end: u64, outputs: &mut Vec<Output>) {
-        // A carousel has hashed its objects before it sends them.
-        let is_first_pass = !matches!(self.machine, Sender::Carousel(_));
+        // A carousel has hashed its objects before it sends them. What is sent by difference is hashed by itself.
+        let is_first_pass = !matches!(self.machine, Sender::Carousel(_)) && !self.by_difference;
         if is_first_pass && to == Destination::Group && end == self.object_lens[file.index() as usize] {
             outputs.push(Output::Hash(file.index()));
         }

@@ -208,6 +208,11 @@ impl Storage {
     }
 
     /// Files under temporary names.
+    /// Whether something of an object is stored, or may be.
+    pub(crate) fn has_begun(&self, index: u32) -> bool {
+        self.temporary.contains_key(&index)
+    }
+
     pub(crate) fn leftovers(&self) -> usize {
         self.temporary.len() + self.symbols.len()
     }

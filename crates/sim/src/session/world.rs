@@ -139,6 +139,8 @@ enum Event {
     ReceiverHashed(usize, FileId, [u8; 32]),
     ReceiverDecoded(usize, FileId, u32, bool),
     ReceiverChecked(usize, FileId, u32, Option<Vec<Range<u64>>>),
+    /// A receiver has read an older version.
+    Seeded(usize, FileId, Vec<Range<u64>>),
     Respond(usize, FileId),
     WakeSender,
     WakeReceiver(usize),
@@ -368,7 +370,13 @@ impl<'a> World<'a> {
     fn event(&mut self, event: Event) {
         let now = self.schedule.now();
         match event {
-            Event::Send(position) => self.sender.send(now, position),
+            Event::Send(position) => {
+                self.sender.send(now, position);
+                if self.scenario.by_difference {
+                    let hashed = Event::SenderHashed(position as u32);
+                    self.schedule.at(now + self.scenario.hashing, hashed);
+                }
+            }
             Event::Withdraw(index) => {
                 let (file, reason) = (self.file(index), "it has shrunk".to_owned());
                 self.sender.machine.handle(now, SenderInput::Withdraw { file, reason });
@@ -410,7 +418,7 @@ impl<'a> World<'a> {
                 *number
             }
             Event::ReceiverDecoded(number, ..) | Event::ReceiverChecked(number, ..) => *number,
-            Event::Move(number, _) => *number,
+            Event::Move(number, _) | Event::Seeded(number, ..) => *number,
             Event::ClosedAtReceiver(number) | Event::Respond(number, _) => *number,
             Event::WakeReceiver(number) if self.wakes.receivers_at[*number] != Some(now) => return,
             Event::WakeReceiver(number) => {
@@ -443,6 +451,9 @@ impl<'a> World<'a> {
                 receiver.machine.handle(now, ReceiverInput::Checked { file, page, wrong });
             }
             Event::Respond(_, file) => receiver.respond(now, file),
+            Event::Seeded(_, file, ranges) => {
+                receiver.seeded(now, file, ranges, self.sender.content(file.index() as usize));
+            }
             Event::ClosedAtReceiver(_) => {
                 receiver.disconnect(now, "closed by the sender");
                 let delay = self.scenario.receivers[number].control_delay;
@@ -843,6 +854,9 @@ impl<'a> World<'a> {
             }
             receiver_node::Output::Checked(file, page, wrong) => {
                 self.schedule.at(now + HASHING, Event::ReceiverChecked(number, file, page, wrong));
+            }
+            receiver_node::Output::Seeded(file, time, ranges) => {
+                self.schedule.at(now + time, Event::Seeded(number, file, ranges));
             }
             receiver_node::Output::Ask(file) => {
                 self.schedule.at(now + THINKING, Event::Respond(number, file));

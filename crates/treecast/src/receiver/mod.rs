@@ -228,6 +228,7 @@ fn told(event: ReceiveEvent, folder: &Folder) -> Option<ReceiverEvent> {
                 message::ObjectKind::File => ObjectKind::File,
                 message::ObjectKind::Folder => ObjectKind::Folder,
                 message::ObjectKind::Link => ObjectKind::Link,
+                message::ObjectKind::Index => return None,
             };
             ReceiverEvent::Received(Received { name, kind, bytes, folder: folder.clone() })
         }

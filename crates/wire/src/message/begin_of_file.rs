@@ -8,10 +8,12 @@
 //!  +-------------+-----------+-----------------------+------+------+--------------+-------------+
 //! ```
 //!
-//! The top bit of the transfer type says that the object is compressed segment by segment.
+//! The top bit of the transfer type says that the object is compressed segment by segment. The next bit says that the
+//! object before this one is its index, by which receivers find what they have of it in an older version.
 //!
 //! Kind 0 means that there are no attributes; the three fields behind it are then 0. Kind 1 is a file, 2 a
-//! folder (without bytes), 3 a symbolic link (its bytes are the target). The mode is the nine permission bits.
+//! folder (without bytes), 3 a symbolic link (its bytes are the target), 4 the index of the object behind it, which is
+//! no file. The mode is the nine permission bits.
 //! The time is that of the last change, in seconds since 1970 (signed) and nanoseconds.
 
 use std::{fmt, sync::Arc};
@@ -45,6 +47,8 @@ listed! {
         File = 1,
         Folder = 2,
         Link = 3,
+        /// The hashes of the chunks of the object behind this one. Receivers make no file of it.
+        Index = 4,
     }
 }
 
@@ -75,6 +79,7 @@ pub struct BeginOfFile {
     file_name: Arc<str>,
     attributes: Option<Attributes>,
     is_compressed: bool,
+    has_index: bool,
 }
 
 impl BeginOfFile {
@@ -97,7 +102,14 @@ impl BeginOfFile {
             return Err(ParseError::invalid("file name", format!("{file_name:?}"), "no zero byte"));
         }
         let file_name = file_name.into();
-        Ok(Self { transfer_type, file_size, file_name, attributes: None, is_compressed: false })
+        Ok(Self {
+            transfer_type,
+            file_size,
+            file_name,
+            attributes: None,
+            is_compressed: false,
+            has_index: false,
+        })
     }
 
     /// Adds attributes to the announcement.
@@ -128,6 +140,18 @@ impl BeginOfFile {
         self.is_compressed
     }
 
+    /// Says that the object before this one is its index, and that the object is sent by difference: only what receivers
+    /// lack.
+    #[must_use]
+    pub fn with_index(self) -> Self {
+        Self { has_index: true, ..self }
+    }
+
+    /// Whether the object before this one is its index.
+    pub fn has_index(&self) -> bool {
+        self.has_index
+    }
+
     /// The object's attributes at the sender. `None` if it does not come from a file system.
     pub fn attributes(&self) -> Option<Attributes> {
         self.attributes
@@ -146,9 +170,9 @@ impl BeginOfFile {
     pub(super) fn parse(payload: &[u8]) -> Result<Self, ParseError> {
         let mut reader = Reader::up_to(Self::LEN, payload, "begin of file")?;
         let number = reader.u8("transfer type")?;
-        let transfer_type = TransferType::ALL.into_iter().find(|known| *known as u8 == number & !COMPRESSED);
+        let transfer_type = TransferType::ALL.into_iter().find(|known| *known as u8 == number & !FLAGS);
         let transfer_type = transfer_type
-            .ok_or_else(|| ParseError::invalid("transfer type", number, "0 to 3, or 128 to 131"))?;
+            .ok_or_else(|| ParseError::invalid("transfer type", number, "0 to 3 in the lower six bits"))?;
         let file_size = reader.u64("file size")?;
         let field = reader.take("file name", FILE_NAME_LEN)?;
         let attributes = parse_attributes(&mut reader)?;
@@ -159,12 +183,15 @@ impl BeginOfFile {
         let name = std::str::from_utf8(&field[..len])
             .map_err(|_| ParseError::invalid("file name", field[..len].escape_ascii(), "UTF-8"))?;
         let begin = Self::new(transfer_type, file_size, name)?;
-        let begin = Self { is_compressed: number & COMPRESSED != 0, ..begin };
+        let begin =
+            Self { is_compressed: number & COMPRESSED != 0, has_index: number & HAS_INDEX != 0, ..begin };
         if let Some(attributes) = attributes { begin.with_attributes(attributes) } else { Ok(begin) }
     }
 
     pub(super) fn emit(&self, out: &mut Vec<u8>) {
-        out.push(self.transfer_type as u8 | if self.is_compressed { COMPRESSED } else { 0 });
+        let flag = |is_set, flag| if is_set { flag } else { 0 };
+        let flags = flag(self.is_compressed, COMPRESSED) | flag(self.has_index, HAS_INDEX);
+        out.push(self.transfer_type as u8 | flags);
         out.extend_from_slice(&self.file_size.to_be_bytes());
         let mut field = [0; FILE_NAME_LEN];
         field[..self.file_name.len()].copy_from_slice(self.file_name.as_bytes());
@@ -184,13 +211,18 @@ impl BeginOfFile {
 /// The bit beside the transfer type of a compressed object.
 const COMPRESSED: u8 = 0x80;
 
+/// The bit beside the transfer type of an object whose index is the object before it.
+const HAS_INDEX: u8 = 0x40;
+
+const FLAGS: u8 = COMPRESSED | HAS_INDEX;
+
 const ATTRIBUTES_LEN: usize = 1 + 2 + 8 + 4;
 
 fn parse_attributes(reader: &mut Reader<'_>) -> Result<Option<Attributes>, ParseError> {
     let number = reader.u8("kind")?;
     let kind = ObjectKind::ALL.into_iter().find(|known| *known as u8 == number);
     if number != 0 && kind.is_none() {
-        return Err(ParseError::invalid("kind", number, "0 to 3"));
+        return Err(ParseError::invalid("kind", number, "0 to 4"));
     }
     let mode = reader.u16("mode")?;
     let seconds = i64::from_be_bytes(reader.array("seconds")?);
@@ -200,7 +232,7 @@ fn parse_attributes(reader: &mut Reader<'_>) -> Result<Option<Attributes>, Parse
             Ok(Some(Attributes { kind, mode, modified: ModificationTime { seconds, nanoseconds } }))
         }
         None if (mode, seconds, nanoseconds) == (0, 0, 0) => Ok(None),
-        None => Err(ParseError::invalid("kind", 0, "1 to 3 where attributes follow")),
+        None => Err(ParseError::invalid("kind", 0, "1 to 4 where attributes follow")),
     }
 }
 
@@ -209,6 +241,9 @@ impl fmt::Display for BeginOfFile {
         write!(f, "type={:?} size={} name={:?}", self.transfer_type, self.file_size, self.file_name)?;
         if self.is_compressed {
             write!(f, " compressed")?;
+        }
+        if self.has_index {
+            write!(f, " indexed")?;
         }
         match self.attributes {
             Some(Attributes { kind, mode, modified: ModificationTime { seconds, nanoseconds } }) => {

@@ -5,7 +5,8 @@ use std::ops::Range;
 use crate::{ParseError, field::fixed_body};
 
 fixed_body! {
-    /// Asks for the bytes `start..end` of an object again; `end` is the first byte not asked for.
+    /// Asks for the bytes `start..end` of an object again; `end` is the first byte not asked for. The range is empty only
+    /// where it ends a report of what is lacking.
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub struct RetransmissionRequest in "retransmission request", shown "start={start} end={end}", checked by check {
         start: u64 = "start position",
@@ -19,13 +20,20 @@ impl RetransmissionRequest {
     /// # Errors
     /// If the range is empty.
     pub fn new(range: Range<u64>) -> Result<Self, ParseError> {
-        let request = Self { start: range.start, end: range.end };
-        request.check().map(|()| request)
+        match range.is_empty() {
+            true => Err(ParseError::invalid("end position", range.end, "a value above the start position")),
+            false => Ok(Self { start: range.start, end: range.end }),
+        }
+    }
+
+    /// Creates what ends a report of all that is lacking of an object of `size` bytes.
+    pub fn end_of_report(size: u64) -> Self {
+        Self { start: size, end: size }
     }
 
     fn check(&self) -> Result<(), ParseError> {
-        match self.range().is_empty() {
-            true => Err(ParseError::invalid("end position", self.end, "a value above the start position")),
+        match self.end < self.start {
+            true => Err(ParseError::invalid("end position", self.end, "no value below the start position")),
             false => Ok(()),
         }
     }

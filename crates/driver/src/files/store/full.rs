@@ -191,6 +191,8 @@ impl FullDisk {
             }
             // What cannot be read now, somebody else may have.
             Task::Announce { .. }
+            | Task::Seed { .. }
+            | Task::NoIndex { .. }
             | Task::ForgetSymbols { .. }
             | Task::Serve
             | Task::Read { .. }

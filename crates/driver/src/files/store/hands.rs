@@ -34,7 +34,8 @@ pub(super) enum Step {
 }
 
 impl Hands {
-    /// Does one step: stores decoded blocks, or carries out the next job, or hashes what is not hashed yet.
+    /// Does one step: stores decoded blocks, or carries out the next job, hashes what is not hashed yet, or reads on in an older
+    /// version.
     pub fn step(&mut self) -> Step {
         if self.worker.take_decoded() {
             self.worker.tell();
@@ -44,6 +45,7 @@ impl Hands {
             Ok(job) => self.worker.carry_out(job, &mut self.buffer),
             Err(TryRecvError::Disconnected) => return Step::Over,
             Err(TryRecvError::Empty) if self.worker.catch_up(&mut self.buffer) => self.worker.tell(),
+            Err(TryRecvError::Empty) if self.worker.seed_some() => self.worker.tell(),
             Err(TryRecvError::Empty) if self.worker.look_for_room() => self.worker.tell(),
             Err(TryRecvError::Empty) => return Step::Idle,
         }

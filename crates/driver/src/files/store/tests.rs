@@ -10,6 +10,7 @@ use treecast_wire::{
 };
 
 use super::*;
+use crate::chunk_index::{IndexWriter, MAX_INDEX_LEN};
 use crate::files::{Rules, SourceBlock, begin};
 use crate::scratch::{scratch, scratch_on_disk};
 
@@ -505,4 +506,64 @@ fn a_device_that_does_not_hold_what_was_written_fails_only_if_it_is_read_back() 
             );
         }
     }
+}
+
+#[test]
+fn what_an_older_version_holds_is_stored_in_whole_blocks() {
+    const SIZE: u64 = 600_000;
+    let path = scratch("older");
+    let mut old = vec![0; SIZE as usize];
+    blake3::Hasher::new().finalize_xof().fill(&mut old);
+    std::fs::write(path.join("name"), &old).unwrap();
+    let mut new = old;
+    new[300_000..310_000].fill(1);
+    let mut writer = IndexWriter::new(SIZE).unwrap();
+    writer.update(&new);
+    let content = writer.finish();
+    let modified = ModificationTime { seconds: 0, nanoseconds: 0 };
+    let attributes = Attributes { kind: ObjectKind::Index, mode: 0, modified };
+    let (index, file, len) = (FileId(0), FileId(1), content.len() as u64);
+    let announced = begin(len, "name").with_attributes(attributes).unwrap();
+    let mut store = store(&path);
+    let tasks = vec![
+        Task::Announce { file: index, begin: announced, kept: Kept::Nothing },
+        Task::Keep { file: index, range: 0..len, at: 0 },
+        Task::Announce { file, begin: begin(SIZE, "name").with_index(), kept: Kept::Nothing },
+        Task::Seed { file, block_len: 1_400 },
+    ];
+    assert!(done(&mut store, &content, tasks).is_empty(), "it waits for the index");
+    commit(&mut store, index).1.unwrap();
+    let Report::Seeded { ranges, why_not: None, .. } = store.reports.recv().unwrap() else { panic!() };
+    let is_whole = |end: &u64| end.is_multiple_of(1_400) || *end == SIZE;
+    assert!(ranges.iter().all(|range| is_whole(&range.start) && is_whole(&range.end)), "{ranges:?}");
+    let missing = ranges[0].end..ranges[1].start;
+    assert!(ranges.len() == 2 && missing.start <= 300_000 && missing.end >= 310_000, "{ranges:?}");
+    assert!(missing.end - missing.start < 150_000, "{ranges:?}");
+    let bytes = new[missing.start as usize..missing.end as usize].to_vec();
+    let keep = Task::KeepHeld { file, position: missing.start, bytes };
+    let reports = done(&mut store, b"", vec![keep, Task::Hash { file }]);
+    let hash = *blake3::hash(&new).as_bytes();
+    assert_eq!(reports, [Report::Input(ReceiverInput::Hashed { file, hash })]);
+    commit(&mut store, file).1.unwrap();
+    assert!(std::fs::read(path.join("name")).unwrap() == new);
+    assert_eq!(names(&path), ["name"], "the index is gone");
+}
+
+#[test]
+fn an_object_whose_index_does_not_come_or_is_none_is_fetched_whole() {
+    let path = scratch("no-index");
+    let mut store = store(&path);
+    let announce =
+        |file| Task::Announce { file, begin: begin(300_000, "f").with_index(), kept: Kept::Nothing };
+    for file in [FileId(1), FileId(2)] {
+        let tasks = vec![announce(file), Task::NoIndex { file }, Task::Seed { file, block_len: 1_400 }];
+        let nothing = Report::Seeded { file, ranges: Vec::new(), why_not: None };
+        assert_eq!(done(&mut store, b"", tasks), [nothing]);
+    }
+    let too_long = begin(MAX_INDEX_LEN + 1, "f");
+    let modified = ModificationTime { seconds: 0, nanoseconds: 0 };
+    let attributes = Attributes { kind: ObjectKind::Index, mode: 0, modified };
+    let begin = too_long.with_attributes(attributes).unwrap();
+    let tasks = vec![Task::Announce { file: FileId(3), begin, kept: Kept::Nothing }];
+    assert!(matches!(&done(&mut store, b"", tasks)[..], [Report::Refused { .. }]));
 }

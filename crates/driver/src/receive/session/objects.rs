@@ -59,6 +59,10 @@ impl Session<'_> {
                     self.settle(None);
                     continue;
                 }
+                Report::Seeded { file, ranges, why_not } => {
+                    self.seeded(file, ranges, why_not);
+                    continue;
+                }
                 Report::Full { shortage } => {
                     self.store.full_since = Some(self.clock.now());
                     (self.on_event)(ReceiveEvent::Full(shortage));
@@ -187,13 +191,14 @@ impl Session<'_> {
             return self.machine.handle(self.now, input);
         }
         let (name, bytes) = (begin.file_name().to_owned(), begin.file_size);
+        let is_index = begin.kind() == ObjectKind::Index;
         let before = self.store.begins.insert(file, begin.clone()).map_or(0, |before| before.file_size);
         self.figures.announced_bytes =
             self.figures.announced_bytes.saturating_sub(before).saturating_add(bytes);
         if let Err(reason) = self.carried.admission.admit(file.index(), &begin) {
             return self.refuse(file, begin, reason);
         }
-        if self.carried.announced.insert(file.index()) {
+        if !is_index && self.carried.announced.insert(file.index()) {
             (self.on_event)(ReceiveEvent::Announced { name, bytes });
         }
         self.announce(file, begin);
@@ -216,13 +221,48 @@ impl Session<'_> {
     fn announce(&mut self, file: FileId, begin: BeginOfFile) {
         let kept = self.store.leftovers.kept(&self.store.folder, file, &begin);
         let mut ranges = kept.ranges(begin.file_size);
+        let has_index = begin.has_index();
         for task in self.store.small.announce(file, begin, kept) {
             self.add(task);
         }
         ranges.extend(self.store.small.restore(file));
+        if has_index && !self.store.small.has(file) {
+            self.add(Task::Seed { file, block_len: self.block_len });
+            self.store.seeded_next.insert(file, ranges);
+            // A carousel need not be told what is lacking, and is not waited for.
+            if self.machine.carousel().is_none() {
+                return;
+            }
+            ranges = self.store.seeded_next.get(&file).cloned().unwrap_or_default();
+        }
+        self.have(file, ranges);
+    }
+
+    fn have(&mut self, file: FileId, ranges: Vec<Range<u64>>) {
         let before = self.machine.received_bytes();
         self.machine.handle(self.now, ReceiverInput::Have { file, ranges });
         self.figures.kept_bytes += self.machine.received_bytes().saturating_sub(before);
+    }
+
+    /// What an older version holds of an object is stored.
+    fn seeded(&mut self, file: FileId, copied: Vec<Range<u64>>, why_not: Option<String>) {
+        let Some(mut ranges) = self.store.seeded_next.remove(&file) else { return };
+        let Some(begin) = self.store.begins.get(&file) else { return };
+        let bytes = copied.iter().map(|range| range.end - range.start).sum();
+        if bytes > 0 || why_not.is_some() {
+            let name = begin.file_name().to_owned();
+            (self.on_event)(ReceiveEvent::OlderVersion { name, bytes, why_not });
+        }
+        ranges.extend(copied);
+        self.now = self.clock.now();
+        self.have(file, ranges);
+        self.settle(None);
+    }
+
+    /// The index of another object will not come: nothing waits for it.
+    fn give_up_index(&mut self, index: FileId) {
+        let file = FileId::new(index.session(), index.index().wrapping_add(1));
+        self.add(Task::NoIndex { file });
     }
 
     /// Keeps bytes that lie at `at` in the batch.
@@ -279,12 +319,20 @@ impl Session<'_> {
     /// Whether an object is wanted.
     fn response(&mut self, file: FileId, begin: &BeginOfFile) -> Response {
         let name = begin.file_name();
-        let wanted = self.wants(file, name);
+        let is_index = begin.kind() == ObjectKind::Index;
+        let wanted = match is_index {
+            true => self.store.only.as_ref().is_none_or(|only| only.accepts(name)),
+            false => self.wants(file, name),
+        };
         let kept = self.store.leftovers.kept(&self.store.folder, file, begin);
         let exists =
             wanted && self.carried.admission.is_kept_out(&self.store.folder, file.index(), begin, &kept);
         if wanted && !exists {
             return Response::Accept;
+        }
+        if is_index {
+            self.give_up_index(file);
+            return Response::Ignore;
         }
         self.store.small.forget_left(file);
         if exists {
@@ -297,6 +345,9 @@ impl Session<'_> {
         self.figures.summary.limit =
             self.figures.summary.limit.or(self.carried.admission.limit(file.index()));
         let begin = self.forget(file);
+        if begin.as_ref().is_some_and(|begin| begin.kind() == ObjectKind::Index) {
+            return self.give_up_index(file);
+        }
         if begin.is_none()
             && let Some((name, kind, bytes)) = self.store.leftovers.whole(&self.store.folder, file)
         {
@@ -320,6 +371,9 @@ impl Session<'_> {
 
     /// The object is there: it is told and counted once, over however many connections.
     fn note_received(&mut self, file: FileId, name: String, kind: ObjectKind, bytes: u64) {
+        if kind == ObjectKind::Index {
+            return;
+        }
         let before = self.carried.ended.insert(file.index(), true);
         if before == Some(false) {
             self.figures.summary.failed -= 1;
@@ -335,6 +389,7 @@ impl Session<'_> {
         self.figures.ended_at = Some(self.now);
         self.trust.forget(file);
         self.store.small.discard(file);
+        self.store.seeded_next.remove(&file);
         self.store.begins.remove(&file)
     }
 }

@@ -115,6 +115,7 @@ impl Storing {
             store_waker,
             only: options.only.clone(),
             begins: BTreeMap::new(),
+            seeded_next: BTreeMap::new(),
             cramped: BTreeSet::new(),
             full_since: None,
         })

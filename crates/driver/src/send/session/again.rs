@@ -34,7 +34,11 @@ impl Session<'_> {
             let size = named.source.size();
             match before.hash {
                 Some(hash) if before.sent >= size => self.send_over(named, hash)?,
-                None if before.sent == 0 => _ = self.send(now, named)?,
+                None if before.sent == 0 => {
+                    let again = named.source.has_index().then(|| named.source.twin());
+                    let file = self.send(now, named)?;
+                    to_hash.extend(again.map(|again| (file, again)));
+                }
                 hash => {
                     let again = named.source.twin();
                     let begin = named.begin()?;
@@ -64,8 +68,8 @@ impl Session<'_> {
         let Some(machine) = self.machine.vcmtp_mut() else { return Ok(()) };
         let file = machine.send_over(begin, hash);
         self.objects.sources.add(file, named);
+        self.figures.objects_done += u64::from(!self.objects.sources.is_index(file));
         self.objects.sources.finish(file);
-        self.figures.objects_done += 1;
         Ok(())
     }
 
@@ -87,7 +91,7 @@ impl Session<'_> {
         if let Some(marks) = &mut self.objects.marks {
             marks.sent(file.index(), end, size);
         }
-        if end == size {
+        if end == size && !self.objects.sources.has_index(file) {
             self.hash_if_read(now, file);
         }
     }

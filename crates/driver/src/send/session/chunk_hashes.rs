@@ -25,7 +25,9 @@ impl Session<'_> {
         };
         let mut queued = 0;
         for page in pages {
+            let hashing = self.objects.hashing.as_ref();
             let known = self.objects.sources.chunk_hashes(file, page);
+            let known = known.or_else(|| hashing?.page(file, page));
             let is_last = known.is_none();
             let message = Message::ChunkHashes(known.unwrap_or_else(|| ChunkHashes::none(page)));
             let packet = message.to_packet(file);

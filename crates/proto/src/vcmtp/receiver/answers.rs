@@ -83,7 +83,19 @@ impl Receiver {
                 rest.start = new.end;
             }
         }
+        self.report_lacks(index);
         self.settle(now, index);
+    }
+
+    /// Tells the sender what is missing of an object that it sends by difference. What has gone by is asked for like any loss.
+    fn report_lacks(&mut self, index: u32) {
+        let Some(object) = self.ledger.get(index) else { return };
+        let Some(begin) = object.begin.as_ref().filter(|begin| begin.has_index()) else { return };
+        let size = begin.file_size;
+        for gap in object.unheard_gaps() {
+            self.request(index, Request::Lacking(gap));
+        }
+        self.request(index, Request::EndOfReport(size));
     }
 
     /// The object cannot be stored as `begin` says. What only the group has said may be wrong, and the sender

@@ -146,7 +146,7 @@ impl Receiver {
             self.transmit(ReceiverTransmit::Discard { file });
         }
         if let Some(object) = self.ledger.get_mut(index) {
-            object.awaits_kept = self.config.resumes;
+            object.awaits_kept = self.config.resumes || begin.has_index();
         }
         self.plan_symbols(now, index);
         match self.ledger.get(index).map(|object| object.decision) {

@@ -205,6 +205,11 @@ impl Object {
         self.gaps(unheard)
     }
 
+    /// The blocks that are missing behind all that the group has brought.
+    pub(super) fn unheard_gaps(&self) -> Vec<Range<u64>> {
+        self.begin.as_ref().map_or_else(Vec::new, |begin| self.gaps(self.expected..begin.file_size))
+    }
+
     /// All blocks that are missing of an object that is out, whether or not they have been asked for.
     pub(super) fn all_gaps(&mut self) -> Vec<Range<u64>> {
         let Some(size) = self.begin.as_ref().map(|begin| begin.file_size) else { return Vec::new() };

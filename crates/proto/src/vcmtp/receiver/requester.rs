@@ -28,8 +28,10 @@ pub(super) enum Request {
     Symbols(Vec<Lack>),
     /// What its chunks should be.
     ChunkHashes(ChunkHashesRequest),
-    /// Bytes that the group has not brought, and a slower one is to.
+    /// Bytes that the group has not brought, and a slower one is to, or that an older version of the object does not hold.
     Lacking(Range<u64>),
+    /// All that is lacking of an object of this size has been said.
+    EndOfReport(u64),
     /// Another group is listened to.
     Move(Move),
     /// INL_BOF_Req(i).
@@ -51,6 +53,9 @@ impl Requester {
                 Message::RetransmissionRequest(RetransmissionRequest::new(bytes).ok()?)
             }
             Request::Lacking(bytes) if asks => Message::Lacking(RetransmissionRequest::new(bytes).ok()?),
+            Request::EndOfReport(size) if asks => {
+                Message::Lacking(RetransmissionRequest::end_of_report(size))
+            }
             Request::BeginOfFile if asks => Message::BeginOfFileRequest,
             Request::Symbols(lacks) if asks => {
                 Message::SymbolRequest(SymbolRequest::new(self.arrived_symbols, lacks).ok()?)
@@ -60,6 +65,7 @@ impl Requester {
             | Request::Symbols(_)
             | Request::BeginOfFile
             | Request::Lacking(_)
+            | Request::EndOfReport(_)
             | Request::ChunkHashes(_) => return None,
             Request::Move(to) => Message::Move(to),
             Request::End => Message::EndOfRetransmissionRequests,

@@ -1,5 +1,6 @@
 //! The receiver against tables 4.7 and 4.8 and procedures A to D, seen from outside.
 
+mod difference;
 mod symbols;
 
 use std::{ops::Range, time::Duration};

@@ -145,6 +145,7 @@ impl Coordinator {
         let Some(status @ None) = object.status.get_mut(&receiver) else { return false };
         *status = Some(outcome.without_reason());
         object.unfinished -= 1;
+        object.await_no_report(receiver);
         if let Some(objects) = self.at_work.get_mut(&receiver) {
             *objects = objects.saturating_sub(1);
         }

@@ -57,6 +57,7 @@ impl Sender {
             }
         }
         self.coordinator.leaves(receiver);
+        self.forget_late(receiver);
     }
 
     /// The objects that are over, for somebody who comes now.

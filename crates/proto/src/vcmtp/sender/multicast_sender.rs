@@ -5,7 +5,7 @@
 
 use std::{collections::VecDeque, ops::Range};
 
-use super::objects::Objects;
+use super::{difference::Gathering, objects::Objects};
 use crate::{Instant, fec::Schedule};
 
 /// The most objects between their BOF and their end at the last receiver. Above it nothing new
@@ -21,6 +21,8 @@ pub(super) struct MulticastSender {
     queued: VecDeque<u32>,
     /// BOF is out, EOF is not. The first one's turn is next.
     in_flight: VecDeque<u32>,
+    /// BOF is out, and receivers say what they lack before anything else goes out.
+    pub(super) gathering: Gathering,
     sent_bytes: u64,
 }
 
@@ -39,6 +41,7 @@ impl MulticastSender {
     /// The object is withdrawn, or nobody is left who wants it.
     pub(super) fn forget(&mut self, index: u32) {
         self.in_flight.retain(|other| *other != index);
+        self.gathering.forget(index);
         // They are in order: one before the first that is queued is not.
         if self.queued.front().is_some_and(|first| index >= *first) {
             self.queued.retain(|other| *other != index);
@@ -62,7 +65,7 @@ impl MulticastSender {
 
     /// Whether all objects are out.
     pub(super) fn is_idle(&self) -> bool {
-        self.queued.is_empty() && self.in_flight.is_empty()
+        self.queued.is_empty() && self.in_flight.is_empty() && self.gathering.is_empty()
     }
 
     /// Whether nothing new starts because too many objects have and are not over.
@@ -83,19 +86,30 @@ impl MulticastSender {
         at_once: usize,
         not_counted: usize,
     ) -> Option<u32> {
-        if self.in_flight.len() >= at_once.max(1) || self.started(objects, not_counted) >= MAX_STARTED {
+        let under_way = self.in_flight.len() + self.gathering.len();
+        if under_way >= at_once.max(1) || self.started(objects, not_counted) >= MAX_STARTED {
             return None;
         }
         let index = self.queued.pop_front()?;
-        objects.get_mut(index)?.started = Some(now);
-        self.in_flight.push_back(index);
+        let object = objects.get_mut(index)?;
+        object.started = Some(now);
+        match object.lacks {
+            Some(_) => self.gathering.begin(now, index, object.begin.file_size),
+            None => self.in_flight.push_back(index),
+        }
         Some(index)
+    }
+
+    /// It is known what receivers lack of an object: that is to be multicast.
+    pub(super) fn gathered(&mut self, index: u32) {
+        self.gathering.forget(index);
+        self.in_flight.push_back(index);
     }
 
     /// Ends the object whose turn it is when all of it is out; its EOF is to be multicast.
     pub(super) fn end(&mut self, now: Instant, objects: &mut Objects) -> Option<u32> {
         let index = *self.in_flight.front()?;
-        let object = objects.get_mut(index)?;
+        let object = objects.skipped(index)?;
         if object.sent < object.begin.file_size {
             return None;
         }
@@ -121,7 +135,7 @@ impl MulticastSender {
 
     /// Whether nothing is to be multicast behind the object whose turn it is.
     pub(super) fn is_at_last(&self) -> bool {
-        self.queued.is_empty() && self.in_flight.len() <= 1
+        self.queued.is_empty() && self.in_flight.len() + self.gathering.len() <= 1
     }
 
     /// Whether blocks are to be multicast.
@@ -140,6 +154,8 @@ impl MulticastSender {
             Some(layout) => (first + run).min(layout.blocks(layout.source_block(first)).end.max(first + 1)),
             None => first + run,
         };
+        let lacked = object.lacks.as_ref().and_then(|lacks| lacks.next(first));
+        let end = lacked.map_or(end, |lacked| end.min(lacked.end));
         let range = objects.bytes(object, first..end);
         let object = objects.get_mut(index)?;
         object.sent = range.end;

@@ -7,6 +7,7 @@ use treecast_wire::{
     message::BeginOfFile,
 };
 
+use super::lacks::Lacks;
 use crate::object::{Outcome, ReceiverId, ranges::BlockSet};
 use crate::{
     Instant,
@@ -47,6 +48,8 @@ pub(super) struct Object {
     pub(super) withdrawn: Option<String>,
     /// With forward error correction.
     pub(super) schedule: Option<Schedule>,
+    /// What receivers lack of an object that is sent by difference. `None` for one that is sent whole.
+    pub(super) lacks: Option<Box<Lacks>>,
 }
 
 /// The time for retransmissions of an object.
@@ -65,6 +68,9 @@ impl Object {
         if !matches!(before, Some(None)) {
             self.unfinished += 1;
         }
+        if let Some(lacks) = &mut self.lacks {
+            lacks.awaited.insert(receiver);
+        }
     }
 
     /// Whether `receiver` is still at the object.
@@ -77,7 +83,23 @@ impl Object {
     pub(super) fn forget_receiver(&mut self, receiver: ReceiverId) -> bool {
         let was_pending = matches!(self.status.remove(&receiver), Some(None));
         self.unfinished -= usize::from(was_pending);
+        self.await_no_report(receiver);
         was_pending && self.unfinished == 0
+    }
+
+    /// A receiver has ended with the object, or is gone: nobody waits for what it lacks.
+    pub(super) fn await_no_report(&mut self, receiver: ReceiverId) {
+        if let Some(lacks) = &mut self.lacks {
+            lacks.awaited.remove(&receiver);
+        }
+    }
+
+    /// Passes over blocks that nobody lacks, where the object is sent by difference.
+    fn skip(&mut self, block_len: u64) {
+        if let Some(lacks) = self.lacks.as_ref().filter(|_| self.sent < self.begin.file_size) {
+            let next = lacks.next(self.sent / block_len);
+            self.sent = next.map_or(self.begin.file_size, |run| self.sent.max(run.start * block_len));
+        }
     }
 
     pub(super) fn pending_receivers(&self) -> Vec<ReceiverId> {
@@ -177,6 +199,7 @@ impl Objects {
         let layout = Layout::new(begin.file_size, self.block_len as u16).filter(|_| self.has_fec);
         Object {
             schedule: layout.map(Schedule::new),
+            lacks: begin.has_index().then(Box::default),
             begin,
             is_again: false,
             multicast_time: None,
@@ -235,6 +258,13 @@ impl Objects {
 
     pub(super) fn get(&self, index: u32) -> Option<&Object> {
         self.open.get(&index)
+    }
+
+    /// An object behind blocks that need not be sent.
+    pub(super) fn skipped(&mut self, index: u32) -> Option<&mut Object> {
+        let object = self.open.get_mut(&index)?;
+        object.skip(self.block_len);
+        Some(object)
     }
 
     pub(super) fn get_mut(&mut self, index: u32) -> Option<&mut Object> {

@@ -179,11 +179,15 @@ impl Sender {
         }
     }
 
-    /// A receiver, which is about to move, has not heard these bytes of an object: they count when it does, and only then.
+    /// A receiver, which is about to move, has not heard these bytes of an object: they count when it does, and only then. Where the
+    /// object is sent by difference, it lacks them in any case.
     pub(super) fn lacking(&mut self, from: ReceiverId, index: u32, bytes: Range<u64>) {
         let Some(object) = self.objects.get(index).filter(|object| object.is_pending_at(from)) else {
             return self.tell(index, &[from], Due::Reject);
         };
+        if object.lacks.is_some() {
+            return self.report_lacks(from, index, &bytes);
+        }
         let blocks = self.objects.blocks(bytes.start..bytes.end.min(object.begin.file_size));
         if !self.slower.is_empty()
             && let Some(one) = self.retransmitters.get_mut(&from)

@@ -1,5 +1,6 @@
 //! The sender against tables 4.4 to 4.6, seen from outside.
 
+mod difference;
 mod offers;
 mod slower;
 mod stall;

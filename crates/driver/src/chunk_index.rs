@@ -1,0 +1,292 @@
+//! The index of an object: the hashes of its chunks, by which a receiver finds those that an older version holds.
+//!
+//! Chunks are content-defined: FastCDC ends a chunk where the bytes before it say so. So a change moves only the ends near it, and
+//! what lies behind an insertion is found at its new place.
+//!
+//! An index is only a hint. What is copied by it is hashed first, and the whole object is verified as every other is. A wrong
+//! index costs bandwidth.
+
+use std::io;
+
+use fastcdc::v2020::FastCDC;
+
+/// The smallest object, in bytes, that has an index. A smaller one is sent whole.
+const LEAST_SIZE: u64 = 256 * 1024;
+
+/// The average length of chunks, in bytes, of objects up to 4 GiB. Half of it would double the index, and save as much.
+const LEAST_AVERAGE: u64 = 16 * 1024;
+
+/// The largest average, in bytes: the index of an object of more than 1 TiB would be too long.
+const LARGEST_AVERAGE: u64 = 4 << 20;
+
+/// The number of chunks that an object is to have, at most.
+const MANY_CHUNKS: u64 = 1 << 18;
+
+/// The shortest chunk is a quarter of the average, and the longest one four times as long.
+const SPREAD: usize = 4;
+
+const TITLE: [u8; 8] = *b"tcindex1";
+
+/// The title, the average length, and the size of the object.
+const HEAD_LEN: usize = 8 + 4 + 8;
+
+/// Length and hash of a chunk.
+const ENTRY_LEN: usize = 4 + 32;
+
+/// The longest index, in bytes. No chunk but the last is shorter than a quarter of the average.
+pub(crate) const MAX_INDEX_LEN: u64 = HEAD_LEN as u64 + (MANY_CHUNKS * SPREAD as u64 + 1) * ENTRY_LEN as u64;
+
+/// The average length of chunks of an object of `size` bytes. `None` if it has no index.
+fn average(size: u64) -> Option<u32> {
+    let average = size.div_ceil(MANY_CHUNKS).next_power_of_two().max(LEAST_AVERAGE);
+    (size >= LEAST_SIZE && average <= LARGEST_AVERAGE).then_some(average as u32)
+}
+
+/// Cuts bytes that come in order into chunks.
+#[derive(Debug)]
+pub(crate) struct Cutter {
+    average: usize,
+    /// Bytes behind the last chunk.
+    rest: Vec<u8>,
+}
+
+impl Cutter {
+    fn new(average: u32) -> Self {
+        Self { average: average as usize, rest: Vec::new() }
+    }
+
+    /// The number of bytes behind the last chunk.
+    pub fn rest_len(&self) -> usize {
+        self.rest.len()
+    }
+
+    /// Has `read` read the next bytes, `len` at most. Returns how many they are. They are cut with what comes next.
+    ///
+    /// # Errors
+    /// The error of `read`.
+    pub fn fill(
+        &mut self,
+        len: usize,
+        read: impl FnOnce(&mut [u8]) -> io::Result<usize>,
+    ) -> io::Result<usize> {
+        let before = self.rest.len();
+        self.rest.resize(before + len, 0);
+        let result = read(&mut self.rest[before..]);
+        self.rest.truncate(before + result.as_ref().map_or(0, |read| len.min(*read)));
+        result
+    }
+
+    /// Takes the next bytes, the last ones if `is_end`. Hands each chunk that is whole to `take`.
+    pub fn cut(&mut self, bytes: &[u8], is_end: bool, mut take: impl FnMut(&[u8])) {
+        self.rest.extend_from_slice(bytes);
+        let longest = self.average * SPREAD;
+        let cutter = FastCDC::new(&self.rest, self.average / SPREAD, self.average, longest);
+        let mut at = 0;
+        // What follows could move the end of a chunk that may still grow.
+        while at < self.rest.len() && (is_end || self.rest.len() - at >= longest) {
+            let (_, end) = cutter.cut(at, self.rest.len() - at);
+            let end = end.max(at + 1);
+            take(&self.rest[at..end]);
+            at = end;
+        }
+        self.rest.drain(..at);
+    }
+}
+
+/// Makes the index of an object whose bytes come in order.
+#[derive(Debug)]
+pub(crate) struct IndexWriter {
+    cutter: Cutter,
+    index: Vec<u8>,
+}
+
+impl IndexWriter {
+    /// Starts the index of an object of `size` bytes. `None` if such an object has none.
+    pub fn new(size: u64) -> Option<Self> {
+        let average = average(size)?;
+        let index = [&TITLE[..], &average.to_be_bytes(), &size.to_be_bytes()].concat();
+        Some(Self { cutter: Cutter::new(average), index })
+    }
+
+    pub fn update(&mut self, bytes: &[u8]) {
+        self.add(bytes, false);
+    }
+
+    /// Finishes when all bytes have come. Returns the index.
+    pub fn finish(mut self) -> Vec<u8> {
+        self.add(&[], true);
+        self.index
+    }
+
+    fn add(&mut self, bytes: &[u8], is_end: bool) {
+        let Self { cutter, index } = self;
+        cutter.cut(bytes, is_end, |chunk| {
+            index.extend_from_slice(&(chunk.len() as u32).to_be_bytes());
+            index.extend_from_slice(blake3::hash(chunk).as_bytes());
+        });
+    }
+}
+
+/// An index, as a receiver reads it.
+#[derive(Debug)]
+pub(crate) struct ChunkIndex {
+    average: u32,
+    size: u64,
+    /// In the order of the object.
+    chunks: Vec<Chunk>,
+    /// Numbers of the chunks, by hash.
+    by_hash: Vec<u32>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Chunk {
+    start: u64,
+    len: u32,
+    hash: [u8; 32],
+}
+
+impl ChunkIndex {
+    /// Reads an index. `None` if it is none, or does not add up.
+    pub fn parse(bytes: &[u8]) -> Option<Self> {
+        let (head, entries) = bytes.split_at_checked(HEAD_LEN)?;
+        let average = u32::from_be_bytes(head[8..12].try_into().ok()?);
+        let size = u64::from_be_bytes(head[12..].try_into().ok()?);
+        let is_known =
+            (LEAST_AVERAGE..=LARGEST_AVERAGE).contains(&average.into()) && average.is_power_of_two();
+        if head[..8] != TITLE || !is_known || bytes.len() as u64 > MAX_INDEX_LEN {
+            return None;
+        }
+        let (entries, rest) = entries.as_chunks::<ENTRY_LEN>();
+        let (mut chunks, mut start) = (Vec::with_capacity(entries.len()), 0_u64);
+        for entry in entries {
+            let (len, hash) = entry.split_at(4);
+            let (len, hash) = (u32::from_be_bytes(len.try_into().ok()?), hash.try_into().ok()?);
+            if len == 0 || len as usize > average as usize * SPREAD {
+                return None;
+            }
+            chunks.push(Chunk { start, len, hash });
+            start += u64::from(len);
+        }
+        let mut by_hash: Vec<u32> = (0..chunks.len() as u32).collect();
+        by_hash.sort_unstable_by_key(|number| chunks[*number as usize].hash);
+        (rest.is_empty() && start == size).then_some(Self { average, size, chunks, by_hash })
+    }
+
+    /// The size of the object, in bytes.
+    pub fn size(&self) -> u64 {
+        self.size
+    }
+
+    /// The number of chunks.
+    pub fn len(&self) -> usize {
+        self.chunks.len()
+    }
+
+    /// The memory that it takes, in bytes.
+    pub fn memory(&self) -> usize {
+        self.chunks.len() * (size_of::<Chunk>() + size_of::<u32>())
+    }
+
+    /// What cuts another version as this object was cut.
+    pub fn cutter(&self) -> Cutter {
+        Cutter::new(self.average)
+    }
+
+    /// The numbers and positions of those chunks of the object that are this one.
+    pub fn places(&self, chunk: &[u8]) -> impl Iterator<Item = (usize, u64)> {
+        let hash = *blake3::hash(chunk).as_bytes();
+        let of = |number: &u32| self.chunks[*number as usize];
+        let first = self.by_hash.partition_point(|number| of(number).hash < hash);
+        let same = self.by_hash[first..].iter().map(move |number| (*number as usize, of(number)));
+        let same = same.take_while(move |(_, found)| found.hash == hash);
+        let len = chunk.len();
+        same.filter(move |(_, found)| found.len as usize == len).map(|(number, found)| (number, found.start))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn noise(seed: u8, len: usize) -> Vec<u8> {
+        let mut bytes = vec![0; len];
+        blake3::Hasher::new_keyed(&[seed; 32]).finalize_xof().fill(&mut bytes);
+        bytes
+    }
+
+    fn index_of(bytes: &[u8], step: usize) -> Vec<u8> {
+        let mut writer = IndexWriter::new(bytes.len() as u64).unwrap();
+        bytes.chunks(step).for_each(|run| writer.update(run));
+        writer.finish()
+    }
+
+    /// The number of bytes of `new` that its index finds in `old`.
+    fn found(old: &[u8], new: &[u8]) -> u64 {
+        let index = ChunkIndex::parse(&index_of(new, 100_000)).unwrap();
+        let (mut found, mut cutter) = (vec![0; index.len()], index.cutter());
+        let take = |chunk: &[u8]| {
+            for (number, start) in index.places(chunk) {
+                assert!(new[start as usize..][..chunk.len()] == *chunk);
+                found[number] = chunk.len() as u64;
+            }
+        };
+        cutter.cut(old, true, take);
+        found.into_iter().sum()
+    }
+
+    #[test]
+    fn chunks_do_not_depend_on_how_the_bytes_come() {
+        let bytes = noise(1, 3_000_001);
+        let index = index_of(&bytes, 3_000_001);
+        assert!(index == index_of(&bytes, 1_000) && index == index_of(&bytes, 262_144));
+        let chunks = (index.len() - HEAD_LEN) / ENTRY_LEN;
+        assert!((100..400).contains(&chunks), "{chunks} chunks");
+    }
+
+    #[test]
+    fn what_lies_before_and_behind_a_change_is_found() {
+        let old = noise(2, 4_000_000);
+        let mut changed = old.clone();
+        changed[1_000_000..1_050_000].copy_from_slice(&noise(3, 50_000));
+        let longer = [&old[..2_000_000], b"inserted", &old[2_000_000..]].concat();
+        let shorter = old[1_000_001..].to_vec();
+        assert_eq!(found(&old, &old), 4_000_000);
+        for new in [changed, longer, shorter] {
+            let missing = new.len() as u64 - found(&old, &new);
+            assert!((1..200_000).contains(&missing), "{missing} of {} bytes are not found", new.len());
+        }
+        assert_eq!(found(&noise(4, 4_000_000), &old), 0, "another file");
+        assert_eq!(found(&[0; 70_000], &[0; 1_000_000]), 16 * 65_536 - 65_536, "one chunk is many");
+    }
+
+    #[test]
+    fn small_and_huge_objects_have_no_index_and_others_a_bounded_one() {
+        assert!(average(LEAST_SIZE - 1).is_none() && average((1 << 40) + 1).is_none());
+        for size in [LEAST_SIZE, 1 << 30, (4 << 30) + 1, 1 << 40] {
+            let average = u64::from(average(size).unwrap());
+            let most = size.div_ceil(average / SPREAD as u64);
+            assert!(HEAD_LEN as u64 + most * ENTRY_LEN as u64 <= MAX_INDEX_LEN, "{size}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_index_is_refused() {
+        let good = index_of(&noise(5, 500_000), 500_000);
+        assert!(ChunkIndex::parse(&good).is_some());
+        for len in [0, 7, HEAD_LEN, HEAD_LEN + 5, good.len() - 1, good.len() - ENTRY_LEN] {
+            assert!(ChunkIndex::parse(&good[..len]).is_none(), "{len} bytes");
+        }
+        for (at, byte) in [(0, b'x'), (8, 1), (10, 1), (12, 9), (19, 9), (HEAD_LEN, 1), (HEAD_LEN + 2, 0xff)]
+        {
+            let mut bad = good.clone();
+            bad[at] ^= byte;
+            assert!(ChunkIndex::parse(&bad).is_none(), "byte {at}");
+        }
+        let mut empty = good[..HEAD_LEN].to_vec();
+        empty[12..].fill(0);
+        assert!(ChunkIndex::parse(&empty).is_some_and(|index| index.len() == 0));
+        let mut long = good;
+        long.resize(MAX_INDEX_LEN as usize + ENTRY_LEN, 0);
+        assert!(ChunkIndex::parse(&long).is_none());
+    }
+}
