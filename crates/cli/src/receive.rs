@@ -401,7 +401,7 @@ fn iotup(args: &Args) -> Result<(Ticket, receive::Dialect), String> {
     Ok((ticket, receive::Dialect::Iotup { name }))
 }
 
-fn parse_pattern(text: &str) -> Result<glob::Pattern, String> {
+pub(crate) fn parse_pattern(text: &str) -> Result<glob::Pattern, String> {
     let expected = || "expected a pattern of whole names, like '*.iso' or 'docs/*'".to_owned();
     match glob::Pattern::new(text) {
         Ok(_) if text.is_empty() => Err(expected()),

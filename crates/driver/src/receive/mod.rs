@@ -13,7 +13,7 @@ mod reach;
 mod refusal;
 mod session;
 
-use std::{fmt, io, net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
+use std::{io, net::SocketAddr, path::PathBuf, time::Duration};
 
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
@@ -24,6 +24,7 @@ use treecast_wire::{
     ticket::{Repair, Ticket},
 };
 
+pub use crate::name_filter::NameFilter;
 use session::{Carried, Ended, Session};
 
 use crate::{
@@ -92,26 +93,6 @@ pub enum Dialect {
     /// The session speaks the frames of the IoT updater, which carry one file. The frames carry no name of it:
     /// the receiver stores it as `name`.
     Iotup { name: String },
-}
-
-/// A filter that decides whether an object of a name is wanted.
-#[derive(Clone)]
-pub struct NameFilter(Arc<dyn Fn(&str) -> bool + Send + Sync>);
-
-impl NameFilter {
-    pub fn new(accepts: impl Fn(&str) -> bool + Send + Sync + 'static) -> Self {
-        Self(Arc::new(accepts))
-    }
-
-    pub fn accepts(&self, name: &str) -> bool {
-        (self.0)(name)
-    }
-}
-
-impl fmt::Debug for NameFilter {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("NameFilter")
-    }
 }
 
 impl ReceiveOptions {

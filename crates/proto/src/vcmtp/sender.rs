@@ -486,6 +486,12 @@ impl Sender {
         self.multicast.queued()
     }
 
+    /// Returns the total size, in bytes, of the objects that wait to be multicast.
+    pub fn queued_bytes(&self) -> u64 {
+        let queued = self.multicast.waiting().filter_map(|index| self.objects.get(index));
+        queued.fold(0, |sum, object| sum.saturating_add(object.begin.file_size))
+    }
+
     /// Returns the announcement of an object, or none when the machine no longer knows the object.
     pub fn announced(&self, file: FileId) -> Option<&BeginOfFile> {
         let index = self.objects.index(file)?;

@@ -60,6 +60,11 @@ impl MulticastSender {
         self.queued.len()
     }
 
+    /// The objects that have not begun.
+    pub(super) fn waiting(&self) -> impl Iterator<Item = u32> {
+        self.queued.iter().copied()
+    }
+
     /// Whether all objects are out.
     pub(super) fn is_idle(&self) -> bool {
         self.queued.is_empty() && self.in_flight.is_empty()
