@@ -81,6 +81,39 @@ fn each_file_is_sent_once_also_over_a_restart() {
 }
 
 #[test]
+fn a_receiver_takes_what_it_wants_under_its_own_names_and_in_batches() {
+    let scratch = Scratch::new();
+    let names = [
+        ("radar/1", 300_000),
+        ("radar/2", 10),
+        ("radar/3.tmp", 10),
+        ("model/large", 500_000),
+        ("model/small", 10),
+    ];
+    names.iter().for_each(|(name, len)| old_file(&scratch, &format!("in/{name}"), *len));
+    let sender = feed(&scratch, "sent", &["--wait", "2"]);
+    let list = scratch.arg("list");
+    let wanted = ["--only", "radar/*", "--only", "model/*", "--not", "*.tmp", "--max-size", "400k"];
+    let command = format!("sh -c 'echo $0 $# >> {list}' batch {{}}");
+    let renames = ["--rename", "radar/*=old/{name}.{}", "--exec", &command, "--batch", "1"];
+    let choosy = scratch.receive("choosy", &[&wanted[..], &renames].concat());
+    let all = scratch.receive("all", &["--rename", "model/small=../out"]);
+    wait_until("the command has run", || scratch.path("list").exists());
+    wait_for(&scratch, "all", "model/large");
+    assert_eq!(fs::read_to_string(&list).unwrap(), "batch 3\n");
+    for name in ["old/1.radar/1", "old/2.radar/2", "model/small"] {
+        assert!(scratch.path("choosy").join(name).exists(), "{name}");
+    }
+    assert!(!scratch.path("choosy/model/large").exists() && !scratch.path("choosy/radar").exists());
+    wait_until("the sender knows", || told(&scratch, "sent").matches(r#""event":"object""#).count() == 5);
+    sender.signal(15);
+    finish_well(sender);
+    finish(choosy);
+    let (code, told) = finish(all);
+    assert!(code != Some(0) && told.contains("\"../out\"") && !scratch.path("out").exists(), "{told}");
+}
+
+#[test]
 fn what_is_urgent_leaves_first_and_what_expires_is_given_up() {
     let scratch = Scratch::new();
     old_file(&scratch, "in/a-late", 4_000_000);

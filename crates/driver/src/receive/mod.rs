@@ -4,6 +4,7 @@
 //! The store's thread writes and hashes. Batches of 256 KiB from a bounded pool go between them. So a slow disk
 //! finally slows down the sender, and uses no extra memory.
 
+mod choice;
 mod comeback;
 mod dial;
 mod join;
@@ -25,6 +26,7 @@ use treecast_wire::{
 };
 
 pub use crate::name_filter::NameFilter;
+pub use choice::{Choice, Chooser, Offer};
 use session::{Carried, Ended, Session};
 
 use crate::{
@@ -61,8 +63,8 @@ pub struct ReceiveOptions {
     pub into: PathBuf,
     /// The device to which the session's one file goes. `into` then has only what treecast keeps beside it.
     pub device: Option<Device>,
-    /// The filter of names of wanted objects. `None` accepts all.
-    pub only: Option<NameFilter>,
+    /// What decides which announced objects are wanted. `None` takes all.
+    pub chooser: Option<Chooser>,
     /// The rules for the sender in the folder.
     pub rules: Rules,
     /// The time for which the receiver tries to reach the sender.
@@ -104,7 +106,7 @@ impl ReceiveOptions {
             port: None,
             into,
             device: None,
-            only: None,
+            chooser: None,
             rules: Rules::default(),
             connect_timeout: Duration::from_secs(30),
             reconnect: RECONNECT_TIME,

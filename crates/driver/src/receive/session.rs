@@ -46,7 +46,7 @@ use source::Source;
 use trust::Trust;
 
 use super::{
-    NameFilter, RECEIVE_BUFFER_BYTES, ReceiveError, ReceiveEvent, ReceiveProgress, ReceiveSummary,
+    Chooser, RECEIVE_BUFFER_BYTES, ReceiveError, ReceiveEvent, ReceiveProgress, ReceiveSummary,
     outbox::Outbox, refusal::Refusal,
 };
 use crate::{
@@ -159,8 +159,8 @@ struct Storing {
     intake: Intake,
     small: SmallObjects,
     store_waker: Waker,
-    /// The names of objects that are wanted. `None` wants all.
-    only: Option<NameFilter>,
+    /// What decides which objects are wanted. `None` wants all.
+    chooser: Option<Chooser>,
     /// What the objects that have not ended were announced as.
     begins: BTreeMap<FileId, BeginOfFile>,
     /// Objects for which there was no room. What an earlier receiver has left of them stays.

@@ -272,7 +272,7 @@ mod tests {
         }
         let numbers =
             |shed: Vec<Queued>| shed.iter().map(|queued| queued.number.unwrap()).collect::<Vec<_>>();
-        assert_eq!(numbers(queue.shed(Bound { objects: 7, bytes: 21 })), []);
+        assert_eq!(numbers(queue.shed(Bound { objects: 7, bytes: 21 })), [0_u64; 0]);
         assert_eq!(numbers(queue.shed(Bound { objects: 5, bytes: 21 })), [5, 1]);
         assert_eq!(numbers(queue.shed(Bound { objects: 7, bytes: 14 })), [3]);
         assert_eq!(queue.remove(2).unwrap().number, Some(2));
