@@ -69,6 +69,16 @@ pub struct Args {
     paths: Vec<PathBuf>,
 }
 
+/// What is read while the session runs.
+#[derive(Debug, Clone)]
+pub(crate) struct Feed {
+    pub source: FeedSource,
+    /// The terms on which its objects are sent.
+    pub rules: Vec<Rule>,
+    /// The number of its newest objects that receivers which come late still get.
+    pub kept: u32,
+}
+
 /// The options of a session, whatever it sends.
 #[derive(clap::Args)]
 pub(crate) struct SessionArgs {
@@ -260,9 +270,9 @@ pub(crate) struct SessionArgs {
     /// One JSON event a line on standard output
     #[arg(long)]
     json: bool,
-    /// What is read while the session runs, and on which terms its objects are sent.
+    /// What is read while the session runs.
     #[arg(skip)]
-    feed: Option<(FeedSource, Vec<Rule>)>,
+    feed: Option<Feed>,
     /// What is sent from the beginning.
     #[arg(skip)]
     paths: Vec<PathBuf>,
@@ -315,7 +325,7 @@ pub(crate) struct Rate(pub Option<u64>);
 
 pub fn run(args: Args) -> Outcome {
     let Args { mut session, feed, paths } = args;
-    session.feed = feed.map(|feed| (source(feed), Vec::new()));
+    session.feed = feed.map(|feed| Feed { source: source(feed), rules: Vec::new(), kept: 0 });
     session.paths = paths;
     hold_session(session)
 }
@@ -323,12 +333,11 @@ pub fn run(args: Args) -> Outcome {
 /// Sends the files of a feed: so many at once, and waiting so long for receivers, unless options say otherwise.
 pub(crate) fn run_feed(
     mut session: SessionArgs,
-    source: FeedSource,
-    rules: Vec<Rule>,
+    feed: Feed,
     at_once: u32,
     wait_timeout: Duration,
 ) -> Outcome {
-    session.feed = Some((source, rules));
+    session.feed = Some(feed);
     session.at_once.get_or_insert(at_once);
     session.wait_timeout.get_or_insert(wait_timeout.as_secs());
     hold_session(session)
@@ -467,7 +476,7 @@ fn check(args: &SessionArgs) -> Result<(), String> {
 /// Whether a combination of options is refused, and what to do about it.
 type Refusal = (bool, &'static str);
 
-fn refused(args: &SessionArgs) -> [Refusal; 10] {
+fn refused(args: &SessionArgs) -> [Refusal; 11] {
     let is_carousel = is_carousel(args);
     let mends = !is_carousel && matches!(args.repair, Repair::Nack | Repair::After);
     let has_keys = args.key.is_some() || args.allow.is_some();
@@ -480,6 +489,10 @@ fn refused(args: &SessionArgs) -> [Refusal; 10] {
         (
             args.feed.is_some() && args.session.is_some(),
             "what came by a feed cannot be told again: leave out --feed or --session",
+        ),
+        (
+            args.feed.as_ref().is_some_and(|feed| feed.kept > 0) && !mends,
+            "--keep needs retransmissions to single receivers: leave it out, or take --repair nack or after",
         ),
         (
             args.rates.is_some() && (args.rate.is_some() || args.rate_floor.is_some()),
@@ -686,9 +699,10 @@ fn options(args: &SessionArgs) -> Result<SendOptions, String> {
         feed: args
             .feed
             .as_ref()
-            .map(|(source, _)| source.clone())
+            .map(|feed| feed.source.clone())
             .or(is_stream(args).then_some(FeedSource::Stream)),
-        feed_rules: args.feed.as_ref().map(|(_, rules)| rules.clone()).unwrap_or_default(),
+        feed_rules: args.feed.as_ref().map(|feed| feed.rules.clone()).unwrap_or_default(),
+        kept_objects: args.feed.as_ref().map_or(0, |feed| feed.kept),
         stall_limit: args.stall_limit.map_or(send::STALL_LIMIT, Duration::from_secs),
         linger: args.linger.map_or(send::LINGER, Duration::from_secs),
         block_len: args.block,

@@ -114,6 +114,35 @@ fn a_receiver_takes_what_it_wants_under_its_own_names_and_in_batches() {
 }
 
 #[test]
+fn a_receiver_that_was_away_gets_the_newest_files_that_it_has_missed() {
+    let scratch = Scratch::new();
+    let sender = feed(&scratch, "sent", &["--keep", "3", "--remove"]);
+    let receiver = scratch.receive("always", &[]);
+    let mut away = scratch.receive("away", &[]);
+    scratch.file("in/0", 300_000);
+    for folder in ["always", "away"] {
+        wait_for(&scratch, folder, "0");
+    }
+    away.kill().unwrap();
+    drop(away);
+    for number in 1..=5 {
+        scratch.file(&format!("in/{number}"), 200_000);
+        wait_for(&scratch, "always", &number.to_string());
+    }
+    wait_until("old ones are removed", || scratch.names("in") == ["3", "4", "5"]);
+    let away = scratch.receive("away", &[]);
+    for number in 3..=5 {
+        wait_for(&scratch, "away", &number.to_string());
+    }
+    assert!(!scratch.path("away/2").exists());
+    sender.signal(15);
+    finish_well(sender);
+    finish(receiver);
+    finish(away);
+    assert_eq!(scratch.names("in"), [""; 0], "they are done with");
+}
+
+#[test]
 fn what_is_urgent_leaves_first_and_what_expires_is_given_up() {
     let scratch = Scratch::new();
     old_file(&scratch, "in/a-late", 4_000_000);

@@ -7,7 +7,7 @@ use treecast_driver::send::{Bound, FeedSource, FolderOptions, Rule};
 use super::rules;
 use crate::{
     Outcome, arguments,
-    send::{self, SessionArgs},
+    send::{self, Feed, SessionArgs},
 };
 
 /// The number of files that are multicast at the same time, where nothing else is asked for. What is urgent shares the rate with
@@ -45,6 +45,11 @@ pub(super) struct LiveArgs {
     /// Let files of at most this size together wait to be sent (500k, 20M, 4G: powers of 1024) [default: any]
     #[arg(long, value_name = "BYTES", value_parser = arguments::bytes, allow_negative_numbers = true)]
     spool_bytes: Option<u64>,
+    /// Keep the newest N files that are done with for receivers that come late, or come back. With --remove, they stay in the folder
+    /// meanwhile
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u32).range(..=1_000_000),
+          allow_negative_numbers = true)]
+    keep: u32,
     /// Look at the folder every 2 s, and do not wait to be told of changes: for network file systems. A file is complete when it has
     /// not changed for 2 s
     #[arg(long)]
@@ -77,5 +82,6 @@ pub(super) fn run(args: LiveArgs) -> Outcome {
             polls: args.poll,
         })
     };
-    send::run_feed(args.session, source, rules, AT_ONCE, Duration::from_secs(WAIT_SECONDS))
+    let feed = Feed { source, rules, kept: args.keep };
+    send::run_feed(args.session, feed, AT_ONCE, Duration::from_secs(WAIT_SECONDS))
 }

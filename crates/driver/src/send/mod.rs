@@ -91,6 +91,9 @@ pub struct SendOptions {
     pub feed: Option<FeedSource>,
     /// The terms of the feed's objects. The first rule that matches counts. Those of a program's queue have their own.
     pub feed_rules: Vec<Rule>,
+    /// The number of the feed's newest objects that are over, and that receivers which come late or come back still get. 0: none.
+    /// Sessions with local groups have no such objects.
+    pub kept_objects: u32,
     pub fanout: Fanout,
     /// The receivers' addresses, if they are known before the receivers come. A carousel sends copies to them.
     pub receivers: Vec<IpAddr>,
@@ -197,6 +200,7 @@ impl SendOptions {
             paths,
             feed: None,
             feed_rules: Vec::new(),
+            kept_objects: 0,
             fanout: Fanout::Multicast,
             receivers: Vec::new(),
             sharing: Sharing::default(),

@@ -1,6 +1,7 @@
-//! Objects of a feed that are on their way: the numbers by which their program knows them, and when they expire.
+//! Objects of a feed that are on their way, or kept for receivers that come late: the numbers by which their program knows them, and
+//! when they expire.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use treecast_proto::Instant;
 use treecast_wire::header::FileId;
@@ -9,6 +10,8 @@ use treecast_wire::header::FileId;
 pub(super) struct Numbered {
     objects: BTreeMap<FileId, (Option<u64>, Option<Instant>)>,
     expiries: BTreeSet<(Instant, FileId)>,
+    /// Objects that are over and kept, with their sizes in bytes. The oldest is in front.
+    kept: VecDeque<(FileId, u64)>,
 }
 
 impl Numbered {
@@ -27,6 +30,31 @@ impl Numbered {
         let (number, expires) = self.objects.remove(&file)?;
         self.expire_not(file, expires);
         number
+    }
+
+    /// An object of this size is over, and kept.
+    pub fn keep(&mut self, file: FileId, bytes: u64) {
+        self.kept.push_back((file, bytes));
+    }
+
+    /// The oldest object that is kept and that the machine does not know any more.
+    pub fn take_unknown(&mut self, is_known: impl Fn(FileId) -> bool) -> Option<FileId> {
+        self.kept.pop_front_if(|(file, _)| !is_known(*file)).map(|(file, _)| file)
+    }
+
+    /// Whether an object is over, and kept.
+    pub fn is_kept(&self, file: FileId) -> bool {
+        self.kept.iter().any(|(kept, _)| *kept == file)
+    }
+
+    /// The number of objects that are kept, and their bytes.
+    pub fn kept(&self) -> (u64, u64) {
+        (self.kept.len() as u64, self.kept.iter().map(|(_, bytes)| bytes).sum())
+    }
+
+    /// The numbers of objects that are kept.
+    pub fn kept_numbers(&self) -> impl Iterator<Item = u64> {
+        self.kept.iter().filter_map(|(file, _)| self.number(*file))
     }
 
     /// The next object whose time is over by now. It is told once.

@@ -416,7 +416,11 @@ impl<'a> Session<'a> {
     /// Objects whose time is over are not sent any more, and not sent again. Who has them keeps them.
     fn expire_objects(&mut self, now: Instant) {
         while let Some(file) = self.objects.numbered.expired(now) {
-            self.withdraw(now, file, &EXPIRED);
+            match self.objects.numbered.is_kept(file) {
+                // Everybody who was there has it.
+                true => self.handle(now, SenderInput::Withdraw { file, reason: EXPIRED.to_owned() }),
+                false => self.withdraw(now, file, &EXPIRED),
+            }
         }
     }
 
@@ -424,6 +428,30 @@ impl<'a> Session<'a> {
         self.figures.summary.not_sent += 1;
         self.settled(number);
         (self.on_event)(SendEvent::NotSent { path, reason, number });
+    }
+
+    /// An object has ended at every receiver. It is forgotten, or kept for who comes late. Returns its number.
+    fn end_of_feed_object(&mut self, file: FileId, bytes: u64) -> Option<u64> {
+        self.plan.options.feed.as_ref()?;
+        let number = self.objects.numbered.number(file);
+        if self.machine.announced(file).is_some() {
+            self.objects.numbered.keep(file, bytes);
+        } else {
+            self.objects.numbered.remove(file);
+            self.settled(number);
+        }
+        self.forget_kept();
+        number
+    }
+
+    /// Forgets objects that were kept and that nobody gets any more.
+    fn forget_kept(&mut self) {
+        let machine = &self.machine;
+        while let Some(file) = self.objects.numbered.take_unknown(|file| machine.announced(file).is_some()) {
+            self.objects.sources.remove(file);
+            let number = self.objects.numbered.remove(file);
+            self.settled(number);
+        }
     }
 
     /// The feed may forget an object.
@@ -708,8 +736,7 @@ impl<'a> Session<'a> {
             SenderEvent::ReceiverDone { file, receiver, outcome } => self.note_done(file, receiver, outcome),
             SenderEvent::FileDone { file, outcomes } => {
                 let (name, bytes, is_first) = self.let_go(file);
-                let number = self.objects.numbered.remove(file);
-                self.settled(number);
+                let number = self.end_of_feed_object(file, bytes);
                 self.figures.objects_done += u64::from(is_first);
                 self.figures.done_bytes =
                     self.figures.done_bytes.saturating_add(if is_first { bytes } else { 0 });
@@ -729,6 +756,7 @@ impl<'a> Session<'a> {
             SenderEvent::Moved { receiver, group } => self.note_move(now, receiver, group),
             SenderEvent::FileClosed { file } => {
                 self.let_go(file);
+                self.forget_kept();
                 self.figures.ended = Some(now);
             }
             SenderEvent::PutOut { receiver, reason } => self.put_out(receiver, &reason),
@@ -778,6 +806,7 @@ impl<'a> Session<'a> {
         }
         match self.plan.options.feed {
             None => self.objects.sources.finish(file),
+            Some(_) if self.machine.announced(file).is_some() => self.objects.sources.finish(file),
             Some(_) => {
                 let (name, bytes) = self.objects.sources.remove(file);
                 (name, bytes, true)
@@ -819,6 +848,7 @@ impl<'a> Session<'a> {
     }
 
     fn finish(mut self, now: Instant) -> SendSummary {
+        self.objects.numbered.kept_numbers().for_each(|number| self.settled(Some(number)));
         self.count_deserters();
         self.look_for_named(now);
         if let Some(ring) = &mut self.ring {

@@ -168,7 +168,7 @@ mod tests {
 
     fn sender(sizes: &[u64]) -> (MulticastSender, Objects) {
         let (mut sender, mut objects) =
-            (MulticastSender::default(), Objects::new(SessionId(1), 100, false, true));
+            (MulticastSender::default(), Objects::new(SessionId(1), 100, false, usize::MAX));
         for size in sizes {
             let begin = BeginOfFile::new(TransferType::DiskToDisk, *size, "name").unwrap();
             sender.queue(objects.add(begin));
