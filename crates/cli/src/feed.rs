@@ -2,6 +2,7 @@
 
 mod live;
 mod rules;
+mod store;
 
 use std::{
     fs::{self, File},
@@ -37,6 +38,7 @@ pub struct Args {
 #[derive(Subcommand)]
 enum Command {
     Analyze(AnalyzeArgs),
+    Store(store::StoreArgs),
     Synth(SynthArgs),
 }
 
@@ -97,6 +99,7 @@ enum Kind {
 pub fn run(args: Args) -> Outcome {
     match args.command {
         None => return live::run(args.live),
+        Some(Command::Store(args)) => return store::run(&args),
         Some(Command::Analyze(args)) => analyze(&args),
         Some(Command::Synth(args)) => synthesize(&args),
     }
