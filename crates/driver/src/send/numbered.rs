@@ -39,7 +39,9 @@ impl Numbered {
 
     /// The oldest object that is kept and that the machine does not know any more.
     pub fn take_unknown(&mut self, is_known: impl Fn(FileId) -> bool) -> Option<FileId> {
-        self.kept.pop_front_if(|(file, _)| !is_known(*file)).map(|(file, _)| file)
+        let file = self.kept.front().map(|(file, _)| *file).filter(|file| !is_known(*file))?;
+        self.kept.pop_front();
+        Some(file)
     }
 
     /// Whether an object is over, and kept.
