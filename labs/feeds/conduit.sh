@@ -5,10 +5,11 @@
 # Environment: RECEIVERS [25]     SLOW    how many of them lose packets [5]     LOSS [50%]
 #              SCALE     factor by which time is compressed: an hour takes 3600 / SCALE seconds [60]
 #              START     second of the synthetic day at which the hour begins [7200, where the first peak does]
-#              EVERY     each so-manieth product is sent [60]
+#              EVERY     each so-manieth product is sent [200]
 #              SIZE      sizes are divided by this [2]
 #              RATE      of each cable [100M]     SENT  rate of the session [80M]
 #              FACTOR    --retx-factor of the session [50]
+#              OPTIONS   more options of treecast feed []
 #              RUNS      which runs [treecast treecast-loss tcp tcp-loss]
 #              WHERE     folder for all files [/dev/shm]
 # EVERY and SIZE keep 25 receivers within what two processors can do: this hour has 193,000 products of 38 kB. The form of the feed
@@ -17,7 +18,7 @@ set -eu
 
 treecast=$(readlink -f "${1:-target/release/treecast}")
 here=$(dirname "$(readlink -f "$0")")
-receivers=${RECEIVERS:-25} slow=${SLOW:-5} loss=${LOSS:-50%} scale=${SCALE:-60} every=${EVERY:-60} size=${SIZE:-2}
+receivers=${RECEIVERS:-25} slow=${SLOW:-5} loss=${LOSS:-50%} scale=${SCALE:-60} every=${EVERY:-200} size=${SIZE:-2}
 rate=${RATE:-100M} sent=${SENT:-80M} factor=${FACTOR:-50} runs=${RUNS:-treecast treecast-loss tcp tcp-loss}
 die() { echo "conduit.sh: $*" >&2; exit 1; }
 [ "$(id -u)" = 0 ] || die "this needs root, for network namespaces"
@@ -71,7 +72,7 @@ run() {
     case $1 in
     treecast*)
         (on server0 "$treecast" feed "$run/spool" --remove --wait "$receivers" --wait-at-least 1 --wait-timeout 30 --rate "$sent" \
-            --retx-factor "$factor" --json --ticket-file "$run/ticket" > "$run/sender" 2>&1) & pids=$!
+            --retx-factor "$factor" ${OPTIONS:-} --json --ticket-file "$run/ticket" > "$run/sender" 2>&1) & pids=$!
         while [ ! -e "$run/ticket" ]; do sleep 0.1; done
         for number in $(seq 0 $((receivers - 1))); do
             (on "client$number" "$treecast" receive "@$run/ticket" --into "$run/$number" --json > "$run/receiver$number" 2>&1) &
