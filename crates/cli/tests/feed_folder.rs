@@ -225,3 +225,23 @@ fn a_folder_is_looked_at_where_changes_are_not_told_and_belongs_to_one_sender() 
     finish_well(sender);
     finish(receiver);
 }
+
+#[test]
+fn what_cannot_be_is_refused_in_one_line() {
+    let scratch = Scratch::new();
+    fs::create_dir(scratch.path("in")).unwrap();
+    scratch.file("in/.treecast-feed", 100);
+    for (args, words) in [
+        (&["feed", "no/such/folder"][..], &["no/such/folder", "treecast feed"][..]),
+        (&["feed", "/proc/self/exe"], &["it is no folder"]),
+        (&["feed", "-", "--remove"], &["--remove", "name one"]),
+        (&["feed", "in", "--keep", "2", "--repair", "none"], &["--keep", "--repair nack"]),
+        (&["feed", "in", "--repair", "carousel"], &["leave out --feed"]),
+        (&["feed", "in", "--rules", "none"], &["cannot read none", "--rules"]),
+        (&["feed", "in"], &[".treecast-feed", "something else"]),
+        (&["receive", "ticket", "--rename", "*=x"], &["{name}"]),
+        (&["receive", "ticket", "--batch", "5"], &["--exec"]),
+    ] {
+        refused(treecast().args(args).current_dir(scratch.path("")), words);
+    }
+}

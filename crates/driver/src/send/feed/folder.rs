@@ -5,6 +5,7 @@ use std::{
     collections::{BTreeMap, HashSet},
     fs::{self, Metadata},
     io,
+    os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
     time::{Duration, Instant, SystemTime},
 };
@@ -70,13 +71,17 @@ impl Folder {
     pub fn open(root: PathBuf, polls: bool, waker: &Waker) -> io::Result<(Self, Option<String>)> {
         let poller = Poller::new()?;
         poller.watch(waker, 0)?;
+        let mut watched = BTreeMap::new();
         let watch = if polls { Ok(None) } else { watch(&root, &poller).map(Some) };
         let (watch, problem) = match watch {
             Ok(watch) => (watch, None),
             Err(error) => (None, Some(error.to_string())),
         };
+        let watch = watch.map(|(watch, number)| {
+            watched.insert(number, PathBuf::new());
+            watch
+        });
         let now = Instant::now();
-        let watched = BTreeMap::new();
         Ok((
             Self { root, poller, watch, watched, fresh: HashSet::new(), look_at: now, not_before: now },
             problem,
@@ -130,6 +135,7 @@ impl Folder {
     pub fn look(&mut self, is_known: impl Fn(Mark) -> bool, is_stopped: impl Fn() -> bool) -> Look {
         let start = Instant::now();
         let (mut look, mut seen, mut fresh) = (Look::default(), HashSet::new(), HashSet::new());
+        let mut complete = Vec::new();
         let mut folders = vec![PathBuf::new()];
         while let Some(folder) = folders.pop() {
             let mut visit = |name: PathBuf, metadata: &Metadata| {
@@ -137,7 +143,7 @@ impl Folder {
                 seen.insert(mark);
                 if is_known(mark) {
                 } else if is_settled(metadata) || self.fresh.contains(&mark) {
-                    look.complete.push(Complete { name, mark });
+                    complete.push((metadata.mtime(), metadata.mtime_nsec(), Complete { name, mark }));
                 } else {
                     fresh.insert(mark);
                 }
@@ -153,7 +159,7 @@ impl Folder {
             look.error =
                 look.error.or(error.map(|error| format!("{}: {error}", self.root.join(&folder).display())));
             if is_stopped() {
-                return Look { complete: look.complete, ..Look::default() };
+                return Look::default();
             }
             if let Some(Err(error)) = watched {
                 // Folders may go at any time.
@@ -170,16 +176,20 @@ impl Folder {
         self.not_before = Instant::now() + start.elapsed() * SHARE;
         self.look_at = self.not_before.max(Instant::now() + next);
         self.fresh = fresh;
+        // The oldest is sent first, and dropped first.
+        complete.sort_by(|one, other| (one.0, one.1, &one.2.name).cmp(&(other.0, other.1, &other.2.name)));
+        look.complete = complete.into_iter().map(|(_, _, file)| file).collect();
         look.seen = look.error.is_none().then_some(seen);
         look
     }
 }
 
-fn watch(root: &Path, poller: &Poller) -> io::Result<Watch> {
+/// Watches the root. Returns its number, too.
+fn watch(root: &Path, poller: &Poller) -> io::Result<(Watch, i32)> {
     let watch = Watch::new()?;
-    watch.add(root)?;
+    let number = watch.add(root)?;
     poller.watch(&watch, 1)?;
-    Ok(watch)
+    Ok((watch, number))
 }
 
 /// Reads the folder `below` the root. Adds those in it to `folders`.
