@@ -26,7 +26,7 @@ pub fn line(error: &(dyn Error + 'static)) -> String {
 }
 
 /// What libraries tell of in words, and the option that helps.
-const OPTIONS: [(&str, &str); 13] = [
+const OPTIONS: [(&str, &str); 14] = [
     (
         "cannot read the ticket from",
         "name the file that `treecast send --ticket-file` wrote, or give the ticket itself",
@@ -42,6 +42,7 @@ const OPTIONS: [(&str, &str); 13] = [
     (remedies::OTHER_INTERFACE, "--interface names one"),
     (remedies::SHORTER_BLOCKS, "--block gives their length"),
     (remedies::FEWER_ADDRESSES, "--max says how many"),
+    (remedies::SPOOL_FULL, "--spool-files and --spool-bytes let more wait"),
     (remedies::ROUTER_KEY, "`treecast router run --key` takes it"),
 ];
 
@@ -87,7 +88,9 @@ fn send(error: &SendError) -> Option<Advice> {
 
 fn options(error: &OptionsError) -> Option<&'static str> {
     Some(match error {
-        OptionsError::Feed { .. } => "name a file or pipe of paths with --feed",
+        OptionsError::Feed { .. } => {
+            "name a file or pipe of paths with `treecast send --feed`, or a folder with `treecast feed`"
+        }
         OptionsError::Rates => "name them with --rates from fast to slow, as 500M,100M,20M",
         OptionsError::RatesWithoutGroup => "leave out --rates, or take --fanout multicast",
         OptionsError::RatesUnmended => "take --repair nack, after or carousel",

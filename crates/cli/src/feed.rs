@@ -1,4 +1,8 @@
-//! `treecast feed`.
+//! `treecast feed`: sends feeds of data products, and analyses them.
+
+mod live;
+mod rules;
+mod store;
 
 use std::{
     fs::{self, File},
@@ -18,16 +22,23 @@ use treecast_proto::random::SplitMix64;
 
 use crate::Outcome;
 
-/// Analyse feeds of data products
+/// Send the files that come into a folder, or analyse feeds of data products.
+///
+/// `treecast feed DIR` sends each file that is there, and each that comes, once, until it is stopped. It goes on where it was when
+/// it is started again. All options of `treecast send` for a session are here, too.
 #[derive(clap::Args)]
+#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 pub struct Args {
     #[command(subcommand)]
-    command: Command,
+    command: Option<Command>,
+    #[command(flatten)]
+    live: live::LiveArgs,
 }
 
 #[derive(Subcommand)]
 enum Command {
     Analyze(AnalyzeArgs),
+    Store(store::StoreArgs),
     Synth(SynthArgs),
 }
 
@@ -87,8 +98,10 @@ enum Kind {
 
 pub fn run(args: Args) -> Outcome {
     match args.command {
-        Command::Analyze(args) => analyze(&args),
-        Command::Synth(args) => synthesize(&args),
+        None => return live::run(args.live),
+        Some(Command::Store(args)) => return store::run(&args),
+        Some(Command::Analyze(args)) => analyze(&args),
+        Some(Command::Synth(args)) => synthesize(&args),
     }
     .map(|()| ExitCode::SUCCESS)
 }

@@ -67,7 +67,7 @@ enum Command {
     Load(load::Args),
     Doctor(doctor::Args),
     Bench(bench::Args),
-    Feed(feed::Args),
+    Feed(Box<feed::Args>),
     Rib(rib::Args),
     Mast(mast::Args),
     #[command(hide = true)]
@@ -107,7 +107,7 @@ fn run() -> ExitCode {
         Command::Load(args) => load::run(args),
         Command::Doctor(args) => doctor::run(args),
         Command::Bench(args) => bench::run(args),
-        Command::Feed(args) => feed::run(args),
+        Command::Feed(args) => feed::run(*args),
         Command::Rib(args) => rib::run(args),
         Command::Mast(args) => mast::run(args),
         Command::PackageFiles(args) => package_files::run(&args, Cli::command()),

@@ -1,5 +1,6 @@
 //! `treecast receive`: parses the arguments, and prints progress and a summary.
 
+mod choice;
 mod display;
 mod exec;
 mod place;
@@ -20,7 +21,7 @@ use treecast_driver::{
     discovery,
     files::{Limit, Rules},
     local::GroupsFile,
-    receive::{self, NameFilter, ReceiveEvent, ReceiveOptions, ReceiveSummary},
+    receive::{self, ReceiveEvent, ReceiveOptions, ReceiveSummary},
     security::Identity,
     status::Progress,
     udp::Offload,
@@ -86,9 +87,23 @@ pub struct Args {
     /// together, and no shell takes part. At its end, treecast waits for all commands. If one fails, the exit code is 3
     #[arg(long, value_name = "COMMAND", value_parser = exec::Template::parse)]
     exec: Option<exec::Template>,
-    /// Take only files whose names match, like '*.iso' or 'docs/*'
+    /// With --exec, run the command for all files of this many seconds together (30, 5m): {} stands for each of their paths, at most
+    /// 1024 of them. The time begins with the first file [default: one command for each file]
+    #[arg(long, value_name = "SECONDS", requires = "exec", value_parser = arguments::seconds, allow_negative_numbers = true)]
+    batch: Option<u64>,
+    /// Take only files whose names match, like '*.iso' or 'docs/*'. Several --only add up
     #[arg(long, value_name = "GLOB", value_parser = parse_pattern)]
-    only: Option<glob::Pattern>,
+    only: Vec<glob::Pattern>,
+    /// Do not take files whose names match, also where --only does
+    #[arg(long, value_name = "GLOB", value_parser = parse_pattern)]
+    not: Vec<glob::Pattern>,
+    /// Take only files of at most this size (500k, 20M, 4G: powers of 1024)
+    #[arg(long, value_name = "BYTES", value_parser = arguments::bytes, allow_negative_numbers = true)]
+    max_size: Option<u64>,
+    /// Take files whose names match under a new name: {} in it stands for the name, {name} for its last part. The first of several
+    /// --rename that matches counts. 'radar/*=archive/{name}'
+    #[arg(long, value_name = "GLOB=NEW", value_parser = choice::Rename::parse)]
+    rename: Vec<choice::Rename>,
     /// Keep existing files and symbolic links, and fetch only others [default: they are replaced]
     #[arg(long, help_heading = SENDER_HEADING)]
     keep_existing: bool,
@@ -141,7 +156,7 @@ pub struct Args {
     stall_limit: u64,
     /// Run as a service: take all announced sessions (`treecast send --announce`) of senders that the rules in this TOML file
     /// trust, again and again, and keep a history (`treecast status --history`). All other settings are in the file
-    #[arg(long, value_name = "CONFIG", conflicts_with_all = ["ticket", "into", "only", "stdout", "exec", "name", "key", "interface", "max_time", "max_bytes", "max_files"])]
+    #[arg(long, value_name = "CONFIG", conflicts_with_all = ["ticket", "into", "only", "not", "max_size", "rename", "stdout", "exec", "name", "key", "interface", "max_time", "max_bytes", "max_files"])]
     standing: Option<PathBuf>,
     /// The file that fixes the session's local groups by hand, as the sender has it (`treecast send --local-groups`)
     #[arg(long, value_name = "FILE")]
@@ -265,7 +280,9 @@ impl FollowUp {
             options.into = outlet.folder().to_owned();
             return Ok(Self::Output(outlet));
         }
-        let runner = args.exec.as_ref().map(|template| exec::Runner::start(template.clone(), args.json));
+        let runner = args.exec.as_ref().map(|template| {
+            exec::Runner::start(template.clone(), args.json, Duration::from_secs(args.batch.unwrap_or(0)))
+        });
         let runner = runner.transpose()?;
         if let Some(to) = &args.to {
             let place = place::Place::new(to, args.into.as_deref(), args.read_back)?;
@@ -328,6 +345,15 @@ fn time_limit(stop: &Stop) -> Option<Limit> {
     stop.time_up().map(Limit::Time)
 }
 
+fn choices(args: &Args) -> choice::Choices {
+    choice::Choices {
+        only: args.only.clone(),
+        not: args.not.clone(),
+        max_size: args.max_size,
+        renames: args.rename.clone(),
+    }
+}
+
 fn rules(args: &Args) -> Rules {
     Rules {
         keep_existing: args.keep_existing,
@@ -371,7 +397,7 @@ fn options(args: &Args, stop: &Stop) -> Result<ReceiveOptions, String> {
         interface: args.interface.clone(),
         port: args.port,
         old: args.old.clone(),
-        only: args.only.clone().map(|pattern| NameFilter::new(move |name| pattern.matches(name))),
+        chooser: choices(args).chooser(),
         rules: Rules { hidden: args.hidden || is_named, ..rules(args) },
         connect_timeout: Duration::from_secs(args.connect_timeout),
         reconnect: Duration::from_secs(args.reconnect),
@@ -412,7 +438,7 @@ fn iotup(args: &Args) -> Result<(Ticket, receive::Dialect), String> {
     Ok((ticket, receive::Dialect::Iotup { name }))
 }
 
-fn parse_pattern(text: &str) -> Result<glob::Pattern, String> {
+pub(crate) fn parse_pattern(text: &str) -> Result<glob::Pattern, String> {
     let expected = || "expected a pattern of whole names, like '*.iso' or 'docs/*'".to_owned();
     match glob::Pattern::new(text) {
         Ok(_) if text.is_empty() => Err(expected()),
@@ -480,8 +506,8 @@ fn exit_code(summary: &ReceiveSummary, time_limit: Option<Limit>) -> Outcome {
     }
     if summary.wanted_nothing() {
         let line = format!(
-            "nothing was received: --only matches none of the names in the session ({} went by); give it a pattern of whole \
-             names, as '*.iso' or 'folder/*'",
+            "nothing was received: --only, --not and --max-size leave none of the files in the session ({} went by); --only takes \
+             patterns of whole names, as '*.iso' or 'folder/*'",
             summary.not_wanted
         );
         return Err(line.into());

@@ -25,7 +25,7 @@ use treecast_driver::{
     connection::KEEPALIVE,
     security::{AllowList, Identity},
     send::{
-        self, FeedSource, Listed, MAX_FEC_PERCENT, MIN_BLOCK_LEN, Priority, RATES_BPS, SendEvent,
+        self, FeedSource, Listed, MAX_FEC_PERCENT, MIN_BLOCK_LEN, Priority, RATES_BPS, Rule, SendEvent,
         SendOptions, SendSecurity, SendSummary,
     },
     status::Progress,
@@ -58,6 +58,30 @@ const LEAST_STALL_LIMIT_SECONDS: u64 = 2 * KEEPALIVE.as_secs();
 /// receivers failed (a table names them and the reasons), or were never there for a carousel; 1 for anything else.
 #[derive(clap::Args)]
 pub struct Args {
+    #[command(flatten)]
+    session: SessionArgs,
+    /// Also send files that are named while the session runs: a path a line, from this file or pipe, or - for
+    /// standard input; its end ends the session
+    #[arg(long, value_name = "FILE|-")]
+    feed: Option<PathBuf>,
+    /// Files, and folders of files; or - for the bytes of standard input, which `treecast receive --stdout` hands on
+    #[arg(required_unless_present = "feed")]
+    paths: Vec<PathBuf>,
+}
+
+/// What is read while the session runs.
+#[derive(Debug, Clone)]
+pub(crate) struct Feed {
+    pub source: FeedSource,
+    /// The terms on which its objects are sent.
+    pub rules: Vec<Rule>,
+    /// The number of its newest objects that receivers which come late still get.
+    pub kept: u32,
+}
+
+/// The options of a session, whatever it sends.
+#[derive(clap::Args)]
+pub(crate) struct SessionArgs {
     /// The way a packet reaches many hosts
     #[arg(long, value_enum, default_value = "multicast")]
     fanout: Fanout,
@@ -128,7 +152,7 @@ pub struct Args {
     /// Receivers can come before; --wait-timeout counts from then on
     #[arg(long, value_name = "TIME", value_parser = start_at::parse, allow_hyphen_values = true)]
     start_at: Option<Duration>,
-    /// Give up when they are not there after this many seconds [default: 60; a carousel waits for ever]
+    /// Give up when they are not there after this many seconds [default: 60; a carousel and `treecast feed` wait for ever]
     #[arg(long, value_name = "SECONDS", value_parser = arguments::seconds, allow_negative_numbers = true)]
     wait_timeout: Option<u64>,
     /// Do not give up if at least this many receivers are there: start with them, and serve the others as they
@@ -184,13 +208,9 @@ pub struct Args {
     #[arg(long, value_enum)]
     priority: Option<PriorityArg>,
     /// The number of files that are multicast at the same time, in turns; 1 sends one after the other [default:
-    /// 64]
+    /// 64; `treecast feed`: 4]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024), allow_negative_numbers = true)]
     at_once: Option<u32>,
-    /// Also send files that are named while the session runs: a path a line, from this file or pipe, or - for
-    /// standard input; its end ends the session
-    #[arg(long, value_name = "FILE|-")]
-    feed: Option<PathBuf>,
     /// Give up on a receiver that is silent for this many seconds while it owes an answer, because it was
     /// stopped or its host hangs. A receiver that is only slow reports every few seconds [default: 120]
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(LEAST_STALL_LIMIT_SECONDS..=86_400),
@@ -255,8 +275,11 @@ pub struct Args {
     /// One JSON event a line on standard output
     #[arg(long)]
     json: bool,
-    /// Files, and folders of files; or - for the bytes of standard input, which `treecast receive --stdout` hands on
-    #[arg(required_unless_present = "feed")]
+    /// What is read while the session runs.
+    #[arg(skip)]
+    feed: Option<Feed>,
+    /// What is sent from the beginning.
+    #[arg(skip)]
     paths: Vec<PathBuf>,
 }
 
@@ -306,6 +329,26 @@ enum HashArg {
 pub(crate) struct Rate(pub Option<u64>);
 
 pub fn run(args: Args) -> Outcome {
+    let Args { mut session, feed, paths } = args;
+    session.feed = feed.map(|feed| Feed { source: source(feed), rules: Vec::new(), kept: 0 });
+    session.paths = paths;
+    hold_session(session)
+}
+
+/// Sends the files of a feed: so many at once, and waiting so long for receivers, unless options say otherwise.
+pub(crate) fn run_feed(
+    mut session: SessionArgs,
+    feed: Feed,
+    at_once: u32,
+    wait_timeout: Duration,
+) -> Outcome {
+    session.feed = Some(feed);
+    session.at_once.get_or_insert(at_once);
+    session.wait_timeout.get_or_insert(wait_timeout.as_secs());
+    hold_session(session)
+}
+
+fn hold_session(args: SessionArgs) -> Outcome {
     check(&args)?;
     let options = options(&args)?;
     if let Some(hint) = args.group.as_ref().and_then(Group::hint) {
@@ -320,6 +363,14 @@ pub fn run(args: Args) -> Outcome {
     let mut display = display::Display::new(args.json, options.wait_for);
     let summary = hold(&args, &options, &mut |event| display.show(event))?;
     display.finish(&summary);
+    if let Some(FeedSource::Folder(folder)) = options.feed.as_ref().filter(|_| summary.interrupted) {
+        // A folder has no end.
+        remark!(
+            "treecast: stopped: files of {} that are not done go out after the next start",
+            folder.path.display()
+        );
+        return Ok(ExitCode::SUCCESS);
+    }
     let code = exit_code(&summary)?;
     match options.feed == Some(FeedSource::Stream) && summary.not_sent > 0 {
         true => Err(
@@ -332,7 +383,7 @@ pub fn run(args: Args) -> Outcome {
 
 /// Runs a session, passes its events to all observers, and writes the ticket where the user wants it.
 fn hold(
-    args: &Args,
+    args: &SessionArgs,
     options: &SendOptions,
     show: &mut dyn FnMut(&SendEvent),
 ) -> Result<SendSummary, Box<dyn std::error::Error>> {
@@ -388,17 +439,17 @@ fn announcement(options: &SendOptions, ticket: &ticket::Ticket) -> String {
     if options.repair.is_iotup() { ticket.group.to_string() } else { ticket.to_string() }
 }
 
-fn is_carousel(args: &Args) -> bool {
+fn is_carousel(args: &SessionArgs) -> bool {
     args.repair == Repair::Carousel || args.dialect == Dialect::Iotup
 }
 
 /// Whether standard input is sent.
-fn is_stream(args: &Args) -> bool {
+fn is_stream(args: &SessionArgs) -> bool {
     args.paths.iter().any(|path| path.as_os_str() == "-")
 }
 
 /// Refuses what cannot go with standard input as the one thing that is sent.
-fn check_stream(args: &Args) -> Result<(), String> {
+fn check_stream(args: &SessionArgs) -> Result<(), String> {
     let refused = [
         (args.paths.len() > 1, "standard input is sent alone: name no files beside -"),
         (args.feed.is_some(), "standard input is sent alone: leave out --feed, or -"),
@@ -417,7 +468,7 @@ fn check_stream(args: &Args) -> Result<(), String> {
 }
 
 /// Refuses combinations of options that cannot work together.
-fn check(args: &Args) -> Result<(), String> {
+fn check(args: &SessionArgs) -> Result<(), String> {
     check_stream(args)?;
     standing::check(args)?;
     let refused = refused(args).into_iter().chain(refused_by_iotup(args)).chain(refused_by_fanout(args));
@@ -431,7 +482,7 @@ fn check(args: &Args) -> Result<(), String> {
 /// Whether a combination of options is refused, and what to do about it.
 type Refusal = (bool, &'static str);
 
-fn refused(args: &Args) -> [Refusal; 10] {
+fn refused(args: &SessionArgs) -> [Refusal; 11] {
     let is_carousel = is_carousel(args);
     let mends = !is_carousel && matches!(args.repair, Repair::Nack | Repair::After);
     let has_keys = args.key.is_some() || args.allow.is_some();
@@ -444,6 +495,10 @@ fn refused(args: &Args) -> [Refusal; 10] {
         (
             args.feed.is_some() && args.session.is_some(),
             "what came by a feed cannot be told again: leave out --feed or --session",
+        ),
+        (
+            args.feed.as_ref().is_some_and(|feed| feed.kept > 0) && !mends,
+            "--keep needs retransmissions to single receivers: leave it out, or take --repair nack or after",
         ),
         (
             args.rates.is_some() && (args.rate.is_some() || args.rate_floor.is_some()),
@@ -478,7 +533,7 @@ fn refused(args: &Args) -> [Refusal; 10] {
 }
 
 /// Options that the IoT updater's packets have no field for.
-fn refused_by_iotup(args: &Args) -> [Refusal; 6] {
+fn refused_by_iotup(args: &SessionArgs) -> [Refusal; 6] {
     let is_iotup = args.dialect == Dialect::Iotup;
     let has_keys = args.key.is_some() || args.allow.is_some();
     [
@@ -504,7 +559,7 @@ fn refused_by_iotup(args: &Args) -> [Refusal; 6] {
 }
 
 /// Options that do not go with updates by difference.
-fn refused_by_delta(args: &Args) -> [Refusal; 6] {
+fn refused_by_delta(args: &SessionArgs) -> [Refusal; 6] {
     let asks = matches!(args.repair, Repair::Nack | Repair::After) && args.dialect == Dialect::Session;
     let refused = [
         (
@@ -536,7 +591,7 @@ fn refused_by_delta(args: &Args) -> [Refusal; 6] {
 }
 
 /// Options that need answers of receivers.
-fn refused_by_carousel(args: &Args) -> Option<String> {
+fn refused_by_carousel(args: &SessionArgs) -> Option<String> {
     let has_group = matches!(args.fanout, Fanout::Multicast | Fanout::Auto);
     let unseen = "a carousel cannot see who listens";
     let uncounted = "a carousel starts at the first listener and cannot count them";
@@ -562,7 +617,7 @@ fn refused_by_carousel(args: &Args) -> Option<String> {
 }
 
 /// Options that have no effect with the chosen fanout.
-fn refused_by_fanout(args: &Args) -> [Refusal; 6] {
+fn refused_by_fanout(args: &SessionArgs) -> [Refusal; 6] {
     let has_group = matches!(args.fanout, Fanout::Multicast | Fanout::Auto);
     let is_copied = is_copied(args);
     let takes_names = is_carousel(args) && args.fanout != Fanout::Multicast;
@@ -595,12 +650,12 @@ fn refused_by_fanout(args: &Args) -> [Refusal; 6] {
 }
 
 /// Whether receivers may get MEADcast packets.
-fn is_copied(args: &Args) -> bool {
+fn is_copied(args: &SessionArgs) -> bool {
     matches!(args.fanout, Fanout::Mead | Fanout::Auto)
 }
 
 /// Refuses options for shared packets that have no effect with the chosen fanout.
-fn check_sharing(args: &Args) -> Result<(), String> {
+fn check_sharing(args: &SessionArgs) -> Result<(), String> {
     // Xcast makes its lists from the addresses alone, so only their length can be chosen.
     let is_xcast = args.fanout == Fanout::Xcast;
     if let Some(option) = args.sharing.named_but_max().filter(|_| is_xcast) {
@@ -623,11 +678,11 @@ fn check_sharing(args: &Args) -> Result<(), String> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Fec(Option<Share>);
 
-fn asks_for_fec(args: &Args) -> bool {
+fn asks_for_fec(args: &SessionArgs) -> bool {
     args.fec.is_some_and(|Fec(share)| share.is_some())
 }
 
-fn options(args: &Args) -> Result<SendOptions, String> {
+fn options(args: &SessionArgs) -> Result<SendOptions, String> {
     let listed = args.to_standing.as_deref().map(Listed::parse).transpose();
     let listed = listed.map_err(|error| format!("{error} (--to-standing)"))?.unwrap_or_default();
     let receivers = args.receivers.as_deref().map(receivers::parse).transpose()?.unwrap_or_default();
@@ -679,7 +734,13 @@ fn options(args: &Args) -> Result<SendOptions, String> {
             Some(PriorityArg::Fair) => Priority::Fair,
         },
         at_once: args.at_once.map_or(send::AT_ONCE, |at_once| at_once as usize),
-        feed: feed(args),
+        feed: args
+            .feed
+            .as_ref()
+            .map(|feed| feed.source.clone())
+            .or(is_stream(args).then_some(FeedSource::Stream)),
+        feed_rules: args.feed.as_ref().map(|feed| feed.rules.clone()).unwrap_or_default(),
+        kept_objects: args.feed.as_ref().map_or(0, |feed| feed.kept),
         stall_limit: args.stall_limit.map_or(send::STALL_LIMIT, Duration::from_secs),
         linger: args.linger.map_or(send::LINGER, Duration::from_secs),
         block_len: args.block,
@@ -704,17 +765,13 @@ fn options(args: &Args) -> Result<SendOptions, String> {
     Ok(SendOptions { fec, ..options })
 }
 
-/// What is read while the session runs.
-fn feed(args: &Args) -> Option<FeedSource> {
-    match &args.feed {
-        Some(feed) if feed.as_os_str() == "-" => Some(FeedSource::StandardInput),
-        Some(feed) => Some(FeedSource::File(feed.clone())),
-        None => is_stream(args).then_some(FeedSource::Stream),
-    }
+/// Where lines come from.
+fn source(feed: PathBuf) -> FeedSource {
+    if feed.as_os_str() == "-" { FeedSource::StandardInput } else { FeedSource::File(feed) }
 }
 
 /// The security options. `None` for a plain session, such as that of the IoT updater.
-fn security(args: &Args, listed: &[Listed]) -> Result<Option<SendSecurity>, String> {
+fn security(args: &SessionArgs, listed: &[Listed]) -> Result<Option<SendSecurity>, String> {
     if args.plain || args.dialect == Dialect::Iotup {
         return Ok(None);
     }

@@ -22,6 +22,7 @@ pub mod files;
 pub mod hindrance;
 pub mod local;
 pub mod metrics;
+mod name_filter;
 pub mod pacer;
 pub mod pipe;
 pub mod receive;

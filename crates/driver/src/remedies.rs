@@ -33,3 +33,6 @@ pub const FEWER_ADDRESSES: &str = "or put fewer addresses into a packet";
 
 /// No router has the domain's key.
 pub const ROUTER_KEY: &str = "give them this one";
+
+/// More comes into a folder than is sent.
+pub const SPOOL_FULL: &str = "the feed comes faster than it is sent";

@@ -39,6 +39,7 @@ pub mod turns;
 pub mod unix;
 pub mod user;
 pub mod wake;
+pub mod watch;
 
 use std::io;
 

@@ -110,6 +110,7 @@ fn sender_config(random: &mut ChaCha8Rng) -> SenderConfig {
         stall_limit: Duration::from_millis(random.random_range(1..3000)),
         at_once: random.random_range(1..100),
         is_feed: random.random_bool(0.5),
+        kept_objects: 0,
         keepalive: Duration::from_millis(random.random_range(1..3000)),
         digest_to_group: random.random(),
     }

@@ -79,7 +79,9 @@ pub use group::{
     Delivery, Fanout, Group, GroupBuilder, GroupEvent, GroupProgress, Rate, Repair, Room, Scope, Transfer,
 };
 pub use object::{Object, ObjectId};
-pub use receiver::{ObjectKind, Offer, Received, Receiver, ReceiverBuilder, ReceiverEvent, ReceiverProgress};
+pub use receiver::{
+    Answer, ObjectKind, Offer, Received, Receiver, ReceiverBuilder, ReceiverEvent, ReceiverProgress,
+};
 pub use report::{GroupReport, ReceiverOutcome, ReceiverReport};
 pub use session::Finish;
 pub use ticket::Ticket;

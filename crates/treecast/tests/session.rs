@@ -12,8 +12,8 @@ use std::{
 };
 
 use treecast::{
-    Delivery, ErrorKind, Group, GroupBuilder, GroupEvent, Object, Rate, Received, Receiver, ReceiverBuilder,
-    ReceiverEvent, Repair, Ticket,
+    Answer, Delivery, ErrorKind, Group, GroupBuilder, GroupEvent, Object, Rate, Received, Receiver,
+    ReceiverBuilder, ReceiverEvent, Repair, Ticket,
 };
 
 fn group(receivers: u32) -> GroupBuilder {
@@ -126,7 +126,10 @@ fn callbacks_hear_of_everything_and_decide_what_is_wanted() {
     let group = group(1).plain().repair(Repair::After).on_event(on_event).start().unwrap();
     let receiver = receiver(&group)
         .in_memory()
-        .accept(|offer| offer.name().ends_with(".json"))
+        .accept(|offer| match offer.name() {
+            "a.json" if offer.len() == 2 => Answer::TakeAs("here/b.json".to_owned()),
+            _ => Answer::Refuse,
+        })
         .on_event(move |event| match event {
             ReceiverEvent::Received(object) => {
                 let name = object.name().to_owned();
@@ -151,7 +154,7 @@ fn callbacks_hear_of_everything_and_decide_what_is_wanted() {
     assert_eq!((report.objects, report.not_wanted), (1, 1));
     let mut came: Vec<_> = came.iter().take(2).collect();
     came.sort();
-    assert_eq!(came, [("a.json".into(), b"{}".to_vec()), ("a.txt".into(), b"ignored".to_vec())]);
+    assert_eq!(came, [("a.txt".into(), b"ignored".to_vec()), ("here/b.json".into(), b"{}".to_vec())]);
     assert!(group.next_event().wait().is_none(), "the queue has nothing");
 }
 

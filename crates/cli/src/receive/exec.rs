@@ -1,4 +1,4 @@
-//! `receive --exec`: runs a program for each file that is complete and verified.
+//! `receive --exec`: runs a program for each file that is complete and verified, or with `--batch` for all of a period together.
 
 use std::{
     ffi::OsString,
@@ -6,8 +6,9 @@ use std::{
     os::{fd::AsFd, unix::process::ExitStatusExt},
     path::{Path, PathBuf},
     process::{Command, ExitStatus, Stdio},
-    sync::mpsc::{SyncSender, sync_channel},
+    sync::mpsc::{Receiver, SyncSender, sync_channel},
     thread::{self, JoinHandle},
+    time::{Duration, Instant},
 };
 
 /// The largest number of files that wait for their program. After that, the session waits, too.
@@ -39,22 +40,29 @@ impl Template {
         }
     }
 
-    /// The command for a file.
-    fn command(&self, path: &Path) -> Command {
-        let fill = |word: &String| -> OsString {
-            let mut filled = OsString::new();
-            for (index, part) in word.split(PLACE).enumerate() {
-                if index > 0 {
-                    filled.push(path);
-                }
-                filled.push(part);
-            }
-            filled
-        };
+    /// The command for files. A word with a placeholder comes once for each of them.
+    fn command(&self, paths: &[PathBuf]) -> Command {
         let mut command = Command::new(&self.0[0]);
-        command.args(self.0[1..].iter().map(fill)).stdin(Stdio::null());
+        for word in &self.0[1..] {
+            match word.contains(PLACE) {
+                true => command.args(paths.iter().map(|path| fill(word, path))),
+                false => command.arg(word),
+            };
+        }
+        command.stdin(Stdio::null());
         command
     }
+}
+
+fn fill(word: &str, path: &Path) -> OsString {
+    let mut filled = OsString::new();
+    for (index, part) in word.split(PLACE).enumerate() {
+        if index > 0 {
+            filled.push(path);
+        }
+        filled.push(part);
+    }
+    filled
 }
 
 /// Whether the text behind a shell's option -c has the place of a path.
@@ -65,18 +73,22 @@ fn is_in_shell_text(arguments: &[String]) -> bool {
 /// The thread that runs the programs, one after the other.
 pub(super) struct Runner {
     files: SyncSender<PathBuf>,
-    /// Returns the number of files whose program failed.
+    /// Returns the number of programs that failed.
     thread: JoinHandle<u64>,
 }
 
 impl Runner {
-    /// Starts the thread. With `keeps_stdout`, what programs print goes to standard error.
+    /// Starts the thread. With `keeps_stdout`, what programs print goes to standard error. `period` is the time in which files are
+    /// gathered for one program; zero runs one for each file.
     ///
     /// # Errors
     /// If no thread can be started.
-    pub fn start(template: Template, keeps_stdout: bool) -> io::Result<Self> {
+    pub fn start(template: Template, keeps_stdout: bool, period: Duration) -> io::Result<Self> {
         let (files, waiting) = sync_channel::<PathBuf>(MOST_WAITING);
-        let run = move || waiting.iter().filter(|path| !run(&template, path, keeps_stdout)).count() as u64;
+        let run = move || {
+            let batches = std::iter::from_fn(|| next_batch(&waiting, period));
+            batches.filter(|paths| !run(&template, paths, keeps_stdout)).count() as u64
+        };
         let thread = thread::Builder::new().name("exec".into()).spawn(run)?;
         Ok(Self { files, thread })
     }
@@ -94,9 +106,23 @@ impl Runner {
     }
 }
 
-/// Runs the program for a file. Returns whether it succeeded; if not, a line says why.
-fn run(template: &Template, path: &Path, keeps_stdout: bool) -> bool {
-    let mut command = template.command(path);
+/// The files of a period, which begins with the first of them. A batch that gets too large ends before. `None` when there are no
+/// more.
+fn next_batch(waiting: &Receiver<PathBuf>, period: Duration) -> Option<Vec<PathBuf>> {
+    let mut paths = vec![waiting.recv().ok()?];
+    let start = Instant::now();
+    while !period.is_zero()
+        && paths.len() < MOST_WAITING
+        && let Ok(path) = waiting.recv_timeout(period.saturating_sub(start.elapsed()))
+    {
+        paths.push(path);
+    }
+    Some(paths)
+}
+
+/// Runs the program for files. Returns whether it succeeded; if not, a line says why.
+fn run(template: &Template, paths: &[PathBuf], keeps_stdout: bool) -> bool {
+    let mut command = template.command(paths);
     if keeps_stdout && let Ok(stderr) = io::stderr().as_fd().try_clone_to_owned() {
         command.stdout(stderr);
     }
@@ -105,7 +131,8 @@ fn run(template: &Template, path: &Path, keeps_stdout: bool) -> bool {
         Ok(status) => why(status),
         Err(error) => format!("cannot be run: {error}"),
     };
-    remark!("treecast: {}: {} (--exec) {failed}", path.display(), template.0[0]);
+    let others = if paths.len() > 1 { format!(" and {} more", paths.len() - 1) } else { String::new() };
+    remark!("treecast: {}{others}: {} (--exec) {failed}", paths[0].display(), template.0[0]);
     false
 }
 
@@ -128,9 +155,22 @@ mod tests {
     #[test]
     fn a_name_stays_one_word_whatever_it_holds() {
         let template = Template::parse("tool --file={} 'two words' {}").unwrap();
-        let path = Path::new("/into/$(reboot); 'x' {}");
+        let path = PathBuf::from("/into/$(reboot); 'x' {}");
         let expected = ["tool", "--file=/into/$(reboot); 'x' {}", "two words", "/into/$(reboot); 'x' {}"];
-        assert_eq!(words(&template.command(path)), expected);
+        assert_eq!(words(&template.command(&[path])), expected);
+        let several = template.command(&["a".into(), "b".into()]);
+        assert_eq!(words(&several), ["tool", "--file=a", "--file=b", "two words", "a", "b"]);
+    }
+
+    #[test]
+    fn files_of_a_period_come_together() {
+        let (files, waiting) = sync_channel(MOST_WAITING);
+        (0..MOST_WAITING).for_each(|number| files.send(number.to_string().into()).unwrap());
+        let len = |period| next_batch(&waiting, Duration::from_millis(period)).map(|paths| paths.len());
+        assert_eq!((len(0), len(5)), (Some(1), Some(MOST_WAITING - 1)));
+        files.send("last".into()).unwrap();
+        drop(files);
+        assert_eq!((len(60_000), len(60_000)), (Some(1), None));
     }
 
     #[test]

@@ -11,19 +11,19 @@ use treecast_driver::{
     },
 };
 
-use super::{Args, HashArg, announcement, hold};
+use super::{HashArg, SessionArgs, announcement, hold};
 use crate::{Outcome, advice::with_option, arguments::counted, figures::bytes, output};
 
 const DEFAULT_IDLE_SECONDS: u64 = 10;
 
-pub(super) fn run(args: &Args, options: &SendOptions) -> Outcome {
+pub(super) fn run(args: &SessionArgs, options: &SendOptions) -> Outcome {
     let mut display = Display::new(args.json);
     let summary = hold(args, options, &mut |event| display.show(options, event))?;
     display.finish(&summary)
 }
 
 /// The options that only a carousel has.
-pub(super) fn options(args: &Args) -> CarouselOptions {
+pub(super) fn options(args: &SessionArgs) -> CarouselOptions {
     CarouselOptions {
         idle: Duration::from_secs(args.idle.unwrap_or(DEFAULT_IDLE_SECONDS)),
         loops: args.loops,

@@ -13,6 +13,11 @@ use crate::{
     output::{self, Lines},
 };
 
+/// A reason that names the object.
+fn of(name: &str, reason: &str) -> String {
+    if reason.contains(name) { reason.to_owned() } else { format!("{name}: {reason}") }
+}
+
 pub(super) struct Display {
     json: bool,
     line: MovingLine,
@@ -75,8 +80,9 @@ impl Display {
             | SendEvent::Looped { .. }
             | SendEvent::Done(_)
             | SendEvent::Idle => {}
-            SendEvent::Withdrawn { reason, .. } => self.line(reason),
-            SendEvent::NotSent { reason, .. } => self.line(reason),
+            SendEvent::Withdrawn { name, reason, .. } | SendEvent::NotSent { path: name, reason, .. } => {
+                self.line(&of(name, reason));
+            }
         }
     }
 

@@ -9,7 +9,7 @@ use treecast_driver::{
 };
 use treecast_wire::ticket::LocalMode;
 
-use super::{Args, Repair, rate};
+use super::{Repair, SessionArgs, rate};
 use crate::{advice, arguments};
 
 /// The highest rate where none is named, in bits a second. The sender begins far below it.
@@ -22,7 +22,7 @@ pub(super) enum Mode {
     Local,
 }
 
-pub(super) fn options(args: &Args) -> Result<LocalOptions, String> {
+pub(super) fn options(args: &SessionArgs) -> Result<LocalOptions, String> {
     let groups = args.local_groups.as_deref().map(GroupsFile::read).transpose();
     Ok(LocalOptions {
         mode: args.local_mode.map(|mode| match mode {
@@ -40,7 +40,7 @@ pub(super) fn options(args: &Args) -> Result<LocalOptions, String> {
 }
 
 /// The session's highest rate.
-pub(super) fn rate(args: &Args) -> Result<send::Rate, String> {
+pub(super) fn rate(args: &SessionArgs) -> Result<send::Rate, String> {
     let rate = match args.rate {
         Some(rate::Asked::Fixed(rate)) => rate,
         None | Some(rate::Asked::Auto) => DEFAULT_RATE_BPS,
@@ -63,7 +63,7 @@ pub(super) fn rate(args: &Args) -> Result<send::Rate, String> {
 }
 
 /// Refuses options that need another repair.
-pub(super) fn check(args: &Args) -> Result<(), String> {
+pub(super) fn check(args: &SessionArgs) -> Result<(), String> {
     let is_local = args.repair == Repair::Local;
     let of_local = [
         (args.local_mode.is_some(), "--local-mode"),

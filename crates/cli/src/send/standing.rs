@@ -1,8 +1,8 @@
 //! `--to-standing`: what cannot go with it.
 
-use super::{Args, Repair, is_carousel};
+use super::{Repair, SessionArgs, is_carousel};
 
-pub(super) fn check(args: &Args) -> Result<(), String> {
+pub(super) fn check(args: &SessionArgs) -> Result<(), String> {
     let refused = [
         (
             args.key.is_none() || args.plain,

@@ -49,7 +49,7 @@ pub use store::{Lack, Report, Shortage, Store};
 pub use symbols::SourceBlock;
 pub use target::{TargetError, TargetFolder, check_name};
 pub use task::{Task, Whole};
-pub use walk::{Found, NamedSource, Skipped, find_sources, find_sources_until};
+pub use walk::{Found, NamedSource, Skipped, find_sources, find_sources_until, named_file};
 
 /// A time of modification as a file system takes it.
 fn file_time(time: ModificationTime) -> sys::FileTime {

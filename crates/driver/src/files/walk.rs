@@ -137,7 +137,7 @@ pub fn find_sources_until(paths: &[PathBuf], is_stopped: &dyn Fn() -> bool) -> R
         if is_folder {
             walk(path, &own_name, is_stopped, &mut found, &mut unsendable)?;
         } else {
-            found.sources.extend(unsendable.sift(path, file(path, &own_name)));
+            found.sources.extend(unsendable.sift(path, named_file(path, &own_name)));
         }
     }
     sift_equal_names(&found.sources, &mut unsendable);
@@ -163,7 +163,11 @@ fn look_at(path: &Path) -> Result<(PathBuf, bool), SourceError> {
     Ok((own_name, path.metadata().map_err(unreadable)?.is_dir()))
 }
 
-fn file(path: &Path, name: &Path) -> Result<NamedSource, SourceError> {
+/// The file at `path`, as an object that is called `name`.
+///
+/// # Errors
+/// If it cannot be read, or cannot have this name.
+pub fn named_file(path: &Path, name: &Path) -> Result<NamedSource, SourceError> {
     Ok(NamedSource { name: checked(path, name)?, source: Source::new(path)? })
 }
 
@@ -200,7 +204,8 @@ fn walk(
                 pending.push((path, name));
                 continue;
             }
-            let object = if kind.is_file() { file(&path, &name).map(Ok) } else { link(&path, &name, kind) };
+            let object =
+                if kind.is_file() { named_file(&path, &name).map(Ok) } else { link(&path, &name, kind) };
             match unsendable.sift(&path, object) {
                 Some(Ok(object)) => _ = objects.insert(name, object),
                 Some(Err(why)) => found.skipped.add(name, why),

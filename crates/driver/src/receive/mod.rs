@@ -4,6 +4,7 @@
 //! The store's thread writes and hashes. Batches of 256 KiB from a bounded pool go between them. So a slow disk
 //! finally slows down the sender, and uses no extra memory.
 
+mod choice;
 mod comeback;
 mod dial;
 mod join;
@@ -13,7 +14,7 @@ mod reach;
 mod refusal;
 mod session;
 
-use std::{fmt, io, net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
+use std::{io, net::SocketAddr, path::PathBuf, time::Duration};
 
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
@@ -24,6 +25,8 @@ use treecast_wire::{
     ticket::{Repair, Ticket},
 };
 
+pub use crate::name_filter::NameFilter;
+pub use choice::{Choice, Chooser, Offer};
 use session::{Carried, Ended, Session};
 
 use crate::{
@@ -63,8 +66,8 @@ pub struct ReceiveOptions {
     /// Where older versions of objects are that the sender sends by difference: a file, a block device, or a folder with files
     /// of the objects' names. `None`: where the objects go.
     pub old: Option<PathBuf>,
-    /// The filter of names of wanted objects. `None` accepts all.
-    pub only: Option<NameFilter>,
+    /// What decides which announced objects are wanted. `None` takes all.
+    pub chooser: Option<Chooser>,
     /// The rules for the sender in the folder.
     pub rules: Rules,
     /// The time for which the receiver tries to reach the sender.
@@ -97,26 +100,6 @@ pub enum Dialect {
     Iotup { name: String },
 }
 
-/// A filter that decides whether an object of a name is wanted.
-#[derive(Clone)]
-pub struct NameFilter(Arc<dyn Fn(&str) -> bool + Send + Sync>);
-
-impl NameFilter {
-    pub fn new(accepts: impl Fn(&str) -> bool + Send + Sync + 'static) -> Self {
-        Self(Arc::new(accepts))
-    }
-
-    pub fn accepts(&self, name: &str) -> bool {
-        (self.0)(name)
-    }
-}
-
-impl fmt::Debug for NameFilter {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("NameFilter")
-    }
-}
-
 impl ReceiveOptions {
     pub fn new(ticket: Ticket, into: PathBuf) -> Self {
         Self {
@@ -127,7 +110,7 @@ impl ReceiveOptions {
             into,
             device: None,
             old: None,
-            only: None,
+            chooser: None,
             rules: Rules::default(),
             connect_timeout: Duration::from_secs(30),
             reconnect: RECONNECT_TIME,

@@ -47,7 +47,7 @@ use source::Source;
 use trust::Trust;
 
 use super::{
-    NameFilter, RECEIVE_BUFFER_BYTES, ReceiveError, ReceiveEvent, ReceiveProgress, ReceiveSummary,
+    Chooser, RECEIVE_BUFFER_BYTES, ReceiveError, ReceiveEvent, ReceiveProgress, ReceiveSummary,
     outbox::Outbox, refusal::Refusal,
 };
 use crate::{
@@ -160,8 +160,8 @@ struct Storing {
     intake: Intake,
     small: SmallObjects,
     store_waker: Waker,
-    /// The names of objects that are wanted. `None` wants all.
-    only: Option<NameFilter>,
+    /// What decides which objects are wanted. `None` wants all.
+    chooser: Option<Chooser>,
     /// What the objects that have not ended were announced as.
     begins: BTreeMap<FileId, BeginOfFile>,
     /// Objects of which the machine has not been told yet what is there, because an older version is being read: what an earlier

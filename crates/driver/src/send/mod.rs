@@ -11,6 +11,7 @@ mod lane;
 mod listed;
 mod lobby;
 mod log;
+mod numbered;
 mod options_error;
 mod peer;
 mod plan;
@@ -37,7 +38,7 @@ use treecast_host::{interface::InterfaceError, stop::Stop};
 use treecast_proto::{fanout::Way, fec::Share};
 use treecast_wire::ticket::{Fanout, Ticket};
 
-pub use feed::{FeedSource, ObjectQueue, QueueClosed, Queued};
+pub use feed::{Bound, FeedSource, FolderOptions, ObjectQueue, QueueClosed, Queued, Rule, Terms};
 pub use listed::{Listed, ListedError};
 pub use options_error::{MAX_FEC_PERCENT, MIN_BLOCK_LEN, OptionsError};
 pub use plan::Plan;
@@ -88,6 +89,11 @@ pub struct SendOptions {
     pub paths: Vec<PathBuf>,
     /// The source of more paths while the session lasts. `None`: only `paths` are sent.
     pub feed: Option<FeedSource>,
+    /// The terms of the feed's objects. The first rule that matches counts. Those of a program's queue have their own.
+    pub feed_rules: Vec<Rule>,
+    /// The number of the feed's newest objects that are over, and that receivers which come late or come back still get. 0: none.
+    /// Sessions with local groups have no such objects.
+    pub kept_objects: u32,
     pub fanout: Fanout,
     /// The receivers' addresses, if they are known before the receivers come. A carousel sends copies to them.
     pub receivers: Vec<IpAddr>,
@@ -195,6 +201,8 @@ impl SendOptions {
         Self {
             paths,
             feed: None,
+            feed_rules: Vec::new(),
+            kept_objects: 0,
             fanout: Fanout::Multicast,
             receivers: Vec::new(),
             sharing: Sharing::default(),
@@ -328,7 +336,7 @@ pub enum SendEvent {
         #[serde(skip)]
         number: Option<u64>,
     },
-    /// An object could not be read to its end, or has changed.
+    /// An object could not be read to its end, has changed, or has expired.
     Withdrawn {
         name: String,
         reason: String,

@@ -281,10 +281,15 @@ fn identity(options: &SendOptions) -> Result<Option<Identity>, SendError> {
 
 /// A feed that is not there is told of before anything is sent; opening it may wait for whoever writes it.
 fn check_feed(options: &SendOptions) -> Result<(), OptionsError> {
-    let Some(FeedSource::File(path)) = &options.feed else { return Ok(()) };
+    let (path, is_folder) = match &options.feed {
+        Some(FeedSource::File(path)) => (path, false),
+        Some(FeedSource::Folder(folder)) => (&folder.path, true),
+        _ => return Ok(()),
+    };
     let why = match path.metadata() {
-        Ok(found) if found.is_dir() => "it is a folder".to_owned(),
-        Ok(_) => return Ok(()),
+        Ok(found) if found.is_dir() == is_folder => return Ok(()),
+        Ok(_) if is_folder => "it is no folder".to_owned(),
+        Ok(_) => "it is a folder".to_owned(),
         Err(error) => error.to_string(),
     };
     Err(OptionsError::Feed { path: path.clone(), why })

@@ -61,6 +61,7 @@ use super::{
     hashing::Hashing,
     lane::GroupLane,
     lobby::Lobby,
+    numbered::Numbered,
     peer::{Peer, shown},
     repair_share::RepairShare,
     session_file::Marks,
@@ -94,6 +95,12 @@ const STEPS_A_TURN: usize = 128;
 
 /// How many objects of a feed wait in the machine for their turn.
 const FEED_AHEAD: usize = 64;
+
+/// The size of a feed's objects, in bytes, beyond which no more of them wait in the machine: what comes later may be more urgent.
+const FEED_AHEAD_BYTES: u64 = 4 << 20;
+
+/// Why an object of a feed is not sent any more.
+const EXPIRED: &str = "it has expired";
 
 /// The most objects that could not be sent to their end and are told by name in the end.
 const MAX_WITHDRAWN: usize = 1000;
@@ -178,8 +185,8 @@ struct Objects {
     /// Where more objects come from. `None` when all are known.
     feed: Option<Feed>,
     feed_waker: Waker,
-    /// The numbers that a program has given to objects of its queue.
-    numbers: BTreeMap<FileId, u64>,
+    /// Objects of the feed that are on their way.
+    numbered: Numbered,
     /// What goes into the session's file as it goes on. `None` without such a file.
     marks: Option<Marks>,
     /// The thread that hashes objects that are not read in order. `None` where there are none.
@@ -363,17 +370,17 @@ impl<'a> Session<'a> {
     /// Hands the machine what has arrived, as far as it has room; the end of the feed closes the session.
     fn take_feed(&mut self, now: Instant) {
         self.begin_local_feed(now);
+        let lines = self.objects.feed.as_ref().map(Feed::lines).unwrap_or_default();
+        lines.into_iter().for_each(|line| (self.on_event)(SendEvent::Warning(line)));
+        self.expire_objects(now);
         while self.figures.started.is_some()
             && self.machine.queued_objects() < FEED_AHEAD
+            && self.machine.queued_bytes() < FEED_AHEAD_BYTES
             && let Some(feed) = &self.objects.feed
         {
             match feed.next() {
-                Ok(Arrival::Object(named)) => self.send_arrival(now, named, None),
-                Ok(Arrival::Queued(Queued { object, number, retransmission_timeout_factor: factor })) => {
-                    self.send_arrival(now, object, Some((number, factor)));
-                }
-                Ok(Arrival::Refused { path, reason }) => self.refuse_arrival(path, reason, None),
-                Ok(Arrival::Warning(line)) => (self.on_event)(SendEvent::Warning(line)),
+                Ok(Arrival::Object(queued)) => self.send_arrival(now, queued),
+                Ok(Arrival::Refused { path, reason, number }) => self.refuse_arrival(path, reason, number),
                 Err(TryRecvError::Empty) => return,
                 Err(TryRecvError::Disconnected) => {
                     self.objects.feed = None;
@@ -383,16 +390,20 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// Sends what has come of the feed. An object of a queue has a number, and may have a factor for its retransmissions.
-    fn send_arrival(&mut self, now: Instant, named: NamedSource, queued: Option<(u64, Option<f64>)>) {
+    /// Sends what has come of the feed, unless it has expired meanwhile.
+    fn send_arrival(&mut self, now: Instant, queued: Queued) {
+        let Queued { object: named, number, terms, expires } = queued;
         let (name, size) = (named.name.clone(), named.source.size());
-        let number = queued.map(|(number, _)| number);
+        let left = expires.map(|expires| expires.saturating_duration_since(std::time::Instant::now()));
+        if left.is_some_and(|left| left.is_zero()) {
+            return self.refuse_arrival(name, EXPIRED.to_owned(), number);
+        }
         match self.send(now, named) {
             Ok(file) => {
                 self.figures.summary.objects += 1;
                 self.figures.total_bytes = self.figures.total_bytes.saturating_add(size);
-                self.objects.numbers.extend(number.map(|number| (file, number)));
-                if let Some((_, Some(factor))) = queued
+                self.objects.numbered.add(file, number, left.map(|left| now + left));
+                if let Some(factor) = terms.retransmission_timeout_factor
                     && let Some(machine) = self.machine.vcmtp_mut()
                 {
                     machine.set_retransmission_timeout_factor(file, factor);
@@ -402,9 +413,52 @@ impl<'a> Session<'a> {
         }
     }
 
+    /// Objects whose time is over are not sent any more, and not sent again. Who has them keeps them.
+    fn expire_objects(&mut self, now: Instant) {
+        while let Some(file) = self.objects.numbered.expired(now) {
+            match self.objects.numbered.is_kept(file) {
+                // Everybody who was there has it.
+                true => self.handle(now, SenderInput::Withdraw { file, reason: EXPIRED.to_owned() }),
+                false => self.withdraw(now, file, &EXPIRED),
+            }
+        }
+    }
+
     fn refuse_arrival(&mut self, path: String, reason: String, number: Option<u64>) {
         self.figures.summary.not_sent += 1;
+        self.settled(number);
         (self.on_event)(SendEvent::NotSent { path, reason, number });
+    }
+
+    /// An object has ended at every receiver. It is forgotten, or kept for who comes late. Returns its number.
+    fn end_of_feed_object(&mut self, file: FileId, bytes: u64) -> Option<u64> {
+        self.plan.options.feed.as_ref()?;
+        let number = self.objects.numbered.number(file);
+        if self.machine.announced(file).is_some() {
+            self.objects.numbered.keep(file, bytes);
+        } else {
+            self.objects.numbered.remove(file);
+            self.settled(number);
+        }
+        self.forget_kept();
+        number
+    }
+
+    /// Forgets objects that were kept and that nobody gets any more.
+    fn forget_kept(&mut self) {
+        let machine = &self.machine;
+        while let Some(file) = self.objects.numbered.take_unknown(|file| machine.announced(file).is_some()) {
+            self.objects.sources.remove(file);
+            let number = self.objects.numbered.remove(file);
+            self.settled(number);
+        }
+    }
+
+    /// The feed may forget an object.
+    fn settled(&self, number: Option<u64>) {
+        if let (Some(feed), Some(number)) = (&self.objects.feed, number) {
+            feed.settled(number);
+        }
     }
 
     fn handle(&mut self, now: Instant, input: SenderInput) {
@@ -627,7 +681,7 @@ impl<'a> Session<'a> {
             let (head, blocks) = packet.split_at_mut(HEADER_LEN);
             head.copy_from_slice(&header.to_bytes());
             self.objects.sources.read_any(first.file_id, first.sequence, blocks).map_err(Some)?;
-            if is_zero(blocks) { Err(None) } else { Ok(()) }
+            if is_zero(blocks) { Err(None::<SourceError>) } else { Ok(()) }
         });
         let packet_len = match result {
             Ok(()) => HEADER_LEN + len,
@@ -665,11 +719,11 @@ impl<'a> Session<'a> {
         }
     }
 
-    fn withdraw(&mut self, now: Instant, file: FileId, error: &SourceError) {
+    fn withdraw(&mut self, now: Instant, file: FileId, error: &dyn std::fmt::Display) {
         let (name, reason) = (self.objects.sources.name(file).to_owned(), error.to_string());
         self.handle(now, SenderInput::Withdraw { file, reason: reason.clone() });
         if self.figures.summary.withdrawn.iter().all(|(other, _)| *other != name) {
-            let number = self.objects.numbers.get(&file).copied();
+            let number = self.objects.numbered.number(file);
             (self.on_event)(SendEvent::Withdrawn { name: name.clone(), reason: reason.clone(), number });
             if self.figures.summary.withdrawn.len() < MAX_WITHDRAWN {
                 self.figures.summary.withdrawn.push((name, reason));
@@ -685,7 +739,7 @@ impl<'a> Session<'a> {
             }
             SenderEvent::FileDone { file, outcomes } => {
                 let (name, bytes, is_first) = self.let_go(file);
-                let number = self.objects.numbers.remove(&file);
+                let number = self.end_of_feed_object(file, bytes);
                 self.figures.objects_done += u64::from(is_first);
                 self.figures.done_bytes =
                     self.figures.done_bytes.saturating_add(if is_first { bytes } else { 0 });
@@ -705,6 +759,7 @@ impl<'a> Session<'a> {
             SenderEvent::Moved { receiver, group } => self.note_move(now, receiver, group),
             SenderEvent::FileClosed { file } => {
                 self.let_go(file);
+                self.forget_kept();
                 self.figures.ended = Some(now);
             }
             SenderEvent::PutOut { receiver, reason } => self.put_out(receiver, &reason),
@@ -758,6 +813,7 @@ impl<'a> Session<'a> {
         }
         match self.plan.options.feed {
             None => self.objects.sources.finish(file),
+            Some(_) if self.machine.announced(file).is_some() => self.objects.sources.finish(file),
             Some(_) => {
                 let (name, bytes) = self.objects.sources.remove(file);
                 (name, bytes, true)
@@ -793,11 +849,13 @@ impl<'a> Session<'a> {
         let lobby = self.door.as_mut().and_then(|door| door.lobby.deadline());
         let audience = self.ring.as_ref().and_then(|ring| ring.deadline(self.figures.started.is_none()));
         let start = start.filter(|_| self.ring.is_none());
-        let deadlines = [machine, start, progress, lobby, audience, self.objects.unsigned.deadline()];
+        let expiry = self.objects.numbered.deadline();
+        let deadlines = [machine, start, progress, lobby, audience, expiry, self.objects.unsigned.deadline()];
         deadlines.into_iter().flatten().min().map(|deadline| deadline.saturating_duration_since(now))
     }
 
     fn finish(mut self, now: Instant) -> SendSummary {
+        self.objects.numbered.kept_numbers().for_each(|number| self.settled(Some(number)));
         self.count_deserters();
         self.look_for_named(now);
         if let Some(ring) = &mut self.ring {

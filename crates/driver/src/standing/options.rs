@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, path::PathBuf, time::Duration};
 use super::Owner;
 use crate::{
     files,
-    receive::NameFilter,
+    receive::{Chooser, NameFilter},
     security::{Identity, PublicKey},
 };
 
@@ -16,8 +16,8 @@ pub struct Rule {
     pub senders: BTreeSet<PublicKey>,
     /// The names of sessions that it takes.
     pub session: NameFilter,
-    /// The names of objects that are wanted. `None`: all.
-    pub only: Option<NameFilter>,
+    /// What decides which objects are wanted. `None`: all are.
+    pub chooser: Option<Chooser>,
     pub into: PathBuf,
     /// The owner of what is received. `None`: this process' user.
     pub owner: Option<Owner>,

@@ -55,7 +55,7 @@ impl Taken {
                 [one] => Some(one.clone()),
                 _ => None,
             },
-            only: rule.only.clone(),
+            chooser: rule.chooser.clone(),
             rules: rule.files,
             connect_timeout: CONNECT_TIME,
             reconnect: RECONNECT_TIME,

@@ -266,6 +266,12 @@ impl Sender {
         }
     }
 
+    /// Total size, in bytes, of the objects that have not begun.
+    pub fn queued_bytes(&self) -> u64 {
+        let begun = self.objects.len() - self.queued_objects();
+        self.offset(self.objects.len() as u32).saturating_sub(self.offset(begun as u32))
+    }
+
     /// Whether more objects may be added.
     fn goes_on(&self) -> bool {
         self.config.tuning.is_feed && !self.times.is_closing

@@ -74,6 +74,15 @@ impl Sender {
         }
     }
 
+    /// Total size, in bytes, of a feed's objects that wait for their turn.
+    pub fn queued_bytes(&self) -> u64 {
+        match self {
+            Self::Vcmtp(machine) => machine.queued_bytes(),
+            Self::Local(machine) => machine.queued_bytes(),
+            Self::Carousel(_) => 0,
+        }
+    }
+
     /// Returns the machine of a session with local groups.
     pub fn local(&self) -> Option<&local::Sender> {
         if let Self::Local(machine) = self { Some(machine) } else { None }

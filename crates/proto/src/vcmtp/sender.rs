@@ -82,6 +82,8 @@ pub struct SenderConfig {
     /// Whether objects keep coming for as long as the session lasts (a feed). Then a receiver that joins late
     /// is not told of objects that it has missed.
     pub is_feed: bool,
+    /// The number of a feed's objects that are over and that a receiver which joins late is told of: the newest. 0: none.
+    pub kept_objects: u32,
     /// How often, at least, the sender says something to every receiver: a fraction of their
     /// [`super::ReceiverConfig::stall_limit`].
     pub keepalive: Duration,
@@ -137,7 +139,8 @@ impl Linger {
 /// # What happens
 impl Sender {
     pub fn new(config: SenderConfig) -> Self {
-        let objects = Objects::new(config.session, config.block_len, config.fec.is_some(), !config.is_feed);
+        let kept = if config.is_feed { config.kept_objects as usize } else { usize::MAX };
+        let objects = Objects::new(config.session, config.block_len, config.fec.is_some(), kept);
         let symbols = Symbols::new(config.fec, config.repair);
         let slower = config.slower_run_lens.iter().map(|len| SlowerGroup::new(*len)).collect();
         Self {
@@ -488,6 +491,12 @@ impl Sender {
     /// Returns how many objects wait to be multicast.
     pub fn queued_objects(&self) -> usize {
         self.multicast.queued()
+    }
+
+    /// Returns the total size, in bytes, of the objects that wait to be multicast.
+    pub fn queued_bytes(&self) -> u64 {
+        let queued = self.multicast.waiting().filter_map(|index| self.objects.get(index));
+        queued.fold(0, |sum, object| sum.saturating_add(object.begin.file_size))
     }
 
     /// Returns the announcement of an object, or none when the machine no longer knows the object.

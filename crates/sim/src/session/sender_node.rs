@@ -627,6 +627,7 @@ fn vcmtp_config(scenario: &Scenario) -> SenderConfig {
         stall_limit: placed.map_or(STALL_LIMIT, |_| Placed::SENDER_STALL_LIMIT),
         at_once: feed.map_or(64, |feed| feed.at_once),
         is_feed: feed.is_some(),
+        kept_objects: 0,
         keepalive: placed.map_or(STALL_LIMIT / 4, |_| Placed::KEEPALIVE),
     }
 }

@@ -16,7 +16,7 @@ use std::{
     time::Duration,
 };
 
-use treecast_driver::send::{self, ObjectQueue, Queued, SendEvent, SendOptions};
+use treecast_driver::send::{self, ObjectQueue, Queued, SendEvent, SendOptions, Terms};
 
 pub use builder::{Fanout, GroupBuilder, Rate, Repair};
 use outstanding::{Outstanding, Waiting};
@@ -209,8 +209,8 @@ impl Group {
         let (waiting, transfer) = Waiting::new(id, name, bytes, holds_memory);
         let most = self.shared.most_outstanding;
         self.shared.outstanding.with(|outstanding| outstanding.add(waiting, most))?;
-        let queued = Queued { object: named, number: id.0, retransmission_timeout_factor: factor };
-        if self.shared.queue.push(queued).is_err() {
+        let terms = Terms { retransmission_timeout_factor: factor, ..Terms::default() };
+        if self.shared.queue.push(Queued::new(named, Some(id.0), terms)).is_err() {
             self.shared.outstanding.change(|outstanding| outstanding.remove(id));
             return Err(Error::new(ErrorKind::Closed, "the group is closed: it sends nothing more"));
         }

@@ -4,11 +4,11 @@ use std::{fmt, path::PathBuf, time::Duration};
 
 use treecast_driver::{
     files::Rules,
-    receive::{NameFilter, ReceiveOptions},
+    receive::{Chooser, ReceiveOptions},
     security::Identity,
 };
 
-use super::{Folder, Offer, Receiver, ReceiverEvent};
+use super::{Answer, Folder, Offer, Receiver, ReceiverEvent};
 use crate::{Error, ErrorKind, Ticket, events::Callback, session::Session};
 
 /// The time for which an object waits for space on a full disk, unless an option says otherwise.
@@ -48,11 +48,25 @@ impl ReceiverBuilder {
         self
     }
 
-    /// Decides for each announced object whether it is wanted: the paper's VcmtpBofFunction. The others are not fetched. The
-    /// function runs in the session's thread, so it must return soon. It may be asked about an object more than once, and its
-    /// answer must stay the same. Default: everything is wanted.
-    pub fn accept(mut self, function: impl Fn(&Offer<'_>) -> bool + Send + Sync + 'static) -> Self {
-        self.options.only = Some(NameFilter::new(move |name| function(&Offer { name })));
+    /// Decides for each announced object whether it is wanted, and under which name: the paper's VcmtpBofFunction. The function
+    /// returns an [`Answer`], or a `bool`. What is refused is not fetched. The function runs in the session's thread, so it must
+    /// return soon. It may be asked about an object more than once, and its answer must stay the same. Default: everything is
+    /// wanted.
+    ///
+    /// ```
+    /// # use treecast::{Answer, ReceiverBuilder};
+    /// # fn wanted(builder: ReceiverBuilder) -> ReceiverBuilder {
+    /// builder.accept(|offer| match offer.name().strip_prefix("radar/") {
+    ///     Some(name) if offer.len() < 1_000_000 => Answer::TakeAs(name.to_owned()),
+    ///     _ => Answer::Refuse,
+    /// })
+    /// # }
+    /// ```
+    pub fn accept<A: Into<Answer>>(
+        mut self,
+        function: impl Fn(&Offer<'_>) -> A + Send + Sync + 'static,
+    ) -> Self {
+        self.options.chooser = Some(Chooser::new(move |offer| function(&Offer(offer)).into().choice()));
         self
     }
 

@@ -7,11 +7,12 @@ use std::{
     net::SocketAddr,
     path::{Path, PathBuf},
     sync::Arc,
-    time::Duration,
+    task::Poll,
+    time::{Duration, Instant},
 };
 
 use tempfile::TempDir;
-use treecast_driver::receive::{self, ReceiveEvent, ReceiveOptions};
+use treecast_driver::receive::{self, Choice, ReceiveEvent, ReceiveOptions};
 use treecast_wire::message;
 
 pub use builder::ReceiverBuilder;
@@ -113,14 +114,50 @@ pub enum ReceiverEvent {
 
 /// An object that the sender announces, for [`ReceiverBuilder::accept`].
 #[derive(Debug)]
-pub struct Offer<'a> {
-    name: &'a str,
-}
+pub struct Offer<'a>(receive::Offer<'a>);
 
 impl Offer<'_> {
     /// The object's name.
     pub fn name(&self) -> &str {
-        self.name
+        self.0.name
+    }
+
+    /// Size of the object, in bytes.
+    pub fn len(&self) -> u64 {
+        self.0.bytes
+    }
+
+    /// Whether the object has no bytes.
+    pub fn is_empty(&self) -> bool {
+        self.0.bytes == 0
+    }
+}
+
+/// The answer to the announcement of an object. `true` is [`Answer::Take`], and `false` [`Answer::Refuse`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Answer {
+    /// Take it.
+    Take,
+    /// Take it under this name: a relative path with `/` between folders. Events and [`Received`] call it so.
+    TakeAs(String),
+    /// Do not fetch it.
+    Refuse,
+}
+
+impl Answer {
+    fn choice(self) -> Choice {
+        match self {
+            Self::Take => Choice::Take,
+            Self::TakeAs(name) => Choice::TakeAs(name),
+            Self::Refuse => Choice::Refuse,
+        }
+    }
+}
+
+impl From<bool> for Answer {
+    fn from(is_wanted: bool) -> Self {
+        if is_wanted { Self::Take } else { Self::Refuse }
     }
 }
 
@@ -166,6 +203,25 @@ impl Receiver {
     /// The next event. Events are there for whoever takes them first; with [`ReceiverBuilder::on_event`] there are none here.
     pub fn next_event(&self) -> NextEvent<'_, ReceiverEvent> {
         NextEvent(&self.session.events)
+    }
+
+    /// The events of a period, for a program that takes objects in batches: the paper's batched notification (interdomain-2013,
+    /// section 4.3.1). Blocks for this time, or until the session is over. `None` when it is over and nothing is left.
+    pub fn next_batch(&self, period: Duration) -> Option<Vec<ReceiverEvent>> {
+        let start = Instant::now();
+        let mut batch = Vec::new();
+        loop {
+            let left = period.saturating_sub(start.elapsed());
+            match self.next_event().wait_timeout(left) {
+                Poll::Ready(Some(event)) if left.is_zero() => {
+                    batch.push(event);
+                    return Some(batch);
+                }
+                Poll::Ready(Some(event)) => batch.push(event),
+                Poll::Ready(None) if batch.is_empty() => return None,
+                Poll::Ready(None) | Poll::Pending => return Some(batch),
+            }
+        }
     }
 
     /// The events, for a loop that blocks. It ends when the session is over.

@@ -129,6 +129,15 @@ impl BeginOfFile {
         Ok(Self { attributes: Some(attributes), ..self })
     }
 
+    /// The same announcement with another name.
+    ///
+    /// # Errors
+    /// If the name is empty, longer than [`FILE_NAME_LEN`] bytes, or contains a zero byte.
+    pub fn renamed(&self, file_name: &str) -> Result<Self, ParseError> {
+        let Self { attributes, is_compressed, .. } = *self;
+        Ok(Self { attributes, is_compressed, ..Self::new(self.transfer_type, self.file_size, file_name)? })
+    }
+
     /// Says that the object's segments may be compressed, each where it lies. Its size stays.
     #[must_use]
     pub fn compressed(self) -> Self {

@@ -14,6 +14,10 @@ use treecast_driver::{
 };
 use treecast_host::text;
 
+use super::super::{
+    choice::{Choices, Rename},
+    parse_pattern,
+};
 use crate::{advice, arguments, history};
 
 /// The longest file, in bytes.
@@ -42,8 +46,16 @@ struct RuleTable {
     senders: Vec<String>,
     /// A pattern of sessions' names.
     session: Option<String>,
-    /// A pattern of files' names.
-    only: Option<String>,
+    /// Patterns of files' names: those that are wanted, and those that are not.
+    #[serde(default)]
+    only: Patterns,
+    #[serde(default)]
+    not: Patterns,
+    /// The size of the largest file.
+    max_size: Option<String>,
+    /// Patterns of files' names, each with a new name.
+    #[serde(default)]
+    rename: Vec<String>,
     into: PathBuf,
     owner: Option<String>,
     #[serde(default)]
@@ -54,6 +66,31 @@ struct RuleTable {
     max_bytes: Option<String>,
     max_time: Option<String>,
     command: Option<String>,
+}
+
+/// One pattern, or several.
+#[derive(Debug, Deserialize)]
+#[serde(untagged)]
+enum Patterns {
+    One(String),
+    Several(Vec<String>),
+}
+
+impl Default for Patterns {
+    fn default() -> Self {
+        Self::Several(Vec::new())
+    }
+}
+
+impl Patterns {
+    fn parse(&self, field: &str) -> Result<Vec<glob::Pattern>, String> {
+        let patterns = match self {
+            Self::One(pattern) => std::slice::from_ref(pattern),
+            Self::Several(patterns) => patterns,
+        };
+        let parse = |text: &String| parse_pattern(text).map_err(|error| format!("{field}: {error}"));
+        patterns.iter().map(parse).collect()
+    }
 }
 
 /// Reads the file.
@@ -100,16 +137,25 @@ fn rule(table: RuleTable, folder: &Path) -> Result<Rule, String> {
     if senders.is_empty() {
         return Err("senders: name the public key of at least one sender".to_owned());
     }
-    let filter = |field: &str, pattern: &str| {
-        let pattern = super::super::parse_pattern(pattern).map_err(|error| format!("{field}: {error}"))?;
-        Ok::<_, String>(NameFilter::new(move |name| pattern.matches(name)))
-    };
+    let session = parse_pattern(table.session.as_deref().unwrap_or("*"))
+        .map_err(|error| format!("session: {error}"))?;
     let time = |text: &str| arguments::duration(text).map_err(|error| format!("max_time: {error}"));
-    let bytes = |text: &str| arguments::bytes(text).map_err(|error| format!("max_bytes: {error}"));
+    let bytes = |field: &str, text: &Option<String>| {
+        let bytes = text.as_deref().map(arguments::bytes).transpose();
+        bytes.map_err(|error| format!("{field}: {error}"))
+    };
+    let renames =
+        table.rename.iter().map(|text| Rename::parse(text).map_err(|error| format!("rename: {error}")));
+    let choices = Choices {
+        only: table.only.parse("only")?,
+        not: table.not.parse("not")?,
+        max_size: bytes("max_size", &table.max_size)?,
+        renames: renames.collect::<Result<_, _>>()?,
+    };
     Ok(Rule {
         senders,
-        session: filter("session", table.session.as_deref().unwrap_or("*"))?,
-        only: table.only.as_deref().map(|pattern| filter("only", pattern)).transpose()?,
+        session: NameFilter::new(move |name| session.matches(name)),
+        chooser: choices.chooser(),
         into: folder.join(table.into),
         owner: table
             .owner
@@ -119,7 +165,7 @@ fn rule(table: RuleTable, folder: &Path) -> Result<Rule, String> {
             keep_existing: table.keep_existing,
             hidden: table.hidden,
             max_files: table.max_files,
-            max_bytes: table.max_bytes.as_deref().map(bytes).transpose()?,
+            max_bytes: bytes("max_bytes", &table.max_bytes)?,
             wait_for_space: Duration::from_secs(60),
         },
         max_time: table.max_time.as_deref().map(time).transpose()?,

@@ -90,7 +90,7 @@ impl Session<'_> {
             return self.take_key(&key);
         }
         if let Message::Offer(begin) = &message {
-            if !self.wants(file, begin.file_name()) {
+            if !self.wants(file, begin) {
                 self.line.outbox.push(file, Message::NotWanted);
             }
             return Ok(());
@@ -142,7 +142,7 @@ impl Session<'_> {
         if !self.line.is_welcome {
             let interface = self.hearing.groups.interface_name().to_owned();
             (self.on_event)(ReceiveEvent::Joined { sender: self.line.sender, interface });
-            if self.store.only.is_some() {
+            if self.store.chooser.is_some() {
                 self.line.outbox.push(FileId::new(self.session, 0), Message::NamesRequest);
             }
         }

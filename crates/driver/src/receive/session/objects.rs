@@ -13,7 +13,11 @@ use treecast_wire::{
     message::{BeginOfFile, Message, ObjectKind},
 };
 
-use super::{super::ReceiveEvent, Session, source::Source};
+use super::{
+    super::{Choice, Offer, ReceiveEvent},
+    Session,
+    source::Source,
+};
 use crate::{
     files::{Report, SourceBlock, Task},
     udp::are_zeros,
@@ -190,23 +194,31 @@ impl Session<'_> {
             let input = ReceiverInput::Respond { file, response: Response::Ignore };
             return self.machine.handle(self.now, input);
         }
-        let (name, bytes) = (begin.file_name().to_owned(), begin.file_size);
         let is_index = begin.kind() == ObjectKind::Index;
         let before = self.store.begins.insert(file, begin.clone()).map_or(0, |before| before.file_size);
         self.figures.announced_bytes =
-            self.figures.announced_bytes.saturating_sub(before).saturating_add(bytes);
-        if let Err(reason) = self.carried.admission.admit(file.index(), &begin) {
-            return self.refuse(file, begin, reason);
-        }
+            self.figures.announced_bytes.saturating_sub(before).saturating_add(begin.file_size);
+        let stored = self.stored(&begin).and_then(|stored| {
+            self.carried.admission.admit(file.index(), &stored)?;
+            Ok(stored)
+        });
+        let stored = match stored {
+            Ok(stored) => stored,
+            Err(reason) => return self.refuse(file, begin, reason),
+        };
         if !is_index && self.carried.announced.insert(file.index()) {
+            let (name, bytes) = (stored.file_name().to_owned(), stored.file_size);
             (self.on_event)(ReceiveEvent::Announced { name, bytes });
         }
-        self.announce(file, begin);
+        self.announce(file, stored);
         self.trust.announced(file);
     }
 
-    /// An object cannot be stored as it was announced.
+    /// An object cannot be stored as it was announced, or as it is to be called here.
     fn refuse(&mut self, file: FileId, begin: BeginOfFile, reason: String) {
+        let announced = self.store.begins.get(&file);
+        let is_it = |announced: &&BeginOfFile| self.stored(announced).is_ok_and(|stored| stored == begin);
+        let begin = announced.filter(is_it).cloned().unwrap_or(begin);
         let knows_hash = self.machine.carousel().is_none_or(|machine| machine.digest(file).is_some());
         match self.trust.group().filter(|_| !knows_hash) {
             // Somebody else may have announced it: it fails when the sender has signed this announcement.
@@ -293,7 +305,9 @@ impl Session<'_> {
             }
             ReceiverEvent::Received { file, begin } => {
                 self.forget(file);
-                let (name, kind, bytes) = (begin.file_name().to_owned(), begin.kind(), begin.file_size);
+                // Under a name that cannot be, nothing has been received.
+                let name = self.stored(&begin).as_ref().unwrap_or(&begin).file_name().to_owned();
+                let (kind, bytes) = (begin.kind(), begin.file_size);
                 self.note_received(file, name, kind, bytes);
             }
             ReceiverEvent::Failed { file, reason, discarded_bytes } => {
@@ -307,26 +321,44 @@ impl Session<'_> {
         }
     }
 
-    /// Whether an object has a name that is wanted. One that has not is counted and told once.
-    pub(super) fn wants(&mut self, file: FileId, name: &str) -> bool {
-        let wanted = self.store.only.as_ref().is_none_or(|only| only.accepts(name));
+    /// What is to become of an object.
+    fn choice(&self, begin: &BeginOfFile) -> Choice {
+        let offer = Offer { name: begin.file_name(), bytes: begin.file_size };
+        self.store.chooser.as_ref().map_or(Choice::Take, |chooser| chooser.choose(offer))
+    }
+
+    /// An object as it is to be stored: under its own name or another one.
+    ///
+    /// # Errors
+    /// If it cannot have that name.
+    fn stored(&self, begin: &BeginOfFile) -> Result<BeginOfFile, String> {
+        match self.choice(begin) {
+            // An index has no name here.
+            Choice::TakeAs(name) if begin.kind() != ObjectKind::Index => {
+                begin.renamed(&name).map_err(|error| format!("it cannot be called {name:?} here: {error}"))
+            }
+            _ => Ok(begin.clone()),
+        }
+    }
+
+    /// Whether an object is wanted. One that is not is counted and told once.
+    pub(super) fn wants(&mut self, file: FileId, begin: &BeginOfFile) -> bool {
+        let wanted = self.choice(begin) != Choice::Refuse;
         if !wanted && self.figures.not_wanted.insert(file) {
-            (self.on_event)(ReceiveEvent::Ignored { name: name.to_owned(), exists: false });
+            (self.on_event)(ReceiveEvent::Ignored { name: begin.file_name().to_owned(), exists: false });
         }
         wanted
     }
 
     /// Whether an object is wanted.
     fn response(&mut self, file: FileId, begin: &BeginOfFile) -> Response {
-        let name = begin.file_name();
         let is_index = begin.kind() == ObjectKind::Index;
-        let wanted = match is_index {
-            true => self.store.only.as_ref().is_none_or(|only| only.accepts(name)),
-            false => self.wants(file, name),
-        };
-        let kept = self.store.leftovers.kept(&self.store.folder, file, begin);
+        let wanted = if is_index { self.choice(begin) != Choice::Refuse } else { self.wants(file, begin) };
+        // Under a name that cannot be, it is refused when it is to be stored.
+        let stored = self.stored(begin).unwrap_or_else(|_| begin.clone());
+        let kept = self.store.leftovers.kept(&self.store.folder, file, &stored);
         let exists =
-            wanted && self.carried.admission.is_kept_out(&self.store.folder, file.index(), begin, &kept);
+            wanted && self.carried.admission.is_kept_out(&self.store.folder, file.index(), &stored, &kept);
         if wanted && !exists {
             return Response::Accept;
         }
@@ -336,7 +368,7 @@ impl Session<'_> {
         }
         self.store.small.forget_left(file);
         if exists {
-            (self.on_event)(ReceiveEvent::Ignored { name: name.to_owned(), exists });
+            (self.on_event)(ReceiveEvent::Ignored { name: stored.file_name().to_owned(), exists });
         }
         Response::Ignore
     }

@@ -113,7 +113,7 @@ impl Storing {
             leftovers,
             small,
             store_waker,
-            only: options.only.clone(),
+            chooser: options.chooser.clone(),
             begins: BTreeMap::new(),
             seeded_next: BTreeMap::new(),
             cramped: BTreeSet::new(),
@@ -207,7 +207,7 @@ fn machine(options: &ReceiveOptions, buffer_bytes: usize, resumes: bool) -> Rece
         fec: ticket.fec,
         digest_from_group: ticket.security.is_some(),
         block_len: ticket.block_len,
-        notification: match options.only.is_some() || options.rules.keep_existing {
+        notification: match options.chooser.is_some() || options.rules.keep_existing {
             true => Notification::PerFile,
             false => Notification::Batched,
         },

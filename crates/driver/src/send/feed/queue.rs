@@ -1,38 +1,77 @@
-//! A queue of objects that a program fills while its session runs (the sending request queue of interdomain-2013, 4.6.2).
+//! A queue of objects that is filled while a session runs (the sending request queue of interdomain-2013, 4.6.2).
 
 use std::{
-    collections::VecDeque,
-    sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc::TryRecvError},
+    cmp::Reverse,
+    collections::BTreeMap,
+    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, mpsc::TryRecvError},
+    time::Instant,
 };
 
 use thiserror::Error;
 use treecast_host::wake::Waker;
 
+use super::{Arrival, Terms};
 use crate::files::NamedSource;
 
 /// An object in a queue.
 #[derive(Debug)]
 pub struct Queued {
     pub object: NamedSource,
-    /// The number by which events call the object.
-    pub number: u64,
-    /// The time for retransmissions of the object, as a multiple of the time of its multicast. `None`: the session's.
-    /// A session with local groups has no such time.
-    pub retransmission_timeout_factor: Option<f64>,
+    /// The number by which events call the object. `None` if nobody asks for it.
+    pub number: Option<u64>,
+    pub terms: Terms,
+    /// When the object is of no use any more. `None`: never.
+    pub expires: Option<Instant>,
 }
 
-/// A queue of objects, shared by its session and the program. Clones are the same queue.
+impl Queued {
+    /// An object whose time begins now.
+    pub fn new(object: NamedSource, number: Option<u64>, terms: Terms) -> Self {
+        let expires = terms.expires_after.and_then(|time| Instant::now().checked_add(time));
+        Self { object, number, terms, expires }
+    }
+}
+
+/// A queue of objects, shared by its session and whoever fills it. Clones are the same queue. Objects of a higher priority leave
+/// first, and equal ones in the order in which they came.
 ///
 /// The queue has no bound of its own: its program counts what has no event yet.
 #[derive(Debug, Clone, Default)]
-pub struct ObjectQueue(Arc<Mutex<State>>);
+pub struct ObjectQueue(Arc<Shared>);
+
+#[derive(Debug, Default)]
+struct Shared {
+    state: Mutex<State>,
+    /// Told when something has been taken, or the queue was closed.
+    room: Condvar,
+}
+
+/// The place of an arrival: its priority, and its number in the order of arrivals.
+type Place = (Reverse<i32>, u64);
 
 #[derive(Debug, Default)]
 struct State {
-    objects: VecDeque<Queued>,
+    arrivals: BTreeMap<Place, Arrival>,
+    arrived: u64,
+    /// Total size, in bytes, of the objects that wait.
+    bytes: u64,
+    /// Lines for the user, which wait for nothing. Too many are left out.
+    lines: Vec<String>,
     is_closed: bool,
     /// Wakes the session. `None` before it has begun.
     waker: Option<Waker>,
+}
+
+/// The most lines for the user that wait.
+const MOST_LINES: usize = 64;
+
+/// What may wait in a queue.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Bound {
+    /// The largest number of objects.
+    pub objects: usize,
+    /// The largest size of all objects together, in bytes.
+    pub bytes: u64,
 }
 
 /// The queue is closed.
@@ -46,13 +85,12 @@ impl ObjectQueue {
     /// # Errors
     /// If the queue is closed.
     pub fn push(&self, queued: Queued) -> Result<(), QueueClosed> {
-        let mut state = self.state();
-        if state.is_closed {
-            return Err(QueueClosed);
-        }
-        state.objects.push_back(queued);
-        state.wake();
-        Ok(())
+        self.add(Arrival::Object(queued))
+    }
+
+    /// Adds something. Returns at once.
+    pub(super) fn add(&self, arrival: Arrival) -> Result<(), QueueClosed> {
+        self.state().add(arrival)
     }
 
     /// Takes no more objects. The session ends when everything that is in the queue is sent.
@@ -60,16 +98,67 @@ impl ObjectQueue {
         let mut state = self.state();
         state.is_closed = true;
         state.wake();
+        self.0.room.notify_all();
     }
 
     /// Takes no more objects, and drops those that the session has not taken.
     pub fn clear(&self) {
         let mut state = self.state();
         state.is_closed = true;
-        let objects = std::mem::take(&mut state.objects);
+        state.bytes = 0;
+        let arrivals = std::mem::take(&mut state.arrivals);
+        self.0.room.notify_all();
         drop(state);
         // The objects' owners may look at the queue.
-        drop(objects);
+        drop(arrivals);
+    }
+
+    /// Adds something when fewer than `most` wait. Blocks until then.
+    pub(super) fn give(&self, arrival: Arrival, most: usize) -> Result<(), QueueClosed> {
+        let is_full = |state: &mut State| state.arrivals.len() >= most && !state.is_closed;
+        let mut state = self.0.room.wait_while(self.state(), is_full).unwrap_or_else(PoisonError::into_inner);
+        state.add(arrival)
+    }
+
+    /// Has the session tell the user a line.
+    pub(super) fn tell(&self, line: String) {
+        let mut state = self.state();
+        if state.lines.len() < MOST_LINES {
+            state.lines.push(line);
+            state.wake();
+        }
+    }
+
+    /// Lines for the user.
+    pub(super) fn lines(&self) -> Vec<String> {
+        std::mem::take(&mut self.state().lines)
+    }
+
+    /// Takes out what is beyond a bound: objects of the lowest priority first, and of these the oldest.
+    pub(super) fn shed(&self, bound: Bound) -> Vec<Queued> {
+        let mut state = self.state();
+        let mut shed = Vec::new();
+        while (state.arrivals.len() > bound.objects || state.bytes > bound.bytes)
+            && let Some(((lowest, _), _)) = state.arrivals.last_key_value()
+            && let Some((&place, _)) = state.arrivals.range((*lowest, 0)..).next()
+        {
+            shed.extend(state.remove(place).and_then(Arrival::into_object));
+        }
+        shed
+    }
+
+    /// Takes out the object with this number. `None` if the session has taken it.
+    pub(super) fn remove(&self, number: u64) -> Option<Queued> {
+        let mut state = self.state();
+        let is_it =
+            |arrival: &Arrival| matches!(arrival, Arrival::Object(queued) if queued.number == Some(number));
+        let place = state.arrivals.iter().find(|(_, arrival)| is_it(arrival)).map(|(place, _)| *place)?;
+        state.remove(place)?.into_object()
+    }
+
+    /// Whether nothing more is taken.
+    pub(super) fn is_closed(&self) -> bool {
+        self.state().is_closed
     }
 
     /// Has `waker` woken when there is something new.
@@ -79,22 +168,41 @@ impl ObjectQueue {
         state.wake();
     }
 
-    /// The next object.
+    /// The next arrival.
     ///
     /// # Errors
     /// When there is none now, or the queue is closed and empty.
-    pub(super) fn take(&self) -> Result<Queued, TryRecvError> {
+    pub(super) fn take(&self) -> Result<Arrival, TryRecvError> {
         let mut state = self.state();
         let none = if state.is_closed { TryRecvError::Disconnected } else { TryRecvError::Empty };
-        state.objects.pop_front().ok_or(none)
+        let place = state.arrivals.first_key_value().map(|(place, _)| *place).ok_or(none)?;
+        self.0.room.notify_one();
+        state.remove(place).ok_or(none)
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl State {
+    fn add(&mut self, arrival: Arrival) -> Result<(), QueueClosed> {
+        if self.is_closed {
+            return Err(QueueClosed);
+        }
+        self.arrived += 1;
+        self.bytes = self.bytes.saturating_add(arrival.bytes());
+        self.arrivals.insert((Reverse(arrival.priority()), self.arrived), arrival);
+        self.wake();
+        Ok(())
+    }
+
+    fn remove(&mut self, place: Place) -> Option<Arrival> {
+        let arrival = self.arrivals.remove(&place)?;
+        self.bytes = self.bytes.saturating_sub(arrival.bytes());
+        Some(arrival)
+    }
+
     fn wake(&self) {
         self.waker.iter().for_each(Waker::wake);
     }
@@ -115,9 +223,17 @@ mod tests {
     use crate::files::Source;
 
     fn queued(number: u64) -> Queued {
+        with_priority(number, 0)
+    }
+
+    fn with_priority(number: u64, priority: i32) -> Queued {
         let source = Source::memory("bytes", Arc::new([1_u8; 3]));
         let object = NamedSource { name: "bytes".to_owned(), source };
-        Queued { object, number, retransmission_timeout_factor: None }
+        Queued::new(object, Some(number), Terms { priority, ..Terms::default() })
+    }
+
+    fn taken(queue: &ObjectQueue) -> u64 {
+        queue.take().unwrap().into_object().unwrap().number.unwrap()
     }
 
     #[test]
@@ -128,12 +244,12 @@ mod tests {
         assert!(waker.take(), "it was not empty");
         queue.clone().push(queued(2)).unwrap();
         assert!(waker.take());
-        assert_eq!([1, 2].map(|_| queue.take().unwrap().number), [1, 2]);
+        assert_eq!([1, 2].map(|_| taken(&queue)), [1, 2]);
         assert_eq!(queue.take().unwrap_err(), TryRecvError::Empty);
         queue.push(queued(3)).unwrap();
         queue.close();
         assert_eq!(queue.push(queued(4)), Err(QueueClosed));
-        assert_eq!(queue.take().unwrap().number, 3);
+        assert_eq!(taken(&queue), 3);
         assert_eq!(queue.take().unwrap_err(), TryRecvError::Disconnected);
         assert!(queue == queue.clone() && queue != ObjectQueue::default());
     }
@@ -146,5 +262,41 @@ mod tests {
         queue.push(one).unwrap();
         queue.clear();
         assert_eq!((Arc::strong_count(&bytes), queue.take().unwrap_err()), (1, TryRecvError::Disconnected));
+    }
+
+    #[test]
+    fn a_higher_priority_leaves_first_and_the_oldest_of_the_lowest_is_shed_first() {
+        let queue = ObjectQueue::default();
+        for (number, priority) in [(0, 0), (1, -1), (2, 5), (3, -1), (4, 5), (5, i32::MIN), (6, i32::MAX)] {
+            queue.push(with_priority(number, priority)).unwrap();
+        }
+        let numbers =
+            |shed: Vec<Queued>| shed.iter().map(|queued| queued.number.unwrap()).collect::<Vec<_>>();
+        assert_eq!(numbers(queue.shed(Bound { objects: 7, bytes: 21 })), [0_u64; 0]);
+        assert_eq!(numbers(queue.shed(Bound { objects: 5, bytes: 21 })), [5, 1]);
+        assert_eq!(numbers(queue.shed(Bound { objects: 7, bytes: 14 })), [3]);
+        assert_eq!(queue.remove(2).unwrap().number, Some(2));
+        assert!(queue.remove(2).is_none());
+        assert_eq!([1, 2, 3].map(|_| taken(&queue)), [6, 4, 0]);
+    }
+
+    #[test]
+    fn who_gives_waits_for_room() {
+        let queue = ObjectQueue::default();
+        queue.give(Arrival::Object(queued(1)), 1).unwrap();
+        let giver = {
+            let queue = queue.clone();
+            std::thread::spawn(move || {
+                queue
+                    .give(Arrival::Object(queued(2)), 1)
+                    .and_then(|()| queue.give(Arrival::Object(queued(3)), 1))
+            })
+        };
+        assert_eq!(taken(&queue), 1);
+        while queue.state().arrivals.is_empty() {
+            std::thread::yield_now();
+        }
+        queue.clear();
+        assert_eq!(giver.join().unwrap(), Err(QueueClosed));
     }
 }

@@ -149,8 +149,9 @@ impl Session<'_> {
         peer.fresh = Fresh::since(self.all_run_bytes());
         peer.sent_before = self.machine.figures().multicast_bytes;
         if self.plan.options.feed.is_some() {
-            peer.tally.missed = self.figures.objects_done;
-            peer.tally.forgone_bytes = self.figures.done_bytes;
+            let (kept, kept_bytes) = self.objects.numbered.kept();
+            peer.tally.missed = self.figures.objects_done.saturating_sub(kept);
+            peer.tally.forgone_bytes = self.figures.done_bytes.saturating_sub(kept_bytes);
         }
         let (name, address) = (peer.name.clone(), peer.address);
         self.note_came(&who, address);

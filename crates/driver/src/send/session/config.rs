@@ -140,6 +140,7 @@ fn vcmtp_config(plan: &Plan, repair: vcmtp::Repair) -> SenderConfig {
         stall_limit: plan.options.stall_limit,
         at_once: plan.options.at_once,
         is_feed: plan.options.feed.is_some(),
+        kept_objects: plan.options.kept_objects,
         keepalive: connection::KEEPALIVE,
     }
 }

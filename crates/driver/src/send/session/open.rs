@@ -1,10 +1,6 @@
 //! Opens the parts of a session from its plan.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    io,
-    net::SocketAddr,
-};
+use std::{collections::BTreeSet, io, net::SocketAddr};
 
 use treecast_host::{
     poller::{Interest, Poller},
@@ -15,7 +11,7 @@ use treecast_wire::{header::PacketNumbers, ticket::Fanout};
 
 use super::{
     super::{
-        Plan, SendError, feed::Feed, gather::Gather, lane::GroupLane, lobby::Lobby,
+        Plan, SendError, feed::Feed, gather::Gather, lane::GroupLane, lobby::Lobby, numbered::Numbered,
         repair_share::RepairShare, source_table::SourceTable,
     },
     Congestion, Door, FEED, FIRST_CONNECTION, GroupKeys, LISTENER, Lanes, Objects, Placing, Refusals,
@@ -100,10 +96,13 @@ impl Objects {
             signer: plan.identity.clone().map(Signer::new),
             unsigned: Unsigned::default(),
             feed: feed
-                .map(|source| Feed::start(source, plan.options.compression, feed_waker.clone()))
+                .map(|source| {
+                    let rules = plan.options.feed_rules.clone();
+                    Feed::start(source, plan.options.compression, rules, feed_waker.clone())
+                })
                 .transpose()?,
             feed_waker,
-            numbers: BTreeMap::new(),
+            numbered: Numbered::default(),
             marks: None,
             hashing: None,
         })

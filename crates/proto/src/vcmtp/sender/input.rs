@@ -62,7 +62,7 @@ impl Sender {
 
     /// The objects that are over, for somebody who comes now.
     fn missed(&self) -> BlockSet {
-        if self.config.is_feed { BlockSet::default() } else { self.objects.done() }
+        if self.config.is_feed { self.objects.kept() } else { self.objects.done() }
     }
 
     pub(super) fn forget_receiver(&mut self, now: Instant, receiver: ReceiverId, gone: &Retransmitter) {
@@ -221,7 +221,12 @@ impl Sender {
 
     pub(super) fn withdraw(&mut self, file: FileId, reason: &str) {
         let Some(index) = self.objects.index(file) else { return };
-        let Some(object) = self.objects.get(index) else { return };
+        let Some(object) = self.objects.get(index) else {
+            if self.config.is_feed {
+                self.objects.take_over(index);
+            }
+            return;
+        };
         let pending = object.pending_receivers();
         if let Some(object) = self.objects.get_mut(index) {
             object.withdrawn = Some(reason.to_owned());

@@ -63,6 +63,11 @@ impl MulticastSender {
         self.queued.len()
     }
 
+    /// The objects that have not begun.
+    pub(super) fn waiting(&self) -> impl Iterator<Item = u32> {
+        self.queued.iter().copied()
+    }
+
     /// Whether all objects are out.
     pub(super) fn is_idle(&self) -> bool {
         self.queued.is_empty() && self.in_flight.is_empty() && self.gathering.is_empty()
@@ -179,7 +184,7 @@ mod tests {
 
     fn sender(sizes: &[u64]) -> (MulticastSender, Objects) {
         let (mut sender, mut objects) =
-            (MulticastSender::default(), Objects::new(SessionId(1), 100, false, true));
+            (MulticastSender::default(), Objects::new(SessionId(1), 100, false, usize::MAX));
         for size in sizes {
             let begin = BeginOfFile::new(TransferType::DiskToDisk, *size, "name").unwrap();
             sender.queue(objects.add(begin));

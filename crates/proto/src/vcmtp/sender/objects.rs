@@ -158,13 +158,14 @@ pub(super) struct Objects {
     open: BTreeMap<u32, Object>,
     /// Objects that are over and may be opened again.
     over: BTreeMap<u32, Over>,
-    keeps_over: bool,
+    /// The largest number of those. The oldest are forgotten first.
+    most_over: usize,
     /// Indexes of all that are over, or were once; a few words for thousands.
     done: BlockSet,
 }
 
 impl Objects {
-    pub(super) fn new(session: SessionId, block_len: u16, has_fec: bool, keeps_over: bool) -> Self {
+    pub(super) fn new(session: SessionId, block_len: u16, has_fec: bool, most_over: usize) -> Self {
         Self {
             session,
             block_len: u64::from(block_len.max(1)),
@@ -172,7 +173,7 @@ impl Objects {
             next_index: 0,
             open: BTreeMap::new(),
             over: BTreeMap::new(),
-            keeps_over,
+            most_over,
             done: BlockSet::default(),
         }
     }
@@ -274,8 +275,12 @@ impl Objects {
     pub(super) fn remove(&mut self, index: u32) -> Option<Object> {
         let object = self.open.remove(&index)?;
         self.done.insert(index.into()..u64::from(index) + 1);
-        if self.keeps_over {
+        // Of a feed, nobody needs to know what was given up.
+        if self.most_over == usize::MAX || object.withdrawn.is_none() {
             self.over.insert(index, Over::of(&object));
+        }
+        if self.over.len() > self.most_over {
+            self.over.pop_first();
         }
         Some(object)
     }
@@ -305,6 +310,13 @@ impl Objects {
             done.remove(u64::from(*index)..u64::from(*index) + 1);
         }
         done
+    }
+
+    /// The indexes of objects that are over and may be opened again.
+    pub(super) fn kept(&self) -> BlockSet {
+        let mut kept = BlockSet::default();
+        self.over.keys().for_each(|index| _ = kept.insert(u64::from(*index)..u64::from(*index) + 1));
+        kept
     }
 
     /// The blocks that hold `bytes`.

@@ -1,6 +1,7 @@
 //! The sender against tables 4.4 to 4.6, seen from outside.
 
 mod difference;
+mod feed;
 mod offers;
 mod slower;
 mod stall;
@@ -71,6 +72,7 @@ impl Bench {
             stall_limit: Duration::from_secs(60),
             at_once: 64,
             is_feed: false,
+            kept_objects: 0,
             keepalive: KEEPALIVE,
         }
     }
@@ -602,31 +604,6 @@ fn who_only_came_and_went_is_not_counted() {
     assert_eq!(bench.group(), "");
     bench.message(A, Message::EndOfRetransmissionRequests);
     assert_eq!(bench.group(), "1 Complete, API_File_Done 0 of 1");
-}
-
-/// A feed's objects leave nothing behind, however many there are.
-#[test]
-fn objects_of_a_feed_are_forgotten_when_they_are_done() {
-    let mut bench = Bench::with(Repair::Nack, Some(10.0));
-    bench.sender = Sender::new(SenderConfig { is_feed: true, ..bench.sender.config.clone() });
-    bench.join(A);
-    for index in 0..20_000 {
-        bench.send(100);
-        bench.group();
-        bench.input(SenderInput::Hashed { file: file(index), hash: HASH });
-        bench.input(SenderInput::Message {
-            from: A,
-            file: file(index),
-            message: Message::EndOfRetransmissionRequests,
-        });
-        bench.group();
-        bench.to(A);
-    }
-    let sender = &bench.sender;
-    assert!(sender.objects.is_empty() && sender.objects.done().chunks() <= 5);
-    assert!(sender.coordinator.deadline().is_none() && sender.coordinator.events.is_empty());
-    bench.join(B);
-    assert_eq!(bench.to(B), "Welcome", "what it has missed is not told one by one");
 }
 
 /// What is over is opened again for whoever comes late, and nobody else notices.

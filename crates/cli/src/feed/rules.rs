@@ -1,0 +1,141 @@
+//! Rules of a feed: on which terms files are sent, by their names.
+
+use std::path::Path;
+
+use serde::Deserialize;
+use treecast_driver::{
+    receive::NameFilter,
+    send::{Rule, Terms},
+};
+use treecast_host::text;
+
+use crate::{arguments, receive::parse_pattern};
+
+/// The longest file of rules, in bytes.
+const MAX_FILE: u64 = 1 << 20;
+
+/// The largest factor for the time of retransmissions.
+const MOST_FACTOR: f64 = 1e6;
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    #[serde(default, rename = "rule")]
+    rules: Vec<Table>,
+}
+
+/// A rule as it is written.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Table {
+    /// A pattern of names.
+    names: String,
+    #[serde(default)]
+    priority: i32,
+    expires: Option<String>,
+    retx_factor: Option<f64>,
+}
+
+impl Table {
+    fn rule(self) -> Result<Rule, String> {
+        let pattern = parse_pattern(&self.names).map_err(|error| format!("names: {error}"))?;
+        let expires_after = self.expires.as_deref().map(arguments::duration).transpose();
+        let factor = self.retx_factor;
+        if factor.is_some_and(|factor| !(0.0..=MOST_FACTOR).contains(&factor)) {
+            return Err(format!("retx_factor: expected a number from 0 to {MOST_FACTOR}"));
+        }
+        let terms = Terms {
+            priority: self.priority,
+            expires_after: expires_after.map_err(|error| format!("expires: {error}"))?,
+            retransmission_timeout_factor: factor,
+        };
+        Ok(Rule { names: NameFilter::new(move |name| pattern.matches(name)), terms })
+    }
+}
+
+/// Parses a rule of the command line: `GLOB:priority=10,expires=10m,retx-factor=5`.
+pub(super) fn parse(text: &str) -> Result<Rule, String> {
+    const EXPECTED: &str =
+        "expected a pattern and terms, like 'radar/*:priority=10,expires=10m,retx-factor=5'";
+    let (names, terms) = text.rsplit_once(':').ok_or(EXPECTED)?;
+    let mut table = Table { names: names.to_owned(), priority: 0, expires: None, retx_factor: None };
+    for term in terms.split(',') {
+        match term.split_once('=').ok_or(EXPECTED)? {
+            ("priority", number) => {
+                let number =
+                    number.parse().map_err(|_| "priority: expected a whole number, like 10 or -1")?;
+                table.priority = number;
+            }
+            ("expires", time) => table.expires = Some(time.to_owned()),
+            ("retx-factor", factor) => {
+                table.retx_factor =
+                    Some(factor.parse().map_err(|_| "retx-factor: expected a number, like 5")?);
+            }
+            _ => return Err(EXPECTED.to_owned()),
+        }
+    }
+    table.rule()
+}
+
+/// Reads a file of rules.
+///
+/// # Errors
+/// One line for whatever is wrong first.
+pub(super) fn read(path: &Path) -> Result<Vec<Rule>, String> {
+    let shown = path.display();
+    let content = text::read_written(path, MAX_FILE)
+        .map_err(|error| format!("cannot read {shown}: {error}; name a file of rules with --rules"))?;
+    let file: File = toml::from_str(&content).map_err(|error| {
+        let at = error.span().map_or(0, |span| span.start).min(content.len());
+        let line = content.as_bytes()[..at].iter().filter(|byte| **byte == b'\n').count() + 1;
+        format!("{shown}:{line}: {}", error.message().lines().collect::<Vec<_>>().join(" "))
+    })?;
+    let rules = (1..).zip(file.rules);
+    rules
+        .map(|(number, table)| table.rule().map_err(|why| format!("{shown}: rule {number}: {why}")))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rule_has_a_pattern_and_terms() {
+        let rule = parse("a:b/*:priority=-3,expires=10m,retx-factor=2.5").unwrap();
+        assert!(rule.names.accepts("a:b/c") && !rule.names.accepts("c"));
+        let terms = rule.terms;
+        assert_eq!((terms.priority, terms.retransmission_timeout_factor), (-3, Some(2.5)));
+        assert_eq!(terms.expires_after.unwrap().as_secs(), 600);
+        for (wrong, why) in [
+            ("*", "like 'radar/*:"),
+            ("*:", "like 'radar/*:"),
+            ("*:colour=1", "like 'radar/*:"),
+            ("[:priority=1", "names: "),
+            ("*:priority=x", "priority: "),
+            ("*:expires=5", "expires: "),
+            ("*:retx-factor=x", "retx-factor: "),
+            ("*:retx-factor=-1", "from 0 to"),
+            ("*:retx-factor=NaN", "from 0 to"),
+        ] {
+            let line = parse(wrong).unwrap_err();
+            assert!(line.contains(why), "{wrong}: {line}");
+        }
+    }
+
+    #[test]
+    fn a_file_of_rules_says_what_is_wrong_in_one_line() {
+        let path = std::env::temp_dir().join(format!("treecast-rules-{}", std::process::id()));
+        let read = |text: &str| {
+            std::fs::write(&path, text).unwrap();
+            read(&path)
+        };
+        let rules = read("[[rule]]\nnames = \"a\"\npriority = 2\n\n[[rule]]\nnames = \"*\"\n").unwrap();
+        assert_eq!((rules.len(), rules[0].terms.priority, rules[1].terms), (2, 2, Terms::default()));
+        let unknown = read("[[rule]]\nnames = \"a\"\ncolour = 1\n").unwrap_err();
+        assert!(unknown.contains(":3: unknown field `colour`"), "{unknown}");
+        let wrong = read("[[rule]]\nnames = \"a\"\nexpires = \"5\"\n").unwrap_err();
+        assert!(wrong.contains("rule 1: expires: ") && !wrong.contains('\n'), "{wrong}");
+        std::fs::remove_file(&path).unwrap();
+    }
+}

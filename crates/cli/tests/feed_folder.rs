@@ -1,0 +1,247 @@
+//! `treecast feed DIR` as a user runs it.
+
+mod child;
+mod session;
+
+use std::{
+    fs::{self, File},
+    process::{Command, Stdio},
+    time::{Duration, SystemTime},
+};
+
+use session::{Guarded, Scratch, SpawnGuarded, events, finish, finish_well, refused, treecast, wait_until};
+
+fn feed_command(scratch: &Scratch, args: &[&str]) -> Command {
+    let mut command = treecast();
+    command
+        .args(["feed", "--interface", "lo", "--json", "--ticket-file"])
+        .arg(scratch.path("ticket"))
+        .args(args);
+    command.arg(scratch.path("in")).stdin(Stdio::null());
+    command
+}
+
+/// A sender of the folder `in`, whose events go to a file of this name.
+fn feed(scratch: &Scratch, told: &str, args: &[&str]) -> Guarded {
+    _ = fs::remove_file(scratch.path("ticket"));
+    fs::create_dir_all(scratch.path("in")).unwrap();
+    let told = File::create(scratch.path(told)).unwrap();
+    let sender = feed_command(scratch, args).stdout(told.try_clone().unwrap()).stderr(told).spawn_guarded();
+    wait_until("the ticket is written", || scratch.path("ticket").exists());
+    sender
+}
+
+/// A file that was written a while ago.
+fn old_file(scratch: &Scratch, name: &str, len: usize) {
+    let path = scratch.file(name, len);
+    let long_ago = SystemTime::now() - Duration::from_secs(60);
+    File::options().write(true).open(path).unwrap().set_modified(long_ago).unwrap();
+}
+
+fn wait_for(scratch: &Scratch, folder: &str, name: &str) {
+    wait_until(&format!("{name} is there"), || scratch.path(folder).join(name).exists());
+}
+
+fn told(scratch: &Scratch, file: &str) -> String {
+    fs::read_to_string(scratch.path(file)).unwrap_or_default()
+}
+
+#[test]
+fn each_file_is_sent_once_also_over_a_restart() {
+    let scratch = Scratch::new();
+    old_file(&scratch, "in/before", 1000);
+    let sender = feed(&scratch, "first", &[]);
+    let receiver = scratch.receive("out", &[]);
+    wait_for(&scratch, "out", "before");
+    scratch.file("in/new", 300_000);
+    scratch.file("in/.hidden", 10);
+    scratch.file("elsewhere", 10);
+    fs::rename(scratch.path("elsewhere"), scratch.path("in/moved")).unwrap();
+    scratch.file("in/below/it/deep", 10);
+    for name in ["new", "moved", "below/it/deep"] {
+        wait_for(&scratch, "out", name);
+    }
+    // A file that changes is sent again.
+    scratch.file("in/new", 200);
+    wait_until("it is new", || fs::metadata(scratch.path("out/new")).is_ok_and(|new| new.len() == 200));
+    wait_until("all are done", || told(&scratch, "first").matches(r#""event":"object""#).count() == 5);
+    sender.signal(2);
+    finish_well(sender);
+    finish(receiver);
+    let stopped = told(&scratch, "first");
+    assert!(stopped.contains("go out after the next start"), "{stopped}");
+    assert_eq!(scratch.names("out"), ["before", "below", "moved", "new"]);
+    scratch.file("in/meanwhile", 10);
+    let mut sender = feed(&scratch, "second", &[]);
+    let receiver = scratch.receive("again", &[]);
+    wait_for(&scratch, "again", "meanwhile");
+    sender.kill().unwrap();
+    drop(receiver);
+    assert_eq!(scratch.names("again").iter().filter(|name| !name.starts_with('.')).count(), 1);
+}
+
+#[test]
+fn a_receiver_takes_what_it_wants_under_its_own_names_and_in_batches() {
+    let scratch = Scratch::new();
+    let names = [
+        ("radar/1", 300_000),
+        ("radar/2", 10),
+        ("radar/3.tmp", 10),
+        ("model/large", 500_000),
+        ("model/small", 10),
+    ];
+    names.iter().for_each(|(name, len)| old_file(&scratch, &format!("in/{name}"), *len));
+    let sender = feed(&scratch, "sent", &["--wait", "2"]);
+    let list = scratch.arg("list");
+    let wanted = ["--only", "radar/*", "--only", "model/*", "--not", "*.tmp", "--max-size", "400k"];
+    let command = format!("sh -c 'echo $0 $# >> {list}' batch {{}}");
+    let renames = ["--rename", "radar/*=old/{name}.{}", "--exec", &command, "--batch", "1"];
+    let choosy = scratch.receive("choosy", &[&wanted[..], &renames].concat());
+    let all = scratch.receive("all", &["--rename", "model/small=../out"]);
+    wait_until("the command has run", || scratch.path("list").exists());
+    wait_for(&scratch, "all", "model/large");
+    assert_eq!(fs::read_to_string(&list).unwrap(), "batch 3\n");
+    for name in ["old/1.radar/1", "old/2.radar/2", "model/small"] {
+        assert!(scratch.path("choosy").join(name).exists(), "{name}");
+    }
+    assert!(!scratch.path("choosy/model/large").exists() && !scratch.path("choosy/radar").exists());
+    wait_until("the sender knows", || told(&scratch, "sent").matches(r#""event":"object""#).count() == 5);
+    sender.signal(15);
+    finish_well(sender);
+    finish(choosy);
+    let (code, told) = finish(all);
+    assert!(code != Some(0) && told.contains("\"../out\"") && !scratch.path("out").exists(), "{told}");
+}
+
+#[test]
+fn a_receiver_that_was_away_gets_the_newest_files_that_it_has_missed() {
+    let scratch = Scratch::new();
+    let sender = feed(&scratch, "sent", &["--keep", "3", "--remove"]);
+    let receiver = scratch.receive("always", &[]);
+    let mut away = scratch.receive("away", &[]);
+    scratch.file("in/0", 300_000);
+    for folder in ["always", "away"] {
+        wait_for(&scratch, folder, "0");
+    }
+    away.kill().unwrap();
+    drop(away);
+    for number in 1..=5 {
+        scratch.file(&format!("in/{number}"), 200_000);
+        wait_for(&scratch, "always", &number.to_string());
+    }
+    wait_until("old ones are removed", || scratch.names("in") == ["3", "4", "5"]);
+    let away = scratch.receive("away", &[]);
+    for number in 3..=5 {
+        wait_for(&scratch, "away", &number.to_string());
+    }
+    assert!(!scratch.path("away/2").exists());
+    sender.signal(15);
+    finish_well(sender);
+    finish(receiver);
+    finish(away);
+    assert_eq!(scratch.names("in"), [""; 0], "they are done with");
+}
+
+#[test]
+fn what_is_urgent_leaves_first_and_what_expires_is_given_up() {
+    let scratch = Scratch::new();
+    old_file(&scratch, "in/a-late", 4_000_000);
+    old_file(&scratch, "in/b-usual", 1000);
+    old_file(&scratch, "in/urgent/c", 1000);
+    let rules = "[[rule]]\nnames = \"urgent/*\"\npriority = 9\n\n[[rule]]\nnames = \"*\"\npriority = 1\n";
+    fs::write(scratch.path("rules"), rules).unwrap();
+    let rules = scratch.arg("rules");
+    let terms = [
+        "--rule",
+        "a-*:expires=3s,retx-factor=2",
+        "--rules",
+        &rules,
+        "--rate",
+        "4M",
+        "--at-once",
+        "1",
+        "--remove",
+    ];
+    let sender = feed(&scratch, "sent", &terms);
+    let mut receiver = scratch.receive_command("out");
+    receiver
+        .args(["--json", &format!("@{}", scratch.arg("ticket"))])
+        .stdout(File::create(scratch.path("came")).unwrap());
+    let receiver = receiver.spawn_guarded();
+    wait_until("the late one is given up", || told(&scratch, "came").contains(r#""event":"failed""#));
+    wait_until("all files are removed", || {
+        scratch.names("in") == ["urgent"] && scratch.names("in/urgent").is_empty()
+    });
+    sender.signal(15);
+    finish_well(sender);
+    finish(receiver);
+    let names: Vec<_> = events(&told(&scratch, "came"))
+        .iter()
+        .filter(|event| event["event"] == "object" || event["event"] == "failed")
+        .map(|event| event["name"].as_str().unwrap().to_owned())
+        .collect();
+    assert_eq!(names, ["urgent/c", "b-usual", "a-late"]);
+    for file in ["sent", "came"] {
+        assert!(told(&scratch, file).contains("it has expired"), "{file}: {}", told(&scratch, file));
+    }
+}
+
+#[test]
+fn a_folder_that_fills_loses_the_oldest_of_the_lowest_priority_and_says_so() {
+    let scratch = Scratch::new();
+    let sender = feed(
+        &scratch,
+        "sent",
+        &["--spool-files", "3", "--rule", "kept-*:priority=1", "--remove", "--wait", "1"],
+    );
+    scratch.file("in/kept-0", 10);
+    for number in 1..=9 {
+        scratch.file(&format!("in/{number}"), 10);
+    }
+    wait_until("files are dropped", || scratch.names("in") == ["8", "9", "kept-0"]);
+    wait_until("that is told", || told(&scratch, "sent").contains("dropped"));
+    let receiver = scratch.receive("out", &[]);
+    wait_until("the others are sent", || scratch.names("in").is_empty());
+    for name in ["8", "9", "kept-0"] {
+        wait_for(&scratch, "out", name);
+    }
+    assert!(!scratch.path("out/7").exists());
+    sender.signal(15);
+    finish_well(sender);
+    finish(receiver);
+    let told = told(&scratch, "sent");
+    assert!(told.contains("at most 3 objects may wait; the oldest of the lowest priority went"), "{told}");
+}
+
+#[test]
+fn a_folder_is_looked_at_where_changes_are_not_told_and_belongs_to_one_sender() {
+    let scratch = Scratch::new();
+    let sender = feed(&scratch, "sent", &["--poll", "--remove"]);
+    refused(&mut feed_command(&scratch, &[]), &["another sender watches", "in"]);
+    let receiver = scratch.receive("out", &[]);
+    scratch.file("in/one", 10);
+    wait_for(&scratch, "out", "one");
+    sender.signal(15);
+    finish_well(sender);
+    finish(receiver);
+}
+
+#[test]
+fn what_cannot_be_is_refused_in_one_line() {
+    let scratch = Scratch::new();
+    fs::create_dir(scratch.path("in")).unwrap();
+    scratch.file("in/.treecast-feed", 100);
+    for (args, words) in [
+        (&["feed", "no/such/folder"][..], &["no/such/folder", "treecast feed"][..]),
+        (&["feed", "/proc/self/exe"], &["it is no folder"]),
+        (&["feed", "-", "--remove"], &["--remove", "name one"]),
+        (&["feed", "in", "--keep", "2", "--repair", "none"], &["--keep", "--repair nack"]),
+        (&["feed", "in", "--repair", "carousel"], &["leave out --feed"]),
+        (&["feed", "in", "--rules", "none"], &["cannot read none", "--rules"]),
+        (&["feed", "in"], &[".treecast-feed", "something else"]),
+        (&["receive", "ticket", "--rename", "*=x"], &["{name}"]),
+        (&["receive", "ticket", "--batch", "5"], &["--exec"]),
+    ] {
+        refused(treecast().args(args).current_dir(scratch.path("")), words);
+    }
+}

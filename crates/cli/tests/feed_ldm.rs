@@ -1,0 +1,117 @@
+//! Products of LDM, from a stand-in of pqact to receivers. The stand-in keeps pqact's contract: it starts the program of the entry in
+//! `contrib/ldm/pqact.conf` with the first product, keeps its pipe open, writes each product's metadata and data (`PIPE -metadata`),
+//! and closes the pipe in the end.
+
+mod child;
+mod session;
+
+use std::{
+    fs,
+    io::Write,
+    path::Path,
+    process::{Command, Stdio},
+};
+
+use session::{
+    Guarded, Scratch, SpawnGuarded, contents, finish, finish_well, finish_with, path, treecast, wait_until,
+};
+
+/// The command of the entry, with this folder in place of its own.
+fn decoder(folder: &Path) -> Command {
+    let config = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../contrib/ldm/pqact.conf");
+    let config = fs::read_to_string(config).unwrap();
+    let entry = config.lines().find(|line| !line.starts_with('#')).unwrap();
+    let fields: Vec<&str> = entry.split('\t').collect();
+    assert_eq!(fields[..3], ["CONDUIT", ".*", "PIPE"]);
+    let words: Vec<&str> = fields[3].split(' ').collect();
+    assert_eq!(words[..2], ["-metadata", "treecast"], "pqact keeps the pipe open, and writes metadata");
+    let mut command = treecast();
+    command.args(&words[2..words.len() - 1]).arg(folder).stdin(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
+struct Pqact(Guarded);
+
+impl Pqact {
+    fn start(folder: &Path) -> Self {
+        Self(decoder(folder).spawn_guarded())
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        // A decoder may have ended.
+        _ = self.0.stdin.as_mut().unwrap().write_all(bytes);
+    }
+
+    fn product(&mut self, identifier: &str, signature: u8, data: &[u8]) {
+        let origin = "idd.example.edu";
+        let total = 4 + 16 + 4 + 8 + 4 + 4 + 4 + (4 + identifier.len()) + (4 + origin.len());
+        self.write(&(total as u32).to_ne_bytes());
+        self.write(&[signature; 16]);
+        self.write(&(data.len() as u32).to_ne_bytes());
+        self.write(&1_286_928_000_u64.to_ne_bytes());
+        self.write(&[0; 4 + 4 + 4]);
+        for text in [identifier, origin] {
+            self.write(&(text.len() as u32).to_ne_bytes());
+            self.write(text.as_bytes());
+        }
+        self.write(data);
+    }
+
+    fn close(mut self) -> Guarded {
+        drop(self.0.stdin.take());
+        self.0
+    }
+}
+
+#[test]
+fn products_of_ldm_reach_receivers() {
+    let scratch = Scratch::new();
+    fs::create_dir(scratch.path("spool")).unwrap();
+    let mut sender = treecast();
+    sender.args(["feed", "--interface", "lo", "--remove", "--ticket-file"]).arg(scratch.path("ticket"));
+    sender.arg(scratch.path("spool")).stdout(Stdio::null()).stderr(Stdio::null());
+    let sender = sender.spawn_guarded();
+    wait_until("the ticket is written", || scratch.path("ticket").exists());
+    let receiver = scratch.receive("out", &[]);
+    let mut pqact = Pqact::start(&scratch.path("spool"));
+    let names: Vec<String> =
+        (0..20).map(|number| format!("data/nam !grib2/#{number:03}/TMPK! {number:06}")).collect();
+    for (number, name) in names.iter().enumerate() {
+        pqact.product(name, number as u8, &contents(number * 9000));
+    }
+    for (number, name) in names.iter().enumerate() {
+        wait_until(name, || scratch.path("out").join(name).exists());
+        assert!(fs::read(scratch.path("out").join(name)).unwrap() == contents(number * 9000), "{name}");
+    }
+    finish_well(pqact.close());
+    sender.signal(15);
+    finish_well(sender);
+    finish(receiver);
+}
+
+#[test]
+fn a_product_that_cannot_be_stored_is_told_of_and_the_next_one_is_stored() {
+    let scratch = Scratch::new();
+    let spool = scratch.path("spool");
+    let mut pqact = Pqact::start(&spool);
+    pqact.product("a", 1, b"first");
+    pqact.product("a/b", 2, &contents(300_000));
+    pqact.product("a", 3, b"second");
+    pqact.product("../../out", 4, b"third");
+    let told = finish_with(3, pqact.close());
+    assert!(told.contains("cannot store a/b: "), "{told}");
+    assert_eq!(scratch.names("spool"), ["a", "a.03030303", "out"]);
+    let mut pqact = Pqact::start(&spool);
+    pqact.write(&[7; 100]);
+    let told = finish_with(1, pqact.close());
+    assert!(told.contains("PIPE -metadata") && told.lines().count() == 1, "{told}");
+    let mut pqact = Pqact::start(&spool);
+    pqact.product("short", 1, &[0; 10]);
+    pqact.write(&100_u32.to_ne_bytes());
+    finish_with(1, pqact.close());
+    assert!(
+        spool.join("short").exists() && scratch.names("spool").iter().all(|name| !name.starts_with('.')),
+        "{}",
+        path(&spool)
+    );
+}

@@ -1,0 +1,229 @@
+//! Sees which files of a folder, and of those below it, are complete: by inotify where that is to be had, and by looking again and
+//! again where it is not.
+
+use std::{
+    collections::{BTreeMap, HashSet},
+    fs::{self, Metadata},
+    io,
+    os::unix::fs::MetadataExt,
+    path::{Path, PathBuf},
+    time::{Duration, Instant, SystemTime},
+};
+
+use treecast_host::{
+    poller::Poller,
+    wake::Waker,
+    watch::{Happened, Watch},
+};
+
+use super::taken::Mark;
+
+/// The time for which a file that nobody has told of must not have changed.
+const SETTLED: Duration = Duration::from_secs(2);
+
+/// The time between two looks at the whole folder where nothing tells of what happens in it.
+const LOOK: Duration = Duration::from_secs(2);
+
+/// The same where something does. It finds what was missed, and what is gone.
+const SELDOM: Duration = Duration::from_secs(60);
+
+/// Looking takes at most this share of the time, as a divisor.
+const SHARE: u32 = 20;
+
+/// The most folders that are watched.
+const MOST_FOLDERS: usize = 10_000;
+
+#[derive(Debug)]
+pub(super) struct Folder {
+    root: PathBuf,
+    poller: Poller,
+    /// `None` where the folder is looked at again and again.
+    watch: Option<Watch>,
+    /// The watched folders, below the root, by their numbers.
+    watched: BTreeMap<i32, PathBuf>,
+    /// Files that had changed shortly before the last look.
+    fresh: HashSet<Mark>,
+    look_at: Instant,
+    /// Before this, the folder is not looked at again, whatever happens in it.
+    not_before: Instant,
+}
+
+/// A file that is complete.
+#[derive(Debug)]
+pub(super) struct Complete {
+    /// Its path below the folder.
+    pub name: PathBuf,
+    pub mark: Mark,
+}
+
+/// What a look at the whole folder has found.
+#[derive(Debug, Default)]
+pub(super) struct Look {
+    pub complete: Vec<Complete>,
+    /// All files that are there. `None` if not all could be seen.
+    pub seen: Option<HashSet<Mark>>,
+    /// Why not all could be seen.
+    pub error: Option<String>,
+}
+
+impl Folder {
+    /// Does not look yet. With `polls`, inotify is not used. Returns why inotify cannot be used, too, where it cannot.
+    pub fn open(root: PathBuf, polls: bool, waker: &Waker) -> io::Result<(Self, Option<String>)> {
+        let poller = Poller::new()?;
+        poller.watch(waker, 0)?;
+        let mut watched = BTreeMap::new();
+        let watch = if polls { Ok(None) } else { watch(&root, &poller).map(Some) };
+        let (watch, problem) = match watch {
+            Ok(watch) => (watch, None),
+            Err(error) => (None, Some(error.to_string())),
+        };
+        let watch = watch.map(|(watch, number)| {
+            watched.insert(number, PathBuf::new());
+            watch
+        });
+        let now = Instant::now();
+        Ok((
+            Self { root, poller, watch, watched, fresh: HashSet::new(), look_at: now, not_before: now },
+            problem,
+        ))
+    }
+
+    /// Waits for something to happen, until it is time to look at the whole folder, or for `most`. Returns files that are
+    /// complete.
+    pub fn wait(&mut self, most: Duration) -> io::Result<Vec<Complete>> {
+        let timeout = most.min(self.look_at.saturating_duration_since(Instant::now()));
+        self.poller.tokens(Some(timeout))?;
+        let happened = match &self.watch {
+            Some(watch) => watch.take()?,
+            None => Vec::new(),
+        };
+        let mut complete = Vec::new();
+        for event in happened {
+            match event {
+                Happened::Complete { folder, name } => {
+                    let name = self.watched.get(&folder).map(|folder| folder.join(name));
+                    complete.extend(name.and_then(|name| self.complete(name)));
+                }
+                // What is in it may have come before it was watched.
+                Happened::Folder { .. } | Happened::Lost => {
+                    self.look_at = self.not_before;
+                }
+                Happened::Gone { folder } => _ = self.watched.remove(&folder),
+            }
+        }
+        Ok(complete)
+    }
+
+    /// The file that has been told of, if it is one that is sent.
+    fn complete(&self, name: PathBuf) -> Option<Complete> {
+        if name.file_name().is_none_or(|name| name.as_encoded_bytes().starts_with(b".")) {
+            return None;
+        }
+        // It may be gone.
+        let metadata = self.root.join(&name).symlink_metadata().ok().filter(Metadata::is_file)?;
+        let mark = Mark::of(&name, &metadata);
+        Some(Complete { name, mark })
+    }
+
+    /// Whether it is time to look at the whole folder.
+    pub fn is_due(&self) -> bool {
+        self.look_at <= Instant::now()
+    }
+
+    /// Looks at the whole folder, unless `is_stopped`. A file that nobody has told of counts as complete when it has not changed for
+    /// two seconds. `is_known` are files that are not asked for.
+    pub fn look(&mut self, is_known: impl Fn(Mark) -> bool, is_stopped: impl Fn() -> bool) -> Look {
+        let start = Instant::now();
+        let (mut look, mut seen, mut fresh) = (Look::default(), HashSet::new(), HashSet::new());
+        let mut complete = Vec::new();
+        let mut folders = vec![PathBuf::new()];
+        while let Some(folder) = folders.pop() {
+            let mut visit = |name: PathBuf, metadata: &Metadata| {
+                let mark = Mark::of(&name, metadata);
+                seen.insert(mark);
+                if is_known(mark) {
+                } else if is_settled(metadata) || self.fresh.contains(&mark) {
+                    complete.push((metadata.mtime(), metadata.mtime_nsec(), Complete { name, mark }));
+                } else {
+                    fresh.insert(mark);
+                }
+            };
+            // A file that comes while the folder is read is told of.
+            let watched = self.watch.as_ref().map(|watch| watch.add(&self.root.join(&folder)));
+            if let Some(Ok(number)) = watched
+                && self.watched.len() < MOST_FOLDERS
+            {
+                self.watched.insert(number, folder.clone());
+            }
+            let error = read(&self.root, &folder, &mut folders, &mut visit).err();
+            look.error =
+                look.error.or(error.map(|error| format!("{}: {error}", self.root.join(&folder).display())));
+            if is_stopped() {
+                return Look::default();
+            }
+            if let Some(Err(error)) = watched {
+                // Folders may go at any time.
+                if error.kind() != io::ErrorKind::NotFound {
+                    self.watch = None;
+                }
+            }
+        }
+        let next = match &self.watch {
+            _ if !fresh.is_empty() => SETTLED,
+            Some(_) if self.watched.len() < MOST_FOLDERS => SELDOM,
+            _ => LOOK,
+        };
+        self.not_before = Instant::now() + start.elapsed() * SHARE;
+        self.look_at = self.not_before.max(Instant::now() + next);
+        self.fresh = fresh;
+        // The oldest is sent first, and dropped first.
+        complete.sort_by(|one, other| (one.0, one.1, &one.2.name).cmp(&(other.0, other.1, &other.2.name)));
+        look.complete = complete.into_iter().map(|(_, _, file)| file).collect();
+        look.seen = look.error.is_none().then_some(seen);
+        look
+    }
+}
+
+/// Watches the root. Returns its number, too.
+fn watch(root: &Path, poller: &Poller) -> io::Result<(Watch, i32)> {
+    let watch = Watch::new()?;
+    let number = watch.add(root)?;
+    poller.watch(&watch, 1)?;
+    Ok((watch, number))
+}
+
+/// Reads the folder `below` the root. Adds those in it to `folders`.
+fn read(
+    root: &Path,
+    below: &Path,
+    folders: &mut Vec<PathBuf>,
+    visit: &mut dyn FnMut(PathBuf, &Metadata),
+) -> io::Result<()> {
+    let entries = match fs::read_dir(root.join(below)) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound && !below.as_os_str().is_empty() => {
+            return Ok(());
+        }
+        entries => entries?,
+    };
+    for entry in entries {
+        let entry = entry?;
+        let (name, kind) = (entry.file_name(), entry.file_type()?);
+        if name.as_encoded_bytes().starts_with(b".") {
+            continue;
+        }
+        let name = below.join(name);
+        match kind {
+            _ if kind.is_dir() => folders.push(name),
+            // It may be gone.
+            _ if kind.is_file() => entry.metadata().iter().for_each(|metadata| visit(name.clone(), metadata)),
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// Whether a file has not been changed for a while, by the host's clock.
+fn is_settled(metadata: &Metadata) -> bool {
+    let modified = metadata.modified().ok();
+    modified.is_some_and(|time| SystemTime::now().duration_since(time).is_ok_and(|age| age >= SETTLED))
+}

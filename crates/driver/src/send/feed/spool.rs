@@ -1,0 +1,299 @@
+//! A folder as a spool: its files are sent when they are complete, once each, also over restarts of the sender. What waits is
+//! bounded. A thread looks after it.
+
+use std::{
+    collections::BTreeMap,
+    fs, io,
+    path::PathBuf,
+    sync::mpsc::{Receiver, Sender, channel},
+    thread::{self, JoinHandle},
+    time::{Duration, Instant},
+};
+
+use treecast_host::{
+    folder::{Lock, lock},
+    wake::Waker,
+};
+
+use super::{
+    Arrival, Bound, ObjectQueue, Queued, Rule,
+    folder::{Complete, Folder},
+    taken::{MOST_TAKEN, Mark, Taken},
+    terms_of,
+};
+use crate::{
+    files::{NamedSource, SourceError, named_file},
+    remedies::SPOOL_FULL,
+    words::counted,
+};
+
+/// The name of the file in the folder that remembers what has been sent.
+const STATE_NAME: &str = ".treecast-feed";
+
+/// The longest time between two looks at what has been dropped, and whether the session is over.
+const TURN: Duration = Duration::from_secs(1);
+
+/// The time between two lines about the same trouble.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// A folder whose files are sent.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FolderOptions {
+    pub path: PathBuf,
+    /// The file that remembers what has been sent. `None`: `.treecast-feed` in the folder.
+    pub state: Option<PathBuf>,
+    /// Whether files are removed when they are done with. Then nothing needs to be remembered.
+    pub removes: bool,
+    /// What may wait to be sent. What is beyond it is dropped.
+    pub bound: Bound,
+    /// Whether to look at the folder again and again, for file systems whose changes other hosts make.
+    pub polls: bool,
+}
+
+/// The thread that looks after a folder, as its session knows it.
+#[derive(Debug)]
+pub(super) struct Spool {
+    queue: ObjectQueue,
+    settled: Sender<u64>,
+    waker: Waker,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Spool {
+    /// Starts the thread.
+    ///
+    /// # Errors
+    /// If the folder cannot be read, another sender has it, or what has been sent cannot be remembered.
+    pub fn start(
+        options: FolderOptions,
+        queue: ObjectQueue,
+        compression: Option<i32>,
+        rules: Vec<Rule>,
+    ) -> io::Result<Self> {
+        let (waker, (settled, are_settled)) = (Waker::new()?, channel());
+        let shown = options.path.display();
+        let failed = |error: io::Error| io::Error::new(error.kind(), format!("cannot read {shown}: {error}"));
+        let itself = fs::File::open(&options.path).map_err(failed)?;
+        if lock(&itself) == Lock::Taken {
+            return Err(io::Error::other(format!(
+                "another sender watches {shown}: stop that one, or name another folder"
+            )));
+        }
+        let state = options.state.clone().unwrap_or_else(|| options.path.join(STATE_NAME));
+        let taken = Taken::open(Some(state).filter(|_| !options.removes))?;
+        let (folder, problem) = Folder::open(options.path.clone(), options.polls, &waker).map_err(failed)?;
+        if let Some(problem) = problem {
+            queue.tell(format!(
+                "{shown} is looked at every 2 s, because changes in it are not told ({problem})"
+            ));
+        }
+        let keeper = Keeper {
+            options,
+            _lock: itself,
+            compression,
+            rules,
+            queue: queue.clone(),
+            settled: are_settled,
+            waker: waker.clone(),
+            taken,
+            on_the_way: BTreeMap::new(),
+            numbers: BTreeMap::new(),
+            next_number: 0,
+            dropped: Trouble::default(),
+            problems: Trouble::default(),
+        };
+        let thread = thread::Builder::new().name("feed".into()).spawn(move || keeper.run(folder))?;
+        Ok(Self { queue, settled, waker, thread: Some(thread) })
+    }
+
+    /// The object with this number is done with.
+    pub fn settled(&self, number: u64) {
+        // The thread ends only after this.
+        _ = self.settled.send(number);
+        self.waker.wake();
+    }
+}
+
+impl Drop for Spool {
+    /// Waits until what has been sent is remembered.
+    fn drop(&mut self) {
+        self.queue.clear();
+        self.waker.wake();
+        self.thread.take().into_iter().for_each(|thread| _ = thread.join());
+    }
+}
+
+/// A file that has been taken and is not done with.
+#[derive(Debug)]
+struct OnTheWay {
+    name: PathBuf,
+    mark: Mark,
+}
+
+/// Something that is told of now and then.
+#[derive(Debug, Default)]
+struct Trouble {
+    count: usize,
+    /// The last of it.
+    last: String,
+    told_at: Option<Instant>,
+}
+
+impl Trouble {
+    fn note(&mut self, what: String) {
+        self.count += 1;
+        self.last = what;
+    }
+
+    /// How often it was since the last time, and the last of it, if it is time to tell.
+    fn due(&mut self) -> Option<(usize, String)> {
+        let is_due = self.count > 0 && self.told_at.is_none_or(|told_at| told_at.elapsed() >= PATIENCE);
+        is_due.then(|| {
+            self.told_at = Some(Instant::now());
+            (std::mem::take(&mut self.count), std::mem::take(&mut self.last))
+        })
+    }
+}
+
+/// What the thread knows.
+struct Keeper {
+    options: FolderOptions,
+    /// Keeps other senders away while it is open.
+    _lock: fs::File,
+    compression: Option<i32>,
+    rules: Vec<Rule>,
+    queue: ObjectQueue,
+    settled: Receiver<u64>,
+    waker: Waker,
+    taken: Taken,
+    on_the_way: BTreeMap<u64, OnTheWay>,
+    /// The numbers of the files that are on the way, by their names.
+    numbers: BTreeMap<PathBuf, u64>,
+    next_number: u64,
+    dropped: Trouble,
+    problems: Trouble,
+}
+
+impl Keeper {
+    fn run(mut self, mut folder: Folder) {
+        while !self.queue.is_closed() {
+            match folder.wait(TURN) {
+                Ok(complete) => complete.into_iter().for_each(|file| self.take(file)),
+                Err(error) => self.problems.note(format!("cannot wait for files: {error}")),
+            }
+            self.waker.take();
+            self.settle_all();
+            if folder.is_due() {
+                self.look(&mut folder);
+            }
+            self.tell();
+        }
+        self.settle_all();
+    }
+
+    fn look(&mut self, folder: &mut Folder) {
+        let queue = &self.queue;
+        let look = folder.look(|mark| self.taken.contains(mark), || queue.is_closed());
+        look.complete.into_iter().for_each(|file| self.take(file));
+        look.error.into_iter().for_each(|error| self.problems.note(format!("cannot read {error}")));
+        let kept = look.seen.map_or(Ok(()), |seen| self.taken.retain(&seen));
+        self.note_unkept(kept);
+    }
+
+    /// Takes a file that is complete.
+    fn take(&mut self, file: Complete) {
+        if self.taken.contains(file.mark) {
+            return;
+        }
+        if self.taken.is_full() {
+            let line = "files are left out, because the folder has more than";
+            return self.problems.note(format!("{line} {MOST_TAKEN}: remove what is sent"));
+        }
+        let path = self.options.path.join(&file.name);
+        let object = match named_file(&path, &file.name) {
+            // It has been removed, or replaced by something that is told of, too.
+            Err(SourceError::Unreadable { source, .. }) if source.kind() == io::ErrorKind::NotFound => return,
+            object => object,
+        };
+        self.taken.take(file.mark);
+        let (number, mark) = (self.next_number, file.mark);
+        self.next_number += 1;
+        let arrival = match object {
+            Ok(object) => self.arrival(object, number),
+            Err(error) => {
+                let path = path.display().to_string();
+                Arrival::Refused { path, reason: error.to_string(), number: Some(number) }
+            }
+        };
+        // What it was before is of no use any more.
+        if let Some(older) = self.numbers.insert(file.name.clone(), number)
+            && self.queue.remove(older).is_some()
+            && let Some(older) = self.on_the_way.remove(&older)
+        {
+            self.taken.forget(older.mark);
+        }
+        self.on_the_way.insert(number, OnTheWay { name: file.name, mark });
+        // Only the end of the session closes the queue.
+        _ = self.queue.add(arrival);
+        for dropped in self.queue.shed(self.options.bound) {
+            self.dropped.note(dropped.object.name);
+            dropped.number.into_iter().for_each(|number| self.settle(number));
+        }
+    }
+
+    fn arrival(&self, object: NamedSource, number: u64) -> Arrival {
+        let terms = terms_of(&self.rules, &object.name);
+        Arrival::of(Queued::new(object, Some(number), terms), self.compression)
+    }
+
+    fn settle_all(&mut self) {
+        while let Ok(number) = self.settled.try_recv() {
+            self.settle(number);
+        }
+    }
+
+    /// A file is done with.
+    fn settle(&mut self, number: u64) {
+        let Some(OnTheWay { name, mark }) = self.on_the_way.remove(&number) else { return };
+        if self.numbers.get(&name) == Some(&number) {
+            self.numbers.remove(&name);
+        }
+        if !self.options.removes {
+            let kept = self.taken.keep(mark);
+            return self.note_unkept(kept);
+        }
+        let path = self.options.path.join(&name);
+        let is_same = path.symlink_metadata().is_ok_and(|metadata| Mark::of(&name, &metadata) == mark);
+        match if is_same { fs::remove_file(&path) } else { Ok(()) } {
+            Ok(()) => self.taken.forget(mark),
+            // It is not sent again.
+            Err(error) => self.problems.note(format!("cannot remove {}: {error}", path.display())),
+        }
+    }
+
+    fn note_unkept(&mut self, kept: io::Result<()>) {
+        if let Err(error) = kept {
+            self.problems
+                .note(format!("cannot keep what has been sent, which a restart would send again: {error}"));
+        }
+    }
+
+    /// Tells what went wrong, in a line now and then.
+    fn tell(&mut self) {
+        let Bound { objects, bytes } = self.options.bound;
+        if let Some((count, last)) = self.dropped.due() {
+            self.queue.tell(format!(
+                "{} dropped, the last one {last}: {SPOOL_FULL}, and at most {}{} may wait; the oldest of the lowest priority \
+                 went",
+                counted(count, "object"),
+                counted(objects, "object"),
+                if bytes < u64::MAX { format!(" of {bytes} bytes together") } else { String::new() },
+            ));
+        }
+        if let Some((count, last)) = self.problems.due() {
+            let others =
+                if count > 1 { format!(" (and {} more like this)", count - 1) } else { String::new() };
+            self.queue.tell(format!("{last}{others}"));
+        }
+    }
+}

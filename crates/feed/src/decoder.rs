@@ -1,0 +1,189 @@
+//! The stream that LDM's pqact hands to a decoder by `PIPE -metadata`: the metadata of a product, its data, and so on.
+//!
+//! All numbers are in the byte order of the host, because pqact runs there:
+//!
+//! | bytes | what |
+//! |---|---|
+//! | 4 | length of the metadata, with this field |
+//! | 16 | MD5 of the product |
+//! | 4 | size of the data, in bytes |
+//! | 8, 4 | time of creation: seconds since 1970, and microseconds |
+//! | 4, 4 | feed type, sequence number |
+//! | 4, and as many | length of the product's identifier, and the identifier |
+//! | 4, and as many | length of the origin's name, and the name |
+
+use std::io::{self, Read};
+
+/// The longest identifier or origin, in bytes. Those of LDM have at most 255.
+const MAX_TEXT: u32 = 4096;
+
+/// The longest name of a file, in bytes, as a session can send it.
+const MAX_NAME: usize = 256;
+
+/// The length of what stands before the identifier, without the first field.
+const FIXED_LEN: usize = 16 + 4 + 8 + 4 + 4 + 4;
+
+/// The metadata of a product, as far as it is of use.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Metadata {
+    /// MD5 of the product.
+    pub signature: [u8; 16],
+    /// Size of the data that follows, in bytes.
+    pub size_bytes: u32,
+    /// The product's identifier. It may hold anything.
+    pub identifier: String,
+}
+
+/// Reads the metadata of the next product. The data follow. `None` at the end of the stream.
+///
+/// # Errors
+/// If the stream ends in the middle, or is something else.
+pub fn read(stream: &mut impl Read) -> io::Result<Option<Metadata>> {
+    let mut first = [0];
+    if read_some(stream, &mut first)? == 0 {
+        return Ok(None);
+    }
+    let mut rest = [0; 3];
+    stream.read_exact(&mut rest)?;
+    let total = u32::from_ne_bytes([first[0], rest[0], rest[1], rest[2]]);
+    let mut fixed = [0; FIXED_LEN];
+    stream.read_exact(&mut fixed)?;
+    let mut signature = [0; 16];
+    signature.copy_from_slice(&fixed[..16]);
+    let size_bytes = u32::from_ne_bytes([fixed[16], fixed[17], fixed[18], fixed[19]]);
+    let identifier = read_text(stream, "the identifier")?;
+    let origin = read_text(stream, "the origin")?;
+    let len = 4 + FIXED_LEN + 4 + identifier.len() + 4 + origin.len();
+    if total as usize != len {
+        let line = format!("the metadata's length is said to be {total}, and it is {len}");
+        return Err(io::Error::new(io::ErrorKind::InvalidData, line));
+    }
+    let identifier = String::from_utf8_lossy(&identifier).into_owned();
+    Ok(Some(Metadata { signature, size_bytes, identifier }))
+}
+
+fn read_some(stream: &mut impl Read, bytes: &mut [u8]) -> io::Result<usize> {
+    loop {
+        match stream.read(bytes) {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            read => return read,
+        }
+    }
+}
+
+fn read_text(stream: &mut impl Read, what: &str) -> io::Result<Vec<u8>> {
+    let mut len = [0; 4];
+    stream.read_exact(&mut len)?;
+    let len = u32::from_ne_bytes(len);
+    if len > MAX_TEXT {
+        let line = format!("{what} has {len} bytes, and at most {MAX_TEXT} were expected");
+        return Err(io::Error::new(io::ErrorKind::InvalidData, line));
+    }
+    let mut text = vec![0; len as usize];
+    stream.read_exact(&mut text)?;
+    Ok(text)
+}
+
+impl Metadata {
+    /// The signature in hexadecimal digits.
+    pub fn signature_digits(&self) -> String {
+        self.signature.iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+
+    /// The path of the product's file below a folder: its identifier, of which slashes divide folders. What cannot be in the name of
+    /// a file, or would be hidden, is replaced. A name that is too long is cut, and the signature is put behind it.
+    pub fn file_name(&self) -> String {
+        let parts =
+            self.identifier.split('/').map(str::trim).filter(|part| !matches!(*part, "" | "." | ".."));
+        let parts: Vec<String> = parts.map(part).collect();
+        let name = parts.join("/");
+        let digits = self.signature_digits();
+        match name.len() {
+            0 => digits,
+            len if len <= MAX_NAME => name,
+            _ => {
+                let most = MAX_NAME - digits.len() - 1;
+                let end = (0..=most).rev().find(|end| name.is_char_boundary(*end)).unwrap_or(0);
+                format!("{}.{digits}", name[..end].trim_end_matches('/'))
+            }
+        }
+    }
+}
+
+/// A part of an identifier as the name of a file or folder.
+fn part(text: &str) -> String {
+    /// The longest name of a file on most file systems, in bytes.
+    const MOST: usize = 255;
+    let mut name: String = text.chars().map(|c| if c.is_control() { '_' } else { c }).collect();
+    if name.starts_with('.') {
+        name.replace_range(..1, "_");
+    }
+    let end = (0..=name.len().min(MOST)).rev().find(|end| name.is_char_boundary(*end)).unwrap_or(0);
+    name.truncate(end);
+    name
+}
+
+#[cfg(test)]
+mod tests {
+    use treecast_proto::random::SplitMix64;
+
+    use super::*;
+
+    fn metadata(identifier: &str) -> Metadata {
+        Metadata { signature: [0xab; 16], size_bytes: 3, identifier: identifier.to_owned() }
+    }
+
+    /// What pqact writes.
+    fn written(identifier: &[u8], total: u32) -> Vec<u8> {
+        let origin = b"idd.unidata.ucar.edu";
+        let mut bytes = total.to_ne_bytes().to_vec();
+        bytes.extend_from_slice(&[0xab; 16]);
+        bytes.extend_from_slice(&3_u32.to_ne_bytes());
+        bytes.extend_from_slice(&1_286_928_000_u64.to_ne_bytes());
+        bytes.extend_from_slice(&250_000_i32.to_ne_bytes());
+        bytes.extend_from_slice(&[0; 8]);
+        for text in [identifier, origin] {
+            bytes.extend_from_slice(&(text.len() as u32).to_ne_bytes());
+            bytes.extend_from_slice(text);
+        }
+        bytes
+    }
+
+    #[test]
+    fn products_follow_each_other() {
+        let total = (4 + FIXED_LEN + 4 + 4 + 4 + 20) as u32;
+        let mut stream = written(b"name", total);
+        stream.extend_from_slice(b"abc");
+        stream.extend(written(b"nam\xff", total));
+        let mut stream = &stream[..];
+        assert_eq!(read(&mut stream).unwrap().unwrap(), metadata("name"));
+        stream = &stream[3..];
+        assert_eq!(read(&mut stream).unwrap().unwrap().identifier, "nam\u{fffd}");
+        assert_eq!(read(&mut stream).unwrap(), None);
+        let line = read(&mut &written(b"name", 5)[..]).unwrap_err().to_string();
+        assert!(line.contains("said to be 5"), "{line}");
+        let line = read(&mut &written(&[b'x'; 5000], 9)[..]).unwrap_err().to_string();
+        assert!(line.contains("the identifier has 5000 bytes"), "{line}");
+    }
+
+    #[test]
+    fn whatever_comes_it_is_read_or_refused() {
+        let mut random = SplitMix64(1);
+        for len in 0..400 {
+            let bytes = random.bytes(len);
+            assert!(read(&mut &bytes[..]).is_ok() == (len == 0));
+        }
+    }
+
+    #[test]
+    fn an_identifier_becomes_a_path_that_stays_below_its_folder() {
+        let name = |identifier: &str| metadata(identifier).file_name();
+        let conduit = "data/nam.t00z !grib2/ncep/#000/TMPK/0_1_SFC! 000001";
+        assert_eq!(name(conduit), conduit);
+        assert_eq!(name("/../a//./.b/c\nd/ e "), "a/_b/c_d/e");
+        assert_eq!((name(""), name("../..")), ("ab".repeat(16), "ab".repeat(16)));
+        let long = name(&"ä/".repeat(400));
+        assert!(long.len() <= MAX_NAME && long.ends_with(&format!(".{}", "ab".repeat(16))), "{long}");
+        assert!(name(&"x".repeat(300)).len() <= MAX_NAME);
+    }
+}
