@@ -24,7 +24,7 @@ const ALL_HEARD: Duration = Duration::from_secs(2);
 const ALL_HEARD_ROUNDS: u32 = 40;
 /// ... and when all others, or so many of them, have said meanwhile that nothing limits them.
 const ENOUGH_UNLIMITED: usize = 3;
-/// Those that bear up to so many times what the slowest one bears go with it.
+/// The slowest receiver is called together with all that bear up to so many times as much.
 const SAME: f64 = 2.0;
 /// The part of each report in what a receiver is taken to bear.
 const SMOOTHING: f64 = 0.125;
@@ -198,7 +198,7 @@ impl SlowerGroups {
         orders.collect()
     }
 
-    /// Whom a trial that was not worth it sends back.
+    /// Ends a trial when it is time. Returns the receivers that go back, because it was not worth it.
     fn judge(&mut self, now: Instant, groups: &[GroupView]) -> Vec<(u32, u8)> {
         let Some(mut trial) = self.trial.take() else { return Vec::new() };
         let Some(view) = groups.get(usize::from(trial.from)) else { return Vec::new() };

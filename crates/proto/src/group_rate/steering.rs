@@ -80,7 +80,7 @@ const PEAK_DECAY: f64 = 0.99;
 /// The shortest time over which receivers measure.
 const SHORTEST_ROUND: Duration = Duration::from_millis(10);
 
-/// So many packets, at least, are between two of the sender's messages.
+/// The fewest packets between two of the sender's messages.
 const PACKETS_A_MESSAGE: u32 = 8;
 
 /// Fewer packets than these, and a shorter time, do not tell whether the rate is used: several packets leave at once.
