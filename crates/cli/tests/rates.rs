@@ -1,4 +1,4 @@
-//! `treecast send --rates` from end to end: three hosts on a switch, one of them behind a link that is too slow for the
+//! Several rates (`treecast send --rates`, and `--rate auto`) from end to end: three hosts on a switch, one of them behind a link that is too slow for the
 //! first rate. Needs root, for network namespaces.
 
 mod child;
@@ -94,6 +94,39 @@ fn slow_receiver_moves(fec: &str) {
     assert!(share("duplicate_blocks", 1500.0) < 0.02, "{slow}");
     assert!(share("retransmitted_bytes", 1.0) < 0.5, "its group has brought most of it: {slow}");
     assert!(done["groups"][1]["sent_bytes"].as_u64() <= whole.as_u64(), "{}", done["groups"]);
+}
+
+/// With `--rate auto`, the sender finds out by itself who is slow.
+#[test]
+fn a_slow_receiver_is_called_to_a_group_of_its_own() {
+    const NAMES: [&str; 3] = ["c0", "c1", "c2"];
+    const LEN: usize = 12_000_000;
+    let (switch, scratch) = (switch(), Scratch::new());
+    let (file, ticket) = (scratch.file("file", LEN), scratch.path("ticket"));
+    let send = ["send", "--interface", "sw", "--wait", "3", "--ticket-file", path(&ticket), path(&file)];
+    let sender = start(&switch, "s", &send);
+    wait_until("the ticket is written", || ticket.exists());
+    let at = format!("@{}", path(&ticket));
+    let receivers = NAMES.map(|name| {
+        let into = scratch.path(name);
+        start(&switch, name, &["receive", "--interface", "sw", "--name", name, "--into", path(&into), &at])
+    });
+    let told: Vec<_> = receivers.into_iter().map(|receiver| receiver.end().1).collect();
+    let (done, sent) = sender.end();
+
+    for name in NAMES {
+        assert!(
+            fs::read(scratch.path(name).join("file")).unwrap() == contents(LEN),
+            "{name} has another file"
+        );
+    }
+    let first = of_kind(&sent, "moved").into_iter().find(|moved| moved["receiver"] == "c2");
+    assert_eq!(first.map(|moved| &moved["group_number"]), Some(&1.into()), "{:?}", of_kind(&sent, "moved"));
+    let last = |told: &Vec<Value>| of_kind(told, "object").last().unwrap()["seconds"].as_f64().unwrap();
+    let seconds: Vec<f64> = told.iter().map(last).collect();
+    assert!(seconds[0].min(seconds[1]) < seconds[2] / 2.0, "nobody waits for the slow one: {seconds:?}");
+    let slower = done["groups"][1]["sent_bytes"].as_u64().unwrap();
+    assert!(slower > LEN as u64 / 4, "its group has brought what it lacked: {}", done["groups"]);
 }
 
 /// A carousel's receivers listen to all groups at first, in both dialects.

@@ -68,9 +68,8 @@ impl Session<'_> {
             bears => Some(bears),
         };
         let Some(placing) = &mut self.lanes.placing else { return };
-        if placing.floor_bps.is_none()
-            || bears_bps.is_none_or(|bps| placing.floor_bps.is_some_and(|floor| bps >= floor))
-        {
+        let is_below = |floor| bears_bps.is_some_and(|bps| bps < floor);
+        if !placing.floor_bps.is_some_and(is_below) {
             placing.machine.reported(now, from.number(), bears_bps.map(|bps| bps as f64));
         }
         if now >= placing.next_look {
