@@ -169,7 +169,7 @@ fn what_is_skipped_or_matches_nothing_is_told() {
     assert!(told.contains("1 of 1 receiver has what it wanted (--only), after "), "{told}");
     let output = receiver.wait_with_output().unwrap();
     let told = String::from_utf8(output.stderr).unwrap();
-    let lines: Vec<_> = told.lines().filter(|line| line.contains("--only matches none")).collect();
+    let lines: Vec<_> = told.lines().filter(|line| line.contains("leave none of the files")).collect();
     assert!(lines.len() == 1 && lines[0].contains("(2 went by)"), "{told}");
     assert_eq!(output.status.code(), Some(1), "{told}");
     assert!(scratch.names("new/folder").is_empty(), "made, and nothing in it");

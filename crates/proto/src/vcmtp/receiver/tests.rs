@@ -962,6 +962,16 @@ fn in_the_first_group_everything_that_is_missing_is_a_gap_again() {
 }
 
 #[test]
+fn a_sender_may_call_a_receiver_that_has_not_moved() {
+    let mut bench = Bench::begun(1_000);
+    assert_eq!(placed(&mut bench, 0), "", "it is there");
+    assert_eq!(placed(&mut bench, 2), "called to 2");
+    assert_eq!(bench.input(ReceiverInput::Moved { group: 2 }), "Lacking 0 0..1000, Move to 2");
+    assert_eq!(placed(&mut bench, 2), "", "the answer");
+    assert_eq!(placed(&mut bench, 0), "called to 0");
+}
+
+#[test]
 fn a_slower_group_need_not_bring_what_is_not_wanted() {
     let mut bench = Bench::new(Notification::PerFile);
     bench.input(ReceiverInput::Moved { group: 1 });

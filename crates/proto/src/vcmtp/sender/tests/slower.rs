@@ -68,3 +68,25 @@ fn moves_in_a_loop_are_not_answered_for_ever() {
     let no_way_back = (u64::from(MAX_MOVES) - moves as u64).div_ceil(2);
     assert_eq!(bench.sender.refused_moves(), 10_000 - u64::from(MAX_MOVES) + no_way_back);
 }
+
+#[test]
+fn who_follows_a_call_to_a_slower_group_is_waited_for_no_more() {
+    let config = SenderConfig { follow_progress: true, slower_run_lens: vec![100], ..Bench::config() };
+    let mut bench = Bench::of(config);
+    bench.input(SenderInput::Joined { receiver: A, receive_buffer_bytes: 800 });
+    bench.send(1_000);
+    assert_eq!(bench.group(), "BOF 0, data 0 0..200, data 0 200..400", "its buffer is full");
+    bench.sender.call(A, 1);
+    assert_eq!(bench.to(A), "Welcome, Move to 1");
+    assert_eq!(bench.to(A), "", "once");
+    bench.message(A, lacking(400, 1_000));
+    bench.message(A, to_group(1));
+    let rest = "1 in group 1, data 0 400..600, data 0 600..800, data 0 800..1000, EOF 0";
+    assert_eq!(bench.group(), rest);
+    assert_eq!(bench.to(A), "Move to 1", "the answer");
+    bench.message(A, Message::Progress(Progress { position: 1_000, ..Progress::default() }));
+    bench.send(1_000);
+    bench.sender.call(A, 0);
+    bench.message(A, to_group(0));
+    assert_eq!(bench.group(), "1 in group 0, BOF 1, data 1 0..200, data 1 200..400", "it is again");
+}
