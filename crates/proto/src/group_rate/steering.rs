@@ -82,6 +82,8 @@ const SHORTEST_ROUND: Duration = Duration::from_millis(10);
 
 /// The fewest packets between two of the sender's messages.
 const PACKETS_A_MESSAGE: u32 = 8;
+/// Receivers tell the least queue of so many messages.
+const MESSAGES_A_QUEUE: u32 = 3;
 
 /// Fewer packets than these, and a shorter time, do not tell whether the rate is used: several packets leave at once.
 const FEW_PACKETS: u32 = 24;
@@ -469,7 +471,8 @@ impl Steering {
             return self.enter(now, Phase::Cruise);
         }
         // A report tells the least of several messages, so a queue that has just grown shows a round later.
-        let lag = self.last.round_trip + self.round().max(self.packet_time() * PACKETS_A_MESSAGE) * 2;
+        let messages = self.packet_time() * (PACKETS_A_MESSAGE * MESSAGES_A_QUEUE);
+        let lag = self.last.round_trip + messages.max(self.round() * 2);
         let Some(seen) = elapsed.checked_sub(lag) else { return };
         // As long as a queue grows, reports may be about what was sent before.
         let seen = if seen < self.last.round_trip { seen.min(now - self.stage.peak_at) } else { seen };
