@@ -32,6 +32,9 @@ const SETTLING: Duration = Duration::from_secs(3);
 const FIRST_ATTEMPT: Duration = Duration::from_secs(20);
 const LAST_ATTEMPT: Duration = Duration::from_secs(640);
 
+/// A sender that finds the groups' rates says so several times a second while it sends.
+const LED: Duration = Duration::from_secs(5);
+
 /// A step in packet numbers this large is no loss: somebody else numbers, or the sender has begun anew.
 const MAX_STEP: u32 = 1 << 24;
 
@@ -50,8 +53,8 @@ pub struct Mover {
     /// Since when there has been no loss.
     clean_since: Option<Instant>,
     attempt_after: Duration,
-    /// The sender decides where the receiver is to be.
-    is_led: bool,
+    /// The sender decides until then where the receiver is to be.
+    is_led_until: Instant,
 }
 
 /// What has arrived since a moment.
@@ -78,7 +81,7 @@ impl Mover {
     /// Takes note that packets of the group have arrived. Returns the group that the receiver is to move to, if
     /// it is to move.
     pub fn arrived(&mut self, now: Instant, packets: Arrived) -> Option<u8> {
-        if self.slowest == 0 || self.is_led || now < self.settled {
+        if self.slowest == 0 || now < self.settled.max(self.is_led_until) {
             return None;
         }
         let interval = self.interval.get_or_insert_with(|| Interval::new(now, packets.first));
@@ -98,9 +101,10 @@ impl Mover {
         self.judge(now, loss)
     }
 
-    /// The sender finds the groups' rates, and calls the receiver to where it is to be. It goes nowhere by itself.
-    pub fn follow_sender(&mut self) {
-        self.is_led = true;
+    /// The sender has just told that it finds the groups' rates: it calls the receiver to where it is to be. For a while, the
+    /// receiver goes nowhere by itself. Somebody else may have feigned the message.
+    pub fn follow_sender(&mut self, now: Instant) {
+        self.is_led_until = now + LED;
     }
 
     /// Takes note that the sender wants the receiver in this group. Returns the group to move to, if the receiver is to
@@ -110,7 +114,7 @@ impl Mover {
         if group == self.group || group > self.slowest {
             return None;
         }
-        if !self.is_led {
+        if now >= self.is_led_until {
             (self.fastest, self.slowest) =
                 if group > self.group { (group, self.slowest) } else { (self.fastest.min(group), group) };
         }
@@ -245,7 +249,7 @@ mod tests {
     #[test]
     fn a_sender_that_leads_is_followed_up_and_down() {
         let mut mover = Mover::new(4);
-        mover.follow_sender();
+        mover.follow_sender(at_second(8));
         assert!((0..10).all(|at| second(&mut mover, at, 2).is_empty()), "not by itself");
         assert_eq!(
             [2, 0, 3, 4, 3].map(|group| mover.called(at_second(10), group)),

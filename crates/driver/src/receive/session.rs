@@ -404,7 +404,7 @@ impl Session<'_> {
                 if from == Channel::Group && file.session() == self.session {
                     let now = self.clock.now();
                     let at = stamp.came(now, since_1970());
-                    self.follow_sender();
+                    self.follow_sender(now);
                     self.hearing.congestion.handle(now, tfmcc::ReceiverInput::Pace { pace, number, at });
                 }
             }

@@ -1,12 +1,13 @@
 //! Who is served in a slower group, so that nobody waits for a slower receiver (`--rate auto` over multicast).
 //!
-//! Each group of the session has a rate of its own, which its slowest receiver sets. Nothing tells beforehand what the others would bear
-//! without that receiver, so a call to a slower group is a *trial*. The slowest ones are called down when all that limit the
-//! group have shown themselves, and are few. If the faster group's rate does not grow clearly then, they are called back, and the next trial
-//! waits twice as long. So equal receivers, which all limit the rate in turn, stay together, and nothing is sent twice for them.
+//! Each group of the session has a rate of its own, which its slowest receiver sets. Nothing tells beforehand what the others
+//! would bear without that receiver, so a call to a slower group is a *trial*. The slowest ones are called down when all that
+//! limit the group have shown themselves, and are few. If the faster group's rate does not grow clearly then, whoever limits it
+//! now is called down, too, as long as all are few together. Otherwise all are called back, and the next trial waits twice as
+//! long. So equal receivers, which all limit the rate in turn, stay together, and nothing is sent twice for them.
 //!
-//! Receivers come up again when their group is nearly as fast as the next one, or when others of their group limit it and they do not.
-//! Nothing is believed but what a report costs its own sender: who lies low gets the rate that it asks for, in a group of its kind.
+//! Receivers come up again when their group is nearly as fast as the next one, or when others of their group limit it and they
+//! do not. Who lies low gets the rate that it asks for, in a slower group, and goes back there when it comes again.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -15,20 +16,21 @@ use crate::Instant;
 /// The most slower groups of a session.
 pub const MOST_SLOWER: u8 = 3;
 
-/// A report says for so long, and for so many round trips, that its receiver limits the group. Who has reported keeps silent for a while.
+/// A report says for so long, and for so many round trips, that its receiver limits the group. A receiver that has reported
+/// keeps silent for a while.
 const REMEMBERED: Duration = Duration::from_secs(20);
 const REMEMBERED_ROUNDS: u32 = 300;
 
-/// Receivers are called down when they have been the only ones to limit the group for so long, and for so many round trips, ...
+/// Receivers are called down when they have been the only ones to limit the group for so long, and for so many round trips.
 const ALL_HEARD: Duration = Duration::from_secs(2);
 const ALL_HEARD_ROUNDS: u32 = 40;
-/// ... and when all others, or so many of them, have said meanwhile that nothing limits them.
+/// Before receivers are called down, all others, or so many of them, must have said that nothing limits them.
 const ENOUGH_UNLIMITED: usize = 3;
 /// The slowest receiver is called together with all that bear up to so many times as much.
 const SAME: f64 = 2.0;
 /// The part of each report in what a receiver is taken to bear.
 const SMOOTHING: f64 = 0.125;
-/// They are at most one receiver, or one in so many.
+/// One receiver may be called down, or one in so many of the group.
 const FEW: usize = 3;
 
 /// A trial is judged after so long, and after so many round trips.
@@ -51,6 +53,11 @@ const MOST_RETURNS: u32 = 7;
 
 /// A call that is not followed for so long is ignored.
 const IGNORED: Duration = Duration::from_secs(10);
+
+/// Receivers that have left are known again, at most so many.
+const MOST_KNOWN: usize = 4_096;
+/// A receiver that has not limited its group for so many times as long as a report counts, and does so now, is news.
+const NEWS_AFTER: u32 = 3;
 
 /// Less time than this to the end of what is to be sent is not worth a move.
 const SHORTEST_REST: Duration = Duration::from_secs(5);
@@ -80,6 +87,10 @@ pub enum Order {
 #[derive(Debug, Default)]
 pub struct SlowerGroups {
     members: BTreeMap<u32, Member>,
+    /// What is known of those that have left, by who they are.
+    known: BTreeMap<u64, Known>,
+    /// The groups' rates at the last look, in bits a second.
+    rates_bps: [f64; MOST_SLOWER as usize + 1],
     trial: Option<Trial>,
     /// How long a report counts.
     memory: Duration,
@@ -92,8 +103,17 @@ pub struct SlowerGroups {
     nearly: [Option<Instant>; MOST_SLOWER as usize + 1],
 }
 
+/// What outlives a receiver's connection.
+#[derive(Debug, Clone, Copy, Default)]
+struct Known {
+    group: u8,
+    returns: u32,
+    is_deaf: bool,
+}
+
 #[derive(Debug, Default)]
 struct Member {
+    who: u64,
     group: u8,
     since: Instant,
     /// When it was last heard to limit its group, and the rate that it bears.
@@ -102,8 +122,12 @@ struct Member {
     unlimited: Option<Instant>,
     /// Where it is called to, and since when.
     called: Option<(u8, Instant)>,
+    /// It ignores calls, and whether it is left out therefore.
+    is_deaf: bool,
     is_left_out: bool,
     returns: u32,
+    /// Where it was when it left.
+    belongs: u8,
 }
 
 /// Receivers that were called down, to see what the others bear without them.
@@ -118,13 +142,21 @@ struct Trial {
 
 /// # What happens
 impl SlowerGroups {
-    /// A receiver has joined, in the first group.
-    pub fn joined(&mut self, now: Instant, receiver: u32) {
-        self.members.insert(receiver, Member { since: now, ..Member::default() });
+    /// A receiver has joined, in the first group. `who` is the same when it comes again.
+    pub fn joined(&mut self, now: Instant, receiver: u32, who: u64) {
+        let Known { group: belongs, returns, is_deaf } = self.known.get(&who).copied().unwrap_or_default();
+        self.members
+            .insert(receiver, Member { who, since: now, belongs, returns, is_deaf, ..Member::default() });
     }
 
     pub fn left(&mut self, receiver: u32) {
-        self.members.remove(&receiver);
+        let Some(Member { who, group, returns, is_deaf, .. }) = self.members.remove(&receiver) else {
+            return;
+        };
+        let is_worth_it = group > 0 || returns > 0 || is_deaf;
+        if is_worth_it && (self.known.len() < MOST_KNOWN || self.known.contains_key(&who)) {
+            self.known.insert(who, Known { group, returns, is_deaf });
+        }
     }
 
     /// A receiver is in another group.
@@ -133,6 +165,7 @@ impl SlowerGroups {
         member.returns += u32::from(group < member.group);
         (member.group, member.since) = (group, now);
         (member.limits, member.unlimited, member.called) = (None, None, None);
+        (member.belongs, member.is_deaf, member.is_left_out) = (0, false, false);
     }
 
     /// A receiver says what it bears, in bits a second, or that nothing has limited it lately.
@@ -143,9 +176,14 @@ impl SlowerGroups {
             return;
         };
         let before = member.limits(now, self.memory);
+        let is_new = member.limits(now, self.memory * NEWS_AFTER).is_none();
         let bears_bps = before.map_or(bears_bps, |before| before + (bears_bps - before) * SMOOTHING);
         (member.limits, member.unlimited) = (Some((now, bears_bps)), None);
-        if before.is_none()
+        // Who bears clearly more than the rate does not limit it, and who bears clearly less would have lowered it.
+        let rate_bps = self.rates_bps.get(usize::from(member.group)).copied().unwrap_or_default();
+        let is_about_it = bears_bps * SAME >= rate_bps && bears_bps <= rate_bps * SAME;
+        if is_new
+            && is_about_it
             && let Some(since) = self.asks_since.get_mut(usize::from(member.group))
         {
             *since = None;
@@ -164,11 +202,15 @@ impl SlowerGroups {
     pub fn look(&mut self, now: Instant, groups: &[GroupView]) -> Vec<Order> {
         let longest = groups.iter().map(|group| group.round_trip).max().unwrap_or_default();
         self.memory = REMEMBERED.max(longest * REMEMBERED_ROUNDS);
+        self.rates_bps = [0, 1, 2, 3].map(|group| groups.get(group).map_or(0.0, |view| view.rate_bps as f64));
         let mut orders = self.leave_out_deaf(now);
         if self.members.values().any(|member| member.called.is_some()) {
             return orders;
         }
-        let mut calls = self.judge(now, groups);
+        let mut calls = self.call_known(groups);
+        if calls.is_empty() {
+            calls = self.judge(now, groups);
+        }
         if calls.is_empty() && self.trial.is_none() {
             calls = self.call_up(now, groups);
             if calls.is_empty() && now >= self.next_trial {
@@ -189,13 +231,24 @@ impl SlowerGroups {
     }
 
     fn leave_out_deaf(&mut self, now: Instant) -> Vec<Order> {
-        let is_deaf = |member: &Member| member.called.is_some_and(|(_, since)| now - since >= IGNORED);
-        let deaf = self.members.iter_mut().filter(|(_, member)| is_deaf(member));
-        let orders = deaf.map(|(receiver, member)| {
-            (member.called, member.is_left_out) = (None, true);
-            Order::LeaveOut { receiver: *receiver }
-        });
-        orders.collect()
+        let mut orders = Vec::new();
+        for (receiver, member) in &mut self.members {
+            if member.called.is_some_and(|(_, since)| now - since >= IGNORED) {
+                (member.called, member.is_deaf) = (None, true);
+            }
+            if member.is_deaf && !std::mem::replace(&mut member.is_left_out, true) {
+                orders.push(Order::LeaveOut { receiver: *receiver });
+            }
+        }
+        orders
+    }
+
+    /// Those who have come again, and were in a slower group before.
+    fn call_known(&mut self, groups: &[GroupView]) -> Vec<(u32, u8)> {
+        let most = groups.len().saturating_sub(1) as u8;
+        let first = groups.first().filter(|view| view.rest >= SHORTEST_REST);
+        let known = self.members.iter_mut().filter(|(_, member)| member.belongs > 0 && first.is_some());
+        known.map(|(receiver, member)| (*receiver, std::mem::take(&mut member.belongs).min(most))).collect()
     }
 
     /// Ends a trial when it is time. Returns the receivers that go back, because it was not worth it.
@@ -213,13 +266,23 @@ impl SlowerGroups {
             (self.wait, self.next_trial) = (FIRST_WAIT, now);
             return Vec::new();
         }
+        // Whoever limits the group now may do so in the place of those that were called.
+        let is_there = |one: &u32| self.members.get(one).is_some_and(|member| member.group > trial.from);
+        trial.receivers.retain(is_there);
+        let most = Self::few(self.of(trial.from).count() + trial.receivers.len());
+        let more = self.slowest(now, trial.from, view.rate_bps as f64);
+        if !more.is_empty() && more.len() + trial.receivers.len() <= most {
+            let calls = more.iter().map(|receiver| (*receiver, trial.from + 1)).collect();
+            trial.receivers.extend(more);
+            self.trial = Some(Trial { moved: None, ..trial });
+            return calls;
+        }
         self.next_trial = now + self.wait.max(FIRST_WAIT);
         self.wait = (self.wait.max(FIRST_WAIT) * 2).min(LONGEST_WAIT);
-        let is_there = |one: &u32| self.members.get(one).is_some_and(|member| member.group > trial.from);
-        trial.receivers.into_iter().filter(is_there).map(|receiver| (receiver, trial.from)).collect()
+        trial.receivers.into_iter().map(|receiver| (receiver, trial.from)).collect()
     }
 
-    /// Who belongs into a faster group again.
+    /// Returns the receivers that belong into a faster group again.
     fn call_up(&mut self, now: Instant, groups: &[GroupView]) -> Vec<(u32, u8)> {
         for group in 1..groups.len() {
             let (view, faster) = (groups[group], groups[group - 1]);
@@ -235,7 +298,10 @@ impl SlowerGroups {
             }
             let may_return = |member: &Member| {
                 let wait = FIRST_RETURN.saturating_mul(1 << member.returns.min(MOST_RETURNS));
-                all || limited && member.limits(now, self.memory).is_none() && now - member.since >= wait
+                let has_waited = now - member.since >= wait;
+                let is_first = member.returns == 0;
+                all && (is_first || has_waited)
+                    || limited && member.limits(now, self.memory).is_none() && has_waited
             };
             let returning = self
                 .of(group as u8)
@@ -250,23 +316,16 @@ impl SlowerGroups {
         Vec::new()
     }
 
-    /// The slowest of a group, when all that limit it are known and these are few.
+    /// Calls the slowest of a group down, when all that limit it are known and these are few.
     fn begin_trial(&mut self, now: Instant, groups: &[GroupView], from: u8) -> Vec<(u32, u8)> {
         let view = groups[usize::from(from)];
         if !view.is_found || view.rest < SHORTEST_REST {
             return Vec::new();
         }
-        // Who has said to bear much less than the present rate bears more now, or the rate would not be so high.
         let rate_bps = view.rate_bps as f64;
-        let limits = || {
-            let known = self.of(from).filter_map(|(id, member)| Some((id, member.limits(now, self.memory)?)));
-            known.filter(|(_, bps)| *bps * SAME >= rate_bps)
-        };
-        let Some(slowest) = limits().map(|(_, bps)| bps).min_by(f64::total_cmp) else { return Vec::new() };
-        let slow: Vec<_> =
-            limits().filter(|(_, bps)| *bps <= slowest * SAME).map(|(receiver, _)| receiver).collect();
+        let slow = self.slowest(now, from, rate_bps);
         let all = self.of(from).count();
-        if slow.len() >= all || slow.len() > (all / FEW).max(1) {
+        if slow.is_empty() || slow.len() >= all || slow.len() > Self::few(all) {
             self.asks_since[usize::from(from)] = None;
             return Vec::new();
         }
@@ -280,6 +339,22 @@ impl SlowerGroups {
         let calls = slow.iter().map(|receiver| (*receiver, from + 1)).collect();
         self.trial = Some(Trial { from, receivers: slow, before_bps: rate_bps, moved: None });
         calls
+    }
+
+    /// The receivers that limit a group's rate, and those that bear hardly more.
+    fn slowest(&self, now: Instant, group: u8, rate_bps: f64) -> Vec<u32> {
+        // Who has said to bear much less than the present rate bears more now, or the rate would not be so high.
+        let limits = || {
+            let known =
+                self.of(group).filter_map(|(id, member)| Some((id, member.limits(now, self.memory)?)));
+            known.filter(|(_, bps)| *bps * SAME >= rate_bps)
+        };
+        let least = limits().map(|(_, bps)| bps).min_by(f64::total_cmp).unwrap_or_default();
+        limits().filter(|(_, bps)| *bps <= least * SAME).map(|(receiver, _)| receiver).collect()
+    }
+
+    fn few(all: usize) -> usize {
+        (all / FEW).max(1)
     }
 
     /// The members of a group that count for its rate.
@@ -317,12 +392,14 @@ mod tests {
         shared: f64,
         turn: usize,
         orders: Vec<(u64, Order)>,
+        /// Receivers of which always one, the first in the fastest group, says that it bears hardly anything.
+        liars: Vec<usize>,
     }
 
     impl World {
         fn new(paths: &[f64]) -> Self {
             let mut groups = SlowerGroups::default();
-            (0..paths.len()).for_each(|receiver| groups.joined(at(0), receiver as u32));
+            (0..paths.len()).for_each(|receiver| groups.joined(at(0), receiver as u32, receiver as u64));
             let paths = paths.iter().map(|path| (*path, 0, true)).collect();
             Self {
                 groups,
@@ -332,11 +409,15 @@ mod tests {
                 shared: f64::INFINITY,
                 turn: 0,
                 orders: Vec::new(),
+                liars: Vec::new(),
             }
         }
 
         fn bears(&self, receiver: usize) -> f64 {
             let (path, group, _) = self.paths[receiver];
+            if self.liars.iter().find(|liar| self.paths[**liar].1 == 0) == Some(&receiver) {
+                return 1.0;
+            }
             let others: f64 = (0..4)
                 .filter(|other| *other != group && self.there(*other) > 0)
                 .map(|other| self.rates[usize::from(other)])
@@ -453,7 +534,39 @@ mod tests {
         let left_out = world.orders.iter().find(|(_, order)| *order == Order::LeaveOut { receiver: 2 });
         assert!(left_out.is_some_and(|(when, _)| *when < 20_000), "{:?}", world.orders);
         world.groups.left(2);
-        world.run(10);
+        world.groups.joined(at(world.now), 2, 2);
+        world.orders.clear();
+        world.run(1);
+        let again = world.orders.iter().map(|(_, order)| *order).collect::<Vec<_>>();
+        assert_eq!(again, [Order::LeaveOut { receiver: 2 }], "it comes again, and is known");
+    }
+
+    #[test]
+    fn a_slow_receiver_that_comes_again_goes_where_it_was() {
+        let mut world = World::new(&[100.0, 100.0, 10.0]);
+        world.run(30);
+        world.groups.left(2);
+        world.groups.joined(at(world.now), 2, 2);
+        world.paths[2].1 = 0;
+        world.run(1);
+        assert_eq!(world.groups(), [0, 0, 1]);
+    }
+
+    /// Always one of them lies, so that the others gain nothing when it is called away.
+    #[test]
+    fn liars_that_take_turns_do_not_hold_the_others_up() {
+        let mut world = World::new(&[100.0; 12]);
+        world.liars = vec![3, 5, 9];
+        let mut fast = |seconds: u32| -> u32 {
+            (0..seconds)
+                .map(|_| {
+                    world.run(1);
+                    u32::from(world.rates[0] > 50.0)
+                })
+                .sum()
+        };
+        let (first, later) = (fast(300), fast(1_000));
+        assert!(first > 240 && later > 970, "{first} of 300 s, {later} of 1,000 s: {:?}", world.orders);
     }
 
     #[test]
@@ -479,7 +592,7 @@ mod tests {
     #[test]
     fn ways_back_are_few() {
         let mut world = World::new(&[100.0, 100.0, 100.0, 10.0]);
-        for turn in 0..40 {
+        for turn in 0..200 {
             world.paths[3].0 = if turn % 2 == 0 { 10.0 } else { 100.0 };
             world.run(30);
         }

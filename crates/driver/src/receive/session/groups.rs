@@ -125,8 +125,8 @@ impl Session<'_> {
     }
 
     /// The sender's rate follows the receivers' reports, and so do the groups that they are in.
-    pub(super) fn follow_sender(&mut self) {
-        self.hearing.groups.mover.follow_sender();
+    pub(super) fn follow_sender(&mut self, now: Instant) {
+        self.hearing.groups.mover.follow_sender(now);
     }
 
     fn join_group(&mut self, now: Instant, group: u8) {

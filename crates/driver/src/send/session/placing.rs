@@ -1,6 +1,9 @@
 //! `--rate auto` over multicast: which receiver is served in which group ([`SlowerGroups`]).
 
-use std::time::Duration;
+use std::{
+    hash::{DefaultHasher, Hash, Hasher},
+    time::Duration,
+};
 
 use treecast_proto::{
     Instant,
@@ -13,6 +16,7 @@ use super::{
     super::{Plan, Rate},
     Session,
 };
+use crate::security::PublicKey;
 
 /// The time between two looks at the groups.
 const INTERVAL: Duration = Duration::from_millis(100);
@@ -36,8 +40,11 @@ impl Placing {
 
 impl Session<'_> {
     pub(super) fn give_place(&mut self, now: Instant, receiver: ReceiverId) {
+        let Some(peer) = self.peers.get(&receiver) else { return };
+        let mut who = DefaultHasher::new();
+        (peer.who.key.map(PublicKey::to_bytes), peer.address.ip()).hash(&mut who);
         if let Some(placing) = &mut self.lanes.placing {
-            placing.machine.joined(now, receiver.number());
+            placing.machine.joined(now, receiver.number(), who.finish());
         }
     }
 
