@@ -343,7 +343,9 @@ pub(crate) fn run_feed(
     wait_timeout: Duration,
 ) -> Outcome {
     session.feed = Some(feed);
-    session.at_once.get_or_insert(at_once);
+    if session.repair != Repair::Local {
+        session.at_once.get_or_insert(at_once);
+    }
     session.wait_timeout.get_or_insert(wait_timeout.as_secs());
     hold_session(session)
 }
