@@ -1,5 +1,5 @@
-//! The lane of a multicast session: a packet leaves at once. Slower groups share a socket of their own: what still waits for a slow link
-//! on this host, as in a lab, does not hold up the first group.
+//! The lane of a multicast session: a packet leaves at once. Slower groups share a socket of their own: what still waits for a
+//! slow link on this host, as in a lab, does not hold up the first group.
 
 use std::net::{SocketAddr, UdpSocket};
 
