@@ -81,12 +81,12 @@ fn who_follows_a_call_to_a_slower_group_is_waited_for_no_more() {
     assert_eq!(bench.to(A), "", "once");
     bench.message(A, lacking(400, 1_000));
     bench.message(A, to_group(1));
-    let rest = "1 in group 1, data 0 400..600, data 0 600..800, data 0 800..1000, EOF 0";
+    let rest = "receiver 1 in group 1, data 0 400..600, data 0 600..800, data 0 800..1000, EOF 0";
     assert_eq!(bench.group(), rest);
     assert_eq!(bench.to(A), "Move to 1", "the answer");
     bench.message(A, Message::Progress(Progress { position: 1_000, ..Progress::default() }));
     bench.send(1_000);
     bench.sender.call(A, 0);
     bench.message(A, to_group(0));
-    assert_eq!(bench.group(), "1 in group 0, BOF 1, data 1 0..200, data 1 200..400", "it is again");
+    assert_eq!(bench.group(), "receiver 1 in group 0, BOF 1, data 1 0..200, data 1 200..400", "it is again");
 }
