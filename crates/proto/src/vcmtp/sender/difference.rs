@@ -22,11 +22,11 @@ const LEAST_PATIENCE: Duration = Duration::from_secs(10);
 /// Number of bytes of an older version that a receiver should read and copy in a second, at least: a memory card takes so much.
 const READ_BYTES_A_SECOND: u64 = 10_000_000;
 
-/// A receiver that has said nothing at all for so many keepalives is not waited for.
+/// Number of keepalives after which a receiver that has said nothing at all is not waited for.
 const SILENT_KEEPALIVES: u32 = 2;
 
-/// When the announcement is repeated over the connections of receivers that have not reported: the group's may have been lost, and no
-/// block follows that would tell.
+/// Time after which the announcement is repeated over the connections of receivers that have not reported. The group's may
+/// have been lost, and no block follows that would tell.
 const REPEAT: Duration = Duration::from_millis(300);
 
 /// How often silent receivers are looked for.
