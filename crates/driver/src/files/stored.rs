@@ -274,14 +274,14 @@ impl Stored {
         sized.map_err(|source| folder.error(format!("size {name:?}"), source))
     }
 
-    /// Reserves the space for the file.
+    /// Reserves the space for what is not stored. What is may be a hole, and stays one.
     pub fn reserve(&self, folder: &TargetFolder, name: &str, size: u64) -> Result<(), TargetError> {
         if self.part.is_device() {
             return Ok(());
         }
         let file = self.part.file();
         let file = file.map_err(|source| folder.error(format!("take room for {name:?}"), source))?;
-        folder.reserve(file, name, size)
+        self.missing(0..size).into_iter().try_for_each(|gap| folder.reserve(file, name, gap))
     }
 
     /// The number of stored bytes.
