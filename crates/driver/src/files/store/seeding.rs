@@ -418,7 +418,7 @@ mod tests {
                 assert!(step <= STORE_LEN as u64 + 1_400, "{step} bytes at once");
                 (steps, before) = (steps + 1, stored.stored_bytes());
             }
-            assert_eq!((seed.missing, &seed.copied.0[..]), (0, &[0..SIZE][..]));
+            assert_eq!((seed.missing, &seed.copied.0[..]), (0, std::slice::from_ref(&(0..SIZE))));
             assert!(steps <= 12, "{steps} steps");
             assert_eq!(stored.path().metadata().unwrap().blocks(), 0, "it is one hole");
         }

@@ -553,7 +553,7 @@ fn one_older_version_is_open_at_a_time() {
         most = most.max(open.filter(|open| older.iter().any(|older| older == open)).count());
         while let Some(report) = store.report() {
             if let Report::Seeded { ranges, why_not, .. } = report {
-                assert_eq!((&ranges[..], why_not), (&[0..SIZE][..], None));
+                assert_eq!((&ranges[..], why_not), (slice::from_ref(&(0..SIZE)), None));
                 done += 1;
             }
         }
