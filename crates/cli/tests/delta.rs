@@ -6,7 +6,8 @@ mod session;
 
 use std::{
     fs::{self, File},
-    path::PathBuf,
+    os::unix::fs::{FileExt, MetadataExt},
+    path::{Path, PathBuf},
     process::Command,
 };
 
@@ -207,6 +208,49 @@ fn every_fanout_and_repair_takes_it() {
             assert_eq!((count("objects"), count("objects_done")), (1, 1), "{how:?}: {done}");
         }
     }
+}
+
+#[test]
+fn holes_stay_holes() {
+    let scratch = Scratch::new();
+    let mut image = vec![0; 64 << 20];
+    image[5 << 20..][..300_000].copy_from_slice(&noise(3, 300_000));
+    fs::create_dir_all(scratch.path("old")).unwrap();
+    sparse_file(&scratch.path("old/file"), &image);
+    image[40 << 20..][..300_000].copy_from_slice(&noise(4, 300_000));
+    sparse_file(&scratch.path("file"), &image);
+    let sender = scratch.send(&["--delta", "--rate", "100M", &scratch.arg("file")]);
+    finish_well(scratch.receive("copy", &["--old", &scratch.arg("old")]));
+    finish_well(sender);
+    assert_copy(&scratch, "copy", &image);
+    let allocated = scratch.path("copy/file").metadata().unwrap().blocks() * 512;
+    assert!(allocated < 2 << 20, "{allocated} bytes are allocated");
+}
+
+/// Writes a file with a hole wherever the content is zero.
+fn sparse_file(path: &Path, content: &[u8]) {
+    let file = File::create(path).unwrap();
+    file.set_len(content.len() as u64).unwrap();
+    for (at, piece) in (0..).step_by(4096).zip(content.chunks(4096)) {
+        if piece.iter().any(|byte| *byte != 0) {
+            file.write_all_at(piece, at).unwrap();
+        }
+    }
+}
+
+#[test]
+fn a_renamed_object_is_brought_up_to_date_from_what_has_its_new_name() {
+    let scratch = Scratch::new();
+    let (old, new) = prepare(&scratch);
+    folder_with(&scratch, "copy", b"");
+    fs::remove_file(scratch.path("copy/file")).unwrap();
+    fs::write(scratch.path("copy/other"), &old).unwrap();
+    let sender = scratch.send(&["--delta", "--rate", "100M", "--json", &scratch.arg("file")]);
+    finish_well(scratch.receive("copy", &["--rename", "file=other"]));
+    let done = last_event(&finish_well(sender), "done");
+    assert!(done["sent_bytes"].as_u64().unwrap() < LEN as u64 / 4, "{done}");
+    assert!(fs::read(scratch.path("copy/other")).unwrap() == new);
+    assert_eq!(scratch.names("copy"), ["other"]);
 }
 
 #[test]

@@ -6,7 +6,7 @@
 //! An index is only a hint. What is copied by it is hashed first, and the whole object is verified as every other is. A wrong
 //! index costs bandwidth.
 
-use std::io;
+use std::{io, ops::Range};
 
 use fastcdc::v2020::FastCDC;
 
@@ -53,11 +53,6 @@ pub(crate) struct Cutter {
 impl Cutter {
     fn new(average: u32) -> Self {
         Self { average: average as usize, rest: Vec::new() }
-    }
-
-    /// The number of bytes behind the last chunk.
-    pub fn rest_len(&self) -> usize {
-        self.rest.len()
     }
 
     /// Has `read` read the next bytes, `len` at most. Returns how many they are. They are cut with what comes next.
@@ -134,7 +129,7 @@ pub(crate) struct ChunkIndex {
     size: u64,
     /// In the order of the object.
     chunks: Vec<Chunk>,
-    /// Numbers of the chunks, by hash.
+    /// Numbers of the chunks, by hash. Those of equal chunks are in order.
     by_hash: Vec<u32>,
 }
 
@@ -143,6 +138,12 @@ struct Chunk {
     start: u64,
     len: u32,
     hash: [u8; 32],
+}
+
+impl Chunk {
+    fn key(&self) -> ([u8; 32], u32) {
+        (self.hash, self.len)
+    }
 }
 
 impl ChunkIndex {
@@ -168,7 +169,7 @@ impl ChunkIndex {
             start += u64::from(len);
         }
         let mut by_hash: Vec<u32> = (0..chunks.len() as u32).collect();
-        by_hash.sort_unstable_by_key(|number| chunks[*number as usize].hash);
+        by_hash.sort_unstable_by_key(|number| (chunks[*number as usize].key(), *number));
         (rest.is_empty() && start == size).then_some(Self { average, size, chunks, by_hash })
     }
 
@@ -192,15 +193,18 @@ impl ChunkIndex {
         Cutter::new(self.average)
     }
 
-    /// The numbers and positions of those chunks of the object that are this one.
-    pub fn places(&self, chunk: &[u8]) -> impl Iterator<Item = (usize, u64)> {
-        let hash = *blake3::hash(chunk).as_bytes();
-        let of = |number: &u32| self.chunks[*number as usize];
-        let first = self.by_hash.partition_point(|number| of(number).hash < hash);
-        let same = self.by_hash[first..].iter().map(move |number| (*number as usize, of(number)));
-        let same = same.take_while(move |(_, found)| found.hash == hash);
-        let len = chunk.len();
-        same.filter(move |(_, found)| found.len as usize == len).map(|(number, found)| (number, found.start))
+    /// The places of those chunks of the object that are this one. Equal chunks have the same places.
+    pub fn places(&self, chunk: &[u8]) -> Range<usize> {
+        let key = (*blake3::hash(chunk).as_bytes(), chunk.len() as u32);
+        let first = self.by_hash.partition_point(|number| self.chunks[*number as usize].key() < key);
+        let count =
+            self.by_hash[first..].partition_point(|number| self.chunks[*number as usize].key() == key);
+        first..first + count
+    }
+
+    /// The position of a place in the object. Those of one chunk are in order.
+    pub fn position(&self, place: usize) -> u64 {
+        self.chunks[self.by_hash[place] as usize].start
     }
 }
 
@@ -225,9 +229,9 @@ mod tests {
         let index = ChunkIndex::parse(&index_of(new, 100_000)).unwrap();
         let (mut found, mut cutter) = (vec![0; index.len()], index.cutter());
         let take = |chunk: &[u8]| {
-            for (number, start) in index.places(chunk) {
-                assert!(new[start as usize..][..chunk.len()] == *chunk);
-                found[number] = chunk.len() as u64;
+            for place in index.places(chunk) {
+                assert!(new[index.position(place) as usize..][..chunk.len()] == *chunk);
+                found[place] = chunk.len() as u64;
             }
         };
         cutter.cut(old, true, take);

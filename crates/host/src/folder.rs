@@ -3,6 +3,7 @@
 use std::{
     ffi::{CStr, CString, OsStr},
     io,
+    ops::Range,
     os::{
         fd::{AsFd, AsRawFd, OwnedFd},
         unix::ffi::OsStrExt,
@@ -242,17 +243,16 @@ pub fn has_free_inode(at: impl AsFd) -> bool {
     fs::fstatvfs(at).map_or(true, |statistics| statistics.f_files == 0 || statistics.f_favail > 0)
 }
 
-/// Reserves the space for a file of `size` bytes now, if the file system can do so without writing it. (tmpfs
-/// would write it.)
+/// Reserves the space for a range of a file now, if the file system can do so without writing it. (tmpfs would write it.)
 ///
 /// # Errors
 /// If there is no space, or the file system does not support this.
-pub fn reserve(file: impl AsFd, size: u64) -> io::Result<()> {
+pub fn reserve(file: impl AsFd, range: Range<u64>) -> io::Result<()> {
     let is_memory = fs::fstatfs(&file).map(|it| it.f_type == libc::TMPFS_MAGIC);
-    if size == 0 || is_memory.unwrap_or(true) {
+    if range.is_empty() || is_memory.unwrap_or(true) {
         return Ok(());
     }
-    Ok(fs::fallocate(file, FallocateFlags::empty(), 0, size)?)
+    Ok(fs::fallocate(file, FallocateFlags::empty(), range.start, range.end - range.start)?)
 }
 
 /// Asks the kernel to read further ahead in a file that is read from start to end.

@@ -31,6 +31,13 @@ proptest! {
     }
 
     #[test]
+    fn a_renamed_announcement_is_the_same_but_for_its_name(begin in begin_of_file(), name in "[a-z]{1,64}") {
+        let renamed = begin.renamed(&name).expect("a good name");
+        prop_assert_eq!(renamed.file_name(), name);
+        prop_assert_eq!(renamed.renamed(begin.file_name()), Ok(begin));
+    }
+
+    #[test]
     fn a_seals_prefix_reads_back_the_same(key in any::<u64>(), counter in any::<u64>()) {
         let prefix = Prefix { key: KeyId(key), counter };
         prop_assert_eq!(Prefix::parse(&prefix.to_bytes()), Ok(prefix));

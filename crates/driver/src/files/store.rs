@@ -665,7 +665,7 @@ impl Worker {
 
     fn commit(&mut self, file: FileId) {
         self.forget_symbols(file);
-        self.seeding.done(file);
+        self.seeding.forget(file);
         let report = match self.take_or_name(file) {
             Ok(()) => {
                 self.full.note_progress(file);

@@ -146,11 +146,6 @@ impl Stored {
         device::make_zero_in_place(file, whole.end..range.end)
     }
 
-    /// Takes bytes as stored that are where they belong already.
-    pub fn adopt(&mut self, position: u64, bytes: &[u8]) {
-        self.note_written(position, bytes);
-    }
-
     /// Takes note of bytes that have been written.
     fn note_written(&mut self, position: u64, bytes: &[u8]) {
         if bytes.is_empty() {
@@ -194,18 +189,17 @@ impl Stored {
         !self.behind.is_empty()
     }
 
-    /// Writes those bytes that differ from the stored ones. The hash is not updated: the next [`Stored::hash`]
-    /// reads the whole file.
+    /// Writes bytes, a buffer's length at a time, where others are in their place.
     pub fn overwrite(&mut self, position: u64, bytes: &[u8], buffer: &mut [u8]) -> io::Result<()> {
-        let mut at = position;
-        for piece in bytes.chunks(buffer.len()) {
-            let stored = &mut buffer[..piece.len()];
-            self.part.file()?.read_exact_at(stored, at)?;
-            if stored != piece {
-                self.part.file()?.write_all_at(piece, at)?;
+        let file = self.part.file()?;
+        for (at, piece) in (position..).step_by(buffer.len()).zip(bytes.chunks(buffer.len())) {
+            let there = &mut buffer[..piece.len()];
+            // What cannot be read may be written.
+            if file.read_exact_at(there, at).is_err() || there != piece {
+                put(file, at, piece, |range| self.make_zero(range))?;
             }
-            at += piece.len() as u64;
         }
+        self.note_written(position, bytes);
         Ok(())
     }
 
@@ -274,14 +268,14 @@ impl Stored {
         sized.map_err(|source| folder.error(format!("size {name:?}"), source))
     }
 
-    /// Reserves the space for the file.
+    /// Reserves the space for what is not stored. What is may be a hole, and stays one.
     pub fn reserve(&self, folder: &TargetFolder, name: &str, size: u64) -> Result<(), TargetError> {
         if self.part.is_device() {
             return Ok(());
         }
         let file = self.part.file();
         let file = file.map_err(|source| folder.error(format!("take room for {name:?}"), source))?;
-        folder.reserve(file, name, size)
+        self.missing(0..size).into_iter().try_for_each(|gap| folder.reserve(file, name, gap))
     }
 
     /// The number of stored bytes.

@@ -5,6 +5,7 @@ use std::{
     ffi::OsStr,
     fs::File,
     io,
+    ops::Range,
     os::{fd::OwnedFd, unix::fs::OpenOptionsExt},
     path::{Path, PathBuf},
     sync::{
@@ -267,13 +268,13 @@ impl TargetFolder {
         }
     }
 
-    /// Reserves the space for a file of `size` bytes now, if the file system can do so without writing it.
-    /// (tmpfs would write it.)
+    /// Reserves the space for a range of a file now, if the file system can do so without writing it. (tmpfs would write it.)
     ///
     /// # Errors
     /// If there is no space.
-    pub fn reserve(&self, file: &File, name: &str, size: u64) -> Result<(), TargetError> {
-        match sys::reserve(file, size) {
+    pub fn reserve(&self, file: &File, name: &str, range: Range<u64>) -> Result<(), TargetError> {
+        let size = range.end - range.start;
+        match sys::reserve(file, range) {
             Err(error)
                 if matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded) =>
             {

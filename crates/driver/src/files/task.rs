@@ -31,7 +31,7 @@ pub enum Task {
     /// Copies what an older version holds of an announced object with blocks of `block_len` bytes, as soon as the object's index is
     /// there. The result comes as a [`Report`](super::Report).
     Seed { file: FileId, block_len: u16 },
-    /// The index of this object will not come.
+    /// The index of this object will not come, or need not: the object has ended, or is not wanted.
     NoIndex { file: FileId },
     /// Keeps repair symbols of a source block, from number `first` on. They are at `at` in the batch, and `len`
     /// bytes long.

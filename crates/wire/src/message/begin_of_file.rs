@@ -134,8 +134,8 @@ impl BeginOfFile {
     /// # Errors
     /// If the name is empty, longer than [`FILE_NAME_LEN`] bytes, or contains a zero byte.
     pub fn renamed(&self, file_name: &str) -> Result<Self, ParseError> {
-        let Self { attributes, is_compressed, .. } = *self;
-        Ok(Self { attributes, is_compressed, ..Self::new(self.transfer_type, self.file_size, file_name)? })
+        let Self { file_name, .. } = Self::new(self.transfer_type, self.file_size, file_name)?;
+        Ok(Self { file_name, ..self.clone() })
     }
 
     /// Says that the object's segments may be compressed, each where it lies. Its size stays.

@@ -45,7 +45,7 @@ impl Hands {
             Ok(job) => self.worker.carry_out(job, &mut self.buffer),
             Err(TryRecvError::Disconnected) => return Step::Over,
             Err(TryRecvError::Empty) if self.worker.catch_up(&mut self.buffer) => self.worker.tell(),
-            Err(TryRecvError::Empty) if self.worker.seed_some() => self.worker.tell(),
+            Err(TryRecvError::Empty) if self.worker.seed_some(&mut self.buffer) => self.worker.tell(),
             Err(TryRecvError::Empty) if self.worker.look_for_room() => self.worker.tell(),
             Err(TryRecvError::Empty) => return Step::Idle,
         }

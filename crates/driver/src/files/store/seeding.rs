@@ -17,7 +17,7 @@ use std::{
 use treecast_host::device;
 use treecast_wire::header::FileId;
 
-use super::{Object, Report, Worker, write};
+use super::{Object, Report, Worker};
 use crate::{
     chunk_index::{ChunkIndex, Cutter},
     files::{TargetError, TargetFolder, stored::Stored},
@@ -25,6 +25,12 @@ use crate::{
 
 /// Bytes that are read at once.
 const READ_LEN: u64 = 256 * 1024;
+
+/// Bytes that are stored at once, about. Whatever else is to be done waits for no more.
+const STORE_LEN: usize = 4 << 20;
+
+/// The least that a chunk counts for, in bytes: many short ones take time, too.
+const LEAST_COST: usize = 4096;
 
 /// The most memory, in bytes, that the indexes of a session take. An object whose index has no room is fetched whole.
 const MAX_MEMORY: usize = 96 << 20;
@@ -36,8 +42,10 @@ pub(super) struct Seeding {
     indexes: BTreeMap<FileId, Option<Arc<ChunkIndex>>>,
     /// Objects that wait for their indexes, with the length of their blocks.
     waiting: BTreeMap<FileId, u16>,
-    /// Objects whose older versions are being read. The first one's turn is next.
-    seeds: VecDeque<Seed>,
+    /// Objects whose older versions are read next, with their indexes and the length of their blocks.
+    queue: VecDeque<(FileId, Arc<ChunkIndex>, u16)>,
+    /// The one that is being read. No other older version is open.
+    seed: Option<Seed>,
 }
 
 /// An object whose older version is being read.
@@ -52,9 +60,12 @@ struct Seed {
     /// Whether the object is written to where its older version is.
     is_in_place: bool,
     cutter: Cutter,
-    /// The chunks of the object that have been found.
+    /// Whether the chunk at each place has been found. It is noted at the first place of a chunk.
     found: Vec<bool>,
+    /// Number of places whose chunks have not been found.
     missing: usize,
+    /// Chunks that have been found, with those of their places that are to be filled.
+    unplaced: VecDeque<(Vec<u8>, Range<usize>)>,
     run: Run,
     copied: Copied,
 }
@@ -81,23 +92,20 @@ struct Run {
     next: u64,
     /// Bytes that are no whole block yet. They begin at a block's start.
     bytes: Vec<u8>,
-    /// Whether all of the run was read from where it belongs.
-    is_in_place: bool,
 }
 
 impl Run {
     fn new(block_len: u16) -> Self {
-        Self { block_len: block_len.max(1).into(), next: 0, bytes: Vec::new(), is_in_place: true }
+        Self { block_len: block_len.max(1).into(), next: 0, bytes: Vec::new() }
     }
 
     /// Adds a chunk at `start` of an object of `size` bytes. Returns where the whole blocks begin that it completes, and their
     /// length in `bytes`.
-    fn push(&mut self, start: u64, chunk: &[u8], size: u64, is_in_place: bool) -> (u64, usize) {
+    fn push(&mut self, start: u64, chunk: &[u8], size: u64) -> (u64, usize) {
         if start != self.next {
             self.bytes.clear();
         }
         let is_first = self.bytes.is_empty();
-        self.is_in_place = is_in_place && (is_first || self.is_in_place);
         self.next = start + chunk.len() as u64;
         let skipped = if is_first { start.next_multiple_of(self.block_len) - start } else { 0 };
         let begin = start + skipped - self.bytes.len() as u64;
@@ -109,24 +117,20 @@ impl Run {
 }
 
 impl Seeding {
-    /// Whether an older version is being read.
+    /// Whether an older version is being read, or is to be read.
     pub fn is_under_way(&self) -> bool {
-        !self.seeds.is_empty()
+        self.seed.is_some() || !self.queue.is_empty()
     }
 
     /// Nothing more of the object is copied.
     pub fn forget(&mut self, file: FileId) {
         self.waiting.remove(&file);
-        self.seeds.retain(|seed| seed.file != file);
+        self.queue.retain(|(queued, ..)| *queued != file);
+        self.seed.take_if(|seed| seed.file == file);
     }
 
-    /// The object has its name, and needs its index no more.
-    pub fn done(&mut self, file: FileId) {
-        self.forget(file);
-        self.indexes.remove(&file);
-    }
-
-    fn memory(&self) -> usize {
+    /// The memory that indexes take, in bytes.
+    pub fn memory(&self) -> usize {
         self.indexes.values().flatten().map(|index| index.memory()).sum()
     }
 }
@@ -138,9 +142,10 @@ impl Worker {
         self.begin_seed(file);
     }
 
-    /// The index of an object has come, or will not. It has come as bytes that have been verified.
+    /// The index of an object has come, or will not or need not come. It has come as bytes that have been verified.
     pub(super) fn take_index(&mut self, file: FileId, index: Option<&[u8]>) {
-        let index = index.and_then(ChunkIndex::parse);
+        let is_in_vain = matches!(self.seeding.indexes.get(&file), Some(None));
+        let index = index.filter(|_| !is_in_vain).and_then(ChunkIndex::parse);
         let has_room = |index: &ChunkIndex| self.seeding.memory() + index.memory() <= MAX_MEMORY;
         let index = index.filter(has_room).map(Arc::new);
         self.seeding.indexes.insert(file, index);
@@ -150,28 +155,13 @@ impl Worker {
     fn begin_seed(&mut self, file: FileId) {
         let Some(index) = self.seeding.indexes.get(&file).cloned() else { return };
         let Some(block_len) = self.seeding.waiting.remove(&file) else { return };
-        let begun = match self.objects.get(&file) {
-            Some(Some(Object::Announced { begin, .. })) => index
-                .filter(|index| index.size() == begin.file_size)
-                .map(|index| (self.folder.older_version(begin.file_name()), index)),
+        let size = match self.objects.get(&file) {
+            Some(Some(Object::Announced { begin, .. })) => Some(begin.file_size),
             _ => None,
         };
-        match begun {
-            Some((Ok(Some((old, size))), index)) => self.seeding.seeds.push_back(Seed {
-                file,
-                at: 0,
-                size,
-                is_in_place: self.folder.has_older_version_in_place(),
-                cutter: index.cutter(),
-                found: vec![false; index.len()],
-                missing: index.len(),
-                run: Run::new(block_len),
-                copied: Copied::default(),
-                old,
-                index,
-            }),
-            Some((Err(why), _)) => self.seeded(file, Vec::new(), Some(why)),
-            Some((Ok(None), _)) | None => self.seeded(file, Vec::new(), None),
+        match index.filter(|index| Some(index.size()) == size) {
+            Some(index) => self.seeding.queue.push_back((file, index, block_len)),
+            None => self.seeded(file, Vec::new(), None),
         }
     }
 
@@ -179,13 +169,31 @@ impl Worker {
         self.report(Report::Seeded { file, ranges, why_not });
     }
 
+    /// Opens the next older version. Returns false if none is to be read.
+    fn open_seed(&mut self) -> bool {
+        let Some((file, index, block_len)) = self.seeding.queue.pop_front() else { return false };
+        let opened = match self.objects.get(&file) {
+            Some(Some(Object::Announced { begin, .. })) => self.folder.older_version(begin.file_name()),
+            _ => Ok(None),
+        };
+        match opened {
+            Ok(Some((old, size))) => {
+                let is_in_place = self.folder.has_older_version_in_place();
+                self.seeding.seed = Some(Seed::new(file, index, block_len, (old, size), is_in_place));
+            }
+            Ok(None) => self.seeded(file, Vec::new(), None),
+            Err(why) => self.seeded(file, Vec::new(), Some(why)),
+        }
+        true
+    }
+
     /// Reads a little of an older version. Returns false if none is being read.
-    pub(super) fn seed_some(&mut self) -> bool {
-        let Some(mut seed) = self.seeding.seeds.pop_front() else { return false };
+    pub(super) fn seed_some(&mut self, buffer: &mut [u8]) -> bool {
+        let Some(mut seed) = self.seeding.seed.take() else { return self.open_seed() };
         let file = seed.file;
         let mut read = Ok(false);
         self.attempt(file, &[], |stored, begin, folder| {
-            read = seed.read_some(stored, begin.file_name(), folder)?;
+            read = seed.go_on(stored, begin.file_name(), folder, buffer)?;
             Ok(())
         });
         self.note_stored(file, false);
@@ -193,7 +201,7 @@ impl Worker {
             return true;
         }
         match read {
-            Ok(true) => self.seeding.seeds.push_back(seed),
+            Ok(true) => self.seeding.seed = Some(seed),
             Ok(false) => self.seeded(file, seed.copied.0, None),
             Err(why) => self.seeded(file, seed.copied.0, Some(why)),
         }
@@ -202,48 +210,118 @@ impl Worker {
 }
 
 impl Seed {
-    /// Reads on, and stores the chunks of the object that come. Returns whether there is more, or why the older version cannot
-    /// be read.
-    fn read_some(
+    fn new(
+        file: FileId,
+        index: Arc<ChunkIndex>,
+        block_len: u16,
+        (old, size): (File, u64),
+        is_in_place: bool,
+    ) -> Self {
+        Self {
+            file,
+            old,
+            at: 0,
+            size,
+            is_in_place,
+            cutter: index.cutter(),
+            found: vec![false; index.len()],
+            missing: index.len(),
+            unplaced: VecDeque::new(),
+            run: Run::new(block_len),
+            copied: Copied::default(),
+            index,
+        }
+    }
+
+    /// Stores chunks that have been found, or reads on first if there are none. Returns whether there is more, or why the older
+    /// version cannot be read.
+    fn go_on(
         &mut self,
         stored: &mut Stored,
         name: &str,
         folder: &TargetFolder,
+        buffer: &mut [u8],
     ) -> Result<Result<bool, String>, TargetError> {
-        let mut position = self.at - self.cutter.rest_len() as u64;
-        let (old, at, wanted) = (&self.old, self.at, (self.size - self.at).min(READ_LEN));
-        let len = match self.cutter.fill(wanted as usize, |into| old.read_at(into, at)) {
-            Ok(len) => len,
-            Err(error) => return Ok(Err(error.to_string())),
-        };
-        self.at += len as u64;
-        let is_end = len == 0 || self.at == self.size;
-        let Self { index, cutter, found, missing, run, copied, is_in_place, .. } = self;
-        let mut result = Ok(());
-        cutter.cut(&[], is_end, |chunk| {
-            for (number, start) in index.places(chunk) {
-                if result.is_err() || std::mem::replace(&mut found[number], true) {
-                    continue;
-                }
-                *missing -= 1;
-                let (begin, whole) = run.push(start, chunk, index.size(), *is_in_place && start == position);
-                let range = begin..begin + whole as u64;
-                for gap in stored.missing(range.clone()) {
-                    let part = &run.bytes[(gap.start - begin) as usize..(gap.end - begin) as usize];
-                    if run.is_in_place {
-                        stored.adopt(gap.start, part);
-                    } else {
-                        result = write(stored, folder, name, gap.start, part);
-                    }
-                }
-                run.bytes.drain(..whole);
-                if result.is_ok() && !range.is_empty() {
-                    copied.add(range);
-                }
+        if self.unplaced.is_empty()
+            && let Err(error) = self.read_on()
+        {
+            return Ok(Err(error.to_string()));
+        }
+        let mut left = STORE_LEN;
+        while left > 0
+            && let Some((start, bytes)) = self.next_bytes()
+        {
+            left = left.saturating_sub(bytes.len().max(LEAST_COST));
+            self.store(start, &bytes, stored, name, folder, buffer)?;
+        }
+        Ok(Ok(!self.unplaced.is_empty() || self.missing > 0 && self.at < self.size))
+    }
+
+    /// Reads on, and finds the chunks of the object that come.
+    fn read_on(&mut self) -> io::Result<()> {
+        let Self { old, at, size, index, cutter, found, missing, unplaced, .. } = self;
+        let wanted = (*size - *at).min(READ_LEN);
+        let len = cutter.fill(wanted as usize, |into| old.read_at(into, *at))?;
+        *at += len as u64;
+        if len == 0 {
+            *size = *at;
+        }
+        cutter.cut(&[], *at == *size, |chunk| {
+            let places = index.places(chunk);
+            if !places.is_empty() && !std::mem::replace(&mut found[places.start], true) {
+                *missing -= places.len();
+                unplaced.push_back((chunk.to_vec(), places));
             }
-            position += chunk.len() as u64;
         });
-        result.map(|()| Ok(!is_end && *missing > 0))
+        Ok(())
+    }
+
+    /// The position of the next bytes to store, and the bytes: a chunk, as often as its places lie next to each other. So a long
+    /// run of zeros is one hole.
+    fn next_bytes(&mut self) -> Option<(u64, Vec<u8>)> {
+        let (chunk, places) = self.unplaced.front_mut()?;
+        let start = self.index.position(places.start);
+        let most = (STORE_LEN / chunk.len()).clamp(1, places.len());
+        let is_next =
+            |count: &usize| self.index.position(places.start + count) == start + (count * chunk.len()) as u64;
+        let count = (1..most).take_while(is_next).count() + 1;
+        let bytes = chunk.repeat(count);
+        places.start += count;
+        if places.start == places.end {
+            self.unplaced.pop_front();
+        }
+        Some((start, bytes))
+    }
+
+    /// Stores the whole blocks that these bytes of the object complete.
+    fn store(
+        &mut self,
+        start: u64,
+        bytes: &[u8],
+        stored: &mut Stored,
+        name: &str,
+        folder: &TargetFolder,
+        buffer: &mut [u8],
+    ) -> Result<(), TargetError> {
+        let (begin, whole) = self.run.push(start, bytes, self.index.size());
+        let range = begin..begin + whole as u64;
+        let mut result = Ok(());
+        for gap in stored.missing(range.clone()) {
+            let part = &self.run.bytes[(gap.start - begin) as usize..(gap.end - begin) as usize];
+            result = result.and_then(|()| match self.is_in_place {
+                // What belongs there may be there.
+                true => stored.overwrite(gap.start, part, buffer),
+                false => stored.write(gap.start, part),
+            });
+        }
+        self.run.bytes.drain(..whole);
+        result.map_err(|source| {
+            folder.content_error(format!("write {name} (bytes from {begin} on)"), source)
+        })?;
+        if !range.is_empty() {
+            self.copied.add(range);
+        }
+        Ok(())
     }
 }
 
@@ -290,13 +368,22 @@ fn open_named(path: &Path, name: &str) -> io::Result<File> {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::MetadataExt;
+
+    use treecast_wire::header::SessionId;
+
     use super::*;
+    use crate::{
+        chunk_index::IndexWriter,
+        files::{Journal, stored::CATCH_UP_LEN},
+        scratch::scratch_on_disk,
+    };
 
     #[test]
     fn a_run_gives_whole_blocks_and_the_short_one_at_the_end() {
         let mut run = Run::new(100);
         let mut push = |start, len: usize| {
-            let (begin, whole) = run.push(start, &vec![1; len], 1_030, true);
+            let (begin, whole) = run.push(start, &vec![1; len], 1_030);
             run.bytes.drain(..whole);
             (begin, whole)
         };
@@ -307,5 +394,33 @@ mod tests {
         assert_eq!(push(480, 170), (500, 100), "the block before is not whole");
         assert_eq!(push(650, 380), (600, 430), "the last block is shorter");
         assert_eq!(push(100, 100), (100, 100));
+    }
+    #[test]
+    fn a_chunk_at_many_places_is_stored_a_little_at_a_time_and_not_where_it_is() {
+        const SIZE: u64 = 40 << 20;
+        let path = scratch_on_disk("many-places");
+        let folder = TargetFolder::open(&path).unwrap();
+        let (journal, _) = Journal::open(&folder, SessionId(0), false).unwrap();
+        let mut writer = IndexWriter::new(SIZE).unwrap();
+        (0..40).for_each(|_| writer.update(&[0; 1 << 20]));
+        let index = Arc::new(ChunkIndex::parse(&writer.finish()).unwrap());
+        for is_in_place in [false, true] {
+            let file = FileId(is_in_place.into());
+            let part = journal.part(file, false).unwrap();
+            part.file().unwrap().set_len(SIZE).unwrap();
+            std::fs::write(path.join("old"), vec![0; 1 << 20]).unwrap();
+            let older = (File::open(path.join("old")).unwrap(), 1 << 20);
+            let mut seed = Seed::new(file, Arc::clone(&index), 1_400, older, is_in_place);
+            let (mut stored, mut steps, mut before) = (Stored::new(part), 1, 0);
+            let mut buffer = vec![0; CATCH_UP_LEN];
+            while seed.go_on(&mut stored, "name", &folder, &mut buffer).unwrap().unwrap() {
+                let step = stored.stored_bytes() - before;
+                assert!(step <= STORE_LEN as u64 + 1_400, "{step} bytes at once");
+                (steps, before) = (steps + 1, stored.stored_bytes());
+            }
+            assert_eq!((seed.missing, &seed.copied.0[..]), (0, std::slice::from_ref(&(0..SIZE))));
+            assert!(steps <= 12, "{steps} steps");
+            assert_eq!(stored.path().metadata().unwrap().blocks(), 0, "it is one hole");
+        }
     }
 }

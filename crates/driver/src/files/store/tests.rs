@@ -508,6 +508,81 @@ fn a_device_that_does_not_hold_what_was_written_fails_only_if_it_is_read_back() 
     }
 }
 
+fn index_of(object: &[u8]) -> Vec<u8> {
+    let mut writer = IndexWriter::new(object.len() as u64).unwrap();
+    writer.update(object);
+    writer.finish()
+}
+
+fn index_begin(len: u64) -> BeginOfFile {
+    let modified = ModificationTime { seconds: 0, nanoseconds: 0 };
+    begin(len, "name").with_attributes(Attributes { kind: ObjectKind::Index, mode: 0, modified }).unwrap()
+}
+
+#[test]
+fn one_older_version_is_open_at_a_time() {
+    const SIZE: u64 = 600_000;
+    const OBJECTS: u32 = 30;
+    let path = scratch("older-open");
+    let mut old = vec![0; SIZE as usize];
+    blake3::Hasher::new().finalize_xof().fill(&mut old);
+    let content = index_of(&old);
+    let older: Vec<_> = (0..OBJECTS).map(|number| path.join(format!("older{number}"))).collect();
+    let mut tasks = Vec::new();
+    for (number, path) in (0..).zip(&older) {
+        let name = format!("older{number}");
+        std::fs::write(path, &old).unwrap();
+        let (index, file) =
+            (FileId::new(SessionId(0), number * 2), FileId::new(SessionId(0), number * 2 + 1));
+        tasks.extend([
+            Task::Announce { file: index, begin: index_begin(content.len() as u64), kept: Kept::Nothing },
+            Task::Keep { file: index, range: 0..content.len() as u64, at: 0 },
+            Task::Announce { file, begin: begin(SIZE, &name).with_index(), kept: Kept::Nothing },
+            Task::Seed { file, block_len: 1_400 },
+            Task::Commit { file: index },
+        ]);
+    }
+    let mut store = store(&path);
+    let mut batch = store.batch();
+    batch.push_block(FileId(0), 0, &content);
+    store.submit(batch, tasks, usize::MAX);
+    let (mut done, mut most) = (0, 0);
+    while done < OBJECTS {
+        let open = std::fs::read_dir("/proc/self/fd").unwrap().flatten();
+        let open = open.filter_map(|entry| std::fs::read_link(entry.path()).ok());
+        most = most.max(open.filter(|open| older.iter().any(|older| older == open)).count());
+        while let Some(report) = store.report() {
+            if let Report::Seeded { ranges, why_not, .. } = report {
+                assert_eq!((&ranges[..], why_not), (slice::from_ref(&(0..SIZE)), None));
+                done += 1;
+            }
+        }
+    }
+    assert!(most <= 1, "{most} older versions were open at once");
+}
+
+#[test]
+fn an_index_that_is_not_needed_takes_no_memory_whenever_it_comes() {
+    let path = scratch("index-not-needed");
+    let mut store = store(&path);
+    let content = index_of(&vec![0; 600_000]);
+    let index = |file| {
+        let len = content.len() as u64;
+        [
+            Task::Announce { file, begin: index_begin(len), kept: Kept::Nothing },
+            Task::Keep { file, range: 0..len, at: 0 },
+            Task::Commit { file },
+        ]
+    };
+    let tasks = [
+        &index(FileId(0))[..],
+        &[Task::NoIndex { file: FileId(1) }, Task::NoIndex { file: FileId(3) }],
+        &index(FileId(2)),
+    ];
+    assert_eq!(done(&mut store, &content, tasks.concat()).len(), 2, "they are committed");
+    assert_eq!(store.hands.lock().unwrap().worker.seeding.memory(), 0);
+}
+
 #[test]
 fn what_an_older_version_holds_is_stored_in_whole_blocks() {
     const SIZE: u64 = 600_000;
@@ -517,13 +592,9 @@ fn what_an_older_version_holds_is_stored_in_whole_blocks() {
     std::fs::write(path.join("name"), &old).unwrap();
     let mut new = old;
     new[300_000..310_000].fill(1);
-    let mut writer = IndexWriter::new(SIZE).unwrap();
-    writer.update(&new);
-    let content = writer.finish();
-    let modified = ModificationTime { seconds: 0, nanoseconds: 0 };
-    let attributes = Attributes { kind: ObjectKind::Index, mode: 0, modified };
+    let content = index_of(&new);
     let (index, file, len) = (FileId(0), FileId(1), content.len() as u64);
-    let announced = begin(len, "name").with_attributes(attributes).unwrap();
+    let announced = index_begin(len);
     let mut store = store(&path);
     let tasks = vec![
         Task::Announce { file: index, begin: announced, kept: Kept::Nothing },
@@ -560,10 +631,7 @@ fn an_object_whose_index_does_not_come_or_is_none_is_fetched_whole() {
         let nothing = Report::Seeded { file, ranges: Vec::new(), why_not: None };
         assert_eq!(done(&mut store, b"", tasks), [nothing]);
     }
-    let too_long = begin(MAX_INDEX_LEN + 1, "f");
-    let modified = ModificationTime { seconds: 0, nanoseconds: 0 };
-    let attributes = Attributes { kind: ObjectKind::Index, mode: 0, modified };
-    let begin = too_long.with_attributes(attributes).unwrap();
+    let begin = index_begin(MAX_INDEX_LEN + 1);
     let tasks = vec![Task::Announce { file: FileId(3), begin, kept: Kept::Nothing }];
     assert!(matches!(&done(&mut store, b"", tasks)[..], [Report::Refused { .. }]));
 }

@@ -277,6 +277,13 @@ impl Session<'_> {
         self.add(Task::NoIndex { file });
     }
 
+    /// An object is not wanted, or has ended: its index takes no memory, whenever it comes.
+    fn forget_index(&mut self, file: FileId, begin: &BeginOfFile) {
+        if begin.has_index() {
+            self.add(Task::NoIndex { file });
+        }
+    }
+
     /// Keeps bytes that lie at `at` in the batch.
     fn keep(&mut self, file: FileId, range: Range<u64>, at: usize) {
         let bytes = &self.store.intake.batch().bytes()[at..at + (range.end - range.start) as usize];
@@ -366,6 +373,7 @@ impl Session<'_> {
             self.give_up_index(file);
             return Response::Ignore;
         }
+        self.forget_index(file, begin);
         self.store.small.forget_left(file);
         if exists {
             (self.on_event)(ReceiveEvent::Ignored { name: stored.file_name().to_owned(), exists });
@@ -422,6 +430,8 @@ impl Session<'_> {
         self.trust.forget(file);
         self.store.small.discard(file);
         self.store.seeded_next.remove(&file);
-        self.store.begins.remove(&file)
+        let begin = self.store.begins.remove(&file)?;
+        self.forget_index(file, &begin);
+        Some(begin)
     }
 }

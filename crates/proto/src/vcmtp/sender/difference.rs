@@ -1,7 +1,9 @@
 //! Objects that are sent by difference: receivers say what they lack of each, and the union goes to the group once.
 //!
 //! The object before such an object is its index, by which a receiver finds what an older version already holds. Its report is a
-//! row of [`Message::Lacking`], the last one empty. The blocks that anybody lacks then go out in order, in one pass. What
+//! row of [`Message::Lacking`], the last one empty. Reading takes as long as the object is big, so no fixed time is right. When
+//! half of the receivers have reported, the others have as long again and 10 s: whoever reports early has read little and lacks
+//! much, or has a disk like the others'. The blocks that anybody lacks then go out in order, in one pass. What
 //! comes too late for the pass is mended as any other loss: the receiver asks for it behind the next block that it hears, or at
 //! the end.
 //!
@@ -22,12 +24,15 @@ const LEAST_PATIENCE: Duration = Duration::from_secs(10);
 /// Number of bytes of an older version that a receiver should read and copy in a second, at least: a memory card takes so much.
 const READ_BYTES_A_SECOND: u64 = 10_000_000;
 
-/// A receiver that has said nothing at all for so many keepalives is not waited for.
+/// Number of keepalives after which a receiver that has said nothing at all is not waited for.
 const SILENT_KEEPALIVES: u32 = 2;
 
-/// When the announcement is repeated over the connections of receivers that have not reported: the group's may have been lost, and no
-/// block follows that would tell.
+/// Time after which the announcement is repeated over the connections of receivers that have not reported. The group's may
+/// have been lost, and no block follows that would tell.
 const REPEAT: Duration = Duration::from_millis(300);
+
+/// The grace of the slower half ends at this part of itself, 1 / 2^3, however often somebody has come too late.
+const MAX_HALVINGS: u32 = 3;
 
 /// How often silent receivers are looked for.
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
@@ -35,6 +40,10 @@ const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 /// An object that waits for reports.
 #[derive(Debug)]
 struct Waiting {
+    /// When it was announced.
+    since: Instant,
+    /// Whether half of the receivers have reported. Then `until` is final.
+    is_half: bool,
     /// When nobody is waited for any more.
     until: Instant,
     /// When it is announced once more. `None` when it has been.
@@ -50,6 +59,8 @@ pub(super) struct Gathering {
     check: Instant,
     /// Receivers that once came too late. They are not waited for again.
     late: BTreeSet<ReceiverId>,
+    /// How often the time was up in this session. Whoever joins again has a new number, and cannot be told from another.
+    vain: u32,
 }
 
 impl Gathering {
@@ -58,7 +69,8 @@ impl Gathering {
         if self.is_empty() {
             self.check = now + CHECK_INTERVAL;
         }
-        let waiting = Waiting { until: now + (LEAST_PATIENCE + reading), repeat_at: Some(now + REPEAT) };
+        let until = now + (LEAST_PATIENCE + reading);
+        let waiting = Waiting { since: now, is_half: false, until, repeat_at: Some(now + REPEAT) };
         self.objects.insert(index, waiting);
     }
 
@@ -94,7 +106,7 @@ impl Sender {
         if self.multicast.gathering.is_empty() || self.is_paused() {
             return;
         }
-        let Gathering { objects, check, late } = &mut self.multicast.gathering;
+        let Gathering { objects, check, late, vain } = &mut self.multicast.gathering;
         let is_check = *check <= now;
         if is_check {
             *check = now + CHECK_INTERVAL;
@@ -111,8 +123,14 @@ impl Sender {
             if waiting.repeat_at.take_if(|time| *time <= now).is_some() {
                 untold.push((*index, Vec::from_iter(lacks.awaited.iter().copied())));
             }
-            if waiting.until <= now {
+            if lacks.reported >= lacks.awaited.len() && lacks.reported > 0 && !waiting.is_half {
+                waiting.is_half = true;
+                let grace = (now - waiting.since + LEAST_PATIENCE) / 2_u32.pow(*vain);
+                waiting.until = waiting.until.min(now + grace);
+            }
+            if waiting.until <= now && !lacks.awaited.is_empty() {
                 late.append(&mut lacks.awaited);
+                *vain = (*vain + 1).min(MAX_HALVINGS);
             }
             if lacks.awaited.is_empty() {
                 ready.push(*index);
@@ -136,7 +154,7 @@ impl Sender {
             return;
         };
         if bytes.is_empty() {
-            lacks.awaited.remove(&from);
+            lacks.reported += usize::from(lacks.awaited.remove(&from));
         } else if blocks.end > passed {
             lacks.add(blocks.start.max(passed)..blocks.end);
         }

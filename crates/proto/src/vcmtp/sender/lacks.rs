@@ -12,6 +12,8 @@ pub(super) struct Lacks {
     blocks: BlockSet,
     /// Receivers whose reports are waited for.
     pub(super) awaited: BTreeSet<ReceiverId>,
+    /// Number of receivers that have reported.
+    pub(super) reported: usize,
 }
 
 impl Lacks {

@@ -92,6 +92,43 @@ fn a_silent_receiver_holds_nobody_up_for_long_and_a_slow_one_only_once() {
 }
 
 #[test]
+fn the_slower_half_has_as_long_again_and_less_each_time_that_it_is_in_vain() {
+    const SIZE: u64 = 10_000_000_000;
+    let mut bench = Bench::of(SenderConfig { keepalive: Duration::from_secs(10_000), ..Bench::config() });
+    bench.join(A);
+    let mut waits = Vec::new();
+    for (index, liar) in (0..6).zip(10..) {
+        // Whoever was late comes again under another number.
+        bench.join(ReceiverId(liar));
+        bench.sender.send(bench.now, indexed(SIZE));
+        bench.group();
+        bench.now += Duration::from_secs(30);
+        bench.group();
+        bench.message_of(A, index, end_of_report(SIZE));
+        let reported = bench.now;
+        while !bench.group().contains("EOF") {
+            bench.now += Duration::from_secs(1);
+        }
+        waits.push((bench.now - reported).as_secs());
+        bench.left(ReceiverId(liar));
+    }
+    assert_eq!(waits, [40, 20, 10, 5, 5, 5]);
+}
+
+#[test]
+fn fewer_than_half_of_the_receivers_hurry_nobody() {
+    const SIZE: u64 = 1_000_000_000;
+    let mut bench = Bench::of(SenderConfig { keepalive: Duration::from_secs(10_000), ..Bench::config() });
+    [A, B, C].into_iter().for_each(|receiver| bench.join(receiver));
+    bench.sender.send(bench.now, indexed(SIZE));
+    assert_eq!(bench.group(), "BOF 0");
+    bench.message_of(A, 0, end_of_report(SIZE));
+    assert_eq!(bench.after(109), "");
+    bench.message_of(B, 0, end_of_report(SIZE));
+    assert_eq!(bench.after(1), "EOF 0", "the time to read it is up");
+}
+
+#[test]
 fn a_receiver_that_says_nothing_at_all_is_waited_for_less_long() {
     let mut bench = Bench::of(SenderConfig { keepalive: Duration::from_secs(1), ..Bench::config() });
     bench.join(A);
