@@ -5,6 +5,7 @@ mod session;
 
 use std::{
     fs::{self, File},
+    io::Write,
     path::Path,
     process::{Command, Stdio},
     time::{Duration, SystemTime},
@@ -103,6 +104,28 @@ fn a_file_that_cannot_be_sent_is_not_removed_and_is_tried_again_after_a_restart(
         assert!(refused.iter().all(|path| path.exists()));
         assert_eq!(scratch.path("in/good").exists(), args.is_empty());
     }
+}
+
+#[test]
+fn a_file_is_sent_whole_however_long_its_writer_pauses() {
+    let scratch = Scratch::new();
+    let sender = feed(&scratch, "sent", &["--remove"]);
+    let receiver = scratch.receive("out", &[]);
+    let mut slow = File::create(scratch.path("in/slow")).unwrap();
+    slow.write_all(b"first half, ").unwrap();
+    std::thread::sleep(Duration::from_millis(3500));
+    // The sender looks at all files.
+    scratch.file("in/x/other", 10);
+    wait_for(&scratch, "out", "x/other");
+    std::thread::sleep(Duration::from_millis(500));
+    assert!(scratch.path("in/slow").exists() && !scratch.path("out/slow").exists());
+    slow.write_all(b"second half").unwrap();
+    drop(slow);
+    wait_for(&scratch, "out", "slow");
+    assert_eq!(fs::read(scratch.path("out/slow")).unwrap(), b"first half, second half");
+    sender.signal(15);
+    finish_well(sender);
+    finish(receiver);
 }
 
 #[test]
