@@ -78,7 +78,8 @@ impl Taken {
         let mut options = OpenOptions::new();
         let file = options.read(true).append(true).create(true).open(&path).map_err(failed)?;
         let mut bytes = Vec::new();
-        let most = (MOST_TAKEN + MOST_USELESS + 1) * MARK_LEN;
+        // The header, and as many marks as `keep` writes before it tidies.
+        let most = (1 + 2 * MOST_TAKEN + MOST_USELESS + 1) * MARK_LEN;
         (&file).take(most as u64).read_to_end(&mut bytes).map_err(failed)?;
         if bytes.len() < MARK_LEN && HEADER.starts_with(&bytes) {
             bytes = HEADER.to_vec();
@@ -202,6 +203,17 @@ mod tests {
         fs::write(&path, "somebody else's").unwrap();
         let error = Taken::open(Some(path.clone())).unwrap_err().to_string();
         assert!(error.contains("something else"), "{error}");
+    }
+
+    #[test]
+    fn the_last_mark_of_the_longest_file_is_read() {
+        let folder = scratch("taken-long");
+        let path = folder.join("state");
+        let mut bytes = HEADER.to_vec();
+        bytes.resize((1 + 2 * MOST_TAKEN + MOST_USELESS) * MARK_LEN, 1);
+        bytes.extend_from_slice(&[2; MARK_LEN]);
+        fs::write(&path, bytes).unwrap();
+        assert!(Taken::open(Some(path)).unwrap().contains(mark(2)));
     }
 
     #[test]
