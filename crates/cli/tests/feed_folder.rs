@@ -5,6 +5,8 @@ mod session;
 
 use std::{
     fs::{self, File},
+    io::Write,
+    path::Path,
     process::{Command, Stdio},
     time::{Duration, SystemTime},
 };
@@ -78,6 +80,52 @@ fn each_file_is_sent_once_also_over_a_restart() {
     sender.kill().unwrap();
     drop(receiver);
     assert_eq!(scratch.names("again").iter().filter(|name| !name.starts_with('.')).count(), 1);
+}
+
+#[test]
+fn a_file_that_cannot_be_sent_is_not_removed_and_is_tried_again_after_a_restart() {
+    use std::{ffi::OsStr, os::unix::ffi::OsStrExt};
+    let scratch = Scratch::new();
+    let folder = "x".repeat(200);
+    fs::create_dir_all(scratch.path("in").join(&folder)).unwrap();
+    let refused =
+        [Path::new("new\nline"), &Path::new(&folder).join(&folder), OsStr::from_bytes(b"\xff").as_ref()]
+            .map(|name| scratch.path("in").join(name));
+    refused.iter().for_each(|path| fs::write(path, "x").unwrap());
+    for args in [&[][..], &["--remove"]] {
+        scratch.file("in/good", 10);
+        let sender = feed(&scratch, "sent", args);
+        let receiver = scratch.receive("out", &[]);
+        wait_until("good is done", || told(&scratch, "sent").contains(r#""event":"object""#));
+        wait_until("the others are told of", || told(&scratch, "sent").matches("not_sent").count() >= 3);
+        sender.signal(15);
+        finish(sender);
+        finish(receiver);
+        assert!(refused.iter().all(|path| path.exists()));
+        assert_eq!(scratch.path("in/good").exists(), args.is_empty());
+    }
+}
+
+#[test]
+fn a_file_is_sent_whole_however_long_its_writer_pauses() {
+    let scratch = Scratch::new();
+    let sender = feed(&scratch, "sent", &["--remove"]);
+    let receiver = scratch.receive("out", &[]);
+    let mut slow = File::create(scratch.path("in/slow")).unwrap();
+    slow.write_all(b"first half, ").unwrap();
+    std::thread::sleep(Duration::from_millis(3500));
+    // The sender looks at all files.
+    scratch.file("in/x/other", 10);
+    wait_for(&scratch, "out", "x/other");
+    std::thread::sleep(Duration::from_millis(500));
+    assert!(scratch.path("in/slow").exists() && !scratch.path("out/slow").exists());
+    slow.write_all(b"second half").unwrap();
+    drop(slow);
+    wait_for(&scratch, "out", "slow");
+    assert_eq!(fs::read(scratch.path("out/slow")).unwrap(), b"first half, second half");
+    sender.signal(15);
+    finish_well(sender);
+    finish(receiver);
 }
 
 #[test]

@@ -98,9 +98,13 @@ fn a_product_that_cannot_be_stored_is_told_of_and_the_next_one_is_stored() {
     pqact.product("a/b", 2, &contents(300_000));
     pqact.product("a", 3, b"second");
     pqact.product("../../out", 4, b"third");
+    let long = "x".repeat(251);
+    pqact.product(&long, 5, b"fourth");
+    pqact.product(&long, 6, b"fifth");
     let told = finish_with(3, pqact.close());
-    assert!(told.contains("cannot store a/b: "), "{told}");
-    assert_eq!(scratch.names("spool"), ["a", "a.03030303", "out"]);
+    assert!(told.contains("cannot store a/b: ") && told.lines().count() == 1, "{told}");
+    let cut = format!("{}.06060606", &long[..246]);
+    assert_eq!(scratch.names("spool"), ["a", "a.03030303", "out", &cut, &long]);
     let mut pqact = Pqact::start(&spool);
     pqact.write(&[7; 100]);
     let told = finish_with(1, pqact.close());

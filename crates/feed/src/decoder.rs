@@ -20,6 +20,9 @@ const MAX_TEXT: u32 = 4096;
 /// The longest name of a file, in bytes, as a session can send it.
 const MAX_NAME: usize = 256;
 
+/// The longest name of a file in its folder, in bytes, on most file systems.
+const MAX_PART: usize = 255;
+
 /// The length of what stands before the identifier, without the first field.
 const FIXED_LEN: usize = 16 + 4 + 8 + 4 + 4 + 4;
 
@@ -90,37 +93,38 @@ impl Metadata {
         self.signature.iter().map(|byte| format!("{byte:02x}")).collect()
     }
 
-    /// The path of the product's file below a folder: its identifier, of which slashes divide folders. What cannot be in the name of
-    /// a file, or would be hidden, is replaced. A name that is too long is cut, and the signature is put behind it.
-    pub fn file_name(&self) -> String {
+    /// The path of the product's file below a folder: its identifier, and `suffix`. Slashes divide folders. What cannot be in the
+    /// name of a file, or would be hidden, is replaced. A name that is too long is cut, and the signature is put behind it.
+    pub fn file_name(&self, suffix: &str) -> String {
         let parts =
             self.identifier.split('/').map(str::trim).filter(|part| !matches!(*part, "" | "." | ".."));
-        let parts: Vec<String> = parts.map(part).collect();
+        let mut parts: Vec<String> = parts.map(part).collect();
+        let last = parts.pop().unwrap_or_else(|| self.signature_digits());
+        parts.push(format!("{}{suffix}", cut(&last, MAX_PART - suffix.len())));
         let name = parts.join("/");
-        let digits = self.signature_digits();
-        match name.len() {
-            0 => digits,
-            len if len <= MAX_NAME => name,
-            _ => {
-                let most = MAX_NAME - digits.len() - 1;
-                let end = (0..=most).rev().find(|end| name.is_char_boundary(*end)).unwrap_or(0);
-                format!("{}.{digits}", name[..end].trim_end_matches('/'))
-            }
+        if name.len() <= MAX_NAME {
+            return name;
         }
+        let ending = format!(".{}{suffix}", self.signature_digits());
+        // What is left may be a single part.
+        format!("{}{ending}", cut(&name, MAX_PART - ending.len()).trim_end_matches('/'))
     }
 }
 
 /// A part of an identifier as the name of a file or folder.
 fn part(text: &str) -> String {
-    /// The longest name of a file on most file systems, in bytes.
-    const MOST: usize = 255;
     let mut name: String = text.chars().map(|c| if c.is_control() { '_' } else { c }).collect();
     if name.starts_with('.') {
         name.replace_range(..1, "_");
     }
-    let end = (0..=name.len().min(MOST)).rev().find(|end| name.is_char_boundary(*end)).unwrap_or(0);
-    name.truncate(end);
+    name.truncate(cut(&name, MAX_PART).len());
     name
+}
+
+/// The beginning of a text, at most so many bytes.
+fn cut(text: &str, most: usize) -> &str {
+    let end = (0..=text.len().min(most)).rev().find(|end| text.is_char_boundary(*end));
+    &text[..end.unwrap_or(0)]
 }
 
 #[cfg(test)]
@@ -177,7 +181,7 @@ mod tests {
 
     #[test]
     fn an_identifier_becomes_a_path_that_stays_below_its_folder() {
-        let name = |identifier: &str| metadata(identifier).file_name();
+        let name = |identifier: &str| metadata(identifier).file_name("");
         let conduit = "data/nam.t00z !grib2/ncep/#000/TMPK/0_1_SFC! 000001";
         assert_eq!(name(conduit), conduit);
         assert_eq!(name("/../a//./.b/c\nd/ e "), "a/_b/c_d/e");
@@ -185,5 +189,23 @@ mod tests {
         let long = name(&"ä/".repeat(400));
         assert!(long.len() <= MAX_NAME && long.ends_with(&format!(".{}", "ab".repeat(16))), "{long}");
         assert!(name(&"x".repeat(300)).len() <= MAX_NAME);
+    }
+
+    #[test]
+    fn a_name_has_room_for_its_suffix_and_no_part_is_too_long() {
+        let suffix = ".abababab";
+        assert_eq!(metadata("a/b").file_name(suffix), "a/b.abababab");
+        for len in [1, 220, 246, 247, 251, 255, 256, 300] {
+            let text = "x".repeat(len);
+            for identifier in
+                [text.clone(), format!("a/{text}"), format!("{text}/a"), format!("{text}/{text}")]
+            {
+                for suffix in ["", suffix] {
+                    let name = metadata(&identifier).file_name(suffix);
+                    assert!(name.len() <= MAX_NAME && name.ends_with(suffix), "{name}");
+                    assert!(name.split('/').all(|part| (1..=MAX_PART).contains(&part.len())), "{name}");
+                }
+            }
+        }
     }
 }

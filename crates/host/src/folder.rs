@@ -269,6 +269,29 @@ pub fn send_file(to: impl AsFd, file: impl AsFd, offset: &mut u64, len: usize) -
     Ok(fs::sendfile(to, file, Some(offset), len)?)
 }
 
+/// The command of fcntl that chooses the signal of a lease (Linux' asm-generic/fcntl.h).
+const F_SETSIG: i32 = 10;
+
+/// Whether a program has the file at `path` open for writing. `None` if the kernel does not tell: the file is another
+/// user's, cannot be read, or is on a file system without leases.
+pub fn has_writer(path: &Path) -> Option<bool> {
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let file = fs::open(path, flags, Mode::empty()).ok()?;
+    // SAFETY: these commands of fcntl take a number.
+    let control =
+        |command, number: i32| crate::checked(unsafe { libc::fcntl(file.as_raw_fd(), command, number) });
+    // A program that opens the file for writing during the lease has this signal sent here. The usual one, SIGIO,
+    // would end the process. This one is ignored.
+    control(F_SETSIG, libc::SIGURG).ok()?;
+    match control(libc::F_SETLEASE, libc::F_RDLCK) {
+        Ok(_) => {
+            _ = control(libc::F_SETLEASE, libc::F_UNLCK);
+            Some(false)
+        }
+        Err(error) => (error.kind() == io::ErrorKind::WouldBlock).then_some(true),
+    }
+}
+
 /// Creates a named pipe that only this user may use.
 pub fn make_pipe(path: &Path) -> io::Result<()> {
     Ok(fs::mkfifoat(fs::CWD, path, Mode::RUSR | Mode::WUSR)?)
@@ -290,5 +313,21 @@ pub fn lock(file: &impl AsFd) -> Lock {
         Ok(()) => Lock::Ours,
         Err(Errno::WOULDBLOCK) => Lock::Taken,
         Err(_) => Lock::Unknown,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_has_a_writer_until_it_is_closed() {
+        let path = std::env::temp_dir().join(format!("treecast-writer-{}", std::process::id()));
+        let file = std::fs::File::create(&path).unwrap();
+        assert_eq!(has_writer(&path), Some(true));
+        drop(file);
+        assert_eq!(has_writer(&path), Some(false));
+        std::fs::remove_file(&path).unwrap();
+        assert_eq!(has_writer(&path), None);
     }
 }

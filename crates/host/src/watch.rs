@@ -26,6 +26,8 @@ pub struct Watch(OwnedFd);
 /// What has happened.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Happened {
+    /// A file of this name was made in the folder with this number. Whoever made it may still write to it.
+    Created { folder: i32, name: OsString },
     /// A program that wrote to the file of this name has closed it, or it was moved into the folder with this number.
     Complete { folder: i32, name: OsString },
     /// A folder of this name was made in, or moved into, the folder with this number.
@@ -92,9 +94,10 @@ fn read(event: &inotify::Event<'_>) -> Option<Happened> {
     if events.contains(ReadFlags::ISDIR) {
         return Some(Happened::Folder { folder, name });
     }
-    events
-        .intersects(ReadFlags::CLOSE_WRITE | ReadFlags::MOVED_TO)
-        .then_some(Happened::Complete { folder, name })
+    Some(match events.contains(ReadFlags::CREATE) {
+        true => Happened::Created { folder, name },
+        false => Happened::Complete { folder, name },
+    })
 }
 
 impl AsFd for Watch {
@@ -120,7 +123,8 @@ mod tests {
         assert!(watch.add(&folder.join("none")).is_err());
         let mut file = fs::File::create(folder.join("written")).unwrap();
         file.write_all(b"x").unwrap();
-        assert_eq!(watch.take().unwrap(), [], "it is not closed");
+        let created = Happened::Created { folder: number, name: "written".into() };
+        assert_eq!(watch.take().unwrap(), [created], "it is not closed");
         drop(file);
         fs::write(place.join("other"), "x").unwrap();
         fs::rename(place.join("other"), folder.join("moved")).unwrap();

@@ -59,12 +59,10 @@ fn store(metadata: &Metadata, data: &mut impl Read, folder: &Path, unfinished: &
         return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "standard input ended in this product"));
     }
     drop(file);
-    let mut path = folder.join(metadata.file_name());
+    let mut path = folder.join(metadata.file_name(""));
     if path.exists() {
         // The other product may not have been sent.
-        let mut name = path.into_os_string();
-        name.push(format!(".{}", &metadata.signature_digits()[..8]));
-        path = PathBuf::from(name);
+        path = folder.join(metadata.file_name(&format!(".{}", &metadata.signature_digits()[..8])));
     }
     if let Some(parent) = path.parent() {
         fs::create_dir_all(parent)?;

@@ -34,7 +34,8 @@ impl Template {
                 Err("expected {} where the file's path is to stand, like 'sha256sum {}'".to_owned())
             }
             Some((_, arguments)) if is_in_shell_text(arguments) => Err(
-                "a file's name would become a part of the shell's commands: write sh -c 'COMMAND \"$1\"' sh {}".to_owned(),
+                "a file's name behind -c would be read as a shell's commands: write sh -c 'COMMAND \"$1\"' sh {}"
+                    .to_owned(),
             ),
             Some(_) => Ok(Self(words)),
         }
@@ -65,9 +66,32 @@ fn fill(word: &str, path: &Path) -> OsString {
     filled
 }
 
-/// Whether the text behind a shell's option -c has the place of a path.
+/// Whether the text that a shell takes for commands has the place of a path.
 fn is_in_shell_text(arguments: &[String]) -> bool {
-    arguments.windows(2).any(|pair| pair[0] == "-c" && pair[1].contains(PLACE))
+    let is_behind = |start| commands(&arguments[start..]).is_some_and(|text| text.contains(PLACE));
+    (0..arguments.len()).any(|start| has_commands(&arguments[start]) && is_behind(start))
+}
+
+/// The word that a shell takes for commands: the first one that is neither an option nor the value of -o.
+fn commands(words: &[String]) -> Option<&String> {
+    let mut values = 0;
+    for word in words {
+        if word.starts_with("--") {
+        } else if word.starts_with(['-', '+']) {
+            values += word.matches(['o', 'O']).count();
+        } else if values == 0 {
+            return Some(word);
+        } else {
+            values -= 1;
+        }
+    }
+    None
+}
+
+/// Whether a word is a shell's option -c, alone or among other letters.
+fn has_commands(word: &str) -> bool {
+    let letters = word.strip_prefix('-').unwrap_or_default();
+    letters.contains('c') && letters.bytes().all(|byte| byte.is_ascii_alphabetic())
 }
 
 /// The thread that runs the programs, one after the other.
@@ -181,9 +205,20 @@ mod tests {
             ("{}", "{}"),
             ("tool '{}", "quote"),
             ("sh -c 'gzip {}'", "sh {}"),
+            ("sh -ec 'gzip {}'", "sh {}"),
+            ("sh -ce 'gzip {}'", "sh {}"),
+            ("bash -lc 'gzip {}'", "sh {}"),
+            ("bash -c -- 'gzip {}'", "sh {}"),
+            ("bash -ceuo pipefail 'gzip {}'", "sh {}"),
+            ("env sh -xc 'gzip {}'", "sh {}"),
         ] {
             let line = Template::parse(text).unwrap_err();
             assert!(line.contains(why), "{text}: {line}");
+        }
+        for text in
+            ["bash -lc 'gzip \"$1\"' sh {}", "bash -euo pipefail -c 'gzip \"$1\"' sh {}", "tool --exec {}"]
+        {
+            assert!(Template::parse(text).is_ok(), "{text}");
         }
     }
 }

@@ -74,6 +74,15 @@ impl Arrival {
     }
 }
 
+/// How the session is done with an object.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum End {
+    /// Every receiver has ended with it, or it is of no use any more.
+    Done,
+    /// It could not be read or sent. So its file is not removed, and the next sender tries again.
+    Refused,
+}
+
 /// What comes in, as the session takes it.
 #[derive(Debug)]
 pub(super) struct Feed {
@@ -124,9 +133,9 @@ impl Feed {
         self.queue.lines()
     }
 
-    /// Every receiver has ended with the object with this number, or it is not sent any more.
-    pub fn settled(&self, number: u64) {
-        self.spool.iter().for_each(|spool| spool.settled(number));
+    /// The session is done with the object with this number. Only the first end of an object counts.
+    pub fn settled(&self, number: u64, end: End) {
+        self.spool.iter().for_each(|spool| spool.settled(number, end));
     }
 }
 

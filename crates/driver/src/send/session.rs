@@ -56,7 +56,7 @@ pub use self::named::{NamedReceiver, Presence};
 use self::{congestion::Congestion, fanout::Ways, local::Local, placing::Placing, ring::Ring};
 use super::{
     Plan, Rate, Repair, SendError, SendEvent, SendSummary, Standing,
-    feed::{Arrival, Feed, Queued},
+    feed::{Arrival, End, Feed, Queued},
     gather::Gather,
     hashing::Hashing,
     lane::GroupLane,
@@ -396,6 +396,7 @@ impl<'a> Session<'a> {
         let (name, size) = (named.name.clone(), named.source.size());
         let left = expires.map(|expires| expires.saturating_duration_since(std::time::Instant::now()));
         if left.is_some_and(|left| left.is_zero()) {
+            self.settled(number, End::Done);
             return self.refuse_arrival(name, EXPIRED.to_owned(), number);
         }
         match self.send(now, named) {
@@ -419,14 +420,17 @@ impl<'a> Session<'a> {
             match self.objects.numbered.is_kept(file) {
                 // Everybody who was there has it.
                 true => self.handle(now, SenderInput::Withdraw { file, reason: EXPIRED.to_owned() }),
-                false => self.withdraw(now, file, &EXPIRED),
+                false => {
+                    self.settled(self.objects.numbered.number(file), End::Done);
+                    self.withdraw(now, file, &EXPIRED);
+                }
             }
         }
     }
 
     fn refuse_arrival(&mut self, path: String, reason: String, number: Option<u64>) {
         self.figures.summary.not_sent += 1;
-        self.settled(number);
+        self.settled(number, End::Refused);
         (self.on_event)(SendEvent::NotSent { path, reason, number });
     }
 
@@ -438,7 +442,7 @@ impl<'a> Session<'a> {
             self.objects.numbered.keep(file, bytes);
         } else {
             self.objects.numbered.remove(file);
-            self.settled(number);
+            self.settled(number, End::Done);
         }
         self.forget_kept();
         number
@@ -450,14 +454,14 @@ impl<'a> Session<'a> {
         while let Some(file) = self.objects.numbered.take_unknown(|file| machine.announced(file).is_some()) {
             self.objects.sources.remove(file);
             let number = self.objects.numbered.remove(file);
-            self.settled(number);
+            self.settled(number, End::Done);
         }
     }
 
-    /// The feed may forget an object.
-    fn settled(&self, number: Option<u64>) {
+    /// The feed may forget an object. Only its first end counts.
+    fn settled(&self, number: Option<u64>, end: End) {
         if let (Some(feed), Some(number)) = (&self.objects.feed, number) {
-            feed.settled(number);
+            feed.settled(number, end);
         }
     }
 
@@ -721,6 +725,7 @@ impl<'a> Session<'a> {
 
     fn withdraw(&mut self, now: Instant, file: FileId, error: &dyn std::fmt::Display) {
         let (name, reason) = (self.objects.sources.name(file).to_owned(), error.to_string());
+        self.settled(self.objects.numbered.number(file), End::Refused);
         self.handle(now, SenderInput::Withdraw { file, reason: reason.clone() });
         if self.figures.summary.withdrawn.iter().all(|(other, _)| *other != name) {
             let number = self.objects.numbered.number(file);
@@ -855,7 +860,7 @@ impl<'a> Session<'a> {
     }
 
     fn finish(mut self, now: Instant) -> SendSummary {
-        self.objects.numbered.kept_numbers().for_each(|number| self.settled(Some(number)));
+        self.objects.numbered.kept_numbers().for_each(|number| self.settled(Some(number), End::Done));
         self.count_deserters();
         self.look_for_named(now);
         if let Some(ring) = &mut self.ring {

@@ -220,7 +220,7 @@ impl Group {
     /// Sends a file under its own name, without a retransmission factor of its own. See [`Group::send`].
     ///
     /// # Errors
-    /// Those of [`Group::send`].
+    /// This returns the errors of [`Group::send`].
     pub fn send_file(&self, path: impl Into<std::path::PathBuf>) -> Result<Transfer, Error> {
         self.send(Object::file(path))
     }
@@ -229,7 +229,7 @@ impl Group {
     /// [`Group::send`].
     ///
     /// # Errors
-    /// Those of [`Group::send`].
+    /// This returns the errors of [`Group::send`].
     pub fn send_bytes(
         &self,
         name: impl Into<String>,

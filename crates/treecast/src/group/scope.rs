@@ -32,7 +32,7 @@ impl<'env> Scope<'env> {
     /// Sends bytes under a name, without a copy. See [`Group::send_bytes`].
     ///
     /// # Errors
-    /// Those of [`Group::send`].
+    /// This returns the errors of [`Group::send`].
     pub fn send_bytes(&self, name: impl Into<String>, bytes: &'env [u8]) -> Result<Transfer, Error> {
         self.send(name, bytes, None)
     }
@@ -40,7 +40,7 @@ impl<'env> Scope<'env> {
     /// Sends bytes under a name, with a [retransmission factor](Object::retransmission_factor).
     ///
     /// # Errors
-    /// Those of [`Group::send`].
+    /// This returns the errors of [`Group::send`].
     pub fn send_bytes_with_factor(
         &self,
         name: impl Into<String>,

@@ -11,6 +11,7 @@ use std::{
 };
 
 use treecast_host::{
+    folder::has_writer,
     poller::Poller,
     wake::Waker,
     watch::{Happened, Watch},
@@ -21,10 +22,14 @@ use super::taken::Mark;
 /// The time for which a file that nobody has told of must not have changed.
 const SETTLED: Duration = Duration::from_secs(2);
 
+/// The time for which a created file that was not closed must not have changed, where the kernel does not tell whether it is being
+/// written. A hard link is never closed, so this has an end.
+const UNCLOSED: Duration = Duration::from_secs(600);
+
 /// The time between two looks at the whole folder where nothing tells of what happens in it.
 const LOOK: Duration = Duration::from_secs(2);
 
-/// The same where something does. It finds what was missed, and what is gone.
+/// The time between two looks where inotify tells what happens. A look finds what was missed, and what is gone.
 const SELDOM: Duration = Duration::from_secs(60);
 
 /// Looking takes at most this share of the time, as a divisor.
@@ -41,6 +46,8 @@ pub(super) struct Folder {
     watch: Option<Watch>,
     /// The watched folders, below the root, by their numbers.
     watched: BTreeMap<i32, PathBuf>,
+    /// Files below the root that were created, and not closed since.
+    unclosed: HashSet<PathBuf>,
     /// Files that had changed shortly before the last look.
     fresh: HashSet<Mark>,
     look_at: Instant,
@@ -83,7 +90,16 @@ impl Folder {
         });
         let now = Instant::now();
         Ok((
-            Self { root, poller, watch, watched, fresh: HashSet::new(), look_at: now, not_before: now },
+            Self {
+                root,
+                poller,
+                watch,
+                watched,
+                unclosed: HashSet::new(),
+                fresh: HashSet::new(),
+                look_at: now,
+                not_before: now,
+            },
             problem,
         ))
     }
@@ -100,13 +116,20 @@ impl Folder {
         let mut complete = Vec::new();
         for event in happened {
             match event {
+                Happened::Created { folder, name } => {
+                    self.unclosed.extend(self.watched.get(&folder).map(|folder| folder.join(name)));
+                }
                 Happened::Complete { folder, name } => {
                     let name = self.watched.get(&folder).map(|folder| folder.join(name));
+                    name.iter().for_each(|name| _ = self.unclosed.remove(name));
                     complete.extend(name.and_then(|name| self.complete(name)));
                 }
                 // What is in it may have come before it was watched.
-                Happened::Folder { .. } | Happened::Lost => {
+                Happened::Folder { .. } => self.look_at = self.not_before,
+                // Files may have been closed.
+                Happened::Lost => {
                     self.look_at = self.not_before;
+                    self.unclosed.clear();
                 }
                 Happened::Gone { folder } => _ = self.watched.remove(&folder),
             }
@@ -130,34 +153,41 @@ impl Folder {
         self.look_at <= Instant::now()
     }
 
-    /// Looks at the whole folder, unless `is_stopped`. A file that nobody has told of counts as complete when it has not changed for
-    /// two seconds. `is_known` are files that are not asked for.
+    /// Looks at the whole folder, unless `is_stopped`. A file that nobody has told of counts as complete when it has not changed
+    /// for two seconds and nobody writes to it. `is_known` are files that are not asked for.
     pub fn look(&mut self, is_known: impl Fn(Mark) -> bool, is_stopped: impl Fn() -> bool) -> Look {
         let start = Instant::now();
         let (mut look, mut seen, mut fresh) = (Look::default(), HashSet::new(), HashSet::new());
-        let mut complete = Vec::new();
+        let (mut complete, mut unclosed) = (Vec::new(), HashSet::new());
         let mut folders = vec![PathBuf::new()];
         while let Some(folder) = folders.pop() {
             let mut visit = |name: PathBuf, metadata: &Metadata| {
                 let mark = Mark::of(&name, metadata);
                 seen.insert(mark);
+                let is_unclosed = self.unclosed.contains(&name);
+                if is_unclosed {
+                    unclosed.insert(name.clone());
+                }
                 if is_known(mark) {
-                } else if is_settled(metadata) || self.fresh.contains(&mark) {
-                    complete.push((metadata.mtime(), metadata.mtime_nsec(), Complete { name, mark }));
-                } else {
+                } else if !self.fresh.contains(&mark) && !is_older(metadata, SETTLED) {
                     fresh.insert(mark);
+                } else if match has_writer(&self.root.join(&name)) {
+                    // Its closing is told of.
+                    Some(has_writer) => !has_writer,
+                    None => !is_unclosed || is_older(metadata, UNCLOSED),
+                } {
+                    complete.push((metadata.mtime(), metadata.mtime_nsec(), Complete { name, mark }));
                 }
             };
+            let path = self.root.join(&folder);
             // A file that comes while the folder is read is told of.
-            let watched = self.watch.as_ref().map(|watch| watch.add(&self.root.join(&folder)));
-            if let Some(Ok(number)) = watched
-                && self.watched.len() < MOST_FOLDERS
-            {
+            let watch = self.watch.as_ref().filter(|_| self.watched.len() < MOST_FOLDERS);
+            let watched = watch.map(|watch| watch.add(&path));
+            if let Some(Ok(number)) = watched {
                 self.watched.insert(number, folder.clone());
             }
             let error = read(&self.root, &folder, &mut folders, &mut visit).err();
-            look.error =
-                look.error.or(error.map(|error| format!("{}: {error}", self.root.join(&folder).display())));
+            look.error = look.error.or(error.map(|error| format!("{}: {error}", path.display())));
             if is_stopped() {
                 return Look::default();
             }
@@ -175,7 +205,7 @@ impl Folder {
         };
         self.not_before = Instant::now() + start.elapsed() * SHARE;
         self.look_at = self.not_before.max(Instant::now() + next);
-        self.fresh = fresh;
+        (self.fresh, self.unclosed) = (fresh, unclosed);
         // The oldest is sent first, and dropped first.
         complete.sort_by(|one, other| (one.0, one.1, &one.2.name).cmp(&(other.0, other.1, &other.2.name)));
         look.complete = complete.into_iter().map(|(_, _, file)| file).collect();
@@ -222,8 +252,53 @@ fn read(
     Ok(())
 }
 
-/// Whether a file has not been changed for a while, by the host's clock.
-fn is_settled(metadata: &Metadata) -> bool {
+/// Whether a file has not been changed for this time, by the host's clock.
+fn is_older(metadata: &Metadata, time: Duration) -> bool {
     let modified = metadata.modified().ok();
-    modified.is_some_and(|time| SystemTime::now().duration_since(time).is_ok_and(|age| age >= SETTLED))
+    modified.is_some_and(|modified| SystemTime::now().duration_since(modified).is_ok_and(|age| age >= time))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::fd::{AsFd, AsRawFd};
+
+    use super::*;
+    use crate::scratch::scratch;
+
+    fn looked(folder: &mut Folder) -> Vec<PathBuf> {
+        folder.look(|_| false, || false).complete.into_iter().map(|file| file.name).collect()
+    }
+
+    #[test]
+    fn a_file_that_is_being_written_is_not_complete_however_old_it_is() {
+        let root = scratch("folder-written");
+        let write = |name: &str| {
+            let file = fs::File::create(root.join(name)).unwrap();
+            file.set_modified(SystemTime::now() - 2 * SETTLED).unwrap();
+            file
+        };
+        let before = write("before");
+        let mut folder = Folder::open(root.to_owned(), false, &Waker::new().unwrap()).unwrap().0;
+        let after = write("after");
+        assert!(folder.wait(Duration::ZERO).unwrap().is_empty());
+        assert_eq!(folder.unclosed, HashSet::from(["after".into()]));
+        assert!(looked(&mut folder).is_empty());
+        drop((before, after));
+        let closed = folder.wait(SETTLED).unwrap();
+        assert_eq!((closed.len(), folder.unclosed.len()), (2, 0));
+        assert_eq!(looked(&mut folder).len(), 2);
+    }
+
+    #[test]
+    fn no_more_folders_are_watched_than_are_known() {
+        let root = scratch("folder-many");
+        (0..MOST_FOLDERS + 5).for_each(|number| fs::create_dir(root.join(number.to_string())).unwrap());
+        let mut folder = Folder::open(root.to_owned(), false, &Waker::new().unwrap()).unwrap().0;
+        looked(&mut folder);
+        // The user may have fewer watches.
+        let Some(watch) = &folder.watch else { return };
+        let info = format!("/proc/self/fdinfo/{}", watch.as_fd().as_raw_fd());
+        let watches = fs::read_to_string(info).unwrap().matches("inotify wd").count();
+        assert_eq!((watches, folder.watched.len()), (MOST_FOLDERS, MOST_FOLDERS));
+    }
 }

@@ -16,7 +16,7 @@ use treecast_host::{
 };
 
 use super::{
-    Arrival, Bound, ObjectQueue, Queued, Rule,
+    Arrival, Bound, End, ObjectQueue, Queued, Rule,
     folder::{Complete, Folder},
     taken::{MOST_TAKEN, Mark, Taken},
     terms_of,
@@ -54,7 +54,7 @@ pub struct FolderOptions {
 #[derive(Debug)]
 pub(super) struct Spool {
     queue: ObjectQueue,
-    settled: Sender<u64>,
+    settled: Sender<(u64, End)>,
     waker: Waker,
     thread: Option<JoinHandle<()>>,
 }
@@ -106,10 +106,10 @@ impl Spool {
         Ok(Self { queue, settled, waker, thread: Some(thread) })
     }
 
-    /// The object with this number is done with.
-    pub fn settled(&self, number: u64) {
+    /// The session is done with the object with this number.
+    pub fn settled(&self, number: u64, end: End) {
         // The thread ends only after this.
-        _ = self.settled.send(number);
+        _ = self.settled.send((number, end));
         self.waker.wake();
     }
 }
@@ -163,7 +163,7 @@ struct Keeper {
     compression: Option<i32>,
     rules: Vec<Rule>,
     queue: ObjectQueue,
-    settled: Receiver<u64>,
+    settled: Receiver<(u64, End)>,
     waker: Waker,
     taken: Taken,
     on_the_way: BTreeMap<u64, OnTheWay>,
@@ -194,10 +194,11 @@ impl Keeper {
     fn look(&mut self, folder: &mut Folder) {
         let queue = &self.queue;
         let look = folder.look(|mark| self.taken.contains(mark), || queue.is_closed());
-        look.complete.into_iter().for_each(|file| self.take(file));
         look.error.into_iter().for_each(|error| self.problems.note(format!("cannot read {error}")));
+        // What is gone makes room.
         let kept = look.seen.map_or(Ok(()), |seen| self.taken.retain(&seen));
         self.note_unkept(kept);
+        look.complete.into_iter().for_each(|file| self.take(file));
     }
 
     /// Takes a file that is complete.
@@ -237,7 +238,7 @@ impl Keeper {
         _ = self.queue.add(arrival);
         for dropped in self.queue.shed(self.options.bound) {
             self.dropped.note(dropped.object.name);
-            dropped.number.into_iter().for_each(|number| self.settle(number));
+            dropped.number.into_iter().for_each(|number| self.settle(number, End::Done));
         }
     }
 
@@ -247,16 +248,19 @@ impl Keeper {
     }
 
     fn settle_all(&mut self) {
-        while let Ok(number) = self.settled.try_recv() {
-            self.settle(number);
+        while let Ok((number, end)) = self.settled.try_recv() {
+            self.settle(number, end);
         }
     }
 
-    /// A file is done with.
-    fn settle(&mut self, number: u64) {
+    /// The session is done with a file.
+    fn settle(&mut self, number: u64, end: End) {
         let Some(OnTheWay { name, mark }) = self.on_the_way.remove(&number) else { return };
         if self.numbers.get(&name) == Some(&number) {
             self.numbers.remove(&name);
+        }
+        if end == End::Refused {
+            return self.taken.refuse(mark);
         }
         if !self.options.removes {
             let kept = self.taken.keep(mark);

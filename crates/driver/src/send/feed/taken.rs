@@ -2,7 +2,7 @@
 //! started again knows them. It keeps 16 bytes of each file.
 
 use std::{
-    collections::HashSet,
+    collections::{HashMap, HashSet},
     fs::{self, File, Metadata, OpenOptions},
     io::{self, Read, Write},
     os::unix::{ffi::OsStrExt, fs::MetadataExt},
@@ -37,13 +37,20 @@ impl Mark {
     }
 }
 
+/// How far a file has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Progress {
+    OnTheWay,
+    /// It could not be sent. A sender that is started again tries it once more.
+    Refused,
+    Done,
+}
+
 /// The files that have been taken.
 #[derive(Debug)]
 pub(super) struct Taken {
-    all: HashSet<Mark>,
-    /// Files that are done with and still there.
-    done: HashSet<Mark>,
-    /// Where those are kept. `None` where files are removed when they are done with.
+    all: HashMap<Mark, Progress>,
+    /// The log of files that are done with. `None` where files are removed when they are done with.
     file: Option<Log>,
 }
 
@@ -62,7 +69,7 @@ impl Taken {
     /// If the file cannot be read or written, or is something else.
     pub fn open(path: Option<PathBuf>) -> io::Result<Self> {
         let Some(path) = path else {
-            return Ok(Self { all: HashSet::new(), done: HashSet::new(), file: None });
+            return Ok(Self { all: HashMap::new(), file: None });
         };
         let failed = |error: io::Error| {
             let what = format!("cannot keep what has been sent in {}: {error}", path.display());
@@ -71,7 +78,8 @@ impl Taken {
         let mut options = OpenOptions::new();
         let file = options.read(true).append(true).create(true).open(&path).map_err(failed)?;
         let mut bytes = Vec::new();
-        let most = (MOST_TAKEN + MOST_USELESS + 1) * MARK_LEN;
+        // The header, and as many marks as `keep` writes before it tidies.
+        let most = (1 + 2 * MOST_TAKEN + MOST_USELESS + 1) * MARK_LEN;
         (&file).take(most as u64).read_to_end(&mut bytes).map_err(failed)?;
         if bytes.len() < MARK_LEN && HEADER.starts_with(&bytes) {
             bytes = HEADER.to_vec();
@@ -80,16 +88,15 @@ impl Taken {
             return Err(failed(io::Error::other("this file is something else")));
         }
         let marks = bytes.chunks_exact(MARK_LEN).skip(1).filter_map(|mark| Some(Mark(mark.try_into().ok()?)));
-        let done: HashSet<_> = marks.collect();
-        let mut taken =
-            Self { all: done.clone(), done, file: Some(Log { path: path.clone(), file, marks: 0 }) };
+        let all = marks.map(|mark| (mark, Progress::Done)).collect();
+        let mut taken = Self { all, file: Some(Log { path: path.clone(), file, marks: 0 }) };
         // What was cut short goes.
         taken.write_anew().map_err(failed)?;
         Ok(taken)
     }
 
     pub fn contains(&self, mark: Mark) -> bool {
-        self.all.contains(&mark)
+        self.all.contains_key(&mark)
     }
 
     /// Whether no more files can be taken.
@@ -99,13 +106,17 @@ impl Taken {
 
     /// A file is on its way.
     pub fn take(&mut self, mark: Mark) {
-        self.all.insert(mark);
+        self.all.insert(mark, Progress::OnTheWay);
+    }
+
+    /// A file could not be sent. It is not tried again in this run.
+    pub fn refuse(&mut self, mark: Mark) {
+        self.all.insert(mark, Progress::Refused);
     }
 
     /// A file is as if it had never been taken: it was removed.
     pub fn forget(&mut self, mark: Mark) {
         self.all.remove(&mark);
-        self.done.remove(&mark);
     }
 
     /// A file is done with.
@@ -113,14 +124,11 @@ impl Taken {
     /// # Errors
     /// If that could not be kept.
     pub fn keep(&mut self, mark: Mark) -> io::Result<()> {
-        self.done.insert(mark);
+        self.all.insert(mark, Progress::Done);
         let Some(log) = &mut self.file else { return Ok(()) };
         log.file.write_all(&mark.0)?;
         log.marks += 1;
-        if log.marks > 2 * self.done.len() + MOST_USELESS {
-            return self.write_anew();
-        }
-        Ok(())
+        self.tidy()
     }
 
     /// Forgets files that are not in the folder any more. `seen` are those that are.
@@ -128,11 +136,14 @@ impl Taken {
     /// # Errors
     /// If the file could not be written anew.
     pub fn retain(&mut self, seen: &HashSet<Mark>) -> io::Result<()> {
-        let done = &mut self.done;
-        self.all.retain(|mark| seen.contains(mark) || !done.contains(mark));
-        done.retain(|mark| seen.contains(mark));
+        self.all.retain(|mark, progress| seen.contains(mark) || *progress == Progress::OnTheWay);
+        self.tidy()
+    }
+
+    /// Writes the file anew if most of it is useless.
+    fn tidy(&mut self) -> io::Result<()> {
         match &self.file {
-            Some(log) if log.marks > 2 * self.done.len() + MOST_USELESS => self.write_anew(),
+            Some(log) if log.marks > 2 * self.all.len() + MOST_USELESS => self.write_anew(),
             _ => Ok(()),
         }
     }
@@ -141,14 +152,15 @@ impl Taken {
     fn write_anew(&mut self) -> io::Result<()> {
         let Some(log) = &mut self.file else { return Ok(()) };
         let mut bytes = HEADER.to_vec();
-        self.done.iter().for_each(|mark| bytes.extend_from_slice(&mark.0));
+        let done = self.all.iter().filter(|(_, progress)| **progress == Progress::Done);
+        done.for_each(|(mark, _)| bytes.extend_from_slice(&mark.0));
         let mut new = log.path.as_os_str().to_owned();
         new.push(".new");
         let new = PathBuf::from(new);
         fs::write(&new, &bytes)?;
         fs::rename(&new, &log.path)?;
         log.file = OpenOptions::new().append(true).open(&log.path)?;
-        log.marks = self.done.len();
+        log.marks = bytes.len() / MARK_LEN - 1;
         Ok(())
     }
 }
@@ -171,14 +183,18 @@ mod tests {
         (1..4).for_each(|number| taken.take(mark(number)));
         taken.keep(mark(1)).unwrap();
         taken.keep(mark(2)).unwrap();
+        taken.take(mark(5));
+        taken.refuse(mark(5));
+        assert!(taken.contains(mark(5)));
         drop(taken);
         // The sender was killed while it wrote.
         OpenOptions::new().append(true).open(&path).unwrap().write_all(b"torn").unwrap();
         let mut taken = open();
-        assert_eq!([1, 2, 3].map(|number| taken.contains(mark(number))), [true, true, false]);
+        assert_eq!([1, 2, 3, 5].map(|number| taken.contains(mark(number))), [true, true, false, false]);
         taken.take(mark(4));
+        taken.refuse(mark(5));
         taken.retain(&HashSet::from([mark(2)])).unwrap();
-        assert_eq!([1, 2, 4].map(|number| taken.contains(mark(number))), [false, true, true]);
+        assert_eq!([1, 2, 4, 5].map(|number| taken.contains(mark(number))), [false, true, true, false]);
         taken.keep(mark(4)).unwrap();
         drop(taken);
         assert!(open().contains(mark(4)));
@@ -187,6 +203,17 @@ mod tests {
         fs::write(&path, "somebody else's").unwrap();
         let error = Taken::open(Some(path.clone())).unwrap_err().to_string();
         assert!(error.contains("something else"), "{error}");
+    }
+
+    #[test]
+    fn the_last_mark_of_the_longest_file_is_read() {
+        let folder = scratch("taken-long");
+        let path = folder.join("state");
+        let mut bytes = HEADER.to_vec();
+        bytes.resize((1 + 2 * MOST_TAKEN + MOST_USELESS) * MARK_LEN, 1);
+        bytes.extend_from_slice(&[2; MARK_LEN]);
+        fs::write(&path, bytes).unwrap();
+        assert!(Taken::open(Some(path)).unwrap().contains(mark(2)));
     }
 
     #[test]
