@@ -88,5 +88,5 @@ fn who_follows_a_call_to_a_slower_group_is_waited_for_no_more() {
     bench.send(1_000);
     bench.sender.call(A, 0);
     bench.message(A, to_group(0));
-    assert_eq!(bench.group(), "receiver 1 in group 0, BOF 1, data 1 0..200, data 1 200..400", "it is again");
+    assert_eq!(bench.group(), "BOF 1, receiver 1 in group 0, data 1 0..200, data 1 200..400", "it is again");
 }
