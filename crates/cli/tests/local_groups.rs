@@ -181,8 +181,9 @@ fn members_mend_each_others_losses() {
     assert!(lost > 100 && sent > lost / 2, "{lost} lost, {sent} sent again");
     assert!(by_sender * 4 < lost, "the sender alone sent {by_sender} of {lost} again");
     assert_eq!(told["complete"], true);
-    // Whose word that it leaves a group is lost counts twice for a while.
-    assert!((6..=8).contains(&count(&told["local"], "receivers")), "{told}");
+    // A member whose message that it leaves a group is lost counts in two groups for a while. Any of them may.
+    let receivers = count(&told["local"], "receivers") as usize;
+    assert!((RECEIVERS..=2 * RECEIVERS).contains(&receivers), "{told}");
 }
 
 #[test]
