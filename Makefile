@@ -26,7 +26,7 @@ demo: build
 
 test:
 	scripts/setup.sh test
-	cargo test --workspace --locked
+	cargo test --workspace --locked --no-fail-fast
 
 bench: build
 	scripts/setup.sh bench
