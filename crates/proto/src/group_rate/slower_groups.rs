@@ -243,7 +243,7 @@ impl SlowerGroups {
         orders
     }
 
-    /// Those who have come again, and were in a slower group before.
+    /// The receivers that have come again, and were in a slower group before.
     fn call_known(&mut self, groups: &[GroupView]) -> Vec<(u32, u8)> {
         let most = groups.len().saturating_sub(1) as u8;
         let first = groups.first().filter(|view| view.rest >= SHORTEST_REST);
