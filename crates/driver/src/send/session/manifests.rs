@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use treecast_proto::{Instant, object::SenderWait};
+use treecast_proto::{Instant, object::SenderWait, vcmtp::Sender};
 use treecast_wire::header::FileId;
 
 use super::Session;
@@ -35,7 +35,9 @@ impl Session<'_> {
         }
         self.objects.unsigned.since.get_or_insert(now);
         self.objects.unsigned.hashes.push((file, hash));
-        if self.objects.unsigned.hashes.len() >= MAX_BATCH {
+        // Repair symbols take time. Receivers that need none of them have the object when they have its manifest.
+        let symbols_follow = self.machine.vcmtp().is_some_and(Sender::has_symbols_due);
+        if symbols_follow || self.objects.unsigned.hashes.len() >= MAX_BATCH {
             self.sign_all(now);
         }
     }

@@ -216,6 +216,8 @@ impl Sender {
         object.hash = Some(hash);
         if object.out.is_some() {
             self.handle_completion(now, index);
+        } else if object.sent >= object.begin.file_size {
+            self.say_digest(now, index);
         }
     }
 

@@ -375,6 +375,10 @@ impl Sender {
     pub(super) fn next_symbols(&mut self, now: Instant) -> Option<SenderTransmit> {
         self.symbols.tell_again(now);
         while let Some((index, source_block)) = self.symbols.due.first().copied() {
+            // Who has lost nothing of the object needs no symbols, and waits for the hash.
+            if self.symbols.told.remove(&(index, Word::Digest)) {
+                return self.digest_to_group(index);
+            }
             let most = self.objects.blocks_per_run(self.config.max_run_len) as u32;
             let object = self.objects.get_mut(index);
             let schedule = object.and_then(|object| object.schedule.as_mut());
@@ -389,11 +393,13 @@ impl Sender {
         let (index, word) = self.symbols.told.pop_first()?;
         match word {
             Word::SymbolsSent(source_block) => self.symbols_sent(index, source_block),
-            Word::Digest => {
-                let hash = self.objects.get(index)?.hash?;
-                Some(to_group(self.objects.file_id(index), Message::Digest(Digest::unsigned(hash))))
-            }
+            Word::Digest => self.digest_to_group(index),
         }
+    }
+
+    fn digest_to_group(&self, index: u32) -> Option<SenderTransmit> {
+        let hash = self.objects.get(index)?.hash?;
+        Some(to_group(self.objects.file_id(index), Message::Digest(Digest::unsigned(hash))))
     }
 
     /// Tells the group of an object now and, when nothing else of it goes out that would show who has lost that, a few
@@ -406,9 +412,15 @@ impl Sender {
         }
     }
 
-    /// The group is told the hash of an object that is out, where losses are to be expected.
+    /// Whether repair symbols are to go to the group now.
+    pub fn has_symbols_due(&self) -> bool {
+        !self.symbols.due.is_empty()
+    }
+
+    /// The group is told the hash of an object whose blocks are out, where losses are to be expected.
     pub(super) fn say_digest(&mut self, now: Instant, index: u32) {
-        if self.config.digest_to_group && self.symbols.is_coding {
+        let is_said = self.symbols.again.contains_key(&(index, Word::Digest));
+        if self.config.digest_to_group && self.symbols.is_coding && !is_said {
             self.say(now, index, Word::Digest);
         }
     }

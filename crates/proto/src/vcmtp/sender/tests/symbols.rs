@@ -72,6 +72,20 @@ fn symbols_are_expected_of_a_source_block_once_several_receivers_have_named_bloc
     assert!(bench.group().contains("symbols 0/0 "));
 }
 
+/// A receiver that has lost nothing of a product had to wait for the symbols of those that had.
+#[test]
+fn the_hash_goes_before_symbols_and_once() {
+    let config = SenderConfig { fec: Some(Share::Percent(50)), digest_to_group: true, ..Bench::config() };
+    let mut bench = Bench::of(config);
+    [A, B].iter().for_each(|receiver| bench.join(*receiver));
+    bench.send(200);
+    while bench.step(Lane::Group).is_some_and(|words| words != "data 0 0..200") {}
+    assert!(bench.sender.has_symbols_due());
+    bench.hashed();
+    let words = bench.group();
+    assert_eq!(words, "Digest 0, symbols 0/0 2..3, Symbols-Sent 0 (block=0 next=3), EOF 0");
+}
+
 fn lack(bench: &mut Bench, from: ReceiverId, index: u32, lack: Lack) {
     let message = Message::SymbolRequest(SymbolRequest::new(0, vec![lack]).unwrap());
     bench.input(SenderInput::Message { from, file: file(index), message });
