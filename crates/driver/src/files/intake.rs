@@ -89,6 +89,11 @@ impl Intake {
         self.tasks.push(task);
     }
 
+    /// The tasks that are there wait for no others.
+    pub fn hurry(&mut self) {
+        self.is_urgent = true;
+    }
+
     /// How many bytes may wait for the store.
     fn most_waiting(&self) -> usize {
         match self.announced_bytes {

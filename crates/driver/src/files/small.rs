@@ -166,6 +166,11 @@ impl SmallObjects {
         });
     }
 
+    /// Whether nothing of any object is in memory.
+    pub fn is_empty(&self) -> bool {
+        self.held.is_empty() && self.early.is_empty()
+    }
+
     /// Whether an object is held in memory.
     pub fn has(&self, file: FileId) -> bool {
         self.held.contains_key(&file)

@@ -127,6 +127,10 @@ impl Session<'_> {
             ReceiverTransmit::Commit { file } => {
                 let whole = self.store.small.take(file).map(Box::new);
                 self.add(whole.map_or(Task::Commit { file }, |whole| Task::Make { file, whole }));
+                // Small objects are written several at a time. A product of a feed, which comes alone, waits for no other.
+                if self.store.small.is_empty() {
+                    self.store.intake.hurry();
+                }
             }
             // It may be gone on with later.
             ReceiverTransmit::Discard { .. } if self.machine.is_cut_short() => {}
