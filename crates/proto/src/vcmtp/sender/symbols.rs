@@ -28,6 +28,9 @@ const SAY_AGAIN: Duration = Duration::from_millis(15);
 /// It is not said again later than this.
 const LAST_SAID_AGAIN: Duration = Duration::from_millis(240);
 
+/// For so long, symbols of an object that is out give way to blocks of others: who has lost nothing waits for those.
+pub(super) const GIVES_WAY: Duration = Duration::from_millis(20);
+
 /// What a receiver's word that it lacks symbols of a source block leads to.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Answer {
@@ -70,6 +73,8 @@ pub(super) struct Symbols {
     repair: Repair,
     /// Object and source block of symbols that are to go now.
     due: BTreeSet<(u32, u32)>,
+    /// Since when some have been in `due`.
+    due_since: Option<Instant>,
     /// As `due`, when the object is out (VCMTP 1).
     later: BTreeSet<(u32, u32)>,
     /// What is to be said, of which object.
@@ -93,6 +98,7 @@ impl Symbols {
             estimate,
             repair,
             due: BTreeSet::new(),
+            due_since: None,
             later: BTreeSet::new(),
             told: BTreeSet::new(),
             again: BTreeMap::new(),
@@ -223,9 +229,10 @@ impl Symbols {
         self.blocks_only.retain(|(other, _)| *other != index);
     }
 
-    /// When SymbolsSent is to be said again.
+    /// When SymbolsSent is to be said again, or symbols give way no longer.
     pub(super) fn deadline(&self) -> Option<Instant> {
-        self.again.values().map(|(time, _)| *time).min()
+        let again = self.again.values().map(|(time, _)| *time).min();
+        again.into_iter().chain(self.due_since.map(|since| since + GIVES_WAY)).min()
     }
 
     /// Has said again what it is time for.
@@ -379,6 +386,10 @@ impl Sender {
             if self.symbols.told.remove(&(index, Word::Digest)) {
                 return self.digest_to_group(index);
             }
+            let since = *self.symbols.due_since.get_or_insert(now);
+            if now < since + GIVES_WAY && self.multicast.has_others(&self.objects, index) {
+                return None;
+            }
             let most = self.objects.blocks_per_run(self.config.max_run_len) as u32;
             let object = self.objects.get_mut(index);
             let schedule = object.and_then(|object| object.schedule.as_mut());
@@ -390,6 +401,7 @@ impl Sender {
             self.symbols.due.remove(&(index, source_block));
             self.say(now, index, Word::SymbolsSent(source_block));
         }
+        self.symbols.due_since = None;
         let (index, word) = self.symbols.told.pop_first()?;
         match word {
             Word::SymbolsSent(source_block) => self.symbols_sent(index, source_block),

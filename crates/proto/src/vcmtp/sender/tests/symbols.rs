@@ -1,6 +1,7 @@
 //! Source blocks of which no symbols are left, and those that need none any more.
 
 use super::*;
+use crate::vcmtp::sender::symbols::GIVES_WAY;
 
 /// Found by a simulated session with a reader so slow that it asked for what its socket held.
 #[test]
@@ -84,6 +85,24 @@ fn the_hash_goes_before_symbols_and_once() {
     bench.hashed();
     let words = bench.group();
     assert_eq!(words, "Digest 0, symbols 0/0 2..3, Symbols-Sent 0 (block=0 next=3), EOF 0");
+}
+
+/// Products of a feed that come at a time: the second one's blocks waited for the first one's symbols.
+#[test]
+fn symbols_give_way_to_blocks_of_other_objects_for_a_while() {
+    let config = SenderConfig { fec: Some(Share::Percent(50)), ..Bench::config() };
+    let mut bench = Bench::of(config);
+    [A, B].iter().for_each(|receiver| bench.join(*receiver));
+    bench.send(200);
+    bench.send(600);
+    let words = bench.group();
+    assert!(words.find("data 1 400..600") < words.find("symbols 0/0"), "{words}");
+    bench.send(200);
+    bench.send(200_000);
+    while bench.step(Lane::Group).is_some_and(|words| words != "data 2 0..200") {}
+    bench.step(Lane::Group);
+    bench.now += GIVES_WAY;
+    assert_eq!(bench.step(Lane::Group).as_deref(), Some("symbols 2/0 2..3"), "not for ever");
 }
 
 fn lack(bench: &mut Bench, from: ReceiverId, index: u32, lack: Lack) {
