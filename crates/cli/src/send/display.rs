@@ -92,6 +92,7 @@ impl Display {
             return self.lines.end(&SendEvent::Done(summary.into()));
         }
         say!("{}", in_one_line(summary));
+        given_up(summary).into_iter().for_each(|line| say!("{line}"));
         let lacks_some = |receiver: &ReceiverProgress| receiver.failed + receiver.objects_missed > 0;
         if summary.progress.receivers.iter().any(lacks_some) {
             output::to_stdout(format_args!("{}", failures(summary)));
@@ -180,6 +181,16 @@ fn in_one_line(summary: &SendSummary) -> String {
         0 => String::new(),
         symbols => format!(", {} sent", counted(symbols as usize, "repair symbol")),
     } + &progress.fanout.as_ref().map(left_bytes).unwrap_or_default()
+}
+
+/// Says how many files of a feed nobody gets, or not everybody. `None` if there are none.
+fn given_up(summary: &SendSummary) -> Option<String> {
+    let told =
+        |count: u64, verb: &str| (count > 0).then(|| format!("{} {verb}", counted(count as usize, "file")));
+    let dropped = told(summary.dropped, "dropped because too many waited (--spool-files, --spool-bytes)");
+    let expired = told(summary.expired, "expired before all had it");
+    let parts: Vec<_> = [dropped, expired].into_iter().flatten().collect();
+    (!parts.is_empty()).then(|| parts.join("; "))
 }
 
 /// Says how a session with local groups has ended. Its sender does not know receivers one by one: it knows the most that

@@ -358,6 +358,12 @@ pub struct Done {
     pub progress: SendProgress,
     /// The number of lines of the feed that did not name something that can be sent.
     pub not_sent: u64,
+    /// The number of files of a feed's folder that were dropped because too many waited.
+    #[serde(default)]
+    pub dropped: u64,
+    /// The number of the feed's objects that expired before they were sent to their end.
+    #[serde(default)]
+    pub expired: u64,
     /// Whether every receiver has every object that it wanted.
     pub complete: bool,
     /// Whether a signal ended the session.
@@ -372,6 +378,8 @@ impl From<&SendSummary> for Done {
         Self {
             progress: SendProgress { objects: summary.objects, ..summary.progress.clone() },
             not_sent: summary.not_sent,
+            dropped: summary.dropped,
+            expired: summary.expired,
             complete: summary.is_complete(),
             interrupted: summary.interrupted,
             named: summary.named.clone(),
@@ -640,6 +648,10 @@ pub struct SendSummary {
     pub withdrawn: Vec<(String, String)>,
     /// The number of lines of the feed that did not name something that can be sent.
     pub not_sent: u64,
+    /// The number of files of a feed's folder that were dropped because too many waited.
+    pub dropped: u64,
+    /// The number of the feed's objects that expired before they were sent to their end.
+    pub expired: u64,
     /// The number of further receivers that left before they had everything. They are not listed one by one.
     pub others_failed: u64,
     /// Whether a signal ended the session.

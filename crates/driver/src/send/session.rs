@@ -93,12 +93,6 @@ const RUNS_A_TURN: usize = 4;
 /// The most of the machine's steps between looks at the connections; a run of small objects takes several.
 const STEPS_A_TURN: usize = 128;
 
-/// How many objects of a feed wait in the machine for their turn.
-const FEED_AHEAD: usize = 64;
-
-/// The size of a feed's objects, in bytes, beyond which no more of them wait in the machine: what comes later may be more urgent.
-const FEED_AHEAD_BYTES: u64 = 4 << 20;
-
 /// Why an object of a feed is not sent any more.
 const EXPIRED: &str = "it has expired";
 
@@ -320,7 +314,7 @@ impl<'a> Session<'a> {
             self.start_if_due(now)?;
             self.look_for_listeners(now)?;
             self.give_up_members(now)?;
-            self.take_feed(now);
+            self.look_at_feed(now);
             self.sign_if_due(now);
             // The first packet goes where receivers are by now.
             let turn = self.turn_ways(now);
@@ -367,15 +361,19 @@ impl<'a> Session<'a> {
         Ok(file)
     }
 
-    /// Hands the machine what has arrived, as far as it has room; the end of the feed closes the session.
-    fn take_feed(&mut self, now: Instant) {
+    /// Tells what the feed has to say, and ends objects of it whose time is over.
+    fn look_at_feed(&mut self, now: Instant) {
         self.begin_local_feed(now);
         let lines = self.objects.feed.as_ref().map(Feed::lines).unwrap_or_default();
         lines.into_iter().for_each(|line| (self.on_event)(SendEvent::Warning(line)));
         self.expire_objects(now);
+    }
+
+    /// Hands the machine what has arrived when it can be sent next, and not before: what comes meanwhile may be more urgent. The end
+    /// of the feed closes the session.
+    fn take_feed(&mut self, now: Instant) {
         while self.figures.started.is_some()
-            && self.machine.queued_objects() < FEED_AHEAD
-            && self.machine.queued_bytes() < FEED_AHEAD_BYTES
+            && self.machine.has_room()
             && let Some(feed) = &self.objects.feed
         {
             match feed.next() {
@@ -397,7 +395,11 @@ impl<'a> Session<'a> {
         let left = expires.map(|expires| expires.saturating_duration_since(std::time::Instant::now()));
         if left.is_some_and(|left| left.is_zero()) {
             self.settled(number, End::Done);
-            return self.refuse_arrival(name, EXPIRED.to_owned(), number);
+            self.figures.summary.expired += 1;
+            return (self.on_event)(SendEvent::NotSent { path: name, reason: EXPIRED.to_owned(), number });
+        }
+        if let Err(error) = named.source.check_unchanged() {
+            return self.refuse_arrival(name, error.to_string(), number);
         }
         match self.send(now, named) {
             Ok(file) => {
@@ -422,6 +424,7 @@ impl<'a> Session<'a> {
                 true => self.handle(now, SenderInput::Withdraw { file, reason: EXPIRED.to_owned() }),
                 false => {
                     self.settled(self.objects.numbered.number(file), End::Done);
+                    self.figures.summary.expired += 1;
                     self.withdraw(now, file, &EXPIRED);
                 }
             }
@@ -486,6 +489,7 @@ impl<'a> Session<'a> {
                 continue;
             }
             self.take_late_run(now);
+            self.take_feed(now);
             match self.machine.poll(now, Lane::Group) {
                 Step::Transmit(transmit) => {
                     self.figures.watch.note(now, None);
@@ -861,6 +865,7 @@ impl<'a> Session<'a> {
 
     fn finish(mut self, now: Instant) -> SendSummary {
         self.objects.numbered.kept_numbers().for_each(|number| self.settled(Some(number), End::Done));
+        self.figures.summary.dropped = self.objects.feed.as_ref().map_or(0, Feed::dropped);
         self.count_deserters();
         self.look_for_named(now);
         if let Some(ring) = &mut self.ring {
