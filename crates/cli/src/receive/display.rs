@@ -121,7 +121,7 @@ impl Display {
         );
         self.line.show(&Moment {
             done_bytes: progress.received_bytes,
-            total_bytes: progress.announced_bytes,
+            total_bytes: Some(progress.announced_bytes),
             figures,
             remark,
         });

@@ -118,6 +118,15 @@ impl Display {
 
     /// Moves the bar to the receivers' average progress.
     fn move_bar(&mut self, progress: &SendProgress) {
+        if let Some(waiting) = progress.waiting {
+            let (figures, remark) = of_feed(progress, waiting);
+            return self.line.show(&Moment {
+                done_bytes: progress.sent_bytes,
+                total_bytes: None,
+                figures,
+                remark,
+            });
+        }
         let (done_bytes, wanted_bytes) = match &progress.local {
             Some(_) => (progress.sent_bytes, progress.total_bytes),
             None => (progress.done_bytes(), progress.wanted_bytes()),
@@ -129,7 +138,8 @@ impl Display {
             rate(progress.now_bps),
             left(progress.seconds_left)
         );
-        let moment = Moment { done_bytes, total_bytes: wanted_bytes, figures, remark: remark(progress) };
+        let total_bytes = Some(wanted_bytes);
+        let moment = Moment { done_bytes, total_bytes, figures, remark: remark(progress) };
         self.line.show(&moment);
     }
 }
@@ -160,6 +170,25 @@ fn remark(progress: &SendProgress) -> String {
         }
     };
     format!("{standings}, {} sent again{who}", percent(share))
+}
+
+/// How far a feed is, which has no end: files, and who is there.
+fn of_feed(progress: &SendProgress, waiting: u64) -> (String, String) {
+    let figures = format!(
+        "{} done, {} under way, {waiting} waiting; {} sent, {}",
+        counted(progress.objects_done as usize, "file"),
+        progress.objects.saturating_sub(progress.objects_done),
+        bytes(progress.sent_bytes),
+        rate(progress.now_bps)
+    );
+    if progress.local.is_some() {
+        return (figures, remark(progress));
+    }
+    let there = progress.receivers.iter().filter(|receiver| receiver.is_connected).count();
+    let again = progress.sums().retransmitted_bytes;
+    let share = again as f64 / (progress.sent_bytes + again).max(1) as f64;
+    let who = progress.held_by.as_ref().map(|holder| format!("; {}", held_by(holder))).unwrap_or_default();
+    (figures, format!("{}, {} sent again{who}", counted(there, "receiver"), percent(share)))
 }
 
 fn in_one_line(summary: &SendSummary) -> String {
@@ -321,6 +350,22 @@ mod tests {
         assert_eq!(remark(&progress), one_is_gone);
         let nobody = SendProgress::default();
         assert_eq!(remark(&nobody), "0 of 0 done, 0.0 % sent again");
+    }
+
+    #[test]
+    fn a_feed_has_no_percentage() {
+        let receivers = [true, true, false];
+        let receivers = receivers.map(|is_connected| ReceiverProgress { is_connected, ..Default::default() });
+        let progress = SendProgress {
+            objects: 12,
+            objects_done: 10,
+            sent_bytes: 3_000_000,
+            receivers: receivers.to_vec(),
+            ..SendProgress::default()
+        };
+        let (figures, remark) = of_feed(&progress, 7);
+        assert_eq!(figures, "10 files done, 2 under way, 7 waiting; 2.9 MiB sent, rate unknown");
+        assert_eq!(remark, "2 receivers, 0.0 % sent again");
     }
 
     /// What a person reads at a session's end: one word for one thing, one unit, and one as one.

@@ -133,6 +133,11 @@ impl Feed {
         self.queue.lines()
     }
 
+    /// The number of objects that wait.
+    pub fn waiting(&self) -> u64 {
+        self.queue.waiting()
+    }
+
     /// The number of objects that were dropped because too many waited.
     pub fn dropped(&self) -> u64 {
         self.queue.dropped()

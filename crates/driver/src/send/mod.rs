@@ -408,6 +408,8 @@ pub struct SendProgress {
     pub objects: u64,
     /// The number of objects that every receiver has ended with.
     pub objects_done: u64,
+    /// The number of objects of a feed that wait to be sent. `None` where nothing more comes, and for a stream.
+    pub waiting: Option<u64>,
     /// Bits of objects sent to the group a second over the last seconds; none before that is known.
     pub now_bps: Option<u64>,
     /// Bits of IP packets that may leave a second; none when only the receivers set it.

@@ -55,7 +55,7 @@ use start::RETURN_TIME;
 pub use self::named::{NamedReceiver, Presence};
 use self::{congestion::Congestion, fanout::Ways, local::Local, placing::Placing, ring::Ring};
 use super::{
-    Plan, Rate, Repair, SendError, SendEvent, SendSummary, Standing,
+    FeedSource, Plan, Rate, Repair, SendError, SendEvent, SendSummary, Standing,
     feed::{Arrival, End, Feed, Queued},
     gather::Gather,
     hashing::Hashing,
@@ -103,6 +103,9 @@ const ADMISSIONS_A_TURN: usize = 4;
 
 /// The longest time between looks at the host's clock while the start waits for it.
 const LOOK_AT_CLOCK: Duration = Duration::from_secs(10);
+
+/// The longest time for which a folder's sender that is told to stop finishes what is under way.
+const STOP_TIME: Duration = Duration::from_secs(2);
 
 const PROGRESS_INTERVAL: Duration = Duration::from_millis(200);
 
@@ -193,6 +196,8 @@ struct Figures {
     waits_since: Instant,
     /// When the first packet could leave.
     started: Option<Instant>,
+    /// When a folder's session ends that was told to stop. `None` before that.
+    stops_at: Option<Instant>,
     /// When the last object was done.
     ended: Option<Instant>,
     total_bytes: u64,
@@ -246,6 +251,7 @@ impl<'a> Session<'a> {
             figures: Figures {
                 waits_since: Instant::ZERO,
                 started: None,
+                stops_at: None,
                 ended: None,
                 total_bytes: plan.total_bytes(),
                 before_bytes: 0,
@@ -308,7 +314,7 @@ impl<'a> Session<'a> {
         }
         self.poller.add(stop, STOP, Interest::Read)?;
         self.hash_for_frames(stop)?;
-        let mut ready = Vec::new();
+        let (mut ready, mut is_stopping) = (Vec::new(), false);
         loop {
             let now = self.clock.now();
             self.start_if_due(now)?;
@@ -340,10 +346,14 @@ impl<'a> Session<'a> {
             for event in ready.drain(..) {
                 self.handle_ready(event)?;
             }
-            if stop.is_requested()
-                && let Some(ended) = self.interrupt()?
-            {
-                return Ok(ended);
+            if stop.is_requested() {
+                if let Some(ended) = self.interrupt()? {
+                    return Ok(ended);
+                }
+                // It would wake the session all the time until the end.
+                if !std::mem::replace(&mut is_stopping, true) {
+                    self.poller.remove(stop)?;
+                }
             }
         }
     }
@@ -373,6 +383,7 @@ impl<'a> Session<'a> {
     /// of the feed closes the session.
     fn take_feed(&mut self, now: Instant) {
         while self.figures.started.is_some()
+            && self.figures.stops_at.is_none()
             && self.machine.has_room()
             && let Some(feed) = &self.objects.feed
         {
@@ -859,7 +870,8 @@ impl<'a> Session<'a> {
         let audience = self.ring.as_ref().and_then(|ring| ring.deadline(self.figures.started.is_none()));
         let start = start.filter(|_| self.ring.is_none());
         let expiry = self.objects.numbered.deadline();
-        let deadlines = [machine, start, progress, lobby, audience, expiry, self.objects.unsigned.deadline()];
+        let (unsigned, stop) = (self.objects.unsigned.deadline(), self.figures.stops_at);
+        let deadlines = [machine, start, progress, lobby, audience, expiry, unsigned, stop];
         deadlines.into_iter().flatten().min().map(|deadline| deadline.saturating_duration_since(now))
     }
 
@@ -883,6 +895,19 @@ impl<'a> Session<'a> {
         self.figures.summary
     }
 
+    /// Whether the files of a folder are sent, which have no end.
+    fn is_of_folder(&self) -> bool {
+        matches!(self.plan.options.feed, Some(FeedSource::Folder(_)))
+    }
+
+    /// Whether what is under way of a folder's files is out and everybody has it, or that takes too long.
+    fn may_stop(&mut self, now: Instant) -> bool {
+        let stops_at = *self.figures.stops_at.get_or_insert(now + STOP_TIME);
+        let objects = self.figures.summary.objects;
+        let mut there = self.peers.values().filter(|peer| peer.link.connection.is_some());
+        now >= stops_at || there.all(|peer| peer.has_ended(objects))
+    }
+
     /// Ends the session before its time. Returns when it was over; a carousel still has to say Goodbye.
     fn interrupt(&mut self) -> Result<Option<Instant>, SendError> {
         let now = self.clock.now();
@@ -890,8 +915,11 @@ impl<'a> Session<'a> {
             self.stop_ring(now);
             return Ok(None);
         }
-        if self.figures.started.is_none() {
+        if self.figures.started.is_none() && !self.is_of_folder() {
             return Err(SendError::Interrupted);
+        }
+        if self.is_of_folder() && !self.may_stop(now) {
+            return Ok(None);
         }
         if self.local.is_some() {
             self.say_goodbye(now)?;

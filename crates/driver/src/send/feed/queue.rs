@@ -176,6 +176,11 @@ impl ObjectQueue {
         fits || state.arrivals.is_empty()
     }
 
+    /// The number of objects that wait.
+    pub(super) fn waiting(&self) -> u64 {
+        self.state().arrivals.len() as u64
+    }
+
     /// The number of objects that were dropped because too many waited.
     pub(super) fn dropped(&self) -> u64 {
         self.state().dropped
