@@ -342,6 +342,9 @@ pub(crate) fn run_feed(
     at_once: u32,
     wait_timeout: Duration,
 ) -> Outcome {
+    if is_carousel(&session) {
+        return Err("a carousel sends what it began with, and a feed goes on: take another --repair, or --dialect session".into());
+    }
     session.feed = Some(feed);
     if session.repair != Repair::Local {
         session.at_once.get_or_insert(at_once);

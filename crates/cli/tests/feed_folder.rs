@@ -152,7 +152,7 @@ fn a_receiver_takes_what_it_wants_under_its_own_names_and_in_batches() {
     let command = format!("sh -c 'echo $0 $# >> {list}' batch {{}}");
     let renames = ["--rename", "radar/*=old/{name}.{}", "--exec", &command, "--batch", "1"];
     let choosy = scratch.receive("choosy", &[&wanted[..], &renames].concat());
-    let all = scratch.receive("all", &["--rename", "model/small=../out"]);
+    let all = scratch.receive("all", &["--rename", "model/small=.out"]);
     wait_until("the command has run", || scratch.path("list").exists());
     wait_for(&scratch, "all", "model/large");
     assert_eq!(fs::read_to_string(&list).unwrap(), "batch 3\n");
@@ -165,7 +165,7 @@ fn a_receiver_takes_what_it_wants_under_its_own_names_and_in_batches() {
     finish_well(sender);
     finish_well(choosy);
     let (code, told) = finish(all);
-    assert!(code != Some(0) && told.contains("\"../out\"") && !scratch.path("out").exists(), "{told}");
+    assert!(code != Some(0) && told.contains("hidden") && !scratch.path("all/.out").exists(), "{told}");
 }
 
 #[test]
@@ -334,11 +334,22 @@ fn what_cannot_be_is_refused_in_one_line() {
         (&["feed", "/proc/self/exe"], &["it is no folder"]),
         (&["feed", "-", "--remove"], &["--remove", "name one"]),
         (&["feed", "in", "--keep", "2", "--repair", "none"], &["--keep", "--repair nack"]),
-        (&["feed", "in", "--repair", "carousel"], &["leave out --feed"]),
+        (&["feed", "in", "--repair", "carousel"], &["a feed goes on: take another --repair"]),
+        (
+            &["feed", "in", "--state", "none/state"],
+            &["cannot keep what has been sent in none/state", "--state"],
+        ),
+        (&["feed", "in", "--rule", "*:prio=1"], &["\"prio\" is no term"]),
+        (&["feed", "in", "--rule", "*:expires=30"], &["30 has no unit"]),
+        (&["feed", "in", "--rule", "*:priority=1", "--rule", "*:priority=2"], &["two rules are for \"*\""]),
         (&["feed", "in", "--rules", "none"], &["cannot read none", "--rules"]),
         (&["feed", "in"], &[".treecast-feed", "something else"]),
         (&["receive", "ticket", "--rename", "*=x"], &["{name}"]),
         (&["receive", "ticket", "--batch", "5"], &["--exec"]),
+        (&["receive", "ticket", "--batch", "0", "--exec", "test {}"], &["at least 1 s"]),
+        (&["receive", "ticket", "--exec", "nosuchprog {}"], &["there is no program nosuchprog"]),
+        (&["receive", "ticket", "--old", "nofile"], &["cannot read nofile", "--old"]),
+        (&["receive", "ticket", "--rename", "*=../{}"], &["no file can be called \"../{}\"", "--rename"]),
     ] {
         refused(treecast().args(args).current_dir(scratch.path("")), words);
     }
