@@ -26,11 +26,12 @@ pub fn line(error: &(dyn Error + 'static)) -> String {
 }
 
 /// What libraries tell of in words, and the option that helps.
-const OPTIONS: [(&str, &str); 14] = [
+const OPTIONS: [(&str, &str); 15] = [
     (
         "cannot read the ticket from",
         "name the file that `treecast send --ticket-file` wrote, or give the ticket itself",
     ),
+    ("cannot keep what has been sent in", "name another file with --state"),
     ("never leaves its host", "for a session on this host alone, add --interface lo"),
     (remedies::HIDDEN, "take such files with --hidden"),
     (remedies::WITHOUT_SYMBOLS, "the sender's --fec none does so"),

@@ -12,6 +12,9 @@ const LINE_INTERVAL: Duration = Duration::from_secs(5);
 /// Two lines that fit 80 columns. The first has progress and rate; the second has a remark.
 const STYLE: &str = "{bar:16} {percent:>3} %  {wide_msg}\n{prefix}";
 
+/// The same without an end that is known.
+const ENDLESS_STYLE: &str = "{wide_msg}\n{prefix}";
+
 /// The width of the second line in columns. (The first line is cut by the bar itself.)
 const WIDTH: usize = 79;
 
@@ -25,7 +28,8 @@ pub(crate) struct MovingLine {
 /// The content of the moving line at one moment.
 pub(crate) struct Moment {
     pub done_bytes: u64,
-    pub total_bytes: u64,
+    /// `None` where nobody knows the end. Then there is no bar and no percentage.
+    pub total_bytes: Option<u64>,
     /// Progress and rate: "58.3 MiB of 1.2 GiB, 94.1 Mbit/s, 0:12 left".
     pub figures: String,
     /// The receiver that the session waits for, or another remark. It may be empty.
@@ -51,9 +55,9 @@ impl MovingLine {
             return self.tell(moment);
         }
         if !std::mem::replace(&mut self.is_moving, true) {
-            output::set_template(&self.bar, STYLE);
+            output::set_template(&self.bar, if moment.total_bytes.is_some() { STYLE } else { ENDLESS_STYLE });
         }
-        self.bar.set_length(moment.total_bytes);
+        self.bar.set_length(moment.total_bytes.unwrap_or(moment.done_bytes));
         self.bar.set_prefix(output::in_one_line(&moment.remark).chars().take(WIDTH).collect::<String>());
         self.bar.set_message(output::in_one_line(&moment.figures));
         self.bar.set_position(moment.done_bytes);
@@ -63,8 +67,9 @@ impl MovingLine {
         if self.told.elapsed() >= LINE_INTERVAL {
             self.told = Instant::now();
             let separator = if moment.remark.is_empty() { "" } else { "; " };
-            let percent = part(moment.done_bytes, moment.total_bytes);
-            let line = format!("{percent} %: {}{separator}{}", moment.figures, moment.remark);
+            let percent = moment.total_bytes.map(|total_bytes| part(moment.done_bytes, total_bytes));
+            let percent = percent.map_or_else(String::new, |percent| format!("{percent} %: "));
+            let line = format!("{percent}{}{separator}{}", moment.figures, moment.remark);
             match log::is_on() {
                 true => tracing::info!(target: treecast_driver::SESSION_LOG, "{line}"),
                 false => output::line(&line),

@@ -89,7 +89,7 @@ pub struct Args {
     exec: Option<exec::Template>,
     /// With --exec, run the command for all files of this many seconds together (30, 5m): {} stands for each of their paths, at most
     /// 1024 of them. The time begins with the first file [default: one command for each file]
-    #[arg(long, value_name = "SECONDS", requires = "exec", value_parser = arguments::seconds, allow_negative_numbers = true)]
+    #[arg(long, value_name = "SECONDS", requires = "exec", value_parser = exec::period, allow_negative_numbers = true)]
     batch: Option<u64>,
     /// Take only files whose names match, like '*.iso' or 'docs/*'. Several --only add up
     #[arg(long, value_name = "GLOB", value_parser = parse_pattern)]
@@ -213,6 +213,7 @@ pub fn run(args: Args) -> Outcome {
     if let Some(path) = &args.standing {
         return standing::run(path, args.json);
     }
+    check(&args)?;
     let stop = stop(&args)?;
     let mut options = options(&args, &stop)?;
     if options.ticket.repair == Repair::Carousel {
@@ -255,6 +256,18 @@ pub fn run(args: Args) -> Outcome {
             Ok(if all_succeeded { code } else { ExitCode::from(3) })
         }
     }
+}
+
+/// Sees that what the session needs at its end is there at its beginning.
+fn check(args: &Args) -> Result<(), String> {
+    args.exec.as_ref().map_or(Ok(()), exec::Template::check)?;
+    let old = args.old.as_ref().and_then(|old| Some((old, old.metadata().err()?)));
+    old.map_or(Ok(()), |(old, error)| {
+        Err(format!(
+            "cannot read {}: {error}: name an older version with --old, or leave it out",
+            old.display()
+        ))
+    })
 }
 
 /// What is done with files that have come.
@@ -452,6 +465,11 @@ fn ticket_of_code(args: &Args, stop: &Stop) -> Result<Ticket, String> {
     let code: Code = args.ticket().parse().map_err(|error: CodeError| error.to_string())?;
     let interfaces =
         discovery::interfaces(args.interface.as_slice()).map_err(|error| advice::line(&error))?;
+    let names = interfaces.iter().map(|interface| interface.name.as_str()).collect::<Vec<_>>().join(", ");
+    remark!(
+        "treecast: looking for the sender of this code on {names}, for at most {} s (--connect-timeout)",
+        args.connect_timeout
+    );
     let time = Duration::from_secs(args.connect_timeout);
     code::ask(&code, &interfaces, time, stop).map_err(|error| match stop.is_requested() {
         true => "interrupted: nothing was received".to_owned(),
@@ -464,7 +482,7 @@ fn read_ticket(text: &str) -> Result<Ticket, String> {
     let Some(path) = text.strip_prefix('@') else {
         return text.parse().map_err(|error| format!("{error}"));
     };
-    let ticket = treecast::Ticket::read(path).map_err(|error| advice::with_option(&error.to_string()))?;
+    let ticket = treecast::Ticket::read(path).map_err(|error| error.to_string())?;
     // Its text is all that the library tells of a ticket.
     ticket.to_string().parse().map_err(|error| format!("{path}: {error}"))
 }

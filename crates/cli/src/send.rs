@@ -37,6 +37,7 @@ use treecast_wire::{header::MAX_PAYLOAD_LEN, iotup, ticket};
 
 use crate::{
     Outcome, advice, arguments,
+    figures::bytes,
     group::Group,
     mead::sharing::{Grouping, SharingArgs, WireDialect},
     observers::Observers,
@@ -342,6 +343,9 @@ pub(crate) fn run_feed(
     at_once: u32,
     wait_timeout: Duration,
 ) -> Outcome {
+    if is_carousel(&session) {
+        return Err("a carousel sends what it began with, and a feed goes on: take another --repair, or --dialect session".into());
+    }
     session.feed = Some(feed);
     if session.repair != Repair::Local {
         session.at_once.get_or_insert(at_once);
@@ -365,6 +369,15 @@ fn hold_session(args: SessionArgs) -> Outcome {
     let mut display = display::Display::new(args.json, options.wait_for);
     let summary = hold(&args, &options, &mut |event| display.show(event))?;
     display.finish(&summary);
+    if args.delta && !args.json {
+        let (sent, all) = (summary.progress.sent_bytes, summary.progress.total_bytes);
+        let saved = all.saturating_sub(sent);
+        say!(
+            "--delta saved {} of {}, which are in older versions at all receivers",
+            bytes(saved),
+            bytes(all)
+        );
+    }
     if let Some(FeedSource::Folder(folder)) = options.feed.as_ref().filter(|_| summary.interrupted) {
         // A folder has no end.
         remark!(

@@ -44,6 +44,13 @@ fn wait_for(scratch: &Scratch, folder: &str, name: &str) {
     wait_until(&format!("{name} is there"), || scratch.path(folder).join(name).exists());
 }
 
+/// A receiver whose events go to the file `came`.
+fn receive_with_events(scratch: &Scratch) -> Guarded {
+    let mut receiver = scratch.receive_command("out");
+    let came = File::create(scratch.path("came")).unwrap();
+    receiver.args(["--json", &format!("@{}", scratch.arg("ticket"))]).stdout(came).spawn_guarded()
+}
+
 fn told(scratch: &Scratch, file: &str) -> String {
     fs::read_to_string(scratch.path(file)).unwrap_or_default()
 }
@@ -125,7 +132,7 @@ fn a_file_is_sent_whole_however_long_its_writer_pauses() {
     assert_eq!(fs::read(scratch.path("out/slow")).unwrap(), b"first half, second half");
     sender.signal(15);
     finish_well(sender);
-    finish(receiver);
+    finish_well(receiver);
 }
 
 #[test]
@@ -145,7 +152,7 @@ fn a_receiver_takes_what_it_wants_under_its_own_names_and_in_batches() {
     let command = format!("sh -c 'echo $0 $# >> {list}' batch {{}}");
     let renames = ["--rename", "radar/*=old/{name}.{}", "--exec", &command, "--batch", "1"];
     let choosy = scratch.receive("choosy", &[&wanted[..], &renames].concat());
-    let all = scratch.receive("all", &["--rename", "model/small=../out"]);
+    let all = scratch.receive("all", &["--rename", "model/small=.out"]);
     wait_until("the command has run", || scratch.path("list").exists());
     wait_for(&scratch, "all", "model/large");
     assert_eq!(fs::read_to_string(&list).unwrap(), "batch 3\n");
@@ -156,9 +163,9 @@ fn a_receiver_takes_what_it_wants_under_its_own_names_and_in_batches() {
     wait_until("the sender knows", || told(&scratch, "sent").matches(r#""event":"object""#).count() == 5);
     sender.signal(15);
     finish_well(sender);
-    finish(choosy);
+    finish_well(choosy);
     let (code, told) = finish(all);
-    assert!(code != Some(0) && told.contains("\"../out\"") && !scratch.path("out").exists(), "{told}");
+    assert!(code != Some(0) && told.contains("hidden") && !scratch.path("all/.out").exists(), "{told}");
 }
 
 #[test]
@@ -185,7 +192,7 @@ fn a_receiver_that_was_away_gets_the_newest_files_that_it_has_missed() {
     assert!(!scratch.path("away/2").exists());
     sender.signal(15);
     finish_well(sender);
-    finish(receiver);
+    finish_well(receiver);
     finish(away);
     assert_eq!(scratch.names("in"), [""; 0], "they are done with");
 }
@@ -211,11 +218,7 @@ fn what_is_urgent_leaves_first_and_what_expires_is_given_up() {
         "--remove",
     ];
     let sender = feed(&scratch, "sent", &terms);
-    let mut receiver = scratch.receive_command("out");
-    receiver
-        .args(["--json", &format!("@{}", scratch.arg("ticket"))])
-        .stdout(File::create(scratch.path("came")).unwrap());
-    let receiver = receiver.spawn_guarded();
+    let receiver = receive_with_events(&scratch);
     wait_until("the late one is given up", || told(&scratch, "came").contains(r#""event":"failed""#));
     wait_until("all files are removed", || {
         scratch.names("in") == ["urgent"] && scratch.names("in/urgent").is_empty()
@@ -235,30 +238,77 @@ fn what_is_urgent_leaves_first_and_what_expires_is_given_up() {
 }
 
 #[test]
-fn a_folder_that_fills_loses_the_oldest_of_the_lowest_priority_and_says_so() {
+fn an_urgent_file_passes_all_small_ones_that_wait() {
     let scratch = Scratch::new();
-    let sender = feed(
-        &scratch,
-        "sent",
-        &["--spool-files", "3", "--rule", "kept-*:priority=1", "--remove", "--wait", "1"],
-    );
-    scratch.file("in/kept-0", 10);
-    for number in 1..=9 {
-        scratch.file(&format!("in/{number}"), 10);
-    }
-    wait_until("files are dropped", || scratch.names("in") == ["8", "9", "kept-0"]);
-    wait_until("that is told", || told(&scratch, "sent").contains("dropped"));
-    let receiver = scratch.receive("out", &[]);
-    wait_until("the others are sent", || scratch.names("in").is_empty());
-    for name in ["8", "9", "kept-0"] {
-        wait_for(&scratch, "out", name);
-    }
-    assert!(!scratch.path("out/7").exists());
+    (0..60).for_each(|number| old_file(&scratch, &format!("in/{number:02}"), 10_000));
+    let args = ["--rule", "urgent:priority=1", "--rate", "1M", "--at-once", "2"];
+    let sender = feed(&scratch, "sent", &args);
+    let receiver = receive_with_events(&scratch);
+    let came = || {
+        let events = events(&told(&scratch, "came")).into_iter();
+        events
+            .filter(|event| event["event"] == "object")
+            .map(|event| event["name"].clone())
+            .collect::<Vec<_>>()
+    };
+    wait_until("some have come", || came().len() >= 5);
+    let before = came().len();
+    scratch.file("in/urgent", 10_000);
+    wait_for(&scratch, "out", "urgent");
+    wait_until("that is told", || came().contains(&"urgent".into()));
+    let at = came().iter().position(|name| name == "urgent").unwrap();
+    // Two are under way, and some may leave while this test looks.
+    assert!((before..before + 10).contains(&at), "{before} came before, and {at} in the end");
     sender.signal(15);
     finish_well(sender);
     finish(receiver);
+}
+
+#[test]
+fn what_fills_a_folder_before_anybody_comes_waits_there() {
+    let scratch = Scratch::new();
+    let sender = feed(&scratch, "sent", &["--spool-files", "3", "--remove"]);
+    (0..10).for_each(|number| _ = scratch.file(&format!("in/{number}"), 10));
+    wait_until("that is told", || told(&scratch, "sent").contains("no receiver has come yet, and at most 3"));
+    assert_eq!(scratch.names("in").len(), 10);
+    let receiver = scratch.receive("out", &[]);
+    wait_until("all are sent", || scratch.names("in").is_empty());
+    wait_until("all have come", || scratch.names("out").iter().filter(|name| name.len() == 1).count() == 10);
+    sender.signal(15);
+    let told = told(&scratch, "sent") + &finish_well(sender);
+    assert!(!told.contains("dropped, the last"), "{told}");
+    finish(receiver);
+}
+
+#[test]
+fn a_folder_that_fills_loses_the_oldest_of_the_lowest_priority_and_says_so() {
+    let scratch = Scratch::new();
+    let args = ["--spool-files", "3", "--rule", "kept-*:priority=1", "--rule", "z:expires=1s", "--remove"];
+    let sender = feed(&scratch, "sent", &[&args[..], &["--rate", "1M", "--at-once", "1"]].concat());
+    let receiver = scratch.receive("out", &[]);
+    scratch.file("in/large", 700_000);
+    wait_until("it is being sent", || told(&scratch, "sent").contains(r#""objects":1"#));
+    scratch.file("in/kept-0", 10);
+    for number in 1..=8 {
+        scratch.file(&format!("in/{number}"), 10);
+    }
+    scratch.file("in/z", 10);
+    wait_until("files are dropped", || scratch.names("in") == ["8", "kept-0", "large", "z"]);
+    fs::remove_file(scratch.path("in/8")).unwrap();
+    wait_until("the others are sent", || scratch.names("in").is_empty());
+    for name in ["large", "kept-0"] {
+        wait_for(&scratch, "out", name);
+    }
+    assert!(!scratch.path("out/7").exists() && !scratch.path("out/8").exists());
+    sender.signal(15);
+    finish_well(sender);
     let told = told(&scratch, "sent");
     assert!(told.contains("at most 3 objects may wait; the oldest of the lowest priority went"), "{told}");
+    let done = session::last_event(&told, "done");
+    assert_eq!(done["dropped"], 7, "{told}");
+    assert_eq!((&done["expired"], &done["not_sent"]), (&1.into(), &1.into()), "{told}");
+    // What nobody could send fails nowhere, and the feed's end is no failure.
+    finish_well(receiver);
 }
 
 #[test]
@@ -271,7 +321,7 @@ fn a_folder_is_looked_at_where_changes_are_not_told_and_belongs_to_one_sender() 
     wait_for(&scratch, "out", "one");
     sender.signal(15);
     finish_well(sender);
-    finish(receiver);
+    finish_well(receiver);
 }
 
 #[test]
@@ -284,11 +334,22 @@ fn what_cannot_be_is_refused_in_one_line() {
         (&["feed", "/proc/self/exe"], &["it is no folder"]),
         (&["feed", "-", "--remove"], &["--remove", "name one"]),
         (&["feed", "in", "--keep", "2", "--repair", "none"], &["--keep", "--repair nack"]),
-        (&["feed", "in", "--repair", "carousel"], &["leave out --feed"]),
+        (&["feed", "in", "--repair", "carousel"], &["a feed goes on: take another --repair"]),
+        (
+            &["feed", "in", "--state", "none/state"],
+            &["cannot keep what has been sent in none/state", "--state"],
+        ),
+        (&["feed", "in", "--rule", "*:prio=1"], &["\"prio\" is no term"]),
+        (&["feed", "in", "--rule", "*:expires=30"], &["30 has no unit"]),
+        (&["feed", "in", "--rule", "*:priority=1", "--rule", "*:priority=2"], &["two rules are for \"*\""]),
         (&["feed", "in", "--rules", "none"], &["cannot read none", "--rules"]),
         (&["feed", "in"], &[".treecast-feed", "something else"]),
         (&["receive", "ticket", "--rename", "*=x"], &["{name}"]),
         (&["receive", "ticket", "--batch", "5"], &["--exec"]),
+        (&["receive", "ticket", "--batch", "0", "--exec", "test {}"], &["at least 1 s"]),
+        (&["receive", "ticket", "--exec", "nosuchprog {}"], &["there is no program nosuchprog"]),
+        (&["receive", "ticket", "--old", "nofile"], &["cannot read nofile", "--old"]),
+        (&["receive", "ticket", "--rename", "*=../{}"], &["no file can be called \"../{}\"", "--rename"]),
     ] {
         refused(treecast().args(args).current_dir(scratch.path("")), words);
     }

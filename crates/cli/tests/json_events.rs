@@ -135,6 +135,8 @@ fn events_are_read_as_they_are_printed() {
         SendEvent::Done(send::Done {
             progress,
             not_sent: 3,
+            dropped: 2,
+            expired: 1,
             complete: true,
             interrupted: false,
             named: vec![NamedReceiver { address: [10, 0, 0, 1].into(), presence: Presence::Absent }],

@@ -20,7 +20,12 @@ use mroute_network::Network;
 use session::{Scratch, contents, finish, finish_well, path, start, wait_until};
 
 const SIZE: usize = 3_000_000;
-const UNITS: [&str; 3] = ["treecast-mroute.service", "treecast-router.service", "treecast-standing.service"];
+const UNITS: [&str; 4] = [
+    "treecast-feed.service",
+    "treecast-mroute.service",
+    "treecast-router.service",
+    "treecast-standing.service",
+];
 
 #[test]
 fn the_package_is_installed_used_and_purged_and_leaves_nothing() {
@@ -59,21 +64,23 @@ const ADMINISTRATOR: &str = r#"
 dpkg --install /treecast.deb
 key=$(treecast keys new /root/key.pem | cut -d' ' -f1)
 sed -i "s/senders = \[\]/senders = [\"$key\"]/" /etc/treecast/standing.toml
-systemctl enable --now treecast-mroute treecast-router treecast-standing
+systemctl enable --now treecast-feed treecast-mroute treecast-router treecast-standing
 ready() { journalctl -o cat -u "treecast-$1" | grep -c "$2"; }
 for tries in $(seq 300); do
-    [ "$(ready mroute ready)$(ready router ready)$(ready standing started)" != 111 ] || break
+    [ "$(ready mroute ready)$(ready router ready)$(ready standing started)$([ ! -e /var/lib/treecast/keys/default.pem ] || echo 1)" != 1111 ] || break
     sleep 0.1
 done
-echo "= running: $(systemctl is-active treecast-mroute treecast-router treecast-standing | xargs)"
-echo "= restarts: $(systemctl show -P NRestarts treecast-mroute treecast-router treecast-standing | xargs)"
+echo "= running: $(systemctl is-active treecast-feed treecast-mroute treecast-router treecast-standing | xargs)"
+echo "= restarts: $(systemctl show -P NRestarts treecast-feed treecast-mroute treecast-router treecast-standing | xargs)"
+echo file > /var/spool/treecast/one
+XDG_CONFIG_HOME=/var/lib treecast keys show default >/dev/null && echo "= the feed has a key"
 echo "= $(treecast router status | head -n 1)"
 treecast mroute show | grep -q INTERFACE && echo "= routes multicast"
 treecast status --history | grep -q " started; " && echo "= the history is in the state folder"
 systemctl restart treecast-mroute
 echo "= restarted: $(systemctl is-active treecast-mroute)"
 dpkg --purge treecast
-echo "= purged: $(systemctl is-active treecast-mroute treecast-router treecast-standing | xargs), $(ls -l /proc/[0-9]*/exe 2>/dev/null | grep -c treecast) left"
+echo "= purged: $(systemctl is-active treecast-feed treecast-mroute treecast-router treecast-standing | xargs), $(ls -l /proc/[0-9]*/exe 2>/dev/null | grep -c treecast) left"
 "#;
 
 #[test]
@@ -83,13 +90,14 @@ fn the_services_do_their_work_under_the_restrictions_of_their_units() {
     let log = debian.boot(ADMINISTRATOR);
     let said: Vec<_> = log.lines().filter_map(|line| line.strip_prefix("= ")).collect();
     let expected = [
-        "running: active active active",
-        "restarts: 0 0 0",
+        "running: active active active active",
+        "restarts: 0 0 0 0",
+        "the feed has a key",
         "enabled, min-dsts 0, dialect rfc",
         "routes multicast",
         "the history is in the state folder",
         "restarted: active",
-        "purged: inactive inactive inactive, 0 left",
+        "purged: inactive inactive inactive inactive, 0 left",
     ];
     assert_eq!(said, expected, "{log}");
 }

@@ -2,7 +2,7 @@
 
 use std::{path::PathBuf, time::Duration};
 
-use treecast_driver::send::{Bound, FeedSource, FolderOptions, Rule};
+use treecast_driver::send::{Bound, FeedSource, FolderOptions};
 
 use super::rules;
 use crate::{
@@ -27,7 +27,7 @@ pub(super) struct LiveArgs {
     /// sent again after 30s, 10m or 2h) and retx-factor=X (as --retx-factor), with commas between them. The first rule that matches
     /// a name counts, those of --rules after these. 'radar/*:priority=10,expires=10m'
     #[arg(long, value_name = "GLOB:TERMS", value_parser = rules::parse)]
-    rule: Vec<Rule>,
+    rule: Vec<rules::WrittenRule>,
     /// A TOML file with more rules: tables [[rule]] with names, priority, expires and retx_factor
     #[arg(long, value_name = "FILE")]
     rules: Option<PathBuf>,
@@ -64,6 +64,7 @@ pub(super) fn run(args: LiveArgs) -> Outcome {
     if let Some(file) = &args.rules {
         rules.extend(rules::read(file)?);
     }
+    let rules = rules::in_order(rules)?;
     let source = if path.as_os_str() == "-" {
         let is_of_folder = args.remove || args.poll || args.state.is_some() || args.spool_bytes.is_some();
         if is_of_folder {

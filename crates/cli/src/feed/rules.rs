@@ -1,6 +1,6 @@
 //! Rules of a feed: on which terms files are sent, by their names.
 
-use std::path::Path;
+use std::{collections::BTreeSet, path::Path, time::Duration};
 
 use serde::Deserialize;
 use treecast_driver::{
@@ -32,14 +32,60 @@ struct Table {
     names: String,
     #[serde(default)]
     priority: i32,
-    expires: Option<String>,
+    expires: Option<Time>,
+    #[serde(alias = "retx-factor")]
     retx_factor: Option<f64>,
 }
 
+/// A time as it is written, which may lack its unit.
+#[derive(Debug, Deserialize)]
+#[serde(untagged)]
+enum Time {
+    Text(String),
+    Number(i64),
+}
+
+impl Time {
+    fn duration(&self) -> Result<Duration, String> {
+        let text = match self {
+            Self::Text(text) => text.clone(),
+            Self::Number(number) => number.to_string(),
+        };
+        match text.parse::<u64>() {
+            Ok(number) => {
+                Err(format!("{number} has no unit: write {number}s, {number}m, {number}h or {number}d"))
+            }
+            Err(_) => arguments::duration(&text).map_err(str::to_owned),
+        }
+    }
+}
+
+/// A rule with its pattern as it is written.
+#[derive(Debug, Clone)]
+pub(super) struct WrittenRule {
+    names: String,
+    rule: Rule,
+}
+
+/// The rules in their order.
+///
+/// # Errors
+/// If one of them can never count, because one before it has the same pattern.
+pub(super) fn in_order(written: Vec<WrittenRule>) -> Result<Vec<Rule>, String> {
+    let mut seen = BTreeSet::new();
+    if let Some(second) = written.iter().find(|rule| !seen.insert(rule.names.as_str())) {
+        let names = &second.names;
+        return Err(format!(
+            "two rules are for {names:?}, and only the first one would count: leave one out"
+        ));
+    }
+    Ok(written.into_iter().map(|written| written.rule).collect())
+}
+
 impl Table {
-    fn rule(self) -> Result<Rule, String> {
+    fn rule(self) -> Result<WrittenRule, String> {
         let pattern = parse_pattern(&self.names).map_err(|error| format!("names: {error}"))?;
-        let expires_after = self.expires.as_deref().map(arguments::duration).transpose();
+        let expires_after = self.expires.as_ref().map(Time::duration).transpose();
         let factor = self.retx_factor;
         if factor.is_some_and(|factor| !(0.0..=MOST_FACTOR).contains(&factor)) {
             return Err(format!("retx_factor: expected a number from 0 to {MOST_FACTOR}"));
@@ -49,29 +95,38 @@ impl Table {
             expires_after: expires_after.map_err(|error| format!("expires: {error}"))?,
             retransmission_timeout_factor: factor,
         };
-        Ok(Rule { names: NameFilter::new(move |name| pattern.matches(name)), terms })
+        let rule = Rule { names: NameFilter::new(move |name| pattern.matches(name)), terms };
+        Ok(WrittenRule { names: self.names, rule })
     }
 }
 
 /// Parses a rule of the command line: `GLOB:priority=10,expires=10m,retx-factor=5`.
-pub(super) fn parse(text: &str) -> Result<Rule, String> {
+pub(super) fn parse(text: &str) -> Result<WrittenRule, String> {
     const EXPECTED: &str =
         "expected a pattern and terms, like 'radar/*:priority=10,expires=10m,retx-factor=5'";
     let (names, terms) = text.rsplit_once(':').ok_or(EXPECTED)?;
     let mut table = Table { names: names.to_owned(), priority: 0, expires: None, retx_factor: None };
+    let mut given = BTreeSet::new();
     for term in terms.split(',') {
+        if let Some((name, _)) = term.split_once('=')
+            && !given.insert(name)
+        {
+            return Err(format!("{name} is given twice: leave one out"));
+        }
         match term.split_once('=').ok_or(EXPECTED)? {
             ("priority", number) => {
                 let number =
                     number.parse().map_err(|_| "priority: expected a whole number, like 10 or -1")?;
                 table.priority = number;
             }
-            ("expires", time) => table.expires = Some(time.to_owned()),
-            ("retx-factor", factor) => {
+            ("expires", time) => table.expires = Some(Time::Text(time.to_owned())),
+            ("retx-factor" | "retx_factor", factor) => {
                 table.retx_factor =
                     Some(factor.parse().map_err(|_| "retx-factor: expected a number, like 5")?);
             }
-            _ => return Err(EXPECTED.to_owned()),
+            (other, _) => {
+                return Err(format!("{other:?} is no term: the terms are priority, expires and retx-factor"));
+            }
         }
     }
     table.rule()
@@ -81,7 +136,7 @@ pub(super) fn parse(text: &str) -> Result<Rule, String> {
 ///
 /// # Errors
 /// One line for whatever is wrong first.
-pub(super) fn read(path: &Path) -> Result<Vec<Rule>, String> {
+pub(super) fn read(path: &Path) -> Result<Vec<WrittenRule>, String> {
     let shown = path.display();
     let content = text::read_written(path, MAX_FILE)
         .map_err(|error| format!("cannot read {shown}: {error}; name a file of rules with --rules"))?;
@@ -102,7 +157,7 @@ mod tests {
 
     #[test]
     fn a_rule_has_a_pattern_and_terms() {
-        let rule = parse("a:b/*:priority=-3,expires=10m,retx-factor=2.5").unwrap();
+        let rule = parse("a:b/*:priority=-3,expires=10m,retx-factor=2.5").unwrap().rule;
         assert!(rule.names.accepts("a:b/c") && !rule.names.accepts("c"));
         let terms = rule.terms;
         assert_eq!((terms.priority, terms.retransmission_timeout_factor), (-3, Some(2.5)));
@@ -110,10 +165,12 @@ mod tests {
         for (wrong, why) in [
             ("*", "like 'radar/*:"),
             ("*:", "like 'radar/*:"),
-            ("*:colour=1", "like 'radar/*:"),
+            ("*:prio=1", "\"prio\" is no term: the terms are priority,"),
+            ("*:priority=1,priority=2", "priority is given twice"),
             ("[:priority=1", "names: "),
             ("*:priority=x", "priority: "),
-            ("*:expires=5", "expires: "),
+            ("*:expires=5", "expires: 5 has no unit: write 5s,"),
+            ("*:expires=x", "expires: "),
             ("*:retx-factor=x", "retx-factor: "),
             ("*:retx-factor=-1", "from 0 to"),
             ("*:retx-factor=NaN", "from 0 to"),
@@ -131,11 +188,20 @@ mod tests {
             read(&path)
         };
         let rules = read("[[rule]]\nnames = \"a\"\npriority = 2\n\n[[rule]]\nnames = \"*\"\n").unwrap();
+        let rules = in_order(rules).unwrap();
         assert_eq!((rules.len(), rules[0].terms.priority, rules[1].terms), (2, 2, Terms::default()));
+        let twice = in_order(
+            ["a:priority=1", "b:priority=1", "a:priority=2"].map(|text| parse(text).unwrap()).to_vec(),
+        );
+        assert!(twice.unwrap_err().starts_with("two rules are for \"a\""));
         let unknown = read("[[rule]]\nnames = \"a\"\ncolour = 1\n").unwrap_err();
         assert!(unknown.contains(":3: unknown field `colour`"), "{unknown}");
-        let wrong = read("[[rule]]\nnames = \"a\"\nexpires = \"5\"\n").unwrap_err();
-        assert!(wrong.contains("rule 1: expires: ") && !wrong.contains('\n'), "{wrong}");
+        for time in ["\"5\"", "5"] {
+            let wrong = read(&format!("[[rule]]\nnames = \"a\"\nexpires = {time}\n")).unwrap_err();
+            assert!(wrong.contains("rule 1: expires: 5 has no unit") && !wrong.contains('\n'), "{wrong}");
+        }
+        let factor = in_order(read("[[rule]]\nnames = \"a\"\nretx-factor = 2.5\n").unwrap()).unwrap();
+        assert_eq!(factor[0].terms.retransmission_timeout_factor, Some(2.5));
         std::fs::remove_file(&path).unwrap();
     }
 }

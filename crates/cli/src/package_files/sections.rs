@@ -118,11 +118,15 @@ const FILES: Section = Section {
             "Whose sessions the service treecast-standing takes, and where to. The file explains its settings.",
         ),
         Entry(
-            "/etc/treecast/mroute.env, /etc/treecast/router.env",
-            "The options of the services treecast-mroute and treecast-router. None of the three services starts before you enable it: \
+            "/etc/treecast/feed.env, /etc/treecast/mroute.env, /etc/treecast/router.env",
+            "The options of the services treecast-feed, treecast-mroute and treecast-router. None of the services starts before you enable it: \
              systemctl enable --now treecast-mroute.",
         ),
-        Entry("/var/lib/treecast", "The key and the history of treecast-standing. See treecast-status(1)."),
+        Entry(
+            "/var/lib/treecast",
+            "The key and the history of treecast-standing, and the keys of treecast-feed. See treecast-status(1).",
+        ),
+        Entry("/var/spool/treecast", "The folder whose files treecast-feed sends."),
     ],
 };
 

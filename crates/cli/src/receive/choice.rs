@@ -2,7 +2,10 @@
 //! the rules of a standing receiver.
 
 use glob::Pattern;
-use treecast_driver::receive::{Choice, Chooser, Offer};
+use treecast_driver::{
+    files::check_name,
+    receive::{Choice, Chooser, Offer},
+};
 
 /// The placeholder for a file's whole name in a new name.
 const WHOLE: &str = "{}";
@@ -63,7 +66,10 @@ impl Rename {
                 "several files would be called {new:?}: put {WHOLE} or {LAST} into the new name"
             ));
         }
-        Ok(Self { pattern: super::parse_pattern(pattern)?, new: new.to_owned() })
+        let rename = Self { pattern: super::parse_pattern(pattern)?, new: new.to_owned() };
+        // No name makes it better.
+        check_name(&rename.new_name("x")).map_err(|why| format!("no file can be called {new:?}: {why}"))?;
+        Ok(rename)
     }
 
     fn new_name(&self, name: &str) -> String {
@@ -99,9 +105,15 @@ mod tests {
 
     #[test]
     fn a_new_name_without_a_place_for_the_old_one_is_refused() {
-        for (text, why) in
-            [("a", "like 'radar"), ("a=", "like 'radar"), ("*=b", "{name}"), ("[=b{}", "pattern")]
-        {
+        for (text, why) in [
+            ("a", "like 'radar"),
+            ("a=", "like 'radar"),
+            ("*=b", "{name}"),
+            ("[=b{}", "pattern"),
+            ("*=../{}", "\"..\""),
+            ("a=/b", "root"),
+            ("*={}/", "empty"),
+        ] {
             let line = Rename::parse(text).unwrap_err();
             assert!(line.contains(why), "{text}: {line}");
         }

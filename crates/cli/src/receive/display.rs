@@ -121,7 +121,7 @@ impl Display {
         );
         self.line.show(&Moment {
             done_bytes: progress.received_bytes,
-            total_bytes: progress.announced_bytes,
+            total_bytes: Some(progress.announced_bytes),
             figures,
             remark,
         });
@@ -221,6 +221,9 @@ fn in_one_line(summary: &ReceiveSummary, announced: usize) -> String {
 /// Says what an older version is good for.
 fn older_version(name: &str, copied: u64, why_not: Option<&str>) -> String {
     match why_not {
+        None if copied == 0 => {
+            format!("{name}: nothing of the older version can be used (--old): all of it is fetched")
+        }
         None => format!("{name}: {} are in the older version", bytes(copied)),
         Some(why) if copied == 0 => {
             format!("{name}: there is no older version to use ({why}): all of it is fetched")

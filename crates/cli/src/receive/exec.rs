@@ -3,13 +3,18 @@
 use std::{
     ffi::OsString,
     io,
-    os::{fd::AsFd, unix::process::ExitStatusExt},
+    os::{
+        fd::AsFd,
+        unix::{fs::PermissionsExt, process::ExitStatusExt},
+    },
     path::{Path, PathBuf},
     process::{Command, ExitStatus, Stdio},
     sync::mpsc::{Receiver, SyncSender, sync_channel},
     thread::{self, JoinHandle},
     time::{Duration, Instant},
 };
+
+use crate::arguments;
 
 /// The largest number of files that wait for their program. After that, the session waits, too.
 const MOST_WAITING: usize = 1024;
@@ -41,6 +46,28 @@ impl Template {
         }
     }
 
+    /// Sees that there is such a program.
+    ///
+    /// # Errors
+    /// Which one is missing.
+    pub fn check(&self) -> Result<(), String> {
+        let program = Path::new(&self.0[0]);
+        let is_program = |path: &Path| {
+            path.metadata().is_ok_and(|file| file.is_file() && file.permissions().mode() & 0o111 != 0)
+        };
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        let is_there = match program.components().count() {
+            1 if !self.0[0].contains('/') => {
+                std::env::split_paths(&path).any(|folder| is_program(&folder.join(program)))
+            }
+            _ => is_program(program),
+        };
+        match is_there {
+            true => Ok(()),
+            false => Err(format!("there is no program {}: name one that is there with --exec", self.0[0])),
+        }
+    }
+
     /// The command for files. A word with a placeholder comes once for each of them.
     fn command(&self, paths: &[PathBuf]) -> Command {
         let mut command = Command::new(&self.0[0]);
@@ -52,6 +79,17 @@ impl Template {
         }
         command.stdin(Stdio::null());
         command
+    }
+}
+
+/// Parses the period of `--batch`, in seconds.
+///
+/// # Errors
+/// What is wrong with it.
+pub(super) fn period(text: &str) -> Result<u64, String> {
+    match arguments::seconds(text)? {
+        0 => Err("expected at least 1 s; without --batch, the command runs for each file".to_owned()),
+        seconds => Ok(seconds),
     }
 }
 

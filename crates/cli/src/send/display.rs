@@ -92,6 +92,7 @@ impl Display {
             return self.lines.end(&SendEvent::Done(summary.into()));
         }
         say!("{}", in_one_line(summary));
+        given_up(summary).into_iter().for_each(|line| say!("{line}"));
         let lacks_some = |receiver: &ReceiverProgress| receiver.failed + receiver.objects_missed > 0;
         if summary.progress.receivers.iter().any(lacks_some) {
             output::to_stdout(format_args!("{}", failures(summary)));
@@ -117,6 +118,15 @@ impl Display {
 
     /// Moves the bar to the receivers' average progress.
     fn move_bar(&mut self, progress: &SendProgress) {
+        if let Some(waiting) = progress.waiting {
+            let (figures, remark) = of_feed(progress, waiting);
+            return self.line.show(&Moment {
+                done_bytes: progress.sent_bytes,
+                total_bytes: None,
+                figures,
+                remark,
+            });
+        }
         let (done_bytes, wanted_bytes) = match &progress.local {
             Some(_) => (progress.sent_bytes, progress.total_bytes),
             None => (progress.done_bytes(), progress.wanted_bytes()),
@@ -128,7 +138,8 @@ impl Display {
             rate(progress.now_bps),
             left(progress.seconds_left)
         );
-        let moment = Moment { done_bytes, total_bytes: wanted_bytes, figures, remark: remark(progress) };
+        let total_bytes = Some(wanted_bytes);
+        let moment = Moment { done_bytes, total_bytes, figures, remark: remark(progress) };
         self.line.show(&moment);
     }
 }
@@ -161,6 +172,25 @@ fn remark(progress: &SendProgress) -> String {
     format!("{standings}, {} sent again{who}", percent(share))
 }
 
+/// How far a feed is, which has no end: files, and who is there.
+fn of_feed(progress: &SendProgress, waiting: u64) -> (String, String) {
+    let figures = format!(
+        "{} done, {} under way, {waiting} waiting; {} sent, {}",
+        counted(progress.objects_done as usize, "file"),
+        progress.objects.saturating_sub(progress.objects_done),
+        bytes(progress.sent_bytes),
+        rate(progress.now_bps)
+    );
+    if progress.local.is_some() {
+        return (figures, remark(progress));
+    }
+    let there = progress.receivers.iter().filter(|receiver| receiver.is_connected).count();
+    let again = progress.sums().retransmitted_bytes;
+    let share = again as f64 / (progress.sent_bytes + again).max(1) as f64;
+    let who = progress.held_by.as_ref().map(|holder| format!("; {}", held_by(holder))).unwrap_or_default();
+    (figures, format!("{}, {} sent again{who}", counted(there, "receiver"), percent(share)))
+}
+
 fn in_one_line(summary: &SendSummary) -> String {
     let progress = &summary.progress;
     if let Some(local) = &progress.local {
@@ -180,6 +210,16 @@ fn in_one_line(summary: &SendSummary) -> String {
         0 => String::new(),
         symbols => format!(", {} sent", counted(symbols as usize, "repair symbol")),
     } + &progress.fanout.as_ref().map(left_bytes).unwrap_or_default()
+}
+
+/// Says how many files of a feed nobody gets, or not everybody. `None` if there are none.
+fn given_up(summary: &SendSummary) -> Option<String> {
+    let told =
+        |count: u64, verb: &str| (count > 0).then(|| format!("{} {verb}", counted(count as usize, "file")));
+    let dropped = told(summary.dropped, "dropped because too many waited (--spool-files, --spool-bytes)");
+    let expired = told(summary.expired, "expired before all had it");
+    let parts: Vec<_> = [dropped, expired].into_iter().flatten().collect();
+    (!parts.is_empty()).then(|| parts.join("; "))
 }
 
 /// Says how a session with local groups has ended. Its sender does not know receivers one by one: it knows the most that
@@ -310,6 +350,22 @@ mod tests {
         assert_eq!(remark(&progress), one_is_gone);
         let nobody = SendProgress::default();
         assert_eq!(remark(&nobody), "0 of 0 done, 0.0 % sent again");
+    }
+
+    #[test]
+    fn a_feed_has_no_percentage() {
+        let receivers = [true, true, false];
+        let receivers = receivers.map(|is_connected| ReceiverProgress { is_connected, ..Default::default() });
+        let progress = SendProgress {
+            objects: 12,
+            objects_done: 10,
+            sent_bytes: 3_000_000,
+            receivers: receivers.to_vec(),
+            ..SendProgress::default()
+        };
+        let (figures, remark) = of_feed(&progress, 7);
+        assert_eq!(figures, "10 files done, 2 under way, 7 waiting; 2.9 MiB sent, rate unknown");
+        assert_eq!(remark, "2 receivers, 0.0 % sent again");
     }
 
     /// What a person reads at a session's end: one word for one thing, one unit, and one as one.

@@ -152,7 +152,8 @@ impl TargetFolder {
         Self { old: old.map(Arc::from), ..self }
     }
 
-    pub(super) fn old(&self) -> Option<&Path> {
+    /// The older version that the user has named, or a folder with such.
+    pub fn old(&self) -> Option<&Path> {
         self.old.as_deref()
     }
 

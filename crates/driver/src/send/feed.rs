@@ -133,6 +133,16 @@ impl Feed {
         self.queue.lines()
     }
 
+    /// The number of objects that wait.
+    pub fn waiting(&self) -> u64 {
+        self.queue.waiting()
+    }
+
+    /// The number of objects that were dropped because too many waited.
+    pub fn dropped(&self) -> u64 {
+        self.queue.dropped()
+    }
+
     /// The session is done with the object with this number. Only the first end of an object counts.
     pub fn settled(&self, number: u64, end: End) {
         self.spool.iter().for_each(|spool| spool.settled(number, end));

@@ -358,6 +358,12 @@ pub struct Done {
     pub progress: SendProgress,
     /// The number of lines of the feed that did not name something that can be sent.
     pub not_sent: u64,
+    /// The number of files of a feed's folder that were dropped because too many waited.
+    #[serde(default)]
+    pub dropped: u64,
+    /// The number of the feed's objects that expired before they were sent to their end.
+    #[serde(default)]
+    pub expired: u64,
     /// Whether every receiver has every object that it wanted.
     pub complete: bool,
     /// Whether a signal ended the session.
@@ -372,6 +378,8 @@ impl From<&SendSummary> for Done {
         Self {
             progress: SendProgress { objects: summary.objects, ..summary.progress.clone() },
             not_sent: summary.not_sent,
+            dropped: summary.dropped,
+            expired: summary.expired,
             complete: summary.is_complete(),
             interrupted: summary.interrupted,
             named: summary.named.clone(),
@@ -400,6 +408,8 @@ pub struct SendProgress {
     pub objects: u64,
     /// The number of objects that every receiver has ended with.
     pub objects_done: u64,
+    /// The number of objects of a feed that wait to be sent. `None` where nothing more comes, and for a stream.
+    pub waiting: Option<u64>,
     /// Bits of objects sent to the group a second over the last seconds; none before that is known.
     pub now_bps: Option<u64>,
     /// Bits of IP packets that may leave a second; none when only the receivers set it.
@@ -640,6 +650,10 @@ pub struct SendSummary {
     pub withdrawn: Vec<(String, String)>,
     /// The number of lines of the feed that did not name something that can be sent.
     pub not_sent: u64,
+    /// The number of files of a feed's folder that were dropped because too many waited.
+    pub dropped: u64,
+    /// The number of the feed's objects that expired before they were sent to their end.
+    pub expired: u64,
     /// The number of further receivers that left before they had everything. They are not listed one by one.
     pub others_failed: u64,
     /// Whether a signal ended the session.

@@ -267,8 +267,8 @@ impl Peer {
         self.tally.failures.push((what, why));
     }
 
-    /// Whether it has ended with all of a session's objects.
-    fn has_ended(&self, objects: u64) -> bool {
+    /// Whether the receiver has ended with as many objects as have been sent, one way or another.
+    pub fn has_ended(&self, objects: u64) -> bool {
         self.tally.missed + self.tally.objects_complete + self.tally.objects_not_wanted + self.tally.failed
             >= objects
     }

@@ -55,7 +55,7 @@ use start::RETURN_TIME;
 pub use self::named::{NamedReceiver, Presence};
 use self::{congestion::Congestion, fanout::Ways, local::Local, placing::Placing, ring::Ring};
 use super::{
-    Plan, Rate, Repair, SendError, SendEvent, SendSummary, Standing,
+    FeedSource, Plan, Rate, Repair, SendError, SendEvent, SendSummary, Standing,
     feed::{Arrival, End, Feed, Queued},
     gather::Gather,
     hashing::Hashing,
@@ -93,12 +93,6 @@ const RUNS_A_TURN: usize = 4;
 /// The most of the machine's steps between looks at the connections; a run of small objects takes several.
 const STEPS_A_TURN: usize = 128;
 
-/// How many objects of a feed wait in the machine for their turn.
-const FEED_AHEAD: usize = 64;
-
-/// The size of a feed's objects, in bytes, beyond which no more of them wait in the machine: what comes later may be more urgent.
-const FEED_AHEAD_BYTES: u64 = 4 << 20;
-
 /// Why an object of a feed is not sent any more.
 const EXPIRED: &str = "it has expired";
 
@@ -109,6 +103,9 @@ const ADMISSIONS_A_TURN: usize = 4;
 
 /// The longest time between looks at the host's clock while the start waits for it.
 const LOOK_AT_CLOCK: Duration = Duration::from_secs(10);
+
+/// The longest time for which a folder's sender that is told to stop finishes what is under way.
+const STOP_TIME: Duration = Duration::from_secs(2);
 
 const PROGRESS_INTERVAL: Duration = Duration::from_millis(200);
 
@@ -199,6 +196,8 @@ struct Figures {
     waits_since: Instant,
     /// When the first packet could leave.
     started: Option<Instant>,
+    /// When a folder's session ends that was told to stop. `None` before that.
+    stops_at: Option<Instant>,
     /// When the last object was done.
     ended: Option<Instant>,
     total_bytes: u64,
@@ -252,6 +251,7 @@ impl<'a> Session<'a> {
             figures: Figures {
                 waits_since: Instant::ZERO,
                 started: None,
+                stops_at: None,
                 ended: None,
                 total_bytes: plan.total_bytes(),
                 before_bytes: 0,
@@ -314,13 +314,13 @@ impl<'a> Session<'a> {
         }
         self.poller.add(stop, STOP, Interest::Read)?;
         self.hash_for_frames(stop)?;
-        let mut ready = Vec::new();
+        let (mut ready, mut is_stopping) = (Vec::new(), false);
         loop {
             let now = self.clock.now();
             self.start_if_due(now)?;
             self.look_for_listeners(now)?;
             self.give_up_members(now)?;
-            self.take_feed(now);
+            self.look_at_feed(now);
             self.sign_if_due(now);
             // The first packet goes where receivers are by now.
             let turn = self.turn_ways(now);
@@ -346,10 +346,14 @@ impl<'a> Session<'a> {
             for event in ready.drain(..) {
                 self.handle_ready(event)?;
             }
-            if stop.is_requested()
-                && let Some(ended) = self.interrupt()?
-            {
-                return Ok(ended);
+            if stop.is_requested() {
+                if let Some(ended) = self.interrupt()? {
+                    return Ok(ended);
+                }
+                // It would wake the session all the time until the end.
+                if !std::mem::replace(&mut is_stopping, true) {
+                    self.poller.remove(stop)?;
+                }
             }
         }
     }
@@ -367,15 +371,20 @@ impl<'a> Session<'a> {
         Ok(file)
     }
 
-    /// Hands the machine what has arrived, as far as it has room; the end of the feed closes the session.
-    fn take_feed(&mut self, now: Instant) {
+    /// Tells what the feed has to say, and ends objects of it whose time is over.
+    fn look_at_feed(&mut self, now: Instant) {
         self.begin_local_feed(now);
         let lines = self.objects.feed.as_ref().map(Feed::lines).unwrap_or_default();
         lines.into_iter().for_each(|line| (self.on_event)(SendEvent::Warning(line)));
         self.expire_objects(now);
+    }
+
+    /// Hands the machine what has arrived when it can be sent next, and not before: what comes meanwhile may be more urgent. The end
+    /// of the feed closes the session.
+    fn take_feed(&mut self, now: Instant) {
         while self.figures.started.is_some()
-            && self.machine.queued_objects() < FEED_AHEAD
-            && self.machine.queued_bytes() < FEED_AHEAD_BYTES
+            && self.figures.stops_at.is_none()
+            && self.machine.has_room()
             && let Some(feed) = &self.objects.feed
         {
             match feed.next() {
@@ -397,7 +406,11 @@ impl<'a> Session<'a> {
         let left = expires.map(|expires| expires.saturating_duration_since(std::time::Instant::now()));
         if left.is_some_and(|left| left.is_zero()) {
             self.settled(number, End::Done);
-            return self.refuse_arrival(name, EXPIRED.to_owned(), number);
+            self.figures.summary.expired += 1;
+            return (self.on_event)(SendEvent::NotSent { path: name, reason: EXPIRED.to_owned(), number });
+        }
+        if let Err(error) = named.source.check_unchanged() {
+            return self.refuse_arrival(name, error.to_string(), number);
         }
         match self.send(now, named) {
             Ok(file) => {
@@ -422,6 +435,7 @@ impl<'a> Session<'a> {
                 true => self.handle(now, SenderInput::Withdraw { file, reason: EXPIRED.to_owned() }),
                 false => {
                     self.settled(self.objects.numbered.number(file), End::Done);
+                    self.figures.summary.expired += 1;
                     self.withdraw(now, file, &EXPIRED);
                 }
             }
@@ -486,6 +500,7 @@ impl<'a> Session<'a> {
                 continue;
             }
             self.take_late_run(now);
+            self.take_feed(now);
             match self.machine.poll(now, Lane::Group) {
                 Step::Transmit(transmit) => {
                     self.figures.watch.note(now, None);
@@ -855,12 +870,14 @@ impl<'a> Session<'a> {
         let audience = self.ring.as_ref().and_then(|ring| ring.deadline(self.figures.started.is_none()));
         let start = start.filter(|_| self.ring.is_none());
         let expiry = self.objects.numbered.deadline();
-        let deadlines = [machine, start, progress, lobby, audience, expiry, self.objects.unsigned.deadline()];
+        let (unsigned, stop) = (self.objects.unsigned.deadline(), self.figures.stops_at);
+        let deadlines = [machine, start, progress, lobby, audience, expiry, unsigned, stop];
         deadlines.into_iter().flatten().min().map(|deadline| deadline.saturating_duration_since(now))
     }
 
     fn finish(mut self, now: Instant) -> SendSummary {
         self.objects.numbered.kept_numbers().for_each(|number| self.settled(Some(number), End::Done));
+        self.figures.summary.dropped = self.objects.feed.as_ref().map_or(0, Feed::dropped);
         self.count_deserters();
         self.look_for_named(now);
         if let Some(ring) = &mut self.ring {
@@ -878,6 +895,19 @@ impl<'a> Session<'a> {
         self.figures.summary
     }
 
+    /// Whether the files of a folder are sent, which have no end.
+    fn is_of_folder(&self) -> bool {
+        matches!(self.plan.options.feed, Some(FeedSource::Folder(_)))
+    }
+
+    /// Whether what is under way of a folder's files is out and everybody has it, or that takes too long.
+    fn may_stop(&mut self, now: Instant) -> bool {
+        let stops_at = *self.figures.stops_at.get_or_insert(now + STOP_TIME);
+        let objects = self.figures.summary.objects;
+        let mut there = self.peers.values().filter(|peer| peer.link.connection.is_some());
+        now >= stops_at || there.all(|peer| peer.has_ended(objects))
+    }
+
     /// Ends the session before its time. Returns when it was over; a carousel still has to say Goodbye.
     fn interrupt(&mut self) -> Result<Option<Instant>, SendError> {
         let now = self.clock.now();
@@ -885,8 +915,11 @@ impl<'a> Session<'a> {
             self.stop_ring(now);
             return Ok(None);
         }
-        if self.figures.started.is_none() {
+        if self.figures.started.is_none() && !self.is_of_folder() {
             return Err(SendError::Interrupted);
+        }
+        if self.is_of_folder() && !self.may_stop(now) {
+            return Ok(None);
         }
         if self.local.is_some() {
             self.say_goodbye(now)?;

@@ -257,19 +257,13 @@ impl Sender {
         Some(self.file(index))
     }
 
-    /// The number of objects that have not begun.
-    pub fn queued_objects(&self) -> usize {
+    /// Whether all objects are out, so that the next one need not wait.
+    pub fn has_room(&self) -> bool {
         match self.at {
-            At::Begin(index) => self.objects.len().saturating_sub(index as usize),
-            At::Blocks(index, _) => self.objects.len().saturating_sub(index as usize + 1),
-            At::End => 0,
+            At::Begin(index) => index as usize >= self.objects.len(),
+            At::Blocks(..) => false,
+            At::End => true,
         }
-    }
-
-    /// Total size, in bytes, of the objects that have not begun.
-    pub fn queued_bytes(&self) -> u64 {
-        let begun = self.objects.len() - self.queued_objects();
-        self.offset(self.objects.len() as u32).saturating_sub(self.offset(begun as u32))
     }
 
     /// Whether more objects may be added.

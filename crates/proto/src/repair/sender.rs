@@ -65,21 +65,12 @@ impl Sender {
         }
     }
 
-    /// The number of a feed's objects that wait for their turn.
-    pub fn queued_objects(&self) -> usize {
+    /// Whether the next object of a feed is sent without waiting for another one.
+    pub fn has_room(&self) -> bool {
         match self {
-            Self::Vcmtp(machine) => machine.queued_objects(),
-            Self::Local(machine) => machine.queued_objects(),
-            Self::Carousel(_) => 0,
-        }
-    }
-
-    /// Total size, in bytes, of a feed's objects that wait for their turn.
-    pub fn queued_bytes(&self) -> u64 {
-        match self {
-            Self::Vcmtp(machine) => machine.queued_bytes(),
-            Self::Local(machine) => machine.queued_bytes(),
-            Self::Carousel(_) => 0,
+            Self::Vcmtp(machine) => machine.has_room(),
+            Self::Local(machine) => machine.has_room(),
+            Self::Carousel(_) => false,
         }
     }
 

@@ -488,15 +488,9 @@ impl Sender {
 
 /// # What is to be seen
 impl Sender {
-    /// Returns how many objects wait to be multicast.
-    pub fn queued_objects(&self) -> usize {
-        self.multicast.queued()
-    }
-
-    /// Returns the total size, in bytes, of the objects that wait to be multicast.
-    pub fn queued_bytes(&self) -> u64 {
-        let queued = self.multicast.waiting().filter_map(|index| self.objects.get(index));
-        queued.fold(0, |sum, object| sum.saturating_add(object.begin.file_size))
+    /// Returns whether the next object that is added is multicast without waiting for another one.
+    pub fn has_room(&self) -> bool {
+        self.multicast.has_room(self.config.at_once)
     }
 
     /// Returns the announcement of an object, or none when the machine no longer knows the object.

@@ -265,7 +265,8 @@ impl Session<'_> {
         let Some(mut ranges) = self.store.seeded_next.remove(&file) else { return };
         let Some(begin) = self.store.begins.get(&file) else { return };
         let bytes = copied.iter().map(|range| range.end - range.start).sum();
-        if bytes > 0 || why_not.is_some() {
+        // Whoever has named an older version wants to know that it was of no use.
+        if bytes > 0 || why_not.is_some() || self.store.folder.old().is_some() {
             let name = begin.file_name().to_owned();
             (self.on_event)(ReceiveEvent::OlderVersion { name, bytes, why_not });
         }

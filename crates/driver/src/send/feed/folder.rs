@@ -61,6 +61,14 @@ pub(super) struct Complete {
     /// Its path below the folder.
     pub name: PathBuf,
     pub mark: Mark,
+    /// Its size.
+    pub bytes: u64,
+}
+
+impl Complete {
+    fn new(name: PathBuf, metadata: &Metadata) -> Self {
+        Self { mark: Mark::of(&name, metadata), bytes: metadata.len(), name }
+    }
 }
 
 /// What a look at the whole folder has found.
@@ -125,10 +133,10 @@ impl Folder {
                     complete.extend(name.and_then(|name| self.complete(name)));
                 }
                 // What is in it may have come before it was watched.
-                Happened::Folder { .. } => self.look_at = self.not_before,
+                Happened::Folder { .. } => self.look_soon(),
                 // Files may have been closed.
                 Happened::Lost => {
-                    self.look_at = self.not_before;
+                    self.look_soon();
                     self.unclosed.clear();
                 }
                 Happened::Gone { folder } => _ = self.watched.remove(&folder),
@@ -144,13 +152,17 @@ impl Folder {
         }
         // It may be gone.
         let metadata = self.root.join(&name).symlink_metadata().ok().filter(Metadata::is_file)?;
-        let mark = Mark::of(&name, &metadata);
-        Some(Complete { name, mark })
+        Some(Complete::new(name, &metadata))
     }
 
     /// Whether it is time to look at the whole folder.
     pub fn is_due(&self) -> bool {
         self.look_at <= Instant::now()
+    }
+
+    /// Has the whole folder looked at as soon as that is no burden.
+    pub fn look_soon(&mut self) {
+        self.look_at = self.not_before;
     }
 
     /// Looks at the whole folder, unless `is_stopped`. A file that nobody has told of counts as complete when it has not changed
@@ -176,7 +188,7 @@ impl Folder {
                     Some(has_writer) => !has_writer,
                     None => !is_unclosed || is_older(metadata, UNCLOSED),
                 } {
-                    complete.push((metadata.mtime(), metadata.mtime_nsec(), Complete { name, mark }));
+                    complete.push((metadata.mtime(), metadata.mtime_nsec(), Complete::new(name, metadata)));
                 }
             };
             let path = self.root.join(&folder);

@@ -58,6 +58,10 @@ struct State {
     /// Lines for the user, which wait for nothing. Too many are left out.
     lines: Vec<String>,
     is_closed: bool,
+    /// Whether the session has begun to take objects.
+    has_begun: bool,
+    /// The number of objects that were taken out because too many waited.
+    dropped: u64,
     /// Wakes the session. `None` before it has begun.
     waker: Option<Waker>,
 }
@@ -134,17 +138,52 @@ impl ObjectQueue {
         std::mem::take(&mut self.state().lines)
     }
 
-    /// Takes out what is beyond a bound: objects of the lowest priority first, and of these the oldest.
+    /// Takes out what is beyond a bound, and counts it as dropped: objects of the lowest priority first, and of these the oldest.
     pub(super) fn shed(&self, bound: Bound) -> Vec<Queued> {
         let mut state = self.state();
         let mut shed = Vec::new();
-        while (state.arrivals.len() > bound.objects || state.bytes > bound.bytes)
+        while state.is_beyond(bound)
             && let Some(((lowest, _), _)) = state.arrivals.last_key_value()
             && let Some((&place, _)) = state.arrivals.range((*lowest, 0)..).next()
         {
             shed.extend(state.remove(place).and_then(Arrival::into_object));
         }
+        state.dropped += shed.len() as u64;
         shed
+    }
+
+    /// Takes out what is beyond a bound: objects of the lowest priority first, and of these the newest.
+    pub(super) fn put_back(&self, bound: Bound) -> Vec<Queued> {
+        let mut state = self.state();
+        let mut back = Vec::new();
+        while state.is_beyond(bound)
+            && let Some((&place, _)) = state.arrivals.last_key_value()
+        {
+            back.extend(state.remove(place).and_then(Arrival::into_object));
+        }
+        back
+    }
+
+    /// Whether the session has begun to take objects.
+    pub(super) fn has_begun(&self) -> bool {
+        self.state().has_begun
+    }
+
+    /// Whether an object of this size, in bytes, may come without another one going. An empty queue takes any.
+    pub(super) fn has_room(&self, bound: Bound, bytes: u64) -> bool {
+        let state = self.state();
+        let fits = state.arrivals.len() < bound.objects && state.bytes.saturating_add(bytes) <= bound.bytes;
+        fits || state.arrivals.is_empty()
+    }
+
+    /// The number of objects that wait.
+    pub(super) fn waiting(&self) -> u64 {
+        self.state().arrivals.len() as u64
+    }
+
+    /// The number of objects that were dropped because too many waited.
+    pub(super) fn dropped(&self) -> u64 {
+        self.state().dropped
     }
 
     /// Takes out the object with this number. `None` if the session has taken it.
@@ -174,6 +213,7 @@ impl ObjectQueue {
     /// When there is none now, or the queue is closed and empty.
     pub(super) fn take(&self) -> Result<Arrival, TryRecvError> {
         let mut state = self.state();
+        state.has_begun = true;
         let none = if state.is_closed { TryRecvError::Disconnected } else { TryRecvError::Empty };
         let place = state.arrivals.first_key_value().map(|(place, _)| *place).ok_or(none)?;
         self.0.room.notify_one();
@@ -195,6 +235,10 @@ impl State {
         self.arrivals.insert((Reverse(arrival.priority()), self.arrived), arrival);
         self.wake();
         Ok(())
+    }
+
+    fn is_beyond(&self, bound: Bound) -> bool {
+        self.arrivals.len() > bound.objects || self.bytes > bound.bytes
     }
 
     fn remove(&mut self, place: Place) -> Option<Arrival> {
@@ -275,9 +319,16 @@ mod tests {
         assert_eq!(numbers(queue.shed(Bound { objects: 7, bytes: 21 })), [0_u64; 0]);
         assert_eq!(numbers(queue.shed(Bound { objects: 5, bytes: 21 })), [5, 1]);
         assert_eq!(numbers(queue.shed(Bound { objects: 7, bytes: 14 })), [3]);
+        assert_eq!(queue.dropped(), 3);
         assert_eq!(queue.remove(2).unwrap().number, Some(2));
         assert!(queue.remove(2).is_none());
+        queue.push(with_priority(7, 0)).unwrap();
+        let bound = Bound { objects: 3, bytes: 21 };
+        assert!(!queue.has_room(bound, 3) && !queue.has_begun());
+        assert_eq!(numbers(queue.put_back(bound)), [7]);
         assert_eq!([1, 2, 3].map(|_| taken(&queue)), [6, 4, 0]);
+        let too_large = Bound { objects: 3, bytes: 2 };
+        assert!(queue.has_room(too_large, 3) && queue.has_begun() && queue.dropped() == 3);
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //! bounded. A thread looks after it.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, HashSet},
     fs, io,
     path::PathBuf,
     sync::mpsc::{Receiver, Sender, channel},
@@ -99,6 +99,8 @@ impl Spool {
             on_the_way: BTreeMap::new(),
             numbers: BTreeMap::new(),
             next_number: 0,
+            left: HashSet::new(),
+            left_out: Trouble::default(),
             dropped: Trouble::default(),
             problems: Trouble::default(),
         };
@@ -170,6 +172,9 @@ struct Keeper {
     /// The numbers of the files that are on the way, by their names.
     numbers: BTreeMap<PathBuf, u64>,
     next_number: u64,
+    /// Files that had no room in the queue before the first receiver came. They are taken when there is room.
+    left: HashSet<Mark>,
+    left_out: Trouble,
     dropped: Trouble,
     problems: Trouble,
 }
@@ -183,6 +188,11 @@ impl Keeper {
             }
             self.waker.take();
             self.settle_all();
+            let Bound { objects, bytes } = self.options.bound;
+            if !self.left.is_empty() && self.queue.has_room(Bound { objects: objects.div_ceil(2), bytes }, 0)
+            {
+                folder.look_soon();
+            }
             if folder.is_due() {
                 self.look(&mut folder);
             }
@@ -196,16 +206,21 @@ impl Keeper {
         let look = folder.look(|mark| self.taken.contains(mark), || queue.is_closed());
         look.error.into_iter().for_each(|error| self.problems.note(format!("cannot read {error}")));
         // What is gone makes room.
-        let kept = look.seen.map_or(Ok(()), |seen| self.taken.retain(&seen));
+        let kept = look.seen.map_or(Ok(()), |seen| {
+            self.left.retain(|mark| seen.contains(mark));
+            self.taken.retain(&seen)
+        });
         self.note_unkept(kept);
         look.complete.into_iter().for_each(|file| self.take(file));
     }
 
     /// Takes a file that is complete.
     fn take(&mut self, file: Complete) {
-        if self.taken.contains(file.mark) {
+        let waits = self.left.contains(&file.mark) && !self.queue.has_room(self.options.bound, file.bytes);
+        if waits || self.taken.contains(file.mark) {
             return;
         }
+        self.left.remove(&file.mark);
         if self.taken.is_full() {
             let line = "files are left out, because the folder has more than";
             return self.problems.note(format!("{line} {MOST_TAKEN}: remove what is sent"));
@@ -236,9 +251,28 @@ impl Keeper {
         self.on_the_way.insert(number, OnTheWay { name: file.name, mark });
         // Only the end of the session closes the queue.
         _ = self.queue.add(arrival);
-        for dropped in self.queue.shed(self.options.bound) {
-            self.dropped.note(dropped.object.name);
-            dropped.number.into_iter().for_each(|number| self.settle(number, End::Done));
+        self.keep_to_bound();
+    }
+
+    /// Takes out of the queue what is too much. Before the first receiver has come, nobody could have got it: it stays in the folder.
+    fn keep_to_bound(&mut self) {
+        let bound = self.options.bound;
+        if self.queue.has_begun() {
+            for dropped in self.queue.shed(bound) {
+                self.dropped.note(dropped.object.name);
+                dropped.number.into_iter().for_each(|number| self.settle(number, End::Done));
+            }
+            return;
+        }
+        for back in self.queue.put_back(bound) {
+            if let Some(OnTheWay { name, mark }) =
+                back.number.and_then(|number| self.on_the_way.remove(&number))
+            {
+                self.numbers.remove(&name);
+                self.taken.forget(mark);
+                self.left.insert(mark);
+                self.left_out.note(back.object.name);
+            }
         }
     }
 
@@ -285,13 +319,19 @@ impl Keeper {
     /// Tells what went wrong, in a line now and then.
     fn tell(&mut self) {
         let Bound { objects, bytes } = self.options.bound;
+        let together = if bytes < u64::MAX { format!(" of {bytes} bytes together") } else { String::new() };
+        let bound = format!("at most {}{together} may wait", counted(objects, "object"));
         if let Some((count, last)) = self.dropped.due() {
+            let count = counted(count, "object");
             self.queue.tell(format!(
-                "{} dropped, the last one {last}: {SPOOL_FULL}, and at most {}{} may wait; the oldest of the lowest priority \
-                 went",
-                counted(count, "object"),
-                counted(objects, "object"),
-                if bytes < u64::MAX { format!(" of {bytes} bytes together") } else { String::new() },
+                "{count} dropped, the last one {last}: {SPOOL_FULL}, and {bound}; the oldest of the lowest priority went"
+            ));
+        }
+        if self.left_out.due().is_some() {
+            let waiting = counted(self.left.len(), "file");
+            self.queue.tell(format!(
+                "{waiting} more in {}: no receiver has come yet, and {bound}; what is more stays there until there is room",
+                self.options.path.display()
             ));
         }
         if let Some((count, last)) = self.problems.due() {

@@ -10,7 +10,10 @@ use treecast_proto::{
     Instant,
     object::{ReceiverId, SenderInput},
 };
-use treecast_wire::{header::FileId, message::PutOutCode};
+use treecast_wire::{
+    header::FileId,
+    message::{Message, PutOut, PutOutCode},
+};
 
 use super::{
     super::{
@@ -21,7 +24,7 @@ use super::{
         who::Who,
     },
     FIRST_CONNECTION, HASHES, Session,
-    connections::say_put_out,
+    connections::say_last,
 };
 use crate::files::{NamedSource, SourceError};
 
@@ -245,8 +248,15 @@ impl Session<'_> {
         if self.plan.options.session_file.is_some() {
             return;
         }
-        for connection in self.peers.values_mut().filter_map(|peer| peer.link.connection.as_mut()) {
-            say_put_out(connection, self.plan.session, PutOutCode::Ended, why);
+        let (session, objects) = (self.plan.session, self.figures.summary.objects);
+        // A folder has no end, so to stop its sender breaks nothing off for who has ended with all that was sent.
+        let may_be_over = self.is_of_folder() && self.figures.started.is_some();
+        for peer in self.peers.values_mut() {
+            let word = match may_be_over && peer.has_ended(objects) {
+                true => Message::Goodbye,
+                false => Message::PutOut(PutOut::new(PutOutCode::Ended, why)),
+            };
+            peer.link.connection.iter_mut().for_each(|connection| say_last(connection, session, &word));
         }
     }
 }

@@ -268,7 +268,12 @@ impl Session<'_> {
 /// The last word to a receiver that is not served: told if its connection takes it at once, for one that is stopped
 /// must not hold its sender up.
 pub(super) fn say_put_out(connection: &mut Connection, session: SessionId, code: PutOutCode, reason: &str) {
-    connection.queue(&Message::PutOut(PutOut::new(code, reason)).to_packet(FileId::new(session, 0)));
+    say_last(connection, session, &Message::PutOut(PutOut::new(code, reason)));
+}
+
+/// The last word to a receiver, as [`say_put_out`] says it.
+pub(super) fn say_last(connection: &mut Connection, session: SessionId, word: &Message) {
+    connection.queue(&word.to_packet(FileId::new(session, 0)));
     // The event tells the same to whoever runs the sender.
     if connection.flush().is_ok() {
         connection.finish();

@@ -9,7 +9,8 @@ use treecast_proto::{
 
 use super::{
     super::{
-        ReceiverProgress, SendEvent, SendProgress, Standing,
+        FeedSource, ReceiverProgress, SendEvent, SendProgress, Standing,
+        feed::Feed,
         peer::{Awaited, Seen},
     },
     PROGRESS_INTERVAL, Session,
@@ -82,6 +83,7 @@ impl Session<'_> {
             repair_symbols: figures.repair_symbols,
             objects: self.figures.summary.objects,
             objects_done: self.figures.objects_done,
+            waiting: self.waiting(),
             now_bps: rates.map(|[sent, ..]| bits(sent)),
             rate_bps: self.machine.local().map(local::Sender::rate_bps).or(self.lanes.pacer.rate_bps()),
             rate: self.rate_progress(),
@@ -96,6 +98,12 @@ impl Session<'_> {
             seconds_left: self.seconds_left(rates.map(|[sent, ..]| sent), &receivers),
             receivers,
         }
+    }
+
+    /// The number of the feed's objects that wait. A stream is one thing, however many pieces it has.
+    fn waiting(&self) -> Option<u64> {
+        let is_stream = self.plan.options.feed == Some(FeedSource::Stream);
+        self.objects.feed.as_ref().filter(|_| !is_stream).map(Feed::waiting)
     }
 
     fn report_receivers(

@@ -63,9 +63,13 @@ impl MulticastSender {
         self.queued.len()
     }
 
-    /// The objects that have not begun.
-    pub(super) fn waiting(&self) -> impl Iterator<Item = u32> {
-        self.queued.iter().copied()
+    /// Whether no object waits, and fewer than `at_once` are in flight.
+    pub(super) fn has_room(&self, at_once: usize) -> bool {
+        self.queued.is_empty() && self.under_way() < at_once.max(1)
+    }
+
+    fn under_way(&self) -> usize {
+        self.in_flight.len() + self.gathering.len()
     }
 
     /// Whether all objects are out.
@@ -91,8 +95,7 @@ impl MulticastSender {
         at_once: usize,
         not_counted: usize,
     ) -> Option<u32> {
-        let under_way = self.in_flight.len() + self.gathering.len();
-        if under_way >= at_once.max(1) || self.started(objects, not_counted) >= MAX_STARTED {
+        if self.under_way() >= at_once.max(1) || self.started(objects, not_counted) >= MAX_STARTED {
             return None;
         }
         let index = self.queued.pop_front()?;
@@ -140,7 +143,7 @@ impl MulticastSender {
 
     /// Whether nothing is to be multicast behind the object whose turn it is.
     pub(super) fn is_at_last(&self) -> bool {
-        self.queued.is_empty() && self.in_flight.len() + self.gathering.len() <= 1
+        self.has_room(2)
     }
 
     /// Whether this object is all out, and blocks of others are to be multicast.
