@@ -82,6 +82,8 @@ pub(crate) struct Estimate {
     receivers: BTreeMap<u32, Loss>,
     /// How many source blocks have been out.
     out: u64,
+    /// The last object and source block that went out while the rate was being found.
+    before_rate: Option<(u32, u32)>,
 }
 
 #[derive(Debug, Default)]
@@ -106,7 +108,7 @@ struct Loss {
 
 impl Estimate {
     pub(crate) fn new(share: Share) -> Self {
-        Self { share, receivers: BTreeMap::new(), out: 0 }
+        Self { share, receivers: BTreeMap::new(), out: 0, before_rate: None }
     }
 
     pub(crate) fn join(&mut self, receiver: u32) {
@@ -115,6 +117,12 @@ impl Estimate {
 
     pub(crate) fn leave(&mut self, receiver: u32) {
         self.receivers.remove(&receiver);
+    }
+
+    /// Source blocks up to this one went out while the rate was being found. What got lost of them then says nothing of the path: the
+    /// sender has tried more than the path bears.
+    pub(crate) fn rate_was_unknown(&mut self, index: u32, source_block: u32) {
+        self.before_rate = Some((index, source_block));
     }
 
     /// A source block of so many symbols has been out: how many repair symbols follow it. Who has not complained for two
@@ -185,9 +193,10 @@ impl Estimate {
     pub(crate) fn note(&mut self, receiver: u32, index: u32, symbols: u32, lack: Lack) {
         let lack = Lack { lacking: possible(lack.lacking, symbols), ..lack };
         let out = self.out;
+        let (this, received) = ((index, lack.source_block), symbols.saturating_sub(lack.lacking));
+        let is_of_path = self.before_rate.is_none_or(|last| last < this);
         let Some(loss) = self.receivers.get_mut(&receiver) else { return };
         loss.reported = out;
-        let (this, received) = ((index, lack.source_block), symbols.saturating_sub(lack.lacking));
         let (sent, received) = match loss.last {
             Some(last) if last > this || last == this && loss.is_apart => return,
             Some(last) if last == this && lack.lacking <= loss.last_lacking => {
@@ -203,7 +212,9 @@ impl Estimate {
             if received > 0 {
                 (loss.got_none, loss.got_none_again) = (false, false);
             }
-            loss.add(f64::from(sent), f64::from(sent.saturating_sub(received)));
+            if is_of_path {
+                loss.add(f64::from(sent), f64::from(sent.saturating_sub(received)));
+            }
         }
         (loss.last, loss.last_next, loss.last_lacking) = (Some(this), lack.next, lack.lacking);
         loss.is_apart = false;
@@ -350,6 +361,18 @@ mod tests {
         assert!((830..=870).contains(&ahead), "{ahead} of 2000 blocks at 30 % loss, 857 are right");
         let after: Vec<u32> = (0..40).map(|_| auto.ahead(SYMBOLS, false)).collect();
         assert!(after[3] > ahead * 3 / 4 && after[39] < ahead / 3, "{after:?}");
+    }
+
+    #[test]
+    fn what_is_lost_while_the_rate_is_found_is_not_expected_later() {
+        let mut auto = estimate(3);
+        auto.ahead(SYMBOLS, false);
+        auto.rate_was_unknown(0, 0);
+        let wishes = report(&mut auto, 0, 0, &[0.5; 3]);
+        assert_eq!(wishes, [Wish::Group(SYMBOLS + SYMBOLS / 2); 3], "it is mended all the same");
+        assert_eq!(auto.ahead(SYMBOLS, false), 0);
+        report(&mut auto, 1, 0, &[0.1; 3]);
+        assert!(auto.ahead(SYMBOLS, false) > 200);
     }
 
     #[test]
