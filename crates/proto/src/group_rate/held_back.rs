@@ -16,7 +16,7 @@ pub struct HeldBack {
 }
 
 impl HeldBack {
-    /// Returns whether the sender does not use its rate, or did not within this time, and no congestion was seen since.
+    /// Returns whether the sender does not use its rate, or did not within this time, and no congestion is seen.
     pub fn look(&mut self, now: Instant, lasts: Duration, is_congested: bool) -> bool {
         if self.usage.is_unused() {
             self.unused = Some(now);
