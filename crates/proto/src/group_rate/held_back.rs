@@ -16,7 +16,7 @@ pub struct HeldBack {
 }
 
 impl HeldBack {
-    /// Returns whether the sender does not use its rate, or did not within this time, and no congestion is seen.
+    /// Returns whether the sender does not use its rate, or did not within this time, and no congestion was seen since.
     pub fn look(&mut self, now: Instant, lasts: Duration, is_congested: bool) -> bool {
         if self.usage.is_unused() {
             self.unused = Some(now);
@@ -25,6 +25,11 @@ impl HeldBack {
         let lasts = lasts.max(SHORTEST);
         self.unused = self.unused.filter(|unused| now - *unused < lasts && !is_congested);
         self.unused.is_some()
+    }
+
+    /// The path is what limits the sender after all.
+    pub fn end(&mut self) {
+        self.unused = None;
     }
 
     /// Returns what the last look found.

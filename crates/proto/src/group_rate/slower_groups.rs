@@ -22,8 +22,8 @@ const REMEMBERED: Duration = Duration::from_secs(20);
 const REMEMBERED_ROUNDS: u32 = 300;
 
 /// Receivers are called down when they have been the only ones to limit the group for so long, and for so many round trips.
-const ALL_HEARD: Duration = Duration::from_secs(2);
-const ALL_HEARD_ROUNDS: u32 = 40;
+const ALL_HEARD: Duration = Duration::from_secs(1);
+const ALL_HEARD_ROUNDS: u32 = 12;
 /// Before receivers are called down, all others, or so many of them, must have said that nothing limits them.
 const ENOUGH_UNLIMITED: usize = 3;
 /// The slowest receiver is called together with all that bear up to so many times as much.
@@ -330,7 +330,10 @@ impl SlowerGroups {
         let rate_bps = view.rate_bps as f64;
         let slow = self.slowest(now, from, &view);
         let all = self.of(from).count();
-        if slow.is_empty() || slow.len() >= all || slow.len() > Self::few(all) {
+        // Who has said since that nothing limits it has only limited the group at the start.
+        let still = |receiver: &u32| self.members.get(receiver).is_some_and(|one| one.unlimited.is_none());
+        let is_few = !slow.is_empty() && slow.len() < all && slow.len() <= Self::few(all);
+        if !is_few || !slow.iter().all(still) {
             self.asks_since[usize::from(from)] = None;
             return Vec::new();
         }

@@ -281,14 +281,16 @@ impl Steering {
         if sample.queue > self.stage.peak_queue {
             (self.stage.peak_queue, self.stage.peak_at) = (sample.queue, now);
         }
-        let is_start = self.stage.phase == Phase::Start;
-        // Less than the rate may be more than the path bears.
-        if self.is_held_back(now) && !(is_start && self.is_congested()) {
-            // A host that is late is so for each run of packets, and the runs grow with the rate.
-            if is_start {
-                self.apply();
+        if self.is_held_back(now) {
+            if self.stage.phase != Phase::Start {
+                return;
             }
-            return;
+            // A host that is late is so for each run of packets, and the runs grow with the rate. But less than the rate may be more
+            // than the path bears.
+            if !self.is_congested() {
+                return self.apply();
+            }
+            self.held_back.end();
         }
         if self.is_settled(now) && self.is_queued() && !self.is_contested() && !self.stage.holds {
             // Token buckets let through more for a moment than the path delivers behind a queue.
