@@ -23,9 +23,8 @@ const PARTS_FOR_DRIFT: usize = 3;
 const JUMP_US: f64 = 200e3;
 const JUMP_FACTOR: f64 = 12.0;
 
-/// The time for which a measured round trip tells how long the queue is at most. The sender's messages are no further apart. Receivers
-/// that it does not follow measure seldom, and a queue that has grown since is none of a clock.
-const ROUND_TRIP_LASTS: Duration = Duration::from_millis(250);
+/// The time for which a measured round trip tells how long the queue is at most.
+const ROUND_TRIP_LASTS: Duration = Duration::from_secs(1);
 
 /// What a round trip may be longer without any queue: hosts answer late.
 const SLACK_US: f64 = 1_000.0;

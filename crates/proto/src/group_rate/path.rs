@@ -96,8 +96,8 @@ pub struct Path {
     findings: Findings,
     /// When the path was limited last, and what it delivered then, in bits a second.
     limited: Option<(Instant, f64)>,
-    /// The number of round trips for which the path still counts as limited.
-    limited_rounds: u32,
+    /// The number of round trips since the path was limited.
+    unlimited_rounds: u32,
     /// Whether the path, and not the sender, has limited what arrived in the last round trip.
     is_full: bool,
 }
@@ -242,7 +242,7 @@ impl Path {
     }
 
     fn end_round(&mut self, pace: &PacePoint, span: &Span) {
-        self.limited_rounds = self.limited_rounds.saturating_sub(1);
+        self.unlimited_rounds = self.unlimited_rounds.saturating_add(1);
         if !pace.is_unused {
             self.delivery.end_round();
         }
@@ -254,7 +254,7 @@ impl Path {
 
     fn note_limited(&mut self, at: Instant) {
         self.limited = Some((at, self.findings.latest_bps));
-        self.limited_rounds = LIMITED_ROUNDS;
+        self.unlimited_rounds = 0;
     }
 
     fn is_queued(&self, pace: &PacePoint) -> bool {
@@ -279,7 +279,7 @@ impl Path {
     /// Returns the rate that the path bears, in bits a second, or none while nothing limits it.
     pub fn bearable_bps(&self) -> Option<f64> {
         let Findings { delivered_bps, latest_bps, .. } = self.findings;
-        let is_limited = self.limited_rounds > 0 && delivered_bps > 0.0;
+        let is_limited = self.unlimited_rounds < LIMITED_ROUNDS && delivered_bps > 0.0;
         let is_narrower = self.is_full && latest_bps < delivered_bps * NARROWED;
         is_limited.then_some(if is_narrower { latest_bps } else { delivered_bps })
     }

@@ -330,10 +330,7 @@ impl SlowerGroups {
         let rate_bps = view.rate_bps as f64;
         let slow = self.slowest(now, from, &view);
         let all = self.of(from).count();
-        // Who has said since that nothing limits it has only limited the group at the start.
-        let still = |receiver: &u32| self.members.get(receiver).is_some_and(|one| one.unlimited.is_none());
-        let is_few = !slow.is_empty() && slow.len() < all && slow.len() <= Self::few(all);
-        if !is_few || !slow.iter().all(still) {
+        if slow.is_empty() || slow.len() >= all || slow.len() > Self::few(all) {
             self.asks_since[usize::from(from)] = None;
             return Vec::new();
         }
