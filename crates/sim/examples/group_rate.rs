@@ -6,7 +6,11 @@ use rand::RngExt;
 use treecast_proto::tfmcc::Control;
 use treecast_sim::{
     network::{Loss, generator},
-    tfmcc::{Flow, Policer, Scenario, Span, run},
+    tfmcc::{
+        Flow, Policer, Scenario, Span,
+        groups::{self, Host, Lie, Session},
+        run,
+    },
 };
 
 const MODEL: Flow = Flow::Model { receivers: 3 };
@@ -170,6 +174,35 @@ fn narrowing() {
     }
 }
 
+/// The share that one of six receivers leaves the others by lying low: the least and the middle of five seeds, in a minute and in five.
+fn liars() {
+    let honest = Host { rate_bps: 20_000_000, loss: 0.0, lie: Lie::Truth, follows_calls: true };
+    for (lie, ms) in [Lie::Factor(0.1), Lie::Factor(0.5), Lie::Bears(1_000_000), Lie::Bears(100_000)]
+        .into_iter()
+        .flat_map(|lie| [10, 40, 100].map(|ms| (lie, ms)))
+    {
+        let minutes = [1, 5].map(|minutes| {
+            let length = Duration::from_secs(minutes * 60);
+            let mut shares: Vec<f64> = (0..5)
+                .map(|seed| {
+                    let round_trip = Duration::from_millis(ms);
+                    let mut plan = Session { seed, hosts: vec![honest; 6], round_trip, length };
+                    let sum = |plan: &Session| {
+                        let outcome = groups::run(plan);
+                        (1..6).map(|host| outcome.goodput_bps(host, length)).sum::<f64>()
+                    };
+                    let without = sum(&plan);
+                    plan.hosts[0].lie = lie;
+                    sum(&plan) / without
+                })
+                .collect();
+            shares.sort_by(f64::total_cmp);
+            format!("{:.3} {:.3}", shares[0], shares[2])
+        });
+        println!("{lie:?}, {ms} ms: {} in a minute, {} in five", minutes[0], minutes[1]);
+    }
+}
+
 fn start(mbit: u64, ms: f64) {
     let (rate, round_trip) = (mbit * 1_000_000, millis(ms));
     for flow in [MODEL, Flow::Bbr, Flow::Cubic] {
@@ -239,6 +272,9 @@ fn main() {
     }
     if words.iter().any(|word| word == "map") {
         return map();
+    }
+    if is_asked("liars") {
+        liars();
     }
     if is_asked("start") {
         start(1000, 200.0);

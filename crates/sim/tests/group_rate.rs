@@ -223,7 +223,8 @@ fn a_receiver_that_lies_high_does_not_flood_the_others() {
 /// Whatever one of its receivers says, the sender leaves a TCP connection its share, and goes on.
 #[test]
 fn a_receiver_that_lies_wildly_is_of_little_consequence() {
-    for seed in seeds(3) {
+    // What seed 5 said was taken for chance losses.
+    for seed in seeds(3).chain([5]) {
         let mut plan = alone(seed, SHARED_BPS, ROUND_TRIP, 1.0);
         plan.flows =
             vec![(Flow::Auto { receivers: 4, has_liar: true }, seconds(0)), (Flow::Cubic, seconds(1))];
@@ -236,7 +237,8 @@ fn a_receiver_that_lies_wildly_is_of_little_consequence() {
 
 #[test]
 fn after_a_path_that_drops_everything_for_five_seconds_it_is_back() {
-    for seed in seeds(2) {
+    // With seed 14, the first reports after the outage told of what was lost in it.
+    for seed in seeds(2).chain([14]) {
         let mut plan = alone(seed, SHARED_BPS, ROUND_TRIP, 1.0);
         plan.rates_bps.extend([(seconds(5), 0), (seconds(10), SHARED_BPS)]);
         plan.length = seconds(20);

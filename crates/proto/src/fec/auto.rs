@@ -82,6 +82,8 @@ pub(crate) struct Estimate {
     receivers: BTreeMap<u32, Loss>,
     /// How many source blocks have been out.
     out: u64,
+    /// The last object and source block that went out while the rate was being found.
+    before_rate: Option<(u32, u32)>,
 }
 
 #[derive(Debug, Default)]
@@ -106,7 +108,7 @@ struct Loss {
 
 impl Estimate {
     pub(crate) fn new(share: Share) -> Self {
-        Self { share, receivers: BTreeMap::new(), out: 0 }
+        Self { share, receivers: BTreeMap::new(), out: 0, before_rate: None }
     }
 
     pub(crate) fn join(&mut self, receiver: u32) {
@@ -117,8 +119,14 @@ impl Estimate {
         self.receivers.remove(&receiver);
     }
 
+    /// Source blocks up to this one went out while the rate was being found. What got lost of them then says nothing of the path: the
+    /// sender has tried more than the path bears.
+    pub(crate) fn rate_was_unknown(&mut self, index: u32, source_block: u32) {
+        self.before_rate = Some((index, source_block));
+    }
+
     /// A source block of so many symbols has been out: how many repair symbols follow it. Who has not complained for two
-    /// source blocks has lost no more than was sent ahead. Behind the last one (`is_last`), with nothing else to send
+    /// source blocks has lost no more than was sent ahead, and the longer nobody complains, the more likely far less. Behind the last one (`is_last`), with nothing else to send
     /// while receivers ask for more, there are as many as hardly any of them will not find enough.
     pub(crate) fn ahead(&mut self, symbols: u32, is_last: bool) -> u32 {
         let symbols_f = f64::from(symbols);
@@ -129,9 +137,12 @@ impl Estimate {
         let deviations = if is_last { self.deviations() } else { 0.0 };
         let ahead = (needed(symbols_f, usual, deviations) - symbols_f).round();
         self.out += 1;
-        for loss in self.receivers.values_mut().filter(|loss| loss.reported + 2 < self.out) {
+        for loss in self.receivers.values_mut() {
+            let Some(silent) = self.out.checked_sub(loss.reported + 2).filter(|silent| *silent > 0) else {
+                continue;
+            };
             let sent = symbols_f + ahead;
-            loss.add(sent, loss.rate(0.0).min(ahead / sent) * sent * 0.75);
+            loss.add(sent, loss.rate(0.0).min(ahead / sent) * sent * 0.75 / silent as f64);
         }
         ahead as u32
     }
@@ -185,9 +196,10 @@ impl Estimate {
     pub(crate) fn note(&mut self, receiver: u32, index: u32, symbols: u32, lack: Lack) {
         let lack = Lack { lacking: possible(lack.lacking, symbols), ..lack };
         let out = self.out;
+        let (this, received) = ((index, lack.source_block), symbols.saturating_sub(lack.lacking));
+        let is_of_path = self.before_rate.is_none_or(|last| last < this);
         let Some(loss) = self.receivers.get_mut(&receiver) else { return };
         loss.reported = out;
-        let (this, received) = ((index, lack.source_block), symbols.saturating_sub(lack.lacking));
         let (sent, received) = match loss.last {
             Some(last) if last > this || last == this && loss.is_apart => return,
             Some(last) if last == this && lack.lacking <= loss.last_lacking => {
@@ -203,7 +215,9 @@ impl Estimate {
             if received > 0 {
                 (loss.got_none, loss.got_none_again) = (false, false);
             }
-            loss.add(f64::from(sent), f64::from(sent.saturating_sub(received)));
+            if is_of_path {
+                loss.add(f64::from(sent), f64::from(sent.saturating_sub(received)));
+            }
         }
         (loss.last, loss.last_next, loss.last_lacking) = (Some(this), lack.next, lack.lacking);
         loss.is_apart = false;
@@ -349,7 +363,19 @@ mod tests {
         let ahead = auto.ahead(SYMBOLS, false);
         assert!((830..=870).contains(&ahead), "{ahead} of 2000 blocks at 30 % loss, 857 are right");
         let after: Vec<u32> = (0..40).map(|_| auto.ahead(SYMBOLS, false)).collect();
-        assert!(after[3] > ahead * 3 / 4 && after[39] < ahead / 3, "{after:?}");
+        assert!(after[3] > ahead * 3 / 4 && after[12] < ahead / 10, "{after:?}");
+    }
+
+    #[test]
+    fn what_is_lost_while_the_rate_is_found_is_not_expected_later() {
+        let mut auto = estimate(3);
+        auto.ahead(SYMBOLS, false);
+        auto.rate_was_unknown(0, 0);
+        let wishes = report(&mut auto, 0, 0, &[0.5; 3]);
+        assert_eq!(wishes, [Wish::Group(SYMBOLS + SYMBOLS / 2); 3], "it is mended all the same");
+        assert_eq!(auto.ahead(SYMBOLS, false), 0);
+        report(&mut auto, 1, 0, &[0.1; 3]);
+        assert!(auto.ahead(SYMBOLS, false) > 200);
     }
 
     #[test]

@@ -27,6 +27,11 @@ impl HeldBack {
         self.unused.is_some()
     }
 
+    /// The path is what limits the sender after all.
+    pub fn end(&mut self) {
+        self.unused = None;
+    }
+
     /// Returns what the last look found.
     pub fn is_known(&self) -> bool {
         self.unused.is_some()

@@ -24,6 +24,9 @@ const DEVIATIONS: f64 = 4.0;
 const BURST: f64 = 2.0;
 const MORE_PACKETS: f64 = 2.0;
 
+/// The highest share that is taken for chance.
+const MOST_CHANCE: f64 = BEARABLE * 2.0;
+
 /// Where fewer than this share get lost by chance, no loss with a queue is chance.
 const NO_SHARE: f64 = 0.0005;
 
@@ -55,7 +58,8 @@ impl Losses {
             self.queued = (0.0, 0.0);
             self.shares += 1.0;
             let weight = (packets / PACKETS_OF_CHANCE).min(MOST_WEIGHT_OF_CHANCE).max(1.0 / self.shares);
-            self.chance += (share - self.chance) * weight;
+            // What is not borne is no chance, whatever a receiver says.
+            self.chance = (self.chance + (share - self.chance) * weight).min(MOST_CHANCE);
         }
     }
 

@@ -15,8 +15,10 @@ const SHORTEST_SPAN: Duration = Duration::from_millis(10);
 /// The queue is the least that so many messages found. One message alone may wait behind a super-packet.
 const QUEUE_POINTS: usize = 3;
 
-/// The shortest time between two messages that is a pause of the sender, if few packets were sent in it.
+/// The shortest time between two messages that is a pause of the sender, if few packets were sent in it, or an outage of the path, if less
+/// than this share of them arrived.
 const PAUSE: Duration = Duration::from_millis(400);
+const OUTAGE_SHARE: f64 = 0.1;
 
 /// The fewest packets that tell a rate.
 const LEAST_PACKETS: u32 = 8;
@@ -162,8 +164,12 @@ impl Path {
         let queue_us = self.delay.arrived(pace.at, pace.sent_us);
         let point = self.point(&pace, queue_us);
         let span = pace.round_trip.max(SHORTEST_SPAN);
+        // What was lost while a path was cut tells nothing of the path that is back.
         let is_pause = |last: &Point| {
-            elapsed(last, &point) > (span * 2).max(PAUSE) && distance(last, &point) < LEAST_PACKETS
+            let between = last.until(&point);
+            let is_empty =
+                between.sent < f64::from(LEAST_PACKETS) || between.delivered < between.sent * OUTAGE_SHARE;
+            elapsed(last, &point) > (span * 2).max(PAUSE) && is_empty
         };
         if self.points.back().is_some_and(is_pause) {
             self.points.clear();

@@ -22,8 +22,8 @@ const REMEMBERED: Duration = Duration::from_secs(20);
 const REMEMBERED_ROUNDS: u32 = 300;
 
 /// Receivers are called down when they have been the only ones to limit the group for so long, and for so many round trips.
-const ALL_HEARD: Duration = Duration::from_secs(2);
-const ALL_HEARD_ROUNDS: u32 = 40;
+const ALL_HEARD: Duration = Duration::from_secs(1);
+const ALL_HEARD_ROUNDS: u32 = 12;
 /// Before receivers are called down, all others, or so many of them, must have said that nothing limits them.
 const ENOUGH_UNLIMITED: usize = 3;
 /// The slowest receiver is called together with all that bear up to so many times as much.
@@ -72,6 +72,8 @@ pub struct GroupView {
     pub round_trip: Duration,
     /// How long it will still have something to send.
     pub rest: Duration,
+    /// The receiver whose path limits the rate, as far as it says so.
+    pub limited_by: Option<u32>,
 }
 
 /// What is to be done with a receiver.
@@ -79,7 +81,7 @@ pub struct GroupView {
 pub enum Order {
     /// The receiver is to be told that it belongs into this group.
     Call { receiver: u32, group: u8 },
-    /// The receiver ignores calls: it is not to limit the rate of its group any more.
+    /// The receiver is not to limit the rate of its group any more: it is called to a slower one, or ignores calls.
     LeaveOut { receiver: u32 },
 }
 
@@ -222,10 +224,13 @@ impl SlowerGroups {
             }
         }
         for (receiver, group) in calls {
-            if let Some(member) = self.members.get_mut(&receiver) {
-                member.called = Some((group, now));
-            }
             orders.push(Order::Call { receiver, group });
+            let Some(member) = self.members.get_mut(&receiver) else { continue };
+            member.called = Some((group, now));
+            // The others need not wait until it has moved.
+            if group > member.group && !std::mem::replace(&mut member.is_left_out, true) {
+                orders.push(Order::LeaveOut { receiver });
+            }
         }
         orders
     }
@@ -270,7 +275,7 @@ impl SlowerGroups {
         let is_there = |one: &u32| self.members.get(one).is_some_and(|member| member.group > trial.from);
         trial.receivers.retain(is_there);
         let most = Self::few(self.of(trial.from).count() + trial.receivers.len());
-        let more = self.slowest(now, trial.from, view.rate_bps as f64);
+        let more = self.slowest(now, trial.from, view);
         if !more.is_empty() && more.len() + trial.receivers.len() <= most {
             let calls = more.iter().map(|receiver| (*receiver, trial.from + 1)).collect();
             trial.receivers.extend(more);
@@ -323,7 +328,7 @@ impl SlowerGroups {
             return Vec::new();
         }
         let rate_bps = view.rate_bps as f64;
-        let slow = self.slowest(now, from, rate_bps);
+        let slow = self.slowest(now, from, &view);
         let all = self.of(from).count();
         if slow.is_empty() || slow.len() >= all || slow.len() > Self::few(all) {
             self.asks_since[usize::from(from)] = None;
@@ -342,12 +347,15 @@ impl SlowerGroups {
     }
 
     /// The receivers that limit a group's rate, and those that bear hardly more.
-    fn slowest(&self, now: Instant, group: u8, rate_bps: f64) -> Vec<u32> {
-        // Who has said to bear much less than the present rate bears more now, or the rate would not be so high.
+    fn slowest(&self, now: Instant, group: u8, view: &GroupView) -> Vec<u32> {
+        // Who has said to bear much less than the present rate bears more now, or the rate would not be so high. Unless the rate cannot
+        // be lower.
+        let counts =
+            |(id, bps): &(u32, f64)| bps * SAME >= view.rate_bps as f64 || view.limited_by == Some(*id);
         let limits = || {
             let known =
                 self.of(group).filter_map(|(id, member)| Some((id, member.limits(now, self.memory)?)));
-            known.filter(|(_, bps)| *bps * SAME >= rate_bps)
+            known.filter(counts)
         };
         let least = limits().map(|(_, bps)| bps).min_by(f64::total_cmp).unwrap_or_default();
         limits().filter(|(_, bps)| *bps <= least * SAME).map(|(receiver, _)| receiver).collect()
@@ -458,6 +466,7 @@ mod tests {
                     is_found: true,
                     round_trip: ROUND_TRIP,
                     rest: LONG,
+                    limited_by: None,
                 };
                 let views: Vec<_> = self.rates.iter().map(view).collect();
                 for order in self.groups.look(at(self.now), &views) {
@@ -578,6 +587,7 @@ mod tests {
             is_found: true,
             round_trip: ROUND_TRIP,
             rest: SHORTEST_REST / 2,
+            limited_by: None,
         };
         let later = at(world.now + 5_000);
         world.groups.reported(at(world.now), 2, Some(1e7));

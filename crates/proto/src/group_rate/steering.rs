@@ -181,6 +181,8 @@ struct Stage {
     peak_at: Instant,
     /// Whether the rate yielded to nobody then.
     holds: bool,
+    /// Whether packets that a queue lost began it.
+    is_test: bool,
 }
 
 #[derive(Debug)]
@@ -223,6 +225,7 @@ impl Steering {
                 peak_queue: before_queue,
                 peak_at: since,
                 holds: false,
+                is_test: false,
             },
             last: Sample::default(),
             bandwidth: Bandwidth::default(),
@@ -279,11 +282,15 @@ impl Steering {
             (self.stage.peak_queue, self.stage.peak_at) = (sample.queue, now);
         }
         if self.is_held_back(now) {
-            // A host that is late is so for each run of packets, and the runs grow with the rate.
-            if self.stage.phase == Phase::Start {
-                self.apply();
+            if self.stage.phase != Phase::Start {
+                return;
             }
-            return;
+            // A host that is late is so for each run of packets, and the runs grow with the rate. But less than the rate may be more
+            // than the path bears.
+            if !self.is_congested() {
+                return self.apply();
+            }
+            self.held_back.end();
         }
         if self.is_settled(now) && self.is_queued() && !self.is_contested() && !self.stage.holds {
             // Token buckets let through more for a moment than the path delivers behind a queue.
@@ -298,8 +305,13 @@ impl Steering {
 
     /// Whether the sender itself is what limits it, as far as no long queue and no heavy loss show.
     fn is_held_back(&mut self, now: Instant) -> bool {
-        let is_congested = self.last.queue > (self.noise() * 2).max(LATE) || self.last.lost > START_LOSS;
+        let is_congested = self.is_congested();
         self.held_back.look(now, self.round() * HELD_BACK_ROUNDS, is_congested)
+    }
+
+    /// Whether a long queue or a heavy loss shows, which no late host explains.
+    fn is_congested(&self) -> bool {
+        self.last.queue > (self.noise() * 2).max(LATE) || self.last.lost > START_LOSS
     }
 
     /// Answers congestion, once a round trip. Returns whether there was any.
@@ -338,9 +350,18 @@ impl Steering {
                 return false;
             }
             _ if !self.is_contested() && is_heavy => self.narrow(now),
-            // What is left of an own queue is no contest.
-            _ if is_lossy && (self.is_settled(now) || self.is_contested()) => self.give_way(now),
+            _ if is_lossy && self.is_contested() => self.give_way(now),
+            // What is left of an own queue is no contest. Down tells whether others fill it.
+            _ if is_lossy && self.is_settled(now) => {
+                self.enter(now, Phase::Down);
+                self.stage.is_test = true;
+            }
             _ if self.last.marked > 0.0 => self.give_way(now),
+            // In a contest, the window decides, and not what the path delivers.
+            _ if self.losses.is_excessive() && self.is_contested() => {
+                self.losses.forget();
+                self.give_way(now);
+            }
             _ if self.losses.is_excessive() => self.take_less(now),
             _ => return false,
         }
@@ -486,7 +507,12 @@ impl Steering {
             return;
         }
         if self.is_queued() && !self.stage.holds {
-            self.contest.begin(now, self.window_of(self.stage.before_bps));
+            let under_way = self.window_of(self.stage.before_bps);
+            if self.stage.is_test {
+                self.contest.lose(now, under_way, self.last.round_trip, self.last.queue);
+            } else {
+                self.contest.begin(now, under_way);
+            }
         }
         self.enter(now, Phase::Cruise);
     }
@@ -507,6 +533,7 @@ impl Steering {
             peak_queue: queue,
             peak_at: now,
             holds,
+            is_test: false,
         };
         if phase == Phase::Cruise {
             let least = if holds { Duration::ZERO } else { SHORTEST_CRUISE };

@@ -81,14 +81,6 @@ impl Auto {
         }
     }
 
-    /// The number of packets that leave now, and the time until the next ones.
-    pub fn run_len(&self) -> (u32, Duration) {
-        let rate = self.sender.rate_bps().max(1);
-        let bits = u64::from(PACKET_BYTES) * 8;
-        let packets = (rate * RUN_TIME.as_millis() as u64 / 1000 / bits).clamp(1, MOST_PACKETS_A_RUN);
-        (packets as u32, Duration::from_nanos(packets * bits * 1_000_000_000 / rate))
-    }
-
     pub fn take_number(&mut self) -> u32 {
         self.next_number = self.next_number.wrapping_add(1);
         self.next_number - 1
@@ -180,8 +172,15 @@ impl Auto {
     }
 }
 
+/// The number of packets that leave at once at a rate in bits a second, and the time until the next ones.
+pub fn run_len(rate_bps: u64) -> (u32, Duration) {
+    let (rate, bits) = (rate_bps.max(1), u64::from(PACKET_BYTES) * 8);
+    let packets = (rate * RUN_TIME.as_millis() as u64 / 1000 / bits).clamp(1, MOST_PACKETS_A_RUN);
+    (packets as u32, Duration::from_nanos(packets * bits * 1_000_000_000 / rate))
+}
+
 /// A report with other rates. One that lies low says that something limits it, one that lies high that nothing does.
-fn exaggerate(report: PaceReport, factor: f64) -> PaceReport {
+pub fn exaggerate(report: PaceReport, factor: f64) -> PaceReport {
     let scaled = |bps: u64| (bps as f64 * factor) as u64;
     let received_bps = scaled(report.received_bps);
     let rate_bps = if factor < 1.0 { received_bps } else { Pace::NO_RATE };

@@ -7,6 +7,7 @@ mod auto;
 mod bbr;
 mod clock;
 mod cubic;
+pub mod groups;
 mod link;
 mod local;
 mod slow_start;

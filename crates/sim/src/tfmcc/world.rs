@@ -12,7 +12,7 @@ use treecast_proto::{
 
 use super::{
     Figures, Flow, PACKET_BYTES, SPAN, Scenario,
-    auto::{Auto, PACE_BYTES, Plan},
+    auto::{Auto, PACE_BYTES, Plan, run_len},
     bbr::Bbr,
     cubic::{Acknowledgement, Cubic},
     link::{Link, Losses},
@@ -272,7 +272,7 @@ impl<'a> World<'a> {
     }
 
     fn send_run(&mut self, now: Instant, flow: usize) {
-        let (packets, next) = self.auto(flow).run_len();
+        let (packets, next) = run_len(self.auto(flow).sender.rate_bps());
         let retransmits = self.scenario.retransmits.as_ref();
         if !self.is_busy(now) {
             return self.schedule.at(now + Duration::from_millis(1), Event::Send(flow));

@@ -6,7 +6,10 @@ use treecast_proto::{
     object::{Destination, ReceiverId},
     tfmcc::{self, Cause, PaceReport, SenderConfig, SenderInput},
 };
-use treecast_wire::{header::FileId, message::Message};
+use treecast_wire::{
+    header::FileId,
+    message::{Message, Phase},
+};
 
 use super::{
     super::{MOST_CODED_BPS, Plan, Rate, RateProgress, SendError},
@@ -157,7 +160,7 @@ impl Session<'_> {
         let copies = self.copies();
         let (packet_bytes, datagram_len) = (self.plan.packet_bytes(), self.plan.datagram_len());
         let Some(congestion) = self.congestion_of(group) else { return };
-        let rate = congestion.machine.rate_bps();
+        let (rate, phase) = (congestion.machine.rate_bps(), congestion.machine.limit().phase);
         if congestion.applied == (rate, copies) {
             return;
         }
@@ -168,6 +171,7 @@ impl Session<'_> {
         // Symbols go to the first group alone.
         if let Some(machine) = self.machine.vcmtp_mut().filter(|_| group == 0) {
             machine.set_may_code(rate <= MOST_CODED_BPS);
+            machine.set_finding_rate(phase == Phase::Start);
         }
         self.set_run(group, packets);
         let run_bytes = packets as u64 * packet_bytes;

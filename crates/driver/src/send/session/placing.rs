@@ -107,7 +107,7 @@ impl Session<'_> {
                     }
                 }
                 Order::LeaveOut { receiver } => {
-                    self.congestion(now, self.group_of(id), SenderInput::Left { receiver });
+                    self.congestion(now, self.group_of(id), SenderInput::Slowed { receiver });
                 }
             }
         }
@@ -119,7 +119,8 @@ impl Session<'_> {
         let is_found = limit.phase != Phase::Start && limit.cause != Cause::Unused;
         let unsent = self.unsent_bytes(group) as f64 * 8.0;
         let rest = Duration::try_from_secs_f64(unsent / rate_bps.max(1) as f64).unwrap_or(Duration::MAX);
-        GroupView { rate_bps, is_found, round_trip: limit.round_trip, rest }
+        let limited_by = limit.receiver.filter(|_| limit.bears_bps.is_some());
+        GroupView { rate_bps, is_found, round_trip: limit.round_trip, rest, limited_by }
     }
 
     /// Bytes of objects that a group has yet to be sent, at least. The end of a feed is not known.

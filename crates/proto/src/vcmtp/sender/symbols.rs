@@ -88,6 +88,9 @@ pub(super) struct Symbols {
     is_coding: bool,
     /// They may, where nobody insists on them.
     may_code: bool,
+    /// Whether the rate is being found, and whether it was when the last source block was out.
+    is_finding_rate: bool,
+    was_finding_rate: bool,
     sent: u64,
 }
 
@@ -106,6 +109,8 @@ impl Symbols {
             blocks_only: BTreeSet::new(),
             is_coding: fec.is_some_and(|share| share != Share::Needed),
             may_code: true,
+            is_finding_rate: false,
+            was_finding_rate: false,
             sent: 0,
         }
     }
@@ -140,6 +145,10 @@ impl Symbols {
         let (layout, source_block) = (schedule.layout(), of.1);
         let symbols = layout.source_symbols(source_block);
         let is_last = is_at_last && source_block + 1 == layout.count();
+        // Part of this one may have gone out before the rate was known.
+        if std::mem::replace(&mut self.was_finding_rate, self.is_finding_rate) || self.is_finding_rate {
+            estimate.rate_was_unknown(of.0, source_block);
+        }
         let ahead = estimate.ahead(symbols, is_last);
         if self.is_coding && schedule.aim(source_block, symbols.saturating_add(ahead)) {
             self.due.insert(of);
@@ -315,6 +324,11 @@ impl Sender {
     /// caller says no when it lacks the processor time for them.
     pub fn set_may_code(&mut self, may_code: bool) {
         self.symbols.may_code = may_code;
+    }
+
+    /// Sets whether the rate is still being found. What gets lost meanwhile is not expected to be lost later.
+    pub fn set_finding_rate(&mut self, is_finding_rate: bool) {
+        self.symbols.is_finding_rate = is_finding_rate;
     }
 
     /// Whether a source block that is being multicast will be followed by symbols, as far as receivers have named its blocks.

@@ -1,0 +1,421 @@
+//! A session with `--rate auto` over multicast, whose sender opens slower groups by itself. Each receiver has a link of its own behind
+//! the sender's.
+//!
+//! The parts are those that the driver uses: a [`Sender`] for each group, a [`Receiver`] at each host, and [`SlowerGroups`], which is told
+//! what the driver tells it. Receivers can take anything that arrives, so nothing is sent again.
+
+use std::time::Duration;
+
+use rand::RngExt;
+use rand_chacha::ChaCha8Rng;
+use treecast_proto::{
+    Instant, Step,
+    group_rate::{GroupView, MOST_SLOWER, Order, SlowerGroups},
+    tfmcc::{
+        Arrived, Cause, Control, Pace, PaceReport, Phase, Receiver, ReceiverInput, Sender, SenderConfig,
+        SenderInput,
+    },
+};
+
+use super::{
+    Faults, PACKET_BYTES, SPAN,
+    auto::{PACE_BYTES, exaggerate, run_len},
+    link::{Link, Losses},
+};
+use crate::{
+    network::{Loss, generator},
+    schedule::Schedule,
+};
+
+/// The time between two looks at the groups.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// The time that a host takes to join a group, and for which its router still brings it the one that it has left.
+const JOINING: Duration = Duration::from_millis(50);
+const LEAVING: Duration = Duration::from_secs(1);
+
+/// The sender's own link.
+const SENDER_BPS: u64 = 1_000_000_000;
+
+/// The longest random time by which packets leave early or late.
+const JITTER: Duration = Duration::from_micros(250);
+
+/// A receiver and its path.
+#[derive(Debug, Clone, Copy)]
+pub struct Host {
+    pub rate_bps: u64,
+    /// The share of packets that its path loses at random.
+    pub loss: f64,
+    pub lie: Lie,
+    /// Whether it moves when it is called to another group.
+    pub follows_calls: bool,
+}
+
+/// What a receiver says of its path.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Lie {
+    Truth,
+    /// It bears so many times what it gets.
+    Factor(f64),
+    /// It bears so much, in bits a second.
+    Bears(u64),
+}
+
+/// A session: hosts with queues of one bandwidth-delay product.
+#[derive(Debug, Clone)]
+pub struct Session {
+    pub seed: u64,
+    pub hosts: Vec<Host>,
+    pub round_trip: Duration,
+    pub length: Duration,
+}
+
+/// What came of it.
+#[derive(Debug, Default)]
+pub struct Outcome {
+    /// Bytes that each host has got of the group that it listened to, in spans of [`SPAN`].
+    pub received_bytes: Vec<Vec<u64>>,
+    /// Who moved to which group, and when.
+    pub moves: Vec<(Duration, usize, u8)>,
+}
+
+impl Outcome {
+    /// What a host got until a time, on average, in bits a second.
+    pub fn goodput_bps(&self, host: usize, until: Duration) -> f64 {
+        let spans = (until.as_nanos() / SPAN.as_nanos()) as usize;
+        let bytes: u64 = self.received_bytes[host].iter().take(spans).sum();
+        bytes as f64 * 8.0 / until.as_secs_f64()
+    }
+}
+
+#[derive(Debug)]
+enum Event {
+    Send(u8),
+    WakeSender(u8),
+    Arrive(usize, u8, Arrived),
+    Paced(usize, u8, Pace, u32),
+    WakeReceiver(usize),
+    Report(usize, u8, PaceReport),
+    /// A call has reached a host, and later its answer the sender.
+    Called(usize, u8),
+    Moved(usize, u8),
+}
+
+/// A host while it runs.
+struct Member {
+    host: Host,
+    machine: Receiver,
+    link: Link,
+    losses: Losses,
+    group: u8,
+    /// The group that it has left, which still comes until then.
+    left: Option<(u8, Instant)>,
+    wake: Option<Instant>,
+}
+
+/// A group at the sender.
+struct Group {
+    machine: Sender,
+    next_number: u32,
+    wake: Option<Instant>,
+    has_members: bool,
+}
+
+struct World<'a> {
+    session: &'a Session,
+    schedule: Schedule<Event>,
+    trunk: Link,
+    groups: Vec<Group>,
+    /// The groups of the hosts as the sender knows them.
+    known: Vec<u8>,
+    members: Vec<Member>,
+    placing: SlowerGroups,
+    next_look: Instant,
+    outcome: Outcome,
+    random: ChaCha8Rng,
+}
+
+/// Runs a session to its end.
+pub fn run(session: &Session) -> Outcome {
+    let mut world = World::new(session);
+    let end = Instant::ZERO + session.length;
+    while let Some(event) = world.schedule.take() {
+        let now = world.schedule.now();
+        if now >= end {
+            break;
+        }
+        world.event(now, event);
+    }
+    world.outcome
+}
+
+impl<'a> World<'a> {
+    fn new(session: &'a Session) -> Self {
+        let mut random = generator(session.seed, 0);
+        let config = SenderConfig { control: Control::Model, packet_bytes: PACKET_BYTES, floor_bps: None };
+        let group =
+            |_| Group { machine: Sender::new(config), next_number: 0, wake: None, has_members: false };
+        let link = |rate_bps: u64| {
+            let product = (rate_bps as f64 / 8.0 * session.round_trip.as_secs_f64()) as u64;
+            let mut link = Link::new(product.max(8 * u64::from(PACKET_BYTES)), &Faults::default());
+            link.set_rate(rate_bps);
+            link
+        };
+        let members = session.hosts.iter().map(|host| Member {
+            host: *host,
+            machine: Receiver::new(random.random_range(0..u64::MAX)),
+            link: link(host.rate_bps),
+            losses: Losses::new(Loss::Uniform(host.loss)),
+            group: 0,
+            left: None,
+            wake: None,
+        });
+        let members: Vec<_> = members.collect();
+        let spans = (session.length.as_nanos() / SPAN.as_nanos()) as usize + 1;
+        let outcome = Outcome { received_bytes: vec![vec![0; spans]; members.len()], moves: Vec::new() };
+        let mut world = Self {
+            session,
+            schedule: Schedule::default(),
+            trunk: link(SENDER_BPS),
+            groups: (0..=MOST_SLOWER).map(group).collect(),
+            known: vec![0; members.len()],
+            members,
+            placing: SlowerGroups::default(),
+            next_look: Instant::ZERO,
+            outcome,
+            random,
+        };
+        for host in 0..world.members.len() {
+            let number = host as u32 + 1;
+            world.members[host].machine.handle(Instant::ZERO, ReceiverInput::Named(number));
+            world.placing.joined(Instant::ZERO, number, number.into());
+            world.join(Instant::ZERO, host, 0);
+        }
+        world
+    }
+
+    fn event(&mut self, now: Instant, event: Event) {
+        match event {
+            Event::Send(group) => self.send_run(now, group),
+            Event::WakeSender(group) => {
+                if self.groups[usize::from(group)].wake.take_if(|wake| *wake == now).is_some() {
+                    self.poll_sender(now, group);
+                }
+            }
+            Event::Arrive(host, group, packets) => {
+                if self.members[host].group == group {
+                    self.members[host].machine.handle(now, ReceiverInput::Packets(packets));
+                    let span = (now.as_nanos() / SPAN.as_nanos() as u64) as usize;
+                    self.outcome.received_bytes[host][span] += u64::from(packets.count * PACKET_BYTES);
+                    self.poll_receiver(now, host);
+                }
+            }
+            Event::Paced(host, group, pace, number) => {
+                if self.members[host].group == group {
+                    let machine = &mut self.members[host].machine;
+                    let packets = Arrived { first: number, count: 1, marked: false };
+                    machine.handle(now, ReceiverInput::Packets(packets));
+                    machine.handle(now, ReceiverInput::Pace { pace, number, at: now });
+                    self.poll_receiver(now, host);
+                }
+            }
+            Event::WakeReceiver(host) => {
+                if self.members[host].wake.take_if(|wake| *wake == now).is_some() {
+                    self.poll_receiver(now, host);
+                }
+            }
+            Event::Report(host, group, report) => self.report(now, host, group, report),
+            Event::Called(host, group) => {
+                let member = &mut self.members[host];
+                member.left = Some((member.group, now + LEAVING));
+                member.group = group;
+                member.machine.handle(now, ReceiverInput::Moved);
+                self.schedule.at(now + self.session.round_trip / 2, Event::Moved(host, group));
+            }
+            Event::Moved(host, group) => {
+                let (number, before) = (host as u32 + 1, self.known[host]);
+                let gone = if group > before {
+                    SenderInput::Slowed { receiver: number }
+                } else {
+                    SenderInput::Left { receiver: number }
+                };
+                self.groups[usize::from(before)].machine.handle(now, gone);
+                self.join(now, host, group);
+                self.placing.moved(now, number, group);
+                let at = now.saturating_duration_since(Instant::ZERO);
+                self.outcome.moves.push((at, host, group));
+            }
+        }
+    }
+
+    /// The sender knows that a host is in a group.
+    fn join(&mut self, now: Instant, host: usize, group: u8) {
+        self.known[host] = group;
+        let joined =
+            SenderInput::Joined { receiver: host as u32 + 1, round_trip: Some(self.session.round_trip) };
+        let there = &mut self.groups[usize::from(group)];
+        there.machine.handle(now, joined);
+        if !std::mem::replace(&mut there.has_members, true) {
+            self.schedule.at(now, Event::Send(group));
+        }
+    }
+
+    fn send_run(&mut self, now: Instant, group: u8) {
+        let there = &mut self.groups[usize::from(group)];
+        there.has_members = self.known.contains(&group);
+        if !there.has_members {
+            return;
+        }
+        let (count, next) = run_len(there.machine.rate_bps());
+        let packets = Arrived { first: there.next_number, count, marked: false };
+        there.next_number = there.next_number.wrapping_add(count);
+        let bytes = u64::from(count * PACKET_BYTES);
+        there.machine.handle(now, SenderInput::Sent { group_bytes: bytes, repair_bytes: 0 });
+        let left_at = (0..count).filter_map(|_| self.trunk.carry(now, PACKET_BYTES.into())).last();
+        if let Some(left_at) = left_at {
+            (0..self.members.len()).for_each(|host| self.carry(left_at, host, group, packets));
+        }
+        self.poll_sender(now, group);
+        let jitter = Duration::from_nanos(self.random.random_range(0..JITTER.as_nanos() as u64));
+        self.schedule.at(now + (next + jitter).saturating_sub(JITTER / 2), Event::Send(group));
+    }
+
+    /// Has packets go over a host's link, in the pieces that losses leave.
+    fn carry(&mut self, now: Instant, host: usize, group: u8, packets: Arrived) {
+        let mut piece: Option<(Arrived, Instant)> = None;
+        let way = self.session.round_trip / 2;
+        for number in (0..packets.count).map(|place| packets.first.wrapping_add(place)) {
+            match (piece.take(), self.pass(now, host, group, PACKET_BYTES.into())) {
+                (Some((run, _)), Some(at)) => piece = Some((Arrived { count: run.count + 1, ..run }, at)),
+                (None, Some(at)) => piece = Some((Arrived { first: number, count: 1, marked: false }, at)),
+                (Some((run, at)), None) => self.schedule.at(at + way, Event::Arrive(host, group, run)),
+                (None, None) => {}
+            }
+        }
+        if let Some((run, at)) = piece {
+            self.schedule.at(at + way, Event::Arrive(host, group, run));
+        }
+    }
+
+    /// The time when a packet of a group has passed a host's link. `None` if it is lost or does not go there.
+    fn pass(&mut self, now: Instant, host: usize, group: u8, bytes: u64) -> Option<Instant> {
+        let member = &mut self.members[host];
+        let is_left = member.left.is_some_and(|(left, until)| left == group && now < until);
+        if member.group != group && !is_left {
+            return None;
+        }
+        member.link.carry(now, bytes).filter(|_| !member.losses.loses(&mut self.random))
+    }
+
+    fn poll_sender(&mut self, now: Instant, group: u8) {
+        loop {
+            match self.groups[usize::from(group)].machine.poll(now) {
+                Step::Transmit(pace) => {
+                    let there = &mut self.groups[usize::from(group)];
+                    let number = there.next_number;
+                    there.next_number = number.wrapping_add(1);
+                    let Some(left_at) = self.trunk.carry(now, PACE_BYTES) else { continue };
+                    for host in 0..self.members.len() {
+                        if let Some(at) = self.pass(left_at, host, group, PACE_BYTES) {
+                            let at = at + self.session.round_trip / 2;
+                            self.schedule.at(at, Event::Paced(host, group, pace, number));
+                        }
+                    }
+                }
+                Step::Wait(deadline, _) => {
+                    let wake = &mut self.groups[usize::from(group)].wake;
+                    if let Some(at) = deadline.filter(|at| Some(*at) != *wake) {
+                        *wake = Some(at.max(now));
+                        self.schedule.at(at, Event::WakeSender(group));
+                    }
+                    return;
+                }
+            }
+        }
+    }
+
+    fn poll_receiver(&mut self, now: Instant, host: usize) {
+        let member = &mut self.members[host];
+        loop {
+            match member.machine.poll(now) {
+                Step::Transmit(report) => {
+                    let report = match member.host.lie {
+                        Lie::Truth => report,
+                        Lie::Factor(factor) => exaggerate(report, factor),
+                        Lie::Bears(bps) => {
+                            let received_bps = report.received_bps.min(bps);
+                            PaceReport { rate_bps: bps, received_bps, ..report }
+                        }
+                    };
+                    let event = Event::Report(host, member.group, report);
+                    self.schedule.at(now + self.session.round_trip / 2, event);
+                }
+                Step::Wait(deadline, _) => {
+                    if let Some(at) = deadline.filter(|at| Some(*at) != member.wake) {
+                        member.wake = Some(at.max(now));
+                        self.schedule.at(at, Event::WakeReceiver(host));
+                    }
+                    return;
+                }
+            }
+        }
+    }
+}
+
+/// # What the driver does with reports
+impl World<'_> {
+    fn report(&mut self, now: Instant, host: usize, group: u8, report: PaceReport) {
+        if group != self.known[host] {
+            return;
+        }
+        let number = host as u32 + 1;
+        let machine = &mut self.groups[usize::from(group)].machine;
+        machine.handle(now, SenderInput::Report { from: number, report });
+        let is_followed = machine.limit().receiver == Some(number);
+        let bears_bps = match report.rate_bps {
+            Pace::NO_RATE if report.is_limited && is_followed => None,
+            Pace::NO_RATE if report.is_limited => Some(Some(report.received_bps as f64)),
+            Pace::NO_RATE => Some(None),
+            bears => Some(Some(bears as f64)),
+        };
+        if let Some(bears_bps) = bears_bps {
+            self.placing.reported(now, number, bears_bps);
+            if now >= self.next_look {
+                self.next_look = now + LOOK;
+                self.place(now);
+            }
+        }
+        self.poll_sender(now, group);
+    }
+
+    fn place(&mut self, now: Instant) {
+        let rest = self.session.length;
+        let view = |group: &Group| {
+            let limit = group.machine.limit();
+            let is_found = limit.phase != Phase::Start && limit.cause != Cause::Unused;
+            let limited_by = limit.receiver.filter(|_| limit.bears_bps.is_some());
+            let rate_bps = group.machine.rate_bps();
+            GroupView { rate_bps, is_found, round_trip: limit.round_trip, rest, limited_by }
+        };
+        let views: Vec<_> = self.groups.iter().map(view).collect();
+        let orders = self.placing.look(now, &views);
+        for (group, there) in (0..).zip(&mut self.groups) {
+            there.machine.ask(self.placing.asks(group));
+        }
+        for order in orders {
+            match order {
+                Order::Call { receiver, group } => {
+                    let host = receiver as usize - 1;
+                    if self.members[host].host.follows_calls {
+                        let at = now + self.session.round_trip / 2 + JOINING;
+                        self.schedule.at(at, Event::Called(host, group));
+                    }
+                }
+                Order::LeaveOut { receiver } => {
+                    let group = usize::from(self.known[receiver as usize - 1]);
+                    self.groups[group].machine.handle(now, SenderInput::Slowed { receiver });
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,76 @@
+//! What `--rate auto` promises of sessions with slower groups, on simulated paths. TREECAST_SEEDS is the number of seeds of each claim;
+//! without it there are a few.
+#![allow(clippy::disallowed_methods, reason = "the number of seeds comes from the environment")]
+
+use std::time::Duration;
+
+use rand::RngExt;
+use treecast_sim::{
+    network::generator,
+    tfmcc::groups::{Host, Lie, Outcome, Session, run},
+};
+
+const RATE_BPS: u64 = 20_000_000;
+const HONEST: Host = Host { rate_bps: RATE_BPS, loss: 0.0, lie: Lie::Truth, follows_calls: true };
+const MINUTE: Duration = Duration::from_secs(60);
+
+fn seeds(few: u64) -> std::ops::Range<u64> {
+    let asked = std::env::var("TREECAST_SEEDS").ok().map(|seeds| seeds.parse().expect("a number of seeds"));
+    0..asked.unwrap_or(few)
+}
+
+fn session(seed: u64, millis: u64, first: Host) -> Session {
+    let mut hosts = vec![HONEST; 6];
+    hosts[0] = first;
+    Session { seed, hosts, round_trip: Duration::from_millis(millis), length: MINUTE }
+}
+
+/// What the five honest receivers got, as a share of their links.
+fn honest(outcome: &Outcome) -> f64 {
+    (1..6).map(|host| outcome.goodput_bps(host, MINUTE)).sum::<f64>() / 5.0 / RATE_BPS as f64
+}
+
+/// The share that a receiver which lies leaves the others of what they get without it, in a minute.
+fn left_by(seed: u64, millis: u64, liar: Host) -> f64 {
+    honest(&run(&session(seed, millis, liar))) / honest(&run(&session(seed, millis, HONEST)))
+}
+
+#[test]
+fn who_lies_low_takes_no_more_than_a_twentieth_from_the_others() {
+    for (seed, millis) in seeds(1).flat_map(|seed| [10, 40, 100].map(|millis| (seed, millis))) {
+        for lie in [Lie::Factor(0.1), Lie::Bears(100_000)] {
+            let left = left_by(seed, millis, Host { lie, ..HONEST });
+            assert!(left > 0.95, "{left} with {lie:?} and {millis} ms, seed {seed}");
+        }
+    }
+}
+
+#[test]
+fn nor_does_one_that_ignores_calls() {
+    for seed in seeds(2) {
+        let left = left_by(seed, 40, Host { lie: Lie::Factor(0.1), follows_calls: false, ..HONEST });
+        assert!(left > 0.95, "{left}, seed {seed}");
+    }
+}
+
+/// Receivers with equal paths stay in one group, but for one session in twenty.
+#[test]
+fn equal_receivers_stay_together() {
+    let seeds = seeds(10);
+    let (count, mut split) = (seeds.end, 0);
+    for seed in seeds {
+        let mut random = generator(seed, 9);
+        let rate_bps = [5, 10, 20, 50][random.random_range(0..4)] * 1_000_000;
+        let loss = [0.0, 0.001, 0.01, 0.02][random.random_range(0..4)];
+        let hosts = vec![Host { rate_bps, loss, ..HONEST }; [2, 3, 5, 12, 20][random.random_range(0..5)]];
+        let round_trip = Duration::from_millis([1, 5, 20, 50, 100, 200][random.random_range(0..6)]);
+        let plan = Session { seed, hosts, round_trip, length: Duration::from_secs(40) };
+        let outcome = run(&plan);
+        split += u64::from(!outcome.moves.is_empty());
+        for host in 0..plan.hosts.len() {
+            let used = outcome.goodput_bps(host, plan.length) / rate_bps as f64;
+            assert!(used > 0.8, "{used} of {rate_bps} with {loss} and {round_trip:?}, seed {seed}");
+        }
+    }
+    assert!(split <= count / 20, "{split} of {count} sessions");
+}
