@@ -188,7 +188,7 @@ fn ends_within(process: u32, time: Duration) -> io::Result<bool> {
         let left = time.saturating_sub(start.elapsed());
         // A signal ends the wait early.
         if is_readable_within(&end, left)? || left.is_zero() {
-            return Ok(is_readable_within(&end, Duration::ZERO)?);
+            return is_readable_within(&end, Duration::ZERO);
         }
     }
 }
