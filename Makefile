@@ -6,8 +6,7 @@ export PATH := $(or $(CARGO_HOME),$(HOME)/.cargo)/bin:$(PATH):/usr/sbin:/sbin
 TREECAST := target/release/treecast
 OUT ?= out/demo
 PACKAGES ?= out/packages
-MACHINE := $(shell uname -m)
-MUSL := $(MACHINE)-unknown-linux-musl
+MACHINES := x86_64 aarch64
 export PYTHON ?= python3
 # Most tests wait for packets, and not for a processor.
 export RUST_TEST_THREADS ?= 4
@@ -60,13 +59,13 @@ rib: build
 spark: build
 	scripts/check-spark.sh $(RIB)
 
-# For this kind of machine: a Debian package, and a tar file whose program needs no libraries and starts in an initramfs, too.
-# `make test` installs, uses and purges the former.
+# A Debian package and Python's wheel for this kind of machine, and for each kind a tar file whose program needs no libraries and
+# starts in an initramfs, too. `make test` installs, uses and purges the first of them.
 package: build
 	scripts/setup.sh package
 	scripts/package.sh deb $(TREECAST) $(PACKAGES)
-	cargo build --release --locked -p treecast-cli --target $(MUSL)
-	scripts/package.sh tar target/$(MUSL)/release/treecast $(PACKAGES) $(MACHINE)
+	scripts/package.sh wheel $(TREECAST) $(PACKAGES)
+	set -e; for machine in $(MACHINES); do scripts/musl.sh $$machine; scripts/package.sh tar $(TREECAST) $(PACKAGES) $$machine; done
 
 build: setup
 	cargo build --release --locked -p treecast-cli

@@ -59,8 +59,10 @@ for extra in "$@"; do
         lint) ;;
         package)
             need dpkg-shlibdeps dpkg-dev
-            need musl-gcc musl-tools
+            need llvm-ar llvm
             need xz xz-utils
+            # Debian keeps what makes virtual environments apart from Python.
+            "${PYTHON:-python3}" -c 'import ensurepip, venv' 2>/dev/null || packages="$packages python3-venv"
             ;;
         # Its daemons are in no PATH.
         test)
@@ -140,13 +142,57 @@ cargo_tool() {
         die "$1 could not be built ($(why "$log")): see $log, mend that and try again"
     rm -f "$log"
 }
+
+# musl_target MACHINE: what scripts/musl.sh builds with for a kind of machine: Rust's target, and the headers of musl and the kernel.
+# Their packages are of that machine. So apt gets lists and a status of its own, and dpkg learns of no foreign architecture.
+musl_target() {
+    rustup target add "$1-unknown-linux-musl" >/dev/null 2>&1 ||
+        die "a program without libraries needs Rust's target $1-unknown-linux-musl: install it, by rustup target add $1-unknown-linux-musl"
+    [ ! -e "$target/musl/$1" ] || return 0
+    echo "treecast: fetching the headers of musl and the kernel for $1"
+    part=$target/musl/$1.part
+    rm -rf "$part"
+    mkdir -p "$part/apt/state/lists/partial" "$part/apt/cache/archives/partial" "$part/root"
+    : >"$part/apt/status"
+    case $1 in x86_64) architecture=amd64 ;; aarch64) architecture=arm64 ;; *) die "setup.sh: unknown machine '$1'" ;; esac
+    cat >"$part/apt/configuration" <<EOF
+#clear APT::Architectures;
+APT::Architecture "$architecture";
+APT::Architectures { "$architecture"; };
+Dir::State "$part/apt/state";
+Dir::State::status "$part/apt/status";
+Dir::Cache "$part/apt/cache";
+APT::Sandbox::User "root";
+EOF
+    log=$(mktemp)
+    {
+        APT_CONFIG=$part/apt/configuration apt_get "$log" update &&
+            (cd "$part" && APT_CONFIG=$part/apt/configuration apt_get "$log" download musl-dev linux-libc-dev)
+    } || die "apt-get could not fetch musl-dev and linux-libc-dev of $architecture ($(why "$log")): see $log, mend the network or apt's sources, and try again"
+    for package in "$part"/*.deb; do dpkg-deb -x "$package" "$part/root"; done
+    mv "$part/root" "$target/musl/$1"
+    rm -rf "$part" "$log"
+}
+
+# What makes a wheel and checks the types of its package, in a folder of its own.
+python_tools() {
+    venv=$target/venv
+    [ ! -x "$venv/bin/maturin" ] || [ ! -x "$venv/bin/mypy" ] || return 0
+    echo "treecast: installing maturin and mypy into $venv"
+    log=$(mktemp)
+    { "${PYTHON:-python3}" -m venv "$venv" && "$venv/bin/pip" install --quiet 'maturin>=1.7,<2' mypy; } >"$log" 2>&1 ||
+        die "maturin and mypy could not be installed ($(why "$log")): see $log, mend the network or pip's settings, and try again"
+    rm -f "$log"
+}
+
 for extra in "$@"; do
     case $extra in
         lint) cargo_tool cargo-deny ;;
         package)
-            musl=$(uname -m)-unknown-linux-musl
-            rustup target add "$musl" >/dev/null 2>&1 ||
-                die "a program without libraries needs Rust's target $musl: install it, by rustup target add $musl"
+            target=$(realpath "$(dirname "$0")/..")/target
+            musl_target x86_64
+            musl_target aarch64
+            python_tools
             ;;
         fuzz)
             cargo_tool cargo-fuzz

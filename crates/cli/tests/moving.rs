@@ -110,6 +110,32 @@ fn a_receiver_whose_connection_is_forgotten_on_the_way_comes_back() {
     }
 }
 
+/// It has lost its key with its power, and comes again before the sender misses it.
+#[test]
+fn a_machine_that_lost_its_power_and_has_everything_in_the_end_is_no_failure() {
+    for more in [&[][..], &["--plain"]] {
+        let scratch = Scratch::new();
+        let file = scratch.file("file", SIZE);
+        let args = [&RATE[..], &STALL_LIMIT, &["--wait", "2"], more, &[path(&file)]].concat();
+        let sender = scratch.send(&args);
+        let mut ticket = scratch.ticket();
+        let translator = Translator::to(ticket.control[0]);
+        ticket.control = vec![translator.address];
+        let other = scratch.receive("other", &[]);
+        let machine = |into: &str| {
+            start(scratch.receive_command(into).args(["--name", "machine"]).arg(ticket.to_string()))
+        };
+        let mut first = machine("first");
+        wait_until("some of it has come", || scratch.parts("first") > 0);
+        translator.forget_all();
+        first.kill().unwrap();
+        finish_well(machine("second"));
+        finish_well(other);
+        let told = finish_well(sender);
+        assert!(told.contains("2 of 2 receivers"), "{more:?}: {told}");
+    }
+}
+
 #[test]
 fn receivers_whose_address_changes_or_whose_cable_is_cut_come_back_and_the_others_do_not_notice() {
     const NODES: [&str; 3] = ["c0", "c1", "c2"];

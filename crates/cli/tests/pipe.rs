@@ -12,7 +12,7 @@ use std::{
 };
 
 use session::{
-    Guarded, Scratch, SpawnGuarded, contents, finish_well, finish_with, start, treecast, wait_until,
+    Guarded, Scratch, SpawnGuarded, contents, finish, finish_well, finish_with, start, treecast, wait_until,
 };
 
 /// A sender of what is written to it, which waits for so many receivers.
@@ -63,6 +63,25 @@ fn a_stream_reaches_all_who_are_there_and_one_that_is_killed_harms_nobody() {
     assert!(bytes.starts_with(&read(&scratch, "c")), "a pipe never gets a wrong byte");
     assert!(fs::read_dir(scratch.path("spool")).unwrap().next().is_none(), "nothing is left behind");
     finish_with(3, sender);
+}
+
+#[test]
+fn the_folder_of_a_killed_receiver_is_removed_by_the_next_one() {
+    let scratch = Scratch::new();
+    let _sender = stream(&scratch, "9");
+    let spool = scratch.arg("spool");
+    let mut killed = outlet(&scratch, "a", &["--into", &spool]);
+    let folders = || scratch.names("spool");
+    wait_until("it has a folder", || scratch.path("spool").exists() && folders().len() == 1);
+    let left = folders();
+    killed.kill().unwrap();
+    killed.wait().unwrap();
+    assert_eq!(folders(), left);
+    let next = outlet(&scratch, "b", &["--into", &spool]);
+    wait_until("only the next one has a folder", || folders().len() == 1 && folders() != left);
+    next.signal(15);
+    finish(next);
+    assert!(folders().is_empty());
 }
 
 #[test]

@@ -179,6 +179,45 @@ fn rules_say_what_is_taken_and_strangers_are_ignored_and_told_of_once() {
 }
 
 #[test]
+fn limits_of_time_hold_over_reconnects_and_for_commands() {
+    let house = House::new();
+    let file = house.scratch.file("image", 10_000_000);
+    // What the command starts would write the file `late`.
+    let command = "command = \"sh -c '(sleep 4; touch {}/late) & wait'\"\ncommand_time = \"1s\"\n";
+    let slow = house.standing("e1", command);
+    let limited = house.standing("e2", "max_time = \"6s\"\n");
+    wait_until("both have started", || house.count("e1", "started") + house.count("e2", "started") == 2);
+    let session = house.scratch.path("session");
+    // 80 seconds for the file.
+    let args = ["--session", path(&session), "--announce=image", "--rate", "1M", path(&file)];
+    let mut sender = house.send("key.pem", &args);
+    wait_until("some of it is out", || sent(&session) > 300_000);
+    sender.end();
+    let mut sender = house.send("key.pem", &args);
+    wait_until("its time is over", || house.count("e2", "given_up") == 1);
+    let at = |entry: &Value| entry["at"].as_u64().unwrap();
+    let history = house.history("e2");
+    let (began, end) = (history.iter().find(|entry| entry["event"] == "began"), history.last());
+    let took = at(end.unwrap()) - at(began.unwrap());
+    assert!((5..=9).contains(&took), "{took} s: {history:?}");
+    sender.end();
+    let small = house.scratch.file("small", 1000);
+    finish_well(
+        house.send("key.pem", &["--announce=small", "--wait-timeout", "20", "--wait", "2", path(&small)]),
+    );
+    wait_until("the command is killed", || house.count("e1", "command_failed") == 1);
+    let history = house.history("e1");
+    let failed = history.iter().find(|entry| entry["event"] == "command_failed").unwrap();
+    assert!(failed["text"].as_str().unwrap().contains("after 1 s (command_time)"), "{failed}");
+    std::thread::sleep(Duration::from_secs(4));
+    assert!(!house.scratch.path("e1/late").exists(), "its process group is killed, too");
+    for receiver in [slow, limited] {
+        receiver.signal(15);
+        finish_well(receiver);
+    }
+}
+
+#[test]
 fn a_sender_says_which_of_its_standing_receivers_lacks_what() {
     let house = House::new();
     let file = house.scratch.file("image", 1000);

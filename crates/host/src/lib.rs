@@ -33,6 +33,7 @@ pub mod signals;
 pub mod stop;
 pub mod tcp_info;
 pub mod tcx;
+pub mod temporary;
 pub mod text;
 pub mod tun;
 pub mod turns;

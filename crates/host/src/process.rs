@@ -13,7 +13,7 @@ use std::{
 };
 
 use rustix::process::{
-    Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, kill_process, pidfd_open,
+    Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, kill_process, kill_process_group, pidfd_open,
     set_parent_process_death_signal, setpriority_process, setsid, test_kill_process, waitid,
 };
 use rustix::thread::set_current_timer_slack;
@@ -63,6 +63,14 @@ pub fn kill(process: i32, signal: i32) -> io::Result<()> {
     let process = Pid::from_raw(process).ok_or(io::ErrorKind::InvalidInput)?;
     let signal = Signal::from_named_raw(signal).ok_or(io::ErrorKind::InvalidInput)?;
     Ok(kill_process(process, signal)?)
+}
+
+/// Kills all processes of a group. Its leader is a child that has not been waited for, so that its number is still its own.
+///
+/// # Errors
+/// The error of the kernel.
+pub fn kill_group(leader: u32) -> io::Result<()> {
+    Ok(kill_process_group(pid(leader)?, Signal::KILL)?)
 }
 
 /// Whether a process exists, by number.

@@ -6,14 +6,13 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use tempfile::TempDir;
 use treecast_driver::files::Device;
-use treecast_host::device;
+use treecast_host::{device, temporary::TemporaryFolder};
 
 /// Where the one file of a session goes.
 pub(super) struct Place {
     path: PathBuf,
-    folder: TempDir,
+    folder: TemporaryFolder,
     /// `None` for a path that is no device.
     device: Option<Device>,
     is_taken: bool,
@@ -53,7 +52,7 @@ impl Place {
         };
         let make = || {
             fs::create_dir_all(&parent)?;
-            tempfile::Builder::new().prefix(".treecast-to-").tempdir_in(&parent)
+            TemporaryFolder::new(&parent, ".treecast-to-")
         };
         let folder =
             make().map_err(|error| format!("cannot make a folder in {}: {error}", parent.display()))?;

@@ -13,12 +13,11 @@ use std::{
     time::Duration,
 };
 
-use tempfile::TempDir;
 use treecast_driver::{
     pipe::{END_NAME, MOST_PIECES, piece_number},
     receive::ReceiveEvent,
 };
-use treecast_host::stop::Stop;
+use treecast_host::{stop::Stop, temporary::TemporaryFolder};
 use treecast_wire::message::ObjectKind;
 
 /// The number of waiting files from which on the session is slowed down: each of its events waits a while for the reader.
@@ -32,7 +31,7 @@ const SLOW_DOWN: Duration = Duration::from_secs(1);
 
 /// Verified files on their way to standard output.
 pub(super) struct Outlet {
-    folder: TempDir,
+    folder: TemporaryFolder,
     writer: Writer,
     /// The number of the piece that is to be written next.
     next: u64,
@@ -53,7 +52,7 @@ impl Outlet {
         let parent = folder.map_or_else(std::env::temp_dir, Path::to_owned);
         let make = || {
             fs::create_dir_all(&parent)?;
-            tempfile::Builder::new().prefix("treecast-stdout-").tempdir_in(&parent)
+            TemporaryFolder::new(&parent, "treecast-stdout-")
         };
         let folder = make().map_err(|error| {
             format!(

@@ -2,7 +2,7 @@
 
 use std::{net::SocketAddr, time::Duration};
 
-use treecast_proto::{Instant, fanout::Way};
+use treecast_proto::{Instant, fanout::Way, object::ReceiverId};
 use treecast_wire::message::{Hello, Progress};
 
 use super::{ReceiverProgress, Standing, listed::Listed, roll::Absent, who::Who};
@@ -92,6 +92,8 @@ pub(super) struct Absence {
     pub has_quit: bool,
     /// Whether the session waits for this receiver to come again.
     pub awaited: Awaited,
+    /// A receiver that came later and is taken for the same machine, as long as this one has not spoken since.
+    pub came_again: Option<ReceiverId>,
 }
 
 /// Whether a session waits for a receiver that is not there.

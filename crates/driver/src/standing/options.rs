@@ -23,10 +23,12 @@ pub struct Rule {
     pub owner: Option<Owner>,
     /// What the sender may do in the folder.
     pub files: files::Rules,
-    /// The longest time that a session may take. `None`: no limit.
+    /// The longest time that a session may take, all tries together. `None`: no limit.
     pub max_time: Option<Duration>,
     /// The words of a program that runs after a session that is complete. `{}` in a word stands for the folder.
     pub command: Option<Vec<String>>,
+    /// The longest time that the program may take. After it, the program and its process group are killed.
+    pub command_time: Duration,
 }
 
 /// The options of a standing receiver.

@@ -210,7 +210,8 @@ impl Service<'_> {
             }
             Decision::Take { rule } => {
                 let (sender, waker) = (self.reports.0.clone(), self.waker.clone());
-                let taken = Taken::begin(self.options, rule, announcement.clone(), sender, waker)?;
+                let spent = self.interruptions.spent(&key(announcement));
+                let taken = Taken::begin(self.options, rule, announcement.clone(), spent, sender, waker)?;
                 self.taken.insert(key(announcement), taken);
                 let into = Some(rules[rule].into.clone());
                 if !self.interruptions.is_repeating(&key(announcement)) {
@@ -255,7 +256,7 @@ impl Service<'_> {
         let entry = Entry::of(event, &taken.announcement);
         let (into, files, bytes) = (Some(rule.into.clone()), Some(ended.files), Some(ended.bytes));
         let entry = Entry { into, files, bytes, owes_command, text, ..entry };
-        if !self.interruptions.is_repeated(ended.session, &entry) {
+        if !self.interruptions.is_repeated(ended.session, &entry, taken.began.elapsed()) {
             self.note(entry);
         }
         if owes_command {
@@ -268,11 +269,11 @@ impl Service<'_> {
 
     /// Runs a rule's program on a thread of its own. `entry` is noted at its end.
     fn run_command(&mut self, rule: &Rule, entry: Entry) -> Result<(), StandingError> {
-        let (words, into) = (rule.command.clone().unwrap_or_default(), rule.into.clone());
+        let rule = rule.clone();
         let (reports, waker) = (self.reports.0.clone(), self.waker.clone());
         let run = move || {
-            let result = run_command(&words, &into, entry.name.as_deref().unwrap_or_default());
-            let entry = Entry { into: Some(into), at: since_1970().as_secs(), ..entry };
+            let result = run_command(&rule, entry.name.as_deref().unwrap_or_default());
+            let entry = Entry { into: Some(rule.into), at: since_1970().as_secs(), ..entry };
             let entry = match result {
                 Ok(()) => entry,
                 Err(why) => Entry { event: Happened::CommandFailed, ..entry }.because(why),

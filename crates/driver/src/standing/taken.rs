@@ -3,14 +3,14 @@
 use std::{
     fs::File,
     io,
-    path::Path,
-    process::{Command, Stdio},
+    os::unix::process::CommandExt as _,
+    process::{Command, ExitStatus, Stdio},
     sync::mpsc::Sender,
     thread::{self, JoinHandle},
     time::{Duration, Instant},
 };
 
-use treecast_host::{folder, stop::Stop, wake::Waker};
+use treecast_host::{folder, poller::is_readable_within, process, stop::Stop, wake::Waker};
 use treecast_proto::standing::Ending;
 use treecast_wire::announcement::Announcement;
 
@@ -18,7 +18,10 @@ use super::{
     Options, Rule,
     report::{Ended, Report},
 };
-use crate::receive::{self, ReceiveEvent, ReceiveOptions, ReceiveSummary};
+use crate::{
+    clock::duration_in_words,
+    receive::{self, ReceiveEvent, ReceiveOptions, ReceiveSummary},
+};
 
 /// How long the sender is looked for before the session is given up until it is announced again.
 const CONNECT_TIME: Duration = Duration::from_secs(20);
@@ -30,13 +33,14 @@ pub(super) struct Taken {
     pub announcement: Announcement,
     pub rule: usize,
     pub stop: Stop,
+    pub began: Instant,
     /// When its time is over. `None`: it may take as long as it likes.
     pub until: Option<Instant>,
     thread: JoinHandle<()>,
 }
 
 impl Taken {
-    /// Begins to receive.
+    /// Begins to receive. `spent` is the time that earlier tries have taken.
     ///
     /// # Errors
     /// If no thread can be started.
@@ -44,6 +48,7 @@ impl Taken {
         options: &Options,
         rule_index: usize,
         announcement: Announcement,
+        spent: Duration,
         reports: Sender<Report>,
         waker: Waker,
     ) -> io::Result<Self> {
@@ -63,7 +68,8 @@ impl Taken {
             secure_only: true,
             ..ReceiveOptions::new(announcement.ticket().clone(), rule.into.clone())
         };
-        let until = rule.max_time.map(|time| Instant::now() + time);
+        let began = Instant::now();
+        let until = rule.max_time.map(|time| began + time.saturating_sub(spent));
         let own_stop = stop.clone();
         let work = move || {
             let result = receive(&receiving, &rule, &own_stop);
@@ -72,7 +78,7 @@ impl Taken {
             waker.wake();
         };
         let thread = thread::Builder::new().name("session".into()).spawn(work)?;
-        Ok(Self { announcement, rule: rule_index, stop, until, thread })
+        Ok(Self { announcement, rule: rule_index, stop, began, until, thread })
     }
 
     /// Ends it, so that it can go on later where it was.
@@ -138,22 +144,51 @@ fn ending(summary: &ReceiveSummary, failed: Option<String>) -> (Ending, Option<S
     }
 }
 
-/// Runs the program of a rule. No shell takes part.
+/// Runs the program of a rule. No shell takes part. A program that takes too long is killed with its process group.
 ///
 /// # Errors
 /// Why it has not run, or how it has ended.
-pub(super) fn run_command(words: &[String], into: &Path, announced_name: &str) -> Result<(), String> {
+pub(super) fn run_command(rule: &Rule, announced_name: &str) -> Result<(), String> {
+    let words = rule.command.as_deref().unwrap_or_default();
     let Some((program, arguments)) = words.split_first() else { return Ok(()) };
-    let folder = into.to_string_lossy();
-    let status = Command::new(program)
+    let folder = rule.into.to_string_lossy();
+    let mut command = Command::new(program);
+    command
         .args(arguments.iter().map(|word| word.replace("{}", &folder)))
         .env("TREECAST_SESSION", announced_name)
         .stdin(Stdio::null())
         .stdout(Stdio::null())
-        .status();
-    match status {
-        Ok(status) if status.success() => Ok(()),
-        Ok(status) => Err(format!("{program}: {status}")),
+        .process_group(0);
+    match status_within(&mut command, rule.command_time) {
+        Ok(Some(status)) if status.success() => Ok(()),
+        Ok(Some(status)) => Err(format!("{program}: {status}")),
+        Ok(None) => Err(format!(
+            "{program}: it was killed, because it had not ended after {} (command_time)",
+            duration_in_words(rule.command_time.as_secs())
+        )),
         Err(error) => Err(format!("{program} cannot be run: {error}")),
+    }
+}
+
+/// Runs a program that leads a process group. Returns `None` if the group was killed after this time.
+fn status_within(command: &mut Command, time: Duration) -> io::Result<Option<ExitStatus>> {
+    let mut child = command.spawn()?;
+    let has_ended = ends_within(child.id(), time);
+    if let Ok(true) = has_ended {
+        return child.wait().map(Some);
+    }
+    _ = process::kill_group(child.id());
+    child.wait()?;
+    has_ended.map(|_| None)
+}
+
+fn ends_within(process: u32, time: Duration) -> io::Result<bool> {
+    let (end, start) = (process::open_end(process)?, Instant::now());
+    loop {
+        let left = time.saturating_sub(start.elapsed());
+        // A signal ends the wait early.
+        if is_readable_within(&end, left)? || left.is_zero() {
+            return is_readable_within(&end, Duration::ZERO);
+        }
     }
 }

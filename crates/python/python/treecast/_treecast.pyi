@@ -1,13 +1,26 @@
 import os
 from collections.abc import Callable, Iterator
 from types import TracebackType
-from typing import Literal, Optional, Union, overload
+from typing import Literal, Optional, Union, final, overload
+
+__all__ = [
+    "Delivery",
+    "Group",
+    "GroupEvent",
+    "GroupReport",
+    "Receiver",
+    "ReceiverEvent",
+    "ReceiverReport",
+    "Transfer",
+    "TreecastError",
+]
 
 class TreecastError(Exception):
     """The reason why a call failed: one line. ``kind`` is one of the library's ``ErrorKind`` in lower case."""
 
     kind: str
 
+@final
 class Delivery:
     """What has become of an object. ``size`` is in bytes; the other numbers count receivers."""
 
@@ -20,16 +33,18 @@ class Delivery:
     problem: Optional[str]
     def is_complete(self) -> bool: ...
 
+@final
 class Transfer:
     """An object on its way."""
 
     id: int
     @overload
-    def wait(self) -> Delivery: ...
+    def wait(self, timeout: None = None) -> Delivery: ...
     @overload
     def wait(self, timeout: float) -> Optional[Delivery]:
         """Waits until the group is done with the object. None if it is not after so many seconds."""
 
+@final
 class GroupEvent:
     """An event of a group. Attributes that a kind has not are None."""
 
@@ -38,6 +53,7 @@ class GroupEvent:
     delivery: Optional[Delivery]
     text: Optional[str]
 
+@final
 class GroupReport:
     """What has come of a group."""
 
@@ -47,10 +63,12 @@ class GroupReport:
     receivers: list[str]
     def is_complete(self) -> bool: ...
 
+@final
 class Group:
     """A group of receivers, and the session that sends objects to them.
 
     As a context manager it closes the group and waits for its end; after an exception it stops the session.
+    ``rate`` is in bits per second; None is ``"auto"``.
     """
 
     def __new__(
@@ -59,7 +77,7 @@ class Group:
         interface: Optional[str] = None,
         wait_for: int = 1,
         wait_timeout: Optional[float] = None,
-        rate: Union[int, Literal["auto", "max"]] = "auto",
+        rate: Union[int, Literal["auto", "max"], None] = None,
         retransmission_factor: Optional[float] = None,
         address: Optional[str] = None,
         port: Optional[int] = None,
@@ -103,6 +121,7 @@ class Group:
         traceback: Optional[TracebackType],
     ) -> bool: ...
 
+@final
 class ReceiverEvent:
     """An event of a receiver. Attributes that a kind has not are None."""
 
@@ -115,6 +134,7 @@ class ReceiverEvent:
     data: Optional[bytes]
     text: Optional[str]
 
+@final
 class ReceiverReport:
     """What has come to a receiver."""
 
@@ -125,6 +145,7 @@ class ReceiverReport:
     cut_short: Optional[str]
     def is_complete(self) -> bool: ...
 
+@final
 class Receiver:
     """A receiver that has joined a group. Without a folder, objects come in memory, as ``data`` of their event."""
 

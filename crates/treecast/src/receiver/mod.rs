@@ -11,8 +11,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-use tempfile::TempDir;
 use treecast_driver::receive::{self, Choice, ReceiveEvent, ReceiveOptions};
+use treecast_host::temporary::TemporaryFolder;
 use treecast_wire::message;
 
 pub use builder::ReceiverBuilder;
@@ -367,7 +367,7 @@ impl Received {
 struct Folder {
     path: Arc<Path>,
     /// Removes the folder when nobody needs it any more. `None` for a folder of the user.
-    temporary: Option<Arc<TempDir>>,
+    temporary: Option<Arc<TemporaryFolder>>,
 }
 
 impl Folder {
@@ -381,7 +381,7 @@ impl Folder {
     pub fn in_memory() -> Result<Self, Error> {
         let memory = Some(PathBuf::from(MEMORY)).filter(|path| path.is_dir());
         let parent = memory.unwrap_or_else(std::env::temp_dir);
-        let folder = tempfile::Builder::new().prefix("treecast-").tempdir_in(&parent);
+        let folder = TemporaryFolder::new(&parent, "treecast-receiver-");
         let folder = folder.map_err(|error| {
             let line = format!("cannot make a folder for what comes in {}: {error}", parent.display());
             Error::new(ErrorKind::File, line)

@@ -26,6 +26,9 @@ const MAX_FILE: u64 = 1 << 20;
 /// The number of sessions at the same time where the file does not say it.
 const AT_ONCE: usize = 4;
 
+/// The longest time that a command may take where the file does not say it.
+const COMMAND_TIME: Duration = Duration::from_secs(600);
+
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct File {
@@ -66,6 +69,7 @@ struct RuleTable {
     max_bytes: Option<String>,
     max_time: Option<String>,
     command: Option<String>,
+    command_time: Option<String>,
 }
 
 /// One pattern, or several.
@@ -139,7 +143,10 @@ fn rule(table: RuleTable, folder: &Path) -> Result<Rule, String> {
     }
     let session = parse_pattern(table.session.as_deref().unwrap_or("*"))
         .map_err(|error| format!("session: {error}"))?;
-    let time = |text: &str| arguments::duration(text).map_err(|error| format!("max_time: {error}"));
+    let time = |field: &str, text: &Option<String>| {
+        let time = text.as_deref().map(arguments::duration).transpose();
+        time.map_err(|error| format!("{field}: {error}"))
+    };
     let bytes = |field: &str, text: &Option<String>| {
         let bytes = text.as_deref().map(arguments::bytes).transpose();
         bytes.map_err(|error| format!("{field}: {error}"))
@@ -168,8 +175,9 @@ fn rule(table: RuleTable, folder: &Path) -> Result<Rule, String> {
             max_bytes: bytes("max_bytes", &table.max_bytes)?,
             wait_for_space: Duration::from_secs(60),
         },
-        max_time: table.max_time.as_deref().map(time).transpose()?,
+        max_time: time("max_time", &table.max_time)?,
         command: table.command.as_deref().map(command).transpose()?,
+        command_time: time("command_time", &table.command_time)?.unwrap_or(COMMAND_TIME),
     })
 }
 

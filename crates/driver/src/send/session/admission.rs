@@ -143,6 +143,7 @@ impl Session<'_> {
         let who = Who::new(connection.peer_key(), hello);
         let key = who.key;
         self.forget_departed(&who);
+        self.mark_earlier_tries(&who, connection.peer().ip(), receiver);
         let listed = key.and_then(|key| self.allow()?.name_of(&key));
         let is_taken = |name: &str| self.peers.values().any(|peer| peer.name == name);
         let mut peer = Peer::new(connection, hello, listed, is_taken);

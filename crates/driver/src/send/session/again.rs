@@ -1,7 +1,7 @@
 //! A continued session: the progress of an earlier sender, and the receivers that should come again.
 
 use std::{
-    net::{Ipv6Addr, SocketAddr},
+    net::{IpAddr, Ipv6Addr, SocketAddr},
     time::Duration,
 };
 
@@ -171,6 +171,35 @@ impl Session<'_> {
             self.peers.remove(&receiver);
         }
         self.update_hold();
+    }
+
+    /// Marks connections over which the receiver `again` may have come before. A machine that has lost its power says no goodbye. If it
+    /// has also lost its key, or its number in a plain session, its name and address are left to know it by. They prove nothing. So
+    /// where the session admits certain keys only, the key must be the same.
+    pub(super) fn mark_earlier_tries(&mut self, who: &Who, ip: IpAddr, again: ReceiverId) {
+        let needs_key = self.allow().is_some();
+        for peer in self.peers.values_mut().filter(|peer| peer.link.connection.is_some() && !peer.link.closes)
+        {
+            let is_near = peer.address.ip().to_canonical() == ip.to_canonical();
+            let is_same = peer.who.name == who.name && (!needs_key || peer.who.key == who.key);
+            if is_near && is_same {
+                peer.absence.came_again = Some(again);
+            }
+        }
+    }
+
+    /// Forgets a receiver that has left, if its machine has come again and the connection that was lost has been silent since. Two
+    /// receivers of one name on one host are both heard, so neither is taken for the other.
+    pub(super) fn forget_earlier_try(&mut self, receiver: ReceiverId) {
+        let Some(peer) = self.peers.get(&receiver) else { return };
+        let again = peer.absence.came_again.and_then(|again| self.peers.get(&again));
+        let Some(again) = again.filter(|again| again.has_spoken) else { return };
+        let mut listed = self.plan.options.listed.iter().filter(|listed| listed.is(&peer.who));
+        if listed.all(|listed| listed.is(&again.who)) {
+            self.note_ended(receiver);
+            self.peers.remove(&receiver);
+            self.update_hold();
+        }
     }
 
     /// Goes on with the session's file, and waits for those that it knows.

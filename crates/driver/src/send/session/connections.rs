@@ -132,6 +132,7 @@ impl Session<'_> {
             match parsed {
                 Ok((file, message)) => {
                     peer.has_spoken = true;
+                    peer.absence.came_again = None;
                     peer.tally.requests += u64::from(matches!(message, Message::RetransmissionRequest(_)));
                     if let Message::Progress(progress) = message {
                         peer.note_progress(progress, self.figures.total_bytes);
@@ -211,6 +212,7 @@ impl Session<'_> {
             self.update_hold();
         }
         (self.on_event)(SendEvent::Left { receiver: name, reason: reason.to_owned() });
+        self.forget_earlier_try(receiver);
         self.merge_departed();
     }
 
@@ -245,6 +247,7 @@ impl Session<'_> {
         self.note_leaver();
         self.update_destinations();
         (self.on_event)(SendEvent::Left { receiver: name, reason: reason.to_owned() });
+        self.forget_earlier_try(receiver);
     }
 
     /// The receivers named before (`--receivers`) from whose addresses nobody is there.

@@ -1,0 +1,123 @@
+//! Temporary folders that do not outlive their process for long, even if it is killed.
+//!
+//! The owner of a folder keeps a lock on it, which the kernel releases however the process ends. Whoever makes the next folder with
+//! the same prefix, in the same place and as the same user, removes the ones without a lock.
+
+use std::{
+    fs::{self, DirBuilder, File, OpenOptions},
+    io,
+    os::unix::{
+        ffi::OsStrExt as _,
+        fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _},
+    },
+    path::{Path, PathBuf},
+    process,
+    sync::atomic::{AtomicU32, Ordering},
+};
+
+use crate::{
+    folder::{Lock, OPEN_FOLDER, lock},
+    user,
+};
+
+/// The most names that are tried for a folder. Others may have some of them.
+const TRIES: u32 = 1000;
+
+/// An empty folder for this user alone. It is removed with its content when this is dropped.
+#[derive(Debug)]
+pub struct TemporaryFolder {
+    path: PathBuf,
+    /// Holds the lock. Without it, where the file system has no locks, nobody removes the folder of a killed process.
+    _lock: File,
+}
+
+impl TemporaryFolder {
+    /// Makes a folder in `parent`, whose name begins with `prefix`. Removes those of processes that were killed.
+    ///
+    /// # Errors
+    /// If the folder cannot be made.
+    pub fn new(parent: &Path, prefix: &str) -> io::Result<Self> {
+        /// Tells the folders of a process apart.
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        remove_left(parent, prefix);
+        for _ in 0..TRIES {
+            let number = NEXT.fetch_add(1, Ordering::Relaxed);
+            let path = parent.join(format!("{prefix}{}-{number}", process::id()));
+            match DirBuilder::new().mode(0o700).create(&path) {
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => continue,
+                made => made?,
+            }
+            if let Some(lock) = take(&path)? {
+                return Ok(Self { path, _lock: lock });
+            }
+        }
+        Err(io::ErrorKind::AlreadyExists.into())
+    }
+
+    /// The path of the folder.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+impl Drop for TemporaryFolder {
+    fn drop(&mut self) {
+        _ = fs::remove_dir_all(&self.path);
+    }
+}
+
+/// Locks a folder that was just made. `None` if another process has taken it for one that was left, and removed it.
+fn take(path: &Path) -> io::Result<Option<File>> {
+    let Some(folder) = open(path)? else { return Ok(None) };
+    if lock(&folder) == Lock::Taken {
+        return Ok(None);
+    }
+    let (ours, there) = (folder.metadata()?, fs::symlink_metadata(path));
+    let is_there = there.is_ok_and(|there| (there.dev(), there.ino()) == (ours.dev(), ours.ino()));
+    Ok(is_there.then_some(folder))
+}
+
+/// Opens a folder without following a link. `None` if there is none.
+fn open(path: &Path) -> io::Result<Option<File>> {
+    match OpenOptions::new().read(true).custom_flags(OPEN_FOLDER).open(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        opened => opened.map(Some),
+    }
+}
+
+/// Removes this user's folders with the prefix that nobody has locked.
+fn remove_left(parent: &Path, prefix: &str) {
+    let entries = fs::read_dir(parent).into_iter().flatten().flatten();
+    for entry in entries.filter(|entry| entry.file_name().as_bytes().starts_with(prefix.as_bytes())) {
+        let path = entry.path();
+        let is_ours = |folder: &File| folder.metadata().is_ok_and(|folder| folder.uid() == user::effective());
+        let folder = open(&path).ok().flatten().filter(is_ours);
+        if folder.is_some_and(|folder| lock(&folder) == Lock::Ours) {
+            _ = fs::remove_dir_all(path);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn folders_without_an_owner_are_removed_and_others_stay() {
+        let parent = TemporaryFolder::new(&std::env::temp_dir(), "treecast-temporary-").unwrap();
+        let first = TemporaryFolder::new(parent.path(), "a-").unwrap();
+        for left in ["a-left", "b-left"] {
+            fs::create_dir(parent.path().join(left)).unwrap();
+            fs::write(parent.path().join(left).join("file"), "x").unwrap();
+        }
+        std::os::unix::fs::symlink(parent.path().join("b-left"), parent.path().join("a-link")).unwrap();
+        let second = TemporaryFolder::new(parent.path(), "a-").unwrap();
+        let is_there = |name: &str| parent.path().join(name).symlink_metadata().is_ok();
+        assert!(first.path().is_dir() && second.path().is_dir() && first.path() != second.path());
+        assert_eq!(["a-left", "a-link", "b-left"].map(is_there), [false, true, true]);
+        assert_eq!(fs::metadata(second.path()).unwrap().mode() & 0o777, 0o700);
+        let path = first.path().to_owned();
+        drop(first);
+        assert!(!path.exists());
+    }
+}
