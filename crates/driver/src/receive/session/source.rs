@@ -69,6 +69,13 @@ impl Source {
         Ok(())
     }
 
+    /// Takes only packets of this lane from now on.
+    pub fn take_lane(&mut self, lane: u8) {
+        if let Self::Session(collector) = self {
+            collector.take_lane(lane);
+        }
+    }
+
     /// Takes sealed packets' keys. `None` where packets are plain.
     pub fn opener(&mut self) -> Option<&mut Opener> {
         match self {

@@ -114,9 +114,7 @@ impl Session<'_> {
             return;
         }
         let Some(ways) = &mut self.lanes.ways else {
-            let connected = self.peers.values().filter(|peer| peer.link.connection.is_some());
-            self.lanes.group.targets = connected.filter_map(|peer| peer.udp).map(Target::Receiver).collect();
-            return;
+            return self.address_groups();
         };
         let now = self.clock.now();
         let there = |(id, peer): (&ReceiverId, &Peer)| {
@@ -152,6 +150,18 @@ impl Session<'_> {
         self.follow_plan(now);
     }
 
+    /// Has each group's packets leave for its own receivers.
+    fn address_groups(&mut self) {
+        let now = self.clock.now();
+        for group in 0..=self.lanes.slower.len() as u8 {
+            let peers = self.peers.values().filter(|peer| peer.group == group);
+            let connected = peers.filter(|peer| peer.link.connection.is_some());
+            let targets = connected.filter_map(|peer| peer.udp).map(Target::Receiver).collect();
+            self.lanes.group.set_targets(group, targets);
+            self.apply_rate(now, group);
+        }
+    }
+
     /// Says that a receiver cannot be served as the user wants it.
     fn warn_of_unreachable(&mut self, name: &str, address: IpAddr) {
         let way = match self.plan.options.fanout {
@@ -177,7 +187,7 @@ impl Session<'_> {
         match (&mut self.lanes.ways, at) {
             (None, _) => {
                 let listeners = local.listeners.values().copied();
-                self.lanes.group.targets = listeners.map(Target::Receiver).collect();
+                self.lanes.group.set_targets(0, listeners.map(Target::Receiver).collect());
             }
             (Some(ways), None) => ways.leave_named(now, receiver.0),
             (Some(ways), Some(at)) => {
@@ -205,7 +215,7 @@ impl Session<'_> {
     /// Says of each receiver once that full packets go there in fragments: the kernel knows it of copies, and routers say it
     /// of lists.
     pub(super) fn warn_of_narrow_ways(&mut self) {
-        let mut found = self.lanes.group.copies().map(CopiesLane::take_narrow).unwrap_or_default();
+        let mut found = self.lanes.group.take_narrow();
         let discovery = self.lanes.ways.as_mut().and_then(|ways| ways.discovery.as_mut());
         found.extend(discovery.map(Discovery::take_narrow).unwrap_or_default());
         let mut ways: BTreeMap<_, Vec<IpAddr>> = BTreeMap::new();
@@ -292,13 +302,13 @@ impl Session<'_> {
             peer.link.connection.as_ref().and(peer.udp)
         };
         let unicast = plan.unicast.iter().filter_map(address).map(Target::Receiver);
-        self.lanes.group.targets =
-            group.into_iter().chain(lists.into_iter().map(Target::List)).chain(unicast).collect();
+        let targets = group.into_iter().chain(lists.into_iter().map(Target::List)).chain(unicast).collect();
+        self.lanes.group.set_targets(0, targets);
         self.has_news = true;
         match self.plan.options.rate {
             Rate::Fixed(rate) => {
                 let rate = if self.local.is_some() { spread(rate) } else { rate };
-                let rate = rate.saturating_mul(self.copies());
+                let rate = rate.saturating_mul(self.copies(0));
                 self.lanes.pacer.set_rate(now, rate, self.lanes.run_bytes);
             }
             Rate::Auto { .. } => self.apply_rate(now, 0),
@@ -317,7 +327,7 @@ impl Session<'_> {
 
     /// What has left by which way; none where there is one.
     pub(super) fn fanout_progress(&self) -> Option<FanoutProgress> {
-        let left = self.lanes.group.as_copies()?.left_bytes();
+        let left = self.lanes.group.left_bytes()?;
         let by = |way: Way| {
             let receivers = self.peers.values().filter(|peer| peer.way == Some(way)).count();
             let receivers = (receivers + self.members_served_by(way)) as u32;
