@@ -233,6 +233,11 @@ impl PacketNumbers {
     }
 }
 
+/// Returns the lane of a packet with this number, where packets are of lanes.
+pub fn lane_of(number: u32) -> u8 {
+    (number >> LANE_COUNT.count_ones()) as u8
+}
+
 /// The packet numbers of one lane, which a receiver counts on without the lane's bits.
 #[derive(Debug, Clone, Copy)]
 pub struct LaneNumbers {
@@ -247,12 +252,17 @@ impl LaneNumbers {
 
     /// Returns the number modulo 2^32 of a packet whose number counts modulo 2^30. `None` if the packet is another lane's.
     pub fn count_on(&mut self, number: u32) -> Option<u32> {
-        if number >> LANE_COUNT.count_ones() != u32::from(self.lane) {
+        if lane_of(number) != self.lane {
             return None;
         }
         let step = (number.wrapping_sub(self.last) << LANE_BITS).cast_signed() >> LANE_BITS;
         self.last = self.last.wrapping_add_signed(step);
         Some(self.last)
+    }
+
+    /// Returns the number on the wire of a packet that was counted so.
+    pub fn on_wire(&self, counted: u32) -> u32 {
+        PacketNumbers::of_lane(self.lane).next | counted & LANE_COUNT
     }
 }
 

@@ -371,7 +371,7 @@ fn check_rates(options: &SendOptions) -> Result<(), OptionsError> {
 /// The number of the session's groups. Where the rate follows the receivers, the sender opens slower groups when it needs them.
 fn groups(options: &SendOptions, first: IpAddr) -> u8 {
     let is_placed = matches!(options.rate, Rate::Auto { control: Control::Model, .. })
-        && matches!(options.fanout, Fanout::Multicast | Fanout::Unicast)
+        && options.fanout != Fanout::Auto
         && matches!(options.repair, Repair::Nack)
         && !options.by_difference;
     let most = if is_placed { MOST_SLOWER } else { options.slower_rates.len() as u8 };

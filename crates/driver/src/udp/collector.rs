@@ -163,6 +163,11 @@ impl Collector {
         self.lane = Some(LaneNumbers::new(lane));
     }
 
+    /// Returns the number on the wire of a packet that was counted with this number.
+    pub fn number_on_wire(&self, counted: u32) -> u32 {
+        self.lane.as_ref().map_or(counted, |lane| lane.on_wire(counted))
+    }
+
     /// Whether packets that come now can be decrypted. If not, they should stay in the socket's buffer.
     pub fn can_read(&self) -> bool {
         self.opener.as_ref().is_none_or(Opener::has_keys)

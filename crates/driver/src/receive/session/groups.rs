@@ -222,7 +222,7 @@ impl Session<'_> {
         let address = place.as_ref().map(|(address, _)| *address);
         match place {
             Some((_, socket)) => self.replace_socket(socket)?,
-            None => self.hearing.source.take_lane(group),
+            None => self.take_lane(group),
         }
         self.hearing.groups.heard = group;
         self.hearing.congestion.handle(now, tfmcc::ReceiverInput::Moved);

@@ -76,6 +76,14 @@ impl Source {
         }
     }
 
+    /// Returns the number on the wire of a packet that was counted with this number.
+    pub fn number_on_wire(&self, counted: u32) -> u32 {
+        match self {
+            Self::Session(collector) => collector.number_on_wire(counted),
+            Self::Iotup(_) => counted,
+        }
+    }
+
     /// Takes sealed packets' keys. `None` where packets are plain.
     pub fn opener(&mut self) -> Option<&mut Opener> {
         match self {

@@ -135,6 +135,7 @@ impl Session<'_> {
         self.congestion_moved(now, receiver, group);
         self.note_place(now, receiver, group);
         self.close_if_empty(before);
+        self.move_ways(now, receiver, (before, group));
         self.update_destinations();
         (self.on_event)(SendEvent::Moved { receiver: name, group, rate_bps });
     }
