@@ -16,13 +16,18 @@ const HOSTS: [&str; 4] = ["s", "c0", "c1", "c2"];
 
 /// A switch with a sender and receivers around it. The last receiver's link takes 5 Mbit/s, the others' 50.
 fn switch() -> Network {
+    switch_with("5mbit")
+}
+
+/// A switch with a sender and receivers around it. The last receiver's link has this rate, the others' 50 Mbit/s.
+fn switch_with(last: &str) -> Network {
     let network = Network::new(&["sw", "s", "c0", "c1", "c2"]);
     network.lan(9, "sw", &HOSTS);
     // Asks for listeners, and believes who has left at once.
     let asks = "mcast_startup_query_interval 100 mcast_last_member_interval 20 mcast_querier 1";
     network.configure("sw", &format!("link set dev lan type bridge {asks}\n"));
     HOSTS.iter().for_each(|host| network.configure(host, "route add default dev sw\n"));
-    for (port, rate) in [("c0", "50mbit"), ("c1", "50mbit"), ("c2", "5mbit")] {
+    for (port, rate) in [("c0", "50mbit"), ("c1", "50mbit"), ("c2", last)] {
         network.shape("sw", port, &format!("rate {rate} burst 16kb limit 128kb"));
     }
     network
@@ -50,7 +55,6 @@ fn a_slow_receiver_moves_to_where_there_are_no_repair_symbols() {
 }
 
 fn slow_receiver_moves(fec: &str) {
-    const NAMES: [&str; 3] = ["c0", "c1", "c2"];
     const FILES: [usize; 5] = [2_000_000, 500_000, 1_500_000, 0, 3_500_000];
     let (switch, scratch) = (switch(), Scratch::new());
     let files: Vec<PathBuf> =
@@ -82,8 +86,7 @@ fn slow_receiver_moves(fec: &str) {
     let address = of_kind(&told[2], "moved")[0]["address"].to_string();
     assert!(address.contains("239.255.7.9:"), "the address behind the first group's: {address}");
 
-    let last = |told: &Vec<Value>| of_kind(told, "object").last().unwrap()["seconds"].as_f64().unwrap();
-    let seconds: Vec<f64> = told.iter().map(last).collect();
+    let seconds: Vec<f64> = told.iter().map(seconds).collect();
     let mut receivers = done["receivers"].as_array().unwrap().iter();
     let (slow, whole) = (receivers.find(|one| one["receiver"] == "c2").unwrap(), &done["bytes"]);
     let share = |field: &str, unit: f64| slow[field].as_f64().unwrap() * unit / whole.as_f64().unwrap();
@@ -99,34 +102,95 @@ fn slow_receiver_moves(fec: &str) {
 /// With `--rate auto`, the sender finds out by itself who is slow.
 #[test]
 fn a_slow_receiver_is_called_to_a_group_of_its_own() {
-    const NAMES: [&str; 3] = ["c0", "c1", "c2"];
+    slow_receiver_is_called(&[]);
+}
+
+/// Copies for slow receivers leave at a rate of their own.
+#[test]
+fn a_slow_receiver_gets_its_copies_at_a_rate_of_its_own() {
+    slow_receiver_is_called(&["--fanout", "unicast"]);
+}
+
+/// What still comes at the one rate is not taken for what follows at the other.
+#[test]
+fn a_receiver_joins_the_others_again_when_they_are_as_slow() {
+    const LEN: usize = 10_000_000;
+    let (switch, scratch) = (switch(), Scratch::new());
+    let (mut sender, receivers) = begin(&switch, &scratch, LEN, &["--fanout", "unicast"]);
+    assert_eq!(sender.next("moved")["receiver"], "c2");
+    ["c0", "c1"].into_iter().for_each(|one| switch.shape("sw", one, "rate 3mbit burst 16kb limit 128kb"));
+    let (_, (done, sent)) = end(&scratch, LEN, sender, receivers);
+    let moves = of_kind(&sent, "moved");
+    assert!(moves.iter().any(|moved| moved["receiver"] == "c2" && moved["group_number"] == 0), "{moves:?}");
+    for receiver in done["receivers"].as_array().unwrap() {
+        let again = receiver["duplicate_blocks"].as_f64().unwrap() * 1400.0 / LEN as f64;
+        assert!(again < 0.15, "only what it has got before the others comes again: {receiver}");
+    }
+}
+
+fn slow_receiver_is_called(fanout: &[&str]) {
     const LEN: usize = 12_000_000;
     let (switch, scratch) = (switch(), Scratch::new());
-    let (file, ticket) = (scratch.file("file", LEN), scratch.path("ticket"));
+    let (told, (done, sent)) = deliver(&switch, &scratch, LEN, fanout);
+    let first = of_kind(&sent, "moved").into_iter().find(|moved| moved["receiver"] == "c2");
+    assert_eq!(first.map(|moved| &moved["group_number"]), Some(&1.into()), "{:?}", of_kind(&sent, "moved"));
+    let seconds: Vec<f64> = told.iter().map(seconds).collect();
+    assert!(seconds[0].min(seconds[1]) < seconds[2] * 0.7, "nobody waits for the slow one: {seconds:?}");
+    let slower = done["groups"][1]["sent_bytes"].as_u64().unwrap();
+    assert!(slower > LEN as u64 / 4, "its group has brought what it lacked: {}", done["groups"]);
+}
+
+/// The sender's own link is the limit: nobody gets more by being served apart.
+#[test]
+fn receivers_that_only_share_the_senders_link_stay_together() {
+    const LEN: usize = 8_000_000;
+    let (switch, scratch) = (switch_with("50mbit"), Scratch::new());
+    switch.shape("s", "sw", "rate 20mbit burst 16kb limit 128kb");
+    let (_, (done, sent)) = deliver(&switch, &scratch, LEN, &["--fanout", "unicast", "--plain"]);
+    assert_eq!(of_kind(&sent, "moved").len(), 0, "{sent:?}");
+    let left = done["fanout"]["unicast"]["left_bytes"].as_f64().unwrap();
+    assert!(left < LEN as f64 * 3.0 * 1.1, "nothing is sent twice: {left} bytes");
+}
+
+/// What receivers have told, and the sender in the end and altogether.
+type Told = (Vec<Vec<Value>>, (Value, Vec<Value>));
+
+/// Delivers a file to three receivers at the rate that the sender finds.
+fn deliver(switch: &Network, scratch: &Scratch, len: usize, fanout: &[&str]) -> Told {
+    let (sender, receivers) = begin(switch, scratch, len, fanout);
+    end(scratch, len, sender, receivers)
+}
+
+const NAMES: [&str; 3] = ["c0", "c1", "c2"];
+
+fn begin(switch: &Network, scratch: &Scratch, len: usize, fanout: &[&str]) -> (Teller, [Teller; 3]) {
+    let (file, ticket) = (scratch.file("file", len), scratch.path("ticket"));
     let send = ["send", "--interface", "sw", "--wait", "3", "--ticket-file", path(&ticket), path(&file)];
-    let sender = start(&switch, "s", &send);
+    let sender = start(switch, "s", &[&send[..], fanout].concat());
     wait_until("the ticket is written", || ticket.exists());
     let at = format!("@{}", path(&ticket));
     let receivers = NAMES.map(|name| {
         let into = scratch.path(name);
-        start(&switch, name, &["receive", "--interface", "sw", "--name", name, "--into", path(&into), &at])
+        start(switch, name, &["receive", "--interface", "sw", "--name", name, "--into", path(&into), &at])
     });
-    let told: Vec<_> = receivers.into_iter().map(|receiver| receiver.end().1).collect();
-    let (done, sent) = sender.end();
+    (sender, receivers)
+}
 
+fn end(scratch: &Scratch, len: usize, sender: Teller, receivers: [Teller; 3]) -> Told {
+    let told = receivers.into_iter().map(|receiver| receiver.end().1).collect();
+    let sent = sender.end();
     for name in NAMES {
         assert!(
-            fs::read(scratch.path(name).join("file")).unwrap() == contents(LEN),
+            fs::read(scratch.path(name).join("file")).unwrap() == contents(len),
             "{name} has another file"
         );
     }
-    let first = of_kind(&sent, "moved").into_iter().find(|moved| moved["receiver"] == "c2");
-    assert_eq!(first.map(|moved| &moved["group_number"]), Some(&1.into()), "{:?}", of_kind(&sent, "moved"));
-    let last = |told: &Vec<Value>| of_kind(told, "object").last().unwrap()["seconds"].as_f64().unwrap();
-    let seconds: Vec<f64> = told.iter().map(last).collect();
-    assert!(seconds[0].min(seconds[1]) < seconds[2] / 2.0, "nobody waits for the slow one: {seconds:?}");
-    let slower = done["groups"][1]["sent_bytes"].as_u64().unwrap();
-    assert!(slower > LEN as u64 / 4, "its group has brought what it lacked: {}", done["groups"]);
+    (told, sent)
+}
+
+/// How long a receiver took for the last of its files.
+fn seconds(told: &Vec<Value>) -> f64 {
+    of_kind(told, "object").last().unwrap()["seconds"].as_f64().unwrap()
 }
 
 /// A carousel's receivers listen to all groups at first, in both dialects.

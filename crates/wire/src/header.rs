@@ -155,7 +155,8 @@ pub struct Header {
     /// Length of the payload that follows, in bytes; at most [`MAX_PAYLOAD_LEN`].
     pub payload_len: u32,
     pub kind: PacketType,
-    /// Counts the packets that the sender has sent to the group, modulo 2^32; 0 on a control connection.
+    /// Counts the packets that the sender has sent to the group, modulo 2^32; 0 on a control connection. In a session whose copies have
+    /// lanes, the two highest bits are the lane, and the others count its packets.
     pub number: u32,
 }
 
@@ -200,17 +201,74 @@ impl Header {
     }
 }
 
-/// The counter of the packets to one group.
+/// The bits of a packet number that count, where the two above them are the number of a lane.
+const LANE_COUNT: u32 = u32::MAX >> LANE_BITS;
+const LANE_BITS: u32 = 2;
+
+/// The most lanes of a session without groups for them: receivers hear all lanes at one address.
+pub const MAX_LANES: u8 = 1 << LANE_BITS;
+
+/// The counter of the packets to one group, or of one lane.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct PacketNumbers(u32);
+pub struct PacketNumbers {
+    next: u32,
+    is_of_lane: bool,
+}
 
 impl PacketNumbers {
-    /// Takes the numbers of the next `count` packets. Returns the first one.
+    /// Creates the counter of a lane. Receivers tell lanes apart by the two highest bits of packet numbers.
+    pub fn of_lane(lane: u8) -> Self {
+        Self { next: u32::from(lane) << LANE_COUNT.count_ones(), is_of_lane: true }
+    }
+
+    /// Takes the numbers of the next `count` packets. Returns the first one. No run of numbers leaves its lane.
     pub fn take(&mut self, count: u32) -> u32 {
-        let first = self.0;
-        self.0 = first.wrapping_add(count);
+        let lane = self.next & !LANE_COUNT;
+        if self.is_of_lane && (self.next & LANE_COUNT).saturating_add(count) > LANE_COUNT {
+            self.next = lane;
+        }
+        let first = self.next;
+        self.next = first.wrapping_add(count);
         first
     }
+}
+
+/// Returns the lane of a packet with this number, where packets are of lanes.
+pub fn lane_of(number: u32) -> u8 {
+    (number >> LANE_COUNT.count_ones()) as u8
+}
+
+/// The packet numbers of one lane, which a receiver counts on without the lane's bits.
+#[derive(Debug, Clone, Copy)]
+pub struct LaneNumbers {
+    lane: u8,
+    last: u32,
+}
+
+impl LaneNumbers {
+    pub fn new(lane: u8) -> Self {
+        Self { lane, last: PacketNumbers::of_lane(lane).next }
+    }
+
+    /// Returns the number modulo 2^32 of a packet whose number counts modulo 2^30. `None` if the packet is another lane's.
+    pub fn count_on(&mut self, number: u32) -> Option<u32> {
+        if lane_of(number) != self.lane {
+            return None;
+        }
+        let step = (number.wrapping_sub(self.last) << LANE_BITS).cast_signed() >> LANE_BITS;
+        self.last = self.last.wrapping_add_signed(step);
+        Some(self.last)
+    }
+
+    /// Returns the number on the wire of a packet that was counted so.
+    pub fn on_wire(&self, counted: u32) -> u32 {
+        PacketNumbers::of_lane(self.lane).next | counted & LANE_COUNT
+    }
+}
+
+/// Returns the number of a packet. `None` if it is too short for a header.
+pub fn number(packet: &[u8]) -> Option<u32> {
+    packet.first_chunk::<HEADER_LEN>()?[24..].first_chunk().map(|field| u32::from_be_bytes(*field))
 }
 
 /// Sets the number of a packet that was made without one. Bytes that are too short for a header stay as they

@@ -6,7 +6,7 @@
 //!
 //! ```text
 //! session 4 | fanout 1 | repair 1 | block length 2 | group | source | n 1 | n control addresses | security | expires 8 | local
-//! fanout: its upper half is how many slower groups there are; their addresses follow the group's one by one
+//! fanout: its upper half is how many slower groups there are; their addresses follow the group's one by one. With copies, these are lanes
 //! repair: its top bit says whether there is forward error correction
 //! group, control address: family 1 (4 or 6) | address 4 or 16 | port 2;  source: family 1 (0 = any) | address
 //! security: 0, a plain session; 1 | sender's key 32; 3 | sender's key 32 | secret 32
@@ -25,7 +25,12 @@ use std::{
 use data_encoding::{BASE64URL_NOPAD, HEXLOWER};
 use thiserror::Error;
 
-use crate::{ParseError, field::Reader, header::SessionId, listed};
+use crate::{
+    ParseError,
+    field::Reader,
+    header::{MAX_LANES, SessionId},
+    listed,
+};
 
 const NAME: &str = "treecast";
 const VERSION: u32 = 2;
@@ -177,7 +182,8 @@ pub struct Ticket {
     /// unused.
     pub group: SocketAddr,
     /// The number of groups that get the same objects, each at a lower rate than the one before: 1 to
-    /// [`MAX_GROUPS`]. [`Ticket::group`] is the first of them.
+    /// [`MAX_GROUPS`]. [`Ticket::group`] is the first of them. Without multicast alone, at most [`MAX_LANES`] lanes
+    /// ([`Ticket::has_lanes`]).
     pub groups: u8,
     /// The only source to listen to (source-specific multicast). `None` means any source.
     pub source: Option<IpAddr>,
@@ -297,6 +303,12 @@ impl Ticket {
         }
     }
 
+    /// Whether the session has several groups that are no multicast groups: receivers hear all of them at their own addresses, and tell
+    /// them apart by packet numbers.
+    pub fn has_lanes(&self) -> bool {
+        self.groups > 1 && self.fanout != Fanout::Multicast
+    }
+
     /// Whether local groups have multicast addresses. Elsewhere members are spoken to one by one: on fanouts without multicast, and where
     /// receivers hear a single source.
     pub fn has_local_addresses(&self) -> bool {
@@ -394,9 +406,14 @@ fn parse_fields(fields: &[u8]) -> Result<Ticket, ParseError> {
     if fanout.has_group() && !group.ip().is_multicast() {
         return Err(ParseError::invalid("group", group, "a multicast address"));
     }
-    let has_addresses = groups <= MAX_GROUPS && group_address(group, groups - 1).is_some();
-    if groups > 1 && !(fanout == Fanout::Multicast && has_addresses) {
-        let expected = "0 to 7, where there is multicast";
+    let most = match fanout {
+        Fanout::Multicast => MAX_GROUPS,
+        _ if repair == Repair::Nack => MAX_LANES,
+        _ => 1,
+    };
+    let has_addresses = fanout != Fanout::Multicast || group_address(group, groups - 1).is_some();
+    if groups > 1 && !(groups <= most && has_addresses) {
+        let expected = "0 to 7 where there is multicast, 0 to 3 with copies and the repair nack, and else 0";
         return Err(ParseError::invalid("slower groups", groups - 1, expected));
     }
     let source = match reader.u8("source")? {

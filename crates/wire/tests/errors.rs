@@ -1,7 +1,7 @@
 //! Each way in which a packet can be wrong, and the line that says so: field, value, expectation.
 
 use treecast_wire::{
-    header::{self, FileId, Header, PacketNumbers, PacketType, SessionId},
+    header::{self, FileId, Header, LaneNumbers, PacketNumbers, PacketType, SessionId},
     message::{
         Attributes, BeginOfFile, Contents, Hello, Lack, Message, ModificationTime, ObjectKind, PutOut,
         PutOutCode, RetransmissionRequest, SymbolRequest, TransferType,
@@ -32,6 +32,23 @@ fn headers() {
     assert_eq!(
         with(8, &u64::MAX.to_be_bytes()),
         "sequence number: 18446744073709551615 found, expected an end below 2^64"
+    );
+}
+
+#[test]
+fn lanes_are_told_apart_by_their_numbers() {
+    let mut sent = PacketNumbers::of_lane(2);
+    let mut heard = LaneNumbers::new(2);
+    assert_eq!(LaneNumbers::new(1).count_on(sent.take(1)), None);
+    let first = heard.count_on(sent.take(5));
+    // Far more than a lane's numbers, in runs as long as none is.
+    let mut steps = (0..3 << 11).map(|_| heard.count_on(sent.take(1 << 20)));
+    assert!(steps.all(|number| number.is_some()));
+    let last = heard.count_on(sent.take(1)).zip(first).map(|(last, first)| last.wrapping_sub(first));
+    let skipped = last.map(|count| count.wrapping_sub(5).wrapping_sub(3 << 31));
+    assert!(
+        skipped.is_some_and(|skipped| skipped < 7 << 20),
+        "only where its numbers begin again: {skipped:?}"
     );
 }
 
@@ -198,7 +215,7 @@ fn tickets() {
         "the ticket is whole, but this version cannot use it: group: [fd00::1]:5000 found, expected a multicast address"
     );
     let lists = Ticket { groups: 3, fanout: Fanout::Xcast, ..ticket.clone() };
-    assert!(refusal(&lists).contains("slower groups: 2 found, expected 0 to 7, where there is multicast"));
+    assert!(refusal(&lists).contains("slower groups: 2 found, expected 0 to 7 where there is multicast"));
     let text = ticket.to_string();
     let error = text[..text.len() - 3].parse::<Ticket>().expect_err("cut short").to_string();
     assert!(error.starts_with("the ticket is cut short or mistyped"), "{error}");

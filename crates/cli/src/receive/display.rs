@@ -76,7 +76,8 @@ impl Display {
             ReceiveEvent::Full(shortage) => self.line(&full(shortage)),
             ReceiveEvent::Room => self.line("nothing waits for room any more"),
             ReceiveEvent::Moved { group, address } => {
-                self.line(&format!("moved to group {group} at {address}: {}", why_moved(*group)));
+                let at = address.map(|address| format!(" at {address}")).unwrap_or_default();
+                self.line(&format!("moved to group {group}{at}: {}", why_moved(*group)));
             }
             ReceiveEvent::Progress(progress) if progress.objects > 0 => self.move_bar(progress),
             // Files that are not wanted are counted at the end.

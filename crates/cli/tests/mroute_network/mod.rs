@@ -148,7 +148,7 @@ impl Network {
     pub fn shape(&self, node: &str, interface: &str, bucket: &str) {
         self.tc(
             node,
-            &["qdisc", "add", "dev", interface, "root", "tbf"],
+            &["qdisc", "replace", "dev", interface, "root", "tbf"],
             &bucket.split(' ').collect::<Vec<_>>(),
         );
     }

@@ -24,7 +24,7 @@ pub(crate) fn note(event: &ReceiveEvent) {
         }
         ReceiveEvent::Room => info!(target: LOG, "nothing waits for room any more"),
         ReceiveEvent::Progress(_) | ReceiveEvent::Done(_) | ReceiveEvent::Idle => {}
-        ReceiveEvent::Moved { group, address } => info!(target: LOG, group, %address, "moved"),
+        ReceiveEvent::Moved { group, address } => info!(target: LOG, group, ?address, "moved"),
         ReceiveEvent::Received { name, bytes, .. } => info!(target: LOG, name, bytes, "object done"),
         ReceiveEvent::Failed { name, reason, .. } => warn!(target: LOG, name, reason, "object failed"),
     }

@@ -173,7 +173,9 @@ pub enum ReceiveEvent {
         /// 0 is the first, and the fastest.
         #[serde(rename = "group_number")]
         group: u8,
-        address: SocketAddr,
+        /// The group's address. `None` where packets come to the receiver's own address.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        address: Option<SocketAddr>,
     },
     /// An object is complete, verified, and has its name.
     #[serde(rename = "object")]

@@ -130,7 +130,7 @@ impl Opener {
     }
 
     /// Opens a whole datagram in place, and returns the packet that was sealed.
-    pub fn open_datagram<'a>(&mut self, datagram: &'a mut [u8]) -> Option<&'a [u8]> {
+    pub fn open_datagram<'a>(&mut self, datagram: &'a mut [u8]) -> Option<&'a mut [u8]> {
         let Some((head, rest)) = datagram.split_first_chunk_mut::<SEALED_HEADER_LEN>() else {
             self.refused.forged += 1;
             return None;
@@ -140,7 +140,7 @@ impl Opener {
             return None;
         };
         let end = SEALED_HEADER_LEN + payload.len();
-        self.open(head, payload, *tag).then(|| &datagram[PREFIX_LEN..end])
+        self.open(head, payload, *tag).then(|| &mut datagram[PREFIX_LEN..end])
     }
 
     /// A packet of a key that is not known: with a secret it may be a sender's that has just started. Nothing is remembered

@@ -14,7 +14,7 @@ use treecast_proto::{
     tfmcc::Control,
 };
 use treecast_wire::{
-    header::{HEADER_LEN, MAX_PAYLOAD_LEN, SessionId},
+    header::{HEADER_LEN, MAX_PAYLOAD_LEN, PacketNumbers, SessionId},
     iotup,
     message::MAX_LOCAL_MEMBERS,
     seal::SEAL_LEN,
@@ -227,6 +227,12 @@ impl Plan {
         (u128::from(bps) * u128::from(self.block_len) / u128::from(self.packet_bytes())) as u64
     }
 
+    /// The packet numbers of a group. Where there is one address for all of them, a receiver tells them apart by that.
+    pub(super) fn numbers(&self, group: u8) -> PacketNumbers {
+        let are_lanes = self.groups > 1 && self.options.fanout != Fanout::Multicast;
+        if are_lanes { PacketNumbers::of_lane(group) } else { PacketNumbers::default() }
+    }
+
     /// The addresses of the session's groups for a socket, the fastest group first.
     pub fn group_addresses(&self) -> Vec<SocketAddr> {
         let groups = (0..self.groups).filter_map(|number| group_address(self.group.group, number));
@@ -365,11 +371,13 @@ fn check_rates(options: &SendOptions) -> Result<(), OptionsError> {
 /// The number of the session's groups. Where the rate follows the receivers, the sender opens slower groups when it needs them.
 fn groups(options: &SendOptions, first: IpAddr) -> u8 {
     let is_placed = matches!(options.rate, Rate::Auto { control: Control::Model, .. })
-        && options.fanout == Fanout::Multicast
+        && options.fanout != Fanout::Auto
         && matches!(options.repair, Repair::Nack)
         && !options.by_difference;
     let most = if is_placed { MOST_SLOWER } else { options.slower_rates.len() as u8 };
-    let has_address = |number: &u8| group_address(SocketAddr::new(first, 0), *number).is_some();
+    let has_address = |number: &u8| {
+        options.fanout != Fanout::Multicast || group_address(SocketAddr::new(first, 0), *number).is_some()
+    };
     1 + (1..=most).take_while(has_address).count() as u8
 }
 

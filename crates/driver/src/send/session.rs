@@ -530,22 +530,36 @@ impl<'a> Session<'a> {
                 return rests_until;
             }
         }
-        while let Some(copies) = self.lanes.group.copies().filter(|copies| copies.is_busy()) {
+        if let Some(until) = self.send_copies_due(now, 0) {
+            return Some(until);
+        }
+        Some(self.lanes.pacer.delay(now, self.lanes.run_bytes))
+            .filter(|delay| !delay.is_zero())
+            .map(|delay| now + delay)
+    }
+
+    /// Sends the copies of a group's packets that are due. Returns until when the others have to wait for the group's rate.
+    fn send_copies_due(&mut self, now: Instant, group: u8) -> Option<Instant> {
+        while let Some(copies) = self.lanes.group.copies(group).filter(|copies| copies.is_busy()) {
             let are_blocks = copies.are_blocks();
-            let (sent, delay) = copies.send_due(&mut self.lanes.pacer, now);
+            let pacer = match usize::from(group).checked_sub(1) {
+                Some(at) => &mut self.lanes.slower.get_mut(at)?.pacer,
+                None => &mut self.lanes.pacer,
+            };
+            let (sent, delay) = copies.send_due(pacer, now);
             // As without copies: who counted messages for the congestion control, too, would have it take its own messages
             // for all that arrives while nothing but retransmissions leaves.
             if are_blocks {
-                self.lanes.repairs.multicast_sent(sent);
-                self.note_sent(now, 0, sent, 0);
+                if group == 0 {
+                    self.lanes.repairs.multicast_sent(sent);
+                }
+                self.note_sent(now, group, sent, 0);
             }
             if let Some(delay) = delay {
                 return Some(now + delay);
             }
         }
-        Some(self.lanes.pacer.delay(now, self.lanes.run_bytes))
-            .filter(|delay| !delay.is_zero())
-            .map(|delay| now + delay)
+        None
     }
 
     fn transmit(&mut self, now: Instant, transmit: SenderTransmit) -> Result<(), SendError> {

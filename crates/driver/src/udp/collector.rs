@@ -7,7 +7,7 @@ use std::{
 
 use treecast_host::{control::Ancillary, messages::Scatter};
 use treecast_wire::{
-    header::HEADER_LEN,
+    header::{self, HEADER_LEN, LaneNumbers},
     seal::{PREFIX_LEN, SEALED_HEADER_LEN, TAG_LEN},
 };
 
@@ -35,6 +35,8 @@ pub struct Collector {
     block_len: usize,
     /// Opens sealed packets; none when they are plain.
     opener: Option<Opener>,
+    /// The lane whose packets are taken. `None` where all are.
+    lane: Option<LaneNumbers>,
     /// As many as there are datagrams in the largest super-packet.
     slots: Vec<Slot>,
     scatter: Scatter,
@@ -108,6 +110,7 @@ impl Collector {
             offload,
             block_len,
             opener,
+            lane: None,
             slots: vec![Slot::EMPTY; count],
             scatter: Scatter::default(),
             dropped: DropCounter::default(),
@@ -153,6 +156,16 @@ impl Collector {
     /// The opener, to which keys are given.
     pub fn opener(&mut self) -> Option<&mut Opener> {
         self.opener.as_mut()
+    }
+
+    /// Takes only packets of this lane from now on. Packets of other lanes are dropped.
+    pub fn take_lane(&mut self, lane: u8) {
+        self.lane = Some(LaneNumbers::new(lane));
+    }
+
+    /// Returns the number on the wire of a packet that was counted with this number.
+    pub fn number_on_wire(&self, counted: u32) -> u32 {
+        self.lane.as_ref().map_or(counted, |lane| lane.on_wire(counted))
     }
 
     /// Whether packets that come now can be decrypted. If not, they should stay in the socket's buffer.
@@ -263,7 +276,10 @@ impl Collector {
                 return;
             }
         }
-        batch.add_received(slot.header(), at, payload_len);
+        let mut header = *slot.header();
+        if is_taken(&mut self.lane, &mut header) {
+            batch.add_received(&header, at, payload_len);
+        }
     }
 
     /// Segments of another length than a whole block's, joined by the kernel (equal messages, or the
@@ -279,13 +295,14 @@ impl Collector {
         }
         flat.truncate(received);
         for datagram in flat.chunks_mut(segment_len.max(1)) {
-            match &mut self.opener {
-                None => batch.add_datagram(datagram),
-                Some(opener) => {
-                    if let Some(packet) = opener.open_datagram(datagram) {
-                        batch.add_datagram(packet);
-                    }
-                }
+            let packet = match &mut self.opener {
+                None => Some(datagram),
+                Some(opener) => opener.open_datagram(datagram),
+            };
+            if let Some(packet) = packet
+                && is_taken(&mut self.lane, packet)
+            {
+                batch.add_datagram(packet);
             }
         }
     }
@@ -318,6 +335,14 @@ impl Collector {
     fn lens(&self) -> Lens {
         Lens::new(self.block_len, self.opener.is_some())
     }
+}
+
+/// Whether a packet is of the lane that is taken. Its number counts modulo 2^32 then.
+fn is_taken(lane: &mut Option<LaneNumbers>, packet: &mut [u8]) -> bool {
+    let (Some(lane), Some(number)) = (lane, header::number(packet)) else { return true };
+    let counted = lane.count_on(number);
+    counted.into_iter().for_each(|number| header::set_number(packet, number));
+    counted.is_some()
 }
 
 /// Makes a socket nonblocking, and has the kernel tell what it can of each packet. Returns the way that it offers.

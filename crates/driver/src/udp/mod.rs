@@ -28,8 +28,8 @@ pub use known_groups::check_group;
 pub(crate) use narrow::NarrowWay;
 pub use open::{
     DEFAULT_MULTICAST_HOPS, GroupAddress, ReceiveBuffer, UdpError, open_group_receiver, open_group_sender,
-    open_member, open_slower_sender, open_unicast_client, open_unicast_receiver, open_unicast_sender,
-    open_unicast_server, share_port_with_group,
+    open_member, open_slower_sender, open_slower_unicast_sender, open_unicast_client, open_unicast_receiver,
+    open_unicast_sender, open_unicast_server, share_port_with_group,
 };
 pub use outage::Outage;
 pub(crate) use transmitter::headers;

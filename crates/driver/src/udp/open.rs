@@ -175,6 +175,17 @@ pub fn open_unicast_sender(family_of: IpAddr) -> Result<UdpSocket, UdpError> {
     Ok(socket.into())
 }
 
+/// As [`open_unicast_sender`], with a buffer as of [`open_slower_sender`].
+///
+/// # Errors
+/// As those of [`open_unicast_sender`].
+pub fn open_slower_unicast_sender(family_of: IpAddr) -> Result<UdpSocket, UdpError> {
+    let socket = open_unicast_sender(family_of)?;
+    option::set_buffer(&socket, libc::SO_SNDBUFFORCE, libc::SO_SNDBUF, MEMBER_BUFFER_BYTES)
+        .map_err(|source| UdpError::Socket { doing: "open a UDP socket".into(), source })?;
+    Ok(socket)
+}
+
 /// Opens the socket of a unicast server at `address`, for requests and replies.
 ///
 /// # Errors

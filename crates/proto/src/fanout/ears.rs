@@ -76,8 +76,16 @@ impl Ears {
         (old < count).then(|| Arrived { first: first.wrapping_add(old), count: count - old, ..packets })
     }
 
+    /// Packets come with other numbers from now on. None of them has come yet.
+    pub fn begin_anew(&mut self) {
+        (self.window, self.next, self.heard.last) = (ReplayWindow::default(), 0, 0);
+    }
+
     /// A number's place among all, that nearest to the highest one.
     fn position(&self, number: u32) -> u64 {
+        if self.next == 0 {
+            return number.into();
+        }
         let ahead = number.wrapping_sub(self.next as u32).cast_signed();
         self.next.saturating_add_signed(ahead.into())
     }
@@ -128,5 +136,7 @@ mod tests {
         assert_eq!(ears.note(false, run(u32::MAX, 3)), Some(run(u32::MAX, 3)));
         assert_eq!((ears.note(false, run(0, 1)), ears.note(false, run(2, 1))), (None, Some(run(2, 1))));
         assert_eq!((ears.heard.last, ears.next), (2, (1 << 32) + 3));
+        ears.begin_anew();
+        assert_eq!([1 << 31, 1].map(|first| ears.note(false, run(first, 1))), [Some(run(1 << 31, 1)), None]);
     }
 }

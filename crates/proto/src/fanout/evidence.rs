@@ -10,6 +10,9 @@ const GRAIN: Duration = Duration::from_millis(5);
 /// As far back as anybody asks: several times the patience with a receiver.
 const MOMENTS: usize = 1024;
 
+/// Numbers are told apart modulo this: the two highest bits may be the number of a lane.
+const NUMBERS: u32 = u32::MAX >> 2;
+
 /// How many packets have left by when, from the numbers that they have.
 #[derive(Debug, Default)]
 pub(super) struct SentLog {
@@ -22,7 +25,7 @@ pub(super) struct SentLog {
 impl SentLog {
     /// Takes note that packets have left, and that the next one has the number `next`.
     pub fn sent(&mut self, now: Instant, next: u32) {
-        let count = next.wrapping_sub(self.next);
+        let count = next.wrapping_sub(self.next) & NUMBERS;
         if count == 0 {
             return;
         }
@@ -43,7 +46,7 @@ impl SentLog {
 
     /// Returns how many packets had left when the packet with this number did. None: that packet never left.
     pub fn total_at(&self, number: u32) -> Option<u64> {
-        let behind = u64::from(self.next.wrapping_sub(number));
+        let behind = u64::from(self.next.wrapping_sub(number) & NUMBERS);
         (behind > 0 && behind <= self.total).then(|| self.total - behind + 1)
     }
 

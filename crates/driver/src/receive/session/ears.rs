@@ -38,6 +38,12 @@ impl Ears {
 }
 
 impl Session<'_> {
+    /// From now on, packets come with the numbers of this lane.
+    pub(super) fn take_lane(&mut self, lane: u8) {
+        self.hearing.source.take_lane(lane);
+        self.hearing.ears.iter_mut().for_each(|ears| ears.counts.begin_anew());
+    }
+
     /// Takes a batch from the group's socket, too, as [`Session::receive_batch`].
     pub(super) fn receive_spare(&mut self) -> Result<Option<u64>, ReceiveError> {
         self.note_replayed();
@@ -100,6 +106,7 @@ impl Session<'_> {
             return;
         }
         let heard = ears.counts.tell(now);
+        let heard = fanout::Heard { last: self.hearing.source.number_on_wire(heard.last), ..heard };
         match self.members {
             Some(_) => self.tell_sender(&Message::Heard(heard)),
             None => self.line.outbox.push(FileId::new(self.session, 0), Message::Heard(heard)),

@@ -1,5 +1,7 @@
 //! Which of the session's groups are listened to.
 //!
+//! Where all come to the receiver's own address, the groups are lanes, which differ by their packets' numbers.
+//!
 //! A session with a connection is heard in one group. A move takes two steps: the new group is joined first, and the old one
 //! left when routers and switches know, so that nothing is missed in between. A carousel is heard in several groups at once,
 //! each with other blocks: a receiver that loses packets leaves the fastest, and comes back to it later
@@ -31,6 +33,8 @@ pub(super) struct Groups {
     mover: Mover,
     /// The group that is heard.
     heard: u8,
+    /// Whether the groups are lanes.
+    are_lanes: bool,
     first: SocketAddr,
     source: Option<IpAddr>,
     interface: Interface,
@@ -54,8 +58,8 @@ struct Layers {
 #[derive(Debug)]
 struct Next {
     group: u8,
-    address: SocketAddr,
-    socket: UdpSocket,
+    /// The group's address and socket. `None` of a lane.
+    place: Option<(SocketAddr, UdpSocket)>,
     at: Instant,
 }
 
@@ -68,6 +72,7 @@ impl Groups {
         Self {
             mover: Mover::new(ticket.groups),
             heard: 0,
+            are_lanes: ticket.has_lanes(),
             first: ticket.group,
             source: ticket.source,
             interface,
@@ -94,10 +99,14 @@ impl Groups {
 
     fn join(&mut self, now: Instant, group: u8) -> Result<(), UdpError> {
         self.next = None;
+        if self.are_lanes {
+            self.next = Some(Next { group, place: None, at: now });
+            return Ok(());
+        }
         let Some(place) = self.place(group) else { return Ok(()) };
         let address = place.group;
         let (socket, _) = open_group_receiver(&place, RECEIVE_BUFFER_BYTES)?;
-        self.next = Some(Next { group, address, socket, at: now + self.membership_time });
+        self.next = Some(Next { group, place: Some((address, socket)), at: now + self.membership_time });
         Ok(())
     }
 }
@@ -192,7 +201,7 @@ impl Session<'_> {
         }
         let group = self.hearing.groups.heard;
         if let Some(place) = self.hearing.groups.place(group) {
-            (self.on_event)(ReceiveEvent::Moved { group, address: place.group });
+            (self.on_event)(ReceiveEvent::Moved { group, address: Some(place.group) });
         }
         Ok(())
     }
@@ -201,9 +210,7 @@ impl Session<'_> {
     pub(super) fn move_if_due(&mut self) -> Result<(), ReceiveError> {
         self.change_layers()?;
         let now = self.clock.now();
-        let Some(Next { group, address, socket, .. }) =
-            self.hearing.groups.next.take_if(|next| next.at <= now)
-        else {
+        let Some(Next { group, place, .. }) = self.hearing.groups.next.take_if(|next| next.at <= now) else {
             return Ok(());
         };
         let mut taken = 0;
@@ -212,6 +219,19 @@ impl Session<'_> {
         {
             taken += more;
         }
+        let address = place.as_ref().map(|(address, _)| *address);
+        match place {
+            Some((_, socket)) => self.replace_socket(socket)?,
+            None => self.take_lane(group),
+        }
+        self.hearing.groups.heard = group;
+        self.hearing.congestion.handle(now, tfmcc::ReceiverInput::Moved);
+        self.handle(ReceiverInput::Moved { group }, None);
+        (self.on_event)(ReceiveEvent::Moved { group, address });
+        Ok(())
+    }
+
+    fn replace_socket(&mut self, socket: UdpSocket) -> Result<(), ReceiveError> {
         let could_read = self.hearing.source.can_read();
         if could_read {
             self.poller.remove(self.hearing.source.socket())?;
@@ -220,10 +240,6 @@ impl Session<'_> {
         if could_read {
             self.poller.add(self.hearing.source.socket(), GROUP, Interest::Read)?;
         }
-        self.hearing.groups.heard = group;
-        self.hearing.congestion.handle(now, tfmcc::ReceiverInput::Moved);
-        self.handle(ReceiverInput::Moved { group }, None);
-        (self.on_event)(ReceiveEvent::Moved { group, address });
         Ok(())
     }
 }

@@ -131,7 +131,10 @@ impl Figures {
 impl Hearing {
     fn open(options: &ReceiveOptions, joined: Joined, poller: &Poller) -> Result<Self, ReceiveError> {
         let ticket = &options.ticket;
-        let source = Source::new(options, joined.socket, opener(ticket)?)?;
+        let mut source = Source::new(options, joined.socket, opener(ticket)?)?;
+        if ticket.has_lanes() {
+            source.take_lane(0);
+        }
         let spare = joined.group_socket.map(|socket| source.prepare(socket)).transpose()?;
         let ears = ticket.fanout.chooses().then(|| Ears::new(spare));
         if source.can_read() {

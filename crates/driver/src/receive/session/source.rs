@@ -69,6 +69,21 @@ impl Source {
         Ok(())
     }
 
+    /// Takes only packets of this lane from now on.
+    pub fn take_lane(&mut self, lane: u8) {
+        if let Self::Session(collector) = self {
+            collector.take_lane(lane);
+        }
+    }
+
+    /// Returns the number on the wire of a packet that was counted with this number.
+    pub fn number_on_wire(&self, counted: u32) -> u32 {
+        match self {
+            Self::Session(collector) => collector.number_on_wire(counted),
+            Self::Iotup(_) => counted,
+        }
+    }
+
     /// Takes sealed packets' keys. `None` where packets are plain.
     pub fn opener(&mut self) -> Option<&mut Opener> {
         match self {

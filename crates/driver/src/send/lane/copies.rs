@@ -25,7 +25,7 @@ use super::{
 use crate::{
     fanout::SharedList,
     pacer::Pacer,
-    udp::{NarrowWay, Transmitter, UdpError, headers, open_unicast_sender},
+    udp::{NarrowWay, Transmitter, UdpError, headers, open_slower_unicast_sender, open_unicast_sender},
 };
 
 /// A socket for each family that the host has, and one for the group where there is one.
@@ -34,6 +34,8 @@ pub(in super::super) struct CopiesLane {
     v4: Option<UnicastSocket>,
     v6: Option<UnicastSocket>,
     group: Option<(Transmitter, SocketAddr)>,
+    /// Where what begins now is to go.
+    targets: Arc<[Target]>,
     /// Packets whose copies have not all left, in order.
     waiting: VecDeque<Copies<Packets<'static>, Target>>,
     left: LeftBytes,
@@ -64,9 +66,11 @@ pub(in super::super) enum Target {
 pub(in super::super) type LeftBytes = [u64; 4];
 
 impl CopiesLane {
-    pub fn open(plan: &Plan) -> Result<Self, SendError> {
+    /// Opens the lane of the group of this number.
+    pub fn open(plan: &Plan, group: u8) -> Result<Self, SendError> {
         let open = |family: IpAddr| -> Result<UnicastSocket, UdpError> {
-            let socket = open_unicast_sender(family)?;
+            let socket =
+                if group == 0 { open_unicast_sender(family)? } else { open_slower_unicast_sender(family)? };
             heed_marks(plan, &socket);
             let transmitter = Transmitter::new(socket, plan.options.offload);
             Ok(UnicastSocket { transmitter, hears_errors: false })
@@ -74,21 +78,29 @@ impl CopiesLane {
         let v4 = open(Ipv4Addr::UNSPECIFIED.into());
         let v6 = open(Ipv6Addr::UNSPECIFIED.into());
         let group = match plan.options.fanout {
-            Fanout::Auto => Some((open_group(plan)?, plan.group.scoped())),
-            Fanout::Multicast | Fanout::Unicast | Fanout::Mead | Fanout::Xcast => None,
+            Fanout::Auto if group == 0 => Some((open_group(plan)?, plan.group.scoped())),
+            _ => None,
         };
         match (v4, v6) {
             (Err(error), Err(_)) => Err(error.into()),
             (v4, v6) => {
-                let left = LeftBytes::default();
-                Ok(Self { v4: v4.ok(), v6: v6.ok(), group, waiting: VecDeque::new(), left })
+                let (targets, left) = (Arc::new([]), LeftBytes::default());
+                Ok(Self { v4: v4.ok(), v6: v6.ok(), group, targets, waiting: VecDeque::new(), left })
             }
         }
     }
 
+    pub fn targets(&self) -> &[Target] {
+        &self.targets
+    }
+
+    pub fn set_targets(&mut self, targets: Arc<[Target]>) {
+        self.targets = targets;
+    }
+
     /// Takes packets to send to each target, as the rate allows.
-    pub fn begin(&mut self, packets: Packets<'_>, targets: &Arc<[Target]>) {
-        let (packets, targets) = (packets.into_owned(), Arc::clone(targets));
+    pub fn begin(&mut self, packets: Packets<'_>) {
+        let (packets, targets) = (packets.into_owned(), Arc::clone(&self.targets));
         self.waiting.push_back(match &packets {
             Packets::Message(packet) => {
                 let bytes = packet.len() as u64;
@@ -111,7 +123,7 @@ impl CopiesLane {
     /// Sends the copies that may leave now. Returns the bytes of IP packets that left, and how long the next copy has to
     /// wait.
     pub fn send_due(&mut self, pacer: &mut Pacer, now: Instant) -> (u64, Option<Duration>) {
-        let Self { v4, v6, group, waiting, left } = self;
+        let Self { v4, v6, group, waiting, left, .. } = self;
         let Some(copies) = waiting.front_mut() else { return (0, None) };
         let group_address = group.as_ref().map(|(_, address)| *address);
         let bytes_of = |packets: &Packets<'static>, to: &Target| bytes_to(packets, to, group_address);

@@ -22,7 +22,12 @@ pub(super) use copies::{CopiesLane, Target};
 pub(super) use multicast::MulticastLane;
 
 use super::{Plan, SendError};
-use crate::{pacer, seal::Sealer, udp::Transmitter};
+use crate::{
+    pacer,
+    seal::Sealer,
+    udp::{NarrowWay, Transmitter},
+};
+use copies::LeftBytes;
 
 /// Sends one packet to many.
 #[derive(Debug)]
@@ -33,14 +38,13 @@ pub(super) struct GroupLane {
     sealed: Vec<u8>,
     /// Bytes of an object in each packet of blocks.
     block_len: usize,
-    /// The targets of copies. Empty if packets leave as multicast.
-    pub targets: Arc<[Target]>,
 }
 
 #[derive(Debug)]
 enum Way {
     Multicast(MulticastLane),
-    Copies(CopiesLane),
+    /// The copies of each of the session's groups, fastest first. No group waits for another one's copies.
+    Copies(Vec<CopiesLane>),
 }
 
 /// Packets as they leave.
@@ -66,9 +70,9 @@ impl GroupLane {
     pub fn open(plan: &Plan, key: Option<&GroupKey>) -> Result<Self, SendError> {
         let way = match plan.options.fanout {
             Fanout::Multicast => Way::Multicast(MulticastLane::open(plan)?),
-            Fanout::Unicast | Fanout::Mead | Fanout::Xcast | Fanout::Auto => {
-                Way::Copies(CopiesLane::open(plan)?)
-            }
+            Fanout::Unicast | Fanout::Mead | Fanout::Xcast | Fanout::Auto => Way::Copies(
+                (0..plan.groups).map(|group| CopiesLane::open(plan, group)).collect::<Result<_, _>>()?,
+            ),
         };
         let sealer = match (key, &plan.secret) {
             (Some(key), _) => Some(Sealer::for_group(key)),
@@ -76,7 +80,7 @@ impl GroupLane {
             (None, None) => None,
         };
         let block_len = plan.block_len.into();
-        Ok(Self { way, sealer, sealed: Vec::new(), block_len, targets: Arc::new([]) })
+        Ok(Self { way, sealer, sealed: Vec::new(), block_len })
     }
 
     /// Seals packets with another key from now on.
@@ -91,19 +95,50 @@ impl GroupLane {
         if let Way::Multicast(lane) = &mut self.way { Some(lane) } else { None }
     }
 
-    /// The lane, if packets leave as copies.
-    pub fn copies(&mut self) -> Option<&mut CopiesLane> {
-        if let Way::Copies(lane) = &mut self.way { Some(lane) } else { None }
+    /// The lane of this group, if packets leave as copies.
+    pub fn copies(&mut self, group: u8) -> Option<&mut CopiesLane> {
+        if let Way::Copies(lanes) = &mut self.way { lanes.get_mut(usize::from(group)) } else { None }
     }
 
-    /// Returns the lane for reading, if packets leave as copies.
+    /// Returns the first group's lane for reading, if packets leave as copies.
     pub fn as_copies(&self) -> Option<&CopiesLane> {
-        if let Way::Copies(lane) = &self.way { Some(lane) } else { None }
+        self.all_copies().first()
     }
 
-    /// Whether copies of the last packet still wait for the rate. They go before everything else.
-    pub fn has_copies(&self) -> bool {
-        self.as_copies().is_some_and(CopiesLane::is_busy)
+    /// The lanes of all groups. Empty if packets leave as multicast.
+    fn all_copies(&self) -> &[CopiesLane] {
+        if let Way::Copies(lanes) = &self.way { lanes } else { &[] }
+    }
+
+    /// Where the copies of a group's packets go. Empty if packets leave as multicast.
+    pub fn targets(&self, group: u8) -> &[Target] {
+        self.all_copies().get(usize::from(group)).map_or(&[], CopiesLane::targets)
+    }
+
+    /// Sends what begins now for a group to these. Does nothing if packets leave as multicast.
+    pub fn set_targets(&mut self, group: u8, targets: Arc<[Target]>) {
+        if let Some(lane) = self.copies(group) {
+            lane.set_targets(targets);
+        }
+    }
+
+    /// The bytes that have left so far in copies, of all groups. `None` if packets leave as multicast.
+    pub fn left_bytes(&self) -> Option<LeftBytes> {
+        let lanes = self.all_copies().iter().map(CopiesLane::left_bytes);
+        lanes.reduce(|one, other| std::array::from_fn(|way| one[way] + other[way]))
+    }
+
+    /// Takes hosts that were lately found to have a path too narrow for the packets of copies.
+    pub fn take_narrow(&mut self) -> Vec<NarrowWay> {
+        match &mut self.way {
+            Way::Multicast(_) => Vec::new(),
+            Way::Copies(lanes) => lanes.iter_mut().flat_map(CopiesLane::take_narrow).collect(),
+        }
+    }
+
+    /// Whether copies of a group's last packet still wait for the rate. They go before everything else in the group.
+    pub fn has_copies(&self, group: u8) -> bool {
+        self.all_copies().get(usize::from(group)).is_some_and(CopiesLane::is_busy)
     }
 
     /// Whether messages and blocks of several objects may share a datagram here. Copies leave one by one.
@@ -122,7 +157,7 @@ impl GroupLane {
                 Packets::Message(Cow::Borrowed(&self.sealed))
             }
         };
-        self.way.send(now, group, &self.targets, packets)
+        self.way.send(now, group, packets)
     }
 
     /// Sends a run of blocks. Returns the same as [`GroupLane::send_message`].
@@ -143,7 +178,7 @@ impl GroupLane {
                 Packets::Segments { segment_len, bytes: Cow::Borrowed(&self.sealed) }
             }
         };
-        self.way.send(now, group, &self.targets, packets)
+        self.way.send(now, group, packets)
     }
 
     /// Sends datagrams of `datagram_len` bytes (the last one may be shorter), which are stored one after the
@@ -165,22 +200,18 @@ impl GroupLane {
                 Packets::Segments { segment_len, bytes: Cow::Borrowed(&self.sealed) }
             }
         };
-        self.way.send(now, 0, &self.targets, packets)
+        self.way.send(now, 0, packets)
     }
 }
 
 impl Way {
-    fn send(
-        &mut self,
-        now: Instant,
-        group: u8,
-        targets: &Arc<[Target]>,
-        packets: Packets<'_>,
-    ) -> Result<u64, SendError> {
+    fn send(&mut self, now: Instant, group: u8, packets: Packets<'_>) -> Result<u64, SendError> {
         match self {
             Self::Multicast(lane) => lane.send(now, group, &packets),
-            Self::Copies(lane) => {
-                lane.begin(packets, targets);
+            Self::Copies(lanes) => {
+                if let Some(lane) = lanes.get_mut(usize::from(group)) {
+                    lane.begin(packets);
+                }
                 Ok(0)
             }
         }

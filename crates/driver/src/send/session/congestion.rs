@@ -113,7 +113,7 @@ impl Session<'_> {
 
     /// Bytes of IP packets have left for a group, in all copies.
     pub(super) fn note_sent(&mut self, now: Instant, group: u8, group_bytes: u64, repair_bytes: u64) {
-        let copies = self.copies();
+        let copies = self.copies(group);
         let (group_bytes, repair_bytes) = (group_bytes.div_ceil(copies), repair_bytes.div_ceil(copies));
         self.congestion(now, group, SenderInput::Sent { group_bytes, repair_bytes });
     }
@@ -137,7 +137,7 @@ impl Session<'_> {
     /// Tells a group what it should know. Returns when there will be more.
     pub(super) fn tell_pace(&mut self, now: Instant, group: u8) -> Result<Option<Instant>, SendError> {
         // Copies of the packet before go first.
-        while !self.lanes.group.has_copies()
+        while !self.lanes.group.has_copies(group)
             && let Some(congestion) = self.congestion_of(group)
         {
             match congestion.machine.poll(now) {
@@ -157,7 +157,7 @@ impl Session<'_> {
 
     /// The pacer counts all copies of a packet; the rate is each one's.
     pub(super) fn apply_rate(&mut self, now: Instant, group: u8) {
-        let copies = self.copies();
+        let copies = self.copies(group);
         let (packet_bytes, datagram_len) = (self.plan.packet_bytes(), self.plan.datagram_len());
         let Some(congestion) = self.congestion_of(group) else { return };
         let (rate, phase) = (congestion.machine.rate_bps(), congestion.machine.limit().phase);
@@ -180,7 +180,7 @@ impl Session<'_> {
 
     /// What is due already leaves at once: a host that wakes late cannot afford to wake all receivers for each packet.
     pub(super) fn take_late_run(&mut self, now: Instant) {
-        let copies = self.copies();
+        let copies = self.copies(0);
         let Some(least) = self.lanes.congestion.as_ref().map(|congestion| congestion.packets_a_run) else {
             return;
         };
@@ -209,8 +209,9 @@ impl Session<'_> {
         }
     }
 
-    pub(super) fn copies(&self) -> u64 {
-        self.lanes.group.targets.len().max(1) as u64
+    /// The number of copies in which a packet to a group leaves.
+    pub(super) fn copies(&self, group: u8) -> u64 {
+        self.lanes.group.targets(group).len().max(1) as u64
     }
 
     /// The first group's rate and what limits it, for those who watch.

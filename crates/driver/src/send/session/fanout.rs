@@ -13,7 +13,7 @@ use treecast_proto::{
     fanout::{Config, Event, Fanout, Heard, Input, Way},
     object::{ReceiverId, SenderInput},
 };
-use treecast_wire::ticket;
+use treecast_wire::{header::lane_of, ticket};
 
 use super::{
     super::{
@@ -33,7 +33,8 @@ const PATIENCE: Duration = Duration::from_millis(300);
 /// The machine, and where routers are found for it.
 #[derive(Debug)]
 pub(super) struct Ways {
-    machine: Fanout,
+    /// A machine for each of the session's groups, which knows the receivers in it, fastest first.
+    machines: Vec<Fanout>,
     /// None where packets with lists cannot be sent.
     discovery: Option<Discovery>,
     /// Receivers that both the machine and discovery have been told of.
@@ -49,14 +50,14 @@ impl Ways {
     /// reach it.
     pub fn join_named(&mut self, now: Instant, receiver: u32, address: SocketAddr) -> io::Result<bool> {
         self.named.insert(receiver, address);
-        self.machine.handle(now, Input::Joined(receiver));
+        self.handle(now, 0, Input::Joined(receiver));
         self.discovery.as_mut().map_or(Ok(true), |discovery| discovery.join(now, receiver, address))
     }
 
     /// Ceases to serve such a receiver.
     pub fn leave_named(&mut self, now: Instant, receiver: u32) {
         self.named.remove(&receiver);
-        self.machine.handle(now, Input::Left(receiver));
+        self.handle(now, 0, Input::Left(receiver));
         if let Some(discovery) = &mut self.discovery {
             discovery.leave(now, receiver);
         }
@@ -64,7 +65,18 @@ impl Ways {
 
     /// Notes whether anybody listens to the group, in a session whose receivers report nothing.
     pub fn note_listeners(&mut self, now: Instant, present: bool) {
-        self.machine.handle(now, Input::Listeners(present));
+        self.handle(now, 0, Input::Listeners(present));
+    }
+
+    fn handle(&mut self, now: Instant, group: u8, input: Input) {
+        if let Some(machine) = self.machines.get_mut(usize::from(group)) {
+            machine.handle(now, input);
+        }
+    }
+
+    /// The way by which a receiver of the first group is served.
+    fn first_way(&self, receiver: u32) -> Option<Way> {
+        self.machines.first()?.way(receiver)
     }
 }
 
@@ -86,13 +98,16 @@ impl Session<'_> {
             }
         }
         let by_lists = discovery.as_ref().map_or(Way::Mead, Discovery::way);
-        self.lanes.ways = Some(Ways {
-            machine: Fanout::new(Config {
-                has_group: fanout.has_group(),
+        let machine = |group: u8| {
+            Fanout::new(Config {
+                has_group: fanout.has_group() && group == 0,
                 by_lists,
                 patience: PATIENCE,
                 has_reports: self.plan.options.repair.carousel().is_none(),
-            }),
+            })
+        };
+        self.lanes.ways = Some(Ways {
+            machines: (0..self.plan.groups).map(machine).collect(),
             discovery,
             known: BTreeSet::new(),
             named: BTreeMap::new(),
@@ -114,9 +129,7 @@ impl Session<'_> {
             return;
         }
         let Some(ways) = &mut self.lanes.ways else {
-            let connected = self.peers.values().filter(|peer| peer.link.connection.is_some());
-            self.lanes.group.targets = connected.filter_map(|peer| peer.udp).map(Target::Receiver).collect();
-            return;
+            return self.address_groups();
         };
         let now = self.clock.now();
         let there = |(id, peer): (&ReceiverId, &Peer)| {
@@ -126,7 +139,8 @@ impl Session<'_> {
         let mut unreachable = Vec::new();
         for (receiver, address) in &there {
             if ways.known.insert(*receiver) {
-                ways.machine.handle(now, Input::Joined(receiver.0));
+                let group = self.peers.get(receiver).map_or(0, |peer| peer.group);
+                ways.handle(now, group, Input::Joined(receiver.0));
                 if let Some(discovery) = &mut ways.discovery
                     && !discovery.join(now, receiver.0, *address).unwrap_or(false)
                 {
@@ -138,7 +152,7 @@ impl Session<'_> {
         let gone: Vec<_> = ways.known.difference(&there).copied().collect();
         for receiver in gone {
             ways.known.remove(&receiver);
-            ways.machine.handle(now, Input::Left(receiver.0));
+            ways.machines.iter_mut().for_each(|machine| machine.handle(now, Input::Left(receiver.0)));
             if let Some(discovery) = &mut ways.discovery {
                 discovery.leave(now, receiver.0);
             }
@@ -150,6 +164,18 @@ impl Session<'_> {
         let unreachable: Vec<(String, IpAddr)> = unreachable.collect();
         unreachable.iter().for_each(|(name, address)| self.warn_of_unreachable(name, *address));
         self.follow_plan(now);
+    }
+
+    /// Has each group's packets leave for its own receivers.
+    fn address_groups(&mut self) {
+        let now = self.clock.now();
+        for group in 0..=self.lanes.slower.len() as u8 {
+            let peers = self.peers.values().filter(|peer| peer.group == group);
+            let connected = peers.filter(|peer| peer.link.connection.is_some());
+            let targets = connected.filter_map(|peer| peer.udp).map(Target::Receiver).collect();
+            self.lanes.group.set_targets(group, targets);
+            self.apply_rate(now, group);
+        }
     }
 
     /// Says that a receiver cannot be served as the user wants it.
@@ -177,7 +203,7 @@ impl Session<'_> {
         match (&mut self.lanes.ways, at) {
             (None, _) => {
                 let listeners = local.listeners.values().copied();
-                self.lanes.group.targets = listeners.map(Target::Receiver).collect();
+                self.lanes.group.set_targets(0, listeners.map(Target::Receiver).collect());
             }
             (Some(ways), None) => ways.leave_named(now, receiver.0),
             (Some(ways), Some(at)) => {
@@ -205,7 +231,7 @@ impl Session<'_> {
     /// Says of each receiver once that full packets go there in fragments: the kernel knows it of copies, and routers say it
     /// of lists.
     pub(super) fn warn_of_narrow_ways(&mut self) {
-        let mut found = self.lanes.group.copies().map(CopiesLane::take_narrow).unwrap_or_default();
+        let mut found = self.lanes.group.take_narrow();
         let discovery = self.lanes.ways.as_mut().and_then(|ways| ways.discovery.as_mut());
         found.extend(discovery.map(Discovery::take_narrow).unwrap_or_default());
         let mut ways: BTreeMap<_, Vec<IpAddr>> = BTreeMap::new();
@@ -220,16 +246,30 @@ impl Session<'_> {
 
     /// A receiver's report.
     pub(super) fn heard(&mut self, now: Instant, from: ReceiverId, heard: Heard) {
-        if let Some(ways) = &mut self.lanes.ways {
-            ways.machine.handle(now, Input::Heard(from.0, heard));
+        let group = self.group_of(from);
+        // One that has just moved may speak of the group before.
+        let is_of_group = self.plan.groups == 1 || lane_of(heard.last) == group;
+        if let Some(ways) = &mut self.lanes.ways
+            && is_of_group
+        {
+            ways.handle(now, group, Input::Heard(from.0, heard));
             self.has_news = true;
         }
     }
 
-    /// Packets have got their numbers; the next one gets `next`.
-    pub(super) fn note_numbers(&mut self, now: Instant, next: u32) {
+    /// Packets of a group have got their numbers; the next one gets `next`.
+    pub(super) fn note_numbers(&mut self, now: Instant, group: u8, next: u32) {
         if let Some(ways) = &mut self.lanes.ways {
-            ways.machine.handle(now, Input::Sent { next });
+            ways.handle(now, group, Input::Sent { next });
+        }
+    }
+
+    /// A receiver is in another group from now on. What reaches it there is found out anew.
+    pub(super) fn move_ways(&mut self, now: Instant, receiver: ReceiverId, (before, group): (u8, u8)) {
+        if let Some(ways) = self.lanes.ways.as_mut().filter(|ways| ways.known.contains(&receiver)) {
+            ways.handle(now, before, Input::Left(receiver.0));
+            ways.handle(now, group, Input::Joined(receiver.0));
+            self.note_way(receiver, Way::Unicast);
         }
     }
 
@@ -245,7 +285,9 @@ impl Session<'_> {
         if let Some(discovery) = &mut ways.discovery {
             deadline = discovery.carry_out(now);
             if let Some(lists) = discovery.take_lists() {
-                ways.machine.handle(now, Input::Lists(lists));
+                for machine in &mut ways.machines {
+                    machine.handle(now, Input::Lists(lists.clone()));
+                }
                 // The same receivers may be behind other routers.
                 is_changed = true;
             }
@@ -254,16 +296,18 @@ impl Session<'_> {
             }
         }
         let (mut moved, mut unheard) = (Vec::new(), Vec::new());
-        let deadline = loop {
-            match ways.machine.poll(now) {
-                Step::Event(Event::Plan) => is_changed = true,
-                Step::Event(Event::Moved { receiver, way, why }) => {
-                    moved.push((ReceiverId(receiver), way, why))
+        for machine in &mut ways.machines {
+            deadline = loop {
+                match machine.poll(now) {
+                    Step::Event(Event::Plan) => is_changed = true,
+                    Step::Event(Event::Moved { receiver, way, why }) => {
+                        moved.push((ReceiverId(receiver), way, why))
+                    }
+                    Step::Event(Event::Unheard { receiver }) => unheard.push(ReceiverId(receiver)),
+                    Step::Wait(look, _) => break [deadline, look].into_iter().flatten().min(),
                 }
-                Step::Event(Event::Unheard { receiver }) => unheard.push(ReceiverId(receiver)),
-                Step::Wait(look, _) => break [deadline, look].into_iter().flatten().min(),
-            }
-        };
+            };
+        }
         for receiver in unheard {
             self.handle(now, SenderInput::Unheard { receiver });
         }
@@ -278,10 +322,17 @@ impl Session<'_> {
         Turn::Until(deadline)
     }
 
-    /// Sends by the machine's plan from now on; what has been begun goes where it was to go.
+    /// Sends by the machines' plans from now on; what has been begun goes where it was to go.
     pub(super) fn follow_plan(&mut self, now: Instant) {
+        for group in 0..self.plan.groups {
+            self.follow_plan_of(now, group);
+        }
+        self.has_news = true;
+    }
+
+    fn follow_plan_of(&mut self, now: Instant, number: u8) {
         let Some(ways) = &self.lanes.ways else { return };
-        let plan = ways.machine.plan();
+        let Some(plan) = ways.machines.get(usize::from(number)).map(Fanout::plan) else { return };
         let group = plan.group.then_some(Target::Group);
         let lists = ways.discovery.as_ref().map(|discovery| discovery.planned(plan)).unwrap_or_default();
         let address = |receiver: &u32| {
@@ -292,16 +343,15 @@ impl Session<'_> {
             peer.link.connection.as_ref().and(peer.udp)
         };
         let unicast = plan.unicast.iter().filter_map(address).map(Target::Receiver);
-        self.lanes.group.targets =
-            group.into_iter().chain(lists.into_iter().map(Target::List)).chain(unicast).collect();
-        self.has_news = true;
+        let targets = group.into_iter().chain(lists.into_iter().map(Target::List)).chain(unicast).collect();
+        self.lanes.group.set_targets(number, targets);
         match self.plan.options.rate {
             Rate::Fixed(rate) => {
                 let rate = if self.local.is_some() { spread(rate) } else { rate };
-                let rate = rate.saturating_mul(self.copies());
+                let rate = rate.saturating_mul(self.copies(number));
                 self.lanes.pacer.set_rate(now, rate, self.lanes.run_bytes);
             }
-            Rate::Auto { .. } => self.apply_rate(now, 0),
+            Rate::Auto { .. } => self.apply_rate(now, number),
             Rate::Max => {}
         }
     }
@@ -310,14 +360,14 @@ impl Session<'_> {
     fn members_served_by(&self, way: Way) -> usize {
         let Some(local) = &self.local else { return 0 };
         let of = |receiver: &ReceiverId| {
-            self.lanes.ways.as_ref().map_or(Some(Way::Unicast), |ways| ways.machine.way(receiver.0))
+            self.lanes.ways.as_ref().map_or(Some(Way::Unicast), |ways| ways.first_way(receiver.0))
         };
         local.listeners.keys().filter(|receiver| of(receiver) == Some(way)).count()
     }
 
     /// What has left by which way; none where there is one.
     pub(super) fn fanout_progress(&self) -> Option<FanoutProgress> {
-        let left = self.lanes.group.as_copies()?.left_bytes();
+        let left = self.lanes.group.left_bytes()?;
         let by = |way: Way| {
             let receivers = self.peers.values().filter(|peer| peer.way == Some(way)).count();
             let receivers = (receivers + self.members_served_by(way)) as u32;

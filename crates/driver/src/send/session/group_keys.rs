@@ -100,9 +100,7 @@ impl Session<'_> {
             None => &mut self.lanes.numbers,
         };
         let first = numbers.take(packets as u32);
-        if group == 0 {
-            self.note_numbers(now, first.wrapping_add(packets as u32));
-        }
+        self.note_numbers(now, group, first.wrapping_add(packets as u32));
         Ok(first)
     }
 }

@@ -7,7 +7,7 @@ use treecast_host::{
     wake::Waker,
 };
 use treecast_proto::Instant;
-use treecast_wire::{header::PacketNumbers, ticket::Fanout};
+use treecast_wire::ticket::Fanout;
 
 use super::{
     super::{
@@ -54,7 +54,7 @@ impl Lanes {
             keys,
             gather: Gather::new(plan.block_len),
             runs: 0,
-            numbers: PacketNumbers::default(),
+            numbers: plan.numbers(0),
             pacer: Pacer::new(lane_rate(plan), now),
             slower: SlowerLane::all(plan, now),
             congestion: Congestion::new(plan),

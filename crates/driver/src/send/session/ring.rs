@@ -169,13 +169,13 @@ impl Session<'_> {
     fn address_named(&mut self) -> Result<(), SendError> {
         let now = self.clock.now();
         let port = self.plan.ticket(Vec::new()).own_port();
-        if let Some(copies) = self.lanes.group.copies() {
+        if let Some(copies) = self.lanes.group.copies(0) {
             copies.hear_errors();
         }
         let named = self.plan.options.receivers.iter().map(|ip| SocketAddr::new(*ip, port));
         let named: Vec<SocketAddr> = named.collect();
         let Some(ways) = &mut self.lanes.ways else {
-            self.lanes.group.targets = named.into_iter().map(Target::Receiver).collect();
+            self.lanes.group.set_targets(0, named.into_iter().map(Target::Receiver).collect());
             return Ok(());
         };
         for (number, address) in (0..).zip(named) {

@@ -1,4 +1,5 @@
-//! The lanes of slower groups. They share one socket and one key; each has its own rate and packet numbers.
+//! The lanes of slower groups. They share one key; each has its own rate and packet numbers. With copies, a slower group is the
+//! receivers whose copies leave at its rate.
 
 use treecast_proto::{
     Instant, Step,
@@ -29,14 +30,14 @@ pub(super) struct SlowerLane {
 impl SlowerLane {
     /// The lanes of a session's slower groups, fastest first.
     pub fn all(plan: &Plan, now: Instant) -> Vec<Self> {
-        let lane = |rate_bps: Option<u64>| Self {
+        let lane = |(group, rate_bps): (u8, Option<u64>)| Self {
             pacer: Pacer::new(rate_bps, now),
             run_bytes: config::packets_per_run(plan, rate_bps) as u64 * plan.packet_bytes(),
             congestion: Congestion::new(plan),
-            numbers: PacketNumbers::default(),
+            numbers: plan.numbers(group),
             run: Vec::new(),
         };
-        plan.rates().skip(1).map(lane).collect()
+        (0..).zip(plan.rates()).skip(1).map(lane).collect()
     }
 
     pub fn numbers(&mut self) -> &mut PacketNumbers {
@@ -64,10 +65,12 @@ impl Session<'_> {
             return Ok(Turn::Until(Some(until)));
         }
         let pace = self.tell_pace(now, group)?;
+        let due = self.send_copies_due(now, group);
         let Some(lane) = self.slower_lane(group) else { return Ok(Turn::Until(None)) };
         let delay = lane.pacer.delay(now, lane.run_bytes);
-        if !delay.is_zero() {
-            return Ok(Turn::Until(pace.into_iter().chain([now + delay]).min()));
+        let waits_until = due.or((!delay.is_zero()).then(|| now + delay));
+        if let Some(until) = waits_until {
+            return Ok(Turn::Until(pace.into_iter().chain([until]).min()));
         }
         if self.send_pending(now, group)? {
             return Ok(Turn::Again);
@@ -110,7 +113,9 @@ impl Session<'_> {
             let Some(lane) = self.lanes.slower.get(usize::from(group) - 1) else { return Ok(()) };
             let sent = self.lanes.group.send_blocks(now, group, first, &lane.run[bytes])?;
             self.note_sent_slowly(now, group, sent);
-            self.note_sent(now, group, sent, 0);
+            if sent > 0 {
+                self.note_sent(now, group, sent, 0);
+            }
         }
         Ok(())
     }
@@ -130,6 +135,8 @@ impl Session<'_> {
         self.congestion_moved(now, receiver, group);
         self.note_place(now, receiver, group);
         self.close_if_empty(before);
+        self.move_ways(now, receiver, (before, group));
+        self.update_destinations();
         (self.on_event)(SendEvent::Moved { receiver: name, group, rate_bps });
     }
 
