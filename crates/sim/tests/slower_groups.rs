@@ -53,6 +53,17 @@ fn nor_does_one_that_ignores_calls() {
     }
 }
 
+#[test]
+fn a_slow_receiver_moves_and_the_others_are_fast() {
+    for seed in seeds(2) {
+        let outcome = run(&session(seed, 40, Host { rate_bps: RATE_BPS / 10, ..HONEST }));
+        let moved: Vec<_> = outcome.moves.iter().map(|(_, host, group)| (*host, *group)).collect();
+        assert_eq!(moved, [(0, 1)], "seed {seed}");
+        let (fast, slow) = (honest(&outcome), outcome.goodput_bps(0, MINUTE) / (RATE_BPS as f64 / 10.0));
+        assert!(fast > 0.85 && slow > 0.8, "{fast} and {slow}, seed {seed}");
+    }
+}
+
 /// Receivers with equal paths stay in one group, but for one session in twenty.
 #[test]
 fn equal_receivers_stay_together() {

@@ -181,8 +181,6 @@ struct Stage {
     peak_at: Instant,
     /// Whether the rate yielded to nobody then.
     holds: bool,
-    /// Whether packets that a queue lost began it.
-    is_test: bool,
 }
 
 #[derive(Debug)]
@@ -225,7 +223,6 @@ impl Steering {
                 peak_queue: before_queue,
                 peak_at: since,
                 holds: false,
-                is_test: false,
             },
             last: Sample::default(),
             bandwidth: Bandwidth::default(),
@@ -350,18 +347,9 @@ impl Steering {
                 return false;
             }
             _ if !self.is_contested() && is_heavy => self.narrow(now),
-            _ if is_lossy && self.is_contested() => self.give_way(now),
-            // What is left of an own queue is no contest. Down tells whether others fill it.
-            _ if is_lossy && self.is_settled(now) => {
-                self.enter(now, Phase::Down);
-                self.stage.is_test = true;
-            }
+            // What is left of an own queue is no contest.
+            _ if is_lossy && (self.is_settled(now) || self.is_contested()) => self.give_way(now),
             _ if self.last.marked > 0.0 => self.give_way(now),
-            // In a contest, the window decides, and not what the path delivers.
-            _ if self.losses.is_excessive() && self.is_contested() => {
-                self.losses.forget();
-                self.give_way(now);
-            }
             _ if self.losses.is_excessive() => self.take_less(now),
             _ => return false,
         }
@@ -507,12 +495,7 @@ impl Steering {
             return;
         }
         if self.is_queued() && !self.stage.holds {
-            let under_way = self.window_of(self.stage.before_bps);
-            if self.stage.is_test {
-                self.contest.lose(now, under_way, self.last.round_trip, self.last.queue);
-            } else {
-                self.contest.begin(now, under_way);
-            }
+            self.contest.begin(now, self.window_of(self.stage.before_bps));
         }
         self.enter(now, Phase::Cruise);
     }
@@ -533,7 +516,6 @@ impl Steering {
             peak_queue: queue,
             peak_at: now,
             holds,
-            is_test: false,
         };
         if phase == Phase::Cruise {
             let least = if holds { Duration::ZERO } else { SHORTEST_CRUISE };
