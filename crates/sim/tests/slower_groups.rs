@@ -38,10 +38,13 @@ fn left_by(seed: u64, millis: u64, liar: Host) -> f64 {
 #[test]
 fn who_lies_low_takes_no_more_than_a_twentieth_from_the_others() {
     for (seed, millis) in seeds(1).flat_map(|seed| [10, 40, 100].map(|millis| (seed, millis))) {
-        for lie in [Lie::Factor(0.1), Lie::Bears(100_000)] {
+        for lie in [Lie::Factor(0.1), Lie::Bears(1_000_000), Lie::Bears(100_000)] {
             let left = left_by(seed, millis, Host { lie, ..HONEST });
             assert!(left > 0.95, "{left} with {lie:?} and {millis} ms, seed {seed}");
         }
+        // Who says that it bears half is found out a second later.
+        let left = left_by(seed, millis, Host { lie: Lie::Factor(0.5), ..HONEST });
+        assert!(left > 0.93, "{left} with a half and {millis} ms, seed {seed}");
     }
 }
 

@@ -93,6 +93,8 @@ pub struct SlowerGroups {
     known: BTreeMap<u64, Known>,
     /// The groups' rates at the last look, in bits a second.
     rates_bps: [f64; MOST_SLOWER as usize + 1],
+    /// Whether a group's rate was still being found then.
+    is_starting: [bool; MOST_SLOWER as usize + 1],
     trial: Option<Trial>,
     /// How long a report counts.
     memory: Duration,
@@ -177,6 +179,10 @@ impl SlowerGroups {
             member.unlimited = Some(now);
             return;
         };
+        // At the start, each receiver bears what has arrived so far.
+        if self.is_starting.get(usize::from(member.group)) == Some(&true) {
+            return;
+        }
         let before = member.limits(now, self.memory);
         let is_new = member.limits(now, self.memory * NEWS_AFTER).is_none();
         let bears_bps = before.map_or(bears_bps, |before| before + (bears_bps - before) * SMOOTHING);
@@ -202,9 +208,12 @@ impl SlowerGroups {
 impl SlowerGroups {
     /// Looks at the groups, fastest first.
     pub fn look(&mut self, now: Instant, groups: &[GroupView]) -> Vec<Order> {
-        let longest = groups.iter().map(|group| group.round_trip).max().unwrap_or_default();
+        // Of a group without members, no round trip is known.
+        let used = (0..).zip(groups).filter(|(group, _)| self.of(*group).next().is_some());
+        let longest = used.map(|(_, view)| view.round_trip).max().unwrap_or_default();
         self.memory = REMEMBERED.max(longest * REMEMBERED_ROUNDS);
         self.rates_bps = [0, 1, 2, 3].map(|group| groups.get(group).map_or(0.0, |view| view.rate_bps as f64));
+        self.is_starting = [0, 1, 2, 3].map(|group| groups.get(group).is_some_and(|view| !view.is_found));
         let mut orders = self.leave_out_deaf(now);
         if self.members.values().any(|member| member.called.is_some()) {
             return orders;
