@@ -189,7 +189,7 @@ fn end(scratch: &Scratch, len: usize, sender: Teller, receivers: [Teller; 3]) ->
 }
 
 /// How long a receiver took for the last of its files.
-fn seconds(told: &Vec<Value>) -> f64 {
+fn seconds(told: &[Value]) -> f64 {
     of_kind(told, "object").last().unwrap()["seconds"].as_f64().unwrap()
 }
 

@@ -12,7 +12,7 @@ use std::{
 };
 
 use treecast::{
-    Answer, Delivery, ErrorKind, Group, GroupBuilder, GroupEvent, Object, Rate, Received, Receiver,
+    Answer, Delivery, ErrorKind, Group, GroupBuilder, GroupEvent, Object, Offer, Rate, Received, Receiver,
     ReceiverBuilder, ReceiverEvent, Repair, Ticket,
 };
 
@@ -163,10 +163,14 @@ fn an_object_that_cannot_be_read_to_its_end_is_told_of() {
     let folder = scratch("shrinks");
     let path = folder.path().join("shrinks");
     std::fs::write(&path, noise(1_000_000, 3)).unwrap();
-    let group = group(1).start().unwrap();
+    let group = group(1).rate(Rate::Bps(4_000_000)).start().unwrap();
     let shrinks = group.send_file(&path).unwrap();
-    std::fs::write(&path, b"shorter").unwrap();
-    let receiver = receiver(&group).in_memory().join().unwrap();
+    // Once it is announced, it takes two seconds to send.
+    let shorten = move |_: &Offer| {
+        std::fs::write(&path, b"shorter").unwrap();
+        Answer::Take
+    };
+    let receiver = receiver(&group).in_memory().accept(shorten).join().unwrap();
     let delivery = shrinks.wait();
     assert!(!delivery.is_complete() && delivery.failed == 1, "{delivery:?}");
     assert!(delivery.problem.unwrap().contains("shrinks"));
@@ -174,6 +178,22 @@ fn an_object_that_cannot_be_read_to_its_end_is_told_of() {
     assert!(!report.is_complete() && report.withdrawn.len() == 1, "{report:?}");
     let failed = receiver.events().any(|event| matches!(event, ReceiverEvent::Failed { .. }));
     assert!(failed && !receiver.finish().wait().unwrap().is_complete());
+}
+
+#[test]
+fn a_file_that_changes_before_its_turn_is_not_sent() {
+    let folder = scratch("changes");
+    let path = folder.path().join("changes");
+    std::fs::write(&path, noise(1_000, 3)).unwrap();
+    let group = group(1).start().unwrap();
+    let changes = group.send_file(&path).unwrap();
+    std::fs::write(&path, b"shorter").unwrap();
+    let receiver = receiver(&group).in_memory().join().unwrap();
+    let delivery = changes.wait();
+    assert_eq!((delivery.complete, delivery.failed), (0, 0));
+    assert!(!delivery.is_complete() && delivery.problem.unwrap().contains("changes"));
+    assert!(!group.close().wait().unwrap().is_complete());
+    assert!(receiver.finish().wait().unwrap().is_complete(), "nobody has announced it");
 }
 
 #[test]

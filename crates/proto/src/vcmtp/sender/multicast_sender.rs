@@ -148,9 +148,8 @@ impl MulticastSender {
 
     /// Whether this object is all out, and blocks of others are to be multicast.
     pub(super) fn has_others(&self, objects: &Objects, index: u32) -> bool {
-        let has_blocks = |index: u32| {
-            objects.get(index).is_some_and(|object| object.sent < object.begin.file_size)
-        };
+        let has_blocks =
+            |index: u32| objects.get(index).is_some_and(|object| object.sent < object.begin.file_size);
         !has_blocks(index) && self.in_flight.iter().any(|other| has_blocks(*other))
     }
 
