@@ -86,7 +86,7 @@ fn slow_receiver_moves(fec: &str) {
     let address = of_kind(&told[2], "moved")[0]["address"].to_string();
     assert!(address.contains("239.255.7.9:"), "the address behind the first group's: {address}");
 
-    let seconds: Vec<f64> = told.iter().map(seconds).collect();
+    let seconds: Vec<f64> = told.iter().map(|events| seconds(events)).collect();
     let mut receivers = done["receivers"].as_array().unwrap().iter();
     let (slow, whole) = (receivers.find(|one| one["receiver"] == "c2").unwrap(), &done["bytes"]);
     let share = |field: &str, unit: f64| slow[field].as_f64().unwrap() * unit / whole.as_f64().unwrap();
@@ -134,7 +134,7 @@ fn slow_receiver_is_called(fanout: &[&str]) {
     let (told, (done, sent)) = deliver(&switch, &scratch, LEN, fanout);
     let first = of_kind(&sent, "moved").into_iter().find(|moved| moved["receiver"] == "c2");
     assert_eq!(first.map(|moved| &moved["group_number"]), Some(&1.into()), "{:?}", of_kind(&sent, "moved"));
-    let seconds: Vec<f64> = told.iter().map(seconds).collect();
+    let seconds: Vec<f64> = told.iter().map(|events| seconds(events)).collect();
     assert!(seconds[0].min(seconds[1]) < seconds[2] * 0.7, "nobody waits for the slow one: {seconds:?}");
     let slower = done["groups"][1]["sent_bytes"].as_u64().unwrap();
     assert!(slower > LEN as u64 / 4, "its group has brought what it lacked: {}", done["groups"]);
