@@ -52,7 +52,7 @@ pub struct ReceiverOutcome {
 impl GroupReport {
     pub(crate) fn new(summary: SendSummary) -> Self {
         Self {
-            is_complete: summary.is_complete(),
+            is_complete: summary.is_complete() && summary.not_sent == 0,
             duration: Duration::try_from_secs_f64(summary.progress.seconds).unwrap_or_default(),
             objects: summary.objects,
             bytes: summary.progress.total_bytes,
@@ -63,7 +63,7 @@ impl GroupReport {
         }
     }
 
-    /// Whether every receiver has every object that it wanted.
+    /// Whether all objects could be sent, and every receiver has every object that it wanted.
     pub fn is_complete(&self) -> bool {
         self.is_complete
     }
