@@ -172,8 +172,10 @@ impl Plan {
 
     /// The rate of each group, from fast to slow, in bits a second. `None` for a rate that is not fixed.
     pub(super) fn rates(&self) -> impl Iterator<Item = Option<u64>> {
-        let slower = self.options.slower_rates.iter().copied().map(Some).chain(std::iter::repeat(None));
-        [self.options.rate.fixed_bps()].into_iter().chain(slower).take(self.groups.into())
+        // A session that goes on with a fixed rate may have slower groups of an earlier one without.
+        let (first, slower) = (self.options.rate.fixed_bps(), self.options.slower_rates.iter().copied());
+        let slower = slower.map(Some).chain(std::iter::repeat(first));
+        [first].into_iter().chain(slower).take(self.groups.into())
     }
 
     /// The rates of a session with several, from fast to slow, in bits a second; else none.

@@ -177,14 +177,20 @@ impl Session<'_> {
     /// has also lost its key, or its number in a plain session, its name and address are left to know it by. They prove nothing. So
     /// where the session admits certain keys only, the key must be the same.
     pub(super) fn mark_earlier_tries(&mut self, who: &Who, ip: IpAddr, again: ReceiverId) {
+        // Before the start, receivers have nothing to say, and silence tells nothing.
+        if self.figures.started.is_none() {
+            return;
+        }
         let needs_key = self.allow().is_some();
-        for peer in self.peers.values_mut().filter(|peer| peer.link.connection.is_some() && !peer.link.closes)
-        {
+        let is_earlier = |peer: &&mut Peer| {
+            let is_there = peer.link.connection.is_some() && !peer.link.closes;
             let is_near = peer.address.ip().to_canonical() == ip.to_canonical();
-            let is_same = peer.who.name == who.name && (!needs_key || peer.who.key == who.key);
-            if is_near && is_same {
-                peer.absence.came_again = Some(again);
-            }
+            is_there && is_near && peer.who.name == who.name && (!needs_key || peer.who.key == who.key)
+        };
+        // Of several, nobody can tell which one it was.
+        let mut earlier = self.peers.values_mut().filter(is_earlier);
+        if let (Some(peer), None) = (earlier.next(), earlier.next()) {
+            peer.absence.came_again = Some(again);
         }
     }
 

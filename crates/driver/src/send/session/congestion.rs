@@ -6,10 +6,7 @@ use treecast_proto::{
     object::{Destination, ReceiverId},
     tfmcc::{self, Cause, PaceReport, SenderConfig, SenderInput},
 };
-use treecast_wire::{
-    header::FileId,
-    message::{Message, Phase},
-};
+use treecast_wire::{header::FileId, message::Message};
 
 use super::{
     super::{MOST_CODED_BPS, Plan, Rate, RateProgress, SendError},
@@ -160,18 +157,21 @@ impl Session<'_> {
         let copies = self.copies(group);
         let (packet_bytes, datagram_len) = (self.plan.packet_bytes(), self.plan.datagram_len());
         let Some(congestion) = self.congestion_of(group) else { return };
-        let (rate, phase) = (congestion.machine.rate_bps(), congestion.machine.limit().phase);
-        if congestion.applied == (rate, copies) {
-            return;
-        }
+        let (rate, cause) = (congestion.machine.rate_bps(), congestion.machine.limit().cause);
+        let is_new = congestion.applied != (rate, copies);
         congestion.applied = (rate, copies);
         let limit = frames_in_super_packet(datagram_len);
         let packets = pacer::packets_per_smooth_run(rate, packet_bytes, limit);
-        congestion.packets_a_run = packets;
+        if is_new {
+            congestion.packets_a_run = packets;
+        }
         // Symbols go to the first group alone.
         if let Some(machine) = self.machine.vcmtp_mut().filter(|_| group == 0) {
             machine.set_may_code(rate <= MOST_CODED_BPS);
-            machine.set_finding_rate(phase == Phase::Start);
+            machine.set_finding_rate(cause == Cause::Start);
+        }
+        if !is_new {
+            return;
         }
         self.set_run(group, packets);
         let run_bytes = packets as u64 * packet_bytes;

@@ -349,7 +349,9 @@ impl Session<'_> {
             Rate::Fixed(rate) => {
                 let rate = if self.local.is_some() { spread(rate) } else { rate };
                 let rate = rate.saturating_mul(self.copies(number));
-                self.lanes.pacer.set_rate(now, rate, self.lanes.run_bytes);
+                let run_bytes = self.slower_lane(number).map(|lane| lane.run_bytes);
+                let run_bytes = run_bytes.unwrap_or(self.lanes.run_bytes);
+                self.pacer_of(number).set_rate(now, rate, run_bytes);
             }
             Rate::Auto { .. } => self.apply_rate(now, number),
             Rate::Max => {}

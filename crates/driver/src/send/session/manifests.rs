@@ -35,8 +35,9 @@ impl Session<'_> {
         }
         self.objects.unsigned.since.get_or_insert(now);
         self.objects.unsigned.hashes.push((file, hash));
-        // Repair symbols take time. Receivers that need none of them have the object when they have its manifest.
-        let symbols_follow = self.machine.vcmtp().is_some_and(Sender::has_symbols_due);
+        // Repair symbols take time. Receivers of a feed that need none of them have the object when they have its manifest.
+        let is_feed = self.plan.options.feed.is_some();
+        let symbols_follow = is_feed && self.machine.vcmtp().is_some_and(Sender::has_symbols_due);
         if symbols_follow || self.objects.unsigned.hashes.len() >= MAX_BATCH {
             self.sign_all(now);
         }

@@ -216,7 +216,7 @@ impl Sender {
         object.hash = Some(hash);
         if object.out.is_some() {
             self.handle_completion(now, index);
-        } else if object.sent >= object.begin.file_size {
+        } else if object.started.is_some() && object.sent >= object.begin.file_size {
             self.say_digest(now, index);
         }
     }
