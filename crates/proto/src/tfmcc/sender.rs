@@ -13,7 +13,7 @@ use treecast_wire::message::{Pace, PaceReport, Phase};
 
 use self::{group::Group, law::Law, rate::Finding};
 use super::{feedback, micros};
-use crate::{Instant, Step};
+use crate::{Instant, Step, group_rate::GroupView};
 
 /// The group is told so many times a round trip, ...
 const TOLD_A_ROUND_TRIP: u32 = 4;
@@ -386,6 +386,28 @@ impl Sender {
             queue: self.rate.queue(),
             bears_bps: bears.map(|bps| bps as u64),
             phase: self.rate.phase(),
+        }
+    }
+
+    /// Returns the group as the choice of slower groups sees it. `rest` is how long it will still have something to send.
+    pub fn view(&self, rest: Duration) -> GroupView {
+        let limit = self.limit();
+        GroupView {
+            rate_bps: self.rate_bps(),
+            is_found: limit.phase != Phase::Start && limit.cause != Cause::Unused,
+            round_trip: limit.round_trip,
+            rest,
+            limited_by: limit.receiver.filter(|_| limit.bears_bps.is_some()),
+        }
+    }
+
+    /// Returns what a report that was handled last says that its receiver bears, in bits a second: `Some(None)` if nothing limits
+    /// it. One that the sender does not follow also says what it bore a moment ago. `None`: it says nothing of that.
+    pub fn borne_bps(&self, from: u32, report: &PaceReport) -> Option<Option<u64>> {
+        match report.rate_bps {
+            Pace::NO_RATE if report.is_limited && self.limit().receiver == Some(from) => None,
+            Pace::NO_RATE => Some(report.is_limited.then_some(report.received_bps)),
+            bears => Some(Some(bears)),
         }
     }
 

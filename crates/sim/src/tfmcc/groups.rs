@@ -10,11 +10,8 @@ use rand::RngExt;
 use rand_chacha::ChaCha8Rng;
 use treecast_proto::{
     Instant, Step,
-    group_rate::{GroupView, MOST_SLOWER, Order, SlowerGroups},
-    tfmcc::{
-        Arrived, Cause, Control, Pace, PaceReport, Phase, Receiver, ReceiverInput, Sender, SenderConfig,
-        SenderInput,
-    },
+    group_rate::{MOST_SLOWER, Order, SlowerGroups},
+    tfmcc::{Arrived, Control, Pace, PaceReport, Receiver, ReceiverInput, Sender, SenderConfig, SenderInput},
 };
 
 use super::{
@@ -371,15 +368,8 @@ impl World<'_> {
         let number = host as u32 + 1;
         let machine = &mut self.groups[usize::from(group)].machine;
         machine.handle(now, SenderInput::Report { from: number, report });
-        let is_followed = machine.limit().receiver == Some(number);
-        let bears_bps = match report.rate_bps {
-            Pace::NO_RATE if report.is_limited && is_followed => None,
-            Pace::NO_RATE if report.is_limited => Some(Some(report.received_bps as f64)),
-            Pace::NO_RATE => Some(None),
-            bears => Some(Some(bears as f64)),
-        };
-        if let Some(bears_bps) = bears_bps {
-            self.placing.reported(now, number, bears_bps);
+        if let Some(bears_bps) = machine.borne_bps(number, &report) {
+            self.placing.reported(now, number, bears_bps.map(|bps| bps as f64));
             if now >= self.next_look {
                 self.next_look = now + LOOK;
                 self.place(now);
@@ -390,14 +380,7 @@ impl World<'_> {
 
     fn place(&mut self, now: Instant) {
         let rest = self.session.length;
-        let view = |group: &Group| {
-            let limit = group.machine.limit();
-            let is_found = limit.phase != Phase::Start && limit.cause != Cause::Unused;
-            let limited_by = limit.receiver.filter(|_| limit.bears_bps.is_some());
-            let rate_bps = group.machine.rate_bps();
-            GroupView { rate_bps, is_found, round_trip: limit.round_trip, rest, limited_by }
-        };
-        let views: Vec<_> = self.groups.iter().map(view).collect();
+        let views: Vec<_> = self.groups.iter().map(|group| group.machine.view(rest)).collect();
         let orders = self.placing.look(now, &views);
         for (group, there) in (0..).zip(&mut self.groups) {
             there.machine.ask(self.placing.asks(group));

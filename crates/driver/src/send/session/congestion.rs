@@ -92,7 +92,9 @@ impl Session<'_> {
             rate_bps = congestion.machine.rate_bps(),
             "report of a path"
         );
-        self.note_limit(now, from, limit.receiver == Some(from.number()), &report);
+        if let Some(bears_bps) = congestion.machine.borne_bps(from.number(), &report) {
+            self.note_limit(now, from, bears_bps);
+        }
     }
 
     /// The group that a receiver is in. 0 is the first.

@@ -9,7 +9,7 @@ use treecast_proto::{
     Instant,
     group_rate::{GroupView, Order, SlowerGroups},
     object::ReceiverId,
-    tfmcc::{Cause, Control, Pace, PaceReport, Phase, SenderInput},
+    tfmcc::{Control, SenderInput},
 };
 
 use super::{
@@ -60,20 +60,8 @@ impl Session<'_> {
         }
     }
 
-    /// A receiver says what it bears. One that the sender does not follow also says what it bore a moment ago.
-    pub(super) fn note_limit(
-        &mut self,
-        now: Instant,
-        from: ReceiverId,
-        is_followed: bool,
-        report: &PaceReport,
-    ) {
-        let bears_bps = match report.rate_bps {
-            Pace::NO_RATE if report.is_limited && is_followed => return,
-            Pace::NO_RATE if report.is_limited => Some(report.received_bps),
-            Pace::NO_RATE => None,
-            bears => Some(bears),
-        };
+    /// A receiver says what it bears, in bits a second, or that nothing limits it.
+    pub(super) fn note_limit(&mut self, now: Instant, from: ReceiverId, bears_bps: Option<u64>) {
         let Some(placing) = &mut self.lanes.placing else { return };
         let is_below = |floor| bears_bps.is_some_and(|bps| bps < floor);
         if !placing.floor_bps.is_some_and(is_below) {
@@ -115,12 +103,10 @@ impl Session<'_> {
 
     fn view(&mut self, group: u8) -> GroupView {
         let Some(congestion) = self.congestion_of(group) else { return GroupView::default() };
-        let (rate_bps, limit) = (congestion.machine().rate_bps(), congestion.machine().limit());
-        let is_found = limit.phase != Phase::Start && limit.cause != Cause::Unused;
+        let view = congestion.machine().view(Duration::MAX);
         let unsent = self.unsent_bytes(group) as f64 * 8.0;
-        let rest = Duration::try_from_secs_f64(unsent / rate_bps.max(1) as f64).unwrap_or(Duration::MAX);
-        let limited_by = limit.receiver.filter(|_| limit.bears_bps.is_some());
-        GroupView { rate_bps, is_found, round_trip: limit.round_trip, rest, limited_by }
+        let rest = Duration::try_from_secs_f64(unsent / view.rate_bps.max(1) as f64);
+        GroupView { rest: rest.unwrap_or(view.rest), ..view }
     }
 
     /// Bytes of objects that a group has yet to be sent, at least. The end of a feed is not known.
