@@ -91,10 +91,8 @@ pub struct SlowerGroups {
     members: BTreeMap<u32, Member>,
     /// What is known of those that have left, by who they are.
     known: BTreeMap<u64, Known>,
-    /// The groups' rates at the last look, in bits a second.
-    rates_bps: [f64; MOST_SLOWER as usize + 1],
-    /// Whether a group's rate was still being found then.
-    is_starting: [bool; MOST_SLOWER as usize + 1],
+    /// The groups at the last look.
+    seen: Vec<GroupView>,
     trial: Option<Trial>,
     /// How long a report counts.
     memory: Duration,
@@ -179,8 +177,9 @@ impl SlowerGroups {
             member.unlimited = Some(now);
             return;
         };
+        let view = self.seen.get(usize::from(member.group));
         // At the start, each receiver bears what has arrived so far.
-        if self.is_starting.get(usize::from(member.group)) == Some(&true) {
+        if view.is_some_and(|view| !view.is_found) {
             return;
         }
         let before = member.limits(now, self.memory);
@@ -188,7 +187,7 @@ impl SlowerGroups {
         let bears_bps = before.map_or(bears_bps, |before| before + (bears_bps - before) * SMOOTHING);
         (member.limits, member.unlimited) = (Some((now, bears_bps)), None);
         // Who bears clearly more than the rate does not limit it, and who bears clearly less would have lowered it.
-        let rate_bps = self.rates_bps.get(usize::from(member.group)).copied().unwrap_or_default();
+        let rate_bps = view.map_or(0.0, |view| view.rate_bps as f64);
         let is_about_it = bears_bps * SAME >= rate_bps && bears_bps <= rate_bps * SAME;
         if is_new
             && is_about_it
@@ -212,8 +211,7 @@ impl SlowerGroups {
         let used = (0..).zip(groups).filter(|(group, _)| self.of(*group).next().is_some());
         let longest = used.map(|(_, view)| view.round_trip).max().unwrap_or_default();
         self.memory = REMEMBERED.max(longest * REMEMBERED_ROUNDS);
-        self.rates_bps = [0, 1, 2, 3].map(|group| groups.get(group).map_or(0.0, |view| view.rate_bps as f64));
-        self.is_starting = [0, 1, 2, 3].map(|group| groups.get(group).is_some_and(|view| !view.is_found));
+        self.seen = groups.to_vec();
         let mut orders = self.leave_out_deaf(now);
         if self.members.values().any(|member| member.called.is_some()) {
             return orders;
