@@ -160,20 +160,19 @@ impl Session<'_> {
         let (packet_bytes, datagram_len) = (self.plan.packet_bytes(), self.plan.datagram_len());
         let Some(congestion) = self.congestion_of(group) else { return };
         let (rate, cause) = (congestion.machine.rate_bps(), congestion.machine.limit().cause);
-        let is_new = congestion.applied != (rate, copies);
-        congestion.applied = (rate, copies);
-        let limit = frames_in_super_packet(datagram_len);
-        let packets = pacer::packets_per_smooth_run(rate, packet_bytes, limit);
-        if is_new {
-            congestion.packets_a_run = packets;
-        }
+        let applied = std::mem::replace(&mut congestion.applied, (rate, copies));
         // Symbols go to the first group alone.
         if let Some(machine) = self.machine.vcmtp_mut().filter(|_| group == 0) {
             machine.set_may_code(rate <= MOST_CODED_BPS);
             machine.set_finding_rate(cause == Cause::Start);
         }
-        if !is_new {
+        if applied == (rate, copies) {
             return;
+        }
+        let limit = frames_in_super_packet(datagram_len);
+        let packets = pacer::packets_per_smooth_run(rate, packet_bytes, limit);
+        if let Some(congestion) = self.congestion_of(group) {
+            congestion.packets_a_run = packets;
         }
         self.set_run(group, packets);
         let run_bytes = packets as u64 * packet_bytes;
