@@ -80,6 +80,12 @@ impl Fanout {
         matches!(self, Self::Multicast | Self::Auto)
     }
 
+    /// Whether so many groups are no multicast groups: receivers hear all of them at their own addresses, and tell them apart by packet
+    /// numbers.
+    pub fn has_lanes(self, groups: u8) -> bool {
+        groups > 1 && self != Self::Multicast
+    }
+
     /// Whether the sender chooses a fanout for each receiver, by what the receiver has heard
     /// ([`crate::message::Heard`]).
     pub fn chooses(self) -> bool {
@@ -303,10 +309,9 @@ impl Ticket {
         }
     }
 
-    /// Whether the session has several groups that are no multicast groups: receivers hear all of them at their own addresses, and tell
-    /// them apart by packet numbers.
+    /// Whether the session's groups are lanes ([`Fanout::has_lanes`]).
     pub fn has_lanes(&self) -> bool {
-        self.groups > 1 && self.fanout != Fanout::Multicast
+        self.fanout.has_lanes(self.groups)
     }
 
     /// Whether local groups have multicast addresses. Elsewhere members are spoken to one by one: on fanouts without multicast, and where

@@ -231,8 +231,10 @@ impl Plan {
 
     /// The packet numbers of a group. Where there is one address for all of them, a receiver tells them apart by that.
     pub(super) fn numbers(&self, group: u8) -> PacketNumbers {
-        let are_lanes = self.groups > 1 && self.options.fanout != Fanout::Multicast;
-        if are_lanes { PacketNumbers::of_lane(group) } else { PacketNumbers::default() }
+        match self.options.fanout.has_lanes(self.groups) {
+            true => PacketNumbers::of_lane(group),
+            false => PacketNumbers::default(),
+        }
     }
 
     /// The addresses of the session's groups for a socket, the fastest group first.
