@@ -141,27 +141,17 @@ impl ObjectQueue {
     /// Takes out what is beyond a bound, and counts it as dropped: objects of the lowest priority first, and of these the oldest.
     pub(super) fn shed(&self, bound: Bound) -> Vec<Queued> {
         let mut state = self.state();
-        let mut shed = Vec::new();
-        while state.is_beyond(bound)
-            && let Some(((lowest, _), _)) = state.arrivals.last_key_value()
-            && let Some((&place, _)) = state.arrivals.range((*lowest, 0)..).next()
-        {
-            shed.extend(state.remove(place).and_then(Arrival::into_object));
-        }
+        let shed = state.take_beyond(bound, |arrivals| {
+            let ((lowest, _), _) = arrivals.last_key_value()?;
+            arrivals.range((*lowest, 0)..).next()
+        });
         state.dropped += shed.len() as u64;
         shed
     }
 
     /// Takes out what is beyond a bound: objects of the lowest priority first, and of these the newest.
     pub(super) fn put_back(&self, bound: Bound) -> Vec<Queued> {
-        let mut state = self.state();
-        let mut back = Vec::new();
-        while state.is_beyond(bound)
-            && let Some((&place, _)) = state.arrivals.last_key_value()
-        {
-            back.extend(state.remove(place).and_then(Arrival::into_object));
-        }
-        back
+        self.state().take_beyond(bound, BTreeMap::last_key_value)
     }
 
     /// Whether the session has begun to take objects.
@@ -237,8 +227,19 @@ impl State {
         Ok(())
     }
 
-    fn is_beyond(&self, bound: Bound) -> bool {
-        self.arrivals.len() > bound.objects || self.bytes > bound.bytes
+    /// Takes out what is beyond a bound, each time the object that `next` says.
+    fn take_beyond(
+        &mut self,
+        bound: Bound,
+        next: impl Fn(&BTreeMap<Place, Arrival>) -> Option<(&Place, &Arrival)>,
+    ) -> Vec<Queued> {
+        let mut taken = Vec::new();
+        while (self.arrivals.len() > bound.objects || self.bytes > bound.bytes)
+            && let Some((&place, _)) = next(&self.arrivals)
+        {
+            taken.extend(self.remove(place).and_then(Arrival::into_object));
+        }
+        taken
     }
 
     fn remove(&mut self, place: Place) -> Option<Arrival> {
