@@ -56,11 +56,9 @@ impl Template {
             path.metadata().is_ok_and(|file| file.is_file() && file.permissions().mode() & 0o111 != 0)
         };
         let path = std::env::var_os("PATH").unwrap_or_default();
-        let is_there = match program.components().count() {
-            1 if !self.0[0].contains('/') => {
-                std::env::split_paths(&path).any(|folder| is_program(&folder.join(program)))
-            }
-            _ => is_program(program),
+        let is_there = match self.0[0].contains('/') {
+            true => is_program(program),
+            false => std::env::split_paths(&path).any(|folder| is_program(&folder.join(program))),
         };
         match is_there {
             true => Ok(()),
