@@ -395,12 +395,14 @@ impl Sender {
     /// The next repair symbols to the group, or the word that they are out.
     pub(super) fn next_symbols(&mut self, now: Instant) -> Option<SenderTransmit> {
         self.symbols.tell_again(now);
+        // Who has lost nothing of an object needs no symbols, and waits for the hash.
+        if self.has_symbols_due()
+            && let Some(word) = self.symbols.told.iter().copied().find(|(_, word)| *word == Word::Digest)
+        {
+            self.symbols.told.remove(&word);
+            return self.digest_to_group(word.0);
+        }
         while let Some((index, source_block)) = self.symbols.due.first().copied() {
-            // Who has lost nothing of an object needs no symbols, and waits for the hash.
-            if let Some(word) = self.symbols.told.iter().copied().find(|(_, word)| *word == Word::Digest) {
-                self.symbols.told.remove(&word);
-                return self.digest_to_group(word.0);
-            }
             let since = *self.symbols.due_since.get_or_insert(now);
             if now < since + GIVES_WAY && self.multicast.has_others(&self.objects, index) {
                 return None;
