@@ -1,6 +1,7 @@
 //! `treecast send --fanout mead|xcast|auto` between network namespaces, by way of `treecast router`.
 
 mod child;
+mod fanout_session;
 mod mroute_network;
 mod session;
 
@@ -11,15 +12,11 @@ use std::{
     time::Duration,
 };
 
-use child::{PrivateFile, SpawnGuarded, Teller, longest_silence};
+use child::{PrivateFile, Teller, longest_silence};
+use fanout_session::{RECEIVERS, SERVED_BYTES, left_bytes, network, receive, start, start_sender};
 use mroute_network::{Network, Router, TENTH, eventually};
 use serde_json::Value;
 use session::{Scratch, contents, last_event, path, refused, treecast};
-
-/// s - rf - r1 - LAN of e1, e2 and e3; e4 is behind rf. Only r1 is to speak MEADcast.
-fn network() -> Network {
-    Network::with_lan_behind("rf", "r1")
-}
 
 /// Has the link between rf and a node take packets of so many bytes.
 fn narrow(network: &Network, node: &str, mtu: u32) {
@@ -28,39 +25,8 @@ fn narrow(network: &Network, node: &str, mtu: u32) {
     }
 }
 
-const RECEIVERS: [(&str, &str); 4] = [("e1", "b1"), ("e2", "b1"), ("e3", "b1"), ("e4", "rf")];
-
 fn router(network: &Network) -> Router {
     network.daemon("r1", &["router", "run", "--all"], Stdio::inherit())
-}
-
-/// A sender on s with these arguments, and a receiver on each host.
-fn start(network: &Network, scratch: &Scratch, arguments: &[&str]) -> (Teller, Vec<Teller>) {
-    let sender = start_sender(network, scratch, arguments);
-    (sender, RECEIVERS.iter().map(|receiver| receive(network, scratch, receiver)).collect())
-}
-
-fn start_on(network: &Network, node: &str, command: &mut Command) -> Teller {
-    command.stdin(Stdio::null()).stdout(Stdio::piped());
-    Teller::of(network.within(node, || command.spawn_guarded()))
-}
-
-fn start_sender(network: &Network, scratch: &Scratch, arguments: &[&str]) -> Teller {
-    let mut command = treecast();
-    command.args(["send", "--json", "--interface", "rf", "--ticket-file"]).arg(scratch.path("ticket"));
-    if !arguments.contains(&"--receivers") {
-        command.args(["--wait", "4"]);
-    }
-    let mut sender = start_on(network, "s", command.args(arguments));
-    sender.next("ticket");
-    sender
-}
-
-fn receive(network: &Network, scratch: &Scratch, (node, interface): &(&str, &str)) -> Teller {
-    let mut command = treecast();
-    command.args(["receive", "--json", "--name", node, "--interface", interface, "--into"]);
-    command.arg(scratch.path(node)).arg(format!("@{}", path(&scratch.path("ticket"))));
-    start_on(network, node, &mut command)
 }
 
 /// What a session that brought every file has come to: the last events of the sender and of each receiver, and all of the
@@ -118,14 +84,6 @@ fn ways(events: &[Value]) -> BTreeMap<String, String> {
 
 fn expected(ways: &[(&str, &str)]) -> BTreeMap<String, String> {
     ways.iter().map(|(node, way)| ((*node).to_owned(), (*way).to_owned())).collect()
-}
-
-/// What leaves by a way in less time than a receiver is thought to hear by it: half a second at 20 Mbit/s. On a busy machine one may
-/// seem deaf right after it has proved to hear, and then it gets unicast for two seconds, or for the rest of a small file.
-const SERVED_BYTES: u64 = 600_000;
-
-fn left_bytes(done: &Value, way: &str) -> u64 {
-    done["fanout"][way]["left_bytes"].as_u64().expect("a number")
 }
 
 #[test]
@@ -322,37 +280,6 @@ fn xcast_serves_who_is_behind_a_router_and_others_by_unicast() {
         let (by_xcast, by_unicast) = (delivered.left_bytes("xcast"), delivered.left_bytes("unicast"));
         assert!(by_xcast > SERVED_BYTES && by_unicast < 4 * LEN as u64, "{by_xcast} {by_unicast}");
         assert_eq!((delivered.left_bytes("mead"), delivered.left_bytes("multicast")), (0, 0));
-    }
-}
-
-/// Lists are of receivers that bear about as much. The one that bears a tenth gets copies at a rate of its own.
-#[test]
-fn lists_do_not_wait_for_a_slower_receiver() {
-    const LEN: usize = 12_000_000;
-    for way in ["mead", "xcast"] {
-        let (network, scratch) = (network(), Scratch::new());
-        let _routers =
-            ["rf", "r1"].map(|node| network.daemon(node, &["router", "run", "--all"], Stdio::inherit()));
-        for (node, port, rate) in [("b1", "e1", 50), ("b1", "e2", 50), ("b1", "e3", 5), ("rf", "e4", 50)] {
-            // A deep bucket hides from a sender that is so near that it is too fast.
-            network.shape(node, port, &format!("rate {rate}mbit burst {}kb limit 128kb", rate / 3 + 1));
-        }
-        let file = scratch.file("file", LEN);
-        let (sender, receivers) = start(&network, &scratch, &["--fanout", way, path(&file)]);
-        let told: Vec<_> = receivers.into_iter().map(|receiver| receiver.end().1).collect();
-        let (done, events) = sender.end();
-        let moved: Vec<_> = events.iter().filter(|event| event["event"] == "moved").collect();
-        assert!(moved.first().is_some_and(|moved| moved["receiver"] == "e3"), "{way}: {moved:?}");
-        let object = |events: &Vec<Value>| events.iter().find(|event| event["event"] == "object").cloned();
-        let seconds = told.iter().map(|events| object(events).and_then(|object| object["seconds"].as_f64()));
-        let seconds: Vec<f64> = seconds.map(|seconds| seconds.expect("it has come")).collect();
-        let fast = seconds[0].max(seconds[1]).max(seconds[3]);
-        assert!(fast < seconds[2] * 0.7, "{way}: nobody waits for the slow one: {seconds:?}");
-        for (node, _) in RECEIVERS {
-            let copy = std::fs::read(scratch.path(node).join("file")).expect("it has come");
-            assert!(copy == contents(LEN), "{way} {node}");
-        }
-        assert!(left_bytes(&done, way) > SERVED_BYTES, "{}", done["fanout"]);
     }
 }
 
