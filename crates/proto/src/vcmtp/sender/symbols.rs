@@ -88,7 +88,7 @@ pub(super) struct Symbols {
     is_coding: bool,
     /// They may, where nobody insists on them.
     may_code: bool,
-    /// Whether the rate is being found, and whether it was when the last source block was out.
+    /// Whether the rate is being found, and whether it was at any time since the last source block was out.
     is_finding_rate: bool,
     was_finding_rate: bool,
     sent: u64,
@@ -141,9 +141,8 @@ impl Symbols {
 
     /// A source block is out. What got lost of it while the rate was being found is not expected again.
     fn note_rate(&mut self, (index, source_block): (u32, u32)) {
-        // Part of it may have gone out before the rate was known.
         let was_finding_rate = std::mem::replace(&mut self.was_finding_rate, self.is_finding_rate);
-        if let Some(estimate) = self.estimate.as_mut().filter(|_| was_finding_rate || self.is_finding_rate) {
+        if let Some(estimate) = self.estimate.as_mut().filter(|_| was_finding_rate) {
             estimate.rate_was_unknown(index, source_block);
         }
     }
@@ -334,6 +333,7 @@ impl Sender {
     /// Sets whether the rate is still being found. What gets lost meanwhile is not expected to be lost later.
     pub fn set_finding_rate(&mut self, is_finding_rate: bool) {
         self.symbols.is_finding_rate = is_finding_rate;
+        self.symbols.was_finding_rate |= is_finding_rate;
     }
 
     /// Whether a source block that is being multicast will be followed by symbols, as far as receivers have named its blocks.
