@@ -19,6 +19,7 @@ mod held_back;
 mod loss;
 mod path;
 mod slower_groups;
+mod standing;
 mod steering;
 mod under_way;
 mod windowed;

@@ -16,7 +16,8 @@ use std::time::Duration;
 use treecast_wire::message::Phase;
 
 use super::{
-    contest::Contest, held_back::HeldBack, loss::Losses, path::queue_that_counts, under_way::UnderWay,
+    contest::Contest, held_back::HeldBack, loss::Losses, path::queue_that_counts, standing::Standing,
+    under_way::UnderWay,
 };
 use crate::{
     Instant,
@@ -39,6 +40,8 @@ const MOST_IN_START: f64 = 4.0;
 const SPARE_PACKETS: f64 = 16.0;
 
 const DRAIN_GAIN: f64 = 0.5;
+/// Start's queue is gone when no more than so many bandwidth-delay products are under way.
+const MOST_DRAINED: f64 = 1.25;
 const UP_GAIN: f64 = 1.25;
 /// After a phase Up that lost packets, the next one tries this share of the excess.
 const UP_CAUTION: f64 = 0.5;
@@ -202,8 +205,7 @@ pub struct Steering {
     cruise_ends: Instant,
     /// Congestion before this time is answered already.
     heeded_until: Instant,
-    /// When there was a queue last.
-    queued: Instant,
+    standing: Standing,
     dice: SplitMix64,
 }
 
@@ -234,7 +236,7 @@ impl Steering {
             grown: (0.0, Instant::ZERO),
             cruise_ends: Instant::ZERO,
             heeded_until: Instant::ZERO,
-            queued: Instant::ZERO,
+            standing: Standing::default(),
             dice: SplitMix64(packet_bytes.into()),
         }
     }
@@ -272,9 +274,7 @@ impl Steering {
             self.losses.add(sample.lost, self.packets(), self.is_queued());
         }
         self.bandwidth.add(latest_bps);
-        if self.is_queued() || self.last.marked > 0.0 {
-            self.queued = now;
-        }
+        self.standing.add(now, self.is_queued(), self.last.marked > 0.0, latest_bps, self.round());
         if sample.queue > self.stage.peak_queue {
             (self.stage.peak_queue, self.stage.peak_at) = (sample.queue, now);
         }
@@ -283,6 +283,9 @@ impl Steering {
                 // A queue that is gone is gone, whoever is late.
                 if matches!(self.stage.phase, Phase::Drain | Phase::Down) && self.has_drained(now) {
                     self.enter(now, Phase::Cruise);
+                }
+                // The round trip may have been long for a moment only.
+                if !self.held_back.usage.is_unused() {
                     self.apply();
                 }
                 return;
@@ -294,9 +297,9 @@ impl Steering {
             }
             self.held_back.end();
         }
-        if self.is_settled(now) && self.is_queued() && !self.is_contested() && !self.stage.holds {
+        if self.is_settled(now) && !self.is_contested() && !self.stage.holds {
             // Token buckets let through more for a moment than the path delivers behind a queue.
-            self.bandwidth.bound(latest_bps);
+            self.bound_by_queue();
         }
         self.contest.grow(now, round_trip, self.window_of(latest_bps), sample.queue);
         if !self.heed(now) {
@@ -378,8 +381,9 @@ impl Steering {
     /// Whether what is sent does not arrive, and queues.
     fn is_narrower(&self, now: Instant) -> bool {
         let is_known = self.is_settled(now) || self.stage.phase == Phase::Down;
-        let is_less = self.last.latest_bps < self.bandwidth.best().min(self.bps) * NARROWED;
-        is_known && is_less && self.is_queued() && !self.is_contested() && !self.contest.holds(now)
+        let Some(delivered) = self.standing.delivered_bps(self.round()) else { return false };
+        let is_less = delivered < self.bandwidth.best().min(self.bps) * NARROWED;
+        is_known && is_less && !self.is_contested() && !self.contest.holds(now)
     }
 
     /// The path delivers what arrives now, and not more. What it could not take queues.
@@ -388,9 +392,17 @@ impl Steering {
         self.enter(now, Phase::Down);
     }
 
-    /// The path delivers what arrives now, and not more.
+    /// The path delivers what arrives behind a queue that stands, and not more.
+    fn bound_by_queue(&mut self) {
+        if let Some(delivered) = self.standing.delivered_bps(self.round()) {
+            self.bandwidth.bound(delivered);
+        }
+    }
+
+    /// The path delivers what arrives now, or behind a queue that stands, and not more.
     fn take_less(&mut self, now: Instant) {
-        self.bandwidth.bound(self.last.latest_bps);
+        let delivered = self.standing.delivered_bps(self.round());
+        self.bandwidth.bound(delivered.unwrap_or(self.last.latest_bps));
         self.losses.forget();
         self.heeded_until = now + self.feedback();
     }
@@ -449,7 +461,7 @@ impl Steering {
     fn cruise(&mut self, now: Instant) {
         let is_contested = self.is_contested();
         if (is_contested || self.contest.holds(now))
-            && now - self.queued > EMPTY.max(self.round() * EMPTY_ROUNDS)
+            && self.standing.free(now) > EMPTY.max(self.round() * EMPTY_ROUNDS)
         {
             self.contest.end();
             self.bandwidth.bound(self.last.latest_bps);
@@ -463,7 +475,7 @@ impl Steering {
             } else if now >= self.cruise_ends && !self.contest.listens(now) {
                 self.enter(now, if is_unclear { Phase::Down } else { Phase::Up });
             }
-        } else if now - self.stage.since > CONTEST_TEST {
+        } else if now - self.stage.since > CONTEST_TEST && self.is_queued() {
             self.enter(now, Phase::Down);
         }
     }
@@ -476,9 +488,13 @@ impl Steering {
         // A long queue that still grows delivers as much as the path can.
         let is_growing = self.stage.peak_at == now && self.last.queue > self.last.shortest;
         if is_growing && !self.is_contested() && !self.stage.holds {
-            self.bandwidth.bound(self.last.latest_bps);
+            self.bound_by_queue();
         }
         if self.has_drained(now) {
+            let seen = elapsed.saturating_sub(self.last.round_trip);
+            if self.stage.before_queue > self.noise() && self.is_alone(seen) {
+                self.contest.end();
+            }
             return self.enter(now, Phase::Cruise);
         }
         // A report tells the least of several messages, so a queue that has just grown shows a round later.
@@ -490,9 +506,7 @@ impl Steering {
         if seen < self.round().max((self.noise() * 2).div_f64(unsent)) {
             return;
         }
-        let shrunk = self.stage.peak_queue.saturating_sub(self.last.queue);
-        let is_alone = shrunk > (seen + self.round()).mul_f64(unsent * ALONE_SHARE);
-        if is_alone {
+        if self.is_alone(seen) {
             self.contest.end();
             return;
         }
@@ -502,12 +516,21 @@ impl Steering {
         self.enter(now, Phase::Cruise);
     }
 
+    /// Whether the queue has shrunk by what was not sent, of which reports have told for so long.
+    fn is_alone(&self, seen: Duration) -> bool {
+        let shrunk = self.stage.peak_queue.saturating_sub(self.last.queue);
+        shrunk > (seen + self.round()).mul_f64((1.0 - self.down_gain()) * ALONE_SHARE)
+    }
+
     /// Whether the queue is gone in Drain or Down.
     fn has_drained(&self, now: Instant) -> bool {
         let elapsed = now - self.stage.since;
         // What has left the queue since the report was made.
         let gone = elapsed.min(self.round()).mul_f64(1.0 - self.down_gain());
-        let is_known = self.stage.phase == Phase::Drain || elapsed > self.last.round_trip;
+        // A report is about what was sent before, and Start has sent much since.
+        let is_little =
+            self.under_way.bits() < self.bandwidth.best() * self.round().as_secs_f64() * MOST_DRAINED;
+        let is_known = elapsed > self.last.round_trip || self.stage.phase == Phase::Drain && is_little;
         is_known && self.last.queue.saturating_sub(gone) <= self.noise() / 2
     }
 
@@ -840,6 +863,21 @@ mod tests {
         link.run(ROUND_TRIP * 4, 0.5);
         assert!(link.steering.is_unused());
         assert_eq!(link.steering.phase(), Phase::Cruise);
+    }
+
+    /// Found in the lab on a busy machine: what arrived while the sender was late was taken for what the path delivers, because what it
+    /// sent at once afterwards queued.
+    #[test]
+    fn a_sender_that_is_late_and_catches_up_keeps_its_rate() {
+        let mut link = Link::new(50e6, 2.0);
+        link.run(SECONDS, 1.0);
+        let mut used = 0.0;
+        for _ in 0..50 {
+            used += link.run(ROUND_TRIP * 4, 1.0).0 * 0.8;
+            used += link.run(ROUND_TRIP - STEP, 0.0).0 * 0.19;
+            used += link.run(STEP, ROUND_TRIP.as_secs_f64() / STEP.as_secs_f64()).0 * 0.01;
+        }
+        assert!(used / 50.0 > 0.84, "{}", used / 50.0);
     }
 
     #[test]
