@@ -3,35 +3,38 @@
 
 use std::{borrow::Cow, error::Error};
 
-use treecast_driver::{
-    explicit,
-    files::TargetError,
-    receive::ReceiveError,
-    remedies,
-    security::KeyFileError,
-    send::{OptionsError, SendError, SessionFileError},
-    udp::UdpError,
+use treecast::reason::{
+    InterfaceError, KeyFileError, OptionsError, ReceiveError, SendError, SessionFileError, TargetError,
+    UdpError, remedies,
 };
-use treecast_host::interface::InterfaceError;
+use treecast_driver::explicit;
 use treecast_measure::monitor::MonitorError;
 
 type Advice = Cow<'static, str>;
 
 /// The one line that reports an error: what happened, to what, and what to do about it.
 pub fn line(error: &(dyn Error + 'static)) -> String {
-    match advice(error) {
+    let cause = error.downcast_ref().and_then(treecast::Error::cause);
+    match advice(cause.unwrap_or(error)) {
         Some(advice) => format!("{error}; {advice}"),
         None => with_option(&error.to_string()),
     }
 }
 
 /// What libraries tell of in words, and the option that helps.
-const OPTIONS: [(&str, &str); 15] = [
+const OPTIONS: [(&str, &str); 22] = [
     (
         "cannot read the ticket from",
         "name the file that `treecast send --ticket-file` wrote, or give the ticket itself",
     ),
     ("cannot keep what has been sent in", "name another file with --state"),
+    ("cannot listen for announcements", "name an interface that has an address with --interface"),
+    ("cannot answer Prometheus at", "--metrics names it"),
+    ("cannot offer the ticket for a code", "leave out --code, and pass on the ticket"),
+    ("a carousel comes to the port of its multicast group", "leave out --port"),
+    ("and no older version is of use", "leave out --old"),
+    ("is no plain name for a file", "choose its folder with --into"),
+    ("group addresses from", "name fewer with --groups"),
     ("never leaves its host", "for a session on this host alone, add --interface lo"),
     (remedies::HIDDEN, "take such files with --hidden"),
     (remedies::WITHOUT_SYMBOLS, "the sender's --fec none does so"),

@@ -290,7 +290,7 @@ pub fn line(line: &str) {
     remark!("{line}");
 }
 
-pub use treecast_driver::words::in_one_line;
+pub use treecast::watch::in_one_line;
 
 /// Whether nobody reads standard output any more.
 pub fn is_unread() -> bool {

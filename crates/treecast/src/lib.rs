@@ -63,15 +63,24 @@
 #[doc = include_str!("../README.md")]
 struct Readme;
 
+pub mod code;
+pub mod discovery;
 mod error;
 mod events;
 mod group;
+pub mod keys;
+pub mod limits;
 mod object;
+mod observers;
+pub mod reason;
 mod receiver;
 mod report;
 mod session;
+pub mod standing;
+pub mod stream;
 mod ticket;
 mod wait;
+pub mod watch;
 
 pub use error::{Error, ErrorKind};
 pub use events::NextEvent;
@@ -85,3 +94,6 @@ pub use receiver::{
 pub use report::{GroupReport, ReceiverOutcome, ReceiverReport};
 pub use session::Finish;
 pub use ticket::Ticket;
+pub use treecast_driver::{files::check_name, udp::check_group};
+/// A request to end a session, made by a signal, after a time, or by another thread.
+pub use treecast_host::stop::Stop;

@@ -2,13 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use treecast_driver::{
-    events::Timed,
-    files::{Lack, Shortage},
-    hindrance::Hindrance,
-    receive::{ReceiveEvent, ReceiveProgress, ReceiveSummary, in_a_row},
+use treecast::watch::{
+    Hindrance, Lack, ObjectKind, ReceiveEvent, ReceiveProgress, ReceiveSummary, Shortage, Timed, in_a_row,
 };
-use treecast_wire::message::ObjectKind;
 
 use crate::{
     advice::with_option,
@@ -81,10 +77,7 @@ impl Display {
             }
             ReceiveEvent::Progress(progress) if progress.objects > 0 => self.move_bar(progress),
             // Files that are not wanted are counted at the end.
-            ReceiveEvent::Progress(_)
-            | ReceiveEvent::Done(_)
-            | ReceiveEvent::Idle
-            | ReceiveEvent::Ignored { exists: false, .. } => {}
+            ReceiveEvent::Progress(_) | ReceiveEvent::Ignored { exists: false, .. } => {}
             // A stream has thousands of pieces, and the first one that fails ends the session.
             ReceiveEvent::Received { .. } | ReceiveEvent::Failed { .. } if self.is_outlet => {}
             ReceiveEvent::Received { name, kind, bytes } => match kind {
@@ -95,6 +88,7 @@ impl Display {
             ReceiveEvent::Failed { name, reason, .. } => {
                 self.line(&format!("{name}: failed: {}", with_option(reason)));
             }
+            _ => {}
         }
     }
 

@@ -75,14 +75,10 @@ impl Display {
             SendEvent::Way { receiver, way, why } => {
                 self.line(&format!("{receiver} is served by {}: {why}", way.title()));
             }
-            SendEvent::ObjectDone { .. }
-            | SendEvent::Paused
-            | SendEvent::Looped { .. }
-            | SendEvent::Done(_)
-            | SendEvent::Idle => {}
             SendEvent::Withdrawn { name, reason, .. } | SendEvent::NotSent { path: name, reason, .. } => {
                 self.line(&of(name, reason));
             }
+            _ => {}
         }
     }
 

@@ -128,6 +128,7 @@ impl ReceiveOptions {
 /// An event of a receiver. `treecast receive --json` prints these events, one a line.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
+#[non_exhaustive]
 pub enum ReceiveEvent {
     /// A warning: something is not as good as it could be.
     #[serde(with = "as_field_text")]

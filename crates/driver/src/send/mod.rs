@@ -256,6 +256,7 @@ impl SendOptions {
 /// An event of a sender. `treecast send --json` prints these events, one a line.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
+#[non_exhaustive]
 pub enum SendEvent {
     /// Receivers can come now.
     #[serde(rename = "ticket")]
