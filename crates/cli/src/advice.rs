@@ -107,6 +107,11 @@ fn options(error: &OptionsError) -> Option<&'static str> {
             "divide it in the file of --local-groups, or take --fanout multicast"
         }
         OptionsError::LocalRate => "name the highest with --rate",
+        OptionsError::LocalTfmcc => "leave out --rate, or take --repair nack",
+        OptionsError::Floor { .. } => "take a lower --rate-floor",
+        OptionsError::FloorWithoutAuto => "leave out --rate-floor, or take --rate auto",
+        OptionsError::PlainKeys => "leave out --plain, or --key and --allow",
+        OptionsError::AtLeast { .. } => "name fewer receivers with --wait-at-least, or more with --wait",
         OptionsError::LocalRates => "leave out --rates, and name one with --rate",
         OptionsError::LocalFec => "leave out --fec",
         OptionsError::Compression => "leave out --compress",

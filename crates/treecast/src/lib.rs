@@ -72,6 +72,7 @@ pub mod keys;
 pub mod limits;
 mod object;
 mod observers;
+pub mod options;
 pub mod reason;
 mod receiver;
 mod report;

@@ -68,8 +68,11 @@ impl Observers {
         self.update_sender(|sending| sending.wanted = wanted);
     }
 
-    pub fn note_send(&mut self, event: &SendEvent) {
+    /// Notes an event of a sender, which may send the IoT updater's frames.
+    pub fn note_send(&mut self, event: &SendEvent, is_iotup: bool) {
         match event {
+            SendEvent::Ready { ticket } if is_iotup => self.note_iotup(ticket.group),
+            SendEvent::Ready { ticket } => self.note_ticket(ticket),
             SendEvent::Joined { joined, wanted, .. } => {
                 self.update_sender(|sending| (sending.joined, sending.wanted) = (*joined, *wanted));
             }

@@ -67,6 +67,13 @@ impl fmt::Display for Ticket {
     }
 }
 
+/// The ticket of [`SendEvent::Ready`](crate::watch::SendEvent::Ready).
+impl From<ticket::Ticket> for Ticket {
+    fn from(ticket: ticket::Ticket) -> Self {
+        Self(ticket)
+    }
+}
+
 impl FromStr for Ticket {
     type Err = Error;
 

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use clap::ValueEnum;
-use treecast_driver::explicit::Sharing;
+use treecast::options::Sharing;
 use treecast_proto::explicit::mead::grouping::Parameters;
 use treecast_wire::mead::{Dialect, MAX_ADDRESSES};
 

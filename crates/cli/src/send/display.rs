@@ -1,9 +1,8 @@
 //! The display of `treecast send`: the ticket, a bar, and at the end a table of receivers.
 
-use treecast_driver::send::{
-    FanoutProgress, LocalSending, ReceiverProgress, SendEvent, SendProgress, SendSummary, Standing,
+use treecast::watch::{
+    FanoutProgress, LocalSending, ReceiverProgress, SendEvent, SendProgress, SendSummary, Standing, Way,
 };
-use treecast_proto::fanout::Way;
 
 use crate::{
     advice::with_option,
@@ -321,7 +320,7 @@ fn table<const N: usize>(header: &[&str; N], rows: &[[&str; N]]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use treecast_driver::hindrance::{Hindrance, Holder};
+    use treecast::watch::{Hindrance, Holder};
 
     use super::*;
 

@@ -208,7 +208,7 @@ impl ReceiverBuilder {
         self
     }
 
-    /// Where older versions of objects are that the sender sends by difference: a file, a block
+    /// Where older versions of objects are that the sender sends [by difference](crate::GroupBuilder::delta): a file, a block
     /// device, or a folder with files of the objects' names. What they hold is copied, and only the rest is fetched. Default:
     /// what has the object's name in the folder, or the [device](Self::device).
     pub fn old(mut self, path: impl Into<PathBuf>) -> Self {
@@ -223,7 +223,7 @@ impl ReceiverBuilder {
         self
     }
 
-    /// The file that fixes the session's local groups, as the sender has it (`treecast send --local-groups`). Default:
+    /// The file that fixes the session's local groups, as the sender has it ([`LocalOptions`](crate::options::LocalOptions)). Default:
     /// receivers form groups.
     pub fn local_groups(mut self, path: impl Into<PathBuf>) -> Self {
         self.local_groups = Some(path.into());
