@@ -22,13 +22,14 @@ pub fn line(error: &(dyn Error + 'static)) -> String {
 }
 
 /// What libraries tell of in words, and the option that helps.
-const OPTIONS: [(&str, &str); 22] = [
+const OPTIONS: [(&str, &str); 23] = [
     (
         "cannot read the ticket from",
         "name the file that `treecast send --ticket-file` wrote, or give the ticket itself",
     ),
     ("cannot keep what has been sent in", "name another file with --state"),
     ("cannot listen for announcements", "name an interface that has an address with --interface"),
+    ("the session cannot be announced as", "name another with --announce"),
     ("cannot answer Prometheus at", "--metrics names it"),
     ("cannot offer the ticket for a code", "leave out --code, and pass on the ticket"),
     ("a carousel comes to the port of its multicast group", "leave out --port"),
@@ -58,6 +59,7 @@ pub fn with_option(said: &str) -> String {
 
 fn advice(error: &(dyn Error + 'static)) -> Option<Advice> {
     let of_session = error.downcast_ref().and_then(send).or_else(|| error.downcast_ref().and_then(receive));
+    let of_session = of_session.or_else(|| Some(Cow::Borrowed(options(error.downcast_ref()?)?)));
     let of_mead = error.downcast_ref().and_then(mead);
     let of_key = error.downcast_ref().and_then(key);
     let of_file = error.downcast_ref().and_then(target).or_else(|| error.downcast_ref().and_then(monitor));

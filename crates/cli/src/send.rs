@@ -356,7 +356,7 @@ pub(crate) fn run_feed(
 
 fn hold_session(args: SessionArgs) -> Outcome {
     check(&args)?;
-    let builder = builder(&args)?;
+    let (builder, wanted) = builder(&args)?;
     if let Some(hint) = args.group.as_ref().and_then(Group::hint) {
         remark!("treecast: {hint}");
     }
@@ -366,7 +366,7 @@ fn hold_session(args: SessionArgs) -> Outcome {
     if is_carousel(&args) {
         return carousel::run(&args, builder);
     }
-    let mut display = display::Display::new(args.json, wanted(&args)?);
+    let mut display = display::Display::new(args.json, wanted);
     let summary = hold(&args, builder, &mut |event| display.show(event))?;
     display.finish(&summary);
     if args.delta && !args.json {
@@ -686,28 +686,20 @@ fn asks_for_fec(args: &SessionArgs) -> bool {
     args.fec.is_some_and(|Fec(share)| share.is_some())
 }
 
-/// The number of receivers with which the session starts.
-fn wanted(args: &SessionArgs) -> Result<u32, String> {
-    Ok(args.wait.unwrap_or((named(args)?.len() as u32).max(DEFAULT_WAIT)))
-}
-
-/// The addresses of `--receivers`.
-fn named(args: &SessionArgs) -> Result<Vec<IpAddr>, String> {
-    args.receivers.as_deref().map(receivers::parse).transpose().map(Option::unwrap_or_default)
-}
-
-/// What the crate is told.
-fn builder(args: &SessionArgs) -> Result<GroupBuilder, String> {
+/// What the crate is told, and the number of receivers with which the session starts.
+fn builder(args: &SessionArgs) -> Result<(GroupBuilder, u32), String> {
+    let named = args.receivers.as_deref().map(receivers::parse).transpose()?.unwrap_or_default();
+    let wanted = args.wait.unwrap_or((named.len() as u32).max(DEFAULT_WAIT));
     let listed = args.to_standing.as_deref().map(Listed::parse).transpose();
     let listed = listed.map_err(|error| format!("{error} (--to-standing)"))?;
     let sharing = args.sharing.sharing(Grouping::Cost, args.mead_dialect, args.domain_key.as_deref())?;
     let seconds = |seconds: Option<u64>| seconds.map(Duration::from_secs);
     let mut builder = Session::builder()
         .fanout(args.fanout.into())
-        .receivers(named(args)?)
+        .receivers(named)
         .sharing(sharing)
         .hops(args.ttl as u8)
-        .wait_for(wanted(args)?)
+        .wait_for(wanted)
         .answer_status()
         .with(&args.group, |builder, group| {
             builder.group(group.address).with(&group.port, GroupBuilder::port)
@@ -758,10 +750,11 @@ fn builder(args: &SessionArgs) -> Result<GroupBuilder, String> {
     if args.delta {
         builder = builder.delta();
     }
-    Ok(match is_stream(args) {
+    let builder = match is_stream(args) {
         true => builder.feed(FeedSource::Stream),
         false => args.paths.iter().fold(builder, GroupBuilder::path),
-    })
+    };
+    Ok((builder, wanted))
 }
 
 /// A time in seconds, as long as can be told.

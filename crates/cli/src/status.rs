@@ -3,10 +3,9 @@
 use std::{path::PathBuf, process::ExitCode, thread, time::Duration};
 
 use serde_json::{Value, json};
-use treecast_driver::{
-    receive::{LocalProgress, ReceiveProgress},
-    send::{GroupProgress, LocalSending, ReceiverProgress, SendProgress},
+use treecast::{
     status::{Found, Phase, Progress, Sending, Snapshot, find},
+    watch::{GroupProgress, LocalProgress, LocalSending, ReceiveProgress, ReceiverProgress, SendProgress},
 };
 
 use crate::{
@@ -253,10 +252,7 @@ fn late(progress: &SendProgress) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use treecast_driver::{
-        hindrance::{Hindrance, Holder},
-        send::Sums,
-    };
+    use treecast::watch::{Hindrance, Holder, Sums};
 
     use super::*;
 

@@ -42,6 +42,12 @@
 //! Each session has a thread of its own. Nothing that a session keeps grows without bound: objects that are not done are
 //! [limited](GroupBuilder::most_outstanding), and so are events that nobody reads.
 //!
+//! # Everything that the command does
+//!
+//! `treecast send`, `receive`, `feed`, `discover`, `keys` and `status` are built on this crate alone. [`GroupBuilder`] and
+//! [`ReceiverBuilder`] have all their options; those that are structures are in [`options`]. [`GroupBuilder::run`] and
+//! [`ReceiverBuilder::run`] hold a session in the thread of their caller, and tell every event in full ([`watch`]).
+//!
 //! # Memory
 //!
 //! Bytes in memory are sent from where they are. The group may own them, share them, or [borrow](Group::scope) them; it lets
@@ -78,6 +84,7 @@ mod receiver;
 mod report;
 mod session;
 pub mod standing;
+pub mod status;
 pub mod stream;
 mod ticket;
 mod wait;

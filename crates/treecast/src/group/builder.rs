@@ -430,3 +430,50 @@ impl GroupBuilder {
         Ok(Some(SendSecurity { identity, allow }))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::options::{CarouselOptions, LocalOptions};
+
+    fn rate(builder: GroupBuilder) -> Result<send::Rate, OptionsError> {
+        builder.session_rate()
+    }
+
+    #[test]
+    fn a_session_is_paced_by_its_receivers_and_a_carousel_by_its_link() {
+        let auto = |control, floor_bps| Ok(send::Rate::Auto { control, floor_bps });
+        let carousel = || Group::builder().carousel(CarouselOptions::default());
+        let local = || Group::builder().local_groups(LocalOptions::default());
+        assert_eq!(rate(Group::builder()), auto(Control::Model, None));
+        assert_eq!(rate(Group::builder().rate(Rate::Tfmcc).rate_floor(5)), auto(Control::Tfmcc, Some(5)));
+        assert_eq!(rate(carousel()), Ok(send::Rate::Max));
+        assert_eq!(rate(carousel().rate(Rate::Bps(7))), Ok(send::Rate::Fixed(7)));
+        assert_eq!(rate(local().rate_floor(5)), Ok(send::Rate::Fixed(LOCAL_RATE_BPS)));
+        assert_eq!(rate(local().rate(Rate::Tfmcc)), Err(OptionsError::LocalTfmcc));
+        assert_eq!(rate(Group::builder().several_rates(vec![9, 5])), Ok(send::Rate::Fixed(9)));
+        assert_eq!(rate(Group::builder().several_rates(vec![9])), Err(OptionsError::Rates));
+    }
+
+    #[test]
+    fn a_floor_above_the_rate_or_without_one_that_follows_is_refused() {
+        let floor = |rate_bps| Group::builder().rate(rate_bps).rate_floor(2_000_000);
+        let above = OptionsError::Floor { floor_bps: 2_000_000, rate_bps: 1_000_000 };
+        assert_eq!(rate(floor(Rate::Bps(1_000_000))), Err(above));
+        assert_eq!(rate(floor(Rate::Max)), Err(OptionsError::FloorWithoutAuto));
+    }
+
+    #[test]
+    fn what_no_session_can_have_is_refused_with_a_reason() {
+        let refused = |builder: GroupBuilder| {
+            let error = builder.prepare().map(|_| ()).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Options);
+            (error.cause().is_some_and(|cause| cause.is::<OptionsError>()), error.to_string())
+        };
+        let (is_typed, line) = refused(Group::builder().wait_for(2).wait_at_least(3));
+        assert!(is_typed && line.contains("waits for 2 receivers"), "{line}");
+        assert!(refused(Group::builder().plain().key("x")).1.contains("no keys"));
+        assert!(refused(Group::builder().several_rates(vec![9_000_000, 1])).1.contains("the rate 1 is"));
+        assert!(refused(Group::builder().announce("a\nb")).1.contains("without control"));
+    }
+}
