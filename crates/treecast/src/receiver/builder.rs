@@ -218,6 +218,7 @@ impl ReceiverBuilder {
 
     /// Writes the session's one object to this block device. The folder has only what is kept meanwhile. With `reads_back`, the
     /// object is read from the device before it counts. A device that is in use or too small is refused.
+    /// [`Received::path`](crate::Received::path) is not where the object is then.
     pub fn device(mut self, path: impl Into<PathBuf>, reads_back: bool) -> Self {
         self.device = Some((path.into(), reads_back));
         self
