@@ -74,6 +74,11 @@ pub trait With: Sized {
             None => self,
         }
     }
+
+    /// Calls a method of the builder if a flag was given.
+    fn when(self, is_given: bool, set: impl FnOnce(Self) -> Self) -> Self {
+        if is_given { set(self) } else { self }
+    }
 }
 
 impl<B> With for B {}

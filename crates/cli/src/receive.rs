@@ -372,15 +372,11 @@ fn builder(args: &Args, stop: &Stop) -> Result<ReceiverBuilder, String> {
     if let Some(choose) = choices(args).into_function() {
         builder = builder.accept(choose);
     }
-    let flags: [(bool, fn(ReceiverBuilder) -> ReceiverBuilder); 4] = [
-        (args.must_send, ReceiverBuilder::must_send),
-        (args.keep_existing, ReceiverBuilder::keep_existing),
-        (args.hidden, ReceiverBuilder::hidden),
-        (args.secure, ReceiverBuilder::secure_only),
-    ];
-    let set = flags.into_iter().filter(|(is_set, _)| *is_set);
-    builder = set.fold(builder, |builder, (_, flag)| flag(builder));
     Ok(builder
+        .when(args.must_send, ReceiverBuilder::must_send)
+        .when(args.keep_existing, ReceiverBuilder::keep_existing)
+        .when(args.hidden, ReceiverBuilder::hidden)
+        .when(args.secure, ReceiverBuilder::secure_only)
         .with(&args.local_groups, ReceiverBuilder::local_groups)
         .with(&args.name, ReceiverBuilder::name)
         .with(&args.interface, ReceiverBuilder::interface)
@@ -488,8 +484,7 @@ mod tests {
 
     #[test]
     fn a_limit_that_ends_a_session_says_what_is_kept() {
-        let told =
-            |received| at_limit(Limit::Bytes(10), &ReceiveSummary { received, ..ReceiveSummary::default() });
+        let told = |received| at_limit(Limit::Bytes(10), &filled!(ReceiveSummary { received }));
         let removed = "what was not complete is removed";
         for (received, whole) in [(0, "no file had come whole"), (2, "2 files had come whole, and are kept")]
         {

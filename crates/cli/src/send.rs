@@ -313,6 +313,15 @@ enum PriorityArg {
     Fair,
 }
 
+impl From<PriorityArg> for Priority {
+    fn from(priority: PriorityArg) -> Self {
+        match priority {
+            PriorityArg::Multicast => Self::Multicast,
+            PriorityArg::Fair => Self::Fair,
+        }
+    }
+}
+
 #[derive(Clone, Copy, PartialEq, ValueEnum)]
 pub(crate) enum Dialect {
     Session,
@@ -694,13 +703,16 @@ fn builder(args: &SessionArgs) -> Result<(GroupBuilder, u32), String> {
     let listed = listed.map_err(|error| format!("{error} (--to-standing)"))?;
     let sharing = args.sharing.sharing(Grouping::Cost, args.mead_dialect, args.domain_key.as_deref())?;
     let seconds = |seconds: Option<u64>| seconds.map(Duration::from_secs);
-    let mut builder = Session::builder()
+    let builder = Session::builder()
         .fanout(args.fanout.into())
         .receivers(named)
         .sharing(sharing)
         .hops(args.ttl as u8)
         .wait_for(wanted)
         .answer_status()
+        .when(args.plain, GroupBuilder::plain)
+        .when(args.delta, GroupBuilder::delta)
+        .with(&args.priority.map(Priority::from), GroupBuilder::priority)
         .with(&args.group, |builder, group| {
             builder.group(group.address).with(&group.port, GroupBuilder::port)
         })
@@ -734,22 +746,13 @@ fn builder(args: &SessionArgs) -> Result<(GroupBuilder, u32), String> {
         .with(&args.feed, |builder, feed| {
             builder.feed(feed.source).feed_rules(feed.rules).kept_objects(feed.kept)
         });
-    builder = match args.repair {
+    let builder = match args.repair {
         _ if is_carousel(args) => builder.carousel(carousel::options(args)),
         Repair::Local => builder.local_groups(local::options(args)?),
         Repair::Nack | Repair::Carousel => builder,
         Repair::After => builder.repair(treecast::Repair::After),
         Repair::None => builder.repair(treecast::Repair::None),
     };
-    if args.priority == Some(PriorityArg::Fair) {
-        builder = builder.priority(Priority::Fair);
-    }
-    if args.plain {
-        builder = builder.plain();
-    }
-    if args.delta {
-        builder = builder.delta();
-    }
     let builder = match is_stream(args) {
         true => builder.feed(FeedSource::Stream),
         false => args.paths.iter().fold(builder, GroupBuilder::path),

@@ -54,7 +54,7 @@ impl Ticket {
     /// # Errors
     /// [`ErrorKind::Ticket`] if the pieces do not begin with a ticket.
     pub fn from_pieces<'a>(pieces: impl IntoIterator<Item = &'a str>) -> Result<(Self, usize), Error> {
-        let found = ticket::Ticket::from_pieces(pieces.into_iter());
+        let found = ticket::Ticket::from_pieces(pieces);
         found
             .map(|(ticket, count)| (Self(ticket), count))
             .map_err(|error| Error::of(ErrorKind::Ticket, error))

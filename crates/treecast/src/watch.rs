@@ -3,8 +3,7 @@
 //! [`GroupBuilder::run`](crate::GroupBuilder::run) and [`ReceiverBuilder::run`](crate::ReceiverBuilder::run) tell them, and
 //! `treecast send --json` and `treecast receive --json` print them. All of them implement serde's traits.
 //!
-//! They say more with time: a minor version may add events, fields and variants. So match them with `_` and `..`, and do not
-//! build them other than by `Default`.
+//! They say more with time: a minor version may add events, fields and variants.
 
 /// The target of a session's events in the crate `tracing`.
 pub use treecast_driver::SESSION_LOG as LOG_TARGET;

@@ -27,7 +27,7 @@ impl Choices {
     pub fn into_function(self) -> Option<impl Fn(&Offer<'_>) -> Answer + Send + Sync + 'static> {
         let has_limits = !self.only.is_empty() || !self.not.is_empty() || self.max_size.is_some();
         let decides = has_limits || !self.renames.is_empty();
-        decides.then(|| move |offer: &Offer<'_>| self.choose(offer.name(), offer.len()))
+        decides.then_some(move |offer: &Offer<'_>| self.choose(offer.name(), offer.len()))
     }
 
     fn choose(&self, name: &str, bytes: u64) -> Answer {

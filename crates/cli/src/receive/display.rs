@@ -238,7 +238,7 @@ mod tests {
     #[test]
     fn the_largest_file_that_is_not_complete_is_named() {
         let mut display = Display::new(false, false);
-        let progress = ReceiveProgress { objects: 3, objects_done: 1, ..ReceiveProgress::default() };
+        let progress = filled!(ReceiveProgress { objects: 3, objects_done: 1 });
         for (name, bytes) in [("image", 9000), ("note", 5), ("empty", 0)] {
             display.show(&announced(name, bytes));
         }
@@ -250,12 +250,8 @@ mod tests {
     #[test]
     fn what_a_carousel_sent_in_vain_came_again() {
         let display = Display::new(false, false);
-        let progress = ReceiveProgress {
-            objects: 1,
-            received_bytes: 10_000,
-            duplicate_bytes: 5_000,
-            ..ReceiveProgress::default()
-        };
+        let progress =
+            filled!(ReceiveProgress { objects: 1, received_bytes: 10_000, duplicate_bytes: 5_000 });
         assert_eq!(display.remark(&progress), "0 of 1 done, 50 % came again");
     }
 
@@ -280,7 +276,7 @@ mod tests {
 
     #[test]
     fn the_last_line_counts_one_as_one() {
-        let mut summary = ReceiveSummary { received: 1, received_bytes: 5, ..ReceiveSummary::default() };
+        let mut summary = filled!(ReceiveSummary { received: 1, received_bytes: 5 });
         summary.progress.duplicate_blocks = 1;
         let one = "1 file, 5 B in 0.00 s; 0 B sent again, 1 block twice, 0 packets dropped; 0 failed";
         assert_eq!(in_one_line(&summary, 1), one);

@@ -202,6 +202,7 @@ pub enum ReceiveEvent {
 
 /// The end of a session, as its last event tells it.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct Done {
     #[serde(flatten)]
     pub progress: ReceiveProgress,
@@ -233,6 +234,7 @@ impl From<&ReceiveSummary> for Done {
 /// The progress of a receiver.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default)]
+#[non_exhaustive]
 pub struct ReceiveProgress {
     /// Seconds since the sender was reached.
     pub seconds: f64,
@@ -292,6 +294,7 @@ pub struct ReceiveProgress {
 /// The state of a member of local groups.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default)]
+#[non_exhaustive]
 pub struct LocalProgress {
     /// The number of its local group. `None` while it looks for one, and where the sender alone mends losses.
     pub group: Option<u32>,
@@ -323,6 +326,7 @@ pub struct LocalProgress {
 
 /// The result of a session.
 #[derive(Debug, Clone, Default)]
+#[non_exhaustive]
 pub struct ReceiveSummary {
     pub progress: ReceiveProgress,
     /// The number of received files, and their bytes.

@@ -354,6 +354,7 @@ pub enum SendEvent {
 
 /// The end of a session, as its last event tells it.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct Done {
     #[serde(flatten)]
     pub progress: SendProgress,
@@ -391,6 +392,7 @@ impl From<&SendSummary> for Done {
 /// The progress of a session.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default)]
+#[non_exhaustive]
 pub struct SendProgress {
     /// Seconds since the start.
     pub seconds: f64,
@@ -482,6 +484,7 @@ impl SendProgress {
 /// The state of a session with local groups, as its sender sees it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
+#[non_exhaustive]
 pub struct LocalSending {
     /// The number of receivers, as far as controllers have reported them.
     pub receivers: u32,
@@ -501,6 +504,7 @@ pub struct LocalSending {
 /// Sums over a session's receivers.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default)]
+#[non_exhaustive]
 pub struct Sums {
     /// The bytes that a receiver has on average.
     pub done_bytes: u64,
@@ -523,6 +527,7 @@ pub struct Sums {
 /// The rate of `auto` and what limits it.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default)]
+#[non_exhaustive]
 pub struct RateProgress {
     /// The rate, in bits of IP packets a second.
     #[serde(rename = "bits_per_second")]
@@ -568,6 +573,7 @@ pub struct GroupProgress {
 /// The progress of one receiver, by its own last report.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default)]
+#[non_exhaustive]
 pub struct ReceiverProgress {
     #[serde(rename = "receiver")]
     pub name: String,
@@ -643,6 +649,7 @@ pub enum Standing {
 
 /// The result of a session.
 #[derive(Debug, Clone, Default)]
+#[non_exhaustive]
 pub struct SendSummary {
     /// The time from the start (when all receivers were there) to the end, and the progress at the end.
     pub progress: SendProgress,
