@@ -19,7 +19,7 @@ use crate::{Error, ErrorKind};
 /// The shortest time between two posts.
 const POST_INTERVAL: Duration = Duration::from_millis(500);
 
-/// Who may look at a session.
+/// The observers that a session answers.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Observed {
     /// Where Prometheus gets its figures.
@@ -28,7 +28,7 @@ pub(crate) struct Observed {
     pub status: bool,
 }
 
-/// Those who look at a session.
+/// Servers that answer observers of a session.
 pub(crate) struct Observers {
     board: Board,
     _status: Option<StatusServer>,

@@ -142,7 +142,9 @@ pub enum ReceiveEvent {
     },
     /// The sender has admitted this receiver.
     Joined {
+        /// The sender's address.
         sender: SocketAddr,
+        /// The interface on which packets come.
         interface: String,
     },
     /// An object begins.
@@ -154,6 +156,7 @@ pub enum ReceiveEvent {
     /// An object was not wanted, or an existing file keeps its name.
     Ignored {
         name: String,
+        /// Whether something of that name exists.
         exists: bool,
     },
     /// An older version of an object was read, of which the sender sends only what differs.
@@ -168,6 +171,7 @@ pub enum ReceiveEvent {
     Full(Box<Shortage>),
     /// No object waits for space any more.
     Room,
+    /// How far the receiver is.
     Progress(ReceiveProgress),
     /// This receiver listens to another group of a session with several rates.
     Moved {
@@ -186,8 +190,10 @@ pub enum ReceiveEvent {
         kind: ObjectKind,
         bytes: u64,
     },
+    /// An object cannot be received.
     Failed {
         name: String,
+        /// Why not, in words.
         reason: String,
         /// Bytes of the file that had come, and are not kept.
         #[serde(default)]

@@ -267,27 +267,34 @@ pub enum SendEvent {
     /// A warning: something is not as good as it could be.
     #[serde(with = "as_field_text")]
     Warning(String),
+    /// A receiver is there.
     Joined {
+        /// The receiver's name.
         receiver: String,
+        /// The address of its control connection.
         address: SocketAddr,
         /// The key that the receiver has proved to have. `None` in a plain session.
         #[serde(with = "as_optional_text")]
         key: Option<PublicKey>,
+        /// The number of receivers that are there.
         joined: u32,
+        /// The number of receivers with which the session starts.
         wanted: u32,
     },
+    /// A receiver is gone.
     Left {
+        /// The receiver's name.
         receiver: String,
+        /// Why it is gone, in words.
         reason: String,
     },
     /// A connection was refused, because it was no receiver's.
-    Refused {
-        address: SocketAddr,
-        reason: String,
-    },
+    Refused { address: SocketAddr, reason: String },
     /// The expected receivers are there. A carousel sends this event each time that somebody listens again.
     Started {
+        /// The number of objects that are known.
         objects: u64,
+        /// Total size of these objects, in bytes.
         bytes: u64,
         /// Whether somebody is only taken to listen to a carousel, because listeners cannot be heard.
         #[serde(skip)]
@@ -295,6 +302,7 @@ pub enum SendEvent {
     },
     /// Nobody listens to a carousel any more.
     Paused,
+    /// How far the session is.
     Progress(SendProgress),
     /// A receiver has gone to another group of a session with several rates.
     Moved {
@@ -314,16 +322,17 @@ pub enum SendEvent {
     },
     /// A carousel has completed this many loops.
     #[serde(rename = "loop")]
-    Looped {
-        loops: u64,
-    },
+    Looped { loops: u64 },
     /// Every receiver has ended with an object.
     #[serde(rename = "object")]
     ObjectDone {
         name: String,
         bytes: u64,
+        /// The number of receivers that have it, verified.
         complete: u32,
+        /// The number of receivers that did not want it.
         not_wanted: u32,
+        /// The number of receivers that wanted it and do not have it.
         failed: u32,
         /// The number that the program has given the object ([`Queued::number`]). `None` for objects of paths.
         #[serde(skip)]
