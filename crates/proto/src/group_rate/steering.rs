@@ -280,6 +280,11 @@ impl Steering {
         }
         if self.is_held_back(now) {
             if self.stage.phase != Phase::Start {
+                // A queue that is gone is gone, whoever is late.
+                if matches!(self.stage.phase, Phase::Drain | Phase::Down) && self.has_drained(now) {
+                    self.enter(now, Phase::Cruise);
+                    self.apply();
+                }
                 return;
             }
             // A host that is late is so for each run of packets, and the runs grow with the rate. But less than the rate may be more
@@ -473,10 +478,7 @@ impl Steering {
         if is_growing && !self.is_contested() && !self.stage.holds {
             self.bandwidth.bound(self.last.latest_bps);
         }
-        // What has left the queue since the report was made.
-        let gone = elapsed.min(self.round()).mul_f64(unsent);
-        let is_known = self.stage.phase == Phase::Drain || elapsed > self.last.round_trip;
-        if is_known && self.last.queue.saturating_sub(gone) <= self.noise() / 2 {
+        if self.has_drained(now) {
             return self.enter(now, Phase::Cruise);
         }
         // A report tells the least of several messages, so a queue that has just grown shows a round later.
@@ -498,6 +500,15 @@ impl Steering {
             self.contest.begin(now, self.window_of(self.stage.before_bps));
         }
         self.enter(now, Phase::Cruise);
+    }
+
+    /// Whether the queue is gone in Drain or Down.
+    fn has_drained(&self, now: Instant) -> bool {
+        let elapsed = now - self.stage.since;
+        // What has left the queue since the report was made.
+        let gone = elapsed.min(self.round()).mul_f64(1.0 - self.down_gain());
+        let is_known = self.stage.phase == Phase::Drain || elapsed > self.last.round_trip;
+        is_known && self.last.queue.saturating_sub(gone) <= self.noise() / 2
     }
 
     fn enter(&mut self, now: Instant, phase: Phase) {
@@ -816,6 +827,19 @@ mod tests {
         link.run(Duration::from_millis(150), 0.05);
         assert!(link.steering.bps() > 24e6, "{}", link.steering.bps());
         assert!(link.steering.is_unused());
+    }
+
+    /// It stayed in Down, at half of the rate, for 0.3 s and more each time that the sender's host was late.
+    #[test]
+    fn down_ends_when_the_queue_is_gone_although_the_sender_is_late() {
+        let mut link = Link::new(50e6, 1.0);
+        link.run(SECONDS, 1.0);
+        while link.steering.phase() != Phase::Down {
+            link.run(STEP, 1.0);
+        }
+        link.run(ROUND_TRIP * 4, 0.5);
+        assert!(link.steering.is_unused());
+        assert_eq!(link.steering.phase(), Phase::Cruise);
     }
 
     #[test]

@@ -88,7 +88,7 @@ pub(super) struct Symbols {
     is_coding: bool,
     /// They may, where nobody insists on them.
     may_code: bool,
-    /// Whether the rate is being found, and whether it was when the last source block was out.
+    /// Whether the rate is being found, and whether it was at any time since the last source block was out.
     is_finding_rate: bool,
     was_finding_rate: bool,
     sent: u64,
@@ -139,16 +139,20 @@ impl Symbols {
         self.is_coding
     }
 
+    /// A source block is out. What got lost of it while the rate was being found is not expected again.
+    fn note_rate(&mut self, (index, source_block): (u32, u32)) {
+        let was_finding_rate = std::mem::replace(&mut self.was_finding_rate, self.is_finding_rate);
+        if let Some(estimate) = self.estimate.as_mut().filter(|_| was_finding_rate) {
+            estimate.rate_was_unknown(index, source_block);
+        }
+    }
+
     /// A source block is out: its share of repair symbols is due. `is_at_last`: nothing is to be multicast behind the object.
     fn passed(&mut self, object: &mut Object, of: (u32, u32), is_at_last: bool) {
         let Some((estimate, schedule)) = self.estimate.as_mut().zip(object.schedule.as_mut()) else { return };
         let (layout, source_block) = (schedule.layout(), of.1);
         let symbols = layout.source_symbols(source_block);
         let is_last = is_at_last && source_block + 1 == layout.count();
-        // Part of this one may have gone out before the rate was known.
-        if std::mem::replace(&mut self.was_finding_rate, self.is_finding_rate) || self.is_finding_rate {
-            estimate.rate_was_unknown(of.0, source_block);
-        }
         let ahead = estimate.ahead(symbols, is_last);
         if self.is_coding && schedule.aim(source_block, symbols.saturating_add(ahead)) {
             self.due.insert(of);
@@ -329,6 +333,7 @@ impl Sender {
     /// Sets whether the rate is still being found. What gets lost meanwhile is not expected to be lost later.
     pub fn set_finding_rate(&mut self, is_finding_rate: bool) {
         self.symbols.is_finding_rate = is_finding_rate;
+        self.symbols.was_finding_rate |= is_finding_rate;
     }
 
     /// Whether a source block that is being multicast will be followed by symbols, as far as receivers have named its blocks.
@@ -345,6 +350,7 @@ impl Sender {
         let Some(layout) = schedule.map(Schedule::layout) else { return };
         let source_block = layout.source_block(next_block - 1);
         if next_block == layout.blocks(source_block).end {
+            self.symbols.note_rate((index, source_block));
             self.code_if_worth(index, source_block);
             if let Some(object) = self.objects.get_mut(index) {
                 self.symbols.passed(object, (index, source_block), is_at_last);

@@ -73,6 +73,23 @@ fn symbols_are_expected_of_a_source_block_once_several_receivers_have_named_bloc
     assert!(bench.group().contains("symbols 0/0 "));
 }
 
+/// Receivers name what the start has lost before the source block is out. It was expected of the following ones: for ten seconds, a fifth
+/// of all packets on a link of 100 Mbit/s were needless symbols.
+#[test]
+fn what_is_lost_while_the_rate_is_found_is_not_expected_of_the_next_source_block() {
+    for is_found_late in [false, true] {
+        let mut bench = Bench::of(SenderConfig { fec: Some(Share::Needed), ..Bench::config() });
+        [A, B].iter().for_each(|receiver| bench.join(*receiver));
+        bench.send(20_000);
+        bench.sender.set_finding_rate(true);
+        while bench.step(Lane::Group).is_some_and(|words| words != "data 0 8000..8200") {}
+        [A, B].iter().for_each(|receiver| bench.message(*receiver, request(0, 4_000)));
+        bench.sender.set_finding_rate(is_found_late);
+        let words = bench.group();
+        assert!(words.contains("symbols 0/0 ") && !words.contains("symbols 0/1 "), "{words}");
+    }
+}
+
 /// A receiver that has lost nothing of a product had to wait for the symbols of those that had.
 #[test]
 fn the_hash_goes_before_symbols_and_once() {
