@@ -3,35 +3,39 @@
 
 use std::{borrow::Cow, error::Error};
 
-use treecast_driver::{
-    explicit,
-    files::TargetError,
-    receive::ReceiveError,
-    remedies,
-    security::KeyFileError,
-    send::{OptionsError, SendError, SessionFileError},
-    udp::UdpError,
+use treecast::reason::{
+    InterfaceError, KeyFileError, OptionsError, ReceiveError, SendError, SessionFileError, TargetError,
+    UdpError, remedies,
 };
-use treecast_host::interface::InterfaceError;
+use treecast_driver::explicit;
 use treecast_measure::monitor::MonitorError;
 
 type Advice = Cow<'static, str>;
 
 /// The one line that reports an error: what happened, to what, and what to do about it.
 pub fn line(error: &(dyn Error + 'static)) -> String {
-    match advice(error) {
+    let cause = error.downcast_ref().and_then(treecast::Error::cause);
+    match advice(cause.unwrap_or(error)) {
         Some(advice) => format!("{error}; {advice}"),
         None => with_option(&error.to_string()),
     }
 }
 
 /// What libraries tell of in words, and the option that helps.
-const OPTIONS: [(&str, &str); 15] = [
+const OPTIONS: [(&str, &str); 23] = [
     (
         "cannot read the ticket from",
         "name the file that `treecast send --ticket-file` wrote, or give the ticket itself",
     ),
     ("cannot keep what has been sent in", "name another file with --state"),
+    ("cannot listen for announcements", "name an interface that has an address with --interface"),
+    ("the session cannot be announced as", "name another with --announce"),
+    ("cannot answer Prometheus at", "--metrics names it"),
+    ("cannot offer the ticket for a code", "leave out --code, and pass on the ticket"),
+    ("a carousel comes to the port of its multicast group", "leave out --port"),
+    ("and no older version is of use", "leave out --old"),
+    ("is no plain name for a file", "choose its folder with --into"),
+    ("group addresses from", "name fewer with --groups"),
     ("never leaves its host", "for a session on this host alone, add --interface lo"),
     (remedies::HIDDEN, "take such files with --hidden"),
     (remedies::WITHOUT_SYMBOLS, "the sender's --fec none does so"),
@@ -55,6 +59,7 @@ pub fn with_option(said: &str) -> String {
 
 fn advice(error: &(dyn Error + 'static)) -> Option<Advice> {
     let of_session = error.downcast_ref().and_then(send).or_else(|| error.downcast_ref().and_then(receive));
+    let of_session = of_session.or_else(|| Some(Cow::Borrowed(options(error.downcast_ref()?)?)));
     let of_mead = error.downcast_ref().and_then(mead);
     let of_key = error.downcast_ref().and_then(key);
     let of_file = error.downcast_ref().and_then(target).or_else(|| error.downcast_ref().and_then(monitor));
@@ -104,6 +109,11 @@ fn options(error: &OptionsError) -> Option<&'static str> {
             "divide it in the file of --local-groups, or take --fanout multicast"
         }
         OptionsError::LocalRate => "name the highest with --rate",
+        OptionsError::LocalTfmcc => "leave out --rate, or take --repair nack",
+        OptionsError::Floor { .. } => "take a lower --rate-floor",
+        OptionsError::FloorWithoutAuto => "leave out --rate-floor, or take --rate auto",
+        OptionsError::PlainKeys => "leave out --plain, or --key and --allow",
+        OptionsError::AtLeast { .. } => "name fewer receivers with --wait-at-least, or more with --wait",
         OptionsError::LocalRates => "leave out --rates, and name one with --rate",
         OptionsError::LocalFec => "leave out --fec",
         OptionsError::Compression => "leave out --compress",

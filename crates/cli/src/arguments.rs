@@ -63,7 +63,25 @@ pub fn address_and_port(text: &str) -> Result<SocketAddr, &'static str> {
         .map_err(|_| "expected an address and a port (0: a free one), like [fd00::1]:5000 or 192.0.2.1:5000")
 }
 
-pub use treecast_driver::words::counted;
+pub use treecast::watch::counted;
+
+/// Sets options of a builder that were given.
+pub trait With: Sized {
+    /// Calls a method of the builder with the value, if there is one.
+    fn with<T: Clone>(self, given: &Option<T>, set: impl FnOnce(Self, T) -> Self) -> Self {
+        match given {
+            Some(value) => set(self, value.clone()),
+            None => self,
+        }
+    }
+
+    /// Calls a method of the builder if a flag was given.
+    fn when(self, is_given: bool, set: impl FnOnce(Self) -> Self) -> Self {
+        if is_given { set(self) } else { self }
+    }
+}
+
+impl<B> With for B {}
 
 /// Reports wrong arguments in one line, as all errors are reported, and prints help in full. Returns the exit
 /// code.

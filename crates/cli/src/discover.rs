@@ -1,20 +1,13 @@
 //! `treecast discover`: shows the sessions that are announced on the network.
 
-use std::{
-    collections::BTreeMap,
-    os::fd::AsFd,
-    process::ExitCode,
-    time::{Duration, Instant},
-};
+use std::{collections::BTreeMap, process::ExitCode, time::Duration};
 
 use serde_json::{Value, json};
-use treecast_driver::{
-    discovery::{self, Listener, News},
-    security::PublicKey,
+use treecast::{
+    Stop,
+    discovery::{self, Announcement, Interfaces, News, Refusal},
 };
-use treecast_host::{clock::since_1970, poller, stop::Stop};
-use treecast_proto::announced::Refusal;
-use treecast_wire::announcement::Announcement;
+use treecast_host::clock::since_1970;
 
 use crate::{
     Outcome, advice,
@@ -42,26 +35,17 @@ pub struct Args {
 
 pub fn run(args: &Args) -> Outcome {
     let stop = Stop::on_signals()?;
-    let interfaces = discovery::interfaces(&args.interface).map_err(|error| advice::line(&error))?;
-    let mut listener = Listener::open(&interfaces, Default::default()).map_err(cannot_listen)?;
-    let end = Instant::now() + Duration::from_secs(args.time);
+    let interfaces = Interfaces::named(&args.interface).map_err(|error| advice::line(&error))?;
     let mut shown = 0;
-    loop {
-        let mut on_news = |news: News| {
-            shown += usize::from(matches!(news, News::Announced(_)));
-            match args.json {
-                true => say!("{}", as_json(&news)),
-                false => as_text(&news).into_iter().for_each(|text| say!("{text}")),
-            }
-        };
-        let next = listener.turn(&mut on_news)?;
-        let left = end.saturating_duration_since(Instant::now());
-        if left.is_zero() || stop.is_requested() {
-            break;
+    let mut on_news = |news: News| {
+        shown += usize::from(matches!(news, News::Announced(_)));
+        match args.json {
+            true => say!("{}", as_json(&news)),
+            false => as_text(&news).into_iter().for_each(|text| say!("{text}")),
         }
-        poller::wait_readable([Some(listener.as_fd()), Some(stop.as_fd())], left.min(next))?;
-    }
-    let refused = listener.refused();
+    };
+    let time = Duration::from_secs(args.time);
+    let refused = discovery::listen(&interfaces, time, &stop, &mut on_news)?;
     match args.json {
         true => {
             let refused: BTreeMap<&str, u64> =
@@ -79,13 +63,6 @@ pub fn run(args: &Args) -> Outcome {
         }
     }
     Ok(ExitCode::SUCCESS)
-}
-
-/// Says why nothing can be heard.
-pub(crate) fn cannot_listen(error: std::io::Error) -> String {
-    format!(
-        "cannot listen for announcements: {error}; name an interface that has an address with --interface"
-    )
 }
 
 /// A session for a person: what it is, and how it is received. `None` where nothing is new.
@@ -108,8 +85,8 @@ fn as_text(news: &News) -> Option<String> {
 }
 
 /// The sender's key in its text form.
-pub(crate) fn sender(announcement: &Announcement) -> String {
-    PublicKey::from_bytes(announcement.key()).map(|key| key.to_string()).unwrap_or_default()
+fn sender(announcement: &Announcement) -> String {
+    discovery::sender(announcement).map(|key| key.to_string()).unwrap_or_default()
 }
 
 fn as_json(news: &News) -> Value {

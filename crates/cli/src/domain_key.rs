@@ -2,8 +2,8 @@
 
 use std::{fs, io, os::unix::fs::MetadataExt, path::Path};
 
+use treecast::options::DomainKey;
 use treecast_host::text;
-use treecast_proto::explicit::authentication::DomainKey;
 
 /// The largest file that is read, in bytes. A key is shorter.
 const MAX_LEN: u64 = 4096;

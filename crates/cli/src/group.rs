@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
-use treecast_driver::udp::check_group;
+use treecast::check_group;
 
 use crate::advice::with_option;
 

@@ -7,14 +7,14 @@ use std::{
 };
 
 use serde_json::{Value, json};
-use treecast_driver::standing::{Entry, History};
+use treecast::standing::{self, Entry};
 use treecast_host::{clock::WallTime, user};
 
 use crate::{Outcome, arguments::counted, figures::bytes, output};
 
 pub(crate) fn show(state: Option<&Path>, json: bool) -> Outcome {
     let state = state.map_or_else(default_state, Path::to_owned);
-    let entries = History::read(&state)?;
+    let entries = standing::history(&state)?;
     if json {
         say!("{}", as_json(&entries));
         return Ok(ExitCode::SUCCESS);

@@ -61,7 +61,7 @@ pub(crate) fn start(args: &Args) -> Result<(), String> {
         }
         None => Targets::new()
             .with_default(LevelFilter::WARN)
-            .with_target(treecast_driver::SESSION_LOG, LevelFilter::OFF),
+            .with_target(treecast::watch::LOG_TARGET, LevelFilter::OFF),
     };
     let layer = fmt::layer().log_internal_errors(false);
     let registry = tracing_subscriber::registry().with(filter);

@@ -26,7 +26,6 @@ mod mead;
 mod monitor;
 mod moving_line;
 mod mroute;
-mod observers;
 mod package_files;
 mod receive;
 mod rib;

@@ -20,6 +20,18 @@ use treecast_host::poller::is_writable;
 /// The error of the first line that did not reach standard output.
 static FAILED: OnceLock<io::Error> = OnceLock::new();
 
+/// Makes a value of a structure that may grow, and that only its own crate can write out.
+#[cfg(test)]
+macro_rules! filled {
+    (@set $filled:ident $field:ident $value:expr) => { $filled.$field = $value };
+    (@set $filled:ident $field:ident) => { $filled.$field = $field };
+    ($type:ty { $($field:ident $(: $value:expr)?),* $(,)? }) => {{
+        let mut filled = <$type>::default();
+        $(filled!(@set filled $field $($value)?);)*
+        filled
+    }};
+}
+
 /// Prints a line on standard output, as `println!` does.
 macro_rules! say {
     ($($text:tt)*) => { $crate::output::to_stdout(format_args!("{}\n", format_args!($($text)*))) };
@@ -290,7 +302,7 @@ pub fn line(line: &str) {
     remark!("{line}");
 }
 
-pub use treecast_driver::words::in_one_line;
+pub use treecast::watch::in_one_line;
 
 /// Whether nobody reads standard output any more.
 pub fn is_unread() -> bool {

@@ -15,35 +15,25 @@ use std::{
     time::Duration,
 };
 
-use treecast_driver::{
-    code::{self, Code, CodeError},
-    connection::KEEPALIVE,
-    discovery,
-    files::{Limit, Rules},
-    local::GroupsFile,
-    receive::{self, ReceiveEvent, ReceiveOptions, ReceiveSummary},
-    security::Identity,
-    status::Progress,
-    udp::Offload,
-};
-use treecast_host::stop::Stop;
-use treecast_wire::{
-    header::SessionId,
-    iotup,
-    message::ObjectKind,
-    ticket::{MAX_GROUPS, Repair, Ticket, group_address},
+use treecast::{
+    Receiver, ReceiverBuilder, Stop, Ticket, code,
+    discovery::Interfaces,
+    limits::{IOTUP_PORT, LEAST_STALL_LIMIT, MAX_GROUPS, RECEIVER_STALL_LIMIT, RECONNECT_TIME},
+    watch::{Limit, ObjectKind, ReceiveEvent, ReceiveSummary},
 };
 
-use crate::{Outcome, advice, arguments, group::Group, observers::Observers, send::Dialect};
+use crate::{
+    Outcome, advice,
+    arguments::{self, With},
+    group::Group,
+    send::Dialect,
+};
 
 /// The heading of options that have no effect with a carousel's ticket.
 const CONNECTION_HEADING: &str = "Connection to the sender, which a carousel has not";
 
 /// The heading of options that protect a receiver's folder.
 const SENDER_HEADING: &str = "What the sender may do";
-
-/// The smallest stall limit, in seconds. A live sender speaks twice in this time.
-const LEAST_STALL_LIMIT_SECONDS: u64 = 2 * KEEPALIVE.as_secs();
 
 /// Receive the files of a session.
 ///
@@ -146,12 +136,12 @@ pub struct Args {
     connect_timeout: u64,
     /// When the connection to the sender breaks, try for this many seconds to reach it again, and fetch what is
     /// missing; 0 gives up at once
-    #[arg(long, value_name = "SECONDS", default_value_t = receive::RECONNECT_TIME.as_secs(), value_parser = arguments::seconds, allow_negative_numbers = true,
+    #[arg(long, value_name = "SECONDS", default_value_t = RECONNECT_TIME.as_secs(), value_parser = arguments::seconds, allow_negative_numbers = true,
           help_heading = CONNECTION_HEADING)]
     reconnect: u64,
     /// Look for the sender again (--reconnect) when it has been silent for this many seconds, because it was
     /// stopped or the path broke. A sender that only waits for other receivers speaks every 5 s
-    #[arg(long, value_name = "SECONDS", default_value_t = receive::STALL_LIMIT.as_secs(), value_parser = clap::value_parser!(u64).range(LEAST_STALL_LIMIT_SECONDS..=86_400),
+    #[arg(long, value_name = "SECONDS", default_value_t = RECEIVER_STALL_LIMIT.as_secs(), value_parser = clap::value_parser!(u64).range(LEAST_STALL_LIMIT.as_secs()..=86_400),
           help_heading = CONNECTION_HEADING)]
     stall_limit: u64,
     /// Run as a service: take all announced sessions (`treecast send --announce`) of senders that the rules in this TOML file
@@ -215,29 +205,19 @@ pub fn run(args: Args) -> Outcome {
     }
     check(&args)?;
     let stop = stop(&args)?;
-    let mut options = options(&args, &stop)?;
-    if options.ticket.repair == Repair::Carousel {
-        check_port(&args)?;
-    }
-    let mut follow_up = FollowUp::start(&args, &mut options)?;
+    let (mut follow_up, builder) = FollowUp::start(&args, builder(&args, &stop)?)?;
     let mut display = display::Display::new(args.json, args.stdout);
-    let mut observers = Observers::start(Progress::Receive(Box::default()), args.metrics)?;
-    match options.dialect {
-        receive::Dialect::Session => observers.note_ticket(&options.ticket),
-        receive::Dialect::Iotup { .. } => observers.note_iotup(options.ticket.group),
-    }
     let mut broken = None;
-    let mut on_event = |event: ReceiveEvent| {
-        observers.note_receive(&event);
-        display.show(&event);
+    let mut on_event = |event: &ReceiveEvent| {
+        display.show(event);
         if broken.is_none()
-            && let Err(line) = follow_up.note(&event)
+            && let Err(line) = follow_up.note(event)
         {
             broken = Some(line);
             stop.request();
         }
     };
-    let result = receive::run(&options, &stop, &mut on_event);
+    let result = builder.run(&stop, &mut on_event);
     // Programs run for what has come, whatever became of the rest.
     let finished = match broken {
         Some(line) => Err(line),
@@ -287,11 +267,14 @@ enum FollowUp {
 
 impl FollowUp {
     /// Prepares for the first file. With --stdout and --to, files go to a temporary folder in place of `into`.
-    fn start(args: &Args, options: &mut ReceiveOptions) -> Result<Self, Box<dyn std::error::Error>> {
+    fn start(
+        args: &Args,
+        builder: ReceiverBuilder,
+    ) -> Result<(Self, ReceiverBuilder), Box<dyn std::error::Error>> {
         if args.stdout {
             let outlet = stdout::Outlet::new(args.into.as_deref())?;
-            options.into = outlet.folder().to_owned();
-            return Ok(Self::Output(outlet));
+            let builder = builder.folder(outlet.folder());
+            return Ok((Self::Output(outlet), builder));
         }
         let runner = args.exec.as_ref().map(|template| {
             exec::Runner::start(template.clone(), args.json, Duration::from_secs(args.batch.unwrap_or(0)))
@@ -299,14 +282,18 @@ impl FollowUp {
         let runner = runner.transpose()?;
         if let Some(to) = &args.to {
             let place = place::Place::new(to, args.into.as_deref(), args.read_back)?;
-            options.into = place.folder().to_owned();
-            options.device = place.device().cloned();
-            let is_file = options.device.is_none() && to.exists();
-            options.old = options.old.take().or_else(|| is_file.then(|| to.clone()));
-            return Ok(Self::Place { place, runner });
+            let mut builder = builder.folder(place.folder());
+            if place.is_device() {
+                builder = builder.device(to, args.read_back);
+            } else if args.old.is_none() && to.exists() {
+                builder = builder.old(to);
+            }
+            return Ok((Self::Place { place, runner }, builder));
         }
-        let Some(runner) = runner else { return Ok(Self::Nothing) };
-        Ok(Self::Run { runner, folder: std::path::absolute(&options.into)? })
+        let folder = args.into.as_deref().unwrap_or(Path::new("."));
+        let builder = builder.folder(folder);
+        let Some(runner) = runner else { return Ok((Self::Nothing, builder)) };
+        Ok((Self::Run { runner, folder: std::path::absolute(folder)? }, builder))
     }
 
     /// Takes note of a session's event.
@@ -367,26 +354,9 @@ fn choices(args: &Args) -> choice::Choices {
     }
 }
 
-fn rules(args: &Args) -> Rules {
-    Rules {
-        keep_existing: args.keep_existing,
-        hidden: args.hidden,
-        max_files: args.max_files,
-        max_bytes: args.max_bytes,
-        wait_for_space: Duration::from_secs(args.wait_for_space),
-    }
-}
-
-/// Refuses `--port` with a carousel, whose packets come at the group's port.
-fn check_port(args: &Args) -> Result<(), &'static str> {
-    match args.port {
-        None => Ok(()),
-        Some(_) => Err("a carousel comes to the port of its multicast group: leave out --port"),
-    }
-}
-
-fn options(args: &Args, stop: &Stop) -> Result<ReceiveOptions, String> {
-    let (ticket, dialect) = match args.dialect {
+/// What the crate is told, but where files go.
+fn builder(args: &Args, stop: &Stop) -> Result<ReceiverBuilder, String> {
+    let mut builder = match args.dialect {
         Dialect::Session if args.group.is_some() => {
             return Err("the ticket names the group: leave out --group, or add --dialect iotup".into());
         }
@@ -394,61 +364,44 @@ fn options(args: &Args, stop: &Stop) -> Result<ReceiveOptions, String> {
             return Err("the ticket says how many groups there are: leave out --groups".into());
         }
         Dialect::Session if code::looks_like_code(&args.ticket()) => {
-            (ticket_of_code(args, stop)?, receive::Dialect::Session)
+            Receiver::builder(ticket_of_code(args, stop)?)
         }
-        Dialect::Session => (read_ticket(&args.ticket())?, receive::Dialect::Session),
+        Dialect::Session => Receiver::builder(read_ticket(&args.ticket())?),
         Dialect::Iotup => iotup(args)?,
     };
-    // The name of the IoT updater's file is in the ticket's place on the command line.
-    let is_named = dialect != receive::Dialect::Session;
-    let groups = args.local_groups.as_deref().map(GroupsFile::read).transpose();
-    Ok(ReceiveOptions {
-        dialect,
-        groups: groups.map_err(|error| advice::line(&error))?,
-        must_send: args.must_send,
-        name: args.name.clone(),
-        interface: args.interface.clone(),
-        port: args.port,
-        old: args.old.clone(),
-        chooser: choices(args).chooser(),
-        rules: Rules { hidden: args.hidden || is_named, ..rules(args) },
-        connect_timeout: Duration::from_secs(args.connect_timeout),
-        reconnect: Duration::from_secs(args.reconnect),
-        stall_limit: Duration::from_secs(args.stall_limit),
-        offload: Offload::from_environment()?,
-        identity: args
-            .key
-            .as_deref()
-            .map(Identity::named)
-            .transpose()
-            .map_err(|error| advice::line(&error))?,
-        secure_only: args.secure,
-        ..ReceiveOptions::new(ticket, args.into.clone().unwrap_or_else(|| ".".into()))
-    })
+    if let Some(choose) = choices(args).into_function() {
+        builder = builder.accept(choose);
+    }
+    Ok(builder
+        .when(args.must_send, ReceiverBuilder::must_send)
+        .when(args.keep_existing, ReceiverBuilder::keep_existing)
+        .when(args.hidden, ReceiverBuilder::hidden)
+        .when(args.secure, ReceiverBuilder::secure_only)
+        .with(&args.local_groups, ReceiverBuilder::local_groups)
+        .with(&args.name, ReceiverBuilder::name)
+        .with(&args.interface, ReceiverBuilder::interface)
+        .with(&args.port, ReceiverBuilder::port)
+        .with(&args.old, ReceiverBuilder::old)
+        .with(&args.key, ReceiverBuilder::key)
+        .with(&args.max_files, ReceiverBuilder::most_objects)
+        .with(&args.max_bytes, ReceiverBuilder::most_bytes)
+        .with(&args.metrics, ReceiverBuilder::metrics)
+        .wait_for_space(Duration::from_secs(args.wait_for_space))
+        .connect_timeout(Duration::from_secs(args.connect_timeout))
+        .reconnect(Duration::from_secs(args.reconnect))
+        .stall_limit(Duration::from_secs(args.stall_limit))
+        .answer_status())
 }
 
-/// Makes a ticket for the IoT updater, which has none, and its dialect with the name of the one file.
-fn iotup(args: &Args) -> Result<(Ticket, receive::Dialect), String> {
+/// A receiver of the IoT updater's one file, whose name is in the ticket's place.
+fn iotup(args: &Args) -> Result<ReceiverBuilder, String> {
     let group = args.group.ok_or("the IoT updater has no ticket: name its group with --group")?;
     if let Some(hint) = group.hint() {
         remark!("treecast: {hint}");
     }
-    if args.old.is_some() {
-        return Err("the IoT updater's frames carry whole files: leave out --old".into());
-    }
-    let name = args.ticket();
-    if Path::new(&name).file_name() != Some(name.as_ref()) {
-        return Err(format!("{name:?} is no plain name for a file: choose its folder with --into"));
-    }
-    let (first, groups) = (group.with_default_port(iotup::PORT), args.groups.unwrap_or(1));
-    if group_address(first, groups - 1).is_none() {
-        return Err(format!(
-            "there are no {groups} group addresses from {first} on: name fewer with --groups"
-        ));
-    }
-    let ticket = Ticket::new(SessionId(0), Repair::Carousel, iotup::MAX_DATA_LEN as u16, first);
-    let ticket = Ticket { groups, ..ticket };
-    Ok((ticket, receive::Dialect::Iotup { name }))
+    let first = group.with_default_port(IOTUP_PORT);
+    ReceiverBuilder::of_iotup(first, args.groups.unwrap_or(1), &args.ticket())
+        .map_err(|error| advice::line(&error))
 }
 
 pub(crate) fn parse_pattern(text: &str) -> Result<glob::Pattern, String> {
@@ -462,29 +415,21 @@ pub(crate) fn parse_pattern(text: &str) -> Result<glob::Pattern, String> {
 
 /// Gets the ticket of the sender that has printed this code.
 fn ticket_of_code(args: &Args, stop: &Stop) -> Result<Ticket, String> {
-    let code: Code = args.ticket().parse().map_err(|error: CodeError| error.to_string())?;
-    let interfaces =
-        discovery::interfaces(args.interface.as_slice()).map_err(|error| advice::line(&error))?;
-    let names = interfaces.iter().map(|interface| interface.name.as_str()).collect::<Vec<_>>().join(", ");
+    let code = args.ticket().parse().map_err(|error: code::CodeError| error.to_string())?;
+    let interfaces = Interfaces::named(args.interface.as_slice()).map_err(|error| advice::line(&error))?;
     remark!(
-        "looking for the sender of this code on {names}, for at most {} s (--connect-timeout)",
+        "looking for the sender of this code on {}, for at most {} s (--connect-timeout)",
+        interfaces.names().collect::<Vec<_>>().join(", "),
         args.connect_timeout
     );
     let time = Duration::from_secs(args.connect_timeout);
-    code::ask(&code, &interfaces, time, stop).map_err(|error| match stop.is_requested() {
-        true => "interrupted: nothing was received".to_owned(),
-        false => error.to_string(),
-    })
+    code::ask(&code, &interfaces, time, stop).map_err(|error| error.to_string())
 }
 
 /// Parses a ticket, or reads it from the first lines of the file after `@`.
 fn read_ticket(text: &str) -> Result<Ticket, String> {
-    let Some(path) = text.strip_prefix('@') else {
-        return text.parse().map_err(|error| format!("{error}"));
-    };
-    let ticket = treecast::Ticket::read(path).map_err(|error| error.to_string())?;
-    // Its text is all that the library tells of a ticket.
-    ticket.to_string().parse().map_err(|error| format!("{path}: {error}"))
+    let ticket = text.strip_prefix('@').map_or_else(|| text.parse(), Ticket::read);
+    ticket.map_err(|error: treecast::Error| error.to_string())
 }
 
 /// Describes in one line how a limit has ended the session.
@@ -539,8 +484,7 @@ mod tests {
 
     #[test]
     fn a_limit_that_ends_a_session_says_what_is_kept() {
-        let told =
-            |received| at_limit(Limit::Bytes(10), &ReceiveSummary { received, ..ReceiveSummary::default() });
+        let told = |received| at_limit(Limit::Bytes(10), &filled!(ReceiveSummary { received }));
         let removed = "what was not complete is removed";
         for (received, whole) in [(0, "no file had come whole"), (2, "2 files had come whole, and are kept")]
         {

@@ -1,6 +1,5 @@
 //! `treecast send`: parses the arguments, and prints progress and a summary.
 
-mod announce;
 mod carousel;
 mod code;
 pub(crate) mod display;
@@ -16,41 +15,31 @@ use std::{
     os::unix::fs::OpenOptionsExt,
     path::{Path, PathBuf},
     process::ExitCode,
-    time::Duration,
+    time::{Duration, UNIX_EPOCH},
 };
 
 use clap::ValueEnum;
-use treecast_driver::{
-    coding::LEVELS,
-    connection::KEEPALIVE,
-    security::{AllowList, Identity},
-    send::{
-        self, FeedSource, Listed, MAX_FEC_PERCENT, MIN_BLOCK_LEN, Priority, RATES_BPS, Rule, SendEvent,
-        SendOptions, SendSecurity, SendSummary,
+use treecast::{
+    Group as Session, GroupBuilder, Rate as SessionRate, Stop,
+    limits::{
+        BLOCK_LENS, COMPRESSION_LEVELS, DEFAULT_MULTICAST_HOPS, LEAST_STALL_LIMIT, MAX_FEC_PERCENT, RATES_BPS,
     },
-    status::Progress,
-    udp::{DEFAULT_MULTICAST_HOPS, Offload},
+    options::{FeedSource, Listed, Priority, Rule, Share},
+    watch::{SendEvent, SendSummary},
 };
-use treecast_host::stop::Stop;
-use treecast_proto::fec::Share;
-use treecast_wire::{header::MAX_PAYLOAD_LEN, iotup, ticket};
 
 use crate::{
-    Outcome, advice, arguments,
+    Outcome,
+    arguments::{self, With},
     figures::bytes,
     group::Group,
     mead::sharing::{Grouping, SharingArgs, WireDialect},
-    observers::Observers,
 };
 
 /// The level of zstd where none is asked for: its own default.
 const DEFAULT_LEVEL: i32 = 3;
 
 const DEFAULT_WAIT: u32 = 1;
-const DEFAULT_WAIT_TIMEOUT_SECONDS: u64 = 60;
-
-/// The smallest stall limit, in seconds. A live receiver speaks twice in this time.
-const LEAST_STALL_LIMIT_SECONDS: u64 = 2 * KEEPALIVE.as_secs();
 
 /// Send files to everyone who has the ticket.
 ///
@@ -130,7 +119,7 @@ pub(crate) struct SessionArgs {
     /// as a TCP connection to the worst receiver would get; max: as fast as the slowest attentive receiver takes
     /// it [default: auto; a carousel: max; local groups: 100M]
     #[arg(long, value_parser = rate::parse_asked, allow_negative_numbers = true)]
-    rate: Option<rate::Asked>,
+    rate: Option<SessionRate>,
     /// The lowest rate that receivers may force, in bits a second. The sender does not slow down further for
     /// receivers that can take less. They get lost packets as retransmissions
     #[arg(long, value_name = "RATE", value_parser = rate::parse_floor, allow_negative_numbers = true)]
@@ -214,7 +203,7 @@ pub(crate) struct SessionArgs {
     at_once: Option<u32>,
     /// Give up on a receiver that is silent for this many seconds while it owes an answer, because it was
     /// stopped or its host hangs. A receiver that is only slow reports every few seconds [default: 120]
-    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(LEAST_STALL_LIMIT_SECONDS..=86_400),
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(LEAST_STALL_LIMIT.as_secs()..=86_400),
           allow_negative_numbers = true)]
     stall_limit: Option<u64>,
     /// When all other receivers are done, wait this many seconds for a receiver whose connection broke to come
@@ -258,8 +247,7 @@ pub(crate) struct SessionArgs {
     /// Announce the session on the network while it lasts (--announce=NAME: under this name), signed with the sender's key.
     /// Whoever hears it gets the ticket (`treecast discover`), so add --allow where not everybody may have the files
     /// [default name: that of the first file]
-    #[arg(long, value_name = "NAME", num_args = 0..=1, require_equals = true, default_missing_value = "",
-          value_parser = announce::parse_name)]
+    #[arg(long, value_name = "NAME", num_args = 0..=1, require_equals = true, default_missing_value = "")]
     announce: Option<String>,
     /// Send to these standing receivers (`treecast receive --standing`): names or keys with commas between them, or a file with
     /// one a line, a key with a name behind it. The session is announced; it starts with all of them, or after --wait-timeout
@@ -298,6 +286,18 @@ enum Fanout {
     Auto,
 }
 
+impl From<Fanout> for treecast::Fanout {
+    fn from(fanout: Fanout) -> Self {
+        match fanout {
+            Fanout::Multicast => Self::Multicast,
+            Fanout::Unicast => Self::Unicast,
+            Fanout::Mead => Self::Mead,
+            Fanout::Xcast => Self::Xcast,
+            Fanout::Auto => Self::Auto,
+        }
+    }
+}
+
 #[derive(Clone, Copy, PartialEq, ValueEnum)]
 enum Repair {
     Nack,
@@ -311,6 +311,15 @@ enum Repair {
 enum PriorityArg {
     Multicast,
     Fair,
+}
+
+impl From<PriorityArg> for Priority {
+    fn from(priority: PriorityArg) -> Self {
+        match priority {
+            PriorityArg::Multicast => Self::Multicast,
+            PriorityArg::Fair => Self::Fair,
+        }
+    }
 }
 
 #[derive(Clone, Copy, PartialEq, ValueEnum)]
@@ -356,7 +365,7 @@ pub(crate) fn run_feed(
 
 fn hold_session(args: SessionArgs) -> Outcome {
     check(&args)?;
-    let options = options(&args)?;
+    let (builder, wanted) = builder(&args)?;
     if let Some(hint) = args.group.as_ref().and_then(Group::hint) {
         remark!("treecast: {hint}");
     }
@@ -364,10 +373,10 @@ fn hold_session(args: SessionArgs) -> Outcome {
     standing.into_iter().for_each(|hint| remark!("treecast: {hint} (--to-standing)"));
     args.start_at.map(start_at::remark).into_iter().for_each(|line| remark!("treecast: {line}"));
     if is_carousel(&args) {
-        return carousel::run(&args, &options);
+        return carousel::run(&args, builder);
     }
-    let mut display = display::Display::new(args.json, options.wait_for);
-    let summary = hold(&args, &options, &mut |event| display.show(event))?;
+    let mut display = display::Display::new(args.json, wanted);
+    let summary = hold(&args, builder, &mut |event| display.show(event))?;
     display.finish(&summary);
     if args.delta && !args.json {
         let (sent, all) = (summary.progress.sent_bytes, summary.progress.total_bytes);
@@ -378,7 +387,8 @@ fn hold_session(args: SessionArgs) -> Outcome {
             bytes(all)
         );
     }
-    if let Some(FeedSource::Folder(folder)) = options.feed.as_ref().filter(|_| summary.interrupted) {
+    let feed = args.feed.as_ref().map(|feed| &feed.source);
+    if let Some(FeedSource::Folder(folder)) = feed.filter(|_| summary.interrupted) {
         // A folder has no end.
         remark!(
             "treecast: stopped: files of {} that are not done go out after the next start",
@@ -387,7 +397,7 @@ fn hold_session(args: SessionArgs) -> Outcome {
         return Ok(ExitCode::SUCCESS);
     }
     let code = exit_code(&summary)?;
-    match options.feed == Some(FeedSource::Stream) && summary.not_sent > 0 {
+    match is_stream(&args) && summary.not_sent > 0 {
         true => Err(
             "standard input could not be read to its end, and receivers have only its beginning: start anew"
                 .into(),
@@ -396,52 +406,38 @@ fn hold_session(args: SessionArgs) -> Outcome {
     }
 }
 
-/// Runs a session, passes its events to all observers, and writes the ticket where the user wants it.
+/// Runs a session, shows its events, and writes the ticket where the user wants it.
 fn hold(
     args: &SessionArgs,
-    options: &SendOptions,
+    builder: GroupBuilder,
     show: &mut dyn FnMut(&SendEvent),
 ) -> Result<SendSummary, Box<dyn std::error::Error>> {
     let stop = Stop::on_signals()?;
     // Anybody who reads a carousel's ticket can take part.
-    let is_secret = !options.repair.has_connections() && options.security.is_some();
+    let is_secret = (is_carousel(args) || args.repair == Repair::Local) && !args.plain && !is_iotup(args);
     let ticket_file = TicketFile { path: args.ticket_file.clone(), is_secret };
-    let mut observers = Observers::start(Progress::default(), args.metrics)?;
-    observers.note_wanted(options.wait_for);
     let mut failed_ticket = None;
-    let mut counter = None;
-    let mut on_event = |event: SendEvent| {
-        if let SendEvent::Ready { ticket } = &event
-            && let Err(line) = ticket_file.write(&announcement(options, ticket))
-        {
-            failed_ticket = Some(line);
-            stop.request();
-            // A ticket is useless if it is not where other programs look for it.
-            return;
-        }
-        if let SendEvent::Ready { ticket } = &event
-            && args.code
-        {
-            match code::Offer::open(options, ticket, args.json) {
-                Ok(offer) => counter = Some(offer),
-                Err(line) => {
-                    failed_ticket = Some(line);
-                    stop.request();
-                    return;
-                }
+    let mut offer = None;
+    let mut on_event = |event: &SendEvent| {
+        let SendEvent::Ready { ticket } = event else { return show(event) };
+        // A ticket is useless if it is not where other programs look for it.
+        let written = ticket_file.write(&announcement(args, event));
+        let offered = written.and_then(|()| match args.code {
+            true => code::Offer::open(args, ticket.clone().into()).map(Some),
+            false => Ok(None),
+        });
+        match offered {
+            Ok(offered) => offer = offered,
+            Err(line) => {
+                failed_ticket = Some(line);
+                return stop.request();
             }
         }
-        match &event {
-            SendEvent::Ready { ticket } if options.repair.is_iotup() => observers.note_iotup(ticket.group),
-            event => observers.note_send(event),
-        }
-        show(&event);
-        if matches!(event, SendEvent::Ready { .. }) {
-            // The ticket is the first line.
-            counter.iter().for_each(code::Offer::show);
-        }
+        show(event);
+        // The ticket is the first line.
+        offer.iter().for_each(code::Offer::show);
     };
-    let result = send::run(options, &stop, &mut on_event);
+    let result = builder.run(&stop, &mut on_event);
     if let Some(line) = failed_ticket {
         return Err(line.into());
     }
@@ -450,8 +446,16 @@ fn hold(
 
 /// What receivers need to start: the ticket, or with the IoT updater's packets, which have no ticket, the
 /// group's address.
-fn announcement(options: &SendOptions, ticket: &ticket::Ticket) -> String {
-    if options.repair.is_iotup() { ticket.group.to_string() } else { ticket.to_string() }
+fn announcement(args: &SessionArgs, ready: &SendEvent) -> String {
+    match ready {
+        SendEvent::Ready { ticket } if is_iotup(args) => ticket.group.to_string(),
+        SendEvent::Ready { ticket } => ticket.to_string(),
+        _ => String::new(),
+    }
+}
+
+fn is_iotup(args: &SessionArgs) -> bool {
+    args.dialect == Dialect::Iotup
 }
 
 fn is_carousel(args: &SessionArgs) -> bool {
@@ -497,12 +501,10 @@ fn check(args: &SessionArgs) -> Result<(), String> {
 /// Whether a combination of options is refused, and what to do about it.
 type Refusal = (bool, &'static str);
 
-fn refused(args: &SessionArgs) -> [Refusal; 11] {
+fn refused(args: &SessionArgs) -> [Refusal; 9] {
     let is_carousel = is_carousel(args);
     let mends = !is_carousel && matches!(args.repair, Repair::Nack | Repair::After);
-    let has_keys = args.key.is_some() || args.allow.is_some();
     [
-        (args.plain && has_keys, "a plain session has no keys: leave out --plain, or --key and --allow"),
         (
             (args.plain || args.dialect == Dialect::Iotup) && args.announce.is_some(),
             "an announcement is signed, and a plain session has no key: leave out --announce, or --plain and --dialect iotup",
@@ -518,10 +520,6 @@ fn refused(args: &SessionArgs) -> [Refusal; 11] {
         (
             args.rates.is_some() && (args.rate.is_some() || args.rate_floor.is_some()),
             "--rates says all that --rate and --rate-floor could: leave these out, or --rates",
-        ),
-        (
-            args.wait_at_least.is_some_and(|at_least| args.wait.is_some_and(|wait| wait < at_least)),
-            "--wait-at-least is what --wait comes down to when the time is over: name fewer receivers there",
         ),
         (
             !is_carousel && args.idle.is_some(),
@@ -697,104 +695,79 @@ fn asks_for_fec(args: &SessionArgs) -> bool {
     args.fec.is_some_and(|Fec(share)| share.is_some())
 }
 
-fn options(args: &SessionArgs) -> Result<SendOptions, String> {
+/// What the crate is told, and the number of receivers with which the session starts.
+fn builder(args: &SessionArgs) -> Result<(GroupBuilder, u32), String> {
+    let named = args.receivers.as_deref().map(receivers::parse).transpose()?.unwrap_or_default();
+    let wanted = args.wait.unwrap_or((named.len() as u32).max(DEFAULT_WAIT));
     let listed = args.to_standing.as_deref().map(Listed::parse).transpose();
-    let listed = listed.map_err(|error| format!("{error} (--to-standing)"))?.unwrap_or_default();
-    let receivers = args.receivers.as_deref().map(receivers::parse).transpose()?.unwrap_or_default();
-    let expected = receivers.len() as u32;
-    let rate = match &args.rates {
-        Some(rates) => send::Rate::Fixed(rates.first),
-        None if args.repair == Repair::Local => local::rate(args)?,
-        None => rate::rate(args.rate, args.rate_floor, is_carousel(args))?,
+    let listed = listed.map_err(|error| format!("{error} (--to-standing)"))?;
+    let sharing = args.sharing.sharing(Grouping::Cost, args.mead_dialect, args.domain_key.as_deref())?;
+    let seconds = |seconds: Option<u64>| seconds.map(Duration::from_secs);
+    let builder = Session::builder()
+        .fanout(args.fanout.into())
+        .receivers(named)
+        .sharing(sharing)
+        .hops(args.ttl as u8)
+        .wait_for(wanted)
+        .answer_status()
+        .when(args.plain, GroupBuilder::plain)
+        .when(args.delta, GroupBuilder::delta)
+        .with(&args.priority.map(Priority::from), GroupBuilder::priority)
+        .with(&args.group, |builder, group| {
+            builder.group(group.address).with(&group.port, GroupBuilder::port)
+        })
+        .with(&args.interface, GroupBuilder::interface)
+        .with(&args.source, GroupBuilder::source)
+        .with(&args.control, GroupBuilder::control)
+        .with(&args.rate, GroupBuilder::rate)
+        .with(&args.rate_floor, GroupBuilder::rate_floor)
+        .with(&args.rates, |builder, rates| builder.several_rates(rates.0))
+        .with(&args.fec, |builder, Fec(share)| builder.fec(share))
+        .with(&args.start_at.map(|at| UNIX_EPOCH + at), GroupBuilder::start_at)
+        .with(&seconds(args.wait_timeout), GroupBuilder::wait_timeout)
+        .with(&args.wait_at_least, GroupBuilder::wait_at_least)
+        .with(&args.per_address, GroupBuilder::per_address)
+        .with(&args.retx_factor, GroupBuilder::retransmission_factor)
+        .with(&args.retx_minimum.map(time), GroupBuilder::minimum_retransmission_time)
+        .with(&args.at_once.map(|at_once| at_once as usize), GroupBuilder::at_once)
+        .with(&seconds(args.stall_limit), GroupBuilder::stall_limit)
+        .with(&seconds(args.linger), GroupBuilder::linger)
+        .with(&seconds(args.linger), GroupBuilder::listed_wait)
+        .with(&args.block, GroupBuilder::block_len)
+        .with(&args.key, GroupBuilder::key)
+        .with(&args.allow, GroupBuilder::admit)
+        .with(&args.expires, GroupBuilder::expires_in)
+        .with(&args.session, GroupBuilder::session_file)
+        .with(&args.to_standing.as_ref().map(|_| ""), GroupBuilder::announce)
+        .with(&args.announce, GroupBuilder::announce)
+        .with(&listed, GroupBuilder::listed)
+        .with(&args.compress, GroupBuilder::compression)
+        .with(&args.metrics, GroupBuilder::metrics)
+        .with(&args.feed, |builder, feed| {
+            builder.feed(feed.source).feed_rules(feed.rules).kept_objects(feed.kept)
+        });
+    let builder = match args.repair {
+        _ if is_carousel(args) => builder.carousel(carousel::options(args)),
+        Repair::Local => builder.local_groups(local::options(args)?),
+        Repair::Nack | Repair::Carousel => builder,
+        Repair::After => builder.repair(treecast::Repair::After),
+        Repair::None => builder.repair(treecast::Repair::None),
     };
-    let options = SendOptions {
-        fanout: match args.fanout {
-            Fanout::Multicast => ticket::Fanout::Multicast,
-            Fanout::Unicast => ticket::Fanout::Unicast,
-            Fanout::Mead => ticket::Fanout::Mead,
-            Fanout::Xcast => ticket::Fanout::Xcast,
-            Fanout::Auto => ticket::Fanout::Auto,
-        },
-        receivers,
-        sharing: args.sharing.sharing(Grouping::Cost, args.mead_dialect, args.domain_key.as_deref())?,
-        repair: match args.repair {
-            _ if is_carousel(args) => send::Repair::Carousel(carousel::options(args)),
-            Repair::Nack => send::Repair::Nack,
-            Repair::After => send::Repair::After,
-            Repair::Local => send::Repair::Local(local::options(args)?),
-            Repair::Carousel | Repair::None => send::Repair::None,
-        },
-        group: args.group.map(|group| group.address),
-        port: args.group.and_then(|group| group.port).or_else(|| {
-            let is_iotup = args.dialect == Dialect::Iotup;
-            is_iotup.then_some(iotup::PORT)
-        }),
-        interface: args.interface.clone(),
-        source: args.source,
-        control: args.control,
-        rate,
-        slower_rates: args.rates.as_ref().map(|rates| rates.slower.clone()).unwrap_or_default(),
-        hops: args.ttl,
-        wait_for: args.wait.unwrap_or(expected.max(DEFAULT_WAIT)),
-        start_at: args.start_at,
-        wait_timeout: Duration::from_secs(args.wait_timeout.unwrap_or(DEFAULT_WAIT_TIMEOUT_SECONDS)),
-        wait_at_least: args.wait_at_least,
-        per_address: args.per_address.unwrap_or(send::PER_ADDRESS),
-        retransmission_timeout_factor: args.retx_factor,
-        minimum_retransmission_time: args.retx_minimum.map_or(send::MINIMUM_RETRANSMISSION_TIME, |seconds| {
-            Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX)
-        }),
-        priority: match args.priority {
-            None | Some(PriorityArg::Multicast) => Priority::Multicast,
-            Some(PriorityArg::Fair) => Priority::Fair,
-        },
-        at_once: args.at_once.map_or(send::AT_ONCE, |at_once| at_once as usize),
-        feed: args
-            .feed
-            .as_ref()
-            .map(|feed| feed.source.clone())
-            .or(is_stream(args).then_some(FeedSource::Stream)),
-        feed_rules: args.feed.as_ref().map(|feed| feed.rules.clone()).unwrap_or_default(),
-        kept_objects: args.feed.as_ref().map_or(0, |feed| feed.kept),
-        stall_limit: args.stall_limit.map_or(send::STALL_LIMIT, Duration::from_secs),
-        linger: args.linger.map_or(send::LINGER, Duration::from_secs),
-        block_len: args.block,
-        offload: Offload::from_environment()?,
-        security: security(args, &listed)?,
-        listed,
-        expires_in: args.expires,
-        session_file: args.session.clone(),
-        announce: args
-            .announce
-            .as_deref()
-            .or(args.to_standing.as_ref().map(|_| ""))
-            .map(|name| announce::name(name, &args.paths)),
-        listed_wait: args.linger.map_or(send::LISTED_WAIT, Duration::from_secs),
-        compression: args.compress,
-        by_difference: args.delta,
-        ..SendOptions::new(if is_stream(args) { Vec::new() } else { args.paths.clone() })
+    let builder = match is_stream(args) {
+        true => builder.feed(FeedSource::Stream),
+        false => args.paths.iter().fold(builder, GroupBuilder::path),
     };
-    // Parts of files, which go out by difference, are mended without symbols.
-    let default_fec = || options.default_fec().filter(|_| !args.delta);
-    let fec = args.fec.map_or_else(default_fec, |Fec(share)| share);
-    Ok(SendOptions { fec, ..options })
+    Ok((builder, wanted))
+}
+
+/// A time in seconds, as long as can be told.
+fn time(seconds: f64) -> Duration {
+    Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX)
 }
 
 /// Where lines come from.
 fn source(feed: PathBuf) -> FeedSource {
     if feed.as_os_str() == "-" { FeedSource::StandardInput } else { FeedSource::File(feed) }
-}
-
-/// The security options. `None` for a plain session, such as that of the IoT updater.
-fn security(args: &SessionArgs, listed: &[Listed]) -> Result<Option<SendSecurity>, String> {
-    if args.plain || args.dialect == Dialect::Iotup {
-        return Ok(None);
-    }
-    let identity =
-        args.key.as_deref().map(Identity::named).transpose().map_err(|error| advice::line(&error))?;
-    let allow = args.allow.as_deref().map(AllowList::load).transpose().map_err(|error| error.to_string())?;
-    let allow = allow.or_else(|| Listed::allow_list(listed).filter(|_| !listed.is_empty()));
-    Ok(Some(SendSecurity { identity, allow }))
 }
 
 /// The exit code. A receiver that lacks an object which the sender could not send to its end has failed, too.
@@ -865,10 +838,12 @@ pub(crate) fn parse_rate(text: &str) -> Result<Rate, String> {
 fn parse_compression(text: &str) -> Result<i32, String> {
     let level = match text.split_once(':') {
         None if text == "zstd" => Some(DEFAULT_LEVEL),
-        Some(("zstd", level)) => level.parse().ok().filter(|level| LEVELS.contains(level)),
+        Some(("zstd", level)) => level.parse().ok().filter(|level| COMPRESSION_LEVELS.contains(level)),
         _ => None,
     };
-    level.ok_or_else(|| format!("expected zstd, or zstd:{} to zstd:{}", LEVELS.start(), LEVELS.end()))
+    level.ok_or_else(|| {
+        format!("expected zstd, or zstd:{} to zstd:{}", COMPRESSION_LEVELS.start(), COMPRESSION_LEVELS.end())
+    })
 }
 
 fn parse_fec(text: &str) -> Result<Fec, String> {
@@ -891,10 +866,10 @@ fn parse_factor(text: &str) -> Result<f64, String> {
 
 /// Parses the length of a block, in bytes. This is the limit of the header; the interface's MTU allows less.
 fn parse_block(text: &str) -> Result<u16, String> {
-    let range = usize::from(MIN_BLOCK_LEN)..=MAX_PAYLOAD_LEN;
-    let bytes = text.parse().ok().filter(|bytes: &u16| range.contains(&usize::from(*bytes)));
+    let bytes = text.parse().ok().filter(|bytes: &u16| BLOCK_LENS.contains(&usize::from(*bytes)));
     bytes.ok_or_else(|| {
-        format!("expected bytes from {} to {}, and no more than fit a packet", range.start(), range.end())
+        let (least, most) = BLOCK_LENS.into_inner();
+        format!("expected bytes from {least} to {most}, and no more than fit a packet")
     })
 }
 

@@ -3,10 +3,9 @@
 use std::{path::PathBuf, process::ExitCode, thread, time::Duration};
 
 use serde_json::{Value, json};
-use treecast_driver::{
-    receive::{LocalProgress, ReceiveProgress},
-    send::{GroupProgress, LocalSending, ReceiverProgress, SendProgress},
+use treecast::{
     status::{Found, Phase, Progress, Sending, Snapshot, find},
+    watch::{GroupProgress, LocalProgress, LocalSending, ReceiveProgress, ReceiverProgress, SendProgress},
 };
 
 use crate::{
@@ -253,23 +252,21 @@ fn late(progress: &SendProgress) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use treecast_driver::{
-        hindrance::{Hindrance, Holder},
-        send::Sums,
-    };
+    use treecast::watch::{Hindrance, Holder, Sums};
 
     use super::*;
 
     fn sending() -> Sending {
-        let receiver = |name: &str, received_bytes, why| ReceiverProgress {
-            name: name.into(),
-            is_connected: true,
-            received_bytes,
-            wanted_bytes: 1 << 30,
-            why,
-            ..ReceiverProgress::default()
+        let receiver = |name: &str, received_bytes, why| {
+            filled!(ReceiverProgress {
+                name: name.into(),
+                is_connected: true,
+                received_bytes,
+                wanted_bytes: 1 << 30,
+                why
+            })
         };
-        let progress = SendProgress {
+        let progress = filled!(SendProgress {
             seconds: 42.0,
             objects: 3,
             objects_done: 1,
@@ -279,10 +276,9 @@ mod tests {
                 receiver("client7", 1 << 28, Some(Hindrance::Silent(12.0))),
                 receiver("client2", 1 << 29, None),
             ],
-            held_by: Some(Holder::new("client7".into(), Hindrance::Silent(12.0))),
-            ..SendProgress::default()
-        };
-        let sums = Sums { done_share: 0.5, ..Sums::default() };
+            held_by: Some(Holder::new("client7".into(), Hindrance::Silent(12.0)))
+        });
+        let sums = filled!(Sums { done_share: 0.5 });
         Sending { progress, sums, joined: 2, ..Sending::default() }
     }
 
@@ -313,27 +309,25 @@ mod tests {
     fn a_session_with_local_groups_says_who_mends() {
         let mut local = sending();
         local.progress.receivers.clear();
-        local.progress.local = Some(LocalSending {
+        local.progress.local = Some(filled!(LocalSending {
             receivers: 60,
             clients: 3,
             session_repair_bytes: 1 << 20,
             group_repair_bytes: 2 << 20,
-            late_objects: 2,
-            ..LocalSending::default()
-        });
+            late_objects: 2
+        }));
         let expected = "\n  60 receivers in local groups, 3 of them report to the sender; \
                         1.0 MiB sent again to all, 2.0 MiB to groups; 2 files given up as late\n";
         let text = session_as_text(&snapshot(local));
         assert!(text.contains(expected), "{text}");
-        let member = LocalProgress {
+        let member = filled!(LocalProgress {
             group: Some(0xfeed),
             is_controller: true,
             clients: 5,
             lost_blocks: 20,
             repair_blocks: 19,
-            sent_blocks: 30,
-            ..LocalProgress::default()
-        };
+            sent_blocks: 30
+        });
         let expected = "controller of local group 0000feed, to which 5 report; \
                         20 blocks lost, 19 repaired by others, 30 sent for others";
         assert_eq!(in_group(&member), expected);

@@ -199,6 +199,44 @@ fn a_circle_is_found_through_imports_nested_uses_and_paths_and_tests_make_none()
     assert_eq!(found, [("x", 4)], "a uses c by another name and through b, c uses d below, and d uses a");
 }
 
+/// The parts of the command that deliver. They use the library as any other program could.
+const ON_THE_LIBRARY: [&str; 18] = [
+    "send.rs",
+    "send",
+    "receive.rs",
+    "receive",
+    "feed/live.rs",
+    "feed/rules.rs",
+    "discover.rs",
+    "keys.rs",
+    "history.rs",
+    "status.rs",
+    "group.rs",
+    "arguments.rs",
+    "domain_key.rs",
+    "mead/sharing.rs",
+    "figures.rs",
+    "log.rs",
+    "moving_line.rs",
+    "output.rs",
+];
+
+/// The crates below the library.
+const BELOW_THE_LIBRARY: [&str; 3] = ["treecast_driver", "treecast_proto", "treecast_wire"];
+
+#[test]
+fn the_command_delivers_by_the_library_alone() {
+    let source = workspace().join("crates/cli/src");
+    for part in ON_THE_LIBRARY.map(|part| source.join(part)) {
+        let files = if part.is_dir() { rust_files(part) } else { vec![part] };
+        for file in files {
+            let text = std::fs::read_to_string(&file).expect("a source file is readable");
+            let below = BELOW_THE_LIBRARY.iter().find(|name| text.contains(**name));
+            assert_eq!(below, None, "{} goes past the library", file.display());
+        }
+    }
+}
+
 /// STYLE: files stay under 1,000 lines.
 #[test]
 fn files_stay_readable() {

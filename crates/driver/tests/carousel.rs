@@ -82,7 +82,10 @@ impl Bench {
 
     fn options(&self) -> SendOptions {
         let is_ours = self.dialect == Dialect::Session;
-        let idle = Duration::from_secs(1);
+        let mut carousel = CarouselOptions::default();
+        carousel.idle = Duration::from_secs(1);
+        carousel.loops = self.loops;
+        carousel.dialect = self.dialect;
         SendOptions {
             group: Some(self.group.group.ip()),
             port: Some(self.group.group.port()),
@@ -90,12 +93,7 @@ impl Bench {
             block_len: is_ours.then_some(1420),
             fec: self.fec.then_some(Share::Auto),
             security: (is_ours && !self.is_plain).then(SendSecurity::default),
-            repair: Repair::Carousel(CarouselOptions {
-                idle,
-                dialect: self.dialect,
-                loops: self.loops,
-                ..CarouselOptions::default()
-            }),
+            repair: Repair::Carousel(carousel),
             rate: Rate::Fixed(200_000_000),
             session_file: is_ours.then(|| self.folder.join("session")),
             ..SendOptions::new(vec![self.path.clone()])

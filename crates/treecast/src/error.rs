@@ -48,6 +48,11 @@ impl Error {
         self.kind
     }
 
+    /// The typed reason behind the line, if there is one: of a type of [`reason`](crate::reason), or of another one.
+    pub fn cause(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        self.source.as_deref().map(|source| source as _)
+    }
+
     pub(crate) fn new(kind: ErrorKind, line: impl Into<String>) -> Self {
         Self { kind, line: line.into(), source: None }
     }

@@ -42,6 +42,12 @@
 //! Each session has a thread of its own. Nothing that a session keeps grows without bound: objects that are not done are
 //! [limited](GroupBuilder::most_outstanding), and so are events that nobody reads.
 //!
+//! # Everything that the command does
+//!
+//! `treecast send`, `receive`, `feed`, `discover`, `keys` and `status` are built on this crate alone. [`GroupBuilder`] and
+//! [`ReceiverBuilder`] have all their options; those that are structures are in [`options`]. [`GroupBuilder::run`] and
+//! [`ReceiverBuilder::run`] hold a session in the thread of their caller, and tell every event in full ([`watch`]).
+//!
 //! # Memory
 //!
 //! Bytes in memory are sent from where they are. The group may own them, share them, or [borrow](Group::scope) them; it lets
@@ -63,15 +69,26 @@
 #[doc = include_str!("../README.md")]
 struct Readme;
 
+pub mod code;
+pub mod discovery;
 mod error;
 mod events;
 mod group;
+pub mod keys;
+pub mod limits;
 mod object;
+mod observers;
+pub mod options;
+pub mod reason;
 mod receiver;
 mod report;
 mod session;
+pub mod standing;
+pub mod status;
+pub mod stream;
 mod ticket;
 mod wait;
+pub mod watch;
 
 pub use error::{Error, ErrorKind};
 pub use events::NextEvent;
@@ -85,3 +102,6 @@ pub use receiver::{
 pub use report::{GroupReport, ReceiverOutcome, ReceiverReport};
 pub use session::Finish;
 pub use ticket::Ticket;
+pub use treecast_driver::{files::check_name, udp::check_group};
+/// A request to end a session, made by a signal, after a time, or by another thread.
+pub use treecast_host::stop::Stop;

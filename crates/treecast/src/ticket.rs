@@ -48,11 +48,29 @@ impl Ticket {
         let ticket = ticket::Ticket::from_pieces(lines).map(|(ticket, _)| Self(ticket));
         ticket.map_err(|error| failed(format!("{}: {error}", path.display())))
     }
+
+    /// Joins pieces of a text, such as words of a command line, until they are a ticket. Returns it with the number of pieces.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Ticket`] if the pieces do not begin with a ticket.
+    pub fn from_pieces<'a>(pieces: impl IntoIterator<Item = &'a str>) -> Result<(Self, usize), Error> {
+        let found = ticket::Ticket::from_pieces(pieces);
+        found
+            .map(|(ticket, count)| (Self(ticket), count))
+            .map_err(|error| Error::of(ErrorKind::Ticket, error))
+    }
 }
 
 impl fmt::Display for Ticket {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(f)
+    }
+}
+
+/// The ticket of [`SendEvent::Ready`](crate::watch::SendEvent::Ready).
+impl From<ticket::Ticket> for Ticket {
+    fn from(ticket: ticket::Ticket) -> Self {
+        Self(ticket)
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::{path::PathBuf, time::Duration};
 
-use treecast_driver::send::{Bound, FeedSource, FolderOptions};
+use treecast::options::{FeedSource, FolderOptions};
 
 use super::rules;
 use crate::{
@@ -75,13 +75,13 @@ pub(super) fn run(args: LiveArgs) -> Outcome {
         }
         FeedSource::StandardInput
     } else {
-        FeedSource::Folder(FolderOptions {
-            path,
-            state: args.state,
-            removes: args.remove,
-            bound: Bound { objects: args.spool_files as usize, bytes: args.spool_bytes.unwrap_or(u64::MAX) },
-            polls: args.poll,
-        })
+        let mut folder = FolderOptions::new(path);
+        folder.state = args.state;
+        folder.removes = args.remove;
+        folder.bound.objects = args.spool_files as usize;
+        folder.bound.bytes = args.spool_bytes.unwrap_or(u64::MAX);
+        folder.polls = args.poll;
+        FeedSource::Folder(folder)
     };
     let feed = Feed { source, rules, kept: args.keep };
     send::run_feed(args.session, feed, AT_ONCE, Duration::from_secs(WAIT_SECONDS))

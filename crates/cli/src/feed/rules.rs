@@ -3,10 +3,7 @@
 use std::{collections::BTreeSet, path::Path, time::Duration};
 
 use serde::Deserialize;
-use treecast_driver::{
-    receive::NameFilter,
-    send::{Rule, Terms},
-};
+use treecast::options::{NameFilter, Rule, Terms};
 use treecast_host::text;
 
 use crate::{arguments, receive::parse_pattern};

@@ -3,9 +3,7 @@
 use std::path::Path;
 
 use clap::ValueEnum;
-use treecast_driver::explicit::Sharing;
-use treecast_proto::explicit::mead::grouping::Parameters;
-use treecast_wire::mead::{Dialect, MAX_ADDRESSES};
+use treecast::options::{GroupingLimits, MAX_MEAD_ADDRESSES, MeadDialect, Sharing};
 
 use crate::domain_key;
 
@@ -75,9 +73,9 @@ impl SharingArgs {
         Ok(Sharing {
             max: self.max,
             ok: self.ok,
-            parameters: Parameters {
-                max: MAX_ADDRESSES,
-                ok: MAX_ADDRESSES,
+            parameters: GroupingLimits {
+                max: MAX_MEAD_ADDRESSES,
+                ok: MAX_MEAD_ADDRESSES,
                 merge: self.merge.unwrap_or(0),
                 min_leaves: self.min_leaves,
                 min_routers: self.min_routers,
@@ -85,8 +83,8 @@ impl SharingArgs {
             },
             by_cost: self.grouping.unwrap_or(by_default) == Grouping::Cost,
             dialect: match dialect {
-                None | Some(WireDialect::Rfc) => Dialect::Rfc,
-                Some(WireDialect::Linux65) => Dialect::Linux65,
+                None | Some(WireDialect::Rfc) => MeadDialect::Rfc,
+                Some(WireDialect::Linux65) => MeadDialect::Linux65,
             },
             dont_replicate: self.dont_replicate,
             to_router: self.to_router,

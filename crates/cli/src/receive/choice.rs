@@ -2,10 +2,7 @@
 //! the rules of a standing receiver.
 
 use glob::Pattern;
-use treecast_driver::{
-    files::check_name,
-    receive::{Choice, Chooser, Offer},
-};
+use treecast::{Answer, Offer, check_name};
 
 /// The placeholder for a file's whole name in a new name.
 const WHOLE: &str = "{}";
@@ -27,19 +24,20 @@ pub(super) struct Choices {
 
 impl Choices {
     /// What decides. `None` if everything is taken as it is.
-    pub fn chooser(self) -> Option<Chooser> {
+    pub fn into_function(self) -> Option<impl Fn(&Offer<'_>) -> Answer + Send + Sync + 'static> {
         let has_limits = !self.only.is_empty() || !self.not.is_empty() || self.max_size.is_some();
-        (has_limits || !self.renames.is_empty()).then(|| Chooser::new(move |offer| self.choose(offer)))
+        let decides = has_limits || !self.renames.is_empty();
+        decides.then_some(move |offer: &Offer<'_>| self.choose(offer.name(), offer.len()))
     }
 
-    fn choose(&self, Offer { name, bytes }: Offer<'_>) -> Choice {
+    fn choose(&self, name: &str, bytes: u64) -> Answer {
         let is_wanted = self.only.is_empty() || self.only.iter().any(|pattern| pattern.matches(name));
         let is_unwanted = self.not.iter().any(|pattern| pattern.matches(name));
         if !is_wanted || is_unwanted || self.max_size.is_some_and(|most| bytes > most) {
-            return Choice::Refuse;
+            return Answer::Refuse;
         }
         let rename = self.renames.iter().find(|rename| rename.pattern.matches(name));
-        rename.map_or(Choice::Take, |rename| Choice::TakeAs(rename.new_name(name)))
+        rename.map_or(Answer::Take, |rename| Answer::TakeAs(rename.new_name(name)))
     }
 }
 
@@ -94,13 +92,13 @@ mod tests {
             max_size: Some(10),
             renames,
         };
-        let choose = |name, bytes| choices.choose(Offer { name, bytes });
-        assert_eq!(choose("radar/{name}", 10), Choice::TakeAs("old/{name}.radar/{name}".to_owned()));
-        assert_eq!((choose("a", 1), choose("c", 1)), (Choice::TakeAs("b".to_owned()), Choice::Take));
+        let choose = |name, bytes| choices.choose(name, bytes);
+        assert_eq!(choose("radar/{name}", 10), Answer::TakeAs("old/{name}.radar/{name}".to_owned()));
+        assert_eq!((choose("a", 1), choose("c", 1)), (Answer::TakeAs("b".to_owned()), Answer::Take));
         for (name, bytes) in [("radar/x", 11), ("radar/x.tmp", 1), ("model", 1)] {
-            assert_eq!(choose(name, bytes), Choice::Refuse, "{name}");
+            assert_eq!(choose(name, bytes), Answer::Refuse, "{name}");
         }
-        assert!(Choices::default().chooser().is_none());
+        assert!(Choices::default().into_function().is_none());
     }
 
     #[test]

@@ -2,13 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use treecast_driver::{
-    events::Timed,
-    files::{Lack, Shortage},
-    hindrance::Hindrance,
-    receive::{ReceiveEvent, ReceiveProgress, ReceiveSummary, in_a_row},
+use treecast::watch::{
+    Hindrance, Lack, ObjectKind, ReceiveEvent, ReceiveProgress, ReceiveSummary, Shortage, Timed, in_a_row,
 };
-use treecast_wire::message::ObjectKind;
 
 use crate::{
     advice::with_option,
@@ -81,10 +77,7 @@ impl Display {
             }
             ReceiveEvent::Progress(progress) if progress.objects > 0 => self.move_bar(progress),
             // Files that are not wanted are counted at the end.
-            ReceiveEvent::Progress(_)
-            | ReceiveEvent::Done(_)
-            | ReceiveEvent::Idle
-            | ReceiveEvent::Ignored { exists: false, .. } => {}
+            ReceiveEvent::Progress(_) | ReceiveEvent::Ignored { exists: false, .. } => {}
             // A stream has thousands of pieces, and the first one that fails ends the session.
             ReceiveEvent::Received { .. } | ReceiveEvent::Failed { .. } if self.is_outlet => {}
             ReceiveEvent::Received { name, kind, bytes } => match kind {
@@ -95,6 +88,7 @@ impl Display {
             ReceiveEvent::Failed { name, reason, .. } => {
                 self.line(&format!("{name}: failed: {}", with_option(reason)));
             }
+            _ => {}
         }
     }
 
@@ -244,7 +238,7 @@ mod tests {
     #[test]
     fn the_largest_file_that_is_not_complete_is_named() {
         let mut display = Display::new(false, false);
-        let progress = ReceiveProgress { objects: 3, objects_done: 1, ..ReceiveProgress::default() };
+        let progress = filled!(ReceiveProgress { objects: 3, objects_done: 1 });
         for (name, bytes) in [("image", 9000), ("note", 5), ("empty", 0)] {
             display.show(&announced(name, bytes));
         }
@@ -256,12 +250,8 @@ mod tests {
     #[test]
     fn what_a_carousel_sent_in_vain_came_again() {
         let display = Display::new(false, false);
-        let progress = ReceiveProgress {
-            objects: 1,
-            received_bytes: 10_000,
-            duplicate_bytes: 5_000,
-            ..ReceiveProgress::default()
-        };
+        let progress =
+            filled!(ReceiveProgress { objects: 1, received_bytes: 10_000, duplicate_bytes: 5_000 });
         assert_eq!(display.remark(&progress), "0 of 1 done, 50 % came again");
     }
 
@@ -286,7 +276,7 @@ mod tests {
 
     #[test]
     fn the_last_line_counts_one_as_one() {
-        let mut summary = ReceiveSummary { received: 1, received_bytes: 5, ..ReceiveSummary::default() };
+        let mut summary = filled!(ReceiveSummary { received: 1, received_bytes: 5 });
         summary.progress.duplicate_blocks = 1;
         let one = "1 file, 5 B in 0.00 s; 0 B sent again, 1 block twice, 0 packets dropped; 0 failed";
         assert_eq!(in_one_line(&summary, 1), one);

@@ -6,27 +6,26 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use treecast_driver::files::Device;
 use treecast_host::{device, temporary::TemporaryFolder};
 
 /// Where the one file of a session goes.
 pub(super) struct Place {
     path: PathBuf,
     folder: TemporaryFolder,
-    /// `None` for a path that is no device.
-    device: Option<Device>,
+    is_device: bool,
     is_taken: bool,
 }
 
 impl Place {
-    /// Prepares a device, or a temporary folder beside `path`, where the file is until it is complete. What is kept beside a
+    /// Prepares for a device, or makes a temporary folder beside `path`, where the file is until it is complete. What is kept beside a
     /// device goes to a temporary folder in `into`.
     ///
     /// # Errors
-    /// If the device is not written to, or no folder can be made, in words.
+    /// If the path is for neither, or no folder can be made, in words.
     pub fn new(path: &Path, into: Option<&Path>, reads_back: bool) -> Result<Self, String> {
-        let device = match device::is_device(path) {
-            true => Some(Device::open(path, reads_back).map_err(|error| error.to_string())?),
+        let is_device = device::is_device(path);
+        match is_device {
+            true => {}
             false if path.is_dir() => {
                 return Err(format!("{} is a folder: files go there with --into", path.display()));
             }
@@ -42,13 +41,13 @@ impl Place {
             false if reads_back => {
                 return Err(format!("{} is no block device: --read-back is for devices", path.display()));
             }
-            false => None,
-        };
-        let parent = match (&device, into) {
+            false => {}
+        }
+        let parent = match (is_device, into) {
             // A file gets its name by a rename, which needs one file system.
-            (None, _) => beside(path).to_owned(),
-            (Some(_), Some(into)) => into.to_owned(),
-            (Some(_), None) => std::env::temp_dir(),
+            (false, _) => beside(path).to_owned(),
+            (true, Some(into)) => into.to_owned(),
+            (true, None) => std::env::temp_dir(),
         };
         let make = || {
             fs::create_dir_all(&parent)?;
@@ -56,7 +55,7 @@ impl Place {
         };
         let folder =
             make().map_err(|error| format!("cannot make a folder in {}: {error}", parent.display()))?;
-        Ok(Self { path: path.to_owned(), folder, device, is_taken: false })
+        Ok(Self { path: path.to_owned(), folder, is_device, is_taken: false })
     }
 
     pub fn path(&self) -> &Path {
@@ -68,8 +67,8 @@ impl Place {
         self.folder.path()
     }
 
-    pub fn device(&self) -> Option<&Device> {
-        self.device.as_ref()
+    pub fn is_device(&self) -> bool {
+        self.is_device
     }
 
     /// Whether the file has come.
@@ -85,7 +84,7 @@ impl Place {
         if std::mem::replace(&mut self.is_taken, true) {
             return Err(ONE_FILE.to_owned());
         }
-        if self.device.is_some() {
+        if self.is_device {
             return Ok(());
         }
         fs::rename(self.folder.path().join(name), &self.path)

@@ -13,12 +13,12 @@ use std::{
     time::Duration,
 };
 
-use treecast_driver::{
-    pipe::{END_NAME, MOST_PIECES, piece_number},
-    receive::ReceiveEvent,
+use treecast::{
+    Stop,
+    stream::{END_NAME, MOST_PIECES, piece_number},
+    watch::{ObjectKind, ReceiveEvent},
 };
-use treecast_host::{stop::Stop, temporary::TemporaryFolder};
-use treecast_wire::message::ObjectKind;
+use treecast_host::temporary::TemporaryFolder;
 
 /// The number of waiting files from which on the session is slowed down: each of its events waits a while for the reader.
 const MANY_WAITING: usize = 256;

@@ -4,36 +4,33 @@ use std::{process::ExitCode, time::Duration};
 
 use indicatif::ProgressBar;
 use serde_json::json;
-use treecast_driver::{
-    carousel::FrameHash,
-    send::{
-        CarouselOptions, Dialect, NamedReceiver, Presence, SendEvent, SendOptions, SendProgress, SendSummary,
-    },
+use treecast::{
+    GroupBuilder,
+    options::{CarouselOptions, Dialect, FrameHash},
+    watch::{NamedReceiver, Presence, SendEvent, SendProgress, SendSummary},
 };
 
-use super::{HashArg, SessionArgs, announcement, hold};
+use super::{HashArg, SessionArgs, announcement, hold, is_iotup};
 use crate::{Outcome, advice::with_option, arguments::counted, figures::bytes, output};
 
-const DEFAULT_IDLE_SECONDS: u64 = 10;
-
-pub(super) fn run(args: &SessionArgs, options: &SendOptions) -> Outcome {
+pub(super) fn run(args: &SessionArgs, builder: GroupBuilder) -> Outcome {
     let mut display = Display::new(args.json);
-    let summary = hold(args, options, &mut |event| display.show(options, event))?;
+    let summary = hold(args, builder, &mut |event| display.show(args, event))?;
     display.finish(&summary)
 }
 
 /// The options that only a carousel has.
 pub(super) fn options(args: &SessionArgs) -> CarouselOptions {
-    CarouselOptions {
-        idle: Duration::from_secs(args.idle.unwrap_or(DEFAULT_IDLE_SECONDS)),
-        loops: args.loops,
-        wait_timeout: args.wait_timeout.map(Duration::from_secs),
-        dialect: match (args.dialect, args.hash) {
-            (super::Dialect::Session, _) => Dialect::Session,
-            (super::Dialect::Iotup, Some(HashArg::Blake3)) => Dialect::Iotup(FrameHash::Blake3),
-            (super::Dialect::Iotup, Some(HashArg::Blake2b) | None) => Dialect::Iotup(FrameHash::Blake2b),
-        },
-    }
+    let mut options = CarouselOptions::default();
+    options.idle = args.idle.map_or(options.idle, Duration::from_secs);
+    options.loops = args.loops;
+    options.wait_timeout = args.wait_timeout.map(Duration::from_secs);
+    options.dialect = match (args.dialect, args.hash) {
+        (super::Dialect::Session, _) => Dialect::Session,
+        (super::Dialect::Iotup, Some(HashArg::Blake3)) => Dialect::Iotup(FrameHash::Blake3),
+        (super::Dialect::Iotup, Some(HashArg::Blake2b) | None) => Dialect::Iotup(FrameHash::Blake2b),
+    };
+    options
 }
 
 struct Display {
@@ -57,10 +54,10 @@ impl Display {
         }
     }
 
-    fn show(&mut self, options: &SendOptions, event: &SendEvent) {
+    fn show(&mut self, args: &SessionArgs, event: &SendEvent) {
         self.has_withdrawn |= matches!(event, SendEvent::Withdrawn { .. });
-        if let SendEvent::Ready { ticket } = event {
-            return self.ready(&announcement(options, ticket), options.repair.is_iotup());
+        if let SendEvent::Ready { .. } = event {
+            return self.ready(&announcement(args, event), is_iotup(args));
         }
         match event {
             SendEvent::Idle => {}

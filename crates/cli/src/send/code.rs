@@ -1,20 +1,18 @@
 //! `--code`: a short code, by which a receiver on the same network gets the ticket.
 
 use serde_json::json;
-use treecast_driver::{
-    code::{self, Code, Counter, News},
-    send::SendOptions,
+use treecast::{
+    Ticket,
+    code::{self, News},
 };
-use treecast_host::interface::Interface;
-use treecast_wire::ticket::Ticket;
 
+use super::SessionArgs;
 use crate::advice;
 
 /// A code that is good until this is dropped.
 pub(super) struct Offer {
-    code: Code,
+    offer: code::Offer,
     json: bool,
-    _counter: Counter,
 }
 
 impl Offer {
@@ -22,24 +20,18 @@ impl Offer {
     ///
     /// # Errors
     /// One line, if that is not possible.
-    pub fn open(options: &SendOptions, ticket: &Ticket, json: bool) -> Result<Self, String> {
-        let interface = match &options.interface {
-            Some(name) => Interface::named(name),
-            None => Interface::by_route(options.group),
-        };
-        let interface = interface.map_err(|error| advice::line(&error))?;
-        let failed = |error| {
-            format!("cannot offer the ticket for a code: {error}; leave out --code, and pass on the ticket")
-        };
-        let code = code::draw().map_err(failed)?;
-        let counter = Counter::open(code, ticket.to_string(), &interface, move |news| tell(news, json));
-        Ok(Self { code, json, _counter: counter.map_err(failed)? })
+    pub fn open(args: &SessionArgs, ticket: Ticket) -> Result<Self, String> {
+        let json = args.json;
+        let group = args.group.map(|group| group.address);
+        let offer =
+            code::Offer::open(&ticket, args.interface.as_deref(), group, move |news| tell(news, json));
+        Ok(Self { offer: offer.map_err(|error| advice::line(&error))?, json })
     }
 
     pub fn show(&self) {
         match self.json {
-            true => say!("{}", json!({"event": "code", "code": self.code.to_string()})),
-            false => say!("or, on this network: treecast receive {}", self.code),
+            true => say!("{}", json!({"event": "code", "code": self.offer.code().to_string()})),
+            false => say!("or, on this network: treecast receive {}", self.offer.code()),
         }
     }
 }

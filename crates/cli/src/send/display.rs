@@ -1,9 +1,8 @@
 //! The display of `treecast send`: the ticket, a bar, and at the end a table of receivers.
 
-use treecast_driver::send::{
-    FanoutProgress, LocalSending, ReceiverProgress, SendEvent, SendProgress, SendSummary, Standing,
+use treecast::watch::{
+    FanoutProgress, LocalSending, ReceiverProgress, SendEvent, SendProgress, SendSummary, Standing, Way,
 };
-use treecast_proto::fanout::Way;
 
 use crate::{
     advice::with_option,
@@ -75,14 +74,10 @@ impl Display {
             SendEvent::Way { receiver, way, why } => {
                 self.line(&format!("{receiver} is served by {}: {why}", way.title()));
             }
-            SendEvent::ObjectDone { .. }
-            | SendEvent::Paused
-            | SendEvent::Looped { .. }
-            | SendEvent::Done(_)
-            | SendEvent::Idle => {}
             SendEvent::Withdrawn { name, reason, .. } | SendEvent::NotSent { path: name, reason, .. } => {
                 self.line(&of(name, reason));
             }
+            _ => {}
         }
     }
 
@@ -325,20 +320,21 @@ fn table<const N: usize>(header: &[&str; N], rows: &[[&str; N]]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use treecast_driver::hindrance::{Hindrance, Holder};
+    use treecast::watch::{Hindrance, Holder};
 
     use super::*;
 
     #[test]
     fn who_is_waited_for_is_told_in_80_columns() {
-        let mut progress = SendProgress { total_bytes: 1000, sent_bytes: 900, ..SendProgress::default() };
+        let mut progress = filled!(SendProgress { total_bytes: 1000, sent_bytes: 900 });
         progress.receivers = (0..4)
-            .map(|number| ReceiverProgress {
-                name: format!("client{number}"),
-                received_bytes: 500 - number * 10,
-                retransmitted_bytes: 25,
-                is_connected: true,
-                ..ReceiverProgress::default()
+            .map(|number| {
+                filled!(ReceiverProgress {
+                    name: format!("client{number}"),
+                    received_bytes: 500 - number * 10,
+                    retransmitted_bytes: 25,
+                    is_connected: true
+                })
             })
             .collect();
         let slowest = "0 of 4 done, 10 % sent again; slowest: client3 47 %, client2 48 %, client1 49 %";
@@ -355,14 +351,13 @@ mod tests {
     #[test]
     fn a_feed_has_no_percentage() {
         let receivers = [true, true, false];
-        let receivers = receivers.map(|is_connected| ReceiverProgress { is_connected, ..Default::default() });
-        let progress = SendProgress {
+        let receivers = receivers.map(|is_connected| filled!(ReceiverProgress { is_connected }));
+        let progress = filled!(SendProgress {
             objects: 12,
             objects_done: 10,
             sent_bytes: 3_000_000,
-            receivers: receivers.to_vec(),
-            ..SendProgress::default()
-        };
+            receivers: receivers.to_vec()
+        });
         let (figures, remark) = of_feed(&progress, 7);
         assert_eq!(figures, "10 files done, 2 under way, 7 waiting; 2.9 MiB sent, rate unknown");
         assert_eq!(remark, "2 receivers, 0.0 % sent again");
@@ -371,8 +366,7 @@ mod tests {
     /// What a person reads at a session's end: one word for one thing, one unit, and one as one.
     #[test]
     fn the_last_line_counts_one_as_one() {
-        let receiver =
-            |failed| ReceiverProgress { failed, retransmitted_bytes: 3 << 19, ..ReceiverProgress::default() };
+        let receiver = |failed| filled!(ReceiverProgress { failed, retransmitted_bytes: 3 << 19 });
         let cases = [
             (
                 1,
@@ -396,18 +390,14 @@ mod tests {
             ),
         ];
         for (objects, total_bytes, receivers, expected) in cases {
-            let progress = SendProgress { total_bytes, receivers, ..SendProgress::default() };
-            assert_eq!(in_one_line(&SendSummary { objects, progress, ..SendSummary::default() }), expected);
+            let progress = filled!(SendProgress { total_bytes, receivers });
+            assert_eq!(in_one_line(&filled!(SendSummary { objects, progress })), expected);
         }
     }
 
     #[test]
     fn who_wanted_a_part_and_has_it_is_not_told_as_a_failure() {
-        let receiver = |objects_not_wanted, failed| ReceiverProgress {
-            objects_not_wanted,
-            failed,
-            ..ReceiverProgress::default()
-        };
+        let receiver = |objects_not_wanted, failed| filled!(ReceiverProgress { objects_not_wanted, failed });
         let (all, part) = (receiver(0, 0), receiver(3, 0));
         for (receivers, expected) in [
             (
@@ -430,7 +420,7 @@ mod tests {
     fn the_average_is_of_those_that_have_not_failed() {
         let mut summary = SendSummary::default();
         summary.progress.seconds = 2.0;
-        let got = |run_bytes, failed| ReceiverProgress { run_bytes, failed, ..ReceiverProgress::default() };
+        let got = |run_bytes, failed| filled!(ReceiverProgress { run_bytes, failed });
         summary.progress.receivers = vec![got(10_000_000, 0), got(20_000_000, 0)];
         assert!(in_one_line(&summary).contains(" s (60.0 Mbit/s at each on average); "));
         summary.progress.receivers.push(got(0, 1));
@@ -442,13 +432,12 @@ mod tests {
     #[test]
     fn the_table_says_who_and_why() {
         let failures_of_one = vec![("file".to_owned(), "the folder is full".to_owned())];
-        let failed = ReceiverProgress {
+        let failed = filled!(ReceiverProgress {
             name: "client7".into(),
             address: "[::1]:9".into(),
             failures: failures_of_one,
-            failed: 1,
-            ..ReceiverProgress::default()
-        };
+            failed: 1
+        });
         let mut summary = SendSummary::default();
         summary.progress.receivers = vec![ReceiverProgress::default(), failed];
         let text = failures(&summary);
@@ -457,9 +446,8 @@ mod tests {
 
     #[test]
     fn who_came_late_to_a_feed_does_not_have_all() {
-        let late =
-            ReceiverProgress { name: "late".into(), objects_missed: 17, ..ReceiverProgress::default() };
-        let mut summary = SendSummary { objects: 20, ..SendSummary::default() };
+        let late = filled!(ReceiverProgress { name: "late".into(), objects_missed: 17 });
+        let mut summary = filled!(SendSummary { objects: 20 });
         summary.progress.receivers = vec![ReceiverProgress::default(), late];
         let line = in_one_line(&summary);
         assert!(line.contains("all of it is at 1 of 2 receivers"), "{line}");

@@ -3,17 +3,10 @@
 use std::time::Duration;
 
 use clap::ValueEnum;
-use treecast_driver::{
-    local::GroupsFile,
-    send::{self, LocalOptions},
-};
-use treecast_wire::ticket::LocalMode;
+use treecast::options::{GroupsFile, LocalMode, LocalOptions};
 
-use super::{Repair, SessionArgs, rate};
+use super::{Repair, SessionArgs};
 use crate::{advice, arguments};
-
-/// The highest rate where none is named, in bits a second. The sender begins far below it.
-const DEFAULT_RATE_BPS: u64 = 100_000_000;
 
 #[derive(Clone, Copy, PartialEq, ValueEnum)]
 pub(super) enum Mode {
@@ -24,42 +17,17 @@ pub(super) enum Mode {
 
 pub(super) fn options(args: &SessionArgs) -> Result<LocalOptions, String> {
     let groups = args.local_groups.as_deref().map(GroupsFile::read).transpose();
-    Ok(LocalOptions {
-        mode: args.local_mode.map(|mode| match mode {
-            Mode::Sender => LocalMode::Sender,
-            Mode::Hierarchical => LocalMode::Hierarchical,
-            Mode::Local => LocalMode::Local,
-        }),
-        groups: groups.map_err(|error| advice::line(&error))?,
-        deadline: args.deadline,
-        floor_bps: args.rate_floor,
-        shares_link: matches!(args.rate, None | Some(rate::Asked::Auto)),
-        repair_bps: args.repair_rate,
-        congestion_loss: args.congestion_loss,
-    })
-}
-
-/// The session's highest rate.
-pub(super) fn rate(args: &SessionArgs) -> Result<send::Rate, String> {
-    let rate = match args.rate {
-        Some(rate::Asked::Fixed(rate)) => rate,
-        None | Some(rate::Asked::Auto) => DEFAULT_RATE_BPS,
-        Some(rate::Asked::Tfmcc) => {
-            return Err(
-                "TFMCC needs receivers that report to the sender: leave out --rate, or take --repair nack"
-                    .into(),
-            );
-        }
-        Some(rate::Asked::Max) => {
-            return Err("a session with local groups begins at its highest rate: name it with --rate".into());
-        }
-    };
-    match args.rate_floor {
-        Some(floor) if floor > rate => Err(format!(
-            "the floor of {floor} bit/s is above the rate of {rate} bit/s: take a lower --rate-floor"
-        )),
-        _ => Ok(send::Rate::Fixed(rate)),
-    }
+    let mut options = LocalOptions::default();
+    options.mode = args.local_mode.map(|mode| match mode {
+        Mode::Sender => LocalMode::Sender,
+        Mode::Hierarchical => LocalMode::Hierarchical,
+        Mode::Local => LocalMode::Local,
+    });
+    options.groups = groups.map_err(|error| advice::line(&error))?;
+    options.deadline = args.deadline;
+    options.repair_bps = args.repair_rate;
+    options.congestion_loss = args.congestion_loss;
+    Ok(options)
 }
 
 /// Refuses options that need another repair.

@@ -25,8 +25,11 @@ pub struct Rules {
 /// A limit that ends a session for its receiver.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Limit {
+    /// The longest time.
     Time(Duration),
+    /// The largest number of objects.
     Files(u64),
+    /// The largest size of all objects together, in bytes.
     Bytes(u64),
 }
 

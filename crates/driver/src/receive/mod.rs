@@ -128,6 +128,7 @@ impl ReceiveOptions {
 /// An event of a receiver. `treecast receive --json` prints these events, one a line.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
+#[non_exhaustive]
 pub enum ReceiveEvent {
     /// A warning: something is not as good as it could be.
     #[serde(with = "as_field_text")]
@@ -141,7 +142,9 @@ pub enum ReceiveEvent {
     },
     /// The sender has admitted this receiver.
     Joined {
+        /// The sender's address.
         sender: SocketAddr,
+        /// The interface on which packets come.
         interface: String,
     },
     /// An object begins.
@@ -153,6 +156,7 @@ pub enum ReceiveEvent {
     /// An object was not wanted, or an existing file keeps its name.
     Ignored {
         name: String,
+        /// Whether something of that name exists.
         exists: bool,
     },
     /// An older version of an object was read, of which the sender sends only what differs.
@@ -167,6 +171,7 @@ pub enum ReceiveEvent {
     Full(Box<Shortage>),
     /// No object waits for space any more.
     Room,
+    /// How far the receiver is.
     Progress(ReceiveProgress),
     /// This receiver listens to another group of a session with several rates.
     Moved {
@@ -185,8 +190,10 @@ pub enum ReceiveEvent {
         kind: ObjectKind,
         bytes: u64,
     },
+    /// An object cannot be received.
     Failed {
         name: String,
+        /// Why not, in words.
         reason: String,
         /// Bytes of the file that had come, and are not kept.
         #[serde(default)]
@@ -201,6 +208,7 @@ pub enum ReceiveEvent {
 
 /// The end of a session, as its last event tells it.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct Done {
     #[serde(flatten)]
     pub progress: ReceiveProgress,
@@ -232,6 +240,7 @@ impl From<&ReceiveSummary> for Done {
 /// The progress of a receiver.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default)]
+#[non_exhaustive]
 pub struct ReceiveProgress {
     /// Seconds since the sender was reached.
     pub seconds: f64,
@@ -291,6 +300,7 @@ pub struct ReceiveProgress {
 /// The state of a member of local groups.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default)]
+#[non_exhaustive]
 pub struct LocalProgress {
     /// The number of its local group. `None` while it looks for one, and where the sender alone mends losses.
     pub group: Option<u32>,
@@ -322,6 +332,7 @@ pub struct LocalProgress {
 
 /// The result of a session.
 #[derive(Debug, Clone, Default)]
+#[non_exhaustive]
 pub struct ReceiveSummary {
     pub progress: ReceiveProgress,
     /// The number of received files, and their bytes.

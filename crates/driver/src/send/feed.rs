@@ -23,6 +23,7 @@ use spool::Spool;
 
 /// What is read while the session runs.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum FeedSource {
     /// Paths on standard input, one a line.
     StandardInput,

@@ -256,6 +256,7 @@ impl SendOptions {
 /// An event of a sender. `treecast send --json` prints these events, one a line.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
+#[non_exhaustive]
 pub enum SendEvent {
     /// Receivers can come now.
     #[serde(rename = "ticket")]
@@ -266,27 +267,34 @@ pub enum SendEvent {
     /// A warning: something is not as good as it could be.
     #[serde(with = "as_field_text")]
     Warning(String),
+    /// A receiver is there.
     Joined {
+        /// The receiver's name.
         receiver: String,
+        /// The address of its control connection.
         address: SocketAddr,
         /// The key that the receiver has proved to have. `None` in a plain session.
         #[serde(with = "as_optional_text")]
         key: Option<PublicKey>,
+        /// The number of receivers that are there.
         joined: u32,
+        /// The number of receivers with which the session starts.
         wanted: u32,
     },
+    /// A receiver is gone.
     Left {
+        /// The receiver's name.
         receiver: String,
+        /// Why it is gone, in words.
         reason: String,
     },
     /// A connection was refused, because it was no receiver's.
-    Refused {
-        address: SocketAddr,
-        reason: String,
-    },
+    Refused { address: SocketAddr, reason: String },
     /// The expected receivers are there. A carousel sends this event each time that somebody listens again.
     Started {
+        /// The number of objects that are known.
         objects: u64,
+        /// Total size of these objects, in bytes.
         bytes: u64,
         /// Whether somebody is only taken to listen to a carousel, because listeners cannot be heard.
         #[serde(skip)]
@@ -294,6 +302,7 @@ pub enum SendEvent {
     },
     /// Nobody listens to a carousel any more.
     Paused,
+    /// How far the session is.
     Progress(SendProgress),
     /// A receiver has gone to another group of a session with several rates.
     Moved {
@@ -313,16 +322,17 @@ pub enum SendEvent {
     },
     /// A carousel has completed this many loops.
     #[serde(rename = "loop")]
-    Looped {
-        loops: u64,
-    },
+    Looped { loops: u64 },
     /// Every receiver has ended with an object.
     #[serde(rename = "object")]
     ObjectDone {
         name: String,
         bytes: u64,
+        /// The number of receivers that have it, verified.
         complete: u32,
+        /// The number of receivers that did not want it.
         not_wanted: u32,
+        /// The number of receivers that wanted it and do not have it.
         failed: u32,
         /// The number that the program has given the object ([`Queued::number`]). `None` for objects of paths.
         #[serde(skip)]
@@ -353,6 +363,7 @@ pub enum SendEvent {
 
 /// The end of a session, as its last event tells it.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct Done {
     #[serde(flatten)]
     pub progress: SendProgress,
@@ -390,6 +401,7 @@ impl From<&SendSummary> for Done {
 /// The progress of a session.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default)]
+#[non_exhaustive]
 pub struct SendProgress {
     /// Seconds since the start.
     pub seconds: f64,
@@ -481,6 +493,7 @@ impl SendProgress {
 /// The state of a session with local groups, as its sender sees it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
+#[non_exhaustive]
 pub struct LocalSending {
     /// The number of receivers, as far as controllers have reported them.
     pub receivers: u32,
@@ -500,6 +513,7 @@ pub struct LocalSending {
 /// Sums over a session's receivers.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default)]
+#[non_exhaustive]
 pub struct Sums {
     /// The bytes that a receiver has on average.
     pub done_bytes: u64,
@@ -522,6 +536,7 @@ pub struct Sums {
 /// The rate of `auto` and what limits it.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default)]
+#[non_exhaustive]
 pub struct RateProgress {
     /// The rate, in bits of IP packets a second.
     #[serde(rename = "bits_per_second")]
@@ -567,6 +582,7 @@ pub struct GroupProgress {
 /// The progress of one receiver, by its own last report.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default)]
+#[non_exhaustive]
 pub struct ReceiverProgress {
     #[serde(rename = "receiver")]
     pub name: String,
@@ -642,6 +658,7 @@ pub enum Standing {
 
 /// The result of a session.
 #[derive(Debug, Clone, Default)]
+#[non_exhaustive]
 pub struct SendSummary {
     /// The time from the start (when all receivers were there) to the end, and the progress at the end.
     pub progress: SendProgress,

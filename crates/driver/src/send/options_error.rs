@@ -11,6 +11,8 @@ use treecast_wire::{
     ticket::{Fanout, MAX_GROUPS, Repair},
 };
 
+use crate::words::counted;
+
 /// The largest number of repair symbols for 100 blocks. Above it, sending everything two or three times costs
 /// less.
 pub const MAX_FEC_PERCENT: u32 = 300;
@@ -20,6 +22,7 @@ pub const MIN_BLOCK_LEN: u16 = 580;
 
 /// Options that do not go together, or not with this host.
 #[derive(Debug, Error, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum OptionsError {
     #[error("cannot read paths from {}: {why}", path.display())]
     Feed { path: PathBuf, why: String },
@@ -49,6 +52,20 @@ pub enum OptionsError {
         "a session with local groups begins at its highest rate, and goes down where receivers lose too much"
     )]
     LocalRate,
+    #[error(
+        "TFMCC needs receivers that report to the sender, and those of local groups report to each other"
+    )]
+    LocalTfmcc,
+    #[error("the floor of {floor_bps} bit/s is above the rate of {rate_bps} bit/s")]
+    Floor { floor_bps: u64, rate_bps: u64 },
+    #[error(
+        "a lowest rate says whom a rate that follows receivers does not wait for, and this one follows nobody"
+    )]
+    FloorWithoutAuto,
+    #[error("a session without security has no keys")]
+    PlainKeys,
+    #[error("a session that waits for {} starts with at least 1 of them, and at most all", counted(*waits_for as usize, "receiver"))]
+    AtLeast { waits_for: u32 },
     #[error("a session with local groups has one rate, which follows the slowest group")]
     LocalRates,
     #[error("local groups mend losses without repair symbols")]

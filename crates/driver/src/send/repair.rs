@@ -24,6 +24,7 @@ pub enum Repair {
 
 /// The options that only a session with local groups has.
 #[derive(Debug, Clone, PartialEq, Default)]
+#[non_exhaustive]
 pub struct LocalOptions {
     /// Who mends losses. `None`: any member.
     pub mode: Option<LocalMode>,
@@ -65,6 +66,7 @@ impl LocalOptions {
 
 /// The options that only a carousel has.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct CarouselOptions {
     /// The time without a listener after which the carousel ends.
     pub idle: Duration,
@@ -72,6 +74,7 @@ pub struct CarouselOptions {
     pub loops: Option<u64>,
     /// The time without a first listener after which the carousel fails. `None`: it waits for ever.
     pub wait_timeout: Option<Duration>,
+    /// The kind of packets.
     pub dialect: Dialect,
 }
 

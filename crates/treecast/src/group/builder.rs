@@ -1,5 +1,8 @@
 //! The options of a group.
 
+mod kinds;
+mod name;
+
 use std::{
     fmt,
     net::{IpAddr, SocketAddr},
@@ -10,14 +13,25 @@ use std::{
 use treecast_driver::{
     coding::LEVELS,
     security::{AllowList, Identity},
-    send::{self, RATES_BPS, SendOptions, SendSecurity},
-    udp::check_group,
+    send::{
+        self, Control, Listed, OptionsError, RATES_BPS, SendEvent, SendOptions, SendSecurity, SendSummary,
+    },
+    status::Progress,
+    udp::{Offload, check_group},
 };
-use treecast_proto::tfmcc::Control;
-use treecast_wire::ticket;
+use treecast_proto::fec::Share;
+use treecast_wire::{iotup, ticket};
 
 use super::{Group, GroupEvent};
-use crate::{Error, ErrorKind, events::Callback, object::checked_factor, session::Session};
+use crate::{
+    Error, ErrorKind, Stop,
+    error::of_send,
+    events::Callback,
+    limits::LOCAL_RATE_BPS,
+    object::checked_factor,
+    observers::{Observed, Observers},
+    session::Session,
+};
 
 /// The largest number of objects that are not done, unless an option says otherwise.
 const MOST_OUTSTANDING: usize = 4096;
@@ -27,10 +41,17 @@ const MOST_OUTSTANDING: usize = 4096;
 #[must_use = "a builder does nothing until the group is started"]
 pub struct GroupBuilder {
     options: SendOptions,
+    /// `None`: the default of the session's kind.
+    rate: Option<Rate>,
+    floor_bps: Option<u64>,
+    several_rates: Vec<u64>,
+    /// The repair symbols that were asked for. `None`: nobody has asked.
+    fec: Option<Option<Share>>,
     is_plain: bool,
     key: Option<String>,
     admitted: Option<PathBuf>,
     most_outstanding: usize,
+    observed: Observed,
     on_event: Option<Callback<GroupEvent>>,
 }
 
@@ -43,19 +64,21 @@ fn check(options: &SendOptions) -> Result<(), Error> {
     if let Some(Err(line)) = options.group.map(check_group) {
         return refuse(line);
     }
-    match options.rate.fixed_bps() {
-        Some(bps) if !RATES_BPS.contains(&bps) => {
-            let (least, most) = RATES_BPS.into_inner();
-            refuse(format!("the rate {bps} is no number from {least} to {most} bits a second"))
-        }
+    let rates = options.rate.fixed_bps().into_iter().chain(options.slower_rates.iter().copied());
+    if let Some(bps) = rates.into_iter().find(|bps| !RATES_BPS.contains(bps)) {
+        let (least, most) = RATES_BPS.into_inner();
+        return refuse(format!("the rate {bps} is no number from {least} to {most} bits a second"));
+    }
+    let waits_for = options.wait_for.max(options.listed.len() as u32);
+    match options {
         _ if options.compression.is_some_and(|level| !LEVELS.contains(&level)) => {
             refuse(format!("objects are compressed at level {} to {}", LEVELS.start(), LEVELS.end()))
         }
         _ if options.hops == 0 => refuse("with 0 hops, packets never leave this host: allow 1 to 255".into()),
         _ if options.wait_for == 0 => refuse("a session starts with a receiver: wait for 1 or more".into()),
-        _ if options.wait_at_least.is_some_and(|least| least == 0 || least > options.wait_for) => refuse(
-            format!("a session that waits for {0} receivers starts with at least 1 to {0}", options.wait_for),
-        ),
+        _ if options.wait_at_least.is_some_and(|least| least == 0 || least > waits_for) => {
+            Err(Error::of(ErrorKind::Options, OptionsError::AtLeast { waits_for }))
+        }
         _ => Ok(()),
     }
 }
@@ -103,6 +126,8 @@ pub enum Rate {
     /// What the path to the worst receiver delivers, shared with other traffic.
     #[default]
     Auto,
+    /// As much as a TCP connection to the worst receiver would get.
+    Tfmcc,
     /// As fast as the slowest attentive receiver takes it, whatever other traffic there is.
     Max,
     /// A constant rate, in bits of IP packets a second, for a path where that much is reserved: 1,000 to 400,000,000,000.
@@ -113,10 +138,15 @@ impl Default for GroupBuilder {
     fn default() -> Self {
         Self {
             options: SendOptions::new(Vec::new()),
+            rate: None,
+            floor_bps: None,
+            several_rates: Vec::new(),
+            fec: None,
             is_plain: false,
             key: None,
             admitted: None,
             most_outstanding: MOST_OUTSTANDING,
+            observed: Observed::default(),
             on_event: None,
         }
     }
@@ -164,13 +194,9 @@ impl GroupBuilder {
         self
     }
 
-    /// The rate at which packets leave. Default: [`Rate::Auto`].
+    /// The rate at which packets leave. Default: [`Rate::Auto`]; with a carousel [`Rate::Max`].
     pub fn rate(mut self, rate: Rate) -> Self {
-        self.options.rate = match rate {
-            Rate::Auto => send::Rate::Auto { control: Control::Model, floor_bps: None },
-            Rate::Max => send::Rate::Max,
-            Rate::Bps(bps) => send::Rate::Fixed(bps),
-        };
+        self.rate = Some(rate);
         self
     }
 
@@ -254,7 +280,8 @@ impl GroupBuilder {
         self
     }
 
-    /// Announces the session on the network under this name, so that `treecast discover` and standing receivers find it.
+    /// Announces the session on the network under this name, so that `treecast discover` and standing receivers find it. An empty
+    /// name stands for that of the first [path](Self::path).
     pub fn announce(mut self, name: impl Into<String>) -> Self {
         self.options.announce = Some(name.into());
         self
@@ -291,23 +318,162 @@ impl GroupBuilder {
     /// # Errors
     /// [`ErrorKind::Options`] if options do not go together, [`ErrorKind::Network`] if the interface, an address or a port
     /// cannot be used, and [`ErrorKind::Key`] if a key or the allow list cannot be used.
-    pub fn start(self) -> Result<Group, Error> {
+    pub fn start(mut self) -> Result<Group, Error> {
+        let session = Session::new(self.on_event.take(), GroupEvent::Missed)?;
+        let most_outstanding = self.most_outstanding;
+        let (options, observers) = self.prepare()?;
+        Group::open(options, observers, session, most_outstanding)
+    }
+
+    /// Sends the [paths](Self::path), and what comes by the [feed](Self::feed), in this thread. Returns when every receiver has ended
+    /// with all of it, or `stop` is requested. Tells every event in full. Functions of [`on_event`](Self::on_event) are not called.
+    ///
+    /// ```no_run
+    /// # fn main() -> Result<(), treecast::Error> {
+    /// use treecast::{Group, Stop, watch::SendEvent};
+    ///
+    /// let summary = Group::builder().path("image.iso").run(&Stop::on_signals()?, &mut |event| {
+    ///     if let SendEvent::Ready { ticket } = event {
+    ///         println!("{ticket}");
+    ///     }
+    /// })?;
+    /// assert!(summary.is_complete());
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// Those of [`start`](Self::start) and of [`Group::finish`].
+    pub fn run(self, stop: &Stop, on_event: &mut dyn FnMut(&SendEvent)) -> Result<SendSummary, Error> {
+        let (options, mut observers) = self.prepare()?;
+        let is_iotup = options.repair.is_iotup();
+        let mut note = |event: SendEvent| {
+            observers.note_send(&event, is_iotup);
+            on_event(&event);
+        };
+        send::run(&options, stop, &mut note).map_err(of_send)
+    }
+
+    /// What the driver takes, and who looks on.
+    fn prepare(self) -> Result<(SendOptions, Observers), Error> {
+        let options_error = |error| Error::of(ErrorKind::Options, error);
+        let rate = self.session_rate().map_err(options_error)?;
+        let security = self.security()?;
         let mut options = self.options;
+        options.rate = rate;
+        options.slower_rates = self.several_rates.get(1..).unwrap_or_default().to_vec();
+        if let send::Repair::Local(local) = &mut options.repair {
+            local.floor_bps = self.floor_bps;
+            local.shares_link = matches!(self.rate, None | Some(Rate::Auto));
+        }
+        if options.repair.is_iotup() {
+            options.port.get_or_insert(iotup::PORT);
+        }
         check(&options)?;
-        let key_error = |error| Error::of(ErrorKind::Key, error);
-        let identity = self.key.as_deref().map(Identity::named).transpose().map_err(key_error)?;
+        options.security = security;
+        if let Some(name) = &options.announce {
+            options.announce = Some(name::announced(name, &options.paths)?);
+        }
+        // Parts of files, which go out by difference, are mended without symbols.
+        let default_fec = || options.default_fec().filter(|_| !options.by_difference);
+        options.fec = self.fec.unwrap_or_else(default_fec);
+        options.offload = Offload::from_environment().map_err(|line| Error::new(ErrorKind::Options, line))?;
+        let mut observers = Observers::start(Progress::default(), self.observed)?;
+        observers.note_wanted(options.wait_for);
+        Ok((options, observers))
+    }
+
+    /// The rate of the session, or of the first of its groups.
+    fn session_rate(&self) -> Result<send::Rate, OptionsError> {
+        let is_local = self.options.repair.local().is_some();
+        let is_carousel = self.options.repair.carousel().is_some();
+        let floor_bps = self.floor_bps;
+        let rate = match self.several_rates.first() {
+            Some(_) if self.several_rates.len() == 1 => return Err(OptionsError::Rates),
+            Some(bps) => Rate::Bps(*bps),
+            None => match self.rate {
+                None if is_carousel => Rate::Max,
+                None | Some(Rate::Auto) if is_local => Rate::Bps(LOCAL_RATE_BPS),
+                Some(Rate::Tfmcc) if is_local => return Err(OptionsError::LocalTfmcc),
+                asked => asked.unwrap_or_default(),
+            },
+        };
+        match (floor_bps, rate) {
+            (Some(floor_bps), Rate::Bps(rate_bps)) if floor_bps > rate_bps => {
+                return Err(OptionsError::Floor { floor_bps, rate_bps });
+            }
+            (Some(_), Rate::Bps(_) | Rate::Max) if !is_local => return Err(OptionsError::FloorWithoutAuto),
+            _ => {}
+        }
+        Ok(match rate {
+            Rate::Auto => send::Rate::Auto { control: Control::Model, floor_bps },
+            Rate::Tfmcc => send::Rate::Auto { control: Control::Tfmcc, floor_bps },
+            Rate::Max => send::Rate::Max,
+            Rate::Bps(bps) => send::Rate::Fixed(bps),
+        })
+    }
+
+    /// The security of the session. `None` for a plain one, such as that of the IoT updater.
+    fn security(&self) -> Result<Option<SendSecurity>, Error> {
+        if self.is_plain || self.options.repair.is_iotup() {
+            return match self.key.is_some() || self.admitted.is_some() {
+                true => Err(Error::of(ErrorKind::Options, OptionsError::PlainKeys)),
+                false => Ok(None),
+            };
+        }
+        let identity = self.key.as_deref().map(Identity::named).transpose();
+        let identity = identity.map_err(|error| Error::of(ErrorKind::Key, error))?;
         let allow = self.admitted.as_deref().map(AllowList::load).transpose();
         let allow = allow.map_err(|error| Error::of(ErrorKind::Key, error))?;
-        options.security = match self.is_plain {
-            true if identity.is_some() || allow.is_some() => {
-                let line = "a session without security has no keys: leave out the key and the allow list";
-                return Err(Error::new(ErrorKind::Options, line));
-            }
-            true => None,
-            false => Some(SendSecurity { identity, allow }),
+        let listed = &self.options.listed;
+        let allow = allow.or_else(|| Listed::allow_list(listed).filter(|_| !listed.is_empty()));
+        Ok(Some(SendSecurity { identity, allow }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::options::{CarouselOptions, LocalOptions};
+
+    fn rate(builder: GroupBuilder) -> Result<send::Rate, OptionsError> {
+        builder.session_rate()
+    }
+
+    #[test]
+    fn a_session_is_paced_by_its_receivers_and_a_carousel_by_its_link() {
+        let auto = |control, floor_bps| Ok(send::Rate::Auto { control, floor_bps });
+        let carousel = || Group::builder().carousel(CarouselOptions::default());
+        let local = || Group::builder().local_groups(LocalOptions::default());
+        assert_eq!(rate(Group::builder()), auto(Control::Model, None));
+        assert_eq!(rate(Group::builder().rate(Rate::Tfmcc).rate_floor(5)), auto(Control::Tfmcc, Some(5)));
+        assert_eq!(rate(carousel()), Ok(send::Rate::Max));
+        assert_eq!(rate(carousel().rate(Rate::Bps(7))), Ok(send::Rate::Fixed(7)));
+        assert_eq!(rate(local().rate_floor(5)), Ok(send::Rate::Fixed(LOCAL_RATE_BPS)));
+        assert_eq!(rate(local().rate(Rate::Tfmcc)), Err(OptionsError::LocalTfmcc));
+        assert_eq!(rate(Group::builder().several_rates(vec![9, 5])), Ok(send::Rate::Fixed(9)));
+        assert_eq!(rate(Group::builder().several_rates(vec![9])), Err(OptionsError::Rates));
+    }
+
+    #[test]
+    fn a_floor_above_the_rate_or_without_one_that_follows_is_refused() {
+        let floor = |rate_bps| Group::builder().rate(rate_bps).rate_floor(2_000_000);
+        let above = OptionsError::Floor { floor_bps: 2_000_000, rate_bps: 1_000_000 };
+        assert_eq!(rate(floor(Rate::Bps(1_000_000))), Err(above));
+        assert_eq!(rate(floor(Rate::Max)), Err(OptionsError::FloorWithoutAuto));
+    }
+
+    #[test]
+    fn what_no_session_can_have_is_refused_with_a_reason() {
+        let refused = |builder: GroupBuilder| {
+            let error = builder.prepare().map(|_| ()).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Options);
+            (error.cause().is_some_and(|cause| cause.is::<OptionsError>()), error.to_string())
         };
-        options.fec = options.default_fec();
-        let session = Session::new(self.on_event, GroupEvent::Missed)?;
-        Group::open(options, session, self.most_outstanding)
+        let (is_typed, line) = refused(Group::builder().wait_for(2).wait_at_least(3));
+        assert!(is_typed && line.contains("waits for 2 receivers"), "{line}");
+        assert!(refused(Group::builder().plain().key("x")).1.contains("no keys"));
+        assert!(refused(Group::builder().several_rates(vec![9_000_000, 1])).1.contains("the rate 1 is"));
+        assert!(refused(Group::builder().announce("a\nb")).1.contains("without control"));
     }
 }

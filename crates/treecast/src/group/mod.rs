@@ -27,6 +27,7 @@ use crate::{
     Error, ErrorKind, Finish, GroupReport, NextEvent, Object, ObjectId, Ticket,
     error::of_send,
     object::{Held, Memory, Prepared},
+    observers::Observers,
     session::Session,
     wait::Watched,
 };
@@ -101,6 +102,20 @@ pub enum GroupEvent {
     /// The group is done with an object: every receiver has ended with it. Bytes in memory are dropped, and files may change
     /// again.
     Done(Delivery),
+    /// The group is done with an object of its [paths](GroupBuilder::path) or its [feed](GroupBuilder::feed).
+    #[non_exhaustive]
+    PathDone {
+        /// The object's name at receivers.
+        name: String,
+        /// Size of the object, in bytes.
+        bytes: u64,
+        /// The number of receivers that have it, verified.
+        complete: u32,
+        /// The number of receivers that did not want it.
+        not_wanted: u32,
+        /// The number of receivers that wanted it and do not have it.
+        failed: u32,
+    },
     /// Something is not as good as it could be. The line says what, and what helps.
     Warning(String),
     /// This many events were lost here, because too many were not read.
@@ -158,12 +173,16 @@ impl Group {
     }
 
     fn open(
-        options: SendOptions,
+        mut options: SendOptions,
+        observers: Observers,
         session: Session<GroupEvent, GroupReport>,
         most_outstanding: usize,
     ) -> Result<Self, Error> {
         let queue = ObjectQueue::default();
-        let options = SendOptions { feed: Some(send::FeedSource::Queue(queue.clone())), ..options };
+        match sends_what_it_began_with(&options) {
+            true => queue.close(),
+            false => options.feed = Some(send::FeedSource::Queue(queue.clone())),
+        }
         let shared = Arc::new(Shared {
             session: Arc::new(session),
             queue,
@@ -176,7 +195,7 @@ impl Group {
         let ready = Arc::new(Watched::new(None));
         let run = {
             let (shared, ready) = (shared.clone(), ready.clone());
-            move |_: &Session<_, _>| shared.run(&options, &Ready(ready))
+            move |_: &Session<_, _>| shared.run(&options, observers, &Ready(ready))
         };
         shared.session.run("treecast-send", run)?;
         match ready.wait(Option::take) {
@@ -212,7 +231,8 @@ impl Group {
         let terms = Terms { retransmission_timeout_factor: factor, ..Terms::default() };
         if self.shared.queue.push(Queued::new(named, Some(id.0), terms)).is_err() {
             self.shared.outstanding.change(|outstanding| outstanding.remove(id));
-            return Err(Error::new(ErrorKind::Closed, "the group is closed: it sends nothing more"));
+            let line = "the group is closed, or sends what it began with: it takes no more objects";
+            return Err(Error::new(ErrorKind::Closed, line));
         }
         Ok(transfer)
     }
@@ -316,11 +336,20 @@ impl Shared {
     }
 
     /// Runs the session in this thread.
-    fn run(&self, options: &SendOptions, ready: &Ready) -> Result<GroupReport, Error> {
+    fn run(
+        &self,
+        options: &SendOptions,
+        mut observers: Observers,
+        ready: &Ready,
+    ) -> Result<GroupReport, Error> {
         let mut over = Over { shared: self, why: "the session was stopped before".to_owned() };
-        let result = send::run(options, &self.session.stop, &mut |event| match event {
-            SendEvent::Ready { ticket } => ready.tell(Some(Ticket(ticket))),
-            event => self.note(event),
+        let is_iotup = options.repair.is_iotup();
+        let result = send::run(options, &self.session.stop, &mut |event| {
+            observers.note_send(&event, is_iotup);
+            match event {
+                SendEvent::Ready { ticket } => ready.tell(Some(Ticket(ticket))),
+                event => self.note(event),
+            }
         });
         if let Err(error) = &result {
             over.why = error.to_string();
@@ -351,6 +380,12 @@ impl Shared {
             SendEvent::ObjectDone { complete, not_wanted, failed, number: Some(number), .. } => {
                 self.done(ObjectId(number), [complete, not_wanted, failed]);
             }
+            SendEvent::ObjectDone { name, bytes, complete, not_wanted, failed, number: None } => {
+                self.tell(GroupEvent::PathDone { name, bytes, complete, not_wanted, failed });
+            }
+            SendEvent::Withdrawn { name, reason, .. } | SendEvent::NotSent { path: name, reason, .. } => {
+                self.tell(GroupEvent::Warning(format!("{name}: {reason}")));
+            }
             _ => {}
         }
     }
@@ -373,6 +408,12 @@ impl Shared {
             self.tell(GroupEvent::Done(waiting.settle()));
         }
     }
+}
+
+/// Whether a session takes no objects of its program.
+fn sends_what_it_began_with(options: &SendOptions) -> bool {
+    let goes_on = options.session_file.is_some();
+    options.feed.is_some() || options.repair.carousel().is_some() || options.by_difference || goes_on
 }
 
 /// What [`Group::open`] waits for: the ticket, or none if the session has failed before.

@@ -1,15 +1,34 @@
 //! The options of a receiver.
 
-use std::{fmt, path::PathBuf, time::Duration};
+use std::{
+    fmt,
+    net::SocketAddr,
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use treecast_driver::{
-    files::Rules,
-    receive::{Chooser, ReceiveOptions},
+    files::{Device, Rules},
+    local::GroupsFile,
+    receive::{self, Chooser, Dialect, ReceiveEvent, ReceiveOptions, ReceiveSummary},
     security::Identity,
+    status::Progress,
+    udp::Offload,
+};
+use treecast_wire::{
+    header::SessionId,
+    iotup,
+    ticket::{self, Repair, group_address},
 };
 
 use super::{Answer, Folder, Offer, Receiver, ReceiverEvent};
-use crate::{Error, ErrorKind, Ticket, events::Callback, session::Session};
+use crate::{
+    Error, ErrorKind, Stop, Ticket,
+    error::of_receive,
+    events::Callback,
+    observers::{Observed, Observers},
+    session::Session,
+};
 
 /// The time for which an object waits for space on a full disk, unless an option says otherwise.
 const WAIT_FOR_SPACE: Duration = Duration::from_secs(60);
@@ -20,6 +39,11 @@ pub struct ReceiverBuilder {
     options: ReceiveOptions,
     is_in_memory: bool,
     key: Option<String>,
+    /// The device for the one object, and whether it is read back.
+    device: Option<(PathBuf, bool)>,
+    /// The file that fixes local groups.
+    local_groups: Option<PathBuf>,
+    observed: Observed,
     on_event: Option<Callback<ReceiverEvent>>,
 }
 
@@ -27,7 +51,35 @@ impl ReceiverBuilder {
     pub(crate) fn new(ticket: Ticket) -> Self {
         let mut options = ReceiveOptions::new(ticket.0, PathBuf::from("."));
         options.rules = Rules { wait_for_space: WAIT_FOR_SPACE, ..Rules::default() };
-        Self { options, is_in_memory: false, key: None, on_event: None }
+        Self {
+            options,
+            is_in_memory: false,
+            key: None,
+            device: None,
+            local_groups: None,
+            observed: Observed::default(),
+            on_event: None,
+        }
+    }
+
+    /// A receiver of librecast's IoT updater, which has no tickets. Its one file comes to `groups` groups, whose addresses follow
+    /// each other from `first` on, and gets this name.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Options`] if there are not so many groups, or the name is that of no file.
+    pub fn of_iotup(first: SocketAddr, groups: u8, name: &str) -> Result<Self, Error> {
+        if Path::new(name).file_name() != Some(name.as_ref()) {
+            return Err(Error::new(ErrorKind::Options, format!("{name:?} is no plain name for a file")));
+        }
+        if groups == 0 || group_address(first, groups - 1).is_none() {
+            let line = format!("there are no {groups} group addresses from {first} on");
+            return Err(Error::new(ErrorKind::Options, line));
+        }
+        let ticket = ticket::Ticket::new(SessionId(0), Repair::Carousel, iotup::MAX_DATA_LEN as u16, first);
+        let mut builder = Self::new(Ticket(ticket::Ticket { groups, ..ticket }));
+        builder.options.dialect = Dialect::Iotup { name: name.to_owned() };
+        // The sender does not choose the name.
+        Ok(builder.hidden())
     }
 
     /// The folder for what comes. It is made if it is missing. Default: the working directory.
@@ -138,21 +190,137 @@ impl ReceiverBuilder {
         self
     }
 
+    /// The time of silence on the connection after which the receiver looks for its sender again. Default: 15 s.
+    pub fn stall_limit(mut self, time: Duration) -> Self {
+        self.options.stall_limit = time;
+        self
+    }
+
+    /// The time for which an object waits for room on a full disk. Default: 60 s; zero does not wait.
+    pub fn wait_for_space(mut self, time: Duration) -> Self {
+        self.options.rules.wait_for_space = time;
+        self
+    }
+
+    /// The UDP port for packets to this host's own address. Default: the one after the group's, or a free one.
+    pub fn port(mut self, port: u16) -> Self {
+        self.options.port = Some(port);
+        self
+    }
+
+    /// Where older versions of objects are that the sender sends [by difference](crate::GroupBuilder::delta): a file, a block
+    /// device, or a folder with files of the objects' names. What they hold is copied, and only the rest is fetched. Default:
+    /// what has the object's name in the folder, or the [device](Self::device).
+    pub fn old(mut self, path: impl Into<PathBuf>) -> Self {
+        self.options.old = Some(path.into());
+        self
+    }
+
+    /// Writes the session's one object to this block device. The folder has only what is kept meanwhile. With `reads_back`, the
+    /// object is read from the device before it counts. A device that is in use or too small is refused.
+    /// [`Received::path`](crate::Received::path) is not where the object is then.
+    pub fn device(mut self, path: impl Into<PathBuf>, reads_back: bool) -> Self {
+        self.device = Some((path.into(), reads_back));
+        self
+    }
+
+    /// The file that fixes the session's local groups, as the sender has it ([`LocalOptions`](crate::options::LocalOptions)). Default:
+    /// receivers form groups.
+    pub fn local_groups(mut self, path: impl Into<PathBuf>) -> Self {
+        self.local_groups = Some(path.into());
+        self
+    }
+
+    /// Sends an empty packet to the group every 20 s, in a session with local groups. Some networks bring a group's packets only
+    /// to hosts that send to it.
+    pub fn must_send(mut self) -> Self {
+        self.options.must_send = true;
+        self
+    }
+
+    /// Answers Prometheus at `http://ADDRESS/metrics`. Default: no answer.
+    pub fn metrics(mut self, address: SocketAddr) -> Self {
+        self.observed.metrics = Some(address);
+        self
+    }
+
+    /// Answers `treecast status` of the same user. Default: no answer.
+    pub fn answer_status(mut self) -> Self {
+        self.observed.status = true;
+        self
+    }
+
     /// Joins the group, and begins to receive: the paper's JoinGroup and StartReceiver. Returns at once; a sender that cannot
     /// be reached is told by [`Receiver::finish`].
     ///
     /// # Errors
-    /// [`ErrorKind::Key`] if the key cannot be used, and [`ErrorKind::File`] if there is no folder for what comes in memory.
-    pub fn join(self) -> Result<Receiver, Error> {
+    /// [`ErrorKind::Key`] if the key cannot be used, [`ErrorKind::File`] if there is no folder for what comes in memory, or the
+    /// device cannot be used, [`ErrorKind::Options`] if options do not go with the ticket, and [`ErrorKind::Network`] if the
+    /// address for metrics cannot be used.
+    pub fn join(mut self) -> Result<Receiver, Error> {
+        let on_event = self.on_event.take();
+        let (options, folder, observers) = self.prepare()?;
+        Receiver::open(options, folder, observers, Session::new(on_event, ReceiverEvent::Missed)?)
+    }
+
+    /// Receives in this thread until the sender ends the session, or `stop` is requested. Tells every event in full. Functions of
+    /// [`on_event`](Self::on_event) are not called.
+    ///
+    /// ```no_run
+    /// # fn main() -> Result<(), treecast::Error> {
+    /// use treecast::{Receiver, Stop, watch::ReceiveEvent};
+    ///
+    /// let ticket = treecast::Ticket::read("ticket")?;
+    /// let summary = Receiver::builder(ticket).run(&Stop::on_signals()?, &mut |event| {
+    ///     if let ReceiveEvent::Progress(progress) = event {
+    ///         println!("{} of {} bytes", progress.received_bytes, progress.announced_bytes);
+    ///     }
+    /// })?;
+    /// assert!(summary.is_complete());
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// Those of [`join`](Self::join) and of [`Receiver::finish`].
+    pub fn run(self, stop: &Stop, on_event: &mut dyn FnMut(&ReceiveEvent)) -> Result<ReceiveSummary, Error> {
+        let (options, _folder, mut observers) = self.prepare()?;
+        let mut note = |event: ReceiveEvent| {
+            observers.note_receive(&event);
+            on_event(&event);
+        };
+        receive::run(&options, stop, &mut note).map_err(of_receive)
+    }
+
+    /// What the driver takes, the folder, and who looks on.
+    fn prepare(self) -> Result<(ReceiveOptions, Folder, Observers), Error> {
         let mut options = self.options;
+        let refuse = |line: &str| Err(Error::new(ErrorKind::Options, line));
+        let is_iotup = options.dialect != Dialect::Session;
+        if options.port.is_some() && options.ticket.repair == Repair::Carousel {
+            return refuse("a carousel comes to the port of its multicast group, and to no other");
+        }
+        if options.old.is_some() && is_iotup {
+            return refuse("the IoT updater's frames carry whole files, and no older version is of use");
+        }
+        let groups = self.local_groups.as_deref().map(GroupsFile::read).transpose();
+        options.groups = groups.map_err(|error| Error::of(ErrorKind::Options, error))?;
         let identity = self.key.as_deref().map(Identity::named).transpose();
         options.identity = identity.map_err(|error| Error::of(ErrorKind::Key, error))?;
+        options.offload = Offload::from_environment().map_err(|line| Error::new(ErrorKind::Options, line))?;
+        let device = self.device.map(|(path, reads_back)| Device::open(&path, reads_back)).transpose();
+        options.device = device.map_err(|error| Error::of(ErrorKind::File, error))?;
         let folder = match self.is_in_memory {
             true => Folder::in_memory()?,
             false => Folder::new(&options.into)?,
         };
         options.into = folder.path().to_owned();
-        Receiver::open(options, folder, Session::new(self.on_event, ReceiverEvent::Missed)?)
+        let mut observers = Observers::start(Progress::Receive(Box::default()), self.observed)?;
+        match is_iotup {
+            true => observers.note_iotup(options.ticket.group),
+            false => observers.note_ticket(&options.ticket),
+        }
+        Ok((options, folder, observers))
     }
 }
 

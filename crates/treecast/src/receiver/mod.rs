@@ -18,8 +18,8 @@ use treecast_wire::message;
 pub use builder::ReceiverBuilder;
 
 use crate::{
-    Error, ErrorKind, Finish, NextEvent, ReceiverReport, Ticket, error::of_receive, session::Session,
-    wait::Watched,
+    Error, ErrorKind, Finish, NextEvent, ReceiverReport, Ticket, error::of_receive, observers::Observers,
+    session::Session, wait::Watched,
 };
 
 /// The file system in memory that Linux has for programs.
@@ -114,7 +114,7 @@ pub enum ReceiverEvent {
 
 /// An object that the sender announces, for [`ReceiverBuilder::accept`].
 #[derive(Debug)]
-pub struct Offer<'a>(receive::Offer<'a>);
+pub struct Offer<'a>(pub(crate) receive::Offer<'a>);
 
 impl Offer<'_> {
     /// The object's name.
@@ -146,7 +146,7 @@ pub enum Answer {
 }
 
 impl Answer {
-    fn choice(self) -> Choice {
+    pub(crate) fn choice(self) -> Choice {
         match self {
             Self::Take => Choice::Take,
             Self::TakeAs(name) => Choice::TakeAs(name),
@@ -184,16 +184,23 @@ impl Receiver {
     fn open(
         options: ReceiveOptions,
         folder: Folder,
+        mut observers: Observers,
         session: Session<ReceiverEvent, ReceiverReport>,
     ) -> Result<Self, Error> {
         let is_in_memory = folder.is_temporary();
         let receiver = Self { session: Arc::new(session), progress: Arc::default(), is_in_memory };
         let progress = receiver.progress.clone();
         let run = move |session: &Session<ReceiverEvent, ReceiverReport>| {
-            let result = receive::run(&options, &session.stop, &mut |event| match event {
-                ReceiveEvent::Progress(now) => progress.change(|kept| *kept = ReceiverProgress::of(&now)),
-                event => _ = told(event, &folder).map(|event| session.events.tell(event)),
-            });
+            let mut note = |event: ReceiveEvent| {
+                observers.note_receive(&event);
+                match event {
+                    ReceiveEvent::Progress(now) => {
+                        progress.change(|kept| *kept = ReceiverProgress::of(&now));
+                    }
+                    event => _ = told(event, &folder).map(|event| session.events.tell(event)),
+                }
+            };
+            let result = receive::run(&options, &session.stop, &mut note);
             result.map(ReceiverReport::new).map_err(of_receive)
         };
         receiver.session.run("treecast-receive", run)?;

@@ -1,16 +1,12 @@
 //! The file of a standing receiver.
 
-use std::{
-    path::{Path, PathBuf},
-    time::Duration,
-};
+use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
-use treecast_driver::{
-    files,
-    receive::NameFilter,
-    security::Identity,
-    standing::{Options, Owner, Rule},
+use treecast::{
+    ErrorKind,
+    keys::PublicKey,
+    standing::{Owner, Rule, Standing},
 };
 use treecast_host::text;
 
@@ -18,16 +14,14 @@ use super::super::{
     choice::{Choices, Rename},
     parse_pattern,
 };
-use crate::{advice, arguments, history};
+use crate::{
+    advice,
+    arguments::{self, With},
+    history,
+};
 
 /// The longest file, in bytes.
 const MAX_FILE: u64 = 1 << 20;
-
-/// The number of sessions at the same time where the file does not say it.
-const AT_ONCE: usize = 4;
-
-/// The longest time that a command may take where the file does not say it.
-const COMMAND_TIME: Duration = Duration::from_secs(600);
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -101,7 +95,7 @@ impl Patterns {
 ///
 /// # Errors
 /// One line for whatever is wrong first.
-pub(super) fn read(path: &Path) -> Result<Options, String> {
+pub(super) fn read(path: &Path) -> Result<Standing, String> {
     let shown = path.display();
     let content = text::read_written(path, MAX_FILE).map_err(|error| {
         format!("cannot read {shown}: {error}; name the file of a standing receiver with --standing")
@@ -110,7 +104,7 @@ pub(super) fn read(path: &Path) -> Result<Options, String> {
 }
 
 /// Parses the content of a file in `folder`.
-fn parse(content: &str, folder: &Path) -> Result<Options, String> {
+fn parse(content: &str, folder: &Path) -> Result<Standing, String> {
     let file: File = toml::from_str(content).map_err(|error| {
         let at = error.span().map_or(0, |span| span.start);
         let line =
@@ -125,19 +119,24 @@ fn parse(content: &str, folder: &Path) -> Result<Options, String> {
         .zip(file.rules)
         .map(|(number, table)| rule(table, folder).map_err(|why| format!(" rule {number}: {why}")));
     let rules = rules.collect::<Result<Vec<_>, _>>()?;
-    let identity = identity(file.key.as_deref(), &state)?;
-    let at_once = file.at_once.unwrap_or(AT_ONCE);
-    if !(1..=64).contains(&at_once) {
+    if file.at_once.is_some_and(|at_once| !(1..=64).contains(&at_once)) {
         return Err(" at_once: expected a number from 1 to 64".to_owned());
     }
-    let name = file.name.unwrap_or_else(host_name);
-    Ok(Options { name, identity, interfaces: file.interfaces, state, at_once, rules })
+    let standing = Standing::new(state, file.key.as_deref()).map_err(|error| {
+        let field = if error.kind() == ErrorKind::File { "state" } else { "key" };
+        format!(" {field}: {}", advice::line(&error))
+    })?;
+    let standing = standing
+        .with(&file.name, Standing::name)
+        .with(&file.at_once, Standing::at_once)
+        .interfaces(file.interfaces);
+    Ok(rules.into_iter().fold(standing, Standing::rule))
 }
 
 fn rule(table: RuleTable, folder: &Path) -> Result<Rule, String> {
-    let senders: Result<_, String> =
+    let senders: Result<Vec<PublicKey>, String> =
         table.senders.iter().map(|key| key.parse().map_err(|error| format!("senders: {error}"))).collect();
-    let senders: std::collections::BTreeSet<_> = senders?;
+    let senders = senders?;
     if senders.is_empty() {
         return Err("senders: name the public key of at least one sender".to_owned());
     }
@@ -159,25 +158,20 @@ fn rule(table: RuleTable, folder: &Path) -> Result<Rule, String> {
         max_size: bytes("max_size", &table.max_size)?,
         renames: renames.collect::<Result<_, _>>()?,
     };
-    Ok(Rule {
-        senders,
-        session: NameFilter::new(move |name| session.matches(name)),
-        chooser: choices.chooser(),
-        into: folder.join(table.into),
-        owner: table
-            .owner
-            .map(|owner| owner.parse::<Owner>().map_err(|error| format!("owner: {error}")))
-            .transpose()?,
-        files: files::Rules {
-            keep_existing: table.keep_existing,
-            hidden: table.hidden,
-            max_files: table.max_files,
-            max_bytes: bytes("max_bytes", &table.max_bytes)?,
-            wait_for_space: Duration::from_secs(60),
-        },
-        max_time: time("max_time", &table.max_time)?,
-        command: table.command.as_deref().map(command).transpose()?,
-        command_time: time("command_time", &table.command_time)?.unwrap_or(COMMAND_TIME),
+    let owner = table.owner.map(|owner| owner.parse::<Owner>().map_err(|error| format!("owner: {error}")));
+    let rule = Rule::new(senders, folder.join(table.into))
+        .session(move |name| session.matches(name))
+        .keep_existing(table.keep_existing)
+        .hidden(table.hidden)
+        .with(&owner.transpose()?, Rule::owner)
+        .with(&table.max_files, Rule::most_objects)
+        .with(&bytes("max_bytes", &table.max_bytes)?, Rule::most_bytes)
+        .with(&time("max_time", &table.max_time)?, Rule::most_time)
+        .with(&table.command.as_deref().map(command).transpose()?, Rule::command)
+        .with(&time("command_time", &table.command_time)?, Rule::command_time);
+    Ok(match choices.into_function() {
+        Some(choose) => rule.accept(choose),
+        None => rule,
     })
 }
 
@@ -190,26 +184,6 @@ fn command(text: &str) -> Result<Vec<String>, String> {
         );
     }
     Ok(words)
-}
-
-/// The key of this receiver: a named one, or one that is made in the state's folder with the first start.
-fn identity(key: Option<&str>, state: &Path) -> Result<Identity, String> {
-    let loaded = match key {
-        Some(key) => Identity::named(key),
-        None => {
-            let path = state.join("key.pem");
-            std::fs::create_dir_all(state).map_err(|error| {
-                format!(" state: cannot make {}: {error}; name another folder", state.display())
-            })?;
-            if path.exists() { Identity::load(&path) } else { Identity::create(&path) }
-        }
-    };
-    loaded.map_err(|error| format!(" key: {}", advice::line(&error)))
-}
-
-fn host_name() -> String {
-    let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
-    if name.trim().is_empty() { "standing".to_owned() } else { name.trim().to_owned() }
 }
 
 #[cfg(test)]

@@ -4,24 +4,23 @@ mod config;
 
 use std::{path::Path, process::ExitCode};
 
-use treecast_driver::standing::{self, Entry, Happened};
-use treecast_host::{
-    service_manager::{ServiceManager, stderr_is_journal},
-    stop::Stop,
+use treecast::{
+    Stop,
+    standing::{Entry, Happened},
 };
+use treecast_host::service_manager::stderr_is_journal;
 
 use crate::{Outcome, advice, history, output};
 
 pub(super) fn run(path: &Path, json: bool) -> Outcome {
-    let options = config::read(path)?;
+    let standing = config::read(path)?;
     let stop = Stop::on_signals()?;
-    let manager = ServiceManager::from_environment();
     let has_priorities = stderr_is_journal();
     let mut on_entry = |entry: &Entry| match json {
         true => say!("{}", history::as_json(std::slice::from_ref(entry))),
         false => tell(entry, has_priorities),
     };
-    standing::run(&options, &stop, &manager, &mut on_entry).map_err(|error| advice::line(&error))?;
+    standing.run(&stop, &mut on_entry).map_err(|error| advice::line(&error))?;
     Ok(ExitCode::SUCCESS)
 }
 

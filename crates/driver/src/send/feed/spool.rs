@@ -38,7 +38,9 @@ const PATIENCE: Duration = Duration::from_secs(10);
 
 /// A folder whose files are sent.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct FolderOptions {
+    /// The folder.
     pub path: PathBuf,
     /// The file that remembers what has been sent. `None`: `.treecast-feed` in the folder.
     pub state: Option<PathBuf>,
@@ -48,6 +50,14 @@ pub struct FolderOptions {
     pub bound: Bound,
     /// Whether to look at the folder again and again, for file systems whose changes other hosts make.
     pub polls: bool,
+}
+
+impl FolderOptions {
+    /// A folder of which as many files may wait as come, and all of them stay.
+    pub fn new(path: impl Into<PathBuf>) -> Self {
+        let bound = Bound { objects: usize::MAX, bytes: u64::MAX };
+        Self { path: path.into(), state: None, removes: false, bound, polls: false }
+    }
 }
 
 /// The thread that looks after a folder, as its session knows it.

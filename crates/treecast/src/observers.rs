@@ -14,9 +14,21 @@ use treecast_driver::{
 };
 use treecast_wire::ticket::Ticket;
 
+use crate::{Error, ErrorKind};
+
 /// The shortest time between two posts.
 const POST_INTERVAL: Duration = Duration::from_millis(500);
 
+/// The observers that a session answers.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Observed {
+    /// Where Prometheus gets its figures.
+    pub metrics: Option<SocketAddr>,
+    /// Whether `treecast status` gets an answer.
+    pub status: bool,
+}
+
+/// Servers that answer observers of a session.
 pub(crate) struct Observers {
     board: Board,
     _status: Option<StatusServer>,
@@ -29,12 +41,13 @@ impl Observers {
     /// not to send.
     ///
     /// # Errors
-    /// One line, if the address for metrics cannot be used.
-    pub fn start(progress: Progress, metrics: Option<SocketAddr>) -> Result<Self, String> {
+    /// If the address for metrics cannot be used.
+    pub fn start(progress: Progress, observed: Observed) -> Result<Self, Error> {
         let board = Board::new(Snapshot::new(progress));
-        let metrics = metrics.map(|address| metrics::serve(address, &board)).transpose();
-        let metrics = metrics.map_err(|line| format!("{line} with --metrics"))?;
-        let status = status::serve(&board).inspect_err(|line| tracing::warn!("{line}")).ok();
+        let metrics = observed.metrics.map(|address| metrics::serve(address, &board)).transpose();
+        let metrics = metrics.map_err(|line| Error::new(ErrorKind::Network, line))?;
+        let serve = || status::serve(&board).inspect_err(|line| tracing::warn!("{line}")).ok();
+        let status = observed.status.then(serve).flatten();
         Ok(Self { board, _status: status, _metrics: metrics, posted: None })
     }
 
@@ -55,8 +68,10 @@ impl Observers {
         self.update_sender(|sending| sending.wanted = wanted);
     }
 
-    pub fn note_send(&mut self, event: &SendEvent) {
+    /// Notes an event of a sender, which may send the IoT updater's frames.
+    pub fn note_send(&mut self, event: &SendEvent, is_iotup: bool) {
         match event {
+            SendEvent::Ready { ticket } if is_iotup => self.note_iotup(ticket.group),
             SendEvent::Ready { ticket } => self.note_ticket(ticket),
             SendEvent::Joined { joined, wanted, .. } => {
                 self.update_sender(|sending| (sending.joined, sending.wanted) = (*joined, *wanted));

@@ -1,20 +1,24 @@
-//! `--announce`: the name under which a session is announced.
+//! The name under which a session is announced.
 
 use std::path::PathBuf;
 
 use treecast_wire::announcement::MAX_NAME_LEN;
 
-pub(super) fn parse_name(text: &str) -> Result<String, String> {
-    match text.len() <= MAX_NAME_LEN && !text.chars().any(char::is_control) {
-        true => Ok(text.to_owned()),
-        false => Err(format!("expected a name of at most {MAX_NAME_LEN} bytes without control characters")),
-    }
-}
+use crate::{Error, ErrorKind};
 
 /// The name that was given, or if it is empty, that of the first file or folder.
-pub(super) fn name(given: &str, paths: &[PathBuf]) -> String {
+///
+/// # Errors
+/// If it is too long or holds control characters.
+pub(super) fn announced(given: &str, paths: &[PathBuf]) -> Result<String, Error> {
+    if given.len() > MAX_NAME_LEN || given.chars().any(char::is_control) {
+        let line = format!(
+            "the session cannot be announced as {given:?}: expected a name of at most {MAX_NAME_LEN} bytes without control characters"
+        );
+        return Err(Error::new(ErrorKind::Options, line));
+    }
     if !given.is_empty() {
-        return given.to_owned();
+        return Ok(given.to_owned());
     }
     let first =
         paths.first().and_then(|path| path.canonicalize().ok()?.file_name().map(|name| name.to_owned()));
@@ -26,7 +30,7 @@ pub(super) fn name(given: &str, paths: &[PathBuf]) -> String {
         }
         name.push(letter);
     }
-    if name.is_empty() { "session".to_owned() } else { name }
+    Ok(if name.is_empty() { "session".to_owned() } else { name })
 }
 
 #[cfg(test)]
@@ -35,10 +39,11 @@ mod tests {
 
     #[test]
     fn a_session_is_called_as_its_first_file_is_or_as_somebody_wants() {
+        let name = |given, paths: &[PathBuf]| announced(given, paths).unwrap();
         assert_eq!(name("image", &["/".into()]), "image");
         assert_eq!(name("", &["/usr/bin/".into()]), "bin");
         assert_eq!(name("", &["/".into()]), "feed");
         assert_eq!(name("", &[]), "feed");
-        assert!(parse_name(&"x".repeat(65)).is_err() && parse_name("a\nb").is_err());
+        assert!(announced(&"x".repeat(65), &[]).is_err() && announced("a\nb", &[]).is_err());
     }
 }

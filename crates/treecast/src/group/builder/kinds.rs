@@ -1,0 +1,170 @@
+//! The options of a group's builder for special kinds of sessions, and for what is sent from the beginning.
+
+use std::{
+    net::{IpAddr, SocketAddr},
+    path::PathBuf,
+    time::{Duration, SystemTime},
+};
+
+use treecast_driver::send;
+
+use super::GroupBuilder;
+use crate::options::{CarouselOptions, FeedSource, Listed, LocalOptions, Priority, Rule, Share, Sharing};
+
+/// # What is sent from the beginning
+impl GroupBuilder {
+    /// Sends this file, or all files of this folder, from the beginning. May be called several times.
+    ///
+    /// The session tells the end of each by [`GroupEvent::PathDone`](crate::GroupEvent::PathDone).
+    pub fn path(mut self, path: impl Into<PathBuf>) -> Self {
+        self.options.paths.push(path.into());
+        self
+    }
+
+    /// Sends what comes from this source while the session lasts, in place of what the program
+    /// [sends](crate::Group::send).
+    pub fn feed(mut self, source: FeedSource) -> Self {
+        self.options.feed = Some(source);
+        self
+    }
+
+    /// The terms on which objects of the [feed](Self::feed) are sent. The first rule that matches an object's name counts.
+    pub fn feed_rules(mut self, rules: Vec<Rule>) -> Self {
+        self.options.feed_rules = rules;
+        self
+    }
+
+    /// The number of the feed's newest objects that are done with, and that receivers which come late still get. Default: 0.
+    pub fn kept_objects(mut self, objects: u32) -> Self {
+        self.options.kept_objects = objects;
+        self
+    }
+
+    /// Sends by difference: receivers that have an older version of an object fetch only what differs. All say what they lack
+    /// before anything goes out, and that goes out once for all. Objects under 256 KiB go out whole.
+    ///
+    /// It is for [paths](Self::path), because an object is looked at before the session begins. [`Group::send`](crate::Group::send)
+    /// refuses others. It goes with [`Repair::Nack`](crate::Repair::Nack), [`Repair::After`](crate::Repair::After) and carousels, and
+    /// neither with compression nor with several rates.
+    pub fn delta(mut self) -> Self {
+        self.options.by_difference = true;
+        self
+    }
+
+    /// Keeps the session's state in this file, so that the session can go on after a restart with the same ticket and the same
+    /// [paths](Self::path). [`Group::send`](crate::Group::send) refuses other objects. The file holds a key.
+    pub fn session_file(mut self, path: impl Into<PathBuf>) -> Self {
+        self.options.session_file = Some(path.into());
+        self
+    }
+}
+
+/// # Kinds of sessions
+impl GroupBuilder {
+    /// A carousel: sends its [paths](Self::path) again and again, and hears nothing of its receivers.
+    /// [`Group::send`](crate::Group::send) refuses other objects.
+    pub fn carousel(mut self, options: CarouselOptions) -> Self {
+        self.options.repair = send::Repair::Carousel(options);
+        self
+    }
+
+    /// Local groups: receivers mend losses among themselves (LGMP). The [rate](Self::rate) is the highest one. Without one, or with
+    /// [`Rate::Auto`](crate::Rate::Auto), it is 100 Mbit/s, and the sender takes about as much of a link as a TCP connection would.
+    pub fn local_groups(mut self, options: LocalOptions) -> Self {
+        self.options.repair = send::Repair::Local(options);
+        self
+    }
+
+    /// Several rates at once, in bits of IP packets a second, 2 to 8 of them from fast to slow. As many multicast groups carry the
+    /// same objects. A receiver that loses too much of a faster group moves to a slower one. Replaces [`rate`](Self::rate).
+    pub fn several_rates(mut self, rates_bps: Vec<u64>) -> Self {
+        self.several_rates = rates_bps;
+        self
+    }
+
+    /// The receivers that the session is for. It starts with all of them if they come within
+    /// [`wait_timeout`](Self::wait_timeout), and waits for those that are missing at its end. If all are listed by their keys, only
+    /// they are admitted.
+    pub fn listed(mut self, receivers: Vec<Listed>) -> Self {
+        self.options.listed = receivers;
+        self
+    }
+
+    /// The time for which the session waits for missing [listed](Self::listed) receivers when all others are done. Default: a year.
+    pub fn listed_wait(mut self, time: Duration) -> Self {
+        self.options.listed_wait = time;
+        self
+    }
+}
+
+/// # Details
+impl GroupBuilder {
+    /// Forward error correction. `None`: no repair symbols. Default: symbols as soon as several receivers have lost different
+    /// packets, where that costs least.
+    pub fn fec(mut self, share: Option<Share>) -> Self {
+        self.fec = Some(share);
+        self
+    }
+
+    /// The lowest rate that receivers may force with [`Rate::Auto`](crate::Rate::Auto), [`Rate::Tfmcc`](crate::Rate::Tfmcc) and local
+    /// groups, in bits of IP packets a second. Default: none.
+    pub fn rate_floor(mut self, bps: u64) -> Self {
+        self.floor_bps = Some(bps);
+        self
+    }
+
+    /// The addresses of receivers that are known before they come: MEADcast routers are looked for on the paths to them, and a
+    /// carousel sends its copies to them. Default: none.
+    pub fn receivers(mut self, addresses: Vec<IpAddr>) -> Self {
+        self.options.receivers = addresses;
+        self
+    }
+
+    /// How receivers share packets of MEADcast and Xcast.
+    pub fn sharing(mut self, sharing: Sharing) -> Self {
+        self.options.sharing = sharing;
+        self
+    }
+
+    /// The moment before which the session does not start. Receivers can come before. Default: none.
+    pub fn start_at(mut self, moment: SystemTime) -> Self {
+        self.options.start_at = moment.duration_since(SystemTime::UNIX_EPOCH).ok();
+        self
+    }
+
+    /// The largest number of receivers from one address. Default: 256.
+    pub fn per_address(mut self, receivers: u32) -> Self {
+        self.options.per_address = receivers;
+        self
+    }
+
+    /// The order of multicast and retransmissions if the rate is not enough for both. Default: multicast first.
+    pub fn priority(mut self, priority: Priority) -> Self {
+        self.options.priority = priority;
+        self
+    }
+
+    /// The time of silence after which a receiver that owes an answer has failed. Default: 120 s.
+    pub fn stall_limit(mut self, time: Duration) -> Self {
+        self.options.stall_limit = time;
+        self
+    }
+
+    /// The bytes of an object in each packet, 580 or more. Default: as many as the interface's MTU allows.
+    pub fn block_len(mut self, bytes: u16) -> Self {
+        self.options.block_len = Some(bytes);
+        self
+    }
+
+    /// Answers Prometheus at `http://ADDRESS/metrics`. Default: no answer.
+    pub fn metrics(mut self, address: SocketAddr) -> Self {
+        self.observed.metrics = Some(address);
+        self
+    }
+
+    /// Answers `treecast status` of the same user. Default: no answer.
+    pub fn answer_status(mut self) -> Self {
+        self.observed.status = true;
+        self
+    }
+}

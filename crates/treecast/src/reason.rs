@@ -1,0 +1,15 @@
+//! The typed reasons behind an [`Error`](crate::Error), which [`Error::cause`](crate::Error::cause) gives.
+//!
+//! A program that has options of its own can name the one that helps. A minor version may add variants.
+
+pub use treecast_driver::{
+    files::TargetError,
+    receive::ReceiveError,
+    security::KeyFileError,
+    send::{OptionsError, SendError, SessionFileError},
+    udp::UdpError,
+};
+pub use treecast_host::interface::InterfaceError;
+
+/// Phrases in warnings and reasons that an option of a program remedies.
+pub use treecast_driver::remedies;

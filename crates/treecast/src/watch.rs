@@ -1,0 +1,22 @@
+//! Events, progress and results of sessions in full.
+//!
+//! [`GroupBuilder::run`](crate::GroupBuilder::run) and [`ReceiverBuilder::run`](crate::ReceiverBuilder::run) tell them, and
+//! `treecast send --json` and `treecast receive --json` print them. All of them implement serde's traits.
+//!
+//! They say more with time: a minor version may add events, fields and variants.
+
+/// The target of a session's events in the crate `tracing`.
+pub use treecast_driver::SESSION_LOG as LOG_TARGET;
+pub use treecast_driver::{
+    events::Timed,
+    files::{Lack, Limit, Shortage},
+    hindrance::{Hindrance, Holder},
+    receive::{Done as ReceiveDone, LocalProgress, ReceiveEvent, ReceiveProgress, ReceiveSummary, in_a_row},
+    send::{
+        Done as SendDone, FanoutProgress, GroupProgress, LocalSending, NamedReceiver, Presence, RateProgress,
+        ReceiverProgress, SendEvent, SendProgress, SendSummary, Standing, Sums, WayProgress,
+    },
+    words::{bytes, counted, in_one_line, scaled},
+};
+pub use treecast_proto::fanout::Way;
+pub use treecast_wire::message::ObjectKind;
