@@ -4,8 +4,8 @@
 #   SPOOL           a folder of this relay alone. It holds what is on its way
 #   TICKET-COMMAND  prints the sender's ticket, such as 'ssh sender.example cat /srv/ticket'. It is asked again whenever the session has ended
 #   OPTION...       of treecast feed: --ticket-file or --announce for the receivers of the site, --rules with the sender's own rules,
-#                   --spool-bytes for what the site is slow to take
-# A sender that is started again has another ticket: the relay asks for it 10 s after the connection broke. Ends with its treecast feed. A relay that is started again goes on where it was.
+#                   --keep as the sender's, so that a restart neither loses nor repeats files; --spool-bytes for what the site is slow to take
+# A sender that is started again has another ticket: the relay asks for it when the old one has not worked for 10 s. Ends with its treecast feed. A relay that is started again goes on where it was.
 set -u
 
 [ $# -ge 2 ] || { echo "relay.sh: expected SPOOL TICKET-COMMAND [OPTION...]" >&2; exit 2; }
