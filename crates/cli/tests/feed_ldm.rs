@@ -1,6 +1,7 @@
-//! Products of LDM, from a stand-in of pqact to receivers. The stand-in keeps pqact's contract: it starts the program of the entry in
-//! `contrib/ldm/pqact.conf` with the first product, keeps its pipe open, writes each product's metadata and data (`PIPE -metadata`),
-//! and closes the pipe in the end.
+//! Products of LDM, from a stand-in of pqact to receivers. The stand-in does what pqact of LDM 6.14.5 was seen to do
+//! (`contrib/ldm/with-ldm.sh` runs that): it starts the program of the entry in `contrib/ldm/pqact.conf` with a product that it makes
+//! up, keeps its pipe open, writes each product's metadata and data (`PIPE -metadata`), and closes the pipe in the end. Its pipe
+//! gets full buffers of 4096 bytes. The rest of a product leaves with it because of `-flush`.
 
 mod child;
 mod session;
@@ -24,42 +25,73 @@ fn decoder(folder: &Path) -> Command {
     let fields: Vec<&str> = entry.split('\t').collect();
     assert_eq!(fields[..3], ["CONDUIT", ".*", "PIPE"]);
     let words: Vec<&str> = fields[3].split(' ').collect();
-    assert_eq!(words[..2], ["-metadata", "treecast"], "pqact keeps the pipe open, and writes metadata");
+    assert_eq!(
+        words[..3],
+        ["-flush", "-metadata", "treecast"],
+        "pqact keeps the pipe open, and writes metadata"
+    );
     let mut command = treecast();
-    command.args(&words[2..words.len() - 1]).arg(folder).stdin(Stdio::piped()).stderr(Stdio::piped());
+    command.args(&words[3..words.len() - 1]).arg(folder).stdin(Stdio::piped()).stderr(Stdio::piped());
     command
 }
 
-struct Pqact(Guarded);
+/// What pqact writes to a pipe at a time, at most.
+const BUFFER: usize = 4096;
+
+/// The feed type CONDUIT, as a bit.
+const CONDUIT: u32 = 1 << 28;
+
+struct Pqact {
+    decoder: Guarded,
+    buffer: Vec<u8>,
+}
 
 impl Pqact {
     fn start(folder: &Path) -> Self {
-        Self(decoder(folder).spawn_guarded())
+        let mut pqact = Self { decoder: decoder(folder).spawn_guarded(), buffer: Vec::new() };
+        pqact.put(u32::MAX, "_BEGIN_", "localhost", 0, b"");
+        pqact
     }
 
     fn write(&mut self, bytes: &[u8]) {
+        self.buffer.extend_from_slice(bytes);
+        let full = self.buffer.len() / BUFFER * BUFFER;
+        let rest = self.buffer.split_off(full);
+        self.flush();
+        self.buffer = rest;
+    }
+
+    fn flush(&mut self) {
         // A decoder may have ended.
-        _ = self.0.stdin.as_mut().unwrap().write_all(bytes);
+        _ = self.decoder.stdin.as_mut().unwrap().write_all(&self.buffer);
+        self.buffer.clear();
     }
 
     fn product(&mut self, identifier: &str, signature: u8, data: &[u8]) {
-        let origin = "idd.example.edu";
+        self.put(CONDUIT, identifier, "idd.example.edu", signature, data);
+    }
+
+    fn put(&mut self, feed_type: u32, identifier: &str, origin: &str, signature: u8, data: &[u8]) {
         let total = 4 + 16 + 4 + 8 + 4 + 4 + 4 + (4 + identifier.len()) + (4 + origin.len());
         self.write(&(total as u32).to_ne_bytes());
         self.write(&[signature; 16]);
         self.write(&(data.len() as u32).to_ne_bytes());
         self.write(&1_286_928_000_u64.to_ne_bytes());
-        self.write(&[0; 4 + 4 + 4]);
+        self.write(&250_000_i32.to_ne_bytes());
+        self.write(&feed_type.to_ne_bytes());
+        self.write(&17_u32.to_ne_bytes());
         for text in [identifier, origin] {
             self.write(&(text.len() as u32).to_ne_bytes());
             self.write(text.as_bytes());
         }
         self.write(data);
+        self.flush();
     }
 
     fn close(mut self) -> Guarded {
-        drop(self.0.stdin.take());
-        self.0
+        self.flush();
+        drop(self.decoder.stdin.take());
+        self.decoder
     }
 }
 
@@ -75,7 +107,7 @@ fn products_of_ldm_reach_receivers() {
     let receiver = scratch.receive("out", &[]);
     let mut pqact = Pqact::start(&scratch.path("spool"));
     let names: Vec<String> =
-        (0..20).map(|number| format!("data/nam !grib2/#{number:03}/TMPK! {number:06}")).collect();
+        (0..20).map(|number| format!("data/nam !grib2 /#{number:03}/TMPK! {number:06}")).collect();
     for (number, name) in names.iter().enumerate() {
         pqact.product(name, number as u8, &contents(number * 9000));
     }
@@ -84,6 +116,7 @@ fn products_of_ldm_reach_receivers() {
         assert!(fs::read(scratch.path("out").join(name)).unwrap() == contents(number * 9000), "{name}");
     }
     finish_well(pqact.close());
+    assert!(!scratch.path("out/_BEGIN_").exists(), "nobody sent this product");
     sender.signal(15);
     finish_well(sender);
     finish(receiver);
@@ -118,4 +151,26 @@ fn a_product_that_cannot_be_stored_is_told_of_and_the_next_one_is_stored() {
         "{}",
         path(&spool)
     );
+}
+
+#[test]
+fn a_pqact_that_was_killed_may_hand_over_its_products_again() {
+    let scratch = Scratch::new();
+    let spool = scratch.path("spool");
+    let mut pqact = Pqact::start(&spool);
+    pqact.product("a", 1, b"first");
+    pqact.product("a", 2, b"other");
+    pqact.write(b"part of a product");
+    finish_with(1, pqact.close());
+    fs::create_dir(spool.join(".treecast-store-1-0")).unwrap();
+    fs::write(spool.join(".treecast-store-1-0/product"), "of a decoder that was killed").unwrap();
+    let times = || ["a", "a.02020202"].map(|name| spool.join(name).metadata().unwrap().modified().unwrap());
+    let before = times();
+    let mut pqact = Pqact::start(&spool);
+    pqact.product("a", 1, b"first");
+    pqact.product("a", 2, b"other");
+    pqact.product("a", 3, b"third");
+    finish_well(pqact.close());
+    assert_eq!(scratch.names("spool"), ["a", "a.02020202", "a.03030303"]);
+    assert_eq!(times(), before, "a file that is written again would be sent again");
 }

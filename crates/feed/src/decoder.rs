@@ -14,6 +14,9 @@
 
 use std::io::{self, Read};
 
+/// The feed type of the product that pqact makes up. It matches every feed type.
+const ANY: u32 = u32::MAX;
+
 /// The longest identifier or origin, in bytes. Those of LDM have at most 255.
 const MAX_TEXT: u32 = 4096;
 
@@ -33,6 +36,8 @@ pub struct Metadata {
     pub signature: [u8; 16],
     /// Size of the data that follows, in bytes.
     pub size_bytes: u32,
+    /// Feed type: one bit for each kind of product, such as CONDUIT.
+    pub feed_type: u32,
     /// The product's identifier. It may hold anything.
     pub identifier: String,
 }
@@ -53,7 +58,8 @@ pub fn read(stream: &mut impl Read) -> io::Result<Option<Metadata>> {
     stream.read_exact(&mut fixed)?;
     let mut signature = [0; 16];
     signature.copy_from_slice(&fixed[..16]);
-    let size_bytes = u32::from_ne_bytes([fixed[16], fixed[17], fixed[18], fixed[19]]);
+    let number = |at: usize| u32::from_ne_bytes([fixed[at], fixed[at + 1], fixed[at + 2], fixed[at + 3]]);
+    let (size_bytes, feed_type) = (number(16), number(32));
     let identifier = read_text(stream, "the identifier")?;
     let origin = read_text(stream, "the origin")?;
     let len = 4 + FIXED_LEN + 4 + identifier.len() + 4 + origin.len();
@@ -62,7 +68,7 @@ pub fn read(stream: &mut impl Read) -> io::Result<Option<Metadata>> {
         return Err(io::Error::new(io::ErrorKind::InvalidData, line));
     }
     let identifier = String::from_utf8_lossy(&identifier).into_owned();
-    Ok(Some(Metadata { signature, size_bytes, identifier }))
+    Ok(Some(Metadata { signature, size_bytes, feed_type, identifier }))
 }
 
 fn read_some(stream: &mut impl Read, bytes: &mut [u8]) -> io::Result<usize> {
@@ -88,6 +94,11 @@ fn read_text(stream: &mut impl Read, what: &str) -> io::Result<Vec<u8>> {
 }
 
 impl Metadata {
+    /// Whether nobody sent this product: pqact makes it up when it starts, and hands it to every entry whose pattern matches its name.
+    pub fn is_made_up(&self) -> bool {
+        self.feed_type == ANY && self.size_bytes == 0 && self.identifier == "_BEGIN_"
+    }
+
     /// The signature in hexadecimal digits.
     pub fn signature_digits(&self) -> String {
         self.signature.iter().map(|byte| format!("{byte:02x}")).collect()
@@ -96,8 +107,7 @@ impl Metadata {
     /// The path of the product's file below a folder: its identifier, and `suffix`. Slashes divide folders. What cannot be in the
     /// name of a file, or would be hidden, is replaced. A name that is too long is cut, and the signature is put behind it.
     pub fn file_name(&self, suffix: &str) -> String {
-        let parts =
-            self.identifier.split('/').map(str::trim).filter(|part| !matches!(*part, "" | "." | ".."));
+        let parts = self.identifier.split('/').filter(|part| !matches!(*part, "" | "." | ".."));
         let mut parts: Vec<String> = parts.map(part).collect();
         let last = parts.pop().unwrap_or_else(|| self.signature_digits());
         parts.push(format!("{}{suffix}", cut(&last, MAX_PART - suffix.len())));
@@ -134,7 +144,7 @@ mod tests {
     use super::*;
 
     fn metadata(identifier: &str) -> Metadata {
-        Metadata { signature: [0xab; 16], size_bytes: 3, identifier: identifier.to_owned() }
+        Metadata { signature: [0xab; 16], size_bytes: 3, feed_type: 0, identifier: identifier.to_owned() }
     }
 
     /// What pqact writes.
@@ -171,6 +181,17 @@ mod tests {
     }
 
     #[test]
+    fn a_product_that_pqact_makes_up_is_known() {
+        let made_up = Metadata { size_bytes: 0, feed_type: ANY, ..metadata("_BEGIN_") };
+        assert!(made_up.is_made_up());
+        let others = [
+            Metadata { feed_type: 1 << 28, ..made_up.clone() },
+            Metadata { identifier: "a".into(), ..made_up },
+        ];
+        assert!(others.iter().all(|product| !product.is_made_up()));
+    }
+
+    #[test]
     fn whatever_comes_it_is_read_or_refused() {
         let mut random = SplitMix64(1);
         for len in 0..400 {
@@ -183,8 +204,9 @@ mod tests {
     fn an_identifier_becomes_a_path_that_stays_below_its_folder() {
         let name = |identifier: &str| metadata(identifier).file_name("");
         let conduit = "data/nam.t00z !grib2/ncep/#000/TMPK/0_1_SFC! 000001";
-        assert_eq!(name(conduit), conduit);
-        assert_eq!(name("/../a//./.b/c\nd/ e "), "a/_b/c_d/e");
+        let level_3 = "SDUS54 KOUN 201643 /pN0RTLX";
+        assert_eq!((&*name(conduit), &*name(level_3)), (conduit, level_3));
+        assert_eq!(name("/../a//./.b/c\nd/ e "), "a/_b/c_d/ e ");
         assert_eq!((name(""), name("../..")), ("ab".repeat(16), "ab".repeat(16)));
         let long = name(&"ä/".repeat(400));
         assert!(long.len() <= MAX_NAME && long.ends_with(&format!(".{}", "ab".repeat(16))), "{long}");

@@ -8,8 +8,12 @@ use std::{
 };
 
 use treecast_feed::decoder::{self, Metadata};
+use treecast_host::temporary::TemporaryFolder;
 
 use crate::Outcome;
+
+/// How much of two files is compared at a time, in bytes.
+const COMPARED: usize = 1 << 16;
 
 /// Store products that LDM's pqact hands over (`PIPE -metadata`) as files of a folder, for `treecast feed DIR`
 #[derive(clap::Args)]
@@ -22,12 +26,13 @@ pub(super) struct StoreArgs {
 /// Stores products until standard input ends.
 pub(super) fn run(args: &StoreArgs) -> Outcome {
     let folder = &args.folder;
-    fs::create_dir_all(folder).map_err(|error| {
-        format!("cannot make {}: {error}: name a folder that you may write to", folder.display())
-    })?;
-    let mut stream = BufReader::with_capacity(1 << 18, io::stdin().lock());
     // Nobody watches hidden names.
-    let unfinished = folder.join(format!(".treecast-store-{}", std::process::id()));
+    let made = fs::create_dir_all(folder).and_then(|()| TemporaryFolder::new(folder, ".treecast-store-"));
+    let temporary = made.map_err(|error| {
+        format!("cannot write to {}: {error}: name a folder that you may write to", folder.display())
+    })?;
+    let unfinished = temporary.path().join("product");
+    let mut stream = BufReader::with_capacity(1 << 18, io::stdin().lock());
     let mut failed = 0_u64;
     loop {
         let broken = |error: io::Error| {
@@ -36,12 +41,11 @@ pub(super) fn run(args: &StoreArgs) -> Outcome {
             )
         };
         let Some(metadata) = decoder::read(&mut stream).map_err(broken)? else { break };
+        if metadata.is_made_up() {
+            continue;
+        }
         let mut data = stream.by_ref().take(metadata.size_bytes.into());
         let stored = store(&metadata, &mut data, folder, &unfinished);
-        if stored.is_err() {
-            // It may not have been made.
-            _ = fs::remove_file(&unfinished);
-        }
         // The next product begins behind this one, whatever became of it.
         io::copy(&mut data, &mut io::sink()).map_err(broken)?;
         if let Err(error) = stored {
@@ -59,13 +63,36 @@ fn store(metadata: &Metadata, data: &mut impl Read, folder: &Path, unfinished: &
         return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "standard input ended in this product"));
     }
     drop(file);
-    let mut path = folder.join(metadata.file_name(""));
-    if path.exists() {
-        // The other product may not have been sent.
-        path = folder.join(metadata.file_name(&format!(".{}", &metadata.signature_digits()[..8])));
+    // Another product of that name may not have been sent.
+    let suffixes = [String::new(), format!(".{}", &metadata.signature_digits()[..8])];
+    let paths = suffixes.map(|suffix| folder.join(metadata.file_name(&suffix)));
+    for path in &paths {
+        if is_same(path, unfinished)? {
+            // A pqact that was killed hands over again what it had handed over.
+            return Ok(());
+        }
     }
+    let path = if paths[0].exists() { &paths[1] } else { &paths[0] };
     if let Some(parent) = path.parent() {
         fs::create_dir_all(parent)?;
     }
     fs::rename(unfinished, path)
+}
+
+/// Whether there is an earlier file that holds the same.
+fn is_same(earlier: &Path, path: &Path) -> io::Result<bool> {
+    let Ok(mut earlier) = File::open(earlier) else { return Ok(false) };
+    let mut file = File::open(path)?;
+    let (is_file, len) = (earlier.metadata()?.is_file(), earlier.metadata()?.len());
+    let mut is_same = is_file && len == file.metadata()?.len();
+    let mut pieces = [vec![0; COMPARED], vec![0; COMPARED]];
+    while is_same {
+        let [first, second] = &mut pieces;
+        let len = file.read(second)?;
+        if len == 0 {
+            break;
+        }
+        is_same = earlier.read_exact(&mut first[..len]).is_ok() && first[..len] == second[..len];
+    }
+    Ok(is_same)
 }

@@ -26,6 +26,9 @@ const SETTLED: Duration = Duration::from_secs(2);
 /// written. A hard link is never closed, so this has an end.
 const UNCLOSED: Duration = Duration::from_secs(600);
 
+/// The time between two looks at the files that were created and not closed.
+const SOON: Duration = Duration::from_millis(200);
+
 /// The time between two looks at the whole folder where nothing tells of what happens in it.
 const LOOK: Duration = Duration::from_secs(2);
 
@@ -48,6 +51,8 @@ pub(super) struct Folder {
     watched: BTreeMap<i32, PathBuf>,
     /// Files below the root that were created, and not closed since.
     unclosed: HashSet<PathBuf>,
+    /// Before this, those are not looked at again.
+    unclosed_at: Instant,
     /// Files that had changed shortly before the last look.
     fresh: HashSet<Mark>,
     look_at: Instant,
@@ -104,6 +109,7 @@ impl Folder {
                 watch,
                 watched,
                 unclosed: HashSet::new(),
+                unclosed_at: now,
                 fresh: HashSet::new(),
                 look_at: now,
                 not_before: now,
@@ -115,7 +121,8 @@ impl Folder {
     /// Waits for something to happen, until it is time to look at the whole folder, or for `most`. Returns files that are
     /// complete.
     pub fn wait(&mut self, most: Duration) -> io::Result<Vec<Complete>> {
-        let timeout = most.min(self.look_at.saturating_duration_since(Instant::now()));
+        let due = if self.unclosed.is_empty() { self.look_at } else { self.look_at.min(self.unclosed_at) };
+        let timeout = most.min(due.saturating_duration_since(Instant::now()));
         self.poller.tokens(Some(timeout))?;
         let happened = match &self.watch {
             Some(watch) => watch.take()?,
@@ -125,7 +132,8 @@ impl Folder {
         for event in happened {
             match event {
                 Happened::Created { folder, name } => {
-                    self.unclosed.extend(self.watched.get(&folder).map(|folder| folder.join(name)));
+                    let name = self.watched.get(&folder).map(|folder| folder.join(name));
+                    self.unclosed.extend(name.filter(|name| !is_hidden(name)));
                 }
                 Happened::Complete { folder, name } => {
                     let name = self.watched.get(&folder).map(|folder| folder.join(name));
@@ -142,12 +150,34 @@ impl Folder {
                 Happened::Gone { folder } => _ = self.watched.remove(&folder),
             }
         }
+        complete.extend(self.linked());
         Ok(complete)
+    }
+
+    /// The created files that nobody has open for writing. They were complete when they got their names: hard links, and files
+    /// that were written without a name, whose closing is told of under another one.
+    fn linked(&mut self) -> Vec<Complete> {
+        let start = Instant::now();
+        if self.unclosed.is_empty() || start < self.unclosed_at {
+            return Vec::new();
+        }
+        let mut linked = Vec::new();
+        self.unclosed.retain(|name| match has_writer(&self.root.join(name)) {
+            Some(true) => true,
+            Some(false) => {
+                linked.push(name.clone());
+                false
+            }
+            None => self.root.join(name).exists(),
+        });
+        self.unclosed_at = Instant::now() + SOON.max(start.elapsed() * SHARE);
+        linked.sort();
+        linked.into_iter().filter_map(|name| self.complete(name)).collect()
     }
 
     /// The file that has been told of, if it is one that is sent.
     fn complete(&self, name: PathBuf) -> Option<Complete> {
-        if name.file_name().is_none_or(|name| name.as_encoded_bytes().starts_with(b".")) {
+        if is_hidden(&name) {
             return None;
         }
         // It may be gone.
@@ -264,6 +294,11 @@ fn read(
     Ok(())
 }
 
+/// Whether a name is one whose file is not sent.
+fn is_hidden(name: &Path) -> bool {
+    name.file_name().is_none_or(|name| name.as_encoded_bytes().starts_with(b"."))
+}
+
 /// Whether a file has not been changed for this time, by the host's clock.
 fn is_older(metadata: &Metadata, time: Duration) -> bool {
     let modified = metadata.modified().ok();
@@ -299,6 +334,25 @@ mod tests {
         let closed = folder.wait(SETTLED).unwrap();
         assert_eq!((closed.len(), folder.unclosed.len()), (2, 0));
         assert_eq!(looked(&mut folder).len(), 2);
+    }
+
+    /// So does `treecast receive` with small files.
+    #[test]
+    fn a_file_that_was_written_without_a_name_is_complete_when_it_is_closed() {
+        let root = scratch("folder-linked");
+        let mut folder = Folder::open(root.to_owned(), false, &Waker::new().unwrap()).unwrap().0;
+        let hidden = fs::File::create(root.join(".hidden")).unwrap();
+        fs::hard_link(root.join(".hidden"), root.join("name")).unwrap();
+        assert!(folder.wait(Duration::ZERO).unwrap().is_empty(), "somebody writes to it");
+        assert_eq!(folder.unclosed, HashSet::from(["name".into()]));
+        drop(hidden);
+        let start = Instant::now();
+        let mut complete = Vec::new();
+        while complete.is_empty() && start.elapsed() < SETTLED {
+            complete = folder.wait(SETTLED).unwrap();
+        }
+        assert_eq!((complete.len(), folder.unclosed.len()), (1, 0));
+        assert_eq!(complete[0].name, Path::new("name"));
     }
 
     #[test]

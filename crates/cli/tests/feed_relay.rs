@@ -1,0 +1,141 @@
+//! `contrib/feed/relay.sh`: a site whose firewall drops UDP from the sender gets a feed by one TCP connection, and by its own multicast.
+
+mod child;
+mod session;
+
+use std::{
+    fs,
+    path::Path,
+    process::{Command, Stdio},
+};
+
+use session::{Guarded, Scratch, contents, finish, path, start, treecast, wait_until};
+
+/// A LAN of a sender and three receivers, client0 to client2. The firewalls of the first two drop UDP from the sender.
+struct Network(String);
+
+impl Network {
+    fn new() -> Self {
+        let network = Self(format!("tcr{}", std::process::id()));
+        let lab = ["lab", "up", "lan:clients=3,rate=100M,loss=0%", "--name", &network.0];
+        assert!(treecast().args(lab).stdout(Stdio::null()).status().unwrap().success());
+        let shown =
+            network.on("server0", "ip").args(["-6", "-o", "address", "show", "scope", "global"]).output();
+        let shown = String::from_utf8(shown.unwrap().stdout).unwrap();
+        let server = shown.split_whitespace().find_map(|word| word.strip_suffix("/64")).expect("an address");
+        let rules = format!(
+            "table inet site {{ chain input {{ type filter hook input priority 0; ip6 saddr {server} meta l4proto udp counter drop; }}; }}"
+        );
+        for client in ["client0", "client1"] {
+            assert!(network.on(client, "nft").arg(&rules).status().unwrap().success());
+        }
+        network
+    }
+
+    fn on(&self, node: &str, program: &str) -> Command {
+        let mut command = Command::new("ip");
+        command.args(["netns", "exec", &format!("{}-{node}", self.0), program]);
+        command
+    }
+
+    fn treecast(&self, node: &str) -> Command {
+        self.on(node, env!("CARGO_BIN_EXE_treecast"))
+    }
+
+    fn feed(&self, scratch: &Scratch) -> Guarded {
+        let mut feed = self.treecast("server0");
+        feed.args(["feed", "--remove", "--keep", "100", "--rate", "40M", "--ticket-file"])
+            .arg(scratch.path("ticket"));
+        let feed = start(feed.arg(scratch.path("source")).stderr(Stdio::null()));
+        wait_until("the sender's ticket is written", || scratch.path("ticket").exists());
+        feed
+    }
+
+    /// The process of a node whose command line has all these words.
+    fn process(&self, node: &str, words: &[&str]) -> Option<String> {
+        let pids =
+            Command::new("ip").args(["netns", "pids", &format!("{}-{node}", self.0)]).output().unwrap();
+        let pids = String::from_utf8(pids.stdout).unwrap();
+        let is_it = |pid: &&str| {
+            let line = fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+            words.iter().all(|word| line.split('\0').any(|argument| argument == *word))
+        };
+        pids.lines().find(is_it).map(str::to_owned)
+    }
+}
+
+impl Drop for Network {
+    fn drop(&mut self) {
+        _ = treecast().args(["lab", "down", &self.0]).stdout(Stdio::null()).status();
+    }
+}
+
+/// Puts files of these numbers into the sender's folder.
+fn put(scratch: &Scratch, numbers: std::ops::Range<usize>) {
+    fs::create_dir_all(scratch.path("source/maps")).unwrap();
+    for number in numbers {
+        let hidden = scratch.file("source/.new", 1000 + 700 * number);
+        fs::rename(hidden, scratch.path(&format!("source/maps/{number}"))).unwrap();
+    }
+}
+
+fn wait_for(scratch: &Scratch, folders: &[&str], numbers: std::ops::Range<usize>) {
+    for (folder, number) in
+        folders.iter().flat_map(|folder| numbers.clone().map(move |number| (folder, number)))
+    {
+        let name = format!("{folder}/maps/{number}");
+        wait_until(&name, || scratch.path(&name).exists());
+        assert!(fs::read(scratch.path(&name)).unwrap() == contents(1000 + 700 * number), "{name}");
+    }
+}
+
+#[test]
+fn a_relay_hands_a_feed_on_to_a_site_that_udp_does_not_reach() {
+    let (network, scratch) = (Network::new(), Scratch::new());
+    fs::create_dir(scratch.path("source")).unwrap();
+    let sender = network.feed(&scratch);
+    let program = Path::new(env!("CARGO_BIN_EXE_treecast")).parent().unwrap();
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../contrib/feed/relay.sh");
+    let search = format!("{}:{}", path(program), std::env::var("PATH").unwrap());
+    let ask = format!("cat '{}'", scratch.arg("ticket"));
+    let mut relay = network.on("client0", path(&script));
+    relay
+        .arg(scratch.path("spool"))
+        .arg(ask)
+        .args(["--keep", "100", "--ticket-file"])
+        .arg(scratch.path("site-ticket"));
+    let relay = start(relay.env("PATH", search).stdout(Stdio::null()).stderr(Stdio::null()));
+    wait_until("the relay's ticket is written", || scratch.path("site-ticket").exists());
+    let receive = |node: &str, ticket: &str, into: &str| {
+        let mut command = network.treecast(node);
+        command.arg("receive").arg(format!("@{}", scratch.arg(ticket))).arg("--into").arg(scratch.path(into));
+        start(command.stderr(Stdio::null()))
+    };
+    let site = receive("client1", "site-ticket", "site");
+    let open = receive("client2", "ticket", "open");
+    put(&scratch, 0..30);
+    wait_for(&scratch, &["open", "site"], 0..30);
+
+    let receiver = || network.process("client0", &["receive", &scratch.arg("spool")]);
+    let killed = receiver().expect("the relay receives");
+    assert!(Command::new("kill").args(["-KILL", &killed]).status().unwrap().success());
+    wait_until("the relay receives again", || receiver().is_some_and(|pid| pid != killed));
+    put(&scratch, 30..35);
+    wait_for(&scratch, &["open", "site"], 30..35);
+
+    sender.signal(15);
+    finish(sender);
+    fs::remove_file(scratch.path("ticket")).unwrap();
+    put(&scratch, 35..40);
+    let sender = network.feed(&scratch);
+    wait_for(&scratch, &["site"], 35..40);
+    assert!(receiver().is_some());
+
+    relay.signal(15);
+    finish(relay);
+    assert!(receiver().is_none(), "a relay that is stopped leaves no process behind");
+    assert_eq!(scratch.names("spool/maps"), [""; 0], "and no file");
+    let (code, told) = finish(site);
+    assert!(code == Some(0) && told.contains("40 files") && told.contains("0 B sent again"), "{told}");
+    drop((open, sender));
+}
