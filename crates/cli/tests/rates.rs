@@ -102,21 +102,54 @@ fn slow_receiver_moves(fec: &str) {
 /// With `--rate auto`, the sender finds out by itself who is slow.
 #[test]
 fn a_slow_receiver_is_called_to_a_group_of_its_own() {
-    slow_receiver_is_called(&[]);
+    slow_receiver_is_called(&switch(), &[]);
 }
 
 /// Copies for slow receivers leave at a rate of their own.
 #[test]
 fn a_slow_receiver_gets_its_copies_at_a_rate_of_its_own() {
-    slow_receiver_is_called(&["--fanout", "unicast"]);
+    slow_receiver_is_called(&switch(), &["--fanout", "unicast"]);
 }
 
-/// What still comes at the one rate is not taken for what follows at the other.
+/// One of the fast receivers hears no multicast. The slow one leaves the group of the others, and hears another one.
 #[test]
-fn a_receiver_joins_the_others_again_when_they_are_as_slow() {
+fn a_slow_receiver_is_called_away_from_those_of_multicast_and_of_copies() {
+    // UDP to ff00::/8 does not come.
+    const NO_MULTICAST: &str = "6,48 0 0 20,21 0 3 17,48 0 0 38,21 0 1 255,6 0 0 2,6 0 0 4294967295";
+    let switch = switch();
+    switch.lose("c1", "sw", NO_MULTICAST);
+    let sent = slow_receiver_is_called(&switch, &["--fanout", "auto", "--group", "ff15::7:20"]);
+    let reached = |receiver: &str| is_reached_by_multicast(sent.iter(), receiver);
+    assert_eq!(["c0", "c1"].map(reached), [true, false], "{sent:?}");
+    let moved = sent.iter().position(|event| event["event"] == "moved").unwrap();
+    assert!(is_reached_by_multicast(sent[moved..].iter(), "c2"), "its group is multicast, too: {sent:?}");
+}
+
+fn is_reached_by_multicast<'a>(mut events: impl Iterator<Item = &'a Value>, receiver: &str) -> bool {
+    events
+        .any(|event| event["event"] == "way" && event["receiver"] == receiver && event["way"] == "multicast")
+}
+
+#[test]
+fn a_receiver_of_copies_joins_the_others_again_when_they_are_as_slow() {
+    receiver_joins_the_others_again("unicast", 0.15);
+}
+
+#[test]
+fn a_receiver_joins_the_multicast_again_when_the_others_are_as_slow() {
+    // It is called sooner, and is further ahead of the others.
+    let sent = receiver_joins_the_others_again("auto", 0.5);
+    let back = sent.iter().position(|event| event["event"] == "moved" && event["group_number"] == 0);
+    let events = sent.iter().skip(back.unwrap_or(sent.len()));
+    assert!(is_reached_by_multicast(events, "c2"), "{sent:?}");
+}
+
+/// What still comes at the one rate is not taken for what follows at the other. Only what the receiver has got before the others comes
+/// again, which is this share of the file at most.
+fn receiver_joins_the_others_again(fanout: &str, most: f64) -> Vec<Value> {
     const LEN: usize = 10_000_000;
     let (switch, scratch) = (switch(), Scratch::new());
-    let (mut sender, receivers) = begin(&switch, &scratch, LEN, &["--fanout", "unicast"]);
+    let (mut sender, receivers) = begin(&switch, &scratch, LEN, &["--fanout", fanout]);
     assert_eq!(sender.next("moved")["receiver"], "c2");
     ["c0", "c1"].into_iter().for_each(|one| switch.shape("sw", one, "rate 3mbit burst 16kb limit 128kb"));
     let (_, (done, sent)) = end(&scratch, LEN, sender, receivers);
@@ -124,20 +157,23 @@ fn a_receiver_joins_the_others_again_when_they_are_as_slow() {
     assert!(moves.iter().any(|moved| moved["receiver"] == "c2" && moved["group_number"] == 0), "{moves:?}");
     for receiver in done["receivers"].as_array().unwrap() {
         let again = receiver["duplicate_blocks"].as_f64().unwrap() * 1400.0 / LEN as f64;
-        assert!(again < 0.15, "only what it has got before the others comes again: {receiver}");
+        assert!(again < most, "{again}: {receiver}");
     }
+    sent
 }
 
-fn slow_receiver_is_called(fanout: &[&str]) {
+/// Returns what the sender has told.
+fn slow_receiver_is_called(switch: &Network, fanout: &[&str]) -> Vec<Value> {
     const LEN: usize = 12_000_000;
-    let (switch, scratch) = (switch(), Scratch::new());
-    let (told, (done, sent)) = deliver(&switch, &scratch, LEN, fanout);
+    let scratch = Scratch::new();
+    let (told, (done, sent)) = deliver(switch, &scratch, LEN, fanout);
     let first = of_kind(&sent, "moved").into_iter().find(|moved| moved["receiver"] == "c2");
     assert_eq!(first.map(|moved| &moved["group_number"]), Some(&1.into()), "{:?}", of_kind(&sent, "moved"));
     let seconds: Vec<f64> = told.iter().map(|events| seconds(events)).collect();
     assert!(seconds[0].min(seconds[1]) < seconds[2] * 0.7, "nobody waits for the slow one: {seconds:?}");
     let slower = done["groups"][1]["sent_bytes"].as_u64().unwrap();
     assert!(slower > LEN as u64 / 4, "its group has brought what it lacked: {}", done["groups"]);
+    sent
 }
 
 /// The sender's own link is the limit: nobody gets more by being served apart.
