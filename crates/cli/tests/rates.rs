@@ -102,13 +102,32 @@ fn slow_receiver_moves(fec: &str) {
 /// With `--rate auto`, the sender finds out by itself who is slow.
 #[test]
 fn a_slow_receiver_is_called_to_a_group_of_its_own() {
-    slow_receiver_is_called(&[]);
+    slow_receiver_is_called(&switch(), &[]);
 }
 
 /// Copies for slow receivers leave at a rate of their own.
 #[test]
 fn a_slow_receiver_gets_its_copies_at_a_rate_of_its_own() {
-    slow_receiver_is_called(&["--fanout", "unicast"]);
+    slow_receiver_is_called(&switch(), &["--fanout", "unicast"]);
+}
+
+/// One of the fast receivers hears no multicast. The slow one leaves the group of the others, and hears another one.
+#[test]
+fn a_slow_receiver_is_called_away_from_those_of_multicast_and_of_copies() {
+    // UDP to ff00::/8 does not come.
+    const NO_MULTICAST: &str = "6,48 0 0 20,21 0 3 17,48 0 0 38,21 0 1 255,6 0 0 2,6 0 0 4294967295";
+    let switch = switch();
+    switch.lose("c1", "sw", NO_MULTICAST);
+    let sent = slow_receiver_is_called(&switch, &["--fanout", "auto", "--group", "ff15::7:20"]);
+    let reached = |receiver: &str| is_reached_by_multicast(sent.iter(), receiver);
+    assert_eq!(["c0", "c1"].map(reached), [true, false], "{sent:?}");
+    let moved = sent.iter().position(|event| event["event"] == "moved").unwrap();
+    assert!(is_reached_by_multicast(sent[moved..].iter(), "c2"), "its group is multicast, too: {sent:?}");
+}
+
+fn is_reached_by_multicast<'a>(mut events: impl Iterator<Item = &'a Value>, receiver: &str) -> bool {
+    events
+        .any(|event| event["event"] == "way" && event["receiver"] == receiver && event["way"] == "multicast")
 }
 
 /// What still comes at the one rate is not taken for what follows at the other.
@@ -128,16 +147,18 @@ fn a_receiver_joins_the_others_again_when_they_are_as_slow() {
     }
 }
 
-fn slow_receiver_is_called(fanout: &[&str]) {
+/// Returns what the sender has told.
+fn slow_receiver_is_called(switch: &Network, fanout: &[&str]) -> Vec<Value> {
     const LEN: usize = 12_000_000;
-    let (switch, scratch) = (switch(), Scratch::new());
-    let (told, (done, sent)) = deliver(&switch, &scratch, LEN, fanout);
+    let scratch = Scratch::new();
+    let (told, (done, sent)) = deliver(switch, &scratch, LEN, fanout);
     let first = of_kind(&sent, "moved").into_iter().find(|moved| moved["receiver"] == "c2");
     assert_eq!(first.map(|moved| &moved["group_number"]), Some(&1.into()), "{:?}", of_kind(&sent, "moved"));
     let seconds: Vec<f64> = told.iter().map(|events| seconds(events)).collect();
     assert!(seconds[0].min(seconds[1]) < seconds[2] * 0.7, "nobody waits for the slow one: {seconds:?}");
     let slower = done["groups"][1]["sent_bytes"].as_u64().unwrap();
     assert!(slower > LEN as u64 / 4, "its group has brought what it lacked: {}", done["groups"]);
+    sent
 }
 
 /// The sender's own link is the limit: nobody gets more by being served apart.

@@ -50,7 +50,8 @@ impl Programs<'_> {
     ) -> Command {
         match self.delivery.program {
             Program::Tcp | Program::Udp => self.unicast("server", source),
-            Program::Scp => self.ssh.map_or_else(no_ssh, Ssh::server),
+            Program::Scp => self.ssh.map_or_else(none, Ssh::server),
+            Program::Uftp => none(),
             Program::Treecast => {
                 let mut command = self.send(opening, patience);
                 match feed {
@@ -68,7 +69,7 @@ impl Programs<'_> {
             Program::Tcp => Some(("tcp", UNICAST_PORT)),
             Program::Udp => Some(("udp", UNICAST_PORT)),
             Program::Scp => Some(("tcp", ssh::PORT)),
-            Program::Treecast => None,
+            Program::Treecast | Program::Uftp => None,
         }
     }
 
@@ -78,9 +79,8 @@ impl Programs<'_> {
         let copy = folder.join(source.file_name().unwrap_or(OsStr::new("copy")));
         match self.delivery.program {
             Program::Tcp | Program::Udp => self.unicast("client", &copy),
-            Program::Scp => {
-                self.ssh.map_or_else(no_ssh, |ssh| ssh.client(self.server.address, source, &copy))
-            }
+            Program::Scp => self.ssh.map_or_else(none, |ssh| ssh.client(self.server.address, source, &copy)),
+            Program::Uftp => none(),
             Program::Treecast => {
                 let mut command = Command::new(self.treecast);
                 command.args(["receive", "--json", "--name", name]);
@@ -149,8 +149,8 @@ impl Programs<'_> {
     }
 }
 
-/// An experiment without scp prepares none, and starts none.
-fn no_ssh() -> Command {
+/// An experiment without scp prepares none, and starts none. uftp shares links alone, and is no session.
+fn none() -> Command {
     Command::new("false")
 }
 

@@ -176,7 +176,13 @@ fn narrowing() {
 
 /// The share that one of six receivers leaves the others by lying low: the least and the middle of five seeds, in a minute and in five.
 fn liars() {
-    let honest = Host { rate_bps: 20_000_000, loss: 0.0, lie: Lie::Truth, follows_calls: true };
+    let honest = Host {
+        rate_bps: 20_000_000,
+        loss: 0.0,
+        lie: Lie::Truth,
+        follows_calls: true,
+        lateness: Duration::ZERO,
+    };
     for (lie, ms) in [Lie::Factor(0.1), Lie::Factor(0.5), Lie::Bears(1_000_000), Lie::Bears(100_000)]
         .into_iter()
         .flat_map(|lie| [10, 40, 100].map(|ms| (lie, ms)))

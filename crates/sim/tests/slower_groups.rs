@@ -11,7 +11,8 @@ use treecast_sim::{
 };
 
 const RATE_BPS: u64 = 20_000_000;
-const HONEST: Host = Host { rate_bps: RATE_BPS, loss: 0.0, lie: Lie::Truth, follows_calls: true };
+const HONEST: Host =
+    Host { rate_bps: RATE_BPS, loss: 0.0, lie: Lie::Truth, follows_calls: true, lateness: Duration::ZERO };
 const MINUTE: Duration = Duration::from_secs(60);
 
 fn seeds(few: u64) -> std::ops::Range<u64> {
@@ -65,6 +66,28 @@ fn a_slow_receiver_moves_and_the_others_are_fast() {
         let (fast, slow) = (honest(&outcome), outcome.goodput_bps(0, MINUTE) / (RATE_BPS as f64 / 10.0));
         assert!(fast > 0.85 && slow > 0.8, "{fast} and {slow}, seed {seed}");
     }
+}
+
+/// Where reports come late, the first rate is too high, and much of it is lost. That says nothing of the rate that follows.
+#[test]
+fn a_slow_receiver_is_found_soon_although_reports_come_late() {
+    let seeds = seeds(4);
+    let (count, mut later) = (seeds.end, Vec::new());
+    for seed in seeds {
+        let late = |mbit: u64, millis: u64| Host {
+            rate_bps: mbit * 1_000_000,
+            lateness: Duration::from_millis(millis),
+            ..HONEST
+        };
+        let hosts = vec![late(5, 300), late(50, 10), late(50, 10)];
+        let plan = Session { seed, hosts, round_trip: Duration::from_millis(10), length: MINUTE };
+        let outcome = run(&plan);
+        let first = outcome.moves.first();
+        if first.is_none_or(|(at, host, _)| *host > 0 || *at > Duration::from_secs(3)) {
+            later.push((seed, outcome.moves));
+        }
+    }
+    assert!(later.len() as u64 <= count / 10, "{later:?}");
 }
 
 /// Receivers with equal paths stay in one group, but for one session in twenty.

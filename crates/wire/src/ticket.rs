@@ -80,8 +80,8 @@ impl Fanout {
         matches!(self, Self::Multicast | Self::Auto)
     }
 
-    /// Whether so many groups are no multicast groups: receivers hear all of them at their own addresses, and tell them apart by packet
-    /// numbers.
+    /// Whether so many groups are not told apart by address: receivers hear all of them at their own addresses, and tell them apart by
+    /// packet numbers.
     pub fn has_lanes(self, groups: u8) -> bool {
         groups > 1 && self != Self::Multicast
     }

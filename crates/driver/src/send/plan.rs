@@ -375,12 +375,11 @@ fn check_rates(options: &SendOptions) -> Result<(), OptionsError> {
 /// The number of the session's groups. Where the rate follows the receivers, the sender opens slower groups when it needs them.
 fn groups(options: &SendOptions, first: IpAddr) -> u8 {
     let is_placed = matches!(options.rate, Rate::Auto { control: Control::Model, .. })
-        && options.fanout != Fanout::Auto
         && matches!(options.repair, Repair::Nack)
         && !options.by_difference;
     let most = if is_placed { MOST_SLOWER } else { options.slower_rates.len() as u8 };
     let has_address = |number: &u8| {
-        options.fanout != Fanout::Multicast || group_address(SocketAddr::new(first, 0), *number).is_some()
+        !options.fanout.has_group() || group_address(SocketAddr::new(first, 0), *number).is_some()
     };
     1 + (1..=most).take_while(has_address).count() as u8
 }

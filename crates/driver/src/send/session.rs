@@ -492,8 +492,8 @@ impl<'a> Session<'a> {
             if self.lanes.runs >= runs {
                 break;
             }
-            let pace = self.tell_pace(now, 0)?;
-            if let Some(until) = self.group_waits(now) {
+            let (pace, due) = self.tell_and_copy(now, 0)?;
+            if let Some(until) = due.or_else(|| self.group_waits(now)) {
                 return Ok(Turn::Until(pace.into_iter().chain([until]).min()));
             }
             if self.send_pending(now, 0)? {
@@ -519,7 +519,7 @@ impl<'a> Session<'a> {
         Ok(Turn::Again)
     }
 
-    /// Sends the copies that are due. Until when the group's lane has to wait for the rate, or its socket to rest.
+    /// Until when the group's lane has to wait for the rate, or its socket to rest.
     fn group_waits(&mut self, now: Instant) -> Option<Instant> {
         if let Some(lane) = self.lanes.group.multicast() {
             let (warning, rests_until) = (lane.take_warning(), lane.rests_until(now));
@@ -530,12 +530,28 @@ impl<'a> Session<'a> {
                 return rests_until;
             }
         }
-        if let Some(until) = self.send_copies_due(now, 0) {
-            return Some(until);
-        }
         Some(self.lanes.pacer.delay(now, self.lanes.run_bytes))
             .filter(|delay| !delay.is_zero())
             .map(|delay| now + delay)
+    }
+
+    /// Tells a group what it should know, and sends the copies of its packets that are due. Returns when there will be more to tell, and
+    /// until when copies have to wait for the group's rate.
+    fn tell_and_copy(
+        &mut self,
+        now: Instant,
+        group: u8,
+    ) -> Result<(Option<Instant>, Option<Instant>), SendError> {
+        // Blocks that leave bring the next message nearer, and a message may be copies itself.
+        loop {
+            let pace = self.tell_pace(now, group)?;
+            if !self.lanes.group.has_copies(group) {
+                return Ok((pace, None));
+            }
+            if let Some(until) = self.send_copies_due(now, group) {
+                return Ok((pace, Some(until)));
+            }
+        }
     }
 
     /// Sends the copies of a group's packets that are due. Returns until when the others have to wait for the group's rate.

@@ -80,6 +80,8 @@ pub enum Program {
     Udp,
     /// OpenSSH's scp.
     Scp,
+    /// uftp with its own congestion control, to all receivers by multicast.
+    Uftp,
 }
 
 /// How one packet reaches many receivers.
@@ -175,7 +177,7 @@ impl DeliveryKeys {
         if self.congestion.is_some() && program != Program::Tcp {
             return Err(format!("delivery `{said}`: only the program tcp has a congestion: leave it out"));
         }
-        let default = if is_ours { Fanout::default() } else { Fanout::Unicast };
+        let default = if is_ours || program == Program::Uftp { Fanout::Multicast } else { Fanout::Unicast };
         let fanouts = self.fanout.map_or(vec![default], |several| several.0);
         let repairs = self.repair.map_or(vec![None], |several| several.0.into_iter().map(Some).collect());
         if self.name.is_some() && fanouts.len() * repairs.len() != 1 {
@@ -222,10 +224,11 @@ impl Delivery {
             "tcp" => (Program::Tcp, Fanout::Unicast),
             "udp" => (Program::Udp, Fanout::Unicast),
             "scp" => (Program::Scp, Fanout::Unicast),
+            "uftp" => (Program::Uftp, Fanout::Multicast),
             _ => (Program::Treecast, Fanout::Multicast),
         };
         let (repair, fec) = match name {
-            "tcp" | "udp" | "scp" | "default" => (None, None),
+            "tcp" | "udp" | "scp" | "uftp" | "default" => (None, None),
             "carousel" => (Some(Repair::Carousel), None),
             "local" => (Some(Repair::Local), None),
             "after" => (Some(Repair::After), None),
@@ -245,7 +248,8 @@ impl Delivery {
     }
 
     /// The names that [`Delivery::known`] knows.
-    pub const KNOWN: &str = "tcp, udp, scp, carousel, local, after, nack, default, nack-fec or carousel-fec";
+    pub const KNOWN: &str =
+        "tcp, udp, scp, uftp, carousel, local, after, nack, default, nack-fec or carousel-fec";
 
     /// Refuses what local groups cannot be combined with.
     fn check_local(&self) -> Result<(), String> {
@@ -305,7 +309,7 @@ impl Delivery {
 
     /// Whether the delivery sends to a multicast group, at least at first.
     pub fn is_multicast(&self) -> bool {
-        self.is_ours() && matches!(self.fanout, Fanout::Multicast | Fanout::Auto)
+        matches!(self.fanout, Fanout::Multicast | Fanout::Auto)
     }
 
     /// Whether routers of MEADcast or Xcast can serve the delivery's receivers.
@@ -382,6 +386,7 @@ impl Program {
             Self::Tcp => "tcp",
             Self::Udp => "udp",
             Self::Scp => "scp",
+            Self::Uftp => "uftp",
         }
     }
 }

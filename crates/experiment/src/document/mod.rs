@@ -242,8 +242,13 @@ impl Experiment {
             Workload::Feed(_) if !delivery.has_sessions() || delivery.may_lack() => {
                 Err("a feed needs a session of treecast with repair nack or after".into())
             }
-            Workload::Shared(..) if !delivery.has_sessions() && delivery.program != Program::Tcp => {
-                Err("a link is shared by sessions and tcp alone".into())
+            Workload::Shared(..)
+                if !delivery.has_sessions() && !matches!(delivery.program, Program::Tcp | Program::Uftp) =>
+            {
+                Err("a link is shared by sessions, tcp and uftp alone".into())
+            }
+            Workload::Files(_) if delivery.program == Program::Uftp => {
+                Err("uftp is measured on a shared link alone".into())
             }
             _ => Ok(()),
         }

@@ -184,7 +184,7 @@ holds = 'share{network = "against"} >= 0.5'
             (broken("\"5s\"", "\"10s\""), "x.toml: network `slower`: a change after 10s comes after the end"),
             (
                 broken("deliveries = [\"nack\"]\nrate = \"auto\"", "deliveries = [\"nack\", \"udp\"]"),
-                "x.toml: udp in against cannot be: a link is shared by sessions and tcp alone",
+                "x.toml: udp in against cannot be: a link is shared by sessions, tcp and uftp alone",
             ),
             (
                 broken("clients=2,rate=50M\"", "clients=2\""),

@@ -11,6 +11,7 @@ mod stream;
 use std::{
     io,
     path::{Path, PathBuf},
+    process::Command,
     sync::Arc,
     time::Duration,
 };
@@ -141,9 +142,25 @@ pub fn check(experiment: &Experiment) -> Result<(), Error> {
 fn planned(experiment: &Experiment) -> Result<Plan<'_>, Error> {
     let capacity_bytes = store::capacity_bytes(experiment.habits.store.as_deref());
     let capacity_bytes = capacity_bytes.map_err(store_failed(experiment))?;
-    let plan = vocabulary::checked_plan(experiment, capacity_bytes)?;
+    let mut plan = vocabulary::checked_plan(experiment, capacity_bytes)?;
     check_simulated(&plan, experiment)?;
+    leave_out_uftp(&mut plan, is_installed(sharing::SENDER));
     Ok(plan)
+}
+
+/// Leaves out the runs of uftp where it is not installed.
+fn leave_out_uftp(plan: &mut Plan, is_installed: bool) {
+    let before = plan.runs.len();
+    plan.runs.retain(|run| is_installed || run.delivery.program != Program::Uftp);
+    if plan.runs.len() < before {
+        plan.left_out.push("uftp is not installed (apt-get install uftp), and its runs are left out".into());
+    }
+}
+
+/// Whether a program is there, and can be started.
+fn is_installed(program: &str) -> bool {
+    // Without arguments, uftp only prints how it is used.
+    Command::new(program).output().is_ok()
 }
 
 /// Refuses what the simulator alone has.

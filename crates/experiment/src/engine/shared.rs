@@ -17,7 +17,7 @@ use crate::{
     plan::{Group, Planned, path::SharedPath},
     record::Record,
     session::{self, Session},
-    sharing::{self, Connection, Contest, Flow, Shared},
+    sharing::{self, Connection, Contest, Flow, Shared, Uftp},
     site::{Site, attachment},
 };
 
@@ -46,6 +46,9 @@ impl Engine<'_> {
             let (group, begun) = (&planned.groups[index], &begun[index]);
             Ok(match tcp[index] {
                 Some(congestion) => Flow::Tcp(connection(&run, group, congestion, begun)?),
+                None if index == 0 && planned.delivery.program == Program::Uftp => {
+                    Flow::Uftp(uftp(&run, group, cargo, begun)?)
+                }
                 None => Flow::Session(Box::new(Session {
                     begun: Some(begun),
                     ..session(self.book.order, &run, group, cargo, None, &watch)?
@@ -133,6 +136,26 @@ fn goodput_bps(outcome: &sharing::Outcome, begun: Option<Duration>) -> Option<f6
         outcome.played.clients.iter().map(|fared| fared.told.received_bytes as f64).collect();
     let seconds = end.saturating_sub(begun?).as_secs_f64();
     Some(percentile(&bytes, 50.0)? * 8.0 / seconds).filter(|_| seconds > 0.0)
+}
+
+/// A transfer by uftp to all receivers of a group.
+fn uftp<'c>(
+    run: &'c Begun<'_>,
+    group: &Group,
+    cargo: &Cargo,
+    begun: &'c OnceLock<Duration>,
+) -> Result<Uftp<'c>, Error> {
+    let at = |node: &String| Ok((node.clone(), attachment(run.site, node)?.interface));
+    let (from, to) = (at(&group.sender), group.receivers.iter().map(at).collect::<io::Result<_>>());
+    let failed = run_failed(run.planned);
+    Ok(Uftp {
+        site: run.site,
+        from: from.map_err(&failed)?,
+        to: to.map_err(&failed)?,
+        file: cargo.path().to_owned(),
+        origin: run.record.origin,
+        begun,
+    })
 }
 
 /// A TCP connection to the first receiver of a group.

@@ -11,7 +11,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::connection::Connection;
+use super::{connection::Connection, uftp::Uftp};
 use crate::{
     client::{CUT_OFF, Fared},
     document::sharing::{Change, Sharing},
@@ -28,6 +28,7 @@ const BEGINNING: Duration = Duration::from_secs(60);
 pub enum Flow<'a> {
     Session(Box<Session<'a>>),
     Tcp(Connection<'a>),
+    Uftp(Uftp<'a>),
 }
 
 /// The flows, links and times of such a run.
@@ -145,21 +146,27 @@ impl Flow<'_> {
         match self {
             Self::Session(session) => session.play(&mut |_, _| {}, &|| is_over.load(Ordering::Relaxed)),
             Self::Tcp(connection) => {
-                let start = origin.elapsed();
-                let ended = connection.run(is_over);
-                let mut fared = Fared { started: Some(start), ..Fared::default() };
-                // As a client of a session has, that is ended in the same way.
-                fared.failure = Some(ended.as_ref().map_or_else(ToString::to_string, |_| CUT_OFF.into()));
-                fared.told.received_bytes = ended.unwrap_or_default();
-                Ok(Played {
-                    clients: vec![fared],
-                    clients_start: start,
-                    duration: origin.elapsed() - start,
-                    ..Played::default()
-                })
+                Ok(played(origin, 1, || connection.run(is_over).map(|bytes| vec![bytes])))
             }
+            Self::Uftp(uftp) => Ok(played(origin, uftp.to.len(), || uftp.run(is_over))),
         }
     }
+}
+
+/// Runs a flow that is no session to its end. It tells how many bytes each of its receivers has got.
+fn played(origin: Instant, receivers: usize, run: impl FnOnce() -> io::Result<Vec<u64>>) -> Played {
+    let start = origin.elapsed();
+    let ended = run();
+    // As a client of a session has, that is ended in the same way.
+    let failure = ended.as_ref().map_or_else(ToString::to_string, |_| CUT_OFF.into());
+    let bytes = ended.unwrap_or_else(|_| vec![0; receivers]);
+    let client = |received_bytes: u64| {
+        let mut fared = Fared { started: Some(start), failure: Some(failure.clone()), ..Fared::default() };
+        fared.told.received_bytes = received_bytes;
+        fared
+    };
+    let clients = bytes.into_iter().map(client).collect();
+    Played { clients, clients_start: start, duration: origin.elapsed() - start, ..Played::default() }
 }
 
 fn join(playing: Playing) -> io::Result<Played> {

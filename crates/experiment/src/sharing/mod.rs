@@ -3,10 +3,12 @@
 mod connection;
 mod contest;
 mod measures;
+mod uftp;
 
 pub use connection::Connection;
 pub use contest::{Contest, Flow, Outcome};
 pub use measures::{MEASURES, SERIES, Shared, filing, sentence};
+pub use uftp::{SENDER, Uftp};
 
 use treecast_host::congestion;
 

@@ -58,6 +58,8 @@ pub struct PacePoint {
     pub at: Instant,
     /// Whether the sender has less to send than its rate allows.
     pub is_unused: bool,
+    /// Whether the sender is still looking for a first rate.
+    pub is_start: bool,
     /// Length of a full packet, in bits.
     pub packet_bits: f64,
     /// A round trip to this receiver, without queues.
@@ -113,6 +115,7 @@ struct Point {
     own_dropped: u64,
     paces: u64,
     queue_us: f64,
+    is_start: bool,
 }
 
 /// What lies between two points.
@@ -184,7 +187,7 @@ impl Path {
         }
         let round = *self.round.get_or_insert(point);
         if is_old_enough(&round) {
-            self.end_round(&pace, &round.until(&point));
+            self.end_round(&pace, &round, &round.until(&point));
             self.round = Some(point);
         }
         if self.points.len() >= MOST_POINTS {
@@ -211,6 +214,7 @@ impl Path {
             own_dropped: self.own_dropped,
             paces: self.paces,
             queue_us,
+            is_start: pace.is_start,
         };
         self.runs = behind;
         point
@@ -241,10 +245,15 @@ impl Path {
         self.is_full = (is_limited || span.lost() > 1.0 - DELIVERED_SHARE) && !is_draining;
     }
 
-    fn end_round(&mut self, pace: &PacePoint, span: &Span) {
+    fn end_round(&mut self, pace: &PacePoint, round: &Point, span: &Span) {
         self.unlimited_rounds = self.unlimited_rounds.saturating_add(1);
         if !pace.is_unused {
             self.delivery.end_round();
+        }
+        // What is lost while the sender looks for a rate says nothing of the rate that it has found.
+        if round.is_start && !pace.is_start {
+            self.losses = Losses::default();
+            return;
         }
         self.losses.add(span.lost(), span.sent, self.is_queued(pace));
         if self.losses.is_excessive() || span.own > span.sent * MOST_OWN_LOSS {
@@ -359,13 +368,24 @@ mod tests {
         is_unused: bool,
         arrives: impl Fn(u64) -> Option<u64>,
     ) {
+        run_in(path, millis, (is_unused, false), arrives);
+    }
+
+    /// As [`run`], where the sender may still be looking for its first rate.
+    fn run_in(
+        path: &mut Path,
+        millis: std::ops::Range<u64>,
+        (is_unused, is_start): (bool, bool),
+        arrives: impl Fn(u64) -> Option<u64>,
+    ) {
         for number in millis {
             let Some(at_us) = arrives(number) else { continue };
             path.packets(Arrived { first: number as u32, count: 1, marked: false });
             if number % 5 == 0 {
                 let (sent_us, at) = (number * 1000, Instant::from_nanos(at_us * 1000));
                 let (number, packet_bits) = (number as u32, PACKET_BITS);
-                path.pace(PacePoint { number, sent_us, at, is_unused, packet_bits, round_trip: ROUND_TRIP });
+                let round_trip = ROUND_TRIP;
+                path.pace(PacePoint { number, sent_us, at, is_unused, is_start, packet_bits, round_trip });
             }
         }
     }
@@ -416,9 +436,8 @@ mod tests {
                 let micros = u64::from(number) * 1000;
                 let at = Instant::from_nanos((micros + 10_000) * 1000);
                 let (packet_bits, round_trip) = (PACKET_BITS, ROUND_TRIP);
-                let pace =
-                    PacePoint { number, sent_us: micros, at, is_unused: false, packet_bits, round_trip };
-                path.pace(pace);
+                let (sent_us, is_unused, is_start) = (micros, false, false);
+                path.pace(PacePoint { number, sent_us, at, is_unused, is_start, packet_bits, round_trip });
                 assert_eq!(path.findings().lost, 0.0, "at {number}");
             }
         }
@@ -446,6 +465,16 @@ mod tests {
         let found = path.findings();
         assert!((0.05..0.25).contains(&found.lost), "{found:?}");
         assert!(path.bearable_bps().is_some(), "a seventh is no chance");
+    }
+
+    /// The average of losses looks back on two seconds here.
+    #[test]
+    fn what_the_start_loses_limits_the_start_alone() {
+        let mut path = Path::default();
+        run_in(&mut path, 1..500, (false, true), |number| at_once(number).filter(|_| number % 3 > 0));
+        assert!(path.bearable_bps().is_some(), "a third is no chance");
+        run(&mut path, 500..700, false, at_once);
+        assert_eq!(path.bearable_bps(), None);
     }
 
     #[test]

@@ -120,7 +120,7 @@ struct Member {
     since: Instant,
     /// When it was last heard to limit its group, and the rate that it bears.
     limits: Option<(Instant, f64)>,
-    /// When it has last said that nothing limits it.
+    /// When it has last said that nothing limits it, or that it bears clearly more than the rate.
     unlimited: Option<Instant>,
     /// Where it is called to, and since when.
     called: Option<(u8, Instant)>,
@@ -185,9 +185,10 @@ impl SlowerGroups {
         let before = member.limits(now, self.memory);
         let is_new = member.limits(now, self.memory * NEWS_AFTER).is_none();
         let bears_bps = before.map_or(bears_bps, |before| before + (bears_bps - before) * SMOOTHING);
-        (member.limits, member.unlimited) = (Some((now, bears_bps)), None);
         // Who bears clearly more than the rate does not limit it, and who bears clearly less would have lowered it.
-        let rate_bps = view.map_or(0.0, |view| view.rate_bps as f64);
+        let rate_bps = view.map_or(f64::INFINITY, |view| view.rate_bps as f64);
+        let is_above = bears_bps > rate_bps * SAME;
+        (member.limits, member.unlimited) = (Some((now, bears_bps)), is_above.then_some(now));
         let is_about_it = bears_bps * SAME >= rate_bps && bears_bps <= rate_bps * SAME;
         if is_new
             && is_about_it

@@ -176,8 +176,8 @@ impl Receiver {
         let part = if pace.phase == Phase::Start { 2 } else { 1 };
         let (packet_bits, round_trip) =
             (f64::from(self.packet_bytes()) * 8.0, self.shortest_round_trip() / part);
-        let (sent_us, is_unused) = (pace.timestamp_us, pace.is_unused);
-        self.path.pace(PacePoint { number, sent_us, at, is_unused, packet_bits, round_trip });
+        let (sent_us, is_unused, is_start) = (pace.timestamp_us, pace.is_unused, pace.phase == Phase::Start);
+        self.path.pace(PacePoint { number, sent_us, at, is_unused, is_start, packet_bits, round_trip });
         if is_new_round {
             self.timer = None;
             self.has_spoken = false;

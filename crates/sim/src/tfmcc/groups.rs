@@ -46,6 +46,8 @@ pub struct Host {
     pub lie: Lie,
     /// Whether it moves when it is called to another group.
     pub follows_calls: bool,
+    /// The longest time by which its program is late with its answers.
+    pub lateness: Duration,
 }
 
 /// What a receiver says of its path.
@@ -204,7 +206,7 @@ impl<'a> World<'a> {
                     self.members[host].machine.handle(now, ReceiverInput::Packets(packets));
                     let span = (now.as_nanos() / SPAN.as_nanos() as u64) as usize;
                     self.outcome.received_bytes[host][span] += u64::from(packets.count * PACKET_BYTES);
-                    self.poll_receiver(now, host);
+                    self.attend(now, host);
                 }
             }
             Event::Paced(host, group, pace, number) => {
@@ -213,7 +215,7 @@ impl<'a> World<'a> {
                     let packets = Arrived { first: number, count: 1, marked: false };
                     machine.handle(now, ReceiverInput::Packets(packets));
                     machine.handle(now, ReceiverInput::Pace { pace, number, at: now });
-                    self.poll_receiver(now, host);
+                    self.attend(now, host);
                 }
             }
             Event::WakeReceiver(host) => {
@@ -328,6 +330,19 @@ impl<'a> World<'a> {
                     return;
                 }
             }
+        }
+    }
+
+    /// Something has come to a host. A program that is late answers it later.
+    fn attend(&mut self, now: Instant, host: usize) {
+        let member = &mut self.members[host];
+        if member.host.lateness.is_zero() {
+            return self.poll_receiver(now, host);
+        }
+        let at = now + member.host.lateness.mul_f64(self.random.random_range(0.0..1.0));
+        if member.wake.is_none_or(|wake| wake <= now) {
+            member.wake = Some(at);
+            self.schedule.at(at, Event::WakeReceiver(host));
         }
     }
 

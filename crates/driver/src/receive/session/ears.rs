@@ -7,7 +7,10 @@ use treecast_host::poller::{Interest, Poller};
 use treecast_proto::{Instant, fanout, object::Channel, tfmcc::Arrived};
 use treecast_wire::{header::FileId, message::Message};
 
-use super::{super::ReceiveError, GROUP, Session};
+use super::{
+    super::{ReceiveError, ReceiveEvent},
+    GROUP, Session,
+};
 use crate::udp::Spare;
 
 /// The group's socket, and what has been heard.
@@ -38,10 +41,21 @@ impl Ears {
 }
 
 impl Session<'_> {
-    /// From now on, packets come with the numbers of this lane.
+    /// From now on, packets come with the numbers of this lane, and to its multicast group if there is one. The group of the
+    /// lane before is left.
     pub(super) fn take_lane(&mut self, lane: u8) {
         self.hearing.source.take_lane(lane);
-        self.hearing.ears.iter_mut().for_each(|ears| ears.counts.begin_anew());
+        let has_group = self.hearing.ears.as_ref().is_some_and(|ears| ears.group.is_some());
+        let group = if has_group { self.layer(lane) } else { Ok(None) };
+        let group = group.unwrap_or_else(|error| {
+            (self.on_event)(ReceiveEvent::Warning(format!("gets copies in place of multicast: {error}")));
+            None
+        });
+        if let Some(ears) = &mut self.hearing.ears {
+            // The poller forgets a socket that is closed.
+            ears.group = group.map(|(_, spare)| spare);
+            ears.counts.begin_anew();
+        }
     }
 
     /// Takes a batch from the group's socket, too, as [`Session::receive_batch`].

@@ -155,8 +155,8 @@ impl Session<'_> {
         Ok(())
     }
 
-    /// Joins a group of a carousel. Returns its address and its socket.
-    fn layer(&mut self, group: u8) -> Result<Option<(SocketAddr, Spare)>, ReceiveError> {
+    /// Joins a group beside another address that is heard. Returns its address and its socket.
+    pub(super) fn layer(&mut self, group: u8) -> Result<Option<(SocketAddr, Spare)>, ReceiveError> {
         let Some(place) = self.hearing.groups.place(group) else { return Ok(None) };
         let (socket, _) = open_group_receiver(&place, RECEIVE_BUFFER_BYTES)?;
         let layer = self.hearing.source.prepare(socket)?;

@@ -19,7 +19,7 @@ use treecast_wire::{
 use super::{
     super::{Plan, SendError},
     Packets, heed_marks,
-    multicast::open_group,
+    multicast::{open_group, open_slower},
     turns::Copies,
 };
 use crate::{
@@ -77,9 +77,11 @@ impl CopiesLane {
         };
         let v4 = open(Ipv4Addr::UNSPECIFIED.into());
         let v6 = open(Ipv6Addr::UNSPECIFIED.into());
-        let group = match plan.options.fanout {
-            Fanout::Auto if group == 0 => Some((open_group(plan)?, plan.group.scoped())),
-            _ => None,
+        let address = plan.group_addresses().get(usize::from(group)).copied();
+        let group = match address.filter(|_| plan.options.fanout == Fanout::Auto) {
+            Some(address) if group == 0 => Some((open_group(plan)?, address)),
+            Some(address) => Some((open_slower(plan)?, address)),
+            None => None,
         };
         match (v4, v6) {
             (Err(error), Err(_)) => Err(error.into()),

@@ -71,7 +71,7 @@ impl MulticastLane {
 }
 
 /// A socket that sends to the session's slower groups.
-fn open_slower(plan: &Plan) -> Result<Transmitter, SendError> {
+pub(super) fn open_slower(plan: &Plan) -> Result<Transmitter, SendError> {
     transmitter(plan, open_slower_sender(&plan.group, plan.options.hops)?)
 }
 

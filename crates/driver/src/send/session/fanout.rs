@@ -98,9 +98,9 @@ impl Session<'_> {
             }
         }
         let by_lists = discovery.as_ref().map_or(Way::Mead, Discovery::way);
-        let machine = |group: u8| {
+        let machine = |_| {
             Fanout::new(Config {
-                has_group: fanout.has_group() && group == 0,
+                has_group: fanout.has_group(),
                 by_lists,
                 patience: PATIENCE,
                 has_reports: self.plan.options.repair.carousel().is_none(),

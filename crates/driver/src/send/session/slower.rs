@@ -64,8 +64,7 @@ impl Session<'_> {
         if let Some(until) = self.lanes.group.multicast().and_then(|lane| lane.rests_until(now)) {
             return Ok(Turn::Until(Some(until)));
         }
-        let pace = self.tell_pace(now, group)?;
-        let due = self.send_copies_due(now, group);
+        let (pace, due) = self.tell_and_copy(now, group)?;
         let Some(lane) = self.slower_lane(group) else { return Ok(Turn::Until(None)) };
         let delay = lane.pacer.delay(now, lane.run_bytes);
         let waits_until = due.or((!delay.is_zero()).then(|| now + delay));
