@@ -168,10 +168,11 @@ fn it_shares_with_cubic() {
 /// BBR's first version does not answer losses. CUBIC gets 0.04 of the link beside it where the queue holds one product.
 #[test]
 fn it_holds_its_own_beside_bbr() {
-    for (seed, products, least) in seeds(3).flat_map(|seed| [(seed, 1.0, 0.15), (seed, 4.0, 0.25)]) {
-        let parts = shares(seed, &[MODEL, Flow::Bbr], &[], products);
-        let is_fair = parts[0] >= least && parts[1] >= 0.25;
-        assert!(is_fair, "{parts:.2?}, {products} products, seed {seed}");
+    assert_fair("BBR", &[MODEL, Flow::Bbr], 3);
+    // With these seeds, BBR took nearly all at the start. What was left was so slow that BBR's queue did not count.
+    for seed in [3, 33, 43] {
+        let parts = shares(seed, &[MODEL, Flow::Bbr], &[], 1.0);
+        assert!(parts[0] >= 0.25, "{parts:.2?}, seed {seed}");
     }
 }
 

@@ -18,8 +18,9 @@ const LOSSES_OF_FULL: u32 = 3;
 const ROUND_TRIPS_OF_FULL: u32 = 10;
 const SHORTEST_FULL: Duration = Duration::from_millis(1500);
 
-/// A queue has stayed full if it was never shorter than this share of what it is when packets get lost.
-const FULL: f64 = 0.66;
+/// A queue has stayed full if it was never shorter than this share of what it is when packets get lost. Beside BBR's first version, it
+/// shrinks to half: by what the rate yields, and by BBR's own phase of draining.
+const FULL: f64 = 0.4;
 
 /// The rate does not grow for so many round trips before it yields again.
 const LISTENING: u32 = 5;
@@ -164,7 +165,7 @@ mod tests {
         assert!(!contest.holds(at(11_800)));
         lose_each(&mut contest, [11_800]);
         assert!(contest.holds(at(31_800)) && !contest.holds(at(32_100)), "they still do not yield");
-        contest.grow(at(32_200), ROUND_TRIP, 200.0, QUEUE / 2);
+        contest.grow(at(32_200), ROUND_TRIP, 200.0, QUEUE / 3);
         lose_each(&mut contest, [33_000]);
         assert!(contest.packets().is_some() && !contest.holds(at(33_000)), "the next one does");
     }
@@ -174,7 +175,7 @@ mod tests {
         let mut contest = Contest::default();
         for millis in (0..3_000).step_by(100) {
             contest.lose(at(millis), 400.0, ROUND_TRIP, QUEUE);
-            contest.grow(at(millis + 50), ROUND_TRIP, 200.0, QUEUE / 2);
+            contest.grow(at(millis + 50), ROUND_TRIP, 200.0, QUEUE / 3);
         }
         assert!(!contest.holds(at(3_000)) && contest.packets().is_some());
     }

@@ -17,7 +17,7 @@ use treecast_wire::message::Phase;
 
 use super::{
     contest::Contest, held_back::HeldBack, loss::Losses, path::queue_that_counts, standing::Standing,
-    under_way::UnderWay,
+    under_way::UnderWay, windowed::Least,
 };
 use crate::{
     Instant,
@@ -46,10 +46,15 @@ const UP_GAIN: f64 = 1.25;
 /// After a phase Up that lost packets, the next one tries this share of the excess.
 const UP_CAUTION: f64 = 0.5;
 const LEAST_UP_GAIN: f64 = 1.06;
+/// What Up tries beside others that do not yield, until that brings no more.
+const CLIMB_GAIN: f64 = 1.5;
 /// Up goes on with growth by this share of what it tries. Token buckets let through a little more for a moment.
 const UP_GROWTH: f64 = 0.4;
 /// BBR's is 0.9. Its own queue is gone sooner with this, and others' show sooner.
 const DOWN_GAIN: f64 = 0.75;
+
+/// A link's packets take no longer than so many times the shortest time that they took lately, however little others leave.
+const MOST_SQUEEZED: f64 = 4.0;
 
 /// What is under way at most, in bandwidth-delay products (`BBR.DefaultCwndGain`), and at least, in packets (`BBR.MinPipeCwnd`).
 const MOST_UNDER_WAY: f64 = 2.0;
@@ -125,11 +130,20 @@ struct Bandwidth {
     /// What the path was taken for before the last Up, and whether that has lost packets.
     tried: f64,
     has_lost: bool,
+    /// The shortest time that one bit has taken lately, in seconds. Others may leave a sender much less than the link can do.
+    bit_seconds: Least,
 }
 
 impl Default for Bandwidth {
     fn default() -> Self {
-        Self { present: 0.0, previous: 0.0, up_gain: UP_GAIN, tried: 0.0, has_lost: false }
+        Self {
+            present: 0.0,
+            previous: 0.0,
+            up_gain: UP_GAIN,
+            tried: 0.0,
+            has_lost: false,
+            bit_seconds: Least::default(),
+        }
     }
 }
 
@@ -149,7 +163,7 @@ impl Bandwidth {
     /// Begins to try more.
     fn try_more(&mut self) {
         if self.best() > self.tried * self.growth() {
-            self.up_gain = UP_GAIN;
+            self.up_gain = self.up_gain.max(UP_GAIN);
         }
         (self.tried, self.has_lost) = (self.best(), false);
     }
@@ -263,6 +277,9 @@ impl Steering {
         self.peak_bps = self.bps.max(self.peak_bps * PEAK_DECAY);
         let latest_bps = (sample.latest_bps * self.held_back.usage.share()).min(self.peak_bps);
         self.under_way.answered(now, round_trip);
+        if latest_bps > 0.0 {
+            self.bandwidth.bit_seconds.add(now, 1.0 / latest_bps);
+        }
         self.last = Sample { latest_bps, round_trip, shortest, ..sample };
         // Who marks all packets of an empty queue marks them for another reason.
         if sample.marked > ALL_MARKED && !self.is_queued() {
@@ -414,6 +431,9 @@ impl Steering {
         let before = self.contest.lose(now, under_way, self.last.round_trip, self.last.queue);
         if let Some(before) = before {
             self.bandwidth.add(before * self.bounds.packet_bits / self.last.round_trip.as_secs_f64());
+            // A phase that yielded is over: what arrives meanwhile does not bound what is taken back.
+            self.bandwidth.up_gain = CLIMB_GAIN;
+            self.enter(now, Phase::Cruise);
         }
     }
 
@@ -454,6 +474,7 @@ impl Steering {
         } else if self.bandwidth.present > self.stage.before_bps * self.bandwidth.growth() {
             (self.stage.since, self.stage.before_bps) = (now, self.bandwidth.present);
         } else if now - self.stage.since > self.feedback() {
+            self.bandwidth.up_gain = self.bandwidth.up_gain.min(UP_GAIN);
             self.enter(now, Phase::Down);
         }
     }
@@ -574,7 +595,7 @@ impl Steering {
             }
             (Phase::Start, _) if self.is_too_much_under_way() => self.waiting_bps(),
             (Phase::Start, _) => (self.last.latest_bps * START_GAIN).max(self.bps).max(self.waiting_bps()),
-            (Phase::Up, _) if self.stage.holds => base * UP_GAIN,
+            (Phase::Up, _) if self.stage.holds => base * self.bandwidth.up_gain.max(UP_GAIN),
             (Phase::Up, _) => self.stage.before_bps.min(most) * self.bandwidth.up_gain,
             (Phase::Drain | Phase::Down, _) => self.stage.before_bps.min(base) * self.down_gain(),
             _ => base.min(most),
@@ -694,7 +715,10 @@ impl Steering {
     }
 
     fn noise(&self) -> Duration {
-        queue_that_counts(self.last.shortest, self.packet_time())
+        let least = self.bandwidth.bit_seconds.least().unwrap_or(f64::INFINITY);
+        let seconds = least * self.bounds.packet_bits * MOST_SQUEEZED;
+        let most = Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX);
+        queue_that_counts(self.last.shortest, self.packet_time().min(most))
     }
 
     /// Whether so much is under way that a queue must have grown which no report has shown yet.
