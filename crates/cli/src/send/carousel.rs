@@ -17,6 +17,11 @@ use crate::{Outcome, advice::with_option, arguments::counted, figures::bytes, ou
 const DEFAULT_IDLE_SECONDS: u64 = 10;
 
 pub(super) fn run(args: &SessionArgs, options: &SendOptions) -> Outcome {
+    if args.delta && (super::asks_for_fec(args) || args.rates.is_some() || args.session.is_some()) {
+        remark!(
+            "treecast: in a carousel with --fec, --rates or --session, --delta saves nothing: receivers with older versions only end earlier"
+        );
+    }
     let mut display = Display::new(args.json);
     let summary = hold(args, options, &mut |event| display.show(options, event))?;
     display.finish(&summary)

@@ -264,6 +264,18 @@ impl Plan {
     }
 
     fn objects(&self) -> impl Iterator<Item = &NamedSource> {
+    /// Whether this is a carousel whose receivers report what they lack. Repair symbols, groups of their own loops and twins that take over a
+    /// session go with carousels that hear nothing.
+    pub fn hears_reports(&self) -> bool {
+        let options = &self.options;
+        let is_plain_carousel = options.repair.carousel().is_some() && !options.repair.is_iotup();
+        is_plain_carousel
+            && options.by_difference
+            && options.fec.is_none()
+            && self.groups == 1
+            && options.session_file.is_none()
+    }
+
         self.sources.iter().filter(|source| !source.source.is_index())
     }
 }

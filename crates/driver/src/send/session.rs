@@ -18,6 +18,7 @@ mod open;
 mod placing;
 mod progress;
 mod refusals;
+mod reports;
 mod ring;
 mod slower;
 mod start;
@@ -53,7 +54,9 @@ use slower::SlowerLane;
 use start::RETURN_TIME;
 
 pub use self::named::{NamedReceiver, Presence};
-use self::{congestion::Congestion, fanout::Ways, local::Local, placing::Placing, ring::Ring};
+use self::{
+    congestion::Congestion, fanout::Ways, local::Local, placing::Placing, reports::Reports, ring::Ring,
+};
 use super::{
     FeedSource, Plan, Rate, Repair, SendError, SendEvent, SendSummary, Standing,
     feed::{Arrival, End, Feed, Queued},
@@ -121,6 +124,8 @@ pub(super) struct Session<'a> {
     /// What only a carousel has. `None` in a session with connections.
     ring: Option<Ring>,
     /// What only a session with local groups has. `None` in every other one.
+    /// Hears what a carousel's receivers lack. `None` where they do not tell.
+    reports: Option<Reports>,
     local: Option<Local>,
     lanes: Lanes,
     objects: Objects,
@@ -239,6 +244,8 @@ impl<'a> Session<'a> {
         let (door, mut control) = Door::open(&plan, &poller)?;
         let clock = Clock::start();
         let local = Local::open(&plan, &poller)?;
+        let reports = Reports::open(&plan, &poller)?;
+        control.extend(reports.as_ref().map(Reports::at));
         control.extend(local.as_ref().map(|local| local.me().0));
         let keys = plan.identity.as_ref().filter(|_| plan.options.repair.has_connections());
         let keys = keys.map(|_| GroupKeys::draw(clock.now())).transpose()?;
@@ -247,6 +254,7 @@ impl<'a> Session<'a> {
             machine: config::machine(&plan, local.as_ref().map(Local::me))?,
             lanes: Lanes::open(&plan, keys, clock.now())?,
             ring: None,
+            reports,
             local,
             figures: Figures {
                 waits_since: Instant::ZERO,
@@ -861,7 +869,10 @@ impl<'a> Session<'a> {
             FEED => _ = self.objects.feed_waker.take(),
             HASHES => self.take_hashes(),
             ROUTERS => self.hear_routers()?,
-            MEMBERS => self.hear_members()?,
+            MEMBERS => {
+                self.hear_members()?;
+                self.hear_reports()?;
+            }
             STOP => {}
             // Handshakes cost; the next turn's are as good.
             AUDIENCE => self.ring.iter_mut().for_each(|ring| ring.look_now()),

@@ -51,8 +51,10 @@ fn ring(plan: &Plan, options: &CarouselOptions) -> Result<Sender, SendError> {
         block_len: plan.block_len,
         fec: plan.options.fec.is_some(),
         announce: is_ours,
-        start: if is_ours { u64::from_be_bytes(random()?) } else { 0 },
+        // An index goes before its object, where receivers then say what they lack.
+        start: if is_ours && !plan.hears_reports() { u64::from_be_bytes(random()?) } else { 0 },
         first_row: if plan.goes_on { 1 + u64::from(u32::from_be_bytes(random()?)) } else { 0 },
+        has_reports: plan.hears_reports(),
         idle: options.idle,
         loops: options.loops,
     };
