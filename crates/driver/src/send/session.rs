@@ -107,8 +107,8 @@ const ADMISSIONS_A_TURN: usize = 4;
 /// The longest time between looks at the host's clock while the start waits for it.
 const LOOK_AT_CLOCK: Duration = Duration::from_secs(10);
 
-/// The longest time for which a folder's sender that is told to stop finishes what is under way.
-const STOP_TIME: Duration = Duration::from_secs(2);
+/// The longest time for which a feed's sender that is told to stop finishes what is under way.
+const STOP_TIME: Duration = Duration::from_secs(30);
 
 const PROGRESS_INTERVAL: Duration = Duration::from_millis(200);
 
@@ -201,7 +201,7 @@ struct Figures {
     waits_since: Instant,
     /// When the first packet could leave.
     started: Option<Instant>,
-    /// When a folder's session ends that was told to stop. `None` before that.
+    /// When a feed's session ends at the latest that was told to stop. `None` before that.
     stops_at: Option<Instant>,
     /// When the last object was done.
     ended: Option<Instant>,
@@ -909,6 +909,8 @@ impl<'a> Session<'a> {
             self.figures.summary.named = ring.named(now, self.figures.started);
             ring.leave();
         }
+        // What waits of a feed was not sent.
+        self.figures.summary.interrupted |= self.figures.stops_at.is_some();
         let (objects, interrupted) = (self.figures.summary.objects, self.figures.summary.interrupted);
         self.peers.values_mut().for_each(|peer| peer.settle(objects, interrupted));
         let mut progress = self.progress(now);
@@ -925,12 +927,35 @@ impl<'a> Session<'a> {
         matches!(self.plan.options.feed, Some(FeedSource::Folder(_)))
     }
 
-    /// Whether what is under way of a folder's files is out and everybody has it, or that takes too long.
-    fn may_stop(&mut self, now: Instant) -> bool {
-        let stops_at = *self.figures.stops_at.get_or_insert(now + STOP_TIME);
+    /// Whether the session has begun with a feed that somebody may stop, as one stops a service: what is under way then is
+    /// finished.
+    fn is_live(&self) -> bool {
+        let has_end =
+            matches!(self.plan.options.feed, None | Some(FeedSource::Stream | FeedSource::Queue(_)));
+        !has_end && self.figures.started.is_some()
+    }
+
+    /// Begins no more objects of a feed that was stopped. Returns whether those under way may go on.
+    fn finishes(&mut self, now: Instant) -> bool {
+        if self.figures.stops_at.is_none() {
+            self.figures.stops_at = Some(now + STOP_TIME);
+            let count = self.figures.summary.objects.saturating_sub(self.figures.objects_done);
+            let (seconds, are) = (STOP_TIME.as_secs(), if count == 1 { "file is" } else { "files are" });
+            if count > 0 {
+                let line = format!(
+                    "stopping when the {count} {are} done that receivers have not ended with, or after {seconds} s"
+                );
+                (self.on_event)(SendEvent::Warning(line));
+            }
+            // Members of local groups are not known one by one.
+            if self.local.is_some() {
+                self.handle(now, SenderInput::Close);
+            }
+        }
         let objects = self.figures.summary.objects;
         let mut there = self.peers.values().filter(|peer| peer.link.connection.is_some());
-        now >= stops_at || there.all(|peer| peer.has_ended(objects))
+        let is_done = self.local.is_none() && there.all(|peer| peer.has_ended(objects));
+        !is_done && self.figures.stops_at.is_some_and(|stops_at| now < stops_at)
     }
 
     /// Ends the session before its time. Returns when it was over; a carousel still has to say Goodbye.
@@ -943,7 +968,7 @@ impl<'a> Session<'a> {
         if self.figures.started.is_none() && !self.is_of_folder() {
             return Err(SendError::Interrupted);
         }
-        if self.is_of_folder() && !self.may_stop(now) {
+        if self.is_live() && self.finishes(now) {
             return Ok(None);
         }
         if self.local.is_some() {

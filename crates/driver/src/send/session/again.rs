@@ -284,8 +284,8 @@ impl Session<'_> {
             return;
         }
         let (session, objects) = (self.plan.session, self.figures.summary.objects);
-        // A folder has no end, so to stop its sender breaks nothing off for who has ended with all that was sent.
-        let may_be_over = self.is_of_folder() && self.figures.started.is_some();
+        // A feed that is stopped is over for whoever has ended with all that was sent.
+        let may_be_over = self.is_live();
         for peer in self.peers.values_mut() {
             let word = match may_be_over && peer.has_ended(objects) {
                 true => Message::Goodbye,
