@@ -220,7 +220,7 @@ pub fn run(args: Args) -> Outcome {
         check_port(&args)?;
     }
     let mut follow_up = FollowUp::start(&args, &mut options)?;
-    let mut display = display::Display::new(args.json, args.stdout);
+    let mut display = display::Display::new(args.json, args.stdout, options.ticket.is_feed);
     let mut observers = Observers::start(Progress::Receive(Box::default()), args.metrics)?;
     match options.dialect {
         receive::Dialect::Session => observers.note_ticket(&options.ticket),

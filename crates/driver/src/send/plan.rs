@@ -196,6 +196,7 @@ impl Plan {
             fanout: self.options.fanout,
             repair: self.options.repair.in_ticket(),
             fec: self.options.fec.is_some(),
+            is_feed: self.options.feed.is_some(),
             block_len: self.block_len,
             group: self.group.group,
             groups: self.groups,
@@ -216,7 +217,7 @@ impl Plan {
     }
 
     pub(super) fn local_ticket(&self, options: &LocalOptions) -> LocalTicket {
-        options.in_ticket(self.repair_rate_bps(options), self.options.feed.is_some())
+        options.in_ticket(self.repair_rate_bps(options))
     }
 
     /// The highest rate at which one member sends again, in bits of objects a second.

@@ -172,7 +172,6 @@ pub fn tickets() -> Vec<Sample> {
         local: Some(LocalTicket {
             mode: LocalMode::Hierarchical,
             is_static: true,
-            is_feed: false,
             deadline_ms: 500,
             repair_rate_bps: 160_000,
             congestion_loss: 6_553,
@@ -181,7 +180,7 @@ pub fn tickets() -> Vec<Sample> {
     };
     let rates =
         Ticket { groups: 3, group: "239.1.2.255:5000".parse().expect("an address"), ..multicast.clone() };
-    let auto = Ticket { fanout: Fanout::Auto, source: None, ..multicast.clone() };
+    let auto = Ticket { fanout: Fanout::Auto, is_feed: true, source: None, ..multicast.clone() };
     let mead = Ticket { fanout: Fanout::Mead, ..unicast.clone() };
     let named = [("multicast", multicast), ("unicast", unicast), ("carousel", carousel), ("rates", rates)];
     named

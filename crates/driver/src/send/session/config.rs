@@ -95,13 +95,13 @@ fn local(plan: &Plan, options: &LocalOptions, me: Option<Member>) -> Result<Send
         copies: copies_sent(plan)?,
         tuning: Tuning {
             deadline: options.deadline,
-            is_feed: ticket.is_feed,
+            is_feed: plan.options.feed.is_some(),
             repair_rate_bps: ticket.repair_rate_bps,
             ..Tuning::default()
         },
     };
     let objects = plan.sources.iter().map(NamedSource::begin).collect::<Result<Vec<_>, _>>()?;
-    let begins_empty = objects.is_empty() && ticket.is_feed;
+    let begins_empty = objects.is_empty() && plan.options.feed.is_some();
     if !begins_empty && Contents::new(objects.len() as u32).is_err() {
         return Err(SendError::Contents(objects.len()));
     }
