@@ -508,8 +508,9 @@ fn refused(args: &SessionArgs) -> [Refusal; 11] {
             "an announcement is signed, and a plain session has no key: leave out --announce, or --plain and --dialect iotup",
         ),
         (
-            args.feed.is_some() && args.session.is_some(),
-            "what came by a feed cannot be told again: leave out --feed or --session",
+            args.session.is_some()
+                && args.feed.as_ref().is_some_and(|feed| !matches!(feed.source, FeedSource::Folder(_))),
+            "what came by --feed cannot be told again: leave out --feed or --session, or send a folder with `treecast feed DIR`",
         ),
         (
             args.feed.as_ref().is_some_and(|feed| feed.kept > 0) && !mends,

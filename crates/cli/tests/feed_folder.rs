@@ -113,6 +113,45 @@ fn a_file_that_cannot_be_sent_is_not_removed_and_is_tried_again_after_a_restart(
     }
 }
 
+/// With --session, a sender that is started again has the same ticket, and receivers that were there go on by themselves.
+#[test]
+fn a_feed_that_is_started_again_with_its_session_goes_on_with_its_receivers() {
+    let scratch = Scratch::new();
+    let (session, ticket) = (scratch.arg("session"), || fs::read_to_string(scratch.path("ticket")).unwrap());
+    let start = || feed(&scratch, "sent", &["--session", &session, "--wait", "2"]);
+    let sender = start();
+    let first = ticket();
+    let mut receivers = [scratch.receive("a", &[]), scratch.receive("b", &[])];
+    let send = |name: &str| {
+        scratch.file(&format!("in/{name}"), 300_000);
+        ["a", "b"].iter().for_each(|folder| wait_for(&scratch, folder, name));
+    };
+    send("1");
+    sender.signal(15);
+    finish_well(sender);
+    scratch.file("in/2", 300_000);
+    let mut sender = start();
+    assert_eq!(ticket(), first);
+    ["a", "b"].iter().for_each(|folder| wait_for(&scratch, folder, "2"));
+    sender.kill().unwrap();
+    drop(sender);
+    let sender = start();
+    send("3");
+    assert!(receivers.iter_mut().all(|receiver| receiver.try_wait().unwrap().is_none()), "they go on");
+    for (receiver, folder) in receivers.iter_mut().zip(["a", "b"]) {
+        receiver.kill().unwrap();
+        for name in ["1", "2", "3"] {
+            assert_eq!(
+                fs::metadata(scratch.path(folder).join(name)).unwrap().len(),
+                300_000,
+                "{folder}/{name}"
+            );
+        }
+    }
+    sender.signal(15);
+    finish_well(sender);
+}
+
 /// The first signal has what is under way finished, and receivers end well. The rest goes out after the next start.
 #[test]
 fn a_busy_feed_that_is_stopped_finishes_what_is_under_way() {

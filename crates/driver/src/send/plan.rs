@@ -264,7 +264,6 @@ impl Plan {
         self.objects().count() as u64
     }
 
-    fn objects(&self) -> impl Iterator<Item = &NamedSource> {
     /// Whether this is a carousel whose receivers report what they lack. Repair symbols, groups of their own loops and twins that take over a
     /// session go with carousels that hear nothing.
     pub fn hears_reports(&self) -> bool {
@@ -277,6 +276,7 @@ impl Plan {
             && options.session_file.is_none()
     }
 
+    fn objects(&self) -> impl Iterator<Item = &NamedSource> {
         self.sources.iter().filter(|source| !source.source.is_index())
     }
 }

@@ -51,7 +51,6 @@ use group_keys::GroupKeys;
 use manifests::Unsigned;
 use refusals::Refusals;
 use slower::SlowerLane;
-use start::RETURN_TIME;
 
 pub use self::named::{NamedReceiver, Presence};
 use self::{
@@ -124,9 +123,9 @@ pub(super) struct Session<'a> {
     /// What only a carousel has. `None` in a session with connections.
     ring: Option<Ring>,
     /// What only a session with local groups has. `None` in every other one.
+    local: Option<Local>,
     /// Hears what a carousel's receivers lack. `None` where they do not tell.
     reports: Option<Reports>,
-    local: Option<Local>,
     lanes: Lanes,
     objects: Objects,
     peers: BTreeMap<ReceiverId, Peer>,
@@ -244,9 +243,9 @@ impl<'a> Session<'a> {
         let (door, mut control) = Door::open(&plan, &poller)?;
         let clock = Clock::start();
         let local = Local::open(&plan, &poller)?;
+        control.extend(local.as_ref().map(|local| local.me().0));
         let reports = Reports::open(&plan, &poller)?;
         control.extend(reports.as_ref().map(Reports::at));
-        control.extend(local.as_ref().map(|local| local.me().0));
         let keys = plan.identity.as_ref().filter(|_| plan.options.repair.has_connections());
         let keys = keys.map(|_| GroupKeys::draw(clock.now())).transpose()?;
         let objects = Objects::open(&plan, &poller)?;
@@ -254,8 +253,8 @@ impl<'a> Session<'a> {
             machine: config::machine(&plan, local.as_ref().map(Local::me))?,
             lanes: Lanes::open(&plan, keys, clock.now())?,
             ring: None,
-            reports,
             local,
+            reports,
             figures: Figures {
                 waits_since: Instant::ZERO,
                 started: None,
@@ -372,6 +371,7 @@ impl<'a> Session<'a> {
         let begin = named.begin()?;
         let file = self.machine.send(now, begin).ok_or(SendError::Contents(MAX_OBJECTS as usize + 1))?;
         self.has_news = true;
+        self.objects.marks.iter_mut().for_each(|marks| marks.numbered(file.index()));
         self.objects.sources.add(file, named);
         if size == 0 {
             self.hash_if_read(now, file);
@@ -888,7 +888,7 @@ impl<'a> Session<'a> {
         let held_back = self.held_back().map(|left| now + left.min(LOOK_AT_CLOCK));
         let give_up = held_back.unwrap_or(self.figures.waits_since + self.plan.options.wait_timeout);
         let start = self.figures.started.is_none().then_some(give_up);
-        let goes_on = Instant::ZERO + RETURN_TIME;
+        let goes_on = self.returned_at();
         let start = start.map(|start| if now < goes_on { start.min(goes_on) } else { start });
         let progress = self.figures.started.is_some().then_some(self.figures.next_progress);
         let lobby = self.door.as_mut().and_then(|door| door.lobby.deadline());

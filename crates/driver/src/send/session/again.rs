@@ -224,7 +224,12 @@ impl Session<'_> {
             door.next_token += 1;
         }
         let path = self.plan.options.session_file.as_deref();
-        self.objects.marks = path.map(|path| Marks::open(path, roll)).transpose()?;
+        let free = self.plan.before.last_key_value().map_or(0, |(index, _)| index.saturating_add(1));
+        let free = self.plan.options.feed.is_some().then_some(free);
+        if let (Some(machine), Some(free)) = (self.machine.vcmtp_mut(), free) {
+            machine.number_from(free);
+        }
+        self.objects.marks = path.map(|path| Marks::open(path, roll, free)).transpose()?;
         self.await_listed();
         self.update_hold();
         Ok(())
