@@ -249,7 +249,8 @@ pub(crate) struct SessionArgs {
     compress: Option<i32>,
     /// Update by difference: receivers that have an older version of a file fetch only what differs, and all say what they lack
     /// before anything goes out, once for all. An older version is what has the file's name in a receiver's folder
-    /// (`treecast receive --old`). Files under 256 KiB go out whole. With --repair carousel, receivers end earlier
+    /// (`treecast receive --old`). Files under 256 KiB go out whole. A carousel's loops bring what
+    /// its receivers lack; with --fec, --rates or --session they bring everything
     #[arg(long)]
     delta: bool,
     /// Write the ticket to this file, too

@@ -57,9 +57,11 @@ impl Session<'_> {
             let Some(from) = reports.collector.receive_from(&mut reports.batch)? else { break };
             let items = reports.batch.take_items();
             reports.batch.clear();
+            let from = member(from);
             for item in items {
                 if let Item::Message { file, message } = item {
-                    self.handle(now, SenderInput::Local { from: member(from), file, message });
+                    self.ring.iter_mut().for_each(|ring| ring.reported(now, from.0.ip()));
+                    self.handle(now, SenderInput::Local { from, file, message });
                 }
             }
         }

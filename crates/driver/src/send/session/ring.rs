@@ -4,7 +4,12 @@
 //! A run of blocks is read once. If blocks are signed, a run is as long as a page of their hashes. The run then
 //! leaves in several bursts after that page.
 
-use std::{collections::BTreeMap, net::SocketAddr, ops::Range, time::Duration};
+use std::{
+    collections::BTreeMap,
+    net::{IpAddr, SocketAddr},
+    ops::Range,
+    time::Duration,
+};
 
 use treecast_host::{poller::Interest, stop::Stop};
 use treecast_proto::{
@@ -71,6 +76,11 @@ struct Pending {
 }
 
 impl Ring {
+    /// Takes note of who has reported what it lacks.
+    pub fn reported(&mut self, now: Instant, address: IpAddr) {
+        self.named.reported(now, address);
+    }
+
     /// Looks for listeners in the next turn.
     pub fn look_now(&mut self) {
         self.next_look = Instant::ZERO;
