@@ -178,6 +178,8 @@ fn a_carousel_sends_what_its_receivers_lack() {
     assert_copy(&site.scratch, "late", &new);
     let (code, said) = finish(sender);
     assert_eq!(code, Some(0), "{said}");
+    let told = fs::read_to_string(site.scratch.path("sender")).unwrap();
+    assert!(told.contains("of what receivers lacked of 11.4 MiB"), "{told}");
 }
 
 /// A receiver whose reports do not get through gets everything, if later.
