@@ -124,8 +124,6 @@ pub(super) struct Session<'a> {
     ring: Option<Ring>,
     /// What only a session with local groups has. `None` in every other one.
     local: Option<Local>,
-    /// Hears what a carousel's receivers lack. `None` where they do not tell.
-    reports: Option<Reports>,
     lanes: Lanes,
     objects: Objects,
     peers: BTreeMap<ReceiverId, Peer>,
@@ -254,7 +252,6 @@ impl<'a> Session<'a> {
             lanes: Lanes::open(&plan, keys, clock.now())?,
             ring: None,
             local,
-            reports,
             figures: Figures {
                 waits_since: Instant::ZERO,
                 started: None,
@@ -285,7 +282,7 @@ impl<'a> Session<'a> {
         session.open_ways()?;
         session.plan.keep_session(&control)?;
         match session.plan.options.repair {
-            Repair::Carousel(_) => session.open_ring()?,
+            Repair::Carousel(_) => session.open_ring(reports)?,
             Repair::Local(_) => session.open_local()?,
             Repair::None | Repair::After | Repair::Nack => session.open_marks()?,
         }

@@ -70,6 +70,11 @@ impl Lacks {
         }
     }
 
+    /// Whether anything was reported that no pass has brought.
+    pub fn has_reports(&self) -> bool {
+        self.since.is_some()
+    }
+
     /// Begins a pass. Returns whether it brings anything.
     pub fn begin_pass(&mut self, now: Instant, is_whole: bool) -> bool {
         let reading = Duration::from_millis(self.size / (GATHER_BYTES_A_SECOND / 1000));
@@ -97,6 +102,17 @@ impl Lacks {
     }
 }
 
+/// What a loop has sent.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Sent {
+    #[default]
+    Nothing,
+    /// Blocks, but none of an object with an index: receivers have not said yet what they lack of those.
+    Some,
+    /// A loop that counts.
+    Loop,
+}
+
 /// When everything goes out although nobody has asked for all of it.
 #[derive(Debug)]
 pub(super) struct WholeLoops {
@@ -107,11 +123,13 @@ pub(super) struct WholeLoops {
     parts_bytes: u64,
     /// Whether this loop is whole.
     is_whole: bool,
+    /// What this loop has sent.
+    sent: Sent,
 }
 
 impl WholeLoops {
     pub fn new(total_bytes: u64) -> Self {
-        Self { total_bytes, at: Instant::ZERO, parts_bytes: 0, is_whole: false }
+        Self { total_bytes, at: Instant::ZERO, parts_bytes: 0, is_whole: false, sent: Sent::default() }
     }
 
     /// Somebody has begun to listen, or has reported.
@@ -119,9 +137,10 @@ impl WholeLoops {
         self.at = now + LEAST_PATIENCE + Duration::from_secs(self.total_bytes / READ_BYTES_A_SECOND);
     }
 
-    /// Begins a loop. Returns whether it is a whole one.
-    pub fn begin(&mut self, now: Instant) {
-        self.is_whole = self.at <= now || self.parts_bytes >= self.total_bytes.max(1);
+    /// Begins a loop. `has_reports`: something was reported that no loop has brought. If not, whoever cannot report is alone, and gets
+    /// everything when its time has come.
+    pub fn begin(&mut self, now: Instant, has_reports: bool) {
+        self.is_whole = self.at <= now || has_reports && self.parts_bytes >= self.total_bytes.max(1);
         if self.is_whole {
             self.parts_bytes = 0;
         }
@@ -129,6 +148,16 @@ impl WholeLoops {
 
     pub fn is_whole(&self) -> bool {
         self.is_whole
+    }
+
+    /// This loop sends something.
+    pub fn note(&mut self, sent: Sent) {
+        self.sent = self.sent.max(sent);
+    }
+
+    /// The loop has ended. Returns what it has sent.
+    pub fn end(&mut self) -> Sent {
+        std::mem::take(&mut self.sent)
     }
 
     /// Bytes of an object have left.
@@ -186,14 +215,15 @@ mod tests {
         let mut whole = WholeLoops::new(1_000);
         whole.put_off(at(0));
         let mut begin = |millis, sent| {
-            whole.begin(at(millis));
+            whole.begin(at(millis), sent > 0);
             whole.sent(sent);
             whole.is_whole()
         };
-        assert_eq!([begin(0, 600), begin(1, 600), begin(2, 1_000), begin(3, 0)], [false, false, true, false]);
+        let are_whole = [begin(0, 600), begin(1, 600), begin(2, 0), begin(3, 1_000), begin(4, 0)];
+        assert_eq!(are_whole, [false, false, false, true, false]);
         assert_eq!([begin(10_000, 1_000), begin(10_001, 1_000)], [true, true], "and on");
         whole.put_off(at(10_002));
-        whole.begin(at(10_003));
+        whole.begin(at(10_003), true);
         assert!(!whole.is_whole());
     }
 }

@@ -10,7 +10,7 @@ use treecast_wire::{
 
 use super::{
     ANNOUNCE_BYTES,
-    lacks::{Lacks, WholeLoops},
+    lacks::{Lacks, Sent, WholeLoops},
     pass::Pass,
 };
 use crate::{
@@ -96,8 +96,6 @@ pub(super) struct Ring {
     has_looped: bool,
     /// When whole loops are due. `None` where receivers do not report, and each loop is whole.
     whole_loops: Option<WholeLoops>,
-    /// Whether this loop has sent blocks, and whether such that it counts.
-    sent: Sent,
     /// Messages that go before the next block. At most a few for each object.
     messages: VecDeque<(FileId, Message)>,
 }
@@ -115,17 +113,6 @@ struct Place {
     next_page: u32,
     /// Whether it is known what this pass brings of the object, where receivers report.
     has_begun: bool,
-}
-
-/// What a loop has sent, where receivers report.
-#[derive(Debug, Default, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Sent {
-    #[default]
-    Nothing,
-    /// Blocks, but none of an object with an index: receivers have not said yet what they lack of those.
-    Some,
-    /// A loop that counts.
-    Loop,
 }
 
 impl Place {
@@ -184,7 +171,6 @@ impl Ring {
             at: Place::at(start),
             has_looped: false,
             whole_loops: config.has_reports.then(|| WholeLoops::new(total)),
-            sent: Sent::default(),
             messages: VecDeque::new(),
             config,
         };
@@ -299,7 +285,9 @@ impl Ring {
         }
         if std::mem::take(&mut self.is_fresh) {
             self.next_loop = now + SHORTEST_LOOP;
-            self.whole_loops.iter_mut().for_each(|whole| whole.begin(now));
+            if let Some(whole_loops) = &mut self.whole_loops {
+                whole_loops.begin(now, self.objects.iter().any(|object| object.lacks.has_reports()));
+            }
         }
         if self.objects[self.at.object].withdrawn.is_some() {
             self.finish_object();
@@ -324,13 +312,12 @@ impl Ring {
 
     /// Goes to the next bytes that this pass brings of the current object, or to its end.
     fn skip(&mut self, now: Instant) {
-        let Some(whole_loops) = &self.whole_loops else { return };
+        let Some(whole_loops) = &mut self.whole_loops else { return };
         let object = &mut self.objects[self.at.object];
         if !std::mem::replace(&mut self.at.has_begun, true)
             && object.lacks.begin_pass(now, whole_loops.is_whole())
         {
-            let sent = if object.begin.has_index() { Sent::Loop } else { Sent::Some };
-            self.sent = self.sent.max(sent);
+            whole_loops.note(if object.begin.has_index() { Sent::Loop } else { Sent::Some });
         }
         let size = object.begin.file_size;
         self.at.position = object.lacks.next(self.at.position).map_or(size, |bytes| bytes.start);
@@ -471,14 +458,13 @@ impl Ring {
     }
 
     fn finish_loop(&mut self) {
-        let sent = std::mem::take(&mut self.sent);
-        let counts = self.whole_loops.is_none()
-            || sent == Sent::Loop
-            || sent == Sent::Some && self.objects.iter().all(|object| !object.begin.has_index());
-        if self.whole_loops.is_some() && sent == Sent::Nothing {
+        let has_indexes = self.objects.iter().any(|object| object.begin.has_index());
+        let sent = self.whole_loops.as_mut().map_or(Sent::Loop, WholeLoops::end);
+        if sent == Sent::Nothing {
             let objects = u32::try_from(self.objects.len()).unwrap_or(u32::MAX);
             self.next_loop += SHORTEST_IDLE_LOOP.max(IDLE_OBJECT * objects);
         }
+        let counts = sent == Sent::Loop || sent == Sent::Some && !has_indexes;
         self.loops += u64::from(counts);
         self.pass = Pass::default();
         self.align();

@@ -53,7 +53,8 @@ impl Session<'_> {
     pub(super) fn hear_reports(&mut self) -> Result<(), SendError> {
         let now = self.clock.now();
         for _ in 0..READS_A_TURN {
-            let Some(reports) = &mut self.reports else { break };
+            let reports = self.ring.as_mut().and_then(|ring| ring.reports.as_mut());
+            let Some(reports) = reports else { break };
             let Some(from) = reports.collector.receive_from(&mut reports.batch)? else { break };
             let items = reports.batch.take_items();
             reports.batch.clear();

@@ -31,6 +31,7 @@ use super::{
     },
     AUDIENCE, HASHES, Session, config,
     named::{Named, NamedReceiver},
+    reports::Reports,
 };
 use crate::{
     carousel::{FrameSender, ListenerWatch},
@@ -46,6 +47,8 @@ pub(super) struct Ring {
     options: CarouselOptions,
     /// What is known of the receivers that are named.
     named: Named,
+    /// Hears what receivers lack. `None` where they do not tell.
+    pub reports: Option<Reports>,
     /// Hears who listens, for each group. Empty where nobody can be heard.
     watches: Vec<ListenerWatch>,
     next_look: Instant,
@@ -118,10 +121,11 @@ impl Ring {
 
 impl Session<'_> {
     /// Takes up all objects, and begins to hear who listens.
-    pub(super) fn open_ring(&mut self) -> Result<(), SendError> {
+    pub(super) fn open_ring(&mut self, reports: Option<Reports>) -> Result<(), SendError> {
         let Repair::Carousel(options) = self.plan.options.repair.clone() else { return Ok(()) };
         let mut ring = Ring {
             named: Named::new(&self.plan.options.receivers),
+            reports,
             watches: Vec::new(),
             next_look: Instant::ZERO,
             frames: Vec::new(),
