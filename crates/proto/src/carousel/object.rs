@@ -41,6 +41,8 @@ pub(super) struct Object {
     pub report_at: Option<Instant>,
     /// The time between two such reports.
     pub report_wait: Duration,
+    /// When blocks of it last came.
+    pub heard_at: Option<Instant>,
     /// The repair symbols that are kept of the object, when the session uses forward error correction and the
     /// object's size is known.
     pub gatherer: Option<Gatherer>,

@@ -147,7 +147,7 @@ impl Receiver {
             }
             ReceiverInput::Blocks { from, file, range } if file.session() == self.config.session => {
                 self.hear_from(now, from, false);
-                self.on_blocks(file, range);
+                self.on_blocks(now, file, range);
             }
             ReceiverInput::Symbols { file, positions, .. } if file.session() == self.config.session => {
                 self.hear(now, false);
@@ -286,7 +286,11 @@ impl Receiver {
             Message::Contents(contents) => self.expected = self.expected.max(Some(contents.objects())),
             Message::BeginOfFile(begin) => {
                 self.on_begin(now, file, begin);
-                self.report_if_due(now, file);
+                // Of blocks that are on their way, more come behind this.
+                let heard_at = self.objects.get(&file.index()).and_then(|object| object.heard_at);
+                if heard_at.is_none_or(|at| now >= at + SHORTEST_REPORT_WAIT) {
+                    self.report_if_due(now, file);
+                }
             }
             Message::EndOfFile => self.report_if_due(now, file),
             Message::Digest(digest) => {
@@ -358,7 +362,7 @@ impl Receiver {
         }
     }
 
-    fn on_blocks(&mut self, file: FileId, range: Range<u64>) {
+    fn on_blocks(&mut self, now: Instant, file: FileId, range: Range<u64>) {
         let (block_len, len) = (self.config.block_len, range.end.saturating_sub(range.start));
         if let Some(ended) = self.ended.get(&file.index()) {
             // Of what was not wanted or has failed, nothing is there that could come twice.
@@ -387,7 +391,9 @@ impl Receiver {
         self.chunks += object.stored.chunks().saturating_sub(chunks);
         self.counters.duplicate_blocks += had;
         if !new.is_empty() {
-            object.report_wait = SHORTEST_REPORT_WAIT;
+            let soon = now + SHORTEST_REPORT_WAIT;
+            object.report_at = object.report_at.map(|at| at.min(soon));
+            (object.report_wait, object.heard_at) = (SHORTEST_REPORT_WAIT, Some(now));
         }
         for range in new {
             self.transmit(match compare {

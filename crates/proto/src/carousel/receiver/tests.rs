@@ -434,10 +434,12 @@ fn what_is_lacking_is_reported_until_it_comes() {
     assert!(lacks(3_900, announced()).is_empty(), "the time doubles");
     assert_eq!(lacks(4_000, announced()), [0..20, 80..95]);
     assert!(lacks(4_100, blocks(0..20)).is_empty());
+    assert!(lacks(5_050, announced()).is_empty(), "more is coming");
+    assert_eq!(lacks(5_100, message(FILE, Message::EndOfFile)), Vec::from([Range { start: 80, end: 95 }]));
     assert_eq!(lacks(8_000, announced()), Vec::from([Range { start: 80, end: 95 }]));
-    assert_eq!(lacks(9_000, announced()), Vec::from([Range { start: 80, end: 95 }]));
+    assert_eq!(lacks(10_000, announced()), Vec::from([Range { start: 80, end: 95 }]));
 
     let plain = || message(OTHER, Message::BeginOfFile(begin()));
-    assert!(lacks(9_100, plain()).is_empty(), "its blocks may be on their way");
-    assert_eq!(lacks(9_500, plain()), Vec::from([Range { start: 0, end: 95 }]));
+    assert!(lacks(10_100, plain()).is_empty(), "its blocks may be on their way");
+    assert_eq!(lacks(10_500, plain()), Vec::from([Range { start: 0, end: 95 }]));
 }
