@@ -3,7 +3,7 @@
 //! Nobody connects to a carousel, so its sender does not know its receivers, and reports come by datagram and may be lost. It sends
 //! the union of what has been reported, and forgets it with that; receivers report again what they still lack. Nobody
 //! must be left without for that: a whole loop goes out when nobody has reported for a long time and somebody listens, and when
-//! parts have taken as many bytes as a whole loop. So a receiver that cannot report gets everything, if later.
+//! parts have taken several times the bytes of a whole loop. So a receiver that cannot report gets everything, if later.
 
 use std::{ops::Range, time::Duration};
 
@@ -22,6 +22,9 @@ const READ_BYTES_A_SECOND: u64 = 10_000_000;
 /// receivers whose disks are much alike have read their older versions.
 const LEAST_GATHER: Duration = Duration::from_secs(1);
 const GATHER_BYTES_A_SECOND: u64 = 400_000_000;
+
+/// Number of times the bytes of a whole loop that loops of parts take before one is due. Whoever cannot report gets a fifth of the rate.
+const PARTS: u64 = 4;
 
 /// What is known of one object, and what the loop brings of it.
 #[derive(Debug)]
@@ -140,7 +143,7 @@ impl WholeLoops {
     /// Begins a loop. `has_reports`: something was reported that no loop has brought. If not, whoever cannot report is alone, and gets
     /// everything when its time has come.
     pub fn begin(&mut self, now: Instant, has_reports: bool) {
-        self.is_whole = self.at <= now || has_reports && self.parts_bytes >= self.total_bytes.max(1);
+        self.is_whole = self.at <= now || has_reports && self.parts_bytes / PARTS >= self.total_bytes.max(1);
         if self.is_whole {
             self.parts_bytes = 0;
         }
@@ -219,7 +222,7 @@ mod tests {
             whole.sent(sent);
             whole.is_whole()
         };
-        let are_whole = [begin(0, 600), begin(1, 600), begin(2, 0), begin(3, 1_000), begin(4, 0)];
+        let are_whole = [begin(0, 2_400), begin(1, 2_400), begin(2, 0), begin(3, 1_000), begin(4, 0)];
         assert_eq!(are_whole, [false, false, false, true, false]);
         assert_eq!([begin(10_000, 1_000), begin(10_001, 1_000)], [true, true], "and on");
         whole.put_off(at(10_002));
