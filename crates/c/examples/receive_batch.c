@@ -1,4 +1,4 @@
-/* Receives into memory, and looks for what has come now and then: receive_batch INTERFACE FOLDER TICKET.
+/* Receives into memory, and takes what has come every 100 ms together: receive_batch INTERFACE FOLDER TICKET.
  * It writes the bytes of each object into the folder, "/" in its name replaced by "_". */
 #include <stdio.h>
 #include <string.h>
@@ -13,18 +13,19 @@ int main(int argc, char **argv)
     struct treecast_receiver *receiver = treecast_receiver_join(&options);
     if (!receiver)
         return fprintf(stderr, "%s\n", treecast_error()), 1;
-    struct treecast_receiver_event event;
-    while (treecast_receiver_next_event(receiver, &event, -1) > 0) {
-        char name[512];
-        if (event.kind != TREECAST_RECEIVER_EVENT_KIND_RECEIVED)
-            continue;
-        snprintf(name, sizeof name, "%s", event.name);
-        for (char *slash; (slash = strchr(name, '/'));)
-            *slash = '_';
-        FILE *file = fopen(name, "w");
-        if (!file || fwrite(event.data, 1, event.bytes, file) != event.bytes || fclose(file))
-            return perror(name), 1;
-    }
+    const struct treecast_receiver_event *events;
+    for (int64_t count; (count = treecast_receiver_next_batch(receiver, 100, &events)) >= 0;)
+        for (const struct treecast_receiver_event *event = events; event < events + count; event++) {
+            char name[512];
+            if (event->kind != TREECAST_RECEIVER_EVENT_KIND_RECEIVED)
+                continue;
+            snprintf(name, sizeof name, "%s", event->name);
+            for (char *slash; (slash = strchr(name, '/'));)
+                *slash = '_';
+            FILE *file = fopen(name, "w");
+            if (!file || fwrite(event->data, 1, event->bytes, file) != event->bytes || fclose(file))
+                return perror(name), 1;
+        }
     int result = treecast_receiver_wait(receiver, NULL);
     treecast_receiver_free(receiver);
     return result != 0;

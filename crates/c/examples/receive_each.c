@@ -3,9 +3,9 @@
 #include <string.h>
 #include <treecast.h>
 
-static bool is_wanted(const char *name, void *context)
+static bool is_wanted(struct treecast_offer *offer, void *context)
 {
-    const char *end = strrchr(name, '.');
+    const char *end = strrchr(offer->name, '.');
     return !end || strcmp(end, context) != 0;
 }
 

@@ -113,9 +113,19 @@ struct treecast_group_report {
   double seconds;
 };
 
-// The function that decides by its name whether an object is wanted. It is called in the session's thread, and must return soon.
-// `context` is that of the options.
-typedef bool (*treecast_accept)(const char *name, void *context);
+// An object that the sender announces. Its pointers are valid until `accept` returns.
+struct treecast_offer {
+  const char *name;
+  // Size of the object, in bytes.
+  uint64_t bytes;
+  // `accept` may set this to take the object under another name: a relative path with / between folders, which is copied when
+  // `accept` returns. NULL: the object keeps its name.
+  const char *new_name;
+};
+
+// The function that decides whether an object is wanted. It is called in the session's thread, and must return soon. `context` is
+// that of the options.
+typedef bool (*treecast_accept)(struct treecast_offer *offer, void *context);
 
 // The options of a receiver. Zero and NULL are the defaults, but `ticket` is needed:
 // `struct treecast_receiver_options options = {.ticket = ticket};`.
@@ -138,7 +148,7 @@ struct treecast_receiver_options {
   uint64_t connect_timeout_ms;
 };
 
-// An event of a receiver. Its pointers are valid until the next event of the receiver is read.
+// An event of a receiver. Its pointers are valid until the next event or batch of the receiver is read.
 struct treecast_receiver_event {
   enum treecast_receiver_event_kind kind;
   // Size of the object, in bytes.
@@ -254,6 +264,16 @@ int treecast_receiver_next_event(const struct treecast_receiver *receiver,
                                  struct treecast_receiver_event *event,
                                  int64_t timeout_ms);
 
+// Waits for `period_ms` milliseconds, or until the session is over, and reads all events of that time: the batched notification
+// of interdomain-2013, 4.3.1. Returns how many they are, and writes where they are to `events`. They are valid until the next event or batch
+// of the receiver is read. Returns -1 if the session is over and all events have been read.
+//
+// # Safety
+// `receiver` comes from treecast_receiver_join, and was not freed. `events` points to a pointer that may be written.
+int64_t treecast_receiver_next_batch(const struct treecast_receiver *receiver,
+                                     uint64_t period_ms,
+                                     const struct treecast_receiver_event **events);
+
 // Leaves the group. Complete objects stay.
 //
 // # Safety
@@ -363,6 +383,16 @@ struct treecast_receiver *treecast_receiver_join(const struct treecast_receiver_
 int treecast_receiver_next_event(const struct treecast_receiver *receiver,
                                  struct treecast_receiver_event *event,
                                  int64_t timeout_ms);
+
+// Waits for `period_ms` milliseconds, or until the session is over, and reads all events of that time: the batched notification
+// of interdomain-2013, 4.3.1. Returns how many they are, and writes where they are to `events`. They are valid until the next event or batch
+// of the receiver is read. Returns -1 if the session is over and all events have been read.
+//
+// # Safety
+// `receiver` comes from treecast_receiver_join, and was not freed. `events` points to a pointer that may be written.
+int64_t treecast_receiver_next_batch(const struct treecast_receiver *receiver,
+                                     uint64_t period_ms,
+                                     const struct treecast_receiver_event **events);
 
 // Leaves the group. Complete objects stay.
 //

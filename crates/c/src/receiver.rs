@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use treecast::{ObjectKind, Receiver, ReceiverEvent, Ticket};
+use treecast::{Answer, ObjectKind, Receiver, ReceiverEvent, Ticket};
 
 use crate::{
     error::{keep, or},
@@ -26,12 +26,27 @@ pub struct treecast_receiver {
 #[derive(Default)]
 struct Kept {
     texts: Texts,
-    data: Vec<u8>,
+    /// The bytes of each file in memory.
+    data: Vec<Vec<u8>>,
+    /// The events of a batch.
+    events: Vec<treecast_receiver_event>,
 }
 
-/// The function that decides by its name whether an object is wanted. It is called in the session's thread, and must return soon.
-/// `context` is that of the options.
-pub type treecast_accept = Option<unsafe extern "C" fn(name: *const c_char, context: *mut c_void) -> bool>;
+/// An object that the sender announces. Its pointers are valid until `accept` returns.
+#[repr(C)]
+pub struct treecast_offer {
+    pub name: *const c_char,
+    /// Size of the object, in bytes.
+    pub bytes: u64,
+    /// `accept` may set this to take the object under another name: a relative path with / between folders, which is copied when
+    /// `accept` returns. NULL: the object keeps its name.
+    pub new_name: *const c_char,
+}
+
+/// The function that decides whether an object is wanted. It is called in the session's thread, and must return soon. `context` is
+/// that of the options.
+pub type treecast_accept =
+    Option<unsafe extern "C" fn(offer: *mut treecast_offer, context: *mut c_void) -> bool>;
 
 /// The options of a receiver. Zero and NULL are the defaults, but `ticket` is needed:
 /// `struct treecast_receiver_options options = {.ticket = ticket};`.
@@ -76,7 +91,7 @@ pub enum treecast_receiver_event_kind {
     Missed,
 }
 
-/// An event of a receiver. Its pointers are valid until the next event of the receiver is read.
+/// An event of a receiver. Its pointers are valid until the next event or batch of the receiver is read.
 #[repr(C)]
 pub struct treecast_receiver_event {
     pub kind: treecast_receiver_event_kind,
@@ -156,8 +171,14 @@ unsafe fn join(options: &treecast_receiver_options) -> Result<treecast_receiver,
         let context = Context(options.context);
         builder = builder.accept(move |offer| {
             let (name, Context(context)) = (c_string(offer.name()), &context);
+            let mut offer = treecast_offer { name: name.as_ptr(), bytes: offer.len(), new_name: ptr::null() };
             // SAFETY: the caller promises that the function may be called with this context until the receiver is freed.
-            unsafe { accept(name.as_ptr(), *context) }
+            let is_wanted = unsafe { accept(&raw mut offer, *context) };
+            // SAFETY: the function leaves NULL there, or a string.
+            match unsafe { text(offer.new_name) } {
+                Some(name) if is_wanted => Answer::TakeAs(name),
+                _ => is_wanted.into(),
+            }
         });
     }
     Ok(treecast_receiver { receiver: builder.join()?, is_in_memory, event: Mutex::default() })
@@ -187,15 +208,42 @@ pub unsafe extern "C" fn treecast_receiver_next_event(
         Poll::Pending => return -1,
     };
     let mut kept = receiver.event.lock().unwrap_or_else(PoisonError::into_inner);
+    *kept = Kept::default();
     let told = told(next, receiver.is_in_memory, &mut kept);
     // SAFETY: the caller promises it.
     unsafe { event.write(told) };
     1
 }
 
+/// Waits for `period_ms` milliseconds, or until the session is over, and reads all events of that time: the batched notification
+/// of interdomain-2013, 4.3.1. Returns how many they are, and writes where they are to `events`. They are valid until the next event or batch
+/// of the receiver is read. Returns -1 if the session is over and all events have been read.
+///
+/// # Safety
+/// `receiver` comes from treecast_receiver_join, and was not freed. `events` points to a pointer that may be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn treecast_receiver_next_batch(
+    receiver: *const treecast_receiver,
+    period_ms: u64,
+    events: *mut *const treecast_receiver_event,
+) -> i64 {
+    // SAFETY: the caller promises it.
+    let receiver = unsafe { &*receiver };
+    let batch = receiver.receiver.next_batch(Duration::from_millis(period_ms));
+    let mut kept = receiver.event.lock().unwrap_or_else(PoisonError::into_inner);
+    *kept = Kept::default();
+    let count = batch.map_or(-1, |batch| {
+        let told = batch.into_iter().map(|event| told(event, receiver.is_in_memory, &mut kept)).collect();
+        kept.events = told;
+        kept.events.len() as i64
+    });
+    // SAFETY: the caller promises it.
+    unsafe { events.write(kept.events.as_ptr()) };
+    count
+}
+
 fn told(event: ReceiverEvent, is_in_memory: bool, kept: &mut Kept) -> treecast_receiver_event {
     use treecast_receiver_event_kind as Kind;
-    *kept = Kept::default();
     let texts = &mut kept.texts;
     let none = ptr::null();
     let mut told = treecast_receiver_event {
@@ -220,10 +268,12 @@ fn told(event: ReceiverEvent, is_in_memory: bool, kept: &mut Kept) -> treecast_r
             (told.kind, told.name, told.bytes) = (Kind::Received, texts.keep(object.name()), object.len());
             if is_in_memory && object.kind() == ObjectKind::File {
                 match object.into_bytes() {
-                    Ok(data) => kept.data = data,
+                    Ok(data) => {
+                        told.data = data.as_ptr();
+                        kept.data.push(data);
+                    }
                     Err(error) => (told.kind, told.text) = (Kind::Failed, texts.keep(&error.to_string())),
                 }
-                told.data = kept.data.as_ptr();
             } else {
                 told.path = texts.keep(&object.path().to_string_lossy());
             }

@@ -127,6 +127,51 @@ fn c_receives_into_a_folder_and_into_memory_and_chooses() {
     assert_eq!(std::fs::read(batch.join("draft.tmp")).unwrap(), b"draft");
 }
 
+/// `accept` gets the size of each object, and may give it another name.
+#[test]
+fn c_chooses_by_size_and_renames() {
+    let folder = scratch();
+    let (source, into) = (folder.path().join("offers.c"), folder.path().join("into"));
+    std::fs::write(&source, OFFERS).unwrap();
+    let (program, libraries) = (folder.path().join("offers"), libraries().display().to_string());
+    compile(&source, &program, &["-L", &libraries, "-ltreecast_c", &format!("-Wl,-rpath,{libraries}")]);
+    let group = Group::builder().interface("lo").start().unwrap();
+    let ticket = group.ticket().to_string();
+    let receiver = start(&program, &[into.to_str().unwrap(), &ticket]);
+    group.send_bytes("radar/7", vec![1; 1_000]).unwrap();
+    group.send_bytes("large", vec![2; 5_000]).unwrap();
+    group.close().wait().unwrap();
+    assert_eq!(succeed(receiver), "old/radar 1000\n");
+    assert_eq!(std::fs::read(into.join("old/radar")).unwrap(), [1; 1_000]);
+    assert!(!into.join("large").exists());
+}
+
+const OFFERS: &str = r#"
+#include <stdio.h>
+#include <treecast.h>
+
+static bool is_small(struct treecast_offer *offer, void *context)
+{
+    (void)context;
+    offer->new_name = "old/radar";
+    return offer->bytes < 2000;
+}
+
+int main(int argc, char **argv)
+{
+    struct treecast_receiver_options options = {
+        .interface = "lo", .folder = argv[1], .ticket = argv[argc - 1], .accept = is_small};
+    struct treecast_receiver *receiver = treecast_receiver_join(&options);
+    const struct treecast_receiver_event *events;
+    for (int64_t count; (count = treecast_receiver_next_batch(receiver, 50, &events)) >= 0;)
+        for (int64_t at = 0; at < count; at++)
+            if (events[at].kind == TREECAST_RECEIVER_EVENT_KIND_RECEIVED)
+                printf("%s %d\n", events[at].name, (int)events[at].bytes);
+    treecast_receiver_free(receiver);
+    return 0;
+}
+"#;
+
 /// What C may get wrong comes back as an error with a reason, also from the static library.
 #[test]
 fn mistakes_have_reasons() {

@@ -205,8 +205,10 @@ pub fn run(args: Args) -> Outcome {
     }
     check(&args)?;
     let stop = stop(&args)?;
-    let (mut follow_up, builder) = FollowUp::start(&args, builder(&args, &stop)?)?;
-    let mut display = display::Display::new(args.json, args.stdout);
+    let builder = builder(&args, &stop)?;
+    let is_feed = builder.is_feed();
+    let (mut follow_up, builder) = FollowUp::start(&args, builder)?;
+    let mut display = display::Display::new(args.json, args.stdout, is_feed);
     let mut broken = None;
     let mut on_event = |event: &ReceiveEvent| {
         display.show(event);

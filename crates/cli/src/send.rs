@@ -238,7 +238,8 @@ pub(crate) struct SessionArgs {
     compress: Option<i32>,
     /// Update by difference: receivers that have an older version of a file fetch only what differs, and all say what they lack
     /// before anything goes out, once for all. An older version is what has the file's name in a receiver's folder
-    /// (`treecast receive --old`). Files under 256 KiB go out whole. With --repair carousel, receivers end earlier
+    /// (`treecast receive --old`). Files under 256 KiB go out whole. A carousel's loops bring what
+    /// its receivers lack; with --fec, --rates or --session they bring everything
     #[arg(long)]
     delta: bool,
     /// Write the ticket to this file, too
@@ -510,8 +511,9 @@ fn refused(args: &SessionArgs) -> [Refusal; 9] {
             "an announcement is signed, and a plain session has no key: leave out --announce, or --plain and --dialect iotup",
         ),
         (
-            args.feed.is_some() && args.session.is_some(),
-            "what came by a feed cannot be told again: leave out --feed or --session",
+            args.session.is_some()
+                && args.feed.as_ref().is_some_and(|feed| !matches!(feed.source, FeedSource::Folder(_))),
+            "what came by --feed cannot be told again: leave out --feed or --session, or send a folder with `treecast feed DIR`",
         ),
         (
             args.feed.as_ref().is_some_and(|feed| feed.kept > 0) && !mends,

@@ -149,6 +149,61 @@ fn only_what_differs_is_on_the_link() {
     }
 }
 
+/// A carousel hears what receivers lack by datagrams, and loops that. One that comes late and has nothing gets everything.
+#[test]
+fn a_carousel_sends_what_its_receivers_lack() {
+    let site = Site::up("deltac", 5);
+    let (old, new) = prepare(&site.scratch);
+    let folders = ["a", "b", "c", "d"];
+    folders.iter().for_each(|folder| folder_with(&site.scratch, folder, &old));
+    let (ticket, file) = (site.scratch.arg("ticket"), site.scratch.arg("file"));
+    let args = ["send", "--delta", "--repair", "carousel", "--rate", "50M", "--idle", "8"];
+    let sender = site.start("server0", &[&args[..], &["--ticket-file", &ticket, &file]].concat(), "sender");
+    wait_until("the ticket is written", || site.scratch.path("ticket").exists());
+    let receive = |number: usize, folder: &str| {
+        let (into, ticket) = (site.scratch.arg(folder), format!("@{ticket}"));
+        let output = format!("receiver{number}");
+        site.start(&format!("client{number}"), &["receive", "--into", &into, &ticket], &output)
+    };
+    let before = site.sent_bytes();
+    let receivers: Vec<_> =
+        folders.iter().enumerate().map(|(number, folder)| receive(number, folder)).collect();
+    receivers.into_iter().for_each(|receiver| assert_eq!(finish(receiver).0, Some(0)));
+    let bytes = site.sent_bytes() - before;
+    folders.iter().for_each(|folder| assert_copy(&site.scratch, folder, &new));
+    assert!(bytes < LEN as u64 / 8, "{bytes} bytes were on the link");
+    println!("a carousel: {bytes} of {LEN} bytes were on the link");
+
+    assert_eq!(finish(receive(4, "late")).0, Some(0));
+    assert_copy(&site.scratch, "late", &new);
+    let (code, said) = finish(sender);
+    assert_eq!(code, Some(0), "{said}");
+    let told = fs::read_to_string(site.scratch.path("sender")).unwrap();
+    assert!(told.contains("of what receivers lacked of 11.4 MiB"), "{told}");
+}
+
+/// A receiver whose reports do not get through gets everything, if later.
+#[test]
+fn a_carousel_sends_everything_to_whoever_cannot_report() {
+    let site = Site::up("deltam", 1);
+    let (old, new) = prepare(&site.scratch);
+    folder_with(&site.scratch, "a", &old);
+    let (ticket, file) = (site.scratch.arg("ticket"), site.scratch.arg("file"));
+    let args = ["send", "--delta", "--repair", "carousel", "--rate", "50M", "--idle", "2"];
+    let sender = site.start("server0", &[&args[..], &["--ticket-file", &ticket, &file]].concat(), "sender");
+    wait_until("the ticket is written", || site.scratch.path("ticket").exists());
+    let mut firewall = Command::new("nft");
+    let rules = "add table inet mute; add chain inet mute out { type filter hook output priority 0; }; \
+                 add rule inet mute out udp dport != 0 fib daddr type unicast drop";
+    let firewall = site.lab().inside("client0", firewall.args(rules.split(' '))).unwrap().status().unwrap();
+    assert!(firewall.success());
+    let (into, ticket) = (site.scratch.arg("a"), format!("@{ticket}"));
+    let receiver = site.start("client0", &["receive", "--into", &into, &ticket], "receiver");
+    assert_eq!(finish(receiver).0, Some(0));
+    assert_copy(&site.scratch, "a", &new);
+    assert_eq!(finish(sender).0, Some(0));
+}
+
 #[test]
 fn whoever_has_none_or_a_wrong_one_gets_the_whole() {
     let site = Site::up("deltaw", 6);

@@ -113,6 +113,112 @@ fn a_file_that_cannot_be_sent_is_not_removed_and_is_tried_again_after_a_restart(
     }
 }
 
+/// With --session, a sender that is started again has the same ticket, and receivers that were there go on by themselves.
+#[test]
+fn a_feed_that_is_started_again_with_its_session_goes_on_with_its_receivers() {
+    let scratch = Scratch::new();
+    let (session, ticket) = (scratch.arg("session"), || fs::read_to_string(scratch.path("ticket")).unwrap());
+    let start = || feed(&scratch, "sent", &["--session", &session, "--wait", "2"]);
+    let sender = start();
+    let first = ticket();
+    let mut receivers = [scratch.receive("a", &[]), scratch.receive("b", &[])];
+    let send = |name: &str| {
+        scratch.file(&format!("in/{name}"), 300_000);
+        ["a", "b"].iter().for_each(|folder| wait_for(&scratch, folder, name));
+    };
+    send("1");
+    sender.signal(15);
+    finish_well(sender);
+    scratch.file("in/2", 300_000);
+    let mut sender = start();
+    assert_eq!(ticket(), first);
+    ["a", "b"].iter().for_each(|folder| wait_for(&scratch, folder, "2"));
+    sender.kill().unwrap();
+    drop(sender);
+    let sender = start();
+    send("3");
+    assert!(receivers.iter_mut().all(|receiver| receiver.try_wait().unwrap().is_none()), "they go on");
+    for (receiver, folder) in receivers.iter_mut().zip(["a", "b"]) {
+        receiver.kill().unwrap();
+        for name in ["1", "2", "3"] {
+            assert_eq!(
+                fs::metadata(scratch.path(folder).join(name)).unwrap().len(),
+                300_000,
+                "{folder}/{name}"
+            );
+        }
+    }
+    sender.signal(15);
+    finish_well(sender);
+}
+
+/// The first signal has what is under way finished, and receivers end well. The rest goes out after the next start.
+#[test]
+fn a_busy_feed_that_is_stopped_finishes_what_is_under_way() {
+    let scratch = Scratch::new();
+    let names = ["a", "b", "c", "d"];
+    names.iter().for_each(|name| old_file(&scratch, &format!("in/{name}"), 1_500_000));
+    let args = ["--rate", "8M", "--at-once", "2"];
+    let sender = feed(&scratch, "sent", &args);
+    let receiver = receive_with_events(&scratch);
+    wait_until("two are under way", || told(&scratch, "came").matches(r#""event":"announced""#).count() == 2);
+    sender.signal(2);
+    let (code, said) = finish(receiver);
+    assert_eq!(code, Some(0), "{said}");
+    finish_well(sender);
+    assert!(
+        told(&scratch, "sent").contains("stopping when the 2 files are done"),
+        "{}",
+        told(&scratch, "sent")
+    );
+    assert_eq!(scratch.names("out"), ["a", "b"]);
+
+    let sender = feed(&scratch, "sent", &args);
+    let receiver = scratch.receive("out", &[]);
+    for name in ["c", "d"] {
+        wait_for(&scratch, "out", name);
+    }
+    sender.signal(15);
+    finish_well(sender);
+    finish_well(receiver);
+}
+
+/// What does not get done in the time for that is named at the receiver, and stays for the next start. A second signal ends the sender
+/// at once.
+#[test]
+fn a_stopped_feed_ends_in_spite_of_what_does_not_get_done() {
+    let scratch = Scratch::new();
+    old_file(&scratch, "in/small", 10);
+    let args = ["--rate", "500k"];
+    let mut sender = feed(&scratch, "sent", &args);
+    let receiver = receive_with_events(&scratch);
+    wait_for(&scratch, "out", "small");
+    scratch.file("in/large", 8_000_000);
+    wait_until("it is under way", || told(&scratch, "came").matches(r#""event":"announced""#).count() == 2);
+    let since = std::time::Instant::now();
+    sender.signal(15);
+    finish_well(sender);
+    let took = since.elapsed().as_secs();
+    assert!((25..50).contains(&took), "{took} s");
+    let (code, _) = finish(receiver);
+    let came = events(&told(&scratch, "came"));
+    let failed = came.iter().find(|event| event["event"] == "failed").expect("what is missing is named");
+    assert!(
+        failed["name"] == "large" && failed["reason"].as_str().unwrap().contains("it was stopped"),
+        "{failed}"
+    );
+    assert_eq!(code, Some(1));
+
+    sender = feed(&scratch, "sent", &args);
+    let mut receiver = receive_with_events(&scratch);
+    wait_until("it is under way", || told(&scratch, "came").contains(r#""event":"announced""#));
+    sender.signal(15);
+    std::thread::sleep(Duration::from_millis(1_200));
+    sender.signal(15);
+    assert!(finish(sender).0.is_none(), "the signal has ended it");
+    receiver.kill().unwrap();
+}
+
 #[test]
 fn a_file_is_sent_whole_however_long_its_writer_pauses() {
     let scratch = Scratch::new();

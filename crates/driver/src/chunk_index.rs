@@ -9,37 +9,16 @@
 use std::{io, ops::Range};
 
 use fastcdc::v2020::FastCDC;
+use treecast_wire::chunk_index::{self as format, LARGEST_AVERAGE, LEAST_AVERAGE, MANY_CHUNKS, SPREAD};
 
 /// The smallest object, in bytes, that has an index. A smaller one is sent whole.
 const LEAST_SIZE: u64 = 256 * 1024;
 
-/// The average length of chunks, in bytes, of objects up to 4 GiB. Half of it would double the index, and save as much.
-const LEAST_AVERAGE: u64 = 16 * 1024;
-
-/// The largest average, in bytes: the index of an object of more than 1 TiB would be too long.
-const LARGEST_AVERAGE: u64 = 4 << 20;
-
-/// The number of chunks that an object is to have, at most.
-const MANY_CHUNKS: u64 = 1 << 18;
-
-/// The shortest chunk is a quarter of the average, and the longest one four times as long.
-const SPREAD: usize = 4;
-
-const TITLE: [u8; 8] = *b"tcindex1";
-
-/// The title, the average length, and the size of the object.
-const HEAD_LEN: usize = 8 + 4 + 8;
-
-/// Length and hash of a chunk.
-const ENTRY_LEN: usize = 4 + 32;
-
-/// The longest index, in bytes. No chunk but the last is shorter than a quarter of the average.
-pub(crate) const MAX_INDEX_LEN: u64 = HEAD_LEN as u64 + (MANY_CHUNKS * SPREAD as u64 + 1) * ENTRY_LEN as u64;
-
 /// The average length of chunks of an object of `size` bytes. `None` if it has no index.
 fn average(size: u64) -> Option<u32> {
-    let average = size.div_ceil(MANY_CHUNKS).next_power_of_two().max(LEAST_AVERAGE);
-    (size >= LEAST_SIZE && average <= LARGEST_AVERAGE).then_some(average as u32)
+    // Half of the smallest average would double the index, and save as much.
+    let average = size.div_ceil(MANY_CHUNKS).next_power_of_two().max(LEAST_AVERAGE.into());
+    (size >= LEAST_SIZE && average <= LARGEST_AVERAGE.into()).then_some(average as u32)
 }
 
 /// Cuts bytes that come in order into chunks.
@@ -99,8 +78,7 @@ impl IndexWriter {
     /// Starts the index of an object of `size` bytes. `None` if such an object has none.
     pub fn new(size: u64) -> Option<Self> {
         let average = average(size)?;
-        let index = [&TITLE[..], &average.to_be_bytes(), &size.to_be_bytes()].concat();
-        Some(Self { cutter: Cutter::new(average), index })
+        Some(Self { cutter: Cutter::new(average), index: format::head(average, size).to_vec() })
     }
 
     pub fn update(&mut self, bytes: &[u8]) {
@@ -116,8 +94,8 @@ impl IndexWriter {
     fn add(&mut self, bytes: &[u8], is_end: bool) {
         let Self { cutter, index } = self;
         cutter.cut(bytes, is_end, |chunk| {
-            index.extend_from_slice(&(chunk.len() as u32).to_be_bytes());
-            index.extend_from_slice(blake3::hash(chunk).as_bytes());
+            let chunk = format::Chunk { len: chunk.len() as u32, hash: blake3::hash(chunk).into() };
+            index.extend_from_slice(&chunk.to_bytes());
         });
     }
 }
@@ -149,28 +127,17 @@ impl Chunk {
 impl ChunkIndex {
     /// Reads an index. `None` if it is none, or does not add up.
     pub fn parse(bytes: &[u8]) -> Option<Self> {
-        let (head, entries) = bytes.split_at_checked(HEAD_LEN)?;
-        let average = u32::from_be_bytes(head[8..12].try_into().ok()?);
-        let size = u64::from_be_bytes(head[12..].try_into().ok()?);
-        let is_known =
-            (LEAST_AVERAGE..=LARGEST_AVERAGE).contains(&average.into()) && average.is_power_of_two();
-        if head[..8] != TITLE || !is_known || bytes.len() as u64 > MAX_INDEX_LEN {
-            return None;
-        }
-        let (entries, rest) = entries.as_chunks::<ENTRY_LEN>();
-        let (mut chunks, mut start) = (Vec::with_capacity(entries.len()), 0_u64);
-        for entry in entries {
-            let (len, hash) = entry.split_at(4);
-            let (len, hash) = (u32::from_be_bytes(len.try_into().ok()?), hash.try_into().ok()?);
-            if len == 0 || len as usize > average as usize * SPREAD {
-                return None;
-            }
-            chunks.push(Chunk { start, len, hash });
+        let index = format::ChunkIndex::parse(bytes).ok()?;
+        let mut start = 0;
+        let place = |format::Chunk { len, hash }| {
+            let chunk = Chunk { start, len, hash };
             start += u64::from(len);
-        }
+            chunk
+        };
+        let chunks: Vec<_> = index.chunks().map(place).collect();
         let mut by_hash: Vec<u32> = (0..chunks.len() as u32).collect();
         by_hash.sort_unstable_by_key(|number| (chunks[*number as usize].key(), *number));
-        (rest.is_empty() && start == size).then_some(Self { average, size, chunks, by_hash })
+        Some(Self { average: index.average, size: index.size, chunks, by_hash })
     }
 
     /// The size of the object, in bytes.
@@ -210,7 +177,13 @@ impl ChunkIndex {
 
 #[cfg(test)]
 mod tests {
+    use treecast_wire::chunk_index::MAX_INDEX_LEN;
+
     use super::*;
+
+    /// The length of an index's beginning, and of each chunk's entry, in bytes.
+    const HEAD_LEN: usize = 20;
+    const ENTRY_LEN: usize = 36;
 
     fn noise(seed: u8, len: usize) -> Vec<u8> {
         let mut bytes = vec![0; len];

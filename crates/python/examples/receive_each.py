@@ -5,8 +5,8 @@ import sys
 import treecast
 
 
-def is_wanted(name: str) -> bool:
-    return not name.endswith(".tmp")
+def is_wanted(offer: treecast.Offer) -> bool:
+    return not offer.name.endswith(".tmp")
 
 
 def main(interface: str, folder: str, ticket: str) -> int:

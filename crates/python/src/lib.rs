@@ -18,6 +18,7 @@ fn _treecast(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<group::GroupReport>()?;
     module.add_class::<group::Delivery>()?;
     module.add_class::<group::Transfer>()?;
+    module.add_class::<receiver::Offer>()?;
     module.add_class::<receiver::Receiver>()?;
     module.add_class::<receiver::ReceiverEvent>()?;
     module.add_class::<receiver::ReceiverReport>()

@@ -1,16 +1,19 @@
 //! The receiver's side.
 
-use std::{path::PathBuf, time::Duration};
+use std::{
+    path::PathBuf,
+    time::{Duration, Instant},
+};
 
 use pyo3::{
     prelude::*,
     types::{PyAny, PyBytes},
 };
-use treecast::ObjectKind;
+use treecast::{Answer, ObjectKind};
 
 use crate::{
     error::raise,
-    wait::{ended, ready, seconds, wait, wait_if_nobody_has},
+    wait::{LOOK, ended, ready, seconds, wait, wait_if_nobody_has},
 };
 
 /// The longest time for which a receiver waits for its session's end when Python frees it.
@@ -57,7 +60,7 @@ impl Receiver {
             builder = builder.connect_timeout(seconds(timeout)?);
         }
         if let Some(accept) = accept {
-            builder = builder.accept(move |offer| accepts(&accept, offer.name()));
+            builder = builder.accept(move |offer| answer(&accept, offer));
         }
         let receiver = python.detach(|| builder.join()).map_err(raise)?;
         Ok(Self { receiver, is_in_memory })
@@ -67,6 +70,24 @@ impl Receiver {
     fn next_event(&self, python: Python<'_>, timeout: Option<f64>) -> PyResult<Option<ReceiverEvent>> {
         let event = wait(python, timeout, |time| ready(self.receiver.next_event().wait_timeout(time)))?;
         event.flatten().map(|event| ReceiverEvent::new(python, event, self.is_in_memory)).transpose()
+    }
+
+    fn next_batch(&self, python: Python<'_>, period: f64) -> PyResult<Option<Vec<ReceiverEvent>>> {
+        let (time, start, mut batch) = (seconds(period)?, Instant::now(), Vec::new());
+        loop {
+            let left = time.saturating_sub(start.elapsed());
+            match python.detach(|| self.receiver.next_batch(left.min(LOOK))) {
+                None if batch.is_empty() => return Ok(None),
+                None => break,
+                Some(events) => batch.extend(events),
+            }
+            python.check_signals()?;
+            if left <= LOOK {
+                break;
+            }
+        }
+        let told = batch.into_iter().map(|event| ReceiverEvent::new(python, event, self.is_in_memory));
+        told.collect::<PyResult<_>>().map(Some)
     }
 
     fn __iter__(slf: Py<Self>) -> Py<Self> {
@@ -113,15 +134,26 @@ impl Drop for Receiver {
     }
 }
 
-/// Whether the program wants an object. An exception is printed, and the object is refused.
-fn accepts(accept: &Py<PyAny>, name: &str) -> bool {
+/// Whether the program wants an object, and under which name. An exception is printed, and the object is refused.
+fn answer(accept: &Py<PyAny>, offer: &treecast::Offer<'_>) -> Answer {
     Python::attach(|python| {
-        let answer = accept.call1(python, (name,)).and_then(|answer| answer.is_truthy(python));
+        let offer = Offer { name: offer.name().to_owned(), size: offer.len() };
+        let answer = accept.call1(python, (offer,)).and_then(|answer| match answer.extract(python) {
+            Ok(name) => Ok(Answer::TakeAs(name)),
+            Err(_) => answer.is_truthy(python).map(Answer::from),
+        });
         answer.unwrap_or_else(|error| {
             error.write_unraisable(python, Some(accept.bind(python)));
-            false
+            Answer::Refuse
         })
     })
+}
+
+/// An object that the sender announces.
+#[pyclass(frozen, get_all, module = "treecast")]
+pub struct Offer {
+    name: String,
+    size: u64,
 }
 
 /// An event of a receiver.

@@ -11,7 +11,7 @@ use treecast::{ErrorKind, Finish};
 use crate::error::{option, raise};
 
 /// The time between looks for signals.
-const LOOK: Duration = Duration::from_millis(100);
+pub const LOOK: Duration = Duration::from_millis(100);
 
 /// Waits by `step`, a short time at once, until it has something or the time is over. `None`: no end.
 pub fn wait<T: Send>(

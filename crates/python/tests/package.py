@@ -25,7 +25,7 @@ def join(sender, **options):
 class Package(unittest.TestCase):
     def test_a_group_sends_and_a_receiver_chooses(self):
         with group(rate="max", retransmission_factor=10, compression=3) as sender:
-            receiver = join(sender, accept=lambda name: name != "refused", name="chooser")
+            receiver = join(sender, accept=lambda offer: offer.name != "refused", name="chooser")
             wanted = sender.send_bytes("wanted", b"bytes" * 1000, factor=2)
             refused = sender.send_bytes("refused", bytearray(b"x"))
             self.assertEqual((wanted.id, refused.id), (0, 1))
@@ -40,6 +40,24 @@ class Package(unittest.TestCase):
         with self.assertRaises(treecast.TreecastError) as raised:
             receiver.wait()
         self.assertEqual(raised.exception.kind, "closed")
+
+    def test_a_receiver_chooses_by_size_renames_and_takes_batches(self):
+        def accept(offer):
+            return f"old/{offer.name}" if offer.size < 2000 else offer.size == 3000
+
+        with group(wait_for=1) as sender:
+            receiver = join(sender, accept=accept)
+            for name, size in [("a", 1000), ("b", 3000), ("c", 5000)]:
+                sender.send_bytes(name, bytes(size))
+        batches = []
+        while (batch := receiver.next_batch(0.2)) is not None:
+            batches.append(batch)
+        came = {event.name: event.size for batch in batches for event in batch if event.kind == "received"}
+        self.assertEqual(came, {"old/a": 1000, "b": 3000})
+        self.assertEqual(receiver.wait().not_wanted, 1)
+        self.assertIsNone(receiver.next_batch(10))
+        with self.assertRaises(treecast.TreecastError):
+            receiver.next_batch(-1)
 
     def test_bytes_are_not_copied_and_let_go(self):
         data = bytes(300_000)
@@ -85,7 +103,7 @@ class Package(unittest.TestCase):
     def test_a_receiver_is_freed_while_it_asks(self):
         asked = threading.Event()
 
-        def accept(name):
+        def accept(offer):
             asked.set()
             time.sleep(0.1)
             return True

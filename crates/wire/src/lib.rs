@@ -9,6 +9,7 @@
 
 pub mod announcement;
 pub mod beacon;
+pub mod chunk_index;
 pub mod code;
 pub mod datagram;
 mod destination_options;

@@ -7,7 +7,7 @@
 //! ```text
 //! session 4 | fanout 1 | repair 1 | block length 2 | group | source | n 1 | n control addresses | security | expires 8 | local
 //! fanout: its upper half is how many slower groups there are; their addresses follow the group's one by one. With copies, these are lanes
-//! repair: its top bit says whether there is forward error correction
+//! repair: its top bit says whether there is forward error correction, the next one whether objects are added while the session runs
 //! group, control address: family 1 (4 or 6) | address 4 or 16 | port 2;  source: family 1 (0 = any) | address
 //! security: 0, a plain session; 1 | sender's key 32; 3 | sender's key 32 | secret 32
 //!     (2 was a carousel whose sender does not sign what its blocks are)
@@ -38,9 +38,11 @@ const VERSION: u32 = 2;
 /// The bit of the repair octet that says that there is forward error correction.
 const FEC: u8 = 0x80;
 
+/// The bit of the repair octet that says that objects are added while the session runs.
+const FEED: u8 = 0x40;
+
 /// The bit of a local mode that says that groups are fixed by hand.
 const STATIC: u8 = 0x80;
-const FEED: u8 = 0x40;
 
 /// The value of the security field in a carousel. Its blocks count only if the sender has signed them
 /// ([`crate::message::BlockHashes`]).
@@ -140,8 +142,6 @@ pub struct LocalTicket {
     pub mode: LocalMode,
     /// Whether the groups are fixed in a file that every member has.
     pub is_static: bool,
-    /// Whether objects are added while the session runs.
-    pub is_feed: bool,
     /// The time in milliseconds after which an object that is not whole is given up. 0 means never.
     pub deadline_ms: u32,
     /// The highest rate at which a member may repair, in bits of objects a second.
@@ -182,6 +182,8 @@ pub struct Ticket {
     pub repair: Repair,
     /// Whether repair symbols mend losses (forward error correction; `treecast_proto::fec`).
     pub fec: bool,
+    /// Whether objects are added while the session runs, so that nobody knows how many there will be.
+    pub is_feed: bool,
     /// The number of bytes of an object in each packet but the last.
     pub block_len: u16,
     /// The multicast group and UDP port. If the fanout has no group ([`Fanout::has_group`]), the address is
@@ -228,7 +230,7 @@ impl fmt::Display for Ticket {
         bytes.extend_from_slice(&self.session.0.to_be_bytes());
         bytes.extend_from_slice(&[
             self.fanout as u8 | (self.groups.clamp(1, MAX_GROUPS) - 1) << 4,
-            self.repair as u8 | if self.fec { FEC } else { 0 },
+            self.repair as u8 | if self.fec { FEC } else { 0 } | if self.is_feed { FEED } else { 0 },
         ]);
         bytes.extend_from_slice(&self.block_len.to_be_bytes());
         emit_socket(&mut bytes, self.group);
@@ -245,9 +247,7 @@ impl fmt::Display for Ticket {
         emit_security(&mut bytes, self.security.as_ref());
         bytes.extend_from_slice(&self.expires.map_or(0, NonZeroU64::get).to_be_bytes());
         if let Some(local) = &self.local {
-            let flags = [(local.is_static, STATIC), (local.is_feed, FEED)];
-            let flags = flags.iter().filter(|(is_set, _)| *is_set).fold(0, |all, (_, flag)| all | flag);
-            bytes.push(local.mode as u8 | flags);
+            bytes.push(local.mode as u8 | if local.is_static { STATIC } else { 0 });
             bytes.extend_from_slice(&local.deadline_ms.to_be_bytes());
             bytes.extend_from_slice(&local.repair_rate_bps.to_be_bytes());
             bytes.extend_from_slice(&local.congestion_loss.to_be_bytes());
@@ -285,6 +285,7 @@ impl Ticket {
             fanout: Fanout::Multicast,
             repair,
             fec: false,
+            is_feed: false,
             block_len,
             group,
             groups: 1,
@@ -397,11 +398,12 @@ fn parse_fields(fields: &[u8]) -> Result<Ticket, ParseError> {
         .find(|known| *known as u8 == fanout & 0xf)
         .ok_or_else(|| ParseError::invalid("fanout", fanout & 0xf, "0 to 4"))?;
     let repair = reader.u8("repair")?;
-    let fec = repair & FEC != 0;
+    let (fec, is_feed) = (repair & FEC != 0, repair & FEED != 0);
+    let repair = repair & !(FEC | FEED);
     let repair = Repair::ALL
         .into_iter()
-        .find(|known| *known as u8 == repair & !FEC)
-        .ok_or_else(|| ParseError::invalid("repair", repair & !FEC, "0 to 4"))?;
+        .find(|known| *known as u8 == repair)
+        .ok_or_else(|| ParseError::invalid("repair", repair, "0 to 4"))?;
     let block_len = reader.u16("block length")?;
     if block_len == 0 {
         return Err(ParseError::invalid("block length", 0, "at least 1"));
@@ -439,13 +441,13 @@ fn parse_fields(fields: &[u8]) -> Result<Ticket, ParseError> {
     let local = (repair == Repair::Local).then(|| parse_local(&mut reader)).transpose()?;
     reader.end("ticket")?;
     let ticket = Ticket::new(session, repair, block_len, group);
-    Ok(Ticket { fanout, fec, groups, source, control, security, expires, local, ..ticket })
+    Ok(Ticket { fanout, fec, is_feed, groups, source, control, security, expires, local, ..ticket })
 }
 
 fn parse_local(reader: &mut Reader<'_>) -> Result<LocalTicket, ParseError> {
     let mode = reader.u8("mode of local groups")?;
-    let (is_static, is_feed) = (mode & STATIC != 0, mode & FEED != 0);
-    let mode = mode & !(STATIC | FEED);
+    let is_static = mode & STATIC != 0;
+    let mode = mode & !STATIC;
     let mode = LocalMode::ALL
         .into_iter()
         .find(|known| *known as u8 == mode)
@@ -453,7 +455,7 @@ fn parse_local(reader: &mut Reader<'_>) -> Result<LocalTicket, ParseError> {
     let deadline_ms = reader.u32("deadline")?;
     let repair_rate_bps = reader.u64("repair rate")?;
     let congestion_loss = reader.u16("congestion loss")?;
-    Ok(LocalTicket { mode, is_static, is_feed, deadline_ms, repair_rate_bps, congestion_loss })
+    Ok(LocalTicket { mode, is_static, deadline_ms, repair_rate_bps, congestion_loss })
 }
 
 fn parse_security(reader: &mut Reader<'_>) -> Result<Option<Security>, ParseError> {

@@ -11,6 +11,7 @@ use std::{collections::BTreeSet, fs};
 
 use samples::Sample;
 use treecast_wire::{
+    chunk_index::ChunkIndex,
     header::{HEADER_LEN, Header, PacketType},
     iotup::Frame,
     message::Message,
@@ -70,6 +71,7 @@ fn read(name: &str, bytes: &[u8]) -> Option<String> {
             let ticket: Ticket = std::str::from_utf8(bytes).expect("text").parse().expect("a ticket");
             format!("{ticket:#?}")
         }
+        "delta" => ChunkIndex::parse(bytes).expect("an index").to_string(),
         "iotup" => Frame::parse(bytes).expect("a frame").0.to_string(),
         "unicast" if name.ends_with("tcp-reply") => {
             unicast::FileHeader::parse(bytes).expect("a header").to_string()

@@ -555,6 +555,7 @@ fn ticket() -> impl Strategy<Value = Ticket> {
                 fanout,
                 repair,
                 fec,
+                is_feed: expires & 8 != 0,
                 block_len,
                 group: group.parse().expect("an address"),
                 groups: if fanout == Fanout::Multicast && repair != Repair::Carousel && !fec {
@@ -569,7 +570,6 @@ fn ticket() -> impl Strategy<Value = Ticket> {
                 local: (repair == Repair::Local).then(|| LocalTicket {
                     mode: LocalMode::ALL[expires as usize % LocalMode::ALL.len()],
                     is_static: expires & 4 != 0,
-                    is_feed: expires & 8 != 0,
                     deadline_ms: session,
                     repair_rate_bps: expires,
                     congestion_loss: block_len,

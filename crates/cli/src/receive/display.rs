@@ -18,21 +18,24 @@ pub(super) struct Display {
     json: bool,
     /// Whether standard output has the files' bytes, so that all lines go to standard error.
     is_outlet: bool,
+    /// Whether nobody knows how much will come.
+    is_feed: bool,
     started: Instant,
     line: MovingLine,
     lines: Lines,
     /// The number of files that have begun.
     announced: usize,
-    /// The largest file that has begun since the last one of its kind was complete, with its bytes.
+    /// The largest file that has begun since the last one of its kind was complete, with its bytes. In a feed, the newest one.
     current: Option<(String, u64)>,
 }
 
 impl Display {
-    pub fn new(json: bool, is_outlet: bool) -> Self {
+    pub fn new(json: bool, is_outlet: bool, is_feed: bool) -> Self {
         let line = MovingLine::new(json, "looking for the sender");
         Self {
             json,
             is_outlet,
+            is_feed,
             started: Instant::now(),
             line,
             lines: Lines::default(),
@@ -46,7 +49,7 @@ impl Display {
             return self.show_as_json(event);
         }
         if let ReceiveEvent::Received { name, .. } | ReceiveEvent::Failed { name, .. } = event {
-            self.current.take_if(|(current, _)| current == name);
+            self.current.take_if(|(current, _)| current == name && !self.is_feed);
         }
         match event {
             ReceiveEvent::Warning(line) => self.line(&with_option(line)),
@@ -59,7 +62,7 @@ impl Display {
             }
             ReceiveEvent::Announced { name, bytes } => {
                 self.announced += 1;
-                if self.current.as_ref().is_none_or(|(_, size)| size < bytes) {
+                if self.is_feed || self.current.as_ref().is_none_or(|(_, size)| size < bytes) {
                     self.current = Some((name.clone(), *bytes));
                 }
             }
@@ -106,20 +109,22 @@ impl Display {
     }
 
     fn move_bar(&mut self, progress: &ReceiveProgress) {
-        let remark = self.remark(progress);
-        let figures = format!(
-            "{} of {}, {}, {}",
-            bytes(progress.received_bytes),
-            bytes(progress.announced_bytes),
-            rate(progress.now_bps),
-            left(progress.seconds_left)
-        );
         self.line.show(&Moment {
             done_bytes: progress.received_bytes,
-            total_bytes: Some(progress.announced_bytes),
-            figures,
-            remark,
+            total_bytes: (!self.is_feed).then_some(progress.announced_bytes),
+            figures: self.figures(progress),
+            remark: self.remark(progress),
         });
+    }
+
+    /// Says how much has come, and how fast more comes. A feed has no end that anybody knows.
+    fn figures(&self, progress: &ReceiveProgress) -> String {
+        let (received, now) = (bytes(progress.received_bytes), rate(progress.now_bps));
+        if self.is_feed {
+            return format!("{}, {received}, {now}", counted(progress.objects_done as usize, "file"));
+        }
+        let announced = bytes(progress.announced_bytes);
+        format!("{received} of {announced}, {now}, {}", left(progress.seconds_left))
     }
 
     /// Says how many files are done, what was sent again, and what delays the session.
@@ -133,7 +138,13 @@ impl Display {
             (None, Some((name, _))) => format!("; {name}"),
             (None, None) => String::new(),
         };
-        format!("{} of {} done, {share} came again{what}", progress.objects_done, progress.objects)
+        let under_way = progress.objects.saturating_sub(progress.objects_done + progress.objects_failed);
+        match self.is_feed {
+            true => format!("{under_way} under way, {share} came again{what}"),
+            false => {
+                format!("{} of {} done, {share} came again{what}", progress.objects_done, progress.objects)
+            }
+        }
     }
 
     fn show_as_json(&mut self, event: &ReceiveEvent) {
@@ -237,7 +248,7 @@ mod tests {
 
     #[test]
     fn the_largest_file_that_is_not_complete_is_named() {
-        let mut display = Display::new(false, false);
+        let mut display = Display::new(false, false, false);
         let progress = filled!(ReceiveProgress { objects: 3, objects_done: 1 });
         for (name, bytes) in [("image", 9000), ("note", 5), ("empty", 0)] {
             display.show(&announced(name, bytes));
@@ -248,8 +259,27 @@ mod tests {
     }
 
     #[test]
+    fn a_feed_has_counts_and_its_newest_file_in_place_of_a_share() {
+        let mut display = Display::new(false, false, true);
+        for (name, bytes) in [("image", 9000), ("radar/7", 5)] {
+            display.show(&announced(name, bytes));
+        }
+        display.show(&ReceiveEvent::Received { name: "radar/7".into(), kind: ObjectKind::File, bytes: 5 });
+        let progress = filled!(ReceiveProgress {
+            objects: 14,
+            objects_done: 12,
+            objects_failed: 1,
+            received_bytes: 3 << 19,
+            announced_bytes: 1 << 30,
+            now_bps: Some(94_100_000)
+        });
+        assert_eq!(display.figures(&progress), "12 files, 1.5 MiB, 94.1 Mbit/s");
+        assert_eq!(display.remark(&progress), "1 under way, 0.0 % came again; radar/7");
+    }
+
+    #[test]
     fn what_a_carousel_sent_in_vain_came_again() {
-        let display = Display::new(false, false);
+        let display = Display::new(false, false, false);
         let progress =
             filled!(ReceiveProgress { objects: 1, received_bytes: 10_000, duplicate_bytes: 5_000 });
         assert_eq!(display.remark(&progress), "0 of 1 done, 50 % came again");

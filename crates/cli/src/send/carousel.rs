@@ -14,7 +14,13 @@ use super::{HashArg, SessionArgs, announcement, hold, is_iotup};
 use crate::{Outcome, advice::with_option, arguments::counted, figures::bytes, output};
 
 pub(super) fn run(args: &SessionArgs, builder: GroupBuilder) -> Outcome {
-    let mut display = Display::new(args.json);
+    let sends_all = super::asks_for_fec(args) || args.rates.is_some() || args.session.is_some();
+    if args.delta && sends_all {
+        remark!(
+            "treecast: in a carousel with --fec, --rates or --session, --delta saves nothing: receivers with older versions only end earlier"
+        );
+    }
+    let mut display = Display::new(args.json, args.delta && !sends_all);
     let summary = hold(args, builder, &mut |event| display.show(args, event))?;
     display.finish(&summary)
 }
@@ -36,14 +42,16 @@ pub(super) fn options(args: &SessionArgs) -> CarouselOptions {
 struct Display {
     json: bool,
     bar: ProgressBar,
+    /// Whether loops bring what receivers lack, and not everything.
+    is_partial: bool,
     /// Whether the sender could not send an object to its end. No receiver can have all of that object.
     has_withdrawn: bool,
 }
 
 impl Display {
-    fn new(json: bool) -> Self {
+    fn new(json: bool, is_partial: bool) -> Self {
         let bar = output::waiting_bar(json, "waiting for a listener");
-        Self { json, bar, has_withdrawn: false }
+        Self { json, bar, is_partial, has_withdrawn: false }
     }
 
     fn ready(&self, announcement: &str, is_iotup: bool) {
@@ -77,6 +85,9 @@ impl Display {
             return;
         }
         let loops = progress.loops.unwrap_or_default();
+        if self.is_partial {
+            return self.bar.set_message(in_one_line(progress, true));
+        }
         self.bar.set_message(format!("{} complete", counted(loops as usize, "loop")));
         if self.bar.length() == Some(0) {
             output::set_template(&self.bar, "{bar:30} {percent:>3} % of a loop, {msg}");
@@ -90,7 +101,7 @@ impl Display {
         match self.json {
             true => say!("{}", json!(SendEvent::Done(summary.into()))),
             false => {
-                say!("{}", in_one_line(&summary.progress));
+                say!("{}", in_one_line(&summary.progress, self.is_partial));
                 about_named(&summary.named).iter().for_each(|line| say!("{line}"));
             }
         }
@@ -134,12 +145,13 @@ fn about_named(named: &[NamedReceiver]) -> Option<String> {
         .then(|| format!("{of}: {}. Receivers of a carousel confirm nothing.", parts.join(", ")))
 }
 
-fn in_one_line(progress: &SendProgress) -> String {
+fn in_one_line(progress: &SendProgress, is_partial: bool) -> String {
+    let (loops, what) = if is_partial { ("loop", "what receivers lacked of ") } else { ("whole loop", "") };
     format!(
-        "{} in {:.2} s: {} of {}",
+        "{} in {:.2} s: {} of {what}{}",
         bytes(progress.sent_bytes),
         progress.seconds,
-        counted(progress.loops.unwrap_or_default() as usize, "whole loop"),
+        counted(progress.loops.unwrap_or_default() as usize, loops),
         bytes(progress.total_bytes),
     )
 }

@@ -11,14 +11,16 @@ use std::{
     },
 };
 
-use treecast_wire::message::{Attributes, BeginOfFile, ObjectKind};
+use treecast_wire::{
+    chunk_index::MAX_INDEX_LEN,
+    message::{Attributes, BeginOfFile, ObjectKind},
+};
 
 use super::{
     PartFile, TargetError, TargetFolder, check_name, file_time,
     link::{MAX_LINK_LEN, check_link},
     sys::{self, Inode, Status, c_string},
 };
-use crate::chunk_index::MAX_INDEX_LEN;
 use treecast_host::user;
 
 /// The most names that are remembered; of further ones it is not noticed that they are one in this folder.

@@ -10,12 +10,13 @@ use treecast_proto::object::Address;
 use treecast_wire::{
     header::Header,
     message::{GroupId, Member},
+    seal::SEAL_LEN,
     ticket::local_group,
 };
 
 use crate::{
     seal::{Sealer, Secret},
-    udp::{GroupAddress, Offload, Transmitter, UdpError, open_member},
+    udp::{GroupAddress, Offload, Transmitter, UdpError, frames_in_super_packet, open_member},
 };
 
 /// The wanted size of the socket's receive buffer, in bytes.
@@ -89,6 +90,25 @@ impl Post {
             }
         };
         note_lost(to, sent);
+    }
+
+    /// Sends messages that are all equally long, in as few super-packets as possible.
+    pub fn tell_all(&mut self, to: Address, packets: &[Vec<u8>]) {
+        let to = self.address(to);
+        let Some(first) = packets.first() else { return };
+        let segment_len = first.len() + if self.sealer.is_some() { SEAL_LEN } else { 0 };
+        for run in packets.chunks(frames_in_super_packet(segment_len)) {
+            self.sealed.clear();
+            let sealed = run.iter().try_for_each(|packet| match &mut self.sealer {
+                Some(sealer) => sealer.seal_packet(packet, &mut self.sealed),
+                None => {
+                    self.sealed.extend_from_slice(packet);
+                    Ok(())
+                }
+            });
+            let sent = sealed.and_then(|()| self.transmitter.send_segments(to, segment_len, &self.sealed));
+            note_lost(to, sent);
+        }
     }
 
     /// Sends blocks, a packet each. `first` is the header of the first one.

@@ -10,6 +10,7 @@ mod objects;
 mod open;
 mod pages;
 mod progress;
+mod reporter;
 mod source;
 mod trust;
 
@@ -43,6 +44,7 @@ use groups::Groups;
 use lifeline::Lifeline;
 use members::Members;
 use objects::AtHand;
+use reporter::Reporter;
 use source::Source;
 use trust::Trust;
 
@@ -137,6 +139,8 @@ struct Line {
     sender: SocketAddr,
     /// Messages for the sender that the connection has not been given yet.
     outbox: Outbox,
+    /// Tells a carousel's sender what is lacking. `None` where it does not listen.
+    reporter: Option<Reporter>,
     waits_for_room: bool,
     /// Whether the connection is to be closed when all output is written.
     closes: bool,

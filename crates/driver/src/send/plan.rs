@@ -196,6 +196,7 @@ impl Plan {
             fanout: self.options.fanout,
             repair: self.options.repair.in_ticket(),
             fec: self.options.fec.is_some(),
+            is_feed: self.options.feed.is_some(),
             block_len: self.block_len,
             group: self.group.group,
             groups: self.groups,
@@ -216,7 +217,7 @@ impl Plan {
     }
 
     pub(super) fn local_ticket(&self, options: &LocalOptions) -> LocalTicket {
-        options.in_ticket(self.repair_rate_bps(options), self.options.feed.is_some())
+        options.in_ticket(self.repair_rate_bps(options))
     }
 
     /// The highest rate at which one member sends again, in bits of objects a second.
@@ -261,6 +262,18 @@ impl Plan {
     /// The number of objects, without indexes.
     pub fn object_count(&self) -> u64 {
         self.objects().count() as u64
+    }
+
+    /// Whether this is a carousel whose receivers report what they lack. Repair symbols, groups of their own loops and twins that take over a
+    /// session go with carousels that hear nothing.
+    pub fn hears_reports(&self) -> bool {
+        let options = &self.options;
+        let is_plain_carousel = options.repair.carousel().is_some() && !options.repair.is_iotup();
+        is_plain_carousel
+            && options.by_difference
+            && options.fec.is_none()
+            && self.groups == 1
+            && options.session_file.is_none()
     }
 
     fn objects(&self) -> impl Iterator<Item = &NamedSource> {

@@ -50,11 +50,10 @@ impl LocalOptions {
     }
 
     /// These options in the form for tickets. `repair_rate_bps` is in bits of objects a second.
-    pub fn in_ticket(&self, repair_rate_bps: u64, is_feed: bool) -> LocalTicket {
+    pub fn in_ticket(&self, repair_rate_bps: u64) -> LocalTicket {
         LocalTicket {
             mode: self.mode.unwrap_or(LocalMode::Local),
             is_static: self.groups.is_some(),
-            is_feed,
             deadline_ms: self
                 .deadline
                 .map_or(0, |deadline| u32::try_from(deadline.as_millis()).unwrap_or(u32::MAX)),

@@ -18,6 +18,7 @@ mod open;
 mod placing;
 mod progress;
 mod refusals;
+mod reports;
 mod ring;
 mod slower;
 mod start;
@@ -50,10 +51,11 @@ use group_keys::GroupKeys;
 use manifests::Unsigned;
 use refusals::Refusals;
 use slower::SlowerLane;
-use start::RETURN_TIME;
 
 pub use self::named::{NamedReceiver, Presence};
-use self::{congestion::Congestion, fanout::Ways, local::Local, placing::Placing, ring::Ring};
+use self::{
+    congestion::Congestion, fanout::Ways, local::Local, placing::Placing, reports::Reports, ring::Ring,
+};
 use super::{
     FeedSource, Plan, Rate, Repair, SendError, SendEvent, SendSummary, Standing,
     feed::{Arrival, End, Feed, Queued},
@@ -104,8 +106,8 @@ const ADMISSIONS_A_TURN: usize = 4;
 /// The longest time between looks at the host's clock while the start waits for it.
 const LOOK_AT_CLOCK: Duration = Duration::from_secs(10);
 
-/// The longest time for which a folder's sender that is told to stop finishes what is under way.
-const STOP_TIME: Duration = Duration::from_secs(2);
+/// The longest time for which a feed's sender that is told to stop finishes what is under way.
+const STOP_TIME: Duration = Duration::from_secs(30);
 
 const PROGRESS_INTERVAL: Duration = Duration::from_millis(200);
 
@@ -196,7 +198,7 @@ struct Figures {
     waits_since: Instant,
     /// When the first packet could leave.
     started: Option<Instant>,
-    /// When a folder's session ends that was told to stop. `None` before that.
+    /// When a feed's session ends at the latest that was told to stop. `None` before that.
     stops_at: Option<Instant>,
     /// When the last object was done.
     ended: Option<Instant>,
@@ -240,6 +242,8 @@ impl<'a> Session<'a> {
         let clock = Clock::start();
         let local = Local::open(&plan, &poller)?;
         control.extend(local.as_ref().map(|local| local.me().0));
+        let reports = Reports::open(&plan, &poller)?;
+        control.extend(reports.as_ref().map(Reports::at));
         let keys = plan.identity.as_ref().filter(|_| plan.options.repair.has_connections());
         let keys = keys.map(|_| GroupKeys::draw(clock.now())).transpose()?;
         let objects = Objects::open(&plan, &poller)?;
@@ -278,7 +282,7 @@ impl<'a> Session<'a> {
         session.open_ways()?;
         session.plan.keep_session(&control)?;
         match session.plan.options.repair {
-            Repair::Carousel(_) => session.open_ring()?,
+            Repair::Carousel(_) => session.open_ring(reports)?,
             Repair::Local(_) => session.open_local()?,
             Repair::None | Repair::After | Repair::Nack => session.open_marks()?,
         }
@@ -364,6 +368,7 @@ impl<'a> Session<'a> {
         let begin = named.begin()?;
         let file = self.machine.send(now, begin).ok_or(SendError::Contents(MAX_OBJECTS as usize + 1))?;
         self.has_news = true;
+        self.objects.marks.iter_mut().for_each(|marks| marks.numbered(file.index()));
         self.objects.sources.add(file, named);
         if size == 0 {
             self.hash_if_read(now, file);
@@ -877,7 +882,10 @@ impl<'a> Session<'a> {
             FEED => _ = self.objects.feed_waker.take(),
             HASHES => self.take_hashes(),
             ROUTERS => self.hear_routers()?,
-            MEMBERS => self.hear_members()?,
+            MEMBERS => {
+                self.hear_members()?;
+                self.hear_reports()?;
+            }
             STOP => {}
             // Handshakes cost; the next turn's are as good.
             AUDIENCE => self.ring.iter_mut().for_each(|ring| ring.look_now()),
@@ -893,7 +901,7 @@ impl<'a> Session<'a> {
         let held_back = self.held_back().map(|left| now + left.min(LOOK_AT_CLOCK));
         let give_up = held_back.unwrap_or(self.figures.waits_since + self.plan.options.wait_timeout);
         let start = self.figures.started.is_none().then_some(give_up);
-        let goes_on = Instant::ZERO + RETURN_TIME;
+        let goes_on = self.returned_at();
         let start = start.map(|start| if now < goes_on { start.min(goes_on) } else { start });
         let progress = self.figures.started.is_some().then_some(self.figures.next_progress);
         let lobby = self.door.as_mut().and_then(|door| door.lobby.deadline());
@@ -914,6 +922,8 @@ impl<'a> Session<'a> {
             self.figures.summary.named = ring.named(now, self.figures.started);
             ring.leave();
         }
+        // What waits of a feed was not sent.
+        self.figures.summary.interrupted |= self.figures.stops_at.is_some();
         let (objects, interrupted) = (self.figures.summary.objects, self.figures.summary.interrupted);
         self.peers.values_mut().for_each(|peer| peer.settle(objects, interrupted));
         let mut progress = self.progress(now);
@@ -930,12 +940,35 @@ impl<'a> Session<'a> {
         matches!(self.plan.options.feed, Some(FeedSource::Folder(_)))
     }
 
-    /// Whether what is under way of a folder's files is out and everybody has it, or that takes too long.
-    fn may_stop(&mut self, now: Instant) -> bool {
-        let stops_at = *self.figures.stops_at.get_or_insert(now + STOP_TIME);
+    /// Whether the session has begun with a feed that somebody may stop, as one stops a service: what is under way then is
+    /// finished.
+    fn is_live(&self) -> bool {
+        let has_end =
+            matches!(self.plan.options.feed, None | Some(FeedSource::Stream | FeedSource::Queue(_)));
+        !has_end && self.figures.started.is_some()
+    }
+
+    /// Begins no more objects of a feed that was stopped. Returns whether those under way may go on.
+    fn finishes(&mut self, now: Instant) -> bool {
+        if self.figures.stops_at.is_none() {
+            self.figures.stops_at = Some(now + STOP_TIME);
+            let count = self.figures.summary.objects.saturating_sub(self.figures.objects_done);
+            let (seconds, are) = (STOP_TIME.as_secs(), if count == 1 { "file is" } else { "files are" });
+            if count > 0 {
+                let line = format!(
+                    "stopping when the {count} {are} done that receivers have not ended with, or after {seconds} s"
+                );
+                (self.on_event)(SendEvent::Warning(line));
+            }
+            // Members of local groups are not known one by one.
+            if self.local.is_some() {
+                self.handle(now, SenderInput::Close);
+            }
+        }
         let objects = self.figures.summary.objects;
         let mut there = self.peers.values().filter(|peer| peer.link.connection.is_some());
-        now >= stops_at || there.all(|peer| peer.has_ended(objects))
+        let is_done = self.local.is_none() && there.all(|peer| peer.has_ended(objects));
+        !is_done && self.figures.stops_at.is_some_and(|stops_at| now < stops_at)
     }
 
     /// Ends the session before its time. Returns when it was over; a carousel still has to say Goodbye.
@@ -948,7 +981,7 @@ impl<'a> Session<'a> {
         if self.figures.started.is_none() && !self.is_of_folder() {
             return Err(SendError::Interrupted);
         }
-        if self.is_of_folder() && !self.may_stop(now) {
+        if self.is_live() && self.finishes(now) {
             return Ok(None);
         }
         if self.local.is_some() {

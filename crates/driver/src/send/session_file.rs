@@ -20,6 +20,9 @@
 //! The last five kinds of lines are added while the session goes on, after the event that they describe. So a
 //! killed sender repeats at most one step of the multicast. A reader skips a last line that was cut.
 //!
+//! A feed has no objects that are known before. Of its objects, `sent INDEX 0` says that numbers up to this one may have been used, so that
+//! a restarted sender gives others.
+//!
 //! Names have no control characters, so an object is one line.
 
 use std::{
@@ -63,6 +66,9 @@ const KEY_END: &str = "-----END PRIVATE KEY-----\n";
 
 /// A step is an object's size divided by this, or one run of blocks.
 const STEPS: u64 = 1024;
+
+/// As many numbers of a feed's objects are noted together.
+const FEED_STEP: u32 = 65_536;
 
 /// A million objects with long names.
 const MAX_LEN: u64 = 256 << 20;
@@ -192,25 +198,40 @@ pub(super) struct Marks {
     left: u64,
     /// What was noted last of each object that is under way.
     noted: BTreeMap<u32, u64>,
+    /// The first number of a feed's objects that is not noted yet. `None` where all objects are in the file.
+    free: Option<u32>,
     roll: Roll,
 }
 
 impl Marks {
-    /// Opens the session file, to add marks that tell how far its objects have been sent.
+    /// Opens the session file, to add marks that tell how far its objects have been sent. `free`: the first number that no object
+    /// of a feed has had. `None` if this is no feed.
     ///
     /// # Errors
     /// If the file cannot be written.
-    pub fn open(path: &Path, roll: Roll) -> Result<Self, SessionFileError> {
+    pub fn open(path: &Path, roll: Roll, free: Option<u32>) -> Result<Self, SessionFileError> {
         let failed = |source| SessionFileError::Write { path: path.to_owned(), source };
         let mut file = OpenOptions::new().append(true).open(path).map_err(failed)?;
         // Ends a line that was cut short.
         file.write_all(b"\n").map_err(failed)?;
         let len = file.metadata().map_err(failed)?.len();
-        Ok(Self { file, left: MAX_LEN.saturating_sub(len), noted: BTreeMap::new(), roll })
+        Ok(Self { file, left: MAX_LEN.saturating_sub(len), noted: BTreeMap::new(), free, roll })
+    }
+
+    /// Notes that a feed's object has this number, before anything of it is sent.
+    pub fn numbered(&mut self, index: u32) {
+        if let Some(free) = self.free.as_mut().filter(|free| index >= **free) {
+            *free = index.saturating_add(FEED_STEP);
+            let last = *free - 1;
+            self.add(&format!("sent {last} 0\n"));
+        }
     }
 
     /// Notes that an object of `size` bytes has been multicast up to `end`.
     pub fn sent(&mut self, index: u32, end: u64, size: u64) {
+        if self.free.is_some() {
+            return;
+        }
         let noted = self.noted.entry(index).or_default();
         if end < size && end < *noted + size / STEPS {
             return;
@@ -223,7 +244,9 @@ impl Marks {
     }
 
     pub fn hashed(&mut self, index: u32, hash: &[u8; 32]) {
-        self.add(&format!("hash {index} {}\n", blake3::Hash::from_bytes(*hash).to_hex()));
+        if self.free.is_none() {
+            self.add(&format!("hash {index} {}\n", blake3::Hash::from_bytes(*hash).to_hex()));
+        }
     }
 
     pub fn came(&mut self, who: &Who, address: SocketAddr) {
@@ -553,17 +576,36 @@ mod tests {
         plan(&folder, &["a", "b"], |_| {}).unwrap();
         let session = folder.join("session");
         for (end, size) in [(100, 100_000), (200, 100_000), (1000, 100_000)] {
-            Marks::open(&session, Roll::default()).unwrap().sent(0, end, size);
+            Marks::open(&session, Roll::default(), None).unwrap().sent(0, end, size);
         }
-        let mut marks = Marks::open(&session, Roll::default()).unwrap();
+        let mut marks = Marks::open(&session, Roll::default(), None).unwrap();
         (1..=100).for_each(|step| marks.sent(1, step, 100));
         marks.hashed(1, &[7; 32]);
         marks.file.write_all(b"sent 0 99").unwrap();
         let before = plan(&folder, &["a", "b"], |_| {}).unwrap().before;
         assert_eq!(before[&0], Mark { sent: 1000, hash: None });
         assert_eq!(before[&1], Mark { sent: 100, hash: Some([7; 32]) });
-        Marks::open(&session, Roll::default()).unwrap().sent(0, 100_000, 100_000);
+        Marks::open(&session, Roll::default(), None).unwrap().sent(0, 100_000, 100_000);
         assert_eq!(plan(&folder, &["a", "b"], |_| {}).unwrap().before[&0].sent, 100_000);
+    }
+
+    #[test]
+    fn numbers_of_a_feeds_objects_are_kept_many_at_a_time() {
+        let folder = filled("session-numbers");
+        plan(&folder, &["a"], |_| {}).unwrap();
+        let session = folder.join("session");
+        let len = || fs::metadata(&session).unwrap().len();
+        let mut marks = Marks::open(&session, Roll::default(), Some(0)).unwrap();
+        marks.numbered(0);
+        let noted = len();
+        (1..FEED_STEP).for_each(|index| marks.numbered(index));
+        marks.sent(5, 10, 10);
+        marks.hashed(5, &[7; 32]);
+        assert_eq!(len(), noted);
+        let last = || plan(&folder, &["a"], |_| {}).unwrap().before.into_keys().max();
+        assert_eq!(last(), Some(FEED_STEP - 1));
+        marks.numbered(FEED_STEP);
+        assert_eq!(last(), Some(2 * FEED_STEP - 1));
     }
 
     #[test]
@@ -573,14 +615,14 @@ mod tests {
         let (session, address) = (folder.join("session"), "127.0.0.1:7000".parse().unwrap());
         let key = Identity::generate().unwrap().public_key();
         let who = |name| Who::new(Some(key), &treecast_wire::message::Hello::new(1, 0, 0, name).unwrap());
-        let mut marks = Marks::open(&session, Roll::default()).unwrap();
+        let mut marks = Marks::open(&session, Roll::default(), None).unwrap();
         ["one", "other"].iter().for_each(|name| marks.came(&who(name), address));
         marks.sent(0, 1, 1);
         marks.ended(&who("one"));
         let again = plan(&folder, &["a"], |_| {}).unwrap();
         let absent = again.roll.absent();
         assert!(absent.len() == 1 && absent[0].who.is(&who("other")) && absent[0].address == address);
-        Marks::open(&session, again.roll).unwrap().ended(&who("other"));
+        Marks::open(&session, again.roll, None).unwrap().ended(&who("other"));
         assert!(plan(&folder, &["a"], |_| {}).unwrap().roll.absent().is_empty());
     }
 

@@ -19,16 +19,21 @@
 //! repair symbols: who listens, from whatever moment on, needs as many packets of each source block as it has blocks,
 //! and no particular one. Such a loop is several passes (see `pass.rs`), each a share of every source block.
 //!
+//! Where receivers can reach the sender by datagram, they may report what they lack ([`Message::Lacking`]), and loops bring the
+//! union of that (`lacks.rs`). That is for updates by difference.
+//!
 //! A carousel may have several groups, each with a loop and a rate of its own. The loops begin at different places, so that a
 //! receiver that listens to several groups gets other blocks from each.
 //!
 //! The IoT updater's dialect has no messages, since each of its frames carries the file's size and hash:
 //! there the sender only sends blocks, and [`iotup_inputs`] turns a frame into a receiver's inputs.
 //!
+//! [`Message::Lacking`]: treecast_wire::message::Message::Lacking
 //! [`Contents`]: treecast_wire::message::Contents
 //! [`Digest`]: treecast_wire::message::Digest
 
 mod iotup;
+mod lacks;
 mod object;
 mod pass;
 mod proofs;

@@ -1,5 +1,7 @@
 //! What a carousel's receiver knows of one object.
 
+use std::time::Duration;
+
 use treecast_wire::message::BeginOfFile;
 
 use crate::{
@@ -35,6 +37,12 @@ pub(super) struct Object {
     pub check: Option<Check>,
     /// Which blocks are stored. After a wrong hash: which blocks have been compared since.
     pub stored: Stored,
+    /// When the sender is next told what is lacking, with the object's next announcement. `None`: it is not told.
+    pub report_at: Option<Instant>,
+    /// The time between two such reports.
+    pub report_wait: Duration,
+    /// When blocks of it last came.
+    pub heard_at: Option<Instant>,
     /// The repair symbols that are kept of the object, when the session uses forward error correction and the
     /// object's size is known.
     pub gatherer: Option<Gatherer>,

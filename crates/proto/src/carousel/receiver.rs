@@ -11,7 +11,7 @@ use std::{
 
 use treecast_wire::{
     header::{FileId, SessionId},
-    message::{BeginOfFile, ChunkHashes, MAX_OBJECTS, Message, Reason},
+    message::{BeginOfFile, ChunkHashes, MAX_OBJECTS, Message, Reason, RetransmissionRequest},
 };
 
 use super::object::{Object, Phase, Withdrawn};
@@ -52,6 +52,16 @@ const ECHO: Duration = Duration::from_millis(100);
 const WITHDRAWALS: u32 = 3;
 const WITHDRAWN_FOR: Duration = Duration::from_secs(10);
 
+/// The time after an object's first announcement before which it is not reported: its blocks may be on their way.
+const FIRST_REPORT: Duration = Duration::from_millis(300);
+
+/// The time between two reports on an object. It doubles while nothing of the object comes.
+const SHORTEST_REPORT_WAIT: Duration = Duration::from_secs(1);
+const LONGEST_REPORT_WAIT: Duration = Duration::from_secs(30);
+
+/// The most ranges of a report. What is behind them is reported later.
+const MOST_LACKS: usize = 4_096;
+
 #[derive(Debug, Clone, Default)]
 pub struct ReceiverConfig {
     pub session: SessionId,
@@ -64,6 +74,8 @@ pub struct ReceiverConfig {
     /// How many times an object's hash may be wrong before the receiver gives the object up. This counts only
     /// where no chunk hashes tell which part is wrong.
     pub hash_attempts: u32,
+    /// Whether the sender is told what is lacking. It then sends that in place of everything.
+    pub reports: bool,
     /// How long the sender may be silent before the receiver gives up. None: the receiver waits for ever.
     pub patience: Option<Duration>,
 }
@@ -135,7 +147,7 @@ impl Receiver {
             }
             ReceiverInput::Blocks { from, file, range } if file.session() == self.config.session => {
                 self.hear_from(now, from, false);
-                self.on_blocks(file, range);
+                self.on_blocks(now, file, range);
             }
             ReceiverInput::Symbols { file, positions, .. } if file.session() == self.config.session => {
                 self.hear(now, false);
@@ -146,7 +158,7 @@ impl Receiver {
             }
             // Another session on the same group and port.
             ReceiverInput::Message { .. } | ReceiverInput::Blocks { .. } | ReceiverInput::Symbols { .. } => {}
-            ReceiverInput::Have { file, ranges } => self.on_have(file, ranges),
+            ReceiverInput::Have { file, ranges } => self.on_have(now, file, ranges),
             ReceiverInput::Hashed { file, hash } => self.on_hashed(file, hash),
             ReceiverInput::Checked { file, page, wrong } => self.on_checked(file, page, wrong.as_deref()),
             ReceiverInput::Lost { file, ranges } => self.on_lost(file, &ranges),
@@ -272,7 +284,15 @@ impl Receiver {
             // A carousel does not shrink: of two that contradict each other, one is somebody else's, and the
             // receiver must not take a part for all.
             Message::Contents(contents) => self.expected = self.expected.max(Some(contents.objects())),
-            Message::BeginOfFile(begin) => self.on_begin(file, begin),
+            Message::BeginOfFile(begin) => {
+                self.on_begin(now, file, begin);
+                // Of blocks that are on their way, more come behind this.
+                let heard_at = self.objects.get(&file.index()).and_then(|object| object.heard_at);
+                if heard_at.is_none_or(|at| now >= at + SHORTEST_REPORT_WAIT) {
+                    self.report_if_due(now, file);
+                }
+            }
+            Message::EndOfFile => self.report_if_due(now, file),
             Message::Digest(digest) => {
                 if let Some(object) = self.object(file) {
                     object.digest = Some(digest.hash);
@@ -281,40 +301,68 @@ impl Receiver {
             }
             Message::ChunkHashes(page) => self.on_chunk_hashes(file, page),
             Message::Withdraw(reason) => self.on_withdraw(now, file, &reason),
-            // An end of file says nothing that the announcement does not; the others belong to VCMTP.
+            // The others belong to VCMTP.
             _ => {}
         }
     }
 
     /// Notes what an object is. The first word counts: a carousel does not change its objects.
-    fn on_begin(&mut self, file: FileId, begin: BeginOfFile) {
+    fn on_begin(&mut self, now: Instant, file: FileId, begin: BeginOfFile) {
         if self.objects.get(&file.index()).is_some_and(|object| object.begin.is_some()) {
             return;
         }
         let layout = Layout::new(begin.file_size, self.config.block_len).filter(|_| self.config.fec);
+        let reports = self.config.reports;
         let unfinished = self.objects.values().filter(|object| object.begin.is_some()).count();
         let is_full = unfinished >= MAX_UNFINISHED;
         let Some(object) = self.note(file, MAX_UNFINISHED).filter(|_| !is_full) else { return };
         object.announce(begin.clone());
+        // With an index, it waits until it is known what an older version holds.
+        object.report_at = (reports && !begin.has_index()).then(|| now + FIRST_REPORT);
         object.gatherer = layout.map(Gatherer::new);
         self.transmit(ReceiverTransmit::Announce { file, begin });
         self.hash_when_complete(file);
     }
 
     /// What is there of an announced object from before.
-    fn on_have(&mut self, file: FileId, ranges: Vec<Range<u64>>) {
+    fn on_have(&mut self, now: Instant, file: FileId, ranges: Vec<Range<u64>>) {
         let takes = |object: &Object| object.begin.is_some() && object.phase == Phase::Receiving;
+        let reports = self.config.reports;
         let Some(object) = self.object(file).filter(|object| takes(object)) else { return };
         let chunks = object.chunks();
         for range in ranges {
             object.stored.add(range);
         }
         let more = object.chunks().saturating_sub(chunks);
+        let has_index = object.begin.as_ref().is_some_and(BeginOfFile::has_index);
+        object.report_at = object.report_at.or((reports && has_index).then_some(now));
         self.chunks += more;
         self.hash_when_complete(file);
+        self.report_if_due(now, file);
     }
 
-    fn on_blocks(&mut self, file: FileId, range: Range<u64>) {
+    /// Tells the sender what is lacking of an object, if it has not been told for a while. A report may be lost, and a loop brings
+    /// what has been reported only once.
+    fn report_if_due(&mut self, now: Instant, file: FileId) {
+        let Some(object) = self.objects.get_mut(&file.index()) else { return };
+        if object.phase != Phase::Receiving || object.report_at.is_none_or(|at| now < at) {
+            return;
+        }
+        let wait = object.report_wait.clamp(SHORTEST_REPORT_WAIT, LONGEST_REPORT_WAIT);
+        (object.report_at, object.report_wait) = (Some(now + wait), wait * 2);
+        let (stored, mut position, mut lacks) = (&object.stored, 0, Vec::new());
+        while lacks.len() < MOST_LACKS
+            && let Some(gap) = stored.first_gap(position)
+        {
+            position = gap.end;
+            lacks.extend(RetransmissionRequest::new(gap));
+        }
+        for lack in lacks {
+            self.transmit(ReceiverTransmit::Message { file, message: Message::Lacking(lack) });
+        }
+    }
+
+    fn on_blocks(&mut self, now: Instant, file: FileId, range: Range<u64>) {
         let (block_len, len) = (self.config.block_len, range.end.saturating_sub(range.start));
         if let Some(ended) = self.ended.get(&file.index()) {
             // Of what was not wanted or has failed, nothing is there that could come twice.
@@ -342,6 +390,11 @@ impl Receiver {
         let (new, had) = object.stored.add(range.clone());
         self.chunks += object.stored.chunks().saturating_sub(chunks);
         self.counters.duplicate_blocks += had;
+        if !new.is_empty() {
+            let soon = now + SHORTEST_REPORT_WAIT;
+            object.report_at = object.report_at.map(|at| at.min(soon));
+            (object.report_wait, object.heard_at) = (SHORTEST_REPORT_WAIT, Some(now));
+        }
         for range in new {
             self.transmit(match compare {
                 true => ReceiverTransmit::Overwrite { file, range },

@@ -1,6 +1,6 @@
 //! The order in which a carousel sends to one group, again and again: which blocks of which object go out next.
 
-use std::{collections::VecDeque, time::Duration};
+use std::{collections::VecDeque, ops::Range, time::Duration};
 
 use treecast_wire::{
     ParseError,
@@ -8,7 +8,11 @@ use treecast_wire::{
     message::{BeginOfFile, Contents, Digest, Message, Reason},
 };
 
-use super::{ANNOUNCE_BYTES, pass::Pass};
+use super::{
+    ANNOUNCE_BYTES,
+    lacks::{Lacks, Sent, WholeLoops},
+    pass::Pass,
+};
 use crate::{
     Instant,
     fec::Layout,
@@ -20,6 +24,10 @@ use crate::{
 
 /// A loop takes at least so long: small objects are not to keep a network busy for nothing.
 pub(super) const SHORTEST_LOOP: Duration = Duration::from_millis(20);
+
+/// A loop that sends no blocks takes at least so long, and so long for each object.
+const SHORTEST_IDLE_LOOP: Duration = Duration::from_millis(250);
+const IDLE_OBJECT: Duration = Duration::from_millis(5);
 
 /// An object of which a pass sends fewer symbols than this is not announced in it, but for the first.
 const MANY_SYMBOLS: u64 = 32;
@@ -47,6 +55,8 @@ pub struct SenderConfig {
     /// Which repair symbols the later loops send first. With 0, the first loop sends blocks. Senders with
     /// different numbers send different symbols, as long as there are enough of them.
     pub first_row: u64,
+    /// Whether receivers report what they lack of each object. Loops then bring the union of that; `lacks.rs` has the details.
+    pub has_reports: bool,
     /// How long the sender waits for another listener when the last has left.
     pub idle: Duration,
     /// The number of loops after which the sender ends. `None` sends for as long as somebody listens.
@@ -84,6 +94,8 @@ pub(super) struct Ring {
     at: Place,
     /// A loop has ended, and the caller has not heard of it.
     has_looped: bool,
+    /// When whole loops are due. `None` where receivers do not report, and each loop is whole.
+    whole_loops: Option<WholeLoops>,
     /// Messages that go before the next block. At most a few for each object.
     messages: VecDeque<(FileId, Message)>,
 }
@@ -99,11 +111,13 @@ struct Place {
     announce_at: u64,
     /// The next page of its chunk hashes.
     next_page: u32,
+    /// Whether it is known what this pass brings of the object, where receivers report.
+    has_begun: bool,
 }
 
 impl Place {
     fn at((object, position): (usize, u64)) -> Self {
-        Self { object, position, announce_at: 0, next_page: 0 }
+        Self { object, position, announce_at: 0, next_page: 0, has_begun: false }
     }
 }
 
@@ -113,6 +127,7 @@ struct Object {
     begin: BeginOfFile,
     hash: Option<[u8; 32]>,
     withdrawn: Option<Reason>,
+    lacks: Lacks,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -137,9 +152,10 @@ impl Ring {
     ) -> Result<Self, ParseError> {
         let contents = Contents::new(u32::try_from(objects.len()).unwrap_or(u32::MAX))?;
         let object = |(index, begin)| {
-            let file = FileId::new(config.session, index);
-            Object { file, begin, hash: None, withdrawn: None }
+            let (file, lacks) = (FileId::new(config.session, index), Lacks::new(&begin, config.block_len));
+            Object { file, begin, hash: None, withdrawn: None, lacks }
         };
+        let total = objects.iter().map(|begin| begin.file_size).fold(0, u64::saturating_add);
         let start = place(&config, &objects);
         let mut ring = Self {
             to,
@@ -154,6 +170,7 @@ impl Ring {
             next_loop: Instant::ZERO,
             at: Place::at(start),
             has_looped: false,
+            whole_loops: config.has_reports.then(|| WholeLoops::new(total)),
             messages: VecDeque::new(),
             config,
         };
@@ -176,11 +193,27 @@ impl Ring {
     }
 
     /// Makes the loop go on while somebody listens, and wait while nobody does.
-    pub fn listen(&mut self, is_heard: bool) {
+    pub fn listen(&mut self, now: Instant, is_heard: bool) {
         match self.state {
-            State::Waiting if is_heard => self.state = State::Sending,
+            State::Waiting if is_heard => {
+                self.state = State::Sending;
+                self.whole_loops.iter_mut().for_each(|whole| whole.put_off(now));
+            }
             State::Sending if !is_heard => self.state = State::Waiting,
             _ => {}
+        }
+    }
+
+    /// Takes note of what a receiver lacks of an object.
+    pub fn report(&mut self, now: Instant, file: FileId, bytes: &Range<u64>) {
+        let Some(whole_loops) = &mut self.whole_loops else { return };
+        let place = &self.at;
+        let is_here = place.object == file.index() as usize && place.has_begun;
+        let passed = is_here.then_some(place.position);
+        if let Some(object) = self.objects.get_mut(file.index() as usize).filter(|object| object.file == file)
+        {
+            object.lacks.report(now, bytes, passed);
+            whole_loops.put_off(now);
         }
     }
 
@@ -252,11 +285,16 @@ impl Ring {
         }
         if std::mem::take(&mut self.is_fresh) {
             self.next_loop = now + SHORTEST_LOOP;
+            if let Some(whole_loops) = &mut self.whole_loops {
+                whole_loops.begin(now, self.objects.iter().any(|object| object.lacks.has_reports()));
+            }
         }
         if self.objects[self.at.object].withdrawn.is_some() {
             self.finish_object();
-            None
-        } else if self.speaks() && self.at.position >= self.at.announce_at {
+            return None;
+        }
+        self.skip(now);
+        if self.speaks() && self.at.position >= self.at.announce_at {
             self.announce();
             None
         } else if let Some(page) = self.next_page() {
@@ -270,6 +308,19 @@ impl Ring {
             }
             transmit
         }
+    }
+
+    /// Goes to the next bytes that this pass brings of the current object, or to its end.
+    fn skip(&mut self, now: Instant) {
+        let Some(whole_loops) = &mut self.whole_loops else { return };
+        let object = &mut self.objects[self.at.object];
+        if !std::mem::replace(&mut self.at.has_begun, true)
+            && object.lacks.begin_pass(now, whole_loops.is_whole())
+        {
+            whole_loops.note(if object.begin.has_index() { Sent::Loop } else { Sent::Some });
+        }
+        let size = object.begin.file_size;
+        self.at.position = object.lacks.next(self.at.position).map_or(size, |bytes| bytes.start);
     }
 
     /// Whether this loop is one of repair symbols.
@@ -300,7 +351,7 @@ impl Ring {
 
     /// Whether a loop is over before its time.
     fn is_early(&self, now: Instant) -> bool {
-        self.is_fresh && self.messages.is_empty() && self.loops > 0 && now < self.next_loop
+        self.is_fresh && self.messages.is_empty() && now < self.next_loop
     }
 
     fn announce(&mut self) {
@@ -338,8 +389,13 @@ impl Ring {
         let end = if self.is_before_start() { self.start.1 } else { size };
         let (to, most) = (self.to, self.max_run_len);
         let Some(layout) = self.fountain() else {
+            let end = match &self.whole_loops {
+                Some(_) => object.lacks.next(self.at.position).map_or(self.at.position, |bytes| bytes.end),
+                None => end,
+            };
             let range = self.at.position..self.at.position.saturating_add(most).min(end);
             return (!range.is_empty()).then(|| {
+                self.whole_loops.iter_mut().for_each(|whole| whole.sent(range.end - range.start));
                 self.go_on(range.end);
                 SenderTransmit::Blocks { to, kind: PacketType::Data, file, range }
             });
@@ -402,11 +458,18 @@ impl Ring {
     }
 
     fn finish_loop(&mut self) {
-        self.loops += 1;
+        let has_indexes = self.objects.iter().any(|object| object.begin.has_index());
+        let sent = self.whole_loops.as_mut().map_or(Sent::Loop, WholeLoops::end);
+        if sent == Sent::Nothing {
+            let objects = u32::try_from(self.objects.len()).unwrap_or(u32::MAX);
+            self.next_loop += SHORTEST_IDLE_LOOP.max(IDLE_OBJECT * objects);
+        }
+        let counts = sent == Sent::Loop || sent == Sent::Some && !has_indexes;
+        self.loops += u64::from(counts);
         self.pass = Pass::default();
         self.align();
         self.is_fresh = true;
-        self.has_looped = true;
+        self.has_looped = counts || self.has_nothing();
     }
 
     /// Whether every object is withdrawn, so that nothing is left to send.

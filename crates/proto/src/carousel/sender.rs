@@ -2,7 +2,11 @@
 
 use std::collections::VecDeque;
 
-use treecast_wire::{ParseError, header::FileId, message::BeginOfFile};
+use treecast_wire::{
+    ParseError,
+    header::FileId,
+    message::{BeginOfFile, Message},
+};
 
 use super::ring::{Ring, SenderConfig, Turn};
 use crate::{
@@ -72,7 +76,7 @@ impl Sender {
         self.rings.first()?.announced(file)
     }
 
-    pub fn handle(&mut self, _now: Instant, input: SenderInput) {
+    pub fn handle(&mut self, now: Instant, input: SenderInput) {
         match input {
             SenderInput::Listeners { group, present } => {
                 if let Some(listener) = self.listeners.get_mut(usize::from(group)) {
@@ -86,6 +90,9 @@ impl Sender {
                 self.rings.iter_mut().for_each(|ring| ring.withdraw(file, &reason));
             }
             SenderInput::Close => self.close(),
+            SenderInput::Local { file, message: Message::Lacking(lacking), .. } => {
+                self.rings.iter_mut().for_each(|ring| ring.report(now, file, &lacking.range()));
+            }
             // Nobody is connected to a carousel.
             SenderInput::Joined { .. }
             | SenderInput::Left { .. }
@@ -135,7 +142,7 @@ impl Sender {
             return;
         }
         for (ring, is_heard) in self.rings.iter_mut().zip(&self.listeners) {
-            ring.listen(*is_heard);
+            ring.listen(now, *is_heard);
         }
         let is_heard = self.listeners.contains(&true);
         if is_heard != self.is_heard {
@@ -207,6 +214,7 @@ mod tests {
             announce: false,
             start: 0,
             first_row: 0,
+            has_reports: false,
             idle: Duration::from_secs(5),
             loops: None,
         };
@@ -239,6 +247,65 @@ mod tests {
             }
         }
         texts
+    }
+
+    /// A sender that hears reports, of an index and the object that it is for.
+    fn reported_sender() -> Sender {
+        let config = SenderConfig { has_reports: true, ..sender(&[1], false).config };
+        let begin = |size| BeginOfFile::new(TransferType::DiskToDisk, size, "a").expect("a good name");
+        let mut sender =
+            Sender::new(config, &[begin(5_000), begin(1_000_000).with_index()]).expect("few objects");
+        sender.handle(NOW, HEARD);
+        sender
+    }
+
+    fn report(sender: &mut Sender, now: Instant, bytes: std::ops::Range<u64>) {
+        let from = treecast_wire::message::Member(([10, 0, 0, 1], 7).into());
+        let lacking = treecast_wire::message::RetransmissionRequest::new(bytes).expect("some bytes");
+        let (file, message) = (FileId::new(SessionId(9), 1), Message::Lacking(lacking));
+        sender.handle(now, SenderInput::Local { from, file, message });
+    }
+
+    /// The blocks that go out between these moments, in milliseconds.
+    fn sent_within(sender: &mut Sender, millis: std::ops::Range<u64>) -> Vec<String> {
+        let mut texts = Vec::new();
+        for millis in millis.step_by(50) {
+            let now = NOW + Duration::from_millis(millis);
+            loop {
+                match sender.poll(now, Lane::Group) {
+                    Step::Transmit(SenderTransmit::Blocks { file, range, .. }) => {
+                        texts.push(format!("{} {range:?}", file.index()));
+                    }
+                    Step::Wait(..) => break,
+                    _ => {}
+                }
+            }
+        }
+        texts
+    }
+
+    #[test]
+    fn brings_the_index_and_then_what_receivers_report() {
+        let mut sender = reported_sender();
+        assert_eq!(sent_within(&mut sender, 0..2_000), ["0 0..5000"]);
+        let now = NOW + Duration::from_secs(2);
+        report(&mut sender, now, 10_000..12_000);
+        report(&mut sender, now, 999_500..1_000_000);
+        report(&mut sender, now, 11_000..13_000);
+        assert_eq!(sent_within(&mut sender, 2_000..2_900), Vec::<String>::new(), "others may report, too");
+        assert_eq!(sent_within(&mut sender, 2_900..9_000), ["1 10000..13000", "1 999000..1000000"]);
+        assert_eq!(sender.loops, 1, "only loops of what was reported count");
+    }
+
+    #[test]
+    fn brings_everything_when_somebody_listens_and_nobody_reports() {
+        let mut sender = reported_sender();
+        let whole = ["0 0..5000", "1 0..400000", "1 400000..800000", "1 800000..1000000"];
+        assert_eq!(sent_within(&mut sender, 0..9_900), ["0 0..5000"]);
+        assert_eq!(sent_within(&mut sender, 9_900..10_400)[..4], whole);
+        report(&mut sender, NOW + Duration::from_millis(10_400), 0..1_000);
+        let rest = sent_within(&mut sender, 10_400..19_000);
+        assert_eq!(rest.last().map(String::as_str), Some("1 0..1000"), "a report stops that");
     }
 
     #[test]

@@ -173,6 +173,7 @@ impl Receiver {
             fec: false,
             has_chunk_hashes: true,
             hash_attempts: config.hash_attempts,
+            reports: false,
             patience: config.patience,
         });
         let rate_bps = config.tuning.repair_rate_bps;

@@ -178,6 +178,12 @@ impl Sender {
         }
     }
 
+    /// Gives the next object this number, and not a smaller one: an earlier sender of the session had the smaller ones. This
+    /// comes before all objects.
+    pub fn number_from(&mut self, index: u32) {
+        self.objects.number_from(index);
+    }
+
     /// Queues an object that an earlier sender of this session has multicast up to `sent`, and goes on from there.
     pub fn send_from(&mut self, now: Instant, begin: BeginOfFile, sent: u64) -> FileId {
         let file = self.send(now, begin);

@@ -8,6 +8,7 @@ __all__ = [
     "Group",
     "GroupEvent",
     "GroupReport",
+    "Offer",
     "Receiver",
     "ReceiverEvent",
     "ReceiverReport",
@@ -146,8 +147,18 @@ class ReceiverReport:
     def is_complete(self) -> bool: ...
 
 @final
+class Offer:
+    """An object that the sender announces. ``size`` is in bytes."""
+
+    name: str
+    size: int
+
+@final
 class Receiver:
-    """A receiver that has joined a group. Without a folder, objects come in memory, as ``data`` of their event."""
+    """A receiver that has joined a group. Without a folder, objects come in memory, as ``data`` of their event.
+
+    ``accept`` decides about each object: True takes it, False refuses it, and a string takes it under that name.
+    """
 
     def __new__(
         cls,
@@ -155,13 +166,16 @@ class Receiver:
         *,
         folder: Optional[Union[str, os.PathLike[str]]] = None,
         interface: Optional[str] = None,
-        accept: Optional[Callable[[str], bool]] = None,
+        accept: Optional[Callable[[Offer], Union[bool, str]]] = None,
         name: Optional[str] = None,
         key: Optional[str] = None,
         connect_timeout: Optional[float] = None,
     ) -> Receiver: ...
     def next_event(self, timeout: Optional[float] = None) -> Optional[ReceiverEvent]:
         """The next event. None at the end, or if none came within so many seconds."""
+
+    def next_batch(self, period: float) -> Optional[list[ReceiverEvent]]:
+        """Waits for so many seconds, or until the session is over, and returns the events of that time. None at the end."""
 
     def __iter__(self) -> Iterator[ReceiverEvent]: ...
     def __next__(self) -> ReceiverEvent: ...

@@ -679,6 +679,7 @@ fn carousel(scenario: &Scenario, settings: Carousel) -> Result<Sender, String> {
         announce: true,
         start,
         first_row,
+        has_reports: false,
         idle,
         loops: None,
     };

@@ -82,6 +82,11 @@ impl ReceiverBuilder {
         Ok(builder.hidden())
     }
 
+    /// Whether the ticket is that of a feed, of which nobody knows how much will come.
+    pub fn is_feed(&self) -> bool {
+        self.options.ticket.is_feed
+    }
+
     /// The folder for what comes. It is made if it is missing. Default: the working directory.
     ///
     /// A file gets its name only when it is complete and its hash is right; it then replaces a file of that name. A receiver

@@ -6,6 +6,7 @@ mod local;
 use std::num::NonZeroU64;
 
 use treecast_wire::{
+    chunk_index::{self, Chunk, ChunkIndex},
     header::{FileId, Header, PacketType, SessionId},
     iotup,
     message::{
@@ -31,7 +32,7 @@ pub fn all() -> Vec<Sample> {
     let mut samples = blocks();
     samples.extend(messages().into_iter().map(|message| message_sample(&message)));
     samples.extend(tickets());
-    samples.extend([iotup_frame(), tcp_header(), udp_request(), udp_reply()]);
+    samples.extend([delta_index(), iotup_frame(), tcp_header(), udp_request(), udp_reply()]);
     samples
 }
 
@@ -41,6 +42,9 @@ pub fn messages() -> Vec<Message> {
     let modified = ModificationTime { seconds: -1, nanoseconds: 5 };
     let attributes = Attributes { kind: ObjectKind::File, mode: 0o640, modified };
     let begin = begin.with_attributes(attributes).expect("good attributes");
+    let index = BeginOfFile::new(TransferType::DiskToDisk, 92, "folder/grüße.bin").expect("a good name");
+    let index =
+        index.with_attributes(Attributes { kind: ObjectKind::Index, ..attributes }).expect("good attributes");
     let request = RetransmissionRequest::new(1420..4260).expect("not empty");
     let mut hello = Hello::new(1, 4321, 8 << 20, "client7").expect("a good name");
     hello.member = [7; 16];
@@ -57,7 +61,9 @@ pub fn messages() -> Vec<Message> {
     vec![
         Message::NamesRequest,
         Message::Offer(begin.clone().compressed()),
-        Message::BeginOfFile(begin),
+        Message::BeginOfFile(begin.clone()),
+        Message::BeginOfFile(begin.with_index()),
+        Message::BeginOfFile(index),
         Message::EndOfFile,
         Message::BeginOfFileRequest,
         Message::RetransmissionRequest(request),
@@ -89,6 +95,7 @@ pub fn messages() -> Vec<Message> {
         Message::SymbolRequest(symbols),
         Message::SymbolsSent(SymbolsSent { source_block: 3, next: 2_900 }),
         Message::Lacking(RetransmissionRequest::new(142_000..1 << 40).expect("not empty")),
+        Message::Lacking(RetransmissionRequest::end_of_report(1 << 40)),
         Message::Move(Move::new(2).expect("one of eight")),
         Message::Zeros(Zeros::new(142_000..205_900).expect("few")),
         Message::Heard(Heard { unicast: 70_000, group: 12, last: 0x0102_0304 }),
@@ -172,7 +179,6 @@ pub fn tickets() -> Vec<Sample> {
         local: Some(LocalTicket {
             mode: LocalMode::Hierarchical,
             is_static: true,
-            is_feed: false,
             deadline_ms: 500,
             repair_rate_bps: 160_000,
             congestion_loss: 6_553,
@@ -181,7 +187,7 @@ pub fn tickets() -> Vec<Sample> {
     };
     let rates =
         Ticket { groups: 3, group: "239.1.2.255:5000".parse().expect("an address"), ..multicast.clone() };
-    let auto = Ticket { fanout: Fanout::Auto, source: None, ..multicast.clone() };
+    let auto = Ticket { fanout: Fanout::Auto, is_feed: true, source: None, ..multicast.clone() };
     let mead = Ticket { fanout: Fanout::Mead, ..unicast.clone() };
     let named = [("multicast", multicast), ("unicast", unicast), ("carousel", carousel), ("rates", rates)];
     named
@@ -212,6 +218,11 @@ fn message_sample(message: &Message) -> Sample {
     let header = Header::parse(&bytes).expect("its own header");
     let name = match message {
         Message::PutOut(_) => "session-PutOut".to_owned(),
+        Message::BeginOfFile(begin) if begin.has_index() => "session-BeginOfFile-indexed".to_owned(),
+        Message::BeginOfFile(begin) if begin.kind() == ObjectKind::Index => {
+            "session-BeginOfFile-index".to_owned()
+        }
+        Message::Lacking(lacking) if lacking.range().is_empty() => "session-Lacking-end".to_owned(),
         Message::Digest(Digest { place: Some(_), .. }) => "session-Digest-of-many".to_owned(),
         Message::Signed(Signed { word: SignedWord::Blocks(_), .. }) => "session-Signed-blocks".to_owned(),
         Message::Signed(Signed { word: SignedWord::State(_), .. }) => "session-Signed-state".to_owned(),
@@ -219,6 +230,15 @@ fn message_sample(message: &Message) -> Sample {
         other => format!("session-{:?}", other.packet_type()),
     };
     Sample { name, bytes, text: format!("{header}\n{message}") }
+}
+
+/// The index of an object of two chunks.
+fn delta_index() -> Sample {
+    let chunks = [Chunk { len: 20_000, hash: hash() }, Chunk { len: 7, hash: [9; 32] }];
+    let mut bytes = chunk_index::head(16_384, 20_007).to_vec();
+    chunks.iter().for_each(|chunk| bytes.extend_from_slice(&chunk.to_bytes()));
+    let text = ChunkIndex::parse(&bytes).expect("an index").to_string();
+    Sample { name: "delta-index".into(), bytes, text }
 }
 
 fn iotup_frame() -> Sample {

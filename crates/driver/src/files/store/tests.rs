@@ -7,12 +7,13 @@ use std::{
 };
 
 use treecast_wire::{
+    chunk_index::MAX_INDEX_LEN,
     header::SessionId,
     message::{Attributes, ModificationTime, ObjectKind},
 };
 
 use super::*;
-use crate::chunk_index::{IndexWriter, MAX_INDEX_LEN};
+use crate::chunk_index::IndexWriter;
 use crate::files::{Rules, SourceBlock, begin};
 use crate::scratch::{scratch, scratch_on_disk};
 

@@ -166,6 +166,9 @@ impl Session<'_> {
 
     /// Writes what is queued for the sender.
     pub(super) fn flush(&mut self) -> Result<(), ReceiveError> {
+        if let Some(reporter) = &mut self.line.reporter {
+            reporter.send(&mut self.line.outbox);
+        }
         let Some(connection) = &mut self.line.connection else { return Ok(()) };
         let mut all_written = true;
         while all_written {

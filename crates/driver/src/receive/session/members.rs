@@ -111,7 +111,7 @@ impl Members {
             repair_rate_bps: local.repair_rate_bps,
             congestion_loss: f64::from(local.congestion_loss) / f64::from(u16::MAX),
             deadline: (!deadline.is_zero()).then_some(deadline),
-            is_feed: local.is_feed,
+            is_feed: ticket.is_feed,
             member_must_send: options.must_send,
         };
         Ok(Receiver::Local(Box::new(local::Receiver::new(ReceiverConfig {

@@ -245,8 +245,8 @@ impl Session<'_> {
         if has_index && !self.store.small.has(file) {
             self.add(Task::Seed { file, block_len: self.block_len });
             self.store.seeded_next.insert(file, ranges);
-            // A carousel need not be told what is lacking, and is not waited for.
-            if self.machine.carousel().is_none() {
+            // Most carousels are not told what is lacking, and are not waited for.
+            if self.machine.carousel().is_none() || self.line.reporter.is_some() {
                 return;
             }
             ranges = self.store.seeded_next.get(&file).cloned().unwrap_or_default();

@@ -27,7 +27,7 @@ use super::{
         refusal::Refusal,
     },
     Backlog, CONTROL, Carried, Ears, Figures, GROUP, Groups, HASH_ATTEMPTS, Hearing, Lifeline, Line, Members,
-    STORE, Session, Source, Storing, Trust,
+    Reporter, STORE, Session, Source, Storing, Trust, reporter,
 };
 use crate::{
     clock::{self, Clock},
@@ -57,6 +57,7 @@ impl<'a> Session<'a> {
         let store = Storing::open(options, folder, (journal, leftovers), &poller)?;
         let resumes = !store.leftovers.is_empty() || store.small.has_left();
         let members = Members::open(options, &joined.interface)?;
+        let reporter = Reporter::open(options, &joined.interface);
         let copies_port = joined.socket.local_addr()?.port();
         let mut session = Self {
             on_event,
@@ -81,6 +82,14 @@ impl<'a> Session<'a> {
             now: clock.now(),
             clock,
         };
+        match reporter {
+            Ok(reporter) => session.line.reporter = reporter,
+            Err(error) => {
+                let line =
+                    format!("cannot tell the sender what is lacking: {error}; it sends everything later");
+                (session.on_event)(ReceiveEvent::Warning(line));
+            }
+        }
         if ticket.repair == Repair::Carousel {
             session.join_slower(ticket.groups)?;
         }
@@ -160,6 +169,7 @@ impl Line {
             lifeline: Lifeline::new(connection.as_ref().and_then(|connection| connection.local())),
             sender: connection.as_ref().map_or(options.ticket.group, |connection| connection.peer()),
             outbox: Outbox::default(),
+            reporter: None,
             waits_for_room: false,
             closes: false,
             is_over: false,
@@ -199,6 +209,7 @@ fn machine(options: &ReceiveOptions, buffer_bytes: usize, resumes: bool) -> Rece
                 fec: ticket.fec,
                 has_chunk_hashes: options.dialect == Dialect::Session,
                 hash_attempts: HASH_ATTEMPTS,
+                reports: reporter::are_heard(ticket),
                 patience: Some(options.connect_timeout),
             };
             return Receiver::Carousel(Box::new(carousel::Receiver::new(config)));

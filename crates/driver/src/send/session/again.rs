@@ -224,7 +224,12 @@ impl Session<'_> {
             door.next_token += 1;
         }
         let path = self.plan.options.session_file.as_deref();
-        self.objects.marks = path.map(|path| Marks::open(path, roll)).transpose()?;
+        let free = self.plan.before.last_key_value().map_or(0, |(index, _)| index.saturating_add(1));
+        let free = self.plan.options.feed.is_some().then_some(free);
+        if let (Some(machine), Some(free)) = (self.machine.vcmtp_mut(), free) {
+            machine.number_from(free);
+        }
+        self.objects.marks = path.map(|path| Marks::open(path, roll, free)).transpose()?;
         self.await_listed();
         self.update_hold();
         Ok(())
@@ -284,8 +289,8 @@ impl Session<'_> {
             return;
         }
         let (session, objects) = (self.plan.session, self.figures.summary.objects);
-        // A folder has no end, so to stop its sender breaks nothing off for who has ended with all that was sent.
-        let may_be_over = self.is_of_folder() && self.figures.started.is_some();
+        // A feed that is stopped is over for whoever has ended with all that was sent.
+        let may_be_over = self.is_live();
         for peer in self.peers.values_mut() {
             let word = match may_be_over && peer.has_ended(objects) {
                 true => Message::Goodbye,

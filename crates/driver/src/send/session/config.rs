@@ -51,8 +51,10 @@ fn ring(plan: &Plan, options: &CarouselOptions) -> Result<Sender, SendError> {
         block_len: plan.block_len,
         fec: plan.options.fec.is_some(),
         announce: is_ours,
-        start: if is_ours { u64::from_be_bytes(random()?) } else { 0 },
+        // An index goes before its object, where receivers then say what they lack.
+        start: if is_ours && !plan.hears_reports() { u64::from_be_bytes(random()?) } else { 0 },
         first_row: if plan.goes_on { 1 + u64::from(u32::from_be_bytes(random()?)) } else { 0 },
+        has_reports: plan.hears_reports(),
         idle: options.idle,
         loops: options.loops,
     };
@@ -93,13 +95,13 @@ fn local(plan: &Plan, options: &LocalOptions, me: Option<Member>) -> Result<Send
         copies: copies_sent(plan)?,
         tuning: Tuning {
             deadline: options.deadline,
-            is_feed: ticket.is_feed,
+            is_feed: plan.options.feed.is_some(),
             repair_rate_bps: ticket.repair_rate_bps,
             ..Tuning::default()
         },
     };
     let objects = plan.sources.iter().map(NamedSource::begin).collect::<Result<Vec<_>, _>>()?;
-    let begins_empty = objects.is_empty() && ticket.is_feed;
+    let begins_empty = objects.is_empty() && plan.options.feed.is_some();
     if !begins_empty && Contents::new(objects.len() as u32).is_err() {
         return Err(SendError::Contents(objects.len()));
     }

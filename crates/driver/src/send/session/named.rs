@@ -84,6 +84,8 @@ struct Signs {
     is_unreachable: bool,
     /// When the receiver was first known to have listened.
     listened_at: Option<Instant>,
+    /// Whether it has said itself that it listens.
+    has_reported: bool,
 }
 
 impl Named {
@@ -112,6 +114,14 @@ impl Named {
         let has_listened = self.receivers.values().any(|signs| signs.listened_at.is_some());
         let are_gone = has_listened && self.receivers.values().all(|signs| signs.is_gone(now));
         self.all_gone = are_gone.then(|| self.all_gone.unwrap_or(now));
+    }
+
+    /// A receiver has reported what it lacks, where receivers do that.
+    pub fn reported(&mut self, now: Instant, address: IpAddr) {
+        if let Some(signs) = self.receivers.get_mut(&address) {
+            signs.listened_at.get_or_insert(now);
+            (signs.has_reported, signs.was_quiet) = (true, true);
+        }
     }
 
     /// Since when nobody has listened. `None` while somebody may, and before anybody has.
@@ -155,7 +165,7 @@ impl Signs {
     /// Notes an error. The next one may stay out for the time `silence` although nothing has changed.
     fn hear(&mut self, now: Instant, silence: Duration) {
         // An error so soon means that others were lost, and not that the program listened.
-        self.listened_at = self.listened_at.filter(|at| now >= *at + LIMITED);
+        self.listened_at = self.listened_at.filter(|at| self.has_reported || now >= *at + LIMITED);
         (self.last, self.asks_from) = (Some(now), Some(now + silence));
         (self.asked, self.unanswered) = (None, 0);
     }
@@ -247,6 +257,17 @@ mod tests {
         assert_eq!(named.all_gone(), Some(at(9_000)));
         look(&mut named, 10_000..13_000, &[(host(1), REFUSED)]);
         assert_eq!(named.all_gone(), None, "it has come back");
+    }
+
+    #[test]
+    fn whoever_reports_has_listened_however_soon_it_ends() {
+        let mut named = Named::new(&[host(1)]);
+        look(&mut named, 0..1_000, &[]);
+        named.reported(at(500), host(1));
+        named.reported(at(500), host(9));
+        look(&mut named, 1_000..3_000, &[(host(1), REFUSED)]);
+        assert_eq!(named.all_gone(), Some(at(1_000)));
+        assert_eq!(presences(&named, 2_600, 500), [Ended]);
     }
 
     #[test]

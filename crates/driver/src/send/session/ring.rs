@@ -4,7 +4,12 @@
 //! A run of blocks is read once. If blocks are signed, a run is as long as a page of their hashes. The run then
 //! leaves in several bursts after that page.
 
-use std::{collections::BTreeMap, net::SocketAddr, ops::Range, time::Duration};
+use std::{
+    collections::BTreeMap,
+    net::{IpAddr, SocketAddr},
+    ops::Range,
+    time::Duration,
+};
 
 use treecast_host::{poller::Interest, stop::Stop};
 use treecast_proto::{
@@ -26,6 +31,7 @@ use super::{
     },
     AUDIENCE, HASHES, Session, config,
     named::{Named, NamedReceiver},
+    reports::Reports,
 };
 use crate::{
     carousel::{FrameSender, ListenerWatch},
@@ -41,6 +47,8 @@ pub(super) struct Ring {
     options: CarouselOptions,
     /// What is known of the receivers that are named.
     named: Named,
+    /// Hears what receivers lack. `None` where they do not tell.
+    pub reports: Option<Reports>,
     /// Hears who listens, for each group. Empty where nobody can be heard.
     watches: Vec<ListenerWatch>,
     next_look: Instant,
@@ -71,6 +79,11 @@ struct Pending {
 }
 
 impl Ring {
+    /// Takes note of who has reported what it lacks.
+    pub fn reported(&mut self, now: Instant, address: IpAddr) {
+        self.named.reported(now, address);
+    }
+
     /// Looks for listeners in the next turn.
     pub fn look_now(&mut self) {
         self.next_look = Instant::ZERO;
@@ -108,10 +121,11 @@ impl Ring {
 
 impl Session<'_> {
     /// Takes up all objects, and begins to hear who listens.
-    pub(super) fn open_ring(&mut self) -> Result<(), SendError> {
+    pub(super) fn open_ring(&mut self, reports: Option<Reports>) -> Result<(), SendError> {
         let Repair::Carousel(options) = self.plan.options.repair.clone() else { return Ok(()) };
         let mut ring = Ring {
             named: Named::new(&self.plan.options.receivers),
+            reports,
             watches: Vec::new(),
             next_look: Instant::ZERO,
             frames: Vec::new(),

@@ -5,12 +5,19 @@ use std::time::Duration;
 use treecast_proto::{Instant, object::SenderInput};
 
 use super::{
-    super::{SendError, SendEvent},
+    super::{
+        SendError, SendEvent,
+        peer::{Awaited, Peer},
+    },
     Session,
 };
 
 /// How long a sender that goes on with a session waits for all receivers to come back.
-pub(super) const RETURN_TIME: Duration = Duration::from_secs(3);
+const RETURN_TIME: Duration = Duration::from_secs(3);
+
+/// How long it waits in a feed, where those who come back later lack what was over by then. A receiver may notice only after 15 s that
+/// its connection has died.
+const FEED_RETURN_TIME: Duration = Duration::from_secs(20);
 
 impl Session<'_> {
     /// Waits for the first receivers, and hands the objects to the machine when they are there.
@@ -34,6 +41,13 @@ impl Session<'_> {
         Ok(())
     }
 
+    /// When a sender that goes on with a session begins without those who have not come back.
+    pub(super) fn returned_at(&self) -> Instant {
+        let is_missing = |peer: &Peer| peer.absence.awaited == Awaited::Missing;
+        let awaits_some = self.plan.options.feed.is_some() && self.peers.values().any(is_missing);
+        Instant::ZERO + if awaits_some { FEED_RETURN_TIME } else { RETURN_TIME }
+    }
+
     /// How long the start is still held back, by the host's clock.
     pub(super) fn held_back(&self) -> Option<Duration> {
         let start_at = self.plan.options.start_at?;
@@ -48,9 +62,14 @@ impl Session<'_> {
         let wanted = self.wanted();
         let joined = self.connected();
         // Those who have everything do not come back.
-        let goes_on = !self.plan.control.is_empty() && joined > 0 && now >= Instant::ZERO + RETURN_TIME;
+        let (goes_on, returned_at) = (!self.plan.control.is_empty(), self.returned_at());
+        let awaits_some = returned_at > Instant::ZERO + RETURN_TIME && now < returned_at;
+        let goes_on = goes_on && joined > 0 && now >= returned_at;
         if let Some(left) = self.held_back() {
             self.figures.waits_since = now + left;
+            return Ok(false);
+        }
+        if awaits_some {
             return Ok(false);
         }
         if joined >= wanted {

@@ -22,6 +22,7 @@ fn receiver_of(block_len: u16) -> Receiver {
         fec: false,
         has_chunk_hashes: true,
         hash_attempts: 2,
+        reports: false,
         patience: Some(Duration::from_secs(30)),
     })
 }
@@ -399,4 +400,46 @@ fn what_anybody_may_have_invented_is_bounded() {
         );
     }
     assert!(receiver.objects[&0].stored.chunks() <= MAX_CHUNKS);
+}
+
+/// Where the sender hears reports, a receiver says what it lacks when it knows what an older version holds, and again while
+/// nothing of it comes.
+#[test]
+fn what_is_lacking_is_reported_until_it_comes() {
+    let mut receiver = receiver();
+    receiver.config.reports = true;
+    let mut lacks = |millis, input| {
+        let now = NOW + Duration::from_millis(millis);
+        receiver.handle(now, input);
+        let mut lacks = Vec::new();
+        loop {
+            match receiver.poll(now) {
+                Step::Transmit(ReceiverTransmit::Message { message: Message::Lacking(lacking), .. }) => {
+                    lacks.push(lacking.range());
+                }
+                Step::Wait(..) => break lacks,
+                _ => {}
+            }
+        }
+    };
+    let announced = || message(FILE, Message::BeginOfFile(begin().with_index()));
+    assert!(
+        lacks(0, announced()).is_empty() && lacks(900, announced()).is_empty(),
+        "it reads its older version"
+    );
+    let have = ReceiverInput::Have { file: FILE, ranges: vec![Range { start: 20, end: 80 }] };
+    assert_eq!(lacks(1_000, have), [0..20, 80..95]);
+    assert!(lacks(1_500, announced()).is_empty());
+    assert_eq!(lacks(2_000, message(FILE, Message::EndOfFile)), [0..20, 80..95]);
+    assert!(lacks(3_900, announced()).is_empty(), "the time doubles");
+    assert_eq!(lacks(4_000, announced()), [0..20, 80..95]);
+    assert!(lacks(4_100, blocks(0..20)).is_empty());
+    assert!(lacks(5_050, announced()).is_empty(), "more is coming");
+    assert_eq!(lacks(5_100, message(FILE, Message::EndOfFile)), Vec::from([Range { start: 80, end: 95 }]));
+    assert_eq!(lacks(8_000, announced()), Vec::from([Range { start: 80, end: 95 }]));
+    assert_eq!(lacks(10_000, announced()), Vec::from([Range { start: 80, end: 95 }]));
+
+    let plain = || message(OTHER, Message::BeginOfFile(begin()));
+    assert!(lacks(10_100, plain()).is_empty(), "its blocks may be on their way");
+    assert_eq!(lacks(10_500, plain()), Vec::from([Range { start: 0, end: 95 }]));
 }

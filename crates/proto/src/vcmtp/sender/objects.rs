@@ -178,6 +178,10 @@ impl Objects {
         }
     }
 
+    pub(super) fn number_from(&mut self, index: u32) {
+        self.next_index = self.next_index.max(index);
+    }
+
     pub(super) fn add(&mut self, begin: BeginOfFile) -> u32 {
         let object = self.make(begin);
         let index = self.next_index;

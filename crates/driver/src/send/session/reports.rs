@@ -1,0 +1,71 @@
+//! What a carousel's receivers say they lack, by datagrams to a socket of the sender.
+//!
+//! Whoever has the ticket can report, and so can have everything sent again. No report makes the sender send less.
+
+use std::net::SocketAddr;
+
+use treecast_host::poller::{Interest, Poller};
+use treecast_proto::object::SenderInput;
+
+use super::{
+    super::{Plan, SendError},
+    MEMBERS, Session,
+};
+use crate::{
+    local::{Post, member, own_address},
+    seal::Opener,
+    udp::{Batch, Collector, Item},
+};
+
+/// How many calls to the kernel read reports before packets leave again.
+const READS_A_TURN: usize = 64;
+
+#[derive(Debug)]
+pub(super) struct Reports {
+    at: SocketAddr,
+    collector: Collector,
+    batch: Batch,
+}
+
+impl Reports {
+    /// Opens the socket for reports. `None` in a session without them.
+    pub fn open(plan: &Plan, poller: &Poller) -> Result<Option<Self>, SendError> {
+        if !plan.hears_reports() {
+            return Ok(None);
+        }
+        let offload = plan.options.offload;
+        let at = SocketAddr::new(own_address(&plan.group.interface, plan.group.group.ip()), 0);
+        let post = Post::open(&plan.group, at, plan.options.hops, offload, (plan.block_len, None))?;
+        let opener = plan.secret.clone().map(Opener::with_secret);
+        let collector = Collector::new(post.ear()?, offload, plan.block_len, opener)?;
+        poller.add(collector.socket(), MEMBERS, Interest::Read)?;
+        Ok(Some(Self { at: post.me().0, collector, batch: Batch::default() }))
+    }
+
+    /// The address of the socket.
+    pub fn at(&self) -> SocketAddr {
+        self.at
+    }
+}
+
+impl Session<'_> {
+    /// Hands the machine what receivers have reported.
+    pub(super) fn hear_reports(&mut self) -> Result<(), SendError> {
+        let now = self.clock.now();
+        for _ in 0..READS_A_TURN {
+            let reports = self.ring.as_mut().and_then(|ring| ring.reports.as_mut());
+            let Some(reports) = reports else { break };
+            let Some(from) = reports.collector.receive_from(&mut reports.batch)? else { break };
+            let items = reports.batch.take_items();
+            reports.batch.clear();
+            let from = member(from);
+            for item in items {
+                if let Item::Message { file, message } = item {
+                    self.ring.iter_mut().for_each(|ring| ring.reported(now, from.0.ip()));
+                    self.handle(now, SenderInput::Local { from, file, message });
+                }
+            }
+        }
+        Ok(())
+    }
+}
