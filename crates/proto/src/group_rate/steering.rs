@@ -513,7 +513,8 @@ impl Steering {
         }
         if self.has_drained(now) {
             let seen = elapsed.saturating_sub(self.last.round_trip);
-            if self.stage.before_queue > self.noise() && self.is_alone(seen) {
+            let had_queue = self.stage.before_queue > self.noise();
+            if had_queue && self.is_contested() && self.is_alone(seen) {
                 self.contest.end();
             }
             return self.enter(now, Phase::Cruise);
