@@ -177,7 +177,7 @@ fn session_file(error: &SessionFileError) -> Option<&'static str> {
         SessionFileError::Write { .. } => Some("name one in a folder that you may write to with --session"),
         SessionFileError::Taken { .. } => Some("start again, or name another file with --session"),
         SessionFileError::Options { .. } => Some(
-            "start the sender so again (--fanout, --repair, --fec, --group, --port, --rates, --source, --plain, --key, \
+            "start the sender so again (--fanout, --repair, --fec, --group, --rates, --source, --plain, --key, \
              --allow, --expires and --block as then), or name another file with --session",
         ),
         SessionFileError::Expired { .. } => {
