@@ -97,7 +97,7 @@ fn options(error: &OptionsError) -> Option<&'static str> {
         OptionsError::Feed { .. } => {
             "name a file or pipe of paths with `treecast send --feed`, or a folder with `treecast feed`"
         }
-        OptionsError::Rates => "name them with --rates from fast to slow, as 500M,100M,20M",
+        OptionsError::Rates => "name them with --rates from fast to slow, as 500M,100M,20M, or one with --rate",
         OptionsError::RatesWithoutGroup => "leave out --rates, or take --fanout multicast",
         OptionsError::RatesUnmended => "take --repair nack, after or carousel",
         OptionsError::TooFewGroups => "name another with --group",
@@ -108,7 +108,7 @@ fn options(error: &OptionsError) -> Option<&'static str> {
         OptionsError::LocalGroupSize(_) => {
             "divide it in the file of --local-groups, or take --fanout multicast"
         }
-        OptionsError::LocalRate => "name the highest with --rate",
+        OptionsError::LocalRate => "name the highest with --rate, as 100M",
         OptionsError::LocalTfmcc => "leave out --rate, or take --repair nack",
         OptionsError::Floor { .. } => "take a lower --rate-floor",
         OptionsError::FloorWithoutAuto => "leave out --rate-floor, or take --rate auto",

@@ -49,7 +49,7 @@ pub enum OptionsError {
     )]
     LocalGroupSize(usize),
     #[error(
-        "a session with local groups begins at its highest rate, and goes down where receivers lose too much"
+        "a session with local groups begins at its highest rate, which is a number, and goes down where receivers lose too much"
     )]
     LocalRate,
     #[error(

@@ -565,7 +565,8 @@ fn retransmission(
     let welcome =
         Welcome { version: PROTOCOL_VERSION, block_len: config.block_len, receiver: receiver.number() };
     let (file, message) = match action {
-        Action::Welcome => (session, Message::Welcome(welcome)),
+        // It tells how far the sender is: the group's word on an object far beyond that is not believed.
+        Action::Welcome => (objects.file_id(objects.next_to_begin()), Message::Welcome(welcome)),
         Action::Place(group) => (session, Message::Move(Move::new(group).ok()?)),
         Action::Offer(index) => (objects.file_id(index), Message::Offer(objects.get(index)?.begin.clone())),
         Action::Message(index, Due::Reject) => (objects.file_id(index), Message::RetransmissionReject),

@@ -46,7 +46,7 @@ impl Receiver {
         self.note_heard(now, from);
         let index = file.index();
         match (message, from) {
-            (Message::Welcome(_), Channel::Control) => {}
+            (Message::Welcome(_), Channel::Control) => self.ledger.note_next(index),
             (Message::Goodbye, Channel::Control) => self.state = State::Leaving,
             (Message::Move(to), Channel::Control) => self.placed(to),
             (Message::PutOut(word), Channel::Control) => self.put_out(&word),

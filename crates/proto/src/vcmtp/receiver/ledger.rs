@@ -111,6 +111,11 @@ impl Ledger {
         Some(self.open.entry(index).or_insert_with(|| Box::new(new())))
     }
 
+    /// The sender says which object it begins next.
+    pub(super) fn note_next(&mut self, index: u32) {
+        self.highest = self.highest.max(index);
+    }
+
     fn has_room(&self, index: u32, word: Word) -> bool {
         let is_near = index < self.highest.saturating_add(SPAN);
         let confirmed = is_near && self.unconfirmed.len() < MAX_UNCONFIRMED;
@@ -181,6 +186,17 @@ mod tests {
         }
         ledger.end(SPAN - 1);
         assert!(open(&mut ledger, 0, Word::Sender) && open(&mut ledger, 1, Word::Hearsay));
+    }
+
+    /// A feed that was started again numbers its files from 65,536 on. Receivers had each first file over their connections.
+    #[test]
+    fn who_comes_late_is_told_how_far_the_sender_is() {
+        let mut ledger = Ledger::default();
+        assert!(!open(&mut ledger, SPAN, Word::Announcement));
+        ledger.note_next(SPAN);
+        assert!(
+            open(&mut ledger, SPAN, Word::Announcement) && open(&mut ledger, SPAN + 9, Word::Announcement)
+        );
     }
 
     #[test]

@@ -256,6 +256,12 @@ impl Objects {
         self.index(file).filter(|index| self.open.get(index).is_none_or(has_begun))
     }
 
+    /// The first object that has not begun.
+    pub(super) fn next_to_begin(&self) -> u32 {
+        let mut waiting = self.open.iter().filter(|(_, object)| object.started.is_none());
+        waiting.next().map_or(self.next_index, |(index, _)| *index)
+    }
+
     /// How many there have been so far.
     pub(super) fn count(&self) -> u32 {
         self.next_index
