@@ -2,8 +2,9 @@
 //!
 //! Nobody connects to a carousel, so its sender does not know its receivers, and reports come by datagram and may be lost. It sends
 //! the union of what has been reported, and forgets it with that; receivers report again what they still lack. Nobody
-//! must be left without for that: a whole loop goes out when nobody has reported for a long time and somebody listens, and when
-//! parts have taken several times the bytes of a whole loop. So a receiver that cannot report gets everything, if later.
+//! must be left without for that: a whole loop goes out when nobody has reported for a long time and somebody listens, when
+//! parts have taken several times the bytes of a whole loop, and when the last whole loop is several times as long ago as it took. So a
+//! receiver that cannot report gets everything, if later, whatever others report.
 
 use std::{ops::Range, time::Duration};
 
@@ -55,10 +56,11 @@ impl Lacks {
         }
     }
 
-    /// Takes note of what a receiver lacks. `passed`: where this object's pass is, while it goes on.
-    pub fn report(&mut self, now: Instant, bytes: &Range<u64>, passed: Option<u64>) {
+    /// Takes note of what a receiver lacks. `passed`: where this object's pass is, while it goes on. Returns whether the object has
+    /// any of these bytes.
+    pub fn report(&mut self, now: Instant, bytes: &Range<u64>, passed: Option<u64>) -> bool {
         if bytes.start >= self.size {
-            return;
+            return false;
         }
         let blocks = bytes.start / self.block_len..bytes.end.min(self.size).div_ceil(self.block_len);
         let passed = passed.map_or(u64::MAX, |position| position.div_ceil(self.block_len));
@@ -67,10 +69,12 @@ impl Lacks {
         if let Some(pass) = self.pass.as_mut().filter(|_| !ahead.is_empty()) {
             pass.insert(ahead);
         }
-        if !behind.is_empty() {
+        // Many receivers may lack all of it.
+        if !behind.is_empty() && self.reported.len() < self.size.div_ceil(self.block_len) {
             self.reported.insert(behind);
             self.since.get_or_insert(now);
         }
+        true
     }
 
     /// Whether anything was reported that no pass has brought.
@@ -122,6 +126,10 @@ pub(super) struct WholeLoops {
     total_bytes: u64,
     /// When nobody has reported for so long that a whole loop is due, and those after it.
     at: Instant,
+    /// When a whole loop is due whoever reports.
+    latest: Instant,
+    /// When this loop began.
+    began: Instant,
     /// Bytes that loops of parts have taken since the last whole one.
     parts_bytes: u64,
     /// Whether this loop is whole.
@@ -132,18 +140,34 @@ pub(super) struct WholeLoops {
 
 impl WholeLoops {
     pub fn new(total_bytes: u64) -> Self {
-        Self { total_bytes, at: Instant::ZERO, parts_bytes: 0, is_whole: false, sent: Sent::default() }
+        let (at, latest, began) = (Instant::ZERO, Instant::ZERO, Instant::ZERO);
+        Self { total_bytes, at, latest, began, parts_bytes: 0, is_whole: false, sent: Sent::default() }
     }
 
-    /// Somebody has begun to listen, or has reported.
+    /// Somebody has begun to listen.
+    pub fn listen(&mut self, now: Instant) {
+        self.put_off(now);
+        self.latest = now + self.patience() * PARTS as u32;
+    }
+
+    /// Somebody has reported.
     pub fn put_off(&mut self, now: Instant) {
-        self.at = now + LEAST_PATIENCE + Duration::from_secs(self.total_bytes / READ_BYTES_A_SECOND);
+        self.at = now + self.patience();
+    }
+
+    fn patience(&self) -> Duration {
+        LEAST_PATIENCE + Duration::from_secs(self.total_bytes / READ_BYTES_A_SECOND)
     }
 
     /// Begins a loop. `has_reports`: something was reported that no loop has brought. If not, whoever cannot report is alone, and gets
-    /// everything when its time has come.
+    /// everything when its time has come. Reports of few bytes, which anybody may repeat, do not put that off for ever.
     pub fn begin(&mut self, now: Instant, has_reports: bool) {
-        self.is_whole = self.at <= now || has_reports && self.parts_bytes / PARTS >= self.total_bytes.max(1);
+        if self.is_whole {
+            self.latest = now + self.patience().max(now - self.began) * PARTS as u32;
+        }
+        self.began = now;
+        let have_taken = has_reports && self.parts_bytes / PARTS >= self.total_bytes.max(1);
+        self.is_whole = self.at <= now || self.latest <= now || have_taken;
         if self.is_whole {
             self.parts_bytes = 0;
         }
@@ -216,7 +240,7 @@ mod tests {
     #[test]
     fn everything_goes_out_when_nobody_reports_or_parts_have_taken_as_much() {
         let mut whole = WholeLoops::new(1_000);
-        whole.put_off(at(0));
+        whole.listen(at(0));
         let mut begin = |millis, sent| {
             whole.begin(at(millis), sent > 0);
             whole.sent(sent);
@@ -228,5 +252,20 @@ mod tests {
         whole.put_off(at(10_002));
         whole.begin(at(10_003), true);
         assert!(!whole.is_whole());
+    }
+
+    /// A recorded report of one block that was sent again and again kept everything from whoever cannot report.
+    #[test]
+    fn reports_of_a_few_bytes_do_not_put_off_a_whole_loop_for_ever() {
+        let mut whole = WholeLoops::new(1_000_000);
+        whole.listen(at(0));
+        let mut are_whole = (1..200).map(|second| {
+            whole.put_off(at(second * 1_000));
+            whole.begin(at(second * 1_000), true);
+            whole.sent(100);
+            whole.is_whole()
+        });
+        assert_eq!(are_whole.position(|is_whole| is_whole), Some(39));
+        assert_eq!(are_whole.position(|is_whole| is_whole), Some(40), "and again after that");
     }
 }

@@ -197,7 +197,7 @@ impl Ring {
         match self.state {
             State::Waiting if is_heard => {
                 self.state = State::Sending;
-                self.whole_loops.iter_mut().for_each(|whole| whole.put_off(now));
+                self.whole_loops.iter_mut().for_each(|whole| whole.listen(now));
             }
             State::Sending if !is_heard => self.state = State::Waiting,
             _ => {}
@@ -210,9 +210,9 @@ impl Ring {
         let place = &self.at;
         let is_here = place.object == file.index() as usize && place.has_begun;
         let passed = is_here.then_some(place.position);
-        if let Some(object) = self.objects.get_mut(file.index() as usize).filter(|object| object.file == file)
-        {
-            object.lacks.report(now, bytes, passed);
+        let object = self.objects.get_mut(file.index() as usize);
+        let object = object.filter(|object| object.file == file && object.withdrawn.is_none());
+        if object.is_some_and(|object| object.lacks.report(now, bytes, passed)) {
             whole_loops.put_off(now);
         }
     }

@@ -1,6 +1,7 @@
 //! What a carousel's receivers say they lack, by datagrams to a socket of the sender.
 //!
-//! Whoever has the ticket can report, and so can have everything sent again. No report makes the sender send less.
+//! Whoever has the ticket can report, and so can have everything sent again. Whoever has recorded a sealed report can send it again.
+//! Neither keeps a whole loop away for ever (`treecast_proto::carousel`).
 
 use std::net::SocketAddr;
 
