@@ -5,7 +5,7 @@
 //! sender, and errors may be lost. So a receiver is known to have listened only if several packets that left later than
 //! that, one after the other, were not answered so.
 //!
-//! Errors are not signed. Whoever forges them can change what is told here.
+//! Errors are not signed, and the address that a report comes from is not proved. Whoever forges them can change what is told here.
 
 use std::{collections::BTreeMap, net::IpAddr, time::Duration};
 

@@ -7,6 +7,7 @@ use std::net::SocketAddr;
 
 use treecast_host::poller::{Interest, Poller};
 use treecast_proto::object::SenderInput;
+use treecast_wire::message::Message;
 
 use super::{
     super::{Plan, SendError},
@@ -61,7 +62,9 @@ impl Session<'_> {
             reports.batch.clear();
             let from = member(from);
             for item in items {
-                if let Item::Message { file, message } = item {
+                if let Item::Message { file, message: message @ Message::Lacking(_) } = item
+                    && file.session() == self.plan.session
+                {
                     self.ring.iter_mut().for_each(|ring| ring.reported(now, from.0.ip()));
                     self.handle(now, SenderInput::Local { from, file, message });
                 }
