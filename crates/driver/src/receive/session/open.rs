@@ -27,7 +27,7 @@ use super::{
         refusal::Refusal,
     },
     Backlog, CONTROL, Carried, Ears, Figures, GROUP, Groups, HASH_ATTEMPTS, Hearing, Lifeline, Line, Members,
-    Reporter, STORE, Session, Source, Storing, Trust, reporter,
+    Reporter, STORE, Session, Source, Storing, Trust,
 };
 use crate::{
     clock::{self, Clock},
@@ -58,12 +58,13 @@ impl<'a> Session<'a> {
         let resumes = !store.leftovers.is_empty() || store.small.has_left();
         let members = Members::open(options, &joined.interface)?;
         let reporter = Reporter::open(options, &joined.interface);
+        let reports = matches!(reporter, Ok(Some(_)));
         let copies_port = joined.socket.local_addr()?.port();
         let mut session = Self {
             on_event,
             machine: match &members {
                 Some(members) => members.machine(options, copies_port)?,
-                None => machine(options, joined.buffer_bytes, resumes),
+                None => machine(options, joined.buffer_bytes, resumes, reports),
             },
             trust: match ticket.repair {
                 Repair::Carousel => Trust::in_group(joined.sender_key, ticket.block_len),
@@ -194,8 +195,9 @@ fn opener(ticket: &Ticket) -> Result<Option<Opener>, ReceiveError> {
     }))
 }
 
-/// The machine of the ticket's repair.
-fn machine(options: &ReceiveOptions, buffer_bytes: usize, resumes: bool) -> Receiver {
+/// The machine of the ticket's repair. `reports`: a carousel's sender can be told what is lacking. Without a way to it, reports would
+/// wait for ever.
+fn machine(options: &ReceiveOptions, buffer_bytes: usize, resumes: bool, reports: bool) -> Receiver {
     let ticket = &options.ticket;
     let repair = match ticket.repair {
         Repair::None => vcmtp::Repair::None,
@@ -209,7 +211,7 @@ fn machine(options: &ReceiveOptions, buffer_bytes: usize, resumes: bool) -> Rece
                 fec: ticket.fec,
                 has_chunk_hashes: options.dialect == Dialect::Session,
                 hash_attempts: HASH_ATTEMPTS,
-                reports: reporter::are_heard(ticket),
+                reports,
                 patience: Some(options.connect_timeout),
             };
             return Receiver::Carousel(Box::new(carousel::Receiver::new(config)));

@@ -21,7 +21,7 @@ pub(super) struct Reporter {
 }
 
 /// Whether the session's sender hears reports.
-pub(super) fn are_heard(ticket: &Ticket) -> bool {
+fn are_heard(ticket: &Ticket) -> bool {
     ticket.repair == Repair::Carousel && !ticket.control.is_empty()
 }
 
