@@ -7,10 +7,16 @@ set -u
 
 [ $# -ge 3 ] || { echo "insert.sh: expected FEEDTYPE FOLDER FILE..." >&2; exit 2; }
 feed=$1
+# The folder may be named by a link, and so are its files then.
+case $2 in
+/*) folder=${2%/} ;;
+*) folder=$(pwd -P)/${2%/} ;;
+esac
 cd -P "$2" || exit 1
 shift 2
 for path; do
     shift
+    path=${path#"$folder"/}
     set -- "$@" "${path#"$PWD"/}"
 done
 pqinsert ${QUEUE:+-q "$QUEUE"} -f "$feed" -- "$@" 2>/dev/null && exec rm -- "$@"
