@@ -7,13 +7,13 @@
 # Traffic stays on the loopback interface. It removes all that it makes.
 set -eu
 
-treecast=$(readlink -f "${1:-target/release/treecast}")
+treecast=$(readlink -f "${1:-target/release/treecast}" || true)
 here=$(dirname "$(readlink -f "$0")")
 count=${COUNT:-300}
 PATH=${LDM:+$LDM:}$(dirname "$treecast"):$PATH
 export PATH
 die() { echo "with-ldm.sh: $*" >&2; exit 1; }
-[ -x "$treecast" ] || die "there is no program $treecast: build it, or name it"
+[ -x "$treecast" ] || die "there is no program ${1:-target/release/treecast}: build it, or name it"
 for program in pqact pqinsert pqcreate pqcat; do
     command -v $program >/dev/null || die "there is no $program: build LDM (github.com/Unidata/LDM), and name its folder by LDM=.../bin"
 done
@@ -61,7 +61,10 @@ arrive() {
 
 "$treecast" feed spool --remove --interface lo --ticket-file ticket > feed.log 2>&1 & feed=$!
 pids="$pids $feed"
-until [ -s ticket ]; do sleep 0.1; done
+until [ -s ticket ]; do
+    kill -0 $feed 2>/dev/null || die "treecast feed has ended: $(cat feed.log)"
+    sleep 0.1
+done
 QUEUE=$work/down.pq "$treecast" receive @ticket --interface lo --into out --batch 1 \
     --exec "$here/insert.sh CONDUIT out {}" > receive.log 2>&1 & receive=$!
 pids="$pids $receive"
