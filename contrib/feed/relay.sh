@@ -5,7 +5,7 @@
 #   TICKET-COMMAND  prints the sender's ticket, such as 'ssh sender.example cat /srv/ticket'. It is asked again whenever the session has ended
 #   OPTION...       of treecast feed: --ticket-file or --announce for the receivers of the site, --rules with the sender's own rules,
 #                   --keep as the sender's, so that a restart neither loses nor repeats files; --spool-bytes for what the site is slow to take
-# A sender that is started again has another ticket: the relay asks for it when the old one has not worked for 10 s. Ends with its treecast feed. A relay that is started again goes on where it was.
+# A sender that is started again without --session has another ticket: the relay asks for it when the old one has not worked for 10 s. Ends with its treecast feed. A relay that is started again goes on where it was.
 set -u
 
 [ $# -ge 2 ] || { echo "relay.sh: expected SPOOL TICKET-COMMAND [OPTION...]" >&2; exit 2; }
@@ -20,7 +20,7 @@ receive() {
     while :; do
         ticket=$(sh -c "$ask") || ticket=""
         if [ -n "$ticket" ]; then
-            treecast receive "$ticket" --into "$spool" --reconnect 10 --connect-timeout 10 &
+            treecast receive --into "$spool" --reconnect 10 --connect-timeout 10 -- "$ticket" &
             receiver=$!
             wait "$receiver"
         else
