@@ -44,7 +44,7 @@
 //!
 //! # Everything that the command does
 //!
-//! `treecast send`, `receive`, `feed`, `discover`, `keys` and `status` are built on this crate alone. [`GroupBuilder`] and
+//! `treecast send`, `receive`, `feed`, `discover`, `keys` and `status` deliver by this crate alone. [`GroupBuilder`] and
 //! [`ReceiverBuilder`] have all their options; those that are structures are in [`options`]. [`GroupBuilder::run`] and
 //! [`ReceiverBuilder::run`] hold a session in the thread of their caller, and tell every event in full ([`watch`]).
 //!

@@ -3,7 +3,8 @@
 //! [`GroupBuilder::run`](crate::GroupBuilder::run) and [`ReceiverBuilder::run`](crate::ReceiverBuilder::run) tell them, and
 //! `treecast send --json` and `treecast receive --json` print them. All of them implement serde's traits.
 //!
-//! They say more with time: a minor version may add events, fields and variants.
+//! They say more with time: a minor version may add events, fields and variants. So match with a wildcard arm and `..`, also where a type
+//! does not ask for it.
 
 /// The target of a session's events in the crate `tracing`.
 pub use treecast_driver::SESSION_LOG as LOG_TARGET;
