@@ -27,7 +27,7 @@ use crate::{
     Error, ErrorKind, Stop,
     error::of_send,
     events::Callback,
-    limits::LOCAL_RATE_BPS,
+    limits::{LEAST_STALL_LIMIT, LOCAL_RATE_BPS},
     object::checked_factor,
     observers::{Observed, Observers},
     session::Session,
@@ -73,6 +73,12 @@ fn check(options: &SendOptions) -> Result<(), Error> {
     match options {
         _ if options.compression.is_some_and(|level| !LEVELS.contains(&level)) => {
             refuse(format!("objects are compressed at level {} to {}", LEVELS.start(), LEVELS.end()))
+        }
+        _ if options.stall_limit < LEAST_STALL_LIMIT => {
+            let least = LEAST_STALL_LIMIT.as_secs();
+            refuse(format!(
+                "receivers that are well may be silent for a while: allow a stall limit of {least} s or more"
+            ))
         }
         _ if options.hops == 0 => refuse("with 0 hops, packets never leave this host: allow 1 to 255".into()),
         _ if options.wait_for == 0 => refuse("a session starts with a receiver: wait for 1 or more".into()),

@@ -144,7 +144,8 @@ impl GroupBuilder {
         self
     }
 
-    /// The time of silence after which a receiver that owes an answer has failed. Default: 120 s.
+    /// The time of silence after which a receiver that owes an answer has failed, at least
+    /// [`LEAST_STALL_LIMIT`](crate::limits::LEAST_STALL_LIMIT). Default: 120 s.
     pub fn stall_limit(mut self, time: Duration) -> Self {
         self.options.stall_limit = time;
         self
