@@ -218,12 +218,15 @@ impl Marks {
         Ok(Self { file, left: MAX_LEN.saturating_sub(len), noted: BTreeMap::new(), free, roll })
     }
 
-    /// Notes that a feed's object has this number, before anything of it is sent.
+    /// Notes that a feed's object has this number, before anything of it is sent. If a restarted sender used the number again, also after
+    /// its host has crashed, receivers would take the new object for one that they have.
     pub fn numbered(&mut self, index: u32) {
-        if let Some(free) = self.free.as_mut().filter(|free| index >= **free) {
-            *free = index.saturating_add(FEED_STEP);
-            let last = *free - 1;
-            self.add(&format!("sent {last} 0\n"));
+        if self.free.is_some_and(|free| index >= free) {
+            let free = index.saturating_add(FEED_STEP);
+            let last = free - 1;
+            if self.add(&format!("sent {last} 0\n")) && self.file.sync_data().is_ok() {
+                self.free = Some(free);
+            }
         }
     }
 
@@ -250,24 +253,24 @@ impl Marks {
     }
 
     pub fn came(&mut self, who: &Who, address: SocketAddr) {
-        self.roll.came(who, address).into_iter().for_each(|line| self.add(&line));
+        self.roll.came(who, address).into_iter().for_each(|line| _ = self.add(&line));
     }
 
     pub fn has(&mut self, who: &Who, is_listed: bool) {
-        self.roll.has(who, is_listed).into_iter().for_each(|line| self.add(&line));
+        self.roll.has(who, is_listed).into_iter().for_each(|line| _ = self.add(&line));
     }
 
     pub fn ended(&mut self, who: &Who) {
-        self.roll.ended(who).into_iter().for_each(|line| self.add(&line));
+        self.roll.ended(who).into_iter().for_each(|line| _ = self.add(&line));
     }
 
-    /// What cannot be noted is sent again should the sender be killed, and that is all.
-    fn add(&mut self, line: &str) {
-        if let Some(left) = self.left.checked_sub(line.len() as u64)
-            && self.file.write_all(line.as_bytes()).is_ok()
-        {
-            self.left = left;
-        }
+    /// Adds a line. Returns whether that was possible. What cannot be noted of an object's progress is sent again should the sender be
+    /// killed, and that is all.
+    fn add(&mut self, line: &str) -> bool {
+        let left = self.left.checked_sub(line.len() as u64);
+        let left = left.filter(|_| self.file.write_all(line.as_bytes()).is_ok());
+        self.left = left.unwrap_or(self.left);
+        left.is_some()
     }
 }
 
