@@ -5,7 +5,7 @@
 //! | Start | 2.77 times what arrives | when it has not grown by a quarter in three round trips, or a queue or many losses show |
 //! | Drain | half of what the path delivers | when the queue is gone, or turns out to be others' |
 //! | Cruise | what the path delivers, or the window of [`Contest`] | after about eight round trips |
-//! | Up | 1.25 times what the path delivers | when that does not grow, or a queue or congestion shows |
+//! | Up | 1.25 times what the path delivers, or 1.5 times beside others that do not yield | when that does not grow, or a queue or congestion shows |
 //! | Down | 0.75 times what the path delivers | as Drain |
 //!
 //! BBR bounds what is under way. There is no window here, because nobody acknowledges: the same bound is on the rate, which falls as
