@@ -97,7 +97,9 @@ fn options(error: &OptionsError) -> Option<&'static str> {
         OptionsError::Feed { .. } => {
             "name a file or pipe of paths with `treecast send --feed`, or a folder with `treecast feed`"
         }
-        OptionsError::Rates => "name them with --rates from fast to slow, as 500M,100M,20M, or one with --rate",
+        OptionsError::Rates => {
+            "name them with --rates from fast to slow, as 500M,100M,20M, or one with --rate"
+        }
         OptionsError::RatesWithoutGroup => "leave out --rates, or take --fanout multicast",
         OptionsError::RatesUnmended => "take --repair nack, after or carousel",
         OptionsError::TooFewGroups => "name another with --group",

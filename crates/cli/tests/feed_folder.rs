@@ -118,7 +118,7 @@ fn a_file_that_cannot_be_sent_is_not_removed_and_is_tried_again_after_a_restart(
 fn a_feed_that_is_started_again_with_its_session_goes_on_with_its_receivers() {
     let scratch = Scratch::new();
     let (session, ticket) = (scratch.arg("session"), || fs::read_to_string(scratch.path("ticket")).unwrap());
-    let start = || feed(&scratch, "sent", &["--session", &session, "--wait", "2", "--json"]);
+    let start = || feed(&scratch, "sent", &["--session", &session, "--wait", "2"]);
     let sender = start();
     let first = ticket();
     let mut receivers = [scratch.receive("a", &[]), scratch.receive("b", &[])];

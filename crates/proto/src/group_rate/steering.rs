@@ -479,12 +479,18 @@ impl Steering {
         }
     }
 
+    /// Nobody contends any more, so Up need not climb fast.
+    fn end_contest(&mut self) {
+        self.contest.end();
+        self.bandwidth.up_gain = self.bandwidth.up_gain.min(UP_GAIN);
+    }
+
     fn cruise(&mut self, now: Instant) {
         let is_contested = self.is_contested();
         if (is_contested || self.contest.holds(now))
             && self.standing.free(now) > EMPTY.max(self.round() * EMPTY_ROUNDS)
         {
-            self.contest.end();
+            self.end_contest();
             self.bandwidth.bound(self.last.latest_bps);
             self.enter(now, Phase::Cruise);
         } else if !is_contested {
@@ -515,7 +521,7 @@ impl Steering {
             let seen = elapsed.saturating_sub(self.last.round_trip);
             let had_queue = self.stage.before_queue > self.noise();
             if had_queue && self.is_contested() && self.is_alone(seen) {
-                self.contest.end();
+                self.end_contest();
             }
             return self.enter(now, Phase::Cruise);
         }
@@ -529,7 +535,7 @@ impl Steering {
             return;
         }
         if self.is_alone(seen) {
-            self.contest.end();
+            self.end_contest();
             return;
         }
         if self.is_queued() && !self.stage.holds {
