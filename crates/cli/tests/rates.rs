@@ -147,15 +147,26 @@ fn a_receiver_joins_the_others_again_when_they_are_as_slow() {
     }
 }
 
+/// A sender whose receivers are short of processor time may miss the slow one (docs/decisions/congestion-control.md), as they are when
+/// other tests run. So it has so many more attempts.
+const ATTEMPTS: u32 = 2;
+
 /// Returns what the sender has told.
 fn slow_receiver_is_called(switch: &Network, fanout: &[&str]) -> Vec<Value> {
     const LEN: usize = 12_000_000;
-    let scratch = Scratch::new();
-    let (told, (done, sent)) = deliver(switch, &scratch, LEN, fanout);
-    let first = of_kind(&sent, "moved").into_iter().find(|moved| moved["receiver"] == "c2");
-    assert_eq!(first.map(|moved| &moved["group_number"]), Some(&1.into()), "{:?}", of_kind(&sent, "moved"));
-    let seconds: Vec<f64> = told.iter().map(|events| seconds(events)).collect();
-    assert!(seconds[0].min(seconds[1]) < seconds[2] * 0.7, "nobody waits for the slow one: {seconds:?}");
+    let mut attempts = 0..ATTEMPTS;
+    let (done, sent) = loop {
+        let (told, (done, sent)) = deliver(switch, &Scratch::new(), LEN, fanout);
+        let first = of_kind(&sent, "moved").into_iter().find(|moved| moved["receiver"] == "c2");
+        let is_called = first.is_some_and(|moved| moved["group_number"] == 1);
+        let seconds: Vec<f64> = told.iter().map(|events| seconds(events)).collect();
+        if is_called && seconds[0].min(seconds[1]) < seconds[2] * 0.7 {
+            break (done, sent);
+        }
+        attempts.next().unwrap_or_else(|| {
+            panic!("the others wait for the slow one: {seconds:?}, {:?}", of_kind(&sent, "moved"))
+        });
+    };
     let slower = done["groups"][1]["sent_bytes"].as_u64().unwrap();
     assert!(slower > LEN as u64 / 4, "its group has brought what it lacked: {}", done["groups"]);
     sent
