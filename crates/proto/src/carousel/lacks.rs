@@ -10,8 +10,7 @@ use std::{ops::Range, time::Duration};
 
 use treecast_wire::message::BeginOfFile;
 
-use super::super::object::ranges::BlockSet;
-use crate::Instant;
+use crate::{Instant, object::ranges::BlockSet};
 
 /// The time for reports, besides the time to read older versions.
 const LEAST_PATIENCE: Duration = Duration::from_secs(10);
@@ -200,10 +199,7 @@ mod tests {
     use treecast_wire::message::TransferType;
 
     use super::*;
-
-    fn at(millis: u64) -> Instant {
-        Instant::ZERO + Duration::from_millis(millis)
-    }
+    use crate::time::at;
 
     fn lacks(size: u64) -> Lacks {
         let begin = BeginOfFile::new(TransferType::DiskToDisk, size, "a").unwrap();

@@ -181,6 +181,11 @@ impl Bandwidth {
         self.up_gain = (1.0 + (self.up_gain - 1.0) * UP_CAUTION).max(LEAST_UP_GAIN);
     }
 
+    /// Nothing is left to take back.
+    fn climb_no_more(&mut self) {
+        self.up_gain = self.up_gain.min(UP_GAIN);
+    }
+
     fn bound(&mut self, bps: f64) {
         (self.present, self.previous) = (self.present.min(bps), self.previous.min(bps));
     }
@@ -474,7 +479,7 @@ impl Steering {
         } else if self.bandwidth.present > self.stage.before_bps * self.bandwidth.growth() {
             (self.stage.since, self.stage.before_bps) = (now, self.bandwidth.present);
         } else if now - self.stage.since > self.feedback() {
-            self.bandwidth.up_gain = self.bandwidth.up_gain.min(UP_GAIN);
+            self.bandwidth.climb_no_more();
             self.enter(now, Phase::Down);
         }
     }
@@ -482,7 +487,7 @@ impl Steering {
     /// Nobody contends any more, so Up need not climb fast.
     fn end_contest(&mut self) {
         self.contest.end();
-        self.bandwidth.up_gain = self.bandwidth.up_gain.min(UP_GAIN);
+        self.bandwidth.climb_no_more();
     }
 
     fn cruise(&mut self, now: Instant) {
@@ -511,7 +516,7 @@ impl Steering {
     /// them, and their queue does not go.
     fn drain(&mut self, now: Instant) {
         let elapsed = now - self.stage.since;
-        let unsent = 1.0 - self.down_gain();
+        let unsent = self.unsent();
         // A long queue that still grows delivers as much as the path can.
         let is_growing = self.stage.peak_at == now && self.last.queue > self.last.shortest;
         if is_growing && !self.is_contested() && !self.stage.holds {
@@ -547,14 +552,14 @@ impl Steering {
     /// Whether the queue has shrunk by what was not sent, of which reports have told for so long.
     fn is_alone(&self, seen: Duration) -> bool {
         let shrunk = self.stage.peak_queue.saturating_sub(self.last.queue);
-        shrunk > (seen + self.round()).mul_f64((1.0 - self.down_gain()) * ALONE_SHARE)
+        shrunk > (seen + self.round()).mul_f64(self.unsent() * ALONE_SHARE)
     }
 
     /// Whether the queue is gone in Drain or Down.
     fn has_drained(&self, now: Instant) -> bool {
         let elapsed = now - self.stage.since;
         // What has left the queue since the report was made.
-        let gone = elapsed.min(self.round()).mul_f64(1.0 - self.down_gain());
+        let gone = elapsed.min(self.round()).mul_f64(self.unsent());
         // A report is about what was sent before, and Start has sent much since.
         let is_little =
             self.under_way.bits() < self.bandwidth.best() * self.round().as_secs_f64() * MOST_DRAINED;
@@ -610,6 +615,11 @@ impl Steering {
         // What a receiver has not measured yet is under way, too.
         let measured = self.last.round_trip.max(self.round()).as_secs_f64();
         self.set(bps.max(self.bounds.packet_bits * LEAST_UNDER_WAY / measured));
+    }
+
+    /// The share of what the path delivers that is not sent in Drain and Down.
+    fn unsent(&self) -> f64 {
+        1.0 - self.down_gain()
     }
 
     fn down_gain(&self) -> f64 {
