@@ -1,5 +1,7 @@
 //! Kinds of sessions that the command has, too: updates by difference, and carousels.
 
+mod files;
+
 use std::{fs, path::Path, sync::mpsc, thread, time::Duration};
 
 use treecast::{
@@ -8,27 +10,16 @@ use treecast::{
     watch::{ReceiveEvent, SendEvent, SendSummary},
 };
 
+use files::{noise, scratch};
+
 const LEN: usize = 4_000_000;
-
-fn scratch(name: &str) -> tempfile::TempDir {
-    tempfile::Builder::new().prefix(&format!("treecast-kinds-{name}-")).tempdir().unwrap()
-}
-
-fn noise(seed: u64, len: usize) -> Vec<u8> {
-    let mut state = seed | 1;
-    let step = || {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (state >> 56) as u8
-    };
-    std::iter::repeat_with(step).take(len).collect()
-}
 
 /// Writes a file, and an older version of it into a receiver's folder. Returns the file's bytes.
 fn versions(folder: &Path) -> Vec<u8> {
-    let mut image = noise(1, LEN);
+    let mut image = noise(LEN, 1);
     fs::create_dir(folder.join("into")).unwrap();
     fs::write(folder.join("into/image"), &image).unwrap();
-    image[LEN / 2..LEN / 2 + 10_000].copy_from_slice(&noise(2, 10_000));
+    image[LEN / 2..LEN / 2 + 10_000].copy_from_slice(&noise(10_000, 2));
     fs::write(folder.join("image"), &image).unwrap();
     image
 }
@@ -88,7 +79,7 @@ fn a_group_that_sends_by_difference_takes_no_other_objects() {
 #[test]
 fn a_carousel_sends_its_paths_until_its_loops_are_over() {
     let scratch = scratch("carousel");
-    let image = noise(3, 300_000);
+    let image = noise(300_000, 3);
     fs::write(scratch.path().join("image"), &image).unwrap();
     let mut options = CarouselOptions::default();
     options.loops = Some(50);

@@ -1,5 +1,7 @@
 //! A sender and two receivers in one process, over the loopback interface.
 
+mod files;
+
 use std::{
     path::PathBuf,
     sync::{
@@ -15,6 +17,8 @@ use treecast::{
     Answer, Delivery, ErrorKind, Group, GroupBuilder, GroupEvent, Object, Offer, Rate, Received, Receiver,
     ReceiverBuilder, ReceiverEvent, Repair, Ticket,
 };
+
+use files::{noise, scratch};
 
 fn group(receivers: u32) -> GroupBuilder {
     Group::builder().interface("lo").wait_for(receivers)
@@ -35,19 +39,6 @@ fn received(receiver: &Receiver) -> Vec<Received> {
         .collect();
     objects.sort_by(|one, other| one.name().cmp(other.name()));
     objects
-}
-
-fn scratch(name: &str) -> tempfile::TempDir {
-    tempfile::Builder::new().prefix(&format!("treecast-library-{name}-")).tempdir().unwrap()
-}
-
-fn noise(len: usize, seed: u64) -> Vec<u8> {
-    let mut state = seed | 1;
-    let step = || {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (state >> 56) as u8
-    };
-    std::iter::repeat_with(step).take(len).collect()
 }
 
 #[test]
