@@ -11,6 +11,7 @@ mod multicast_sender;
 mod objects;
 mod offers;
 mod over;
+mod path;
 mod retransmitter;
 mod slower;
 mod stall;
@@ -321,7 +322,7 @@ impl Sender {
         match self.multicast.blocks(&mut self.objects, self.config.max_run_len) {
             Some((index, range)) => {
                 self.note_passed(index, range.end);
-                Step::Transmit(self.blocks(index, range))
+                Step::Transmit(self.blocks(now, index, range))
             }
             None => self.wait(),
         }
@@ -405,8 +406,8 @@ impl Sender {
         Bounds { patience, floor, run_len: max_run_len.into() }
     }
 
-    fn blocks(&mut self, index: u32, range: Range<u64>) -> SenderTransmit {
-        self.credit.sent(index, range.clone());
+    fn blocks(&mut self, now: Instant, index: u32, range: Range<u64>) -> SenderTransmit {
+        self.credit.sent(now, index, range.clone());
         let file = self.objects.file_id(index);
         SenderTransmit::Blocks { to: Destination::Group, kind: PacketType::Data, file, range }
     }

@@ -2,7 +2,7 @@
 //!
 //! VCMTP itself has no flow control in the data plane (4.3.2): it plans rates beforehand. Where no rate
 //! is planned, receivers' Progress reports say what they have taken from their socket buffers, and the
-//! sender keeps no more bytes beyond that under way than the smallest of the buffers holds.
+//! sender keeps no more bytes beyond that under way than the smallest of the buffers holds, and the paths ([`Path`]).
 //!
 //! Reports are the receivers' own words, so what one of them can hold up is bounded. It is left behind when it reports
 //! nothing new for a while, or takes less than the least rate while it holds the multicast up, and is followed again when it
@@ -15,7 +15,10 @@ use std::{
     time::Duration,
 };
 
-use super::ReceiverId;
+use super::{
+    ReceiverId,
+    path::{Path, Times},
+};
 use crate::Instant;
 
 /// The share of a receive buffer that blocks may fill: the kernel counts each packet's own
@@ -49,6 +52,7 @@ pub(super) struct Credit {
     total: u64,
     /// What was multicast where on that scale, oldest first; adjacent runs are one.
     log: VecDeque<Sent>,
+    times: Times,
     receivers: BTreeMap<ReceiverId, Followed>,
     /// For those who come while something is multicast.
     newcomers: Rest,
@@ -65,6 +69,7 @@ struct Sent {
 #[derive(Debug)]
 struct Followed {
     window: u64,
+    path: Path,
     /// How far it has come, on the scale.
     taken: u64,
     /// Since when it holds the multicast up, and has reported nothing new; none while it does not.
@@ -103,6 +108,11 @@ impl Rest {
 }
 
 impl Followed {
+    /// How many bytes may be under way.
+    fn room(&self) -> u64 {
+        self.window + self.path.bytes()
+    }
+
     /// It does not hold the multicast up now, or is about to be looked at anew.
     fn let_go(&mut self, now: Instant) {
         let held = self.holding_since.take().map(|since| now.saturating_duration_since(since));
@@ -137,6 +147,7 @@ impl Credit {
     pub(super) fn join(&mut self, now: Instant, receiver: ReceiverId, receive_buffer_bytes: u32) {
         let followed = Followed {
             window: u64::from(receive_buffer_bytes) / BUFFER_SHARE,
+            path: Path::default(),
             taken: self.total,
             holding_since: None,
             held: Duration::ZERO,
@@ -158,8 +169,9 @@ impl Credit {
     }
 
     /// Blocks have been multicast.
-    pub(super) fn sent(&mut self, index: u32, bytes: Range<u64>) {
+    pub(super) fn sent(&mut self, now: Instant, index: u32, bytes: Range<u64>) {
         self.total += bytes.end - bytes.start;
+        self.times.sent(now, self.total);
         match self.log.back_mut() {
             Some(last) if last.index == index && last.bytes.end == bytes.start => {
                 last.bytes.end = bytes.end;
@@ -188,9 +200,10 @@ impl Credit {
             .next();
         let Some(place) = place.filter(|place| *place > followed.taken) else { return };
         followed.taken = place;
+        followed.path.report(now, &self.times, place);
         followed.let_go(now);
         if !followed.followed {
-            let has_caught_up = self.total - place <= followed.window;
+            let has_caught_up = self.total - place <= followed.room();
             if has_caught_up && followed.rest.is_over(now) && !followed.is_elsewhere {
                 followed.follow();
             }
@@ -238,7 +251,7 @@ impl Credit {
         let mut wait_until = None;
         for receiver in self.receivers.values_mut().filter(|receiver| receiver.followed) {
             let under_way = self.total - receiver.taken;
-            if under_way == 0 || under_way + bounds.run_len <= receiver.window {
+            if under_way == 0 || under_way + bounds.run_len <= receiver.room() {
                 receiver.let_go(now);
                 continue;
             }
@@ -292,7 +305,7 @@ mod tests {
         let mut total = 0;
         for millis in 0..60_000 {
             if credit.check(at(millis), bounds).is_ok() {
-                credit.sent(0, total..total + bounds.run_len);
+                credit.sent(at(millis), 0, total..total + bounds.run_len);
                 total += bounds.run_len;
             }
             if millis % 10 == 9 {
@@ -358,12 +371,12 @@ mod tests {
     #[test]
     fn who_has_heard_nothing_does_not_hold_the_multicast_up() {
         let mut credit = credit();
-        credit.sent(0, 0..1_000);
+        credit.sent(at(0), 0, 0..1_000);
         assert_eq!(check(&mut credit, at(0), 101), Err(at(100)));
         credit.unheard(A);
         assert_eq!(check(&mut credit, at(0), 101), Ok(()));
         report(&mut credit, B, 0, 1_000);
-        credit.sent(0, 1_000..2_000);
+        credit.sent(at(0), 0, 1_000..2_000);
         assert_eq!(check(&mut credit, at(0), 101), Err(at(100)), "it is followed as before");
         assert_eq!(credit.held_up_by(), Some(A));
     }
@@ -371,7 +384,7 @@ mod tests {
     #[test]
     fn half_of_the_smallest_buffer_may_be_under_way() {
         let mut credit = credit();
-        credit.sent(0, 0..900);
+        credit.sent(at(0), 0, 0..900);
         assert_eq!(check(&mut credit, at(0), 100), Ok(()));
         assert_eq!(credit.held_up_by(), None);
         assert_eq!(check(&mut credit, at(0), 101), Err(at(100)));
@@ -401,11 +414,11 @@ mod tests {
     #[test]
     fn a_silent_receiver_is_left_behind_and_followed_again_when_it_has_caught_up() {
         let mut credit = credit();
-        credit.sent(0, 0..1_000);
+        credit.sent(at(0), 0, 0..1_000);
         report(&mut credit, B, 0, 1_000);
         assert_eq!(check(&mut credit, at(10), 500), Err(at(110)));
         assert_eq!(check(&mut credit, at(110), 500), Ok(()));
-        credit.sent(0, 1_000..1_500);
+        credit.sent(at(0), 0, 1_000..1_500);
         assert_eq!(check(&mut credit, at(111), 500), Ok(()), "it stalls the rest once");
         for (millis, position, expected) in [
             (112, 1_200, Ok(())),
@@ -417,7 +430,7 @@ mod tests {
             credit.report(at(millis), A, (0, position), bounds(500));
             assert_eq!(check(&mut credit, at(millis), 500), expected);
         }
-        credit.sent(0, 1_500..2_200);
+        credit.sent(at(0), 0, 1_500..2_200);
         report(&mut credit, B, 0, 2_200);
         assert_eq!(check(&mut credit, at(312), 500), Err(at(412)), "it is followed again");
     }
@@ -425,9 +438,9 @@ mod tests {
     #[test]
     fn reports_about_interleaved_objects_find_their_place() {
         let mut credit = credit();
-        credit.sent(0, 0..400);
-        credit.sent(1, 0..300);
-        credit.sent(0, 400..800);
+        credit.sent(at(0), 0, 0..400);
+        credit.sent(at(0), 1, 0..300);
+        credit.sent(at(0), 0, 400..800);
         report(&mut credit, B, 0, 800);
         report(&mut credit, A, 1, 150);
         assert_eq!(check(&mut credit, at(0), 450), Ok(()), "1100 - 550 are under way");
@@ -439,7 +452,7 @@ mod tests {
     #[test]
     fn a_report_beyond_what_was_sent_counts_as_all() {
         let mut credit = credit();
-        credit.sent(0, 0..900);
+        credit.sent(at(0), 0, 0..900);
         report(&mut credit, A, 0, u64::MAX);
         report(&mut credit, B, 7, u64::MAX);
         assert_eq!(check(&mut credit, at(0), 1_000), Ok(()));
