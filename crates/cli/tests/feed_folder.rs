@@ -11,7 +11,9 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use session::{Guarded, Scratch, SpawnGuarded, events, finish, finish_well, refused, treecast, wait_until};
+use session::{
+    Guarded, Scratch, SpawnGuarded, events, finish, finish_well, finish_with, refused, treecast, wait_until,
+};
 
 fn feed_command(scratch: &Scratch, args: &[&str]) -> Command {
     let mut command = treecast();
@@ -154,6 +156,33 @@ fn a_feed_that_is_started_again_with_its_session_goes_on_with_its_receivers() {
     let done = said.lines().find(|line| line.contains(r#""event":"done""#)).expect("it is done");
     let again = done.matches(r#""retransmitted_bytes":0,"#).count();
     assert!(again >= 2, "receivers get new files by multicast: {done}");
+}
+
+/// A file that was under way when the sender was killed goes out anew under another number. Its first part would stay for ever.
+#[test]
+fn nothing_stays_of_files_that_a_killed_sender_had_under_way() {
+    let scratch = Scratch::new();
+    let session = scratch.arg("session");
+    let start = || feed(&scratch, "sent", &["--session", &session, "--rate", "8M"]);
+    old_file(&scratch, "in/first", 3_000_000);
+    let mut sender = start();
+    let receiver = scratch.receive("out", &[]);
+    wait_until("a part is there", || scratch.parts("out") == 1);
+    sender.kill().unwrap();
+    drop(sender);
+    let mut sender = start();
+    wait_for(&scratch, "out", "first");
+    assert_eq!(scratch.parts("out"), 0, "{:?}", scratch.names("out"));
+
+    scratch.file("in/second", 3_000_000);
+    wait_until("a part is there", || scratch.parts("out") == 1);
+    sender.kill().unwrap();
+    drop(sender);
+    std::thread::sleep(Duration::from_millis(500));
+    receiver.signal(2);
+    let told = finish_with(1, receiver);
+    assert!(told.contains("; 1 failed\n"), "{told}");
+    assert_eq!(scratch.parts("out"), 0, "{:?}", scratch.names("out"));
 }
 
 /// The first signal has what is under way finished, and receivers end well. The rest goes out after the next start.

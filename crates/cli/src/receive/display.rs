@@ -1,6 +1,9 @@
 //! The display of `treecast receive`: a bar, each complete file, and the totals.
 
-use std::time::{Duration, Instant};
+use std::{
+    collections::BTreeSet,
+    time::{Duration, Instant},
+};
 
 use treecast::watch::{
     Hindrance, Lack, ObjectKind, ReceiveEvent, ReceiveProgress, ReceiveSummary, Shortage, Timed, in_a_row,
@@ -23,8 +26,8 @@ pub(super) struct Display {
     started: Instant,
     line: MovingLine,
     lines: Lines,
-    /// The number of files that have begun.
-    announced: usize,
+    /// The names of files that have begun and have not ended. A file that begins again, with another sender of the session, counts once.
+    under_way: BTreeSet<String>,
     /// The largest file that has begun since the last one of its kind was complete, with its bytes. In a feed, the newest one.
     current: Option<(String, u64)>,
 }
@@ -39,7 +42,7 @@ impl Display {
             started: Instant::now(),
             line,
             lines: Lines::default(),
-            announced: 0,
+            under_way: BTreeSet::new(),
             current: None,
         }
     }
@@ -49,6 +52,7 @@ impl Display {
             return self.show_as_json(event);
         }
         if let ReceiveEvent::Received { name, .. } | ReceiveEvent::Failed { name, .. } = event {
+            self.under_way.remove(name);
             self.current.take_if(|(current, _)| current == name && !self.is_feed);
         }
         match event {
@@ -61,7 +65,7 @@ impl Display {
                 self.line.wait("waiting for the first file".to_owned());
             }
             ReceiveEvent::Announced { name, bytes } => {
-                self.announced += 1;
+                self.under_way.insert(name.clone());
                 if self.is_feed || self.current.as_ref().is_none_or(|(_, size)| size < bytes) {
                     self.current = Some((name.clone(), *bytes));
                 }
@@ -100,7 +104,7 @@ impl Display {
         if self.json {
             return self.lines.end(&ReceiveEvent::Done(summary.into()));
         }
-        let line = in_one_line(summary, self.announced);
+        let line = in_one_line(summary, self.under_way.len());
         if self.is_outlet { remark!("{line}") } else { say!("{line}") }
     }
 
@@ -193,9 +197,8 @@ fn unreachable(addresses: &str, reason: &str, left: Duration) -> String {
     )
 }
 
-/// The summary in one line. Its bytes are those of files that are there. A file that is neither there nor
-/// failed was cut short.
-fn in_one_line(summary: &ReceiveSummary, announced: usize) -> String {
+/// The summary in one line. Its bytes are those of files that are there. `cut_short` files are neither there nor failed.
+fn in_one_line(summary: &ReceiveSummary, cut_short: usize) -> String {
     let (received, failed) = ((summary.received + summary.others) as usize, summary.failed as usize);
     let progress = &summary.progress;
     let mut line = format!(
@@ -217,7 +220,6 @@ fn in_one_line(summary: &ReceiveSummary, announced: usize) -> String {
     if progress.kept_bytes > 0 {
         line += &format!(", {} there from before", bytes(progress.kept_bytes));
     }
-    let cut_short = announced.saturating_sub(received + failed);
     if cut_short > 0 {
         line += &format!(", {cut_short} not complete");
     }
@@ -290,14 +292,14 @@ mod tests {
         let mut summary = ReceiveSummary::default();
         summary.progress.received_bytes = 900;
         (summary.failed, summary.not_wanted) = (1, 7);
-        let line = in_one_line(&summary, 2);
+        let line = in_one_line(&summary, 1);
         assert!(
             line.starts_with("0 files, 0 B in ")
                 && line.ends_with("; 1 failed, 7 not wanted, 1 not complete"),
             "{line}"
         );
         (summary.received, summary.received_bytes) = (1, 500);
-        let line = in_one_line(&summary, 2);
+        let line = in_one_line(&summary, 0);
         assert!(
             line.starts_with("1 file, 500 B in ") && line.ends_with("; 1 failed, 7 not wanted"),
             "{line}"
@@ -309,12 +311,12 @@ mod tests {
         let mut summary = filled!(ReceiveSummary { received: 1, received_bytes: 5 });
         summary.progress.duplicate_blocks = 1;
         let one = "1 file, 5 B in 0.00 s; 0 B sent again, 1 block twice, 0 packets dropped; 0 failed";
-        assert_eq!(in_one_line(&summary, 1), one);
+        assert_eq!(in_one_line(&summary, 0), one);
         (summary.received, summary.others, summary.received_bytes) = (4, 5, 7 << 20);
         summary.progress.retransmitted_bytes = 3 << 19;
         let set = "9 files (5 of them folders and links), 7.0 MiB in 0.00 s; 1.5 MiB sent again, 1 block twice, 0 packets \
                    dropped; 0 failed";
-        assert_eq!(in_one_line(&summary, 9), set);
+        assert_eq!(in_one_line(&summary, 0), set);
     }
 
     #[test]

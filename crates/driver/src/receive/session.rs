@@ -159,6 +159,7 @@ struct Line {
 /// Where objects go.
 struct Storing {
     folder: TargetFolder,
+    is_feed: bool,
     /// What an earlier receiver has left.
     leftovers: Leftovers,
     intake: Intake,
