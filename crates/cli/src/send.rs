@@ -392,12 +392,13 @@ fn hold_session(args: SessionArgs) -> Outcome {
     if let Some(FeedSource::Folder(folder)) = feed.filter(|_| summary.interrupted) {
         // A folder has no end.
         remark!(
-            "treecast: stopped: files of {} that are not done go out after the next start",
-            folder.path.display()
+            "treecast: stopped: files of {} that are not done go out after the next start{}",
+            folder.path.display(),
+            if args.session.is_some() { "; receivers wait for it (--reconnect)" } else { "" }
         );
         return Ok(ExitCode::SUCCESS);
     }
-    let code = exit_code(&summary)?;
+    let code = exit_code(&summary, args.session.as_deref())?;
     match is_stream(&args) && summary.not_sent > 0 {
         true => Err(
             "standard input could not be read to its end, and receivers have only its beginning: start anew"
@@ -773,9 +774,16 @@ fn source(feed: PathBuf) -> FeedSource {
 }
 
 /// The exit code. A receiver that lacks an object which the sender could not send to its end has failed, too.
-fn exit_code(summary: &SendSummary) -> Outcome {
+fn exit_code(summary: &SendSummary, session: Option<&Path>) -> Outcome {
     if summary.interrupted {
-        return Err("interrupted: receivers keep only the files that were complete".into());
+        return Err(match session {
+            None => "interrupted: receivers keep only the files that were complete".into(),
+            Some(session) => format!(
+                "interrupted: receivers keep what came, and wait for the next start with --session {} (--reconnect)",
+                session.display()
+            )
+            .into(),
+        });
     }
     Ok(if summary.is_complete() { ExitCode::SUCCESS } else { ExitCode::from(3) })
 }

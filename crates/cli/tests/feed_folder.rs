@@ -140,8 +140,12 @@ fn a_feed_that_is_started_again_with_its_session_goes_on_with_its_receivers() {
     let sender = start();
     send("3");
     assert!(receivers.iter_mut().all(|receiver| receiver.try_wait().unwrap().is_none()), "they go on");
-    for (receiver, folder) in receivers.iter_mut().zip(["a", "b"]) {
-        receiver.kill().unwrap();
+    for (receiver, folder) in receivers.into_iter().zip(["a", "b"]) {
+        receiver.signal(2);
+        let told = finish_with(1, receiver);
+        let stopped = "is away: it was stopped, and may be started again; what came is kept";
+        assert!(told.contains(stopped) && told.contains("is away: the connection was cut off; "), "{told}");
+        assert!(told.contains("for 120 s; --reconnect gives that time"), "{told}");
         for name in ["1", "2", "3"] {
             assert_eq!(
                 fs::metadata(scratch.path(folder).join(name)).unwrap().len(),

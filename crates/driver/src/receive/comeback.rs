@@ -42,7 +42,7 @@ pub(super) fn run(
         };
         let seconds = options.reconnect.as_secs();
         on_event(ReceiveEvent::Warning(format!(
-            "the connection to the sender broke ({reason}): what came is kept, and the sender is looked for again for {seconds} s"
+            "{reason}; what came is kept, and the sender is looked for again for {seconds} s"
         )));
         until = (true, Instant::now() + options.reconnect);
         // A sender that breaks off at once, again and again, is left alone for a moment each time.

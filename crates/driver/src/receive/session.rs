@@ -496,7 +496,7 @@ impl Session<'_> {
             self.figures.summary.not_wanted.max(self.figures.not_wanted.len() as u64);
         self.figures.summary.existing = self.carried.admission.existing();
         if let Some(reason) = self.figures.summary.cut_short.take_if(|_| self.line.comes_back) {
-            let reason = format!("the sender at {}: {reason}", self.line.sender);
+            let reason = format!("the sender at {} is away: {reason}", self.line.sender);
             let Self { mut carried, figures: Figures { summary, failing, .. }, .. } = self;
             carried.has_come_back = true;
             carried.progress = summary.progress;

@@ -96,10 +96,13 @@ impl Session<'_> {
             return Ok(());
         }
         if let Message::PutOut(word) = &message {
+            if !self.line.is_welcome && word.code == PutOutCode::Stopped {
+                return Err(ReceiveError::Dropped(word.reason.to_string()));
+            }
             if !self.line.is_welcome {
                 return Err(ReceiveError::NotAdmitted(self.line.refusal.line(word)));
             }
-            self.line.comes_back &= word.code == PutOutCode::Stalled;
+            self.line.comes_back &= matches!(word.code, PutOutCode::Stalled | PutOutCode::Stopped);
             self.figures.summary.has_ended = word.code == PutOutCode::Ended;
         }
         // What it has now is the end: the sender waits for this side to close.
