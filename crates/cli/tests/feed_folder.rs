@@ -170,7 +170,7 @@ fn nothing_stays_of_files_that_a_killed_sender_had_under_way() {
     let start = || feed(&scratch, "sent", &["--session", &session, "--rate", "8M"]);
     old_file(&scratch, "in/first", 3_000_000);
     let mut sender = start();
-    let receiver = scratch.receive("out", &[]);
+    let receiver = receive_with_events(&scratch);
     wait_until("a part is there", || scratch.parts("out") == 1);
     sender.kill().unwrap();
     drop(sender);
@@ -182,10 +182,11 @@ fn nothing_stays_of_files_that_a_killed_sender_had_under_way() {
     wait_until("a part is there", || scratch.parts("out") == 1);
     sender.kill().unwrap();
     drop(sender);
-    std::thread::sleep(Duration::from_millis(500));
+    wait_until("it is told that the sender is away", || told(&scratch, "came").contains(r#""why":"away""#));
     receiver.signal(2);
-    let told = finish_with(1, receiver);
-    assert!(told.contains("; 1 failed\n"), "{told}");
+    finish_with(1, receiver);
+    let done = session::last_event(&told(&scratch, "came"), "done");
+    assert_eq!((&done["objects"], &done["failed"]), (&1.into(), &1.into()), "{done}");
     assert_eq!(scratch.parts("out"), 0, "{:?}", scratch.names("out"));
 }
 

@@ -2,12 +2,13 @@
 
 use std::{
     collections::BTreeSet,
-    time::{Duration, Instant},
+    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
 use treecast::watch::{
     Hindrance, Lack, ObjectKind, ReceiveEvent, ReceiveProgress, ReceiveSummary, Shortage, Timed, in_a_row,
 };
+use treecast_host::clock::WallTime;
 
 use crate::{
     advice::with_option,
@@ -83,6 +84,9 @@ impl Display {
                 self.line(&format!("moved to group {group}{at}: {}", why_moved(*group)));
             }
             ReceiveEvent::Progress(progress) if progress.objects > 0 => self.move_bar(progress),
+            ReceiveEvent::Progress(ReceiveProgress { hindrance: Some(Hindrance::Away(seconds)), .. }) => {
+                self.line.wait(away(*seconds));
+            }
             // Files that are not wanted are counted at the end.
             ReceiveEvent::Progress(_) | ReceiveEvent::Ignored { exists: false, .. } => {}
             // A stream has thousands of pieces, and the first one that fails ends the session.
@@ -136,19 +140,21 @@ impl Display {
         // A carousel has no retransmissions: blocks that come again were there already.
         let again = progress.retransmitted_bytes.max(progress.duplicate_bytes);
         let share = percent((again as f64 / progress.received_bytes.max(1) as f64).min(1.0));
+        let counts = match self.is_feed {
+            true => format!(
+                "{} under way",
+                progress.objects.saturating_sub(progress.objects_done + progress.objects_failed)
+            ),
+            false => format!("{} of {} done", progress.objects_done, progress.objects),
+        };
         let what = match (progress.hindrance, &self.current) {
+            (Some(Hindrance::Away(seconds)), _) => return format!("{counts}; {}", away(seconds)),
             (Some(Hindrance::Silent(seconds)), _) => format!("; the sender is silent for {seconds:.0} s"),
             (Some(why), _) => format!("; {why}"),
             (None, Some((name, _))) => format!("; {name}"),
             (None, None) => String::new(),
         };
-        let under_way = progress.objects.saturating_sub(progress.objects_done + progress.objects_failed);
-        match self.is_feed {
-            true => format!("{under_way} under way, {share} came again{what}"),
-            false => {
-                format!("{} of {} done, {share} came again{what}", progress.objects_done, progress.objects)
-            }
-        }
+        format!("{counts}, {share} came again{what}")
     }
 
     fn show_as_json(&mut self, event: &ReceiveEvent) {
@@ -161,6 +167,16 @@ impl Display {
         let seconds = is_timed.then(|| self.started.elapsed().as_secs_f64());
         self.lines.add(&Timed { event, seconds }, waits);
     }
+}
+
+/// Says since when the sender has been away, for so many seconds.
+fn away(seconds: f64) -> String {
+    let since = SystemTime::now().checked_sub(Duration::try_from_secs_f64(seconds).unwrap_or_default());
+    let since = since.and_then(|since| since.duration_since(UNIX_EPOCH).ok());
+    let since = since.and_then(|since| WallTime::local(since.as_secs())).map(|time| time.to_string());
+    // Without the day.
+    let since = since.as_deref().and_then(|time| time.get(11..)).unwrap_or("?");
+    format!("the sender has been away since {since} ({})", figures::time(seconds))
 }
 
 /// Says what is full, which file waits for room, and how long it waits.
@@ -258,6 +274,20 @@ mod tests {
         assert_eq!(display.remark(&progress), "1 of 3 done, 0.0 % came again; image");
         display.show(&ReceiveEvent::Received { name: "image".into(), kind: ObjectKind::File, bytes: 9000 });
         assert_eq!(display.remark(&progress), "1 of 3 done, 0.0 % came again");
+    }
+
+    #[test]
+    fn a_sender_that_is_away_is_told_of_in_80_columns() {
+        let mut display = Display::new(false, false, false);
+        display.show(&announced("image", 9000));
+        let hindrance = Some(Hindrance::Away(71.2));
+        let progress = filled!(ReceiveProgress { objects: 3, objects_done: 1, hindrance });
+        let line = display.remark(&progress);
+        assert!(
+            line.starts_with("1 of 3 done; the sender has been away since ") && line.ends_with(" (1:12)"),
+            "{line}"
+        );
+        assert!(line.len() < 70, "{line}");
     }
 
     #[test]

@@ -500,6 +500,8 @@ impl Session<'_> {
             let Self { mut carried, figures: Figures { summary, failing, .. }, .. } = self;
             carried.has_come_back = true;
             carried.progress = summary.progress;
+            // They are under way for whoever waits.
+            carried.progress.objects += failing.len() as u64;
             carried.summary = summary;
             return Ended::Broken { carried: Box::new(carried), reason, failing };
         }
