@@ -30,7 +30,7 @@ use treecast::{
 
 use crate::{
     Outcome,
-    arguments::{self, With},
+    arguments::{self, With, counted},
     figures::bytes,
     group::Group,
     mead::sharing::{Grouping, SharingArgs, WireDialect},
@@ -391,11 +391,7 @@ fn hold_session(args: SessionArgs) -> Outcome {
     let feed = args.feed.as_ref().map(|feed| &feed.source);
     if let Some(FeedSource::Folder(folder)) = feed.filter(|_| summary.interrupted) {
         // A folder has no end.
-        remark!(
-            "treecast: stopped: files of {} that are not done go out after the next start{}",
-            folder.path.display(),
-            if args.session.is_some() { "; receivers wait for it (--reconnect)" } else { "" }
-        );
+        remark!("treecast: {}", stopped(&folder.path, &summary, args.session.is_some()));
         return Ok(ExitCode::SUCCESS);
     }
     let code = exit_code(&summary, args.session.as_deref())?;
@@ -771,6 +767,26 @@ fn time(seconds: f64) -> Duration {
 /// Where lines come from.
 fn source(feed: PathBuf) -> FeedSource {
     if feed.as_os_str() == "-" { FeedSource::StandardInput } else { FeedSource::File(feed) }
+}
+
+/// Says what becomes of a folder's files that not all receivers have, when its sender is stopped.
+fn stopped(folder: &Path, summary: &SendSummary, keeps_session: bool) -> String {
+    let folder = folder.display();
+    let receivers = &summary.progress.receivers;
+    let lacking = receivers.iter().filter(|receiver| receiver.failed + receiver.objects_missed > 0).count();
+    let what = match lacking {
+        0 => format!("stopped: files of {folder} that are not done go out after the next start"),
+        _ if keeps_session => format!(
+            "stopped: files of {folder} that are not done go out after the next start, also those that receivers lack which were \
+             cut off lately (--stall-limit)"
+        ),
+        _ => format!(
+            "stopped: {lacking} of {} did not get what the table says, and nobody sends it again (--session would); files of \
+             {folder} that are not done go out after the next start",
+            counted(receivers.len(), "receiver"),
+        ),
+    };
+    if keeps_session { what + "; receivers wait for it (--reconnect)" } else { what }
 }
 
 /// The exit code. A receiver that lacks an object which the sender could not send to its end has failed, too.

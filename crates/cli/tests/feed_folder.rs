@@ -190,6 +190,51 @@ fn nothing_stays_of_files_that_a_killed_sender_had_under_way() {
     assert_eq!(scratch.parts("out"), 0, "{:?}", scratch.names("out"));
 }
 
+/// A receiver that was cut off comes again, to the next sender of the session if the first one is stopped meanwhile. What went out in
+/// vain goes out after the next start. Without --session, the sender says that nobody gets it any more.
+#[test]
+fn a_feed_that_is_stopped_while_its_receivers_are_away_keeps_what_they_lack_for_the_next_start() {
+    for (session, words) in [
+        (true, "go out after the next start, also those that receivers lack"),
+        (false, "1 of 1 receiver did not get what the table says"),
+    ] {
+        let scratch = Scratch::new();
+        old_file(&scratch, "in/big", 2_000_000);
+        let path = scratch.arg("session");
+        let mut args = vec!["--rate", "8M"];
+        args.extend(session.then_some(["--session", &path]).into_iter().flatten());
+        let start = |told| {
+            _ = fs::remove_file(scratch.path("ticket"));
+            let told = File::create(scratch.path(told)).unwrap();
+            let mut command = feed_command(&scratch, &args);
+            let sender = command.stdout(told.try_clone().unwrap()).stderr(told).spawn_guarded();
+            wait_until("the ticket is written", || scratch.path("ticket").exists());
+            sender
+        };
+        let sender = start("first");
+        let mut receiver = scratch.receive("out", &[]);
+        wait_until("a part is there", || scratch.parts("out") == 1);
+        receiver.kill().unwrap();
+        drop(receiver);
+        wait_until("that is noticed", || told(&scratch, "first").contains(r#""event":"left""#));
+        sender.signal(2);
+        finish_well(sender);
+        assert!(told(&scratch, "first").contains(words), "{}", told(&scratch, "first"));
+
+        let sender = start("second");
+        let receiver = scratch.receive("out", &[]);
+        scratch.file("in/last", 100);
+        wait_for(&scratch, "out", "last");
+        if session {
+            wait_for(&scratch, "out", "big");
+        }
+        assert_eq!(scratch.path("out/big").exists(), session);
+        sender.signal(2);
+        finish_well(sender);
+        drop(receiver);
+    }
+}
+
 /// The first signal has what is under way finished, and receivers end well. The rest goes out after the next start.
 #[test]
 fn a_busy_feed_that_is_stopped_finishes_what_is_under_way() {
