@@ -774,15 +774,17 @@ fn stopped(folder: &Path, summary: &SendSummary, keeps_session: bool) -> String 
     let folder = folder.display();
     let receivers = &summary.progress.receivers;
     let lacking = receivers.iter().filter(|receiver| receiver.failed + receiver.objects_missed > 0).count();
+    let waiting = summary.progress.waiting.filter(|waiting| *waiting > 0);
+    let waiting = waiting.map(|waiting| format!(" ({waiting} wait)")).unwrap_or_default();
     let what = match lacking {
-        0 => format!("stopped: files of {folder} that are not done go out after the next start"),
+        0 => format!("stopped: files of {folder} that are not done{waiting} go out after the next start"),
         _ if keeps_session => format!(
-            "stopped: files of {folder} that are not done go out after the next start, also those that receivers lack which were \
+            "stopped: files of {folder} that are not done{waiting} go out after the next start, also those that receivers lack which were \
              cut off lately (--stall-limit)"
         ),
         _ => format!(
             "stopped: {lacking} of {} did not get what the table says, and nobody sends it again (--session would); files of \
-             {folder} that are not done go out after the next start",
+             {folder} that are not done{waiting} go out after the next start",
             counted(receivers.len(), "receiver"),
         ),
     };

@@ -145,7 +145,9 @@ impl Display {
                 "{} under way",
                 progress.objects.saturating_sub(progress.objects_done + progress.objects_failed)
             ),
-            false => format!("{} of {} done", progress.objects_done, progress.objects),
+            false => {
+                format!("{} of {} done", progress.objects_done, counted(progress.objects as usize, "file"))
+            }
         };
         let what = match (progress.hindrance, &self.current) {
             (Some(Hindrance::Away(seconds)), _) => return format!("{counts}; {}", away(seconds)),
@@ -271,9 +273,9 @@ mod tests {
         for (name, bytes) in [("image", 9000), ("note", 5), ("empty", 0)] {
             display.show(&announced(name, bytes));
         }
-        assert_eq!(display.remark(&progress), "1 of 3 done, 0.0 % came again; image");
+        assert_eq!(display.remark(&progress), "1 of 3 files done, 0.0 % came again; image");
         display.show(&ReceiveEvent::Received { name: "image".into(), kind: ObjectKind::File, bytes: 9000 });
-        assert_eq!(display.remark(&progress), "1 of 3 done, 0.0 % came again");
+        assert_eq!(display.remark(&progress), "1 of 3 files done, 0.0 % came again");
     }
 
     #[test]
@@ -284,7 +286,8 @@ mod tests {
         let progress = filled!(ReceiveProgress { objects: 3, objects_done: 1, hindrance });
         let line = display.remark(&progress);
         assert!(
-            line.starts_with("1 of 3 done; the sender has been away since ") && line.ends_with(" (1:12)"),
+            line.starts_with("1 of 3 files done; the sender has been away since ")
+                && line.ends_with(" (1:12)"),
             "{line}"
         );
         assert!(line.len() < 70, "{line}");
@@ -314,7 +317,7 @@ mod tests {
         let display = Display::new(false, false, false);
         let progress =
             filled!(ReceiveProgress { objects: 1, received_bytes: 10_000, duplicate_bytes: 5_000 });
-        assert_eq!(display.remark(&progress), "0 of 1 done, 50 % came again");
+        assert_eq!(display.remark(&progress), "0 of 1 file done, 50 % came again");
     }
 
     #[test]

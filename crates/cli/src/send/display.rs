@@ -150,7 +150,7 @@ fn remark(progress: &SendProgress) -> String {
     }
     let receivers = &progress.receivers;
     let stand = |standing| receivers.iter().filter(|receiver| receiver.standing == standing).count() as u32;
-    let done = format!("{} of {} done", stand(Standing::Done), receivers.len());
+    let done = format!("{} of {} done", stand(Standing::Done), counted(receivers.len(), "receiver"));
     let standings = standings(done, stand(Standing::Failed), stand(Standing::Gone));
     let again: u64 = receivers.iter().map(|receiver| receiver.retransmitted_bytes).sum();
     let share = again as f64 / (progress.sent_bytes + again).max(1) as f64;
@@ -161,11 +161,14 @@ fn remark(progress: &SendProgress) -> String {
                 receivers.iter().filter(|receiver| receiver.is_connected).collect();
             there.sort_by_key(|receiver| receiver.received_bytes);
             let percent = |receiver: &&ReceiverProgress| part(receiver.received_bytes, progress.total_bytes);
-            slowest(there.iter().map(|receiver| (receiver.name.as_str(), percent(receiver))))
+            slowest(there.iter().map(|receiver| (receiver.name.as_str(), percent(receiver))), NAMED)
         }
     };
     format!("{standings}, {} sent again{who}", percent(share))
 }
+
+/// The number of receivers that the moving line names. More would not fit 80 columns.
+const NAMED: usize = 2;
 
 /// How far a feed is, which has no end: files, and who is there.
 fn of_feed(progress: &SendProgress, waiting: u64) -> (String, String) {
@@ -196,7 +199,7 @@ fn in_one_line(summary: &SendSummary) -> String {
         "{}, {}: {} after {:.2} s{}; {} sent again, {} dropped",
         counted(summary.objects as usize, "file"),
         bytes(progress.total_bytes),
-        who_has_it(&progress.receivers),
+        who_has_it(&progress.receivers, if is_partial(summary) { "all that went out" } else { "all of it" }),
         progress.seconds,
         average(progress),
         bytes(sum(|receiver| receiver.retransmitted_bytes)),
@@ -207,13 +210,20 @@ fn in_one_line(summary: &SendSummary) -> String {
     } + &progress.fanout.as_ref().map(left_bytes).unwrap_or_default()
 }
 
+/// Whether the session was to send more than went out: files of a feed that could not be sent, were given up, or wait for the next start.
+fn is_partial(summary: &SendSummary) -> bool {
+    let is_stopped_feed = summary.interrupted && summary.progress.waiting.is_some();
+    is_stopped_feed || summary.not_sent + summary.dropped + summary.expired > 0
+}
+
 /// Says how many files of a feed nobody gets, or not everybody. `None` if there are none.
 fn given_up(summary: &SendSummary) -> Option<String> {
     let told =
         |count: u64, verb: &str| (count > 0).then(|| format!("{} {verb}", counted(count as usize, "file")));
     let dropped = told(summary.dropped, "dropped because too many waited (--spool-files, --spool-bytes)");
     let expired = told(summary.expired, "expired before all had it");
-    let parts: Vec<_> = [dropped, expired].into_iter().flatten().collect();
+    let refused = told(summary.not_sent, "not sent, for the reasons above");
+    let parts: Vec<_> = [refused, dropped, expired].into_iter().flatten().collect();
     (!parts.is_empty()).then(|| parts.join("; "))
 }
 
@@ -241,8 +251,8 @@ fn in_local_groups(summary: &SendSummary, local: &LocalSending) -> String {
     }
 }
 
-/// Says how many receivers have everything, and how many have everything that they wanted.
-fn who_has_it(receivers: &[ReceiverProgress]) -> String {
+/// Says how many receivers have everything (`what`), and how many have everything that they wanted.
+fn who_has_it(receivers: &[ReceiverProgress], what: &str) -> String {
     let lacks_nothing = |receiver: &&ReceiverProgress| receiver.failed + receiver.objects_missed == 0;
     let (all, chosen): (Vec<_>, Vec<_>) =
         receivers.iter().filter(lacks_nothing).partition(|receiver| receiver.objects_not_wanted == 0);
@@ -250,7 +260,7 @@ fn who_has_it(receivers: &[ReceiverProgress]) -> String {
     let have = if all == 1 { "has" } else { "have" };
     let have_chosen = if chosen == 1 { "has what it" } else { "have what they" };
     match (all, chosen) {
-        (_, 0) => format!("all of it is at {all} of {of}"),
+        (_, 0) => format!("{what} is at {all} of {of}"),
         (0, _) => format!("{chosen} of {of} {have_chosen} wanted (--only),"),
         _ => format!("{all} of {of} {have} everything, {chosen} {have_chosen} wanted (--only),"),
     }
@@ -337,15 +347,19 @@ mod tests {
                 })
             })
             .collect();
-        let slowest = "0 of 4 done, 10 % sent again; slowest: client3 47 %, client2 48 %, client1 49 %";
+        let slowest = "0 of 4 receivers done, 10 % sent again; slowest: client3 47 %, client2 48 %";
         assert_eq!(remark(&progress), slowest);
         progress.held_by = Some(Holder::new("client3".into(), Hindrance::Silent(12.0)));
-        assert_eq!(remark(&progress), "0 of 4 done, 10 % sent again; waits for client3: silent for 12 s");
+        assert_eq!(
+            remark(&progress),
+            "0 of 4 receivers done, 10 % sent again; waits for client3: silent for 12 s"
+        );
         (progress.receivers[0].standing, progress.receivers[1].standing) = (Standing::Done, Standing::Gone);
-        let one_is_gone = "1 of 4 done, 1 gone, 10 % sent again; waits for client3: silent for 12 s";
+        let one_is_gone =
+            "1 of 4 receivers done, 1 gone, 10 % sent again; waits for client3: silent for 12 s";
         assert_eq!(remark(&progress), one_is_gone);
         let nobody = SendProgress::default();
-        assert_eq!(remark(&nobody), "0 of 0 done, 0.0 % sent again");
+        assert_eq!(remark(&nobody), "0 of 0 receivers done, 0.0 % sent again");
     }
 
     #[test]
@@ -396,6 +410,20 @@ mod tests {
     }
 
     #[test]
+    fn all_of_it_is_not_said_where_files_did_not_go_out() {
+        let receivers = vec![ReceiverProgress::default(); 2];
+        let mut summary = filled!(SendSummary { objects: 3, not_sent: 1 });
+        summary.progress.receivers = receivers;
+        let line = in_one_line(&summary);
+        assert!(line.starts_with("3 files, 0 B: all that went out is at 2 of 2 receivers after "), "{line}");
+        assert_eq!(given_up(&summary).as_deref(), Some("1 file not sent, for the reasons above"));
+        (summary.not_sent, summary.interrupted) = (0, true);
+        assert!(!is_partial(&summary));
+        summary.progress.waiting = Some(7);
+        assert!(is_partial(&summary));
+    }
+
+    #[test]
     fn who_wanted_a_part_and_has_it_is_not_told_as_a_failure() {
         let receiver = |objects_not_wanted, failed| filled!(ReceiverProgress { objects_not_wanted, failed });
         let (all, part) = (receiver(0, 0), receiver(3, 0));
@@ -412,7 +440,7 @@ mod tests {
             (vec![part, receiver(3, 1)], "1 of 2 receivers has what it wanted (--only),"),
             (vec![all, receiver(3, 1)], "all of it is at 1 of 2 receivers"),
         ] {
-            assert_eq!(who_has_it(&receivers), expected);
+            assert_eq!(who_has_it(&receivers, "all of it"), expected);
         }
     }
 
