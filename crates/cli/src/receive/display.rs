@@ -109,7 +109,9 @@ impl Display {
             return self.lines.end(&ReceiveEvent::Done(summary.into()));
         }
         let line = in_one_line(summary, self.under_way.len());
-        if self.is_outlet { remark!("{line}") } else { say!("{line}") }
+        for line in [Some(line), by_difference(summary)].into_iter().flatten() {
+            if self.is_outlet { remark!("{line}") } else { say!("{line}") }
+        }
     }
 
     fn line(&self, line: &str) {
@@ -235,13 +237,25 @@ fn in_one_line(summary: &ReceiveSummary, cut_short: usize) -> String {
     if summary.not_wanted > 0 {
         line += &format!(", {} not wanted", summary.not_wanted);
     }
-    if progress.kept_bytes > 0 {
-        line += &format!(", {} there from before", bytes(progress.kept_bytes));
+    let left = progress.kept_bytes.saturating_sub(progress.older_bytes.unwrap_or(0));
+    if left > 0 {
+        line += &format!(", {} there from before", bytes(left));
     }
     if cut_short > 0 {
         line += &format!(", {cut_short} not complete");
     }
     line
+}
+
+/// Says what was fetched and what was there of objects that are sent by difference. `None` if there are none.
+fn by_difference(summary: &ReceiveSummary) -> Option<String> {
+    let progress = &summary.progress;
+    let older = progress.older_bytes?;
+    let fetched = bytes(progress.received_bytes.saturating_sub(progress.kept_bytes));
+    Some(match older {
+        0 => format!("by difference: {fetched} fetched, nothing was in older versions"),
+        older => format!("by difference: {fetched} fetched, {} copied from older versions", bytes(older)),
+    })
 }
 
 /// Says what an older version is good for.
@@ -350,6 +364,20 @@ mod tests {
         let set = "9 files (5 of them folders and links), 7.0 MiB in 0.00 s; 1.5 MiB sent again, 1 block twice, 0 packets \
                    dropped; 0 failed";
         assert_eq!(in_one_line(&summary, 0), set);
+    }
+
+    #[test]
+    fn what_was_fetched_and_what_was_there_is_told_of_updates_alone() {
+        let mut summary = ReceiveSummary::default();
+        (summary.progress.received_bytes, summary.progress.kept_bytes) = (11 << 20, 8 << 20);
+        assert_eq!(by_difference(&summary), None);
+        assert!(in_one_line(&summary, 0).ends_with(", 8.0 MiB there from before"));
+        summary.progress.older_bytes = Some(8 << 20);
+        let line = "by difference: 3.0 MiB fetched, 8.0 MiB copied from older versions";
+        assert_eq!(by_difference(&summary).as_deref(), Some(line));
+        assert!(in_one_line(&summary, 0).ends_with("; 0 failed"));
+        summary.progress.older_bytes = Some(0);
+        assert!(by_difference(&summary).unwrap().ends_with("nothing was in older versions"));
     }
 
     #[test]

@@ -103,6 +103,8 @@ pub(super) struct Carried {
     pub summary: ReceiveSummary,
     /// The objects that have ended, by number, and whether each is there.
     pub ended: BTreeMap<u32, bool>,
+    /// The objects that are sent by difference, by number, and how many bytes of each an older version held.
+    pub older: BTreeMap<u32, u64>,
     /// Numbers of the objects that the user was told of.
     pub announced: BTreeSet<u32>,
     pub admission: Admission,

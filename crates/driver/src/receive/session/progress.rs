@@ -47,6 +47,7 @@ impl Session<'_> {
             seconds: now.saturating_duration_since(since).as_secs_f64(),
             received_bytes,
             kept_bytes: self.figures.kept_bytes,
+            older_bytes: (!self.carried.older.is_empty()).then(|| self.carried.older.values().sum()),
             announced_bytes: self.figures.announced_bytes,
             retransmitted_bytes: self.figures.retransmitted_bytes,
             duplicate_blocks: counters.duplicate_blocks,
