@@ -96,8 +96,9 @@ pub(crate) struct SessionArgs {
     #[arg(long, value_enum, default_value = "nack")]
     repair: Repair,
     /// Forward error correction: mend losses with repair symbols (RaptorQ). One symbol can replace a different
-    /// lost packet at each receiver. N%: this share of symbols follows each part of a file; auto: as many as
-    /// receivers have lately lacked; none: no symbols. With --repair carousel (auto), all loops after the first
+    /// lost packet at each receiver. N%, a whole number from 1% to 300%: so many symbols for 100 packets follow each
+    /// part of a file, so that 200% puts three times its size on the link; auto: as many as receivers have lately lacked;
+    /// none: no symbols. With --repair carousel (auto), all loops after the first
     /// consist of symbols [default: none; but with --repair nack to a multicast group, at rates up to 400M,
     /// auto as soon as several receivers have lost different packets]
     #[arg(long, value_name = "N%|auto|none", value_parser = parse_fec, allow_hyphen_values = true)]
@@ -883,7 +884,9 @@ fn parse_fec(text: &str) -> Result<Fec, String> {
     let percent = text.strip_suffix('%').and_then(|number| number.parse().ok());
     let percent = percent.filter(|percent| (1..=MAX_FEC_PERCENT).contains(percent));
     percent.map(|percent| Fec(Some(Share::Percent(percent)))).ok_or_else(|| {
-        format!("expected 1% to {MAX_FEC_PERCENT}%, repair symbols for 100 packets of a file, auto or none")
+        format!(
+            "expected a whole number from 1% to {MAX_FEC_PERCENT}% (so many repair symbols for 100 packets of a file), auto or none"
+        )
     })
 }
 
@@ -944,7 +947,7 @@ mod tests {
         let shares = ["auto", "20%", "none"].map(|text| parse_fec(text).unwrap().0);
         assert_eq!(shares, [Some(Share::Auto), Some(Share::Percent(20)), None]);
         for bad in ["", "0%", "301%", "20", "-5%", "99999999999%", "on", "1.5%"] {
-            assert!(parse_fec(bad).unwrap_err().contains("1% to 300%"), "{bad}");
+            assert!(parse_fec(bad).unwrap_err().contains("a whole number from 1% to 300%"), "{bad}");
         }
     }
 }
