@@ -377,7 +377,8 @@ fn hold_session(args: SessionArgs) -> Outcome {
     if is_carousel(&args) {
         return carousel::run(&args, builder);
     }
-    let mut display = display::Display::new(args.json, wanted);
+    let mut display =
+        display::Display::new(args.json, wanted, if is_stream(&args) { "piece" } else { "file" });
     let summary = hold(&args, builder, &mut |event| display.show(event))?;
     display.finish(&summary);
     if args.delta && !args.json {

@@ -108,7 +108,8 @@ impl Display {
         if self.json {
             return self.lines.end(&ReceiveEvent::Done(summary.into()));
         }
-        let line = in_one_line(summary, self.under_way.len());
+        let unit = if self.is_outlet { "piece" } else { "file" };
+        let line = in_one_line(summary, self.under_way.len(), unit);
         for line in [Some(line), by_difference(summary)].into_iter().flatten() {
             if self.is_outlet { remark!("{line}") } else { say!("{line}") }
         }
@@ -218,12 +219,12 @@ fn unreachable(addresses: &str, reason: &str, left: Duration) -> String {
 }
 
 /// The summary in one line. Its bytes are those of files that are there. `cut_short` files are neither there nor failed.
-fn in_one_line(summary: &ReceiveSummary, cut_short: usize) -> String {
+fn in_one_line(summary: &ReceiveSummary, cut_short: usize, unit: &str) -> String {
     let (received, failed) = ((summary.received + summary.others) as usize, summary.failed as usize);
     let progress = &summary.progress;
     let mut line = format!(
         "{}{}, {} in {:.2} s; {} sent again, {} twice, {} dropped; {failed} failed",
-        counted(received, "file"),
+        counted(received, unit),
         match summary.others {
             0 => String::new(),
             others => format!(" ({others} of them folders and links)"),
@@ -339,14 +340,14 @@ mod tests {
         let mut summary = ReceiveSummary::default();
         summary.progress.received_bytes = 900;
         (summary.failed, summary.not_wanted) = (1, 7);
-        let line = in_one_line(&summary, 1);
+        let line = in_one_line(&summary, 1, "file");
         assert!(
             line.starts_with("0 files, 0 B in ")
                 && line.ends_with("; 1 failed, 7 not wanted, 1 not complete"),
             "{line}"
         );
         (summary.received, summary.received_bytes) = (1, 500);
-        let line = in_one_line(&summary, 0);
+        let line = in_one_line(&summary, 0, "file");
         assert!(
             line.starts_with("1 file, 500 B in ") && line.ends_with("; 1 failed, 7 not wanted"),
             "{line}"
@@ -358,12 +359,12 @@ mod tests {
         let mut summary = filled!(ReceiveSummary { received: 1, received_bytes: 5 });
         summary.progress.duplicate_blocks = 1;
         let one = "1 file, 5 B in 0.00 s; 0 B sent again, 1 block twice, 0 packets dropped; 0 failed";
-        assert_eq!(in_one_line(&summary, 0), one);
+        assert_eq!(in_one_line(&summary, 0, "file"), one);
         (summary.received, summary.others, summary.received_bytes) = (4, 5, 7 << 20);
         summary.progress.retransmitted_bytes = 3 << 19;
         let set = "9 files (5 of them folders and links), 7.0 MiB in 0.00 s; 1.5 MiB sent again, 1 block twice, 0 packets \
                    dropped; 0 failed";
-        assert_eq!(in_one_line(&summary, 0), set);
+        assert_eq!(in_one_line(&summary, 0, "file"), set);
     }
 
     #[test]
@@ -371,11 +372,11 @@ mod tests {
         let mut summary = ReceiveSummary::default();
         (summary.progress.received_bytes, summary.progress.kept_bytes) = (11 << 20, 8 << 20);
         assert_eq!(by_difference(&summary), None);
-        assert!(in_one_line(&summary, 0).ends_with(", 8.0 MiB there from before"));
+        assert!(in_one_line(&summary, 0, "file").ends_with(", 8.0 MiB there from before"));
         summary.progress.older_bytes = Some(8 << 20);
         let line = "by difference: 3.0 MiB fetched, 8.0 MiB copied from older versions";
         assert_eq!(by_difference(&summary).as_deref(), Some(line));
-        assert!(in_one_line(&summary, 0).ends_with("; 0 failed"));
+        assert!(in_one_line(&summary, 0, "file").ends_with("; 0 failed"));
         summary.progress.older_bytes = Some(0);
         assert!(by_difference(&summary).unwrap().ends_with("nothing was in older versions"));
     }

@@ -19,6 +19,8 @@ fn of(name: &str, reason: &str) -> String {
 
 pub(super) struct Display {
     json: bool,
+    /// What is counted: files, or the pieces of a stream.
+    unit: &'static str,
     line: MovingLine,
     lines: Lines,
     /// The receivers that have joined while the session waits. `None` when it has started.
@@ -32,9 +34,9 @@ struct Waiting {
 
 impl Display {
     /// A display for a session that starts when `wanted` receivers are there.
-    pub fn new(json: bool, wanted: u32) -> Self {
+    pub fn new(json: bool, wanted: u32, unit: &'static str) -> Self {
         let waiting = Some(Waiting { joined: 0, wanted });
-        Self { json, line: MovingLine::new(json, ""), lines: Lines::default(), waiting }
+        Self { json, unit, line: MovingLine::new(json, ""), lines: Lines::default(), waiting }
     }
 
     pub fn show(&mut self, event: &SendEvent) {
@@ -86,7 +88,7 @@ impl Display {
         if self.json {
             return self.lines.end(&SendEvent::Done(summary.into()));
         }
-        say!("{}", in_one_line(summary));
+        say!("{}", in_one_line(summary, self.unit));
         given_up(summary).into_iter().for_each(|line| say!("{line}"));
         let lacks_some = |receiver: &ReceiverProgress| receiver.failed + receiver.objects_missed > 0;
         if summary.progress.receivers.iter().any(lacks_some) {
@@ -114,7 +116,7 @@ impl Display {
     /// Moves the bar to the receivers' average progress.
     fn move_bar(&mut self, progress: &SendProgress) {
         if let Some(waiting) = progress.waiting {
-            let (figures, remark) = of_feed(progress, waiting);
+            let (figures, remark) = of_feed(progress, waiting, self.unit);
             return self.line.show(&Moment {
                 done_bytes: progress.sent_bytes,
                 total_bytes: None,
@@ -171,10 +173,10 @@ fn remark(progress: &SendProgress) -> String {
 const NAMED: usize = 2;
 
 /// How far a feed is, which has no end: files, and who is there.
-fn of_feed(progress: &SendProgress, waiting: u64) -> (String, String) {
+fn of_feed(progress: &SendProgress, waiting: u64, unit: &str) -> (String, String) {
     let figures = format!(
         "{} done, {} under way, {waiting} waiting; {} sent, {}",
-        counted(progress.objects_done as usize, "file"),
+        counted(progress.objects_done as usize, unit),
         progress.objects.saturating_sub(progress.objects_done),
         bytes(progress.sent_bytes),
         rate(progress.now_bps)
@@ -189,15 +191,15 @@ fn of_feed(progress: &SendProgress, waiting: u64) -> (String, String) {
     (figures, format!("{}, {} sent again{who}", counted(there, "receiver"), percent(share)))
 }
 
-fn in_one_line(summary: &SendSummary) -> String {
+fn in_one_line(summary: &SendSummary, unit: &str) -> String {
     let progress = &summary.progress;
     if let Some(local) = &progress.local {
-        return in_local_groups(summary, local);
+        return in_local_groups(summary, local, unit);
     }
     let sum = |count: fn(&ReceiverProgress) -> u64| progress.receivers.iter().map(count).sum::<u64>();
     format!(
         "{}, {}: {} after {:.2} s{}; {} sent again, {} dropped",
-        counted(summary.objects as usize, "file"),
+        counted(summary.objects as usize, unit),
         bytes(progress.total_bytes),
         who_has_it(&progress.receivers, if is_partial(summary) { "all that went out" } else { "all of it" }),
         progress.seconds,
@@ -229,7 +231,7 @@ fn given_up(summary: &SendSummary) -> Option<String> {
 
 /// Says how a session with local groups has ended. Its sender does not know receivers one by one: it knows the most that
 /// have been reported at a time, and that each of those who still report has everything.
-fn in_local_groups(summary: &SendSummary, local: &LocalSending) -> String {
+fn in_local_groups(summary: &SendSummary, local: &LocalSending, unit: &str) -> String {
     let progress = &summary.progress;
     let receivers = counted(local.receivers as usize, "receiver");
     let there = if summary.is_complete() {
@@ -239,7 +241,7 @@ fn in_local_groups(summary: &SendSummary, local: &LocalSending) -> String {
     };
     format!(
         "{}, {}: {there} after {:.2} s; {} sent again to all, {} to local groups, {} heard",
-        counted(summary.objects as usize, "file"),
+        counted(summary.objects as usize, unit),
         bytes(progress.total_bytes),
         progress.seconds,
         bytes(local.session_repair_bytes),
@@ -372,7 +374,7 @@ mod tests {
             sent_bytes: 3_000_000,
             receivers: receivers.to_vec()
         });
-        let (figures, remark) = of_feed(&progress, 7);
+        let (figures, remark) = of_feed(&progress, 7, "file");
         assert_eq!(figures, "10 files done, 2 under way, 7 waiting; 2.9 MiB sent, rate unknown");
         assert_eq!(remark, "2 receivers, 0.0 % sent again");
     }
@@ -405,7 +407,7 @@ mod tests {
         ];
         for (objects, total_bytes, receivers, expected) in cases {
             let progress = filled!(SendProgress { total_bytes, receivers });
-            assert_eq!(in_one_line(&filled!(SendSummary { objects, progress })), expected);
+            assert_eq!(in_one_line(&filled!(SendSummary { objects, progress }), "file"), expected);
         }
     }
 
@@ -414,7 +416,7 @@ mod tests {
         let receivers = vec![ReceiverProgress::default(); 2];
         let mut summary = filled!(SendSummary { objects: 3, not_sent: 1 });
         summary.progress.receivers = receivers;
-        let line = in_one_line(&summary);
+        let line = in_one_line(&summary, "file");
         assert!(line.starts_with("3 files, 0 B: all that went out is at 2 of 2 receivers after "), "{line}");
         assert_eq!(given_up(&summary).as_deref(), Some("1 file not sent, for the reasons above"));
         (summary.not_sent, summary.interrupted) = (0, true);
@@ -450,11 +452,14 @@ mod tests {
         summary.progress.seconds = 2.0;
         let got = |run_bytes, failed| filled!(ReceiverProgress { run_bytes, failed });
         summary.progress.receivers = vec![got(10_000_000, 0), got(20_000_000, 0)];
-        assert!(in_one_line(&summary).contains(" s (60.0 Mbit/s at each on average); "));
+        assert!(in_one_line(&summary, "file").contains(" s (60.0 Mbit/s at each on average); "));
         summary.progress.receivers.push(got(0, 1));
-        assert!(in_one_line(&summary).contains(" s (60.0 Mbit/s at each that has not failed on average); "));
+        assert!(
+            in_one_line(&summary, "file")
+                .contains(" s (60.0 Mbit/s at each that has not failed on average); ")
+        );
         summary.progress.receivers.drain(..2);
-        assert!(in_one_line(&summary).contains(" s; 0 B sent again"));
+        assert!(in_one_line(&summary, "file").contains(" s; 0 B sent again"));
     }
 
     #[test]
@@ -477,7 +482,7 @@ mod tests {
         let late = filled!(ReceiverProgress { name: "late".into(), objects_missed: 17 });
         let mut summary = filled!(SendSummary { objects: 20 });
         summary.progress.receivers = vec![ReceiverProgress::default(), late];
-        let line = in_one_line(&summary);
+        let line = in_one_line(&summary, "file");
         assert!(line.contains("all of it is at 1 of 2 receivers"), "{line}");
         let text = failures(&summary);
         assert!(text.contains("late") && text.contains("17 of 20 files  over when it came"), "{text}");
