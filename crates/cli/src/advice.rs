@@ -22,7 +22,7 @@ pub fn line(error: &(dyn Error + 'static)) -> String {
 }
 
 /// What libraries tell of in words, and the option that helps.
-const OPTIONS: [(&str, &str); 23] = [
+const OPTIONS: [(&str, &str); 24] = [
     (
         "cannot read the ticket from",
         "name the file that `treecast send --ticket-file` wrote, or give the ticket itself",
@@ -47,6 +47,7 @@ const OPTIONS: [(&str, &str); 23] = [
     (remedies::OTHER_INTERFACE, "--interface names one"),
     (remedies::SHORTER_BLOCKS, "--block gives their length"),
     (remedies::FEWER_ADDRESSES, "--max says how many"),
+    ("the sender is looked for again for", "--reconnect gives that time, and Ctrl-C ends it"),
     (remedies::SPOOL_FULL, "--spool-files and --spool-bytes let more wait"),
     (remedies::ROUTER_KEY, "`treecast router run --key` takes it"),
 ];

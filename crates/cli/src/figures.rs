@@ -46,18 +46,16 @@ pub(crate) fn held_by(holder: &Holder) -> String {
     format!("waits for {}: {}", holder.receiver, holder.text)
 }
 
-/// Names the slowest receivers: "; slowest: client7 25 %, client8 50 %". `receivers` must be sorted, the
+/// Names the slowest receivers, at most `named`: "; slowest: client7 25 %, client8 50 %". `receivers` must be sorted, the
 /// slowest first, and gives names with whole percents. The result is empty if all receivers have the same
 /// percentage, or if there is only one.
-pub(crate) fn slowest<'a>(receivers: impl Iterator<Item = (&'a str, u64)>) -> String {
-    /// The number of receivers that are named.
-    const NAMED: usize = 3;
+pub(crate) fn slowest<'a>(receivers: impl Iterator<Item = (&'a str, u64)>, named: usize) -> String {
     let receivers: Vec<_> = receivers.collect();
     let least = receivers.first().map_or(0, |(_, percent)| *percent);
     if receivers.iter().all(|(_, percent)| *percent == least) {
         return String::new();
     }
-    let named = receivers.iter().take(NAMED).map(|(name, percent)| format!("{name} {percent} %"));
+    let named = receivers.iter().take(named).map(|(name, percent)| format!("{name} {percent} %"));
     format!("; slowest: {}", named.collect::<Vec<_>>().join(", "))
 }
 
@@ -73,13 +71,13 @@ mod tests {
 
     #[test]
     fn nobody_is_slowest_where_all_are_equally_fast() {
-        assert_eq!(slowest([("a", 3), ("b", 5)].into_iter()), "; slowest: a 3 %, b 5 %");
+        assert_eq!(slowest([("a", 3), ("b", 5)].into_iter(), 3), "; slowest: a 3 %, b 5 %");
         assert_eq!(
-            slowest([("a", 1), ("b", 1), ("c", 1), ("d", 2)].into_iter()),
+            slowest([("a", 1), ("b", 1), ("c", 1), ("d", 2)].into_iter(), 3),
             "; slowest: a 1 %, b 1 %, c 1 %"
         );
         for equal in [&[("a", 5), ("b", 5)][..], &[("a", 5)], &[]] {
-            assert_eq!(slowest(equal.iter().copied()), "");
+            assert_eq!(slowest(equal.iter().copied(), 3), "");
         }
     }
 

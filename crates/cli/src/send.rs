@@ -30,7 +30,7 @@ use treecast::{
 
 use crate::{
     Outcome,
-    arguments::{self, With},
+    arguments::{self, With, counted},
     figures::bytes,
     group::Group,
     mead::sharing::{Grouping, SharingArgs, WireDialect},
@@ -96,8 +96,9 @@ pub(crate) struct SessionArgs {
     #[arg(long, value_enum, default_value = "nack")]
     repair: Repair,
     /// Forward error correction: mend losses with repair symbols (RaptorQ). One symbol can replace a different
-    /// lost packet at each receiver. N%: this share of symbols follows each part of a file; auto: as many as
-    /// receivers have lately lacked; none: no symbols. With --repair carousel (auto), all loops after the first
+    /// lost packet at each receiver. N%, a whole number from 1% to 300%: so many symbols for 100 packets follow each
+    /// part of a file, so that 200% puts three times its size on the link; auto: as many as receivers have lately lacked;
+    /// none: no symbols. With --repair carousel (auto), all loops after the first
     /// consist of symbols [default: none; but with --repair nack to a multicast group, at rates up to 400M,
     /// auto as soon as several receivers have lost different packets]
     #[arg(long, value_name = "N%|auto|none", value_parser = parse_fec, allow_hyphen_values = true)]
@@ -376,7 +377,8 @@ fn hold_session(args: SessionArgs) -> Outcome {
     if is_carousel(&args) {
         return carousel::run(&args, builder);
     }
-    let mut display = display::Display::new(args.json, wanted);
+    let mut display =
+        display::Display::new(args.json, wanted, if is_stream(&args) { "piece" } else { "file" });
     let summary = hold(&args, builder, &mut |event| display.show(event))?;
     display.finish(&summary);
     if args.delta && !args.json {
@@ -391,13 +393,10 @@ fn hold_session(args: SessionArgs) -> Outcome {
     let feed = args.feed.as_ref().map(|feed| &feed.source);
     if let Some(FeedSource::Folder(folder)) = feed.filter(|_| summary.interrupted) {
         // A folder has no end.
-        remark!(
-            "treecast: stopped: files of {} that are not done go out after the next start",
-            folder.path.display()
-        );
+        remark!("treecast: {}", stopped(&folder.path, &summary, args.session.is_some()));
         return Ok(ExitCode::SUCCESS);
     }
-    let code = exit_code(&summary)?;
+    let code = exit_code(&summary, args.session.as_deref())?;
     match is_stream(&args) && summary.not_sent > 0 {
         true => Err(
             "standard input could not be read to its end, and receivers have only its beginning: start anew"
@@ -772,10 +771,39 @@ fn source(feed: PathBuf) -> FeedSource {
     if feed.as_os_str() == "-" { FeedSource::StandardInput } else { FeedSource::File(feed) }
 }
 
+/// Says what becomes of a folder's files that not all receivers have, when its sender is stopped.
+fn stopped(folder: &Path, summary: &SendSummary, keeps_session: bool) -> String {
+    let folder = folder.display();
+    let receivers = &summary.progress.receivers;
+    let lacking = receivers.iter().filter(|receiver| receiver.failed + receiver.objects_missed > 0).count();
+    let waiting = summary.progress.waiting.filter(|waiting| *waiting > 0);
+    let waiting = waiting.map(|waiting| format!(" ({waiting} wait)")).unwrap_or_default();
+    let what = match lacking {
+        0 => format!("stopped: files of {folder} that are not done{waiting} go out after the next start"),
+        _ if keeps_session => format!(
+            "stopped: files of {folder} that are not done{waiting} go out after the next start, also those that receivers lack which were \
+             cut off lately (--stall-limit)"
+        ),
+        _ => format!(
+            "stopped: {lacking} of {} did not get what the table says, and nobody sends it again (--session would); files of \
+             {folder} that are not done{waiting} go out after the next start",
+            counted(receivers.len(), "receiver"),
+        ),
+    };
+    if keeps_session { what + "; receivers wait for it (--reconnect)" } else { what }
+}
+
 /// The exit code. A receiver that lacks an object which the sender could not send to its end has failed, too.
-fn exit_code(summary: &SendSummary) -> Outcome {
+fn exit_code(summary: &SendSummary, session: Option<&Path>) -> Outcome {
     if summary.interrupted {
-        return Err("interrupted: receivers keep only the files that were complete".into());
+        return Err(match session {
+            None => "interrupted: receivers keep only the files that were complete".into(),
+            Some(session) => format!(
+                "interrupted: receivers keep what came, and wait for the next start with --session {} (--reconnect)",
+                session.display()
+            )
+            .into(),
+        });
     }
     Ok(if summary.is_complete() { ExitCode::SUCCESS } else { ExitCode::from(3) })
 }
@@ -857,7 +885,9 @@ fn parse_fec(text: &str) -> Result<Fec, String> {
     let percent = text.strip_suffix('%').and_then(|number| number.parse().ok());
     let percent = percent.filter(|percent| (1..=MAX_FEC_PERCENT).contains(percent));
     percent.map(|percent| Fec(Some(Share::Percent(percent)))).ok_or_else(|| {
-        format!("expected 1% to {MAX_FEC_PERCENT}%, repair symbols for 100 packets of a file, auto or none")
+        format!(
+            "expected a whole number from 1% to {MAX_FEC_PERCENT}% (so many repair symbols for 100 packets of a file), auto or none"
+        )
     })
 }
 
@@ -918,7 +948,7 @@ mod tests {
         let shares = ["auto", "20%", "none"].map(|text| parse_fec(text).unwrap().0);
         assert_eq!(shares, [Some(Share::Auto), Some(Share::Percent(20)), None]);
         for bad in ["", "0%", "301%", "20", "-5%", "99999999999%", "on", "1.5%"] {
-            assert!(parse_fec(bad).unwrap_err().contains("1% to 300%"), "{bad}");
+            assert!(parse_fec(bad).unwrap_err().contains("a whole number from 1% to 300%"), "{bad}");
         }
     }
 }

@@ -224,9 +224,11 @@ fn groups(progress: &SendProgress) -> Option<String> {
 }
 
 fn receivers(sending: &Sending) -> String {
+    /// The number of receivers that are named.
+    const NAMED: usize = 3;
     let there = sending.progress.receivers.iter().filter(|receiver| receiver.is_connected);
     let percent = |receiver: &ReceiverProgress| part(receiver.received_bytes, receiver.wanted_bytes);
-    let slowest = slowest(there.map(|receiver| (receiver.name.as_str(), percent(receiver))));
+    let slowest = slowest(there.map(|receiver| (receiver.name.as_str(), percent(receiver))), NAMED);
     let done = format!("{} done", sending.sums.receivers_done);
     let standings = standings(done, sending.sums.receivers_failed, sending.sums.receivers_gone);
     format!("{} there, {standings}{slowest}", counted(sending.joined as usize, "receiver"))

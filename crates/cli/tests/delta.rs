@@ -138,6 +138,7 @@ fn only_what_differs_is_on_the_link() {
     assert!(bytes < LEN as u64 / 10, "{bytes} bytes were on the link");
     for said in said {
         let copied = last_event(&said, "older_version")["bytes"].as_u64().unwrap();
+        assert_eq!(last_event(&said, "done")["older_bytes"], copied, "{said}");
         assert!(copied > LEN as u64 * 9 / 10, "{said}");
         assert_eq!(events(&said).iter().filter(|event| event["event"] == "announced").count(), 1);
         let done = last_event(&said, "done");

@@ -11,7 +11,9 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use session::{Guarded, Scratch, SpawnGuarded, events, finish, finish_well, refused, treecast, wait_until};
+use session::{
+    Guarded, Scratch, SpawnGuarded, events, finish, finish_well, finish_with, refused, treecast, wait_until,
+};
 
 fn feed_command(scratch: &Scratch, args: &[&str]) -> Command {
     let mut command = treecast();
@@ -138,8 +140,12 @@ fn a_feed_that_is_started_again_with_its_session_goes_on_with_its_receivers() {
     let sender = start();
     send("3");
     assert!(receivers.iter_mut().all(|receiver| receiver.try_wait().unwrap().is_none()), "they go on");
-    for (receiver, folder) in receivers.iter_mut().zip(["a", "b"]) {
-        receiver.kill().unwrap();
+    for (receiver, folder) in receivers.into_iter().zip(["a", "b"]) {
+        receiver.signal(2);
+        let told = finish_with(1, receiver);
+        let stopped = "is away: it was stopped, and may be started again; what came is kept";
+        assert!(told.contains(stopped) && told.contains("is away: the connection was cut off; "), "{told}");
+        assert!(told.contains("for 120 s; --reconnect gives that time"), "{told}");
         for name in ["1", "2", "3"] {
             assert_eq!(
                 fs::metadata(scratch.path(folder).join(name)).unwrap().len(),
@@ -154,6 +160,79 @@ fn a_feed_that_is_started_again_with_its_session_goes_on_with_its_receivers() {
     let done = said.lines().find(|line| line.contains(r#""event":"done""#)).expect("it is done");
     let again = done.matches(r#""retransmitted_bytes":0,"#).count();
     assert!(again >= 2, "receivers get new files by multicast: {done}");
+}
+
+/// A file that was under way when the sender was killed goes out anew under another number. Its first part would stay for ever.
+#[test]
+fn nothing_stays_of_files_that_a_killed_sender_had_under_way() {
+    let scratch = Scratch::new();
+    let session = scratch.arg("session");
+    let start = || feed(&scratch, "sent", &["--session", &session, "--rate", "8M"]);
+    old_file(&scratch, "in/first", 3_000_000);
+    let mut sender = start();
+    let receiver = receive_with_events(&scratch);
+    wait_until("a part is there", || scratch.parts("out") == 1);
+    sender.kill().unwrap();
+    drop(sender);
+    let mut sender = start();
+    wait_for(&scratch, "out", "first");
+    assert_eq!(scratch.parts("out"), 0, "{:?}", scratch.names("out"));
+
+    scratch.file("in/second", 3_000_000);
+    wait_until("a part is there", || scratch.parts("out") == 1);
+    sender.kill().unwrap();
+    drop(sender);
+    wait_until("it is told that the sender is away", || told(&scratch, "came").contains(r#""why":"away""#));
+    receiver.signal(2);
+    finish_with(1, receiver);
+    let done = session::last_event(&told(&scratch, "came"), "done");
+    assert_eq!((&done["objects"], &done["failed"]), (&1.into(), &1.into()), "{done}");
+    assert_eq!(scratch.parts("out"), 0, "{:?}", scratch.names("out"));
+}
+
+/// A receiver that was cut off comes again, to the next sender of the session if the first one is stopped meanwhile. What went out in
+/// vain goes out after the next start. Without --session, the sender says that nobody gets it any more.
+#[test]
+fn a_feed_that_is_stopped_while_its_receivers_are_away_keeps_what_they_lack_for_the_next_start() {
+    for (session, words) in [
+        (true, "go out after the next start, also those that receivers lack"),
+        (false, "1 of 1 receiver did not get what the table says"),
+    ] {
+        let scratch = Scratch::new();
+        old_file(&scratch, "in/big", 2_000_000);
+        let path = scratch.arg("session");
+        let mut args = vec!["--rate", "8M"];
+        args.extend(session.then_some(["--session", &path]).into_iter().flatten());
+        let start = |told| {
+            _ = fs::remove_file(scratch.path("ticket"));
+            let told = File::create(scratch.path(told)).unwrap();
+            let mut command = feed_command(&scratch, &args);
+            let sender = command.stdout(told.try_clone().unwrap()).stderr(told).spawn_guarded();
+            wait_until("the ticket is written", || scratch.path("ticket").exists());
+            sender
+        };
+        let sender = start("first");
+        let mut receiver = scratch.receive("out", &[]);
+        wait_until("a part is there", || scratch.parts("out") == 1);
+        receiver.kill().unwrap();
+        drop(receiver);
+        wait_until("that is noticed", || told(&scratch, "first").contains(r#""event":"left""#));
+        sender.signal(2);
+        finish_well(sender);
+        assert!(told(&scratch, "first").contains(words), "{}", told(&scratch, "first"));
+
+        let sender = start("second");
+        let receiver = scratch.receive("out", &[]);
+        scratch.file("in/last", 100);
+        wait_for(&scratch, "out", "last");
+        if session {
+            wait_for(&scratch, "out", "big");
+        }
+        assert_eq!(scratch.path("out/big").exists(), session);
+        sender.signal(2);
+        finish_well(sender);
+        drop(receiver);
+    }
 }
 
 /// The first signal has what is under way finished, and receivers end well. The rest goes out after the next start.

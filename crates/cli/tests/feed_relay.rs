@@ -89,34 +89,60 @@ fn wait_for(scratch: &Scratch, folders: &[&str], numbers: std::ops::Range<usize>
     }
 }
 
+fn script() -> String {
+    path(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../../contrib/feed/relay.sh")).to_owned()
+}
+
+/// Where the script finds the command.
+fn search() -> String {
+    let program = Path::new(env!("CARGO_BIN_EXE_treecast")).parent().unwrap();
+    format!("{}:{}", path(program), std::env::var("PATH").unwrap())
+}
+
+#[test]
+fn a_relay_ends_whatever_its_ticket_command_does_and_tells_by_its_exit_code_how() {
+    let scratch = Scratch::new();
+    let relay = |ask: &str, options: &[&str]| {
+        let mut relay = Command::new(script());
+        relay.env("PATH", search()).env("TMPDIR", scratch.path("")).arg(scratch.path("a spool")).arg(ask);
+        start(relay.args(["--interface", "lo"]).args(options))
+    };
+    let hangs = format!("touch '{}'; sleep 1000; true", scratch.arg("asked"));
+    let hanging = relay(&hangs, &[]);
+    wait_until("the ticket is asked for", || scratch.path("asked").exists());
+    hanging.signal(15);
+    let (code, told) = finish(hanging);
+    assert_eq!(code, Some(0), "{told}");
+    assert_eq!(finish(relay("echo", &["--nonsense"])).0, Some(1));
+    assert_eq!(finish(start(Command::new(script()).arg("a spool"))).0, Some(2));
+    assert_eq!(scratch.names(""), ["a spool", "asked"], "nothing stays of tickets");
+}
+
 #[test]
 fn a_relay_hands_a_feed_on_to_a_site_that_udp_does_not_reach() {
     let (network, scratch) = (Network::new(), Scratch::new());
     fs::create_dir(scratch.path("source")).unwrap();
     let sender = network.feed(&scratch);
-    let program = Path::new(env!("CARGO_BIN_EXE_treecast")).parent().unwrap();
-    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../contrib/feed/relay.sh");
-    let search = format!("{}:{}", path(program), std::env::var("PATH").unwrap());
     let ask = format!("cat '{}'", scratch.arg("ticket"));
-    let mut relay = network.on("client0", path(&script));
+    let mut relay = network.on("client0", &script());
     relay
-        .arg(scratch.path("spool"))
+        .arg(scratch.path("a spool"))
         .arg(ask)
         .args(["--keep", "100", "--ticket-file"])
-        .arg(scratch.path("site-ticket"));
-    let relay = start(relay.env("PATH", search).stdout(Stdio::null()).stderr(Stdio::null()));
-    wait_until("the relay's ticket is written", || scratch.path("site-ticket").exists());
+        .arg(scratch.path("the ticket"));
+    let relay = start(relay.env("PATH", search()).stdout(Stdio::null()).stderr(Stdio::null()));
+    wait_until("the relay's ticket is written", || scratch.path("the ticket").exists());
     let receive = |node: &str, ticket: &str, into: &str| {
         let mut command = network.treecast(node);
         command.arg("receive").arg(format!("@{}", scratch.arg(ticket))).arg("--into").arg(scratch.path(into));
         start(command.stderr(Stdio::null()))
     };
-    let site = receive("client1", "site-ticket", "site");
+    let site = receive("client1", "the ticket", "site");
     let open = receive("client2", "ticket", "open");
     put(&scratch, 0..30);
     wait_for(&scratch, &["open", "site"], 0..30);
 
-    let receiver = || network.process("client0", &["receive", &scratch.arg("spool")]);
+    let receiver = || network.process("client0", &["receive", &scratch.arg("a spool")]);
     let killed = receiver().expect("the relay receives");
     assert!(Command::new("kill").args(["-KILL", &killed]).status().unwrap().success());
     wait_until("the relay receives again", || receiver().is_some_and(|pid| pid != killed));
@@ -134,7 +160,7 @@ fn a_relay_hands_a_feed_on_to_a_site_that_udp_does_not_reach() {
     relay.signal(15);
     finish(relay);
     assert!(receiver().is_none(), "a relay that is stopped leaves no process behind");
-    assert_eq!(scratch.names("spool/maps"), [""; 0], "and no file");
+    assert_eq!(scratch.names("a spool/maps"), [""; 0], "and no file");
     let (code, told) = finish(site);
     assert!(code == Some(0) && told.contains("40 files") && told.contains("0 B sent again"), "{told}");
     drop((open, sender));

@@ -43,6 +43,8 @@ pub enum Hindrance {
     Behind,
     /// The receiver's connection has broken.
     Gone,
+    /// The sender has been away from this receiver, which looks for it, for this many seconds.
+    Away(f64),
 }
 
 /// The receiver that a session waits for, and the reason.
@@ -96,7 +98,7 @@ pub(crate) fn judge(symptoms: &Symptoms) -> Hindrance {
 
 impl Hindrance {
     /// All of them, with a word for programs each.
-    const WORDS: [(Self, &str); 10] = [
+    const WORDS: [(Self, &str); 11] = [
         (Self::Silent(0.0), "silent"),
         (Self::Disk(0.0), "disk"),
         (Self::Buffer(0.0), "buffer"),
@@ -107,6 +109,7 @@ impl Hindrance {
         (Self::Checking, "checking"),
         (Self::Behind, "behind"),
         (Self::Gone, "gone"),
+        (Self::Away(0.0), "away"),
     ];
 
     /// The reason in one word, for programs.
@@ -144,6 +147,7 @@ impl fmt::Display for Hindrance {
             Self::Checking => write!(f, "verifies what it has"),
             Self::Behind => write!(f, "behind"),
             Self::Gone => write!(f, "it has broken off and may come again"),
+            Self::Away(seconds) => write!(f, "away for {seconds:.0} s"),
         }
     }
 }

@@ -1,10 +1,14 @@
 //! The display of `treecast receive`: a bar, each complete file, and the totals.
 
-use std::time::{Duration, Instant};
+use std::{
+    collections::BTreeSet,
+    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
+};
 
 use treecast::watch::{
     Hindrance, Lack, ObjectKind, ReceiveEvent, ReceiveProgress, ReceiveSummary, Shortage, Timed, in_a_row,
 };
+use treecast_host::clock::WallTime;
 
 use crate::{
     advice::with_option,
@@ -23,8 +27,8 @@ pub(super) struct Display {
     started: Instant,
     line: MovingLine,
     lines: Lines,
-    /// The number of files that have begun.
-    announced: usize,
+    /// The names of files that have begun and have not ended. A file that begins again, with another sender of the session, counts once.
+    under_way: BTreeSet<String>,
     /// The largest file that has begun since the last one of its kind was complete, with its bytes. In a feed, the newest one.
     current: Option<(String, u64)>,
 }
@@ -39,7 +43,7 @@ impl Display {
             started: Instant::now(),
             line,
             lines: Lines::default(),
-            announced: 0,
+            under_way: BTreeSet::new(),
             current: None,
         }
     }
@@ -49,6 +53,7 @@ impl Display {
             return self.show_as_json(event);
         }
         if let ReceiveEvent::Received { name, .. } | ReceiveEvent::Failed { name, .. } = event {
+            self.under_way.remove(name);
             self.current.take_if(|(current, _)| current == name && !self.is_feed);
         }
         match event {
@@ -61,7 +66,7 @@ impl Display {
                 self.line.wait("waiting for the first file".to_owned());
             }
             ReceiveEvent::Announced { name, bytes } => {
-                self.announced += 1;
+                self.under_way.insert(name.clone());
                 if self.is_feed || self.current.as_ref().is_none_or(|(_, size)| size < bytes) {
                     self.current = Some((name.clone(), *bytes));
                 }
@@ -79,6 +84,9 @@ impl Display {
                 self.line(&format!("moved to group {group}{at}: {}", why_moved(*group)));
             }
             ReceiveEvent::Progress(progress) if progress.objects > 0 => self.move_bar(progress),
+            ReceiveEvent::Progress(ReceiveProgress { hindrance: Some(Hindrance::Away(seconds)), .. }) => {
+                self.line.wait(away(*seconds));
+            }
             // Files that are not wanted are counted at the end.
             ReceiveEvent::Progress(_) | ReceiveEvent::Ignored { exists: false, .. } => {}
             // A stream has thousands of pieces, and the first one that fails ends the session.
@@ -100,8 +108,11 @@ impl Display {
         if self.json {
             return self.lines.end(&ReceiveEvent::Done(summary.into()));
         }
-        let line = in_one_line(summary, self.announced);
-        if self.is_outlet { remark!("{line}") } else { say!("{line}") }
+        let unit = if self.is_outlet { "piece" } else { "file" };
+        let line = in_one_line(summary, self.under_way.len(), unit);
+        for line in [Some(line), by_difference(summary)].into_iter().flatten() {
+            if self.is_outlet { remark!("{line}") } else { say!("{line}") }
+        }
     }
 
     fn line(&self, line: &str) {
@@ -132,19 +143,23 @@ impl Display {
         // A carousel has no retransmissions: blocks that come again were there already.
         let again = progress.retransmitted_bytes.max(progress.duplicate_bytes);
         let share = percent((again as f64 / progress.received_bytes.max(1) as f64).min(1.0));
+        let counts = match self.is_feed {
+            true => format!(
+                "{} under way",
+                progress.objects.saturating_sub(progress.objects_done + progress.objects_failed)
+            ),
+            false => {
+                format!("{} of {} done", progress.objects_done, counted(progress.objects as usize, "file"))
+            }
+        };
         let what = match (progress.hindrance, &self.current) {
+            (Some(Hindrance::Away(seconds)), _) => return format!("{counts}; {}", away(seconds)),
             (Some(Hindrance::Silent(seconds)), _) => format!("; the sender is silent for {seconds:.0} s"),
             (Some(why), _) => format!("; {why}"),
             (None, Some((name, _))) => format!("; {name}"),
             (None, None) => String::new(),
         };
-        let under_way = progress.objects.saturating_sub(progress.objects_done + progress.objects_failed);
-        match self.is_feed {
-            true => format!("{under_way} under way, {share} came again{what}"),
-            false => {
-                format!("{} of {} done, {share} came again{what}", progress.objects_done, progress.objects)
-            }
-        }
+        format!("{counts}, {share} came again{what}")
     }
 
     fn show_as_json(&mut self, event: &ReceiveEvent) {
@@ -157,6 +172,16 @@ impl Display {
         let seconds = is_timed.then(|| self.started.elapsed().as_secs_f64());
         self.lines.add(&Timed { event, seconds }, waits);
     }
+}
+
+/// Says since when the sender has been away, for so many seconds.
+fn away(seconds: f64) -> String {
+    let since = SystemTime::now().checked_sub(Duration::try_from_secs_f64(seconds).unwrap_or_default());
+    let since = since.and_then(|since| since.duration_since(UNIX_EPOCH).ok());
+    let since = since.and_then(|since| WallTime::local(since.as_secs())).map(|time| time.to_string());
+    // Without the day.
+    let since = since.as_deref().and_then(|time| time.get(11..)).unwrap_or("?");
+    format!("the sender has been away since {since} ({})", figures::time(seconds))
 }
 
 /// Says what is full, which file waits for room, and how long it waits.
@@ -193,14 +218,13 @@ fn unreachable(addresses: &str, reason: &str, left: Duration) -> String {
     )
 }
 
-/// The summary in one line. Its bytes are those of files that are there. A file that is neither there nor
-/// failed was cut short.
-fn in_one_line(summary: &ReceiveSummary, announced: usize) -> String {
+/// The summary in one line. Its bytes are those of files that are there. `cut_short` files are neither there nor failed.
+fn in_one_line(summary: &ReceiveSummary, cut_short: usize, unit: &str) -> String {
     let (received, failed) = ((summary.received + summary.others) as usize, summary.failed as usize);
     let progress = &summary.progress;
     let mut line = format!(
         "{}{}, {} in {:.2} s; {} sent again, {} twice, {} dropped; {failed} failed",
-        counted(received, "file"),
+        counted(received, unit),
         match summary.others {
             0 => String::new(),
             others => format!(" ({others} of them folders and links)"),
@@ -214,14 +238,25 @@ fn in_one_line(summary: &ReceiveSummary, announced: usize) -> String {
     if summary.not_wanted > 0 {
         line += &format!(", {} not wanted", summary.not_wanted);
     }
-    if progress.kept_bytes > 0 {
-        line += &format!(", {} there from before", bytes(progress.kept_bytes));
+    let left = progress.kept_bytes.saturating_sub(progress.older_bytes.unwrap_or(0));
+    if left > 0 {
+        line += &format!(", {} there from before", bytes(left));
     }
-    let cut_short = announced.saturating_sub(received + failed);
     if cut_short > 0 {
         line += &format!(", {cut_short} not complete");
     }
     line
+}
+
+/// Says what was fetched and what was there of objects that are sent by difference. `None` if there are none.
+fn by_difference(summary: &ReceiveSummary) -> Option<String> {
+    let progress = &summary.progress;
+    let older = progress.older_bytes?;
+    let fetched = bytes(progress.received_bytes.saturating_sub(progress.kept_bytes));
+    Some(match older {
+        0 => format!("by difference: {fetched} fetched, nothing was in older versions"),
+        older => format!("by difference: {fetched} fetched, {} copied from older versions", bytes(older)),
+    })
 }
 
 /// Says what an older version is good for.
@@ -253,9 +288,24 @@ mod tests {
         for (name, bytes) in [("image", 9000), ("note", 5), ("empty", 0)] {
             display.show(&announced(name, bytes));
         }
-        assert_eq!(display.remark(&progress), "1 of 3 done, 0.0 % came again; image");
+        assert_eq!(display.remark(&progress), "1 of 3 files done, 0.0 % came again; image");
         display.show(&ReceiveEvent::Received { name: "image".into(), kind: ObjectKind::File, bytes: 9000 });
-        assert_eq!(display.remark(&progress), "1 of 3 done, 0.0 % came again");
+        assert_eq!(display.remark(&progress), "1 of 3 files done, 0.0 % came again");
+    }
+
+    #[test]
+    fn a_sender_that_is_away_is_told_of_in_80_columns() {
+        let mut display = Display::new(false, false, false);
+        display.show(&announced("image", 9000));
+        let hindrance = Some(Hindrance::Away(71.2));
+        let progress = filled!(ReceiveProgress { objects: 3, objects_done: 1, hindrance });
+        let line = display.remark(&progress);
+        assert!(
+            line.starts_with("1 of 3 files done; the sender has been away since ")
+                && line.ends_with(" (1:12)"),
+            "{line}"
+        );
+        assert!(line.len() < 70, "{line}");
     }
 
     #[test]
@@ -282,7 +332,7 @@ mod tests {
         let display = Display::new(false, false, false);
         let progress =
             filled!(ReceiveProgress { objects: 1, received_bytes: 10_000, duplicate_bytes: 5_000 });
-        assert_eq!(display.remark(&progress), "0 of 1 done, 50 % came again");
+        assert_eq!(display.remark(&progress), "0 of 1 file done, 50 % came again");
     }
 
     #[test]
@@ -290,14 +340,14 @@ mod tests {
         let mut summary = ReceiveSummary::default();
         summary.progress.received_bytes = 900;
         (summary.failed, summary.not_wanted) = (1, 7);
-        let line = in_one_line(&summary, 2);
+        let line = in_one_line(&summary, 1, "file");
         assert!(
             line.starts_with("0 files, 0 B in ")
                 && line.ends_with("; 1 failed, 7 not wanted, 1 not complete"),
             "{line}"
         );
         (summary.received, summary.received_bytes) = (1, 500);
-        let line = in_one_line(&summary, 2);
+        let line = in_one_line(&summary, 0, "file");
         assert!(
             line.starts_with("1 file, 500 B in ") && line.ends_with("; 1 failed, 7 not wanted"),
             "{line}"
@@ -309,12 +359,26 @@ mod tests {
         let mut summary = filled!(ReceiveSummary { received: 1, received_bytes: 5 });
         summary.progress.duplicate_blocks = 1;
         let one = "1 file, 5 B in 0.00 s; 0 B sent again, 1 block twice, 0 packets dropped; 0 failed";
-        assert_eq!(in_one_line(&summary, 1), one);
+        assert_eq!(in_one_line(&summary, 0, "file"), one);
         (summary.received, summary.others, summary.received_bytes) = (4, 5, 7 << 20);
         summary.progress.retransmitted_bytes = 3 << 19;
         let set = "9 files (5 of them folders and links), 7.0 MiB in 0.00 s; 1.5 MiB sent again, 1 block twice, 0 packets \
                    dropped; 0 failed";
-        assert_eq!(in_one_line(&summary, 9), set);
+        assert_eq!(in_one_line(&summary, 0, "file"), set);
+    }
+
+    #[test]
+    fn what_was_fetched_and_what_was_there_is_told_of_updates_alone() {
+        let mut summary = ReceiveSummary::default();
+        (summary.progress.received_bytes, summary.progress.kept_bytes) = (11 << 20, 8 << 20);
+        assert_eq!(by_difference(&summary), None);
+        assert!(in_one_line(&summary, 0, "file").ends_with(", 8.0 MiB there from before"));
+        summary.progress.older_bytes = Some(8 << 20);
+        let line = "by difference: 3.0 MiB fetched, 8.0 MiB copied from older versions";
+        assert_eq!(by_difference(&summary).as_deref(), Some(line));
+        assert!(in_one_line(&summary, 0, "file").ends_with("; 0 failed"));
+        summary.progress.older_bytes = Some(0);
+        assert!(by_difference(&summary).unwrap().ends_with("nothing was in older versions"));
     }
 
     #[test]

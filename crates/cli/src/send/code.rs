@@ -1,5 +1,7 @@
 //! `--code`: a short code, by which a receiver on the same network gets the ticket.
 
+use std::net::SocketAddr;
+
 use serde_json::json;
 use treecast::{
     Ticket,
@@ -37,6 +39,12 @@ impl Offer {
 }
 
 fn tell(news: News, json: bool) {
+    // The port takes IPv6 and IPv4 alike.
+    let plain = |address: SocketAddr| SocketAddr::new(address.ip().to_canonical(), address.port());
+    let news = match news {
+        News::Given { to } => News::Given { to: plain(to) },
+        News::Wrong { from, left } => News::Wrong { from: plain(from), left },
+    };
     match (news, json) {
         (News::Given { to }, true) => say!("{}", json!({"event": "code_given", "address": to})),
         (News::Given { to }, false) => remark!("{to} has got the ticket by the code"),

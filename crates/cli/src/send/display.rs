@@ -19,6 +19,8 @@ fn of(name: &str, reason: &str) -> String {
 
 pub(super) struct Display {
     json: bool,
+    /// What is counted: files, or the pieces of a stream.
+    unit: &'static str,
     line: MovingLine,
     lines: Lines,
     /// The receivers that have joined while the session waits. `None` when it has started.
@@ -32,9 +34,9 @@ struct Waiting {
 
 impl Display {
     /// A display for a session that starts when `wanted` receivers are there.
-    pub fn new(json: bool, wanted: u32) -> Self {
+    pub fn new(json: bool, wanted: u32, unit: &'static str) -> Self {
         let waiting = Some(Waiting { joined: 0, wanted });
-        Self { json, line: MovingLine::new(json, ""), lines: Lines::default(), waiting }
+        Self { json, unit, line: MovingLine::new(json, ""), lines: Lines::default(), waiting }
     }
 
     pub fn show(&mut self, event: &SendEvent) {
@@ -86,7 +88,7 @@ impl Display {
         if self.json {
             return self.lines.end(&SendEvent::Done(summary.into()));
         }
-        say!("{}", in_one_line(summary));
+        say!("{}", in_one_line(summary, self.unit));
         given_up(summary).into_iter().for_each(|line| say!("{line}"));
         let lacks_some = |receiver: &ReceiverProgress| receiver.failed + receiver.objects_missed > 0;
         if summary.progress.receivers.iter().any(lacks_some) {
@@ -114,7 +116,7 @@ impl Display {
     /// Moves the bar to the receivers' average progress.
     fn move_bar(&mut self, progress: &SendProgress) {
         if let Some(waiting) = progress.waiting {
-            let (figures, remark) = of_feed(progress, waiting);
+            let (figures, remark) = of_feed(progress, waiting, self.unit);
             return self.line.show(&Moment {
                 done_bytes: progress.sent_bytes,
                 total_bytes: None,
@@ -150,7 +152,7 @@ fn remark(progress: &SendProgress) -> String {
     }
     let receivers = &progress.receivers;
     let stand = |standing| receivers.iter().filter(|receiver| receiver.standing == standing).count() as u32;
-    let done = format!("{} of {} done", stand(Standing::Done), receivers.len());
+    let done = format!("{} of {} done", stand(Standing::Done), counted(receivers.len(), "receiver"));
     let standings = standings(done, stand(Standing::Failed), stand(Standing::Gone));
     let again: u64 = receivers.iter().map(|receiver| receiver.retransmitted_bytes).sum();
     let share = again as f64 / (progress.sent_bytes + again).max(1) as f64;
@@ -161,17 +163,20 @@ fn remark(progress: &SendProgress) -> String {
                 receivers.iter().filter(|receiver| receiver.is_connected).collect();
             there.sort_by_key(|receiver| receiver.received_bytes);
             let percent = |receiver: &&ReceiverProgress| part(receiver.received_bytes, progress.total_bytes);
-            slowest(there.iter().map(|receiver| (receiver.name.as_str(), percent(receiver))))
+            slowest(there.iter().map(|receiver| (receiver.name.as_str(), percent(receiver))), NAMED)
         }
     };
     format!("{standings}, {} sent again{who}", percent(share))
 }
 
+/// The number of receivers that the moving line names. More would not fit 80 columns.
+const NAMED: usize = 2;
+
 /// How far a feed is, which has no end: files, and who is there.
-fn of_feed(progress: &SendProgress, waiting: u64) -> (String, String) {
+fn of_feed(progress: &SendProgress, waiting: u64, unit: &str) -> (String, String) {
     let figures = format!(
         "{} done, {} under way, {waiting} waiting; {} sent, {}",
-        counted(progress.objects_done as usize, "file"),
+        counted(progress.objects_done as usize, unit),
         progress.objects.saturating_sub(progress.objects_done),
         bytes(progress.sent_bytes),
         rate(progress.now_bps)
@@ -186,17 +191,17 @@ fn of_feed(progress: &SendProgress, waiting: u64) -> (String, String) {
     (figures, format!("{}, {} sent again{who}", counted(there, "receiver"), percent(share)))
 }
 
-fn in_one_line(summary: &SendSummary) -> String {
+fn in_one_line(summary: &SendSummary, unit: &str) -> String {
     let progress = &summary.progress;
     if let Some(local) = &progress.local {
-        return in_local_groups(summary, local);
+        return in_local_groups(summary, local, unit);
     }
     let sum = |count: fn(&ReceiverProgress) -> u64| progress.receivers.iter().map(count).sum::<u64>();
     format!(
         "{}, {}: {} after {:.2} s{}; {} sent again, {} dropped",
-        counted(summary.objects as usize, "file"),
+        counted(summary.objects as usize, unit),
         bytes(progress.total_bytes),
-        who_has_it(&progress.receivers),
+        who_has_it(&progress.receivers, if is_partial(summary) { "all that went out" } else { "all of it" }),
         progress.seconds,
         average(progress),
         bytes(sum(|receiver| receiver.retransmitted_bytes)),
@@ -207,19 +212,26 @@ fn in_one_line(summary: &SendSummary) -> String {
     } + &progress.fanout.as_ref().map(left_bytes).unwrap_or_default()
 }
 
+/// Whether the session was to send more than went out: files of a feed that could not be sent, were given up, or wait for the next start.
+fn is_partial(summary: &SendSummary) -> bool {
+    let is_stopped_feed = summary.interrupted && summary.progress.waiting.is_some();
+    is_stopped_feed || summary.not_sent + summary.dropped + summary.expired > 0
+}
+
 /// Says how many files of a feed nobody gets, or not everybody. `None` if there are none.
 fn given_up(summary: &SendSummary) -> Option<String> {
     let told =
         |count: u64, verb: &str| (count > 0).then(|| format!("{} {verb}", counted(count as usize, "file")));
     let dropped = told(summary.dropped, "dropped because too many waited (--spool-files, --spool-bytes)");
     let expired = told(summary.expired, "expired before all had it");
-    let parts: Vec<_> = [dropped, expired].into_iter().flatten().collect();
+    let refused = told(summary.not_sent, "not sent, for the reasons above");
+    let parts: Vec<_> = [refused, dropped, expired].into_iter().flatten().collect();
     (!parts.is_empty()).then(|| parts.join("; "))
 }
 
 /// Says how a session with local groups has ended. Its sender does not know receivers one by one: it knows the most that
 /// have been reported at a time, and that each of those who still report has everything.
-fn in_local_groups(summary: &SendSummary, local: &LocalSending) -> String {
+fn in_local_groups(summary: &SendSummary, local: &LocalSending, unit: &str) -> String {
     let progress = &summary.progress;
     let receivers = counted(local.receivers as usize, "receiver");
     let there = if summary.is_complete() {
@@ -229,7 +241,7 @@ fn in_local_groups(summary: &SendSummary, local: &LocalSending) -> String {
     };
     format!(
         "{}, {}: {there} after {:.2} s; {} sent again to all, {} to local groups, {} heard",
-        counted(summary.objects as usize, "file"),
+        counted(summary.objects as usize, unit),
         bytes(progress.total_bytes),
         progress.seconds,
         bytes(local.session_repair_bytes),
@@ -241,8 +253,8 @@ fn in_local_groups(summary: &SendSummary, local: &LocalSending) -> String {
     }
 }
 
-/// Says how many receivers have everything, and how many have everything that they wanted.
-fn who_has_it(receivers: &[ReceiverProgress]) -> String {
+/// Says how many receivers have everything (`what`), and how many have everything that they wanted.
+fn who_has_it(receivers: &[ReceiverProgress], what: &str) -> String {
     let lacks_nothing = |receiver: &&ReceiverProgress| receiver.failed + receiver.objects_missed == 0;
     let (all, chosen): (Vec<_>, Vec<_>) =
         receivers.iter().filter(lacks_nothing).partition(|receiver| receiver.objects_not_wanted == 0);
@@ -250,7 +262,7 @@ fn who_has_it(receivers: &[ReceiverProgress]) -> String {
     let have = if all == 1 { "has" } else { "have" };
     let have_chosen = if chosen == 1 { "has what it" } else { "have what they" };
     match (all, chosen) {
-        (_, 0) => format!("all of it is at {all} of {of}"),
+        (_, 0) => format!("{what} is at {all} of {of}"),
         (0, _) => format!("{chosen} of {of} {have_chosen} wanted (--only),"),
         _ => format!("{all} of {of} {have} everything, {chosen} {have_chosen} wanted (--only),"),
     }
@@ -337,15 +349,19 @@ mod tests {
                 })
             })
             .collect();
-        let slowest = "0 of 4 done, 10 % sent again; slowest: client3 47 %, client2 48 %, client1 49 %";
+        let slowest = "0 of 4 receivers done, 10 % sent again; slowest: client3 47 %, client2 48 %";
         assert_eq!(remark(&progress), slowest);
         progress.held_by = Some(Holder::new("client3".into(), Hindrance::Silent(12.0)));
-        assert_eq!(remark(&progress), "0 of 4 done, 10 % sent again; waits for client3: silent for 12 s");
+        assert_eq!(
+            remark(&progress),
+            "0 of 4 receivers done, 10 % sent again; waits for client3: silent for 12 s"
+        );
         (progress.receivers[0].standing, progress.receivers[1].standing) = (Standing::Done, Standing::Gone);
-        let one_is_gone = "1 of 4 done, 1 gone, 10 % sent again; waits for client3: silent for 12 s";
+        let one_is_gone =
+            "1 of 4 receivers done, 1 gone, 10 % sent again; waits for client3: silent for 12 s";
         assert_eq!(remark(&progress), one_is_gone);
         let nobody = SendProgress::default();
-        assert_eq!(remark(&nobody), "0 of 0 done, 0.0 % sent again");
+        assert_eq!(remark(&nobody), "0 of 0 receivers done, 0.0 % sent again");
     }
 
     #[test]
@@ -358,7 +374,7 @@ mod tests {
             sent_bytes: 3_000_000,
             receivers: receivers.to_vec()
         });
-        let (figures, remark) = of_feed(&progress, 7);
+        let (figures, remark) = of_feed(&progress, 7, "file");
         assert_eq!(figures, "10 files done, 2 under way, 7 waiting; 2.9 MiB sent, rate unknown");
         assert_eq!(remark, "2 receivers, 0.0 % sent again");
     }
@@ -391,8 +407,22 @@ mod tests {
         ];
         for (objects, total_bytes, receivers, expected) in cases {
             let progress = filled!(SendProgress { total_bytes, receivers });
-            assert_eq!(in_one_line(&filled!(SendSummary { objects, progress })), expected);
+            assert_eq!(in_one_line(&filled!(SendSummary { objects, progress }), "file"), expected);
         }
+    }
+
+    #[test]
+    fn all_of_it_is_not_said_where_files_did_not_go_out() {
+        let receivers = vec![ReceiverProgress::default(); 2];
+        let mut summary = filled!(SendSummary { objects: 3, not_sent: 1 });
+        summary.progress.receivers = receivers;
+        let line = in_one_line(&summary, "file");
+        assert!(line.starts_with("3 files, 0 B: all that went out is at 2 of 2 receivers after "), "{line}");
+        assert_eq!(given_up(&summary).as_deref(), Some("1 file not sent, for the reasons above"));
+        (summary.not_sent, summary.interrupted) = (0, true);
+        assert!(!is_partial(&summary));
+        summary.progress.waiting = Some(7);
+        assert!(is_partial(&summary));
     }
 
     #[test]
@@ -412,7 +442,7 @@ mod tests {
             (vec![part, receiver(3, 1)], "1 of 2 receivers has what it wanted (--only),"),
             (vec![all, receiver(3, 1)], "all of it is at 1 of 2 receivers"),
         ] {
-            assert_eq!(who_has_it(&receivers), expected);
+            assert_eq!(who_has_it(&receivers, "all of it"), expected);
         }
     }
 
@@ -422,11 +452,14 @@ mod tests {
         summary.progress.seconds = 2.0;
         let got = |run_bytes, failed| filled!(ReceiverProgress { run_bytes, failed });
         summary.progress.receivers = vec![got(10_000_000, 0), got(20_000_000, 0)];
-        assert!(in_one_line(&summary).contains(" s (60.0 Mbit/s at each on average); "));
+        assert!(in_one_line(&summary, "file").contains(" s (60.0 Mbit/s at each on average); "));
         summary.progress.receivers.push(got(0, 1));
-        assert!(in_one_line(&summary).contains(" s (60.0 Mbit/s at each that has not failed on average); "));
+        assert!(
+            in_one_line(&summary, "file")
+                .contains(" s (60.0 Mbit/s at each that has not failed on average); ")
+        );
         summary.progress.receivers.drain(..2);
-        assert!(in_one_line(&summary).contains(" s; 0 B sent again"));
+        assert!(in_one_line(&summary, "file").contains(" s; 0 B sent again"));
     }
 
     #[test]
@@ -449,7 +482,7 @@ mod tests {
         let late = filled!(ReceiverProgress { name: "late".into(), objects_missed: 17 });
         let mut summary = filled!(SendSummary { objects: 20 });
         summary.progress.receivers = vec![ReceiverProgress::default(), late];
-        let line = in_one_line(&summary);
+        let line = in_one_line(&summary, "file");
         assert!(line.contains("all of it is at 1 of 2 receivers"), "{line}");
         let text = failures(&summary);
         assert!(text.contains("late") && text.contains("17 of 20 files  over when it came"), "{text}");

@@ -349,6 +349,18 @@ impl Journal {
         self.add(format_args!("gone {}", file.index()));
     }
 
+    /// Removes the part file of an object that an earlier receiver has left, and that will not come again.
+    pub(super) fn drop_part(&mut self, file: FileId) {
+        self.gone(file);
+        self.remove_part(file.index());
+    }
+
+    fn remove_part(&self, index: u32) {
+        if let Ok(name) = c_string(self.part_name(index)) {
+            _ = sys::remove_at(self.folder.root(), &name);
+        }
+    }
+
     /// Lets go of the slot, and removes what nobody needs any more.
     pub(crate) fn end(mut self, ending: Ending) {
         match ending {
@@ -356,6 +368,7 @@ impl Journal {
             Ending::Interrupted => {
                 self.stays = self.has_done;
                 self.remove_held();
+                self.remove_parts();
             }
             Ending::Over => {
                 // Those of receivers that were killed have nothing to go on with either.
@@ -377,6 +390,15 @@ impl Journal {
 
     fn remove(mut self) {
         self.stays = false;
+    }
+
+    /// Removes the part files, those of objects that were not announced again as well.
+    fn remove_parts(&self) {
+        let of_slot = format!("{HIDDEN}{:08x}.{}.", self.session.0, self.slot);
+        for name in hidden_files(&self.folder) {
+            let index = name.strip_prefix(&of_slot).and_then(|rest| rest.strip_suffix(".part"));
+            index.and_then(|index| index.parse().ok()).into_iter().for_each(|index| self.remove_part(index));
+        }
     }
 
     fn add(&mut self, line: fmt::Arguments<'_>) {
@@ -547,6 +569,17 @@ impl Leftovers {
     /// Discards the parts of an object.
     pub fn forget(&mut self, file: FileId) {
         self.objects.remove(&file.index());
+    }
+
+    /// Forgets the parts of objects with indexes below `before`. Returns these indexes, and how many bytes there are of each.
+    pub fn take_parts(&mut self, before: u32) -> Vec<(u32, u64)> {
+        let parts = self.objects.range(..before).filter_map(|(index, noted)| match &noted.what {
+            What::Stored(ranges) => Some((*index, ranges.iter().map(|range| range.end - range.start).sum())),
+            What::Done(_) => None,
+        });
+        let parts: Vec<(u32, u64)> = parts.collect();
+        parts.iter().for_each(|(index, _)| _ = self.objects.remove(index));
+        parts
     }
 
     /// Takes an entry in; none when it is none.

@@ -126,6 +126,11 @@ impl SmallObjects {
         self.left.remove(&file.index());
     }
 
+    /// Objects with indexes below `before` will not come again.
+    pub fn forget_left_before(&mut self, before: u32) {
+        self.left = self.left.split_off(&before);
+    }
+
     /// Restores what an earlier receiver has held of an object that has just been announced. Returns its
     /// ranges.
     pub fn restore(&mut self, file: FileId) -> Vec<Range<u64>> {

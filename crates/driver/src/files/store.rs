@@ -445,6 +445,7 @@ impl Worker {
                 self.buffers.give(whole.content);
             }
             Task::Discard { file } => self.discard(file),
+            Task::DropPart { file } => self.journal.iter_mut().for_each(|journal| journal.drop_part(file)),
             Task::Serve => self.served = Some(Served::default()),
             Task::Read { file, range, to } => self.read(file, range, to),
             Task::Release { file } => self.served.iter_mut().for_each(|served| served.forget(file)),

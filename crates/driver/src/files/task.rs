@@ -54,6 +54,8 @@ pub enum Task {
     Make { file: FileId, whole: Box<Whole> },
     /// Removes stored bytes, and forgets that the object has failed.
     Discard { file: FileId },
+    /// Removes what an earlier receiver has left of an object that will not come again.
+    DropPart { file: FileId },
     /// From now on, remembers where objects are that have their names, so that they can be read back.
     Serve,
     /// Reads stored bytes back, to be sent to this address. They come as a [`Report`], unless they are not there.

@@ -9,11 +9,14 @@ use treecast_host::stop::Stop;
 use treecast_wire::header::FileId;
 
 use super::{
-    ReceiveError, ReceiveEvent, ReceiveOptions, ReceiveSummary,
+    ReceiveError, ReceiveEvent, ReceiveOptions, ReceiveProgress, ReceiveSummary,
     join::{self, Member},
     session::{Carried, Ended, Session},
 };
-use crate::files::{Admission, Ending, Journal, TargetFolder};
+use crate::{
+    files::{Admission, Ending, Journal, TargetFolder},
+    hindrance::Hindrance,
+};
 
 /// How long a failed attempt is left alone.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -42,13 +45,22 @@ pub(super) fn run(
         };
         let seconds = options.reconnect.as_secs();
         on_event(ReceiveEvent::Warning(format!(
-            "the connection to the sender broke ({reason}): what came is kept, and the sender is looked for again for {seconds} s"
+            "{reason}; what came is kept, and the sender is looked for again for {seconds} s"
         )));
-        until = (true, Instant::now() + options.reconnect);
+        let away_since = Instant::now();
+        until = (true, away_since + options.reconnect);
         // A sender that breaks off at once, again and again, is left alone for a moment each time.
         std::thread::sleep(PAUSE);
         let again = persist(until.1, stop, || {
-            join_again(options, &folder, &member, until, Carried::clone(&carried), stop, on_event)
+            join_again(
+                options,
+                &folder,
+                &member,
+                (until, away_since),
+                Carried::clone(&carried),
+                stop,
+                on_event,
+            )
         });
         ended = match again {
             Ok(ended) => ended,
@@ -93,7 +105,7 @@ fn join_again(
     options: &ReceiveOptions,
     folder: &TargetFolder,
     member: &Member,
-    until: (bool, Instant),
+    (until, away_since): ((bool, Instant), Instant),
     carried: Carried,
     stop: &Stop,
     on_event: &mut dyn FnMut(ReceiveEvent),
@@ -101,7 +113,16 @@ fn join_again(
     let mut storage = Journal::open(folder, options.ticket.session, true)?;
     // The one from before is gone if nothing was stored.
     member.note_in(&mut storage.0);
-    let joined = persist(until.1, stop, || join::join(options, member, until, stop, on_event))?;
+    let mut while_away = |event| {
+        if matches!(event, ReceiveEvent::Idle) {
+            let hindrance = Some(Hindrance::Away(away_since.elapsed().as_secs_f64()));
+            let (now_bps, seconds_left) = (Some(0), None);
+            let progress = ReceiveProgress { now_bps, seconds_left, hindrance, ..carried.progress };
+            on_event(ReceiveEvent::Progress(progress));
+        }
+        on_event(event);
+    };
+    let joined = persist(until.1, stop, || join::join(options, member, until, stop, &mut while_away))?;
     Session::open(options, folder.clone(), storage, joined, carried, on_event)?.run(stop)
 }
 

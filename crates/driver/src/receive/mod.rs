@@ -247,8 +247,10 @@ pub struct ReceiveProgress {
     /// The bytes of objects that the receiver has. Bytes that came twice count once.
     #[serde(rename = "bytes")]
     pub received_bytes: u64,
-    /// The part of the received bytes that an earlier receiver had left.
+    /// The part of the received bytes that was there before: what an earlier receiver had left, and what older versions hold.
     pub kept_bytes: u64,
+    /// The bytes that were copied from older versions of objects. `None` if nothing is sent by difference.
+    pub older_bytes: Option<u64>,
     /// Total size of all objects announced so far, in bytes.
     pub announced_bytes: u64,
     /// The bytes of retransmissions, which came over the control connection.

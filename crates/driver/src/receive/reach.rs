@@ -99,6 +99,7 @@ impl<'a> Reach<'a> {
             if is_over || (failure.is_some() && !self.is_return) {
                 return Err(failure.unwrap_or_else(|| self.unreachable(reasons.join("; "))));
             }
+            (self.on_event)(ReceiveEvent::Idle);
             std::thread::sleep(interval);
             if self.is_return {
                 interval = (interval * 2).min(LONGEST_INTERVAL);

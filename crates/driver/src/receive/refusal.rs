@@ -51,9 +51,11 @@ impl Refusal {
             }
             PutOutCode::OtherVersion => "install the same version of treecast on both hosts",
             PutOutCode::Full => "ask whoever sends to start another sender, or come when some have left",
-            PutOutCode::Refused | PutOutCode::Stalled | PutOutCode::Replaced | PutOutCode::Ended => {
-                "ask whoever sends what to do"
-            }
+            PutOutCode::Refused
+            | PutOutCode::Stalled
+            | PutOutCode::Replaced
+            | PutOutCode::Ended
+            | PutOutCode::Stopped => "ask whoever sends what to do",
         }
     }
 }

@@ -103,6 +103,8 @@ pub(super) struct Carried {
     pub summary: ReceiveSummary,
     /// The objects that have ended, by number, and whether each is there.
     pub ended: BTreeMap<u32, bool>,
+    /// The objects that are sent by difference, by number, and how many bytes of each an older version held.
+    pub older: BTreeMap<u32, u64>,
     /// Numbers of the objects that the user was told of.
     pub announced: BTreeSet<u32>,
     pub admission: Admission,
@@ -159,6 +161,7 @@ struct Line {
 /// Where objects go.
 struct Storing {
     folder: TargetFolder,
+    is_feed: bool,
     /// What an earlier receiver has left.
     leftovers: Leftovers,
     intake: Intake,
@@ -495,10 +498,12 @@ impl Session<'_> {
             self.figures.summary.not_wanted.max(self.figures.not_wanted.len() as u64);
         self.figures.summary.existing = self.carried.admission.existing();
         if let Some(reason) = self.figures.summary.cut_short.take_if(|_| self.line.comes_back) {
-            let reason = format!("the sender at {}: {reason}", self.line.sender);
+            let reason = format!("the sender at {} is away: {reason}", self.line.sender);
             let Self { mut carried, figures: Figures { summary, failing, .. }, .. } = self;
             carried.has_come_back = true;
             carried.progress = summary.progress;
+            // They are under way for whoever waits.
+            carried.progress.objects += failing.len() as u64;
             carried.summary = summary;
             return Ended::Broken { carried: Box::new(carried), reason, failing };
         }

@@ -10,8 +10,11 @@ use treecast_wire::header::FileId;
 pub(super) struct Numbered {
     objects: BTreeMap<FileId, (Option<u64>, Option<Instant>)>,
     expiries: BTreeSet<(Instant, FileId)>,
-    /// Objects that are over and kept, with their sizes in bytes. The oldest is in front.
-    kept: VecDeque<(FileId, u64)>,
+    /// Objects that are over and kept, with their sizes in bytes, and when they were over. The oldest is in front.
+    kept: VecDeque<(FileId, u64, Instant)>,
+    /// Numbers of objects that are over and forgotten, and that a receiver which may come again lacks; and until when a sender that is
+    /// started again would send them. The oldest is in front.
+    owed: VecDeque<(u64, Instant)>,
 }
 
 impl Numbered {
@@ -32,31 +35,44 @@ impl Numbered {
         number
     }
 
-    /// An object of this size is over, and kept.
-    pub fn keep(&mut self, file: FileId, bytes: u64) {
-        self.kept.push_back((file, bytes));
+    /// An object of this size is over by `now`, and kept.
+    pub fn keep(&mut self, file: FileId, bytes: u64, now: Instant) {
+        self.kept.push_back((file, bytes, now));
+    }
+
+    /// A sender that is started again before `until` is to send the object with this number again.
+    pub fn owe(&mut self, number: u64, until: Instant) {
+        self.owed.push_back((number, until));
+    }
+
+    /// The number of an object that nobody is owed any more.
+    pub fn take_owed(&mut self, now: Instant) -> Option<u64> {
+        let number = self.owed.front().filter(|(_, until)| *until <= now)?.0;
+        self.owed.pop_front();
+        Some(number)
     }
 
     /// The oldest object that is kept and that the machine does not know any more.
     pub fn take_unknown(&mut self, is_known: impl Fn(FileId) -> bool) -> Option<FileId> {
-        let file = self.kept.front().map(|(file, _)| *file).filter(|file| !is_known(*file))?;
+        let file = self.kept.front().map(|(file, ..)| *file).filter(|file| !is_known(*file))?;
         self.kept.pop_front();
         Some(file)
     }
 
     /// Whether an object is over, and kept.
     pub fn is_kept(&self, file: FileId) -> bool {
-        self.kept.iter().any(|(kept, _)| *kept == file)
+        self.kept.iter().any(|(kept, ..)| *kept == file)
     }
 
     /// The number of objects that are kept, and their bytes.
     pub fn kept(&self) -> (u64, u64) {
-        (self.kept.len() as u64, self.kept.iter().map(|(_, bytes)| bytes).sum())
+        (self.kept.len() as u64, self.kept.iter().map(|(_, bytes, _)| bytes).sum())
     }
 
-    /// The numbers of objects that are kept.
-    pub fn kept_numbers(&self) -> impl Iterator<Item = u64> {
-        self.kept.iter().filter_map(|(file, _)| self.number(*file))
+    /// The numbers of objects that are kept, or of those that were over before `before`.
+    pub fn kept_numbers(&self, before: Option<Instant>) -> impl Iterator<Item = u64> {
+        let is_before = move |over: &Instant| before.is_none_or(|before| *over < before);
+        self.kept.iter().filter(move |(.., over)| is_before(over)).filter_map(|(file, ..)| self.number(*file))
     }
 
     /// The next object whose time is over by now. It is told once.

@@ -88,6 +88,8 @@ pub(super) struct Tally {
 pub(super) struct Absence {
     /// The reason why it left before the session was over.
     pub left: Option<String>,
+    /// When its connection broke, or this sender was started without it.
+    pub left_at: Option<Instant>,
     /// Whether the receiver has said that it ends.
     pub has_quit: bool,
     /// Whether the session waits for this receiver to come again.
@@ -180,7 +182,8 @@ impl Peer {
     pub fn missing(absent: Absent, listed: Option<&str>) -> Self {
         let name = shown(listed.unwrap_or(&absent.who.name));
         let left = Some("it has not come back to the sender that was started again".to_owned());
-        let absence = Absence { left, awaited: Awaited::Missing, ..Absence::default() };
+        let left_at = Some(Instant::ZERO);
+        let absence = Absence { left, left_at, awaited: Awaited::Missing, ..Absence::default() };
         Self { absence, ..Self::without_connection(absent.who, name, absent.address) }
     }
 

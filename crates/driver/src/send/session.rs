@@ -680,7 +680,7 @@ impl<'a> Session<'a> {
             }
             SenderEvent::FileDone { file, outcomes } => {
                 let (name, bytes, is_first) = self.let_go(file);
-                let number = self.end_of_feed_object(file, bytes);
+                let number = self.end_of_feed_object(now, file, bytes);
                 self.figures.objects_done += u64::from(is_first);
                 self.figures.done_bytes =
                     self.figures.done_bytes.saturating_add(if is_first { bytes } else { 0 });
@@ -700,7 +700,7 @@ impl<'a> Session<'a> {
             SenderEvent::Moved { receiver, group } => self.note_move(now, receiver, group),
             SenderEvent::FileClosed { file } => {
                 self.let_go(file);
-                self.forget_kept();
+                self.forget_kept(now);
                 self.figures.ended = Some(now);
             }
             SenderEvent::PutOut { receiver, reason } => self.put_out(receiver, &reason),
@@ -800,7 +800,12 @@ impl<'a> Session<'a> {
     }
 
     fn finish(mut self, now: Instant) -> SendSummary {
-        self.objects.numbered.kept_numbers().for_each(|number| self.settled(Some(number), End::Done));
+        // The next sender of the session sends what receivers lack that are away.
+        let away_since = self.away_since(now);
+        self.objects
+            .numbered
+            .kept_numbers(away_since)
+            .for_each(|number| self.settled(Some(number), End::Done));
         self.figures.summary.dropped = self.objects.feed.as_ref().map_or(0, Feed::dropped);
         self.count_deserters();
         self.look_for_named(now);

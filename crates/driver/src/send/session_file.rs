@@ -35,7 +35,10 @@ use std::{
 
 use thiserror::Error;
 use treecast_proto::fec::Share;
-use treecast_wire::{message::BeginOfFile, ticket::Ticket};
+use treecast_wire::{
+    message::{BeginOfFile, FEED_STEP},
+    ticket::Ticket,
+};
 use zeroize::Zeroizing;
 
 use super::{SendOptions, roll::Roll, who::Who};
@@ -66,9 +69,6 @@ const KEY_END: &str = "-----END PRIVATE KEY-----\n";
 
 /// A step is an object's size divided by this, or one run of blocks.
 const STEPS: u64 = 1024;
-
-/// As many numbers of a feed's objects are noted together.
-const FEED_STEP: u32 = 65_536;
 
 /// A million objects with long names.
 const MAX_LEN: u64 = 256 << 20;

@@ -138,7 +138,7 @@ impl Snapshot {
 
 /// Where it lies, seen from a receiver.
 fn hindered(why: Hindrance) -> &'static str {
-    if matches!(why, Hindrance::Silent(_)) { "the sender" } else { "this receiver" }
+    if matches!(why, Hindrance::Silent(_) | Hindrance::Away(_)) { "the sender" } else { "this receiver" }
 }
 
 #[cfg(test)]

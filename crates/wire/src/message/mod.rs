@@ -58,7 +58,7 @@ pub use retransmission_request::RetransmissionRequest;
 pub use signed::{Signed, SignedWord};
 pub use symbol_request::{Lack, MAX_LACKS, SymbolRequest};
 pub use symbols_sent::SymbolsSent;
-pub use welcome::Welcome;
+pub use welcome::{FEED_STEP, Welcome};
 pub use zeros::{MAX_ZEROS_LEN, Zeros};
 
 use std::fmt;

@@ -50,6 +50,8 @@ listed! {
         OtherVersion = 8,
         /// The sender serves no more receivers.
         Full = 9,
+        /// The sender was stopped, and keeps its session for another start. The receiver may wait for that.
+        Stopped = 10,
     }
 }
 

@@ -21,6 +21,9 @@ fixed_body! {
     }
 }
 
+/// The sender of a feed that is started again in the same session numbers its objects from the next multiple of this number on.
+pub const FEED_STEP: u32 = 65_536;
+
 impl Welcome {
     fn check(self) -> Result<(), ParseError> {
         if self.block_len == 0 {

@@ -133,9 +133,15 @@ fn parse(content: &str, folder: &Path) -> Result<Standing, String> {
     Ok(rules.into_iter().fold(standing, Standing::rule))
 }
 
+/// A key, alone or with a name behind it, as `treecast keys show` prints it.
+fn sender(line: &str) -> Result<PublicKey, String> {
+    let key = line.split_whitespace().next().unwrap_or_default();
+    key.parse().map_err(|error| format!("{error}"))
+}
+
 fn rule(table: RuleTable, folder: &Path) -> Result<Rule, String> {
     let senders: Result<Vec<PublicKey>, String> =
-        table.senders.iter().map(|key| key.parse().map_err(|error| format!("senders: {error}"))).collect();
+        table.senders.iter().map(|line| sender(line).map_err(|error| format!("senders: {error}"))).collect();
     let senders = senders?;
     if senders.is_empty() {
         return Err("senders: name the public key of at least one sender".to_owned());
@@ -190,7 +196,7 @@ fn command(text: &str) -> Result<Vec<String>, String> {
 mod tests {
     use super::*;
 
-    const KEY: &str = "senders = [\"tck1.SyJ3d9TdH8YcZj4hPSGQdArTRIdP9MoyzQi1Uz_KbQAAAAAA\"]";
+    const KEY: &str = "senders = [\"tck1.SyJ3d9TdH8YcZj4hPSGQdArTRIdP9MoyzQi1Uz_KbQAAAAAA a name\"]";
 
     fn refusal(content: &str) -> String {
         let folder = std::env::temp_dir().join(format!("treecast-standing-{}", std::process::id()));

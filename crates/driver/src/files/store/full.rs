@@ -196,7 +196,8 @@ impl FullDisk {
             | Task::ForgetSymbols { .. }
             | Task::Serve
             | Task::Read { .. }
-            | Task::Release { .. } => return Some(task),
+            | Task::Release { .. }
+            | Task::DropPart { .. } => return Some(task),
         };
         let Some(waiting) = self.waiting.get_mut(file) else { return Some(task) };
         lost.into_iter().for_each(|range| waiting.lose(range));

@@ -7,7 +7,7 @@ use treecast_proto::{
 };
 use treecast_wire::{
     header::FileId,
-    message::{GroupKey, Message, PROTOCOL_VERSION, PutOut, PutOutCode, Welcome},
+    message::{FEED_STEP, GroupKey, Message, PROTOCOL_VERSION, PutOut, PutOutCode, Welcome},
 };
 
 use super::{
@@ -96,10 +96,13 @@ impl Session<'_> {
             return Ok(());
         }
         if let Message::PutOut(word) = &message {
+            if !self.line.is_welcome && word.code == PutOutCode::Stopped {
+                return Err(ReceiveError::Dropped(word.reason.to_string()));
+            }
             if !self.line.is_welcome {
                 return Err(ReceiveError::NotAdmitted(self.line.refusal.line(word)));
             }
-            self.line.comes_back &= word.code == PutOutCode::Stalled;
+            self.line.comes_back &= matches!(word.code, PutOutCode::Stalled | PutOutCode::Stopped);
             self.figures.summary.has_ended = word.code == PutOutCode::Ended;
         }
         // What it has now is the end: the sender waits for this side to close.
@@ -145,10 +148,27 @@ impl Session<'_> {
             if self.store.chooser.is_some() {
                 self.line.outbox.push(FileId::new(self.session, 0), Message::NamesRequest);
             }
+            self.drop_parts_before(file.index());
         }
         self.line.is_welcome = true;
         self.hearing.congestion.handle(self.clock.now(), tfmcc::ReceiverInput::Named(welcome.receiver));
         Ok(())
+    }
+
+    /// The sender begins the object `next` next. An earlier sender of a feed used numbers of an earlier step, and what it had not
+    /// sent to its end comes under a new number, or not at all.
+    fn drop_parts_before(&mut self, next: u32) {
+        let first = next - next % FEED_STEP;
+        if !self.store.is_feed || first == 0 {
+            return;
+        }
+        self.store.small.forget_left_before(first);
+        for (index, bytes) in self.store.leftovers.take_parts(first) {
+            let before = &mut self.carried.progress;
+            before.received_bytes = before.received_bytes.saturating_sub(bytes);
+            self.carried.admission.give_back(index);
+            self.add(Task::DropPart { file: FileId::new(self.session, index) });
+        }
     }
 
     /// From the first key on, the group's packets can be read; until then they wait in the socket's buffer.

@@ -243,6 +243,7 @@ impl Session<'_> {
         }
         ranges.extend(self.store.small.restore(file));
         if has_index && !self.store.small.has(file) {
+            self.carried.older.entry(file.index()).or_default();
             self.add(Task::Seed { file, block_len: self.block_len });
             self.store.seeded_next.insert(file, ranges);
             // Most carousels are not told what is lacking, and are not waited for.
@@ -265,6 +266,7 @@ impl Session<'_> {
         let Some(mut ranges) = self.store.seeded_next.remove(&file) else { return };
         let Some(begin) = self.store.begins.get(&file) else { return };
         let bytes = copied.iter().map(|range| range.end - range.start).sum();
+        self.carried.older.insert(file.index(), bytes);
         // Whoever has named an older version wants to know that it was of no use.
         if bytes > 0 || why_not.is_some() || self.store.folder.old().is_some() {
             let name = begin.file_name().to_owned();

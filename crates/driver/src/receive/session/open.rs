@@ -120,6 +120,7 @@ impl Storing {
         Ok(Self {
             intake: Intake::start(folder.clone(), journal, store_waker.clone(), small.buffers())?,
             folder,
+            is_feed: options.ticket.is_feed,
             leftovers,
             small,
             store_waker,

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use treecast_proto::Instant;
+use treecast_wire::header::FileId;
 
 use super::{
     super::{ReceiveEvent, ReceiveProgress},
@@ -46,6 +47,7 @@ impl Session<'_> {
             seconds: now.saturating_duration_since(since).as_secs_f64(),
             received_bytes,
             kept_bytes: self.figures.kept_bytes,
+            older_bytes: (!self.carried.older.is_empty()).then(|| self.carried.older.values().sum()),
             announced_bytes: self.figures.announced_bytes,
             retransmitted_bytes: self.figures.retransmitted_bytes,
             duplicate_blocks: counters.duplicate_blocks,
@@ -57,9 +59,7 @@ impl Session<'_> {
             ignored_packets: self.figures.malformed + counters.foreign + counters.late + counters.malformed,
             forged_packets: refused.forged,
             replayed_packets: refused.replayed,
-            objects: self.figures.summary.there()
-                + self.figures.summary.failed
-                + self.store.begins.len() as u64,
+            objects: self.figures.summary.there() + self.figures.summary.failed + self.under_way(),
             objects_done: self.figures.summary.there(),
             objects_failed: self.figures.summary.failed,
             now_bps: rates.map(|[received, ..]| bits(received)),
@@ -72,6 +72,12 @@ impl Session<'_> {
             seconds_left: time_for(lacking, rates.map(|[received, ..]| received)),
         };
         if self.carried.has_come_back { now.added_to(&self.carried.progress) } else { now }
+    }
+
+    /// The number of objects that have begun and not ended. One that was there before this connection is only looked at again.
+    fn under_way(&self) -> u64 {
+        let is_new = |file: &&FileId| self.carried.ended.get(&file.index()) != Some(&true);
+        self.store.begins.keys().filter(is_new).count() as u64
     }
 
     /// What keeps it; a sender that says nothing is told of even when nothing is missing of what it has announced.

@@ -283,18 +283,19 @@ impl Session<'_> {
         }
     }
 
-    /// Who is there need not look for a sender that will not come back.
+    /// Who is there need not look for a sender that will not come back, and may wait for one that keeps its session.
     pub(super) fn say_ended(&mut self, why: &str) {
-        if self.plan.options.session_file.is_some() {
-            return;
-        }
+        let code = match self.plan.options.session_file {
+            Some(_) => PutOutCode::Stopped,
+            None => PutOutCode::Ended,
+        };
         let (session, objects) = (self.plan.session, self.figures.summary.objects);
         // A feed that is stopped is over for whoever has ended with all that was sent.
-        let may_be_over = self.is_live();
+        let may_be_over = self.is_live() && code == PutOutCode::Ended;
         for peer in self.peers.values_mut() {
             let word = match may_be_over && peer.has_ended(objects) {
                 true => Message::Goodbye,
-                false => Message::PutOut(PutOut::new(PutOutCode::Ended, why)),
+                false => Message::PutOut(PutOut::new(code, why)),
             };
             peer.link.connection.iter_mut().for_each(|connection| say_last(connection, session, &word));
         }

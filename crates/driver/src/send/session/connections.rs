@@ -193,6 +193,7 @@ impl Session<'_> {
         let name = peer.name.clone();
         if !closes {
             peer.absence.left = Some(reason.to_owned());
+            peer.absence.left_at = Some(self.clock.now());
             self.await_return(receiver);
         }
         self.update_destinations();

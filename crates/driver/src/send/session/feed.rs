@@ -26,6 +26,34 @@ impl Session<'_> {
         let lines = self.objects.feed.as_ref().map(Feed::lines).unwrap_or_default();
         lines.into_iter().for_each(|line| (self.on_event)(SendEvent::Warning(line)));
         self.expire_objects(now);
+        while let Some(number) = self.objects.numbered.take_owed(now) {
+            self.settled(Some(number), End::Done);
+        }
+    }
+
+    /// Since when a receiver has been away that may come again, to this sender or to the next one of the session: at most for as long
+    /// as a silent one is waited for.
+    pub(super) fn away_since(&self, now: Instant) -> Option<Instant> {
+        let is_session = self.is_of_folder() && self.plan.options.session_file.is_some();
+        let away = self.peers.values().filter(|peer| !peer.absence.has_quit);
+        let away = away.filter_map(|peer| peer.absence.left_at);
+        let away = away.filter(|left_at| now < *left_at + self.plan.options.stall_limit);
+        away.min().filter(|_| is_session)
+    }
+
+    /// Whether everybody is away, and somebody may come again: what began now would go to nobody.
+    fn is_left_alone(&self, now: Instant) -> bool {
+        self.peers.values().all(|peer| peer.link.connection.is_none()) && self.away_since(now).is_some()
+    }
+
+    /// An object is over. The next sender of the session sends it again if a receiver lacks it that may come again by then.
+    fn settle_or_owe(&mut self, now: Instant, number: Option<u64>) {
+        match (number, self.away_since(now)) {
+            (Some(number), Some(_)) => {
+                self.objects.numbered.owe(number, now + self.plan.options.stall_limit);
+            }
+            _ => self.settled(number, End::Done),
+        }
     }
 
     /// Hands the machine what has arrived when it can be sent next, and not before: what comes meanwhile may be more urgent. The end
@@ -34,6 +62,7 @@ impl Session<'_> {
         while self.figures.started.is_some()
             && self.figures.stops_at.is_none()
             && self.machine.has_room()
+            && !self.is_left_alone(now)
             && let Some(feed) = &self.objects.feed
         {
             match feed.next() {
@@ -98,26 +127,28 @@ impl Session<'_> {
     }
 
     /// An object has ended at every receiver. It is forgotten, or kept for who comes late. Returns its number.
-    pub(super) fn end_of_feed_object(&mut self, file: FileId, bytes: u64) -> Option<u64> {
+    pub(super) fn end_of_feed_object(&mut self, now: Instant, file: FileId, bytes: u64) -> Option<u64> {
         self.plan.options.feed.as_ref()?;
         let number = self.objects.numbered.number(file);
         if self.machine.announced(file).is_some() {
-            self.objects.numbered.keep(file, bytes);
+            self.objects.numbered.keep(file, bytes, now);
         } else {
             self.objects.numbered.remove(file);
-            self.settled(number, End::Done);
+            self.settle_or_owe(now, number);
         }
-        self.forget_kept();
+        self.forget_kept(now);
         number
     }
 
     /// Forgets objects that were kept and that nobody gets any more.
-    pub(super) fn forget_kept(&mut self) {
-        let machine = &self.machine;
-        while let Some(file) = self.objects.numbered.take_unknown(|file| machine.announced(file).is_some()) {
+    pub(super) fn forget_kept(&mut self, now: Instant) {
+        loop {
+            let machine = &self.machine;
+            let unknown = self.objects.numbered.take_unknown(|file| machine.announced(file).is_some());
+            let Some(file) = unknown else { return };
             self.objects.sources.remove(file);
             let number = self.objects.numbered.remove(file);
-            self.settled(number, End::Done);
+            self.settle_or_owe(now, number);
         }
     }
 

@@ -69,8 +69,11 @@ impl Receiver {
     /// The sender serves this receiver no more, and says why. What is whole is still checked and committed.
     pub(super) fn put_out(&mut self, word: &PutOut) {
         self.state = State::Leaving;
-        let what = if word.code == PutOutCode::Ended { "ended the session" } else { "put this receiver out" };
-        self.close_reason = Some(format!("it {what}: {}", word.reason));
+        self.close_reason = Some(match word.code {
+            PutOutCode::Ended => format!("it ended the session: {}", word.reason),
+            PutOutCode::Stopped => format!("{}, and may be started again", word.reason),
+            _ => format!("it put this receiver out: {}", word.reason),
+        });
     }
 
     /// API_Close_Receiver.
