@@ -29,7 +29,8 @@ pub struct Receiver {
 #[pymethods]
 impl Receiver {
     #[new]
-    #[pyo3(signature = (ticket, *, folder=None, interface=None, accept=None, name=None, key=None, connect_timeout=None))]
+    #[pyo3(signature = (ticket, *, folder=None, interface=None, accept=None, name=None, key=None, connect_timeout=None,
+                        reconnect=None, old=None))]
     #[allow(clippy::too_many_arguments)] // They are keywords in Python.
     fn new(
         python: Python<'_>,
@@ -40,6 +41,8 @@ impl Receiver {
         name: Option<String>,
         key: Option<String>,
         connect_timeout: Option<f64>,
+        reconnect: Option<f64>,
+        old: Option<PathBuf>,
     ) -> PyResult<Self> {
         let mut builder = treecast::Receiver::builder(ticket.parse().map_err(raise)?);
         let is_in_memory = folder.is_none();
@@ -58,6 +61,12 @@ impl Receiver {
         }
         if let Some(timeout) = connect_timeout {
             builder = builder.connect_timeout(seconds(timeout)?);
+        }
+        if let Some(time) = reconnect {
+            builder = builder.reconnect(seconds(time)?);
+        }
+        if let Some(old) = old {
+            builder = builder.old(old);
         }
         if let Some(accept) = accept {
             builder = builder.accept(move |offer| answer(&accept, offer));
@@ -98,12 +107,17 @@ impl Receiver {
         self.next_event(python, None)
     }
 
+    fn progress(&self) -> ReceiverProgress {
+        ReceiverProgress(self.receiver.progress())
+    }
+
     fn leave(&self) {
         drop(self.receiver.leave());
     }
 
-    fn wait(&self, python: Python<'_>) -> PyResult<ReceiverReport> {
-        ended(python, &self.receiver.finish()).map(ReceiverReport)
+    #[pyo3(signature = (timeout=None))]
+    fn wait(&self, python: Python<'_>, timeout: Option<f64>) -> PyResult<Option<ReceiverReport>> {
+        Ok(ended(python, timeout, &self.receiver.finish())?.map(ReceiverReport))
     }
 
     fn __enter__(slf: Py<Self>) -> Py<Self> {
@@ -199,6 +213,33 @@ impl ReceiverEvent {
     }
 }
 
+/// How far a receiver is.
+#[pyclass(frozen, module = "treecast")]
+pub struct ReceiverProgress(treecast::ReceiverProgress);
+
+#[pymethods]
+impl ReceiverProgress {
+    #[getter]
+    fn size(&self) -> u64 {
+        self.0.bytes
+    }
+
+    #[getter]
+    fn announced_size(&self) -> u64 {
+        self.0.announced_bytes
+    }
+
+    #[getter]
+    fn retransmitted_size(&self) -> u64 {
+        self.0.retransmitted_bytes
+    }
+
+    #[getter]
+    fn objects(&self) -> u64 {
+        self.0.objects
+    }
+}
+
 /// What has come to a receiver.
 #[pyclass(frozen, module = "treecast")]
 pub struct ReceiverReport(treecast::ReceiverReport);
@@ -228,6 +269,11 @@ impl ReceiverReport {
     #[getter]
     fn cut_short(&self) -> Option<&str> {
         self.0.cut_short.as_deref()
+    }
+
+    #[getter]
+    fn has_left(&self) -> bool {
+        self.0.has_left
     }
 
     fn is_complete(&self) -> bool {
