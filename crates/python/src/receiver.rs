@@ -1,7 +1,9 @@
 //! The receiver's side.
 
 use std::{
+    collections::VecDeque,
     path::PathBuf,
+    sync::{Mutex, PoisonError},
     time::{Duration, Instant},
 };
 
@@ -24,6 +26,14 @@ const LEAVING_TIME: Duration = Duration::from_secs(5);
 pub struct Receiver {
     receiver: treecast::Receiver,
     is_in_memory: bool,
+    /// The events of a batch that Ctrl-C has interrupted. They are read first.
+    kept: Mutex<VecDeque<treecast::ReceiverEvent>>,
+}
+
+impl Receiver {
+    fn with_kept<T>(&self, what: impl FnOnce(&mut VecDeque<treecast::ReceiverEvent>) -> T) -> T {
+        what(&mut self.kept.lock().unwrap_or_else(PoisonError::into_inner))
+    }
 }
 
 #[pymethods]
@@ -72,17 +82,23 @@ impl Receiver {
             builder = builder.accept(move |offer| answer(&accept, offer));
         }
         let receiver = python.detach(|| builder.join()).map_err(raise)?;
-        Ok(Self { receiver, is_in_memory })
+        Ok(Self { receiver, is_in_memory, kept: Mutex::default() })
     }
 
     #[pyo3(signature = (timeout=None))]
     fn next_event(&self, python: Python<'_>, timeout: Option<f64>) -> PyResult<Option<ReceiverEvent>> {
-        let event = wait(python, timeout, |time| ready(self.receiver.next_event().wait_timeout(time)))?;
-        event.flatten().map(|event| ReceiverEvent::new(python, event, self.is_in_memory)).transpose()
+        let event = match self.with_kept(VecDeque::pop_front) {
+            Some(event) => Some(event),
+            None => {
+                wait(python, timeout, |time| ready(self.receiver.next_event().wait_timeout(time)))?.flatten()
+            }
+        };
+        Ok(event.map(|event| ReceiverEvent::new(python, event, self.is_in_memory)))
     }
 
     fn next_batch(&self, python: Python<'_>, period: f64) -> PyResult<Option<Vec<ReceiverEvent>>> {
-        let (time, start, mut batch) = (seconds(period)?, Instant::now(), Vec::new());
+        let (time, start) = (seconds(period)?, Instant::now());
+        let mut batch = self.with_kept(std::mem::take);
         loop {
             let left = time.saturating_sub(start.elapsed());
             match python.detach(|| self.receiver.next_batch(left.min(LOOK))) {
@@ -90,13 +106,19 @@ impl Receiver {
                 None => break,
                 Some(events) => batch.extend(events),
             }
-            python.check_signals()?;
+            if let Err(interrupted) = python.check_signals() {
+                self.with_kept(|kept| {
+                    batch.append(kept);
+                    *kept = batch;
+                });
+                return Err(interrupted);
+            }
             if left <= LOOK {
                 break;
             }
         }
         let told = batch.into_iter().map(|event| ReceiverEvent::new(python, event, self.is_in_memory));
-        told.collect::<PyResult<_>>().map(Some)
+        Ok(Some(told.collect()))
     }
 
     fn __iter__(slf: Py<Self>) -> Py<Self> {
@@ -182,7 +204,7 @@ pub struct ReceiverEvent {
 }
 
 impl ReceiverEvent {
-    fn new(python: Python<'_>, event: treecast::ReceiverEvent, is_in_memory: bool) -> PyResult<Self> {
+    fn new(python: Python<'_>, event: treecast::ReceiverEvent, is_in_memory: bool) -> Self {
         use treecast::ReceiverEvent as Event;
         let mut told = Self { kind: "warning", name: None, size: None, path: None, data: None, text: None };
         match event {
@@ -195,8 +217,10 @@ impl ReceiverEvent {
                 told.kind = "received";
                 (told.name, told.size) = (Some(object.name().to_owned()), Some(object.len()));
                 if is_in_memory && object.kind() == ObjectKind::File {
-                    let data = python.detach(|| object.into_bytes()).map_err(raise)?;
-                    told.data = Some(PyBytes::new(python, &data).unbind());
+                    match python.detach(|| object.into_bytes()) {
+                        Ok(data) => told.data = Some(PyBytes::new(python, &data).unbind()),
+                        Err(error) => (told.kind, told.text) = ("failed", Some(error.to_string())),
+                    }
                 } else {
                     told.path = Some(object.path().to_string_lossy().into_owned());
                 }
@@ -209,7 +233,7 @@ impl ReceiverEvent {
             Event::Warning(line) => told.text = Some(line),
             other => told.text = Some(format!("{other:?}")),
         }
-        Ok(told)
+        told
     }
 }
 
