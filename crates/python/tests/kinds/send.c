@@ -20,7 +20,7 @@ int main(int argc, char **argv)
         options.source.session_file = argv[3];
     if (strcmp(kind, "carousel") == 0)
         options.source.carousel = &carousel;
-    options.wait_for = options.source.delta ? 3 : 1;
+    options.wait_for = options.source.carousel ? 1 : 3;
     struct treecast_group *group = treecast_group_start(&options);
     if (!group)
         return fprintf(stderr, "%s\n", treecast_error()), 1;

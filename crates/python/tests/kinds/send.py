@@ -10,7 +10,7 @@ def main(kind: str, path: str, session_file: str) -> int:
     group = treecast.Group(
         interface="lo",
         rate=50_000_000,
-        wait_for=3 if kind == "delta" else 1,
+        wait_for=1 if kind == "carousel" else 3,
         paths=None if kind == "feed" else [path],
         feed_folder=path if kind == "feed" else None,
         delta=kind == "delta",
