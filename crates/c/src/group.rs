@@ -8,11 +8,14 @@ use std::{
     time::Duration,
 };
 
-use treecast::{Fanout, Group, GroupEvent, Object, Rate};
+use treecast::{
+    Fanout, Group, GroupBuilder, GroupEvent, Object, Rate,
+    options::{CarouselOptions, FeedSource, FolderOptions},
+};
 
 use crate::{
     error::{keep, or},
-    text::{Texts, c_string, text, timeout},
+    text::{Texts, c_string, text, texts, timeout},
 };
 
 /// A group of receivers, and the session that sends objects to them. It may be used from several threads; one of them reads
@@ -30,9 +33,9 @@ pub struct treecast_group_options {
     pub interface: *const c_char,
     /// The number of receivers with which the session starts. 0: 1.
     pub wait_for: u32,
-    /// The time in milliseconds after which the session fails if fewer are there. 0: a minute.
+    /// The time in milliseconds after which the session fails if fewer are there. 0: a minute; a carousel waits for ever.
     pub wait_timeout_ms: u64,
-    /// The rate, in bits of IP packets a second. 0: what the path to the worst receiver delivers.
+    /// The rate, in bits of IP packets a second. 0: what the path to the worst receiver delivers; a carousel goes as fast as it can.
     pub rate_bps: u64,
     /// Whether packets go as fast as the slowest receiver takes them, whatever other traffic there is. rate_bps is not used.
     pub rate_max: bool,
@@ -52,6 +55,34 @@ pub struct treecast_group_options {
     pub admit: *const c_char,
     /// The level, 1 to 19, at which objects are compressed by zstd. 0: not at all.
     pub compression: i32,
+    /// What the session sends by itself. Zeros: what the program sends.
+    pub source: treecast_source,
+}
+
+/// What a session sends by itself. treecast_send_file and treecast_send_memory fail if this has more than `paths`.
+#[repr(C)]
+pub struct treecast_source {
+    /// Files and folders that are sent from the beginning: an array that ends with NULL. NULL: none.
+    pub paths: *const *const c_char,
+    /// A folder whose files are sent, those that are there and those that come, until treecast_group_stop. NULL: none.
+    pub feed_folder: *const c_char,
+    /// Whether receivers that have older versions of the paths fetch only what differs.
+    pub delta: bool,
+    /// The file that keeps the session's state, so that it can go on with the same paths after treecast_group_stop or a restart.
+    /// It holds a key. NULL: none.
+    pub session_file: *const c_char,
+    /// The options of a carousel, which sends the paths again and again to those who come at any time, and hears nothing of them.
+    /// NULL: no carousel.
+    pub carousel: *const treecast_carousel_options,
+}
+
+/// The options of a carousel. Zero is the default.
+#[repr(C)]
+pub struct treecast_carousel_options {
+    /// The number of loops after which the carousel ends. 0: it goes on while somebody listens.
+    pub loops: u64,
+    /// The time in milliseconds without a listener after which the carousel ends. 0: ten seconds.
+    pub idle_ms: u64,
 }
 
 impl Default for treecast_group_options {
@@ -71,6 +102,13 @@ impl Default for treecast_group_options {
             key: none,
             admit: none,
             compression: 0,
+            source: treecast_source {
+                paths: ptr::null(),
+                feed_folder: none,
+                delta: false,
+                session_file: none,
+                carousel: ptr::null(),
+            },
         }
     }
 }
@@ -85,7 +123,7 @@ pub enum treecast_group_event_kind {
     /// The receivers that the group waits for are there.
     Started,
     /// The group is done with object `id`: `name`, `bytes`, `complete`, `not_wanted`, `failed`. Its memory belongs to the caller
-    /// again. `text` says why it was not sent to its end; it is NULL if it was.
+    /// again. `text` says why it was not sent to its end; it is NULL if it was. `id` is -1 if the session sends it by itself.
     Done,
     /// `text` says what is not as good as it could be.
     Warning,
@@ -97,7 +135,7 @@ pub enum treecast_group_event_kind {
 #[repr(C)]
 pub struct treecast_group_event {
     pub kind: treecast_group_event_kind,
-    /// The number that treecast_send_file or treecast_send_memory has returned.
+    /// The number that treecast_send_file or treecast_send_memory has returned, or -1.
     pub id: i64,
     /// Size of the object, in bytes.
     pub bytes: u64,
@@ -121,12 +159,29 @@ pub struct treecast_group_report {
     pub receivers: u64,
     /// The time from the start to the end, in seconds.
     pub seconds: f64,
+    /// Whether the session was stopped before its end.
+    pub is_stopped: bool,
+}
+
+/// How far a group is.
+#[repr(C)]
+pub struct treecast_group_progress {
+    /// Seconds since the first object could leave.
+    pub seconds: f64,
+    /// The bytes of objects that have been sent to the group. Retransmissions do not count.
+    pub sent_bytes: u64,
+    /// Total size of all objects so far, in bytes.
+    pub bytes: u64,
+    /// The rate, in bits of IP packets a second. 0 if only receivers limit it.
+    pub rate_bps: u64,
+    /// The number of receivers that are connected.
+    pub receivers: u32,
 }
 
 /// Opens a group, and starts its session. Receivers can join from then on. NULL if that is not possible. `options` may be NULL.
 ///
 /// # Safety
-/// `options` is NULL, or points to options whose strings end with a zero.
+/// `options` is NULL, or points to options whose strings end with a zero and whose array of paths ends with NULL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn treecast_group_start(options: *const treecast_group_options) -> *mut treecast_group {
     let defaults = treecast_group_options::default();
@@ -140,7 +195,7 @@ pub unsafe extern "C" fn treecast_group_start(options: *const treecast_group_opt
 }
 
 /// # Safety
-/// The strings of `options` end with a zero.
+/// The strings of `options` end with a zero, and the array of paths with NULL.
 unsafe fn start(options: &treecast_group_options) -> Result<Group, String> {
     let mut builder = Group::builder();
     // SAFETY: the caller promises that these are strings.
@@ -185,7 +240,41 @@ unsafe fn start(options: &treecast_group_options) -> Result<Group, String> {
         (false, 0) => builder,
         (false, bps) => builder.rate(Rate::Bps(bps)),
     };
+    // SAFETY: the caller promises the strings.
+    builder = unsafe { with_source(builder, &options.source, options.wait_timeout_ms) };
     builder.start().map_err(|error| error.to_string())
+}
+
+/// # Safety
+/// The strings of `source` end with a zero, and the array of paths with NULL.
+unsafe fn with_source(
+    mut builder: GroupBuilder,
+    source: &treecast_source,
+    wait_timeout_ms: u64,
+) -> GroupBuilder {
+    // SAFETY: the caller promises that these are strings, and an array of them.
+    let (paths, [feed_folder, session_file]) =
+        unsafe { (texts(source.paths), [source.feed_folder, source.session_file].map(|one| text(one))) };
+    builder = paths.into_iter().fold(builder, GroupBuilder::path);
+    if let Some(folder) = feed_folder {
+        builder = builder.feed(FeedSource::Folder(FolderOptions::new(folder)));
+    }
+    if source.delta {
+        builder = builder.delta();
+    }
+    if let Some(path) = session_file {
+        builder = builder.session_file(path);
+    }
+    // SAFETY: the caller promises NULL or options.
+    if let Some(given) = unsafe { source.carousel.as_ref() } {
+        let some = |number: u64| Some(number).filter(|number| *number > 0);
+        let mut options = CarouselOptions::default();
+        options.loops = some(given.loops);
+        options.idle = some(given.idle_ms).map_or(options.idle, Duration::from_millis);
+        options.wait_timeout = some(wait_timeout_ms).map(Duration::from_millis);
+        builder = builder.carousel(options);
+    }
+    builder
 }
 
 /// The ticket with which receivers join: a line of text. Valid as long as the group.
@@ -322,6 +411,10 @@ fn told(event: GroupEvent, texts: &mut Texts) -> treecast_group_event {
             told.name = texts.keep(&delivery.name);
             told.text = delivery.problem.map_or(ptr::null(), |problem| texts.keep(&problem));
         }
+        GroupEvent::PathDone { name, bytes, complete, not_wanted, failed, .. } => {
+            (told.kind, told.name, told.bytes) = (Kind::Done, texts.keep(&name), bytes);
+            (told.complete, told.not_wanted, told.failed) = (complete, not_wanted, failed);
+        }
         GroupEvent::Missed(events) => (told.kind, told.bytes) = (Kind::Missed, events),
         GroupEvent::Warning(line) => (told.kind, told.text) = (Kind::Warning, texts.keep(&line)),
         other => (told.kind, told.text) = (Kind::Warning, texts.keep(&format!("{other:?}"))),
@@ -339,6 +432,28 @@ pub unsafe extern "C" fn treecast_group_wait_for_room(group: *const treecast_gro
     unsafe { &*group }.group.room().wait();
 }
 
+/// Writes how far the group is.
+///
+/// # Safety
+/// `group` comes from treecast_group_start, and was not freed. `progress` points to a progress that may be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn treecast_group_get_progress(
+    group: *const treecast_group,
+    progress: *mut treecast_group_progress,
+) {
+    // SAFETY: the caller promises it.
+    let now = unsafe { &*group }.group.progress();
+    let written = treecast_group_progress {
+        seconds: now.seconds,
+        sent_bytes: now.sent_bytes,
+        bytes: now.bytes,
+        rate_bps: now.rate_bps.unwrap_or(0),
+        receivers: now.receivers,
+    };
+    // SAFETY: the caller promises it.
+    unsafe { progress.write(written) };
+}
+
 /// Takes no more objects. The session ends when all receivers have ended with all objects.
 ///
 /// # Safety
@@ -347,6 +462,17 @@ pub unsafe extern "C" fn treecast_group_wait_for_room(group: *const treecast_gro
 pub unsafe extern "C" fn treecast_group_close(group: *const treecast_group) {
     // SAFETY: the caller promises it.
     drop(unsafe { &*group }.group.close());
+}
+
+/// Stops the session. Receivers keep only what was complete. A feed begins no more files, and finishes those under way, for at most
+/// 30 s. Receivers of a session with a session file wait for it to go on. Returns at once; treecast_group_wait waits for the end.
+///
+/// # Safety
+/// `group` comes from treecast_group_start, and was not freed.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn treecast_group_stop(group: *const treecast_group) {
+    // SAFETY: the caller promises it.
+    drop(unsafe { &*group }.group.stop());
 }
 
 /// Waits until the session is over. Returns 0 if every receiver has every object that it wanted, 1 if not, and -1 if nothing could be
@@ -367,13 +493,17 @@ pub unsafe extern "C" fn treecast_group_wait(
                 bytes: ended.bytes,
                 receivers: ended.receivers.len() as u64,
                 seconds: ended.duration.as_secs_f64(),
+                is_stopped: ended.is_stopped,
             };
             // SAFETY: the caller promises it.
             unsafe { report.write(written) };
         }
         let is_complete = ended.is_complete();
         if !is_complete {
-            keep("not every receiver has every object");
+            keep(match ended.is_stopped {
+                true => "the session was stopped",
+                false => "not every receiver has every object",
+            });
         }
         c_int::from(!is_complete)
     });

@@ -68,6 +68,12 @@ pub struct treecast_receiver_options {
     pub context: *mut c_void,
     /// The time in milliseconds for which the receiver tries to reach the sender. 0: half a minute.
     pub connect_timeout_ms: u64,
+    /// The time in milliseconds for which the receiver tries to reach the sender again when the connection breaks. 0: two minutes;
+    /// a negative number: it does not try.
+    pub reconnect_ms: i64,
+    /// Where older versions of objects are that the sender sends by difference: a file, a block device, or a folder with files of the
+    /// objects' names. NULL: `folder`.
+    pub old: *const c_char,
 }
 
 /// The kinds of events of a receiver.
@@ -113,6 +119,21 @@ pub struct treecast_receiver_report {
     /// The number of objects that failed, and of those that were not wanted.
     pub failed: u64,
     pub not_wanted: u64,
+    /// Whether treecast_receiver_leave ended the session.
+    pub has_left: bool,
+}
+
+/// How far a receiver is.
+#[repr(C)]
+pub struct treecast_receiver_progress {
+    /// The bytes of objects that are there. Bytes that came twice count once.
+    pub bytes: u64,
+    /// Total size of all objects announced so far, in bytes.
+    pub announced_bytes: u64,
+    /// The bytes that came again, over the control connection.
+    pub retransmitted_bytes: u64,
+    /// The number of objects that are complete and verified.
+    pub objects: u64,
 }
 
 /// Joins a group, and begins to receive. NULL if an option cannot be used. A sender that cannot be reached is told by
@@ -141,8 +162,8 @@ unsafe impl Sync for Context {}
 /// The strings of `options` end with a zero.
 unsafe fn join(options: &treecast_receiver_options) -> Result<treecast_receiver, treecast::Error> {
     // SAFETY: the caller promises that these are strings.
-    let [ticket, folder, interface, name, key] =
-        [options.ticket, options.folder, options.interface, options.name, options.key]
+    let [ticket, folder, interface, name, key, old] =
+        [options.ticket, options.folder, options.interface, options.name, options.key, options.old]
             .map(|one| unsafe { text(one) });
     let ticket = ticket.unwrap_or_default();
     let ticket: Ticket = match ticket.strip_prefix('@') {
@@ -166,6 +187,12 @@ unsafe fn join(options: &treecast_receiver_options) -> Result<treecast_receiver,
     }
     if options.connect_timeout_ms > 0 {
         builder = builder.connect_timeout(Duration::from_millis(options.connect_timeout_ms));
+    }
+    if options.reconnect_ms != 0 {
+        builder = builder.reconnect(timeout(options.reconnect_ms).unwrap_or_default());
+    }
+    if let Some(old) = old {
+        builder = builder.old(old);
     }
     if let Some(accept) = options.accept {
         let context = Context(options.context);
@@ -289,6 +316,27 @@ fn told(event: ReceiverEvent, is_in_memory: bool, kept: &mut Kept) -> treecast_r
     told
 }
 
+/// Writes how far the receiver is.
+///
+/// # Safety
+/// `receiver` comes from treecast_receiver_join, and was not freed. `progress` points to a progress that may be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn treecast_receiver_get_progress(
+    receiver: *const treecast_receiver,
+    progress: *mut treecast_receiver_progress,
+) {
+    // SAFETY: the caller promises it.
+    let now = unsafe { &*receiver }.receiver.progress();
+    let written = treecast_receiver_progress {
+        bytes: now.bytes,
+        announced_bytes: now.announced_bytes,
+        retransmitted_bytes: now.retransmitted_bytes,
+        objects: now.objects,
+    };
+    // SAFETY: the caller promises it.
+    unsafe { progress.write(written) };
+}
+
 /// Leaves the group. Complete objects stay.
 ///
 /// # Safety
@@ -317,6 +365,7 @@ pub unsafe extern "C" fn treecast_receiver_wait(
                 bytes: ended.bytes,
                 failed: ended.failed,
                 not_wanted: ended.not_wanted,
+                has_left: ended.has_left,
             };
             // SAFETY: the caller promises it.
             unsafe { report.write(written) };

@@ -17,6 +17,18 @@ pub(crate) unsafe fn text(start: *const c_char) -> Option<String> {
     Some(unsafe { CStr::from_ptr(start) }.to_string_lossy().into_owned())
 }
 
+/// The texts of an array that ends with NULL. None for NULL.
+///
+/// # Safety
+/// `start` is NULL, or points to an array of strings that end with a zero. NULL ends the array.
+pub(crate) unsafe fn texts(start: *const *const c_char) -> Vec<String> {
+    if start.is_null() {
+        return Vec::new();
+    }
+    // SAFETY: the caller promises strings up to the first NULL, and nothing behind it is read.
+    (0..).map_while(|at| unsafe { text(*start.add(at)) }).collect()
+}
+
 /// The text for C, without zeros in it.
 pub(crate) fn c_string(text: &str) -> CString {
     CString::new(text.replace('\0', " ")).unwrap_or_default()

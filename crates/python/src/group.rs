@@ -1,9 +1,12 @@
 //! The sender's side.
 
-use std::path::PathBuf;
+use std::{path::PathBuf, time::Duration};
 
 use pyo3::{prelude::*, pybacked::PyBackedBytes, types::PyAny};
-use treecast::{Fanout, Object, Rate};
+use treecast::{
+    Fanout, GroupBuilder, Object, Rate,
+    options::{self, FeedSource, FolderOptions},
+};
 
 use crate::{
     error::{option, raise},
@@ -34,6 +37,41 @@ impl RateArgument {
     }
 }
 
+/// The options of a carousel.
+#[pyclass(frozen, skip_from_py_object, module = "treecast")]
+pub struct CarouselOptions {
+    loops: Option<u64>,
+    idle: Option<Duration>,
+}
+
+#[pymethods]
+impl CarouselOptions {
+    #[new]
+    #[pyo3(signature = (*, loops=None, idle=None))]
+    fn new(loops: Option<u64>, idle: Option<f64>) -> PyResult<Self> {
+        Ok(Self { loops, idle: idle.map(seconds).transpose()? })
+    }
+
+    #[getter]
+    fn loops(&self) -> Option<u64> {
+        self.loops
+    }
+
+    #[getter]
+    fn idle(&self) -> Option<f64> {
+        self.idle.map(|idle| idle.as_secs_f64())
+    }
+}
+
+impl CarouselOptions {
+    fn options(&self, wait_timeout: Option<Duration>) -> options::CarouselOptions {
+        let mut options = options::CarouselOptions::default();
+        (options.loops, options.wait_timeout) = (self.loops, wait_timeout);
+        options.idle = self.idle.unwrap_or(options.idle);
+        options
+    }
+}
+
 impl Group {
     fn send(&self, python: Python<'_>, object: Object, factor: Option<f64>) -> PyResult<Transfer> {
         let object = if let Some(factor) = factor { object.retransmission_factor(factor) } else { object };
@@ -46,7 +84,8 @@ impl Group {
     #[new]
     #[pyo3(signature = (*, interface=None, wait_for=1, wait_timeout=None, rate=None, retransmission_factor=None,
                         address=None, port=None, unicast=false, plain=false, key=None, admit=None, compression=None,
-                        most_outstanding=None))]
+                        most_outstanding=None, paths=None, feed_folder=None, delta=false, session_file=None,
+                        carousel=None))]
     #[allow(clippy::too_many_arguments)] // They are keywords in Python.
     fn new(
         python: Python<'_>,
@@ -63,13 +102,19 @@ impl Group {
         admit: Option<PathBuf>,
         compression: Option<i32>,
         most_outstanding: Option<usize>,
+        paths: Option<Vec<PathBuf>>,
+        feed_folder: Option<PathBuf>,
+        delta: bool,
+        session_file: Option<PathBuf>,
+        carousel: Option<PyRef<'_, CarouselOptions>>,
     ) -> PyResult<Self> {
         let mut builder = treecast::Group::builder().wait_for(wait_for);
+        let wait_timeout = wait_timeout.map(seconds).transpose()?;
         if let Some(interface) = interface {
             builder = builder.interface(interface);
         }
         if let Some(timeout) = wait_timeout {
-            builder = builder.wait_timeout(seconds(timeout)?);
+            builder = builder.wait_timeout(timeout);
         }
         if let Some(rate) = rate {
             builder = builder.rate(rate.rate()?);
@@ -101,6 +146,19 @@ impl Group {
         }
         if let Some(objects) = most_outstanding {
             builder = builder.most_outstanding(objects);
+        }
+        builder = paths.into_iter().flatten().fold(builder, GroupBuilder::path);
+        if let Some(folder) = feed_folder {
+            builder = builder.feed(FeedSource::Folder(FolderOptions::new(folder)));
+        }
+        if delta {
+            builder = builder.delta();
+        }
+        if let Some(path) = session_file {
+            builder = builder.session_file(path);
+        }
+        if let Some(carousel) = carousel {
+            builder = builder.carousel(carousel.options(wait_timeout));
         }
         python.detach(|| builder.start()).map(Self).map_err(raise)
     }
@@ -152,6 +210,10 @@ impl Group {
         self.next_event(python, None)
     }
 
+    fn progress(&self) -> GroupProgress {
+        GroupProgress(self.0.progress())
+    }
+
     fn close(&self) {
         drop(self.0.close());
     }
@@ -160,9 +222,9 @@ impl Group {
         drop(self.0.stop());
     }
 
-    fn wait(&self, python: Python<'_>) -> PyResult<GroupReport> {
-        let end = self.0.finish();
-        ended(python, &end).map(GroupReport)
+    #[pyo3(signature = (timeout=None))]
+    fn wait(&self, python: Python<'_>, timeout: Option<f64>) -> PyResult<Option<GroupReport>> {
+        Ok(ended(python, timeout, &self.0.finish())?.map(GroupReport))
     }
 
     fn __enter__(slf: Py<Self>) -> Py<Self> {
@@ -198,54 +260,42 @@ impl Transfer {
 
     #[pyo3(signature = (timeout=None))]
     fn wait(&self, python: Python<'_>, timeout: Option<f64>) -> PyResult<Option<Delivery>> {
-        Ok(wait(python, timeout, |time| self.0.wait_timeout(time))?.map(Delivery))
+        Ok(wait(python, timeout, |time| self.0.wait_timeout(time))?.map(Delivery::from))
     }
 }
 
 /// What has become of an object.
-#[pyclass(frozen, skip_from_py_object, module = "treecast")]
+#[pyclass(frozen, get_all, skip_from_py_object, module = "treecast")]
 #[derive(Clone)]
-pub struct Delivery(treecast::Delivery);
+pub struct Delivery {
+    /// `None` for an object that the session sends by itself.
+    id: Option<u64>,
+    name: String,
+    size: u64,
+    complete: u32,
+    not_wanted: u32,
+    failed: u32,
+    problem: Option<String>,
+}
 
 #[pymethods]
 impl Delivery {
-    #[getter]
-    fn id(&self) -> u64 {
-        self.0.id.number()
-    }
-
-    #[getter]
-    fn name(&self) -> &str {
-        &self.0.name
-    }
-
-    #[getter]
-    fn size(&self) -> u64 {
-        self.0.bytes
-    }
-
-    #[getter]
-    fn complete(&self) -> u32 {
-        self.0.complete
-    }
-
-    #[getter]
-    fn not_wanted(&self) -> u32 {
-        self.0.not_wanted
-    }
-
-    #[getter]
-    fn failed(&self) -> u32 {
-        self.0.failed
-    }
-
-    #[getter]
-    fn problem(&self) -> Option<&str> {
-        self.0.problem.as_deref()
-    }
-
     fn is_complete(&self) -> bool {
-        self.0.is_complete()
+        self.failed == 0 && self.problem.is_none()
+    }
+}
+
+impl From<treecast::Delivery> for Delivery {
+    fn from(delivery: treecast::Delivery) -> Self {
+        Self {
+            id: Some(delivery.id.number()),
+            name: delivery.name,
+            size: delivery.bytes,
+            complete: delivery.complete,
+            not_wanted: delivery.not_wanted,
+            failed: delivery.failed,
+            problem: delivery.problem,
+        }
     }
 }
 
@@ -271,7 +321,12 @@ impl GroupEvent {
             }
             treecast::GroupEvent::Started => told.kind = "started",
             treecast::GroupEvent::Done(delivery) => {
-                (told.kind, told.delivery) = ("done", Some(Delivery(delivery)));
+                (told.kind, told.delivery) = ("done", Some(delivery.into()));
+            }
+            treecast::GroupEvent::PathDone { name, bytes: size, complete, not_wanted, failed, .. } => {
+                let (id, problem) = (None, None);
+                let delivery = Delivery { id, name, size, complete, not_wanted, failed, problem };
+                (told.kind, told.delivery) = ("done", Some(delivery));
             }
             treecast::GroupEvent::Missed(events) => {
                 (told.kind, told.text) = ("missed", Some(events.to_string()));
@@ -280,6 +335,38 @@ impl GroupEvent {
             other => told.text = Some(format!("{other:?}")),
         }
         told
+    }
+}
+
+/// How far a group is.
+#[pyclass(frozen, module = "treecast")]
+pub struct GroupProgress(treecast::GroupProgress);
+
+#[pymethods]
+impl GroupProgress {
+    #[getter]
+    fn seconds(&self) -> f64 {
+        self.0.seconds
+    }
+
+    #[getter]
+    fn sent_size(&self) -> u64 {
+        self.0.sent_bytes
+    }
+
+    #[getter]
+    fn size(&self) -> u64 {
+        self.0.bytes
+    }
+
+    #[getter]
+    fn rate(&self) -> Option<u64> {
+        self.0.rate_bps
+    }
+
+    #[getter]
+    fn receivers(&self) -> u32 {
+        self.0.receivers
     }
 }
 
@@ -307,6 +394,11 @@ impl GroupReport {
     #[getter]
     fn receivers(&self) -> Vec<String> {
         self.0.receivers.iter().map(|receiver| receiver.name.clone()).collect()
+    }
+
+    #[getter]
+    fn is_stopped(&self) -> bool {
+        self.0.is_stopped
     }
 
     fn is_complete(&self) -> bool {

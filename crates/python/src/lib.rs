@@ -13,13 +13,16 @@ use pyo3::prelude::*;
 #[pymodule]
 fn _treecast(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("TreecastError", module.py().get_type::<error::TreecastError>())?;
+    module.add_class::<group::CarouselOptions>()?;
     module.add_class::<group::Group>()?;
     module.add_class::<group::GroupEvent>()?;
+    module.add_class::<group::GroupProgress>()?;
     module.add_class::<group::GroupReport>()?;
     module.add_class::<group::Delivery>()?;
     module.add_class::<group::Transfer>()?;
     module.add_class::<receiver::Offer>()?;
     module.add_class::<receiver::Receiver>()?;
     module.add_class::<receiver::ReceiverEvent>()?;
+    module.add_class::<receiver::ReceiverProgress>()?;
     module.add_class::<receiver::ReceiverReport>()
 }

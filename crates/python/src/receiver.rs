@@ -1,7 +1,9 @@
 //! The receiver's side.
 
 use std::{
+    collections::VecDeque,
     path::PathBuf,
+    sync::{Mutex, PoisonError},
     time::{Duration, Instant},
 };
 
@@ -24,12 +26,21 @@ const LEAVING_TIME: Duration = Duration::from_secs(5);
 pub struct Receiver {
     receiver: treecast::Receiver,
     is_in_memory: bool,
+    /// The events of a batch that Ctrl-C has interrupted. They are read first.
+    kept: Mutex<VecDeque<treecast::ReceiverEvent>>,
+}
+
+impl Receiver {
+    fn with_kept<T>(&self, what: impl FnOnce(&mut VecDeque<treecast::ReceiverEvent>) -> T) -> T {
+        what(&mut self.kept.lock().unwrap_or_else(PoisonError::into_inner))
+    }
 }
 
 #[pymethods]
 impl Receiver {
     #[new]
-    #[pyo3(signature = (ticket, *, folder=None, interface=None, accept=None, name=None, key=None, connect_timeout=None))]
+    #[pyo3(signature = (ticket, *, folder=None, interface=None, accept=None, name=None, key=None, connect_timeout=None,
+                        reconnect=None, old=None))]
     #[allow(clippy::too_many_arguments)] // They are keywords in Python.
     fn new(
         python: Python<'_>,
@@ -40,6 +51,8 @@ impl Receiver {
         name: Option<String>,
         key: Option<String>,
         connect_timeout: Option<f64>,
+        reconnect: Option<f64>,
+        old: Option<PathBuf>,
     ) -> PyResult<Self> {
         let mut builder = treecast::Receiver::builder(ticket.parse().map_err(raise)?);
         let is_in_memory = folder.is_none();
@@ -59,21 +72,33 @@ impl Receiver {
         if let Some(timeout) = connect_timeout {
             builder = builder.connect_timeout(seconds(timeout)?);
         }
+        if let Some(time) = reconnect {
+            builder = builder.reconnect(seconds(time)?);
+        }
+        if let Some(old) = old {
+            builder = builder.old(old);
+        }
         if let Some(accept) = accept {
             builder = builder.accept(move |offer| answer(&accept, offer));
         }
         let receiver = python.detach(|| builder.join()).map_err(raise)?;
-        Ok(Self { receiver, is_in_memory })
+        Ok(Self { receiver, is_in_memory, kept: Mutex::default() })
     }
 
     #[pyo3(signature = (timeout=None))]
     fn next_event(&self, python: Python<'_>, timeout: Option<f64>) -> PyResult<Option<ReceiverEvent>> {
-        let event = wait(python, timeout, |time| ready(self.receiver.next_event().wait_timeout(time)))?;
-        event.flatten().map(|event| ReceiverEvent::new(python, event, self.is_in_memory)).transpose()
+        let event = match self.with_kept(VecDeque::pop_front) {
+            Some(event) => Some(event),
+            None => {
+                wait(python, timeout, |time| ready(self.receiver.next_event().wait_timeout(time)))?.flatten()
+            }
+        };
+        Ok(event.map(|event| ReceiverEvent::new(python, event, self.is_in_memory)))
     }
 
     fn next_batch(&self, python: Python<'_>, period: f64) -> PyResult<Option<Vec<ReceiverEvent>>> {
-        let (time, start, mut batch) = (seconds(period)?, Instant::now(), Vec::new());
+        let (time, start) = (seconds(period)?, Instant::now());
+        let mut batch = self.with_kept(std::mem::take);
         loop {
             let left = time.saturating_sub(start.elapsed());
             match python.detach(|| self.receiver.next_batch(left.min(LOOK))) {
@@ -81,13 +106,19 @@ impl Receiver {
                 None => break,
                 Some(events) => batch.extend(events),
             }
-            python.check_signals()?;
+            if let Err(interrupted) = python.check_signals() {
+                self.with_kept(|kept| {
+                    batch.append(kept);
+                    *kept = batch;
+                });
+                return Err(interrupted);
+            }
             if left <= LOOK {
                 break;
             }
         }
         let told = batch.into_iter().map(|event| ReceiverEvent::new(python, event, self.is_in_memory));
-        told.collect::<PyResult<_>>().map(Some)
+        Ok(Some(told.collect()))
     }
 
     fn __iter__(slf: Py<Self>) -> Py<Self> {
@@ -98,12 +129,17 @@ impl Receiver {
         self.next_event(python, None)
     }
 
+    fn progress(&self) -> ReceiverProgress {
+        ReceiverProgress(self.receiver.progress())
+    }
+
     fn leave(&self) {
         drop(self.receiver.leave());
     }
 
-    fn wait(&self, python: Python<'_>) -> PyResult<ReceiverReport> {
-        ended(python, &self.receiver.finish()).map(ReceiverReport)
+    #[pyo3(signature = (timeout=None))]
+    fn wait(&self, python: Python<'_>, timeout: Option<f64>) -> PyResult<Option<ReceiverReport>> {
+        Ok(ended(python, timeout, &self.receiver.finish())?.map(ReceiverReport))
     }
 
     fn __enter__(slf: Py<Self>) -> Py<Self> {
@@ -168,7 +204,7 @@ pub struct ReceiverEvent {
 }
 
 impl ReceiverEvent {
-    fn new(python: Python<'_>, event: treecast::ReceiverEvent, is_in_memory: bool) -> PyResult<Self> {
+    fn new(python: Python<'_>, event: treecast::ReceiverEvent, is_in_memory: bool) -> Self {
         use treecast::ReceiverEvent as Event;
         let mut told = Self { kind: "warning", name: None, size: None, path: None, data: None, text: None };
         match event {
@@ -181,8 +217,10 @@ impl ReceiverEvent {
                 told.kind = "received";
                 (told.name, told.size) = (Some(object.name().to_owned()), Some(object.len()));
                 if is_in_memory && object.kind() == ObjectKind::File {
-                    let data = python.detach(|| object.into_bytes()).map_err(raise)?;
-                    told.data = Some(PyBytes::new(python, &data).unbind());
+                    match python.detach(|| object.into_bytes()) {
+                        Ok(data) => told.data = Some(PyBytes::new(python, &data).unbind()),
+                        Err(error) => (told.kind, told.text) = ("failed", Some(error.to_string())),
+                    }
                 } else {
                     told.path = Some(object.path().to_string_lossy().into_owned());
                 }
@@ -195,7 +233,34 @@ impl ReceiverEvent {
             Event::Warning(line) => told.text = Some(line),
             other => told.text = Some(format!("{other:?}")),
         }
-        Ok(told)
+        told
+    }
+}
+
+/// How far a receiver is.
+#[pyclass(frozen, module = "treecast")]
+pub struct ReceiverProgress(treecast::ReceiverProgress);
+
+#[pymethods]
+impl ReceiverProgress {
+    #[getter]
+    fn size(&self) -> u64 {
+        self.0.bytes
+    }
+
+    #[getter]
+    fn announced_size(&self) -> u64 {
+        self.0.announced_bytes
+    }
+
+    #[getter]
+    fn retransmitted_size(&self) -> u64 {
+        self.0.retransmitted_bytes
+    }
+
+    #[getter]
+    fn objects(&self) -> u64 {
+        self.0.objects
     }
 }
 
@@ -228,6 +293,11 @@ impl ReceiverReport {
     #[getter]
     fn cut_short(&self) -> Option<&str> {
         self.0.cut_short.as_deref()
+    }
+
+    #[getter]
+    fn has_left(&self) -> bool {
+        self.0.has_left
     }
 
     fn is_complete(&self) -> bool {

@@ -42,13 +42,9 @@ pub fn ready<T>(poll: Poll<T>) -> Option<T> {
     if let Poll::Ready(value) = poll { Some(value) } else { None }
 }
 
-/// Waits for the end of a session, and takes its report.
-pub fn ended<R: Send>(python: Python<'_>, end: &Finish<R>) -> PyResult<R> {
-    loop {
-        if let Some(report) = wait(python, None, |time| end.wait_timeout(time))? {
-            return report.map_err(raise);
-        }
-    }
+/// Waits for the end of a session, and takes its report. `None` if it is not over when the time is.
+pub fn ended<R: Send>(python: Python<'_>, timeout: Option<f64>, end: &Finish<R>) -> PyResult<Option<R>> {
+    wait(python, timeout, |time| end.wait_timeout(time))?.transpose().map_err(raise)
 }
 
 /// Waits for the end of a session, unless the program has taken the report already.

@@ -1,5 +1,6 @@
 """Tests of the package treecast. The test programs.rs runs them."""
 
+import _thread
 import ast
 import asyncio
 import gc
@@ -58,6 +59,39 @@ class Package(unittest.TestCase):
         self.assertIsNone(receiver.next_batch(10))
         with self.assertRaises(treecast.TreecastError):
             receiver.next_batch(-1)
+
+    def test_ctrl_c_loses_no_events_of_a_batch(self):
+        sender = group()
+        receiver = join(sender)
+        for name in ["first", "second"]:
+            sender.send_bytes(name, b"x").wait()
+        threading.Timer(0.5, _thread.interrupt_main).start()
+        with self.assertRaises(KeyboardInterrupt):
+            receiver.next_batch(60)
+        sender.close()
+        kinds = [receiver.next_event().kind]
+        kinds += [event.kind for event in receiver.next_batch(10)]
+        self.assertEqual((kinds[0], kinds.count("received")), ("joined", 2))
+        self.assertEqual(receiver.wait(10).objects, 2)
+
+    def test_what_a_session_sends_by_itself(self):
+        mistakes = [
+            ({"paths": ["/no/such/path"]}, "file"),
+            ({"paths": [__file__], "delta": True, "compression": 3}, "options"),
+        ]
+        for options, kind in mistakes:
+            with self.assertRaises(treecast.TreecastError) as raised:
+                group(**options)
+            self.assertEqual(raised.exception.kind, kind, options)
+        carousel = treecast.CarouselOptions(loops=3, idle=1.5)
+        self.assertEqual((carousel.loops, carousel.idle), (3, 1.5))
+        sender = group(paths=[__file__], carousel=carousel, rate=10_000_000)
+        with self.assertRaises(treecast.TreecastError) as raised:
+            sender.send_bytes("more", b"x")
+        self.assertEqual(raised.exception.kind, "closed")
+        self.assertIsNone(sender.wait(timeout=0.01))
+        sender.stop()
+        self.assertTrue(sender.wait(timeout=30).is_stopped)
 
     def test_bytes_are_not_copied_and_let_go(self):
         data = bytes(300_000)

@@ -1,62 +1,16 @@
 //! The paper's programs (interdomain-2013, sections 4.6.1 and 4.6.2) in Rust, C and Python exchange objects with each other: each of
 //! six senders sends to six receivers.
 
+mod languages;
+
 use std::{
     collections::BTreeMap,
     fs,
     io::{BufRead, BufReader, Read},
     path::{Path, PathBuf},
-    process::{Child, Command, Stdio},
 };
 
-/// A program in one of the languages.
-struct Program {
-    /// Language and name, for messages and folders.
-    label: String,
-    command: Vec<PathBuf>,
-    /// The folder with Python's package. `None` for other programs.
-    package: Option<PathBuf>,
-}
-
-impl Program {
-    fn start(&self, arguments: &[&str]) -> Child {
-        let mut command = Command::new(&self.command[0]);
-        command.args(&self.command[1..]).args(arguments).stdout(Stdio::piped());
-        if let Some(package) = &self.package {
-            command.env("PYTHONPATH", package).env("PYTHONDONTWRITEBYTECODE", "1");
-        }
-        command.spawn().unwrap_or_else(|error| panic!("{}: {error}", self.label))
-    }
-}
-
-/// The folder of this crate.
-fn here() -> &'static Path {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-}
-
-/// Where cargo has put what it has built: libraries in `deps`, programs in `examples`.
-fn built() -> PathBuf {
-    let test = std::env::current_exe().unwrap();
-    test.ancestors().nth(2).unwrap().to_owned()
-}
-
-/// Makes Python's package out of its sources and the module that cargo has built.
-fn package(folder: &Path) -> PathBuf {
-    let package = folder.join("package");
-    let into = package.join("treecast");
-    fs::create_dir_all(&into).unwrap();
-    for entry in
-        fs::read_dir(here().join("python/treecast")).unwrap().flatten().filter(|entry| entry.path().is_file())
-    {
-        fs::copy(entry.path(), into.join(entry.file_name())).unwrap();
-    }
-    fs::copy(built().join("deps/lib_treecast.so"), into.join("_treecast.abi3.so")).unwrap();
-    package
-}
-
-fn python() -> PathBuf {
-    std::env::var_os("PYTHON").unwrap_or_else(|| "python3".into()).into()
-}
+use languages::{Program, built, compiled, here, package, python, scratch};
 
 /// The program of this name in each language.
 fn programs(name: &str, folder: &Path, package: &Path) -> [Program; 3] {
@@ -67,32 +21,12 @@ fn programs(name: &str, folder: &Path, package: &Path) -> [Program; 3] {
         command,
         package,
     };
+    let source = here().join("../c/examples").join(name).with_extension("c");
     [
         program("rust", vec![rust], None),
-        program("c", vec![compiled(name, folder)], None),
+        program("c", vec![compiled(&source, folder)], None),
         program("python", vec![python(), script], Some(package.to_owned())),
     ]
-}
-
-/// Compiles a program of C.
-fn compiled(name: &str, folder: &Path) -> PathBuf {
-    let (c, program, libraries) = (here().join("../c"), folder.join(name), built().join("deps"));
-    let output = Command::new("cc")
-        .args(["-std=c11", "-D_POSIX_C_SOURCE=200809L", "-I"])
-        .arg(c.join("include"))
-        .arg(c.join("examples").join(name).with_extension("c"))
-        .arg(format!("-L{}", libraries.display()))
-        .arg(format!("-Wl,-rpath,{}", libraries.display()))
-        .args(["-ltreecast_c", "-o"])
-        .arg(&program)
-        .output()
-        .expect("cc runs");
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    program
-}
-
-fn scratch() -> tempfile::TempDir {
-    tempfile::Builder::new().prefix("treecast-programs-").tempdir().unwrap()
 }
 
 type Objects = BTreeMap<String, Vec<u8>>;

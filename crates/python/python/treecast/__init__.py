@@ -5,26 +5,32 @@ The calls are those of the Rust library. Calls that wait let other threads run, 
 """
 
 from ._treecast import (
+    CarouselOptions,
     Delivery,
     Group,
     GroupEvent,
+    GroupProgress,
     GroupReport,
     Offer,
     Receiver,
     ReceiverEvent,
+    ReceiverProgress,
     ReceiverReport,
     Transfer,
     TreecastError,
 )
 
 __all__ = [
+    "CarouselOptions",
     "Delivery",
     "Group",
     "GroupEvent",
+    "GroupProgress",
     "GroupReport",
     "Offer",
     "Receiver",
     "ReceiverEvent",
+    "ReceiverProgress",
     "ReceiverReport",
     "Transfer",
     "TreecastError",

@@ -1,16 +1,19 @@
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from types import TracebackType
 from typing import Literal, Optional, Union, final, overload
 
 __all__ = [
+    "CarouselOptions",
     "Delivery",
     "Group",
     "GroupEvent",
+    "GroupProgress",
     "GroupReport",
     "Offer",
     "Receiver",
     "ReceiverEvent",
+    "ReceiverProgress",
     "ReceiverReport",
     "Transfer",
     "TreecastError",
@@ -23,9 +26,12 @@ class TreecastError(Exception):
 
 @final
 class Delivery:
-    """What has become of an object. ``size`` is in bytes; the other numbers count receivers."""
+    """What has become of an object. ``size`` is in bytes; the other numbers count receivers.
 
-    id: int
+    ``id`` is None for an object that the session sends by itself, out of ``paths`` or ``feed_folder``.
+    """
+
+    id: Optional[int]
     name: str
     size: int
     complete: int
@@ -55,21 +61,53 @@ class GroupEvent:
     text: Optional[str]
 
 @final
+class GroupProgress:
+    """How far a group is. ``sent_size`` counts the bytes of objects that were sent to the group, without retransmissions.
+
+    ``rate`` is in bits per second. It is None if only receivers limit it.
+    """
+
+    seconds: float
+    sent_size: int
+    size: int
+    rate: Optional[int]
+    receivers: int
+
+@final
 class GroupReport:
-    """What has come of a group."""
+    """What has come of a group. ``is_stopped`` says whether it was stopped before its end."""
 
     objects: int
     size: int
     seconds: float
     receivers: list[str]
+    is_stopped: bool
     def is_complete(self) -> bool: ...
+
+@final
+class CarouselOptions:
+    """The options of a carousel.
+
+    It ends after so many ``loops``, or when nobody has listened for ``idle`` seconds (None: ten).
+    """
+
+    def __new__(cls, *, loops: Optional[int] = None, idle: Optional[float] = None) -> CarouselOptions: ...
+    @property
+    def loops(self) -> Optional[int]: ...
+    @property
+    def idle(self) -> Optional[float]: ...
 
 @final
 class Group:
     """A group of receivers, and the session that sends objects to them.
 
     As a context manager it closes the group and waits for its end; after an exception it stops the session.
-    ``rate`` is in bits per second; None is ``"auto"``.
+    ``rate`` is in bits per second; None is ``"auto"``, and ``"max"`` for a carousel.
+
+    ``paths`` are sent from the beginning. With ``delta``, receivers that have older versions fetch only what differs. With
+    ``carousel``, they are sent again and again to those who come at any time. With ``session_file``, the session goes on after
+    a restart. ``feed_folder`` is a folder whose files are sent, those that are there and those that come, until ``stop``.
+    A session with one of these four takes no other objects.
     """
 
     def __new__(
@@ -88,6 +126,11 @@ class Group:
         admit: Optional[Union[str, os.PathLike[str]]] = None,
         compression: Optional[int] = None,
         most_outstanding: Optional[int] = None,
+        paths: Optional[Sequence[Union[str, os.PathLike[str]]]] = None,
+        feed_folder: Optional[Union[str, os.PathLike[str]]] = None,
+        delta: bool = False,
+        session_file: Optional[Union[str, os.PathLike[str]]] = None,
+        carousel: Optional[CarouselOptions] = None,
     ) -> Group: ...
     @property
     def ticket(self) -> str: ...
@@ -109,10 +152,16 @@ class Group:
 
     def __iter__(self) -> Iterator[GroupEvent]: ...
     def __next__(self) -> GroupEvent: ...
+    def progress(self) -> GroupProgress: ...
     def close(self) -> None: ...
-    def stop(self) -> None: ...
-    def wait(self) -> GroupReport:
-        """Waits until the session is over. Works once."""
+    def stop(self) -> None:
+        """Stops the session. A feed finishes the files under way, for at most 30 s."""
+
+    @overload
+    def wait(self, timeout: None = None) -> GroupReport: ...
+    @overload
+    def wait(self, timeout: float) -> Optional[GroupReport]:
+        """Waits until the session is over. The report can be taken once. None if it is not over after so many seconds."""
 
     def __enter__(self) -> Group: ...
     def __exit__(
@@ -136,14 +185,24 @@ class ReceiverEvent:
     text: Optional[str]
 
 @final
+class ReceiverProgress:
+    """How far a receiver is. Sizes are in bytes; ``objects`` are those that are complete and verified."""
+
+    size: int
+    announced_size: int
+    retransmitted_size: int
+    objects: int
+
+@final
 class ReceiverReport:
-    """What has come to a receiver."""
+    """What has come to a receiver. ``has_left`` says whether ``leave`` ended the session."""
 
     objects: int
     size: int
     failed: int
     not_wanted: int
     cut_short: Optional[str]
+    has_left: bool
     def is_complete(self) -> bool: ...
 
 @final
@@ -158,6 +217,8 @@ class Receiver:
     """A receiver that has joined a group. Without a folder, objects come in memory, as ``data`` of their event.
 
     ``accept`` decides about each object: True takes it, False refuses it, and a string takes it under that name.
+    ``old`` is where older versions of objects are: a file, a block device, or a folder. None is the folder.
+    For ``reconnect`` seconds (None: two minutes), the receiver looks for a sender that it has lost.
     """
 
     def __new__(
@@ -170,6 +231,8 @@ class Receiver:
         name: Optional[str] = None,
         key: Optional[str] = None,
         connect_timeout: Optional[float] = None,
+        reconnect: Optional[float] = None,
+        old: Optional[Union[str, os.PathLike[str]]] = None,
     ) -> Receiver: ...
     def next_event(self, timeout: Optional[float] = None) -> Optional[ReceiverEvent]:
         """The next event. None at the end, or if none came within so many seconds."""
@@ -179,9 +242,13 @@ class Receiver:
 
     def __iter__(self) -> Iterator[ReceiverEvent]: ...
     def __next__(self) -> ReceiverEvent: ...
+    def progress(self) -> ReceiverProgress: ...
     def leave(self) -> None: ...
-    def wait(self) -> ReceiverReport:
-        """Waits until the session is over. Works once."""
+    @overload
+    def wait(self, timeout: None = None) -> ReceiverReport: ...
+    @overload
+    def wait(self, timeout: float) -> Optional[ReceiverReport]:
+        """Waits until the session is over. The report can be taken once. None if it is not over after so many seconds."""
 
     def __enter__(self) -> Receiver: ...
     def __exit__(

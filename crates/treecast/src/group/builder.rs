@@ -44,7 +44,7 @@ pub struct GroupBuilder {
     /// `None`: the default of the session's kind.
     rate: Option<Rate>,
     floor_bps: Option<u64>,
-    several_rates: Vec<u64>,
+    several_rates: Option<Vec<u64>>,
     /// The repair symbols that were asked for. `None`: nobody has asked.
     fec: Option<Option<Share>>,
     is_plain: bool,
@@ -146,7 +146,7 @@ impl Default for GroupBuilder {
             options: SendOptions::new(Vec::new()),
             rate: None,
             floor_bps: None,
-            several_rates: Vec::new(),
+            several_rates: None,
             fec: None,
             is_plain: false,
             key: None,
@@ -367,7 +367,7 @@ impl GroupBuilder {
         let security = self.security()?;
         let mut options = self.options;
         options.rate = rate;
-        options.slower_rates = self.several_rates.get(1..).unwrap_or_default().to_vec();
+        options.slower_rates = self.several_rates.unwrap_or_default().into_iter().skip(1).collect();
         if let send::Repair::Local(local) = &mut options.repair {
             local.floor_bps = self.floor_bps;
             local.shares_link = matches!(self.rate, None | Some(Rate::Auto));
@@ -394,9 +394,9 @@ impl GroupBuilder {
         let is_local = self.options.repair.local().is_some();
         let is_carousel = self.options.repair.carousel().is_some();
         let floor_bps = self.floor_bps;
-        let rate = match self.several_rates.first() {
-            Some(_) if self.several_rates.len() == 1 => return Err(OptionsError::Rates),
-            Some(bps) => Rate::Bps(*bps),
+        let rate = match self.several_rates.as_deref() {
+            Some([] | [_]) => return Err(OptionsError::Rates),
+            Some([bps, ..]) => Rate::Bps(*bps),
             None => match self.rate {
                 None if is_carousel => Rate::Max,
                 None | Some(Rate::Auto) if is_local => Rate::Bps(LOCAL_RATE_BPS),
@@ -459,6 +459,7 @@ mod tests {
         assert_eq!(rate(local().rate(Rate::Tfmcc)), Err(OptionsError::LocalTfmcc));
         assert_eq!(rate(Group::builder().several_rates(vec![9, 5])), Ok(send::Rate::Fixed(9)));
         assert_eq!(rate(Group::builder().several_rates(vec![9])), Err(OptionsError::Rates));
+        assert_eq!(rate(Group::builder().several_rates(Vec::new())), Err(OptionsError::Rates));
     }
 
     #[test]

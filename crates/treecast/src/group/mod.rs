@@ -75,6 +75,8 @@ struct Shared {
     compression: Option<i32>,
     /// Whether the session ends by itself when all objects are done.
     is_closed: AtomicBool,
+    /// Whether objects with numbers are the program's. Those of a feed have numbers of its own.
+    is_of_program: bool,
 }
 
 /// An event of a group.
@@ -179,9 +181,10 @@ impl Group {
         most_outstanding: usize,
     ) -> Result<Self, Error> {
         let queue = ObjectQueue::default();
-        match sends_what_it_began_with(&options) {
-            true => queue.close(),
-            false => options.feed = Some(send::FeedSource::Queue(queue.clone())),
+        let is_of_program = !sends_what_it_began_with(&options);
+        match is_of_program {
+            false => queue.close(),
+            true => options.feed = Some(send::FeedSource::Queue(queue.clone())),
         }
         let shared = Arc::new(Shared {
             session: Arc::new(session),
@@ -191,6 +194,7 @@ impl Group {
             most_outstanding,
             compression: options.compression,
             is_closed: AtomicBool::new(false),
+            is_of_program,
         });
         let ready = Arc::new(Watched::new(None));
         let run = {
@@ -369,18 +373,20 @@ impl Shared {
             SendEvent::Progress(progress) => {
                 self.progress.change(|kept| *kept = GroupProgress::of(&progress))
             }
-            SendEvent::Withdrawn { reason, number: Some(number), .. } => {
+            SendEvent::Withdrawn { reason, number: Some(number), .. } if self.is_of_program => {
                 self.outstanding.with(|outstanding| outstanding.note_problem(ObjectId(number), reason));
             }
-            SendEvent::NotSent { reason, number: Some(number), .. } => {
+            SendEvent::NotSent { reason, number: Some(number), .. } if self.is_of_program => {
                 let id = ObjectId(number);
                 self.outstanding.with(|outstanding| outstanding.note_problem(id, reason));
                 self.done(id, [0; 3]);
             }
-            SendEvent::ObjectDone { complete, not_wanted, failed, number: Some(number), .. } => {
+            SendEvent::ObjectDone { complete, not_wanted, failed, number: Some(number), .. }
+                if self.is_of_program =>
+            {
                 self.done(ObjectId(number), [complete, not_wanted, failed]);
             }
-            SendEvent::ObjectDone { name, bytes, complete, not_wanted, failed, number: None } => {
+            SendEvent::ObjectDone { name, bytes, complete, not_wanted, failed, .. } => {
                 self.tell(GroupEvent::PathDone { name, bytes, complete, not_wanted, failed });
             }
             SendEvent::Withdrawn { name, reason, .. } | SendEvent::NotSent { path: name, reason, .. } => {

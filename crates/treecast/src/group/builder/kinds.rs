@@ -78,7 +78,7 @@ impl GroupBuilder {
     /// Several rates at once, in bits of IP packets a second, 2 to 8 of them from fast to slow. As many multicast groups carry the
     /// same objects. A receiver that loses too much of a faster group moves to a slower one. Replaces [`rate`](Self::rate).
     pub fn several_rates(mut self, rates_bps: Vec<u64>) -> Self {
-        self.several_rates = rates_bps;
+        self.several_rates = Some(rates_bps);
         self
     }
 

@@ -1,0 +1,26 @@
+/* Receives: receive FOLDER TICKET OLD. */
+#include <stdio.h>
+#include <treecast.h>
+
+int main(int argc, char **argv)
+{
+    if (argc < 4)
+        return fprintf(stderr, "receive FOLDER TICKET OLD\n"), 2;
+    struct treecast_receiver_options options = {
+        .interface = "lo", .folder = argv[1], .ticket = argv[2], .old = argv[3], .reconnect_ms = 60000};
+    struct treecast_receiver *receiver = treecast_receiver_join(&options);
+    if (!receiver)
+        return fprintf(stderr, "%s\n", treecast_error()), 1;
+    struct treecast_receiver_event event;
+    while (treecast_receiver_next_event(receiver, &event, -1) > 0)
+        if (event.text)
+            printf("%s\n", event.text);
+    struct treecast_receiver_progress progress;
+    treecast_receiver_get_progress(receiver, &progress);
+    int result = treecast_receiver_wait(receiver, NULL);
+    if (result)
+        fprintf(stderr, "%s\n", treecast_error());
+    printf("%d bytes, %d objects\n", (int)progress.bytes, (int)progress.objects);
+    treecast_receiver_free(receiver);
+    return result != 0;
+}
