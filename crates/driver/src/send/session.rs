@@ -24,6 +24,7 @@ mod ring;
 mod slower;
 mod start;
 mod symbols;
+mod unheard;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -208,6 +209,8 @@ struct Figures {
     moves: u64,
     /// How many failures of receivers are kept to be told one by one.
     told_failures: usize,
+    /// Whether the user knows that nobody heard the group.
+    has_told_unheard: bool,
     /// The numbers of the listed receivers that have everything.
     have: BTreeSet<usize>,
     summary: SendSummary,
@@ -259,6 +262,7 @@ impl<'a> Session<'a> {
                 watch: progress::Watch::default(),
                 moves: 0,
                 told_failures: 0,
+                has_told_unheard: false,
                 have: BTreeSet::new(),
                 summary: SendSummary { objects: plan.object_count(), ..SendSummary::default() },
             },
@@ -383,9 +387,13 @@ impl<'a> Session<'a> {
             if self.lanes.runs >= runs {
                 break;
             }
+            self.lanes.group.set_drops(false);
             let (pace, due) = self.tell_and_copy(now, 0)?;
             if let Some(until) = due.or_else(|| self.group_waits(now)) {
-                return Ok(Turn::Until(pace.into_iter().chain([until]).min()));
+                if !self.is_unheard() {
+                    return Ok(Turn::Until(pace.into_iter().chain([until]).min()));
+                }
+                self.lanes.group.set_drops(true);
             }
             if self.send_pending(now, 0)? {
                 continue;
@@ -406,6 +414,9 @@ impl<'a> Session<'a> {
                     return Ok(Turn::Until(pace.into_iter().chain(deadline).min()));
                 }
             }
+        }
+        if self.is_unheard() {
+            self.lanes.repairs.multicast_waits();
         }
         Ok(Turn::Again)
     }
@@ -543,6 +554,9 @@ impl<'a> Session<'a> {
     /// Sends `len` bytes of an object to the group, from where `first` begins.
     pub(super) fn multicast(&mut self, now: Instant, first: Header, len: usize) -> Result<(), SendError> {
         let (file, range) = (first.file_id, first.sequence..first.sequence + len as u64);
+        if self.is_unheard() {
+            return self.pass_over(now, first, range);
+        }
         if self.gather_blocks(now, first, range.clone())? {
             return Ok(());
         }

@@ -35,6 +35,9 @@ const SHORTEST_SILENCE: Duration = Duration::from_millis(300);
 /// A receiver takes another's place when it bears less than this share of what that one bears.
 const CLEARLY_LESS: f64 = 0.9;
 
+/// The time without any report, after the first silence, from which nobody hears the group.
+const UNHEARD: Duration = Duration::from_secs(2);
+
 /// Who sends nothing for longer has paused.
 const SHORTEST_PAUSE: Duration = Duration::from_millis(500);
 
@@ -151,6 +154,8 @@ pub struct Sender {
     unheard_since: Instant,
     /// Nobody has answered since another was asked.
     is_unanswered: bool,
+    /// Since when no receiver has reported on what was sent. `None` while some do.
+    silent_since: Option<Instant>,
     /// All receivers are to say what limits them.
     asks_all: bool,
 }
@@ -170,6 +175,7 @@ impl Sender {
             has_sent: false,
             unheard_since: Instant::ZERO,
             is_unanswered: false,
+            silent_since: None,
             asks_all: false,
         }
     }
@@ -182,6 +188,8 @@ impl Sender {
     pub fn handle(&mut self, now: Instant, input: SenderInput) {
         match input {
             SenderInput::Joined { receiver, round_trip } => {
+                // Nobody was there who could have reported.
+                self.silent_since.take_if(|_| self.group.len() == 0);
                 self.group.join(receiver, round_trip);
                 if self.sent.is_none() {
                     self.rate.start(self.group.longest());
@@ -233,6 +241,7 @@ impl Sender {
 
     /// RFC 4654, 3.3. The rate falls to what any receiver wants, and rises only with the one that is followed.
     fn report(&mut self, now: Instant, from: u32, report: &PaceReport, finding: Finding) {
+        self.silent_since = None;
         let is_limiting = self.group.limiting() == Some(from);
         if self.is_below_floor(&finding) {
             self.group.leave_behind(from, true);
@@ -330,6 +339,7 @@ impl Sender {
         let has_next = self.group.follow_next();
         if std::mem::replace(&mut self.is_unanswered, true) || !has_next {
             self.rate.halve(now);
+            self.silent_since.get_or_insert(now);
         }
     }
 
@@ -373,6 +383,11 @@ impl Sender {
     /// Returns how many bits of IP packets may leave in a second, retransmissions included.
     pub fn rate_bps(&self) -> u64 {
         self.rate.bps() as u64
+    }
+
+    /// Whether there are receivers, and none of them has reported for a while on what was sent: nobody hears the group.
+    pub fn is_unheard(&self, now: Instant) -> bool {
+        self.group.len() > 0 && self.silent_since.is_some_and(|since| since + UNHEARD <= now)
     }
 
     pub fn limit(&self) -> Limit {

@@ -18,6 +18,7 @@ mod stall;
 mod symbols;
 #[cfg(test)]
 mod tests;
+mod unheard;
 
 use std::{collections::BTreeMap, ops::Range, time::Duration};
 
@@ -117,6 +118,8 @@ pub struct Sender {
     retransmitted_before_bytes: u64,
     /// Moves of receivers that were refused or not even answered.
     refused_moves: u64,
+    /// Whether no receiver hears the group.
+    is_unheard: bool,
 }
 
 /// Waiting for receivers that have left and may come again.
@@ -160,6 +163,7 @@ impl Sender {
             has_released_early: false,
             retransmitted_before_bytes: 0,
             refused_moves: 0,
+            is_unheard: false,
         }
     }
 
@@ -305,7 +309,7 @@ impl Sender {
         if let Some(event) = self.coordinator.events.pop_front() {
             return Step::Event(event);
         }
-        if self.is_paused() {
+        if self.is_paused() || self.is_unheard && !self.may_pass() {
             return self.wait();
         }
         if let Err(deadline) = self.may_multicast(now) {
@@ -319,7 +323,8 @@ impl Sender {
             let begin = Message::BeginOfFile(object.begin.clone());
             return Step::Transmit(to_group(self.objects.file_id(index), begin));
         }
-        match self.multicast.blocks(&mut self.objects, self.config.max_run_len) {
+        let max_run_len = if self.is_unheard { unheard::RUN_BYTES } else { self.config.max_run_len };
+        match self.multicast.blocks(&mut self.objects, max_run_len) {
             Some((index, range)) => {
                 self.note_passed(index, range.end);
                 Step::Transmit(self.blocks(now, index, range))
@@ -332,12 +337,15 @@ impl Sender {
         let Some(retransmitter) = self.retransmitters.get_mut(&receiver) else {
             return Step::Wait(None, SenderWait::Closed);
         };
-        let (repair, max_run_len) = (self.config.repair, self.config.max_run_len);
+        let most = if self.is_unheard { unheard::RUN_BYTES } else { 0 };
+        let (repair, max_run_len) = (self.config.repair, self.config.max_run_len.max(most));
         while let Some(action) = retransmitter.next(&mut self.objects, repair, max_run_len) {
             if let Action::Symbols(.., symbols) = &action {
                 self.symbols.note_apart(symbols);
             }
+            let through = retransmitter.take_through(&action);
             if let Some(transmit) = retransmission(&self.config, &self.objects, receiver, action) {
+                through.into_iter().for_each(|index| self.tell_end(index, &[receiver]));
                 return Step::Transmit(transmit);
             }
         }
@@ -371,7 +379,11 @@ impl Sender {
         for (_, retransmitter) in slower.filter(|(receiver, _)| object.is_pending_at(**receiver)) {
             slower::begin_at(retransmitter, &self.objects, index);
         }
-        Some(object.begin.clone())
+        let begin = object.begin.clone();
+        if self.is_unheard {
+            self.begin_unheard(index);
+        }
+        Some(begin)
     }
 
     /// INL_Handle_Completion(i), and the hash to everyone once it is known.
@@ -387,14 +399,14 @@ impl Sender {
         if pending.is_empty() {
             self.file_done(index);
         } else if let Some(hash) = hash {
-            pending.retain(|receiver| !self.awaits(*receiver, index));
+            pending.retain(|to| !self.awaits(*to, index) && !self.is_passed_to(*to, index));
             self.tell(index, &pending, Due::Digest(hash));
             self.say_digest(now, index);
         }
     }
 
     fn may_multicast(&mut self, now: Instant) -> Result<(), Instant> {
-        if !self.config.follow_progress || !self.multicast.is_sending() {
+        if !self.config.follow_progress || !self.multicast.is_sending() || self.is_unheard {
             return Ok(());
         }
         self.credit.check(now, self.bounds())
@@ -407,7 +419,11 @@ impl Sender {
     }
 
     fn blocks(&mut self, now: Instant, index: u32, range: Range<u64>) -> SenderTransmit {
-        self.credit.sent(now, index, range.clone());
+        if self.is_unheard {
+            self.pass(index, range.clone());
+        } else {
+            self.credit.sent(now, index, range.clone());
+        }
         let file = self.objects.file_id(index);
         SenderTransmit::Blocks { to: Destination::Group, kind: PacketType::Data, file, range }
     }

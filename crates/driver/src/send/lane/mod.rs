@@ -38,6 +38,8 @@ pub(super) struct GroupLane {
     sealed: Vec<u8>,
     /// Bytes of an object in each packet of blocks.
     block_len: usize,
+    /// Whether packets are dropped, because nobody hears them and the rate has no room.
+    drops: bool,
 }
 
 #[derive(Debug)]
@@ -80,7 +82,16 @@ impl GroupLane {
             (None, None) => None,
         };
         let block_len = plan.block_len.into();
-        Ok(Self { way, sealer, sealed: Vec::new(), block_len })
+        Ok(Self { way, sealer, sealed: Vec::new(), block_len, drops: false })
+    }
+
+    /// Drops all packets from now on, or no more.
+    pub fn set_drops(&mut self, drops: bool) {
+        self.drops = drops;
+    }
+
+    pub fn drops(&self) -> bool {
+        self.drops
     }
 
     /// Seals packets with another key from now on.
@@ -149,6 +160,9 @@ impl GroupLane {
     /// Sends one control message to the group of this number. Returns the bytes of IP packets that left. These
     /// are none for copies, which leave one by one ([`CopiesLane::send_due`]).
     pub fn send_message(&mut self, now: Instant, group: u8, packet: &[u8]) -> Result<u64, SendError> {
+        if self.drops && group == 0 {
+            return Ok(0);
+        }
         let packets = match &mut self.sealer {
             None => Packets::Message(packet.into()),
             Some(sealer) => {
@@ -168,6 +182,9 @@ impl GroupLane {
         first: Header,
         run: &[u8],
     ) -> Result<u64, SendError> {
+        if self.drops && group == 0 {
+            return Ok(0);
+        }
         let block_len = self.block_len;
         let packets = match &mut self.sealer {
             None => Packets::Blocks { first, block_len, run: run.into() },
@@ -189,6 +206,9 @@ impl GroupLane {
         datagram_len: usize,
         datagrams: &[u8],
     ) -> Result<u64, SendError> {
+        if self.drops {
+            return Ok(0);
+        }
         let packets = match &mut self.sealer {
             None => Packets::Segments { segment_len: datagram_len, bytes: datagrams.into() },
             Some(sealer) => {

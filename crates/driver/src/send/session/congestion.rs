@@ -25,6 +25,8 @@ pub(super) struct Congestion {
     machine: tfmcc::Sender,
     /// The rate and the number of copies that the pacer knows.
     applied: (u64, u64),
+    /// Whether no receiver hears the group.
+    pub(super) is_unheard: bool,
     /// As many packets leave at once, if the host is not late.
     packets_a_run: usize,
 }
@@ -42,7 +44,12 @@ impl Congestion {
     pub fn new(plan: &Plan) -> Option<Self> {
         let Rate::Auto { control, floor_bps } = plan.options.rate else { return None };
         let config = SenderConfig { control, packet_bytes: plan.packet_bytes() as u32, floor_bps };
-        Some(Self { machine: tfmcc::Sender::new(config), applied: (0, 0), packets_a_run: 1 })
+        Some(Self {
+            machine: tfmcc::Sender::new(config),
+            applied: (0, 0),
+            is_unheard: false,
+            packets_a_run: 1,
+        })
     }
 }
 
@@ -130,6 +137,7 @@ impl Session<'_> {
         if let Some(congestion) = self.congestion_of(group) {
             congestion.machine.handle(now, input);
             self.apply_rate(now, group);
+            self.note_hearing(now, group);
         }
     }
 
@@ -147,6 +155,7 @@ impl Session<'_> {
                 }
                 Step::Wait(deadline, _) => {
                     self.apply_rate(now, group);
+                    self.note_hearing(now, group);
                     return Ok(deadline);
                 }
             }

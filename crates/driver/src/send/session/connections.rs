@@ -46,6 +46,8 @@ impl Session<'_> {
             if self.is_ready(receiver) && self.has_room(now, receiver) {
                 self.last_served = receiver;
                 self.turn_receiver(now, receiver);
+                // What passes a group that nobody hears waits for this.
+                self.has_news |= self.is_unheard();
             }
             self.flush(now, receiver);
             // Only now: where the kernel has taken all that was queued, nothing else would wake this loop.

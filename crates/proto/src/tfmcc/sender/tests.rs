@@ -96,6 +96,23 @@ fn one_that_falls_silent_is_replaced_before_the_rate_falls() {
 }
 
 #[test]
+fn a_group_from_which_no_report_comes_is_unheard_until_one_does() {
+    let mut bench = Bench::new(2, None);
+    bench.run(1_500, |_, _| None);
+    assert!(!bench.sender.is_unheard(at(1_500)));
+    bench.run(3_500, |_, _| None);
+    assert!(bench.sender.is_unheard(at(5_000)));
+    bench.run(1_000, |_, rate| Some(report(Pace::NO_RATE, rate)));
+    assert!(!bench.sender.is_unheard(at(6_000)));
+    bench.run(5_000, |_, _| None);
+    assert!(bench.sender.is_unheard(at(11_000)));
+    for receiver in [1, 2] {
+        bench.sender.handle(at(11_000), SenderInput::Left { receiver });
+    }
+    assert!(!bench.sender.is_unheard(at(11_000)), "nobody is there");
+}
+
+#[test]
 fn who_cannot_bear_the_floor_is_not_followed() {
     let mut bench = Bench::new(2, Some(5_000_000));
     let slow_first = |from, rate: u64| match from {

@@ -178,7 +178,11 @@ impl Sender {
             if lack.lacking == 0 {
                 continue;
             }
-            match self.symbols.lack(from, index, object, *lack) {
+            let answer = match self.symbols.lack(from, index, object, *lack) {
+                Answer::Group | Answer::Out if self.is_unheard => Answer::Apart(lack.lacking),
+                answer => answer,
+            };
+            match answer {
                 Answer::Group => {}
                 Answer::Out => retransmitter.say_sent((index, lack.source_block)),
                 Answer::Apart(count) => {

@@ -99,6 +99,8 @@ pub(super) struct Retransmitter {
     withdrawn: BTreeMap<u32, String>,
     /// Blocks asked for and not yet sent again (VCMTP 1's retransmission store).
     requested: BTreeMap<u32, Requested>,
+    /// Objects whose end it is told when all that was requested for it has been sent ([`super::unheard`]).
+    pub(super) passed: BTreeSet<u32>,
     /// How many repair symbols it is to have, by object and source block.
     symbols: BTreeMap<(u32, u32), u32>,
     /// Repair symbols that have gone to it, and how many had when the last ones of a source block had: until these have
@@ -251,6 +253,12 @@ impl Retransmitter {
         self.sent_due.insert(of);
     }
 
+    /// The object whose last blocks these are, if nothing but its end is left to tell.
+    pub(super) fn take_through(&mut self, action: &Action) -> Option<u32> {
+        let Action::Blocks(index, _) = action else { return None };
+        (!self.requested.contains_key(index) && self.passed.remove(index)).then_some(*index)
+    }
+
     /// Symbols take the place of blocks that it has asked for.
     pub(super) fn drop_request(&mut self, index: u32, blocks: Range<u64>) {
         let Some(requested) = self.requested.get_mut(&index) else { return };
@@ -291,6 +299,7 @@ impl Retransmitter {
     /// The receiver has ended with the object: nothing more of it goes out.
     pub(super) fn forget(&mut self, index: u32) {
         self.requested.remove(&index);
+        self.passed.remove(&index);
         self.awaited.forget(index);
         self.moves.forget(index);
         self.reopened.remove(&index);

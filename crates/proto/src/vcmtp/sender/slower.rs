@@ -108,7 +108,7 @@ impl Sender {
     }
 
     /// Tells receivers that nothing more of an object will come from their group, when that is so.
-    fn tell_end(&mut self, index: u32, receivers: &[ReceiverId]) {
+    pub(super) fn tell_end(&mut self, index: u32, receivers: &[ReceiverId]) {
         let object = self.objects.get(index).filter(|object| object.out.is_some());
         if let Some(hash) = object.and_then(|object| object.hash) {
             self.tell(index, receivers, Due::Digest(hash));

@@ -114,8 +114,8 @@ impl Sender {
             return self.closing_since;
         }
         let owed = self.objects.iter();
-        let owed =
-            owed.filter(|(index, object)| object.is_pending_at(receiver) && !self.awaits(receiver, *index));
+        let is_served = |index| self.awaits(receiver, index) || self.is_passed_to(receiver, index);
+        let owed = owed.filter(|(index, object)| object.is_pending_at(receiver) && !is_served(*index));
         owed.filter_map(|(_, object)| object.told).min()
     }
 

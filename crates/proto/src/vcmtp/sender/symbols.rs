@@ -347,7 +347,8 @@ impl Sender {
         let next_block = self.objects.blocks(0..end).end;
         let is_at_last = self.multicast.is_at_last();
         let schedule = self.objects.get(index).and_then(|object| object.schedule.as_ref());
-        let Some(layout) = schedule.map(Schedule::layout) else { return };
+        // Nobody would hear symbols.
+        let Some(layout) = schedule.map(Schedule::layout).filter(|_| !self.is_unheard) else { return };
         let source_block = layout.source_block(next_block - 1);
         if next_block == layout.blocks(source_block).end {
             self.symbols.note_rate((index, source_block));
@@ -365,7 +366,7 @@ impl Sender {
         else {
             return;
         };
-        if self.symbols.blocks_only.contains(&(index, from)) {
+        if self.is_unheard || self.symbols.blocks_only.contains(&(index, from)) {
             return;
         }
         let layout = schedule.layout();

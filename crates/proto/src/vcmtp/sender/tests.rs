@@ -6,6 +6,7 @@ mod offers;
 mod slower;
 mod stall;
 mod symbols;
+mod unheard;
 
 use std::time::Duration;
 

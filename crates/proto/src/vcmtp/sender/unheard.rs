@@ -1,0 +1,61 @@
+//! A group that no receiver hears. Its rate is low then, and must not hold back what receivers get over their own connections.
+//!
+//! Objects pass as if they were multicast: the caller reads and hashes their blocks, of which the group gets as few as its rate lets
+//! through. Each receiver in the group is sent the blocks at once, as if it had asked for them. It is told that the object
+//! is out when it has been sent all of these. The receiver that takes them fastest sets the pace, so that the rest is still
+//! multicast if the group is heard again.
+
+use std::ops::Range;
+
+use super::{super::Repair, ReceiverId, Sender, retransmitter::Due};
+
+/// Number of bytes that pass at once.
+pub(super) const RUN_BYTES: u32 = 65_536;
+
+impl Sender {
+    /// Sets whether no receiver hears the group. Without repair this changes nothing.
+    pub fn set_unheard(&mut self, is_unheard: bool) {
+        self.is_unheard = is_unheard && self.config.repair != Repair::None;
+    }
+
+    /// Whether the next blocks may pass: a receiver has been sent all that it has asked for. With [`Repair::After`] nobody is sent
+    /// anything before the object is out.
+    pub(super) fn may_pass(&self) -> bool {
+        let mut listening = self.retransmitters.values().filter(|one| one.group == 0).peekable();
+        self.config.repair == Repair::After
+            || listening.peek().is_none()
+            || listening.any(|one| one.is_answered())
+    }
+
+    /// An object begins, which the group is not told.
+    pub(super) fn begin_unheard(&mut self, index: u32) {
+        let pending = self.pending_unheard(index);
+        self.tell(index, &pending, Due::BeginOfFile);
+    }
+
+    /// Blocks pass. What receivers lack of an object that is sent by difference they know best.
+    pub(super) fn pass(&mut self, index: u32, range: Range<u64>) {
+        if self.objects.get(index).is_none_or(|object| object.lacks.is_some()) {
+            return;
+        }
+        let blocks = self.objects.blocks(range);
+        for receiver in self.pending_unheard(index) {
+            if let Some(one) = self.retransmitters.get_mut(&receiver) {
+                one.request(index, blocks.clone());
+                one.passed.insert(index);
+            }
+        }
+    }
+
+    /// Whether a receiver has yet to be sent something that has passed.
+    pub(super) fn is_passed_to(&self, receiver: ReceiverId, index: u32) -> bool {
+        self.retransmitters.get(&receiver).is_some_and(|one| one.passed.contains(&index))
+    }
+
+    fn pending_unheard(&self, index: u32) -> Vec<ReceiverId> {
+        let in_group = |id: &ReceiverId| self.retransmitters.get(id).is_some_and(|one| one.group == 0);
+        let mut pending = self.objects.get(index).map_or_else(Vec::new, |object| object.pending_receivers());
+        pending.retain(in_group);
+        pending
+    }
+}
