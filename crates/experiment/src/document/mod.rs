@@ -329,9 +329,19 @@ impl Document {
             described.extend(keys.expand()?);
         }
         let mut deliveries = match self.deliveries {
-            None => described,
+            None => described.clone(),
             Some(names) => named(&described, &names)?,
         };
+        let is_left_out = |name: &String| {
+            let is_described = described.iter().any(|delivery| delivery.name == *name);
+            let is_chosen = deliveries.iter().any(|delivery| delivery.name == *name);
+            (is_described || Delivery::known(name).is_some()) && !is_chosen
+        };
+        let mut networks: Vec<Network> =
+            self.network.into_iter().map(|network| located(network, folder)).collect();
+        for only in networks.iter_mut().filter_map(|network| network.deliveries.as_mut()) {
+            only.retain(|name| !is_left_out(name));
+        }
         for event in deliveries.iter_mut().flat_map(|delivery| &mut delivery.events) {
             event.read_trace(folder).map_err(|error| error.to_string())?;
         }
@@ -345,10 +355,14 @@ impl Document {
         if deliveries.is_empty() {
             return Err("no [[delivery]] to run, and no `deliveries`".into());
         }
-        if self.network.is_empty() {
+        if networks.is_empty() {
             return Err("no [[network]] to run in".into());
         }
-        if self.network.iter().any(|network| network.routing == Some(Routing::Ospf)) {
+        networks.retain(|network| network.deliveries.as_ref().is_none_or(|only| !only.is_empty()));
+        if networks.is_empty() {
+            return Err("no [[network]] runs one of these deliveries".into());
+        }
+        if networks.iter().any(|network| network.routing == Some(Routing::Ospf)) {
             deliveries.iter_mut().try_for_each(Delivery::leave_routes)?;
         }
         let workload = self.workload.complete(folder)?;
@@ -363,7 +377,7 @@ impl Document {
         }
         Ok(Experiment {
             title: self.title,
-            networks: self.network.into_iter().map(|network| located(network, folder)).collect(),
+            networks,
             deliveries,
             workload,
             cast,

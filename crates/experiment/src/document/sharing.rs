@@ -158,6 +158,19 @@ holds = 'share{network = "against"} >= 0.5'
     }
 
     #[test]
+    fn a_network_leaves_out_deliveries_that_are_not_chosen() {
+        let listed = SMALL.replace("rival =", "deliveries = [\"nack\", \"tcp\"]\nrival =");
+        let runs = |setting: &str| {
+            Preview::of(&parse(&listed, &[setting])?).map(|preview| preview.runs).map_err(|e| e.to_string())
+        };
+        let against = "against tcp immediate 80M #1".to_owned();
+        assert_eq!(runs("deliveries=tcp"), Ok(vec![against, "slower tcp immediate 80M #1".to_owned()]));
+        assert_eq!(runs("deliveries=after"), Ok(vec!["slower after immediate 80M #1".to_owned()]));
+        let wrong = parse(&listed.replace("\"tcp\"]", "\"tpc\"]"), &[]).unwrap_err();
+        assert!(wrong.contains("network `against` is to run tpc, which is none"), "{wrong}");
+    }
+
+    #[test]
     fn each_mistake_is_one_line() {
         let cases = [
             (
