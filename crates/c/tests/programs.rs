@@ -41,6 +41,8 @@ fn program(name: &str, folder: &Path) -> PathBuf {
 
 fn start(program: &Path, arguments: &[&str]) -> Child {
     let mut command = Command::new(program);
+    // Cargo's path has older libraries of other builds before the one that the program was linked to.
+    command.env_remove("LD_LIBRARY_PATH");
     command.args(arguments).stdout(Stdio::piped()).spawn().expect("the program runs")
 }
 

@@ -22,7 +22,7 @@ pub fn line(error: &(dyn Error + 'static)) -> String {
 }
 
 /// What libraries tell of in words, and the option that helps.
-const OPTIONS: [(&str, &str); 24] = [
+const OPTIONS: [(&str, &str); 26] = [
     (
         "cannot read the ticket from",
         "name the file that `treecast send --ticket-file` wrote, or give the ticket itself",
@@ -37,6 +37,11 @@ const OPTIONS: [(&str, &str); 24] = [
     ("is no plain name for a file", "choose its folder with --into"),
     ("group addresses from", "name fewer with --groups"),
     ("never leaves its host", "for a session on this host alone, add --interface lo"),
+    ("no receiver hears the group", "try --fanout unicast, or look for the place with `treecast doctor`"),
+    (
+        "no receiver gets the UDP packets",
+        "let the ports of docs/sending.md through, or look for the place with `treecast doctor`",
+    ),
     (remedies::HIDDEN, "take such files with --hidden"),
     (remedies::WITHOUT_SYMBOLS, "the sender's --fec none does so"),
     (remedies::PLAIN, "--secure refuses such tickets"),

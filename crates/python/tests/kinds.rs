@@ -7,7 +7,8 @@ use std::{
     fs,
     io::{BufRead, BufReader, Read},
     path::{Path, PathBuf},
-    process::{Child, ChildStdout},
+    process::{self, Child, ChildStdout},
+    sync::Once,
     thread,
     time::Duration,
 };
@@ -18,8 +19,22 @@ use languages::{Program, compiled, here, package, python, scratch};
 
 const LEN: usize = 4_000_000;
 
+/// Ends all tests of this file if one hangs: they take seconds.
+fn watch() {
+    const LIMIT: Duration = Duration::from_secs(600);
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        thread::spawn(|| {
+            thread::sleep(LIMIT);
+            eprintln!("the tests hang");
+            process::exit(1);
+        });
+    });
+}
+
 /// The program of this name in C and in Python.
 fn programs(name: &str, folder: &Path) -> [Program; 2] {
+    watch();
     let source = here().join("tests/kinds").join(name);
     let c = compiled(&source.with_extension("c"), folder);
     [

@@ -19,6 +19,8 @@ impl Program {
     pub fn start(&self, arguments: &[&str]) -> Child {
         let mut command = Command::new(&self.command[0]);
         command.args(&self.command[1..]).args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped());
+        // Cargo's path has older libraries of other builds before the one that the program was linked to.
+        command.env_remove("LD_LIBRARY_PATH");
         if let Some(package) = &self.package {
             command.env("PYTHONPATH", package).env("PYTHONDONTWRITEBYTECODE", "1");
         }

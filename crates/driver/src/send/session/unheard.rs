@@ -35,11 +35,10 @@ impl Session<'_> {
         match self.plan.options.fanout {
             Fanout::Multicast => format!(
                 "no receiver hears the group {group}: a firewall, a router or a switch drops its UDP packets. All receivers get everything \
-                 over TCP meanwhile. Try --fanout unicast, or look for the place with `treecast doctor`"
+                 over TCP meanwhile"
             ),
             Fanout::Unicast | Fanout::Mead | Fanout::Xcast | Fanout::Auto => {
-                "no receiver gets the UDP packets of this session: a firewall drops them. All receivers get everything over TCP meanwhile. \
-                 Let the ports of docs/sending.md through, or look for the place with `treecast doctor`"
+                "no receiver gets the UDP packets of this session: a firewall drops them. All receivers get everything over TCP meanwhile"
                     .into()
             }
         }
