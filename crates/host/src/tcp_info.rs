@@ -12,6 +12,13 @@ pub fn round_trip(connection: &impl AsFd) -> Option<Duration> {
     read(connection).filter(|info| info.tcpi_rtt > 0).map(|info| Duration::from_micros(info.tcpi_rtt.into()))
 }
 
+/// The shortest round-trip time of the last minutes. `None` if the kernel does not provide it.
+pub fn shortest_round_trip(connection: &impl AsFd) -> Option<Duration> {
+    let shortest = read(connection)?.tcpi_min_rtt;
+    // A kernel that has not measured any gives all ones.
+    (1..u32::MAX).contains(&shortest).then(|| Duration::from_micros(shortest.into()))
+}
+
 /// How long the kernel waits now until it repeats what is not acknowledged. `None` if the kernel does not provide it.
 pub fn retransmission_timeout(connection: &impl AsFd) -> Option<Duration> {
     read(connection).map(|info| Duration::from_micros(info.tcpi_rto.into()))
@@ -73,6 +80,7 @@ mod tests {
         let far = listener.accept().unwrap().0;
         for end in [near, far] {
             assert!(round_trip(&end).is_some_and(|time| time < Duration::from_secs(1)));
+            assert!(shortest_round_trip(&end).is_some_and(|time| time <= round_trip(&end).unwrap()));
         }
         assert_eq!(round_trip(&UdpSocket::bind("127.0.0.1:0").unwrap()), None);
     }

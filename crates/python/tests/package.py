@@ -6,6 +6,7 @@ import asyncio
 import gc
 import inspect
 import pathlib
+import signal
 import sys
 import threading
 import time
@@ -65,6 +66,8 @@ class Package(unittest.TestCase):
         receiver = join(sender)
         for name in ["first", "second"]:
             sender.send_bytes(name, b"x").wait()
+        # Ctrl-C is ignored in programs that a shell runs in the background.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
         threading.Timer(0.5, _thread.interrupt_main).start()
         with self.assertRaises(KeyboardInterrupt):
             receiver.next_batch(60)

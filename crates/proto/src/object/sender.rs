@@ -1,6 +1,6 @@
 //! The inputs and outputs of a sender's machine.
 
-use std::{net::SocketAddr, ops::Range};
+use std::{net::SocketAddr, ops::Range, time::Duration};
 
 use treecast_wire::{
     header::{FileId, PacketType},
@@ -36,8 +36,9 @@ pub enum Lane {
 #[derive(Debug, Clone)]
 pub enum SenderInput {
     /// A receiver's connection is there and its Hello has been read
-    /// (INL_Unicast_Connection_Created). `receive_buffer_bytes` is from the Hello.
-    Joined { receiver: ReceiverId, receive_buffer_bytes: u32 },
+    /// (INL_Unicast_Connection_Created). `receive_buffer_bytes` is from the Hello. `round_trip`
+    /// is the shortest one of the connection, if its kernel tells.
+    Joined { receiver: ReceiverId, receive_buffer_bytes: u32, round_trip: Option<Duration> },
     /// A receiver's connection is gone (INL_Unicast_Connection_Closed).
     Left { receiver: ReceiverId, reason: String },
     /// What was multicast has not reached this receiver, and does not fill its buffer.

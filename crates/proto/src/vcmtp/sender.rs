@@ -227,8 +227,8 @@ impl Sender {
 
     pub fn handle(&mut self, now: Instant, input: SenderInput) {
         match input {
-            SenderInput::Joined { receiver, receive_buffer_bytes } => {
-                self.join(now, receiver, receive_buffer_bytes);
+            SenderInput::Joined { receiver, receive_buffer_bytes, round_trip } => {
+                self.join(now, receiver, receive_buffer_bytes, round_trip);
             }
             SenderInput::Left { receiver, reason } => self.leave(now, receiver, &reason),
             SenderInput::Unheard { receiver } => self.credit.unheard(receiver),
@@ -327,7 +327,7 @@ impl Sender {
         match self.multicast.blocks(&mut self.objects, max_run_len) {
             Some((index, range)) => {
                 self.note_passed(index, range.end);
-                Step::Transmit(self.blocks(now, index, range))
+                Step::Transmit(self.blocks(index, range))
             }
             None => self.wait(),
         }
@@ -418,11 +418,11 @@ impl Sender {
         Bounds { patience, floor, run_len: max_run_len.into() }
     }
 
-    fn blocks(&mut self, now: Instant, index: u32, range: Range<u64>) -> SenderTransmit {
+    fn blocks(&mut self, index: u32, range: Range<u64>) -> SenderTransmit {
         if self.is_unheard {
             self.pass(index, range.clone());
         } else {
-            self.credit.sent(now, index, range.clone());
+            self.credit.sent(index, range.clone());
         }
         let file = self.objects.file_id(index);
         SenderTransmit::Blocks { to: Destination::Group, kind: PacketType::Data, file, range }

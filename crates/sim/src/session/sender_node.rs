@@ -248,10 +248,18 @@ impl SenderNode {
         storage::hash_of(index, &self.contents[index as usize])
     }
 
-    pub(super) fn join(&mut self, now: Instant, receiver: usize, connection: Connection, buffer_bytes: u32) {
+    /// `round_trip` is the shortest one, if it is known.
+    pub(super) fn join(
+        &mut self,
+        now: Instant,
+        receiver: usize,
+        connection: Connection,
+        receive_buffer_bytes: u32,
+        round_trip: Option<Duration>,
+    ) {
         let id = ReceiverId(receiver as u32);
         self.connections.insert(id, connection);
-        self.machine.handle(now, SenderInput::Joined { receiver: id, receive_buffer_bytes: buffer_bytes });
+        self.machine.handle(now, SenderInput::Joined { receiver: id, receive_buffer_bytes, round_trip });
     }
 
     pub(super) fn left(&mut self, now: Instant, receiver: usize) {

@@ -484,7 +484,8 @@ impl<'a> World<'a> {
             let random = generator(self.scenario.seed, CONTROL_STREAM + number as u64);
             let connection = Connection::new(plan.control_delay, plan.control_rate_bps)
                 .with_loss(plan.path.control_loss, random);
-            self.sender.join(now, number, connection, plan.receive_buffer_bytes);
+            let round_trip = plan.path.delay + plan.control_delay;
+            self.sender.join(now, number, connection, plan.receive_buffer_bytes, Some(round_trip));
         }
         self.pump_receiver(number);
     }
@@ -494,7 +495,7 @@ impl<'a> World<'a> {
         if self.scenario.has_connections() {
             transport.connect(now, number);
             let buffer_bytes = self.scenario.receivers[number].receive_buffer_bytes;
-            self.sender.join(now, number, Connection::through_network(), buffer_bytes);
+            self.sender.join(now, number, Connection::through_network(), buffer_bytes, None);
         }
         if placed.local.is_none() || placed.fanout == Fanout::Multicast {
             transport.join(now, number);

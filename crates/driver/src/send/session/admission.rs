@@ -2,6 +2,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 
+use treecast_host::tcp_info;
 use treecast_proto::object::{MAX_FROM_ONE_NETWORK, MAX_RECEIVERS, ReceiverId, SenderInput};
 use treecast_wire::message::{Hello, PutOutCode};
 
@@ -161,7 +162,10 @@ impl Session<'_> {
         self.update_destinations();
         self.congestion_joined(self.clock.now(), receiver);
         self.give_place(self.clock.now(), receiver);
-        let input = SenderInput::Joined { receiver, receive_buffer_bytes: hello.receive_buffer_bytes };
+        let connection = self.peers.get(&receiver).and_then(|peer| peer.link.connection.as_ref());
+        let round_trip = connection.and_then(tcp_info::shortest_round_trip);
+        let receive_buffer_bytes = hello.receive_buffer_bytes;
+        let input = SenderInput::Joined { receiver, receive_buffer_bytes, round_trip };
         self.handle(self.clock.now(), input);
         let joined = self.connected();
         let wanted = self.wanted();

@@ -15,10 +15,7 @@ use std::{
     time::Duration,
 };
 
-use super::{
-    ReceiverId,
-    path::{Path, Times},
-};
+use super::{ReceiverId, path::Path};
 use crate::Instant;
 
 /// The share of a receive buffer that blocks may fill: the kernel counts each packet's own
@@ -52,7 +49,6 @@ pub(super) struct Credit {
     total: u64,
     /// What was multicast where on that scale, oldest first; adjacent runs are one.
     log: VecDeque<Sent>,
-    times: Times,
     receivers: BTreeMap<ReceiverId, Followed>,
     /// For those who come while something is multicast.
     newcomers: Rest,
@@ -144,10 +140,16 @@ impl Followed {
 }
 
 impl Credit {
-    pub(super) fn join(&mut self, now: Instant, receiver: ReceiverId, receive_buffer_bytes: u32) {
+    pub(super) fn join(
+        &mut self,
+        now: Instant,
+        receiver: ReceiverId,
+        receive_buffer_bytes: u32,
+        round_trip: Duration,
+    ) {
         let followed = Followed {
             window: u64::from(receive_buffer_bytes) / BUFFER_SHARE,
-            path: Path::default(),
+            path: Path::new(round_trip),
             taken: self.total,
             holding_since: None,
             held: Duration::ZERO,
@@ -169,9 +171,8 @@ impl Credit {
     }
 
     /// Blocks have been multicast.
-    pub(super) fn sent(&mut self, now: Instant, index: u32, bytes: Range<u64>) {
+    pub(super) fn sent(&mut self, index: u32, bytes: Range<u64>) {
         self.total += bytes.end - bytes.start;
-        self.times.sent(now, self.total);
         match self.log.back_mut() {
             Some(last) if last.index == index && last.bytes.end == bytes.start => {
                 last.bytes.end = bytes.end;
@@ -200,7 +201,7 @@ impl Credit {
             .next();
         let Some(place) = place.filter(|place| *place > followed.taken) else { return };
         followed.taken = place;
-        followed.path.report(now, &self.times, place);
+        followed.path.report(now, place);
         followed.let_go(now);
         if !followed.followed {
             let has_caught_up = self.total - place <= followed.room();
@@ -279,8 +280,8 @@ mod tests {
 
     fn credit() -> Credit {
         let mut credit = Credit::default();
-        credit.join(at(0), A, 2_000);
-        credit.join(at(0), B, 4_000);
+        credit.join(at(0), A, 2_000, Duration::ZERO);
+        credit.join(at(0), B, 4_000, Duration::ZERO);
         credit
     }
 
@@ -301,11 +302,11 @@ mod tests {
     /// every 10 ms: it is told what is multicast so far.
     fn in_a_minute(bounds: Bounds, mut act: impl FnMut(&mut Credit, Instant, u64)) -> u64 {
         let mut credit = Credit::default();
-        credit.join(at(0), A, 40_000);
+        credit.join(at(0), A, 40_000, Duration::ZERO);
         let mut total = 0;
         for millis in 0..60_000 {
             if credit.check(at(millis), bounds).is_ok() {
-                credit.sent(at(millis), 0, total..total + bounds.run_len);
+                credit.sent(0, total..total + bounds.run_len);
                 total += bounds.run_len;
             }
             if millis % 10 == 9 {
@@ -347,7 +348,7 @@ mod tests {
             credit.report(now, A, (0, total), RUNS);
             credit.leave(now, ReceiverId(number), RUNS);
             number += 1;
-            credit.join(now, ReceiverId(number), 0);
+            credit.join(now, ReceiverId(number), 0, Duration::ZERO);
         });
         assert!(total > 50_000_000, "{total}");
     }
@@ -371,12 +372,12 @@ mod tests {
     #[test]
     fn who_has_heard_nothing_does_not_hold_the_multicast_up() {
         let mut credit = credit();
-        credit.sent(at(0), 0, 0..1_000);
+        credit.sent(0, 0..1_000);
         assert_eq!(check(&mut credit, at(0), 101), Err(at(100)));
         credit.unheard(A);
         assert_eq!(check(&mut credit, at(0), 101), Ok(()));
         report(&mut credit, B, 0, 1_000);
-        credit.sent(at(0), 0, 1_000..2_000);
+        credit.sent(0, 1_000..2_000);
         assert_eq!(check(&mut credit, at(0), 101), Err(at(100)), "it is followed as before");
         assert_eq!(credit.held_up_by(), Some(A));
     }
@@ -384,7 +385,7 @@ mod tests {
     #[test]
     fn half_of_the_smallest_buffer_may_be_under_way() {
         let mut credit = credit();
-        credit.sent(at(0), 0, 0..900);
+        credit.sent(0, 0..900);
         assert_eq!(check(&mut credit, at(0), 100), Ok(()));
         assert_eq!(credit.held_up_by(), None);
         assert_eq!(check(&mut credit, at(0), 101), Err(at(100)));
@@ -414,11 +415,11 @@ mod tests {
     #[test]
     fn a_silent_receiver_is_left_behind_and_followed_again_when_it_has_caught_up() {
         let mut credit = credit();
-        credit.sent(at(0), 0, 0..1_000);
+        credit.sent(0, 0..1_000);
         report(&mut credit, B, 0, 1_000);
         assert_eq!(check(&mut credit, at(10), 500), Err(at(110)));
         assert_eq!(check(&mut credit, at(110), 500), Ok(()));
-        credit.sent(at(0), 0, 1_000..1_500);
+        credit.sent(0, 1_000..1_500);
         assert_eq!(check(&mut credit, at(111), 500), Ok(()), "it stalls the rest once");
         for (millis, position, expected) in [
             (112, 1_200, Ok(())),
@@ -430,7 +431,7 @@ mod tests {
             credit.report(at(millis), A, (0, position), bounds(500));
             assert_eq!(check(&mut credit, at(millis), 500), expected);
         }
-        credit.sent(at(0), 0, 1_500..2_200);
+        credit.sent(0, 1_500..2_200);
         report(&mut credit, B, 0, 2_200);
         assert_eq!(check(&mut credit, at(312), 500), Err(at(412)), "it is followed again");
     }
@@ -438,9 +439,9 @@ mod tests {
     #[test]
     fn reports_about_interleaved_objects_find_their_place() {
         let mut credit = credit();
-        credit.sent(at(0), 0, 0..400);
-        credit.sent(at(0), 1, 0..300);
-        credit.sent(at(0), 0, 400..800);
+        credit.sent(0, 0..400);
+        credit.sent(1, 0..300);
+        credit.sent(0, 400..800);
         report(&mut credit, B, 0, 800);
         report(&mut credit, A, 1, 150);
         assert_eq!(check(&mut credit, at(0), 450), Ok(()), "1100 - 550 are under way");
@@ -452,7 +453,7 @@ mod tests {
     #[test]
     fn a_report_beyond_what_was_sent_counts_as_all() {
         let mut credit = credit();
-        credit.sent(at(0), 0, 0..900);
+        credit.sent(0, 0..900);
         report(&mut credit, A, 0, u64::MAX);
         report(&mut credit, B, 7, u64::MAX);
         assert_eq!(check(&mut credit, at(0), 1_000), Ok(()));

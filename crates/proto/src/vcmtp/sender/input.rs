@@ -1,6 +1,6 @@
 //! What the sender does with each input.
 
-use std::ops::Range;
+use std::{ops::Range, time::Duration};
 
 use treecast_wire::{
     header::FileId,
@@ -19,7 +19,13 @@ use crate::{Instant, object::ranges::BlockSet};
 impl Sender {
     /// INL_Unicast_Connection_Created(j). What went to the group before the receiver was there goes to
     /// it over its connection.
-    pub(super) fn join(&mut self, now: Instant, receiver: ReceiverId, receive_buffer_bytes: u32) {
+    pub(super) fn join(
+        &mut self,
+        now: Instant,
+        receiver: ReceiverId,
+        receive_buffer_bytes: u32,
+        round_trip: Option<Duration>,
+    ) {
         self.leave(now, receiver, "it has joined again");
         let mut owes = self.coordinator.state == State::ClosingRetransmitters;
         let mut retransmitter = Retransmitter::new(now, receiver, self.missed());
@@ -41,7 +47,7 @@ impl Sender {
         if owes {
             self.watch(now);
         }
-        self.credit.join(now, receiver, receive_buffer_bytes);
+        self.credit.join(now, receiver, receive_buffer_bytes, round_trip.unwrap_or_default());
         self.symbols.join(receiver);
     }
 

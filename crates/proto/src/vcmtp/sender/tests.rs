@@ -87,7 +87,7 @@ impl Bench {
     }
 
     fn join(&mut self, receiver: ReceiverId) {
-        self.input(SenderInput::Joined { receiver, receive_buffer_bytes: 1 << 20 });
+        self.input(SenderInput::Joined { receiver, receive_buffer_bytes: 1 << 20, round_trip: None });
     }
 
     fn message(&mut self, from: ReceiverId, message: Message) {
@@ -542,7 +542,7 @@ fn a_receiver_that_is_misled_again_and_again_is_set_right_at_the_end() {
 fn the_group_waits_for_reports_when_it_follows_progress() {
     let mut bench = Bench::new(Repair::Nack);
     bench.sender = Sender::new(SenderConfig { follow_progress: true, ..bench.sender.config.clone() });
-    bench.input(SenderInput::Joined { receiver: A, receive_buffer_bytes: 800 });
+    bench.input(SenderInput::Joined { receiver: A, receive_buffer_bytes: 800, round_trip: None });
     bench.send(1_000);
     assert_eq!(bench.group(), "BOF 0, data 0 0..200, data 0 200..400");
     let patient_until = bench.now + Duration::from_secs(1);

@@ -73,7 +73,7 @@ fn moves_in_a_loop_are_not_answered_for_ever() {
 fn who_follows_a_call_to_a_slower_group_is_waited_for_no_more() {
     let config = SenderConfig { follow_progress: true, slower_run_lens: vec![100], ..Bench::config() };
     let mut bench = Bench::of(config);
-    bench.input(SenderInput::Joined { receiver: A, receive_buffer_bytes: 800 });
+    bench.input(SenderInput::Joined { receiver: A, receive_buffer_bytes: 800, round_trip: None });
     bench.send(1_000);
     assert_eq!(bench.group(), "BOF 0, data 0 0..200, data 0 200..400", "its buffer is full");
     bench.sender.call(A, 1);
