@@ -173,7 +173,9 @@ fn receiver_input(random: &mut ChaCha8Rng) -> ReceiverInput {
 fn sender_input(random: &mut ChaCha8Rng) -> SenderInput {
     let (receiver, file) = (ReceiverId(random.random_range(0..4)), file(random));
     match random.random_range(0..40) {
-        0..6 => SenderInput::Joined { receiver, receive_buffer_bytes: position(random) as u32 },
+        0..6 => {
+            SenderInput::Joined { receiver, receive_buffer_bytes: position(random) as u32, round_trip: None }
+        }
         6..8 => SenderInput::Left { receiver, reason: "gone".to_owned() },
         8..14 => SenderInput::Hashed { file, hash: hash(random) },
         14 => SenderInput::Withdraw { file, reason: "shrunk".to_owned() },
