@@ -174,7 +174,11 @@ const CASES: &[Case] = &[
     (&["lab", "run", "pipe"], &["cannot read experiment pipe: it is no regular file", "such as labs/"]),
     (&["lab", "run", "folder"], &["cannot read experiment folder: it is a folder", "such as labs/"]),
     (&["sim", "run", "pipe"], &["cannot read experiment pipe: it is no regular file", "such as labs/"]),
-    (&["sim", "run", "shared.toml"], &["treecast: the simulator delivers files", "`shared`"]),
+    (&["sim", "run", "load.toml"], &["treecast: the simulator delivers files", "`load`"]),
+    (
+        &["sim", "run", "shared.toml"],
+        &["delivery `nack`: the simulator has no rate but auto and tfmcc on a shared link"],
+    ),
     (&["lab", "up", "pipe"], &["pipe: cannot be read as a topology (it is no regular file)", "testbed:FILE"]),
     (&["mead", "plan", "--participants", "pipe"], &["cannot read pipe: it is no regular file"]),
     (&["mead", "plan", "--use-case", "uc9"], &["no such use case", "uc1", "--use-case"]),
@@ -354,8 +358,13 @@ impl Folder {
         for (experiment, paper) in [("endless.toml", "/dev/zero"), ("pipe.toml", "pipe")] {
             fs::write(scratch.path(experiment), WITH_PAPER.replace("PAPER", paper)).unwrap();
         }
-        let shared = WITH_PAPER.replace("papers", "#").replace("\"files\"", "\"shared\", lasts = \"1s\"");
-        fs::write(scratch.path("shared.toml"), shared).unwrap();
+        let without_paper = WITH_PAPER.replace("papers", "#");
+        let shared = without_paper.replace("\"files\"", "\"shared\", lasts = \"1s\"");
+        fs::write(scratch.path("shared.toml"), shared.replace("lan:clients=1", "shared:clients=1,rate=1M"))
+            .unwrap();
+        let load = "\"load\", group = \"ff3e::8000:1\", rates = [10], lasts = \"1s\"";
+        let load = without_paper.replace("\"files\", sizes = [\"1M\"]", load).replace("deliveries", "#");
+        fs::write(scratch.path("load.toml"), load).unwrap();
         assert!(Command::new("mkfifo").arg(scratch.path("pipe")).status().unwrap().success());
         fs::write(scratch.path("binary"), [0xff; 3000]).unwrap();
         fs::write(scratch.path("damaged/results.sqlite"), [b'x'; 3000]).unwrap();

@@ -285,6 +285,7 @@ pub fn unit_of_parameter(name: &str) -> &'static str {
     match name {
         "size" => "B",
         "link_rate" | "server_rate" => "bit/s",
+        "round_trip" => "s",
         _ => "",
     }
 }

@@ -31,6 +31,7 @@ pub fn value_in_words(parameter: &str, value: &str) -> String {
         "link_rate" | "rate" => tables::rate(number as u64),
         "loss" if number == 0.0 => "no loss on links".into(),
         "loss" => format!("{} % loss on links", tables::three_digits(number * 100.0)),
+        "round_trip" => format!("{} ms round trip", tables::three_digits(number * 1000.0)),
         "receivers_a_network" if number == 1.0 => "1 receiver in each network".into(),
         "receivers_a_network" => format!("{value} receivers in each network"),
         "receivers" if number == 1.0 => "1 receiver".into(),

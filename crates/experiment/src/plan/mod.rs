@@ -387,7 +387,11 @@ impl<'a> Planner<'a, '_> {
         set("receivers", receivers.to_string());
         set("senders", groups.len().to_string());
         set("levels", network::router_levels(topology).to_string());
-        set("loss", self.at.facts.most_lost().to_string());
+        let of_link = self.at.path.as_ref().map_or(0.0, |path| path.loss.mean());
+        set("loss", self.at.facts.most_lost().max(of_link).to_string());
+        if let Some(path) = &self.at.path {
+            set("round_trip", path.round_trip.as_secs_f64().to_string());
+        }
         if let Some(rate) = network::link_rate_bps(topology) {
             set("link_rate", rate.to_string());
         }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use treecast_driver::words::counted;
-use treecast_lab::{Member, Network, Quality, Role, Topology, quantity::Size};
+use treecast_lab::{Loss, Member, Network, Quality, Role, Topology, quantity::Size};
 
 use crate::{
     Error,
@@ -23,6 +23,8 @@ pub struct SharedPath {
     /// The interface by which each flow goes on after the link.
     pub flows: Vec<(usize, String)>,
     pub quality: Quality,
+    /// What the link loses at random of the packets to receivers.
+    pub loss: Loss,
     /// The round trip of a packet that waits nowhere.
     pub round_trip: Duration,
 }
@@ -127,7 +129,7 @@ impl SharedPath {
         }
         let round_trip = quality.delay + far.quality.delay;
         let ends = [near, far].map(|member| (member.node, member.interface.clone()));
-        Ok(Self { ends, flows, quality, round_trip })
+        Ok(Self { ends, flows, quality, loss: far.quality.loss, round_trip })
     }
 }
 

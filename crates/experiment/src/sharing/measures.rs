@@ -35,7 +35,6 @@ pub const MEASURES: &[(&str, &str)] = &[
     ("receiver_rate", "bit/s"),
     ("rival_receiver_rate", "bit/s"),
     ("queue", "B"),
-    ("round_trip", "s"),
 ];
 
 /// The series of flows that share a link, with their units: what each flow takes of the link, what the link could carry,
@@ -61,15 +60,15 @@ const GRACE: Duration = Duration::from_secs(3);
 /// The samples of a run in which flows share a link.
 pub struct Shared {
     /// What each flow took of the link over time, in bytes, and what happened in front of it.
-    flows: Vec<Vec<Rate>>,
-    passed: Vec<Rate>,
-    dropped: Vec<Rate>,
+    pub flows: Vec<Vec<Rate>>,
+    pub passed: Vec<Rate>,
+    pub dropped: Vec<Rate>,
     /// Bytes that waited, at times.
-    waiting: Vec<(Duration, i64)>,
+    pub waiting: Vec<(Duration, i64)>,
     /// The link's rate, each from so long after the run's start.
-    rates: Vec<(Duration, u64)>,
+    pub rates: Vec<(Duration, u64)>,
     /// What the median receiver of each flow got over the time, in bits a second.
-    receivers_bps: Vec<f64>,
+    pub receivers_bps: Vec<f64>,
 }
 
 impl Shared {
@@ -147,7 +146,6 @@ pub fn filing(
 ) -> Filing {
     let mut filing = Filing::default();
     filing.run("queue", path.quality.queue_bytes() as f64, "B");
-    filing.run("round_trip", path.round_trip.as_secs_f64(), "s");
     let Some((from, to)) = together.filter(|(from, to)| from < to) else {
         for (measure, unit) in [("share", ""), ("used", ""), ("calm", "s"), ("lost_after", "")] {
             filing.lacking(None, measure, unit, "the flows did not run together to the end");
@@ -257,6 +255,7 @@ mod tests {
             ends: [(0, "if0".into()), (1, "if0".into())],
             flows: Vec::new(),
             quality: treecast_lab::Quality::default(),
+            loss: treecast_lab::Loss::None,
             round_trip: Duration::from_millis(40),
         };
         let filing = filing(

@@ -19,14 +19,17 @@ fn refused(what: String) -> Error {
 
 /// Refuses an experiment whose workload or networks the simulator does not have.
 pub fn check(experiment: &Experiment) -> Result<(), Error> {
-    if !matches!(experiment.workload, Workload::Files(_) | Workload::Feed(_) | Workload::Stream(_)) {
+    if matches!(experiment.workload, Workload::Load(_) | Workload::Multihoming(_)) {
         let kind = experiment.workload.word();
         return Err(refused(format!(
-            "the simulator delivers files, feeds and streams, and not the workload `{kind}`: take `treecast lab run`"
+            "the simulator delivers files, feeds, streams and flows on a shared link, and not the workload `{kind}`: \
+             take `treecast lab run`"
         )));
     }
+    let is_shared = experiment.workload.sharing().is_some();
     for network in &experiment.networks {
-        of_network(network).map_err(|what| refused(format!("network {}: {what}", network.name)))?;
+        of_network(network, is_shared)
+            .map_err(|what| refused(format!("network {}: {what}", network.name)))?;
     }
     Ok(())
 }
@@ -45,15 +48,18 @@ pub fn check_runs(experiment: &Experiment, plan: &Plan) -> Result<(), Error> {
             )));
         }
         let of_rate = match run.work {
-            // A stream has the rate of its workload.
-            Work::Stream(_) => Ok(()),
+            // A stream has the rate of its workload. On a shared link, congestion control finds it.
+            Work::Stream(_) | Work::Shared(..) => Ok(()),
             _ => of_rate(run.delivery, &rate),
         };
         of_rate.map_err(|what| {
             let advice = "name one rate, such as 5M, or take `treecast lab run`";
             refused(format!("delivery `{name}`: the simulator has {what}: {advice}"))
         })?;
-        let in_workload = of_delivery(run.delivery).and_then(|()| of_work(run));
+        let in_workload = match run.work {
+            Work::Shared(..) => super::shared::scenario(experiment, plan, run).map(drop),
+            _ => of_delivery(run.delivery).and_then(|()| of_work(run)),
+        };
         in_workload.map_err(|what| {
             let advice = "leave the delivery out (--set deliveries=...), or take `treecast lab run`";
             refused(format!("delivery `{name}`: the simulator has {what}: {advice}"))
@@ -66,13 +72,13 @@ pub fn check_runs(experiment: &Experiment, plan: &Plan) -> Result<(), Error> {
     Ok(())
 }
 
-fn of_network(network: &Network) -> Result<(), String> {
+fn of_network(network: &Network, is_shared: bool) -> Result<(), String> {
     let is_mld = network.multicast == Multicast::Mld;
     let lacking = [
         ("routing = \"ospf\"", network.routing == Some(Routing::Ospf)),
         ("stopped", network.stopped.is_some()),
-        ("rival", !network.rivals.is_empty()),
-        ("changes", !network.changes.is_empty()),
+        ("rival", !is_shared && !network.rivals.is_empty()),
+        ("changes", !is_shared && !network.changes.is_empty()),
         ("watch", !network.watch.is_empty()),
         ("snooping = false", is_mld && network.snooping == Some(false)),
         ("mld = 1", is_mld && network.mld == Some(1)),

@@ -9,6 +9,7 @@ mod check;
 mod crowd;
 mod network;
 mod scenario;
+mod shared;
 mod stream;
 
 use std::{
@@ -126,7 +127,7 @@ fn make(book: &mut Book, runs: &[&Planned], stop: &(dyn Fn() -> bool + Sync)) ->
 
 /// What a run came to.
 struct Made {
-    /// The result of each client of the first group. Empty for a stream, of which nobody keeps a copy.
+    /// The result of each client of the first group. Empty for a stream and on a shared link, where nobody keeps a copy.
     clients: Vec<Fared>,
     filing: Filing,
     sentence: String,
@@ -137,10 +138,13 @@ struct Made {
     again: Vec<String>,
 }
 
-/// Makes a run: a stream, or a session of a crowd or of clients that each have a node.
+/// Makes a run: a stream, flows on a shared link, or a session of a crowd or of clients that each have a node.
 fn play(experiment: &Experiment, plan: &Plan, planned: &Planned, waits: &[Duration]) -> Result<Made, String> {
     if let Work::Stream(stream) = &planned.work {
         return stream::play(experiment, plan, planned, stream);
+    }
+    if let Work::Shared(..) = planned.work {
+        return shared::play(experiment, plan, planned);
     }
     let simulated = match experiment.networks[planned.network].crowd {
         Some(receivers) => crowd::play(experiment, plan, planned, receivers as usize)?,

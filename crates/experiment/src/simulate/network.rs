@@ -74,7 +74,7 @@ fn cable(from: usize, to: usize, quality: &Quality, loss: Loss, is_counted: bool
     CablePlan { from, to, path, narrow, is_counted }
 }
 
-fn lost(loss: Loss) -> network::Loss {
+pub fn lost(loss: Loss) -> network::Loss {
     match loss {
         Loss::None => network::Loss::Uniform(0.0),
         Loss::Uniform(share) => network::Loss::Uniform(share),

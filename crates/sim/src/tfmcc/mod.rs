@@ -125,8 +125,7 @@ pub struct Figures {
     pub most_reports_a_round: u32,
     /// The highest rate that the sender allowed itself, in bits a second.
     pub highest_bps: u64,
-    /// The sum of all delays in the queue, in nanoseconds, and the number of packets.
-    pub queued_ns: u128,
+    /// The number of packets that passed the queue.
     pub packets: u64,
     /// All reports that reached the sender, whoever sent them.
     pub reports: u64,
@@ -140,7 +139,12 @@ pub const SPAN: Duration = Duration::from_millis(100);
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Span {
     pub sent_bytes: u64,
+    /// What the queue took of the bytes sent in this span.
     pub delivered_bytes: u64,
+    /// Bytes that had passed the link in this span, whenever they were sent.
+    pub passed_bytes: u64,
+    /// The sum of the delays in the queue of the packets sent in this span, in nanoseconds.
+    pub queued_ns: u64,
     /// The last rate of a sender of ours in this span, in bits a second, what limited it, and the queue as it knew it.
     pub rate_bps: u64,
     pub cause: Option<Cause>,
@@ -187,7 +191,8 @@ impl Figures {
 
     /// The mean time that packets of this flow waited in the queue.
     pub fn queue(&self) -> Duration {
-        Duration::from_nanos((self.queued_ns / u128::from(self.packets.max(1))) as u64)
+        let queued_ns: u64 = self.spans.iter().map(|span| span.queued_ns).sum();
+        Duration::from_nanos(queued_ns / self.packets.max(1))
     }
 
     fn between(&self, from: Duration, until: Duration) -> impl Iterator<Item = &Span> {

@@ -438,15 +438,16 @@ impl<'a> World<'a> {
 
     fn carry(&mut self, now: Instant, flow: usize, bytes: u64) -> Option<Instant> {
         let left_at = self.link.carry(now, bytes);
-        let span = (now.as_nanos() / SPAN.as_nanos() as u64) as usize;
-        if let Some(span) = self.figures[flow].spans.get_mut(span) {
+        let span = |at: Instant| (at.as_nanos() / SPAN.as_nanos() as u64) as usize;
+        if let Some(span) = left_at.and_then(|at| self.figures[flow].spans.get_mut(span(at))) {
+            span.passed_bytes += bytes;
+        }
+        if let Some(span) = self.figures[flow].spans.get_mut(span(now)) {
             span.sent_bytes += bytes;
             span.delivered_bytes += left_at.map_or(0, |_| bytes);
+            span.queued_ns += left_at.map_or(0, |left_at| (left_at - now).as_nanos() as u64);
         }
-        if let Some(left_at) = left_at {
-            self.figures[flow].queued_ns += (left_at - now).as_nanos();
-            self.figures[flow].packets += 1;
-        }
+        self.figures[flow].packets += u64::from(left_at.is_some());
         left_at
     }
 }
