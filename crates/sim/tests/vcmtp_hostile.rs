@@ -174,7 +174,9 @@ fn sender_input(random: &mut ChaCha8Rng) -> SenderInput {
     let (receiver, file) = (ReceiverId(random.random_range(0..4)), file(random));
     match random.random_range(0..40) {
         0..6 => {
-            SenderInput::Joined { receiver, receive_buffer_bytes: position(random) as u32, round_trip: None }
+            let (receive_buffer_bytes, micros) = (position(random) as u32, random.random());
+            let round_trip = Some(Duration::from_micros(micros));
+            SenderInput::Joined { receiver, receive_buffer_bytes, round_trip }
         }
         6..8 => SenderInput::Left { receiver, reason: "gone".to_owned() },
         8..14 => SenderInput::Hashed { file, hash: hash(random) },
