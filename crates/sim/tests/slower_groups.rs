@@ -68,6 +68,28 @@ fn a_slow_receiver_moves_and_the_others_are_fast() {
     }
 }
 
+/// Receivers measure over 10 ms and more. Where the round trip is shorter, they repeat what they have found before, and the sender took
+/// that for a path that delivers no more.
+#[test]
+fn the_others_are_fast_soon_after_the_slow_one_has_moved_on_short_paths() {
+    for (seed, micros) in seeds(4).flat_map(|seed| [200, 1_000, 5_000].map(|micros| (seed, micros))) {
+        let link = |mbit: u64| Host { rate_bps: mbit * 1_000_000, ..HONEST };
+        let round_trip = Duration::from_micros(micros);
+        let plan =
+            Session { seed, hosts: vec![link(5), link(50), link(50), link(50)], round_trip, length: MINUTE };
+        let outcome = run(&plan);
+        let moved = outcome.moves.first().map(|(at, host, _)| (*at, *host));
+        let soon = Duration::from_secs(6);
+        let used = outcome.goodput_bps(1, soon) / 50e6;
+        println!("{micros} us, seed {seed}: {used:.3}, {:?}", outcome.moves);
+        assert!(
+            moved.is_some_and(|(at, host)| host == 0 && at < soon / 2),
+            "{micros} us, seed {seed}: {moved:?}"
+        );
+        assert!(used > 0.5, "{used} with {micros} us, seed {seed}");
+    }
+}
+
 /// Where reports come late, the first rate is too high, and much of it is lost. That says nothing of the rate that follows.
 #[test]
 fn a_slow_receiver_is_found_soon_although_reports_come_late() {
