@@ -50,8 +50,6 @@ const LEAST_UP_GAIN: f64 = 1.06;
 const CLIMB_GAIN: f64 = 1.5;
 /// Up goes on with growth by this share of what it tries. Token buckets let through a little more for a moment.
 const UP_GROWTH: f64 = 0.4;
-/// The shortest time that Up tries. Where the round trip is shorter, a link's token bucket takes all that comes in less time.
-const SHORTEST_ATTEMPT: Duration = Duration::from_millis(30);
 /// BBR's is 0.9. Its own queue is gone sooner with this, and others' show sooner.
 const DOWN_GAIN: f64 = 0.75;
 
@@ -721,7 +719,7 @@ impl Steering {
     fn attempt(&self) -> Duration {
         let grown = self.noise().div_f64(self.bandwidth.up_gain - 1.0);
         let messages = self.packet_time() * (PACKETS_A_MESSAGE * MESSAGES_A_QUEUE);
-        self.feedback().max(self.last.round_trip + grown + messages).max(SHORTEST_ATTEMPT)
+        self.feedback().max(self.last.round_trip + grown + messages)
     }
 
     fn is_contested(&self) -> bool {
