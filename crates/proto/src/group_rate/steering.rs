@@ -461,9 +461,7 @@ impl Steering {
         }
         let is_lossy = self.last.lost > START_LOSS && since > self.last.round_trip;
         let is_queued = self.last.queue > (self.last.shortest / 4).max(self.noise());
-        // Before a receiver has measured, it repeats what it has found before.
-        let round = self.last.round_trip.max(self.round());
-        if since > round * START_ROUNDS || is_lossy || is_queued {
+        if since > self.last.round_trip * START_ROUNDS || is_lossy || is_queued {
             // Token buckets let through more for a moment than the path delivers behind a queue.
             if is_queued {
                 self.bandwidth.bound(self.last.latest_bps);
