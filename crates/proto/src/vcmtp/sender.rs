@@ -334,6 +334,9 @@ impl Sender {
     }
 
     fn poll_receiver(&mut self, receiver: ReceiverId) -> Step<SenderTransmit, SenderEvent, SenderWait> {
+        while let Some(index) = self.retransmitters.get_mut(&receiver).and_then(Retransmitter::take_through) {
+            self.tell_end(index, &[receiver]);
+        }
         let Some(retransmitter) = self.retransmitters.get_mut(&receiver) else {
             return Step::Wait(None, SenderWait::Closed);
         };
@@ -343,9 +346,7 @@ impl Sender {
             if let Action::Symbols(.., symbols) = &action {
                 self.symbols.note_apart(symbols);
             }
-            let through = retransmitter.take_through(&action);
             if let Some(transmit) = retransmission(&self.config, &self.objects, receiver, action) {
-                through.into_iter().for_each(|index| self.tell_end(index, &[receiver]));
                 return Step::Transmit(transmit);
             }
         }

@@ -253,10 +253,11 @@ impl Retransmitter {
         self.sent_due.insert(of);
     }
 
-    /// The object whose last blocks these are, if nothing but its end is left to tell.
-    pub(super) fn take_through(&mut self, action: &Action) -> Option<u32> {
-        let Action::Blocks(index, _) = action else { return None };
-        (!self.requested.contains_key(index) && self.passed.remove(index)).then_some(*index)
+    /// An object of which all that has passed was sent, or symbols take its place: nothing but its end is left to tell.
+    pub(super) fn take_through(&mut self) -> Option<u32> {
+        let through = self.passed.iter().copied().find(|index| !self.requested.contains_key(index))?;
+        self.passed.remove(&through);
+        Some(through)
     }
 
     /// Symbols take the place of blocks that it has asked for.
