@@ -164,29 +164,23 @@ fn attend(
     // Locals are dropped in reverse: the place first, and then the line.
     let place = place;
     let peer = place.peer;
-    let end = |line: &mut Line, place: Place<'_>, answer: &Answer| {
-        drop(place);
-        line.write(answer)
-    };
-    match line.read()? {
+    let last = match line.read()? {
         Request::Also { token } => {
             let mut run = locked(run);
             let is_it = run.asker.is_some() && run.token == token;
             if is_it && run.proved.len() < MAX_CONNECTIONS {
                 run.proved.push(peer);
             }
-            drop(run);
-            let answer = if is_it { Answer::Done } else { refused("it is in no run with this token") };
-            end(&mut line, place, &answer)
+            if is_it { Answer::Done } else { refused("it is in no run with this token") }
         }
-        hello @ Request::Hello { .. } => {
+        hello @ Request::Hello { .. } => 'busy: {
             let mut agent = match agent.try_lock() {
                 Ok(agent) => agent,
                 Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
                 Err(TryLockError::WouldBlock) => {
                     let asker = locked(run).asker.map(|asker| format!(" of {asker}")).unwrap_or_default();
                     let why = format!("it takes part in another run{asker}: try again when that is over");
-                    return end(&mut line, place, &refused(&why));
+                    break 'busy refused(&why);
                 }
             };
             let token = random()?;
@@ -196,10 +190,12 @@ fn attend(
             let result = converse(&mut line, &mut agent, run, &hello, token);
             agent.serve_only(Vec::new());
             *locked(run) = Run::default();
-            result
+            return result;
         }
-        _ => end(&mut line, place, &refused("the first line must be a hello")),
-    }
+        _ => refused("the first line must be a hello"),
+    };
+    drop(place);
+    line.write(&last)
 }
 
 fn converse(
