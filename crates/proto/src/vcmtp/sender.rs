@@ -323,7 +323,7 @@ impl Sender {
             let begin = Message::BeginOfFile(object.begin.clone());
             return Step::Transmit(to_group(self.objects.file_id(index), begin));
         }
-        let max_run_len = if self.is_unheard { unheard::RUN_BYTES } else { self.config.max_run_len };
+        let max_run_len = self.run_len();
         match self.multicast.blocks(&mut self.objects, max_run_len) {
             Some((index, range)) => {
                 self.note_passed(index, range.end);
@@ -337,11 +337,10 @@ impl Sender {
         while let Some(index) = self.retransmitters.get_mut(&receiver).and_then(Retransmitter::take_through) {
             self.tell_end(index, &[receiver]);
         }
+        let (repair, max_run_len) = (self.config.repair, self.run_len());
         let Some(retransmitter) = self.retransmitters.get_mut(&receiver) else {
             return Step::Wait(None, SenderWait::Closed);
         };
-        let most = if self.is_unheard { unheard::RUN_BYTES } else { 0 };
-        let (repair, max_run_len) = (self.config.repair, self.config.max_run_len.max(most));
         while let Some(action) = retransmitter.next(&mut self.objects, repair, max_run_len) {
             if let Action::Symbols(.., symbols) = &action {
                 self.symbols.note_apart(symbols);

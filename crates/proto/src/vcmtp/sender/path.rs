@@ -7,12 +7,12 @@ use std::time::Duration;
 
 use crate::Instant;
 
-/// A receiver that claims a longer round trip is believed so much.
+/// A longer round trip counts as this one.
 const LONGEST_ROUND_TRIP: Duration = Duration::from_secs(2);
 /// The shortest time over which a rate is measured.
 const SHORTEST_SPAN: Duration = Duration::from_millis(20);
 
-/// The path to a receiver. Its round trip is one that the kernels measure. The time from the multicast of a byte to the report that
+/// The path to a receiver. Its round trip is one that a kernel has measured. The time from the multicast of a byte to the report that
 /// it was taken would be longer where the byte waits in the socket buffer.
 #[derive(Debug, Default)]
 pub(super) struct Path {

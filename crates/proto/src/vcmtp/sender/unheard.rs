@@ -10,12 +10,17 @@ use std::ops::Range;
 use super::{super::Repair, ReceiverId, Sender, retransmitter::Due};
 
 /// Number of bytes that pass at once.
-pub(super) const RUN_BYTES: u32 = 65_536;
+const RUN_BYTES: u32 = 65_536;
 
 impl Sender {
     /// Sets whether no receiver hears the group. Without repair this changes nothing.
     pub fn set_unheard(&mut self, is_unheard: bool) {
         self.is_unheard = is_unheard && self.config.repair != Repair::None;
+    }
+
+    /// The most bytes of an object that leave or pass at once.
+    pub(super) fn run_len(&self) -> u32 {
+        if self.is_unheard { self.config.max_run_len.max(RUN_BYTES) } else { self.config.max_run_len }
     }
 
     /// Whether the next blocks may pass: a receiver has been sent all that it has asked for. With [`Repair::After`] nobody is sent
