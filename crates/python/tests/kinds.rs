@@ -1,6 +1,8 @@
 //! Sessions that send by themselves, in C and Python, with receivers in C, Python and Rust: carousels, updates by difference,
 //! sessions that go on after a restart, and feeds that are stopped.
 
+#[path = "../../treecast/tests/files/mod.rs"]
+mod files;
 mod languages;
 
 use std::{
@@ -15,7 +17,8 @@ use std::{
 
 use treecast::{Group, Rate, Receiver};
 
-use languages::{Program, compiled, here, package, python, scratch};
+use files::{noise, scratch};
+use languages::{Program, compiled, here, package, python};
 
 const LEN: usize = 4_000_000;
 
@@ -120,15 +123,6 @@ impl Receiving {
     }
 }
 
-fn noise(len: usize, seed: u64) -> Vec<u8> {
-    let mut state = seed;
-    let step = || {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (state >> 56) as u8
-    };
-    std::iter::repeat_with(step).take(len).collect()
-}
-
 /// What a sender says last: the bytes that it has sent, and whether it was stopped.
 fn sent(said: &str) -> (usize, bool) {
     let words: Vec<&str> = said.lines().last().unwrap_or_default().split(' ').collect();
@@ -140,12 +134,12 @@ fn sent(said: &str) -> (usize, bool) {
 
 #[test]
 fn carousels_reach_receivers_in_all_languages() {
-    let folder = scratch();
+    let folder = scratch("kinds");
     let receivers = programs("receive", folder.path());
     let (image, content) = (folder.path().join("image"), noise(300_000, 1));
     fs::write(&image, &content).unwrap();
     for sender in programs("send", folder.path()) {
-        let into = scratch();
+        let into = scratch("kinds");
         let sending = Sending::start(&sender, "carousel", &image, Path::new(""));
         let receiving = Receiving::start(&receivers, into.path(), &sending.ticket, into.path());
         receiving.expect("image", &content);
@@ -156,14 +150,14 @@ fn carousels_reach_receivers_in_all_languages() {
 
 #[test]
 fn updates_by_difference_send_what_differs_to_all_languages() {
-    let folder = scratch();
+    let folder = scratch("kinds");
     let receivers = programs("receive", folder.path());
     let (image, old, mut content) = (folder.path().join("image"), folder.path().join("old"), noise(LEN, 2));
     fs::write(&old, &content).unwrap();
-    content[LEN / 2..LEN / 2 + 10_000].copy_from_slice(&noise(10_000, 3));
+    content[LEN / 2..LEN / 2 + 10_000].copy_from_slice(&noise(10_000, 7));
     fs::write(&image, &content).unwrap();
     for sender in programs("send", folder.path()) {
-        let into = scratch();
+        let into = scratch("kinds");
         let mut sending = Sending::start(&sender, "delta", &image, Path::new(""));
         let receiving = Receiving::start(&receivers, into.path(), &sending.ticket, &old);
         assert_eq!(sending.line(), "done image -1 at 3", "{}", sender.label);
@@ -176,7 +170,7 @@ fn updates_by_difference_send_what_differs_to_all_languages() {
 /// A sender is stopped in the middle. Another one, in another language, goes on with its session file.
 #[test]
 fn a_session_goes_on_in_another_language() {
-    let folder = scratch();
+    let folder = scratch("kinds");
     let receivers = programs("receive", folder.path());
     let (image, state, content) = (folder.path().join("image"), folder.path().join("state"), noise(LEN, 4));
     fs::write(&image, &content).unwrap();
@@ -197,10 +191,10 @@ fn a_session_goes_on_in_another_language() {
 
 #[test]
 fn a_feed_that_is_stopped_ends_in_order_at_all_receivers() {
-    let folder = scratch();
+    let folder = scratch("kinds");
     let receivers = programs("receive", folder.path());
     for sender in programs("send", folder.path()) {
-        let into = scratch();
+        let into = scratch("kinds");
         let feed = into.path().join("feed");
         fs::create_dir(&feed).unwrap();
         let mut sending = Sending::start(&sender, "feed", &feed, Path::new(""));
@@ -222,7 +216,7 @@ fn a_feed_that_is_stopped_ends_in_order_at_all_receivers() {
 /// Rust sends, and C and Python receive.
 #[test]
 fn a_carousel_by_difference_of_rust_reaches_c_and_python() {
-    let folder = scratch();
+    let folder = scratch("kinds");
     let receivers = programs("receive", folder.path());
     let (image, content) = (folder.path().join("image"), noise(LEN, 6));
     let old = folder.path().join("old");

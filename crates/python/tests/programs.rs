@@ -10,7 +10,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use languages::{Program, built, compiled, here, package, python, scratch};
+use languages::{Program, built, compiled, here, package, python};
 
 /// The program of this name in each language.
 fn programs(name: &str, folder: &Path, package: &Path) -> [Program; 3] {
@@ -27,6 +27,10 @@ fn programs(name: &str, folder: &Path, package: &Path) -> [Program; 3] {
         program("c", vec![compiled(&source, folder)], None),
         program("python", vec![python(), script], Some(package.to_owned())),
     ]
+}
+
+fn scratch() -> tempfile::TempDir {
+    tempfile::Builder::new().prefix("treecast-programs-").tempdir().unwrap()
 }
 
 type Objects = BTreeMap<String, Vec<u8>>;

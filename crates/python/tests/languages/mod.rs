@@ -73,7 +73,3 @@ pub fn compiled(source: &Path, folder: &Path) -> PathBuf {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     program
 }
-
-pub fn scratch() -> tempfile::TempDir {
-    tempfile::Builder::new().prefix("treecast-programs-").tempdir().unwrap()
-}
