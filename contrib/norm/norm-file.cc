@@ -5,8 +5,8 @@
  *     norm-file receive INTERFACE GROUP PORT FOLDER
  *     norm-file send INTERFACE GROUP PORT FILE
  *
- * The header of NORM 1.5 is one of C++. Debian has NORM's library, but no program that delivers files. Both sides run until they are killed. A receiver prints, once a
- * second, how many bytes of its file it has: "received BYTES".
+ * The header of NORM 1.5 is one of C++. Debian has NORM's library, but no program that delivers files. Both sides run until they are
+ * killed, so start them with timeout. A receiver prints, once a second, how many bytes of its file it has: "received BYTES".
  */
 #include <normApi.h>
 #include <stdio.h>
@@ -61,12 +61,12 @@ int main(int count, char **words)
     }
     NormObjectHandle object = NORM_OBJECT_INVALID;
     int descriptor = NormGetDescriptor(instance);
+    time_t told = 0;
     for (;;) {
         fd_set ready;
         FD_ZERO(&ready);
         FD_SET(descriptor, &ready);
         struct timeval second = { 1, 0 };
-        static time_t told;
         if (select(descriptor + 1, &ready, NULL, NULL, &second) > 0) {
             NormEvent event;
             if (NormGetNextEvent(instance, &event, false) && event.type == NORM_RX_OBJECT_NEW)
