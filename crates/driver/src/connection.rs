@@ -69,13 +69,14 @@ const TCP_DELACK_MAX_US: i32 = 46;
 pub enum ConnectionError {
     #[error("the other side closed the connection")]
     Closed,
-    /// The connection ended without TLS's end mark (close_notify), so somebody on the path may have cut it.
+    /// The connection ended without TLS's end mark (close_notify): the other side was killed, or somebody on the path has
+    /// cut it. The kernel of who was killed resets the connection if something there was unread, and closes it if not.
     #[error("the connection was cut off")]
     CutOff,
     #[error(transparent)]
     Tls(#[from] TlsError),
     #[error("the connection broke: {0}")]
-    Broken(#[from] io::Error),
+    Broken(io::Error),
     /// No program accepted the connection.
     #[error("no connection: {0}")]
     Refused(io::Error),
@@ -84,6 +85,15 @@ pub enum ConnectionError {
     NoAnswer,
     #[error("the other side does not speak treecast's protocol ({0})")]
     Protocol(#[from] ParseError),
+}
+
+impl From<io::Error> for ConnectionError {
+    fn from(error: io::Error) -> Self {
+        match error.kind() {
+            io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe => Self::CutOff,
+            _ => Self::Broken(error),
+        }
+    }
 }
 
 /// A nonblocking connection with its input and output buffers.
@@ -430,6 +440,17 @@ mod tests {
         let (mut near, mut far, _) = secure_pair(true);
         assert!(shake_hands(&mut near, &mut far).iter().all(Option::is_none));
         far.stream.shutdown(std::net::Shutdown::Write).unwrap();
+        let end = read_until(&mut near, |_| None::<()>).unwrap_err();
+        assert!(matches!(end, ConnectionError::CutOff), "{end}");
+    }
+
+    /// A process that is killed has read its input or has not.
+    #[test]
+    fn a_reset_is_a_cut_off_connection() {
+        let (mut near, mut far, _) = secure_pair(true);
+        assert!(shake_hands(&mut near, &mut far).iter().all(Option::is_none));
+        near.stream.write_all(b"nobody reads this").unwrap();
+        drop(far);
         let end = read_until(&mut near, |_| None::<()>).unwrap_err();
         assert!(matches!(end, ConnectionError::CutOff), "{end}");
     }
