@@ -23,9 +23,9 @@ mkdir -p "$spool" || exit 1
 ticket=$(mktemp) || exit 1
 trap 'rm -f "$ticket"' EXIT
 
-child="" stopping=""
+child="" stopping="" interrupted=""
 stop() {
-    stopping=yes
+    stopping=yes interrupted=yes
     [ -z "$child" ] || kill "$child" 2>/dev/null
 }
 
@@ -42,11 +42,13 @@ run() {
 
 # Waits for a process of this shell to end, however many signals end the waiting. Leaves its exit code in `code`.
 outlive() {
-    wait "$1"
-    code=$?
-    while kill -0 "$1" 2>/dev/null; do
+    code=127 interrupted=yes
+    while [ -n "$interrupted" ]; do
+        interrupted=""
         wait "$1"
-        code=$?
+        ended=$?
+        # A signal that came behind the end: the shell has told of the process, and knows it no more.
+        [ "$ended" = 127 ] || code=$ended
     done
 }
 

@@ -101,21 +101,24 @@ fn search() -> String {
 
 #[test]
 fn a_relay_ends_whatever_its_ticket_command_does_and_tells_by_its_exit_code_how() {
-    let scratch = Scratch::new();
-    let relay = |ask: &str, options: &[&str]| {
-        let mut relay = Command::new(script());
-        relay.env("PATH", search()).env("TMPDIR", scratch.path("")).arg(scratch.path("a spool")).arg(ask);
-        start(relay.args(["--interface", "lo"]).args(options))
-    };
-    let hangs = format!("touch '{}'; sleep 1000; true", scratch.arg("asked"));
-    let hanging = relay(&hangs, &[]);
-    wait_until("the ticket is asked for", || scratch.path("asked").exists());
-    hanging.signal(15);
-    let (code, told) = finish(hanging);
-    assert_eq!(code, Some(0), "{told}");
-    assert_eq!(finish(relay("echo", &["--nonsense"])).0, Some(1));
-    assert_eq!(finish(start(Command::new(script()).arg("a spool"))).0, Some(2));
-    assert_eq!(scratch.names(""), ["a spool", "asked"], "nothing stays of tickets");
+    for shell in ["sh", "bash"] {
+        let scratch = Scratch::new();
+        let relay = |ask: &str, options: &[&str]| {
+            let mut relay = Command::new(shell);
+            relay.env("PATH", search()).env("TMPDIR", scratch.path("")).arg(script());
+            relay.arg(scratch.path("a spool")).arg(ask);
+            start(relay.args(["--interface", "lo"]).args(options))
+        };
+        let hangs = format!("touch '{}'; sleep 1000; true", scratch.arg("asked"));
+        let hanging = relay(&hangs, &[]);
+        wait_until("the ticket is asked for", || scratch.path("asked").exists());
+        hanging.signal(15);
+        let (code, told) = finish(hanging);
+        assert_eq!(code, Some(0), "{shell}: {told}");
+        assert_eq!(finish(relay("echo", &["--nonsense"])).0, Some(1), "{shell}");
+        assert_eq!(finish(start(Command::new(shell).args([&script(), "a spool"]))).0, Some(2), "{shell}");
+        assert_eq!(scratch.names(""), ["a spool", "asked"], "nothing stays of tickets");
+    }
 }
 
 #[test]
