@@ -57,6 +57,8 @@ make_wheel() {
     cd "$work"
     MYPYPATH=site "$venv/mypy" --strict --no-error-summary -p treecast
     MYPYPATH=site "$venv/mypy" --strict --no-error-summary "$python"/examples/*.py
+    sed -n '/^```python$/,/^```$/ { /^```/!p }' "$here/docs/library.md" > page.py
+    MYPYPATH=site "$venv/mypy" --strict --no-error-summary page.py
     PYTHONPATH=site MYPYPATH=site "$venv/python" -m mypy.stubtest --concise --ignore-disjoint-bases treecast
     PYTHONPATH=site "$venv/python" "$python/tests/package.py" >&2
     mv "$wheel" "$folder"

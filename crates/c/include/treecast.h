@@ -1,7 +1,7 @@
 /* treecast for C. Made by cbindgen from crates/c/src: do not edit.
  *
  * Functions return at once, except those that say that they wait. A function that fails returns NULL or a
- * negative number, and treecast_error() has the reason. Names, paths and texts are UTF-8.
+ * negative number, and treecast_error() has the reason. Names and texts are UTF-8. Paths are bytes, as the system has them.
  */
 
 #ifndef TREECAST_H

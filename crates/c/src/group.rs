@@ -15,7 +15,7 @@ use treecast::{
 
 use crate::{
     error::{keep, or},
-    text::{Texts, c_string, text, texts, timeout},
+    text::{Texts, c_string, path, paths, text, timeout},
 };
 
 /// A group of receivers, and the session that sends objects to them. It may be used from several threads; one of them reads
@@ -199,8 +199,8 @@ pub unsafe extern "C" fn treecast_group_start(options: *const treecast_group_opt
 unsafe fn start(options: &treecast_group_options) -> Result<Group, String> {
     let mut builder = Group::builder();
     // SAFETY: the caller promises that these are strings.
-    let [interface, address, key, admit] =
-        [options.interface, options.address, options.key, options.admit].map(|one| unsafe { text(one) });
+    let [interface, address, key] =
+        [options.interface, options.address, options.key].map(|one| unsafe { text(one) });
     if let Some(interface) = interface {
         builder = builder.interface(interface);
     }
@@ -211,7 +211,8 @@ unsafe fn start(options: &treecast_group_options) -> Result<Group, String> {
     if let Some(key) = key {
         builder = builder.key(key);
     }
-    if let Some(admit) = admit {
+    // SAFETY: as above.
+    if let Some(admit) = unsafe { path(options.admit) } {
         builder = builder.admit(admit);
     }
     if options.wait_for > 0 {
@@ -253,17 +254,17 @@ unsafe fn with_source(
     wait_timeout_ms: u64,
 ) -> GroupBuilder {
     // SAFETY: the caller promises that these are strings, and an array of them.
-    let (paths, [feed_folder, session_file]) =
-        unsafe { (texts(source.paths), [source.feed_folder, source.session_file].map(|one| text(one))) };
-    builder = paths.into_iter().fold(builder, GroupBuilder::path);
+    let (sent, [feed_folder, session_file]) =
+        unsafe { (paths(source.paths), [source.feed_folder, source.session_file].map(|one| path(one))) };
+    builder = sent.into_iter().fold(builder, GroupBuilder::path);
     if let Some(folder) = feed_folder {
         builder = builder.feed(FeedSource::Folder(FolderOptions::new(folder)));
     }
     if source.delta {
         builder = builder.delta();
     }
-    if let Some(path) = session_file {
-        builder = builder.session_file(path);
+    if let Some(file) = session_file {
+        builder = builder.session_file(file);
     }
     // SAFETY: the caller promises NULL or options.
     if let Some(given) = unsafe { source.carousel.as_ref() } {
@@ -301,8 +302,8 @@ pub unsafe extern "C" fn treecast_send_file(
     factor: f64,
 ) -> i64 {
     // SAFETY: the caller promises it.
-    let (group, path, name) = unsafe { (&*group, text(path).unwrap_or_default(), text(name)) };
-    let object = Object::file(path);
+    let (group, file, name) = unsafe { (&*group, self::path(path).unwrap_or_default(), text(name)) };
+    let object = Object::file(file);
     send(group, if let Some(name) = name { object.named(name) } else { object }, factor)
 }
 

@@ -1,7 +1,8 @@
 //! The receiver's side.
 
 use std::{
-    ffi::{c_char, c_int, c_void},
+    ffi::{OsStr, c_char, c_int, c_void},
+    os::unix::ffi::OsStrExt,
     ptr,
     sync::{Mutex, PoisonError},
     task::Poll,
@@ -12,7 +13,7 @@ use treecast::{Answer, ObjectKind, Receiver, ReceiverEvent, Ticket};
 
 use crate::{
     error::{keep, or},
-    text::{Texts, c_string, text, timeout},
+    text::{Texts, c_string, path, text, timeout},
 };
 
 /// A receiver that has joined a group. It may be used from several threads; one of them reads events.
@@ -162,13 +163,16 @@ unsafe impl Sync for Context {}
 /// The strings of `options` end with a zero.
 unsafe fn join(options: &treecast_receiver_options) -> Result<treecast_receiver, treecast::Error> {
     // SAFETY: the caller promises that these are strings.
-    let [ticket, folder, interface, name, key, old] =
-        [options.ticket, options.folder, options.interface, options.name, options.key, options.old]
-            .map(|one| unsafe { text(one) });
+    let ([interface, name, key], [ticket, folder, old]) = unsafe {
+        (
+            [options.interface, options.name, options.key].map(|one| text(one)),
+            [options.ticket, options.folder, options.old].map(|one| path(one)),
+        )
+    };
     let ticket = ticket.unwrap_or_default();
-    let ticket: Ticket = match ticket.strip_prefix('@') {
-        Some(path) => Ticket::read(path)?,
-        None => ticket.parse()?,
+    let ticket: Ticket = match ticket.as_os_str().as_bytes().strip_prefix(b"@") {
+        Some(file) => Ticket::read(OsStr::from_bytes(file))?,
+        None => ticket.to_string_lossy().parse()?,
     };
     let mut builder = Receiver::builder(ticket);
     let is_in_memory = folder.is_none();
@@ -302,7 +306,7 @@ fn told(event: ReceiverEvent, is_in_memory: bool, kept: &mut Kept) -> treecast_r
                     Err(error) => (told.kind, told.text) = (Kind::Failed, texts.keep(&error.to_string())),
                 }
             } else {
-                told.path = texts.keep(&object.path().to_string_lossy());
+                told.path = texts.keep_path(&object.path());
             }
         }
         ReceiverEvent::Ignored { name, .. } => (told.kind, told.name) = (Kind::Ignored, texts.keep(&name)),

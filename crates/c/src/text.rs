@@ -1,7 +1,9 @@
 //! Strings of C.
 
 use std::{
-    ffi::{CStr, CString, c_char},
+    ffi::{CStr, CString, OsStr, c_char},
+    os::unix::ffi::OsStrExt,
+    path::{Path, PathBuf},
     time::Duration,
 };
 
@@ -17,16 +19,29 @@ pub(crate) unsafe fn text(start: *const c_char) -> Option<String> {
     Some(unsafe { CStr::from_ptr(start) }.to_string_lossy().into_owned())
 }
 
-/// The texts of an array that ends with NULL. None for NULL.
+/// The path at `start`, whatever its bytes are. `None` for NULL.
+///
+/// # Safety
+/// `start` is NULL, or points to a string that ends with a zero.
+pub(crate) unsafe fn path(start: *const c_char) -> Option<PathBuf> {
+    if start.is_null() {
+        return None;
+    }
+    // SAFETY: the caller promises a string.
+    let bytes = unsafe { CStr::from_ptr(start) }.to_bytes();
+    Some(OsStr::from_bytes(bytes).into())
+}
+
+/// The paths of an array that ends with NULL. None for NULL.
 ///
 /// # Safety
 /// `start` is NULL, or points to an array of strings that end with a zero. NULL ends the array.
-pub(crate) unsafe fn texts(start: *const *const c_char) -> Vec<String> {
+pub(crate) unsafe fn paths(start: *const *const c_char) -> Vec<PathBuf> {
     if start.is_null() {
         return Vec::new();
     }
     // SAFETY: the caller promises strings up to the first NULL, and nothing behind it is read.
-    (0..).map_while(|at| unsafe { text(*start.add(at)) }).collect()
+    (0..).map_while(|at| unsafe { path(*start.add(at)) }).collect()
 }
 
 /// The text for C, without zeros in it.
@@ -51,7 +66,16 @@ impl Texts {
 
     /// Keeps a text, and returns where it is.
     pub fn keep(&mut self, text: &str) -> *const c_char {
-        let text = c_string(text);
+        self.keep_string(c_string(text))
+    }
+
+    /// Keeps a path as its bytes are, and returns where it is.
+    pub fn keep_path(&mut self, path: &Path) -> *const c_char {
+        // A path that the system has opened has no zeros.
+        self.keep_string(CString::new(path.as_os_str().as_bytes()).unwrap_or_default())
+    }
+
+    fn keep_string(&mut self, text: CString) -> *const c_char {
         let start = text.as_ptr();
         self.0.push(text);
         start

@@ -1,7 +1,9 @@
 //! Compiles the C programs of `examples`, and has them exchange objects with the Rust library.
 
 use std::{
+    ffi::OsStr,
     io::{BufRead, BufReader, Read},
+    os::unix::ffi::OsStrExt,
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
 };
@@ -39,29 +41,30 @@ fn program(name: &str, folder: &Path) -> PathBuf {
     program
 }
 
-fn start(program: &Path, arguments: &[&str]) -> Child {
+fn start(program: &Path, arguments: &[impl AsRef<OsStr>]) -> Child {
     let mut command = Command::new(program);
     // Cargo's path has older libraries of other builds before the one that the program was linked to.
     command.env_remove("LD_LIBRARY_PATH");
     command.args(arguments).stdout(Stdio::piped()).spawn().expect("the program runs")
 }
 
-fn succeed(mut program: Child) -> String {
-    let mut said = String::new();
-    program.stdout.take().unwrap().read_to_string(&mut said).unwrap();
-    assert!(program.wait().unwrap().success(), "{said}");
-    said
+fn succeed(program: Child) -> Vec<u8> {
+    let output = program.wait_with_output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+    output.stdout
 }
+
+/// A file's name that is no text.
+const NO_TEXT: &[u8] = b"no\xfftext";
 
 fn scratch() -> tempfile::TempDir {
     tempfile::Builder::new().prefix("treecast-c-").tempdir().unwrap()
 }
 
 /// What comes of a sender program that two receivers of the Rust library join.
-fn sent_by(name: &str, arguments: &[&str]) -> Vec<(String, Vec<u8>)> {
+fn sent_by(name: &str, argument: &OsStr) -> Vec<(String, Vec<u8>)> {
     let folder = scratch();
-    let arguments: Vec<&str> = ["lo", "2"].iter().chain(arguments).copied().collect();
-    let mut sender = start(&program(name, folder.path()), &arguments);
+    let mut sender = start(&program(name, folder.path()), &["lo".as_ref(), "2".as_ref(), argument]);
     let mut output = BufReader::new(sender.stdout.take().unwrap());
     let mut ticket = String::new();
     output.read_line(&mut ticket).unwrap();
@@ -89,11 +92,14 @@ fn content(object: Received) -> (String, Vec<u8>) {
 
 #[test]
 fn c_sends_files_and_memory() {
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("Cargo.toml");
-    let content = std::fs::read(&source).unwrap();
-    assert_eq!(sent_by("send_files", &[source.to_str().unwrap()]), [("Cargo.toml".to_owned(), content)]);
+    let folder = scratch();
+    let source = folder.path().join(OsStr::from_bytes(NO_TEXT));
+    std::fs::create_dir(&source).unwrap();
+    std::fs::write(source.join("file"), "content").unwrap();
+    let sent = sent_by("send_files", source.join("file").as_os_str());
+    assert_eq!(sent, [("file".to_owned(), b"content".to_vec())]);
 
-    let products = sent_by("send_memory", &["100"]);
+    let products = sent_by("send_memory", "100".as_ref());
     let mut expected: Vec<_> =
         (0..100).map(|number| (format!("product/{number}"), format!("{number}\n").into_bytes())).collect();
     expected.sort();
@@ -103,12 +109,12 @@ fn c_sends_files_and_memory() {
 #[test]
 fn c_receives_into_a_folder_and_into_memory_and_chooses() {
     let folder = scratch();
-    let [each, batch] = ["each", "batch"].map(|name| folder.path().join(name));
+    let [each, batch] = [NO_TEXT, b"batch"].map(|name| folder.path().join(OsStr::from_bytes(name)));
     std::fs::create_dir(&batch).unwrap();
     let group = Group::builder().interface("lo").wait_for(2).start().unwrap();
     let ticket = group.ticket().to_string();
     let receive = |name: &str, into: &Path| {
-        start(&program(name, folder.path()), &["lo", into.to_str().unwrap(), &ticket])
+        start(&program(name, folder.path()), &["lo".as_ref(), into.as_os_str(), ticket.as_ref()])
     };
     let receivers = [receive("receive_each", &each), receive("receive_batch", &batch)];
     let large = vec![7; 300_000];
@@ -123,7 +129,9 @@ fn c_receives_into_a_folder_and_into_memory_and_chooses() {
     let counts =
         |name: &str| done.iter().find(|one| one.name == name).map(|one| (one.complete, one.not_wanted));
     assert_eq!([counts("folder/large"), counts("draft.tmp")], [Some((2, 0)), Some((1, 1))]);
-    receivers.into_iter().for_each(|receiver| _ = succeed(receiver));
+    let [told, _] = receivers.map(succeed);
+    let path = [each.as_os_str().as_bytes(), b"/folder/large is there\n"].concat();
+    assert!(told == path, "{}", String::from_utf8_lossy(&told));
     assert!(std::fs::read(each.join("folder/large")).unwrap() == large && !each.join("draft.tmp").exists());
     assert!(std::fs::read(batch.join("folder_large")).unwrap() == large);
     assert_eq!(std::fs::read(batch.join("draft.tmp")).unwrap(), b"draft");
@@ -143,7 +151,7 @@ fn c_chooses_by_size_and_renames() {
     group.send_bytes("radar/7", vec![1; 1_000]).unwrap();
     group.send_bytes("large", vec![2; 5_000]).unwrap();
     group.close().wait().unwrap();
-    assert_eq!(succeed(receiver), "old/radar 1000\n");
+    assert_eq!(succeed(receiver), b"old/radar 1000\n");
     assert_eq!(std::fs::read(into.join("old/radar")).unwrap(), [1; 1_000]);
     assert!(!into.join("large").exists());
 }
@@ -174,6 +182,26 @@ int main(int argc, char **argv)
 }
 "#;
 
+/// The examples of docs/library.md compile, each in a function of its own.
+#[test]
+fn the_pages_examples_compile() {
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/library.md");
+    let page = std::fs::read_to_string(page).unwrap();
+    let examples: Vec<&str> =
+        page.split("\n```c\n").skip(1).filter_map(|rest| rest.split("\n```\n").next()).collect();
+    assert!(!examples.is_empty(), "the page has none");
+    let folder = scratch();
+    for example in examples {
+        let source = folder.path().join("example.c");
+        let main = format!(
+            "#include <treecast.h>\n\nint main(void)\n{{\n{example}\n    treecast_group_free(group);\n}}\n"
+        );
+        std::fs::write(&source, main).unwrap();
+        let library = libraries().join("libtreecast_c.a");
+        compile(&source, &folder.path().join("example"), &[library.to_str().unwrap()]);
+    }
+}
+
 /// What C may get wrong comes back as an error with a reason, also from the static library.
 #[test]
 fn mistakes_have_reasons() {
@@ -182,7 +210,7 @@ fn mistakes_have_reasons() {
     std::fs::write(&source, MISTAKES).unwrap();
     let library = libraries().join("libtreecast_c.a");
     compile(&source, &program, &[library.to_str().unwrap()]);
-    assert_eq!(succeed(start(&program, &[])), "done\n");
+    assert_eq!(succeed(start(&program, &[""; 0])), b"done\n");
 }
 
 const MISTAKES: &str = r#"

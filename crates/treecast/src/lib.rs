@@ -69,6 +69,10 @@
 #[doc = include_str!("../README.md")]
 struct Readme;
 
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/library.md")]
+struct LibraryPage;
+
 pub mod code;
 pub mod discovery;
 mod error;
