@@ -9,11 +9,11 @@
 //!  +-------+------+---+------+--------------+-----------+
 //! ```
 //!
-//! A segment that does not look so is not compressed. One that is not, but looks so, is sent as one of kind 2, whose content
-//! is its bytes up to the zeros at its end. If these zeros are fewer than 48 bytes, it cannot be sent: nobody has such a
-//! segment who has not made it for this purpose.
+//! A segment whose head is another is not compressed. One that is not, but has such a head, is sent as one of kind 2, whose
+//! content is its bytes up to the zeros at its end. If these zeros are fewer than 48 bytes, it cannot be sent: nobody has
+//! such a segment who has not made it for this purpose. So the head alone tells, and receivers do not read the zeros.
 
-use std::io;
+use std::{io, ops::Range};
 
 use zstd::{
     bulk::{Compressor, Decompressor},
@@ -75,7 +75,7 @@ impl Encoder {
         // It fails when the content has too little room.
         let (kind, len) = match self.0.compress_to_buffer(segment, &mut coded[HEAD_LEN..most]) {
             Ok(len) => (ZSTD, len),
-            Err(_) if content(segment).is_none() => return Ok(None),
+            Err(_) if Head::of(segment, segment.len()).is_none() => return Ok(None),
             Err(_) => {
                 let plain = without_zeros(segment);
                 if HEAD_LEN + plain.len() + LEAST_ZEROS > segment.len() {
@@ -105,41 +105,46 @@ impl Decoder {
         Decompressor::new().map(Self)
     }
 
-    /// Writes what a segment was to `into`, which is as long. Returns false if that is the segment itself.
+    /// Writes what a segment with this head and content was to `into`, which is as long as the segment.
     ///
     /// # Errors
-    /// If its content is not what it says. `into` then holds anything.
-    pub fn decode(&mut self, segment: &[u8], into: &mut [u8]) -> io::Result<bool> {
-        let Some((kind, content)) = content(segment) else { return Ok(false) };
-        match kind {
-            PLAIN => {
-                into[..content.len()].copy_from_slice(content);
-                into[content.len()..].fill(0);
-            }
-            _ => {
-                let len = self.0.decompress_to_buffer(content, into)?;
-                if len != into.len() {
-                    let line = format!("it holds {len} bytes in place of {}", into.len());
-                    return Err(io::Error::new(io::ErrorKind::InvalidData, line));
-                }
-            }
+    /// If the content is not what its head says. `into` then holds anything.
+    pub fn decode(&mut self, head: Head, content: &[u8], into: &mut [u8]) -> io::Result<()> {
+        if head.kind == PLAIN {
+            into[..content.len()].copy_from_slice(content);
+            into[content.len()..].fill(0);
+            return Ok(());
         }
-        Ok(true)
+        let len = self.0.decompress_to_buffer(content, into)?;
+        if len != into.len() {
+            let line = format!("it holds {len} bytes in place of {}", into.len());
+            return Err(io::Error::new(io::ErrorKind::InvalidData, line));
+        }
+        Ok(())
     }
 }
 
-/// Whether a segment that begins so may be compressed.
-pub(crate) fn may_be_coded(head: &[u8]) -> bool {
-    head.starts_with(&MAGIC)
+/// What a compressed segment says of itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Head {
+    kind: u8,
+    content_len: usize,
 }
 
-/// Kind and content of a segment that looks compressed.
-fn content(segment: &[u8]) -> Option<(u8, &[u8])> {
-    let (head, behind) = segment.split_first_chunk::<HEAD_LEN>()?;
-    let (kind, len) = (head[8], u32::from_be_bytes(*head.last_chunk()?) as usize);
-    let looks_so = head[..8] == MAGIC && (ZSTD..=PLAIN).contains(&kind) && head[9..12] == [0; 3];
-    let (content, rest) = behind.split_at_checked(len).filter(|_| looks_so)?;
-    (rest.len() >= LEAST_ZEROS && is_zero(rest)).then_some((kind, content))
+impl Head {
+    /// The head of a segment of `segment_len` bytes that begins so. `None`: the segment stands for itself.
+    pub fn of(begin: &[u8], segment_len: usize) -> Option<Self> {
+        let head: &[u8; HEAD_LEN] = begin.first_chunk()?;
+        let (kind, content_len) = (head[8], u32::from_be_bytes(*head.last_chunk()?) as usize);
+        let looks_so = head[..8] == MAGIC && (ZSTD..=PLAIN).contains(&kind) && head[9..12] == [0; 3];
+        let has_room = HEAD_LEN + content_len + LEAST_ZEROS <= segment_len;
+        (looks_so && has_room).then_some(Self { kind, content_len })
+    }
+
+    /// Where in the segment its content is.
+    pub fn content(self) -> Range<usize> {
+        HEAD_LEN..HEAD_LEN + self.content_len
+    }
 }
 
 /// The segment up to the zeros at its end.
@@ -164,12 +169,18 @@ mod tests {
     fn sent(segment: &[u8]) -> Vec<u8> {
         let coded = Encoder::new(3).unwrap().encode(segment).unwrap();
         let sent = coded.clone().unwrap_or_else(|| segment.to_vec());
-        let mut back = vec![1; segment.len()];
-        let is_other = Decoder::new().unwrap().decode(&sent, &mut back).unwrap();
-        assert_eq!(is_other, coded.is_some());
-        assert!(if is_other { back == segment } else { sent == segment });
+        let back = decoded(&sent).unwrap();
+        assert_eq!(back.is_some(), coded.is_some());
+        assert!(back.as_ref().unwrap_or(&sent) == segment);
         assert_eq!(sent.len(), segment.len());
         sent
+    }
+
+    /// What a segment was, if it was another.
+    fn decoded(sent: &[u8]) -> io::Result<Option<Vec<u8>>> {
+        let Some(head) = Head::of(sent, sent.len()) else { return Ok(None) };
+        let mut into = vec![1; sent.len()];
+        Decoder::new().unwrap().decode(head, &sent[head.content()], &mut into).map(|()| Some(into))
     }
 
     #[test]
@@ -188,14 +199,16 @@ mod tests {
         looks[..8].copy_from_slice(&MAGIC);
         looks[8..HEAD_LEN].copy_from_slice(&[ZSTD, 0, 0, 0, 0, 3, 0xff, 0xd0]);
         looks[LEN - LEAST_ZEROS - HEAD_LEN..].fill(0);
-        assert!(content(&looks).is_some());
+        assert!(Head::of(&looks, LEN).is_some());
         let once = sent(&looks);
         assert_eq!((once[8], &once[..8]), (PLAIN, &MAGIC[..]));
         let line = Encoder::new(3).unwrap().encode(&once).unwrap_err().to_string();
         assert!(line.contains("looks compressed"), "{line}");
-        // With too few zeros, it does not look so.
+        // Whatever is behind the content, the head alone tells.
         looks[LEN - LEAST_ZEROS] = 1;
-        assert!(content(&looks).is_none() && sent(&looks) == looks);
+        assert!(Encoder::new(3).unwrap().encode(&looks).is_err());
+        looks[HEAD_LEN - 1] += 1;
+        assert!(sent(&looks) == looks, "its content would leave too little room");
         let compressed = Encoder::new(1).unwrap().encode(&vec![9; LEN]).unwrap().unwrap();
         sent(&compressed);
     }
@@ -210,16 +223,16 @@ mod tests {
             segment[HEAD_LEN..HEAD_LEN + content.len()].copy_from_slice(content);
             segment
         };
-        let mut into = vec![0; LEN];
-        let mut decode = |segment: &[u8]| Decoder::new().unwrap().decode(segment, &mut into);
         let bomb = zstd::bulk::compress(&vec![0; 64 << 20], 19).unwrap();
-        assert!(bomb.len() < LEN / 2 && decode(&of(&bomb, ZSTD)).is_err());
+        assert!(bomb.len() < LEN / 2 && decoded(&of(&bomb, ZSTD)).is_err());
         let short = zstd::bulk::compress(&[5; 1000], 3).unwrap();
-        assert!(decode(&of(&short, ZSTD)).unwrap_err().to_string().contains("1000 bytes in place of 262144"));
-        assert!(decode(&of(&noise(500), ZSTD)).is_err());
+        assert!(
+            decoded(&of(&short, ZSTD)).unwrap_err().to_string().contains("1000 bytes in place of 262144")
+        );
+        assert!(decoded(&of(&noise(500), ZSTD)).is_err());
         let mut changed = Encoder::new(3).unwrap().encode(&vec![9; LEN]).unwrap().unwrap();
         changed[HEAD_LEN + 9] ^= 1;
-        assert!(decode(&changed).is_err());
-        assert!(!decode(&of(&short, 3)).unwrap(), "an unknown kind is not compressed");
+        assert!(decoded(&changed).is_err());
+        assert!(decoded(&of(&short, 3)).unwrap().is_none(), "an unknown kind is not compressed");
     }
 }

@@ -238,6 +238,12 @@ pub fn sync_and_forget(file: &File) -> io::Result<()> {
     Ok(())
 }
 
+/// Reads of a file or device leap over much of it, so the kernel reads nothing ahead; or no more.
+pub fn reads_leap(file: &File, leap: bool) {
+    // Only a hint.
+    _ = fadvise(file.as_fd(), 0, None, if leap { Advice::Random } else { Advice::Normal });
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

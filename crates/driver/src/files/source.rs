@@ -601,7 +601,9 @@ mod tests {
         let mut decoder = crate::coding::Decoder::new().unwrap();
         for segment in sent.chunks(SEGMENT_LEN as usize) {
             let mut was = segment.to_vec();
-            decoder.decode(segment, &mut was).unwrap();
+            if let Some(head) = crate::coding::Head::of(segment, segment.len()) {
+                decoder.decode(head, &segment[head.content()], &mut was).unwrap();
+            }
             back.extend(was);
         }
         assert!(back == text);
