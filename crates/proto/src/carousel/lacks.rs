@@ -6,9 +6,9 @@
 //! parts have taken several times the bytes of a whole loop, and when the last whole loop is several times as long ago as it took. So a
 //! receiver that cannot report gets everything, if later, whatever others report.
 
-use std::{ops::Range, time::Duration};
+use std::{collections::BTreeSet, ops::Range, time::Duration};
 
-use treecast_wire::message::BeginOfFile;
+use treecast_wire::message::{BeginOfFile, RetransmissionRequest};
 
 use crate::{Instant, object::ranges::BlockSet};
 
@@ -23,6 +23,9 @@ const READ_BYTES_A_SECOND: u64 = 10_000_000;
 const LEAST_GATHER: Duration = Duration::from_secs(1);
 const GATHER_BYTES_A_SECOND: u64 = 400_000_000;
 
+/// The most reported ranges that wait to be told to all receivers. If there are more, the union of all reports is told.
+const MOST_UNSAID: usize = 256;
+
 /// Number of times the bytes of a whole loop that loops of parts take before one is due. Whoever cannot report gets a fifth of the rate.
 const PARTS: u64 = 4;
 
@@ -34,6 +37,10 @@ pub(super) struct Lacks {
     has_index: bool,
     /// What the next pass brings.
     reported: BlockSet,
+    /// Start and end of bytes that were reported, and receivers have not been told.
+    unsaid: BTreeSet<(u64, u64)>,
+    /// The block from which on they are told the union of all reports, if they are.
+    sums_up_from: Option<u64>,
     /// When the first of that was reported.
     since: Option<Instant>,
     /// Whether the next pass brings all of it, because those who have come have nothing of it.
@@ -49,6 +56,8 @@ impl Lacks {
             size: begin.file_size,
             has_index: begin.has_index(),
             reported: BlockSet::default(),
+            unsaid: BTreeSet::new(),
+            sums_up_from: None,
             since: None,
             is_new: !begin.has_index(),
             pass: Some(BlockSet::default()),
@@ -60,6 +69,12 @@ impl Lacks {
     pub fn report(&mut self, now: Instant, bytes: &Range<u64>, passed: Option<u64>) -> bool {
         if bytes.start >= self.size {
             return false;
+        }
+        if self.unsaid.len() >= MOST_UNSAID {
+            self.unsaid.clear();
+            self.sums_up_from = Some(0);
+        } else if !bytes.is_empty() && self.sums_up_from.is_none() {
+            self.unsaid.insert((bytes.start, bytes.end.min(self.size)));
         }
         let blocks = bytes.start / self.block_len..bytes.end.min(self.size).div_ceil(self.block_len);
         let passed = passed.map_or(u64::MAX, |position| position.div_ceil(self.block_len));
@@ -74,6 +89,27 @@ impl Lacks {
             self.since.get_or_insert(now);
         }
         true
+    }
+
+    /// What receivers are to be told next of what was reported.
+    pub fn take_unsaid(&mut self) -> Option<RetransmissionRequest> {
+        let bytes = match self.sums_up_from {
+            Some(from) => {
+                let run = self.reported.first_run(from..u64::MAX);
+                self.sums_up_from = run.as_ref().map(|run| run.end);
+                let run = run?;
+                run.start * self.block_len..run.end.saturating_mul(self.block_len).min(self.size)
+            }
+            None => {
+                let (start, end) = self.unsaid.pop_first()?;
+                start..end
+            }
+        };
+        RetransmissionRequest::new(bytes).ok()
+    }
+
+    pub fn has_unsaid(&self) -> bool {
+        !self.unsaid.is_empty() || self.sums_up_from.is_some()
     }
 
     /// Whether anything was reported that no pass has brought.

@@ -34,6 +34,8 @@
 
 mod iotup;
 mod lacks;
+#[cfg(test)]
+mod many_tests;
 mod object;
 mod pass;
 mod proofs;

@@ -32,6 +32,10 @@ const IDLE_OBJECT: Duration = Duration::from_millis(5);
 /// An object of which a pass sends fewer symbols than this is not announced in it, but for the first.
 const MANY_SYMBOLS: u64 = 32;
 
+/// What has been reported is told to all receivers, so that they need not report it: so often, and so many ranges at a time.
+const SAY_INTERVAL: Duration = Duration::from_millis(100);
+const MOST_SAID: usize = 128;
+
 /// How many times the end is said, since no receiver can ask for it.
 pub(super) const GOODBYES: usize = 3;
 
@@ -96,6 +100,8 @@ pub(super) struct Ring {
     has_looped: bool,
     /// When whole loops are due. `None` where receivers do not report, and each loop is whole.
     whole_loops: Option<WholeLoops>,
+    /// When receivers are next told what has been reported.
+    say_at: Instant,
     /// Messages that go before the next block. At most a few for each object.
     messages: VecDeque<(FileId, Message)>,
 }
@@ -171,6 +177,7 @@ impl Ring {
             at: Place::at(start),
             has_looped: false,
             whole_loops: config.has_reports.then(|| WholeLoops::new(total)),
+            say_at: Instant::ZERO,
             messages: VecDeque::new(),
             config,
         };
@@ -228,6 +235,7 @@ impl Ring {
     }
 
     pub fn poll(&mut self, now: Instant) -> Turn {
+        self.say_reported(now);
         loop {
             if std::mem::take(&mut self.has_looped) {
                 return Turn::Looped;
@@ -235,7 +243,9 @@ impl Ring {
             match self.state {
                 State::Waiting => return Turn::Wait(None, SenderWait::Listener),
                 State::Sending if self.is_early(now) => {
-                    return Turn::Wait(Some(self.next_loop), SenderWait::Loop);
+                    let next =
+                        if self.has_to_say() { self.next_loop.min(self.say_at) } else { self.next_loop };
+                    return Turn::Wait(Some(next), SenderWait::Loop);
                 }
                 State::Sending | State::Closing => {
                     if let Some(transmit) = self.next_transmit(now) {
@@ -245,6 +255,26 @@ impl Ring {
                 State::Closed => return Turn::Wait(None, SenderWait::Closed),
             }
         }
+    }
+
+    /// Tells all receivers what some have reported.
+    fn say_reported(&mut self, now: Instant) {
+        let may_say = self.state == State::Sending && self.config.announce && self.messages.is_empty();
+        if !may_say || now < self.say_at || !self.has_to_say() {
+            return;
+        }
+        self.say_at = now + SAY_INTERVAL;
+        for object in &mut self.objects {
+            while self.messages.len() < MOST_SAID
+                && let Some(lacking) = object.lacks.take_unsaid()
+            {
+                self.messages.push_back((object.file, Message::Lacking(lacking)));
+            }
+        }
+    }
+
+    fn has_to_say(&self) -> bool {
+        self.whole_loops.is_some() && self.objects.iter().any(|object| object.lacks.has_unsaid())
     }
 
     /// Takes note of the hash of an object, which announcements carry from now on.
