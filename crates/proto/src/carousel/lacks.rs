@@ -6,9 +6,9 @@
 //! parts have taken several times the bytes of a whole loop, and when the last whole loop is several times as long ago as it took. So a
 //! receiver that cannot report gets everything, if later, whatever others report.
 
-use std::{collections::BTreeSet, ops::Range, time::Duration};
+use std::{ops::Range, time::Duration};
 
-use treecast_wire::message::{BeginOfFile, RetransmissionRequest};
+use treecast_wire::message::BeginOfFile;
 
 use crate::{Instant, object::ranges::BlockSet};
 
@@ -20,11 +20,8 @@ const READ_BYTES_A_SECOND: u64 = 10_000_000;
 
 /// The time between the first report on an object with an index and the pass that brings what it lacks, besides the time in which
 /// receivers whose disks are much alike have read their older versions.
-const LEAST_GATHER: Duration = Duration::from_secs(1);
+const LEAST_GATHER: Duration = Duration::from_millis(700);
 const GATHER_BYTES_A_SECOND: u64 = 400_000_000;
-
-/// The most reported ranges that wait to be told to all receivers. If there are more, the union of all reports is told.
-const MOST_UNSAID: usize = 256;
 
 /// Number of times the bytes of a whole loop that loops of parts take before one is due. Whoever cannot report gets a fifth of the rate.
 const PARTS: u64 = 4;
@@ -37,12 +34,10 @@ pub(super) struct Lacks {
     has_index: bool,
     /// What the next pass brings.
     reported: BlockSet,
-    /// Start and end of bytes that were reported, and receivers have not been told.
-    unsaid: BTreeSet<(u64, u64)>,
-    /// The block from which on they are told the union of all reports, if they are.
-    sums_up_from: Option<u64>,
     /// When the first of that was reported.
     since: Option<Instant>,
+    /// What was reported since receivers were last told.
+    unsaid: BlockSet,
     /// Whether the next pass brings all of it, because those who have come have nothing of it.
     is_new: bool,
     /// What this pass brings. `None`: all of it.
@@ -56,9 +51,8 @@ impl Lacks {
             size: begin.file_size,
             has_index: begin.has_index(),
             reported: BlockSet::default(),
-            unsaid: BTreeSet::new(),
-            sums_up_from: None,
             since: None,
+            unsaid: BlockSet::default(),
             is_new: !begin.has_index(),
             pass: Some(BlockSet::default()),
         }
@@ -70,46 +64,34 @@ impl Lacks {
         if bytes.start >= self.size {
             return false;
         }
-        if self.unsaid.len() >= MOST_UNSAID {
-            self.unsaid.clear();
-            self.sums_up_from = Some(0);
-        } else if !bytes.is_empty() && self.sums_up_from.is_none() {
-            self.unsaid.insert((bytes.start, bytes.end.min(self.size)));
+        let all = self.size.div_ceil(self.block_len);
+        let blocks = bytes.start / self.block_len..bytes.end.div_ceil(self.block_len).min(all);
+        // Many receivers may lack all of it.
+        if self.unsaid.len() < all {
+            self.unsaid.insert(blocks.clone());
         }
-        let blocks = bytes.start / self.block_len..bytes.end.min(self.size).div_ceil(self.block_len);
         let passed = passed.map_or(u64::MAX, |position| position.div_ceil(self.block_len));
         let ahead = blocks.start.max(passed)..blocks.end;
         let behind = blocks.start..blocks.end.min(passed);
         if let Some(pass) = self.pass.as_mut().filter(|_| !ahead.is_empty()) {
             pass.insert(ahead);
         }
-        // Many receivers may lack all of it.
-        if !behind.is_empty() && self.reported.len() < self.size.div_ceil(self.block_len) {
+        if !behind.is_empty() && self.reported.len() < all {
             self.reported.insert(behind);
             self.since.get_or_insert(now);
         }
         true
     }
 
-    /// What receivers are to be told next of what was reported.
-    pub fn take_unsaid(&mut self) -> Option<RetransmissionRequest> {
-        let bytes = match self.sums_up_from {
-            Some(from) => {
-                let run = self.reported.first_run(from..u64::MAX);
-                self.sums_up_from = run.as_ref().map(|run| run.end);
-                let run = run?;
-                run.start * self.block_len..run.end.saturating_mul(self.block_len).min(self.size)
-            }
-            None => {
-                let (start, end) = self.unsaid.pop_first()?;
-                start..end
-            }
-        };
-        RetransmissionRequest::new(bytes).ok()
+    /// Returns the next bytes of which receivers are to be told that they were reported.
+    pub fn take_unsaid(&mut self) -> Option<Range<u64>> {
+        let blocks = self.unsaid.first_run(0..u64::MAX)?;
+        self.unsaid.remove(blocks.clone());
+        Some(self.bytes_of(&blocks))
     }
 
-    pub fn has_unsaid(&self) -> bool {
-        !self.unsaid.is_empty() || self.sums_up_from.is_some()
+    fn bytes_of(&self, blocks: &Range<u64>) -> Range<u64> {
+        blocks.start * self.block_len..blocks.end.saturating_mul(self.block_len).min(self.size)
     }
 
     /// Whether anything was reported that no pass has brought.
@@ -135,10 +117,7 @@ impl Lacks {
     pub fn next(&self, position: u64) -> Option<Range<u64>> {
         let bytes = match &self.pass {
             None => position..self.size,
-            Some(pass) => {
-                let blocks = pass.first_run(position.div_ceil(self.block_len)..u64::MAX)?;
-                blocks.start * self.block_len..blocks.end.saturating_mul(self.block_len).min(self.size)
-            }
+            Some(pass) => self.bytes_of(&pass.first_run(position.div_ceil(self.block_len)..u64::MAX)?),
         };
         (!bytes.is_empty()).then_some(bytes)
     }
@@ -149,7 +128,8 @@ impl Lacks {
 pub(super) enum Sent {
     #[default]
     Nothing,
-    /// Blocks, but none of an object with an index: receivers have not said yet what they lack of those.
+    /// Blocks, but none of an object with an index: receivers have not said yet what they lack of those. Or parts of
+    /// such an object, so early that not all receivers can have said it.
     Some,
     /// A loop that counts.
     Loop,
@@ -165,6 +145,8 @@ pub(super) struct WholeLoops {
     latest: Instant,
     /// When this loop began.
     began: Instant,
+    /// When all receivers have had the time to report since a loop last counted. Loops of parts that began before do not count.
+    counts_from: Instant,
     /// Bytes that loops of parts have taken since the last whole one.
     parts_bytes: u64,
     /// Whether this loop is whole.
@@ -175,14 +157,23 @@ pub(super) struct WholeLoops {
 
 impl WholeLoops {
     pub fn new(total_bytes: u64) -> Self {
-        let (at, latest, began) = (Instant::ZERO, Instant::ZERO, Instant::ZERO);
-        Self { total_bytes, at, latest, began, parts_bytes: 0, is_whole: false, sent: Sent::default() }
+        Self {
+            total_bytes,
+            at: Instant::ZERO,
+            latest: Instant::ZERO,
+            began: Instant::ZERO,
+            counts_from: Instant::ZERO,
+            parts_bytes: 0,
+            is_whole: false,
+            sent: Sent::default(),
+        }
     }
 
     /// Somebody has begun to listen.
     pub fn listen(&mut self, now: Instant) {
         self.put_off(now);
         self.latest = now + self.patience() * PARTS as u32;
+        self.counts_from = now + self.patience();
     }
 
     /// Somebody has reported.
@@ -217,9 +208,17 @@ impl WholeLoops {
         self.sent = self.sent.max(sent);
     }
 
-    /// The loop has ended. Returns what it has sent.
+    /// The loop has ended. Returns what it has sent. The number of loops may be limited, so the many short loops for whoever
+    /// reports early and often count as one.
     pub fn end(&mut self) -> Sent {
-        std::mem::take(&mut self.sent)
+        match std::mem::take(&mut self.sent) {
+            Sent::Loop if !self.is_whole && self.began < self.counts_from => Sent::Some,
+            Sent::Loop => {
+                self.counts_from = self.began + self.patience();
+                Sent::Loop
+            }
+            sent => sent,
+        }
     }
 
     /// Bytes of an object have left.
@@ -248,7 +247,7 @@ mod tests {
         assert!(!lacks.begin_pass(at(0), false), "nobody lacks anything");
         lacks.report(at(0), &(0..100), None);
         lacks.report(at(500), &(50..150), None);
-        assert!(!lacks.begin_pass(at(900), false), "others may report, too");
+        assert!(!lacks.begin_pass(at(600), false), "others may report, too");
         assert!(lacks.begin_pass(at(1_100), false));
         assert_eq!(lacks.next(0), Some(0..200));
         lacks.report(at(1_200), &(100..950), Some(200));
@@ -284,6 +283,20 @@ mod tests {
         whole.put_off(at(10_002));
         whole.begin(at(10_003), true);
         assert!(!whole.is_whole());
+    }
+
+    #[test]
+    fn loops_for_one_that_reports_over_and_over_count_once_in_the_time_that_all_have_to_report() {
+        let mut whole = WholeLoops::new(1_000);
+        whole.listen(at(0));
+        let mut counts = |millis| {
+            whole.put_off(at(millis));
+            whole.begin(at(millis), true);
+            whole.note(Sent::Loop);
+            whole.end() == Sent::Loop
+        };
+        let counted: Vec<_> = (1..35).map(|second| second * 1_000).filter(|millis| counts(*millis)).collect();
+        assert_eq!(counted, [10_000, 20_000, 30_000]);
     }
 
     /// A recorded report of one block that was sent again and again kept everything from whoever cannot report.

@@ -41,6 +41,7 @@ mod pass;
 mod proofs;
 mod receiver;
 mod ring;
+mod said;
 mod sender;
 
 pub use iotup::iotup_inputs;

@@ -1,6 +1,6 @@
 //! What a carousel's receiver knows of one object.
 
-use std::{ops::Range, time::Duration};
+use std::time::Duration;
 
 use treecast_wire::message::BeginOfFile;
 
@@ -41,8 +41,7 @@ pub(super) struct Object {
     pub report_at: Option<Instant>,
     /// The time between two such reports.
     pub report_wait: Duration,
-    /// Bytes that the sender has said it will bring, since this receiver last reported, and when the first of that was said.
-    pub said: Vec<Range<u64>>,
+    /// When the sender first said, after this receiver's last report, that it will bring some of the object.
     pub said_at: Option<Instant>,
     /// When blocks of it last came.
     pub heard_at: Option<Instant>,
@@ -69,19 +68,6 @@ impl Object {
     /// How much memory this object takes in the machine, in chunks of about 600 bytes.
     pub fn chunks(&self) -> usize {
         self.stored.chunks() + self.gatherer.as_ref().map_or(0, Gatherer::chunks)
-    }
-
-    /// Returns what the sender has said it will bring, and forgets it.
-    pub fn take_said(&mut self) -> Vec<Range<u64>> {
-        self.said_at = None;
-        std::mem::take(&mut self.said)
-    }
-
-    /// The sender has brought what it was to bring: what has not come of it is lost.
-    pub fn end_pass(&mut self) {
-        if self.said_at.is_some_and(|said| self.heard_at >= Some(said)) {
-            self.take_said();
-        }
     }
 
     /// Notes the object's size and name.

@@ -14,7 +14,10 @@ use treecast_wire::{
     message::{BeginOfFile, ChunkHashes, MAX_OBJECTS, Message, Reason, RetransmissionRequest},
 };
 
-use super::object::{Object, Phase, Withdrawn};
+use super::{
+    object::{Object, Phase, Withdrawn},
+    said::Said,
+};
 use crate::{
     Instant, Step,
     fec::{Gatherer, Layout},
@@ -65,12 +68,9 @@ const LONGEST_REPORT_WAIT: Duration = Duration::from_secs(30);
 const MOST_LACKS: usize = 1_024;
 
 /// The time after which a receiver should have heard what the sender says of a report, and the number of receivers for which the random
-/// times before reports are made (as RFC 4654, 4.5): a dozen speak before all hear it.
-const SAID_AFTER: Duration = Duration::from_millis(150);
+/// times before reports are made (RFC 4654, 4.5). Nobody knows how many there are: one alone waits for a third of a second.
+const SAID_AFTER: Duration = Duration::from_millis(50);
 const MANY_RECEIVERS: u32 = 10_000;
-
-/// The most ranges that are remembered of what the sender says it will bring of an object.
-const MOST_SAID: usize = 4_096;
 
 #[derive(Debug, Clone, Default)]
 pub struct ReceiverConfig {
@@ -131,6 +131,7 @@ pub struct Receiver {
     last_heard: Option<Instant>,
     /// When the sender is told what is lacking of which object.
     reports: BTreeSet<(Instant, u32)>,
+    said: Said,
     random: SplitMix64,
     /// Objects that the caller is hashing or committing.
     busy: BTreeSet<u32>,
@@ -309,8 +310,13 @@ impl Receiver {
                 }
             }
             Message::EndOfFile => {
-                if let Some(object) = self.objects.get_mut(&file.index()) {
-                    object.end_pass();
+                // What the sender was to bring, and has not come, is lost.
+                let object = self.objects.get_mut(&file.index());
+                if object
+                    .and_then(|object| object.said_at.take_if(|at| object.heard_at >= Some(*at)))
+                    .is_some()
+                {
+                    self.said.forget(file.index());
                 }
                 self.report_if_due(now, file);
             }
@@ -387,31 +393,27 @@ impl Receiver {
     /// Tells the sender what is lacking of an object, but not what it has said that it will bring.
     fn report(&mut self, index: u32) {
         let file = FileId::new(self.config.session, index);
-        let Some(object) = self.objects.get_mut(&index) else { return };
-        let said = object.take_said();
-        if object.phase != Phase::Receiving {
-            return;
+        let receiving = self.objects.get_mut(&index).filter(|object| object.phase == Phase::Receiving);
+        if let Some(object) = receiving {
+            // Anybody may have said it. What has not come for so long is not believed any more.
+            let believes = object.report_wait <= LONGEST_REPORT_WAIT;
+            object.said_at = None;
+            let gaps =
+                std::iter::successors(object.stored.first_gap(0), |gap| object.stored.first_gap(gap.end));
+            let lacks = gaps.filter(|gap| !(believes && self.said.has(index, gap))).take(MOST_LACKS);
+            let lacks = lacks.filter_map(|gap| RetransmissionRequest::new(gap).ok().map(Message::Lacking));
+            self.steps
+                .extend(lacks.map(|message| Step::Transmit(ReceiverTransmit::Message { file, message })));
         }
-        let (stored, mut position, mut lacks) = (&object.stored, 0, Vec::new());
-        while lacks.len() < MOST_LACKS
-            && let Some(gap) = stored.first_gap(position)
-        {
-            position = gap.end;
-            if !said.iter().any(|said| said.start <= gap.start && gap.end <= said.end) {
-                lacks.extend(RetransmissionRequest::new(gap));
-            }
-        }
-        for lack in lacks {
-            self.transmit(ReceiverTransmit::Message { file, message: Message::Lacking(lack) });
-        }
+        self.said.forget(index);
     }
 
     /// The sender says what it will bring of an object, because somebody has reported it.
     fn on_said(&mut self, now: Instant, file: FileId, range: Range<u64>) {
         let Some(object) = self.objects.get_mut(&file.index()) else { return };
-        if object.report_at.is_some() && object.said.len() < MOST_SAID {
+        if object.report_at.is_some() && object.phase == Phase::Receiving {
             object.said_at.get_or_insert(now);
-            object.said.push(range);
+            self.said.add(file.index(), range);
         }
     }
 

@@ -5,7 +5,7 @@ use std::{collections::VecDeque, ops::Range, time::Duration};
 use treecast_wire::{
     ParseError,
     header::{FileId, PacketType, SessionId},
-    message::{BeginOfFile, Contents, Digest, Message, Reason},
+    message::{BeginOfFile, Contents, Digest, Message, Reason, RetransmissionRequest},
 };
 
 use super::{
@@ -32,9 +32,9 @@ const IDLE_OBJECT: Duration = Duration::from_millis(5);
 /// An object of which a pass sends fewer symbols than this is not announced in it, but for the first.
 const MANY_SYMBOLS: u64 = 32;
 
-/// What has been reported is told to all receivers, so that they need not report it: so often, and so many ranges at a time.
-const SAY_INTERVAL: Duration = Duration::from_millis(100);
-const MOST_SAID: usize = 128;
+/// Time after which receivers are told what was reported, so that they need not report it, and the most messages with that at a time.
+const SAY_INTERVAL: Duration = Duration::from_millis(20);
+const MOST_SAID: usize = 64;
 
 /// How many times the end is said, since no receiver can ask for it.
 pub(super) const GOODBYES: usize = 3;
@@ -100,8 +100,8 @@ pub(super) struct Ring {
     has_looped: bool,
     /// When whole loops are due. `None` where receivers do not report, and each loop is whole.
     whole_loops: Option<WholeLoops>,
-    /// When receivers are next told what has been reported.
-    say_at: Instant,
+    /// When receivers are next told what was reported. `None`: they know.
+    say_at: Option<Instant>,
     /// Messages that go before the next block. At most a few for each object.
     messages: VecDeque<(FileId, Message)>,
 }
@@ -177,7 +177,7 @@ impl Ring {
             at: Place::at(start),
             has_looped: false,
             whole_loops: config.has_reports.then(|| WholeLoops::new(total)),
-            say_at: Instant::ZERO,
+            say_at: None,
             messages: VecDeque::new(),
             config,
         };
@@ -221,6 +221,7 @@ impl Ring {
         let object = object.filter(|object| object.file == file && object.withdrawn.is_none());
         if object.is_some_and(|object| object.lacks.report(now, bytes, passed)) {
             whole_loops.put_off(now);
+            self.say_at.get_or_insert(now + SAY_INTERVAL);
         }
     }
 
@@ -243,8 +244,7 @@ impl Ring {
             match self.state {
                 State::Waiting => return Turn::Wait(None, SenderWait::Listener),
                 State::Sending if self.is_early(now) => {
-                    let next =
-                        if self.has_to_say() { self.next_loop.min(self.say_at) } else { self.next_loop };
+                    let next = self.say_at.into_iter().fold(self.next_loop, Instant::min);
                     return Turn::Wait(Some(next), SenderWait::Loop);
                 }
                 State::Sending | State::Closing => {
@@ -259,22 +259,20 @@ impl Ring {
 
     /// Tells all receivers what some have reported.
     fn say_reported(&mut self, now: Instant) {
-        let may_say = self.state == State::Sending && self.config.announce && self.messages.is_empty();
-        if !may_say || now < self.say_at || !self.has_to_say() {
+        let may_say = self.state == State::Sending && self.messages.is_empty();
+        if !may_say || self.say_at.take_if(|at| *at <= now).is_none() || !self.config.announce {
             return;
         }
-        self.say_at = now + SAY_INTERVAL;
         for object in &mut self.objects {
-            while self.messages.len() < MOST_SAID
-                && let Some(lacking) = object.lacks.take_unsaid()
-            {
-                self.messages.push_back((object.file, Message::Lacking(lacking)));
+            while let Some(bytes) = object.lacks.take_unsaid() {
+                let said = RetransmissionRequest::new(bytes).map(Message::Lacking);
+                self.messages.extend(said.map(|said| (object.file, said)));
+                if self.messages.len() >= MOST_SAID {
+                    self.say_at = Some(now + SAY_INTERVAL);
+                    return;
+                }
             }
         }
-    }
-
-    fn has_to_say(&self) -> bool {
-        self.whole_loops.is_some() && self.objects.iter().any(|object| object.lacks.has_unsaid())
     }
 
     /// Takes note of the hash of an object, which announcements carry from now on.

@@ -483,3 +483,18 @@ fn what_the_sender_says_it_will_bring_is_not_reported_before_that_should_have_co
     let lost = one.lacks(8_000, message(FILE, Message::EndOfFile));
     assert_eq!(lost, [10..20, 80..95], "the pass has gone by");
 }
+
+/// Anybody may say that everything will come, again and again.
+#[test]
+fn what_is_said_and_does_not_come_delays_reports_and_does_not_prevent_them() {
+    let mut one = Reporting::new();
+    one.lacks(0, announced());
+    one.lacks(0, have());
+    let mut reports = Vec::new();
+    for millis in (1_000..60_000).step_by(500) {
+        let forged = Message::Lacking(RetransmissionRequest::new(0..95).unwrap());
+        one.0.handle(NOW + Duration::from_millis(millis), message(FILE, forged));
+        reports.extend((!one.lacks(millis, announced()).is_empty()).then_some(millis));
+    }
+    assert!(matches!(reports[..], [15_000..20_000, 31_000..36_000]), "{reports:?}");
+}
