@@ -85,7 +85,7 @@ fn reports_of(
         if is_forged && millis % 100 == 0 {
             let all = RetransmissionRequest::new(0..BLOCK * BLOCKS).unwrap();
             let (to, file) = (Destination::Group, FileId::new(SESSION, 0));
-            arrived.push(SenderTransmit::Message { to, file, message: Message::Lacking(all) });
+            arrived.push(SenderTransmit::Message { to, file, message: Message::Lacking(all.into()) });
         }
         let is_due = |at: &Option<Instant>| at.is_some_and(|at| at <= now || !arrived.is_empty());
         for (receiver, lacks, at) in receivers.iter_mut().filter(|(.., at)| is_due(at)) {
@@ -158,8 +158,7 @@ fn unlike(_: usize, random: &mut SplitMix64) -> Vec<u64> {
 fn the_datagrams_that_reach_the_sender_do_not_grow_with_the_number_of_receivers() {
     for count in [10, 1_000, 10_000] {
         let (without, with) = (reports_of(count, alike, 0.0, false), reports_of(count, alike, 0.02, false));
-        eprintln!("{count} {without:?} {with:?}");
-        assert!(without.most_a_second <= 400 && with.most_a_second <= 1_000, "{without:?} {with:?}");
+        assert!(without.most_a_second <= 30 && with.most_a_second <= 400, "{without:?} {with:?}");
         assert!(without.done_millis < 4_000 && with.done_millis < 30_000, "{without:?} {with:?}");
     }
 }
@@ -168,8 +167,7 @@ fn the_datagrams_that_reach_the_sender_do_not_grow_with_the_number_of_receivers(
 fn receivers_that_lack_different_blocks_hear_of_the_union_of_them() {
     for count in [10, 1_000, 10_000] {
         let unlike = reports_of(count, unlike, 0.0, false);
-        eprintln!("{count} {unlike:?}");
-        assert!(unlike.most_a_second <= 1_000_000, "{unlike:?}");
+        assert!(unlike.most_a_second <= 1_000, "{unlike:?}");
     }
 }
 

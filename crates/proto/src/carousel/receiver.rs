@@ -11,7 +11,7 @@ use std::{
 
 use treecast_wire::{
     header::{FileId, SessionId},
-    message::{BeginOfFile, ChunkHashes, MAX_OBJECTS, Message, Reason, RetransmissionRequest},
+    message::{BeginOfFile, ChunkHashes, Lacking, MAX_OBJECTS, Message, Reason},
 };
 
 use super::{
@@ -320,7 +320,7 @@ impl Receiver {
                 }
                 self.report_if_due(now, file);
             }
-            Message::Lacking(said) => self.on_said(now, file, said.range()),
+            Message::Lacking(said) => said.ranges().for_each(|bytes| self.on_said(now, file, bytes)),
             Message::Digest(digest) => {
                 if let Some(object) = self.object(file) {
                     object.digest = Some(digest.hash);
@@ -401,9 +401,9 @@ impl Receiver {
             let gaps =
                 std::iter::successors(object.stored.first_gap(0), |gap| object.stored.first_gap(gap.end));
             let lacks = gaps.filter(|gap| !(believes && self.said.has(index, gap))).take(MOST_LACKS);
-            let lacks = lacks.filter_map(|gap| RetransmissionRequest::new(gap).ok().map(Message::Lacking));
-            self.steps
-                .extend(lacks.map(|message| Step::Transmit(ReceiverTransmit::Message { file, message })));
+            let lacks = Lacking::of_all(lacks, self.config.block_len);
+            let report = |lacks| ReceiverTransmit::Message { file, message: Message::Lacking(lacks) };
+            self.steps.extend(lacks.into_iter().map(|lacks| Step::Transmit(report(lacks))));
         }
         self.said.forget(index);
     }

@@ -5,7 +5,7 @@ use std::{collections::VecDeque, ops::Range, time::Duration};
 use treecast_wire::{
     ParseError,
     header::{FileId, PacketType, SessionId},
-    message::{BeginOfFile, Contents, Digest, Message, Reason, RetransmissionRequest},
+    message::{BeginOfFile, Contents, Digest, Lacking, Message, Reason},
 };
 
 use super::{
@@ -32,9 +32,9 @@ const IDLE_OBJECT: Duration = Duration::from_millis(5);
 /// An object of which a pass sends fewer symbols than this is not announced in it, but for the first.
 const MANY_SYMBOLS: u64 = 32;
 
-/// Time after which receivers are told what was reported, so that they need not report it, and the most messages with that at a time.
+/// Time after which receivers are told what was reported, so that they need not report it, and the most ranges of that at a time.
 const SAY_INTERVAL: Duration = Duration::from_millis(20);
-const MOST_SAID: usize = 64;
+const MOST_SAID: usize = 1_024;
 
 /// How many times the end is said, since no receiver can ask for it.
 pub(super) const GOODBYES: usize = 3;
@@ -263,16 +263,14 @@ impl Ring {
         if !may_say || self.say_at.take_if(|at| *at <= now).is_none() || !self.config.announce {
             return;
         }
+        let mut room = MOST_SAID;
         for object in &mut self.objects {
-            while let Some(bytes) = object.lacks.take_unsaid() {
-                let said = RetransmissionRequest::new(bytes).map(Message::Lacking);
-                self.messages.extend(said.map(|said| (object.file, said)));
-                if self.messages.len() >= MOST_SAID {
-                    self.say_at = Some(now + SAY_INTERVAL);
-                    return;
-                }
-            }
+            let said: Vec<_> = std::iter::from_fn(|| object.lacks.take_unsaid()).take(room).collect();
+            room -= said.len();
+            let said = Lacking::of_all(said, self.config.block_len);
+            self.messages.extend(said.into_iter().map(|said| (object.file, Message::Lacking(said))));
         }
+        self.say_at = (room == 0).then_some(now + SAY_INTERVAL);
     }
 
     /// Takes note of the hash of an object, which announcements carry from now on.

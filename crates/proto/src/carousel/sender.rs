@@ -91,7 +91,9 @@ impl Sender {
             }
             SenderInput::Close => self.close(),
             SenderInput::Local { file, message: Message::Lacking(lacking), .. } => {
-                self.rings.iter_mut().for_each(|ring| ring.report(now, file, &lacking.range()));
+                for ring in &mut self.rings {
+                    lacking.ranges().for_each(|bytes| ring.report(now, file, &bytes));
+                }
             }
             // Nobody is connected to a carousel.
             SenderInput::Joined { .. }
@@ -262,7 +264,7 @@ mod tests {
     fn report(sender: &mut Sender, now: Instant, bytes: std::ops::Range<u64>) {
         let from = treecast_wire::message::Member(([10, 0, 0, 1], 7).into());
         let lacking = treecast_wire::message::RetransmissionRequest::new(bytes).expect("some bytes");
-        let (file, message) = (FileId::new(SessionId(9), 1), Message::Lacking(lacking));
+        let (file, message) = (FileId::new(SessionId(9), 1), Message::Lacking(lacking.into()));
         sender.handle(now, SenderInput::Local { from, file, message });
     }
 

@@ -1,6 +1,6 @@
 //! The carousel's receiver, seen from outside.
 
-use treecast_wire::message::{Contents, Digest, TransferType};
+use treecast_wire::message::{Contents, Digest, RetransmissionRequest, TransferType};
 
 use super::*;
 use crate::object::{Channel, chunks::CHUNK_LEN};
@@ -424,7 +424,7 @@ impl Reporting {
         loop {
             match self.0.poll(now) {
                 Step::Transmit(ReceiverTransmit::Message { message: Message::Lacking(lacking), .. }) => {
-                    lacks.push(lacking.range());
+                    lacks.extend(lacking.ranges());
                 }
                 Step::Wait(..) => break lacks,
                 _ => {}
@@ -465,7 +465,7 @@ fn what_is_lacking_is_reported_until_it_comes() {
 
 #[test]
 fn what_the_sender_says_it_will_bring_is_not_reported_before_that_should_have_come() {
-    let said = |range| message(FILE, Message::Lacking(RetransmissionRequest::new(range).unwrap()));
+    let said = |range| message(FILE, Message::Lacking(RetransmissionRequest::new(range).unwrap().into()));
     let mut one = Reporting::new();
     one.lacks(0, announced());
     one.0.handle(NOW + Duration::from_millis(2_000), said(0..30));
@@ -492,7 +492,7 @@ fn what_is_said_and_does_not_come_delays_reports_and_does_not_prevent_them() {
     one.lacks(0, have());
     let mut reports = Vec::new();
     for millis in (1_000..60_000).step_by(500) {
-        let forged = Message::Lacking(RetransmissionRequest::new(0..95).unwrap());
+        let forged = Message::Lacking(RetransmissionRequest::new(0..95).unwrap().into());
         one.0.handle(NOW + Duration::from_millis(millis), message(FILE, forged));
         reports.extend((!one.lacks(millis, announced()).is_empty()).then_some(millis));
     }
