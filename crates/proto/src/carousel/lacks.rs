@@ -20,7 +20,7 @@ const READ_BYTES_A_SECOND: u64 = 10_000_000;
 
 /// The time between the first report on an object with an index and the pass that brings what it lacks, besides the time in which
 /// receivers whose disks are much alike have read their older versions.
-const LEAST_GATHER: Duration = Duration::from_millis(700);
+const LEAST_GATHER: Duration = Duration::from_millis(600);
 const GATHER_BYTES_A_SECOND: u64 = 400_000_000;
 
 /// Number of times the bytes of a whole loop that loops of parts take before one is due. Whoever cannot report gets a fifth of the rate.
@@ -128,8 +128,7 @@ impl Lacks {
 pub(super) enum Sent {
     #[default]
     Nothing,
-    /// Blocks, but none of an object with an index: receivers have not said yet what they lack of those. Or parts of
-    /// such an object, so early that not all receivers can have said it.
+    /// Blocks, but none of an object with an index: receivers have not said yet what they lack of those.
     Some,
     /// A loop that counts.
     Loop,
@@ -147,6 +146,7 @@ pub(super) struct WholeLoops {
     began: Instant,
     /// When all receivers have had the time to report since a loop last counted. Loops of parts that began before do not count.
     counts_from: Instant,
+    counted: u64,
     /// Bytes that loops of parts have taken since the last whole one.
     parts_bytes: u64,
     /// Whether this loop is whole.
@@ -163,6 +163,7 @@ impl WholeLoops {
             latest: Instant::ZERO,
             began: Instant::ZERO,
             counts_from: Instant::ZERO,
+            counted: 0,
             parts_bytes: 0,
             is_whole: false,
             sent: Sent::default(),
@@ -208,17 +209,22 @@ impl WholeLoops {
         self.sent = self.sent.max(sent);
     }
 
-    /// The loop has ended. Returns what it has sent. The number of loops may be limited, so the many short loops for whoever
-    /// reports early and often count as one.
+    /// The loop has ended. Returns what it has sent.
     pub fn end(&mut self) -> Sent {
-        match std::mem::take(&mut self.sent) {
-            Sent::Loop if !self.is_whole && self.began < self.counts_from => Sent::Some,
-            Sent::Loop => {
-                self.counts_from = self.began + self.patience();
-                Sent::Loop
-            }
-            sent => sent,
+        std::mem::take(&mut self.sent)
+    }
+
+    /// Counts this loop where their number is limited. The many short loops for whoever reports early and often count as one.
+    pub fn count(&mut self) {
+        if self.is_whole || self.counts_from <= self.began {
+            self.counted += 1;
+            self.counts_from = self.began + self.patience();
         }
+    }
+
+    /// Number of loops in each of which all receivers had the time to report.
+    pub fn counted(&self) -> u64 {
+        self.counted
     }
 
     /// Bytes of an object have left.
@@ -247,7 +253,7 @@ mod tests {
         assert!(!lacks.begin_pass(at(0), false), "nobody lacks anything");
         lacks.report(at(0), &(0..100), None);
         lacks.report(at(500), &(50..150), None);
-        assert!(!lacks.begin_pass(at(600), false), "others may report, too");
+        assert!(!lacks.begin_pass(at(500), false), "others may report, too");
         assert!(lacks.begin_pass(at(1_100), false));
         assert_eq!(lacks.next(0), Some(0..200));
         lacks.report(at(1_200), &(100..950), Some(200));
@@ -292,8 +298,9 @@ mod tests {
         let mut counts = |millis| {
             whole.put_off(at(millis));
             whole.begin(at(millis), true);
-            whole.note(Sent::Loop);
-            whole.end() == Sent::Loop
+            let before = whole.counted();
+            whole.count();
+            whole.counted() > before
         };
         let counted: Vec<_> = (1..35).map(|second| second * 1_000).filter(|millis| counts(*millis)).collect();
         assert_eq!(counted, [10_000, 20_000, 30_000]);

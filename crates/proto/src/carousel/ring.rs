@@ -195,6 +195,12 @@ impl Ring {
         self.loops
     }
 
+    /// How many loops count where their number is limited: those in which all receivers had the time to report.
+    pub fn counted_loops(&self) -> u64 {
+        let has_indexes = self.objects.iter().any(|object| object.begin.has_index());
+        self.whole_loops.as_ref().filter(|_| has_indexes).map_or(self.loops, WholeLoops::counted)
+    }
+
     pub fn is_closed(&self) -> bool {
         self.state == State::Closed
     }
@@ -492,6 +498,7 @@ impl Ring {
         }
         let counts = sent == Sent::Loop || sent == Sent::Some && !has_indexes;
         self.loops += u64::from(counts);
+        self.whole_loops.iter_mut().filter(|_| counts && has_indexes).for_each(WholeLoops::count);
         self.pass = Pass::default();
         self.align();
         self.is_fresh = true;
