@@ -191,7 +191,8 @@ fn message(random: &mut ChaCha8Rng) -> Message {
     let (start, end) = (position(random), position(random));
     match random.random_range(0..20) {
         14 => Message::Move(Move::new(random.random_range(0..4)).expect("one of eight")),
-        15 => RetransmissionRequest::new(start..end).map_or(Message::EndOfFile, Message::Lacking),
+        15 => RetransmissionRequest::new(start..end)
+            .map_or(Message::EndOfFile, |range| Message::Lacking(range.into())),
         0 | 1 => Message::BeginOfFile(begin(position(random))),
         16 => {
             let first = [0, 1, 31, start as u32][random.random_range(0..4)];

@@ -7,12 +7,13 @@ use treecast_wire::{
     iotup,
     message::{
         Attributes, BeginOfFile, BlockHash, BlockHashes, ChunkHashes, ChunkHashesRequest, Contents, Digest,
-        FILE_NAME_LEN, GroupId, GroupKey, Heard, Hello, Lack, Local, LocalFlags, LocalJoin, LocalObject,
-        LocalReport, LocalRequest, LocalSplit, LocalState, MAX_BLOCK_HASHES, MAX_LACKS, MAX_LOCAL_CHILDREN,
-        MAX_LOCAL_MEMBERS, MAX_LOCAL_OBJECTS, MAX_LOCAL_REQUESTED, MAX_LOCAL_ROSTER, MAX_OBJECTS, MAX_PAGES,
-        MAX_PROOF, MAX_REASON_LEN, MAX_ZEROS_LEN, MEMBER_LEN, MODE_BITS, Member, Message, ModificationTime,
-        Move, ObjectKind, PAGE_CHUNKS, Pace, PaceReport, Phase, Place, Progress, PutOut, PutOutCode, Reason,
-        RetransmissionRequest, Signed, SignedWord, SymbolRequest, SymbolsSent, TransferType, Welcome, Zeros,
+        FILE_NAME_LEN, GroupId, GroupKey, Heard, Hello, Lack, Lacking, Local, LocalFlags, LocalJoin,
+        LocalObject, LocalReport, LocalRequest, LocalSplit, LocalState, MAX_BLOCK_HASHES, MAX_LACKS,
+        MAX_LOCAL_CHILDREN, MAX_LOCAL_MEMBERS, MAX_LOCAL_OBJECTS, MAX_LOCAL_REQUESTED, MAX_LOCAL_ROSTER,
+        MAX_OBJECTS, MAX_PAGES, MAX_PROOF, MAX_REASON_LEN, MAX_ZEROS_LEN, MEMBER_LEN, MODE_BITS, Member,
+        Message, ModificationTime, Move, ObjectKind, PAGE_CHUNKS, Pace, PaceReport, Phase, Place, Progress,
+        PutOut, PutOutCode, Reason, RetransmissionRequest, Signed, SignedWord, SymbolRequest, SymbolsSent,
+        TransferType, Welcome, Zeros,
     },
     seal::{KeyId, PREFIX_LEN, Prefix},
     ticket::{Fanout, LocalMode, LocalTicket, MAX_CONTROL_ADDRESSES, MAX_GROUPS, Repair, Security, Ticket},
@@ -151,7 +152,8 @@ fn header() -> impl Strategy<Value = Header> {
 fn payload_len(message: &Message) -> usize {
     match message {
         Message::BeginOfFile(_) | Message::Offer(_) => BeginOfFile::LEN,
-        Message::RetransmissionRequest(_) | Message::Lacking(_) => RetransmissionRequest::LEN,
+        Message::RetransmissionRequest(_) => RetransmissionRequest::LEN,
+        Message::Lacking(lacking) => lacking.ranges().count() * RetransmissionRequest::LEN,
         Message::Hello(hello) => 1 + 2 + 4 + MEMBER_LEN + hello.name().len(),
         Message::Welcome(_) => Welcome::LEN,
         Message::Digest(Digest { hash, signature, place }) => {
@@ -243,7 +245,14 @@ fn message() -> impl Strategy<Value = Message> {
         begin_of_file().prop_map(Message::BeginOfFile),
         begin_of_file().prop_map(Message::Offer),
         range.clone().prop_map(Message::RetransmissionRequest),
-        range.prop_map(Message::Lacking),
+        range.prop_map(|range| Message::Lacking(range.into())),
+        prop::collection::vec(1..1_000_u64, 2..=64).prop_map(|lens| {
+            let ranges = lens.iter().scan(0, |at, len| {
+                *at += 2 * len;
+                Some(*at - len..*at)
+            });
+            Message::Lacking(Lacking::of_all(ranges, u16::MAX).remove(0))
+        }),
         (0..u64::MAX - MAX_ZEROS_LEN, 1..=MAX_ZEROS_LEN)
             .prop_map(|(start, len)| Message::Zeros(Zeros::new(start..start + len).expect("in range"))),
         (0..MAX_GROUPS).prop_map(|group| Message::Move(Move::new(group).expect("in range"))),

@@ -446,6 +446,7 @@ impl Session<'_> {
         let now = self.clock.now();
         self.now = now;
         let deadline = self.settle(None);
+        self.join_if_due(now);
         self.tell_heard(now);
         loop {
             match self.hearing.congestion.poll(now) {

@@ -20,7 +20,7 @@ const READ_BYTES_A_SECOND: u64 = 10_000_000;
 
 /// The time between the first report on an object with an index and the pass that brings what it lacks, besides the time in which
 /// receivers whose disks are much alike have read their older versions.
-const LEAST_GATHER: Duration = Duration::from_secs(1);
+const LEAST_GATHER: Duration = Duration::from_millis(600);
 const GATHER_BYTES_A_SECOND: u64 = 400_000_000;
 
 /// Number of times the bytes of a whole loop that loops of parts take before one is due. Whoever cannot report gets a fifth of the rate.
@@ -36,6 +36,8 @@ pub(super) struct Lacks {
     reported: BlockSet,
     /// When the first of that was reported.
     since: Option<Instant>,
+    /// What was reported since receivers were last told.
+    unsaid: BlockSet,
     /// Whether the next pass brings all of it, because those who have come have nothing of it.
     is_new: bool,
     /// What this pass brings. `None`: all of it.
@@ -50,6 +52,7 @@ impl Lacks {
             has_index: begin.has_index(),
             reported: BlockSet::default(),
             since: None,
+            unsaid: BlockSet::default(),
             is_new: !begin.has_index(),
             pass: Some(BlockSet::default()),
         }
@@ -61,19 +64,34 @@ impl Lacks {
         if bytes.start >= self.size {
             return false;
         }
-        let blocks = bytes.start / self.block_len..bytes.end.min(self.size).div_ceil(self.block_len);
+        let all = self.size.div_ceil(self.block_len);
+        let blocks = bytes.start / self.block_len..bytes.end.div_ceil(self.block_len).min(all);
+        // Many receivers may lack all of it.
+        if self.unsaid.len() < all {
+            self.unsaid.insert(blocks.clone());
+        }
         let passed = passed.map_or(u64::MAX, |position| position.div_ceil(self.block_len));
         let ahead = blocks.start.max(passed)..blocks.end;
         let behind = blocks.start..blocks.end.min(passed);
         if let Some(pass) = self.pass.as_mut().filter(|_| !ahead.is_empty()) {
             pass.insert(ahead);
         }
-        // Many receivers may lack all of it.
-        if !behind.is_empty() && self.reported.len() < self.size.div_ceil(self.block_len) {
+        if !behind.is_empty() && self.reported.len() < all {
             self.reported.insert(behind);
             self.since.get_or_insert(now);
         }
         true
+    }
+
+    /// Returns the next bytes of which receivers are to be told that they were reported.
+    pub fn take_unsaid(&mut self) -> Option<Range<u64>> {
+        let blocks = self.unsaid.first_run(0..u64::MAX)?;
+        self.unsaid.remove(blocks.clone());
+        Some(self.bytes_of(&blocks))
+    }
+
+    fn bytes_of(&self, blocks: &Range<u64>) -> Range<u64> {
+        blocks.start * self.block_len..blocks.end.saturating_mul(self.block_len).min(self.size)
     }
 
     /// Whether anything was reported that no pass has brought.
@@ -99,10 +117,7 @@ impl Lacks {
     pub fn next(&self, position: u64) -> Option<Range<u64>> {
         let bytes = match &self.pass {
             None => position..self.size,
-            Some(pass) => {
-                let blocks = pass.first_run(position.div_ceil(self.block_len)..u64::MAX)?;
-                blocks.start * self.block_len..blocks.end.saturating_mul(self.block_len).min(self.size)
-            }
+            Some(pass) => self.bytes_of(&pass.first_run(position.div_ceil(self.block_len)..u64::MAX)?),
         };
         (!bytes.is_empty()).then_some(bytes)
     }
@@ -129,6 +144,9 @@ pub(super) struct WholeLoops {
     latest: Instant,
     /// When this loop began.
     began: Instant,
+    /// When all receivers have had the time to report since a loop last counted. Loops of parts that began before do not count.
+    counts_from: Instant,
+    counted: u64,
     /// Bytes that loops of parts have taken since the last whole one.
     parts_bytes: u64,
     /// Whether this loop is whole.
@@ -139,14 +157,24 @@ pub(super) struct WholeLoops {
 
 impl WholeLoops {
     pub fn new(total_bytes: u64) -> Self {
-        let (at, latest, began) = (Instant::ZERO, Instant::ZERO, Instant::ZERO);
-        Self { total_bytes, at, latest, began, parts_bytes: 0, is_whole: false, sent: Sent::default() }
+        Self {
+            total_bytes,
+            at: Instant::ZERO,
+            latest: Instant::ZERO,
+            began: Instant::ZERO,
+            counts_from: Instant::ZERO,
+            counted: 0,
+            parts_bytes: 0,
+            is_whole: false,
+            sent: Sent::default(),
+        }
     }
 
     /// Somebody has begun to listen.
     pub fn listen(&mut self, now: Instant) {
         self.put_off(now);
         self.latest = now + self.patience() * PARTS as u32;
+        self.counts_from = now + self.patience();
     }
 
     /// Somebody has reported.
@@ -186,6 +214,19 @@ impl WholeLoops {
         std::mem::take(&mut self.sent)
     }
 
+    /// Counts this loop where their number is limited. The many short loops for whoever reports early and often count as one.
+    pub fn count(&mut self) {
+        if self.is_whole || self.counts_from <= self.began {
+            self.counted += 1;
+            self.counts_from = self.began + self.patience();
+        }
+    }
+
+    /// Number of loops in each of which all receivers had the time to report.
+    pub fn counted(&self) -> u64 {
+        self.counted
+    }
+
     /// Bytes of an object have left.
     pub fn sent(&mut self, bytes: u64) {
         if !self.is_whole {
@@ -212,7 +253,7 @@ mod tests {
         assert!(!lacks.begin_pass(at(0), false), "nobody lacks anything");
         lacks.report(at(0), &(0..100), None);
         lacks.report(at(500), &(50..150), None);
-        assert!(!lacks.begin_pass(at(900), false), "others may report, too");
+        assert!(!lacks.begin_pass(at(500), false), "others may report, too");
         assert!(lacks.begin_pass(at(1_100), false));
         assert_eq!(lacks.next(0), Some(0..200));
         lacks.report(at(1_200), &(100..950), Some(200));
@@ -248,6 +289,21 @@ mod tests {
         whole.put_off(at(10_002));
         whole.begin(at(10_003), true);
         assert!(!whole.is_whole());
+    }
+
+    #[test]
+    fn loops_for_one_that_reports_over_and_over_count_once_in_the_time_that_all_have_to_report() {
+        let mut whole = WholeLoops::new(1_000);
+        whole.listen(at(0));
+        let mut counts = |millis| {
+            whole.put_off(at(millis));
+            whole.begin(at(millis), true);
+            let before = whole.counted();
+            whole.count();
+            whole.counted() > before
+        };
+        let counted: Vec<_> = (1..35).map(|second| second * 1_000).filter(|millis| counts(*millis)).collect();
+        assert_eq!(counted, [10_000, 20_000, 30_000]);
     }
 
     /// A recorded report of one block that was sent again and again kept everything from whoever cannot report.

@@ -34,11 +34,14 @@
 
 mod iotup;
 mod lacks;
+#[cfg(test)]
+mod many_tests;
 mod object;
 mod pass;
 mod proofs;
 mod receiver;
 mod ring;
+mod said;
 mod sender;
 
 pub use iotup::iotup_inputs;

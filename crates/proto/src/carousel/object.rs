@@ -41,6 +41,8 @@ pub(super) struct Object {
     pub report_at: Option<Instant>,
     /// The time between two such reports.
     pub report_wait: Duration,
+    /// When the sender first said, after this receiver's last report, that it will bring some of the object.
+    pub said_at: Option<Instant>,
     /// When blocks of it last came.
     pub heard_at: Option<Instant>,
     /// The repair symbols that are kept of the object, when the session uses forward error correction and the

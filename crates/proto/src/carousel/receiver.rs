@@ -11,10 +11,13 @@ use std::{
 
 use treecast_wire::{
     header::{FileId, SessionId},
-    message::{BeginOfFile, ChunkHashes, MAX_OBJECTS, Message, Reason, RetransmissionRequest},
+    message::{BeginOfFile, ChunkHashes, Lacking, MAX_OBJECTS, Message, Reason},
 };
 
-use super::object::{Object, Phase, Withdrawn};
+use super::{
+    object::{Object, Phase, Withdrawn},
+    said::Said,
+};
 use crate::{
     Instant, Step,
     fec::{Gatherer, Layout},
@@ -22,6 +25,8 @@ use crate::{
         Channel, CutShort, ReceiverCounters, ReceiverEvent, ReceiverInput, ReceiverTransmit, ReceiverWait,
         Response, chunks, stored::Stored,
     },
+    random::SplitMix64,
+    tfmcc::feedback,
 };
 
 /// The most objects that are noted and not announced: anybody can write to a group.
@@ -60,7 +65,12 @@ const SHORTEST_REPORT_WAIT: Duration = Duration::from_secs(1);
 const LONGEST_REPORT_WAIT: Duration = Duration::from_secs(30);
 
 /// The most ranges of a report. What is behind them is reported later.
-const MOST_LACKS: usize = 4_096;
+const MOST_LACKS: usize = 1_024;
+
+/// The time after which a receiver should have heard what the sender says of a report, and the number of receivers for which the random
+/// times before reports are made (RFC 4654, 4.5). Nobody knows how many there are: one alone waits for a third of a second.
+const SAID_AFTER: Duration = Duration::from_millis(50);
+const MANY_RECEIVERS: u32 = 10_000;
 
 #[derive(Debug, Clone, Default)]
 pub struct ReceiverConfig {
@@ -74,8 +84,8 @@ pub struct ReceiverConfig {
     /// How many times an object's hash may be wrong before the receiver gives the object up. This counts only
     /// where no chunk hashes tell which part is wrong.
     pub hash_attempts: u32,
-    /// Whether the sender is told what is lacking. It then sends that in place of everything.
-    pub reports: bool,
+    /// The seed of the random times before reports, where the sender is told what is lacking. It then sends that in place of everything.
+    pub reports: Option<u64>,
     /// How long the sender may be silent before the receiver gives up. None: the receiver waits for ever.
     pub patience: Option<Duration>,
 }
@@ -119,6 +129,10 @@ pub struct Receiver {
     /// Chunks of memory that all objects' sets of blocks take, at most.
     chunks: usize,
     last_heard: Option<Instant>,
+    /// When the sender is told what is lacking of which object.
+    reports: BTreeSet<(Instant, u32)>,
+    said: Said,
+    random: SplitMix64,
     /// Objects that the caller is hashing or committing.
     busy: BTreeSet<u32>,
     /// When a sender has said Goodbye, unless something has come since.
@@ -133,7 +147,7 @@ pub struct Receiver {
 
 impl Receiver {
     pub fn new(config: ReceiverConfig) -> Self {
-        Self { config, ..Self::default() }
+        Self { random: SplitMix64(config.reports.unwrap_or_default()), config, ..Self::default() }
     }
 
     pub fn handle(&mut self, now: Instant, input: ReceiverInput) {
@@ -189,6 +203,7 @@ impl Receiver {
     }
 
     pub fn poll(&mut self, now: Instant) -> Step<ReceiverTransmit, ReceiverEvent, ReceiverWait> {
+        self.report_due(now);
         let deadline = self.deadline(now);
         if deadline.is_some_and(|deadline| now >= deadline) {
             let patience = self.config.patience.unwrap_or_default();
@@ -203,6 +218,8 @@ impl Receiver {
         }
         // Between packets the queue takes no memory: a simulation has many receivers.
         self.steps.shrink_to_fit();
+        let report = self.reports.first().map(|(time, _)| *time);
+        let deadline = deadline.into_iter().chain(report).min();
         match (self.closed, self.busy.is_empty()) {
             (true, _) => Step::Wait(None, ReceiverWait::Closed),
             (false, false) => Step::Wait(deadline, ReceiverWait::Storage),
@@ -292,7 +309,18 @@ impl Receiver {
                     self.report_if_due(now, file);
                 }
             }
-            Message::EndOfFile => self.report_if_due(now, file),
+            Message::EndOfFile => {
+                // What the sender was to bring, and has not come, is lost.
+                let object = self.objects.get_mut(&file.index());
+                if object
+                    .and_then(|object| object.said_at.take_if(|at| object.heard_at >= Some(*at)))
+                    .is_some()
+                {
+                    self.said.forget(file.index());
+                }
+                self.report_if_due(now, file);
+            }
+            Message::Lacking(said) => said.ranges().for_each(|bytes| self.on_said(now, file, bytes)),
             Message::Digest(digest) => {
                 if let Some(object) = self.object(file) {
                     object.digest = Some(digest.hash);
@@ -312,7 +340,7 @@ impl Receiver {
             return;
         }
         let layout = Layout::new(begin.file_size, self.config.block_len).filter(|_| self.config.fec);
-        let reports = self.config.reports;
+        let reports = self.config.reports.is_some();
         let unfinished = self.objects.values().filter(|object| object.begin.is_some()).count();
         let is_full = unfinished >= MAX_UNFINISHED;
         let Some(object) = self.note(file, MAX_UNFINISHED).filter(|_| !is_full) else { return };
@@ -327,7 +355,7 @@ impl Receiver {
     /// What is there of an announced object from before.
     fn on_have(&mut self, now: Instant, file: FileId, ranges: Vec<Range<u64>>) {
         let takes = |object: &Object| object.begin.is_some() && object.phase == Phase::Receiving;
-        let reports = self.config.reports;
+        let reports = self.config.reports.is_some();
         let Some(object) = self.object(file).filter(|object| takes(object)) else { return };
         let chunks = object.chunks();
         for range in ranges {
@@ -341,24 +369,51 @@ impl Receiver {
         self.report_if_due(now, file);
     }
 
-    /// Tells the sender what is lacking of an object, if it has not been told for a while. A report may be lost, and a loop brings
-    /// what has been reported only once.
+    /// Tells the sender soon what is lacking of an object, if it has not been told for a while. A report may be lost, and a loop brings
+    /// what has been reported only once. All receivers may find that at the same moment, so each waits for a random time.
     fn report_if_due(&mut self, now: Instant, file: FileId) {
         let Some(object) = self.objects.get_mut(&file.index()) else { return };
         if object.phase != Phase::Receiving || object.report_at.is_none_or(|at| now < at) {
             return;
         }
+        let delay = feedback::delay_in(SAID_AFTER, MANY_RECEIVERS, 0.0, self.random.unit());
         let wait = object.report_wait.clamp(SHORTEST_REPORT_WAIT, LONGEST_REPORT_WAIT);
-        (object.report_at, object.report_wait) = (Some(now + wait), wait * 2);
-        let (stored, mut position, mut lacks) = (&object.stored, 0, Vec::new());
-        while lacks.len() < MOST_LACKS
-            && let Some(gap) = stored.first_gap(position)
-        {
-            position = gap.end;
-            lacks.extend(RetransmissionRequest::new(gap));
+        (object.report_at, object.report_wait) = (Some(now + delay + wait), wait * 2);
+        self.reports.insert((now + delay, file.index()));
+    }
+
+    /// Makes the reports whose time has come.
+    fn report_due(&mut self, now: Instant) {
+        while let Some((_, index)) = self.reports.first().copied().filter(|(time, _)| *time <= now) {
+            self.reports.pop_first();
+            self.report(index);
         }
-        for lack in lacks {
-            self.transmit(ReceiverTransmit::Message { file, message: Message::Lacking(lack) });
+    }
+
+    /// Tells the sender what is lacking of an object, but not what it has said that it will bring.
+    fn report(&mut self, index: u32) {
+        let file = FileId::new(self.config.session, index);
+        let receiving = self.objects.get_mut(&index).filter(|object| object.phase == Phase::Receiving);
+        if let Some(object) = receiving {
+            // Anybody may have said it. What has not come for so long is not believed any more.
+            let believes = object.report_wait <= LONGEST_REPORT_WAIT;
+            object.said_at = None;
+            let gaps =
+                std::iter::successors(object.stored.first_gap(0), |gap| object.stored.first_gap(gap.end));
+            let lacks = gaps.filter(|gap| !(believes && self.said.has(index, gap))).take(MOST_LACKS);
+            let lacks = Lacking::of_all(lacks, self.config.block_len);
+            let report = |lacks| ReceiverTransmit::Message { file, message: Message::Lacking(lacks) };
+            self.steps.extend(lacks.into_iter().map(|lacks| Step::Transmit(report(lacks))));
+        }
+        self.said.forget(index);
+    }
+
+    /// The sender says what it will bring of an object, because somebody has reported it.
+    fn on_said(&mut self, now: Instant, file: FileId, range: Range<u64>) {
+        let Some(object) = self.objects.get_mut(&file.index()) else { return };
+        if object.report_at.is_some() && object.phase == Phase::Receiving {
+            object.said_at.get_or_insert(now);
+            self.said.add(file.index(), range);
         }
     }
 

@@ -5,7 +5,7 @@ use std::{collections::VecDeque, ops::Range, time::Duration};
 use treecast_wire::{
     ParseError,
     header::{FileId, PacketType, SessionId},
-    message::{BeginOfFile, Contents, Digest, Message, Reason},
+    message::{BeginOfFile, Contents, Digest, Lacking, Message, Reason},
 };
 
 use super::{
@@ -31,6 +31,10 @@ const IDLE_OBJECT: Duration = Duration::from_millis(5);
 
 /// An object of which a pass sends fewer symbols than this is not announced in it, but for the first.
 const MANY_SYMBOLS: u64 = 32;
+
+/// Time after which receivers are told what was reported, so that they need not report it, and the most ranges of that at a time.
+const SAY_INTERVAL: Duration = Duration::from_millis(20);
+const MOST_SAID: usize = 1_024;
 
 /// How many times the end is said, since no receiver can ask for it.
 pub(super) const GOODBYES: usize = 3;
@@ -96,6 +100,8 @@ pub(super) struct Ring {
     has_looped: bool,
     /// When whole loops are due. `None` where receivers do not report, and each loop is whole.
     whole_loops: Option<WholeLoops>,
+    /// When receivers are next told what was reported. `None`: they know.
+    say_at: Option<Instant>,
     /// Messages that go before the next block. At most a few for each object.
     messages: VecDeque<(FileId, Message)>,
 }
@@ -171,6 +177,7 @@ impl Ring {
             at: Place::at(start),
             has_looped: false,
             whole_loops: config.has_reports.then(|| WholeLoops::new(total)),
+            say_at: None,
             messages: VecDeque::new(),
             config,
         };
@@ -186,6 +193,12 @@ impl Ring {
     /// How many times every object has been sent.
     pub fn loops(&self) -> u64 {
         self.loops
+    }
+
+    /// How many loops count where their number is limited: those in which all receivers had the time to report.
+    pub fn counted_loops(&self) -> u64 {
+        let has_indexes = self.objects.iter().any(|object| object.begin.has_index());
+        self.whole_loops.as_ref().filter(|_| has_indexes).map_or(self.loops, WholeLoops::counted)
     }
 
     pub fn is_closed(&self) -> bool {
@@ -214,6 +227,7 @@ impl Ring {
         let object = object.filter(|object| object.file == file && object.withdrawn.is_none());
         if object.is_some_and(|object| object.lacks.report(now, bytes, passed)) {
             whole_loops.put_off(now);
+            self.say_at.get_or_insert(now + SAY_INTERVAL);
         }
     }
 
@@ -228,6 +242,7 @@ impl Ring {
     }
 
     pub fn poll(&mut self, now: Instant) -> Turn {
+        self.say_reported(now);
         loop {
             if std::mem::take(&mut self.has_looped) {
                 return Turn::Looped;
@@ -235,7 +250,8 @@ impl Ring {
             match self.state {
                 State::Waiting => return Turn::Wait(None, SenderWait::Listener),
                 State::Sending if self.is_early(now) => {
-                    return Turn::Wait(Some(self.next_loop), SenderWait::Loop);
+                    let next = self.say_at.into_iter().fold(self.next_loop, Instant::min);
+                    return Turn::Wait(Some(next), SenderWait::Loop);
                 }
                 State::Sending | State::Closing => {
                     if let Some(transmit) = self.next_transmit(now) {
@@ -245,6 +261,22 @@ impl Ring {
                 State::Closed => return Turn::Wait(None, SenderWait::Closed),
             }
         }
+    }
+
+    /// Tells all receivers what some have reported.
+    fn say_reported(&mut self, now: Instant) {
+        let may_say = self.state == State::Sending && self.messages.is_empty();
+        if !may_say || self.say_at.take_if(|at| *at <= now).is_none() || !self.config.announce {
+            return;
+        }
+        let mut room = MOST_SAID;
+        for object in &mut self.objects {
+            let said: Vec<_> = std::iter::from_fn(|| object.lacks.take_unsaid()).take(room).collect();
+            room -= said.len();
+            let said = Lacking::of_all(said, self.config.block_len);
+            self.messages.extend(said.into_iter().map(|said| (object.file, Message::Lacking(said))));
+        }
+        self.say_at = (room == 0).then_some(now + SAY_INTERVAL);
     }
 
     /// Takes note of the hash of an object, which announcements carry from now on.
@@ -466,6 +498,7 @@ impl Ring {
         }
         let counts = sent == Sent::Loop || sent == Sent::Some && !has_indexes;
         self.loops += u64::from(counts);
+        self.whole_loops.iter_mut().filter(|_| counts && has_indexes).for_each(WholeLoops::count);
         self.pass = Pass::default();
         self.align();
         self.is_fresh = true;

@@ -91,7 +91,9 @@ impl Sender {
             }
             SenderInput::Close => self.close(),
             SenderInput::Local { file, message: Message::Lacking(lacking), .. } => {
-                self.rings.iter_mut().for_each(|ring| ring.report(now, file, &lacking.range()));
+                for ring in &mut self.rings {
+                    lacking.ranges().for_each(|bytes| ring.report(now, file, &bytes));
+                }
             }
             // Nobody is connected to a carousel.
             SenderInput::Joined { .. }
@@ -162,7 +164,8 @@ impl Sender {
             self.loops = loops;
             self.events.push_back(SenderEvent::Looped { loops });
         }
-        if self.config.loops.is_some_and(|most| self.loops >= most) || self.rings[group].has_nothing() {
+        let counted = self.rings[0].counted_loops();
+        if self.config.loops.is_some_and(|most| counted >= most) || self.rings[group].has_nothing() {
             self.close();
         }
     }
@@ -262,7 +265,7 @@ mod tests {
     fn report(sender: &mut Sender, now: Instant, bytes: std::ops::Range<u64>) {
         let from = treecast_wire::message::Member(([10, 0, 0, 1], 7).into());
         let lacking = treecast_wire::message::RetransmissionRequest::new(bytes).expect("some bytes");
-        let (file, message) = (FileId::new(SessionId(9), 1), Message::Lacking(lacking));
+        let (file, message) = (FileId::new(SessionId(9), 1), Message::Lacking(lacking.into()));
         sender.handle(now, SenderInput::Local { from, file, message });
     }
 
@@ -292,9 +295,13 @@ mod tests {
         report(&mut sender, now, 10_000..12_000);
         report(&mut sender, now, 999_500..1_000_000);
         report(&mut sender, now, 11_000..13_000);
-        assert_eq!(sent_within(&mut sender, 2_000..2_900), Vec::<String>::new(), "others may report, too");
-        assert_eq!(sent_within(&mut sender, 2_900..9_000), ["1 10000..13000", "1 999000..1000000"]);
-        assert_eq!(sender.loops, 1, "only loops of what was reported count");
+        assert_eq!(sent_within(&mut sender, 2_000..2_600), Vec::<String>::new(), "others may report, too");
+        assert_eq!(sent_within(&mut sender, 2_600..9_000), ["1 10000..13000", "1 999000..1000000"]);
+        let counted = |sender: &Sender| (sender.loops, sender.rings[0].counted_loops());
+        assert_eq!(counted(&sender), (1, 0), "not all have had the time to report");
+        report(&mut sender, NOW + Duration::from_secs(11), 0..1_000);
+        assert_eq!(sent_within(&mut sender, 11_000..14_000), ["1 0..1000"]);
+        assert_eq!(counted(&sender), (2, 1));
     }
 
     #[test]

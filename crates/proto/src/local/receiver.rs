@@ -173,7 +173,7 @@ impl Receiver {
             fec: false,
             has_chunk_hashes: true,
             hash_attempts: config.hash_attempts,
-            reports: false,
+            reports: None,
             patience: config.patience,
         });
         let rate_bps = config.tuning.repair_rate_bps;

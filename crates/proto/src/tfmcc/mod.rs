@@ -27,7 +27,7 @@
 //!   while, but does not raise it (RFC 5348, 4.3).
 
 pub mod equation;
-mod feedback;
+pub(crate) mod feedback;
 mod loss_history;
 mod receive_rate;
 mod receiver;

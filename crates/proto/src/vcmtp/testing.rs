@@ -37,7 +37,7 @@ pub(super) fn words(file: FileId, message: &Message) -> String {
         Message::ChunkHashesRequest(request) => format!("Chunk-Hashes-Request {index} {:?}", request.pages()),
         Message::SymbolRequest(request) => format!("Symbol-Request {index} ({request})"),
         Message::SymbolsSent(sent) => format!("Symbols-Sent {index} ({sent})"),
-        Message::Lacking(lacking) => format!("Lacking {index} {:?}", lacking.range()),
+        Message::Lacking(lacking) => format!("Lacking {index} {:?}", lacking.ranges().next().unwrap()),
         Message::Move(to) => format!("Move to {}", to.group()),
         other => format!("{:?}", other.packet_type()),
     }

@@ -703,7 +703,7 @@ fn carousel_config(scenario: &Scenario) -> carousel::ReceiverConfig {
         fec: scenario.fec.is_some(),
         has_chunk_hashes: true,
         hash_attempts: 3,
-        reports: false,
+        reports: None,
         patience: scenario.network.is_none().then_some(Duration::from_secs(20)),
     }
 }

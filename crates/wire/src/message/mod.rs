@@ -13,6 +13,7 @@ mod digest;
 mod group_key;
 mod heard;
 mod hello;
+mod lacking;
 mod local;
 mod local_member;
 mod local_report;
@@ -42,6 +43,7 @@ pub use digest::{Digest, Place, SIGNATURE_LEN, batch_bytes, manifest_bytes};
 pub use group_key::GroupKey;
 pub use heard::Heard;
 pub use hello::{Hello, MAX_RECEIVER_NAME_LEN, MEMBER_LEN};
+pub use lacking::Lacking;
 pub use local::Local;
 pub use local_member::{GroupId, Member};
 pub use local_report::{LocalObject, LocalReport, MAX_LOCAL_OBJECTS, MAX_LOCAL_RANGES};
@@ -145,8 +147,8 @@ messages! {
     PaceReport(PaceReport),
     SymbolRequest(SymbolRequest),
     SymbolsSent(SymbolsSent),
-    /// A range of bytes that the sender must send to a slower group.
-    Lacking(RetransmissionRequest),
+    /// Ranges of bytes that the sender must send to a slower group, or that a receiver of a carousel lacks.
+    Lacking(Lacking),
     Move(Move),
     Heard(Heard),
     /// The announcement of an object that has not begun.

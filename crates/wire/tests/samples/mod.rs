@@ -11,9 +11,9 @@ use treecast_wire::{
     iotup,
     message::{
         Attributes, BeginOfFile, BlockHashes, ChunkHashes, ChunkHashesRequest, Contents, Digest, GroupKey,
-        Heard, Hello, Lack, Message, ModificationTime, Move, ObjectKind, Pace, PaceReport, Phase, Place,
-        Progress, PutOut, PutOutCode, Reason, RetransmissionRequest, Signed, SignedWord, SymbolRequest,
-        SymbolsSent, TransferType, Welcome, Zeros,
+        Heard, Hello, Lack, Lacking, Message, ModificationTime, Move, ObjectKind, Pace, PaceReport, Phase,
+        Place, Progress, PutOut, PutOutCode, Reason, RetransmissionRequest, Signed, SignedWord,
+        SymbolRequest, SymbolsSent, TransferType, Welcome, Zeros,
     },
     seal::KeyId,
     ticket::{Fanout, LocalMode, LocalTicket, Repair, Security, Ticket},
@@ -94,8 +94,9 @@ pub fn messages() -> Vec<Message> {
         Message::NotWanted,
         Message::SymbolRequest(symbols),
         Message::SymbolsSent(SymbolsSent { source_block: 3, next: 2_900 }),
-        Message::Lacking(RetransmissionRequest::new(142_000..1 << 40).expect("not empty")),
-        Message::Lacking(RetransmissionRequest::end_of_report(1 << 40)),
+        Message::Lacking(RetransmissionRequest::new(142_000..1 << 40).expect("not empty").into()),
+        Message::Lacking(Lacking::of_all([1_420..2_840, 142_000..1 << 40], 1_420).remove(0)),
+        Message::Lacking(RetransmissionRequest::end_of_report(1 << 40).into()),
         Message::Move(Move::new(2).expect("one of eight")),
         Message::Zeros(Zeros::new(142_000..205_900).expect("few")),
         Message::Heard(Heard { unicast: 70_000, group: 12, last: 0x0102_0304 }),
@@ -222,7 +223,10 @@ fn message_sample(message: &Message) -> Sample {
         Message::BeginOfFile(begin) if begin.kind() == ObjectKind::Index => {
             "session-BeginOfFile-index".to_owned()
         }
-        Message::Lacking(lacking) if lacking.range().is_empty() => "session-Lacking-end".to_owned(),
+        Message::Lacking(lacking) if lacking.ranges().count() > 1 => "session-Lacking-several".to_owned(),
+        Message::Lacking(lacking) if lacking.ranges().all(|range| range.is_empty()) => {
+            "session-Lacking-end".to_owned()
+        }
         Message::Digest(Digest { place: Some(_), .. }) => "session-Digest-of-many".to_owned(),
         Message::Signed(Signed { word: SignedWord::Blocks(_), .. }) => "session-Signed-blocks".to_owned(),
         Message::Signed(Signed { word: SignedWord::State(_), .. }) => "session-Signed-state".to_owned(),

@@ -1,7 +1,7 @@
 //! What comes at the receiver's own address, and what at the group's, where the sender chooses the way by that
 //! (`treecast_proto::fanout`).
 
-use std::io;
+use std::{io, time::Duration};
 
 use treecast_host::poller::{Interest, Poller};
 use treecast_proto::{Instant, fanout, object::Channel, tfmcc::Arrived};
@@ -13,11 +13,16 @@ use super::{
 };
 use crate::udp::Spare;
 
+/// The time between two attempts to join a group. An interface may be down for a moment, or a limit of the kernel reached.
+const JOIN_AGAIN: Duration = Duration::from_secs(2);
+
 /// The group's socket, and what has been heard.
 #[derive(Debug)]
 pub(super) struct Ears {
     /// None where there is no group.
     group: Option<Spare>,
+    /// The lane whose group could not be joined, and when that is tried again.
+    wanted: Option<(u8, Instant)>,
     /// Whether packets are taken from it now.
     at_group: bool,
     /// Sealed packets that came twice, by the collector's count.
@@ -27,16 +32,34 @@ pub(super) struct Ears {
 
 impl Ears {
     pub fn new(group: Option<Spare>) -> Self {
-        Self { group, at_group: false, replayed: 0, counts: fanout::Ears::default() }
+        Self { group, wanted: None, at_group: false, replayed: 0, counts: fanout::Ears::default() }
     }
 
     pub fn add_to(&self, poller: &Poller) -> io::Result<()> {
         self.group.as_ref().map_or(Ok(()), |group| poller.add(group.socket(), GROUP, Interest::Read))
     }
 
-    /// Returns when there is something to report, even if it is only that nothing was heard.
+    /// Returns when there is something to report, even if it is only that nothing was heard, or a group to join.
     pub fn deadline(&self) -> Option<Instant> {
-        self.counts.deadline()
+        let join = self.wanted.map(|(_, at)| at);
+        self.counts.deadline().into_iter().chain(join).min()
+    }
+
+    /// The lane whose group is to be tried again now.
+    fn due(&self, now: Instant) -> Option<u8> {
+        self.wanted.filter(|(_, at)| *at <= now).map(|(lane, _)| lane)
+    }
+
+    /// The group of this lane could not be joined. Returns whether that is new.
+    fn failed(&mut self, now: Instant, lane: u8) -> bool {
+        self.wanted.replace((lane, now + JOIN_AGAIN)).is_none()
+    }
+
+    /// Hears this group from now on, in place of the one before, and wants no other.
+    fn hear(&mut self, group: Option<Spare>) {
+        // The poller forgets a socket that is closed.
+        self.group = group;
+        self.wanted = None;
     }
 }
 
@@ -45,16 +68,34 @@ impl Session<'_> {
     /// lane before is left.
     pub(super) fn take_lane(&mut self, lane: u8) {
         self.hearing.source.take_lane(lane);
-        let has_group = self.hearing.ears.as_ref().is_some_and(|ears| ears.group.is_some());
-        let group = if has_group { self.layer(lane) } else { Ok(None) };
-        let group = group.unwrap_or_else(|error| {
-            (self.on_event)(ReceiveEvent::Warning(format!("gets copies in place of multicast: {error}")));
-            None
-        });
-        if let Some(ears) = &mut self.hearing.ears {
-            // The poller forgets a socket that is closed.
-            ears.group = group.map(|(_, spare)| spare);
-            ears.counts.begin_anew();
+        let Some(ears) = &mut self.hearing.ears else { return };
+        ears.counts.begin_anew();
+        if ears.group.is_some() || ears.wanted.is_some() {
+            self.join_lane(lane);
+        }
+    }
+
+    /// Joins the group whose time for another attempt has come.
+    pub(super) fn join_if_due(&mut self, now: Instant) {
+        if let Some(lane) = self.hearing.ears.as_ref().and_then(|ears| ears.due(now)) {
+            self.join_lane(lane);
+        }
+    }
+
+    /// Joins the group of a lane. If that fails, copies come in place of multicast until another attempt succeeds.
+    fn join_lane(&mut self, lane: u8) {
+        let (now, joined) = (self.clock.now(), self.layer(lane));
+        let Some(ears) = &mut self.hearing.ears else { return };
+        match joined {
+            Ok(group) => ears.hear(group.map(|(_, spare)| spare)),
+            Err(error) => {
+                ears.group = None;
+                if ears.failed(now, lane) {
+                    let warning =
+                        format!("gets copies in place of multicast until it can join its group: {error}");
+                    (self.on_event)(ReceiveEvent::Warning(warning));
+                }
+            }
         }
     }
 
@@ -86,8 +127,7 @@ impl Session<'_> {
             && self.machine.carousel().is_some()
             && self.members.is_none()
         {
-            // The poller forgets a socket that is closed.
-            ears.group = None;
+            ears.hear(None);
         }
     }
 
@@ -111,8 +151,8 @@ impl Session<'_> {
     /// Reports what has been heard, when that is due.
     pub(super) fn tell_heard(&mut self, now: Instant) {
         let Some(ears) = &mut self.hearing.ears else { return };
-        if self.line.is_over || !self.line.is_welcome || ears.deadline().is_none_or(|deadline| now < deadline)
-        {
+        let is_due = ears.counts.deadline().is_some_and(|deadline| now >= deadline);
+        if self.line.is_over || !self.line.is_welcome || !is_due {
             return;
         }
         // What waits in a socket is not heard yet, and that is no silence.
@@ -125,5 +165,22 @@ impl Session<'_> {
             Some(_) => self.tell_sender(&Message::Heard(heard)),
             None => self.line.outbox.push(FileId::new(self.session, 0), Message::Heard(heard)),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_group_that_could_not_be_joined_is_tried_again_until_it_is() {
+        let (mut ears, at) = (Ears::new(None), |seconds| Instant::ZERO + Duration::from_secs(seconds));
+        assert_eq!((ears.deadline(), ears.due(at(100))), (None, None), "it wants no group");
+        assert!(ears.failed(at(1), 3));
+        assert_eq!((ears.deadline(), ears.due(at(2)), ears.due(at(3))), (Some(at(3)), None, Some(3)));
+        assert!(!ears.failed(at(3), 2), "a person has been told");
+        assert_eq!((ears.due(at(4)), ears.due(at(5))), (None, Some(2)));
+        ears.hear(None);
+        assert_eq!((ears.deadline(), ears.due(at(100))), (None, None));
     }
 }

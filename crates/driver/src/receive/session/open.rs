@@ -212,7 +212,7 @@ fn machine(options: &ReceiveOptions, buffer_bytes: usize, resumes: bool, reports
                 fec: ticket.fec,
                 has_chunk_hashes: options.dialect == Dialect::Session,
                 hash_attempts: HASH_ATTEMPTS,
-                reports,
+                reports: reports.then(clock::seed),
                 patience: Some(options.connect_timeout),
             };
             return Receiver::Carousel(Box::new(carousel::Receiver::new(config)));

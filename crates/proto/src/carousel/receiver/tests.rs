@@ -1,6 +1,6 @@
 //! The carousel's receiver, seen from outside.
 
-use treecast_wire::message::{Contents, Digest, TransferType};
+use treecast_wire::message::{Contents, Digest, RetransmissionRequest, TransferType};
 
 use super::*;
 use crate::object::{Channel, chunks::CHUNK_LEN};
@@ -22,7 +22,7 @@ fn receiver_of(block_len: u16) -> Receiver {
         fec: false,
         has_chunk_hashes: true,
         hash_attempts: 2,
-        reports: false,
+        reports: None,
         patience: Some(Duration::from_secs(30)),
     })
 }
@@ -402,44 +402,99 @@ fn what_anybody_may_have_invented_is_bounded() {
     assert!(receiver.objects[&0].stored.chunks() <= MAX_CHUNKS);
 }
 
-/// Where the sender hears reports, a receiver says what it lacks when it knows what an older version holds, and again while
-/// nothing of it comes.
-#[test]
-fn what_is_lacking_is_reported_until_it_comes() {
-    let mut receiver = receiver();
-    receiver.config.reports = true;
-    let mut lacks = |millis, input| {
+/// A receiver that reports, and what it has reported when all that follows from an input has.
+struct Reporting(Receiver);
+
+impl Reporting {
+    fn new() -> Self {
+        let mut receiver = receiver();
+        receiver.config.reports = Some(1);
+        Self(receiver)
+    }
+
+    /// Hands in what has come, and lets the longest time before a report pass.
+    fn lacks(&mut self, millis: u64, input: ReceiverInput) -> Vec<Range<u64>> {
         let now = NOW + Duration::from_millis(millis);
-        receiver.handle(now, input);
+        self.0.handle(now, input);
+        [self.reported(now), self.reported(now + Duration::from_millis(1_200))].concat()
+    }
+
+    fn reported(&mut self, now: Instant) -> Vec<Range<u64>> {
         let mut lacks = Vec::new();
         loop {
-            match receiver.poll(now) {
+            match self.0.poll(now) {
                 Step::Transmit(ReceiverTransmit::Message { message: Message::Lacking(lacking), .. }) => {
-                    lacks.push(lacking.range());
+                    lacks.extend(lacking.ranges());
                 }
                 Step::Wait(..) => break lacks,
                 _ => {}
             }
         }
-    };
-    let announced = || message(FILE, Message::BeginOfFile(begin().with_index()));
-    assert!(
-        lacks(0, announced()).is_empty() && lacks(900, announced()).is_empty(),
-        "it reads its older version"
-    );
-    let have = ReceiverInput::Have { file: FILE, ranges: vec![Range { start: 20, end: 80 }] };
-    assert_eq!(lacks(1_000, have), [0..20, 80..95]);
-    assert!(lacks(1_500, announced()).is_empty());
-    assert_eq!(lacks(2_000, message(FILE, Message::EndOfFile)), [0..20, 80..95]);
-    assert!(lacks(3_900, announced()).is_empty(), "the time doubles");
-    assert_eq!(lacks(4_000, announced()), [0..20, 80..95]);
-    assert!(lacks(4_100, blocks(0..20)).is_empty());
-    assert!(lacks(5_050, announced()).is_empty(), "more is coming");
-    assert_eq!(lacks(5_100, message(FILE, Message::EndOfFile)), Vec::from([Range { start: 80, end: 95 }]));
-    assert_eq!(lacks(8_000, announced()), Vec::from([Range { start: 80, end: 95 }]));
-    assert_eq!(lacks(10_000, announced()), Vec::from([Range { start: 80, end: 95 }]));
+    }
+}
+
+fn announced() -> ReceiverInput {
+    message(FILE, Message::BeginOfFile(begin().with_index()))
+}
+
+fn have() -> ReceiverInput {
+    ReceiverInput::Have { file: FILE, ranges: vec![Range { start: 20, end: 80 }] }
+}
+
+/// Where the sender hears reports, a receiver says what it lacks when it knows what an older version holds, and again while
+/// nothing of it comes.
+#[test]
+fn what_is_lacking_is_reported_until_it_comes() {
+    let mut one = Reporting::new();
+    assert!(one.lacks(0, announced()).is_empty(), "it reads its older version");
+    assert_eq!(one.lacks(2_000, have()), [0..20, 80..95]);
+    assert!(one.lacks(2_900, announced()).is_empty());
+    assert_eq!(one.lacks(4_500, message(FILE, Message::EndOfFile)), [0..20, 80..95]);
+    assert!(one.lacks(6_400, announced()).is_empty(), "the time doubles");
+    assert_eq!(one.lacks(8_000, announced()), [0..20, 80..95]);
+    assert!(one.lacks(9_500, blocks(0..20)).is_empty());
+    assert!(one.lacks(10_400, announced()).is_empty(), "more is coming");
+    let rest = Vec::from([Range { start: 80, end: 95 }]);
+    assert_eq!(one.lacks(10_600, message(FILE, Message::EndOfFile)), rest);
+    assert_eq!(one.lacks(14_000, announced()), rest);
 
     let plain = || message(OTHER, Message::BeginOfFile(begin()));
-    assert!(lacks(10_100, plain()).is_empty(), "its blocks may be on their way");
-    assert_eq!(lacks(10_500, plain()), Vec::from([Range { start: 0, end: 95 }]));
+    assert!(one.lacks(16_000, plain()).is_empty(), "its blocks may be on their way");
+    assert_eq!(one.lacks(16_500, plain()), Vec::from([Range { start: 0, end: 95 }]));
+}
+
+#[test]
+fn what_the_sender_says_it_will_bring_is_not_reported_before_that_should_have_come() {
+    let said = |range| message(FILE, Message::Lacking(RetransmissionRequest::new(range).unwrap().into()));
+    let mut one = Reporting::new();
+    one.lacks(0, announced());
+    one.0.handle(NOW + Duration::from_millis(2_000), said(0..30));
+    assert_eq!(one.lacks(2_000, have()), [0..20, 80..95], "that was before it could report");
+    for range in [80..90, 0..20] {
+        one.0.handle(NOW + Duration::from_millis(3_300), said(range));
+    }
+    assert_eq!(
+        one.lacks(4_500, announced()),
+        Vec::from([Range { start: 80, end: 95 }]),
+        "not all of it was said"
+    );
+    one.0.handle(NOW + Duration::from_millis(6_000), said(0..95));
+    one.lacks(6_100, blocks(0..10));
+    let lost = one.lacks(8_000, message(FILE, Message::EndOfFile));
+    assert_eq!(lost, [10..20, 80..95], "the pass has gone by");
+}
+
+/// Anybody may say that everything will come, again and again.
+#[test]
+fn what_is_said_and_does_not_come_delays_reports_and_does_not_prevent_them() {
+    let mut one = Reporting::new();
+    one.lacks(0, announced());
+    one.lacks(0, have());
+    let mut reports = Vec::new();
+    for millis in (1_000..60_000).step_by(500) {
+        let forged = Message::Lacking(RetransmissionRequest::new(0..95).unwrap().into());
+        one.0.handle(NOW + Duration::from_millis(millis), message(FILE, forged));
+        reports.extend((!one.lacks(millis, announced()).is_empty()).then_some(millis));
+    }
+    assert!(matches!(reports[..], [15_000..20_000, 31_000..36_000]), "{reports:?}");
 }

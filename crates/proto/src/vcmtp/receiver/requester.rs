@@ -52,9 +52,11 @@ impl Requester {
             Request::Retransmission(bytes) if asks => {
                 Message::RetransmissionRequest(RetransmissionRequest::new(bytes).ok()?)
             }
-            Request::Lacking(bytes) if asks => Message::Lacking(RetransmissionRequest::new(bytes).ok()?),
+            Request::Lacking(bytes) if asks => {
+                Message::Lacking(RetransmissionRequest::new(bytes).ok()?.into())
+            }
             Request::EndOfReport(size) if asks => {
-                Message::Lacking(RetransmissionRequest::end_of_report(size))
+                Message::Lacking(RetransmissionRequest::end_of_report(size).into())
             }
             Request::BeginOfFile if asks => Message::BeginOfFileRequest,
             Request::Symbols(lacks) if asks => {

@@ -119,7 +119,9 @@ impl Sender {
             }
             Message::SymbolRequest(request) => self.symbol_request(from, index, &request),
             Message::ChunkHashesRequest(request) => self.chunk_hashes_request(from, index, request.pages()),
-            Message::Lacking(lacking) => self.lacking(from, index, lacking.range()),
+            Message::Lacking(lacking) => {
+                lacking.ranges().for_each(|bytes| self.lacking(from, index, bytes));
+            }
             Message::EndOfRetransmissionRequests => self.done_at(index, from, Outcome::Complete),
             Message::NotWanted => self.done_at(index, from, Outcome::NotWanted),
             Message::Failed(reason) => self.done_at(index, from, Outcome::Failed(reason.as_str().to_owned())),

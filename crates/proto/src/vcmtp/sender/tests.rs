@@ -856,7 +856,7 @@ fn with_slower(retransmission_timeout_factor: Option<f64>) -> Bench {
 }
 
 fn lacking(start: u64, end: u64) -> Message {
-    Message::Lacking(RetransmissionRequest::new(start..end).unwrap())
+    Message::Lacking(RetransmissionRequest::new(start..end).unwrap().into())
 }
 
 fn to_group(group: u8) -> Message {

@@ -9,7 +9,7 @@ fn indexed(size: u64) -> BeginOfFile {
 }
 
 fn end_of_report(size: u64) -> Message {
-    Message::Lacking(RetransmissionRequest::end_of_report(size))
+    Message::Lacking(RetransmissionRequest::end_of_report(size).into())
 }
 
 /// An object of ten blocks that has been announced to these receivers.
