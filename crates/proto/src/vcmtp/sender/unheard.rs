@@ -8,6 +8,7 @@
 use std::ops::Range;
 
 use super::{super::Repair, ReceiverId, Sender, retransmitter::Due};
+use crate::Instant;
 
 /// Number of bytes that pass at once.
 const RUN_BYTES: u32 = 65_536;
@@ -39,17 +40,22 @@ impl Sender {
     }
 
     /// Blocks pass. What receivers lack of an object that is sent by difference they know best.
-    pub(super) fn pass(&mut self, index: u32, range: Range<u64>) {
+    pub(super) fn pass(&mut self, now: Instant, index: u32, range: Range<u64>) {
         if self.objects.get(index).is_none_or(|object| object.lacks.is_some()) {
             return;
         }
-        let blocks = self.objects.blocks(range);
+        let (blocks, repair) = (self.objects.blocks(range), self.config.repair);
         for receiver in self.pending_unheard(index) {
             if let Some(one) = self.retransmitters.get_mut(&receiver) {
+                // Nothing has kept it waiting so far.
+                if one.is_answered() || repair == Repair::After {
+                    one.moved = now;
+                }
                 one.request(index, blocks.clone());
                 one.passed.insert(index);
             }
         }
+        self.watch(now);
     }
 
     /// Whether a receiver has yet to be sent something that has passed.
