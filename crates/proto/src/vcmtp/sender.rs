@@ -339,7 +339,7 @@ impl Sender {
         receiver: ReceiverId,
     ) -> Step<SenderTransmit, SenderEvent, SenderWait> {
         while let Some(index) = self.retransmitters.get_mut(&receiver).and_then(Retransmitter::take_through) {
-            self.tell_end(index, &[receiver]);
+            self.through(now, receiver, index);
         }
         let (repair, max_run_len) = (self.config.repair, self.run_len());
         let Some(retransmitter) = self.retransmitters.get_mut(&receiver) else {
