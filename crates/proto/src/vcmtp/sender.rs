@@ -259,7 +259,7 @@ impl Sender {
             Lane::Slower(number) => self.poll_slower(now, number),
             Lane::Receiver(receiver) => {
                 self.reopen(now, receiver);
-                self.poll_receiver(receiver)
+                self.poll_receiver(now, receiver)
             }
         }
     }
@@ -327,15 +327,19 @@ impl Sender {
         match self.multicast.blocks(&mut self.objects, max_run_len) {
             Some((index, range)) => {
                 self.note_passed(index, range.end);
-                Step::Transmit(self.blocks(index, range))
+                Step::Transmit(self.blocks(now, index, range))
             }
             None => self.wait(),
         }
     }
 
-    fn poll_receiver(&mut self, receiver: ReceiverId) -> Step<SenderTransmit, SenderEvent, SenderWait> {
+    fn poll_receiver(
+        &mut self,
+        now: Instant,
+        receiver: ReceiverId,
+    ) -> Step<SenderTransmit, SenderEvent, SenderWait> {
         while let Some(index) = self.retransmitters.get_mut(&receiver).and_then(Retransmitter::take_through) {
-            self.tell_end(index, &[receiver]);
+            self.through(now, receiver, index);
         }
         let (repair, max_run_len) = (self.config.repair, self.run_len());
         let Some(retransmitter) = self.retransmitters.get_mut(&receiver) else {
@@ -345,6 +349,7 @@ impl Sender {
             if let Action::Symbols(.., symbols) = &action {
                 self.symbols.note_apart(symbols);
             }
+            retransmitter.note_moved(now, &action);
             if let Some(transmit) = retransmission(&self.config, &self.objects, receiver, action) {
                 return Step::Transmit(transmit);
             }
@@ -418,9 +423,9 @@ impl Sender {
         Bounds { patience, floor, run_len: max_run_len.into() }
     }
 
-    fn blocks(&mut self, index: u32, range: Range<u64>) -> SenderTransmit {
+    fn blocks(&mut self, now: Instant, index: u32, range: Range<u64>) -> SenderTransmit {
         if self.is_unheard {
-            self.pass(index, range.clone());
+            self.pass(now, index, range.clone());
         } else {
             self.credit.sent(index, range.clone());
         }

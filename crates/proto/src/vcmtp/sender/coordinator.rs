@@ -83,9 +83,14 @@ impl Coordinator {
         if object.time.is_some_and(|given| given.expires >= now + time) {
             return;
         }
+        self.set_time(index, object, RetransmissionTime { urgent_at: now + time / 2, expires: now + time });
+    }
+
+    /// Sets when an object's time for retransmissions is up.
+    pub(super) fn set_time(&mut self, index: u32, object: &mut Object, time: RetransmissionTime) {
         self.take_time(index, object);
-        object.time = Some(RetransmissionTime { urgent_at: now + time / 2, expires: now + time });
-        self.timers.insert((now + time, index));
+        self.timers.insert((time.expires, index));
+        object.time = Some(time);
     }
 
     /// Whether the time for retransmissions of any object runs.

@@ -105,8 +105,8 @@ impl Rest {
 
 impl Followed {
     /// How many bytes may be under way.
-    fn room(&self) -> u64 {
-        self.window + self.path.bytes()
+    fn room(&self, now: Instant) -> u64 {
+        self.window + self.path.bytes(now)
     }
 
     /// It does not hold the multicast up now, or is about to be looked at anew.
@@ -204,7 +204,7 @@ impl Credit {
         followed.path.report(now, place);
         followed.let_go(now);
         if !followed.followed {
-            let has_caught_up = self.total - place <= followed.room();
+            let has_caught_up = self.total - place <= followed.room(now);
             if has_caught_up && followed.rest.is_over(now) && !followed.is_elsewhere {
                 followed.follow();
             }
@@ -252,7 +252,10 @@ impl Credit {
         let mut wait_until = None;
         for receiver in self.receivers.values_mut().filter(|receiver| receiver.followed) {
             let under_way = self.total - receiver.taken;
-            if under_way == 0 || under_way + bounds.run_len <= receiver.room() {
+            if under_way == 0 {
+                receiver.path.rest(now);
+            }
+            if under_way == 0 || under_way + bounds.run_len <= receiver.room(now) {
                 receiver.let_go(now);
                 continue;
             }
@@ -392,6 +395,34 @@ mod tests {
         assert_eq!(credit.held_up_by(), Some(A));
         report(&mut credit, A, 0, 500);
         assert_eq!(check(&mut credit, at(1), 101), Ok(()));
+    }
+
+    /// The most bytes that are under way to a receiver with a buffer of which 100 kB count, and a round trip of 200 ms. It takes what
+    /// has come and reports each 10 ms, but for some time.
+    fn most_under_way(bytes_a_milli: u64, stands_still: Range<u64>) -> u64 {
+        let bounds = Bounds { patience: Duration::from_secs(60), floor: None, run_len: bytes_a_milli };
+        let mut credit = Credit::default();
+        credit.join(at(0), A, 200_000, Duration::from_millis(200));
+        let (mut totals, mut most) = (vec![0; 200], 0);
+        for millis in 0..4_000 {
+            let total = totals.last().copied().unwrap_or_default();
+            let may_send = credit.check(at(millis), bounds).is_ok();
+            if may_send {
+                credit.sent(0, total..total + bytes_a_milli);
+            }
+            totals.push(total + if may_send { bytes_a_milli } else { 0 });
+            if millis % 10 == 9 && !stands_still.contains(&millis) {
+                credit.report(at(millis), A, (0, totals[millis as usize]), bounds);
+            }
+            most = most.max(credit.total - credit.receivers[&A].taken);
+        }
+        most
+    }
+
+    #[test]
+    fn a_receiver_that_stands_still_is_bounded_by_its_buffer_again() {
+        let most = most_under_way(200, 1_000..4_000);
+        assert!(most <= 100_000, "{most}");
     }
 
     #[test]

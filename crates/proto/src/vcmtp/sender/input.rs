@@ -11,6 +11,7 @@ use super::{
     super::Repair,
     Outcome, ReceiverId, Sender,
     coordinator::State,
+    objects::RetransmissionTime,
     retransmitter::{Due, Retransmitter},
     symbols::Answer,
 };
@@ -260,7 +261,9 @@ impl Sender {
             let Some(object) = self.objects.get(index) else { return };
             let mut pending = object.pending_receivers();
             // Who has not had its pass yet gets its own time then.
-            pending.retain(|receiver| !self.awaits(*receiver, index));
+            let passes_until = self.passes_until(index).filter(|until| *until > now);
+            let is_passing = |receiver| passes_until.is_some() && self.is_passed_to(receiver, index);
+            pending.retain(|receiver| !self.awaits(*receiver, index) && !is_passing(*receiver));
             for receiver in &pending {
                 if let Some(retransmitter) = self.retransmitters.get_mut(receiver) {
                     retransmitter.time_out(index);
@@ -268,6 +271,10 @@ impl Sender {
             }
             if let Some(object) = self.objects.get_mut(index) {
                 self.coordinator.take_time(index, object);
+                if let Some(expires) = passes_until {
+                    let time = RetransmissionTime { urgent_at: now, expires };
+                    self.coordinator.set_time(index, object, time);
+                }
             }
             self.fail_at(index, &pending, "its time for retransmissions was up");
         }

@@ -21,6 +21,8 @@ pub(super) struct Path {
     since: Option<(Instant, u64)>,
     /// What the receiver took in the last two spans, in bytes a second.
     rates: [f64; 2],
+    /// When it last reported that it has taken more, or when it can at the earliest.
+    reported: Instant,
 }
 
 impl Path {
@@ -31,6 +33,7 @@ impl Path {
     /// The receiver reports that it has taken `taken` bytes.
     pub(super) fn report(&mut self, now: Instant, taken: u64) {
         let (since, before) = *self.since.get_or_insert((now, taken));
+        self.reported = now;
         let span = now.saturating_duration_since(since);
         if span >= self.round_trip.max(SHORTEST_SPAN) {
             let rate = taken.saturating_sub(before) as f64 / span.as_secs_f64();
@@ -39,9 +42,16 @@ impl Path {
         }
     }
 
-    /// What is on its way to the receiver, or taken and not reported yet, in bytes: what it takes in a round trip.
-    pub(super) fn bytes(&self) -> u64 {
-        (self.rates[0].max(self.rates[1]) * self.round_trip.as_secs_f64()) as u64
+    /// Nothing is under way. What leaves now can be reported a round trip later.
+    pub(super) fn rest(&mut self, now: Instant) {
+        self.reported = now + self.round_trip;
+    }
+
+    /// What is on its way to the receiver, or taken and not reported yet, in bytes: what it takes in a round trip. A receiver that reports
+    /// nothing more may stand still. After a round trip, everything lies in its buffer.
+    pub(super) fn bytes(&self, now: Instant) -> u64 {
+        let silent = now.saturating_duration_since(self.reported);
+        (self.rates[0].max(self.rates[1]) * self.round_trip.saturating_sub(silent).as_secs_f64()) as u64
     }
 }
 
@@ -54,7 +64,7 @@ mod tests {
     fn after(rate: u64, millis: u64) -> u64 {
         let mut path = Path::new(Duration::from_millis(200));
         (0..=millis / 10).for_each(|step| path.report(at(step * 10), step * 10 * rate));
-        path.bytes()
+        path.bytes(at(millis))
     }
 
     #[test]
@@ -68,13 +78,22 @@ mod tests {
         [(0, 0), (200, 20_000), (400, 20_001), (600, 20_001)]
             .into_iter()
             .for_each(|(millis, taken)| path.report(at(millis), taken));
-        assert!(path.bytes() <= 1, "{}", path.bytes());
+        assert!(path.bytes(at(600)) <= 1, "{}", path.bytes(at(600)));
     }
 
     #[test]
     fn a_round_trip_is_at_most_two_seconds() {
         let mut path = Path::new(Duration::MAX);
         [(0, 0), (2_000, 1_000)].into_iter().for_each(|(millis, taken)| path.report(at(millis), taken));
-        assert_eq!(path.bytes(), 1_000);
+        assert_eq!(path.bytes(at(2_000)), 1_000);
+    }
+
+    #[test]
+    fn a_receiver_that_reports_nothing_has_less_and_less_on_its_way() {
+        let mut path = Path::new(Duration::from_millis(200));
+        [(0, 0), (200, 20_000)].into_iter().for_each(|(millis, taken)| path.report(at(millis), taken));
+        assert_eq!([200, 300, 400, 900].map(|millis| path.bytes(at(millis))), [20_000, 10_000, 0, 0]);
+        path.rest(at(1_000));
+        assert_eq!([1_000, 1_200, 1_300].map(|millis| path.bytes(at(millis))), [20_000, 20_000, 10_000]);
     }
 }

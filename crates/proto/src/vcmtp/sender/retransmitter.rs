@@ -101,6 +101,8 @@ pub(super) struct Retransmitter {
     requested: BTreeMap<u32, Requested>,
     /// Objects whose end it is told when all that was requested for it has been sent ([`super::unheard`]).
     pub(super) passed: BTreeSet<u32>,
+    /// When its connection last took something that has passed, or something passed while it had everything before.
+    pub(super) moved: Instant,
     /// How many repair symbols it is to have, by object and source block.
     symbols: BTreeMap<(u32, u32), u32>,
     /// Repair symbols that have gone to it, and how many had when the last ones of a source block had: until these have
@@ -258,6 +260,15 @@ impl Retransmitter {
         let through = self.passed.iter().copied().find(|index| !self.requested.contains_key(index))?;
         self.passed.remove(&through);
         Some(through)
+    }
+
+    /// Its connection takes this.
+    pub(super) fn note_moved(&mut self, now: Instant, action: &Action) {
+        if let Action::Blocks(index, _) | Action::Symbols(index, ..) = action
+            && self.passed.contains(index)
+        {
+            self.moved = now;
+        }
     }
 
     /// Symbols take the place of blocks that it has asked for.

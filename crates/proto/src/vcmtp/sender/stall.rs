@@ -2,7 +2,8 @@
 //!
 //! A receiver that is at work reports now and then ([`super::super::ReceiverConfig::keepalive`]). One that owes an
 //! answer, because an object is out and its hash is told, and has been silent for the stall limit since, is put out,
-//! so that it does not hold up the session for ever.
+//! so that it does not hold up the session for ever. So is a silent one whose connection has taken nothing of what passes a group
+//! that nobody hears ([`super::unheard`]) for so long.
 //!
 //! Nothing new starts while [`MAX_STARTED`] objects have begun and are not over. A receiver that is still at half of
 //! them and says nothing is put out much earlier, because it holds up everybody.
@@ -14,7 +15,7 @@ use std::time::Duration;
 
 use super::{
     Outcome, ReceiverId, Sender, SenderEvent, coordinator::State, multicast_sender::MAX_STARTED,
-    retransmitter::Retransmitter,
+    objects::Object, retransmitter::Retransmitter,
 };
 use crate::Instant;
 
@@ -113,10 +114,16 @@ impl Sender {
         if self.coordinator.state == State::ClosingRetransmitters {
             return self.closing_since;
         }
+        let moved = self.retransmitters.get(&receiver).map(|one| one.moved)?;
         let owed = self.objects.iter();
-        let is_served = |index| self.awaits(receiver, index) || self.is_passed_to(receiver, index);
-        let owed = owed.filter(|(index, object)| object.is_pending_at(receiver) && !is_served(*index));
-        owed.filter_map(|(_, object)| object.told).min()
+        let owed =
+            owed.filter(|(index, object)| object.is_pending_at(receiver) && !self.awaits(receiver, *index));
+        // Of what has passed, a receiver owes nothing but that its connection takes more and more of it.
+        let since = |(index, object): (u32, &Object)| match self.is_passed_to(receiver, index) {
+            true => Some(moved),
+            false => Some(object.told?.max(moved)),
+        };
+        owed.filter_map(since).min()
     }
 
     fn put_out(&mut self, now: Instant, receiver: ReceiverId, silent: Duration) {

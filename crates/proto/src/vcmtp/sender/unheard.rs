@@ -5,12 +5,16 @@
 //! is out when it has been sent all of these. The receiver that takes them fastest sets the pace, so that the rest is still
 //! multicast if the group is heard again.
 
-use std::ops::Range;
+use std::{ops::Range, time::Duration};
 
 use super::{super::Repair, ReceiverId, Sender, retransmitter::Due};
+use crate::Instant;
 
 /// Number of bytes that pass at once.
 const RUN_BYTES: u32 = 65_536;
+
+/// The rate at which such a group is still sent to, in blocks a second. A connection that takes less gives its receiver no more time.
+const LEAST_BLOCKS_A_SECOND: f64 = 20.0;
 
 impl Sender {
     /// Sets whether no receiver hears the group. Without repair this changes nothing.
@@ -39,22 +43,55 @@ impl Sender {
     }
 
     /// Blocks pass. What receivers lack of an object that is sent by difference they know best.
-    pub(super) fn pass(&mut self, index: u32, range: Range<u64>) {
+    pub(super) fn pass(&mut self, now: Instant, index: u32, range: Range<u64>) {
         if self.objects.get(index).is_none_or(|object| object.lacks.is_some()) {
             return;
         }
-        let blocks = self.objects.blocks(range);
+        let (blocks, repair) = (self.objects.blocks(range), self.config.repair);
         for receiver in self.pending_unheard(index) {
             if let Some(one) = self.retransmitters.get_mut(&receiver) {
+                // Nothing has kept it waiting so far.
+                if one.is_answered() || repair == Repair::After {
+                    one.moved = now;
+                }
                 one.request(index, blocks.clone());
                 one.passed.insert(index);
             }
         }
+        self.watch(now);
     }
 
     /// Whether a receiver has yet to be sent something that has passed.
     pub(super) fn is_passed_to(&self, receiver: ReceiverId, index: u32) -> bool {
         self.retransmitters.get(&receiver).is_some_and(|one| one.passed.contains(&index))
+    }
+
+    /// A receiver has been sent all that has passed of an object. Its time for retransmissions begins, as long as that took.
+    pub(super) fn through(&mut self, now: Instant, receiver: ReceiverId, index: u32) {
+        let is_passing = self.pending_unheard(index).iter().any(|other| self.is_passed_to(*other, index));
+        // Its group tells the end when that has brought the rest.
+        let is_told = !self.awaits(receiver, index);
+        let Some(object) = self.objects.get_mut(index).filter(|object| is_told && object.told.is_some())
+        else {
+            return;
+        };
+        if !is_passing {
+            self.coordinator.take_time(index, object);
+        }
+        let pass = object.started.map(|started| now - started).unwrap_or_default();
+        self.coordinator.give_time(now, index, object, pass);
+        self.tell_end(index, &[receiver]);
+    }
+
+    /// When the time of a receiver is up whose connection has not taken what has passed of an object. `None` if there is no such
+    /// receiver.
+    pub(super) fn passes_until(&self, index: u32) -> Option<Instant> {
+        let object = self.objects.get(index)?;
+        self.retransmitters.values().find(|one| one.passed.contains(&index))?;
+        let rate = LEAST_BLOCKS_A_SECOND * f64::from(self.config.block_len);
+        let rate = rate.max(self.config.floor_bytes_a_second.unwrap_or(0) as f64);
+        let longest = Duration::try_from_secs_f64(object.begin.file_size as f64 / rate);
+        Some(object.started? + longest.unwrap_or(Duration::MAX))
     }
 
     fn pending_unheard(&self, index: u32) -> Vec<ReceiverId> {
