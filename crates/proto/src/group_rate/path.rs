@@ -237,12 +237,12 @@ impl Path {
             && span.sent >= 32.0
             && self.findings.queue.as_secs_f64() > stretched / 2.0;
         let is_limited = is_slowed || self.is_queued(pace) || self.findings.marked > 0.0;
-        if is_limited {
-            self.note_limited(pace.at);
-        }
         // While a queue drains, the sender limits what arrives.
         let is_draining = span.seconds < span.sent_seconds * DELIVERED_SHARE;
         self.is_full = (is_limited || span.lost() > 1.0 - DELIVERED_SHARE) && !is_draining;
+        if is_limited {
+            self.note_limited(pace.at);
+        }
     }
 
     fn end_round(&mut self, pace: &PacePoint, round: &Point, span: &Span) {
@@ -266,8 +266,9 @@ impl Path {
     }
 
     fn note_limited(&mut self, at: Instant) {
-        self.limited = Some((at, self.findings.latest_bps));
         self.unlimited_rounds = 0;
+        // What arrives while the sender slows down is less than the path bears.
+        self.limited = self.bearable_bps().map(|bears_bps| (at, bears_bps)).or(self.limited);
     }
 
     fn is_queued(&self, pace: &PacePoint) -> bool {
