@@ -237,12 +237,12 @@ impl Path {
             && span.sent >= 32.0
             && self.findings.queue.as_secs_f64() > stretched / 2.0;
         let is_limited = is_slowed || self.is_queued(pace) || self.findings.marked > 0.0;
-        if is_limited {
-            self.note_limited(pace.at);
-        }
         // While a queue drains, the sender limits what arrives.
         let is_draining = span.seconds < span.sent_seconds * DELIVERED_SHARE;
         self.is_full = (is_limited || span.lost() > 1.0 - DELIVERED_SHARE) && !is_draining;
+        if is_limited {
+            self.note_limited(pace.at);
+        }
     }
 
     fn end_round(&mut self, pace: &PacePoint, round: &Point, span: &Span) {
@@ -256,14 +256,19 @@ impl Path {
             return;
         }
         self.losses.add(span.lost(), span.sent, self.is_queued(pace));
-        if self.losses.is_excessive() || span.own > span.sent * MOST_OWN_LOSS {
+        let is_lossy = self.losses.is_excessive();
+        if is_lossy && span.lost() == 0.0 {
+            // The average is of rounds before. What has arrived in this one is what was sent, and not what the path bears.
+            self.unlimited_rounds = 0;
+        } else if is_lossy || span.own > span.sent * MOST_OWN_LOSS {
             self.note_limited(pace.at);
         }
     }
 
     fn note_limited(&mut self, at: Instant) {
-        self.limited = Some((at, self.findings.latest_bps));
         self.unlimited_rounds = 0;
+        // What arrives while the sender slows down is less than the path bears.
+        self.limited = self.bearable_bps().map(|bears_bps| (at, bears_bps)).or(self.limited);
     }
 
     fn is_queued(&self, pace: &PacePoint) -> bool {
@@ -475,6 +480,39 @@ mod tests {
         assert!(path.bearable_bps().is_some(), "a third is no chance");
         run(&mut path, 500..700, false, at_once);
         assert_eq!(path.bearable_bps(), None);
+    }
+
+    /// The sender waits for reports, and is still at the start: the average of losses is high, and what arrives is what it sends.
+    #[test]
+    fn what_arrives_without_a_loss_is_not_what_limits_a_path_that_has_lost_before() {
+        let mut path = Path::default();
+        run_in(&mut path, 1..500, (false, true), |number| at_once(number).filter(|_| number % 3 > 0));
+        let (at, bears_bps) = path.limited().expect("a third is no chance");
+        run_in(&mut path, 500..600, (false, true), |number| at_once(number).filter(|_| number % 3 > 0));
+        assert!(path.limited().is_some_and(|(again, _)| again > at));
+        // A message and a packet in 5 ms.
+        let (before, _) = path.limited().unwrap_or_default();
+        for number in 120..140_u32 {
+            let (sent_us, at) =
+                (u64::from(number) * 5_000, Instant::from_nanos(u64::from(number) * 5_000_000 + 10_000_000));
+            let (number, packet_bits, round_trip) = (480 + number, PACKET_BITS, ROUND_TRIP);
+            path.packets(Arrived { first: number, count: 1, marked: false });
+            path.pace(PacePoint {
+                number,
+                sent_us,
+                at,
+                is_unused: false,
+                is_start: true,
+                packet_bits,
+                round_trip,
+            });
+        }
+        let (after, bears_now) = path.limited().unwrap_or_default();
+        assert!(
+            after <= before + ROUND_TRIP * 2 && bears_now > bears_bps / 2.0,
+            "{before} {after} {bears_bps} {bears_now}"
+        );
+        assert!(path.bearable_bps().is_some(), "it is limited meanwhile");
     }
 
     #[test]
