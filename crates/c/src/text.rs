@@ -12,11 +12,8 @@ use std::{
 /// # Safety
 /// `start` is NULL, or points to a string that ends with a zero.
 pub(crate) unsafe fn text(start: *const c_char) -> Option<String> {
-    if start.is_null() {
-        return None;
-    }
     // SAFETY: the caller promises a string.
-    Some(unsafe { CStr::from_ptr(start) }.to_string_lossy().into_owned())
+    unsafe { path(start) }.map(|path| path.to_string_lossy().into_owned())
 }
 
 /// The path at `start`, whatever its bytes are. `None` for NULL.
