@@ -76,7 +76,7 @@ pub enum ConnectionError {
     #[error(transparent)]
     Tls(#[from] TlsError),
     #[error("the connection broke: {0}")]
-    Broken(io::Error),
+    Broken(#[source] io::Error),
     /// No program accepted the connection.
     #[error("no connection: {0}")]
     Refused(io::Error),
