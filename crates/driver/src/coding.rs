@@ -153,6 +153,14 @@ fn without_zeros(segment: &[u8]) -> &[u8] {
     &segment[..segment.len() - zeros]
 }
 
+/// What a segment was, if it was another.
+#[cfg(test)]
+pub(crate) fn decoded(sent: &[u8]) -> io::Result<Option<Vec<u8>>> {
+    let Some(head) = Head::of(sent, sent.len()) else { return Ok(None) };
+    let mut into = vec![1; sent.len()];
+    Decoder::new()?.decode(head, &sent[head.content()], &mut into).map(|()| Some(into))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -174,13 +182,6 @@ mod tests {
         assert!(back.as_ref().unwrap_or(&sent) == segment);
         assert_eq!(sent.len(), segment.len());
         sent
-    }
-
-    /// What a segment was, if it was another.
-    fn decoded(sent: &[u8]) -> io::Result<Option<Vec<u8>>> {
-        let Some(head) = Head::of(sent, sent.len()) else { return Ok(None) };
-        let mut into = vec![1; sent.len()];
-        Decoder::new().unwrap().decode(head, &sent[head.content()], &mut into).map(|()| Some(into))
     }
 
     #[test]
