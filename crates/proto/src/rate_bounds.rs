@@ -11,6 +11,9 @@ pub const SHORTEST_ROUND_TRIP: Duration = Duration::from_millis(1);
 /// No rate is lower: so many packets a second leave however bad things are, or nobody could tell that they are better.
 const LEAST_PACKETS: f64 = 5.0;
 
+/// No silence of the receivers takes the rate below so many packets a second.
+pub const SILENT_PACKETS: f64 = 20.0;
+
 /// The rate at the start, in packets a round trip (RFC 6928).
 const FIRST_PACKETS: f64 = 10.0;
 

@@ -22,11 +22,8 @@ use super::{
 use crate::{
     Instant,
     random::SplitMix64,
-    rate_bounds::{Bounds, SHORTEST_ROUND_TRIP},
+    rate_bounds::{Bounds, SHORTEST_ROUND_TRIP, SILENT_PACKETS},
 };
-
-/// No silence of the receivers takes the rate below so many packets a second.
-const SILENT_PACKETS: f64 = 20.0;
 
 /// 4 ln 2: what arrives doubles in each round trip (`BBR.StartupPacingGain`).
 const START_GAIN: f64 = 2.77;

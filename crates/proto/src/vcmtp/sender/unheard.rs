@@ -8,13 +8,10 @@
 use std::{ops::Range, time::Duration};
 
 use super::{super::Repair, ReceiverId, Sender, retransmitter::Due};
-use crate::Instant;
+use crate::{Instant, rate_bounds::SILENT_PACKETS};
 
 /// Number of bytes that pass at once.
 const RUN_BYTES: u32 = 65_536;
-
-/// The rate at which such a group is still sent to, in blocks a second. A connection that takes less gives its receiver no more time.
-const LEAST_BLOCKS_A_SECOND: f64 = 20.0;
 
 impl Sender {
     /// Sets whether no receiver hears the group. Without repair this changes nothing.
@@ -87,8 +84,11 @@ impl Sender {
     /// receiver.
     pub(super) fn passes_until(&self, index: u32) -> Option<Instant> {
         let object = self.objects.get(index)?;
-        self.retransmitters.values().find(|one| one.passed.contains(&index))?;
-        let rate = LEAST_BLOCKS_A_SECOND * f64::from(self.config.block_len);
+        if !self.retransmitters.values().any(|one| one.passed.contains(&index)) {
+            return None;
+        }
+        // Such a group is still sent to at this rate. A connection that takes less gives its receiver no more time.
+        let rate = SILENT_PACKETS * f64::from(self.config.block_len);
         let rate = rate.max(self.config.floor_bytes_a_second.unwrap_or(0) as f64);
         let longest = Duration::try_from_secs_f64(object.begin.file_size as f64 / rate);
         Some(object.started? + longest.unwrap_or(Duration::MAX))
