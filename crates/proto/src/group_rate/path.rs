@@ -387,12 +387,20 @@ mod tests {
             let Some(at_us) = arrives(number) else { continue };
             path.packets(Arrived { first: number as u32, count: 1, marked: false });
             if number % 5 == 0 {
-                let (sent_us, at) = (number * 1000, Instant::from_nanos(at_us * 1000));
-                let (number, packet_bits) = (number as u32, PACKET_BITS);
-                let round_trip = ROUND_TRIP;
-                path.pace(PacePoint { number, sent_us, at, is_unused, is_start, packet_bits, round_trip });
+                message(path, number as u32, (number * 1000, at_us), (is_unused, is_start));
             }
         }
+    }
+
+    /// A message that was sent and arrived at these microseconds.
+    fn message(
+        path: &mut Path,
+        number: u32,
+        (sent_us, at_us): (u64, u64),
+        (is_unused, is_start): (bool, bool),
+    ) {
+        let (at, packet_bits, round_trip) = (Instant::from_nanos(at_us * 1000), PACKET_BITS, ROUND_TRIP);
+        path.pace(PacePoint { number, sent_us, at, is_unused, is_start, packet_bits, round_trip });
     }
 
     fn at_once(number: u64) -> Option<u64> {
@@ -493,19 +501,9 @@ mod tests {
         // A message and a packet in 5 ms.
         let (before, _) = path.limited().unwrap_or_default();
         for number in 120..140_u32 {
-            let (sent_us, at) =
-                (u64::from(number) * 5_000, Instant::from_nanos(u64::from(number) * 5_000_000 + 10_000_000));
-            let (number, packet_bits, round_trip) = (480 + number, PACKET_BITS, ROUND_TRIP);
-            path.packets(Arrived { first: number, count: 1, marked: false });
-            path.pace(PacePoint {
-                number,
-                sent_us,
-                at,
-                is_unused: false,
-                is_start: true,
-                packet_bits,
-                round_trip,
-            });
+            let sent_us = u64::from(number) * 5_000;
+            path.packets(Arrived { first: 480 + number, count: 1, marked: false });
+            message(&mut path, 480 + number, (sent_us, sent_us + 10_000), (false, true));
         }
         let (after, _) = path.limited().unwrap_or_default();
         assert!(after <= before + ROUND_TRIP * 2, "{before} {after}");
