@@ -252,13 +252,18 @@ fn a_bridge_carries_a_group_only_to_its_listeners_and_servers() {
     // known when they have not answered.
     let deadline = Instant::now() + Duration::from_secs(30);
     loop {
-        let before = [received_by("client1"), received_by("server1")];
+        let before = [received_by("server1"), received_by("client1")];
         let heard = send();
-        assert!(received_by("server1") - before[1] >= COUNT);
-        if heard == COUNT && received_by("client1") - before[0] < COUNT {
+        // The bridge serves its ports one after another: a server may get its copy after the listener, or lose it in a full
+        // queue of the kernel.
+        let [to_server, to_client] = [received_by("server1") - before[0], received_by("client1") - before[1]];
+        if heard == COUNT && to_server >= COUNT && to_client < COUNT {
             break;
         }
-        assert!(Instant::now() < deadline, "{heard} packets are heard, or the group is still flooded");
+        assert!(
+            Instant::now() < deadline,
+            "heard {heard}, sent to a server {to_server}, to another client {to_client}"
+        );
     }
 }
 
