@@ -419,10 +419,18 @@ mod tests {
         most
     }
 
+    /// What it would have taken in one round trip and a half may be lost.
     #[test]
-    fn a_receiver_that_stands_still_is_bounded_by_its_buffer_again() {
+    fn a_receiver_that_stands_still_gets_no_more_soon() {
         let most = most_under_way(200, 1_000..4_000);
-        assert!(most <= 100_000, "{most}");
+        assert!(most <= 100_000 + 200 * 300, "{most}");
+    }
+
+    /// TCP sends a lost report again after one round trip and a quarter. The receiver has gone on meanwhile.
+    #[test]
+    fn a_report_that_comes_late_stops_nothing() {
+        let most = most_under_way(400, 1_000..1_250);
+        assert!(most >= 400 * (250 + 200), "{most}");
     }
 
     #[test]

@@ -11,6 +11,9 @@ use crate::Instant;
 const LONGEST_ROUND_TRIP: Duration = Duration::from_secs(2);
 /// The shortest time over which a rate is measured.
 const SHORTEST_SPAN: Duration = Duration::from_millis(20);
+/// A receiver that has reported nothing for so many round trips may stand still. A report that TCP has to send again comes after
+/// one round trip and a quarter (RFC 8985, 6.2), and holds up all that follow.
+const PATIENT_ROUNDS: f64 = 1.5;
 
 /// The path to a receiver. Its round trip is one that a kernel has measured. The time from the multicast of a byte to the report that
 /// it was taken would be longer where the byte waits in the socket buffer.
@@ -47,11 +50,13 @@ impl Path {
         self.reported = now + self.round_trip;
     }
 
-    /// What is on its way to the receiver, or taken and not reported yet, in bytes: what it takes in a round trip. A receiver that reports
-    /// nothing more may stand still. After a round trip, everything lies in its buffer.
+    /// What is on its way to the receiver, or taken and not reported yet, in bytes: what it takes in a round trip and since its last
+    /// report. A receiver that reports nothing for long may stand still. Then more and more of it lies in its buffer.
     pub(super) fn bytes(&self, now: Instant) -> u64 {
         let silent = now.saturating_duration_since(self.reported);
-        (self.rates[0].max(self.rates[1]) * self.round_trip.saturating_sub(silent).as_secs_f64()) as u64
+        let patience = self.round_trip.mul_f64(PATIENT_ROUNDS);
+        let taking = (self.round_trip + silent.min(patience)).saturating_sub(silent.saturating_sub(patience));
+        (self.rates[0].max(self.rates[1]) * taking.as_secs_f64()) as u64
     }
 }
 
@@ -89,11 +94,12 @@ mod tests {
     }
 
     #[test]
-    fn a_receiver_that_reports_nothing_has_less_and_less_on_its_way() {
+    fn a_receiver_that_reports_nothing_for_long_has_less_and_less_on_its_way() {
         let mut path = Path::new(Duration::from_millis(200));
         [(0, 0), (200, 20_000)].into_iter().for_each(|(millis, taken)| path.report(at(millis), taken));
-        assert_eq!([200, 300, 400, 900].map(|millis| path.bytes(at(millis))), [20_000, 10_000, 0, 0]);
+        let bytes = [200, 300, 500, 600, 900, 1_000].map(|millis| path.bytes(at(millis)));
+        assert_eq!(bytes, [20_000, 30_000, 50_000, 40_000, 10_000, 0]);
         path.rest(at(1_000));
-        assert_eq!([1_000, 1_200, 1_300].map(|millis| path.bytes(at(millis))), [20_000, 20_000, 10_000]);
+        assert_eq!([1_000, 1_200, 1_300].map(|millis| path.bytes(at(millis))), [20_000, 20_000, 30_000]);
     }
 }
