@@ -456,7 +456,7 @@ impl Steering {
             self.grown = (self.bandwidth.best(), now);
             return;
         }
-        let is_lossy = self.last.lost > START_LOSS && since > self.last.round_trip;
+        let is_lossy = self.last.lost > START_LOSS && (since > self.last.round_trip || self.is_queued());
         let is_queued = self.last.queue > (self.last.shortest / 4).max(self.noise());
         if since > self.last.round_trip * START_ROUNDS || is_lossy || is_queued {
             // Token buckets let through more for a moment than the path delivers behind a queue.
