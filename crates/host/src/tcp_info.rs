@@ -6,13 +6,8 @@ use socket2::SockRef;
 
 use crate::option;
 
-/// The smoothed round-trip time. The handshake gives the first measurement. `None` if the kernel does not
-/// provide it.
-pub fn round_trip(connection: &impl AsFd) -> Option<Duration> {
-    read(connection).filter(|info| info.tcpi_rtt > 0).map(|info| Duration::from_micros(info.tcpi_rtt.into()))
-}
-
-/// The shortest round-trip time of the last minutes. `None` if the kernel does not provide it.
+/// The shortest round-trip time of the last minutes. The first measurement, that of the handshake, may contain the search for the
+/// neighbour's address. `None` if the kernel does not provide it.
 pub fn shortest_round_trip(connection: &impl AsFd) -> Option<Duration> {
     let shortest = read(connection)?.tcpi_min_rtt;
     // A kernel that has not measured any gives all ones.
@@ -79,10 +74,9 @@ mod tests {
         let near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let far = listener.accept().unwrap().0;
         for end in [near, far] {
-            assert!(round_trip(&end).is_some_and(|time| time < Duration::from_secs(1)));
-            assert!(shortest_round_trip(&end).is_some_and(|time| time <= round_trip(&end).unwrap()));
+            assert!(shortest_round_trip(&end).is_some_and(|time| time < Duration::from_secs(1)));
         }
-        assert_eq!(round_trip(&UdpSocket::bind("127.0.0.1:0").unwrap()), None);
+        assert_eq!(shortest_round_trip(&UdpSocket::bind("127.0.0.1:0").unwrap()), None);
     }
 
     #[test]

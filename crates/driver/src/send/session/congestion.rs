@@ -56,7 +56,8 @@ impl Congestion {
 impl Session<'_> {
     pub(super) fn congestion_joined(&mut self, now: Instant, receiver: ReceiverId) {
         let Some(peer) = self.peers.get(&receiver) else { return };
-        let (group, round_trip) = (peer.group, peer.link.connection.as_ref().and_then(tcp_info::round_trip));
+        let round_trip = peer.link.connection.as_ref().and_then(tcp_info::shortest_round_trip);
+        let group = peer.group;
         self.congestion(now, group, SenderInput::Joined { receiver: receiver.number(), round_trip });
     }
 
