@@ -333,8 +333,9 @@ impl Debian {
     }
 }
 
-/// Files and folders in which dpkg, man and systemd note what they have done. They are no package's.
-const NOTES: [&str; 4] = ["run/systemd", "var/cache/man", "var/lib/dpkg/status-old", "var/log/dpkg.log"];
+/// Files and folders in which dpkg, man, mount and systemd note what they have done. They are no package's.
+const NOTES: [&str; 5] =
+    ["run/mount", "run/systemd", "var/cache/man", "var/lib/dpkg/status-old", "var/log/dpkg.log"];
 
 /// A packed Debian of this machine's release. It is made once for a build folder, which takes about a minute.
 fn archive() -> &'static Path {
