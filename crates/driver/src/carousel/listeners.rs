@@ -51,8 +51,6 @@ pub enum ListenError {
     Permission,
     #[error("listeners to {0} are not reported beyond their own host or link")]
     Scope(IpAddr),
-    #[error("nobody reports who listens on the loopback interface")]
-    Loopback,
     #[error("interface {0} has no address that can ask who listens")]
     NoAddress(String),
     #[error("cannot hear listeners on interface {interface}: {source}")]
@@ -85,10 +83,7 @@ impl ListenerWatch {
     /// If this process may not, or hosts do not report such a group.
     pub fn open(address: &GroupAddress, now: Instant) -> Result<Self, ListenError> {
         let group = address.group.ip();
-        if address.interface.is_loopback {
-            return Err(ListenError::Loopback);
-        }
-        if !is_routable_group(group) {
+        if address.interface.is_loopback || !is_routable_group(group) {
             return Err(ListenError::Scope(group));
         }
         let interface = address.interface.clone();
@@ -355,7 +350,7 @@ mod tests {
             let address = GroupAddress { group: group.parse().unwrap(), source: None, interface };
             ListenerWatch::open(&address, Instant::ZERO).map(drop)
         };
-        assert!(matches!(open("[ff15::1]:5000", interface.clone()), Err(ListenError::Loopback)));
+        assert!(matches!(open("[ff15::1]:5000", interface.clone()), Err(ListenError::Scope(_))));
         let elsewhere = Interface { is_loopback: false, ..interface };
         assert!(matches!(open("[ff02::99]:5000", elsewhere.clone()), Err(ListenError::Scope(_))));
         assert!(matches!(open("224.0.0.99:5000", elsewhere), Err(ListenError::Scope(_))));
