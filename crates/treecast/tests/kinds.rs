@@ -2,7 +2,13 @@
 
 mod files;
 
-use std::{fs, path::Path, sync::mpsc, thread, time::Duration};
+use std::{
+    fs,
+    path::Path,
+    sync::mpsc,
+    thread,
+    time::{Duration, Instant},
+};
 
 use treecast::{
     ErrorKind, Group, GroupBuilder, GroupEvent, Rate, Receiver, Stop, Ticket,
@@ -90,4 +96,23 @@ fn a_carousel_sends_its_paths_until_its_loops_are_over() {
     assert!(received.is_complete(), "{received:?}");
     assert!(session.join().unwrap().progress.sent_bytes > 0);
     assert!(fs::read(scratch.path().join("into/image")).unwrap() == image);
+}
+
+/// The kernel reports no listeners on this interface, but lists them.
+#[test]
+fn a_carousel_on_the_loopback_interface_ends_when_its_listeners_are_gone() {
+    let scratch = scratch("gone");
+    fs::write(scratch.path().join("image"), noise(100_000, 4)).unwrap();
+    let mut options = CarouselOptions::default();
+    options.idle = Duration::from_millis(300);
+    let builder = Group::builder().interface("lo").carousel(options).rate(Rate::Bps(50_000_000));
+    let (ticket, session) = run(builder.path(scratch.path().join("image")));
+    let receiver = Receiver::builder(ticket).interface("lo").folder(scratch.path().join("into"));
+    assert!(receiver.join().unwrap().finish().wait().unwrap().is_complete());
+    let gone = Instant::now();
+    while !session.is_finished() {
+        assert!(gone.elapsed() < Duration::from_secs(30), "it goes on");
+        thread::sleep(Duration::from_millis(10));
+    }
+    assert!(!session.join().unwrap().interrupted);
 }
