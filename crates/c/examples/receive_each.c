@@ -1,4 +1,4 @@
-/* Is asked about each object: receive_each INTERFACE FOLDER TICKET. Names that end with .tmp are refused. */
+/* Is asked about each object, and told of it: receive_each INTERFACE FOLDER TICKET. Names that end with .tmp are refused. */
 #include <stdio.h>
 #include <string.h>
 #include <treecast.h>
@@ -9,20 +9,21 @@ static bool is_wanted(struct treecast_offer *offer, void *context)
     return !end || strcmp(end, context) != 0;
 }
 
+static void tell(const struct treecast_receiver_event *event, void *context)
+{
+    (void)context;
+    if (event->kind == TREECAST_RECEIVER_EVENT_KIND_RECEIVED)
+        printf("%s is there\n", event->path);
+}
+
 int main(int argc, char **argv)
 {
     if (argc != 4)
         return fprintf(stderr, "receive_each INTERFACE FOLDER TICKET\n"), 2;
-    struct treecast_receiver_options options = {
-        .interface = argv[1], .folder = argv[2], .ticket = argv[3], .accept = is_wanted, .context = ".tmp"};
+    struct treecast_receiver_options options = {.interface = argv[1], .folder = argv[2], .ticket = argv[3],
+        .accept = is_wanted, .on_event = tell, .context = ".tmp"};
     struct treecast_receiver *receiver = treecast_receiver_join(&options);
-    if (!receiver)
-        return fprintf(stderr, "%s\n", treecast_error()), 1;
-    struct treecast_receiver_event event;
-    while (treecast_receiver_next_event(receiver, &event, -1) > 0)
-        if (event.kind == TREECAST_RECEIVER_EVENT_KIND_RECEIVED)
-            printf("%s is there\n", event.path);
-    int result = treecast_receiver_wait(receiver, NULL);
+    int result = receiver ? treecast_receiver_wait(receiver, NULL) : -1;
     if (result)
         fprintf(stderr, "%s\n", treecast_error());
     treecast_receiver_free(receiver);

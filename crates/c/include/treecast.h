@@ -169,6 +169,23 @@ struct treecast_offer {
 // that of the options.
 typedef bool (*treecast_accept)(struct treecast_offer *offer, void *context);
 
+// An event of a receiver. Its pointers are valid until the next event or batch of the receiver is read.
+struct treecast_receiver_event {
+  enum treecast_receiver_event_kind kind;
+  // Size of the object, in bytes.
+  uint64_t bytes;
+  const char *name;
+  const char *path;
+  // The bytes of a file in memory. NULL if objects go to a folder.
+  const uint8_t *data;
+  const char *text;
+};
+
+// The function that gets the events of a receiver. It is called in the session's thread, also before treecast_receiver_join returns.
+// So it must return soon, and must not call treecast_receiver_wait and treecast_receiver_free. The event and its pointers are valid
+// until it returns. `context` is that of the options.
+typedef void (*treecast_on_event)(const struct treecast_receiver_event *event, void *context);
+
 // The options of a receiver. Zero and NULL are the defaults, but `ticket` is needed:
 // `struct treecast_receiver_options options = {.ticket = ticket};`.
 struct treecast_receiver_options {
@@ -184,7 +201,9 @@ struct treecast_receiver_options {
   const char *key;
   // Decides which objects are wanted. NULL: all.
   treecast_accept accept;
-  // What `accept` gets. It is used until the receiver is freed.
+  // Gets each event, in place of treecast_receiver_next_event and treecast_receiver_next_batch. NULL: these two have them.
+  treecast_on_event on_event;
+  // What `accept` and `on_event` get. It is used until the receiver is freed.
   void *context;
   // The time in milliseconds for which the receiver tries to reach the sender. 0: half a minute.
   uint64_t connect_timeout_ms;
@@ -194,18 +213,6 @@ struct treecast_receiver_options {
   // Where older versions of objects are that the sender sends by difference: a file, a block device, or a folder with files of the
   // objects' names. NULL: `folder`.
   const char *old;
-};
-
-// An event of a receiver. Its pointers are valid until the next event or batch of the receiver is read.
-struct treecast_receiver_event {
-  enum treecast_receiver_event_kind kind;
-  // Size of the object, in bytes.
-  uint64_t bytes;
-  const char *name;
-  const char *path;
-  // The bytes of a file in memory. NULL if objects go to a folder.
-  const uint8_t *data;
-  const char *text;
 };
 
 // How far a receiver is.

@@ -49,6 +49,12 @@ pub struct treecast_offer {
 pub type treecast_accept =
     Option<unsafe extern "C" fn(offer: *mut treecast_offer, context: *mut c_void) -> bool>;
 
+/// The function that gets the events of a receiver. It is called in the session's thread, also before treecast_receiver_join returns.
+/// So it must return soon, and must not call treecast_receiver_wait and treecast_receiver_free. The event and its pointers are valid
+/// until it returns. `context` is that of the options.
+pub type treecast_on_event =
+    Option<unsafe extern "C" fn(event: *const treecast_receiver_event, context: *mut c_void)>;
+
 /// The options of a receiver. Zero and NULL are the defaults, but `ticket` is needed:
 /// `struct treecast_receiver_options options = {.ticket = ticket};`.
 #[repr(C)]
@@ -65,7 +71,9 @@ pub struct treecast_receiver_options {
     pub key: *const c_char,
     /// Decides which objects are wanted. NULL: all.
     pub accept: treecast_accept,
-    /// What `accept` gets. It is used until the receiver is freed.
+    /// Gets each event, in place of treecast_receiver_next_event and treecast_receiver_next_batch. NULL: these two have them.
+    pub on_event: treecast_on_event,
+    /// What `accept` and `on_event` get. It is used until the receiver is freed.
     pub context: *mut c_void,
     /// The time in milliseconds for which the receiver tries to reach the sender. 0: half a minute.
     pub connect_timeout_ms: u64,
@@ -154,7 +162,7 @@ pub unsafe extern "C" fn treecast_receiver_join(
 /// What C's function is called with. It may be called in another thread.
 struct Context(*mut c_void);
 
-// SAFETY: `accept` is called in the session's thread, as its documentation says.
+// SAFETY: `accept` and `on_event` are called in the session's thread, as their documentation says.
 unsafe impl Send for Context {}
 // SAFETY: as above.
 unsafe impl Sync for Context {}
@@ -210,6 +218,15 @@ unsafe fn join(options: &treecast_receiver_options) -> Result<treecast_receiver,
                 Some(name) if is_wanted => Answer::TakeAs(name),
                 _ => is_wanted.into(),
             }
+        });
+    }
+    if let Some(on_event) = options.on_event {
+        let context = Context(options.context);
+        builder = builder.on_event(move |event| {
+            let (mut kept, Context(context)) = (Kept::default(), &context);
+            let told = told(event, is_in_memory, &mut kept);
+            // SAFETY: the caller promises that the function may be called with this context until the receiver is freed.
+            unsafe { on_event(&raw const told, *context) };
         });
     }
     Ok(treecast_receiver { receiver: builder.join()?, is_in_memory, event: Mutex::default() })
@@ -394,6 +411,6 @@ pub unsafe extern "C" fn treecast_receiver_free(receiver: *mut treecast_receiver
     }
     // SAFETY: the caller promises it.
     let receiver = unsafe { Box::from_raw(receiver) };
-    // `accept` is not called any more when this returns.
+    // `accept` and `on_event` are not called any more when this returns.
     drop(receiver.receiver.leave().wait());
 }

@@ -22,7 +22,7 @@ pub fn line(error: &(dyn Error + 'static)) -> String {
 }
 
 /// What libraries tell of in words, and the option that helps.
-const OPTIONS: [(&str, &str); 26] = [
+const OPTIONS: [(&str, &str); 27] = [
     (
         "cannot read the ticket from",
         "name the file that `treecast send --ticket-file` wrote, or give the ticket itself",
@@ -36,6 +36,7 @@ const OPTIONS: [(&str, &str); 26] = [
     ("and no older version is of use", "leave out --old"),
     ("is no plain name for a file", "choose its folder with --into"),
     ("group addresses from", "name fewer with --groups"),
+    ("whether anybody listens or not", "--loops ends it after so many loops, and Ctrl-C at any time"),
     ("never leaves its host", "for a session on this host alone, add --interface lo"),
     ("no receiver hears the group", "try --fanout unicast, or look for the place with `treecast doctor`"),
     (

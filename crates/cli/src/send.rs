@@ -54,6 +54,10 @@ pub struct Args {
     /// standard input; its end ends the session
     #[arg(long, value_name = "FILE|-")]
     feed: Option<PathBuf>,
+    /// With -, keep all of standard input in this folder until the end, so that receivers which come late get its beginning,
+    /// too. Default: the last 64 MiB are kept, in memory
+    #[arg(long, value_name = "DIR")]
+    spool: Option<PathBuf>,
     /// Files, and folders of files; or - for the bytes of standard input, which `treecast receive --stdout` hands on
     #[arg(required_unless_present = "feed")]
     paths: Vec<PathBuf>,
@@ -272,6 +276,9 @@ pub(crate) struct SessionArgs {
     /// What is sent from the beginning.
     #[arg(skip)]
     paths: Vec<PathBuf>,
+    /// The folder where standard input is kept.
+    #[arg(skip)]
+    spool: Option<PathBuf>,
 }
 
 #[derive(Clone, Copy, PartialEq, ValueEnum)]
@@ -341,9 +348,10 @@ enum HashArg {
 pub(crate) struct Rate(pub Option<u64>);
 
 pub fn run(args: Args) -> Outcome {
-    let Args { mut session, feed, paths } = args;
+    let Args { mut session, feed, spool, paths } = args;
     session.feed = feed.map(|feed| Feed { source: source(feed), rules: Vec::new(), kept: 0 });
     session.paths = paths;
+    session.spool = spool;
     hold_session(session)
 }
 
@@ -489,6 +497,9 @@ fn check_stream(args: &SessionArgs) -> Result<(), String> {
 /// Refuses combinations of options that cannot work together.
 fn check(args: &SessionArgs) -> Result<(), String> {
     check_stream(args)?;
+    if args.spool.is_some() && !is_stream(args) {
+        return Err("--spool keeps standard input: name - in place of files, or leave it out".into());
+    }
     standing::check(args)?;
     let refused = refused(args).into_iter().chain(refused_by_iotup(args)).chain(refused_by_fanout(args));
     let mut refused = refused.chain(refused_by_delta(args));
@@ -501,7 +512,7 @@ fn check(args: &SessionArgs) -> Result<(), String> {
 /// Whether a combination of options is refused, and what to do about it.
 type Refusal = (bool, &'static str);
 
-fn refused(args: &SessionArgs) -> [Refusal; 9] {
+fn refused(args: &SessionArgs) -> [Refusal; 10] {
     let is_carousel = is_carousel(args);
     let mends = !is_carousel && matches!(args.repair, Repair::Nack | Repair::After);
     [
@@ -517,6 +528,10 @@ fn refused(args: &SessionArgs) -> [Refusal; 9] {
         (
             args.feed.as_ref().is_some_and(|feed| feed.kept > 0) && !mends,
             "--keep needs retransmissions to single receivers: leave it out, or take --repair nack or after",
+        ),
+        (
+            args.spool.is_some() && !mends,
+            "--spool needs retransmissions to single receivers: leave it out, or take --repair nack or after",
         ),
         (
             args.rates.is_some() && (args.rate.is_some() || args.rate_floor.is_some()),
@@ -755,7 +770,7 @@ fn builder(args: &SessionArgs) -> Result<(GroupBuilder, u32), String> {
         Repair::None => builder.repair(treecast::Repair::None),
     };
     let builder = match is_stream(args) {
-        true => builder.feed(FeedSource::Stream),
+        true => builder.feed(FeedSource::Stream { spool: args.spool.clone() }),
         false => args.paths.iter().fold(builder, GroupBuilder::path),
     };
     Ok((builder, wanted))

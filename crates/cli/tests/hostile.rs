@@ -5,17 +5,20 @@ mod child;
 mod session;
 
 use std::{
-    fs,
+    fs::{self, File},
     io::{BufRead, BufReader, Read},
     net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream, UdpSocket},
-    process::ChildStdout,
+    process::{ChildStdout, Stdio},
     sync::atomic::{AtomicBool, Ordering},
     thread,
     time::Duration,
 };
 
 use serde_json::Value;
-use session::{Guarded, Scratch, contents, finish, finish_well, finish_with, last_event, path};
+use session::{
+    Guarded, Scratch, SpawnGuarded, contents, finish, finish_well, finish_with, last_event, path, treecast,
+    wait_until,
+};
 use treecast_driver::{
     connection::Connection,
     seal::Sealer,
@@ -224,6 +227,36 @@ fn a_member_that_forges_costs_chunks_and_not_the_object() {
         let (wrong, again) = (done["wrong_chunks"].as_u64(), done["retransmitted_bytes"].as_u64());
         assert!((3..=6).contains(&wrong.unwrap()), "{args:?}: {done}");
         assert!((1..=10 * CHUNK).contains(&again.unwrap()), "{args:?}: {done}");
+    }
+}
+
+/// Each piece is verified before the pipe gets it, and what was forged of it is fetched again.
+#[test]
+fn a_forged_block_never_reaches_a_pipe() {
+    for (args, wait) in [(&["--plain"][..], "1"), (&[], "2")] {
+        let scratch = Scratch::new();
+        scratch.file("input", SIZE);
+        let mut command = treecast();
+        command.args(["send", "--interface", "lo", "--block", "1400", "--rate", "100M", "--wait", wait]);
+        command.arg("--ticket-file").arg(scratch.path("ticket")).args(args).arg("-");
+        command.stdin(File::open(scratch.path("input")).unwrap());
+        let sender = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn_guarded();
+        wait_until("the ticket is written", || scratch.path("ticket").exists());
+        let ticket = scratch.ticket();
+        let member = args.is_empty().then(|| join(&ticket));
+        let mut command = treecast();
+        command.args(["receive", "--stdout", "--interface", "lo", &format!("@{}", scratch.arg("ticket"))]);
+        command.stdin(Stdio::null()).stderr(Stdio::piped());
+        let receiver = command.stdout(File::create(scratch.path("output")).unwrap()).spawn_guarded();
+        // Before, while and after the receiver comes.
+        for _ in 0..20 {
+            forge(&ticket, member.as_ref().map(|(_, key)| key), &[(65_536, 3), (500_000, 20)]);
+            thread::sleep(Duration::from_millis(20));
+        }
+        drop(member);
+        let said = finish_well(receiver);
+        assert!(fs::read(scratch.path("output")).unwrap() == contents(SIZE), "{args:?}: {said}");
+        finish(sender);
     }
 }
 

@@ -35,6 +35,7 @@ fn the_package_is_installed_used_and_purged_and_leaves_nothing() {
     debian.has_what_it_promises();
     debian.services_are_sound_and_off();
     debian.a_new_user_sends_a_file();
+    debian.a_machine_is_imaged();
     debian.a_standing_receiver_runs();
     debian.run("systemctl enable treecast-mroute treecast-standing");
     fs::write(debian.path("etc/treecast/router.env"), "OPTIONS=--interface eth0\n").unwrap();
@@ -101,6 +102,31 @@ fn the_services_do_their_work_under_the_restrictions_of_their_units() {
     ];
     assert_eq!(said, expected, "{log}");
 }
+
+/// A machine that has started from the network, in the folder of the imaging examples: a stand-in for what initramfs-tools has in an
+/// initramfs, and a loop device for the disk. The first attempt to get an address ends its shell, as initramfs-tools' does.
+const MACHINE: &str = r#"
+set -e
+mkdir -p /scripts /usr/share/initramfs-tools
+echo 'copy_exec() { [ -x "$1" ]; }; auto_add_modules() { [ "$1" = net ]; }' > /usr/share/initramfs-tools/hook-functions
+sh hooks/treecast
+echo 'configure_networking() { [ -e /tried ] || { : > /tried; . /no/such; }; echo DEVICE=b1 > /run/net-b1.conf; }' > /scripts/functions
+truncate --size 4M /disk
+disk=$(losetup --find --show /disk)
+echo "quiet treecast.ticket=$(cat /ticket) treecast.to=$disk" > /cmdline
+mount --bind /cmdline /proc/cmdline
+: > /console
+mount --bind /console /dev/console
+printf '#!/bin/sh\necho "$*" > /off\nkill "$PPID"\n' > /usr/local/bin/poweroff
+chmod +x /usr/local/bin/poweroff
+sh scripts/init-premount/treecast 2>/dev/null || [ $? = 143 ]
+umount /dev/console
+losetup --detach "$disk"
+cmp -n $(stat -c %s /image.raw) /image.raw /disk
+echo "= off: $(cat /off)"
+cat /console
+rm -r /scripts /usr/share/initramfs-tools/hook-functions /tried /run/net-b1.conf /disk /ticket /image.raw /cmdline /console /off /usr/local/bin/poweroff
+"#;
 
 /// A Debian in a folder, and hosts on one LAN that have it as their system. `r1` forwards.
 struct Debian {
@@ -216,6 +242,18 @@ impl Debian {
         fs::remove_file(self.path("image.iso")).unwrap();
     }
 
+    /// Runs the hook and the script of `contrib/imaging`, as the package installs them.
+    fn a_machine_is_imaged(&self) {
+        fs::write(self.path("image.raw"), contents(SIZE)).unwrap();
+        let sender = self.start("s", "exec treecast send --interface b1 --ticket-file /ticket image.raw");
+        wait_until("there is a ticket", || self.path("ticket").exists());
+        let script = format!("cd /usr/share/doc/treecast/examples/imaging{MACHINE}");
+        let said = finish_well(self.start("e1", &script));
+        assert!(said.contains("= off: -f") && said.contains("is written and verified: poweroff"), "{said}");
+        let said = finish_well(sender);
+        assert!(said.contains("02:00:00:00:03:02 joined from"), "it is called by its card: {said}");
+    }
+
     /// It trusts a sender's key, and makes its own key and its history.
     fn a_standing_receiver_runs(&self) {
         let key = self.run("treecast keys new /root/key.pem");
@@ -295,8 +333,9 @@ impl Debian {
     }
 }
 
-/// Files and folders in which dpkg, man and systemd note what they have done. They are no package's.
-const NOTES: [&str; 4] = ["run/systemd", "var/cache/man", "var/lib/dpkg/status-old", "var/log/dpkg.log"];
+/// Files and folders in which dpkg, man, mount and systemd note what they have done. They are no package's.
+const NOTES: [&str; 5] =
+    ["run/mount", "run/systemd", "var/cache/man", "var/lib/dpkg/status-old", "var/log/dpkg.log"];
 
 /// A packed Debian of this machine's release. It is made once for a build folder, which takes about a minute.
 fn archive() -> &'static Path {

@@ -8,6 +8,7 @@ mod session;
 use std::{
     fs::{self, File},
     io::{BufRead, BufReader, Read, Write},
+    path::Path,
     process::{Command, Stdio},
 };
 
@@ -17,11 +18,16 @@ use session::{
 
 /// A sender of what is written to it, which waits for so many receivers.
 fn stream(scratch: &Scratch, wait: &str) -> Guarded {
+    stream_with(scratch, &["--wait", wait])
+}
+
+fn stream_with(scratch: &Scratch, args: &[&str]) -> Guarded {
     let ticket = scratch.path("ticket");
     let mut command = treecast();
     command
-        .args(["send", "-", "--interface", "lo", "--rate", "100M", "--wait", wait, "--ticket-file"])
-        .arg(&ticket);
+        .args(["send", "-", "--interface", "lo", "--rate", "100M", "--ticket-file"])
+        .arg(&ticket)
+        .args(args);
     let sender = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn_guarded();
     wait_until("the ticket is written", || ticket.exists());
     sender
@@ -62,6 +68,61 @@ fn a_stream_reaches_all_who_are_there_and_one_that_is_killed_harms_nobody() {
     }
     assert!(bytes.starts_with(&read(&scratch, "c")), "a pipe never gets a wrong byte");
     assert!(fs::read_dir(scratch.path("spool")).unwrap().next().is_none(), "nothing is left behind");
+    finish_with(3, sender);
+}
+
+/// A sender and ten receivers on one link, each of which loses 5 % of what comes. It goes when this is dropped.
+struct Site(String);
+
+impl Site {
+    fn new() -> Self {
+        let site = Self(format!("tcp{}", std::process::id()));
+        let up = ["lab", "up", "lan:clients=10,loss=5%,rate=100M", "--name", &site.0];
+        assert!(treecast().args(up).stdout(Stdio::null()).status().unwrap().success());
+        site
+    }
+
+    /// Runs a line of shell on a node. `$T` is treecast.
+    fn run(&self, node: &str, folder: &Path, line: &str) -> Guarded {
+        let mut command = Command::new("ip");
+        command.args(["netns", "exec", &format!("{}-{node}", self.0), "bash", "-o", "pipefail", "-c", line]);
+        start(command.env("T", env!("CARGO_BIN_EXE_treecast")).current_dir(folder))
+    }
+}
+
+impl Drop for Site {
+    fn drop(&mut self) {
+        _ = treecast().args(["lab", "down", &self.0]).stdout(Stdio::null()).status();
+    }
+}
+
+#[test]
+fn a_tree_goes_through_pipes_to_ten_hosts_that_lose_packets_and_one_is_killed() {
+    let (scratch, site) = (Scratch::new(), Site::new());
+    for (number, len) in [0, 1, 700, 65_536, 300_000].into_iter().cycle().take(100).enumerate() {
+        scratch.file(&format!("tree/{}/{number}", number % 7), len);
+    }
+    std::os::unix::fs::symlink("../0/0", scratch.path("tree/1/link")).unwrap();
+    let folder = scratch.path("");
+    let send = "tar c tree | $T send --rate 40M --wait 10 --ticket-file ticket -";
+    let sender = site.run("server0", &folder, send);
+    wait_until("the ticket is written", || scratch.path("ticket").exists());
+    let names: Vec<_> = (0..9).map(|number| format!("client{number}")).collect();
+    let receivers: Vec<_> = names
+        .iter()
+        .map(|name| {
+            fs::create_dir(scratch.path(name)).unwrap();
+            site.run(name, &folder, &format!("$T receive --stdout @ticket | tar x -C {name}"))
+        })
+        .collect();
+    let mut killed = site.run("client9", &folder, "exec $T receive --stdout @ticket > part");
+    wait_until("something has come", || scratch.path("part").metadata().is_ok_and(|part| part.len() > 0));
+    killed.end();
+    for (name, receiver) in names.iter().zip(receivers) {
+        finish_well(receiver);
+        let compare = format!("diff -r --no-dereference tree {name}/tree");
+        finish_well(site.run(name, &folder, &compare));
+    }
     finish_with(3, sender);
 }
 
@@ -107,6 +168,30 @@ fn who_comes_when_a_stream_has_begun_is_told_so() {
         drop(lines);
         finish_well(sender);
     }
+}
+
+/// Whether the sender has much of it in memory or not: more pieces than that are over when the second receiver comes.
+#[test]
+fn who_comes_late_gets_all_of_a_stream_that_is_kept() {
+    let scratch = Scratch::new();
+    let spool = scratch.arg("spool");
+    let mut sender = stream_with(&scratch, &["--spool", &spool]);
+    let first = outlet(&scratch, "first", &[]);
+    let mut input = sender.stdin.take().unwrap();
+    let bytes = contents(70 << 20);
+    let (begin, end) = bytes.split_at(68 << 20);
+    input.write_all(begin).unwrap();
+    wait_until("the beginning has come", || read(&scratch, "first").len() == begin.len());
+    let late = outlet(&scratch, "late", &[]);
+    wait_until("some has come late", || !read(&scratch, "late").is_empty());
+    input.write_all(end).unwrap();
+    drop(input);
+    for (name, receiver) in [("first", first), ("late", late)] {
+        finish_well(receiver);
+        assert!(read(&scratch, name) == bytes, "{name}");
+    }
+    finish_well(sender);
+    assert!(scratch.names("spool").is_empty(), "nothing is left behind");
 }
 
 #[test]
@@ -220,6 +305,8 @@ fn what_cannot_go_with_standard_input_is_refused() {
         (&["-", "--feed", "list"], "--feed"),
         (&["-", "--session", "file"], "--session"),
         (&["-", "--repair", "carousel"], "carousel"),
+        (&["-", "--spool", "folder", "--repair", "none"], "--spool"),
+        (&["file", "--spool", "folder"], "--spool"),
     ] {
         let line = told(args);
         assert!(line.contains(why) && line.lines().count() == 1, "{args:?}: {line}");

@@ -211,6 +211,14 @@ impl Connection {
         }
     }
 
+    /// Whether bytes wait in the kernel. `None`: not yet, and the other side may still send some.
+    pub fn has_input(&self) -> Option<bool> {
+        match self.stream.peek(&mut [0]) {
+            Ok(count) => Some(count > 0),
+            Err(error) => (!is_temporary(&error)).then_some(false),
+        }
+    }
+
     /// The next complete packet, if there is one.
     ///
     /// # Errors

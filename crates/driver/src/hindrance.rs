@@ -22,6 +22,7 @@ const LOSS_SHARE: f64 = 0.01;
 /// its figure is 0 when it is read again.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(into = "&'static str", try_from = "String")]
+#[non_exhaustive]
 pub enum Hindrance {
     /// Nothing was heard for this many seconds.
     Silent(f64),
@@ -49,6 +50,7 @@ pub enum Hindrance {
 
 /// The receiver that a session waits for, and the reason.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct Holder {
     pub receiver: String,
     pub why: Hindrance,

@@ -1,19 +1,21 @@
 //! A stream of unknown length, such as a program's output, as objects of a feed.
 //!
 //! The sender cuts the stream into pieces, whose names are their numbers. It keeps a piece in memory until every receiver has
-//! ended with it, and reads on only when there is room. Behind the last piece goes an object that tells how many there are, so no
-//! beginning of a stream passes for all of it. A receiver puts the pieces together by their numbers. Each piece is an
-//! object, so a receiver hands on only verified bytes.
+//! ended with it, and reads on only when there is room. Or it keeps all pieces in a folder, and receivers that come late get them,
+//! too. Behind the last piece goes an object that tells how many there are, so no beginning of a stream passes for all of it. A
+//! receiver puts the pieces together by their numbers. Each piece is an object, so a receiver hands on only verified bytes.
 
 use std::{
     collections::BTreeSet,
+    fs,
     io::{self, Read},
     os::fd::AsFd,
+    path::{Path, PathBuf},
     sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
 };
 
-use treecast_host::poller::is_readable_within;
+use treecast_host::{poller::is_readable_within, temporary::TemporaryFolder};
 
 use crate::files::{NamedSource, Source};
 
@@ -32,6 +34,9 @@ const PATIENCE_WITHOUT_BYTES: Duration = Duration::from_secs(60);
 /// The folder in the names of pieces.
 const FOLDER: &str = "standard-input";
 
+/// The beginning of the numbers of pieces that come again for receivers which are late.
+const SPOOLED: &str = "spooled-";
+
 /// The name of the object behind the last piece. Its content is the number of pieces, in decimal digits.
 pub const END_NAME: &str = "standard-input/end";
 
@@ -40,11 +45,34 @@ pub fn piece_name(number: u64) -> String {
     format!("{FOLDER}/{number:010}")
 }
 
+/// The name of a piece that comes again for receivers which are late.
+fn spooled_name(number: u64) -> String {
+    format!("{FOLDER}/{SPOOLED}{number:010}")
+}
+
 /// The number of a piece. `None` if this is the name of another object.
 pub fn piece_number(name: &str) -> Option<u64> {
     let digits = name.strip_prefix(FOLDER)?.strip_prefix('/')?;
+    let digits = digits.strip_prefix(SPOOLED).unwrap_or(digits);
     let number = digits.bytes().all(|byte| byte.is_ascii_digit()).then(|| digits.parse().ok()).flatten()?;
-    (piece_name(number) == name).then_some(number)
+    [piece_name(number), spooled_name(number)].iter().any(|its| its == name).then_some(number)
+}
+
+/// Whether a name is that of a piece which comes again for receivers that are late. Newer pieces may come long before it.
+pub fn is_spooled(name: &str) -> bool {
+    piece_number(name).is_some_and(|number| spooled_name(number) == name)
+}
+
+/// Makes a folder for the pieces of a stream, in `parent`.
+///
+/// # Errors
+/// If that is impossible, in words.
+pub(crate) fn spool(parent: &Path) -> io::Result<TemporaryFolder> {
+    let made = fs::create_dir_all(parent).and_then(|()| TemporaryFolder::new(parent, "treecast-stream-"));
+    made.map_err(|error| {
+        let line = format!("cannot make a folder for standard input in {}: {error}", parent.display());
+        io::Error::new(error.kind(), line)
+    })
 }
 
 /// Cuts a stream into pieces.
@@ -52,33 +80,41 @@ pub fn piece_number(name: &str) -> Option<u64> {
 pub(crate) struct Cutter<R> {
     input: R,
     room: Room,
+    /// The folder for all pieces. `None`: they are in memory, and only while somebody lacks them.
+    spool: Option<PathBuf>,
     /// The number of the next piece.
     number: u64,
     has_ended: bool,
 }
 
 impl<R: Read + AsFd> Cutter<R> {
-    pub fn new(input: R) -> Self {
-        Self { input, room: Room::default(), number: 0, has_ended: false }
+    /// All pieces are kept as files of the folder `spool`, if there is one.
+    pub fn new(input: R, spool: Option<PathBuf>) -> Self {
+        Self { input, room: Room::default(), spool, number: 0, has_ended: false }
     }
 
     /// Waits for room and for bytes, and returns the next piece; behind the last one, the object that tells their number. `None` after
     /// that.
     ///
     /// # Errors
-    /// If the stream cannot be read. Receivers then never hear of an end.
+    /// If the stream cannot be read, or a piece cannot be kept. Receivers then never hear of an end.
     pub fn next(&mut self) -> io::Result<Option<NamedSource>> {
         if self.has_ended {
             return Ok(None);
         }
-        let place = self.room.take(self.number);
+        let place = self.spool.is_none().then(|| self.room.take(self.number));
         let bytes = self.read()?;
         self.has_ended = bytes.is_empty();
-        let (name, bytes) = match self.has_ended {
-            false => (piece_name(self.number), bytes),
-            true => (END_NAME.to_owned(), self.number.to_string().into_bytes()),
-        };
+        let number = self.number;
         self.number += 1;
+        let (name, bytes) = match (self.has_ended, &self.spool) {
+            (true, _) => (END_NAME.to_owned(), number.to_string().into_bytes()),
+            (false, None) => (piece_name(number), bytes),
+            (false, Some(spool)) => {
+                let source = keep(&spool.join(number.to_string()), &bytes)?;
+                return Ok(Some(NamedSource { name: spooled_name(number), source }));
+            }
+        };
         let source = Source::memory(&name, Arc::new(Piece { bytes, _place: place }));
         Ok(Some(NamedSource { name, source }))
     }
@@ -112,10 +148,18 @@ impl<R: Read + AsFd> Cutter<R> {
     }
 }
 
+/// Writes a piece into a file.
+fn keep(path: &Path, bytes: &[u8]) -> io::Result<Source> {
+    let kept = fs::write(path, bytes).and_then(|()| Source::new(path).map_err(io::Error::other));
+    kept.map_err(|error| {
+        io::Error::new(error.kind(), format!("cannot keep it in {}: {error}", path.display()))
+    })
+}
+
 /// The bytes of a piece. When the last copy is dropped, there is room for another piece.
 struct Piece {
     bytes: Vec<u8>,
-    _place: Place,
+    _place: Option<Place>,
 }
 
 impl AsRef<[u8]> for Piece {
@@ -162,13 +206,16 @@ mod tests {
     #[test]
     fn a_name_tells_its_number_and_other_names_have_none() {
         for number in [0, 7, 9_999_999_999, 10_000_000_000, u64::MAX] {
-            assert_eq!(piece_number(&piece_name(number)), Some(number));
+            let names = [piece_name(number), spooled_name(number)];
+            assert_eq!(names.each_ref().map(|name| piece_number(name)), [Some(number); 2]);
+            assert_eq!(names.map(|name| is_spooled(&name)), [false, true]);
         }
         for other in [
             "standard-input",
             "standard-input/",
             "standard-input/7",
             "standard-input/+000000007",
+            "standard-input/spooled-7",
             "x/0000000007",
         ] {
             assert_eq!(piece_number(other), None, "{other}");
@@ -181,7 +228,7 @@ mod tests {
         let stream: Vec<u8> = (0..70 * PIECE_LEN + 5).map(|at| (at % 251) as u8).collect();
         let expected = stream.clone();
         let writer = thread::spawn(move || output.write_all(&stream));
-        let mut cutter = Cutter::new(input);
+        let mut cutter = Cutter::new(input, None);
         let mut pieces: Vec<_> = (0..MOST_PIECES).map(|_| cutter.next().unwrap().unwrap()).collect();
         // All but the oldest piece are done: there is no room yet.
         let others: Vec<u8> = pieces.drain(1..).flat_map(bytes_of).collect();
@@ -210,7 +257,7 @@ mod tests {
     fn a_slow_stream_comes_in_short_pieces_also_where_reads_do_not_block() {
         let (input, mut output) = UnixStream::pair().unwrap();
         input.set_nonblocking(true).unwrap();
-        let mut cutter = Cutter::new(input);
+        let mut cutter = Cutter::new(input, None);
         let mut next = || bytes_of(cutter.next().unwrap().unwrap());
         output.write_all(b"first").unwrap();
         assert_eq!(next(), b"first");
@@ -225,7 +272,7 @@ mod tests {
 
     #[test]
     fn a_stream_that_cannot_be_read_has_no_end() {
-        let mut cutter = Cutter::new(std::fs::File::open("/tmp").unwrap());
+        let mut cutter = Cutter::new(std::fs::File::open("/tmp").unwrap(), None);
         assert!(cutter.next().is_err());
     }
 

@@ -13,6 +13,7 @@ use crate::netlink::Netlink;
 
 /// The reason why no interface can be used.
 #[derive(Debug, Error)]
+#[non_exhaustive]
 pub enum InterfaceError {
     #[error("interface {name} does not exist here; there are: {known}")]
     Missing { name: String, known: String },

@@ -91,8 +91,10 @@ fn remove_left(parent: &Path, prefix: &str) {
     for entry in entries.filter(|entry| entry.file_name().as_bytes().starts_with(prefix.as_bytes())) {
         let path = entry.path();
         let is_ours = |folder: &File| folder.metadata().is_ok_and(|folder| folder.uid() == user::effective());
-        let folder = open(&path).ok().flatten().filter(is_ours);
-        if folder.is_some_and(|folder| lock(&folder) == Lock::Ours) {
+        // The lock is kept until the folder is gone: its maker may be about to take it.
+        if let Some(folder) = open(&path).ok().flatten().filter(is_ours)
+            && lock(&folder) == Lock::Ours
+        {
             _ = fs::remove_dir_all(path);
         }
     }
@@ -119,5 +121,18 @@ mod tests {
         let path = first.path().to_owned();
         drop(first);
         assert!(!path.exists());
+    }
+
+    #[test]
+    fn folders_that_are_made_at_the_same_time_do_not_remove_each_other() {
+        let parent = TemporaryFolder::new(&std::env::temp_dir(), "treecast-together-").unwrap();
+        let make = || {
+            let folder = TemporaryFolder::new(parent.path(), "a-").unwrap();
+            std::thread::yield_now();
+            fs::write(folder.path().join("file"), "x").unwrap();
+        };
+        std::thread::scope(|scope| {
+            (0..8).for_each(|_| _ = scope.spawn(|| (0..500).for_each(|_| make())));
+        });
     }
 }

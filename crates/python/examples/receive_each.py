@@ -1,4 +1,4 @@
-"""Is asked about each object: receive_each.py INTERFACE FOLDER TICKET. Names that end with .tmp are refused."""
+"""Is asked about each object, and told of it: receive_each.py INTERFACE FOLDER TICKET. Names that end with .tmp are refused."""
 
 import sys
 
@@ -9,13 +9,17 @@ def is_wanted(offer: treecast.Offer) -> bool:
     return not offer.name.endswith(".tmp")
 
 
+def tell(event: treecast.ReceiverEvent) -> None:
+    if event.kind == "received":
+        print(f"{event.path} is there")
+    elif event.kind == "failed":
+        print(f"{event.name} failed: {event.text}")
+
+
 def main(interface: str, folder: str, ticket: str) -> int:
-    receiver = treecast.Receiver(ticket, interface=interface, folder=folder, accept=is_wanted)
-    for event in receiver:
-        if event.kind == "received":
-            print(f"{event.path} is there")
-        elif event.kind == "failed":
-            print(f"{event.name} failed: {event.text}")
+    receiver = treecast.Receiver(
+        ticket, interface=interface, folder=folder, accept=is_wanted, on_event=tell
+    )
     return 0 if receiver.wait().is_complete() else 1
 
 

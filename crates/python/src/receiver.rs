@@ -40,7 +40,7 @@ impl Receiver {
 impl Receiver {
     #[new]
     #[pyo3(signature = (ticket, *, folder=None, interface=None, accept=None, name=None, key=None, connect_timeout=None,
-                        reconnect=None, old=None))]
+                        reconnect=None, old=None, on_event=None))]
     #[allow(clippy::too_many_arguments)] // They are keywords in Python.
     fn new(
         python: Python<'_>,
@@ -53,6 +53,7 @@ impl Receiver {
         connect_timeout: Option<f64>,
         reconnect: Option<f64>,
         old: Option<PathBuf>,
+        on_event: Option<Py<PyAny>>,
     ) -> PyResult<Self> {
         let mut builder = treecast::Receiver::builder(ticket.parse().map_err(raise)?);
         let is_in_memory = folder.is_none();
@@ -80,6 +81,9 @@ impl Receiver {
         }
         if let Some(accept) = accept {
             builder = builder.accept(move |offer| answer(&accept, offer));
+        }
+        if let Some(on_event) = on_event {
+            builder = builder.on_event(move |event| tell(&on_event, event, is_in_memory));
         }
         let receiver = python.detach(|| builder.join()).map_err(raise)?;
         Ok(Self { receiver, is_in_memory, kept: Mutex::default() })
@@ -163,7 +167,7 @@ impl Receiver {
 }
 
 impl Drop for Receiver {
-    /// Waits for the end of a session that may still ask `accept`, which needs what this thread has of Python.
+    /// Waits for the end of a session that may still call `accept` and `on_event`, which need what this thread has of Python.
     fn drop(&mut self) {
         let end = self.receiver.leave();
         Python::attach(|python| python.detach(|| drop(end.wait_timeout(LEAVING_TIME))));
@@ -183,6 +187,16 @@ fn answer(accept: &Py<PyAny>, offer: &treecast::Offer<'_>) -> Answer {
             Answer::Refuse
         })
     })
+}
+
+/// Gives an event to the program's function. An exception is printed.
+fn tell(on_event: &Py<PyAny>, event: treecast::ReceiverEvent, is_in_memory: bool) {
+    Python::attach(|python| {
+        let event = ReceiverEvent::new(python, event, is_in_memory);
+        if let Err(error) = on_event.call1(python, (event,)) {
+            error.write_unraisable(python, Some(on_event.bind(python)));
+        }
+    });
 }
 
 /// An object that the sender announces.

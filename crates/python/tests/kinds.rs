@@ -15,7 +15,7 @@ use std::{
     time::Duration,
 };
 
-use treecast::{Group, Rate, Receiver};
+use treecast::{Answer, Group, Rate, Receiver};
 
 use files::{noise, scratch};
 use languages::{Program, compiled, here, package, python};
@@ -104,7 +104,11 @@ impl Receiving {
         };
         let programs = receivers.iter().zip(&folders).map(start).collect();
         let rust = Receiver::builder(ticket.parse().unwrap()).interface("lo").folder(&folders[2]).old(old);
-        let rust = rust.reconnect(Duration::from_secs(60)).join().unwrap();
+        let rust = rust.reconnect(Duration::from_secs(60)).accept(|offer| match offer.name() {
+            name if name.starts_with("radar/") => Answer::TakeAs("archive/radar".into()),
+            name => (!name.ends_with(".tmp")).into(),
+        });
+        let rust = rust.join().unwrap();
         Self { programs, rust, folders }
     }
 
@@ -189,6 +193,7 @@ fn a_session_goes_on_in_another_language() {
     assert!(!sent(&second.end()).1);
 }
 
+/// Receivers are asked about each of its objects, and refuse one, and give another one a new name.
 #[test]
 fn a_feed_that_is_stopped_ends_in_order_at_all_receivers() {
     let folder = scratch("kinds");
@@ -196,19 +201,22 @@ fn a_feed_that_is_stopped_ends_in_order_at_all_receivers() {
     for sender in programs("send", folder.path()) {
         let into = scratch("kinds");
         let feed = into.path().join("feed");
-        fs::create_dir(&feed).unwrap();
+        fs::create_dir_all(feed.join("radar")).unwrap();
         let mut sending = Sending::start(&sender, "feed", &feed, Path::new(""));
         let receiving = Receiving::start(&receivers, into.path(), &sending.ticket, into.path());
         let content = noise(100_000, 5);
-        fs::write(into.path().join("product"), &content).unwrap();
-        fs::rename(into.path().join("product"), feed.join("product")).unwrap();
-        let arrived = |folder: &PathBuf| folder.join("product").exists();
-        while !receiving.folders.iter().all(arrived) {
-            thread::sleep(Duration::from_millis(10));
+        for name in ["draft.tmp", "radar/7", "product"] {
+            fs::write(into.path().join("product"), &content).unwrap();
+            fs::rename(into.path().join("product"), feed.join(name)).unwrap();
+            assert!(sending.line().starts_with(&format!("done {name}")), "{}", sender.label);
         }
-        assert!(sending.line().starts_with("done product"), "{}", sender.label);
         sending.stop();
+        let folders = receiving.folders.clone();
         receiving.expect("product", &content);
+        for folder in folders {
+            assert!(fs::read(folder.join("archive/radar")).unwrap() == content, "{}", folder.display());
+            assert!(!folder.join("draft.tmp").exists() && !folder.join("radar").exists());
+        }
         sent(&sending.end());
     }
 }

@@ -61,6 +61,25 @@ class Package(unittest.TestCase):
         with self.assertRaises(treecast.TreecastError):
             receiver.next_batch(-1)
 
+    def test_a_function_gets_each_event(self):
+        came, failures = {}, []
+
+        def on_event(event):
+            if event.kind == "received":
+                came[event.name] = event.data
+                raise ValueError("printed, and the session goes on")
+
+        hook, sys.unraisablehook = sys.unraisablehook, lambda failure: failures.append(str(failure.exc_value))
+        self.addCleanup(setattr, sys, "unraisablehook", hook)
+        with group() as sender:
+            receiver = join(sender, on_event=on_event)
+            for name in ["a", "b"]:
+                sender.send_bytes(name, name.encode() * 1000)
+        self.assertTrue(receiver.wait(10).is_complete())
+        self.assertEqual(came, {"a": b"a" * 1000, "b": b"b" * 1000})
+        self.assertEqual(len(failures), 2, failures)
+        self.assertIsNone(receiver.next_event())
+
     def test_ctrl_c_loses_no_events_of_a_batch(self):
         sender = group()
         receiver = join(sender)

@@ -1,4 +1,4 @@
-//! Is asked about each object: `receive_each INTERFACE FOLDER TICKET`. Names that end with .tmp are refused.
+//! Is asked about each object, and told of it: `receive_each INTERFACE FOLDER TICKET`. Names that end with .tmp are refused.
 
 use std::error::Error;
 

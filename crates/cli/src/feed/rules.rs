@@ -87,12 +87,11 @@ impl Table {
         if factor.is_some_and(|factor| !(0.0..=MOST_FACTOR).contains(&factor)) {
             return Err(format!("retx_factor: expected a number from 0 to {MOST_FACTOR}"));
         }
-        let terms = Terms {
-            priority: self.priority,
-            expires_after: expires_after.map_err(|error| format!("expires: {error}"))?,
-            retransmission_timeout_factor: factor,
-        };
-        let rule = Rule { names: NameFilter::new(move |name| pattern.matches(name)), terms };
+        let mut terms = Terms::default();
+        terms.priority = self.priority;
+        terms.expires_after = expires_after.map_err(|error| format!("expires: {error}"))?;
+        terms.retransmission_timeout_factor = factor;
+        let rule = Rule::new(NameFilter::new(move |name| pattern.matches(name)), terms);
         Ok(WrittenRule { names: self.names, rule })
     }
 }

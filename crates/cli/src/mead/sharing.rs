@@ -70,26 +70,24 @@ impl SharingArgs {
         dialect: Option<WireDialect>,
         key: Option<&Path>,
     ) -> Result<Sharing, String> {
-        Ok(Sharing {
-            max: self.max,
-            ok: self.ok,
-            parameters: GroupingLimits {
-                max: MAX_MEAD_ADDRESSES,
-                ok: MAX_MEAD_ADDRESSES,
-                merge: self.merge.unwrap_or(0),
-                min_leaves: self.min_leaves,
-                min_routers: self.min_routers,
-                split: self.split,
-            },
-            by_cost: self.grouping.unwrap_or(by_default) == Grouping::Cost,
-            dialect: match dialect {
-                None | Some(WireDialect::Rfc) => MeadDialect::Rfc,
-                Some(WireDialect::Linux65) => MeadDialect::Linux65,
-            },
-            dont_replicate: self.dont_replicate,
-            to_router: self.to_router,
-            key: key.map(domain_key::read).transpose()?,
-        })
+        let mut sharing = Sharing::default();
+        (sharing.max, sharing.ok) = (self.max, self.ok);
+        sharing.parameters = GroupingLimits {
+            max: MAX_MEAD_ADDRESSES,
+            ok: MAX_MEAD_ADDRESSES,
+            merge: self.merge.unwrap_or(0),
+            min_leaves: self.min_leaves,
+            min_routers: self.min_routers,
+            split: self.split,
+        };
+        sharing.by_cost = self.grouping.unwrap_or(by_default) == Grouping::Cost;
+        sharing.dialect = match dialect {
+            None | Some(WireDialect::Rfc) => MeadDialect::Rfc,
+            Some(WireDialect::Linux65) => MeadDialect::Linux65,
+        };
+        (sharing.dont_replicate, sharing.to_router) = (self.dont_replicate, self.to_router);
+        sharing.key = key.map(domain_key::read).transpose()?;
+        Ok(sharing)
     }
 
     /// The first of these options that was given.

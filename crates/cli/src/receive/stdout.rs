@@ -15,7 +15,7 @@ use std::{
 
 use treecast::{
     Stop,
-    stream::{END_NAME, MOST_PIECES, piece_number},
+    stream::{END_NAME, MOST_PIECES, is_spooled, piece_number},
     watch::{ObjectKind, ReceiveEvent},
 };
 use treecast_host::temporary::TemporaryFolder;
@@ -100,8 +100,10 @@ impl Outlet {
             }
             None => self.file = Some(path),
         }
-        // The sender does not go so far ahead of a piece that may still come.
-        if self.early.last_key_value().is_some_and(|(last, _)| last - self.next >= MOST_PIECES) {
+        // The sender does not go so far ahead of a piece that may still come, unless it keeps all of them.
+        if !is_spooled(name)
+            && self.early.last_key_value().is_some_and(|(last, _)| last - self.next >= MOST_PIECES)
+        {
             return Err(self.lacks());
         }
         while let Some(path) = self.early.remove(&self.next) {
@@ -114,7 +116,7 @@ impl Outlet {
     fn lacks(&self) -> String {
         match self.next {
             0 => "the stream had begun when this receiver came, and its beginning does not come again: start receivers first, \
-                  and the sender with --wait N"
+                  and the sender with --wait N, or with --spool DIR"
                 .to_owned(),
             next => format!("the stream is not complete: its piece {next} has not come"),
         }

@@ -5,6 +5,7 @@ use std::fmt;
 /// The kind of hash that identifies a frame's file: 256 bits, without a key. A frame does not say which kind it
 /// has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub enum FrameHash {
     /// BLAKE2b-256, libsodium's `crypto_generichash`. The updater's own programs use it by default.
     #[default]

@@ -5,7 +5,9 @@ mod frame_hash;
 mod group_messages;
 mod iotup;
 mod listeners;
+mod own_listeners;
 
 pub use frame_hash::FrameHash;
 pub(crate) use iotup::{FrameCollector, FrameSender};
 pub use listeners::{ListenError, ListenerWatch};
+pub(crate) use own_listeners::OwnListeners;

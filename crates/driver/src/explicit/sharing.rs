@@ -18,6 +18,7 @@ use super::Error;
 
 /// The settings of routers and groupings. Names are those of listing A.3, if it has one.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct Sharing {
     /// The largest number of addresses in a packet. `None`: as many as leave room for 1280 bytes.
     pub max: Option<usize>,

@@ -23,6 +23,7 @@ use super::{
 
 /// The reason why a file cannot be stored.
 #[derive(Debug, Error)]
+#[non_exhaustive]
 pub enum TargetError {
     #[error("cannot use folder {folder}: {source}",
         folder = folder.display())]

@@ -25,6 +25,7 @@ const EXTENSION: &str = "pem";
 
 /// The errors of a key's file or folder.
 #[derive(Debug, Error)]
+#[non_exhaustive]
 pub enum KeyFileError {
     #[error(
         "{name:?} is no name for a key: take up to 64 letters, digits, - and _; a file is named with its folder, like \

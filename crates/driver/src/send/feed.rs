@@ -29,8 +29,12 @@ pub enum FeedSource {
     StandardInput,
     /// Paths in a file or pipe, one a line.
     File(PathBuf),
-    /// The bytes of standard input, which are sent in pieces ([`crate::pipe`]).
-    Stream,
+    /// The bytes of standard input, which are sent in pieces.
+    Stream {
+        /// The folder where all pieces are kept, so that receivers which come late get them, too. `None`: such receivers lack the
+        /// beginning, and pieces are in memory.
+        spool: Option<PathBuf>,
+    },
     /// The files of a folder, those that are there and those that come.
     Folder(FolderOptions),
     /// The objects that the program puts into this queue.
@@ -114,7 +118,7 @@ impl Feed {
             }
             FeedSource::StandardInput => Input::Lines,
             FeedSource::File(path) => Input::File(path),
-            FeedSource::Stream => Input::Stream,
+            FeedSource::Stream { spool } => Input::Stream(spool),
         };
         let reader = Reader { queue: queue.clone(), compression, rules };
         thread::Builder::new().name("feed".into()).spawn(move || reader.run(&input))?;

@@ -22,6 +22,7 @@ pub struct Listed {
 
 /// The reason why a list cannot be used.
 #[derive(Debug, Error)]
+#[non_exhaustive]
 pub enum ListedError {
     #[error(
         "cannot read the receivers from {path}: {source}; name keys or names with commas between them, or a file with one a line"

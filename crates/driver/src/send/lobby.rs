@@ -54,6 +54,8 @@ struct Pending {
     connection: Connection,
     place: Place,
     since: Instant,
+    /// Whether nothing has come yet.
+    is_silent: bool,
 }
 
 /// Where a connection comes from, as far as an address says it: of IPv6 the network, as a host has all of its addresses.
@@ -63,6 +65,8 @@ pub(super) type Place = IpAddr;
 #[derive(Debug)]
 pub(super) enum Arrival {
     Waiting,
+    /// It was closed before anything came by it: a receiver's attempt beside another one that was faster, or a probe.
+    Gone,
     Admitted(Connection, Hello),
     Refused(Connection, PutOutCode, String),
 }
@@ -101,7 +105,7 @@ impl Lobby {
         }
         let connection = Connection::to_receiver(stream, MAX_MESSAGE_LEN, self.tls.as_ref())?;
         *self.counts.entry(place).or_default() += 1;
-        let pending = Pending { connection, place, since: now };
+        let pending = Pending { connection, place, since: now, is_silent: true };
         Ok(Some(&self.pending.entry(token).or_insert(pending).connection))
     }
 
@@ -112,6 +116,16 @@ impl Lobby {
     /// Reads a connection that has become readable, and looks for its Hello.
     pub fn read(&mut self, token: u64) -> Arrival {
         let Some(pending) = self.pending.get_mut(&token) else { return Arrival::Waiting };
+        if pending.is_silent {
+            match pending.connection.has_input() {
+                None => return Arrival::Waiting,
+                Some(false) => {
+                    self.remove(token);
+                    return Arrival::Gone;
+                }
+                Some(true) => pending.is_silent = false,
+            }
+        }
         let hello = hello(&mut pending.connection);
         if matches!(hello, Ok(None)) {
             return Arrival::Waiting;
@@ -264,6 +278,26 @@ mod tests {
         assert!((old..2 * old).all(|token| lobby.contains(token)), "the newer ones are all there");
     }
 
+    /// A receiver far away opens up to four connections, and keeps the first one that is there.
+    #[test]
+    fn who_goes_without_a_word_is_not_refused() {
+        let (listener, mut lobby) = lobby();
+        drop(knock(&mut lobby, &listener, 0, 1, at(0)));
+        let mut stream = knock(&mut lobby, &listener, 1, 1, at(0));
+        stream.write_all(&[0]).unwrap();
+        assert!(matches!(lobby.read(1), Arrival::Waiting));
+        drop(stream);
+        let mut end = |token| loop {
+            match lobby.read(token) {
+                Arrival::Waiting => std::thread::sleep(Duration::from_millis(1)),
+                arrival => break arrival,
+            }
+        };
+        assert!(matches!(end(0), Arrival::Gone));
+        let refused = end(1);
+        assert!(matches!(refused, Arrival::Refused(..)), "{refused:?}");
+    }
+
     #[test]
     fn who_speaks_another_version_is_told_that_before_all_else() {
         let (listener, mut lobby) = lobby();
@@ -284,6 +318,7 @@ mod tests {
             let (code, reason) = loop {
                 match lobby.read(token) {
                     Arrival::Waiting => std::thread::sleep(Duration::from_millis(1)),
+                    Arrival::Gone => panic!("{token} is gone"),
                     Arrival::Refused(_, code, reason) => break (code, reason),
                     Arrival::Admitted(_, hello) => panic!("{hello} is admitted"),
                 }

@@ -560,6 +560,7 @@ pub type FanoutProgress = BTreeMap<String, WayProgress>;
 /// The traffic of one fanout.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default)]
+#[non_exhaustive]
 pub struct WayProgress {
     /// The number of receivers that this fanout serves.
     pub receivers: u32,
@@ -644,6 +645,7 @@ pub struct ReceiverProgress {
 /// The state of a receiver with respect to the objects known so far.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[non_exhaustive]
 pub enum Standing {
     /// The receiver is connected, and has not ended with all objects.
     #[default]

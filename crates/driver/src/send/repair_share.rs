@@ -12,6 +12,7 @@
 /// The order of multicast and retransmissions if the rate is not enough for both (interdomain-2013, 4.7.2,
 /// figures 4.12 and 4.13).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub enum Priority {
     /// Multicast goes first. Retransmissions get what it leaves, and at least a [`LEAST_SHARE`]th. So slow
     /// receivers do not slow down fast ones, and all together take no longer. When half of an object's time for

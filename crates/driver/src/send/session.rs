@@ -36,6 +36,7 @@ use std::{
 use treecast_host::{
     poller::{Interest, Poller, Ready},
     stop::Stop,
+    temporary::TemporaryFolder,
     wake::Waker,
 };
 use treecast_proto::{
@@ -178,6 +179,8 @@ struct Objects {
     unsigned: Unsigned,
     /// Where more objects come from. `None` when all are known.
     feed: Option<Feed>,
+    /// The folder with the pieces of a stream that are kept for receivers which come late.
+    _spool: Option<TemporaryFolder>,
     feed_waker: Waker,
     /// Objects of the feed that are on their way.
     numbered: Numbered,

@@ -44,6 +44,7 @@ impl GroupAddress {
 
 /// The reason why a socket cannot be opened.
 #[derive(Debug, Error)]
+#[non_exhaustive]
 pub enum UdpError {
     #[error("{0} is no multicast address: name a group in 224.0.0.0/4 or ff00::/8, or none")]
     NotMulticast(IpAddr),

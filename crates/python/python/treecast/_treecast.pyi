@@ -219,6 +219,8 @@ class Receiver:
     ``accept`` decides about each object: True takes it, False refuses it, and a string takes it under that name.
     ``old`` is where older versions of objects are: a file, a block device, or a folder. None is the folder.
     For ``reconnect`` seconds (None: two minutes), the receiver looks for a sender that it has lost.
+    ``on_event`` gets each event, in place of ``next_event`` and ``next_batch``. Both functions are called in another thread, so
+    they must return soon, and must not call ``wait``. An exception in them is printed; ``accept`` then refuses the object.
     """
 
     def __new__(
@@ -233,6 +235,7 @@ class Receiver:
         connect_timeout: Optional[float] = None,
         reconnect: Optional[float] = None,
         old: Optional[Union[str, os.PathLike[str]]] = None,
+        on_event: Optional[Callable[[ReceiverEvent], object]] = None,
     ) -> Receiver: ...
     def next_event(self, timeout: Optional[float] = None) -> Optional[ReceiverEvent]:
         """The next event. None at the end, or if none came within so many seconds."""

@@ -1,13 +1,23 @@
-/* Receives: receive FOLDER TICKET OLD. */
+/* Receives: receive FOLDER TICKET OLD. Drafts are refused, and files of radar/ get another name. */
 #include <stdio.h>
+#include <string.h>
 #include <treecast.h>
+
+static bool is_wanted(struct treecast_offer *offer, void *context)
+{
+    (void)context;
+    if (strncmp(offer->name, "radar/", 6) == 0)
+        offer->new_name = "archive/radar";
+    return !strstr(offer->name, ".tmp");
+}
 
 int main(int argc, char **argv)
 {
     if (argc < 4)
         return fprintf(stderr, "receive FOLDER TICKET OLD\n"), 2;
     struct treecast_receiver_options options = {
-        .interface = "lo", .folder = argv[1], .ticket = argv[2], .old = argv[3], .reconnect_ms = 60000};
+        .interface = "lo", .folder = argv[1], .ticket = argv[2], .old = argv[3], .reconnect_ms = 60000,
+        .accept = is_wanted};
     struct treecast_receiver *receiver = treecast_receiver_join(&options);
     if (!receiver)
         return fprintf(stderr, "%s\n", treecast_error()), 1;

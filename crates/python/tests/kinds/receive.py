@@ -1,12 +1,21 @@
-"""Receives: receive.py FOLDER TICKET OLD."""
+"""Receives: receive.py FOLDER TICKET OLD. Drafts are refused, and files of radar/ get another name."""
 
 import sys
+from typing import Union
 
 import treecast
 
 
+def accept(offer: treecast.Offer) -> Union[bool, str]:
+    if offer.name.startswith("radar/"):
+        return "archive/radar"
+    return not offer.name.endswith(".tmp")
+
+
 def main(folder: str, ticket: str, old: str) -> int:
-    receiver = treecast.Receiver(ticket, interface="lo", folder=folder, old=old, reconnect=60)
+    receiver = treecast.Receiver(
+        ticket, interface="lo", folder=folder, old=old, reconnect=60, accept=accept
+    )
     for event in receiver:
         if event.text is not None:
             print(event.text)

@@ -9,7 +9,7 @@ int main(int argc, char **argv)
     if (argc < 4)
         return fprintf(stderr, "send KIND PATH SESSION_FILE\n"), 2;
     const char *kind = argv[1], *paths[] = {argv[2], NULL};
-    struct treecast_carousel_options carousel = {.loops = 50};
+    struct treecast_carousel_options carousel = {.loops = 50, .idle_ms = 3000};
     struct treecast_group_options options = {.interface = "lo", .rate_bps = 50000000};
     if (strcmp(kind, "feed") == 0)
         options.source.feed_folder = argv[2];

@@ -15,7 +15,7 @@ def main(kind: str, path: str, session_file: str) -> int:
         feed_folder=path if kind == "feed" else None,
         delta=kind == "delta",
         session_file=session_file if kind == "session" else None,
-        carousel=treecast.CarouselOptions(loops=50) if kind == "carousel" else None,
+        carousel=treecast.CarouselOptions(loops=50, idle=3) if kind == "carousel" else None,
     )
     print(group.ticket, flush=True)
     watched = [sys.stdin]

@@ -232,7 +232,8 @@ impl Group {
         let (waiting, transfer) = Waiting::new(id, name, bytes, holds_memory);
         let most = self.shared.most_outstanding;
         self.shared.outstanding.with(|outstanding| outstanding.add(waiting, most))?;
-        let terms = Terms { retransmission_timeout_factor: factor, ..Terms::default() };
+        let mut terms = Terms::default();
+        terms.retransmission_timeout_factor = factor;
         if self.shared.queue.push(Queued::new(named, Some(id.0), terms)).is_err() {
             self.shared.outstanding.change(|outstanding| outstanding.remove(id));
             let line = "the group is closed, or sends what it began with: it takes no more objects";

@@ -35,8 +35,8 @@ pub(super) enum Input {
     Lines,
     /// Paths in a file or pipe, one a line.
     File(PathBuf),
-    /// The bytes of standard input.
-    Stream,
+    /// The bytes of standard input, and the folder where they are kept, if they are.
+    Stream(Option<PathBuf>),
 }
 
 impl Drop for Reader {
@@ -51,7 +51,7 @@ impl Reader {
         let standard_input = "standard input".to_owned();
         let (name, read) = match input {
             Input::Lines => (standard_input, self.read(io::stdin().lock())),
-            Input::Stream => (standard_input, self.cut()),
+            Input::Stream(spool) => (standard_input, self.cut(spool.clone())),
             Input::File(path) => {
                 let read = match File::open(path) {
                     Ok(file) => self.read(BufReader::new(file)),
@@ -93,10 +93,10 @@ impl Reader {
     }
 
     /// Cuts standard input into pieces up to its end, or until the session is over.
-    fn cut(&self) -> Result<io::Result<()>, QueueClosed> {
+    fn cut(&self, spool: Option<PathBuf>) -> Result<io::Result<()>, QueueClosed> {
         // Not through the standard library's buffer, which would hide what has come.
         let mut cutter = match io::stdin().as_fd().try_clone_to_owned() {
-            Ok(input) => Cutter::new(File::from(input)),
+            Ok(input) => Cutter::new(File::from(input), spool),
             Err(error) => return Ok(Err(error)),
         };
         loop {

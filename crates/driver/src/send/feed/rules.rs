@@ -6,6 +6,7 @@ use crate::name_filter::NameFilter;
 
 /// The terms on which an object is sent.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
+#[non_exhaustive]
 pub struct Terms {
     /// Objects of a higher priority leave first, and are dropped last where a spool is full.
     pub priority: i32,
@@ -18,9 +19,16 @@ pub struct Terms {
 
 /// A rule: the terms of objects whose names match.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct Rule {
     pub names: NameFilter,
     pub terms: Terms,
+}
+
+impl Rule {
+    pub fn new(names: NameFilter, terms: Terms) -> Self {
+        Self { names, terms }
+    }
 }
 
 /// The terms of the first rule that matches a name. An object without a rule has the session's terms.
@@ -34,9 +42,9 @@ mod tests {
 
     #[test]
     fn the_first_rule_that_matches_decides() {
-        let rule = |begin: &'static str, priority| Rule {
-            names: NameFilter::new(move |name| name.starts_with(begin)),
-            terms: Terms { priority, ..Terms::default() },
+        let rule = |begin: &'static str, priority| {
+            let names = NameFilter::new(move |name| name.starts_with(begin));
+            Rule::new(names, Terms { priority, ..Terms::default() })
         };
         let rules = [rule("radar/", 2), rule("", 1)];
         let priority = |name| terms_of(&rules, name).priority;

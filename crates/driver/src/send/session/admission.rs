@@ -38,7 +38,7 @@ impl Session<'_> {
     fn admit(&mut self, token: u64) {
         let Some(door) = &mut self.door else { return };
         match door.lobby.read(token) {
-            Arrival::Waiting => {}
+            Arrival::Waiting | Arrival::Gone => {}
             Arrival::Refused(connection, code, reason) => self.refuse(connection, code, reason),
             Arrival::Admitted(connection, hello) => match self.objection(&connection, &hello) {
                 Some((code, reason)) => self.refuse(connection, code, reason),

@@ -14,7 +14,7 @@ use treecast_wire::{
 };
 
 use super::super::{
-    Plan, Rate, Repair, SendError,
+    FeedSource, Plan, Rate, Repair, SendError,
     repair::{CarouselOptions, Dialect, LocalOptions},
 };
 use crate::{connection, files::NamedSource, pacer, security::random, udp::frames_in_super_packet};
@@ -142,7 +142,10 @@ fn vcmtp_config(plan: &Plan, repair: vcmtp::Repair) -> SenderConfig {
         stall_limit: plan.options.stall_limit,
         at_once: plan.options.at_once,
         is_feed: plan.options.feed.is_some(),
-        kept_objects: plan.options.kept_objects,
+        kept_objects: match plan.options.feed {
+            Some(FeedSource::Stream { spool: Some(_) }) => u32::MAX,
+            _ => plan.options.kept_objects,
+        },
         keepalive: connection::KEEPALIVE,
     }
 }

@@ -168,7 +168,7 @@ impl Session<'_> {
     /// finished.
     pub(super) fn is_live(&self) -> bool {
         let has_end =
-            matches!(self.plan.options.feed, None | Some(FeedSource::Stream | FeedSource::Queue(_)));
+            matches!(self.plan.options.feed, None | Some(FeedSource::Stream { .. } | FeedSource::Queue(_)));
         !has_end && self.figures.started.is_some()
     }
 

@@ -23,6 +23,7 @@ pub struct NamedReceiver {
 /// What is known of a receiver that answers nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[non_exhaustive]
 pub enum Presence {
     /// Nobody has said anything. It may listen, or packets and errors are filtered.
     Silent,

@@ -11,8 +11,8 @@ use treecast_wire::ticket::Fanout;
 
 use super::{
     super::{
-        Plan, SendError, feed::Feed, gather::Gather, lane::GroupLane, lobby::Lobby, numbered::Numbered,
-        repair_share::RepairShare, source_table::SourceTable,
+        FeedSource, Plan, SendError, feed::Feed, gather::Gather, lane::GroupLane, lobby::Lobby,
+        numbered::Numbered, repair_share::RepairShare, source_table::SourceTable,
     },
     Congestion, Door, FEED, FIRST_CONNECTION, GroupKeys, LISTENER, Lanes, Objects, Placing, Refusals,
     SlowerLane, Unsigned, config, listen,
@@ -20,6 +20,7 @@ use super::{
 use crate::{
     fec::Encoders,
     pacer::Pacer,
+    pipe,
     security::{manifest::Signer, tls::SenderTls},
 };
 
@@ -89,7 +90,11 @@ impl Objects {
     pub fn open(plan: &Plan, poller: &Poller) -> io::Result<Self> {
         let feed_waker = Waker::new()?;
         poller.add(&feed_waker, FEED, Interest::Read)?;
-        let feed = plan.options.feed.clone();
+        let mut feed = plan.options.feed.clone();
+        let mut pieces = None;
+        if let Some(FeedSource::Stream { spool: Some(parent) }) = &mut feed {
+            *parent = pieces.insert(pipe::spool(parent)?).path().to_owned();
+        }
         Ok(Self {
             sources: SourceTable::default(),
             encoders: Encoders::default(),
@@ -101,6 +106,7 @@ impl Objects {
                     Feed::start(source, plan.options.compression, rules, feed_waker.clone())
                 })
                 .transpose()?,
+            _spool: pieces,
             feed_waker,
             numbered: Numbered::default(),
             marks: None,

@@ -102,7 +102,7 @@ impl Session<'_> {
 
     /// The number of the feed's objects that wait. A stream is one thing, however many pieces it has.
     fn waiting(&self) -> Option<u64> {
-        let is_stream = self.plan.options.feed == Some(FeedSource::Stream);
+        let is_stream = matches!(self.plan.options.feed, Some(FeedSource::Stream { .. }));
         self.objects.feed.as_ref().filter(|_| !is_stream).map(Feed::waiting)
     }
 

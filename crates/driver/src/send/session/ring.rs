@@ -34,7 +34,7 @@ use super::{
     reports::Reports,
 };
 use crate::{
-    carousel::{FrameSender, ListenerWatch},
+    carousel::{FrameSender, ListenerWatch, OwnListeners},
     udp::GroupAddress,
     zeros::{Stretch, first_stretch},
 };
@@ -51,6 +51,8 @@ pub(super) struct Ring {
     pub reports: Option<Reports>,
     /// Hears who listens, for each group. Empty where nobody can be heard.
     watches: Vec<ListenerWatch>,
+    /// Who listens on the loopback interface, in place of `watches`.
+    own_listeners: Option<OwnListeners>,
     next_look: Instant,
     /// Numbers the IoT updater's frames, for each group. Empty in treecast's own dialect.
     frames: Vec<FrameSender>,
@@ -93,7 +95,8 @@ impl Ring {
     pub fn deadline(&self, is_first: bool) -> Option<Instant> {
         let give_up = self.options.wait_timeout.filter(|_| is_first && !self.watches.is_empty());
         let give_up = give_up.map(|patience| Instant::ZERO + patience);
-        self.watches.iter().map(ListenerWatch::deadline).chain(give_up).min()
+        let own = self.own_listeners.as_ref().map(|_| self.next_look);
+        self.watches.iter().map(ListenerWatch::deadline).chain(give_up).chain(own).min()
     }
 
     /// The bytes of objects that have left, and the number of complete loops.
@@ -127,6 +130,7 @@ impl Session<'_> {
             named: Named::new(&self.plan.options.receivers),
             reports,
             watches: Vec::new(),
+            own_listeners: None,
             next_look: Instant::ZERO,
             frames: Vec::new(),
             pending: BTreeMap::new(),
@@ -158,6 +162,12 @@ impl Session<'_> {
 
     /// Opens what hears listeners. Where nobody can be heard, somebody is taken to listen.
     fn open_watches(&mut self, ring: &mut Ring) {
+        let interface = &self.plan.group.interface;
+        if interface.is_loopback {
+            let groups = self.plan.group_addresses().into_iter().map(|group| group.ip()).collect();
+            ring.own_listeners = Some(OwnListeners::new(&interface.name, groups));
+            return;
+        }
         for group in self.plan.group_addresses() {
             let group = GroupAddress { group, ..self.plan.group.clone() };
             let opened = ListenerWatch::open(&group, Instant::ZERO).map_err(|error| error.to_string());
@@ -222,7 +232,9 @@ impl Session<'_> {
         for watch in &mut ring.watches {
             present.push(watch.look(now)?);
         }
-        if ring.watches.is_empty() {
+        if let Some(own) = &mut ring.own_listeners {
+            present = own.look();
+        } else if ring.watches.is_empty() {
             present = vec![self.plan.options.fanout.has_group(); self.lanes.slower.len() + 1];
         }
         if let Some(ways) = &mut self.lanes.ways {
