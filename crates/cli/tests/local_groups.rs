@@ -135,7 +135,7 @@ impl Site {
         let start = Instant::now();
         while child.try_wait().unwrap().is_none() {
             assert!(
-                start.elapsed() < Duration::from_secs(60),
+                start.elapsed() < Duration::from_secs(120),
                 "{output} does not end: {}",
                 self.said(output)
             );

@@ -10,7 +10,7 @@ use std::{fs, path::PathBuf, process::Stdio};
 use child::{SpawnGuarded, Teller};
 use mroute_network::Network;
 use serde_json::Value;
-use session::{Scratch, contents, path, wait_until};
+use session::{Scratch, contents, path, until_the_slow_one_is_called, wait_until};
 
 const HOSTS: [&str; 4] = ["s", "c0", "c1", "c2"];
 
@@ -55,48 +55,55 @@ fn a_slow_receiver_moves_to_where_there_are_no_repair_symbols() {
 }
 
 fn slow_receiver_moves(fec: &str) {
+    let switch = switch();
+    let (told, (done, sent)) = until_the_slow_one_is_called(|| {
+        let (told, (done, sent)) = deliver_at_rates(&switch, fec);
+        let moved: Vec<_> = of_kind(&sent, "moved").iter().map(|moved| moved["receiver"].clone()).collect();
+        let seconds: Vec<f64> = told.iter().map(|events| seconds(events)).collect();
+        if moved == ["c2"] && seconds[0].max(seconds[1]) < seconds[2] / 2.0 {
+            return Ok((told, (done, sent)));
+        }
+        Err(format!("{seconds:?}, {moved:?}"))
+    });
+    let moves = of_kind(&sent, "moved");
+    assert_eq!((&moves[0]["group_number"], &moves[0]["rate_bps"]), (&1.into(), &4_000_000.into()));
+    let address = of_kind(&told[2], "moved")[0]["address"].to_string();
+    assert!(address.contains("239.255.7.9:"), "the address behind the first group's: {address}");
+    let mut receivers = done["receivers"].as_array().unwrap().iter();
+    let (slow, whole) = (receivers.find(|one| one["receiver"] == "c2").unwrap(), &done["bytes"]);
+    let share = |field: &str, unit: f64| slow[field].as_f64().unwrap() * unit / whole.as_f64().unwrap();
+    assert!(share("duplicate_blocks", 1500.0) < 0.02, "{slow}");
+    assert!(share("retransmitted_bytes", 1.0) < 0.5, "its group has brought most of it: {slow}");
+    assert!(done["groups"][1]["sent_bytes"].as_u64() <= whole.as_u64(), "{}", done["groups"]);
+}
+
+/// Delivers files to three receivers at two rates that are named.
+fn deliver_at_rates(switch: &Network, fec: &str) -> Told {
     const FILES: [usize; 5] = [2_000_000, 500_000, 1_500_000, 0, 3_500_000];
-    let (switch, scratch) = (switch(), Scratch::new());
+    let scratch = Scratch::new();
     let files: Vec<PathBuf> =
         FILES.iter().enumerate().map(|(number, len)| scratch.file(&number.to_string(), *len)).collect();
     let ticket = scratch.path("ticket");
     let send = ["send", "--interface", "sw", "--group", "239.255.7.8", "--rates", "16M,4M", "--wait", "3"];
     let more = ["--fec", fec, "--ticket-file", path(&ticket)];
     let files: Vec<&str> = files.iter().map(|file| path(file)).collect();
-    let sender = start(&switch, "s", &[&send[..], &more, &files].concat());
+    let sender = start(switch, "s", &[&send[..], &more, &files].concat());
     wait_until("the ticket is written", || ticket.exists());
     let at = format!("@{}", path(&ticket));
     let receive = |name: &str| {
         let into = scratch.path(name);
-        start(&switch, name, &["receive", "--interface", "sw", "--name", name, "--into", path(&into), &at])
+        start(switch, name, &["receive", "--interface", "sw", "--name", name, "--into", path(&into), &at])
     };
     let receivers = NAMES.map(receive);
-    let told: Vec<_> = receivers.into_iter().map(|receiver| receiver.end().1).collect();
-    let (done, sent) = sender.end();
-
+    let told = receivers.into_iter().map(|receiver| receiver.end().1).collect();
+    let sent = sender.end();
     for name in NAMES {
         for (number, len) in FILES.iter().enumerate() {
             let copy = fs::read(scratch.path(name).join(number.to_string())).unwrap();
             assert!(copy == contents(*len), "{name} has another file {number}");
         }
     }
-    let moves = of_kind(&sent, "moved");
-    assert_eq!((moves.len(), &moves[0]["receiver"]), (1, &Value::from("c2")), "{moves:?}");
-    assert_eq!((&moves[0]["group_number"], &moves[0]["rate_bps"]), (&1.into(), &4_000_000.into()));
-    let address = of_kind(&told[2], "moved")[0]["address"].to_string();
-    assert!(address.contains("239.255.7.9:"), "the address behind the first group's: {address}");
-
-    let seconds: Vec<f64> = told.iter().map(|events| seconds(events)).collect();
-    let mut receivers = done["receivers"].as_array().unwrap().iter();
-    let (slow, whole) = (receivers.find(|one| one["receiver"] == "c2").unwrap(), &done["bytes"]);
-    let share = |field: &str, unit: f64| slow[field].as_f64().unwrap() * unit / whole.as_f64().unwrap();
-    assert!(
-        seconds[0].max(seconds[1]) < seconds[2] / 2.0,
-        "the fast ones had everything long before: {seconds:?}"
-    );
-    assert!(share("duplicate_blocks", 1500.0) < 0.02, "{slow}");
-    assert!(share("retransmitted_bytes", 1.0) < 0.5, "its group has brought most of it: {slow}");
-    assert!(done["groups"][1]["sent_bytes"].as_u64() <= whole.as_u64(), "{}", done["groups"]);
+    (told, sent)
 }
 
 /// With `--rate auto`, the sender finds out by itself who is slow.
@@ -147,26 +154,19 @@ fn a_receiver_joins_the_others_again_when_they_are_as_slow() {
     }
 }
 
-/// A sender whose receivers are short of processor time may miss the slow one (docs/decisions/congestion-control.md), as they are when
-/// other tests run. So it has so many more attempts.
-const ATTEMPTS: u32 = 2;
-
 /// Returns what the sender has told.
 fn slow_receiver_is_called(switch: &Network, fanout: &[&str]) -> Vec<Value> {
     const LEN: usize = 12_000_000;
-    let mut attempts = 0..ATTEMPTS;
-    let (done, sent) = loop {
+    let (done, sent) = until_the_slow_one_is_called(|| {
         let (told, (done, sent)) = deliver(switch, &Scratch::new(), LEN, fanout);
         let first = of_kind(&sent, "moved").into_iter().find(|moved| moved["receiver"] == "c2");
         let is_called = first.is_some_and(|moved| moved["group_number"] == 1);
         let seconds: Vec<f64> = told.iter().map(|events| seconds(events)).collect();
         if is_called && seconds[0].min(seconds[1]) < seconds[2] * 0.7 {
-            break (done, sent);
+            return Ok((done, sent));
         }
-        attempts.next().unwrap_or_else(|| {
-            panic!("the others wait for the slow one: {seconds:?}, {:?}", of_kind(&sent, "moved"))
-        });
-    };
+        Err(format!("{seconds:?}, {:?}", of_kind(&sent, "moved")))
+    });
     let slower = done["groups"][1]["sent_bytes"].as_u64().unwrap();
     assert!(slower > LEN as u64 / 4, "its group has brought what it lacked: {}", done["groups"]);
     sent
