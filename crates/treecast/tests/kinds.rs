@@ -82,7 +82,7 @@ fn a_carousel_sends_its_paths_until_its_loops_are_over() {
     let image = noise(300_000, 3);
     fs::write(scratch.path().join("image"), &image).unwrap();
     let mut options = CarouselOptions::default();
-    options.loops = Some(50);
+    options.loops = Some(100);
     let builder = Group::builder().interface("lo").carousel(options).rate(Rate::Bps(50_000_000));
     let (ticket, session) = run(builder.path(scratch.path().join("image")));
     let receiver = Receiver::builder(ticket).interface("lo").folder(scratch.path().join("into"));
