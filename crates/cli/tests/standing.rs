@@ -239,7 +239,7 @@ fn a_service_tells_its_manager_that_it_is_ready_and_lives_and_ends() {
     let house = House::new();
     let socket = house.scratch.path("notify");
     let manager = UnixDatagram::bind(&socket).unwrap();
-    manager.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+    manager.set_read_timeout(Some(Duration::from_secs(120))).unwrap();
     let mut command = house.standing_command("e1", "");
     command.env("NOTIFY_SOCKET", &socket).env("WATCHDOG_USEC", "200000");
     let service = house.start("e1", &mut command);

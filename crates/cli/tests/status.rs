@@ -71,7 +71,7 @@ impl Host {
             if is_so(&sessions) {
                 return sessions;
             }
-            assert!(start.elapsed() < Duration::from_secs(30), "no {what}: {sessions:?}");
+            assert!(start.elapsed() < Duration::from_secs(120), "no {what}: {sessions:?}");
             std::thread::sleep(Duration::from_millis(100));
         }
     }
