@@ -180,11 +180,11 @@ pub fn fetched(event: &Value) -> u64 {
 /// returns is what it has found, or how it went otherwise.
 ///
 /// A sender whose receivers are short of processor time may miss the slow one (docs/decisions/congestion-control.md), as they are
-/// when other tests run. So it has four attempts.
+/// when other tests run. So it has six attempts.
 #[track_caller]
 pub fn until_the_slow_one_is_called<T>(mut deliver: impl FnMut() -> Result<T, String>) -> T {
     let mut others = Vec::new();
-    while others.len() < 4 {
+    while others.len() < 6 {
         match deliver() {
             Ok(found) => return found,
             Err(otherwise) => {
