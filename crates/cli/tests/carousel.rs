@@ -59,7 +59,10 @@ impl Lan {
     fn send_from(&self, host: usize, rate: &str, arguments: &[&str], file: &Path) -> Teller {
         let mut command = treecast();
         command.args(["send", "--json", "--interface", "b", "--rate", rate]);
-        command.args(["--idle", "2", "--wait-timeout", "60"]).args(arguments).arg(file);
+        if !arguments.contains(&"--idle") {
+            command.args(["--idle", "2"]);
+        }
+        command.args(["--wait-timeout", "60"]).args(arguments).arg(file);
         Teller::of(self.spawn(host, &mut command))
     }
 
@@ -116,7 +119,8 @@ by_both_protocols! {
 fn listeners_make_the_carousel_turn(group: &str) {
     let lan = Lan::new(4);
     let file = lan.file(6_000_000);
-    let mut sender = lan.send(&["--repair", "carousel", "--group", group], &file);
+    // Long enough for the next receiver to start on a busy machine.
+    let mut sender = lan.send(&["--repair", "carousel", "--group", group, "--idle", "8"], &file);
     let ticket = sender.next("ticket")["ticket"].as_str().unwrap().to_owned();
     thread::sleep(Duration::from_secs(2));
     assert!(lan.received_bytes(1) < 100_000, "nobody has joined yet");
