@@ -178,6 +178,7 @@ impl Stream {
 
     /// Waits until each receiver has heard 20 datagrams running that are sent from now on.
     fn check_that_all_hear(&self, what: &str) {
+        self.forget_all();
         let from = self.sent.load(Ordering::Relaxed) + 1;
         for (socket, node) in self.receivers.iter().zip(RECEIVERS) {
             socket.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
@@ -198,12 +199,19 @@ impl Stream {
         }
     }
 
-    /// Whether somebody hears nothing for a while.
-    fn somebody_is_deaf(&self) -> bool {
-        self.receivers.iter().any(|socket| {
+    /// Takes all that has come to the receivers. What comes to a full socket is lost.
+    fn forget_all(&self) {
+        for socket in &self.receivers {
             socket.set_nonblocking(true).unwrap();
             while socket.recv(&mut [0; 8]).is_ok() {}
             socket.set_nonblocking(false).unwrap();
+        }
+    }
+
+    /// Whether somebody hears nothing for a while.
+    fn somebody_is_deaf(&self) -> bool {
+        self.forget_all();
+        self.receivers.iter().any(|socket| {
             socket.set_read_timeout(Some(Duration::from_millis(500))).unwrap();
             socket.recv(&mut [0; 8]).is_err()
         })
