@@ -18,6 +18,7 @@ use std::{
 
 use child::{PrivateFile, SpawnGuarded, Teller, longest_silence};
 use serde_json::Value;
+use treecast_host::option;
 use treecast_lab::{
     Lab, Options, Role, Topology,
     events::{Attack, Event, Fault, Forgery, agenda},
@@ -122,7 +123,9 @@ impl Stream {
         command.args(RECEIVERS.map(|node| lab.address(node))).arg(PORT.to_string());
         let receivers = RECEIVERS.map(|node| {
             let address = (lab.lab.node(node).unwrap().v6().unwrap(), PORT);
-            lab.lab.enter(node, || UdpSocket::bind(address)).unwrap().unwrap()
+            let socket = lab.lab.enter(node, || UdpSocket::bind(address)).unwrap().unwrap();
+            option::grow_receive_buffer(&socket, 4 << 20).unwrap();
+            socket
         });
         let sender = lab.start("c10-1", &mut command);
         let (sent, stop) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicBool::new(false)));

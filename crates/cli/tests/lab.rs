@@ -11,7 +11,7 @@ use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use child::{SpawnGuarded, treecast_as_nobody};
-use treecast_host::packet;
+use treecast_host::{option, packet};
 use treecast_lab::{Lab, Options, Topology};
 
 const TREECAST: &str = env!("CARGO_BIN_EXE_treecast");
@@ -266,6 +266,8 @@ fn a_cable_with_a_delay_holds_every_packet_back() {
     let socket = |node: &str| {
         let address = (lab.node(node).unwrap().v6().unwrap(), 4000);
         let socket = lab.enter(node, || UdpSocket::bind(address)).unwrap().unwrap();
+        // For all packets, on a busy machine that reads them late.
+        option::grow_receive_buffer(&socket, 4 << 20).unwrap();
         socket.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
         socket
     };

@@ -114,6 +114,8 @@ impl Site {
         let interface = self.lab().node(&node).unwrap().interfaces[0].index;
         let join = || {
             let socket = UdpSocket::bind((Ipv6Addr::UNSPECIFIED, ticket.group.port())).unwrap();
+            // All is read at the end.
+            treecast_host::option::grow_receive_buffer(&socket, 32 << 20).unwrap();
             let IpAddr::V6(group) = ticket.group.ip() else { panic!("{}", ticket.group) };
             socket.join_multicast_v6(&group, interface).unwrap();
             socket.set_nonblocking(true).unwrap();
