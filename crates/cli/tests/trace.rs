@@ -79,7 +79,7 @@ fn a_trace_names_all_routers_with_their_counts_and_rates() {
 fn a_trace_says_why_and_where_it_ends() {
     let network = chain();
     let _others = ["r0", "r2"].map(|node| network.router(node, &[]));
-    let (quick, patient) = (["--timeout", "2s", "--json"], ["--timeout", "20s", "--json"]);
+    let (quick, patient) = (["--timeout", "1s", "--json"], ["--timeout", "20s", "--json"]);
     let (group, source, expected) = FAMILIES[0];
     let output = trace(&network, "c", &[&[group, source][..], &quick].concat());
     let report = json(&output);
