@@ -297,7 +297,7 @@ fn a_stopped_feed_ends_in_spite_of_what_does_not_get_done() {
     let mut receiver = receive_with_events(&scratch);
     wait_until("it is under way", || told(&scratch, "came").contains(r#""event":"announced""#));
     sender.signal(15);
-    std::thread::sleep(Duration::from_millis(1_200));
+    std::thread::sleep(Duration::from_millis(2_500));
     sender.signal(15);
     assert!(finish(sender).0.is_none(), "the signal has ended it");
     receiver.kill().unwrap();
