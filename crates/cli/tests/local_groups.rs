@@ -4,6 +4,7 @@ mod child;
 mod session;
 
 use std::{
+    collections::BTreeSet,
     fs::File,
     net::{IpAddr, Ipv6Addr, SocketAddr, UdpSocket},
     path::PathBuf,
@@ -18,7 +19,6 @@ use treecast_driver::seal::{Sealer, Secret};
 use treecast_lab::{Lab, Options, Topology};
 use treecast_wire::{
     header::{FileId, Header, PacketType},
-    message::GroupId,
     ticket::{Ticket, local_group},
 };
 
@@ -276,8 +276,8 @@ fn what_a_member_forges_is_in_no_copy() {
     let mut receivers = site.receive(&[]);
     let group = |number: usize| site.state(number).and_then(|(local, _)| local["group"].as_u64());
     wait_until("all have a group", || (0..RECEIVERS).all(|number| group(number).is_some()));
-    let groups: Vec<GroupId> =
-        (0..RECEIVERS).filter_map(group).map(|number| GroupId(number as u32)).collect();
+    // A receiver may go to another group later.
+    let mut groups = BTreeSet::new();
     let forger = format!("client{RECEIVERS}");
     let own: IpAddr = site.lab().node(&forger).unwrap().v6().unwrap().into();
     let socket = site.lab().enter(&forger, || UdpSocket::bind(SocketAddr::new(own, 0)).unwrap()).unwrap();
@@ -292,14 +292,17 @@ fn what_a_member_forges_is_in_no_copy() {
     };
     let mut at = 0;
     while receivers.iter_mut().any(|receiver| receiver.try_wait().unwrap().is_none()) && at < 3_000 {
-        for group in &groups {
+        if at % 50 == 0 {
+            groups.extend((0..RECEIVERS).filter_map(group).map(|number| number as u32));
+        }
+        for number in &groups {
             let mut sealed = Vec::new();
             let sequence = (at % (LEN / block_len) * block_len) as u64;
             sealer
                 .seal_blocks(Header { sequence, ..first }, block_len, &vec![66; block_len], &mut sealed)
                 .unwrap();
             // Where nobody listens any more, that is its business.
-            _ = socket.send_to(&sealed, local_group(ticket.group, group.0));
+            _ = socket.send_to(&sealed, local_group(ticket.group, *number));
         }
         at += 1;
         std::thread::sleep(Duration::from_millis(4));
