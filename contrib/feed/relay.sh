@@ -21,23 +21,42 @@ shift 2
 mkdir -p "$spool" || exit 1
 # Others on this host see what a command line says, and may not have the ticket.
 ticket=$(mktemp) || exit 1
-trap 'rm -f "$ticket"' EXIT
+trap 'rm -f "$ticket" "$ticket".*' EXIT
 
-child="" stopping="" interrupted=""
+# `stopping` has a letter for each signal. `begun` is a file that says that a program has begun.
+child="" stopping="" interrupted="" begun=$ticket.feed
 stop() {
-    stopping=yes interrupted=yes
+    stopping=${stopping}x interrupted=yes
     [ -z "$child" ] || kill "$child" 2>/dev/null
 }
 
 # Runs a program that a signal ends, and returns its exit code. The shell would hear of a signal only behind a program in the foreground.
 run() {
-    "$@" &
-    child=$!
+    code=0
+    [ -z "$stopping" ] || return 0
+    rm -f "$begun"
+    begin "$@" &
+    program=$! tries=0
+    # From its fork until it has put its traps away, a shell loses signals.
+    until [ -e "$begun" ] || [ $tries = 50 ]; do
+        sleep 0.1
+        tries=$((tries + 1))
+    done
+    child=$program
     # The signal may have come before its number was known.
-    [ -z "$stopping" ] || stop
+    [ -z "$stopping" ] || kill "$child" 2>/dev/null
     outlive "$child"
     child=""
     return "$code"
+}
+
+# Becomes a program, or runs the function `ask`.
+begin() {
+    : >"$begun"
+    case $1 in
+    ask) ask ;;
+    *) exec "$@" ;;
+    esac
 }
 
 # Waits for a process of this shell to end, however many signals end the waiting. Leaves its exit code in `code`.
@@ -56,6 +75,7 @@ outlive() {
 ask() { exec timeout 60 sh -c "$ask" >"$ticket"; }
 
 receive() {
+    begun=$ticket.receive
     trap stop TERM
     while [ -z "$stopping" ]; do
         if run ask && [ -s "$ticket" ]; then
@@ -72,6 +92,8 @@ receive &
 loop=$!
 run treecast feed "$spool" --remove "$@"
 feed=$code
+# One that was told to end before it could hear of it has sent nothing.
+[ "$feed" != 143 ] || [ "$stopping" != x ] || feed=0
 kill "$loop" 2>/dev/null
 outlive "$loop"
 exit "$feed"

@@ -226,7 +226,8 @@ fn a_host_of_another_link_does_not_speak_in_a_channel() {
         });
         while heard().is_some() {}
         network.inject("c2", "r1", &packet(host(3, 1), b"forged"), 10);
-        assert_eq!(heard(), None, "{options:?}");
+        let others: Vec<_> = std::iter::from_fn(heard).collect();
+        assert!(!others.contains(&"forged".to_owned()), "{options:?}: {others:?}");
         network.inject("s", "r1", &packet(R2, b"sender"), 1);
         let mut last = None;
         mroute_network::eventually("the sender is heard again", || {

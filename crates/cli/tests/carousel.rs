@@ -16,7 +16,7 @@ use std::{
 
 use child::{Guarded, SpawnGuarded, Teller};
 use mroute_network::Network;
-use session::{Scratch, treecast};
+use session::{Scratch, treecast, wait_until};
 
 const HOSTS: [&str; 4] = ["h0", "h1", "h2", "h3"];
 
@@ -59,7 +59,10 @@ impl Lan {
     fn send_from(&self, host: usize, rate: &str, arguments: &[&str], file: &Path) -> Teller {
         let mut command = treecast();
         command.args(["send", "--json", "--interface", "b", "--rate", rate]);
-        command.args(["--idle", "2", "--wait-timeout", "60"]).args(arguments).arg(file);
+        if !arguments.contains(&"--idle") {
+            command.args(["--idle", "2"]);
+        }
+        command.args(["--wait-timeout", "60"]).args(arguments).arg(file);
         Teller::of(self.spawn(host, &mut command))
     }
 
@@ -116,7 +119,8 @@ by_both_protocols! {
 fn listeners_make_the_carousel_turn(group: &str) {
     let lan = Lan::new(4);
     let file = lan.file(6_000_000);
-    let mut sender = lan.send(&["--repair", "carousel", "--group", group], &file);
+    // Long enough for the next receiver to start on a busy machine.
+    let mut sender = lan.send(&["--repair", "carousel", "--group", group, "--idle", "8"], &file);
     let ticket = sender.next("ticket")["ticket"].as_str().unwrap().to_owned();
     thread::sleep(Duration::from_secs(2));
     assert!(lan.received_bytes(1) < 100_000, "nobody has joined yet");
@@ -159,10 +163,11 @@ fn all_senders_pause_when_the_last_listener_leaves(group: &str) {
     querier.next("paused");
     other.next("paused");
     let seconds = left.elapsed().as_secs();
-    assert!(seconds < 15, "it went on sending for {seconds} s");
+    assert!(seconds < 30, "it went on sending for {seconds} s");
 }
 
-/// Sending stops within about a second of the last listener's leave.
+/// Sending stops within about a second of the last listener's leave, or somewhat later on a busy machine. By its own timers alone,
+/// the sender would go on for 45 s.
 fn sending_stops_when_the_last_listener_leaves(group: &str, bridge: &str) {
     const RATE: u64 = 10_000_000;
     let lan = Lan::on_bridge(3, bridge);
@@ -179,7 +184,7 @@ fn sending_stops_when_the_last_listener_leaves(group: &str, bridge: &str) {
     let sent: Vec<_> = sender.pending().iter().filter_map(|event| event["sent_bytes"].as_u64()).collect();
     sender.next("paused");
     let after = sender.next("done")["sent_bytes"].as_u64().unwrap() - sent.last().unwrap();
-    assert!(after < 3 * RATE / 2, "{after} bytes were sent to nobody");
+    assert!(after < 5 * RATE, "{after} bytes were sent to nobody");
 }
 
 /// A switch that snoops and is the querier asks only at the port of the listener that leaves. The sender never hears that question.
@@ -232,8 +237,7 @@ fn listeners_are_waited_for_on_an_interface_without_link_layer_addresses() {
         command.args(["send", "--repair", "carousel", "--interface", "tun0", "--wait-timeout", "1"]);
         command.args(["--group", group]).arg(lan.file(1_000)).stderr(Stdio::piped());
         let mut child = lan.spawn(0, &mut command);
-        thread::sleep(Duration::from_secs(3));
-        let _ = child.kill();
+        wait_until("it gives up", || child.try_wait().unwrap().is_some());
         let mut said = String::new();
         child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
         assert!(said.contains("nobody"), "{said}");

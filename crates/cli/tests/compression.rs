@@ -26,9 +26,9 @@ fn mixed() -> Vec<u8> {
 
 #[test]
 fn a_compressed_file_takes_the_time_of_what_is_sent_with_every_repair() {
-    // 20 MiB take 17 s at 10 Mbit/s.
+    // 20 MiB take 42 s at 4 Mbit/s.
     let repairs = [
-        &["--rate", "10M"][..],
+        &["--rate", "4M"][..],
         &["--rate", "100M", "--fec", "20%"],
         &["--rate", "100M", "--plain", "--repair", "after"],
         &["--rate", "100M", "--repair", "carousel"],
@@ -49,7 +49,7 @@ fn a_compressed_file_takes_the_time_of_what_is_sent_with_every_repair() {
         } else {
             finish_well(sender);
         }
-        assert!(began.elapsed() < Duration::from_secs(14), "{how:?}: {:?}", began.elapsed());
+        assert!(began.elapsed() < Duration::from_secs(35), "{how:?}: {:?}", began.elapsed());
         assert!(fs::read(scratch.path("copy/mixed")).unwrap() == content, "{how:?}");
         assert!(fs::read(scratch.path("copy/other")).unwrap() == other, "{how:?}");
     }

@@ -64,7 +64,7 @@ fn an_announced_session_is_found_on_its_network_and_taken_back_at_its_end() {
     let announced = early.next("announced");
     assert_eq!((&announced["name"], &announced["ticket"]), (&"image".into(), &ticket));
     // This one asks.
-    let found = finish_well(started(&network, "e1", treecast().args(["discover", "--json"])));
+    let found = finish_well(started(&network, "e1", treecast().args(["discover", "--json", "--time", "6"])));
     let found = last_event(&found, "announced");
     assert_eq!(found["objects"], 1);
     assert_eq!(found["bytes"], 300_000);
@@ -207,11 +207,12 @@ fn a_code_brings_a_file_to_another_host_within_seconds_from_nothing() {
 fn a_mistyped_code_is_explained_and_one_that_was_guessed_too_often_is_dead() {
     let (network, scratch) = (lan(), Scratch::new());
     let offering = Offering::new(&network, path(&scratch.file("image", 1000)));
-    let receive = |code: &str, words: &[&str]| {
+    let receive_within = |seconds: &str, code: &str, words: &[&str]| {
         let mut command = treecast();
-        command.args(["receive", "--connect-timeout", "2", "--into", &scratch.arg("a"), code]);
+        command.args(["receive", "--connect-timeout", seconds, "--into", &scratch.arg("a"), code]);
         network.within("e1", || refused(&mut command, words));
     };
+    let receive = |code: &str, words: &[&str]| receive_within("60", code, words);
     let right: Code = offering.code.parse().unwrap();
     let (first, others) = offering.code.split_once('-').unwrap();
     receive(&format!("{first}q-{others}"), &["no code has the word", first]);
@@ -219,7 +220,7 @@ fn a_mistyped_code_is_explained_and_one_that_was_guessed_too_often_is_dead() {
     let others = (0..).map(Code::from_random).filter(|code| *code != right);
     // Nobody has it, and it costs no attempt.
     let of_nobody = others.clone().find(|code| code.tag() != right.tag()).unwrap();
-    receive(&of_nobody.to_string(), &["no sender on this network has this code"]);
+    receive_within("2", &of_nobody.to_string(), &["no sender on this network has this code"]);
     let guesses = others.filter(|code| code.tag() == right.tag());
     for (guess, left) in guesses.zip((1..ATTEMPTS).rev()) {
         receive(&guess.to_string(), &[&format!("the code is wrong ({left} wrong codes more")]);

@@ -18,6 +18,7 @@ use std::{
 
 use child::{PrivateFile, SpawnGuarded, Teller, longest_silence};
 use serde_json::Value;
+use treecast_host::option;
 use treecast_lab::{
     Lab, Options, Role, Topology,
     events::{Attack, Event, Fault, Forgery, agenda},
@@ -122,7 +123,9 @@ impl Stream {
         command.args(RECEIVERS.map(|node| lab.address(node))).arg(PORT.to_string());
         let receivers = RECEIVERS.map(|node| {
             let address = (lab.lab.node(node).unwrap().v6().unwrap(), PORT);
-            lab.lab.enter(node, || UdpSocket::bind(address)).unwrap().unwrap()
+            let socket = lab.lab.enter(node, || UdpSocket::bind(address)).unwrap().unwrap();
+            option::grow_receive_buffer(&socket, 4 << 20).unwrap();
+            socket
         });
         let sender = lab.start("c10-1", &mut command);
         let (sent, stop) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicBool::new(false)));
@@ -163,11 +166,25 @@ impl Stream {
         self.next("tree");
     }
 
+    /// Waits for two discoveries, and then for these routers in the group's packets. On a busy machine a router's answer may be late
+    /// for some discoveries.
+    #[track_caller]
+    fn expect_routers(&mut self, expected: &[String], what: &str) {
+        self.discover(2);
+        let mut more = 0;
+        while self.routers() != expected {
+            assert!(more < 30, "{what}: {:?} and not {expected:?}", self.routers());
+            self.next("tree");
+            more += 1;
+        }
+    }
+
     /// Waits until each receiver has heard 20 datagrams running that are sent from now on.
     fn check_that_all_hear(&self, what: &str) {
+        self.forget_all();
         let from = self.sent.load(Ordering::Relaxed) + 1;
         for (socket, node) in self.receivers.iter().zip(RECEIVERS) {
-            socket.set_read_timeout(Some(Duration::from_secs(2))).unwrap();
+            socket.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
             let mut next = None;
             loop {
                 let mut number = [0; 8];
@@ -185,12 +202,19 @@ impl Stream {
         }
     }
 
-    /// Whether somebody hears nothing for a while.
-    fn somebody_is_deaf(&self) -> bool {
-        self.receivers.iter().any(|socket| {
+    /// Takes all that has come to the receivers. What comes to a full socket is lost.
+    fn forget_all(&self) {
+        for socket in &self.receivers {
             socket.set_nonblocking(true).unwrap();
             while socket.recv(&mut [0; 8]).is_ok() {}
             socket.set_nonblocking(false).unwrap();
+        }
+    }
+
+    /// Whether somebody hears nothing for a while.
+    fn somebody_is_deaf(&self) -> bool {
+        self.forget_all();
+        self.receivers.iter().any(|socket| {
             socket.set_read_timeout(Some(Duration::from_millis(500))).unwrap();
             socket.recv(&mut [0; 8]).is_err()
         })
@@ -275,10 +299,11 @@ fn every_receiver_is_served_again_after_the_next_discovery_whatever_breaks() {
     let lab = TestLab::up("heal");
     lab.start_routers(&[]);
     let mut stream = Stream::start(&lab, &[]);
-    stream.check_that_all_hear("before");
-    let first = stream.routers();
+    // The last router before the receivers, by its own address.
     let r20 = lab.address("r20");
-    assert_eq!(first, std::slice::from_ref(&r20), "the last router before the receivers, by its own address");
+    let first = [r20.clone()];
+    stream.expect_routers(&first, "before");
+    stream.check_that_all_hear("before");
 
     let down = Fault::Down { link: node("r1-r2") };
     let faults = [
@@ -292,20 +317,18 @@ fn every_receiver_is_served_again_after_the_next_discovery_whatever_breaks() {
         let avoid = matches!(fault, Fault::Down { .. }).then(|| Fault::Avoid { link: node("r1-r2") });
         lab.lab.begin(&fault).unwrap();
         avoid.iter().for_each(|avoid| drop(lab.lab.begin(avoid).unwrap()));
-        stream.discover(2);
-        assert_eq!(stream.routers(), std::slice::from_ref(router), "{fault}");
+        stream.expect_routers(std::slice::from_ref(router), &fault.to_string());
         stream.check_that_all_hear(&fault.to_string());
         lab.lab.end(&fault).unwrap();
         avoid.iter().for_each(|avoid| lab.lab.end(avoid).unwrap());
-        stream.discover(2);
+        stream.expect_routers(&first, &format!("after {fault}"));
         stream.check_that_all_hear(&format!("after {fault}"));
-        assert_eq!(stream.routers(), first, "after {fault}");
     }
     // No router can help where all that is asked behind the first link is dropped.
     let firewall = Fault::Firewall { node: node("r10"), interface: Some(node("net10")) };
     lab.lab.begin(&firewall).unwrap();
-    stream.discover(2);
-    assert_eq!((stream.routers(), stream.last_group["unicast"].as_array().unwrap().len()), (vec![], 3));
+    stream.expect_routers(&[], "no router");
+    assert_eq!(stream.last_group["unicast"].as_array().unwrap().len(), 3);
     stream.check_that_all_hear("by unicast");
 }
 
@@ -344,11 +367,10 @@ fn without_a_key_a_forger_is_believed_until_it_is_silent() {
     lab.start_routers(&[]);
     let mut stream = Stream::start(&lab, &[]);
     let forger = attack(&lab, &forgery(&lab));
-    stream.discover(2);
-    assert_eq!(stream.routers(), [lab.address("c10-2")]);
+    stream.expect_routers(&[lab.address("c10-2")], "the forger");
     assert!(stream.somebody_is_deaf());
     drop(forger);
-    stream.discover(2);
+    stream.expect_routers(&[lab.address("r20")], "after the forger");
     stream.check_that_all_hear("after the forger");
 }
 
@@ -358,8 +380,8 @@ fn with_a_key_forged_and_replayed_responses_change_nothing_and_are_counted() {
     let key = PrivateFile::key();
     lab.start_routers(&["--key", &key]);
     let mut stream = Stream::start(&lab, &["--key", &key]);
+    stream.expect_routers(&[lab.address("r20")], "before");
     let group = stream.last_group.clone();
-    assert_eq!(stream.routers(), [lab.address("r20")]);
     let replay =
         Fault::Replay { node: node("r10"), interface: Some(node("r1")), after: Duration::from_secs(1) };
     let attacks = [attack(&lab, &forgery(&lab)), attack(&lab, &replay)];
@@ -367,6 +389,7 @@ fn with_a_key_forged_and_replayed_responses_change_nothing_and_are_counted() {
     stream.check_that_all_hear("under attack");
     assert!(attacks.iter().all(|attack| attack.sent() > 0));
     drop(attacks);
+    stream.expect_routers(&[lab.address("r20")], "after the attacks");
     assert_eq!(stream.last_group, group);
     let done = stream.end();
     assert!(done["unproved"].as_u64() > Some(0) && done["replayed"].as_u64() > Some(0), "{done}");
@@ -400,7 +423,7 @@ fn an_agenda_is_carried_out_and_undone_in_its_order() {
     to.set_read_timeout(Some(Duration::from_millis(200))).unwrap();
     let address = to.local_addr().unwrap();
     while from.send_to(b"there?", address).is_err() || to.recv(&mut [0; 8]).is_err() {
-        assert!(started.elapsed() < Duration::from_secs(30), "r2-r3 or r1-r3 is broken still");
+        assert!(started.elapsed() < Duration::from_secs(60), "r2-r3 or r1-r3 is broken still");
     }
 }
 

@@ -11,7 +11,7 @@ use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use child::{SpawnGuarded, treecast_as_nobody};
-use treecast_host::packet;
+use treecast_host::{option, packet};
 use treecast_lab::{Lab, Options, Topology};
 
 const TREECAST: &str = env!("CARGO_BIN_EXE_treecast");
@@ -193,7 +193,7 @@ fn in_a_triangle_a_group_is_joined_and_left() {
     listener.join_multicast_v4(&group, &Ipv4Addr::UNSPECIFIED).unwrap();
     let start = Instant::now();
     while listener.recv(&mut [0; 10]).is_err() {
-        assert!(start.elapsed() < Duration::from_secs(30), "nothing arrives");
+        assert!(start.elapsed() < Duration::from_secs(60), "nothing arrives");
         sender.send_to(b"hello", (group, 9999)).unwrap();
     }
     let listening = || {
@@ -205,7 +205,7 @@ fn in_a_triangle_a_group_is_joined_and_left() {
     drop(listener);
     let start = Instant::now();
     while listening() > 0 {
-        assert!(start.elapsed() < Duration::from_secs(15), "a router still listens or forwards");
+        assert!(start.elapsed() < Duration::from_secs(60), "a router still listens or forwards");
         std::thread::sleep(Duration::from_millis(200));
     }
     place.print(&["down", name]);
@@ -237,7 +237,7 @@ fn faults_come_and_go() {
     // A neighbour that nobody hears is asked for several times.
     let ask = "exec 3<>/dev/udp/10.0.1.2/9; echo >&3; echo >&3";
     place.print(&["exec", name, "server0", "--", "bash", "-c", ask]);
-    let deadline = Instant::now() + Duration::from_secs(20);
+    let deadline = Instant::now() + Duration::from_secs(60);
     while place.print(&show).contains(", 0 lost") && Instant::now() < deadline {
         std::thread::sleep(Duration::from_millis(50));
     }
@@ -266,6 +266,8 @@ fn a_cable_with_a_delay_holds_every_packet_back() {
     let socket = |node: &str| {
         let address = (lab.node(node).unwrap().v6().unwrap(), 4000);
         let socket = lab.enter(node, || UdpSocket::bind(address)).unwrap().unwrap();
+        // For all packets, on a busy machine that reads them late.
+        option::grow_receive_buffer(&socket, 4 << 20).unwrap();
         socket.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
         socket
     };
@@ -374,7 +376,7 @@ fn nothing_outlives_a_builder_that_was_killed() {
         let _ = builder.wait();
     }
     assert_eq!(stages, HashSet::from([Vec::new()]));
-    let deadline = Instant::now() + Duration::from_secs(20);
+    let deadline = Instant::now() + Duration::from_secs(60);
     while !links_of_labs().is_empty() && Instant::now() < deadline {
         std::thread::sleep(Duration::from_millis(100));
     }

@@ -317,7 +317,7 @@ fn a_host_avoids_a_failed_provider_and_comes_back() {
     assert_eq!(tms.next("tunnel")["peer"], "stub");
     assert_eq!(srms.next("tunnel")["peer"], "A");
     assert_eq!(srms.wait_for(|event| event["event"] == "no_answer" && event["role"] == "tms")["server"], "B");
-    assert_eq!(look_up(&network, "www.stub.example"), [BY_A, BY_B]);
+    until("the name has both addresses", || look_up(&network, "www.stub.example") == [BY_A, BY_B]);
     until("the address may be used", || !address_line(&network, BY_A).contains("tentative"));
     assert!(!address_line(&network, BY_A).contains("deprecated"));
     until("the host is reached", || reaches_the_host(&network));
@@ -495,7 +495,8 @@ fn a_trap_of_another_router_or_community_is_dropped() {
     // Drops for one reason are told once a second.
     thread::sleep(Duration::from_millis(1_100));
     send("r1", notice(b"public", index));
-    assert_eq!(srms.next("dropped")["count"], 4);
+    // A busy machine may let more than a second pass between the others.
+    srms.wait_for(|event| event["event"] == "dropped" && event["count"] == 4);
     srms.child.signal(libc::SIGTERM);
     assert_eq!(srms.wait(), Some(0));
 

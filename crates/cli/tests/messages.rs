@@ -25,7 +25,10 @@ const CASES: &[Case] = &[
     ),
     (&["send", "nofile"], &["nofile", "check the name"]),
     (&["send", "new\nline"], &["new\\nline", "check the name"]),
-    (&["send", "--ticket-file", "nofolder/ticket", "file"], &["nofolder/ticket", "--ticket-file"]),
+    (
+        &["send", "--interface", "lo", "--ticket-file", "nofolder/ticket", "file"],
+        &["nofolder/ticket", "--ticket-file"],
+    ),
     (&["send", "/dev/zero"], &["/dev/zero", "name one of these"]),
     (&["send", "file", "file"], &["both be called file", "rename one"]),
     (&["send", "--control", "127.0.0.1:22x", "file"], &["'127.0.0.1:22x'", "192.0.2.1:5000"]),

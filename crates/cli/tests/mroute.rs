@@ -433,8 +433,8 @@ fn a_restart_loses_no_packet() {
     network.connect(0, "s", "r0");
     network.connect(1, "r0", "c");
     network.connect(2, "r0", "d");
-    let start = || network.router("r0", &["--keep", "3s"]);
-    let mut router = start();
+    let start = |keep| network.router("r0", &["--keep", keep]);
+    let mut router = start("60s");
     let listeners = ANY_SOURCE.map(|group| network.listen("c", "r0", group, None));
     let senders = ANY_SOURCE.map(|group| network.socket_to("s", "r0", group));
     let last = |received: &[u32]| received.last().copied().unwrap_or(0);
@@ -467,7 +467,7 @@ fn a_restart_loses_no_packet() {
         for signal in [libc::SIGTERM, libc::SIGKILL] {
             router.end_by(signal);
             thread::sleep(Duration::from_millis(500));
-            router = start();
+            router = start(if signal == libc::SIGKILL { "3s" } else { "60s" });
             // Two seconds are long enough for listeners to be asked and to answer.
             receive_until(sent.load(Ordering::Relaxed) + 1000);
             // A new listener is served by what the router has learned anew.
@@ -485,7 +485,7 @@ fn a_restart_loses_no_packet() {
         eventually("the keeper has ended", || routed_interfaces(&network, "r0") == [0, 0]);
     });
     // Who interrupts it means it.
-    assert_eq!(start().end_by(libc::SIGINT), Some(0));
+    assert_eq!(start("3s").end_by(libc::SIGINT), Some(0));
     assert_eq!(routed_interfaces(&network, "r0"), [0, 0]);
 }
 
@@ -650,8 +650,10 @@ fn an_idle_router_costs_next_to_nothing() {
     let start = Instant::now();
     let router = network.router("r0", &[]);
     eprintln!("ready after {:?}", start.elapsed());
+    // To start takes longer where other programs take caches away.
+    let before = router.processor_ticks();
     thread::sleep(Duration::from_secs(3));
-    let ticks = router.processor_ticks();
+    let ticks = router.processor_ticks() - before;
     assert!(ticks <= 15, "{ticks}0 ms of processor time in 3 s");
 }
 

@@ -119,7 +119,7 @@ fn a_set_of_many_files_needs_few_open_ones() {
         scratch.file(&format!("set/{number:03}"), 70_000 + number);
     }
     let program = scratch.path("treecast");
-    fs::copy(env!("CARGO_BIN_EXE_treecast"), &program).unwrap();
+    child::copy_treecast(&program);
     fs::create_dir(scratch.path("a")).unwrap();
     for name in ["", "a"] {
         fs::set_permissions(scratch.path(name), Permissions::from_mode(0o777)).unwrap();

@@ -102,7 +102,7 @@ fn a_receiver_ends_soon_though_nobody_ever_reads_standard_error() {
     finish_well(sender);
     let ended = Instant::now();
     wait_until("the receiver has ended", || unread.try_wait().unwrap().is_some());
-    assert!(ended.elapsed() < Duration::from_secs(15), "it waited for its reader: {:?}", ended.elapsed());
+    assert!(ended.elapsed() < Duration::from_secs(60), "it waited for its reader: {:?}", ended.elapsed());
     assert_eq!(unread.wait().unwrap().code(), Some(0));
     assert_eq!(scratch.names("unread/set").len(), FILES);
 }

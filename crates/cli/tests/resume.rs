@@ -4,7 +4,7 @@ mod child;
 mod session;
 
 use std::{
-    fs,
+    fs::{self, File},
     io::{BufRead, BufReader},
     process::{Command, Stdio},
 };
@@ -18,9 +18,11 @@ use treecast_proto::random::SplitMix64;
 
 /// A receiver that stands still, so that nothing is done before it goes on.
 fn stand_still(scratch: &Scratch) -> Guarded {
-    let steady = scratch.receive("steady", &[]);
-    wait_until("it is there", || scratch.path("steady").exists());
-    std::thread::sleep(std::time::Duration::from_millis(300));
+    let told = scratch.path("told-by-steady");
+    let mut command = scratch.receive_command("steady");
+    command.args(["--json", &format!("@{}", scratch.arg("ticket"))]).stdout(File::create(&told).unwrap());
+    let steady = command.spawn_guarded();
+    wait_until("it is there", || fs::read_to_string(&told).unwrap().contains(r#""event":"joined""#));
     steady.signal(libc::SIGSTOP);
     steady
 }

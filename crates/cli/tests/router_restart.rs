@@ -15,7 +15,7 @@ use std::{
 
 use mead_sender::Sender;
 use mroute_network::{Network, PATIENCE, eventually};
-use router_network::{C1, C2, C3, R2, heard, receivers, send, set, start, status, tree};
+use router_network::{C1, C2, C3, R2, assert_heard, receivers, send, set, start, status, tree};
 
 /// Packets for all three receivers, one every 5 ms, and how many each receiver has heard.
 struct Flow {
@@ -62,6 +62,9 @@ impl Flow {
     }
 }
 
+/// What receivers hear of "one" while only r1 acts.
+const SERVED: [&[&str]; 3] = [&["one"], &[], &["one"]];
+
 /// What `treecast router` says on r1 that cannot do what it is asked.
 fn refused(network: &Network, arguments: &[&str]) -> String {
     let output = network.treecast("r1", &[&["router"], arguments].concat());
@@ -78,7 +81,7 @@ fn a_killed_router_that_is_started_again_loses_nothing() {
     for arguments in [&[][..], &["--as-filter"]] {
         let first = start(&network, "r1", arguments);
         send(&network, "first");
-        receivers.iter().for_each(|receiver| assert_eq!(heard(receiver), ["first"]));
+        assert_heard(&receivers, [&["first"]; 3], "first");
         let mut second = None;
         let (sent, lost) = Flow::beside(
             &receivers,
@@ -108,13 +111,12 @@ fn a_killed_routers_program_ends_to_act_and_can_be_taken_away() {
     kill(&[]);
     let killed = Instant::now();
     send(&network, "one");
-    let served = [vec!["one".to_owned()], vec![], vec!["one".to_owned()]];
-    assert_eq!(receivers.each_ref().map(heard), served, "a restart would lose nothing");
+    assert_heard(&receivers, SERVED, "a restart would lose nothing");
     eventually("its program acts no more", || refused(&network, &["status"]).contains("acts no more"));
     // 10 s after the last sign of life, which a busy machine may have delayed.
     assert!(killed.elapsed() > Duration::from_secs(4), "{:?}", killed.elapsed());
     send(&network, "plain");
-    assert_eq!(receivers.each_ref().map(heard), [vec![], vec![], vec!["plain".to_owned()]]);
+    assert_heard(&receivers, [&[], &[], &["plain"]], "by the kernel");
 
     let clean = || {
         let output = network.treecast("r1", &["router", "clean"]);
@@ -127,7 +129,7 @@ fn a_killed_routers_program_ends_to_act_and_can_be_taken_away() {
         assert_eq!(clean(), "taken away from c3, r2, s\n", "{arguments:?}");
         assert!(refused(&network, &["status"]).contains("start one with `treecast router run`"));
         send(&network, "plain");
-        assert_eq!(receivers.each_ref().map(heard), [vec![], vec![], vec!["plain".to_owned()]]);
+        assert_heard(&receivers, [&[], &[], &["plain"]], "by the kernel");
     }
     let router = start(&network, "r1", &[]);
     assert_eq!(clean(), "no router that was killed has left anything here\n", "a living one's stays");
@@ -171,12 +173,11 @@ fn a_router_that_leaves_may_stay_or_end_at_once_after_all() {
     let network = tree();
     let router = network.daemon("r1", &["router", "run", "--all"], Stdio::inherit());
     let receivers = receivers(&network);
-    let served = [vec!["one".to_owned()], vec![], vec!["one".to_owned()]];
     send(&network, "one");
-    assert_eq!(receivers.each_ref().map(heard), served);
+    assert_heard(&receivers, SERVED, "it acts");
     set(&network, "r1", &["disable"]);
     send(&network, "one");
-    assert_eq!(receivers.each_ref().map(heard), served, "it acts on");
+    assert_heard(&receivers, SERVED, "it acts on");
     set(&network, "r1", &["enable"]);
     assert_eq!(status(&network, "r1").leaving, None);
     router.signal(libc::SIGTERM);

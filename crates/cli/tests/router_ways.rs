@@ -5,14 +5,12 @@ mod child;
 mod mroute_network;
 mod router_network;
 
-use std::{
-    io::Read,
-    net::{Ipv6Addr, UdpSocket},
-};
+use std::{io::Read, net::Ipv6Addr};
 
 use mroute_network::{Network, PATIENCE, Router};
 use router_network::{
-    C1, C2, C3, SENDER, groups, heard, inject, packet, receivers, start, status, tree, udp, with_header,
+    C1, C2, C3, SENDER, assert_heard, groups, inject, packet, receivers, start, status, tree, udp,
+    with_header,
 };
 use socket2::{Domain, Protocol, Socket, Type};
 use treecast_wire::{
@@ -60,14 +58,6 @@ impl Form {
 
 fn routers(network: &Network) -> [Router; 2] {
     [start(network, "r1", &[]), start(network, "r2", &[])]
-}
-
-fn assert_heard(receivers: &[UdpSocket; 3], expected: [&[&str]; 3], what: &str) {
-    for (receiver, expected) in receivers.iter().zip(expected) {
-        let mut all = heard(receiver);
-        all.sort();
-        assert_eq!(all, expected, "{what}");
-    }
 }
 
 /// What routing protocols tell the kernel: routers' addresses on the link.

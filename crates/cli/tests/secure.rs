@@ -183,7 +183,7 @@ fn two_receivers_with_one_key_are_told_apart() {
 fn an_expired_ticket_is_refused_by_the_senders_clock_alone() {
     let scratch = Scratch::new();
     let file = scratch.file("file", SIZE);
-    let sender = scratch.send(&["--wait", "2", "--expires", "2s", path(&file)]);
+    let sender = scratch.send(&["--wait", "2", "--expires", "5s", path(&file)]);
     let real = scratch.ticket();
     // A receiver whose clock is an hour ahead of the ticket's end is admitted all the same.
     let early = Ticket { expires: std::num::NonZeroU64::new(1000), ..real.clone() };
@@ -191,7 +191,7 @@ fn an_expired_ticket_is_refused_by_the_senders_clock_alone() {
     let mut first = receive_with(&scratch, &early, "a", &["--json"]);
     let first = first.stdout(fs::File::create(&log).unwrap()).spawn_guarded();
     wait_until("it has joined", || fs::read_to_string(&log).is_ok_and(|text| text.contains("\"joined\"")));
-    std::thread::sleep(std::time::Duration::from_secs(3));
+    std::thread::sleep(std::time::Duration::from_secs(6));
     let words =
         ["did not admit", "the ticket expired", "by the sender's clock", "ask whoever sends for a new"];
     refused(&mut receive_with(&scratch, &real, "b", &[]), &words);

@@ -10,7 +10,9 @@ use std::{
 };
 
 use serde_json::json;
-use session::{Guarded, Scratch, events, finish, finish_well, finish_with, last_event, path, wait_until};
+use session::{
+    Guarded, Scratch, events, finish, finish_well, finish_with, joined, last_event, path, wait_until,
+};
 
 /// The shortest that can be asked for.
 const STALL_LIMIT: [&str; 2] = ["--stall-limit", "10"];
@@ -37,9 +39,13 @@ fn wait_for_part(scratch: &Scratch, name: &str) {
 #[test]
 fn a_stopped_sender_is_given_up_and_a_waiting_one_is_not() {
     let (stopped, waiting) = (scratch(), scratch());
-    let (mut sender, patient) = (send(&stopped, &["--wait", "2"]), send(&waiting, &["--wait", "2"]));
+    let mut sender = send(&stopped, &["--wait", "2", "--json"]);
+    let patient = send(&waiting, &["--wait", "2"]);
     let receiver = receive(&stopped, "one", &[&STALL_LIMIT[..], &["--reconnect", "0"]].concat());
     let first = receive(&waiting, "one", &STALL_LIMIT);
+    // The sender tells so, too.
+    let _told = joined(&mut sender);
+    // The receiver has learned it.
     std::thread::sleep(Duration::from_millis(500));
     sender.signal(libc::SIGSTOP);
     let said = finish_with(1, receiver);
@@ -145,11 +151,11 @@ fn a_sender_says_which_of_the_receivers_named_have_not_come() {
 #[test]
 fn a_sender_that_may_starts_with_whoever_is_there_when_the_time_is_over() {
     let scratch = scratch();
-    let at_least = |count: &'static str| ["--wait", "3", "--wait-at-least", count, "--wait-timeout", "2"];
+    let at_least = |count: &'static str| ["--wait", "3", "--wait-at-least", count, "--wait-timeout", "6"];
     let sender = send(&scratch, &at_least("1"));
     finish_well(receive(&scratch, "one", &[]));
     let (code, said) = finish(sender);
-    assert!(code == Some(0) && said.contains("1 of 3 receivers came within 2 s: it starts"), "{said}");
+    assert!(code == Some(0) && said.contains("1 of 3 receivers came within 6 s: it starts"), "{said}");
 
     let sender = scratch.send_anew(&[&at_least("2")[..], &[&scratch.arg("file")]].concat());
     finish_with(1, receive(&scratch, "two", &[]));
@@ -248,7 +254,7 @@ fn a_group_that_nobody_hears_is_told_of_and_holds_nobody_back() {
         assert_eq!(said.matches("no receiver ").count(), 1, "{said}");
         assert!(said.contains("over TCP"), "{said}");
         // Two copies of 54 MB over a link of 100 Mbit/s take 9 s. At the group's rate it would be half an hour.
-        assert!(since.elapsed() < Duration::from_secs(30), "{:?}: {said}", since.elapsed());
+        assert!(since.elapsed() < Duration::from_secs(90), "{:?}: {said}", since.elapsed());
         let copy = std::fs::read(scratch.path("client1/files/large")).unwrap();
         assert!(copy == session::contents(40_000_000));
     }

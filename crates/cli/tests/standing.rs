@@ -222,7 +222,7 @@ fn a_sender_says_which_of_its_standing_receivers_lacks_what() {
     let house = House::new();
     let file = house.scratch.file("image", 1000);
     let _receiver = house.standing("e1", "");
-    let args = ["--to-standing", "e1,e9", "--wait-timeout", "1", "--linger", "1", path(&file)];
+    let args = ["--to-standing", "e1,e9", "--wait-timeout", "8", "--linger", "1", path(&file)];
     let text = finish_with(3, house.send("key.pem", &args));
     assert!(text.lines().any(|line| line.starts_with("e9 ") && line.contains("it has not come")), "{text}");
     assert!(!text.lines().any(|line| line.starts_with("e1 ") && line.contains(" of 1 file")), "{text}");
@@ -239,7 +239,7 @@ fn a_service_tells_its_manager_that_it_is_ready_and_lives_and_ends() {
     let house = House::new();
     let socket = house.scratch.path("notify");
     let manager = UnixDatagram::bind(&socket).unwrap();
-    manager.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+    manager.set_read_timeout(Some(Duration::from_secs(120))).unwrap();
     let mut command = house.standing_command("e1", "");
     command.env("NOTIFY_SOCKET", &socket).env("WATCHDOG_USEC", "200000");
     let service = house.start("e1", &mut command);

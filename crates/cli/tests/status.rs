@@ -71,7 +71,7 @@ impl Host {
             if is_so(&sessions) {
                 return sessions;
             }
-            assert!(start.elapsed() < Duration::from_secs(30), "no {what}: {sessions:?}");
+            assert!(start.elapsed() < Duration::from_secs(120), "no {what}: {sessions:?}");
             std::thread::sleep(Duration::from_millis(100));
         }
     }
@@ -83,8 +83,10 @@ fn end(mut child: Guarded) -> Output {
     child.wait_with_output().unwrap()
 }
 
+/// Whether a session runs at about its rate: 4 Mbit/s are sent, headers included.
 fn is_running(session: &Value) -> bool {
-    session["phase"] == "running" && session["now_bps"].as_u64().is_some_and(|rate| rate > 500_000)
+    let rate = session["now_bps"].as_u64();
+    session["phase"] == "running" && rate.is_some_and(|rate| (1_000_000..8_000_000).contains(&rate))
 }
 
 #[test]
@@ -101,8 +103,6 @@ fn status_tells_what_runs_and_how_it_gets_on() {
         assert_eq!(session["session"], found[0]["session"]);
         let objects = if session["role"] == "send" { "objects" } else { "objects_begun" };
         assert_eq!((&session[objects], &session["objects_done"]), (&1.into(), &0.into()), "{session}");
-        let rate = session["now_bps"].as_u64().unwrap();
-        assert!((1_000_000..8_000_000).contains(&rate), "4 Mbit/s are sent, headers included: {session}");
         assert!(session["seconds_left"].as_f64().is_some_and(|left| left < 60.0), "{session}");
     }
     let sending = found.iter().find(|session| session["role"] == "send").unwrap();

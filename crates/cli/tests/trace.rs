@@ -60,9 +60,9 @@ fn a_trace_names_all_routers_with_their_counts_and_rates() {
             assert_eq!((&hop["code"], &hop["protocol"]), (&"NO_ERROR".into(), &"IGMP/MLD".into()));
             assert!(hop["packets"].as_u64() > Some(0), "{hop:#}");
             assert!(hop["interface_packets_in"].as_u64() >= hop["packets"].as_u64(), "{hop:#}");
-            // One packet every 5 ms, or fewer on a busy machine.
+            // One packet every 5 ms, or fewer on a busy machine, which may hold the router up between the time and the count.
             let rate = hop["packets_per_second"].as_f64().expect("a rate");
-            assert!((10.0..=210.0).contains(&rate), "{hop:#}");
+            assert!((10.0..=300.0).contains(&rate), "{hop:#}");
         }
         let upstream: Vec<_> =
             report["hops"].as_array().expect("hops").iter().map(|hop| &hop["upstream"]).collect();
@@ -79,7 +79,7 @@ fn a_trace_names_all_routers_with_their_counts_and_rates() {
 fn a_trace_says_why_and_where_it_ends() {
     let network = chain();
     let _others = ["r0", "r2"].map(|node| network.router(node, &[]));
-    let quick = ["--timeout", "1s", "--json"];
+    let (quick, patient) = (["--timeout", "1s", "--json"], ["--timeout", "20s", "--json"]);
     let (group, source, expected) = FAMILIES[0];
     let output = trace(&network, "c", &[&[group, source][..], &quick].concat());
     let report = json(&output);
@@ -87,7 +87,7 @@ fn a_trace_says_why_and_where_it_ends() {
     assert_eq!(routers(&report), expected[..1]);
     assert!(report["end"].as_str().is_some_and(|end| end.contains("which does not answer Mtrace2")));
     let prohibiting = network.router("r1", &["--no-trace"]);
-    let report = json(&trace(&network, "c", &[&["ff15::42", "fd00::1"][..], &quick].concat()));
+    let report = json(&trace(&network, "c", &[&["ff15::42", "fd00::1"][..], &patient].concat()));
     let codes: Vec<_> =
         report["hops"].as_array().expect("hops").iter().map(|hop| hop["code"].clone()).collect();
     assert_eq!(codes, ["NO_ERROR", "ADMIN_PROHIB"]);
@@ -95,7 +95,7 @@ fn a_trace_says_why_and_where_it_ends() {
 
     // A host of the sender's own network, and one that asks the wrong router.
     let output =
-        trace(&network, "r0", &[&["239.1.2.3", "10.0.0.1", "--interface", "s"][..], &quick].concat());
+        trace(&network, "r0", &[&["239.1.2.3", "10.0.0.1", "--interface", "s"][..], &patient].concat());
     let report = json(&output);
     assert!(
         report["end"].as_str().is_some_and(|end| end.starts_with("no router lies between")),
@@ -103,7 +103,7 @@ fn a_trace_says_why_and_where_it_ends() {
     );
     assert_eq!((output.status.code(), &report["is_whole"]), (Some(0), &Value::Bool(true)));
     let wrong = ["239.1.2.3", "10.0.3.9", "--router", "10.0.3.1"];
-    let report = json(&trace(&network, "c", &[&wrong[..], &quick].concat()));
+    let report = json(&trace(&network, "c", &[&wrong[..], &patient].concat()));
     assert_eq!(report["hops"][0]["code"], "WRONG_LAST_HOP", "{report:#}");
 }
 

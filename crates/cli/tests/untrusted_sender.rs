@@ -125,7 +125,7 @@ fn a_session_that_grows_too_large_ends_and_what_is_whole_stays() {
 /// What came by then is kept, and counts as the receiver's own when it goes on, whatever is to stay.
 #[test]
 fn a_receiver_whose_time_is_up_goes_on_when_it_is_started_again() {
-    for way in [&["--rate", "20M", "--wait", "2"][..], &["--rate", "20M", "--repair", "carousel"]] {
+    for way in [&["--rate", "16M", "--wait", "2"][..], &["--rate", "16M", "--repair", "carousel"]] {
         let scratch = Scratch::new();
         for (name, size) in [("from/set/a", 20_000), ("from/set/z", 9_000_000)] {
             scratch.file(name, size);
@@ -133,7 +133,7 @@ fn a_receiver_whose_time_is_up_goes_on_when_it_is_started_again() {
         let _sender = send_all(&scratch, way, "from");
         let steady = scratch.receive("steady", &[]);
         let (code, told) =
-            finish(scratch.receive("a", &["--max-time", "2", "--keep-existing", "--name", "a"]));
+            finish(scratch.receive("a", &["--max-time", "3", "--keep-existing", "--name", "a"]));
         assert!(code == Some(1) && told.contains("s that receiving may take are over"), "{told}");
         assert!(!told.contains("told to stop"), "{told}");
         assert_eq!(scratch.parts("a"), 1, "{told}");
@@ -148,12 +148,12 @@ fn a_receiver_whose_time_is_up_goes_on_when_it_is_started_again() {
 /// Bytes that a receiver has left on the disk may be altered until it says that they are right.
 #[test]
 fn a_part_file_that_is_altered_before_or_after_its_receiver_comes_again_never_ends_as_verified() {
-    for way in [&["--rate", "20M", "--wait", "2"][..], &["--rate", "20M", "--repair", "carousel"]] {
+    for way in [&["--rate", "16M", "--wait", "2"][..], &["--rate", "16M", "--repair", "carousel"]] {
         let scratch = Scratch::new();
         scratch.file("from/file", 9_000_000);
         let _sender = send_all(&scratch, way, "from");
         let steady = scratch.receive("steady", &[]);
-        finish(scratch.receive("a", &["--max-time", "2", "--name", "a"]));
+        finish(scratch.receive("a", &["--max-time", "3", "--name", "a"]));
         let part =
             scratch.names("a").into_iter().find(|name| name.ends_with(".part")).expect("some has come");
         let part = fs::File::options().write(true).open(scratch.path("a").join(part)).unwrap();

@@ -5,8 +5,8 @@ use std::{
     fs::{self, File},
     net::{IpAddr, Ipv4Addr, SocketAddr},
     path::{Path, PathBuf},
-    sync::Mutex,
-    thread,
+    sync::{Mutex, mpsc},
+    thread::{self, Scope, ScopedJoinHandle},
     time::Duration,
 };
 
@@ -138,17 +138,34 @@ impl Bench {
         receive::run(&self.receive_options(into), &Stop::new().unwrap(), &mut |_| {})
     }
 
+    /// Starts to receive into `a`, and returns when the receiver listens.
+    fn start<'scope>(
+        &'scope self,
+        scope: &'scope Scope<'scope, '_>,
+        mut on_event: impl FnMut(ReceiveEvent) + Send + 'scope,
+    ) -> ScopedJoinHandle<'scope, ReceiveSummary> {
+        let (listens, listening) = mpsc::channel();
+        let receiver = scope.spawn(move || {
+            let mut tell = |event| match event {
+                ReceiveEvent::Joined { .. } => listens.send(()).unwrap(),
+                event => on_event(event),
+            };
+            receive::run(&self.receive_options("a"), &Stop::new().unwrap(), &mut tell).unwrap()
+        });
+        listening.recv().unwrap();
+        receiver
+    }
+
     /// Receives into `a`. `before` runs when the receiver listens, and `meanwhile` when the sender has begun; it may ask whether
     /// the receiver has ended.
     fn deliver(&self, before: impl FnOnce(), meanwhile: impl FnOnce(&dyn Fn() -> bool)) -> ReceiveSummary {
         let stop = Stop::new().unwrap();
         thread::scope(|scope| {
-            let receiver = scope.spawn(|| self.receive("a"));
-            thread::sleep(Duration::from_millis(300));
+            let receiver = self.start(scope, |_| {});
             before();
             let sender = scope.spawn(|| self.send(&stop));
             meanwhile(&|| receiver.is_finished());
-            let summary = receiver.join().unwrap().unwrap();
+            let summary = receiver.join().unwrap();
             stop.request();
             sender.join().unwrap().unwrap();
             summary
@@ -270,14 +287,16 @@ fn a_file_that_shrinks_is_withdrawn_and_nothing_is_left_of_it() {
     bench.write("large", 40_000_000);
     bench.begin("from/large");
     let stop = Stop::new().unwrap();
+    let shrink = |event| {
+        if let ReceiveEvent::Announced { .. } = event {
+            let file = fs::File::options().write(true).open(bench.folder.join("from/large")).unwrap();
+            file.set_len(20_000_000).unwrap();
+        }
+    };
     thread::scope(|scope| {
-        let receiver = scope.spawn(|| bench.receive("a"));
-        thread::sleep(Duration::from_millis(300));
+        let receiver = bench.start(scope, shrink);
         let sender = scope.spawn(|| bench.send(&stop));
-        thread::sleep(Duration::from_millis(300));
-        let file = fs::File::options().write(true).open(bench.folder.join("from/large")).unwrap();
-        file.set_len(20_000_000).unwrap();
-        let summary = receiver.join().unwrap().unwrap();
+        let summary = receiver.join().unwrap();
         assert!(!summary.is_complete() && summary.failed == 1, "{summary:?}");
         // Its only object is withdrawn, so it ends by itself.
         assert!(!sender.join().unwrap().unwrap().interrupted);
@@ -306,26 +325,25 @@ fn a_sender_that_is_silent_is_given_up() {
 
 #[test]
 fn what_has_come_before_a_sender_stopped_need_not_come_again() {
-    const SIZE: usize = 20_000_000;
+    const SIZE: usize = 40_000_000;
     let mut bench = Bench::new(10);
     bench.write("large", SIZE);
     bench.begin("from/large");
     let (first, second) = (Stop::new().unwrap(), Stop::new().unwrap());
     thread::scope(|scope| {
-        let receiver = scope.spawn(|| bench.receive("a"));
-        thread::sleep(Duration::from_millis(300));
+        let receiver = bench.start(scope, |event| match event {
+            ReceiveEvent::Progress(progress) if progress.received_bytes > 0 => first.request(),
+            _ => {}
+        });
         let sender = scope.spawn(|| bench.send(&first));
-        thread::sleep(Duration::from_millis(500));
-        first.request();
         sender.join().unwrap().unwrap();
-        let summary = receiver.join().unwrap().unwrap();
+        let summary = receiver.join().unwrap();
         assert_eq!(summary.cut_short.as_deref(), Some("the sender has stopped"));
         assert!(summary.progress.received_bytes > 0, "{summary:?}");
 
-        let receiver = scope.spawn(|| bench.receive("a"));
-        thread::sleep(Duration::from_millis(300));
+        let receiver = bench.start(scope, |_| {});
         let sender = scope.spawn(|| bench.send(&second));
-        let again = receiver.join().unwrap().unwrap();
+        let again = receiver.join().unwrap();
         second.request();
         assert_eq!(again.progress.kept_bytes, summary.progress.received_bytes);
         assert!(again.is_complete(), "{again:?}");
@@ -482,9 +500,14 @@ fn a_member_is_no_sender() {
         if let Some(security) = &mut options.ticket.security {
             security.sender_key = expected.to_bytes();
         }
-        let enough = &enough;
-        let receiver = scope.spawn(move || receive::run(&options, enough, &mut |_| {}));
+        let (enough, (ignores, ignored)) = (&enough, mpsc::channel());
+        let mut tell = move |event| match event {
+            ReceiveEvent::Progress(progress) if progress.ignored_packets > 0 => _ = ignores.send(()),
+            _ => {}
+        };
+        let receiver = scope.spawn(move || receive::run(&options, enough, &mut tell));
         let sender = scope.spawn(|| bench.send(&stop));
+        ignored.recv().unwrap();
         thread::sleep(Duration::from_secs(1));
         enough.request();
         let summary = receiver.join().unwrap().unwrap();

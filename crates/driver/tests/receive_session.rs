@@ -38,7 +38,7 @@ fn sender(listener: &TcpListener, identity: &Identity, packets: &[Vec<u8>]) -> V
     let mut connection = Connection::to_receiver(stream, 1024, Some(&tls)).unwrap();
     let mut is_greeted = false;
     let mut heard = Vec::new();
-    let deadline = Instant::now() + Duration::from_secs(30);
+    let deadline = Instant::now() + Duration::from_secs(120);
     while Instant::now() < deadline {
         match connection.read() {
             Err(ConnectionError::Closed | ConnectionError::CutOff | ConnectionError::Broken(_)) => {

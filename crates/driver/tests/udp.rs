@@ -33,12 +33,12 @@ fn contents(len: usize) -> Vec<u8> {
     (0..len).map(|at| (at % 251) as u8).collect()
 }
 
-/// Receives until `done`, failing after ten seconds.
+/// Receives until `done`, failing after a minute.
 fn collect(collector: &mut Collector, mut done: impl FnMut(&mut Batch) -> bool) {
     let mut batch = Batch::default();
     let start = std::time::Instant::now();
     while !done(&mut batch) {
-        assert!(start.elapsed().as_secs() < 10, "nothing more came in");
+        assert!(start.elapsed().as_secs() < 60, "nothing more came in");
         if !collector.fits(&batch) {
             batch.clear();
         }
@@ -128,7 +128,7 @@ fn sealed_packets_go_every_way_and_replayed_or_altered_ones_none() {
         assert!(object(&mut collector, data.len()) == data, "{out:?} to {into:?}");
         let packets = 1 + 60 + 1;
         let start = std::time::Instant::now();
-        while collector.refused().replayed < packets && start.elapsed().as_secs() < 10 {
+        while collector.refused().replayed < packets && start.elapsed().as_secs() < 60 {
             let mut batch = Batch::default();
             collector.receive(&mut batch).unwrap();
             assert!(batch.is_empty(), "{out:?} to {into:?}: what was replayed was taken");
@@ -175,20 +175,24 @@ fn the_kernels_drops_are_counted() {
     let mut collector = Collector::new(socket, Offload::SuperPackets, BLOCK_LEN as u16, None).unwrap();
     let transmitter =
         Transmitter::new(open_group_sender(&address, DEFAULT_MULTICAST_HOPS).unwrap(), Offload::Single);
-    let sent = 500;
-    for _ in 0..sent {
-        transmitter.send_datagram(address.scoped(), &announce(FileId(1))).unwrap();
+    let send = || transmitter.send_datagram(address.scoped(), &announce(FileId(1))).unwrap();
+    (0..500).for_each(|_| send());
+    let (mut sent, mut received, mut batch) = (500, 0, Batch::default());
+    let start = std::time::Instant::now();
+    loop {
+        while collector.receive(&mut batch).unwrap() {
+            received += batch.take_items().len() as u64;
+        }
+        let dropped = collector.dropped();
+        if dropped > 0 && received + dropped == sent {
+            break;
+        }
+        assert!(start.elapsed().as_secs() < 60, "{received} received and {dropped} dropped of {sent}");
+        // The counter comes with packets that are queued after a drop. A busy kernel queues them later.
+        send();
+        sent += 1;
+        std::thread::sleep(std::time::Duration::from_millis(1));
     }
-    let mut received = 0;
-    let mut batch = Batch::default();
-    while collector.receive(&mut batch).unwrap() {
-        received += batch.take_items().len() as u64;
-    }
-    assert!(received < sent, "the buffer was meant to overflow");
-    // The counter comes with packets that are queued after a drop.
-    transmitter.send_datagram(address.scoped(), &announce(FileId(1))).unwrap();
-    collect(&mut collector, |batch| batch.take_items().len() == 1);
-    assert_eq!(collector.dropped(), sent - received);
 }
 
 #[test]
@@ -265,7 +269,7 @@ fn what_tells_the_rate_comes_with_its_number_and_the_kernels_time() {
             if time <= after {
                 break;
             }
-            assert!(start.elapsed().as_secs() < 10, "{after:?} {time:?}");
+            assert!(start.elapsed().as_secs() < 60, "{after:?} {time:?}");
         }
     }
 }

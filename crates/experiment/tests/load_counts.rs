@@ -33,6 +33,9 @@ const PACKETS: u64 = 600;
 /// Seeds from this one on send the paper's packets.
 const PAPER_SEEDS: u64 = 10;
 
+/// Room for all packets of a session in a socket that is read late.
+const BUFFER_BYTES: usize = 32 << 20;
+
 /// The packets of a session, as a packet socket saw them: their numbers in order, and how many end packets there were.
 #[derive(Debug)]
 struct Seen {
@@ -64,7 +67,6 @@ struct Capture(Socket);
 
 impl Capture {
     fn begin(lab: &Lab, node: &str) -> Self {
-        const BUFFER_BYTES: usize = 32 << 20;
         let index = lab.interface(node, INTERFACE).unwrap().index;
         let open = || {
             let socket = packet::open(index, packet::ALL_TYPES)?;
@@ -100,9 +102,11 @@ fn payload_to(port: u16, frame: &[u8]) -> Option<&[u8]> {
     udp.get(8..len).filter(|_| is_ours)
 }
 
-/// The time without a packet after which the relay holds none back, and the number of such times after which it ends.
+/// The time without a packet after which the relay holds none back, and the number of such times after which it ends: after the last
+/// packet, and before the first one, for which a busy machine may take long.
 const PAUSE: Duration = Duration::from_millis(60);
 const MAX_PAUSES: u32 = 10;
+const MAX_PAUSES_AT_FIRST: u32 = 500;
 
 /// Passes packets on until the sender has been silent for a while. Holds some back until up to 60 others have gone, or the sender
 /// pauses, and copies some.
@@ -111,7 +115,7 @@ fn relay(from: &UdpSocket, to: &UdpSocket, format: Format, seed: u64) -> Seen {
     let (mut heard, mut held) = (Seen::new(format), VecDeque::<(u64, Vec<u8>)>::new());
     let mut buffer = [0; 2048];
     let mut pauses = 0;
-    while pauses < MAX_PAUSES {
+    while pauses < if heard.numbers.is_empty() { MAX_PAUSES_AT_FIRST } else { MAX_PAUSES } {
         let Ok(len) = from.recv(&mut buffer) else {
             held.drain(..).for_each(|(_, held)| _ = to.send(&held).unwrap());
             pauses += 1;
@@ -151,6 +155,7 @@ fn relay_sockets(lab: &Lab, from: SocketAddr, to: SocketAddr) -> (UdpSocket, Udp
     let open = || {
         let domain = if from.is_ipv4() { Domain::IPV4 } else { Domain::IPV6 };
         let hears = Socket::new(domain, Type::DGRAM, None)?;
+        option::set_buffer(&hears, libc::SO_RCVBUFFORCE, libc::SO_RCVBUF, BUFFER_BYTES)?;
         hears.bind(&from.into())?;
         hears.set_read_timeout(Some(PAUSE))?;
         option::join(&hears, from.ip(), None, index)?;

@@ -86,13 +86,24 @@ fn a_name_that_is_taken_is_refused_and_left_alone() {
 /// Sends datagrams one by one, and counts those that arrive, but none of an earlier question.
 fn count_arrivals(from: &UdpSocket, to: &UdpSocket, address: SocketAddr, count: usize) -> usize {
     const TEXT: &[u8] = b"one of many";
-    to.set_nonblocking(true).unwrap();
     let mut buffer = [0; 64];
     let mut arrived = 0;
-    for _ in 0..count {
+    for number in 1..=count {
+        to.set_nonblocking(true).unwrap();
         from.send_to(TEXT, address).unwrap();
         while let Ok(length) = to.recv(&mut buffer) {
             arrived += usize::from(&buffer[..length] == TEXT);
+        }
+        // A busy kernel delivers later. More than this may not fit into its queues.
+        let (mark, mut has_come) = (number.to_be_bytes(), number % 100 != 0);
+        to.set_nonblocking(false).unwrap();
+        to.set_read_timeout(Some(Duration::from_millis(5))).unwrap();
+        while !has_come {
+            from.send_to(&mark, address).unwrap();
+            while let Ok(length) = to.recv(&mut buffer) {
+                arrived += usize::from(&buffer[..length] == TEXT);
+                has_come |= buffer[..length] == mark;
+            }
         }
     }
     // Nothing is on its way any more when nothing has come for a while.
@@ -165,8 +176,16 @@ fn a_super_packet_is_lost_datagram_by_datagram() {
     for _ in 0..20 {
         server.send_to(&[7; 40_000], to).unwrap();
     }
-    let after = lab.lab.loss_counters("client0", "if1").unwrap();
-    let (passed, dropped) = (after.passed - before.passed, after.dropped - before.dropped);
+    let counted = || {
+        let after = lab.lab.loss_counters("client0", "if1").unwrap();
+        (after.passed - before.passed, after.dropped - before.dropped)
+    };
+    // A busy kernel delivers later.
+    let deadline = Instant::now() + Duration::from_secs(30);
+    while counted().0 + counted().1 < 800 && Instant::now() < deadline {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let (passed, dropped) = counted();
     assert!((800..=850).contains(&(passed + dropped)), "{passed} passed, {dropped} dropped");
     assert!((300..500).contains(&dropped), "{dropped} of 800");
 }

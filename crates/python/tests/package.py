@@ -167,11 +167,11 @@ class Package(unittest.TestCase):
         sender = group()
         receiver = join(sender, accept=accept)
         sender.send_bytes("bytes", b"x")
-        self.assertTrue(asked.wait(10))
+        self.assertTrue(asked.wait(60))
         begin = time.monotonic()
         del receiver
         gc.collect()
-        self.assertLess(time.monotonic() - begin, 3)
+        self.assertLess(time.monotonic() - begin, 30)
 
     def test_asyncio_goes_on_meanwhile(self):
         async def main():

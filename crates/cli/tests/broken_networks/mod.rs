@@ -11,7 +11,7 @@ use std::{
         atomic::{AtomicBool, AtomicU32, Ordering},
     },
     thread::{self, JoinHandle},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use serde::Deserialize;
@@ -188,20 +188,35 @@ impl Broken {
         // Routers become queriers, and switches notice.
         thread::sleep(Duration::from_millis(1500));
         network.make_fault();
-        for host in
-            network.hosts().filter(|host| *host != host_name(network.shape.doctor)).collect::<Vec<_>>()
-        {
+        let doctor = host_name(network.shape.doctor);
+        let others: Vec<String> = network.hosts().filter(|host| *host != doctor).collect();
+        for host in &others {
             let mut command = Command::new(&program);
             command
                 .args(["doctor", "listen", "--interface", "if1", "--listen", "2.2"])
                 .stdin(Stdio::null())
                 .stdout(Stdio::null())
                 .stderr(Stdio::null());
-            network.lab().place(&host, &mut command).expect("the node is there");
+            network.lab().place(host, &mut command).expect("the node is there");
             network.listeners.push(command.spawn_guarded());
         }
-        thread::sleep(Duration::from_millis(500));
+        others.iter().for_each(|host| network.wait_until_it_listens(host));
         network
+    }
+
+    /// Waits until a host's program takes the doctor's connections.
+    fn wait_until_it_listens(&self, host: &str) {
+        let port = format!(":{:04X} ", treecast_load::doctor::network::PORT);
+        let has_port = |table: &str| {
+            fs::read_to_string(format!("/proc/thread-self/net/{table}"))
+                .is_ok_and(|text| text.contains(&port))
+        };
+        let listens = || ["tcp", "tcp6"].into_iter().any(has_port);
+        let start = Instant::now();
+        while !self.lab().enter(host, listens).expect("the node is there") {
+            assert!(start.elapsed() < Duration::from_secs(60), "{host} does not listen");
+            thread::sleep(Duration::from_millis(20));
+        }
     }
 
     /// Runs the doctor, and returns its exit code and report.

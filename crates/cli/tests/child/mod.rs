@@ -7,6 +7,7 @@ use std::{
     io::{self, BufRead, BufReader},
     ops::{Deref, DerefMut},
     os::unix::{fs::PermissionsExt, process::CommandExt},
+    path::Path,
     process::{Child, Command, Output, Stdio},
     sync::{
         atomic::{AtomicBool, AtomicU32, Ordering},
@@ -28,14 +29,19 @@ pub fn treecast_as_nobody(arguments: &[&str]) -> Output {
     static COPIES: AtomicU32 = AtomicU32::new(0);
     let number = COPIES.fetch_add(1, Ordering::Relaxed);
     let copy = std::env::temp_dir().join(format!("treecast-nobody-{}-{number}", std::process::id()));
-    // `cp` writes the copy. A thread of this process that starts a child while the copy is open for writing would pass
-    // the open file on, and the kernel refuses to start a file that somebody may write (ETXTBSY).
-    let copied =
-        Command::new("cp").arg(env!("CARGO_BIN_EXE_treecast")).arg(&copy).status().expect("cp starts");
-    assert!(copied.success(), "{}", copy.display());
+    copy_treecast(&copy);
     let output = Command::new(&copy).args(arguments).stdin(Stdio::null()).uid(NOBODY).gid(NOBODY).output();
     let _ = fs::remove_file(&copy);
     output.expect("anybody may run it")
+}
+
+/// Makes a copy of the program that anybody may start.
+///
+/// `cp` writes it. A thread of this process that starts a child while the copy is open for writing would pass the open file on, and
+/// the kernel refuses to start a file that somebody may write (ETXTBSY).
+pub fn copy_treecast(to: &Path) {
+    let copied = Command::new("cp").arg(env!("CARGO_BIN_EXE_treecast")).arg(to).status().expect("cp starts");
+    assert!(copied.success(), "{}", to.display());
 }
 
 /// A file that only its owner may read; removed when this is dropped.

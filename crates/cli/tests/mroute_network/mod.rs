@@ -31,7 +31,7 @@ use treecast_lab::parallel;
 use treecast_wire::ipv6::{self, next_header, upper_layer_checksum};
 
 /// Long enough for anything that is going to happen on a busy machine.
-pub const PATIENCE: Duration = Duration::from_secs(30);
+pub const PATIENCE: Duration = Duration::from_secs(60);
 
 pub const PORT: u16 = 5000;
 

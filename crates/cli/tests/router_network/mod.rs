@@ -66,9 +66,14 @@ pub fn receivers(network: &Network) -> [UdpSocket; 3] {
     })
 }
 
-/// All that has come, when nothing more does.
-pub fn heard(socket: &UdpSocket) -> Vec<String> {
-    heard_of(socket, 0)
+/// Checks what has come to each receiver, in alphabetical order. Nothing else may come.
+#[track_caller]
+pub fn assert_heard(receivers: &[UdpSocket; 3], expected: [&[&str]; 3], what: &str) {
+    for (receiver, expected) in receivers.iter().zip(expected) {
+        let mut all = heard_of(receiver, expected.len());
+        all.sort();
+        assert_eq!(all, expected, "{what}");
+    }
 }
 
 /// All that has come, when nothing more does after `expected` datagrams. These may take their time: a router in user

@@ -4,8 +4,9 @@
 
 use std::{
     fs,
+    io::{BufRead as _, BufReader},
     path::{Path, PathBuf},
-    process::{Command, Output, Stdio},
+    process::{ChildStdout, Command, Output, Stdio},
     sync::atomic::{AtomicU32, Ordering},
     time::{Duration, Instant},
 };
@@ -14,6 +15,9 @@ use serde_json::Value;
 use treecast_wire::ticket::Ticket;
 
 pub use crate::child::{Guarded, SpawnGuarded};
+
+/// What has not happened after so long will not happen, on a busy machine either.
+const PATIENCE: Duration = Duration::from_secs(120);
 
 /// A folder for one test; removed when dropped.
 pub struct Scratch(PathBuf);
@@ -111,16 +115,28 @@ pub fn start(command: &mut Command) -> Guarded {
 pub fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
     let start = Instant::now();
     while !is_so() {
-        assert!(start.elapsed() < Duration::from_secs(60), "it took too long until {what}");
+        assert!(start.elapsed() < PATIENCE, "it took too long until {what}");
         std::thread::sleep(Duration::from_millis(10));
     }
+}
+
+/// Waits until a program tells that a receiver is in the group; what it says later is left to be read.
+#[track_caller]
+pub fn joined(program: &mut Guarded) -> BufReader<ChildStdout> {
+    let mut told = BufReader::new(program.stdout.take().unwrap());
+    let mut line = String::new();
+    while !line.contains("\"joined\"") {
+        line.clear();
+        assert!(told.read_line(&mut line).unwrap() > 0, "it has ended");
+    }
+    told
 }
 
 /// Waits for a program, but not for ever: one that takes too long is ended, and the test fails by its code.
 pub fn finish(mut child: Guarded) -> (Option<i32>, String) {
     let start = Instant::now();
     while child.try_wait().unwrap().is_none() {
-        if start.elapsed() > Duration::from_secs(60) {
+        if start.elapsed() > PATIENCE {
             child.kill().unwrap();
         }
         std::thread::sleep(Duration::from_millis(10));
@@ -158,6 +174,26 @@ pub fn last_event(text: &str, kind: &str) -> Value {
 pub fn fetched(event: &Value) -> u64 {
     let count = |key: &str| event[key].as_u64().unwrap();
     count("bytes") - count("kept_bytes") + count("duplicate_bytes")
+}
+
+/// Delivers to receivers of which one is slow, until that one is called away and the others have not waited for it. What `deliver`
+/// returns is what it has found, or how it went otherwise.
+///
+/// A sender whose receivers are short of processor time may miss the slow one (docs/decisions/congestion-control.md), as they are
+/// when other tests run. So it has six attempts.
+#[track_caller]
+pub fn until_the_slow_one_is_called<T>(mut deliver: impl FnMut() -> Result<T, String>) -> T {
+    let mut others = Vec::new();
+    while others.len() < 6 {
+        match deliver() {
+            Ok(found) => return found,
+            Err(otherwise) => {
+                println!("the others wait: {otherwise}");
+                others.push(otherwise);
+            }
+        }
+    }
+    panic!("the others wait for the slow one: {others:#?}")
 }
 
 pub fn path(path: &Path) -> &str {

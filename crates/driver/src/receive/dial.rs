@@ -105,6 +105,13 @@ mod tests {
 
     #[test]
     fn a_lost_syn_is_not_waited_for() {
+        // A busy machine may hold everything up for as long.
+        let taken = (0..5).map(|_| after_a_lost_syn()).min().unwrap();
+        assert!(taken < Duration::from_millis(900), "{taken:?}, as long as the kernel waits");
+    }
+
+    /// How long it takes to connect when the first SYN is lost.
+    fn after_a_lost_syn() -> Duration {
         let (listener, address) = narrow_listener();
         let first = TcpStream::connect(address).unwrap();
         let stop = Stop::new().unwrap();
@@ -119,7 +126,7 @@ mod tests {
             start.elapsed()
         });
         drop(first);
-        assert!(taken < Duration::from_millis(900), "{taken:?}, as long as the kernel waits");
+        taken
     }
 
     #[test]

@@ -246,6 +246,8 @@ mod tests {
         begin("sites", "lab", "after");
         begin("matrix", "lab", "nack");
         let found = comparable(&db, "sites", &[here]).unwrap();
+        // SQLite removes its other two files.
+        drop(db);
         std::fs::remove_file(&file).unwrap();
         assert_eq!(found, [there, here]);
     }

@@ -9,15 +9,19 @@ int main(int argc, char **argv)
     if (argc < 4)
         return fprintf(stderr, "send KIND PATH SESSION_FILE\n"), 2;
     const char *kind = argv[1], *paths[] = {argv[2], NULL};
-    struct treecast_carousel_options carousel = {.loops = 50, .idle_ms = 3000};
+    /* Ten seconds, in which all receivers have started on a busy machine, too. */
+    struct treecast_carousel_options carousel = {.loops = 200, .idle_ms = 8000};
     struct treecast_group_options options = {.interface = "lo", .rate_bps = 50000000};
     if (strcmp(kind, "feed") == 0)
         options.source.feed_folder = argv[2];
     else
         options.source.paths = paths;
     options.source.delta = strcmp(kind, "delta") == 0;
-    if (strcmp(kind, "session") == 0)
+    if (strcmp(kind, "session") == 0) {
         options.source.session_file = argv[3];
+        /* Slow enough to be stopped in the middle. */
+        options.rate_bps = 5000000;
+    }
     if (strcmp(kind, "carousel") == 0)
         options.source.carousel = &carousel;
     options.wait_for = options.source.carousel ? 1 : 3;

@@ -95,9 +95,12 @@ mod tests {
             sender.send_to(&datagram, ("::1", port)).unwrap();
         }
         std::thread::sleep(Duration::from_millis(50));
-        let mut came = Vec::new();
-        let more = sink.take(&mut Batch::default(), |data, at| came.push((Stamp::read(data), at))).unwrap();
+        let (mut came, mut more) = (Vec::new(), false);
         let after = super::super::now();
+        // A busy kernel delivers later.
+        while came.len() < 3 && super::super::now() < after + Duration::from_secs(30) {
+            more = sink.take(&mut Batch::default(), |data, at| came.push((Stamp::read(data), at))).unwrap();
+        }
         assert!(!more && came.len() == 3);
         came.into_iter().all(|(stamp, at)| {
             assert_eq!(stamp.unwrap().number, 3);
