@@ -12,8 +12,9 @@ use super::{
     super::Repair,
     ReceiverId,
     awaited::{Awaited, Moves},
-    objects::{Object, Objects},
+    objects::Objects,
     offers::Offers,
+    requests::Requests,
 };
 use crate::{Instant, object::ranges::BlockSet};
 
@@ -30,13 +31,6 @@ const MAX_CORRECTIONS: u8 = 8;
 
 /// The most objects that a receiver may speak of before they begin.
 const MAX_MISLED: usize = 1024;
-
-/// How many of the objects that a receiver lacks are looked at for the one whose time is up first; the oldest are.
-const MAX_TIMED: usize = 64;
-
-/// How far a retransmission may lie behind the most recent one of the same object, in bytes, and
-/// still find it in the page cache (VCMTP 1).
-const CACHED_BYTES: u64 = 32 << 20;
 
 /// A control message that is to go to the receiver, in the order in which those about one object go.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -97,10 +91,7 @@ pub(super) struct Retransmitter {
     reopened: BTreeSet<u32>,
     due: BTreeSet<(u32, Due)>,
     withdrawn: BTreeMap<u32, String>,
-    /// Blocks asked for and not yet sent again (VCMTP 1's retransmission store).
-    requested: BTreeMap<u32, Requested>,
-    /// Objects whose end it is told when all that was requested for it has been sent ([`super::unheard`]).
-    pub(super) passed: BTreeSet<u32>,
+    pub(super) requests: Requests,
     /// When its connection last took something that has passed, or something passed while it had everything before.
     pub(super) moved: Instant,
     /// How many repair symbols it is to have, by object and source block.
@@ -132,17 +123,8 @@ pub(super) struct Retransmitter {
     corrections: BTreeMap<u32, u8>,
     /// Objects about which it has been wrong more often: it is told with their end.
     owed: BTreeSet<u32>,
-    /// The object after the one that was served last.
-    next: u32,
     closing: Closing,
     pub(super) retransmitted_bytes: u64,
-}
-
-#[derive(Debug, Default)]
-struct Requested {
-    blocks: BlockSet,
-    /// The block after the one that was sent last.
-    at: u64,
 }
 
 impl Retransmitter {
@@ -200,25 +182,9 @@ impl Retransmitter {
         self.withdrawn.insert(index, reason);
     }
 
-    /// Retx-Request(i,B) for blocks that have been multicast.
-    pub(super) fn request(&mut self, index: u32, blocks: Range<u64>) {
-        self.requested.entry(index).or_default().blocks.insert(blocks);
-    }
-
     /// The receiver is to have these pages of the object's chunk hashes. It asks for the next when it has them.
     pub(super) fn request_chunk_hashes(&mut self, index: u32, pages: Range<u32>) {
         self.chunk_hashes.insert(index, pages);
-    }
-
-    /// What it has asked for and not been sent is awaited from its group.
-    pub(super) fn await_requested(&mut self) {
-        for (index, requested) in std::mem::take(&mut self.requested) {
-            let mut from = 0;
-            while let Some(run) = requested.blocks.first_run(from..u64::MAX) {
-                from = run.end;
-                self.awaited.insert(index, run);
-            }
-        }
     }
 
     /// The receiver lacks symbols of an object, which may go to the group.
@@ -255,28 +221,12 @@ impl Retransmitter {
         self.sent_due.insert(of);
     }
 
-    /// An object of which all that has passed was sent, or symbols take its place: nothing but its end is left to tell.
-    pub(super) fn take_through(&mut self) -> Option<u32> {
-        let through = self.passed.iter().copied().find(|index| !self.requested.contains_key(index))?;
-        self.passed.remove(&through);
-        Some(through)
-    }
-
     /// Its connection takes this.
     pub(super) fn note_moved(&mut self, now: Instant, action: &Action) {
         if let Action::Blocks(index, _) | Action::Symbols(index, ..) = action
-            && self.passed.contains(index)
+            && self.requests.has_passed(*index)
         {
             self.moved = now;
-        }
-    }
-
-    /// Symbols take the place of blocks that it has asked for.
-    pub(super) fn drop_request(&mut self, index: u32, blocks: Range<u64>) {
-        let Some(requested) = self.requested.get_mut(&index) else { return };
-        requested.blocks.remove(blocks);
-        if requested.blocks.is_empty() {
-            self.requested.remove(&index);
         }
     }
 
@@ -310,8 +260,7 @@ impl Retransmitter {
 
     /// The receiver has ended with the object: nothing more of it goes out.
     pub(super) fn forget(&mut self, index: u32) {
-        self.requested.remove(&index);
-        self.passed.remove(&index);
+        self.requests.forget(index);
         self.awaited.forget(index);
         self.moves.forget(index);
         self.reopened.remove(&index);
@@ -332,7 +281,7 @@ impl Retransmitter {
     /// The object's time is up: instead of what the receiver has asked for it gets Retx-Reject. One that
     /// has asked for nothing may have everything, and still gets the hash.
     pub(super) fn time_out(&mut self, index: u32) {
-        let waits = self.requested.contains_key(&index)
+        let waits = self.requests.contains(index)
             || self.lacking.contains(&index)
             || self.chunk_hashes.contains_key(&index)
             || self.due.contains(&(index, Due::BeginOfFile));
@@ -350,7 +299,7 @@ impl Retransmitter {
 
     /// Whether nothing is left of what it has asked for.
     pub(super) fn is_answered(&self) -> bool {
-        self.requested.is_empty() && self.symbols.is_empty() && self.chunk_hashes.is_empty()
+        self.requests.is_empty() && self.symbols.is_empty() && self.chunk_hashes.is_empty()
     }
 
     /// INL_Close_Retransmitter(j).
@@ -377,7 +326,7 @@ impl Retransmitter {
         self.has_message()
             || !self.chunk_hashes.is_empty()
             || self.next_lacking(objects, repair).is_some()
-            || self.next_requested(objects, repair).is_some()
+            || self.requests.next_object(objects, repair).is_some()
             || matches!(self.closing, Closing::GoodbyeDue | Closing::CloseDue)
     }
 
@@ -417,8 +366,9 @@ impl Retransmitter {
         if let Some(action) = self.next_symbols(objects, repair, max_run_len) {
             return Some(action);
         }
-        if let Some(index) = self.next_requested(objects, repair) {
-            let range = self.next_blocks(objects, index, repair, max_run_len)?;
+        if let Some(index) = self.requests.next_object(objects, repair) {
+            let range = self.requests.take_bytes(objects, index, repair, max_run_len)?;
+            self.retransmitted_bytes += range.end - range.start;
             return Some(Action::Blocks(index, range));
         }
         self.next_closing()
@@ -426,10 +376,7 @@ impl Retransmitter {
 
     /// The first source block of which symbols may go now.
     fn next_lacking(&self, objects: &Objects, repair: Repair) -> Option<(u32, u32)> {
-        let may_go = |index: &u32| {
-            objects.get(*index).is_some_and(|object| repair == Repair::Nack || object.out.is_some())
-        };
-        self.symbols.keys().copied().find(|(index, _)| may_go(index))
+        self.symbols.keys().copied().find(|(index, _)| objects.may_be_mended(*index, repair))
     }
 
     /// The next symbols that it is to have. When a source block has no new ones any more, all of its blocks.
@@ -443,7 +390,7 @@ impl Retransmitter {
             };
             let Some(symbols) = schedule.take_apart(source_block, most) else {
                 let blocks = schedule.layout().blocks(source_block);
-                self.request(index, blocks);
+                self.requests.insert(index, blocks);
                 continue;
             };
             let taken = symbols.end - symbols.start;
@@ -470,70 +417,5 @@ impl Retransmitter {
             }
             Closing::No | Closing::Done => None,
         }
-    }
-
-    /// Whether half of the time of an object that it lacks is over.
-    pub(super) fn is_urgent(&self, now: Instant, objects: &Objects) -> bool {
-        let mut oldest = self.requested.keys().take(MAX_TIMED).filter_map(|index| objects.get(*index));
-        oldest.any(|object| object.time.is_some_and(|time| time.urgent_at <= now))
-    }
-
-    /// The object whose turn it is: the one whose time is up first, when time runs. Otherwise objects take turns, so that
-    /// a small one need not wait for a large one.
-    fn next_requested(&self, objects: &Objects, repair: Repair) -> Option<u32> {
-        let may_go = |index: &u32| {
-            objects.get(*index).is_some_and(|object| repair == Repair::Nack || object.out.is_some())
-        };
-        let expires = |index: &u32| Some((objects.get(*index)?.time?.expires, *index));
-        let timed =
-            self.requested.keys().take(MAX_TIMED).filter(|index| may_go(index)).filter_map(expires).min();
-        if let Some((_, index)) = timed {
-            return Some(index);
-        }
-        let after = self.requested.range(self.next..).map(|(index, _)| *index).find(may_go);
-        after.or_else(|| self.requested.keys().copied().find(may_go))
-    }
-
-    fn next_blocks(
-        &mut self,
-        objects: &mut Objects,
-        index: u32,
-        repair: Repair,
-        max_run_len: u32,
-    ) -> Option<Range<u64>> {
-        let run_blocks = objects.blocks_per_run(max_run_len);
-        let cached_blocks = objects.blocks_per_run(CACHED_BYTES as u32);
-        let object = objects.get_mut(index)?;
-        let requested = self.requested.get_mut(&index)?;
-        let run = match repair {
-            Repair::After => requested.run_near(object, run_blocks, cached_blocks)?,
-            Repair::Nack | Repair::None => requested.run_from(requested.at, run_blocks)?,
-        };
-        requested.blocks.remove(run.clone());
-        requested.at = run.end;
-        if requested.blocks.is_empty() {
-            self.requested.remove(&index);
-        }
-        self.next = index + 1;
-        let range = objects.bytes(objects.get(index)?, run);
-        self.retransmitted_bytes += range.end - range.start;
-        Some(range)
-    }
-}
-
-impl Requested {
-    /// The next run at or behind block `from`, else the first.
-    fn run_from(&self, from: u64, most: u64) -> Option<Range<u64>> {
-        let run = self.blocks.first_run(from..u64::MAX).or_else(|| self.blocks.first_run(0..from))?;
-        Some(run.start..run.end.min(run.start + most))
-    }
-
-    /// VCMTP 1 sends a block to all who miss it while it is cached (3.3.1): who has fallen far
-    /// behind the others goes on where they are and comes back for the rest, so nobody waits for it.
-    fn run_near(&self, object: &mut Object, most: u64, cached: u64) -> Option<Range<u64>> {
-        let from = if self.at + cached < object.repair_front { object.repair_front } else { self.at };
-        let run = self.run_from(from, most)?;
-        object.repair_front = run.start;
-        Some(run)
     }
 }

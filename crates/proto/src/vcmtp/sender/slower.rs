@@ -143,7 +143,7 @@ impl Sender {
             one.awaited = Awaited::default();
         } else if number > before {
             one.awaited.add(lacks);
-            one.await_requested();
+            one.requests.move_to(&mut one.awaited);
         }
         if number > 0 && before == 0 {
             one.forget_symbols();

@@ -394,7 +394,7 @@ impl Sender {
         for receiver in coded {
             if let Some(retransmitter) = self.retransmitters.get_mut(&receiver) {
                 retransmitter.lack(index);
-                retransmitter.drop_request(index, blocks.clone());
+                retransmitter.requests.remove(index, blocks.clone());
             }
         }
     }
