@@ -43,7 +43,6 @@ use ears::Ears;
 use groups::Groups;
 use lifeline::Lifeline;
 use members::Members;
-use objects::AtHand;
 use reporter::Reporter;
 use source::Source;
 use trust::Trust;
@@ -57,7 +56,7 @@ use crate::{
     connection::Connection,
     files::{Admission, Ending, Intake, Leftovers, Limit, SmallObjects, TargetFolder},
     hindrance::Meter,
-    udp::{BATCH_LEN, Item, are_zeros},
+    udp::{AtHand, BATCH_LEN, Item, are_zeros},
 };
 
 const GROUP: u64 = 0;
