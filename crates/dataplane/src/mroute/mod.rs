@@ -7,6 +7,7 @@
 //! The kernel keeps all that the daemon tells it bound to the daemon's sockets. A keeper ([`keep`]) holds these while no
 //! daemon runs, for a limited time. So a restarted daemon finds its entries in place, and asks anew who listens.
 
+mod counts;
 mod daemon;
 mod error;
 mod inherited;

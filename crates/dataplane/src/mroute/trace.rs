@@ -28,10 +28,7 @@ use treecast_wire::{
     mtrace2::{Message, PORT},
 };
 
-use super::{
-    Slot,
-    kernel::{Counters, Kernel},
-};
+use super::{Slot, counts::Counters, kernel::Kernel};
 
 /// The number of messages that are answered before other work goes on.
 const BATCH: usize = 64;
