@@ -54,7 +54,7 @@ use super::{
 use crate::{
     clock::Clock,
     connection::Connection,
-    files::{Admission, Ending, Intake, Leftovers, Limit, SmallObjects, TargetFolder},
+    files::{Admission, Ending, Intake, Leftovers, Limit, Rules, SmallObjects, TargetFolder},
     hindrance::Meter,
     udp::{AtHand, BATCH_LEN, Item, are_zeros},
 };
@@ -107,6 +107,13 @@ pub(super) struct Carried {
     /// Numbers of the objects that the user was told of.
     pub announced: BTreeSet<u32>,
     pub admission: Admission,
+}
+
+impl Carried {
+    /// What a receiver has that joins for the first time.
+    pub fn new(rules: Rules) -> Self {
+        Self { admission: Admission::new(rules), ..Self::default() }
+    }
 }
 
 /// How a connection ended.
