@@ -56,4 +56,4 @@ pub struct Config {
 }
 
 /// The most interfaces that a kernel's multicast router takes (MAXMIFS, MAXVIFS).
-pub const MAX_INTERFACES: usize = 32;
+pub(crate) const MAX_INTERFACES: usize = 32;
