@@ -3,6 +3,7 @@
 
 mod awaited;
 mod coordinator;
+mod corrections;
 mod credit;
 mod difference;
 mod input;
@@ -11,6 +12,7 @@ mod multicast_sender;
 mod objects;
 mod offers;
 mod over;
+mod owed_symbols;
 mod path;
 mod requests;
 mod retransmitter;

@@ -193,9 +193,10 @@ impl Sender {
             };
             match answer {
                 Answer::Group => {}
-                Answer::Out => retransmitter.say_sent((index, lack.source_block)),
+                Answer::Out => retransmitter.symbols.note_unheard((index, lack.source_block)),
                 Answer::Apart(count) => {
-                    retransmitter.request_symbols((index, lack.source_block), count, request.arrived());
+                    let of = (index, lack.source_block);
+                    retransmitter.symbols.request(of, count, request.arrived());
                 }
                 Answer::Blocks(blocks) => retransmitter.requests.insert(index, blocks),
                 // It is of another size than somebody else has told it.

@@ -345,6 +345,11 @@ impl Objects {
         self.get(index).is_some_and(|object| repair == Repair::Nack || object.out.is_some())
     }
 
+    /// How many bytes repair symbols are. Each is as long as a block.
+    pub(super) fn symbol_bytes(&self, symbols: &Range<u32>) -> u64 {
+        u64::from(symbols.end - symbols.start) * self.block_len
+    }
+
     /// How many blocks fit `run_len` bytes, at least one.
     pub(super) fn blocks_per_run(&self, run_len: u32) -> u64 {
         (u64::from(run_len) / self.block_len).max(1)

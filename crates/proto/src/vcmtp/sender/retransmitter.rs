@@ -12,8 +12,10 @@ use super::{
     super::Repair,
     ReceiverId,
     awaited::{Awaited, Moves},
+    corrections::Corrections,
     objects::Objects,
     offers::Offers,
+    owed_symbols::OwedSymbols,
     requests::Requests,
 };
 use crate::{Instant, object::ranges::BlockSet};
@@ -24,13 +26,6 @@ pub(super) const MOST_AT_ONCE: usize = 32;
 /// The most control messages that wait for one receiver; a receiver that asks for more without
 /// reading the answers gets none.
 const MAX_DUE: usize = 16_384;
-
-/// How many times a receiver is told of an object again because it asked for what is not there. One that has a
-/// wrong idea of it needs two: one for its size, one for its end.
-const MAX_CORRECTIONS: u8 = 8;
-
-/// The most objects that a receiver may speak of before they begin.
-const MAX_MISLED: usize = 1024;
 
 /// A control message that is to go to the receiver, in the order in which those about one object go.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -94,35 +89,17 @@ pub(super) struct Retransmitter {
     pub(super) requests: Requests,
     /// When its connection last took something that has passed, or something passed while it had everything before.
     pub(super) moved: Instant,
-    /// How many repair symbols it is to have, by object and source block.
-    symbols: BTreeMap<(u32, u32), u32>,
-    /// Repair symbols that have gone to it, and how many had when the last ones of a source block had: until these have
-    /// arrived, what it says that it lacks is on its way.
-    sent_symbols: u64,
-    on_the_way: BTreeMap<(u32, u32), u64>,
-    /// Object and source block of symbols that it did not know to be out, though the group has been told ...
-    unheard: BTreeSet<(u32, u32)>,
-    /// ... and still did not know when it asked again: it is told so itself.
-    sent_due: BTreeSet<(u32, u32)>,
+    pub(super) symbols: OwedSymbols,
     /// Pages of chunk hashes that it has asked for last, by object.
     chunk_hashes: BTreeMap<u32, Range<u32>>,
     /// The group that it is in.
     pub(super) group: u8,
-    /// How many of its moves have not been answered.
-    pub(super) unanswered_moves: u32,
-    /// The group that it is to be called to.
-    pub(super) called: Option<u8>,
     /// What its group is going to bring, where that is a slower one.
     pub(super) awaited: Awaited,
     pub(super) moves: Moves,
     /// Objects of which it has lacked symbols.
     lacking: BTreeSet<u32>,
-    /// Objects that it has spoken of before they began.
-    misled: BTreeSet<FileId>,
-    /// How many times the receiver has been told that it was wrong about an object.
-    corrections: BTreeMap<u32, u8>,
-    /// Objects about which it has been wrong more often: it is told with their end.
-    owed: BTreeSet<u32>,
+    corrections: Corrections,
     closing: Closing,
     pub(super) retransmitted_bytes: u64,
 }
@@ -135,7 +112,7 @@ impl Retransmitter {
 
     pub(super) fn tell(&mut self, index: u32, due: Due) {
         if self.due.len() < MAX_DUE {
-            if matches!(due, Due::EndOfFile | Due::Digest(_)) && self.owed.remove(&index) {
+            if matches!(due, Due::EndOfFile | Due::Digest(_)) && self.corrections.take_owed(index) {
                 self.due.insert((index, Due::BeginOfFile));
             }
             self.due.insert((index, due));
@@ -192,35 +169,6 @@ impl Retransmitter {
         self.lacking.insert(index);
     }
 
-    /// The receiver is to have so many symbols of an object's source block for itself. So it said when so many of all
-    /// that had been sent to it had arrived.
-    pub(super) fn request_symbols(&mut self, of: (u32, u32), count: u32, arrived: u64) {
-        let is_on_the_way = self.on_the_way.get(&of).is_some_and(|sent| arrived < *sent);
-        if count > 0 && !is_on_the_way {
-            self.symbols.insert(of, count);
-        }
-    }
-
-    /// The receiver did not know that symbols of a source block are out. The group is told; who asks again without having heard
-    /// that does not hear it.
-    pub(super) fn say_sent(&mut self, of: (u32, u32)) {
-        if !self.unheard.insert(of) {
-            self.unheard.remove(&of);
-            self.sent_due.insert(of);
-        }
-    }
-
-    /// No symbols go to the receiver any more: it listens to a slower group.
-    pub(super) fn forget_symbols(&mut self) {
-        (self.symbols, self.unheard, self.sent_due) = Default::default();
-        self.on_the_way.clear();
-    }
-
-    /// It is to be told over its connection that symbols of a source block are out.
-    pub(super) fn owe_sent(&mut self, of: (u32, u32)) {
-        self.sent_due.insert(of);
-    }
-
     /// Its connection takes this.
     pub(super) fn note_moved(&mut self, now: Instant, action: &Action) {
         if let Action::Blocks(index, _) | Action::Symbols(index, ..) = action
@@ -233,15 +181,13 @@ impl Retransmitter {
     /// The receiver speaks of an object that has not begun: somebody else has told it of one. Should there be such
     /// an object, the receiver is told when it begins.
     pub(super) fn mislead(&mut self, file: FileId) {
-        if self.misled.len() < MAX_MISLED {
-            self.misled.insert(file);
-        }
+        self.corrections.note_early(file);
     }
 
     /// The object begins.
     pub(super) fn begin(&mut self, file: FileId) {
         self.takes_part = true;
-        if self.misled.remove(&file) {
+        if self.corrections.take_early(file) {
             self.correct(file.index());
         }
     }
@@ -249,12 +195,8 @@ impl Retransmitter {
     /// The receiver has a wrong idea of the object: it is sent the BOF, a few times at most, and then once more when
     /// all is out. It asks again then for what it had asked for too early.
     pub(super) fn correct(&mut self, index: u32) {
-        let corrections = self.corrections.entry(index).or_default();
-        if *corrections < MAX_CORRECTIONS {
-            *corrections += 1;
+        if self.corrections.make(index) {
             self.tell(index, Due::BeginOfFile);
-        } else {
-            self.owed.insert(index);
         }
     }
 
@@ -264,12 +206,8 @@ impl Retransmitter {
         self.awaited.forget(index);
         self.moves.forget(index);
         self.reopened.remove(&index);
-        self.corrections.remove(&index);
-        self.owed.remove(&index);
-        self.symbols.retain(|(other, _), _| *other != index);
-        self.on_the_way.retain(|(other, _), _| *other != index);
-        self.unheard.retain(|(other, _)| *other != index);
-        self.sent_due.retain(|(other, _)| *other != index);
+        self.corrections.forget(index);
+        self.symbols.forget(index);
         self.chunk_hashes.remove(&index);
         self.lacking.remove(&index);
         while let Some(due) = self.due.range((index, Due::BeginOfFile)..(index, Due::Reject)).next().copied()
@@ -312,11 +250,11 @@ impl Retransmitter {
     /// Whether [`Self::next`] has something other than blocks before them.
     pub(super) fn has_message(&self) -> bool {
         self.welcome_due
-            || self.unanswered_moves > 0
-            || self.called.is_some()
+            || self.moves.unanswered > 0
+            || self.moves.called.is_some()
             || !self.due.is_empty()
             || !self.withdrawn.is_empty()
-            || !self.sent_due.is_empty()
+            || self.symbols.is_out_due()
             || self.offers.are_due()
             || self.may_be_told()
     }
@@ -325,7 +263,7 @@ impl Retransmitter {
     pub(super) fn is_ready(&self, objects: &Objects, repair: Repair) -> bool {
         self.has_message()
             || !self.chunk_hashes.is_empty()
-            || self.next_lacking(objects, repair).is_some()
+            || self.symbols.next(objects, repair).is_some()
             || self.requests.next_object(objects, repair).is_some()
             || matches!(self.closing, Closing::GoodbyeDue | Closing::CloseDue)
     }
@@ -341,11 +279,11 @@ impl Retransmitter {
             return Some(Action::Welcome);
         }
         // Before any word that is about the group where it is now.
-        if self.unanswered_moves > 0 {
-            self.unanswered_moves -= 1;
+        if self.moves.unanswered > 0 {
+            self.moves.unanswered -= 1;
             return Some(Action::Place(self.group));
         }
-        if let Some(group) = self.called.take() {
+        if let Some(group) = self.moves.called.take() {
             return Some(Action::Place(group));
         }
         if let Some((index, due)) = self.due.pop_first() {
@@ -354,7 +292,7 @@ impl Retransmitter {
         if let Some((index, reason)) = self.withdrawn.pop_first() {
             return Some(Action::Withdraw(index, reason));
         }
-        if let Some((index, source_block)) = self.sent_due.pop_first() {
+        if let Some((index, source_block)) = self.symbols.take_out() {
             return Some(Action::SymbolsSent(index, source_block));
         }
         if let Some(index) = self.offers.next(objects) {
@@ -363,8 +301,12 @@ impl Retransmitter {
         if let Some((index, pages)) = self.chunk_hashes.pop_first() {
             return Some(Action::ChunkHashes(index, pages));
         }
-        if let Some(action) = self.next_symbols(objects, repair, max_run_len) {
-            return Some(action);
+        let requests = &mut self.requests;
+        if let Some(((index, source_block), symbols)) =
+            self.symbols.take(objects, requests, repair, max_run_len)
+        {
+            self.retransmitted_bytes += objects.symbol_bytes(&symbols);
+            return Some(Action::Symbols(index, source_block, symbols));
         }
         if let Some(index) = self.requests.next_object(objects, repair) {
             let range = self.requests.take_bytes(objects, index, repair, max_run_len)?;
@@ -372,37 +314,6 @@ impl Retransmitter {
             return Some(Action::Blocks(index, range));
         }
         self.next_closing()
-    }
-
-    /// The first source block of which symbols may go now.
-    fn next_lacking(&self, objects: &Objects, repair: Repair) -> Option<(u32, u32)> {
-        self.symbols.keys().copied().find(|(index, _)| objects.may_be_mended(*index, repair))
-    }
-
-    /// The next symbols that it is to have. When a source block has no new ones any more, all of its blocks.
-    fn next_symbols(&mut self, objects: &mut Objects, repair: Repair, max_run_len: u32) -> Option<Action> {
-        while let Some((index, source_block)) = self.next_lacking(objects, repair) {
-            let of = (index, source_block);
-            let count = self.symbols.remove(&of).unwrap_or_default();
-            let most = objects.blocks_per_run(max_run_len).min(u64::from(count)) as u32;
-            let Some(schedule) = objects.get_mut(index).and_then(|object| object.schedule.as_mut()) else {
-                continue;
-            };
-            let Some(symbols) = schedule.take_apart(source_block, most) else {
-                let blocks = schedule.layout().blocks(source_block);
-                self.requests.insert(index, blocks);
-                continue;
-            };
-            let taken = symbols.end - symbols.start;
-            self.retransmitted_bytes += u64::from(taken) * schedule.layout().block_len();
-            self.sent_symbols += u64::from(taken);
-            self.on_the_way.insert(of, self.sent_symbols);
-            if taken < count {
-                self.symbols.insert(of, count - taken);
-            }
-            return Some(Action::Symbols(index, source_block, symbols));
-        }
-        None
     }
 
     fn next_closing(&mut self) -> Option<Action> {
