@@ -6,13 +6,14 @@ pub(crate) mod display;
 mod local;
 mod rate;
 mod receivers;
+mod refused;
 mod standing;
+mod start;
 mod start_at;
+mod ticket_file;
 
 use std::{
-    io::{self, IsTerminal, Write},
     net::{IpAddr, SocketAddr},
-    os::unix::fs::OpenOptionsExt,
     path::{Path, PathBuf},
     process::ExitCode,
     time::{Duration, UNIX_EPOCH},
@@ -28,6 +29,7 @@ use treecast::{
     watch::{SendEvent, SendSummary},
 };
 
+use self::ticket_file::TicketFile;
 use crate::{
     Outcome,
     arguments::{self, With, counted},
@@ -38,8 +40,6 @@ use crate::{
 
 /// The level of zstd where none is asked for: its own default.
 const DEFAULT_LEVEL: i32 = 3;
-
-const DEFAULT_WAIT: u32 = 1;
 
 /// Send files to everyone who has the ticket.
 ///
@@ -139,24 +139,8 @@ pub(crate) struct SessionArgs {
     #[arg(long, default_value_t = DEFAULT_MULTICAST_HOPS, value_parser = clap::value_parser!(u32).range(1..=255),
           allow_negative_numbers = true)]
     ttl: u32,
-    /// Start when this many receivers are there [default: 1]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..),
-          allow_negative_numbers = true)]
-    wait: Option<u32>,
-    /// Do not start before this time: 22:00 (the next one), "2026-11-30 22:00:00" (with a Z behind it: UTC) or +30m.
-    /// Receivers can come before; --wait-timeout counts from then on
-    #[arg(long, value_name = "TIME", value_parser = start_at::parse, allow_hyphen_values = true)]
-    start_at: Option<Duration>,
-    /// Give up when they are not there after this many seconds [default: 60; a carousel and `treecast feed` wait for ever]
-    #[arg(long, value_name = "SECONDS", value_parser = arguments::seconds, allow_negative_numbers = true)]
-    wait_timeout: Option<u64>,
-    /// Do not give up if at least this many receivers are there: start with them, and serve the others as they
-    /// come [default: all of --wait]
-    #[arg(long, value_name = "M", value_parser = clap::value_parser!(u32).range(1..), allow_negative_numbers = true)]
-    wait_at_least: Option<u32>,
-    /// Admit at most this many receivers from one address [default: 256]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), allow_negative_numbers = true)]
-    per_address: Option<u32>,
+    #[command(flatten)]
+    start: start::StartArgs,
     /// Carousel: end when nobody has listened for this many seconds. With --receivers, ICMP errors must say so
     /// [default: 10]
     #[arg(long, value_name = "SECONDS", value_parser = arguments::seconds, allow_negative_numbers = true)]
@@ -168,25 +152,8 @@ pub(crate) struct SessionArgs {
     /// loops
     #[arg(long, value_enum, default_value = "session")]
     dialect: Dialect,
-    /// Repair local: who mends losses: any member of the local group (local), its controller alone (hierarchical),
-    /// or the sender alone (sender) [default: local]
-    #[arg(long, value_enum, value_name = "MODE")]
-    local_mode: Option<local::Mode>,
-    /// Repair local: fix the groups by hand. A line a group, `NAME: ADDRESS...` or `NAME < NAME ABOVE: ADDRESS...`;
-    /// the first address is the controller's. Receivers need the file, too [default: receivers form groups]
-    #[arg(long, value_name = "FILE")]
-    local_groups: Option<PathBuf>,
-    /// Repair local: the highest rate at which one receiver sends again, counted as for --rate [default: --rate]
-    #[arg(long, value_name = "RATE", value_parser = rate::parse_floor, allow_negative_numbers = true)]
-    repair_rate: Option<u64>,
-    /// Repair local: a receiver that loses a larger share of packets counts as congested and slows the sender
-    /// [default: 50%, or 2% with --rate auto]
-    #[arg(long, value_name = "SHARE", value_parser = local::parse_share, allow_hyphen_values = true)]
-    congestion_loss: Option<f64>,
-    /// Repair local: give up a file that is not whole this long after its beginning (500ms, 2s), for data that
-    /// is of no use when it is late [default: never]
-    #[arg(long, value_name = "TIME", value_parser = local::parse_deadline, allow_hyphen_values = true)]
-    deadline: Option<Duration>,
+    #[command(flatten)]
+    local: local::LocalArgs,
     /// Dialect iotup: the hash of the file in each frame; receivers' programs must be built with the same one
     /// [default: blake2b]
     #[arg(long, value_enum)]
@@ -369,19 +336,19 @@ pub(crate) fn run_feed(
     if session.repair != Repair::Local {
         session.at_once.get_or_insert(at_once);
     }
-    session.wait_timeout.get_or_insert(wait_timeout.as_secs());
+    session.start.wait_timeout.get_or_insert(wait_timeout.as_secs());
     hold_session(session)
 }
 
 fn hold_session(args: SessionArgs) -> Outcome {
-    check(&args)?;
+    refused::check(&args)?;
     let (builder, wanted) = builder(&args)?;
     if let Some(hint) = args.group.as_ref().and_then(Group::hint) {
         remark!("treecast: {hint}");
     }
     let standing = args.to_standing.as_deref().and_then(Listed::hint);
     standing.into_iter().for_each(|hint| remark!("treecast: {hint} (--to-standing)"));
-    args.start_at.map(start_at::remark).into_iter().for_each(|line| remark!("treecast: {line}"));
+    args.start.start_at.map(start_at::remark).into_iter().for_each(|line| remark!("treecast: {line}"));
     if is_carousel(&args) {
         return carousel::run(&args, builder);
     }
@@ -475,234 +442,6 @@ fn is_stream(args: &SessionArgs) -> bool {
     args.paths.iter().any(|path| path.as_os_str() == "-")
 }
 
-/// Refuses what cannot go with standard input as the one thing that is sent.
-fn check_stream(args: &SessionArgs) -> Result<(), String> {
-    let refused = [
-        (args.paths.len() > 1, "standard input is sent alone: name no files beside -"),
-        (args.feed.is_some(), "standard input is sent alone: leave out --feed, or -"),
-        (args.session.is_some(), "standard input cannot be read again: leave out --session, or name a file"),
-        (
-            is_carousel(args),
-            "a carousel sends its files again and again, and standard input is read once: name a file",
-        ),
-        (
-            io::stdin().is_terminal(),
-            "standard input is a terminal: let a program or a file write to it, as in `tar c DIR | treecast send -`",
-        ),
-    ];
-    let refused = refused.into_iter().find(|(is_refused, _)| *is_refused);
-    refused.filter(|_| is_stream(args)).map_or(Ok(()), |(_, why)| Err(why.to_owned()))
-}
-
-/// Refuses combinations of options that cannot work together.
-fn check(args: &SessionArgs) -> Result<(), String> {
-    check_stream(args)?;
-    if args.spool.is_some() && !is_stream(args) {
-        return Err("--spool keeps standard input: name - in place of files, or leave it out".into());
-    }
-    standing::check(args)?;
-    let refused = refused(args).into_iter().chain(refused_by_iotup(args)).chain(refused_by_fanout(args));
-    let mut refused = refused.chain(refused_by_delta(args));
-    refused.find(|(is_refused, _)| *is_refused).map_or(Ok(()), |(_, why)| Err(why.to_owned()))?;
-    refused_by_carousel(args).filter(|_| is_carousel(args)).map_or(Ok(()), Err)?;
-    local::check(args)?;
-    check_sharing(args)
-}
-
-/// Whether a combination of options is refused, and what to do about it.
-type Refusal = (bool, &'static str);
-
-fn refused(args: &SessionArgs) -> [Refusal; 10] {
-    let is_carousel = is_carousel(args);
-    let mends = !is_carousel && matches!(args.repair, Repair::Nack | Repair::After);
-    [
-        (
-            (args.plain || args.dialect == Dialect::Iotup) && args.announce.is_some(),
-            "an announcement is signed, and a plain session has no key: leave out --announce, or --plain and --dialect iotup",
-        ),
-        (
-            args.session.is_some()
-                && args.feed.as_ref().is_some_and(|feed| !matches!(feed.source, FeedSource::Folder(_))),
-            "what came by --feed cannot be told again: leave out --feed or --session, or send a folder with `treecast feed DIR`",
-        ),
-        (
-            args.feed.as_ref().is_some_and(|feed| feed.kept > 0) && !mends,
-            "--keep needs retransmissions to single receivers: leave it out, or take --repair nack or after",
-        ),
-        (
-            args.spool.is_some() && !mends,
-            "--spool needs retransmissions to single receivers: leave it out, or take --repair nack or after",
-        ),
-        (
-            args.rates.is_some() && (args.rate.is_some() || args.rate_floor.is_some()),
-            "--rates says all that --rate and --rate-floor could: leave these out, or --rates",
-        ),
-        (
-            !is_carousel && args.idle.is_some(),
-            "--idle is for a carousel: leave it out, or add --repair carousel",
-        ),
-        (
-            !is_carousel && args.loops.is_some(),
-            "--loops is for a carousel: leave it out, or add --repair carousel",
-        ),
-        (
-            !mends && args.retx_factor.is_some(),
-            "--retx-factor bounds retransmissions, and there are none: leave it out, or take --repair nack or after",
-        ),
-        (
-            !mends && args.priority.is_some(),
-            "--priority is between multicast and retransmissions, and there are none: leave it out, or take --repair \
-             nack or after",
-        ),
-        (
-            args.retx_factor.is_none() && args.retx_minimum.is_some(),
-            "--retx-minimum is the least that --retx-factor comes to: leave it out, or add --retx-factor",
-        ),
-    ]
-}
-
-/// Options that the IoT updater's packets have no field for.
-fn refused_by_iotup(args: &SessionArgs) -> [Refusal; 6] {
-    let is_iotup = args.dialect == Dialect::Iotup;
-    let has_keys = args.key.is_some() || args.allow.is_some();
-    [
-        (is_iotup && has_keys, "the IoT updater's packets know no keys: leave out --key and --allow"),
-        (is_iotup && args.code, "the IoT updater has no ticket that a code could get: leave out --code"),
-        (
-            is_iotup && args.session.is_some(),
-            "the IoT updater knows no sessions, and its sender can be started again as it is: leave out --session",
-        ),
-        (
-            is_iotup && asks_for_fec(args),
-            "the IoT updater knows no repair symbols: leave out --fec, or --dialect iotup",
-        ),
-        (
-            is_iotup && args.repair == Repair::Local,
-            "the IoT updater knows no local groups: leave out --repair local, or --dialect iotup",
-        ),
-        (
-            !is_iotup && args.hash.is_some(),
-            "--hash is for the IoT updater's frames: leave it out, or add --dialect iotup",
-        ),
-    ]
-}
-
-/// Options that do not go with updates by difference.
-fn refused_by_delta(args: &SessionArgs) -> [Refusal; 6] {
-    let asks = matches!(args.repair, Repair::Nack | Repair::After) && args.dialect == Dialect::Session;
-    let refused = [
-        (
-            args.dialect == Dialect::Iotup,
-            "the IoT updater's frames carry whole files: leave out --delta, or --dialect iotup",
-        ),
-        (
-            !asks && !is_carousel(args),
-            "--delta needs receivers that say what they lack: leave it out, or take --repair nack, after or carousel",
-        ),
-        (
-            args.compress.is_some(),
-            "--delta compares files as they are, and --compress changes them: leave out one of both",
-        ),
-        (
-            args.feed.is_some() || is_stream(args),
-            "--delta looks at a file before it is sent, and a feed or standard input is not there yet: leave it out, or name files",
-        ),
-        (
-            asks && args.rates.is_some(),
-            "with --delta all receivers get what is lacking in one group: leave out --delta or --rates",
-        ),
-        (
-            asks && asks_for_fec(args),
-            "--delta sends only parts of a file, and repair symbols stand for whole parts: leave out --delta or --fec",
-        ),
-    ];
-    refused.map(|(is_refused, why)| (is_refused && args.delta, why))
-}
-
-/// Options that need answers of receivers.
-fn refused_by_carousel(args: &SessionArgs) -> Option<String> {
-    let has_group = matches!(args.fanout, Fanout::Multicast | Fanout::Auto);
-    let unseen = "a carousel cannot see who listens";
-    let uncounted = "a carousel starts at the first listener and cannot count them";
-    let options = [
-        (args.allow.is_some(), unseen, "--allow, and give its ticket to nobody else"),
-        (args.expires.is_some(), unseen, "--expires"),
-        (args.control.is_some(), "a carousel takes no control connections", "--control"),
-        (args.wait.is_some(), uncounted, "--wait"),
-        (args.wait_at_least.is_some(), uncounted, "--wait-at-least"),
-        (args.start_at.is_some(), "a carousel starts at the first listener", "--start-at"),
-        (args.per_address.is_some(), unseen, "--per-address"),
-        (args.linger.is_some(), "a carousel waits for nobody who has broken off", "--linger"),
-        (args.feed.is_some(), "a carousel sends what it began with", "--feed"),
-        (args.stall_limit.is_some(), "a carousel cannot see who has stalled", "--stall-limit"),
-        (args.at_once.is_some(), "a carousel sends one file behind the other", "--at-once"),
-    ];
-    if let Some((_, why, option)) = options.iter().find(|(is_given, ..)| *is_given) {
-        return Some(format!("{why}: leave out {option}"));
-    }
-    let nowhere = "nobody tells a carousel where its receivers are: name their addresses with --receivers, or take --fanout \
-                   multicast";
-    (!has_group && args.receivers.is_none()).then(|| nowhere.to_owned())
-}
-
-/// Options that have no effect with the chosen fanout.
-fn refused_by_fanout(args: &SessionArgs) -> [Refusal; 6] {
-    let has_group = matches!(args.fanout, Fanout::Multicast | Fanout::Auto);
-    let is_copied = is_copied(args);
-    let takes_names = is_carousel(args) && args.fanout != Fanout::Multicast;
-    [
-        (
-            is_carousel(args) && !takes_names && args.receivers.is_some(),
-            "--receivers names where a carousel's copies go, and multicast makes none: leave it out, or take another --fanout",
-        ),
-        (
-            !is_copied && !takes_names && args.receivers.is_some(),
-            "--receivers names where MEADcast is to reach: leave it out, or take --fanout mead or auto",
-        ),
-        (
-            !is_copied && args.fanout != Fanout::Xcast && args.domain_key.is_some(),
-            "--domain-key is that of MEADcast and Xcast routers: leave it out, or take --fanout mead, xcast or auto",
-        ),
-        (
-            !is_copied && args.mead_dialect.is_some(),
-            "--mead-dialect is of MEADcast's headers: leave it out, or take --fanout mead or auto",
-        ),
-        (
-            !has_group && args.group.is_some(),
-            "unicast, MEADcast and Xcast need no group: leave out --group, or take --fanout auto",
-        ),
-        (
-            !has_group && args.source.is_some(),
-            "unicast, MEADcast and Xcast have no multicast source: leave out --source, or take --fanout auto",
-        ),
-    ]
-}
-
-/// Whether receivers may get MEADcast packets.
-fn is_copied(args: &SessionArgs) -> bool {
-    matches!(args.fanout, Fanout::Mead | Fanout::Auto)
-}
-
-/// Refuses options for shared packets that have no effect with the chosen fanout.
-fn check_sharing(args: &SessionArgs) -> Result<(), String> {
-    // Xcast makes its lists from the addresses alone, so only their length can be chosen.
-    let is_xcast = args.fanout == Fanout::Xcast;
-    if let Some(option) = args.sharing.named_but_max().filter(|_| is_xcast) {
-        return Err(format!("{option} is of MEADcast: leave it out, or take --fanout mead or auto"));
-    }
-    if let Some(option) = args.sharing.named().filter(|_| !is_copied(args) && !is_xcast) {
-        return Err(format!(
-            "{option} says how receivers share MEADcast packets: leave it out, or take --fanout mead or auto"
-        ));
-    }
-    match args.sharing.limit_of_the_thesis() {
-        Some(option) if !args.sharing.is_by_thesis() => Err(format!(
-            "{option} limits the thesis' groups, and those of the least cost have none: leave it out, or add --grouping thesis"
-        )),
-        _ => Ok(()),
-    }
-}
-
 /// The value of `--fec`. `Fec(None)` is `--fec none`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Fec(Option<Share>);
@@ -714,7 +453,7 @@ fn asks_for_fec(args: &SessionArgs) -> bool {
 /// What the crate is told, and the number of receivers with which the session starts.
 fn builder(args: &SessionArgs) -> Result<(GroupBuilder, u32), String> {
     let named = args.receivers.as_deref().map(receivers::parse).transpose()?.unwrap_or_default();
-    let wanted = args.wait.unwrap_or((named.len() as u32).max(DEFAULT_WAIT));
+    let wanted = args.start.wanted(named.len());
     let listed = args.to_standing.as_deref().map(Listed::parse).transpose();
     let listed = listed.map_err(|error| format!("{error} (--to-standing)"))?;
     let sharing = args.sharing.sharing(Grouping::Cost, args.mead_dialect, args.domain_key.as_deref())?;
@@ -739,10 +478,10 @@ fn builder(args: &SessionArgs) -> Result<(GroupBuilder, u32), String> {
         .with(&args.rate_floor, GroupBuilder::rate_floor)
         .with(&args.rates, |builder, rates| builder.several_rates(rates.0))
         .with(&args.fec, |builder, Fec(share)| builder.fec(share))
-        .with(&args.start_at.map(|at| UNIX_EPOCH + at), GroupBuilder::start_at)
-        .with(&seconds(args.wait_timeout), GroupBuilder::wait_timeout)
-        .with(&args.wait_at_least, GroupBuilder::wait_at_least)
-        .with(&args.per_address, GroupBuilder::per_address)
+        .with(&args.start.start_at.map(|at| UNIX_EPOCH + at), GroupBuilder::start_at)
+        .with(&seconds(args.start.wait_timeout), GroupBuilder::wait_timeout)
+        .with(&args.start.wait_at_least, GroupBuilder::wait_at_least)
+        .with(&args.start.per_address, GroupBuilder::per_address)
         .with(&args.retx_factor, GroupBuilder::retransmission_factor)
         .with(&args.retx_minimum.map(time), GroupBuilder::minimum_retransmission_time)
         .with(&args.at_once.map(|at_once| at_once as usize), GroupBuilder::at_once)
@@ -764,7 +503,7 @@ fn builder(args: &SessionArgs) -> Result<(GroupBuilder, u32), String> {
         });
     let builder = match args.repair {
         _ if is_carousel(args) => builder.carousel(carousel::options(args)),
-        Repair::Local => builder.local_groups(local::options(args)?),
+        Repair::Local => builder.local_groups(local::options(&args.local)?),
         Repair::Nack | Repair::Carousel => builder,
         Repair::After => builder.repair(treecast::Repair::After),
         Repair::None => builder.repair(treecast::Repair::None),
@@ -821,45 +560,6 @@ fn exit_code(summary: &SendSummary, session: Option<&Path>) -> Outcome {
         });
     }
     Ok(if summary.is_complete() { ExitCode::SUCCESS } else { ExitCode::from(3) })
-}
-
-/// The file from which other programs read the ticket. It is there complete or not at all.
-struct TicketFile {
-    path: Option<PathBuf>,
-    /// Whether only its owner may read it.
-    is_secret: bool,
-}
-
-impl TicketFile {
-    fn write(&self, ticket: &str) -> Result<(), String> {
-        let Some(path) = &self.path else { return Ok(()) };
-        let failed = |why: String| {
-            let advice = "name a file in a folder that you may write to with --ticket-file";
-            format!("cannot write the ticket to {}: {why}; {advice}", path.display())
-        };
-        let Some(name) = path.file_name() else {
-            return Err(failed("it names no file".to_owned()));
-        };
-        let mut hidden = std::ffi::OsString::from(".");
-        hidden.push(name);
-        hidden.push(format!(".{}", std::process::id()));
-        let temporary = path.parent().unwrap_or(Path::new("")).join(hidden);
-        // Anybody who reads a carousel's ticket can take part. A file of this name may be left from a process
-        // with the same number.
-        _ = std::fs::remove_file(&temporary);
-        let mut options = std::fs::OpenOptions::new();
-        let file = options
-            .write(true)
-            .create_new(true)
-            .mode(if self.is_secret { 0o600 } else { 0o666 })
-            .open(&temporary);
-        let written = file.and_then(|mut file| file.write_all(format!("{ticket}\n").as_bytes()));
-        written.and_then(|()| std::fs::rename(&temporary, path)).map_err(|error| {
-            // If nothing could be written, there is nothing to remove.
-            _ = std::fs::remove_file(&temporary);
-            failed(error.to_string())
-        })
-    }
 }
 
 pub(crate) fn parse_rate(text: &str) -> Result<Rate, String> {
@@ -932,21 +632,6 @@ mod tests {
         for bad in ["", "M", "-1M", "1T", "nan", "0", "12", "401G", "1000G"] {
             assert!(parse_rate(bad).is_err(), "{bad}");
         }
-    }
-
-    #[test]
-    fn a_ticket_that_cannot_be_written_leaves_nothing_behind() {
-        let folder = std::env::temp_dir().join(format!("treecast-ticket-{}", std::process::id()));
-        std::fs::create_dir_all(folder.join("taken")).unwrap();
-        for path in ["taken", "missing/ticket", "taken/.."] {
-            let line =
-                TicketFile { path: Some(folder.join(path)), is_secret: true }.write("ticket").unwrap_err();
-            assert!(line.contains(path) && line.contains("--ticket-file"), "{line}");
-        }
-        let left: Vec<_> =
-            std::fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().file_name()).collect();
-        std::fs::remove_dir_all(&folder).unwrap();
-        assert_eq!(left, ["taken"]);
     }
 
     #[test]

@@ -22,7 +22,7 @@ pub fn unix_seconds() -> u64 {
 }
 
 /// Formats a duration in words: "40 s", "5 minutes", "3 hours", "2 days".
-pub fn duration_in_words(seconds: u64) -> String {
+pub(crate) fn duration_in_words(seconds: u64) -> String {
     let (count, unit) = match seconds {
         0..120 => return format!("{seconds} s"),
         120..7_200 => (seconds / 60, "minutes"),

@@ -31,7 +31,7 @@ use treecast_host::option;
 pub const KEEPALIVE: Duration = Duration::from_secs(5);
 
 /// Output beyond this is not accepted before some is written: what one connection may hold in memory.
-pub const MAX_OUTPUT_BYTES: usize = 256 * 1024;
+const MAX_OUTPUT_BYTES: usize = 256 * 1024;
 
 /// How an alert of TLS begins (RFC 8446, 5.1), the answer of a secure sender to whoever takes it for a plain one.
 const TLS_ALERT: [u8; 2] = [21, 3];

@@ -23,7 +23,7 @@ pub mod hindrance;
 pub mod local;
 pub mod metrics;
 mod name_filter;
-pub mod pacer;
+mod pacer;
 pub mod pipe;
 pub mod receive;
 pub mod remedies;

@@ -20,7 +20,7 @@ use treecast_host::{poller::is_readable_within, temporary::TemporaryFolder};
 use crate::files::{NamedSource, Source};
 
 /// The length of a piece in bytes. The last piece is shorter, and so are pieces whose bytes come slowly.
-pub const PIECE_LEN: usize = 1 << 20;
+const PIECE_LEN: usize = 1 << 20;
 
 /// The largest number of pieces from the oldest one that some receiver still lacks to the newest one.
 pub const MOST_PIECES: u64 = 64;
@@ -41,7 +41,7 @@ const SPOOLED: &str = "spooled-";
 pub const END_NAME: &str = "standard-input/end";
 
 /// The name of a piece. The first one has number 0.
-pub fn piece_name(number: u64) -> String {
+fn piece_name(number: u64) -> String {
     format!("{FOLDER}/{number:010}")
 }
 

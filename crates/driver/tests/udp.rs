@@ -1,6 +1,9 @@
 //! Every way of sending against every way of receiving, over loopback.
 
-use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
+use std::{
+    net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket},
+    time::Duration,
+};
 
 use treecast_driver::{
     seal::{Opener, Refused, Sealer, draw_group_key},
@@ -43,7 +46,7 @@ fn collect(collector: &mut Collector, mut done: impl FnMut(&mut Batch) -> bool) 
             batch.clear();
         }
         if !collector.receive(&mut batch).unwrap() {
-            std::thread::sleep(std::time::Duration::from_millis(1));
+            std::thread::sleep(Duration::from_millis(1));
         }
     }
 }
@@ -221,6 +224,24 @@ fn strangers_packets_are_counted_and_dropped() {
     });
 }
 
+/// Sends a packet, and reads it 20 ms later. Returns the times before and after it was sent, and what was read.
+fn send_and_read_late(
+    packet: &[u8],
+    to: SocketAddr,
+    collector: &mut Collector,
+) -> (Duration, Duration, Item) {
+    let before = clock::since_1970();
+    UdpSocket::bind("127.0.0.1:0").unwrap().send_to(packet, to).unwrap();
+    let after = clock::since_1970();
+    std::thread::sleep(Duration::from_millis(20));
+    let mut items = Vec::new();
+    collect(collector, |batch| {
+        items.extend(batch.take_items());
+        !items.is_empty()
+    });
+    (before, after, items.remove(0))
+}
+
 /// Delays are measured by these times: a receiver that reads its socket late must not take that for a queue.
 #[test]
 fn what_tells_the_rate_comes_with_its_number_and_the_kernels_time() {
@@ -249,21 +270,11 @@ fn what_tells_the_rate_comes_with_its_number_and_the_kernels_time() {
         // The kernel starts to stamp packets some time after the first socket asks for it. Until then the time is that of reading.
         let start = std::time::Instant::now();
         loop {
-            let before = clock::since_1970();
-            UdpSocket::bind("127.0.0.1:0").unwrap().send_to(&packet, to).unwrap();
-            let after = clock::since_1970();
-            std::thread::sleep(std::time::Duration::from_millis(20));
-            let mut found = None;
-            collect(&mut collector, |batch| {
-                let item = batch.take_items().pop();
-                found = found.take().or(item);
-                found.is_some()
-            });
-            let Some(Item::Pace { number, stamp, pace: came, .. }) = found else {
-                panic!("{found:?} with {offload:?}")
+            let (before, after, item) = send_and_read_late(&packet, to, &mut collector);
+            let Item::Pace { number, stamp: Stamp { time: Some(time), is_marked }, pace: came, .. } = item
+            else {
+                panic!("{item:?} with {offload:?}")
             };
-            let Stamp { time, is_marked } = stamp;
-            let time = time.expect("the kernel tells when");
             assert_eq!((number, is_marked, came), (77, false, pace), "{offload:?}");
             assert!(before <= time, "{before:?} {time:?}");
             if time <= after {

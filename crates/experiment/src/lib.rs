@@ -11,7 +11,7 @@
 mod cargo;
 mod carried;
 mod client;
-pub mod document;
+mod document;
 mod ears;
 mod engine;
 mod error;
@@ -30,7 +30,7 @@ mod sessions;
 mod settle;
 mod sharing;
 pub mod simulate;
-pub mod site;
+mod site;
 mod source;
 mod ssh;
 mod store;

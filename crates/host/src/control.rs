@@ -18,7 +18,7 @@ const KIND_AT: usize = HEADER_LEN - 4;
 const ALIGNMENT: usize = mem::size_of::<usize>();
 
 /// Room for the control messages of one packet, in bytes.
-pub const CONTROL_LEN: usize = 192;
+pub(crate) const CONTROL_LEN: usize = 192;
 
 /// The two lowest bits of the traffic class (RFC 3168, 5).
 const ECN_MASK: u8 = 3;

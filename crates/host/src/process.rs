@@ -100,7 +100,7 @@ pub fn open_end(process: u32) -> io::Result<OwnedFd> {
 ///
 /// # Errors
 /// If it is no child of this process.
-pub fn wait_without_reaping(process: u32) -> io::Result<()> {
+fn wait_without_reaping(process: u32) -> io::Result<()> {
     loop {
         match waitid(WaitId::Pid(pid(process)?), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT) {
             Err(rustix::io::Errno::INTR) => {}
@@ -113,7 +113,7 @@ pub fn wait_without_reaping(process: u32) -> io::Result<()> {
 ///
 /// # Errors
 /// If it is no child of this process.
-pub fn reap(process: u32) -> io::Result<Ended> {
+fn reap(process: u32) -> io::Result<Ended> {
     let mut status = 0;
     // SAFETY: status and usage are plain numbers, for which zeroes are values, and outlive the calls.
     let usage = unsafe {

@@ -12,7 +12,7 @@ pub fn map<T: Send, E: Send>(count: usize, work: impl Fn(usize) -> Result<T, E> 
 }
 
 /// Like [`map`], on up to `threads` threads, for work that mostly waits.
-pub fn map_on<T: Send, E: Send>(
+pub(crate) fn map_on<T: Send, E: Send>(
     threads: usize,
     count: usize,
     work: impl Fn(usize) -> Result<T, E> + Sync,

@@ -67,7 +67,7 @@ pub(crate) fn open(index: u32) -> io::Result<FrameSocket> {
 }
 
 /// One direction of a cable.
-struct Way {
+struct Direction {
     from: FrameSocket,
     /// The index of the opposite direction, to whose socket frames are written.
     back: usize,
@@ -76,7 +76,7 @@ struct Way {
 }
 
 struct Relay {
-    ways: Vec<Way>,
+    ways: Vec<Direction>,
     poll: Poller,
     spread: SplitMix64,
 }
@@ -90,7 +90,7 @@ impl Relay {
                 let from = open(relay.indices[end])?;
                 poll.watch(&from, ways.len() as u64)?;
                 let back = if end == 0 { ways.len() + 1 } else { ways.len() - 1 };
-                ways.push(Way { from, back, hold: relay.delays[end], queue: Queue::default() });
+                ways.push(Direction { from, back, hold: relay.delays[end], queue: Queue::default() });
             }
         }
         Ok(Self { ways, poll, spread: SplitMix64(0) })

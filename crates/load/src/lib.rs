@@ -7,7 +7,7 @@
 //! [`report::HostReport`]. [`combine::combine`] joins the reports of several hosts. [`account`] does all counting, without a socket
 //! or a clock.
 
-pub mod account;
+mod account;
 pub mod beacon;
 mod clock_watch;
 pub mod combine;

@@ -22,9 +22,9 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 /// The size of the paper's packet, in bytes of UDP payload.
-pub const PAPER_LEN: usize = 8;
+pub(crate) const PAPER_LEN: usize = 8;
 /// The size of our packet, in bytes of UDP payload.
-pub const OWN_LEN: usize = 32;
+pub(crate) const OWN_LEN: usize = 32;
 /// The UDP port of the paper.
 pub const PAPER_PORT: u16 = 4321;
 /// The paper's IPv4 group.

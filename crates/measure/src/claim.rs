@@ -52,7 +52,7 @@ impl Text {
 }
 
 /// The conditions of a `where` table.
-pub fn conditions(cells: &BTreeMap<String, Text>) -> Vec<Condition> {
+pub(crate) fn conditions(cells: &BTreeMap<String, Text>) -> Vec<Condition> {
     let of = |(key, text): (&String, &Text)| Condition { values: text.values(), ..Condition::equal(key, "") };
     cells.iter().map(of).collect()
 }

@@ -213,7 +213,8 @@ impl Frame {
     }
 
     /// Adds a row to a run. A node that the run does not have yet becomes a client of it.
-    pub fn add_row(
+    #[cfg(test)]
+    pub(crate) fn add_row(
         &mut self,
         run: usize,
         node: Option<&str>,
@@ -281,7 +282,7 @@ impl FrameRun {
 }
 
 /// The unit of a numeric parameter, by its name. Most have none.
-pub fn unit_of_parameter(name: &str) -> &'static str {
+pub(crate) fn unit_of_parameter(name: &str) -> &'static str {
     match name {
         "size" => "B",
         "link_rate" | "server_rate" => "bit/s",

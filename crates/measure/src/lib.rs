@@ -16,10 +16,10 @@
 //! figures of a [`paper`] come from a data file and are handled in the same way.
 
 pub mod claim;
-pub mod condition;
+mod condition;
 pub mod date;
 pub mod db;
-pub mod expression;
+mod expression;
 pub mod frame;
 pub mod monitor;
 pub mod paper;

@@ -27,14 +27,14 @@ pub const SWAP_USED_BYTES: &str = "swap/used_bytes";
 /// Packets that the kernel dropped because its backlog was full.
 pub const SOFTNET_DROPPED_PACKETS: &str = "softnet/dropped_packets";
 /// How often the kernel stopped handling packets because its time slice was over.
-pub const SOFTNET_SQUEEZED_TIMES: &str = "softnet/squeezed_times";
+pub(crate) const SOFTNET_SQUEEZED_TIMES: &str = "softnet/squeezed_times";
 /// CPU of the processes watched on a node, their children included.
 pub const PROCESS_CPU_NS: &str = "process/cpu_ns";
 /// Memory that the processes watched on a node hold now.
-pub const PROCESS_RESIDENT_BYTES: &str = "process/resident_bytes";
+pub(crate) const PROCESS_RESIDENT_BYTES: &str = "process/resident_bytes";
 /// Processor time of the monitor itself.
 pub const SELF_CPU_NS: &str = "self/cpu_ns";
-pub const SELF_RESIDENT_BYTES: &str = "self/resident_bytes";
+pub(crate) const SELF_RESIDENT_BYTES: &str = "self/resident_bytes";
 
 /// A counter of an interface.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -109,7 +109,7 @@ pub fn queue(label: &str, of: Queue) -> Name {
 }
 
 /// Whether a recorder samples series of this name.
-pub fn is_sampled(name: &str) -> bool {
+pub(crate) fn is_sampled(name: &str) -> bool {
     const OTHERS: [&str; 14] = [
         LOAD_ONE_MINUTE_MILLI,
         CPU_USER_NS,
@@ -134,7 +134,7 @@ pub fn is_sampled(name: &str) -> bool {
 }
 
 /// Whether the series only grows, so that differences of its values have a meaning.
-pub fn is_counter(name: &str) -> bool {
+pub(crate) fn is_counter(name: &str) -> bool {
     parse_interface(name).is_some()
         || name.starts_with("softnet/")
         || (name.starts_with("queue/") && name.ends_with("_packets"))

@@ -69,7 +69,7 @@ pub fn percentile(values: &[f64], percent: f64) -> Option<f64> {
 }
 
 /// The steps of the cumulative distribution: each value, with the share (0 to 1) of values that are not larger.
-pub fn cumulative(values: &[f64]) -> Vec<(f64, f64)> {
+pub(crate) fn cumulative(values: &[f64]) -> Vec<(f64, f64)> {
     let sorted = sorted(values);
     let count = sorted.len() as f64;
     sorted.into_iter().enumerate().map(|(i, value)| (value, (i + 1) as f64 / count)).collect()

@@ -34,7 +34,7 @@ pub mod random;
 mod rate_bounds;
 pub mod rates;
 pub mod repair;
-pub mod replay_window;
+mod replay_window;
 pub mod standing;
 pub mod taken_counters;
 mod tcp_window;

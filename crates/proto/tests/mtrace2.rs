@@ -11,7 +11,7 @@ use treecast_proto::{
     Instant, Step,
     membership::{
         Input, LinkId, Message as Report, Passing, Record, Route, Router, RouterConfig, Transmit as Act,
-        trace::{Arrival, HOP_LIMIT, LIMITS, MAX_LEN, Refusal, Surroundings, Tracer, Transmit, Way},
+        trace::{Arrival, HOP_LIMIT, LIMITS, MAX_LEN, Refusal, Surroundings, Tracer, Transmit, Upstream},
     },
     random::SplitMix64,
 };
@@ -262,15 +262,17 @@ impl Surroundings for View<'_> {
         Some(self.network.address(self.index, link))
     }
 
-    fn way(&mut self, source: Option<IpAddr>) -> Way {
+    fn upstream(&mut self, source: Option<IpAddr>) -> Upstream {
         let node = &self.network.nodes[self.index];
         if node.lacks_upstream {
-            return Way::NotRouted;
+            return Upstream::NotRouted;
         }
         match (source == Some(self.network.source()), node.next) {
-            (false, _) => Way::Unknown,
-            (true, None) => Way::Neighbour(node.upstream),
-            (true, Some(next)) => Way::Router(node.upstream, self.network.neighbour(next, node.upstream)),
+            (false, _) => Upstream::Unknown,
+            (true, None) => Upstream::Neighbour(node.upstream),
+            (true, Some(next)) => {
+                Upstream::Router(node.upstream, self.network.neighbour(next, node.upstream))
+            }
         }
     }
 

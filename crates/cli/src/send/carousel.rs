@@ -30,7 +30,7 @@ pub(super) fn options(args: &SessionArgs) -> CarouselOptions {
     let mut options = CarouselOptions::default();
     options.idle = args.idle.map_or(options.idle, Duration::from_secs);
     options.loops = args.loops;
-    options.wait_timeout = args.wait_timeout.map(Duration::from_secs);
+    options.wait_timeout = args.start.wait_timeout.map(Duration::from_secs);
     options.dialect = match (args.dialect, args.hash) {
         (super::Dialect::Session, _) => Dialect::Session,
         (super::Dialect::Iotup, Some(HashArg::Blake3)) => Dialect::Iotup(FrameHash::Blake3),

@@ -1,11 +1,11 @@
 //! The options of `treecast send --repair local`.
 
-use std::time::Duration;
+use std::{path::PathBuf, time::Duration};
 
 use clap::ValueEnum;
 use treecast::options::{GroupsFile, LocalMode, LocalOptions};
 
-use super::{Repair, SessionArgs};
+use super::{Repair, SessionArgs, rate};
 use crate::{advice, arguments};
 
 #[derive(Clone, Copy, PartialEq, ValueEnum)]
@@ -15,7 +15,31 @@ pub(super) enum Mode {
     Local,
 }
 
-pub(super) fn options(args: &SessionArgs) -> Result<LocalOptions, String> {
+/// How receivers mend losses among themselves.
+#[derive(clap::Args)]
+pub(super) struct LocalArgs {
+    /// Repair local: who mends losses: any member of the local group (local), its controller alone (hierarchical),
+    /// or the sender alone (sender) [default: local]
+    #[arg(long, value_enum, value_name = "MODE")]
+    pub local_mode: Option<Mode>,
+    /// Repair local: fix the groups by hand. A line a group, `NAME: ADDRESS...` or `NAME < NAME ABOVE: ADDRESS...`;
+    /// the first address is the controller's. Receivers need the file, too [default: receivers form groups]
+    #[arg(long, value_name = "FILE")]
+    pub local_groups: Option<PathBuf>,
+    /// Repair local: the highest rate at which one receiver sends again, counted as for --rate [default: --rate]
+    #[arg(long, value_name = "RATE", value_parser = rate::parse_floor, allow_negative_numbers = true)]
+    pub repair_rate: Option<u64>,
+    /// Repair local: a receiver that loses a larger share of packets counts as congested and slows the sender
+    /// [default: 50%, or 2% with --rate auto]
+    #[arg(long, value_name = "SHARE", value_parser = parse_share, allow_hyphen_values = true)]
+    pub congestion_loss: Option<f64>,
+    /// Repair local: give up a file that is not whole this long after its beginning (500ms, 2s), for data that
+    /// is of no use when it is late [default: never]
+    #[arg(long, value_name = "TIME", value_parser = parse_deadline, allow_hyphen_values = true)]
+    pub deadline: Option<Duration>,
+}
+
+pub(super) fn options(args: &LocalArgs) -> Result<LocalOptions, String> {
     let groups = args.local_groups.as_deref().map(GroupsFile::read).transpose();
     let mut options = LocalOptions::default();
     options.mode = args.local_mode.map(|mode| match mode {
@@ -32,13 +56,13 @@ pub(super) fn options(args: &SessionArgs) -> Result<LocalOptions, String> {
 
 /// Refuses options that need another repair.
 pub(super) fn check(args: &SessionArgs) -> Result<(), String> {
-    let is_local = args.repair == Repair::Local;
+    let (is_local, local) = (args.repair == Repair::Local, &args.local);
     let of_local = [
-        (args.local_mode.is_some(), "--local-mode"),
-        (args.local_groups.is_some(), "--local-groups"),
-        (args.deadline.is_some(), "--deadline"),
-        (args.repair_rate.is_some(), "--repair-rate"),
-        (args.congestion_loss.is_some(), "--congestion-loss"),
+        (local.local_mode.is_some(), "--local-mode"),
+        (local.local_groups.is_some(), "--local-groups"),
+        (local.deadline.is_some(), "--deadline"),
+        (local.repair_rate.is_some(), "--repair-rate"),
+        (local.congestion_loss.is_some(), "--congestion-loss"),
     ];
     if let Some((_, option)) = of_local.iter().find(|(is_there, _)| *is_there && !is_local) {
         return Err(format!("{option} is for local groups: leave it out, or add --repair local"));
@@ -46,11 +70,11 @@ pub(super) fn check(args: &SessionArgs) -> Result<(), String> {
     // Nobody connects to the sender.
     let of_connections = [
         (args.control.is_some(), "--control"),
-        (args.per_address.is_some(), "--per-address"),
+        (args.start.per_address.is_some(), "--per-address"),
         (args.linger.is_some(), "--linger"),
         (args.stall_limit.is_some(), "--stall-limit"),
         (args.at_once.is_some(), "--at-once"),
-        (args.start_at.is_some(), "--start-at"),
+        (args.start.start_at.is_some(), "--start-at"),
     ];
     if let Some((_, option)) = of_connections.iter().find(|(is_there, _)| *is_there && is_local) {
         return Err(format!(
@@ -64,7 +88,7 @@ pub(super) fn check(args: &SessionArgs) -> Result<(), String> {
              {option}, or take --repair nack"
         ));
     }
-    let is_alone = args.local_mode == Some(Mode::Sender) && args.local_groups.is_some();
+    let is_alone = local.local_mode == Some(Mode::Sender) && local.local_groups.is_some();
     if is_alone {
         return Err(
             "in the mode sender there is one group: leave out --local-groups, or take another --local-mode"
@@ -75,7 +99,7 @@ pub(super) fn check(args: &SessionArgs) -> Result<(), String> {
 }
 
 /// Parses a time in milliseconds or with a unit from seconds on: 500ms, 2s.
-pub(super) fn parse_deadline(text: &str) -> Result<Duration, String> {
+fn parse_deadline(text: &str) -> Result<Duration, String> {
     let millis = text.strip_suffix("ms").and_then(|number| number.parse::<u32>().ok());
     let time = millis.map(|millis| Duration::from_millis(millis.into()));
     let time = time.or_else(|| arguments::duration(text).ok());
@@ -84,7 +108,7 @@ pub(super) fn parse_deadline(text: &str) -> Result<Duration, String> {
 }
 
 /// Parses a share of packets: 10%, 2.5%.
-pub(super) fn parse_share(text: &str) -> Result<f64, String> {
+fn parse_share(text: &str) -> Result<f64, String> {
     let percent = text.strip_suffix('%').and_then(|number| number.parse::<f64>().ok());
     percent
         .filter(|percent| (0.0..=100.0).contains(percent))

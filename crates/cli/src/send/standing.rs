@@ -16,7 +16,7 @@ pub(super) fn check(args: &SessionArgs) -> Result<(), String> {
             args.feed.is_some() || super::is_stream(args),
             "what comes by a feed is not sent again to those who come later: leave out --to-standing, or name files",
         ),
-        (args.wait.is_some(), "--to-standing says for how many the start waits: leave out --wait"),
+        (args.start.wait.is_some(), "--to-standing says for how many the start waits: leave out --wait"),
     ];
     let refused = refused.iter().find(|(is_refused, _)| *is_refused && args.to_standing.is_some());
     refused.map_or(Ok(()), |(_, why)| Err((*why).to_owned()))

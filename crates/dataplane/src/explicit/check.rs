@@ -25,7 +25,7 @@ mod random;
 
 use expected::{Expected, Verdict};
 pub use network::next_hop;
-use network::{ENTRANCE, Network, Way};
+use network::{ENTRANCE, Exit, Network};
 use random::Random;
 
 /// The program's answers (linux/pkt_cls.h).
@@ -170,14 +170,14 @@ impl Stage {
                 let last = copies.pop();
                 let answer = match last {
                     None => DROP,
-                    Some((Way::Kernel, _)) => NEXT,
-                    Some((Way::Direct(..), _)) => REDIRECT,
+                    Some((Exit::Kernel, _)) => NEXT,
+                    Some((Exit::Direct(..), _)) => REDIRECT,
                 };
                 copies.sort_by_key(|(way, _)| match way {
-                    Way::Direct(interface, _) => *interface,
-                    Way::Kernel => u32::MAX,
+                    Exit::Direct(interface, _) => *interface,
+                    Exit::Kernel => u32::MAX,
                 });
-                let frame = |(way, packet): (Way, Vec<u8>)| self.network.frame(way, &packet);
+                let frame = |(way, packet): (Exit, Vec<u8>)| self.network.frame(way, &packet);
                 (answer, copies.into_iter().chain(last).map(frame).collect())
             }
         }

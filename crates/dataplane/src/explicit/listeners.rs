@@ -6,7 +6,6 @@ use std::{
     io,
     net::{IpAddr, Ipv6Addr},
     os::fd::{AsFd, BorrowedFd},
-    time::Duration,
 };
 
 use socket2::{SockFilter, Socket};
@@ -15,7 +14,6 @@ use treecast_host::{
     interface::Interface,
     netlink::{Netlink, Route},
     packet::{self, Addressee},
-    poller::Poller,
     raw,
 };
 use treecast_proto::{
@@ -27,29 +25,25 @@ use treecast_proto::{
 };
 use treecast_wire::mld;
 
+use super::taps::Taps;
+
 /// Frames taken off an interface before anything else is looked at.
 const BATCH: usize = 256;
 
 const ETHERNET_LEN: usize = 14;
 
-/// Longer than any report.
-const MAX_FRAME_LEN: usize = 1 << 16;
-
 /// The registrations of listeners on a designated router's links.
 pub struct Registrations {
     listeners: Listeners,
-    links: BTreeMap<u32, Socket>,
-    poll: Poller,
+    links: Taps,
     out: Socket,
-    buffer: Vec<u8>,
 }
 
 impl Registrations {
     pub fn open() -> io::Result<Self> {
         let out = raw::open_mld()?;
         raw::set_up_mld(&out, &[])?;
-        let (listeners, links) = (Listeners::default(), BTreeMap::new());
-        Ok(Self { listeners, links, poll: Poller::new()?, out, buffer: vec![0; MAX_FRAME_LEN] })
+        Ok(Self { listeners: Listeners::default(), links: Taps::new()?, out })
     }
 
     /// Listens on these interfaces, as far as they have a link-local address, and on no others from now on.
@@ -58,34 +52,27 @@ impl Registrations {
         now: Instant,
         interfaces: impl Iterator<Item = &'a Interface>,
     ) -> io::Result<()> {
-        let mut gone: BTreeSet<u32> = self.links.keys().copied().collect();
-        for interface in interfaces {
-            let Some(IpAddr::V6(address)) = interface.ipv6 else { continue };
-            gone.remove(&interface.index);
-            if !self.links.contains_key(&interface.index) {
-                let socket = listen(interface.index)?;
-                self.poll.watch(&socket, interface.index.into())?;
-                self.links.insert(interface.index, socket);
-            }
-            self.listeners.add_link(now, interface.index, address);
-        }
-        for interface in gone {
-            // Closed, its socket is not watched any more.
-            self.links.remove(&interface);
-            self.listeners.remove_link(interface);
+        let link_local = |interface: &Interface| match interface.ipv6 {
+            Some(IpAddr::V6(address)) => Some((interface.index, address)),
+            _ => None,
+        };
+        let addresses: BTreeMap<u32, Ipv6Addr> = interfaces.filter_map(link_local).collect();
+        let interfaces: Vec<_> = addresses.keys().copied().collect();
+        let gone = self.links.attend(&interfaces, listen)?;
+        gone.into_iter().for_each(|interface| self.listeners.remove_link(interface));
+        for (interface, address) in addresses {
+            self.listeners.add_link(now, interface, address);
         }
         Ok(())
     }
 
     /// Takes in the reports that have come, and sends the messages that are due.
     pub fn work(&mut self, now: Instant) -> io::Result<()> {
-        for token in self.poll.tokens(Some(Duration::ZERO))? {
-            let interface = token as u32;
+        for interface in self.links.ready()? {
             for _ in 0..BATCH {
-                let Some(socket) = self.links.get(&interface) else { break };
-                let Ok((len, to)) = packet::receive(socket, &mut self.buffer) else { break };
+                let Some((frame, to)) = self.links.next(interface) else { break };
                 if to != Addressee::Leaving
-                    && let Some((host, from, said)) = message(&self.buffer[..len])
+                    && let Some((host, from, said)) = message(frame)
                 {
                     self.listeners.handle(now, interface, host, from, said);
                 }
@@ -124,7 +111,7 @@ impl Registrations {
         group: Ipv6Addr,
     ) -> io::Result<bool> {
         let Some(Route { interface, .. }) = netlink.route(receiver.into(), None)? else { return Ok(false) };
-        if !self.links.contains_key(&interface) {
+        if !self.links.has(interface) {
             return Ok(false);
         }
         // Who is behind another router has no entry there.
@@ -136,7 +123,7 @@ impl Registrations {
 impl AsFd for Registrations {
     /// Readable when something has come.
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.poll.as_fd()
+        self.links.as_fd()
     }
 }
 

@@ -18,6 +18,7 @@ mod program;
 mod routes;
 mod shared;
 mod status;
+mod taps;
 mod user_space;
 mod xcast_plus;
 

@@ -9,14 +9,12 @@ use std::{
     collections::BTreeMap,
     io,
     os::fd::{AsFd, BorrowedFd},
-    time::Duration,
 };
 
 use socket2::{SockAddr, Socket};
 use treecast_host::{
     interface::Interface,
     packet::{self, Addressee},
-    poller::Poller,
     user,
 };
 use treecast_proto::explicit::{
@@ -34,6 +32,7 @@ use super::{
     left::Left,
     routes::Routes,
     shared::{COUNTERS, Counter, FIRST_REFUSED, FIRST_XCAST_REASON, FIRST_XCAST_REFUSED},
+    taps::Taps,
 };
 use crate::{clock::Clock, raw_output::RawOutput};
 
@@ -53,8 +52,9 @@ type Failure = Box<dyn std::error::Error>;
 
 pub struct UserSpace {
     router: Router,
-    interfaces: BTreeMap<u32, (String, Socket)>,
-    poll: Poller,
+    /// Names of the interfaces, by number.
+    names: BTreeMap<u32, String>,
+    taps: Taps,
     out: RawOutput,
     /// To this host's own forwarding, by the loopback: for what the kernel has an answer to.
     kernel: (Socket, SockAddr),
@@ -63,7 +63,6 @@ pub struct UserSpace {
     clock: Clock,
     limiter: CopyLimiter,
     counters: [u64; COUNTERS],
-    buffer: Vec<u8>,
 }
 
 impl UserSpace {
@@ -71,12 +70,11 @@ impl UserSpace {
         if !user::may_administer_networks()? {
             return Err(io::Error::from_raw_os_error(libc::EPERM).into());
         }
-        let (out, poll) = (RawOutput::open()?, Poller::new()?);
-        let (interfaces, counters) = (BTreeMap::new(), [0; COUNTERS]);
+        let (out, taps) = (RawOutput::open()?, Taps::new()?);
+        let (names, counters) = (BTreeMap::new(), [0; COUNTERS]);
         let (routes, blocking, kernel) = (Routes::open()?, Blocking::new(), packet::open_loopback()?);
-        let buffer = vec![0; 1 << 17];
         let (clock, limiter) = (Clock::start(), CopyLimiter::default());
-        Ok(Self { router, interfaces, poll, out, kernel, routes, blocking, clock, limiter, counters, buffer })
+        Ok(Self { router, names, taps, out, kernel, routes, blocking, clock, limiter, counters })
     }
 
     pub fn configure(&mut self, router: &Router) {
@@ -89,14 +87,14 @@ impl UserSpace {
         let _ = left.leave_first_place(interface);
         let _ = left.leave_filters(interface);
         self.blocking.block(&interface.name)?;
-        self.poll.watch(&socket, interface.index.into())?;
-        self.interfaces.insert(interface.index, (interface.name.clone(), socket));
+        self.taps.add(interface.index, socket)?;
+        self.names.insert(interface.index, interface.name.clone());
         Ok(())
     }
 
     pub fn detach(&mut self, interface: u32) {
-        // Closed, its socket is not watched any more.
-        if let Some((name, _)) = self.interfaces.remove(&interface) {
+        self.taps.remove(interface);
+        if let Some(name) = self.names.remove(&interface) {
             self.blocking.unblock(&name);
         }
     }
@@ -113,14 +111,15 @@ impl UserSpace {
     /// Forwards the packets that have come, and returns the discovery requests that are to be answered.
     pub fn work(&mut self) -> io::Result<Vec<Vec<u8>>> {
         let mut requests = Vec::new();
-        for token in self.poll.tokens(Some(Duration::ZERO))? {
+        for interface in self.taps.ready()? {
             for _ in 0..BATCH {
-                let Some((_, socket)) = self.interfaces.get(&(token as u32)) else { break };
-                let Ok((len, to)) = packet::receive(socket, &mut self.buffer) else { break };
+                let Some((frame, to)) = self.taps.next(interface) else { break };
                 let is_for_all = to == Addressee::Group;
-                let len = if is_for_all || to == Addressee::ThisHost { len } else { 0 };
-                let frame = self.buffer[..len].to_vec();
-                let arrival = xcast::Arrival { interface: token as u32, is_for_all };
+                if !is_for_all && to != Addressee::ThisHost {
+                    continue;
+                }
+                let frame = frame.to_vec();
+                let arrival = xcast::Arrival { interface, is_for_all };
                 // What came to a group's Ethernet address is for all Xcast routers, or not for this host as a router.
                 for packet in datagrams(&frame).into_iter().filter(|one| !is_for_all || is_to_all(one)) {
                     requests.extend(self.forward(packet, arrival));
@@ -268,7 +267,7 @@ impl UserSpace {
 
 impl AsFd for UserSpace {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.poll.as_fd()
+        self.taps.as_fd()
     }
 }
 

@@ -5,7 +5,6 @@
 //! All of this is in user space: packets come from packet sockets and leave by a raw one, whatever the data plane is.
 
 use std::{
-    collections::BTreeMap,
     io,
     net::{Ipv6Addr, UdpSocket},
     os::fd::{AsFd, BorrowedFd},
@@ -17,7 +16,6 @@ use treecast_host::{
     classic_bpf::{AND, JUMP_EQUAL, JUMP_GREATER, LOAD_BYTE, LOAD_HALF, RETURN},
     interface::Interface,
     packet::{self, Addressee},
-    poller::Poller,
 };
 use treecast_proto::{
     Instant,
@@ -35,7 +33,7 @@ use treecast_wire::{
     xcast::{REGISTRATION_LEN, REGISTRATION_PORT, Registration},
 };
 
-use super::{listeners::Registrations, routes::Routes, user_space::packets};
+use super::{listeners::Registrations, routes::Routes, taps::Taps, user_space::packets};
 use crate::raw_output::RawOutput;
 
 /// Frames taken off an interface before anything else is looked at.
@@ -52,14 +50,12 @@ pub struct XcastPlus {
     registrar: Registrar,
     registered: Registered,
     next_look: Instant,
-    links: BTreeMap<u32, Socket>,
+    links: Taps,
     /// The least one of the links: lists are so short that packets fit there, where they can.
     mtu: usize,
-    poll: Poller,
     out: RawOutput,
     routes: Routes,
     counts: Counts,
-    buffer: Vec<u8>,
 }
 
 /// Counts of a router's part in Xcast+.
@@ -80,32 +76,19 @@ impl XcastPlus {
             registered: Registered::new(key.clone()),
             key,
             next_look: Instant::ZERO,
-            links: BTreeMap::new(),
+            links: Taps::new()?,
             mtu: 0,
-            poll: Poller::new()?,
             out: RawOutput::open()?,
             routes: Routes::open()?,
             counts: Counts::default(),
-            buffer: vec![0; 1 << 17],
         })
     }
 
     /// Watches the packets that arrive at these interfaces, and at no others from now on.
     pub fn attend<'a>(&mut self, interfaces: impl Iterator<Item = &'a Interface>) -> io::Result<()> {
-        let mut gone: Vec<u32> = self.links.keys().copied().collect();
-        let mut mtus = Vec::new();
-        for interface in interfaces {
-            mtus.push(interface.mtu);
-            gone.retain(|index| *index != interface.index);
-            if !self.links.contains_key(&interface.index) {
-                let socket = listen(interface.index)?;
-                self.poll.watch(&socket, interface.index.into())?;
-                self.links.insert(interface.index, socket);
-            }
-        }
+        let (interfaces, mtus): (Vec<_>, Vec<_>) = interfaces.map(|one| (one.index, one.mtu)).unzip();
+        self.links.attend(&interfaces, listen)?;
         self.mtu = mtus.into_iter().min().unwrap_or_default() as usize;
-        // Closed, their sockets are not watched any more.
-        gone.iter().for_each(|index| drop(self.links.remove(index)));
         Ok(())
     }
 
@@ -129,8 +112,8 @@ impl XcastPlus {
         listeners: &Registrations,
         own_towards: impl Fn(Ipv6Addr) -> Option<Ipv6Addr>,
     ) -> io::Result<()> {
-        for token in self.poll.tokens(Some(Duration::ZERO))? {
-            self.take(now, router, token as u32);
+        for interface in self.links.ready()? {
+            self.take(now, router, interface);
         }
         if now >= self.next_look {
             self.next_look = now + LOOK;
@@ -185,10 +168,11 @@ impl XcastPlus {
 
     fn take(&mut self, now: Instant, router: &Router, interface: u32) {
         for _ in 0..BATCH {
-            let Some(socket) = self.links.get(&interface) else { return };
-            let Ok((len, to)) = packet::receive(socket, &mut self.buffer) else { return };
-            let len = if to == Addressee::Leaving { 0 } else { len };
-            let frame = self.buffer[..len].to_vec();
+            let Some((frame, to)) = self.links.next(interface) else { return };
+            if to == Addressee::Leaving {
+                continue;
+            }
+            let frame = frame.to_vec();
             for packet in packets(&frame) {
                 let Ok((ip, payload)) = ipv6::Header::parse(&packet) else { continue };
                 if ip.destination.is_multicast() {
@@ -240,7 +224,7 @@ impl XcastPlus {
 impl AsFd for XcastPlus {
     /// Readable when something has come.
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.poll.as_fd()
+        self.links.as_fd()
     }
 }
 

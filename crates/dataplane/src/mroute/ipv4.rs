@@ -17,8 +17,9 @@ use treecast_wire::igmp;
 
 use super::{
     Error, MAX_INTERFACES, Slot,
+    counts::{self, Counters, EntryRequest},
     inherited::Inherited,
-    kernel::{Counters, Incoming, Kernel, Refusal},
+    kernel::{Incoming, Kernel, Refusal},
 };
 
 const MRT_INIT: i32 = 200;
@@ -31,8 +32,6 @@ const MRT_ASSERT: i32 = 207;
 const VIFF_USE_IFINDEX: u8 = 8;
 const IGMPMSG_NOCACHE: u8 = 1;
 const IGMPMSG_WRONGVIF: u8 = 2;
-const SIOCGETVIFCNT: libc::c_ulong = 0x89e0;
-const SIOCGETSGCNT: libc::c_ulong = 0x89e1;
 
 /// Internetwork control, as IGMP is sent with (RFC 9776, 4).
 const TOS_INTERNETWORK_CONTROL: i32 = 0xc0;
@@ -61,39 +60,14 @@ struct MfcCtl {
     unused: [u32; 4],
 }
 
-/// struct sioc_sg_req.
-#[derive(Clone, Copy)]
-#[repr(C)]
-struct SgReq {
-    source: [u8; 4],
-    group: [u8; 4],
-    packets: libc::c_ulong,
-    bytes: libc::c_ulong,
-    wrong_interface: libc::c_ulong,
-}
-
-/// struct sioc_vif_req.
-#[derive(Clone, Copy)]
-#[repr(C)]
-struct VifReq {
-    vifi: u16,
-    padding: [u8; size_of::<libc::c_ulong>() - 2],
-    packets_in: libc::c_ulong,
-    packets_out: libc::c_ulong,
-    bytes_in: libc::c_ulong,
-    bytes_out: libc::c_ulong,
-}
-
-const _: () = assert!(size_of::<VifReq>() == 5 * size_of::<libc::c_ulong>());
 const _: () = assert!(size_of::<VifCtl>() == 16);
 const _: () = assert!(size_of::<MfcCtl>() == 60);
-const _: () = assert!(size_of::<SgReq>() == 8 + 3 * size_of::<libc::c_ulong>());
+const _: () = assert!(size_of::<EntryRequest<[u8; 4]>>() == 8 + 3 * size_of::<libc::c_ulong>());
 
 // SAFETY: integers and arrays of integers only.
 unsafe impl Plain for VifCtl {}
 unsafe impl Plain for MfcCtl {}
-unsafe impl Plain for SgReq {}
-unsafe impl Plain for VifReq {}
+unsafe impl Plain for EntryRequest<[u8; 4]> {}
 
 /// The kernel's IPv4 multicast router.
 #[derive(Debug)]
@@ -163,24 +137,7 @@ impl Kernel for Ipv4Kernel {
     }
 
     fn count(&self, source: IpAddr, group: IpAddr) -> io::Result<Counters> {
-        let (source, group) = (octets(source), octets(group));
-        let mut request = SgReq { source, group, packets: 0, bytes: 0, wrong_interface: 0 };
-        // SAFETY: the request is about this structure (linux/mroute.h, linux/mroute6.h).
-        unsafe { plain::ioctl(self, SIOCGETSGCNT, &mut request) }?;
-        Ok(Counters {
-            packets: request.packets,
-            bytes: request.bytes,
-            wrong_interface: request.wrong_interface,
-        })
-    }
-
-    fn interface_count(&self, slot: Slot) -> io::Result<(u64, u64)> {
-        let (packets_in, packets_out, bytes_in, bytes_out) = (0, 0, 0, 0);
-        let padding = [0; size_of::<libc::c_ulong>() - 2];
-        let mut request = VifReq { vifi: slot, padding, packets_in, packets_out, bytes_in, bytes_out };
-        // SAFETY: the request is about this structure (linux/mroute.h).
-        unsafe { plain::ioctl(self, SIOCGETVIFCNT, &mut request) }?;
-        Ok((request.packets_in, request.packets_out))
+        counts::of_entry(self, octets(source), octets(group))
     }
 
     fn send(&self, interface: u32, source: IpAddr, message: &Message) -> io::Result<()> {

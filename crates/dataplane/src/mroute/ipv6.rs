@@ -17,8 +17,9 @@ use treecast_wire::mld;
 
 use super::{
     Error, Slot,
+    counts::{self, Counters, EntryRequest},
     inherited::Inherited,
-    kernel::{Counters, Incoming, Kernel, Refusal},
+    kernel::{Incoming, Kernel, Refusal},
 };
 
 const MRT6_INIT: i32 = 200;
@@ -30,8 +31,6 @@ const MRT6_DEL_MFC: i32 = 205;
 const MRT6_ASSERT: i32 = 207;
 const MRT6MSG_NOCACHE: u8 = 1;
 const MRT6MSG_WRONGMIF: u8 = 2;
-const SIOCGETMIFCNT_IN6: libc::c_ulong = 0x89e0;
-const SIOCGETSGCNT_IN6: libc::c_ulong = 0x89e1;
 
 /// struct mif6ctl.
 #[derive(Clone, Copy)]
@@ -65,39 +64,14 @@ struct Mf6cCtl {
     outgoing: [u32; 8],
 }
 
-/// struct sioc_sg_req6.
-#[derive(Clone, Copy)]
-#[repr(C)]
-struct SgReq6 {
-    source: SockAddrIn6,
-    group: SockAddrIn6,
-    packets: libc::c_ulong,
-    bytes: libc::c_ulong,
-    wrong_interface: libc::c_ulong,
-}
-
-/// struct sioc_mif_req6.
-#[derive(Clone, Copy)]
-#[repr(C)]
-struct MifReq6 {
-    mifi: u16,
-    padding: [u8; size_of::<libc::c_ulong>() - 2],
-    packets_in: libc::c_ulong,
-    packets_out: libc::c_ulong,
-    bytes_in: libc::c_ulong,
-    bytes_out: libc::c_ulong,
-}
-
-const _: () = assert!(size_of::<MifReq6>() == 5 * size_of::<libc::c_ulong>());
 const _: () = assert!(size_of::<Mif6Ctl>() == 12);
 const _: () = assert!(size_of::<Mf6cCtl>() == 92);
-const _: () = assert!(size_of::<SgReq6>() == 56 + 3 * size_of::<libc::c_ulong>());
+const _: () = assert!(size_of::<EntryRequest<SockAddrIn6>>() == 56 + 3 * size_of::<libc::c_ulong>());
 
 // SAFETY: integers and arrays of integers only.
 unsafe impl Plain for Mif6Ctl {}
 unsafe impl Plain for Mf6cCtl {}
-unsafe impl Plain for SgReq6 {}
-unsafe impl Plain for MifReq6 {}
+unsafe impl Plain for EntryRequest<SockAddrIn6> {}
 
 /// The kernel's IPv6 multicast router.
 #[derive(Debug)]
@@ -177,24 +151,7 @@ impl Kernel for Ipv6Kernel {
     }
 
     fn count(&self, source: IpAddr, group: IpAddr) -> io::Result<Counters> {
-        let (source, group) = (sockaddr(source), sockaddr(group));
-        let mut request = SgReq6 { source, group, packets: 0, bytes: 0, wrong_interface: 0 };
-        // SAFETY: the request is about this structure (linux/mroute.h, linux/mroute6.h).
-        unsafe { plain::ioctl(self, SIOCGETSGCNT_IN6, &mut request) }?;
-        Ok(Counters {
-            packets: request.packets,
-            bytes: request.bytes,
-            wrong_interface: request.wrong_interface,
-        })
-    }
-
-    fn interface_count(&self, slot: Slot) -> io::Result<(u64, u64)> {
-        let (packets_in, packets_out, bytes_in, bytes_out) = (0, 0, 0, 0);
-        let padding = [0; size_of::<libc::c_ulong>() - 2];
-        let mut request = MifReq6 { mifi: slot, padding, packets_in, packets_out, bytes_in, bytes_out };
-        // SAFETY: the request is about this structure (linux/mroute6.h).
-        unsafe { plain::ioctl(self, SIOCGETMIFCNT_IN6, &mut request) }?;
-        Ok((request.packets_in, request.packets_out))
+        counts::of_entry(self, sockaddr(source), sockaddr(group))
     }
 
     fn send(&self, interface: u32, source: IpAddr, message: &Message) -> io::Result<()> {

@@ -5,16 +5,11 @@ use std::{fmt, io, net::IpAddr, os::fd::AsFd};
 
 use treecast_proto::membership::Message;
 
-use super::{Slot, inherited::Inherited};
-
-/// Counts of the packets that an entry has matched.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Counters {
-    pub packets: u64,
-    pub bytes: u64,
-    /// The number of these packets that arrived at another interface than the entry names, and were dropped.
-    pub wrong_interface: u64,
-}
+use super::{
+    Slot,
+    counts::{self, Counters},
+    inherited::Inherited,
+};
 
 /// Something that the daemon has read from the kernel's socket.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -59,7 +54,9 @@ pub trait Kernel: AsFd {
     fn remove(&self, source: IpAddr, group: IpAddr) -> io::Result<()>;
     fn count(&self, source: IpAddr, group: IpAddr) -> io::Result<Counters>;
     /// The number of multicast packets that came in by an interface and were routed, and that were routed out by it.
-    fn interface_count(&self, slot: Slot) -> io::Result<(u64, u64)>;
+    fn interface_count(&self, slot: Slot) -> io::Result<(u64, u64)> {
+        counts::of_interface(&self.as_fd(), slot)
+    }
     /// Sends a message on this interface to the group that it is for.
     fn send(&self, interface: u32, source: IpAddr, message: &Message) -> io::Result<()>;
     /// Reads what has come next, without waiting.

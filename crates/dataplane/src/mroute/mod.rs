@@ -7,6 +7,7 @@
 //! The kernel keeps all that the daemon tells it bound to the daemon's sockets. A keeper ([`keep`]) holds these while no
 //! daemon runs, for a limited time. So a restarted daemon finds its entries in place, and asks anew who listens.
 
+mod counts;
 mod daemon;
 mod error;
 mod inherited;
@@ -55,4 +56,4 @@ pub struct Config {
 }
 
 /// The most interfaces that a kernel's multicast router takes (MAXMIFS, MAXVIFS).
-pub const MAX_INTERFACES: usize = 32;
+pub(crate) const MAX_INTERFACES: usize = 32;

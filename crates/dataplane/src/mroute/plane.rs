@@ -16,8 +16,9 @@ use treecast_proto::{
 
 use super::{
     Family, MAX_INTERFACES, Slot,
+    counts::Counters,
     inherited::{Inherited, InheritedEntry},
-    kernel::{Counters, Incoming, Kernel, Refusal},
+    kernel::{Incoming, Kernel, Refusal},
     notices::Notices,
     trace::{Around, Place, Traces},
 };

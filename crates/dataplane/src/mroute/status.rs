@@ -7,7 +7,7 @@ use treecast_proto::membership::{
     Filter, GroupSnapshot, LinkId, LinkSnapshot, Mode, RoomSnapshot, RouterSnapshot,
 };
 
-use super::kernel::Counters;
+use super::counts::Counters;
 
 /// The state of the daemon.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

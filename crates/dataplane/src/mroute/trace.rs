@@ -20,7 +20,7 @@ use treecast_proto::{
     Instant,
     membership::{
         LinkId, Passing, Router,
-        trace::{Arrival, HOP_LIMIT, MAX_LEN, Refusal, Surroundings, Tracer, Transmit, Way},
+        trace::{Arrival, HOP_LIMIT, MAX_LEN, Refusal, Surroundings, Tracer, Transmit, Upstream},
     },
 };
 use treecast_wire::{
@@ -28,10 +28,7 @@ use treecast_wire::{
     mtrace2::{Message, PORT},
 };
 
-use super::{
-    Slot,
-    kernel::{Counters, Kernel},
-};
+use super::{Slot, counts::Counters, kernel::Kernel};
 
 /// The number of messages that are answered before other work goes on.
 const BATCH: usize = 64;
@@ -159,21 +156,21 @@ impl Surroundings for Around<'_> {
         Some(reachable.unwrap_or(place.address))
     }
 
-    fn way(&mut self, source: Option<IpAddr>) -> Way {
+    fn upstream(&mut self, source: Option<IpAddr>) -> Upstream {
         let Some(source) = source else {
-            return self.router.upstream().map_or(Way::Unknown, Way::Link);
+            return self.router.upstream().map_or(Upstream::Unknown, Upstream::Link);
         };
         if self.links.values().any(|place| place.interface.addresses.contains(&source)) {
-            return Way::Here;
+            return Upstream::Here;
         }
         // A route that cannot be looked up is none to the client, either.
         match self.netlink.route(source, None).ok().flatten() {
             Some(route) => match (LinkId(route.interface), route.gateway) {
-                (link, _) if !self.links.contains_key(&link) => Way::NotRouted,
-                (link, Some(router)) => Way::Router(link, router),
-                (link, None) => Way::Neighbour(link),
+                (link, _) if !self.links.contains_key(&link) => Upstream::NotRouted,
+                (link, Some(router)) => Upstream::Router(link, router),
+                (link, None) => Upstream::Neighbour(link),
             },
-            None => Way::Unknown,
+            None => Upstream::Unknown,
         }
     }
 

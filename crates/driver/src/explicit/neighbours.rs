@@ -37,7 +37,7 @@ pub(super) struct Hop {
 }
 
 #[derive(Debug)]
-struct Way {
+struct Destination {
     asked: Instant,
     left_to_kernel: Instant,
     hop: Option<Hop>,
@@ -48,7 +48,7 @@ pub(super) struct Neighbours {
     netlink: Netlink,
     /// Where packets must leave; none: where routes lead.
     interface: Option<u32>,
-    ways: BTreeMap<Ipv6Addr, Way>,
+    ways: BTreeMap<Ipv6Addr, Destination>,
     /// Known frames, by interface and next hop, and when they were asked for.
     hops: BTreeMap<(u32, Ipv6Addr), (Instant, Hop)>,
 }
@@ -71,7 +71,7 @@ impl Neighbours {
         let is_left = known.is_none_or(|way| now >= way.left_to_kernel + OWN_WAY);
         let left_to_kernel = known.filter(|_| !is_left).map_or(now, |way| way.left_to_kernel);
         let hop = self.ask(now, destination).ok().flatten();
-        self.ways.insert(destination, Way { asked: now, left_to_kernel, hop });
+        self.ways.insert(destination, Destination { asked: now, left_to_kernel, hop });
         hop.filter(|_| !is_left)
     }
 

@@ -23,6 +23,11 @@
 //! done is hashed before it counts, if the machine was restarted since or anything of the file has changed.
 //! (The time of change shows that, because no program can set it.) Errors in a part file show in its hash.
 
+mod leftovers;
+#[cfg(test)]
+#[expect(clippy::single_range_in_vec_init, reason = "one range is meant")]
+mod tests;
+
 use std::{
     collections::{BTreeMap, BTreeSet},
     ffi::CString,
@@ -36,17 +41,21 @@ use std::{
 
 use data_encoding::HEXLOWER;
 use treecast_wire::{
-    header::{FileId, HEADER_LEN, SessionId},
-    message::{BeginOfFile, Message, ObjectKind},
+    header::{FileId, SessionId},
+    message::{BeginOfFile, ObjectKind},
 };
 
+pub(super) use leftovers::announced;
+pub use leftovers::{Kept, Leftovers};
+
 use super::{
-    PartFile, TargetError, TargetFolder, check_name,
+    PartFile, TargetError, TargetFolder,
     hashes::Hashes,
     held_log::{Announced, HeldLog, Left, SharedLog},
-    sys::{self, FileTime, Lock, Status, c_string, open_at},
+    sys::{self, Lock, Status, c_string, open_at},
     target::HIDDEN,
 };
+use leftovers::announcement;
 
 /// The most receivers of one session in one folder that can go on later.
 const MAX_SLOTS: u32 = 64;
@@ -89,75 +98,6 @@ pub struct Journal {
     held: SharedLog,
     /// The inodes of folders that an earlier receiver has made.
     made: BTreeSet<u64>,
-}
-
-/// The parts of an object that an earlier receiver has left.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub enum Kept {
-    #[default]
-    Nothing,
-    /// The part file of the object holds these bytes.
-    Ranges(Vec<Range<u64>>),
-    /// The object has its name, and had these hashes. They are not trusted if the machine was restarted since.
-    Whole { hashes: Hashes, is_trusted: bool },
-}
-
-/// Everything that an earlier receiver has left.
-#[derive(Debug, Default)]
-pub struct Leftovers {
-    objects: BTreeMap<u32, Noted>,
-}
-
-#[derive(Debug)]
-struct Noted {
-    announcement: String,
-    what: What,
-}
-
-#[derive(Debug)]
-enum What {
-    Stored(Vec<Range<u64>>),
-    Done(Done),
-}
-
-#[derive(Debug)]
-struct Done {
-    hashes: Hashes,
-    inode: u64,
-    modified: FileTime,
-    changed: FileTime,
-    kind: ObjectKind,
-    size: u64,
-    name: String,
-    /// The machine has not been down since.
-    is_recent: bool,
-}
-
-impl Done {
-    /// What is there under its name, if it seems to be what was noted.
-    fn find(&self, folder: &TargetFolder) -> Option<Status> {
-        folder.status_of(&self.name).ok().filter(|status| {
-            let is_same =
-                (status.inode.1, status.modified, status.size) == (self.inode, self.modified, self.size);
-            match self.kind {
-                ObjectKind::File => status.is_file() && is_same,
-                ObjectKind::Link => status.is_link() && is_same,
-                // Its time changes with what is in it.
-                ObjectKind::Folder => status.inode.1 == self.inode,
-                ObjectKind::Index => false,
-            }
-        })
-    }
-
-    /// Whether what has been found cannot have been written to since it was noted.
-    fn is_trusted(&self, found: Status) -> bool {
-        self.is_recent && found.changed == self.changed
-    }
-
-    /// Whether what has been found is what was noted.
-    fn is_right(&self, folder: &TargetFolder, found: Status) -> bool {
-        self.is_trusted(found) || self.kind == ObjectKind::File && self.hashes.are_of(folder, &self.name)
-    }
 }
 
 /// How a session has ended for its receiver.
@@ -451,10 +391,8 @@ impl Journal {
                 None => {}
             }
         }
-        let is_done =
-            |noted: &Noted| matches!(&noted.what, What::Done(done) if done.kind != ObjectKind::Folder);
-        self.has_done = leftovers.objects.values().any(is_done);
-        leftovers.check_parts(self);
+        self.has_done = leftovers.has_done();
+        leftovers.check_parts(|index| self.part_len(index).unwrap_or(0));
         self.stays = !leftovers.is_empty() || self.has_held();
         leftovers
     }
@@ -504,6 +442,12 @@ impl Journal {
         (0..2).any(|turn| len(turn).is_ok_and(|len| len > 0))
     }
 
+    /// Length of a part file, in bytes. 0: it is not ours.
+    fn part_len(&self, index: u32) -> io::Result<u64> {
+        let status = sys::status_at(self.folder.root(), &c_string(self.part_name(index))?)?;
+        Ok(if status.is_own_file(0) { status.size } else { 0 })
+    }
+
     fn part_name(&self, index: u32) -> String {
         format!("{HIDDEN}{:08x}.{}.{index}.part", self.session.0, self.slot)
     }
@@ -517,150 +461,6 @@ impl Drop for Journal {
             remove_slot(&self.folder, self.session, self.slot);
         }
     }
-}
-
-impl Kept {
-    /// The ranges of an object of this size that are there.
-    pub fn ranges(&self, size: u64) -> Vec<Range<u64>> {
-        match self {
-            Self::Nothing => Vec::new(),
-            Self::Ranges(ranges) => ranges.clone(),
-            Self::Whole { .. } => Vec::from_iter((size > 0).then_some(0..size)),
-        }
-    }
-}
-
-impl Leftovers {
-    /// Whether an earlier receiver has left nothing.
-    pub fn is_empty(&self) -> bool {
-        self.objects.is_empty()
-    }
-
-    /// Whether something is noted of an object.
-    fn has(&self, index: u32) -> bool {
-        self.objects.contains_key(&index)
-    }
-
-    /// The parts that are there of an object with this announcement.
-    pub fn kept(&self, folder: &TargetFolder, file: FileId, begin: &BeginOfFile) -> Kept {
-        let noted = self.objects.get(&file.index()).filter(|noted| noted.announcement == announcement(begin));
-        match noted.map(|noted| &noted.what) {
-            None => Kept::Nothing,
-            Some(What::Stored(ranges)) if ranges.iter().all(|range| range.end <= begin.file_size) => {
-                Kept::Ranges(ranges.clone())
-            }
-            Some(What::Stored(_)) => Kept::Nothing,
-            // A folder is made again, which costs nothing.
-            Some(What::Done(done)) if done.kind != ObjectKind::Folder => match done.find(folder) {
-                Some(found) => Kept::Whole { hashes: done.hashes, is_trusted: done.is_trusted(found) },
-                None => Kept::Nothing,
-            },
-            Some(What::Done(_)) => Kept::Nothing,
-        }
-    }
-
-    /// The name, kind and size of an object that is complete from before, whatever its sender says of it now.
-    pub fn whole(&self, folder: &TargetFolder, file: FileId) -> Option<(String, ObjectKind, u64)> {
-        let Some(Noted { what: What::Done(done), .. }) = self.objects.get(&file.index()) else { return None };
-        let is_right = done.find(folder).is_some_and(|found| done.is_right(folder, found));
-        is_right.then(|| (done.name.clone(), done.kind, done.size))
-    }
-
-    /// Discards the parts of an object.
-    pub fn forget(&mut self, file: FileId) {
-        self.objects.remove(&file.index());
-    }
-
-    /// Forgets the parts of objects with indexes below `before`. Returns these indexes, and how many bytes there are of each.
-    pub fn take_parts(&mut self, before: u32) -> Vec<(u32, u64)> {
-        let parts = self.objects.range(..before).filter_map(|(index, noted)| match &noted.what {
-            What::Stored(ranges) => Some((*index, ranges.iter().map(|range| range.end - range.start).sum())),
-            What::Done(_) => None,
-        });
-        let parts: Vec<(u32, u64)> = parts.collect();
-        parts.iter().for_each(|(index, _)| _ = self.objects.remove(index));
-        parts
-    }
-
-    /// Takes an entry in; none when it is none.
-    fn note(&mut self, verb: &str, rest: &str, is_recent: bool) -> Option<()> {
-        let mut words = rest.splitn(9, ' ');
-        let index: u32 = words.next()?.parse().ok()?;
-        if verb == "gone" {
-            self.objects.remove(&index);
-            return Some(());
-        }
-        let announcement = words.next()?.to_owned();
-        let what = match verb {
-            "have" => {
-                let ranges = words.next()?.split_terminator(',');
-                let mut new = ranges.map(parse_range).collect::<Option<Vec<_>>>()?;
-                if let Some(Noted { announcement: before, what: What::Stored(ranges) }) =
-                    self.objects.get_mut(&index)
-                    && *before == announcement
-                {
-                    ranges.append(&mut new);
-                    return Some(());
-                }
-                What::Stored(new)
-            }
-            "done" => {
-                let hashes = Hashes::parse(words.next()?)?;
-                let inode = words.next()?.parse().ok()?;
-                let (modified, changed) = (parse_time(words.next()?)?, parse_time(words.next()?)?);
-                let kind = match words.next()? {
-                    "1" => ObjectKind::File,
-                    "2" => ObjectKind::Folder,
-                    "3" => ObjectKind::Link,
-                    _ => return None,
-                };
-                let (size, name) = (words.next()?.parse().ok()?, words.next()?.to_owned());
-                check_name(&name).ok()?;
-                What::Done(Done { hashes, inode, modified, changed, kind, size, name, is_recent })
-            }
-            _ => return None,
-        };
-        self.objects.insert(index, Noted { announcement, what });
-        Some(())
-    }
-
-    /// Forgets the bytes of part files that are not there, not ours or shorter than noted.
-    fn check_parts(&mut self, journal: &Journal) {
-        self.objects.retain(|index, noted| {
-            let What::Stored(ranges) = &mut noted.what else { return true };
-            let name = c_string(journal.part_name(*index)).and_then(|name| {
-                let status = sys::status_at(journal.folder.root(), &name)?;
-                Ok(if status.is_own_file(0) { status.size } else { 0 })
-            });
-            let len = name.unwrap_or(0);
-            ranges.retain(|range| range.end <= len);
-            !ranges.is_empty()
-        });
-    }
-}
-
-fn parse_time(text: &str) -> Option<FileTime> {
-    let (seconds, nanoseconds) = text.split_once('.')?;
-    Some(FileTime { seconds: seconds.parse().ok()?, nanoseconds: nanoseconds.parse().ok()? })
-}
-
-fn parse_range(text: &str) -> Option<Range<u64>> {
-    let (start, end) = text.split_once('-')?;
-    let range = start.parse().ok()?..end.parse().ok()?;
-    (range.start < range.end).then_some(range)
-}
-
-/// What stands for an announcement: half a hash of all that it says.
-fn announcement(begin: &BeginOfFile) -> String {
-    HEXLOWER.encode(&announced(begin))
-}
-
-/// As [`announcement`], in bytes.
-pub(super) fn announced(begin: &BeginOfFile) -> Announced {
-    let packet = Message::BeginOfFile(begin.clone()).to_packet(FileId(0));
-    let mut half = Announced::default();
-    half.copy_from_slice(&blake3::hash(&packet[HEADER_LEN..]).as_bytes()[..16]);
-    half
 }
 
 /// What the kernel calls the time since the machine was started.
@@ -723,267 +523,5 @@ fn remove_old(folder: &TargetFolder) {
         if let Some(journal) = Journal::take(folder, session, slot, true) {
             journal.remove();
         }
-    }
-}
-
-#[cfg(test)]
-#[expect(clippy::single_range_in_vec_init, reason = "one range is meant")]
-mod tests {
-    use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
-
-    use super::*;
-    use crate::files::{begin, held_log::Piece, names::Names};
-    use crate::scratch::scratch;
-
-    const SESSION: SessionId = SessionId(0xa);
-    const HASHES: Hashes = Hashes { sent: [7; 32], own: [8; 32] };
-    const FILE: FileId = FileId(0xa << 32 | 3);
-
-    fn open(path: &std::path::Path) -> (TargetFolder, Journal, Leftovers) {
-        let folder = TargetFolder::open(path).unwrap();
-        let (journal, leftovers) = Journal::open(&folder, SESSION, true).unwrap();
-        (folder, journal, leftovers)
-    }
-
-    /// A journal whose receiver is killed after it has noted `ranges` of an object.
-    fn killed(path: &std::path::Path, ranges: &[Range<u64>]) {
-        let (_, mut journal, _) = open(path);
-        let mut part = journal.part(FILE, false).unwrap();
-        part.file().unwrap().set_len(100).unwrap();
-        part.keep();
-        journal.have(FILE, &begin(100, "name"), ranges);
-    }
-
-    #[test]
-    fn the_next_receiver_has_what_the_killed_one_noted() {
-        let path = scratch("journal");
-        killed(&path, &[0..10, 20..30]);
-        let (folder, mut journal, leftovers) = open(&path);
-        assert_eq!(leftovers.kept(&folder, FILE, &begin(100, "name")), Kept::Ranges(vec![0..10, 20..30]));
-        assert_eq!(leftovers.kept(&folder, FILE, &begin(100, "other")), Kept::Nothing);
-        journal.have(FILE, &begin(100, "name"), &[50..60]);
-        journal.write();
-        journal.file.write_all(b"have 3 1234 90-10").unwrap();
-        drop(journal);
-        let (folder, mut journal, leftovers) = open(&path);
-        let expected = Kept::Ranges(vec![0..10, 20..30, 50..60]);
-        assert_eq!(
-            leftovers.kept(&folder, FILE, &begin(100, "name")),
-            expected,
-            "a torn line is passed over"
-        );
-        journal.gone(FILE);
-        drop(journal);
-        let (_, journal, leftovers) = open(&path);
-        assert!(leftovers.is_empty());
-        journal.end(Ending::Over);
-        assert_eq!(hidden_files(&folder), [""; 0]);
-    }
-
-    #[test]
-    fn a_folder_that_has_been_moved_keeps_nothing() {
-        let path = scratch("journal-moved");
-        let (before, after) = (path.join("before"), path.join("after"));
-        let (_, mut journal, leftovers) = open(&before);
-        journal.open_held_log(&leftovers).unwrap();
-        journal.have(FILE, &begin(100, "name"), &[0..10]);
-        journal.write();
-        std::fs::rename(&before, &after).unwrap();
-        assert_eq!(std::fs::read_dir(&after).unwrap().count(), 3);
-        journal.end(Ending::Over);
-        assert_eq!(std::fs::read_dir(&after).unwrap().count(), 0);
-    }
-
-    #[test]
-    fn a_part_file_that_is_gone_or_short_counts_as_far_as_it_goes() {
-        let path = scratch("journal-short");
-        killed(&path, &[0..10, 20..30]);
-        let part = path.join(".treecast-0000000a.0.3.part");
-        File::options().write(true).open(&part).unwrap().set_len(15).unwrap();
-        let (folder, journal, leftovers) = open(&path);
-        assert_eq!(leftovers.kept(&folder, FILE, &begin(100, "name")), Kept::Ranges(vec![0..10]));
-        drop(journal);
-        std::fs::remove_file(part).unwrap();
-        assert!(open(&path).2.is_empty());
-    }
-
-    #[test]
-    fn a_whole_file_counts_while_it_is_the_one_that_was_noted() {
-        let path = scratch("journal-done");
-        let (folder, mut journal, _) = open(&path);
-        let part = journal.part(FILE, false).unwrap();
-        part.file().unwrap().write_all_at(b"abc", 0).unwrap();
-        let status = Names::new(folder).commit(part, &begin(3, "name")).unwrap();
-        journal.done(FILE, &begin(3, "name"), HASHES, status);
-        journal.end(Ending::Interrupted);
-        let (folder, mut journal, leftovers) = open(&path);
-        let trusted = Kept::Whole { hashes: HASHES, is_trusted: true };
-        assert_eq!(leftovers.kept(&folder, FILE, &begin(3, "name")), trusted);
-        assert_eq!(leftovers.whole(&folder, FILE), Some(("name".to_owned(), ObjectKind::File, 3)));
-        journal.add(format_args!("boot before"));
-        journal.done(FILE, &begin(3, "name"), HASHES, status);
-        drop(journal);
-        let (folder, _journal, mut leftovers) = open(&path);
-        let doubted = Kept::Whole { hashes: HASHES, is_trusted: false };
-        assert_eq!(leftovers.kept(&folder, FILE, &begin(3, "name")), doubted, "the machine was down since");
-        assert_eq!(leftovers.whole(&folder, FILE), None, "nor is the hash");
-        let compressed = Hashes { own: *blake3::hash(b"abc").as_bytes(), ..HASHES };
-        let mut right = Leftovers::default();
-        let (modified, changed) = (status.modified, status.changed);
-        let done = Done {
-            hashes: compressed,
-            inode: status.inode.1,
-            modified,
-            changed,
-            kind: ObjectKind::File,
-            size: 3,
-            name: "name".into(),
-            is_recent: false,
-        };
-        let noted = Noted { announcement: announcement(&begin(3, "name")), what: What::Done(done) };
-        right.objects.insert(3, noted);
-        assert!(right.whole(&folder, FILE).is_some(), "it is the file that came compressed");
-        let Some(Noted { what: What::Done(done), .. }) = leftovers.objects.remove(&3) else { panic!() };
-        let done = Done { is_recent: true, ..done };
-        // Whoever has written to it can set its time back, and not the time of change.
-        std::thread::sleep(Duration::from_millis(20));
-        std::fs::write(path.join("name"), "abd").unwrap();
-        let there = File::options().write(true).open(path.join("name")).unwrap();
-        let time = SystemTime::UNIX_EPOCH
-            + Duration::new(status.modified.seconds as u64, status.modified.nanoseconds);
-        there.set_modified(time).unwrap();
-        let noted = Noted { announcement: announcement(&begin(3, "name")), what: What::Done(done) };
-        let altered = Leftovers { objects: BTreeMap::from([(3, noted)]) };
-        assert_eq!(altered.kept(&folder, FILE, &begin(3, "name")), doubted);
-        assert_eq!(altered.whole(&folder, FILE), None, "its hash is another");
-        File::options()
-            .write(true)
-            .open(path.join("name"))
-            .unwrap()
-            .set_modified(SystemTime::UNIX_EPOCH)
-            .unwrap();
-        assert_eq!(altered.kept(&folder, FILE, &begin(3, "name")), Kept::Nothing);
-    }
-
-    #[test]
-    fn receivers_that_live_keep_their_slots_and_what_is_old_goes() {
-        let path = scratch("journal-slots");
-        let (_, living, _) = open(&path);
-        let (folder, mut other, _) = open(&path);
-        assert_eq!((living.slot, other.slot), (0, 1));
-        other.have(FILE, &begin(100, "name"), &[0..10]);
-        drop(other);
-        let old = File::options().write(true).open(path.join(".treecast-0000000a.1.journal")).unwrap();
-        old.set_modified(SystemTime::now() - MAX_AGE * 2).unwrap();
-        for name in [".treecast-0000000a.1.5.part", ".treecast-0000000b.0.5.part", ".treecast-notes"] {
-            std::fs::write(path.join(name), "x").unwrap();
-        }
-        remove_old(&folder);
-        assert_eq!(hidden_files(&folder), [".treecast-0000000a.0.journal", ".treecast-notes"]);
-    }
-
-    /// Notes two bytes in both files of the log.
-    fn note_held(journal: &Journal) {
-        for _ in 0..2 {
-            let piece = Piece { index: 1, announced: [7; 16], position: 0, bytes: b"ab" };
-            journal.held_log().write(|log| log.turn().and_then(|()| log.write(&[piece])));
-        }
-    }
-
-    #[test]
-    fn one_that_is_interrupted_leaves_nothing_of_what_it_held() {
-        let path = scratch("journal-held-interrupted");
-        for (ending, count) in [(Ending::CutShort, 3), (Ending::Interrupted, 1)] {
-            let (folder, mut journal, leftovers) = open(&path);
-            journal.open_held_log(&leftovers).unwrap();
-            note_held(&journal);
-            let status = sys::status_at(folder.root(), c"").unwrap();
-            journal.done(FILE, &begin(3, "name"), HASHES, status);
-            journal.end(ending);
-            let names = hidden_files(&folder);
-            assert_eq!(names.len(), count, "{names:?}");
-            assert!(names.contains(&".treecast-0000000a.0.journal".to_owned()));
-        }
-    }
-
-    #[test]
-    fn one_that_is_stopped_before_it_is_admitted_leaves_all_to_the_next() {
-        let path = scratch("journal-not-admitted");
-        killed(&path, &[0..10]);
-        let (_, journal, leftovers) = open(&path);
-        journal.open_held_log(&leftovers).unwrap();
-        note_held(&journal);
-        drop(journal);
-        for _ in 0..2 {
-            drop(open(&path));
-        }
-        let (folder, journal, leftovers) = open(&path);
-        assert_eq!(leftovers.kept(&folder, FILE, &begin(100, "name")), Kept::Ranges(vec![0..10]));
-        assert_eq!(journal.open_held_log(&leftovers).unwrap().len(), 1);
-        journal.end(Ending::Over);
-        assert_eq!(hidden_files(&folder), [""; 0]);
-    }
-
-    #[test]
-    fn a_journal_or_part_file_that_somebody_else_may_have_put_there_is_not_gone_on_with() {
-        let path = scratch("journal-not-ours");
-        let [journal, part] =
-            ["journal", "3.part"].map(|end| path.join(format!(".treecast-0000000a.0.{end}")));
-        let set_mode = |mode| std::fs::set_permissions(&journal, std::fs::Permissions::from_mode(mode));
-        let other_name = path.join("other");
-        let deeds: [(&dyn Fn(), usize); 5] = [
-            (&|| {}, 1),
-            (&|| std::fs::hard_link(&journal, &other_name).unwrap(), 0),
-            (&|| set_mode(0o620).unwrap(), 0),
-            (&|| std::os::unix::fs::chown(&journal, Some(12_345), None).unwrap(), 0),
-            (&|| std::fs::hard_link(&part, &other_name).unwrap(), 0),
-        ];
-        for (deed, kept) in deeds {
-            killed(&path, &[0..10]);
-            deed();
-            let (folder, journal, leftovers) = open(&path);
-            assert_eq!(leftovers.objects.len(), kept);
-            // Another user's is left to him.
-            let is_his =
-                sys::status_at(folder.root(), c".treecast-0000000a.0.journal").is_ok_and(|it| !it.is_ours());
-            assert_eq!(journal.slot, u32::from(is_his));
-            journal.end(Ending::Over);
-            std::fs::remove_dir_all(&path).unwrap();
-        }
-    }
-
-    #[test]
-    fn what_somebody_else_put_where_the_held_log_belongs_gives_way() {
-        let path = scratch("journal-held");
-        let (outside, held) = (path.join("outside"), path.join(".treecast-0000000a.0.1.held"));
-        let set_mode = |path: &std::path::Path, mode| {
-            std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
-        };
-        std::fs::create_dir_all(&path).unwrap();
-        let make_fifo = || {
-            sys::make_pipe(&held).unwrap();
-        };
-        let make_hard_link = || {
-            std::fs::write(&outside, "precious").unwrap();
-            set_mode(&outside, 0o600);
-            std::fs::hard_link(&outside, &held).unwrap();
-        };
-        let make_readable = || {
-            std::fs::write(&held, "").unwrap();
-            set_mode(&held, 0o644);
-        };
-        let make_link = || std::os::unix::fs::symlink(&outside, &held).unwrap();
-        for make in [&make_fifo as &dyn Fn(), &make_hard_link, &make_readable, &make_link] {
-            let (_, journal, leftovers) = open(&path);
-            make();
-            assert!(journal.open_held_log(&leftovers).unwrap().is_empty());
-            note_held(&journal);
-            let metadata = held.symlink_metadata().unwrap();
-            assert!(metadata.is_file() && metadata.len() > 0);
-            assert_eq!((metadata.mode() & 0o777, metadata.nlink()), (0o600, 1));
-            assert_eq!(journal.open_held_log(&leftovers).unwrap().len(), 1, "what is ours alone stays");
-            journal.end(Ending::Over);
-        }
-        assert_eq!(std::fs::read_to_string(outside).unwrap(), "precious");
     }
 }

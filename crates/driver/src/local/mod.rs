@@ -9,4 +9,4 @@ pub(crate) use post::{Post, member, own_address};
 
 /// The longest message of local groups, in bytes: a report about 16 objects with 48 ranges. Blocks are at least as long,
 /// because what is longer than a block is not received.
-pub const MIN_LOCAL_BLOCK_LEN: u16 = 1_152;
+pub(crate) const MIN_LOCAL_BLOCK_LEN: u16 = 1_152;

@@ -80,26 +80,17 @@ impl Post {
 
     /// Sends one message.
     pub fn tell(&mut self, to: Address, packet: &[u8]) {
-        let to = self.address(to);
-        let sent = match &mut self.sealer {
-            None => self.transmitter.send_datagram(to, packet),
-            Some(sealer) => {
-                self.sealed.clear();
-                let sealed = sealer.seal_packet(packet, &mut self.sealed);
-                sealed.and_then(|()| self.transmitter.send_datagram(to, &self.sealed))
-            }
-        };
-        note_lost(to, sent);
+        self.tell_all(to, &[packet]);
     }
 
     /// Sends messages that are all equally long, in as few super-packets as possible.
-    pub fn tell_all(&mut self, to: Address, packets: &[Vec<u8>]) {
+    pub fn tell_all(&mut self, to: Address, packets: &[impl AsRef<[u8]>]) {
         let to = self.address(to);
         let Some(first) = packets.first() else { return };
-        let segment_len = first.len() + if self.sealer.is_some() { SEAL_LEN } else { 0 };
+        let segment_len = first.as_ref().len() + if self.sealer.is_some() { SEAL_LEN } else { 0 };
         for run in packets.chunks(frames_in_super_packet(segment_len)) {
             self.sealed.clear();
-            let sealed = run.iter().try_for_each(|packet| match &mut self.sealer {
+            let sealed = run.iter().map(AsRef::as_ref).try_for_each(|packet| match &mut self.sealer {
                 Some(sealer) => sealer.seal_packet(packet, &mut self.sealed),
                 None => {
                     self.sealed.extend_from_slice(packet);

@@ -14,7 +14,7 @@ use super::{
     session::{Carried, Ended, Session},
 };
 use crate::{
-    files::{Admission, Ending, Journal, TargetFolder},
+    files::{Ending, Journal, TargetFolder},
     hindrance::Hindrance,
 };
 
@@ -28,14 +28,12 @@ pub(super) fn run(
     on_event: &mut dyn FnMut(ReceiveEvent),
 ) -> Result<ReceiveSummary, ReceiveError> {
     // Before the sender hears of this receiver, which could keep nothing otherwise.
-    let folder =
-        TargetFolder::open(&options.into)?.with_rules(options.rules).with_device(options.device.clone());
-    let folder = folder.with_old(options.old.as_deref());
+    let folder = options.open_folder()?;
     let mut storage = Journal::open(&folder, options.ticket.session, true)?;
     let member = Member::new(options, &mut storage.0, on_event)?;
     let mut until = (false, Instant::now() + options.connect_timeout);
     let joined = join::join(options, &member, until, stop, on_event)?;
-    let carried = Carried { admission: Admission::new(options.rules), ..Carried::default() };
+    let carried = Carried::new(options.rules);
     let session = Session::open(options, folder.clone(), storage, joined, carried, on_event)?;
     let mut ended = session.run(stop)?;
     loop {

@@ -31,7 +31,7 @@ use session::{Carried, Ended, Session};
 
 use crate::{
     events::{as_field_text, as_kind, as_seconds},
-    files::{Admission, Device, Journal, Limit, Rules, Shortage, TargetError, TargetFolder},
+    files::{Device, Journal, Limit, Rules, Shortage, TargetError, TargetFolder},
     hindrance::Hindrance,
     local::{GroupsFile, GroupsFileError},
     security::{Identity, PublicKey, tls::TlsError},
@@ -122,6 +122,11 @@ impl ReceiveOptions {
             groups: None,
             must_send: false,
         }
+    }
+
+    fn open_folder(&self) -> Result<TargetFolder, TargetError> {
+        let folder = TargetFolder::open(&self.into)?.with_rules(self.rules);
+        Ok(folder.with_device(self.device.clone()).with_old(self.old.as_deref()))
     }
 }
 
@@ -492,14 +497,12 @@ fn listen(
     stop: &Stop,
     on_event: &mut dyn FnMut(ReceiveEvent),
 ) -> Result<ReceiveSummary, ReceiveError> {
-    let folder =
-        TargetFolder::open(&options.into)?.with_rules(options.rules).with_device(options.device.clone());
-    let folder = folder.with_old(options.old.as_deref());
+    let folder = options.open_folder()?;
     // The IoT updater's frames do not say of which session they are.
     let resumes = options.dialect == Dialect::Session;
     let storage = Journal::open(&folder, options.ticket.session, resumes)?;
     let joined = join::listen(options, on_event)?;
-    let carried = Carried { admission: Admission::new(options.rules), ..Carried::default() };
+    let carried = Carried::new(options.rules);
     match Session::open(options, folder, storage, joined, carried, on_event)?.run(stop)? {
         Ended::Over(summary) => Ok(*summary),
         Ended::Broken { carried, .. } => Ok(carried.summary),

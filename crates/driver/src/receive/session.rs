@@ -43,7 +43,6 @@ use ears::Ears;
 use groups::Groups;
 use lifeline::Lifeline;
 use members::Members;
-use objects::AtHand;
 use reporter::Reporter;
 use source::Source;
 use trust::Trust;
@@ -55,9 +54,9 @@ use super::{
 use crate::{
     clock::Clock,
     connection::Connection,
-    files::{Admission, Ending, Intake, Leftovers, Limit, SmallObjects, TargetFolder},
+    files::{Admission, Ending, Intake, Leftovers, Limit, Rules, SmallObjects, TargetFolder},
     hindrance::Meter,
-    udp::{BATCH_LEN, Item, are_zeros},
+    udp::{AtHand, BATCH_LEN, Item, are_zeros},
 };
 
 const GROUP: u64 = 0;
@@ -108,6 +107,13 @@ pub(super) struct Carried {
     /// Numbers of the objects that the user was told of.
     pub announced: BTreeSet<u32>,
     pub admission: Admission,
+}
+
+impl Carried {
+    /// What a receiver has that joins for the first time.
+    pub fn new(rules: Rules) -> Self {
+        Self { admission: Admission::new(rules), ..Self::default() }
+    }
 }
 
 /// How a connection ended.

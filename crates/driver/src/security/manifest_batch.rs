@@ -54,10 +54,10 @@ const MAX_TREES: usize = 8;
 /// What is known of trees whose roots the sender has signed: of each, the way from the leaf that came last. Leaves come in
 /// their order, so that most meet that way after a step, and all above is known to be signed.
 #[derive(Debug, Default)]
-pub(super) struct SignedTrees(VecDeque<Way>);
+pub(super) struct SignedTrees(VecDeque<Branch>);
 
 /// The hashes on the way from a leaf to the root, each with the one beside it; the root has none.
-type Way = Vec<[[u8; 32]; 2]>;
+type Branch = Vec<[[u8; 32]; 2]>;
 
 impl SignedTrees {
     /// Whether a leaf at this place leads to a signed node. Its path is remembered then.
@@ -77,13 +77,13 @@ impl SignedTrees {
     }
 }
 
-fn lies_on(way: &Way, level: usize, hash: &[u8; 32]) -> bool {
+fn lies_on(way: &Branch, level: usize, hash: &[u8; 32]) -> bool {
     way.get(level).is_some_and(|pair| pair.contains(hash))
 }
 
 /// The way of a leaf as far as the first hash that is known at its level, or the root; and that.
-fn walk(leaf: [u8; 32], place: &Place, is_known: impl Fn(usize, &[u8; 32]) -> bool) -> (Way, [u8; 32]) {
-    let (mut way, mut hash) = (Way::new(), leaf);
+fn walk(leaf: [u8; 32], place: &Place, is_known: impl Fn(usize, &[u8; 32]) -> bool) -> (Branch, [u8; 32]) {
+    let (mut way, mut hash) = (Branch::new(), leaf);
     for (level, sibling) in place.siblings.iter().enumerate() {
         if is_known(level, &hash) {
             break;

@@ -8,7 +8,7 @@
 mod allow_list;
 mod identity;
 mod key_file;
-pub mod manifest;
+pub(crate) mod manifest;
 mod manifest_batch;
 pub(crate) mod owner_file;
 mod public_key;

@@ -68,13 +68,13 @@ pub const STALL_LIMIT: Duration = Duration::from_secs(120);
 pub const AT_ONCE: usize = 64;
 
 /// The shortest time for retransmissions of an object.
-pub const MINIMUM_RETRANSMISSION_TIME: Duration = Duration::from_secs(2);
+const MINIMUM_RETRANSMISSION_TIME: Duration = Duration::from_secs(2);
 
 /// The time for which a session waits for a receiver whose connection broke, when all others are done.
 pub const LINGER: Duration = Duration::from_secs(10);
 
 /// The time for which a session waits for the receivers that it is for: a year, until somebody stops it.
-pub const LISTED_WAIT: Duration = Duration::from_secs(366 * 24 * 3600);
+const LISTED_WAIT: Duration = Duration::from_secs(366 * 24 * 3600);
 
 /// The highest rate, in bits a second, at which repair symbols replace lost blocks without being asked for. One
 /// core decodes about 3 Gbit/s, and a receiver with any loss must decode nearly everything.

@@ -56,6 +56,22 @@ pub enum Item {
     },
 }
 
+/// The bytes of the packet that has just been handled: blocks without a gap between them, or symbols.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct AtHand {
+    /// Their position in the object, or among its symbols.
+    pub start: u64,
+    /// Where they lie in the batch.
+    pub at: usize,
+}
+
+impl AtHand {
+    /// Where a part of them lies in the batch.
+    pub fn place(self, part: &Range<u64>) -> Option<usize> {
+        Some(self.at + usize::try_from(part.start.checked_sub(self.start)?).ok()?)
+    }
+}
+
 /// A buffer for blocks and the list of what is in it.
 #[derive(Debug)]
 pub struct Batch {

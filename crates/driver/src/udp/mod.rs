@@ -20,7 +20,7 @@ mod outage;
 mod transmitter;
 
 pub use arrivals::Stamp;
-pub(crate) use batch::are_zeros;
+pub(crate) use batch::{AtHand, are_zeros};
 pub use batch::{BATCH_LEN, Batch, Item};
 pub use collector::{Collector, Spare};
 pub use datagrams::DatagramReceiver;

@@ -22,7 +22,7 @@ use super::{ClientProgress, TELL_INTERVAL, UnicastError};
 use crate::{
     clock::Clock,
     files::{Buffers, Intake, Journal, Kept, Report, TargetFolder, Task},
-    udp::Batch,
+    udp::{AtHand, Batch},
 };
 
 /// The file, its clock, and what its client has told.
@@ -101,13 +101,12 @@ impl<'a> Copy<'a> {
             .collect()
     }
 
-    /// Has a task done. What has come begins at a position of the file and lies at a
-    /// place in the batch.
+    /// Has a task done. Only what has just come can be stored.
     pub fn carry_out(
         &mut self,
         now: Instant,
         task: StorageTask,
-        (start, at): (u64, usize),
+        at_hand: Option<AtHand>,
     ) -> Result<(), UnicastError> {
         let file = object();
         let task = match task {
@@ -116,7 +115,7 @@ impl<'a> Copy<'a> {
                 Task::Reserve { file, size }
             }
             StorageTask::Store { range } => {
-                let at = at + range.start.saturating_sub(start) as usize;
+                let Some(at) = at_hand.and_then(|bytes| bytes.place(&range)) else { return Ok(()) };
                 Task::Keep { file, range, at }
             }
             StorageTask::Hash => Task::Hash { file },

@@ -29,7 +29,7 @@ use super::{
     copy::{Copy, object},
     hash, open_again, outcome,
 };
-use crate::files::Source;
+use crate::{files::Source, udp::AtHand};
 
 /// How many clients are served at once, and how many may wait for their turn. Further ones are turned away.
 #[derive(Clone, Copy)]
@@ -412,7 +412,7 @@ impl<T: FnMut(ClientProgress)> TcpClient<'_, T> {
         if end > file_size {
             return Err(Ended::Again(TOO_MUCH.into()));
         }
-        self.copy.carry_out(now, StorageTask::Store { range: start..end }, (start, at))?;
+        self.copy.carry_out(now, StorageTask::Store { range: start..end }, Some(AtHand { start, at }))?;
         self.received = end;
         Ok(Some(len))
     }
@@ -451,7 +451,7 @@ impl<T: FnMut(ClientProgress)> TcpClient<'_, T> {
     }
 
     fn store(&mut self, task: StorageTask) -> Result<(), UnicastError> {
-        self.copy.carry_out(self.copy.time(), task, (0, 0))
+        self.copy.carry_out(self.copy.time(), task, None)
     }
 
     fn settle(&mut self, now: Instant, ends: bool) {

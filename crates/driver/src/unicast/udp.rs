@@ -32,8 +32,8 @@ use crate::{
     files::Source,
     pacer::{self, Pacer},
     udp::{
-        Batch, DatagramReceiver, Item, Offload, Transmitter, frames_in_super_packet, open_unicast_client,
-        open_unicast_server,
+        AtHand, Batch, DatagramReceiver, Item, Offload, Transmitter, frames_in_super_packet,
+        open_unicast_client, open_unicast_server,
     },
 };
 
@@ -323,24 +323,24 @@ impl UdpClient<'_> {
     fn take_replies(&mut self, now: Instant) -> Result<(bool, Next), UnicastError> {
         let inputs = self.replies.receive(self.copy.batch())?;
         let is_quiet = inputs.is_empty();
-        let mut next = self.carry_out(now, (0, 0))?;
+        let mut next = self.carry_out(now, None)?;
         for (range, at) in inputs {
-            let start = range.start;
+            let at_hand = AtHand { start: range.start, at };
             self.replies.input(range).into_iter().for_each(|input| self.machine.handle(now, input));
             if matches!(next, Next::Wait(_)) {
-                next = self.carry_out(now, (start, at))?;
+                next = self.carry_out(now, Some(at_hand))?;
             }
         }
         Ok((is_quiet, next))
     }
 
     /// Does all that the machine wants.
-    fn carry_out(&mut self, now: Instant, place: (u64, usize)) -> Result<Next, UnicastError> {
+    fn carry_out(&mut self, now: Instant, at_hand: Option<AtHand>) -> Result<Next, UnicastError> {
         loop {
             match self.machine.poll(now) {
                 Step::Transmit(ClientTransmit::Request(request)) => self.request(request)?,
                 Step::Transmit(ClientTransmit::Storage(task)) => {
-                    self.copy.carry_out(now, task, place)?;
+                    self.copy.carry_out(now, task, at_hand)?;
                 }
                 Step::Event(event) => return Ok(Next::End(event)),
                 Step::Wait(deadline, _) => return Ok(Next::Wait(deadline)),

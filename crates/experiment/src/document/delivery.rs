@@ -6,7 +6,7 @@ use serde::Deserialize;
 use treecast_lab::{
     Role, Topology,
     events::{self, Fault},
-    mead_plan::Way,
+    mead_plan::Scheme,
     quantity::Time,
 };
 use treecast_proto::explicit::mead::grouping::Parameters;
@@ -355,13 +355,13 @@ impl Delivery {
     }
 
     /// Returns the way of serving receivers for which the cost is computed from the network's tree.
-    pub fn way(&self, max: usize) -> Way {
+    pub fn scheme(&self, max: usize) -> Scheme {
         let Options { merge, min_leaves, min_routers, split, grouping, dont_replicate, designated, .. } =
             self.options;
         match self.fanout {
-            Fanout::Unicast => Way::Unicast,
-            Fanout::Multicast => Way::Multicast,
-            Fanout::Mead | Fanout::Auto => Way::Mead {
+            Fanout::Unicast => Scheme::Unicast,
+            Fanout::Multicast => Scheme::Multicast,
+            Fanout::Mead | Fanout::Auto => Scheme::Mead {
                 grouping: (grouping == Grouping::Thesis).then(|| Parameters {
                     max,
                     ok: self.options.ok(max),
@@ -373,8 +373,8 @@ impl Delivery {
                 dont_replicate,
                 designated,
             },
-            Fanout::Xcast => Way::Xcast,
-            Fanout::XcastPlus => Way::XcastPlus,
+            Fanout::Xcast => Scheme::Xcast,
+            Fanout::XcastPlus => Scheme::XcastPlus,
         }
     }
 }

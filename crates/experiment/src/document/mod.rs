@@ -324,47 +324,8 @@ fn check_stream(delivery: &Delivery) -> Result<(), String> {
 
 impl Document {
     fn complete(self, name: &str, folder: &Path) -> Result<Experiment, String> {
-        let mut described: Vec<Delivery> = Vec::new();
-        for keys in self.delivery {
-            described.extend(keys.expand()?);
-        }
-        let mut deliveries = match self.deliveries {
-            None => described.clone(),
-            Some(names) => named(&described, &names)?,
-        };
-        let is_left_out = |name: &String| {
-            let is_described = described.iter().any(|delivery| delivery.name == *name);
-            let is_chosen = deliveries.iter().any(|delivery| delivery.name == *name);
-            (is_described || Delivery::known(name).is_some()) && !is_chosen
-        };
-        let mut networks: Vec<Network> =
-            self.network.into_iter().map(|network| located(network, folder)).collect();
-        for only in networks.iter_mut().filter_map(|network| network.deliveries.as_mut()) {
-            only.retain(|name| !is_left_out(name));
-        }
-        for event in deliveries.iter_mut().flat_map(|delivery| &mut delivery.events) {
-            event.read_trace(folder).map_err(|error| error.to_string())?;
-        }
-        if deliveries.is_empty() && matches!(self.workload, WorkloadKeys::Load(_)) {
-            let (name, repair) = ("multicast".to_owned(), Some(Repair::None));
-            deliveries.push(Delivery { name, repair, ..Delivery::default() });
-        }
-        if deliveries.is_empty() && matches!(self.workload, WorkloadKeys::Multihoming(_)) {
-            deliveries.extend(Delivery::known(Program::Tcp.word()));
-        }
-        if deliveries.is_empty() {
-            return Err("no [[delivery]] to run, and no `deliveries`".into());
-        }
-        if networks.is_empty() {
-            return Err("no [[network]] to run in".into());
-        }
-        networks.retain(|network| network.deliveries.as_ref().is_none_or(|only| !only.is_empty()));
-        if networks.is_empty() {
-            return Err("no [[network]] runs one of these deliveries".into());
-        }
-        if networks.iter().any(|network| network.routing == Some(Routing::Ospf)) {
-            deliveries.iter_mut().try_for_each(Delivery::leave_routes)?;
-        }
+        let (deliveries, networks) =
+            chosen(self.delivery, self.deliveries, self.network, &self.workload, folder)?;
         let workload = self.workload.complete(folder)?;
         let is_conference = matches!(&workload, Workload::Stream(stream) if stream.all_send);
         let cast = self.cast.map(|cast| cast.complete(folder)).transpose()?;
@@ -402,6 +363,58 @@ impl Document {
             is_changed: false,
         })
     }
+}
+
+/// The deliveries that run, and the networks in which one of them does. `names` chooses among the deliveries that `keys` describe,
+/// and those that treecast knows.
+fn chosen(
+    keys: Vec<DeliveryKeys>,
+    names: Option<Vec<String>>,
+    networks: Vec<Network>,
+    workload: &WorkloadKeys,
+    folder: &Path,
+) -> Result<(Vec<Delivery>, Vec<Network>), String> {
+    let mut described: Vec<Delivery> = Vec::new();
+    for keys in keys {
+        described.extend(keys.expand()?);
+    }
+    let mut deliveries = match names {
+        None => described.clone(),
+        Some(names) => named(&described, &names)?,
+    };
+    let is_left_out = |name: &String| {
+        let is_described = described.iter().any(|delivery| delivery.name == *name);
+        let is_chosen = deliveries.iter().any(|delivery| delivery.name == *name);
+        (is_described || Delivery::known(name).is_some()) && !is_chosen
+    };
+    let mut networks: Vec<Network> = networks.into_iter().map(|network| located(network, folder)).collect();
+    for only in networks.iter_mut().filter_map(|network| network.deliveries.as_mut()) {
+        only.retain(|name| !is_left_out(name));
+    }
+    for event in deliveries.iter_mut().flat_map(|delivery| &mut delivery.events) {
+        event.read_trace(folder).map_err(|error| error.to_string())?;
+    }
+    if deliveries.is_empty() && matches!(workload, WorkloadKeys::Load(_)) {
+        let (name, repair) = ("multicast".to_owned(), Some(Repair::None));
+        deliveries.push(Delivery { name, repair, ..Delivery::default() });
+    }
+    if deliveries.is_empty() && matches!(workload, WorkloadKeys::Multihoming(_)) {
+        deliveries.extend(Delivery::known(Program::Tcp.word()));
+    }
+    if deliveries.is_empty() {
+        return Err("no [[delivery]] to run, and no `deliveries`".into());
+    }
+    if networks.is_empty() {
+        return Err("no [[network]] to run in".into());
+    }
+    networks.retain(|network| network.deliveries.as_ref().is_none_or(|only| !only.is_empty()));
+    if networks.is_empty() {
+        return Err("no [[network]] runs one of these deliveries".into());
+    }
+    if networks.iter().any(|network| network.routing == Some(Routing::Ospf)) {
+        deliveries.iter_mut().try_for_each(Delivery::leave_routes)?;
+    }
+    Ok((deliveries, networks))
 }
 
 /// The network, its topology's file found from the experiment's folder.

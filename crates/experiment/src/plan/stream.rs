@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use treecast_lab::{
     Topology,
-    mead_plan::{self, Cost, Group, Way, thesis_payload},
+    mead_plan::{self, Cost, Group, Scheme, thesis_payload},
 };
 
 use crate::document::{
@@ -79,10 +79,10 @@ pub fn plan(
     let payload_bytes = payload(experiment, of_use_case);
     let max = delivery.max(of_use_case);
     let support = delivery.support.routers(topology)?;
-    let cost = |way: &Way| -> Result<Cost, String> {
+    let cost = |scheme: &Scheme| -> Result<Cost, String> {
         let mut sum = Cost::default();
         for group in groups {
-            let one = mead_plan::cost(topology, group, support.as_ref(), (max, payload_bytes), way)?;
+            let one = mead_plan::cost(topology, group, support.as_ref(), (max, payload_bytes), scheme)?;
             sum.network_bytes += one.network_bytes;
             sum.sender_bytes += one.sender_bytes;
             // Too much where senders do not share their fullest links.
@@ -90,7 +90,7 @@ pub fn plan(
         }
         Ok(sum)
     };
-    let (computed, floor) = (cost(&delivery.way(max))?, cost(&Way::Multicast)?);
+    let (computed, floor) = (cost(&delivery.scheme(max))?, cost(&Scheme::Multicast)?);
     let packets = load.packets(payload_bytes);
     let whole = |cost: Cost| Bytes {
         network: cost.network_bytes * u64::from(packets),

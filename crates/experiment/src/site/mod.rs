@@ -199,15 +199,6 @@ impl Program {
             }
         }
     }
-
-    /// Waits until `end` for the program's end, whatever it says before.
-    pub fn ended(&self, end: Instant) -> io::Result<(Ended, Option<String>)> {
-        loop {
-            if let (_, Said::Ended(ended, last)) = self.next(end)? {
-                return Ok((ended, last));
-            }
-        }
-    }
 }
 
 /// A place that holds one program after the other, and that another thread may close.
@@ -284,6 +275,15 @@ pub mod tests {
         let mut command = Command::new("sh");
         command.args(["-c", script]);
         lab::start_here("sh".into(), command, errors)
+    }
+
+    /// Waits until `end` for the program's end, whatever it says before.
+    fn ended(program: &Program, end: Instant) -> (Ended, Option<String>) {
+        loop {
+            if let (_, Said::Ended(ended, last)) = program.next(end).unwrap() {
+                return (ended, last);
+            }
+        }
     }
 
     /// A site for tests that can do nothing.
@@ -369,7 +369,7 @@ pub mod tests {
         let program = shell("echo one; echo last words >&2; exit 3").unwrap();
         let end = Instant::now() + std::time::Duration::from_secs(30);
         assert!(matches!(program.next(end).unwrap().1, Said::Line(line) if line == "one"));
-        let (ended, last) = program.ended(end).unwrap();
+        let (ended, last) = ended(&program, end);
         assert_eq!((ended.code, last.as_deref()), (Some(3), Some("last words")));
         assert!(program.event::<serde_json::Value>(end).is_err());
     }
@@ -379,7 +379,7 @@ pub mod tests {
         let slot = Slot::default();
         let program = slot.start(|| shell("exec sleep 60")).unwrap().unwrap();
         slot.close(libc::SIGKILL);
-        let (ended, _) = program.ended(Instant::now() + std::time::Duration::from_secs(30)).unwrap();
+        let (ended, _) = ended(&program, Instant::now() + std::time::Duration::from_secs(30));
         assert_eq!(ended.signal, Some(libc::SIGKILL));
         assert!(slot.start(|| shell("exec sleep 60")).unwrap().is_none());
     }

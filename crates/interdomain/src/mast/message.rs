@@ -35,7 +35,7 @@ pub const SRMP_PORT: u16 = 4547;
 pub const ITMP_PORT: u16 = 4548;
 
 /// The longest name of a sender in bytes.
-pub const MAX_SENDER_LEN: usize = 40;
+pub(crate) const MAX_SENDER_LEN: usize = 40;
 
 /// The largest number of prefixes in a message of SRMP. So every message fits into the smallest MTU of IPv6.
 pub const MAX_PREFIXES: usize = 32;
@@ -47,7 +47,7 @@ const _: () = assert!(MAX_LEN <= 1280 - 48);
 
 /// The farthest that a stamp may be from the receiver's clock, in microseconds. TSIG, which the SRMS needs anyway, allows
 /// clocks to differ by 300 s (RFC 8945, 10).
-pub const MAX_SKEW_US: u64 = 60_000_000;
+const MAX_SKEW_US: u64 = 60_000_000;
 
 /// The two protocols. Each has keys of its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

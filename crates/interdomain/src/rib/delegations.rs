@@ -129,7 +129,7 @@ fn parse(fields: &[&str]) -> Option<Delegation> {
 }
 
 /// The last address of a prefix. Bits behind an address of IPv4 are ones.
-pub fn last_address(prefix: Prefix) -> u128 {
+pub(crate) fn last_address(prefix: Prefix) -> u128 {
     prefix.bits() | u128::MAX.checked_shr(u32::from(prefix.length())).unwrap_or(0)
 }
 

@@ -115,7 +115,7 @@ impl Dump {
 }
 
 /// Sorts routes, and adds up the entries of equal ones. Runs that are sorted already are merged fast.
-pub fn sort_routes(routes: &mut Vec<Route>) {
+pub(crate) fn sort_routes(routes: &mut Vec<Route>) {
     fn key(route: &Route) -> (Prefix, u32, u32) {
         (route.prefix, route.origin, route.upstream)
     }
@@ -128,7 +128,7 @@ pub fn sort_routes(routes: &mut Vec<Route>) {
 }
 
 /// Sorts paths, and adds up the entries of equal ones. Runs that are sorted already are merged fast.
-pub fn sort_paths(paths: &mut Vec<PathCount>) {
+pub(crate) fn sort_paths(paths: &mut Vec<PathCount>) {
     paths.sort_by(|one, other| (one.family, &one.path).cmp(&(other.family, &other.path)));
     paths.dedup_by(|next, first| {
         let is_same = (next.family, &next.path) == (first.family, &first.path);

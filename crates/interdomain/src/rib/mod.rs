@@ -12,12 +12,12 @@
 //! depends on the routing table and not on the number of peers that sent it.
 
 pub mod analysis;
-pub mod asn;
+mod asn;
 pub use treecast_measure::date;
 pub mod delegations;
 pub mod dump;
 pub mod family;
-pub mod fault;
+mod fault;
 pub mod input;
 pub mod mrt;
 pub mod page;

@@ -270,7 +270,7 @@ pub fn reduction(equation: &Equation) -> Option<f64> {
 }
 
 /// The paper's reduction: 24,436 prefixes of 2010 against 450,000 of 2012.
-pub fn papers_reduction() -> f64 {
+pub(crate) fn papers_reduction() -> f64 {
     1.0 - paper::GLOBAL_TABLE_MAST_2010 as f64 / paper::GLOBAL_TABLE_2012 as f64
 }
 

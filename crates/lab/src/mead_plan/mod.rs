@@ -13,7 +13,7 @@ pub use self::participants::{Participants, Reduction, UseCase};
 use self::ways::Ways;
 use crate::topology::Topology;
 
-pub use treecast_proto::explicit::plan::{Cost, Group, Way};
+pub use treecast_proto::explicit::plan::{Cost, Group, Scheme};
 
 /// The options of the comparison.
 #[derive(Debug, Clone)]
@@ -101,9 +101,9 @@ pub fn cost(
     group: &Group,
     support: Option<&BTreeSet<String>>,
     max_and_data_bytes: (usize, usize),
-    way: &Way,
+    scheme: &Scheme,
 ) -> Result<Cost, String> {
-    plan::cost(&Ways::of(topology), group, support, max_and_data_bytes, way)
+    plan::cost(&Ways::of(topology), group, support, max_and_data_bytes, scheme)
 }
 
 /// The routers on the receivers' links.
@@ -202,11 +202,11 @@ mod tests {
     fn saved(name: &str, receivers: usize, merge: u8, support: Option<&BTreeSet<String>>) -> [f64; 2] {
         let (testbed, group) = (testbed(), group_of(&use_case(name), receivers));
         let parameters = Parameters { max: 10, ok: 8, merge, ..Parameters::default() };
-        let mead = Way::Mead { grouping: Some(parameters), dont_replicate: false, designated: false };
+        let mead = Scheme::Mead { grouping: Some(parameters), dont_replicate: false, designated: false };
         let cost = |support, way| {
             cost(&testbed, &group, support, (10, thesis_payload(10)), &way).expect("a group of the testbed")
         };
-        let (ours, unicast) = (cost(support, mead), cost(None, Way::Unicast));
+        let (ours, unicast) = (cost(support, mead), cost(None, Scheme::Unicast));
         let part = |one: u64, all: u64| 100.0 - 100.0 * one as f64 / all as f64;
         [part(ours.network_bytes, unicast.network_bytes), part(ours.sender_bytes, unicast.sender_bytes)]
     }
@@ -253,17 +253,20 @@ mod tests {
         let cost = |support: Option<&BTreeSet<String>>, max, way| {
             cost(&testbed, &group, support, (max, 1000), &way).expect("a group of the testbed")
         };
-        let [unicast, multicast, all, plus] = [Way::Unicast, Way::Multicast, Way::Xcast, Way::XcastPlus]
-            .map(|way| cost(None, 23, way).network_bytes);
+        let [unicast, multicast, all, plus] =
+            [Scheme::Unicast, Scheme::Multicast, Scheme::Xcast, Scheme::XcastPlus]
+                .map(|way| cost(None, 23, way).network_bytes);
         assert!(multicast < plus && plus < all && all < unicast);
         assert_eq!(last_routers(&testbed, &group).expect("routers").len(), 6);
         // 45 receivers in two lists, and the six routers of their nine networks in one.
-        assert_eq!(cost(None, 23, Way::Xcast).sender_bytes, 2 * (1048 + 32) + 45 * 16);
-        assert_eq!(cost(None, 23, Way::XcastPlus).sender_bytes, 1048 + 32 + 6 * 16);
+        assert_eq!(cost(None, 23, Scheme::Xcast).sender_bytes, 2 * (1048 + 32) + 45 * 16);
+        assert_eq!(cost(None, 23, Scheme::XcastPlus).sender_bytes, 1048 + 32 + 6 * 16);
         // Only the first of each list is reached.
         let nowhere = BTreeSet::new();
-        let alone = cost(Some(&nowhere), 23, Way::Xcast);
-        assert!(alone.network_bytes < all && alone.sender_bytes == cost(None, 23, Way::Xcast).sender_bytes);
+        let alone = cost(Some(&nowhere), 23, Scheme::Xcast);
+        assert!(
+            alone.network_bytes < all && alone.sender_bytes == cost(None, 23, Scheme::Xcast).sender_bytes
+        );
     }
 
     #[test]

@@ -21,7 +21,6 @@ use std::{
     time::Duration,
 };
 
-pub use history::HISTORY;
 pub(crate) use spread::SpreadCounter;
 pub use stream::MAX_NUMBER;
 use stream::{Stream, Verdict};

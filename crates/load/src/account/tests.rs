@@ -2,7 +2,7 @@ use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 
-use super::*;
+use super::{history::HISTORY, *};
 use crate::packet::{OWN_LEN, PAPER_LEN, Stamp};
 
 const SOURCE: ([u8; 4], u16) = ([10, 0, 0, 1], 5000);

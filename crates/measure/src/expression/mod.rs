@@ -14,7 +14,7 @@ mod parser;
 pub use crate::condition::{Condition, Relation, number};
 use crate::frame::{Vocabulary, unit_of_parameter};
 
-pub use evaluate::{Item, Lacking, Scope, Table, Value};
+pub use evaluate::{Lacking, Scope, Value};
 
 /// An expression without a comparison.
 #[derive(Debug, Clone, PartialEq)]

@@ -7,6 +7,9 @@ use std::{collections::BTreeMap, ops::Range};
 const MOST: usize = 16_384;
 
 /// Ranges of bytes that neither overlap nor touch: the end of each by its object and its start.
+///
+/// A [`BlockSet`](crate::object::ranges::BlockSet) would not do. It takes an entry for each 4,096 blocks, and a forged message can
+/// name an object, and a range of it, of nearly 2^64 bytes. Here, any range is one entry.
 #[derive(Debug, Default)]
 pub(super) struct Said(BTreeMap<(u32, u64), u64>);
 

@@ -21,13 +21,13 @@ const LEN: usize = 3;
 pub const BITS: u32 = LEN as u32 * COUNT.ilog2();
 
 /// The number of bits of a code that its tag tells.
-pub const TAG_BITS: u32 = 6;
+const TAG_BITS: u32 = 6;
 
 /// The number of wrong codes after which a code is dead.
 pub const ATTEMPTS: u8 = 5;
 
 /// The number of exchanges that may go on at the same time. Further strangers have to come again.
-pub const MAX_EXCHANGES: usize = 16;
+const MAX_EXCHANGES: usize = 16;
 
 /// A code: three words.
 #[derive(Clone, Copy, PartialEq, Eq)]

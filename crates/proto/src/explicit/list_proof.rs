@@ -17,7 +17,7 @@ use siphasher::sip::SipHasher24;
 use treecast_wire::{list_proof::ListProof, mead::Map};
 
 /// Length of an epoch in seconds.
-pub const EPOCH_SECONDS: u64 = 600;
+const EPOCH_SECONDS: u64 = 600;
 
 /// The key of a domain's list proofs.
 #[derive(Clone, Copy, PartialEq, Eq)]

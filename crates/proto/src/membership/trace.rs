@@ -69,7 +69,7 @@ pub trait Surroundings {
     fn address(&self, link: LinkId) -> Option<IpAddr>;
 
     /// The way that packets come from `source`. Without a source: the way of any-source groups.
-    fn way(&mut self, source: Option<IpAddr>) -> Way;
+    fn upstream(&mut self, source: Option<IpAddr>) -> Upstream;
 
     /// What becomes of packets to `group` at `link`; see [`super::Router::passing`].
     fn passing(&self, link: LinkId, source: Option<IpAddr>, group: Option<IpAddr>) -> Passing;
@@ -83,7 +83,7 @@ pub trait Surroundings {
 
 /// The way that packets come from a source.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Way {
+pub enum Upstream {
     /// The source is a neighbour on this link.
     Neighbour(LinkId),
     /// The source's packets come from this router on the link.
@@ -98,7 +98,7 @@ pub enum Way {
     Unknown,
 }
 
-impl Way {
+impl Upstream {
     fn link(self) -> Option<LinkId> {
         match self {
             Self::Neighbour(link) | Self::Router(link, _) | Self::Link(link) => Some(link),
@@ -257,7 +257,7 @@ impl Tracer {
     /// RFC 8487, sections 4.2.2 to 4.4: adds the block of this router, and passes the request on or replies.
     fn answer(&self, message: Message, arrival: &Arrival, around: &mut impl Surroundings) -> Vec<Transmit> {
         let header = message.header;
-        let way = around.way(header.source());
+        let way = around.upstream(header.source());
         let unknown_query = message
             .blocks
             .iter()
@@ -281,9 +281,9 @@ impl Tracer {
         }
         let passed = message.standard().count() + message.returned() + 1;
         let upstream = match way {
-            Way::Router(link, router) => Some((link, Some(router))),
-            Way::Link(link) => Some((link, None)),
-            Way::Neighbour(_) | Way::Here | Way::NotRouted | Way::Unknown => None,
+            Upstream::Router(link, router) => Some((link, Some(router))),
+            Upstream::Link(link) => Some((link, None)),
+            Upstream::Neighbour(_) | Upstream::Here | Upstream::NotRouted | Upstream::Unknown => None,
         };
         let goes_on = passed < usize::from(header.hops) && goes_on(block.code);
         out.push(match upstream.filter(|_| goes_on) {
@@ -328,27 +328,27 @@ fn came_from_neighbour(arrival: &Arrival, around: &impl Surroundings) -> bool {
 /// Whether this router brings the packets of a trace to a link (RFC 8487, section 4.1.1). A router that expects
 /// them from there does not.
 fn serves(link: LinkId, header: &Header, around: &mut impl Surroundings) -> bool {
-    let comes_by = around.way(header.source()).link();
+    let comes_by = around.upstream(header.source()).link();
     comes_by != Some(link)
         && !matches!(around.passing(link, header.source(), header.group()), Passing::NotServed)
 }
 
 /// The block of this router (RFC 8487, section 4.2.2, steps 3 to 11).
-fn describe(header: &Header, way: Way, arrival: &Arrival, around: &impl Surroundings) -> StandardBlock {
+fn describe(header: &Header, way: Upstream, arrival: &Arrival, around: &impl Surroundings) -> StandardBlock {
     let is_ipv4 = header.client().is_ipv4();
     let mut block = StandardBlock::only(ForwardingCode::NoError, is_ipv4);
     block.arrival = arrival.time;
     block.packets_out = around.packets(arrival.link).map(|(_, packets_out)| packets_out);
     block.interfaces = interfaces(way, arrival.link, is_ipv4, around);
     block.code = code(header, way, arrival.link, around);
-    if matches!(way, Way::Unknown | Way::NotRouted) {
+    if matches!(way, Upstream::Unknown | Upstream::NotRouted) {
         return block;
     }
     block.packets_in = way.link().and_then(|link| around.packets(link)).map(|(packets_in, _)| packets_in);
     block.packets = header.source().zip(header.group()).and_then(|(from, to)| around.packets_of(from, to));
     block.unicast_protocol = match way {
-        Way::Router(..) | Way::Link(_) => OTHER_PROTOCOL,
-        Way::Neighbour(_) | Way::Here | Way::NotRouted | Way::Unknown => LOCAL_PROTOCOL,
+        Upstream::Router(..) | Upstream::Link(_) => OTHER_PROTOCOL,
+        Upstream::Neighbour(_) | Upstream::Here | Upstream::NotRouted | Upstream::Unknown => LOCAL_PROTOCOL,
     };
     block.multicast_protocol = IGMP_ONLY;
     block.prefix_len = match (header.source(), is_ipv4) {
@@ -360,13 +360,13 @@ fn describe(header: &Header, way: Way, arrival: &Arrival, around: &impl Surround
     block
 }
 
-fn interfaces(way: Way, out: LinkId, is_ipv4: bool, around: &impl Surroundings) -> Interfaces {
+fn interfaces(way: Upstream, out: LinkId, is_ipv4: bool, around: &impl Surroundings) -> Interfaces {
     let upstream = match way {
-        Way::Router(_, router) => Some(router),
+        Upstream::Router(_, router) => Some(router),
         // RFC 8487, section 3.2.4: a group of all routers, where the router is not known.
-        Way::Link(_) if is_ipv4 => Some(igmp::ALL_ROUTERS.into()),
-        Way::Link(_) => Some(mld::ALL_ROUTERS.into()),
-        Way::Neighbour(_) | Way::Here | Way::NotRouted | Way::Unknown => None,
+        Upstream::Link(_) if is_ipv4 => Some(igmp::ALL_ROUTERS.into()),
+        Upstream::Link(_) => Some(mld::ALL_ROUTERS.into()),
+        Upstream::Neighbour(_) | Upstream::Here | Upstream::NotRouted | Upstream::Unknown => None,
     };
     let in_address = way.link().and_then(|link| around.address(link));
     let mut interfaces = Interfaces::unknown(is_ipv4);
@@ -394,11 +394,11 @@ fn interfaces(way: Way, out: LinkId, is_ipv4: bool, around: &impl Surroundings) 
     interfaces
 }
 
-fn code(header: &Header, way: Way, out: LinkId, around: &impl Surroundings) -> ForwardingCode {
+fn code(header: &Header, way: Upstream, out: LinkId, around: &impl Surroundings) -> ForwardingCode {
     match way {
-        Way::Unknown => return ForwardingCode::NoRoute,
-        Way::NotRouted => return ForwardingCode::NoMulticast,
-        Way::Neighbour(_) | Way::Router(..) | Way::Link(_) | Way::Here => {}
+        Upstream::Unknown => return ForwardingCode::NoRoute,
+        Upstream::NotRouted => return ForwardingCode::NoMulticast,
+        Upstream::Neighbour(_) | Upstream::Router(..) | Upstream::Link(_) | Upstream::Here => {}
     }
     if way.link() == Some(out) {
         return ForwardingCode::ReversePathInterface;

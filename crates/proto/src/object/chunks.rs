@@ -10,7 +10,7 @@ pub const CHUNK_LEN: u64 = 64 * 1024;
 
 /// The most chunks that an object has, which bounds the memory for their hashes. An object above 8 GiB has
 /// longer chunks instead.
-pub const MAX_CHUNKS: u64 = 131_072;
+pub(crate) const MAX_CHUNKS: u64 = 131_072;
 
 /// The longest page of chunk hashes: two numbers, and 32 bytes for each of its chunks and each node on its way to the root.
 const MAX_PAGE_LEN: usize = 8 + 32 * (PAGE_CHUNKS + (MAX_CHUNKS as usize / PAGE_CHUNKS).ilog2() as usize);

@@ -26,7 +26,7 @@
 //! - A sender that had nothing to send, or was held back by its disk or by a receiver's buffer, keeps its rate for a
 //!   while, but does not raise it (RFC 5348, 4.3).
 
-pub mod equation;
+pub(crate) mod equation;
 pub(crate) mod feedback;
 mod loss_history;
 mod receive_rate;

@@ -3,6 +3,7 @@
 
 mod awaited;
 mod coordinator;
+mod corrections;
 mod credit;
 mod difference;
 mod input;
@@ -11,7 +12,9 @@ mod multicast_sender;
 mod objects;
 mod offers;
 mod over;
+mod owed_symbols;
 mod path;
+mod requests;
 mod retransmitter;
 mod slower;
 mod stall;
@@ -280,7 +283,7 @@ impl Sender {
     /// Whether half of an object's time for retransmissions is over, so that what the receiver still lacks of
     /// it will soon be too late.
     pub fn is_urgent(&self, now: Instant, receiver: ReceiverId) -> bool {
-        let is_urgent = |one: &Retransmitter| one.is_urgent(now, &self.objects);
+        let is_urgent = |one: &Retransmitter| one.requests.is_urgent(now, &self.objects);
         self.coordinator.has_timers() && self.retransmitters.get(&receiver).is_some_and(is_urgent)
     }
 
@@ -338,7 +341,9 @@ impl Sender {
         now: Instant,
         receiver: ReceiverId,
     ) -> Step<SenderTransmit, SenderEvent, SenderWait> {
-        while let Some(index) = self.retransmitters.get_mut(&receiver).and_then(Retransmitter::take_through) {
+        while let Some(index) =
+            self.retransmitters.get_mut(&receiver).and_then(|one| one.requests.take_through())
+        {
             self.through(now, receiver, index);
         }
         let (repair, max_run_len) = (self.config.repair, self.run_len());

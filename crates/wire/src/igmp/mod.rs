@@ -18,8 +18,6 @@ use crate::{
 pub type Query = membership::Query<Ipv4Addr>;
 pub type Report = membership::Report<Ipv4Addr>;
 pub type GroupRecord = membership::GroupRecord<Ipv4Addr>;
-/// A message of version 1 or 2.
-pub type V2 = membership::Older<Ipv4Addr>;
 
 /// The destination of version 3 reports: all IGMPv3-capable routers.
 pub const REPORT_DESTINATION: Ipv4Addr = Ipv4Addr::new(224, 0, 0, 22);

@@ -70,13 +70,6 @@ codes! {
     Prohibited = 0x82, "ADMIN_PROHIB", "does not allow traces";
 }
 
-impl ForwardingCode {
-    /// Whether the trace cannot go on behind the router that says this (RFC 8487, section 3.2.4).
-    pub fn is_fatal(self) -> bool {
-        self.number() & 0x80 != 0
-    }
-}
-
 impl fmt::Display for ForwardingCode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -7,7 +7,7 @@ use treecast_proto::explicit::{
     xcast::router as xcast,
 };
 
-use super::network::{self, ENTRANCE, Way};
+use super::network::{self, ENTRANCE, Exit};
 use crate::explicit::{
     shared::{Counter, FIRST_REFUSED, FIRST_XCAST_REASON, FIRST_XCAST_REFUSED},
     user_space::{counter, xcast_counter},
@@ -27,7 +27,7 @@ pub enum Verdict {
     /// The program must pass the packet on to the kernel, in this form.
     Pass(Vec<u8>),
     /// The program must send these copies.
-    Leave(Vec<(Way, Vec<u8>)>),
+    Leave(Vec<(Exit, Vec<u8>)>),
 }
 
 impl Expected {
@@ -45,7 +45,7 @@ impl Expected {
     fn new(name: &str, verdict: Verdict, counters: &[Counter]) -> Self {
         let mut counters: Vec<_> = counters.iter().map(|counter| *counter as usize).collect();
         if let Verdict::Leave(copies) = &verdict {
-            let by_kernel = copies.iter().filter(|(way, _)| *way == Way::Kernel);
+            let by_kernel = copies.iter().filter(|(way, _)| *way == Exit::Kernel);
             counters.extend(by_kernel.map(|_| Counter::ByKernel as usize));
         }
         Self { name: name.to_owned(), verdict, counters }
@@ -127,11 +127,11 @@ fn is_limited(router: &Router, copies: usize) -> bool {
 }
 
 /// A copy, and how it leaves: to a group by the interface that is named.
-fn leaving(packet: Vec<u8>, interface: Option<u32>) -> (Way, Vec<u8>) {
+fn leaving(packet: Vec<u8>, interface: Option<u32>) -> (Exit, Vec<u8>) {
     let octets: [u8; 16] = packet[24..40].try_into().expect("16 bytes");
     let way = match interface {
         Some(interface) => {
-            Way::Direct(interface, [0x33, 0x33, octets[12], octets[13], octets[14], octets[15]])
+            Exit::Direct(interface, [0x33, 0x33, octets[12], octets[13], octets[14], octets[15]])
         }
         None => network::way(Ipv6Addr::from(octets)),
     };

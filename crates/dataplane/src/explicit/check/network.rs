@@ -73,7 +73,7 @@ pub fn next_hop(destination: Ipv6Addr) -> Option<NextHop> {
 
 /// How a packet leaves the program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Way {
+pub enum Exit {
     /// The packet leaves by this interface, to this Ethernet address.
     Direct(u32, [u8; 6]),
     /// The packet goes back to the interface at which it arrived, and the kernel forwards it as it can.
@@ -81,13 +81,13 @@ pub enum Way {
 }
 
 /// Returns how a packet to this destination leaves.
-pub fn way(destination: Ipv6Addr) -> Way {
-    let Some(NextHop { interface, gateway }) = next_hop(destination) else { return Way::Kernel };
+pub fn way(destination: Ipv6Addr) -> Exit {
+    let Some(NextHop { interface, gateway }) = next_hop(destination) else { return Exit::Kernel };
     let is_resolved = match gateway {
         Some(gateway) => gateway != UNRESOLVED,
         None => (1..=RESOLVED).any(|number| destination == far(4, number)),
     };
-    if is_resolved { Way::Direct(interface, mac(gateway.unwrap_or(destination))) } else { Way::Kernel }
+    if is_resolved { Exit::Direct(interface, mac(gateway.unwrap_or(destination))) } else { Exit::Kernel }
 }
 
 /// Returns the Ethernet address of a neighbour.
@@ -136,13 +136,13 @@ impl Network {
 
     /// Returns the frame of a packet that leaves this way. Where the kernel forwards, it lowers the hop limit
     /// by itself.
-    pub fn frame(&self, way: Way, packet: &[u8]) -> Vec<u8> {
+    pub fn frame(&self, way: Exit, packet: &[u8]) -> Vec<u8> {
         let head = match way {
-            Way::Direct(interface, to) => head(to, self.macs[&interface]),
-            Way::Kernel => self.incoming_head(None),
+            Exit::Direct(interface, to) => head(to, self.macs[&interface]),
+            Exit::Kernel => self.incoming_head(None),
         };
         let mut frame = [&head[..], packet].concat();
-        frame[ETHERNET_LEN + 7] += u8::from(way == Way::Kernel);
+        frame[ETHERNET_LEN + 7] += u8::from(way == Exit::Kernel);
         frame
     }
 

@@ -14,7 +14,7 @@ use treecast_wire::{
 
 use super::*;
 use crate::chunk_index::IndexWriter;
-use crate::files::{Rules, SourceBlock, begin};
+use crate::files::{Device, Rules, SourceBlock, Whole, begin};
 use crate::scratch::{scratch, scratch_on_disk};
 
 fn store(path: &std::path::Path) -> Store {

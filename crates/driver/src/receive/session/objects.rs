@@ -20,24 +20,8 @@ use super::{
 };
 use crate::{
     files::{Report, SourceBlock, Task},
-    udp::are_zeros,
+    udp::{AtHand, are_zeros},
 };
-
-/// The bytes of the packet that has just been handled: blocks without a gap between them, or symbols.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct AtHand {
-    /// Their position in the object, or among its symbols.
-    pub start: u64,
-    /// Where they lie in the batch.
-    pub at: usize,
-}
-
-impl AtHand {
-    /// Where a part of them lies in the batch.
-    fn place(self, part: &Range<u64>) -> Option<usize> {
-        Some(self.at + usize::try_from(part.start.checked_sub(self.start)?).ok()?)
-    }
-}
 
 impl Session<'_> {
     pub(super) fn take_reports(&mut self) {

@@ -32,7 +32,7 @@ use copies::LeftBytes;
 /// Sends one packet to many.
 #[derive(Debug)]
 pub(super) struct GroupLane {
-    way: Way,
+    way: Lanes,
     /// What packets are sealed with. `None` in a plain session. All groups of a session share one key, and so its counter.
     sealer: Option<Sealer>,
     sealed: Vec<u8>,
@@ -43,7 +43,7 @@ pub(super) struct GroupLane {
 }
 
 #[derive(Debug)]
-enum Way {
+enum Lanes {
     Multicast(MulticastLane),
     /// The copies of each of the session's groups, fastest first. No group waits for another one's copies.
     Copies(Vec<CopiesLane>),
@@ -71,8 +71,8 @@ impl GroupLane {
     /// connection tells receivers a key.
     pub fn open(plan: &Plan, key: Option<&GroupKey>) -> Result<Self, SendError> {
         let way = match plan.options.fanout {
-            Fanout::Multicast => Way::Multicast(MulticastLane::open(plan)?),
-            Fanout::Unicast | Fanout::Mead | Fanout::Xcast | Fanout::Auto => Way::Copies(
+            Fanout::Multicast => Lanes::Multicast(MulticastLane::open(plan)?),
+            Fanout::Unicast | Fanout::Mead | Fanout::Xcast | Fanout::Auto => Lanes::Copies(
                 (0..plan.groups).map(|group| CopiesLane::open(plan, group)).collect::<Result<_, _>>()?,
             ),
         };
@@ -103,12 +103,12 @@ impl GroupLane {
 
     /// The lane, if packets leave as multicast.
     pub fn multicast(&mut self) -> Option<&mut MulticastLane> {
-        if let Way::Multicast(lane) = &mut self.way { Some(lane) } else { None }
+        if let Lanes::Multicast(lane) = &mut self.way { Some(lane) } else { None }
     }
 
     /// The lane of this group, if packets leave as copies.
     pub fn copies(&mut self, group: u8) -> Option<&mut CopiesLane> {
-        if let Way::Copies(lanes) = &mut self.way { lanes.get_mut(usize::from(group)) } else { None }
+        if let Lanes::Copies(lanes) = &mut self.way { lanes.get_mut(usize::from(group)) } else { None }
     }
 
     /// Returns the first group's lane for reading, if packets leave as copies.
@@ -118,7 +118,7 @@ impl GroupLane {
 
     /// The lanes of all groups. Empty if packets leave as multicast.
     fn all_copies(&self) -> &[CopiesLane] {
-        if let Way::Copies(lanes) = &self.way { lanes } else { &[] }
+        if let Lanes::Copies(lanes) = &self.way { lanes } else { &[] }
     }
 
     /// Where the copies of a group's packets go. Empty if packets leave as multicast.
@@ -142,8 +142,8 @@ impl GroupLane {
     /// Takes hosts that were lately found to have a path too narrow for the packets of copies.
     pub fn take_narrow(&mut self) -> Vec<NarrowWay> {
         match &mut self.way {
-            Way::Multicast(_) => Vec::new(),
-            Way::Copies(lanes) => lanes.iter_mut().flat_map(CopiesLane::take_narrow).collect(),
+            Lanes::Multicast(_) => Vec::new(),
+            Lanes::Copies(lanes) => lanes.iter_mut().flat_map(CopiesLane::take_narrow).collect(),
         }
     }
 
@@ -154,7 +154,7 @@ impl GroupLane {
 
     /// Whether messages and blocks of several objects may share a datagram here. Copies leave one by one.
     pub fn gathers(&self) -> bool {
-        matches!(self.way, Way::Multicast(_))
+        matches!(self.way, Lanes::Multicast(_))
     }
 
     /// Sends one control message to the group of this number. Returns the bytes of IP packets that left. These
@@ -224,7 +224,7 @@ impl GroupLane {
     }
 }
 
-impl Way {
+impl Lanes {
     fn send(&mut self, now: Instant, group: u8, packets: Packets<'_>) -> Result<u64, SendError> {
         match self {
             Self::Multicast(lane) => lane.send(now, group, &packets),

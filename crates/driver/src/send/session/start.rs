@@ -43,9 +43,13 @@ impl Session<'_> {
 
     /// When a sender that goes on with a session begins without those who have not come back.
     pub(super) fn returned_at(&self) -> Instant {
+        Instant::ZERO + if self.lacks_returned() { FEED_RETURN_TIME } else { RETURN_TIME }
+    }
+
+    /// Whether receivers of a feed have not come back that the sender before this one had.
+    fn lacks_returned(&self) -> bool {
         let is_missing = |peer: &Peer| peer.absence.awaited == Awaited::Missing;
-        let awaits_some = self.plan.options.feed.is_some() && self.peers.values().any(is_missing);
-        Instant::ZERO + if awaits_some { FEED_RETURN_TIME } else { RETURN_TIME }
+        self.plan.options.feed.is_some() && self.peers.values().any(is_missing)
     }
 
     /// How long the start is still held back, by the host's clock.
@@ -59,23 +63,21 @@ impl Session<'_> {
         let options = &self.plan.options;
         let (waited, is_listed) = (options.wait_timeout, !options.listed.is_empty());
         let at_least = options.wait_at_least.or(is_listed.then_some(1));
-        let wanted = self.wanted();
-        let joined = self.connected();
-        // Those who have everything do not come back.
-        let (goes_on, returned_at) = (!self.plan.control.is_empty(), self.returned_at());
-        let awaits_some = returned_at > Instant::ZERO + RETURN_TIME && now < returned_at;
-        let goes_on = goes_on && joined > 0 && now >= returned_at;
+        let (wanted, joined) = (self.wanted(), self.connected());
+        let is_return_over = now >= self.returned_at();
         if let Some(left) = self.held_back() {
             self.figures.waits_since = now + left;
             return Ok(false);
         }
-        if awaits_some {
+        if self.lacks_returned() && !is_return_over {
             return Ok(false);
         }
         if joined >= wanted {
             return Ok(!self.awaits_routers());
         }
-        if goes_on {
+        // Those who have everything do not come back.
+        let goes_on = !self.plan.control.is_empty();
+        if goes_on && joined > 0 && is_return_over {
             return Ok(true);
         }
         let seconds = waited.as_secs();

@@ -18,9 +18,9 @@ use std::net::Ipv6Addr;
 /// The port of clients (RFC 8415, 7.2).
 pub const CLIENT_PORT: u16 = 546;
 /// The port of servers.
-pub const SERVER_PORT: u16 = 547;
+pub(crate) const SERVER_PORT: u16 = 547;
 
 /// The group of all servers of a link (RFC 8415, 7.1).
-pub const ALL_SERVERS: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 1, 2);
+pub(crate) const ALL_SERVERS: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 1, 2);
 /// The group of all hosts of a link, to which a push goes.
-pub const ALL_HOSTS: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 1);
+pub(crate) const ALL_HOSTS: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 1);

@@ -21,7 +21,7 @@ use ed25519_dalek::{Signature, Signer, SigningKey, VerifyingKey};
 use crate::mast::Prefix;
 
 /// The type of the Broadcast Prefix Push. IANA has assigned no type near it.
-pub const PUSH: MessageType = MessageType::Unknown(240);
+pub(crate) const PUSH: MessageType = MessageType::Unknown(240);
 
 /// The longest message that is read, in bytes. Options may contain options, and each level takes stack.
 pub const MAX_LEN: usize = 2_048;
@@ -83,7 +83,7 @@ pub fn push(server_id: &[u8], prefixes: &[LinkPrefix]) -> Message {
 }
 
 /// Adds the list of a link's prefixes.
-pub fn add_prefixes(message: &mut Message, prefixes: &[LinkPrefix]) {
+pub(crate) fn add_prefixes(message: &mut Message, prefixes: &[LinkPrefix]) {
     for listed in prefixes {
         message.opts_mut().insert(DhcpOption::IAPrefix(IAPrefix {
             preferred_lifetime: listed.preferred_s,
@@ -109,7 +109,7 @@ pub fn prefixes(message: &Message) -> Vec<LinkPrefix> {
 }
 
 /// The DUID of the server that a message names.
-pub fn server_id(message: &Message) -> Option<&[u8]> {
+pub(crate) fn server_id(message: &Message) -> Option<&[u8]> {
     message.opts().iter().find_map(|option| match option {
         DhcpOption::ServerId(id) => Some(&id[..]),
         _ => None,
@@ -117,7 +117,7 @@ pub fn server_id(message: &Message) -> Option<&[u8]> {
 }
 
 /// The DUID of the client that a message names.
-pub fn client_id(message: &Message) -> Option<&[u8]> {
+pub(crate) fn client_id(message: &Message) -> Option<&[u8]> {
     message.opts().iter().find_map(|option| match option {
         DhcpOption::ClientId(id) => Some(&id[..]),
         _ => None,
@@ -125,12 +125,12 @@ pub fn client_id(message: &Message) -> Option<&[u8]> {
 }
 
 /// Whether a client asks for an option.
-pub fn asks_for(message: &Message, code: OptionCode) -> bool {
+pub(crate) fn asks_for(message: &Message, code: OptionCode) -> bool {
     message.opts().iter().any(|option| matches!(option, DhcpOption::ORO(oro) if oro.opts.contains(&code)))
 }
 
 /// The option by which a client sends a number that the signed answer repeats.
-pub fn challenge(number: u64) -> DhcpOption {
+pub(crate) fn challenge(number: u64) -> DhcpOption {
     DhcpOption::Authentication(Authentication {
         proto: PROTOCOL,
         algo: ALGORITHM,
@@ -141,7 +141,7 @@ pub fn challenge(number: u64) -> DhcpOption {
 }
 
 /// The number that a client wants repeated.
-pub fn challenged(message: &Message) -> Option<u64> {
+pub(crate) fn challenged(message: &Message) -> Option<u64> {
     message.opts().iter().find_map(|option| match option {
         DhcpOption::Authentication(it) if (it.proto, it.algo, it.rdm) == (PROTOCOL, ALGORITHM, DRAWN) => {
             Some(it.replay_detection)

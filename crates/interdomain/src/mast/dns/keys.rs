@@ -9,7 +9,7 @@ use hickory_proto::{
 };
 
 /// The difference between two clocks that is tolerated, in seconds (RFC 8945, section 10, recommends it).
-pub const FUDGE_SECONDS: u16 = 300;
+pub(crate) const FUDGE_SECONDS: u16 = 300;
 
 /// The most updates of one key that are carried out in a second.
 const MAX_UPDATES_PER_SECOND: usize = 64;

@@ -12,9 +12,9 @@ use hickory_proto::{
 use crate::mast::Prefix;
 
 /// The type of APL records (RFC 3123).
-pub const APL: RecordType = RecordType::Unknown(42);
+pub(crate) const APL: RecordType = RecordType::Unknown(42);
 /// The type of IFID records.
-pub const IFID: RecordType = RecordType::Unknown(65_290);
+pub(crate) const IFID: RecordType = RecordType::Unknown(65_290);
 
 /// The number of IPv6 in the registry of address families.
 const FAMILY_IPV6: u16 = 2;
@@ -47,7 +47,7 @@ impl ListedPrefix {
 }
 
 /// The IPv6 items of an APL record; items of other families are skipped. `None` if the data is no APL record.
-pub fn listed_prefixes(data: &RData) -> Option<Vec<ListedPrefix>> {
+pub(crate) fn listed_prefixes(data: &RData) -> Option<Vec<ListedPrefix>> {
     let mut rest = bytes_of(APL, data)?;
     let mut items = Vec::new();
     while !rest.is_empty() {
@@ -94,7 +94,7 @@ impl InterfaceId {
 }
 
 /// Whether the data of a record is well formed, as far as this server interprets it.
-pub fn is_well_formed(data: &RData) -> bool {
+pub(crate) fn is_well_formed(data: &RData) -> bool {
     match data.record_type() {
         APL => listed_prefixes(data).is_some(),
         IFID => InterfaceId::from_data(data).is_some(),

@@ -12,7 +12,7 @@ use crate::mast::Prefix;
 use super::records::{APL, IFID, InterfaceId, ListedPrefix, listed_prefixes};
 
 /// The most records that a zone holds.
-pub const MAX_RECORDS: usize = 10_000;
+pub(crate) const MAX_RECORDS: usize = 10_000;
 
 /// The times of a SOA record that only secondary servers use, in seconds. mDNS has none of these.
 const REFRESH: i32 = 3_600;

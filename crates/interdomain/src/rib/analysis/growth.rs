@@ -33,7 +33,7 @@ pub fn sort(points: &mut [Point]) {
 }
 
 /// The point of one family.
-pub fn of_analysis(dump: &Dump, analysis: &Analysis) -> Point {
+pub(crate) fn of_analysis(dump: &Dump, analysis: &Analysis) -> Point {
     let providers = tables::providers(analysis);
     Point {
         time: dump.time,
@@ -66,14 +66,6 @@ pub fn of_relations(relations: &Relations) -> Point {
     }
 }
 
-/// The growth from the first to the last of some values, as a factor a year. `None`: less than a month lies between them,
-/// or the first is 0.
-pub fn yearly(first: (i64, u64), last: (i64, u64)) -> Option<f64> {
-    const YEAR: f64 = 365.25 * 86_400.0;
-    let years = (last.0 - first.0) as f64 / YEAR;
-    (years > 1.0 / 12.5 && first.1 > 0).then(|| (last.1 as f64 / first.1 as f64).powf(1.0 / years))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -91,12 +83,5 @@ mod tests {
         assert_eq!(dates, ["unknown", "2011-01-16", "2012-11-01", "2012-11-01"]);
         assert_eq!((points[1].ases, points[1].stubs, points[1].providers), (2, 1, 1));
         assert_eq!((points[2].ases, points[2].stubs, points[2].most_stubs), (9, 6, Some(3)));
-    }
-
-    #[test]
-    fn growth_is_per_year() {
-        let year = (365.25 * 86_400.0) as i64;
-        assert_eq!(yearly((0, 100), (2 * year, 121)).map(|factor| (factor * 1e6).round()), Some(1.1e6));
-        assert_eq!(yearly((0, 100), (86_400, 121)), None);
     }
 }

@@ -4,7 +4,7 @@
 
 pub mod changes;
 pub mod growth;
-pub mod ownership;
+pub(crate) mod ownership;
 pub mod tables;
 
 use std::collections::HashMap;
@@ -89,7 +89,7 @@ pub struct Analysis {
 
 /// The shortest prefix that counts as a provider's block, in bits. A shorter one is a default route, or as good as one,
 /// and what lies inside it is not its announcer's.
-pub fn shortest_block(family: Family) -> u8 {
+fn shortest_block(family: Family) -> u8 {
     match family {
         Family::V4 => 8,
         Family::V6 => 16,

@@ -84,7 +84,7 @@ pub struct PrefixSize {
 }
 
 /// The announced prefixes by length.
-pub fn prefix_sizes(analysis: &Analysis) -> BTreeMap<u8, PrefixSize> {
+pub(crate) fn prefix_sizes(analysis: &Analysis) -> BTreeMap<u8, PrefixSize> {
     let mut sizes: BTreeMap<u8, PrefixSize> = BTreeMap::new();
     for found in analysis.ases.values() {
         for prefix in &found.prefixes {

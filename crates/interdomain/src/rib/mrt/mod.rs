@@ -3,9 +3,9 @@
 //! [`frame`] finds the records of a file. [`record`] reads the routes of one record. Nothing here panics or allocates
 //! more than the file is long, whatever the file holds.
 
-pub mod attributes;
+mod attributes;
 pub mod bytes;
-pub mod frame;
+pub(crate) mod frame;
 pub mod record;
 
 /// Types of records (RFC 6396, 4).
@@ -33,11 +33,11 @@ pub mod types {
 }
 
 /// The length of a record's header, in bytes: time, type, subtype, and the length of what follows.
-pub const HEADER_LENGTH: usize = 12;
+pub(crate) const HEADER_LENGTH: usize = 12;
 
 /// The greatest length of a record behind its header, in bytes. The longest records hold one prefix with the
 /// attributes of all peers, and no collector has the 20,000 peers that would fill so many bytes.
-pub const MAX_LENGTH: usize = 16 << 20;
+pub(crate) const MAX_LENGTH: usize = 16 << 20;
 
 /// The header of a record (RFC 6396, 2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

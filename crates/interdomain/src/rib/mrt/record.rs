@@ -249,7 +249,7 @@ fn unicast(afi: u16, safi: u8) -> Option<Family> {
 }
 
 /// The collector's name of the view and its peers, from a peer index table (RFC 6396, 4.3.1).
-pub fn peer_table(body: &[u8]) -> Option<(String, Vec<(IpAddr, u32)>)> {
+pub(crate) fn peer_table(body: &[u8]) -> Option<(String, Vec<(IpAddr, u32)>)> {
     let mut bytes = Bytes(body);
     bytes.u32()?;
     let length = bytes.u16()?;

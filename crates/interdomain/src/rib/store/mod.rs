@@ -2,8 +2,8 @@
 //!
 //! [`tables`] turns dumps into tables and back. [`sqlite`] keeps these in one file, and [`parquet`] in a folder.
 
-pub mod parquet;
-pub mod sqlite;
+pub(crate) mod parquet;
+pub(crate) mod sqlite;
 pub mod tables;
 
 use std::{

@@ -332,7 +332,7 @@ impl Rows {
 }
 
 /// Puts a content together from its tables. `table` returns the rows that have the number of `heading`.
-pub fn from_tables(
+pub(crate) fn from_tables(
     heading: &Heading,
     mut table: impl FnMut(&'static str) -> Result<Table, StoreError>,
     damaged: impl Fn(String) -> StoreError,

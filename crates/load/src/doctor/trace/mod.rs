@@ -109,7 +109,7 @@ pub fn run(options: &Options, is_stopped: &dyn Fn() -> bool) -> Result<Report, E
     };
     // No router would answer: none is on the way.
     if options.router.is_none() && source.is_some_and(|source| interface.is_on_link(source)) {
-        let way = search::Way { hops: Vec::new(), end: search::End::Neighbour };
+        let way = search::Traced { hops: Vec::new(), end: search::End::Neighbour };
         return Ok(Report::new(&question, &interface, way));
     }
     if options.joins {
@@ -125,7 +125,7 @@ fn search(
     to: SocketAddr,
     question: Question,
     is_stopped: &dyn Fn() -> bool,
-) -> Result<search::Way, Error> {
+) -> Result<search::Traced, Error> {
     let failed = || Error::system("cannot wait for replies");
     let start = SystemInstant::now();
     let now = || Instant::ZERO + start.elapsed();

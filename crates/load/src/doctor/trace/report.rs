@@ -6,7 +6,7 @@ use serde::Serialize;
 use treecast_host::interface::Interface;
 use treecast_wire::mtrace2::{ForwardingCode, Interfaces};
 
-use super::search::{End, Hop, Question, Way};
+use super::search::{End, Hop, Question, Traced};
 
 /// A trace from this host towards a source.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -59,7 +59,7 @@ pub struct HopReport {
 }
 
 impl Report {
-    pub(super) fn new(question: &Question, interface: &Interface, way: Way) -> Self {
+    pub(super) fn new(question: &Question, interface: &Interface, way: Traced) -> Self {
         let hops: Vec<_> =
             way.hops.iter().enumerate().map(|(index, hop)| HopReport::new(index + 1, hop)).collect();
         Self {
@@ -107,7 +107,7 @@ impl HopReport {
     }
 }
 
-fn end(way: &Way, question: &Question, interface: &Interface) -> String {
+fn end(way: &Traced, question: &Question, interface: &Interface) -> String {
     let shown = |address: Option<IpAddr>| address.map_or("it".to_owned(), |address| address.to_string());
     let last = way.hops.last().and_then(|hop| hop.block.interfaces.router());
     let router = format!("router {} ({})", way.hops.len(), shown(last));

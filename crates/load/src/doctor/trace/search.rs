@@ -37,13 +37,13 @@ pub struct Question {
 
 /// The answer to a trace: what the routers on the way said.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Way {
+pub struct Traced {
     /// The routers, the one next to this host first.
     pub hops: Vec<Hop>,
     pub end: End,
 }
 
-impl Way {
+impl Traced {
     /// Whether the trace has reached the source's network, and all routers forward.
     pub fn is_whole(&self) -> bool {
         matches!(self.end, End::Source | End::Neighbour)
@@ -154,7 +154,7 @@ impl Search {
     }
 
     /// The next step; see [`treecast_proto`]. The event is the last one.
-    pub fn poll(&mut self, now: Instant) -> Step<Message, Way, Wait> {
+    pub fn poll(&mut self, now: Instant) -> Step<Message, Traced, Wait> {
         match self.stage {
             Stage::Between(at) if at > now => return Step::Wait(Some(at), Wait::Packets),
             Stage::Between(_) => (self.stage, self.tries, self.deadline) = (Stage::Again, 0, None),
@@ -169,12 +169,12 @@ impl Search {
     }
 
     /// Ends the search early. Returns what is known so far.
-    pub fn stop(&mut self) -> Way {
+    pub fn stop(&mut self) -> Traced {
         let reason = self.reason();
         self.end(reason)
     }
 
-    fn ask(&mut self, now: Instant) -> Step<Message, Way, Wait> {
+    fn ask(&mut self, now: Instant) -> Step<Message, Traced, Wait> {
         self.id = self.id.wrapping_add(1);
         self.tries += 1;
         self.parts.clear();
@@ -233,7 +233,7 @@ impl Search {
     }
 
     /// No reply came to the last query, however often it was sent; or the one for rates is over.
-    fn give_up(&mut self, now: Instant) -> Step<Message, Way, Wait> {
+    fn give_up(&mut self, now: Instant) -> Step<Message, Traced, Wait> {
         let next = match self.stage {
             Stage::Whole => Stage::Hops { hops: 1, silent: 0 },
             Stage::Hops { hops, silent } if silent + 1 < GIVE_UP && hops < self.question.most_hops => {
@@ -269,7 +269,7 @@ impl Search {
         }
     }
 
-    fn end(&mut self, end: End) -> Way {
+    fn end(&mut self, end: End) -> Traced {
         self.stage = Stage::Over;
         let later = self.whole().unwrap_or_default();
         let found = std::mem::take(&mut self.found);
@@ -280,7 +280,7 @@ impl Search {
             packets_per_second: packets_of(index).map(|(packets, seconds)| packets as f64 / seconds),
             loss: packets_of(index).zip(packets_of(index + 1)).and_then(|(here, before)| loss(here, before)),
         });
-        Way { hops: hops.collect(), end }
+        Traced { hops: hops.collect(), end }
     }
 }
 
@@ -372,7 +372,7 @@ mod tests {
     }
 
     /// Runs a search; returns the way, and the hops that were asked for.
-    fn run(routers: &Routers, question: Question) -> (Way, Vec<u8>) {
+    fn run(routers: &Routers, question: Question) -> (Traced, Vec<u8>) {
         let (mut search, mut now, mut asked) = (Search::new(question), Instant::ZERO, Vec::new());
         loop {
             match search.poll(now) {
@@ -423,7 +423,7 @@ mod tests {
     #[test]
     fn where_nobody_replies_the_search_ends() {
         let (way, asked) = run(&Routers { silent: vec![1], ..Routers::sound(6) }, question());
-        assert_eq!(way, Way { hops: vec![], end: End::Nobody });
+        assert_eq!(way, Traced { hops: vec![], end: End::Nobody });
         assert_eq!(asked, [32, 32, 1, 1, 2, 2, 3, 3]);
     }
 

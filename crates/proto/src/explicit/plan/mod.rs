@@ -96,7 +96,7 @@ pub fn compare(
 
 /// A way in which a datagram reaches every receiver.
 #[derive(Debug, Clone, Copy)]
-pub enum Way {
+pub enum Scheme {
     Unicast,
     Multicast,
     /// MEADcast, with these parameters of the thesis' grouping. None: with the grouping by cost.
@@ -120,19 +120,19 @@ pub fn cost(
     group: &Group,
     support: Option<&BTreeSet<String>>,
     (max, data_bytes): (usize, usize),
-    way: &Way,
+    scheme: &Scheme,
 ) -> Result<Cost, String> {
     let payload_bytes = data_bytes + 8;
     let stage = Stage::new(network, group, support)?;
-    let loads = match *way {
-        Way::Unicast => stage.unicast_loads(payload_bytes),
-        Way::Multicast => stage.multicast_loads(payload_bytes),
-        Way::Mead { grouping, dont_replicate, designated } => {
+    let loads = match *scheme {
+        Scheme::Unicast => stage.unicast_loads(payload_bytes),
+        Scheme::Multicast => stage.multicast_loads(payload_bytes),
+        Scheme::Mead { grouping, dont_replicate, designated } => {
             let model = Model { payload_bytes, dont_replicate, designated };
             stage.loads(&stage.group(grouping.as_ref(), max, &model), &model)
         }
-        Way::Xcast => stage.xcast_loads(max, payload_bytes),
-        Way::XcastPlus => stage.xcast_plus_loads(max, payload_bytes),
+        Scheme::Xcast => stage.xcast_loads(max, payload_bytes),
+        Scheme::XcastPlus => stage.xcast_plus_loads(max, payload_bytes),
     };
     Ok(loads.cost(stage.sender))
 }

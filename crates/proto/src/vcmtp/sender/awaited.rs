@@ -63,6 +63,10 @@ impl Awaited {
 pub(super) struct Moves {
     /// What it has said of the next one that it has not heard.
     pub(super) lacks: Awaited,
+    /// How many have not been answered.
+    pub(super) unanswered: u32,
+    /// The group that the receiver is to be called to.
+    pub(super) called: Option<u8>,
     pub(super) count: u32,
     ways_back: u32,
     /// When it has moved to a slower group, but for the first time.

@@ -154,7 +154,7 @@ impl Sender {
         }
         if !there.is_empty() {
             let blocks = self.objects.blocks(there);
-            retransmitter.request(index, blocks.clone());
+            retransmitter.requests.insert(index, blocks.clone());
             if retransmitter.group == 0 {
                 self.note_named(from, index, blocks);
             }
@@ -181,7 +181,7 @@ impl Sender {
             if let Some(schedule) =
                 object.schedule.as_ref().filter(|schedule| schedule.next(lack.source_block).is_some())
             {
-                retransmitter.drop_request(index, schedule.layout().blocks(lack.source_block));
+                retransmitter.requests.remove(index, schedule.layout().blocks(lack.source_block));
             }
             // It is whole.
             if lack.lacking == 0 {
@@ -193,11 +193,12 @@ impl Sender {
             };
             match answer {
                 Answer::Group => {}
-                Answer::Out => retransmitter.say_sent((index, lack.source_block)),
+                Answer::Out => retransmitter.symbols.note_unheard((index, lack.source_block)),
                 Answer::Apart(count) => {
-                    retransmitter.request_symbols((index, lack.source_block), count, request.arrived());
+                    let of = (index, lack.source_block);
+                    retransmitter.symbols.request(of, count, request.arrived());
                 }
-                Answer::Blocks(blocks) => retransmitter.request(index, blocks),
+                Answer::Blocks(blocks) => retransmitter.requests.insert(index, blocks),
                 // It is of another size than somebody else has told it.
                 Answer::Correction => retransmitter.correct(index),
             }

@@ -7,7 +7,7 @@ use treecast_wire::{
     message::BeginOfFile,
 };
 
-use super::lacks::Lacks;
+use super::{super::Repair, lacks::Lacks};
 use crate::object::{Outcome, ReceiverId, ranges::BlockSet};
 use crate::{
     Instant,
@@ -338,6 +338,16 @@ impl Objects {
     pub(super) fn bytes(&self, object: &Object, blocks: Range<u64>) -> Range<u64> {
         let size = object.begin.file_size;
         blocks.start.saturating_mul(self.block_len)..blocks.end.saturating_mul(self.block_len).min(size)
+    }
+
+    /// Whether the object is open, and its losses are mended now: at once (VCMTP 2), or because it is out (VCMTP 1, 3.3.1).
+    pub(super) fn may_be_mended(&self, index: u32, repair: Repair) -> bool {
+        self.get(index).is_some_and(|object| repair == Repair::Nack || object.out.is_some())
+    }
+
+    /// How many bytes repair symbols are. Each is as long as a block.
+    pub(super) fn symbol_bytes(&self, symbols: &Range<u32>) -> u64 {
+        u64::from(symbols.end - symbols.start) * self.block_len
     }
 
     /// How many blocks fit `run_len` bytes, at least one.

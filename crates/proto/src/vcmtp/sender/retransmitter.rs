@@ -12,8 +12,11 @@ use super::{
     super::Repair,
     ReceiverId,
     awaited::{Awaited, Moves},
-    objects::{Object, Objects},
+    corrections::Corrections,
+    objects::Objects,
     offers::Offers,
+    owed_symbols::OwedSymbols,
+    requests::Requests,
 };
 use crate::{Instant, object::ranges::BlockSet};
 
@@ -23,20 +26,6 @@ pub(super) const MOST_AT_ONCE: usize = 32;
 /// The most control messages that wait for one receiver; a receiver that asks for more without
 /// reading the answers gets none.
 const MAX_DUE: usize = 16_384;
-
-/// How many times a receiver is told of an object again because it asked for what is not there. One that has a
-/// wrong idea of it needs two: one for its size, one for its end.
-const MAX_CORRECTIONS: u8 = 8;
-
-/// The most objects that a receiver may speak of before they begin.
-const MAX_MISLED: usize = 1024;
-
-/// How many of the objects that a receiver lacks are looked at for the one whose time is up first; the oldest are.
-const MAX_TIMED: usize = 64;
-
-/// How far a retransmission may lie behind the most recent one of the same object, in bytes, and
-/// still find it in the page cache (VCMTP 1).
-const CACHED_BYTES: u64 = 32 << 20;
 
 /// A control message that is to go to the receiver, in the order in which those about one object go.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -97,52 +86,22 @@ pub(super) struct Retransmitter {
     reopened: BTreeSet<u32>,
     due: BTreeSet<(u32, Due)>,
     withdrawn: BTreeMap<u32, String>,
-    /// Blocks asked for and not yet sent again (VCMTP 1's retransmission store).
-    requested: BTreeMap<u32, Requested>,
-    /// Objects whose end it is told when all that was requested for it has been sent ([`super::unheard`]).
-    pub(super) passed: BTreeSet<u32>,
+    pub(super) requests: Requests,
     /// When its connection last took something that has passed, or something passed while it had everything before.
     pub(super) moved: Instant,
-    /// How many repair symbols it is to have, by object and source block.
-    symbols: BTreeMap<(u32, u32), u32>,
-    /// Repair symbols that have gone to it, and how many had when the last ones of a source block had: until these have
-    /// arrived, what it says that it lacks is on its way.
-    sent_symbols: u64,
-    on_the_way: BTreeMap<(u32, u32), u64>,
-    /// Object and source block of symbols that it did not know to be out, though the group has been told ...
-    unheard: BTreeSet<(u32, u32)>,
-    /// ... and still did not know when it asked again: it is told so itself.
-    sent_due: BTreeSet<(u32, u32)>,
+    pub(super) symbols: OwedSymbols,
     /// Pages of chunk hashes that it has asked for last, by object.
     chunk_hashes: BTreeMap<u32, Range<u32>>,
     /// The group that it is in.
     pub(super) group: u8,
-    /// How many of its moves have not been answered.
-    pub(super) unanswered_moves: u32,
-    /// The group that it is to be called to.
-    pub(super) called: Option<u8>,
     /// What its group is going to bring, where that is a slower one.
     pub(super) awaited: Awaited,
     pub(super) moves: Moves,
     /// Objects of which it has lacked symbols.
     lacking: BTreeSet<u32>,
-    /// Objects that it has spoken of before they began.
-    misled: BTreeSet<FileId>,
-    /// How many times the receiver has been told that it was wrong about an object.
-    corrections: BTreeMap<u32, u8>,
-    /// Objects about which it has been wrong more often: it is told with their end.
-    owed: BTreeSet<u32>,
-    /// The object after the one that was served last.
-    next: u32,
+    corrections: Corrections,
     closing: Closing,
     pub(super) retransmitted_bytes: u64,
-}
-
-#[derive(Debug, Default)]
-struct Requested {
-    blocks: BlockSet,
-    /// The block after the one that was sent last.
-    at: u64,
 }
 
 impl Retransmitter {
@@ -153,7 +112,7 @@ impl Retransmitter {
 
     pub(super) fn tell(&mut self, index: u32, due: Due) {
         if self.due.len() < MAX_DUE {
-            if matches!(due, Due::EndOfFile | Due::Digest(_)) && self.owed.remove(&index) {
+            if matches!(due, Due::EndOfFile | Due::Digest(_)) && self.corrections.take_owed(index) {
                 self.due.insert((index, Due::BeginOfFile));
             }
             self.due.insert((index, due));
@@ -200,25 +159,9 @@ impl Retransmitter {
         self.withdrawn.insert(index, reason);
     }
 
-    /// Retx-Request(i,B) for blocks that have been multicast.
-    pub(super) fn request(&mut self, index: u32, blocks: Range<u64>) {
-        self.requested.entry(index).or_default().blocks.insert(blocks);
-    }
-
     /// The receiver is to have these pages of the object's chunk hashes. It asks for the next when it has them.
     pub(super) fn request_chunk_hashes(&mut self, index: u32, pages: Range<u32>) {
         self.chunk_hashes.insert(index, pages);
-    }
-
-    /// What it has asked for and not been sent is awaited from its group.
-    pub(super) fn await_requested(&mut self) {
-        for (index, requested) in std::mem::take(&mut self.requested) {
-            let mut from = 0;
-            while let Some(run) = requested.blocks.first_run(from..u64::MAX) {
-                from = run.end;
-                self.awaited.insert(index, run);
-            }
-        }
     }
 
     /// The receiver lacks symbols of an object, which may go to the group.
@@ -226,72 +169,25 @@ impl Retransmitter {
         self.lacking.insert(index);
     }
 
-    /// The receiver is to have so many symbols of an object's source block for itself. So it said when so many of all
-    /// that had been sent to it had arrived.
-    pub(super) fn request_symbols(&mut self, of: (u32, u32), count: u32, arrived: u64) {
-        let is_on_the_way = self.on_the_way.get(&of).is_some_and(|sent| arrived < *sent);
-        if count > 0 && !is_on_the_way {
-            self.symbols.insert(of, count);
-        }
-    }
-
-    /// The receiver did not know that symbols of a source block are out. The group is told; who asks again without having heard
-    /// that does not hear it.
-    pub(super) fn say_sent(&mut self, of: (u32, u32)) {
-        if !self.unheard.insert(of) {
-            self.unheard.remove(&of);
-            self.sent_due.insert(of);
-        }
-    }
-
-    /// No symbols go to the receiver any more: it listens to a slower group.
-    pub(super) fn forget_symbols(&mut self) {
-        (self.symbols, self.unheard, self.sent_due) = Default::default();
-        self.on_the_way.clear();
-    }
-
-    /// It is to be told over its connection that symbols of a source block are out.
-    pub(super) fn owe_sent(&mut self, of: (u32, u32)) {
-        self.sent_due.insert(of);
-    }
-
-    /// An object of which all that has passed was sent, or symbols take its place: nothing but its end is left to tell.
-    pub(super) fn take_through(&mut self) -> Option<u32> {
-        let through = self.passed.iter().copied().find(|index| !self.requested.contains_key(index))?;
-        self.passed.remove(&through);
-        Some(through)
-    }
-
     /// Its connection takes this.
     pub(super) fn note_moved(&mut self, now: Instant, action: &Action) {
         if let Action::Blocks(index, _) | Action::Symbols(index, ..) = action
-            && self.passed.contains(index)
+            && self.requests.has_passed(*index)
         {
             self.moved = now;
-        }
-    }
-
-    /// Symbols take the place of blocks that it has asked for.
-    pub(super) fn drop_request(&mut self, index: u32, blocks: Range<u64>) {
-        let Some(requested) = self.requested.get_mut(&index) else { return };
-        requested.blocks.remove(blocks);
-        if requested.blocks.is_empty() {
-            self.requested.remove(&index);
         }
     }
 
     /// The receiver speaks of an object that has not begun: somebody else has told it of one. Should there be such
     /// an object, the receiver is told when it begins.
     pub(super) fn mislead(&mut self, file: FileId) {
-        if self.misled.len() < MAX_MISLED {
-            self.misled.insert(file);
-        }
+        self.corrections.note_early(file);
     }
 
     /// The object begins.
     pub(super) fn begin(&mut self, file: FileId) {
         self.takes_part = true;
-        if self.misled.remove(&file) {
+        if self.corrections.take_early(file) {
             self.correct(file.index());
         }
     }
@@ -299,28 +195,19 @@ impl Retransmitter {
     /// The receiver has a wrong idea of the object: it is sent the BOF, a few times at most, and then once more when
     /// all is out. It asks again then for what it had asked for too early.
     pub(super) fn correct(&mut self, index: u32) {
-        let corrections = self.corrections.entry(index).or_default();
-        if *corrections < MAX_CORRECTIONS {
-            *corrections += 1;
+        if self.corrections.make(index) {
             self.tell(index, Due::BeginOfFile);
-        } else {
-            self.owed.insert(index);
         }
     }
 
     /// The receiver has ended with the object: nothing more of it goes out.
     pub(super) fn forget(&mut self, index: u32) {
-        self.requested.remove(&index);
-        self.passed.remove(&index);
+        self.requests.forget(index);
         self.awaited.forget(index);
         self.moves.forget(index);
         self.reopened.remove(&index);
-        self.corrections.remove(&index);
-        self.owed.remove(&index);
-        self.symbols.retain(|(other, _), _| *other != index);
-        self.on_the_way.retain(|(other, _), _| *other != index);
-        self.unheard.retain(|(other, _)| *other != index);
-        self.sent_due.retain(|(other, _)| *other != index);
+        self.corrections.forget(index);
+        self.symbols.forget(index);
         self.chunk_hashes.remove(&index);
         self.lacking.remove(&index);
         while let Some(due) = self.due.range((index, Due::BeginOfFile)..(index, Due::Reject)).next().copied()
@@ -332,7 +219,7 @@ impl Retransmitter {
     /// The object's time is up: instead of what the receiver has asked for it gets Retx-Reject. One that
     /// has asked for nothing may have everything, and still gets the hash.
     pub(super) fn time_out(&mut self, index: u32) {
-        let waits = self.requested.contains_key(&index)
+        let waits = self.requests.contains(index)
             || self.lacking.contains(&index)
             || self.chunk_hashes.contains_key(&index)
             || self.due.contains(&(index, Due::BeginOfFile));
@@ -350,7 +237,7 @@ impl Retransmitter {
 
     /// Whether nothing is left of what it has asked for.
     pub(super) fn is_answered(&self) -> bool {
-        self.requested.is_empty() && self.symbols.is_empty() && self.chunk_hashes.is_empty()
+        self.requests.is_empty() && self.symbols.is_empty() && self.chunk_hashes.is_empty()
     }
 
     /// INL_Close_Retransmitter(j).
@@ -363,11 +250,11 @@ impl Retransmitter {
     /// Whether [`Self::next`] has something other than blocks before them.
     pub(super) fn has_message(&self) -> bool {
         self.welcome_due
-            || self.unanswered_moves > 0
-            || self.called.is_some()
+            || self.moves.unanswered > 0
+            || self.moves.called.is_some()
             || !self.due.is_empty()
             || !self.withdrawn.is_empty()
-            || !self.sent_due.is_empty()
+            || self.symbols.is_out_due()
             || self.offers.are_due()
             || self.may_be_told()
     }
@@ -376,8 +263,8 @@ impl Retransmitter {
     pub(super) fn is_ready(&self, objects: &Objects, repair: Repair) -> bool {
         self.has_message()
             || !self.chunk_hashes.is_empty()
-            || self.next_lacking(objects, repair).is_some()
-            || self.next_requested(objects, repair).is_some()
+            || self.symbols.next(objects, repair).is_some()
+            || self.requests.next_object(objects, repair).is_some()
             || matches!(self.closing, Closing::GoodbyeDue | Closing::CloseDue)
     }
 
@@ -392,11 +279,11 @@ impl Retransmitter {
             return Some(Action::Welcome);
         }
         // Before any word that is about the group where it is now.
-        if self.unanswered_moves > 0 {
-            self.unanswered_moves -= 1;
+        if self.moves.unanswered > 0 {
+            self.moves.unanswered -= 1;
             return Some(Action::Place(self.group));
         }
-        if let Some(group) = self.called.take() {
+        if let Some(group) = self.moves.called.take() {
             return Some(Action::Place(group));
         }
         if let Some((index, due)) = self.due.pop_first() {
@@ -405,7 +292,7 @@ impl Retransmitter {
         if let Some((index, reason)) = self.withdrawn.pop_first() {
             return Some(Action::Withdraw(index, reason));
         }
-        if let Some((index, source_block)) = self.sent_due.pop_first() {
+        if let Some((index, source_block)) = self.symbols.take_out() {
             return Some(Action::SymbolsSent(index, source_block));
         }
         if let Some(index) = self.offers.next(objects) {
@@ -414,48 +301,19 @@ impl Retransmitter {
         if let Some((index, pages)) = self.chunk_hashes.pop_first() {
             return Some(Action::ChunkHashes(index, pages));
         }
-        if let Some(action) = self.next_symbols(objects, repair, max_run_len) {
-            return Some(action);
+        let requests = &mut self.requests;
+        if let Some(((index, source_block), symbols)) =
+            self.symbols.take(objects, requests, repair, max_run_len)
+        {
+            self.retransmitted_bytes += objects.symbol_bytes(&symbols);
+            return Some(Action::Symbols(index, source_block, symbols));
         }
-        if let Some(index) = self.next_requested(objects, repair) {
-            let range = self.next_blocks(objects, index, repair, max_run_len)?;
+        if let Some(index) = self.requests.next_object(objects, repair) {
+            let range = self.requests.take_bytes(objects, index, repair, max_run_len)?;
+            self.retransmitted_bytes += range.end - range.start;
             return Some(Action::Blocks(index, range));
         }
         self.next_closing()
-    }
-
-    /// The first source block of which symbols may go now.
-    fn next_lacking(&self, objects: &Objects, repair: Repair) -> Option<(u32, u32)> {
-        let may_go = |index: &u32| {
-            objects.get(*index).is_some_and(|object| repair == Repair::Nack || object.out.is_some())
-        };
-        self.symbols.keys().copied().find(|(index, _)| may_go(index))
-    }
-
-    /// The next symbols that it is to have. When a source block has no new ones any more, all of its blocks.
-    fn next_symbols(&mut self, objects: &mut Objects, repair: Repair, max_run_len: u32) -> Option<Action> {
-        while let Some((index, source_block)) = self.next_lacking(objects, repair) {
-            let of = (index, source_block);
-            let count = self.symbols.remove(&of).unwrap_or_default();
-            let most = objects.blocks_per_run(max_run_len).min(u64::from(count)) as u32;
-            let Some(schedule) = objects.get_mut(index).and_then(|object| object.schedule.as_mut()) else {
-                continue;
-            };
-            let Some(symbols) = schedule.take_apart(source_block, most) else {
-                let blocks = schedule.layout().blocks(source_block);
-                self.request(index, blocks);
-                continue;
-            };
-            let taken = symbols.end - symbols.start;
-            self.retransmitted_bytes += u64::from(taken) * schedule.layout().block_len();
-            self.sent_symbols += u64::from(taken);
-            self.on_the_way.insert(of, self.sent_symbols);
-            if taken < count {
-                self.symbols.insert(of, count - taken);
-            }
-            return Some(Action::Symbols(index, source_block, symbols));
-        }
-        None
     }
 
     fn next_closing(&mut self) -> Option<Action> {
@@ -470,70 +328,5 @@ impl Retransmitter {
             }
             Closing::No | Closing::Done => None,
         }
-    }
-
-    /// Whether half of the time of an object that it lacks is over.
-    pub(super) fn is_urgent(&self, now: Instant, objects: &Objects) -> bool {
-        let mut oldest = self.requested.keys().take(MAX_TIMED).filter_map(|index| objects.get(*index));
-        oldest.any(|object| object.time.is_some_and(|time| time.urgent_at <= now))
-    }
-
-    /// The object whose turn it is: the one whose time is up first, when time runs. Otherwise objects take turns, so that
-    /// a small one need not wait for a large one.
-    fn next_requested(&self, objects: &Objects, repair: Repair) -> Option<u32> {
-        let may_go = |index: &u32| {
-            objects.get(*index).is_some_and(|object| repair == Repair::Nack || object.out.is_some())
-        };
-        let expires = |index: &u32| Some((objects.get(*index)?.time?.expires, *index));
-        let timed =
-            self.requested.keys().take(MAX_TIMED).filter(|index| may_go(index)).filter_map(expires).min();
-        if let Some((_, index)) = timed {
-            return Some(index);
-        }
-        let after = self.requested.range(self.next..).map(|(index, _)| *index).find(may_go);
-        after.or_else(|| self.requested.keys().copied().find(may_go))
-    }
-
-    fn next_blocks(
-        &mut self,
-        objects: &mut Objects,
-        index: u32,
-        repair: Repair,
-        max_run_len: u32,
-    ) -> Option<Range<u64>> {
-        let run_blocks = objects.blocks_per_run(max_run_len);
-        let cached_blocks = objects.blocks_per_run(CACHED_BYTES as u32);
-        let object = objects.get_mut(index)?;
-        let requested = self.requested.get_mut(&index)?;
-        let run = match repair {
-            Repair::After => requested.run_near(object, run_blocks, cached_blocks)?,
-            Repair::Nack | Repair::None => requested.run_from(requested.at, run_blocks)?,
-        };
-        requested.blocks.remove(run.clone());
-        requested.at = run.end;
-        if requested.blocks.is_empty() {
-            self.requested.remove(&index);
-        }
-        self.next = index + 1;
-        let range = objects.bytes(objects.get(index)?, run);
-        self.retransmitted_bytes += range.end - range.start;
-        Some(range)
-    }
-}
-
-impl Requested {
-    /// The next run at or behind block `from`, else the first.
-    fn run_from(&self, from: u64, most: u64) -> Option<Range<u64>> {
-        let run = self.blocks.first_run(from..u64::MAX).or_else(|| self.blocks.first_run(0..from))?;
-        Some(run.start..run.end.min(run.start + most))
-    }
-
-    /// VCMTP 1 sends a block to all who miss it while it is cached (3.3.1): who has fallen far
-    /// behind the others goes on where they are and comes back for the rest, so nobody waits for it.
-    fn run_near(&self, object: &mut Object, most: u64, cached: u64) -> Option<Range<u64>> {
-        let from = if self.at + cached < object.repair_front { object.repair_front } else { self.at };
-        let run = self.run_from(from, most)?;
-        object.repair_front = run.start;
-        Some(run)
     }
 }

@@ -127,7 +127,7 @@ impl Sender {
         let is_over = self.multicast.is_idle() && self.coordinator.state != State::Active;
         let pending = self.pending_at(from);
         let Some(one) = self.retransmitters.get_mut(&from) else { return };
-        one.unanswered_moves = one.unanswered_moves.saturating_add(1);
+        one.moves.unanswered = one.moves.unanswered.saturating_add(1);
         let lacks = std::mem::take(&mut one.moves.lacks);
         let is_other = one.group != number;
         if is_other
@@ -143,10 +143,10 @@ impl Sender {
             one.awaited = Awaited::default();
         } else if number > before {
             one.awaited.add(lacks);
-            one.await_requested();
+            one.requests.move_to(&mut one.awaited);
         }
         if number > 0 && before == 0 {
-            one.forget_symbols();
+            one.symbols.clear();
             self.symbols.leave(from);
         } else if number == 0 && before > 0 {
             self.symbols.join(from);
@@ -175,7 +175,7 @@ impl Sender {
     /// Calls a receiver to a group, where it then moves. One that has gone to and fro too often is called in vain.
     pub fn call(&mut self, receiver: ReceiverId, group: u8) {
         if let Some(one) = self.retransmitters.get_mut(&receiver) {
-            one.called = Some(group);
+            one.moves.called = Some(group);
         }
     }
 

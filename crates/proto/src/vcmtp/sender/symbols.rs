@@ -394,7 +394,7 @@ impl Sender {
         for receiver in coded {
             if let Some(retransmitter) = self.retransmitters.get_mut(&receiver) {
                 retransmitter.lack(index);
-                retransmitter.drop_request(index, blocks.clone());
+                retransmitter.requests.remove(index, blocks.clone());
             }
         }
     }
@@ -466,7 +466,7 @@ impl Sender {
         let untold = self.symbols.named.get_mut(&(index, source_block));
         for receiver in untold.map(|named| std::mem::take(&mut named.untold)).into_iter().flatten() {
             if let Some(retransmitter) = self.retransmitters.get_mut(&receiver) {
-                retransmitter.owe_sent((index, source_block));
+                retransmitter.symbols.owe_out((index, source_block));
             }
         }
         let next = self.objects.get(index)?.schedule.as_ref()?.next(source_block)?;

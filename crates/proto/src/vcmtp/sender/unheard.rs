@@ -51,8 +51,7 @@ impl Sender {
                 if one.is_answered() || repair == Repair::After {
                     one.moved = now;
                 }
-                one.request(index, blocks.clone());
-                one.passed.insert(index);
+                one.requests.pass(index, blocks.clone());
             }
         }
         self.watch(now);
@@ -60,7 +59,7 @@ impl Sender {
 
     /// Whether a receiver has yet to be sent something that has passed.
     pub(super) fn is_passed_to(&self, receiver: ReceiverId, index: u32) -> bool {
-        self.retransmitters.get(&receiver).is_some_and(|one| one.passed.contains(&index))
+        self.retransmitters.get(&receiver).is_some_and(|one| one.requests.has_passed(index))
     }
 
     /// A receiver has been sent all that has passed of an object. Its time for retransmissions begins, as long as that took.
@@ -84,7 +83,7 @@ impl Sender {
     /// receiver.
     pub(super) fn passes_until(&self, index: u32) -> Option<Instant> {
         let object = self.objects.get(index)?;
-        if !self.retransmitters.values().any(|one| one.passed.contains(&index)) {
+        if !self.retransmitters.values().any(|one| one.requests.has_passed(index)) {
             return None;
         }
         // Such a group is still sent to at this rate. A connection that takes less gives its receiver no more time.

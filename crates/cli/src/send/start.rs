@@ -1,0 +1,38 @@
+//! The options of `treecast send` that say who is admitted, and when the session starts.
+
+use std::time::Duration;
+
+use super::start_at;
+use crate::arguments;
+
+const DEFAULT_WAIT: u32 = 1;
+
+/// When a session starts, and how many receivers it admits.
+#[derive(clap::Args)]
+pub(super) struct StartArgs {
+    /// Start when this many receivers are there [default: 1]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..),
+          allow_negative_numbers = true)]
+    pub wait: Option<u32>,
+    /// Do not start before this time: 22:00 (the next one), "2026-11-30 22:00:00" (with a Z behind it: UTC) or +30m.
+    /// Receivers can come before; --wait-timeout counts from then on
+    #[arg(long, value_name = "TIME", value_parser = start_at::parse, allow_hyphen_values = true)]
+    pub start_at: Option<Duration>,
+    /// Give up when they are not there after this many seconds [default: 60; a carousel and `treecast feed` wait for ever]
+    #[arg(long, value_name = "SECONDS", value_parser = arguments::seconds, allow_negative_numbers = true)]
+    pub wait_timeout: Option<u64>,
+    /// Do not give up if at least this many receivers are there: start with them, and serve the others as they
+    /// come [default: all of --wait]
+    #[arg(long, value_name = "M", value_parser = clap::value_parser!(u32).range(1..), allow_negative_numbers = true)]
+    pub wait_at_least: Option<u32>,
+    /// Admit at most this many receivers from one address [default: 256]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), allow_negative_numbers = true)]
+    pub per_address: Option<u32>,
+}
+
+impl StartArgs {
+    /// The number of receivers with which the session starts, if so many are named.
+    pub fn wanted(&self, named: usize) -> u32 {
+        self.wait.unwrap_or((named as u32).max(DEFAULT_WAIT))
+    }
+}
