@@ -6,9 +6,9 @@ mod session;
 
 use std::{
     fs::{self, File},
-    io::{BufRead, BufReader, Read},
-    net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream, UdpSocket},
-    process::{ChildStdout, Stdio},
+    io::Read,
+    net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream},
+    process::Stdio,
     sync::atomic::{AtomicBool, Ordering},
     thread,
     time::Duration,
@@ -16,8 +16,8 @@ use std::{
 
 use serde_json::Value;
 use session::{
-    Guarded, Scratch, SpawnGuarded, contents, finish, finish_well, finish_with, joined, last_event, path,
-    treecast, wait_until,
+    Scratch, SpawnGuarded, contents, finish, finish_well, finish_with, joined, last_event, path, treecast,
+    wait_until,
 };
 use treecast_driver::{
     connection::Connection,

@@ -31,8 +31,8 @@ pub struct Pacer {
     filled: Instant,
 }
 
-/// At a rate that changes, so much time's worth leaves at once.
-const BURST_MILLIS: u64 = 4;
+/// At a rate that changes, so much time's worth leaves at once: a host that is busy wakes a sender later than a tick of its clock.
+const BURST_MILLIS: u64 = 10;
 
 const PER_BIT: i128 = 1_000_000_000;
 const DEPTH: i128 = BURST_BYTES as i128 * 8 * PER_BIT;
