@@ -51,12 +51,13 @@ impl Path {
     }
 
     /// What is on its way to the receiver, or taken and not reported yet, in bytes: what it takes in a round trip and since its last
-    /// report. A receiver that reports nothing for long may stand still. Then more and more of it lies in its buffer.
+    /// report. A receiver that reports nothing for long may stand still. Then all of it may lie in its buffer.
     pub(super) fn bytes(&self, now: Instant) -> u64 {
         let silent = now.saturating_duration_since(self.reported);
-        let patience = self.round_trip.mul_f64(PATIENT_ROUNDS);
-        let taking = (self.round_trip + silent.min(patience)).saturating_sub(silent.saturating_sub(patience));
-        (self.rates[0].max(self.rates[1]) * taking.as_secs_f64()) as u64
+        if silent > self.round_trip.mul_f64(PATIENT_ROUNDS) {
+            return 0;
+        }
+        (self.rates[0].max(self.rates[1]) * (self.round_trip + silent).as_secs_f64()) as u64
     }
 }
 
@@ -94,11 +95,11 @@ mod tests {
     }
 
     #[test]
-    fn a_receiver_that_reports_nothing_for_long_has_less_and_less_on_its_way() {
+    fn a_receiver_that_reports_nothing_for_long_has_nothing_on_its_way() {
         let mut path = Path::new(Duration::from_millis(200));
         [(0, 0), (200, 20_000)].into_iter().for_each(|(millis, taken)| path.report(at(millis), taken));
-        let bytes = [200, 300, 500, 600, 900, 1_000].map(|millis| path.bytes(at(millis)));
-        assert_eq!(bytes, [20_000, 30_000, 50_000, 40_000, 10_000, 0]);
+        let bytes = [200, 300, 500, 501, 900].map(|millis| path.bytes(at(millis)));
+        assert_eq!(bytes, [20_000, 30_000, 50_000, 0, 0]);
         path.rest(at(1_000));
         assert_eq!([1_000, 1_200, 1_300].map(|millis| path.bytes(at(millis))), [20_000, 20_000, 30_000]);
     }
