@@ -30,7 +30,7 @@ const START_GAIN: f64 = 2.77;
 /// The growth that shows that the path is not full, and the round trips for which it may be missing (as BBR's "full pipe" estimator).
 const START_GROWTH: f64 = 1.25;
 const START_ROUNDS: u32 = 3;
-/// The share of lost packets that ends Start when nothing has grown for a round trip.
+/// The share of lost packets that ends Start when a queue shows, or nothing has grown for a round trip.
 const START_LOSS: f64 = 0.1;
 /// What may be under way in Start: so many bandwidth-delay products, and so many packets.
 const MOST_IN_START: f64 = 4.0;
@@ -456,7 +456,9 @@ impl Steering {
             self.grown = (self.bandwidth.best(), now);
             return;
         }
-        let is_lossy = self.last.lost > START_LOSS && (since > self.last.round_trip || self.is_queued());
+        // One packet of the first ten is no heavy loss.
+        let is_heavy = self.last.lost > START_LOSS.max(3.0 / self.packets());
+        let is_lossy = is_heavy && (since > self.last.round_trip || self.is_queued());
         let is_queued = self.last.queue > (self.last.shortest / 4).max(self.noise());
         if since > self.last.round_trip * START_ROUNDS || is_lossy || is_queued {
             // Token buckets let through more for a moment than the path delivers behind a queue.
