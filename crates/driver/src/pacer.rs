@@ -19,7 +19,7 @@ pub fn tcp_bytes(bytes: u64) -> u64 {
 }
 
 /// A pacer, which decides when the next packets may leave. In any time span, at most the rate's share of that
-/// time and [`BURST_BYTES`] leave. Bytes count IP packets with their headers.
+/// time and a bucket leave: [`BURST_BYTES`], or what [`Pacer::set_rate`] says. Bytes count IP packets with their headers.
 #[derive(Debug, Clone)]
 pub struct Pacer {
     rate_bps: Option<u64>,
@@ -31,8 +31,11 @@ pub struct Pacer {
     filled: Instant,
 }
 
-/// At a rate that changes, so much time's worth leaves at once: a host that is busy wakes a sender later than a tick of its clock.
-const BURST_MILLIS: u64 = 10;
+/// At a rate that changes, a sender that wakes late makes up for 4 ms, or for 10 ms as long as these are few bytes. Busy hosts wake a
+/// sender more than 4 ms late.
+const LATE_MILLIS: u64 = 4;
+const LATEST_MILLIS: u64 = 10;
+const FEW_BYTES: u64 = 2 * BURST_BYTES;
 
 const PER_BIT: i128 = 1_000_000_000;
 const DEPTH: i128 = BURST_BYTES as i128 * 8 * PER_BIT;
@@ -49,7 +52,9 @@ impl Pacer {
         let rate = rate_bps.max(1);
         self.fill(now, self.rate_bps.unwrap_or(rate));
         self.rate_bps = Some(rate);
-        self.depth = cost((rate / 8 * BURST_MILLIS / 1000).max(run_bytes * 2));
+        let in_time = |millis| rate / 8 * millis / 1000;
+        let late = in_time(LATEST_MILLIS).min(FEW_BYTES).max(in_time(LATE_MILLIS));
+        self.depth = cost(late.max(run_bytes * 2));
         self.tokens = self.tokens.min(self.depth);
     }
 
