@@ -66,7 +66,7 @@ impl Drop for TemporaryFolder {
     }
 }
 
-/// Locks a folder that was just made. `None` if another process has taken it for one that was left, and removed it.
+/// Locks a folder. `None` if another process has locked it, or removed it meanwhile: it may have taken a new folder for one that was left.
 fn take(path: &Path) -> io::Result<Option<File>> {
     let Some(folder) = open(path)? else { return Ok(None) };
     if lock(&folder) == Lock::Taken {
@@ -92,9 +92,7 @@ fn remove_left(parent: &Path, prefix: &str) {
         let path = entry.path();
         let is_ours = |folder: &File| folder.metadata().is_ok_and(|folder| folder.uid() == user::effective());
         // The lock is kept until the folder is gone: its maker may be about to take it.
-        if let Some(folder) = open(&path).ok().flatten().filter(is_ours)
-            && lock(&folder) == Lock::Ours
-        {
+        if let Some(_folder) = take(&path).ok().flatten().filter(is_ours) {
             _ = fs::remove_dir_all(path);
         }
     }
