@@ -193,14 +193,15 @@ impl Writer {
     /// Waits for a moment if many files wait.
     ///
     /// # Errors
-    /// If files cannot be written, or too many wait, in words.
+    /// If files cannot be written, or too many wait and none leaves, in words.
     fn keep_up(&self) -> Result<(), String> {
+        let before = self.waiting().files.len();
         let is_behind = |waiting: &mut Waiting| waiting.files.len() > MANY_WAITING && waiting.error.is_none();
         let waited = self.0.1.wait_timeout_while(self.waiting(), SLOW_DOWN, is_behind);
         let waiting = waited.unwrap_or_else(PoisonError::into_inner).0;
         match &waiting.error {
             Some(error) => Err(error.clone()),
-            None if waiting.files.len() > MOST_WAITING => Err(format!(
+            None if waiting.files.len() > MOST_WAITING && waiting.files.len() >= before => Err(format!(
                 "nobody reads standard output: {MOST_WAITING} files wait in the temporary folder"
             )),
             None => Ok(()),
