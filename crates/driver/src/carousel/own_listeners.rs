@@ -1,7 +1,7 @@
 //! Finds out who listens to groups on the loopback interface. Hosts send no reports there, but the kernel lists which groups
 //! programs of this host have joined.
 
-use std::{fs, net::IpAddr};
+use std::{fs, io, net::IpAddr};
 
 /// Watches whether any program of this host listens to groups.
 #[derive(Debug)]
@@ -9,24 +9,38 @@ pub(crate) struct OwnListeners {
     interface: String,
     groups: Vec<IpAddr>,
     was_heard: bool,
+    /// The last answer.
+    heard: Vec<bool>,
 }
 
 impl OwnListeners {
     pub fn new(interface: &str, groups: Vec<IpAddr>) -> Self {
-        Self { interface: interface.to_owned(), groups, was_heard: false }
+        let heard = vec![true; groups.len()];
+        Self { interface: interface.to_owned(), groups, was_heard: false, heard }
     }
 
-    /// Whether somebody listens to each of the groups. Before the first listener has come, somebody is taken to listen to all.
+    /// Whether somebody listens to each of the groups. Before the first listener has come, somebody is taken to listen to all. The
+    /// answer stays where the kernel's tables cannot be read.
     pub fn look(&mut self) -> Vec<bool> {
-        let read = |table: &str| fs::read_to_string(format!("/proc/thread-self/net/{table}"));
-        let [v4, v6] = ["igmp", "igmp6"].map(|table| read(table).unwrap_or_default());
+        let (Ok(v4), Ok(v6)) = (read("igmp"), read("igmp6")) else { return self.heard.clone() };
         let is_joined = |group: &IpAddr| match group {
             IpAddr::V4(group) => v4_groups(&v4, &self.interface).any(|joined| joined == group.octets()),
             IpAddr::V6(group) => v6_groups(&v6, &self.interface).any(|joined| joined == group.to_bits()),
         };
         let heard: Vec<bool> = self.groups.iter().map(is_joined).collect();
         self.was_heard |= heard.contains(&true);
-        if self.was_heard { heard } else { vec![true; heard.len()] }
+        if self.was_heard {
+            self.heard = heard;
+        }
+        self.heard.clone()
+    }
+}
+
+/// Reads one of the kernel's tables. A protocol that the kernel does not have has no table.
+fn read(table: &str) -> io::Result<String> {
+    match fs::read_to_string(format!("/proc/thread-self/net/{table}")) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(String::new()),
+        read => read,
     }
 }
 
