@@ -507,7 +507,7 @@ fn a_member_is_no_sender() {
         };
         let receiver = scope.spawn(move || receive::run(&options, enough, &mut tell));
         let sender = scope.spawn(|| bench.send(&stop));
-        ignored.recv().unwrap();
+        ignored.recv_timeout(Duration::from_secs(60)).unwrap();
         thread::sleep(Duration::from_secs(1));
         enough.request();
         let summary = receiver.join().unwrap().unwrap();
