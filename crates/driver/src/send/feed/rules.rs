@@ -26,6 +26,7 @@ pub struct Rule {
 }
 
 impl Rule {
+    /// Objects of these names get these terms.
     pub fn new(names: NameFilter, terms: Terms) -> Self {
         Self { names, terms }
     }

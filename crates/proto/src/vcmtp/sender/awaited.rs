@@ -63,7 +63,7 @@ impl Awaited {
 pub(super) struct Moves {
     /// What it has said of the next one that it has not heard.
     pub(super) lacks: Awaited,
-    /// How many have not been answered.
+    /// How many calls to another group the receiver has not answered.
     pub(super) unanswered: u32,
     /// The group that the receiver is to be called to.
     pub(super) called: Option<u8>,

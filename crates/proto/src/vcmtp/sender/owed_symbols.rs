@@ -14,7 +14,7 @@ pub(super) type SourceBlock = (u32, u32);
 pub(super) struct OwedSymbols {
     /// How many symbols the receiver is to have.
     counts: BTreeMap<SourceBlock, u32>,
-    /// How many have gone to it.
+    /// How many symbols have gone to the receiver.
     sent: u64,
     /// How many had gone to it when the last ones of a source block had. Until these have arrived, what it says that it lacks is on
     /// its way.
