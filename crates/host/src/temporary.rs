@@ -47,7 +47,7 @@ impl TemporaryFolder {
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => continue,
                 made => made?,
             }
-            if let Some(lock) = take(&path)? {
+            if let Some((_, lock)) = take(&path)? {
                 return Ok(Self { path, _lock: lock });
             }
         }
@@ -66,15 +66,17 @@ impl Drop for TemporaryFolder {
     }
 }
 
-/// Locks a folder. `None` if another process has locked it, or removed it meanwhile: it may have taken a new folder for one that was left.
-fn take(path: &Path) -> io::Result<Option<File>> {
+/// Locks a folder, where the file system has locks. `None` if another process has locked it, or removed it meanwhile: it may have taken
+/// a new folder for one that was left.
+fn take(path: &Path) -> io::Result<Option<(Lock, File)>> {
     let Some(folder) = open(path)? else { return Ok(None) };
-    if lock(&folder) == Lock::Taken {
+    let lock = lock(&folder);
+    if lock == Lock::Taken {
         return Ok(None);
     }
     let (ours, there) = (folder.metadata()?, fs::symlink_metadata(path));
     let is_there = there.is_ok_and(|there| (there.dev(), there.ino()) == (ours.dev(), ours.ino()));
-    Ok(is_there.then_some(folder))
+    Ok(is_there.then_some((lock, folder)))
 }
 
 /// Opens a folder without following a link. `None` if there is none.
@@ -92,7 +94,9 @@ fn remove_left(parent: &Path, prefix: &str) {
         let path = entry.path();
         let is_ours = |folder: &File| folder.metadata().is_ok_and(|folder| folder.uid() == user::effective());
         // The lock is kept until the folder is gone: its maker may be about to take it.
-        if let Some(_folder) = take(&path).ok().flatten().filter(is_ours) {
+        if let Ok(Some((Lock::Ours, folder))) = take(&path)
+            && is_ours(&folder)
+        {
             _ = fs::remove_dir_all(path);
         }
     }
