@@ -2,7 +2,6 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use treecast_host::tcp_info;
 use treecast_proto::object::{MAX_FROM_ONE_NETWORK, MAX_RECEIVERS, ReceiverId, SenderInput};
 use treecast_wire::message::{Hello, PutOutCode};
 
@@ -160,10 +159,9 @@ impl Session<'_> {
         self.peers.insert(receiver, peer);
         self.tell_keys(receiver);
         self.update_destinations();
-        self.congestion_joined(self.clock.now(), receiver);
+        let round_trip = self.round_trip(receiver);
+        self.congestion_joined(self.clock.now(), receiver, round_trip);
         self.give_place(self.clock.now(), receiver);
-        let connection = self.peers.get(&receiver).and_then(|peer| peer.link.connection.as_ref());
-        let round_trip = connection.and_then(tcp_info::shortest_round_trip);
         let receive_buffer_bytes = hello.receive_buffer_bytes;
         let input = SenderInput::Joined { receiver, receive_buffer_bytes, round_trip };
         self.handle(self.clock.now(), input);

@@ -17,6 +17,8 @@ use crate::{
     pacer::{self, Pacer},
     udp::frames_in_super_packet,
 };
+use std::time::Duration;
+
 use treecast_host::tcp_info;
 
 /// The congestion control, and what of it is in force.
@@ -54,9 +56,18 @@ impl Congestion {
 }
 
 impl Session<'_> {
-    pub(super) fn congestion_joined(&mut self, now: Instant, receiver: ReceiverId) {
+    /// The shortest round trip that the kernel has measured on the receiver's connection.
+    pub(super) fn round_trip(&self, receiver: ReceiverId) -> Option<Duration> {
+        self.peers.get(&receiver)?.link.connection.as_ref().and_then(tcp_info::shortest_round_trip)
+    }
+
+    pub(super) fn congestion_joined(
+        &mut self,
+        now: Instant,
+        receiver: ReceiverId,
+        round_trip: Option<Duration>,
+    ) {
         let Some(peer) = self.peers.get(&receiver) else { return };
-        let round_trip = peer.link.connection.as_ref().and_then(tcp_info::shortest_round_trip);
         let group = peer.group;
         self.congestion(now, group, SenderInput::Joined { receiver: receiver.number(), round_trip });
     }
@@ -77,7 +88,7 @@ impl Session<'_> {
             SenderInput::Left { receiver: number }
         };
         self.congestion(now, before, gone);
-        self.congestion_joined(now, receiver);
+        self.congestion_joined(now, receiver, self.round_trip(receiver));
     }
 
     pub(super) fn congestion_report(&mut self, now: Instant, from: ReceiverId, report: PaceReport) {
