@@ -459,10 +459,10 @@ impl Steering {
         // One packet of the first ten is no heavy loss.
         let is_heavy = self.last.lost > START_LOSS.max(3.0 / self.packets());
         let is_lossy = is_heavy && (since > self.last.round_trip || self.is_queued());
-        let is_queued = self.last.queue > (self.last.shortest / 4).max(self.noise());
-        if since > self.last.round_trip * START_ROUNDS || is_lossy || is_queued {
+        let is_queue_long = self.last.queue > (self.last.shortest / 4).max(self.noise());
+        if since > self.last.round_trip * START_ROUNDS || is_lossy || is_queue_long {
             // Token buckets let through more for a moment than the path delivers behind a queue.
-            if is_queued {
+            if is_queue_long {
                 self.bandwidth.bound(self.last.latest_bps);
             }
             self.heeded_until = now + self.last.round_trip * 2;
