@@ -9,41 +9,26 @@ use std::{
     process::{Command, Stdio},
 };
 
-use session::{Guarded, Scratch, contents, finish, path, start, treecast, wait_until};
+use session::{Guarded, Lab, Scratch, contents, finish, path, start, wait_until};
 
 /// A LAN of a sender and three receivers, client0 to client2. The firewalls of the first two drop UDP from the sender.
-struct Network(String);
+struct Network(Lab);
 
 impl Network {
     fn new() -> Self {
-        let network = Self(format!("tcr{}", std::process::id()));
-        let lab = ["lab", "up", "lan:clients=3,rate=100M,loss=0%", "--name", &network.0];
-        assert!(treecast().args(lab).stdout(Stdio::null()).status().unwrap().success());
-        let shown =
-            network.on("server0", "ip").args(["-6", "-o", "address", "show", "scope", "global"]).output();
+        let lab = Lab::up("tcr", "lan:clients=3,rate=100M,loss=0%");
+        let shown = lab.on("server0", "ip").args(["-6", "-o", "address", "show", "scope", "global"]).output();
         let shown = String::from_utf8(shown.unwrap().stdout).unwrap();
         let server = shown.split_whitespace().find_map(|word| word.strip_suffix("/64")).expect("an address");
         let rules = format!(
             "table inet site {{ chain input {{ type filter hook input priority 0; ip6 saddr {server} meta l4proto udp counter drop; }}; }}"
         );
-        for client in ["client0", "client1"] {
-            assert!(network.on(client, "nft").arg(&rules).status().unwrap().success());
-        }
-        network
-    }
-
-    fn on(&self, node: &str, program: &str) -> Command {
-        let mut command = Command::new("ip");
-        command.args(["netns", "exec", &format!("{}-{node}", self.0), program]);
-        command
-    }
-
-    fn treecast(&self, node: &str) -> Command {
-        self.on(node, env!("CARGO_BIN_EXE_treecast"))
+        lab.filter(&["client0", "client1"], &rules);
+        Self(lab)
     }
 
     fn feed(&self, scratch: &Scratch) -> Guarded {
-        let mut feed = self.treecast("server0");
+        let mut feed = self.0.treecast("server0");
         feed.args(["feed", "--remove", "--keep", "100", "--rate", "40M", "--ticket-file"])
             .arg(scratch.path("ticket"));
         let feed = start(feed.arg(scratch.path("source")).stderr(Stdio::null()));
@@ -53,20 +38,13 @@ impl Network {
 
     /// The process of a node whose command line has all these words.
     fn process(&self, node: &str, words: &[&str]) -> Option<String> {
-        let pids =
-            Command::new("ip").args(["netns", "pids", &format!("{}-{node}", self.0)]).output().unwrap();
+        let pids = Command::new("ip").args(["netns", "pids", &self.0.namespace(node)]).output().unwrap();
         let pids = String::from_utf8(pids.stdout).unwrap();
         let is_it = |pid: &&str| {
             let line = fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap_or_default();
             words.iter().all(|word| line.split('\0').any(|argument| argument == *word))
         };
         pids.lines().find(is_it).map(str::to_owned)
-    }
-}
-
-impl Drop for Network {
-    fn drop(&mut self) {
-        _ = treecast().args(["lab", "down", &self.0]).stdout(Stdio::null()).status();
     }
 }
 
@@ -127,7 +105,7 @@ fn a_relay_hands_a_feed_on_to_a_site_that_udp_does_not_reach() {
     fs::create_dir(scratch.path("source")).unwrap();
     let sender = network.feed(&scratch);
     let ask = format!("cat '{}'", scratch.arg("ticket"));
-    let mut relay = network.on("client0", &script());
+    let mut relay = network.0.on("client0", &script());
     relay
         .arg(scratch.path("a spool"))
         .arg(ask)
@@ -136,7 +114,7 @@ fn a_relay_hands_a_feed_on_to_a_site_that_udp_does_not_reach() {
     let relay = start(relay.env("PATH", search()).stdout(Stdio::null()).stderr(Stdio::null()));
     wait_until("the relay's ticket is written", || scratch.path("the ticket").exists());
     let receive = |node: &str, ticket: &str, into: &str| {
-        let mut command = network.treecast(node);
+        let mut command = network.0.treecast(node);
         command.arg("receive").arg(format!("@{}", scratch.arg(ticket))).arg("--into").arg(scratch.path(into));
         start(command.stderr(Stdio::null()))
     };

@@ -8,12 +8,12 @@ mod session;
 use std::{
     fs::{self, File},
     io::{BufRead, BufReader, Read, Write},
-    path::Path,
     process::{Command, Stdio},
 };
 
 use session::{
-    Guarded, Scratch, SpawnGuarded, contents, finish, finish_well, finish_with, start, treecast, wait_until,
+    Guarded, Lab, Scratch, SpawnGuarded, contents, finish, finish_well, finish_with, start, treecast,
+    wait_until,
 };
 
 /// A sender of what is written to it, which waits for so many receivers.
@@ -71,57 +71,38 @@ fn a_stream_reaches_all_who_are_there_and_one_that_is_killed_harms_nobody() {
     finish_with(3, sender);
 }
 
-/// A sender and ten receivers on one link, each of which loses 5 % of what comes. It goes when this is dropped.
-struct Site(String);
-
-impl Site {
-    fn new() -> Self {
-        let site = Self(format!("tcp{}", std::process::id()));
-        let up = ["lab", "up", "lan:clients=10,loss=5%,rate=100M", "--name", &site.0];
-        assert!(treecast().args(up).stdout(Stdio::null()).status().unwrap().success());
-        site
-    }
-
-    /// Runs a line of shell on a node. `$T` is treecast.
-    fn run(&self, node: &str, folder: &Path, line: &str) -> Guarded {
-        let mut command = Command::new("ip");
-        command.args(["netns", "exec", &format!("{}-{node}", self.0), "bash", "-o", "pipefail", "-c", line]);
-        start(command.env("T", env!("CARGO_BIN_EXE_treecast")).current_dir(folder))
-    }
-}
-
-impl Drop for Site {
-    fn drop(&mut self) {
-        _ = treecast().args(["lab", "down", &self.0]).stdout(Stdio::null()).status();
-    }
-}
-
 #[test]
 fn a_tree_goes_through_pipes_to_ten_hosts_that_lose_packets_and_one_is_killed() {
-    let (scratch, site) = (Scratch::new(), Site::new());
+    let (scratch, lab) = (Scratch::new(), Lab::up("tcp", "lan:clients=10,loss=5%,rate=100M"));
+    let folder = scratch.path("");
+    // Runs a line of shell on a node. `$T` is treecast.
+    let run = |node: &str, line: &str| {
+        let mut bash = lab.on(node, "bash");
+        bash.args(["-o", "pipefail", "-c", line]).env("T", env!("CARGO_BIN_EXE_treecast"));
+        start(bash.current_dir(&folder))
+    };
     for (number, len) in [0, 1, 700, 65_536, 300_000].into_iter().cycle().take(100).enumerate() {
         scratch.file(&format!("tree/{}/{number}", number % 7), len);
     }
     std::os::unix::fs::symlink("../0/0", scratch.path("tree/1/link")).unwrap();
-    let folder = scratch.path("");
     let send = "tar c tree | $T send --rate 40M --wait 10 --ticket-file ticket -";
-    let sender = site.run("server0", &folder, send);
+    let sender = run("server0", send);
     wait_until("the ticket is written", || scratch.path("ticket").exists());
     let names: Vec<_> = (0..9).map(|number| format!("client{number}")).collect();
     let receivers: Vec<_> = names
         .iter()
         .map(|name| {
             fs::create_dir(scratch.path(name)).unwrap();
-            site.run(name, &folder, &format!("$T receive --stdout @ticket | tar x -C {name}"))
+            run(name, &format!("$T receive --stdout @ticket | tar x -C {name}"))
         })
         .collect();
-    let mut killed = site.run("client9", &folder, "exec $T receive --stdout @ticket > part");
+    let mut killed = run("client9", "exec $T receive --stdout @ticket > part");
     wait_until("something has come", || scratch.path("part").metadata().is_ok_and(|part| part.len() > 0));
     killed.end();
     for (name, receiver) in names.iter().zip(receivers) {
         finish_well(receiver);
         let compare = format!("diff -r --no-dereference tree {name}/tree");
-        finish_well(site.run(name, &folder, &compare));
+        finish_well(run(name, &compare));
     }
     finish_with(3, sender);
 }

@@ -5,13 +5,12 @@ mod session;
 
 use std::{
     io::{BufRead as _, BufReader},
-    process::{Command, Stdio},
     time::Duration,
 };
 
 use serde_json::json;
 use session::{
-    Guarded, Scratch, events, finish, finish_well, finish_with, joined, last_event, path, wait_until,
+    Guarded, Lab, Scratch, events, finish, finish_well, finish_with, joined, last_event, path, wait_until,
 };
 
 /// The shortest that can be asked for.
@@ -200,42 +199,13 @@ fn a_carousel_by_copies_tells_who_was_never_there_and_ends_when_all_have_gone() 
     }
 }
 
-/// A LAN of a sender and two receivers, whose firewalls drop all UDP that comes to them.
-struct WithoutUdp(String);
-
-impl WithoutUdp {
-    fn up() -> Self {
-        let network = Self(format!("tcq{}", std::process::id()));
-        let lab = ["lab", "up", "lan:clients=2,rate=100M,loss=0%", "--name", &network.0];
-        assert!(session::treecast().args(lab).stdout(Stdio::null()).status().unwrap().success());
-        let rules =
-            "table inet site { chain input { type filter hook input priority 0; meta l4proto udp drop; }; }";
-        for client in ["client0", "client1"] {
-            assert!(network.on(client, "nft").arg(rules).status().unwrap().success());
-        }
-        network
-    }
-
-    fn on(&self, node: &str, program: &str) -> Command {
-        let mut command = Command::new("ip");
-        command.args(["netns", "exec", &format!("{}-{node}", self.0), program]);
-        command
-    }
-
-    fn treecast(&self, node: &str, arguments: &[&str]) -> Guarded {
-        session::start(self.on(node, env!("CARGO_BIN_EXE_treecast")).args(arguments))
-    }
-}
-
-impl Drop for WithoutUdp {
-    fn drop(&mut self) {
-        _ = session::treecast().args(["lab", "down", &self.0]).stdout(Stdio::null()).status();
-    }
-}
-
 #[test]
 fn a_group_that_nobody_hears_is_told_of_and_holds_nobody_back() {
-    let network = WithoutUdp::up();
+    let network = Lab::up("tcq", "lan:clients=2,rate=100M,loss=0%");
+    let rules =
+        "table inet site { chain input { type filter hook input priority 0; meta l4proto udp drop; }; }";
+    network.filter(&["client0", "client1"], rules);
+    let start = |node: &str, args: &[&str]| session::start(network.treecast(node).args(args));
     for fanout in ["multicast", "unicast"] {
         let scratch = Scratch::new();
         scratch.file("files/large", 40_000_000);
@@ -243,11 +213,11 @@ fn a_group_that_nobody_hears_is_told_of_and_holds_nobody_back() {
         let (ticket, files) = (scratch.arg("ticket"), scratch.arg("files"));
         let since = std::time::Instant::now();
         let args = ["send", "--fanout", fanout, "--wait", "2", "--ticket-file", &ticket, &files];
-        let sender = network.treecast("server0", &args);
+        let sender = start("server0", &args);
         wait_until("the ticket is written", || scratch.path("ticket").exists());
         let receivers = ["client0", "client1"].map(|client| {
             let (into, ticket) = (scratch.arg(client), format!("@{ticket}"));
-            network.treecast(client, &["receive", "--into", &into, &ticket])
+            start(client, &["receive", "--into", &into, &ticket])
         });
         let said = finish_well(sender);
         receivers.into_iter().for_each(|receiver| _ = finish_well(receiver));

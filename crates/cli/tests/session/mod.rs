@@ -120,6 +120,46 @@ pub fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
+/// A network of `treecast lab up`. It goes when this is dropped.
+pub struct Lab(String);
+
+impl Lab {
+    /// `name` tells the labs of different tests apart.
+    pub fn up(name: &str, topology: &str) -> Self {
+        let lab = Self(format!("{name}{}", std::process::id()));
+        let up = ["lab", "up", topology, "--name", &lab.0];
+        assert!(treecast().args(up).stdout(Stdio::null()).status().unwrap().success());
+        lab
+    }
+
+    pub fn namespace(&self, node: &str) -> String {
+        format!("{}-{node}", self.0)
+    }
+
+    pub fn on(&self, node: &str, program: &str) -> Command {
+        let mut command = Command::new("ip");
+        command.args(["netns", "exec", &self.namespace(node), program]);
+        command
+    }
+
+    pub fn treecast(&self, node: &str) -> Command {
+        self.on(node, env!("CARGO_BIN_EXE_treecast"))
+    }
+
+    /// Gives these nodes rules of nftables.
+    pub fn filter(&self, nodes: &[&str], rules: &str) {
+        for node in nodes {
+            assert!(self.on(node, "nft").arg(rules).status().unwrap().success());
+        }
+    }
+}
+
+impl Drop for Lab {
+    fn drop(&mut self) {
+        _ = treecast().args(["lab", "down", &self.0]).stdout(Stdio::null()).status();
+    }
+}
+
 /// Waits until a program tells that a receiver is in the group; what it says later is left to be read.
 #[track_caller]
 pub fn joined(program: &mut Guarded) -> BufReader<ChildStdout> {
