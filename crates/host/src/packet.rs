@@ -224,13 +224,10 @@ impl FrameSocket {
         messages::send_many(&self.0, slices[..count].chunks(1).map(|frame| (None, frame)))
     }
 
-    /// Reads a frame without waiting into `frame`, and cuts that to the frame's length. Returns false if there
-    /// is none.
-    pub fn receive(&self, frame: &mut Vec<u8>, max_bytes: usize) -> bool {
-        frame.resize(max_bytes, 0);
-        let Ok(len) = io::Read::read(&mut &self.0, frame) else { return false };
-        frame.truncate(len);
-        true
+    /// Reads a frame into the start of `buffer`, without waiting. Returns the frame, or `None` if there is none.
+    pub fn receive<'b>(&self, buffer: &'b mut [u8]) -> Option<&'b [u8]> {
+        let len = io::Read::read(&mut &self.0, buffer).ok()?;
+        Some(&buffer[..len])
     }
 }
 

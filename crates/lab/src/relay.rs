@@ -7,7 +7,7 @@
 
 mod queue;
 
-use std::io::{self, IoSlice, Write};
+use std::io::{self, Write};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -79,6 +79,8 @@ struct Relay {
     ways: Vec<Direction>,
     poll: Poller,
     spread: SplitMix64,
+    /// Where a frame arrives.
+    buffer: Vec<u8>,
 }
 
 impl Relay {
@@ -93,7 +95,7 @@ impl Relay {
                 ways.push(Direction { from, back, hold: relay.delays[end], queue: Queue::default() });
             }
         }
-        Ok(Self { ways, poll, spread: SplitMix64(0) })
+        Ok(Self { ways, poll, spread: SplitMix64(0), buffer: vec![0; MAX_FRAME_BYTES] })
     }
 
     fn run(&mut self) -> ! {
@@ -110,13 +112,11 @@ impl Relay {
     /// Queues frames that have arrived, a limited number at once, so that other directions get their turn.
     fn take(&mut self, index: usize) {
         const MAX_AT_ONCE: usize = 64;
+        let way = &mut self.ways[index];
         for _ in 0..MAX_AT_ONCE {
-            let spread = self.spread.unit();
-            let way = &mut self.ways[index];
-            let due = || Instant::now() + delay(way.hold, spread);
-            if !way.queue.fill(due, |frame| way.from.receive(frame, MAX_FRAME_BYTES)) {
-                break;
-            }
+            let Some(frame) = way.from.receive(&mut self.buffer) else { break };
+            // The time after the frame has arrived: before that, a frame that comes slightly later would be delayed too little.
+            way.queue.push(Instant::now() + delay(way.hold, self.spread.unit()), frame);
         }
     }
 
@@ -124,11 +124,15 @@ impl Relay {
     fn pass_on(&mut self) {
         let now = Instant::now();
         for index in 0..self.ways.len() {
-            while let Some(frame) = self.ways[index].queue.take_due(now) {
-                let back = self.ways[index].back;
-                _ = self.ways[back].from.send(&[IoSlice::new(&frame)]);
-                self.ways[index].queue.recycle(frame);
+            let way = &self.ways[index];
+            let frames: Vec<_> = way.queue.due(now).collect();
+            let mut left = &frames[..];
+            while !left.is_empty() {
+                let taken = self.ways[way.back].from.send_all(left).unwrap_or(0);
+                left = &left[taken.max(1)..];
             }
+            let count = frames.len();
+            self.ways[index].queue.remove(count);
         }
     }
 }

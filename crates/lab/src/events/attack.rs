@@ -86,10 +86,10 @@ pub(super) fn replay(lab: &Lab, node: &str, interface: &str, after: Duration) ->
     let socket = sending_socket(lab, node)?;
     Ok(Attack::start(move |stop, sent| {
         let mut waiting: VecDeque<(Instant, Ipv6Addr, Vec<u8>)> = VecDeque::new();
-        let mut frame = Vec::new();
+        let mut buffer = vec![0; MAX_FRAME_BYTES];
         while !stop.load(Ordering::Relaxed) {
-            while recorder.receive(&mut frame, MAX_FRAME_BYTES) {
-                if let Some((to, packet)) = recorded(&frame).filter(|_| waiting.len() < MAX_WAITING) {
+            while let Some(frame) = recorder.receive(&mut buffer) {
+                if let Some((to, packet)) = recorded(frame).filter(|_| waiting.len() < MAX_WAITING) {
                     waiting.push_back((Instant::now() + after, to, packet));
                 }
             }

@@ -19,44 +19,35 @@ pub struct Queue {
 }
 
 impl Queue {
-    /// Reads a frame with `receive`, which fills the buffer and returns whether there was one. Keeps the frame
-    /// until `due`, but never lets it overtake an earlier one. `due` is called after the frame has arrived.
-    /// Before that, a frame that comes slightly later would be delayed too little.
-    pub fn fill(
-        &mut self,
-        due: impl FnOnce() -> Instant,
-        receive: impl FnOnce(&mut Vec<u8>) -> bool,
-    ) -> bool {
-        let mut frame = self.spare.pop().unwrap_or_default();
-        if !receive(&mut frame) {
-            self.spare.push(frame);
-            return false;
-        }
+    /// Keeps a frame until `due`, but never lets it overtake an earlier one.
+    pub fn push(&mut self, due: Instant, frame: &[u8]) {
         if self.bytes + frame.len() > MAX_BYTES {
-            self.spare.push(frame);
-            return true;
+            return;
         }
-        let due = due();
         let due = self.frames.back().map_or(due, |(last, _)| due.max(*last));
-        self.bytes += frame.len();
-        self.frames.push_back((due, frame));
-        true
+        let mut kept = self.spare.pop().unwrap_or_default();
+        kept.extend_from_slice(frame);
+        self.bytes += kept.len();
+        self.frames.push_back((due, kept));
     }
 
     pub fn next_due(&self) -> Option<Instant> {
         self.frames.front().map(|(due, _)| *due)
     }
 
-    pub fn take_due(&mut self, now: Instant) -> Option<Vec<u8>> {
-        self.next_due().filter(|due| *due <= now)?;
-        let (_, frame) = self.frames.pop_front()?;
-        self.bytes -= frame.len();
-        Some(frame)
+    /// The frames that are due, in their order.
+    pub fn due(&self, now: Instant) -> impl Iterator<Item = &[u8]> {
+        self.frames.iter().take_while(move |(due, _)| *due <= now).map(|(_, frame)| &frame[..])
     }
 
-    pub fn recycle(&mut self, frame: Vec<u8>) {
-        if self.spare.len() < MAX_SPARE {
-            self.spare.push(frame);
+    /// Removes the first frames.
+    pub fn remove(&mut self, count: usize) {
+        for (_, mut frame) in self.frames.drain(..count) {
+            self.bytes -= frame.len();
+            if self.spare.len() < MAX_SPARE {
+                frame.clear();
+                self.spare.push(frame);
+            }
         }
     }
 }
@@ -67,37 +58,33 @@ mod tests {
 
     use super::*;
 
-    fn put(queue: &mut Queue, due: Instant, byte: u8, length: usize) -> bool {
-        queue.fill(
-            || due,
-            |frame| {
-                frame.clear();
-                frame.resize(length, byte);
-                true
-            },
-        )
+    fn take(queue: &mut Queue, now: Instant) -> Vec<Vec<u8>> {
+        let taken: Vec<_> = queue.due(now).map(<[u8]>::to_vec).collect();
+        queue.remove(taken.len());
+        taken
     }
 
     #[test]
     fn frames_leave_in_order_when_they_are_due() {
         let (mut queue, now) = (Queue::default(), Instant::now());
-        put(&mut queue, now + Duration::from_millis(20), 1, 10);
-        put(&mut queue, now + Duration::from_millis(10), 2, 10);
-        assert!(!queue.fill(|| now, |_| false));
-        assert_eq!(queue.take_due(now + Duration::from_millis(19)), None);
+        queue.push(now + Duration::from_millis(20), &[1; 10]);
+        queue.push(now + Duration::from_millis(10), &[2; 5]);
+        assert!(take(&mut queue, now + Duration::from_millis(19)).is_empty());
         let later = now + Duration::from_millis(20);
         assert_eq!(queue.next_due(), Some(later));
-        assert_eq!([queue.take_due(later), queue.take_due(later)].map(|frame| frame.unwrap()[0]), [1, 2]);
-        assert_eq!(queue.take_due(later), None);
+        assert_eq!(take(&mut queue, later), [vec![1; 10], vec![2; 5]]);
+        assert_eq!(queue.next_due(), None);
+        // The memory of used frames holds nothing of them.
+        queue.push(later, &[3; 7]);
+        assert_eq!(take(&mut queue, later), [vec![3; 7]]);
     }
 
     #[test]
     fn a_full_queue_loses_what_comes() {
         let (mut queue, now) = (Queue::default(), Instant::now());
         let fits = MAX_BYTES / MAX_FRAME_BYTES;
-        (0..fits + 100).for_each(|_| assert!(put(&mut queue, now, 0, MAX_FRAME_BYTES)));
-        let passed = std::iter::from_fn(|| queue.take_due(now)).count();
-        assert_eq!(passed, fits);
+        (0..fits + 100).for_each(|_| queue.push(now, &[0; MAX_FRAME_BYTES]));
+        assert_eq!(take(&mut queue, now).len(), fits);
         assert_eq!(queue.bytes, 0);
     }
 }
