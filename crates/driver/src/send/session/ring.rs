@@ -285,7 +285,8 @@ impl Session<'_> {
             _ => {
                 self.figures.started.get_or_insert(now);
                 let (objects, bytes) = (self.figures.summary.objects, self.figures.total_bytes);
-                SendEvent::Started { objects, bytes, is_presumed: ring.watches.is_empty() }
+                let is_presumed = ring.watches.is_empty() && ring.own_listeners.is_none();
+                SendEvent::Started { objects, bytes, is_presumed }
             }
         };
         (self.on_event)(told);
