@@ -233,6 +233,7 @@ fn what_receivers_count_can_be_added_up() {
             duplicate_blocks: u64::MAX,
             dropped_packets: u64::MAX,
             disk_wait_ms: u64::MAX,
+            at_us: u64::MAX,
         }));
         peer.say(&Message::EndOfRetransmissionRequests);
     }

@@ -284,10 +284,10 @@ fn message() -> impl Strategy<Value = Message> {
                 Message::Digest(Digest { hash, signature, place })
             }
         ),
-        any::<[u64; 5]>().prop_map(|counters| {
-            let [position, received_bytes, duplicate_blocks, dropped_packets, disk_wait_ms] = counters;
+        any::<[u64; 6]>().prop_map(|counters| {
+            let [position, received_bytes, duplicate_blocks, dropped_packets, disk_wait_ms, at_us] = counters;
             let taken = Progress { position, received_bytes, ..Progress::default() };
-            Message::Progress(Progress { duplicate_blocks, dropped_packets, disk_wait_ms, ..taken })
+            Message::Progress(Progress { duplicate_blocks, dropped_packets, disk_wait_ms, at_us, ..taken })
         }),
         reason().prop_map(Message::Withdraw),
         reason().prop_map(Message::Failed),

@@ -71,7 +71,7 @@ use crate::{
 };
 
 /// The version of the session protocol that [`Hello`] and [`Welcome`] carry.
-pub const PROTOCOL_VERSION: u8 = 6;
+pub const PROTOCOL_VERSION: u8 = 7;
 
 /// Declares [`Message`], and what is the same for each type: `Type(Body)` has a body, a type alone has none. A message has the
 /// packet type of its name, [`Message::PutOut`] apart: a Goodbye with a body.

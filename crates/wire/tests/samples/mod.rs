@@ -55,6 +55,7 @@ pub fn messages() -> Vec<Message> {
         duplicate_blocks: 12,
         dropped_packets: 7,
         disk_wait_ms: 40,
+        at_us: 2_500_000,
     };
     let lack = |source_block, lacking| Lack { source_block, lacking, next: 2_048 + lacking };
     let symbols = SymbolRequest::new(600, vec![lack(0, 7), lack(3, 614)]).expect("two");

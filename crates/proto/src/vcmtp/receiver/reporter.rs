@@ -68,6 +68,7 @@ impl Reporter {
         self.deadline = None;
         self.unreported_bytes = 0;
         self.reported = now;
+        self.progress.at_us = now.as_nanos() / 1000;
         Some((self.file, self.progress))
     }
 

@@ -62,6 +62,15 @@ struct Sent {
     end: u64,
 }
 
+/// What a receiver reports: it has taken the object's multicast bytes up to `position`.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Taken {
+    pub index: u32,
+    pub position: u64,
+    /// When it says so, on its own clock.
+    pub made: Duration,
+}
+
 #[derive(Debug)]
 struct Followed {
     window: u64,
@@ -185,12 +194,12 @@ impl Credit {
         }
     }
 
-    /// A receiver reports that it has taken the object's multicast bytes up to `position`.
+    /// A receiver reports what it has taken.
     pub(super) fn report(
         &mut self,
         now: Instant,
         receiver: ReceiverId,
-        (index, position): (u32, u64),
+        Taken { index, position, made }: Taken,
         bounds: Bounds,
     ) {
         let Some(followed) = self.receivers.get_mut(&receiver) else { return };
@@ -201,7 +210,7 @@ impl Credit {
             .next();
         let Some(place) = place.filter(|place| *place > followed.taken) else { return };
         followed.taken = place;
-        followed.path.report(now, place);
+        followed.path.report(now, made, place);
         followed.let_go(now);
         if !followed.followed {
             let has_caught_up = self.total - place <= followed.room(now);
@@ -296,9 +305,14 @@ mod tests {
         credit.check(now, bounds(run_len))
     }
 
+    /// A report that comes when it is made.
+    fn taken(now: Instant, index: u32, position: u64) -> Taken {
+        Taken { index, position, made: now - Instant::ZERO }
+    }
+
     /// At a time when nobody has held the multicast up for long.
     fn report(credit: &mut Credit, receiver: ReceiverId, index: u32, position: u64) {
-        credit.report(at(0), receiver, (index, position), bounds(0));
+        credit.report(at(0), receiver, taken(at(0), index, position), bounds(0));
     }
 
     /// How much is multicast in a minute, in runs of 1,000 bytes, one a millisecond at most, beside a receiver A that acts
@@ -326,7 +340,7 @@ mod tests {
         let mut position = 0;
         let total = in_a_minute(RUNS, |credit, now, _| {
             position += 1;
-            credit.report(now, A, (0, position), RUNS);
+            credit.report(now, A, taken(now, 0, position), RUNS);
         });
         assert!(total > 59_000_000, "{total}");
     }
@@ -338,7 +352,7 @@ mod tests {
             if credit.receivers[&A].followed && credit.receivers[&A].rest.is_over(now) {
                 halts += 1;
             } else {
-                credit.report(now, A, (0, total), RUNS);
+                credit.report(now, A, taken(now, 0, total), RUNS);
             }
         });
         assert!(halts > 0 && total > 54_000_000, "{total}");
@@ -348,7 +362,7 @@ mod tests {
     fn who_come_and_go_cost_the_others_hardly_anything() {
         let mut number = 10;
         let total = in_a_minute(RUNS, |credit, now, total| {
-            credit.report(now, A, (0, total), RUNS);
+            credit.report(now, A, taken(now, 0, total), RUNS);
             credit.leave(now, ReceiverId(number), RUNS);
             number += 1;
             credit.join(now, ReceiverId(number), 0, Duration::ZERO);
@@ -364,7 +378,7 @@ mod tests {
             // 100 kB a second.
             let creep = |credit: &mut Credit, now: Instant, _| {
                 position += 1_000;
-                credit.report(now, A, (0, position), bounds);
+                credit.report(now, A, taken(now, 0, position), bounds);
             };
             in_a_minute(bounds, creep) / 60
         };
@@ -412,7 +426,7 @@ mod tests {
             }
             totals.push(total + if may_send { bytes_a_milli } else { 0 });
             if millis % 10 == 9 && !stands_still.contains(&millis) {
-                credit.report(at(millis), A, (0, totals[millis as usize]), bounds);
+                credit.report(at(millis), A, taken(at(millis), 0, totals[millis as usize]), bounds);
             }
             most = most.max(credit.total - credit.receivers[&A].taken);
         }
@@ -448,7 +462,7 @@ mod tests {
             let mut position = 0;
             in_a_minute(RUNS, |credit, now, _| {
                 position += 110;
-                credit.report(now, A, (0, position), RUNS);
+                credit.report(now, A, taken(now, 0, position), RUNS);
             })
         };
         assert!((600_000..700_000).contains(&total), "{total}");
@@ -470,7 +484,7 @@ mod tests {
             (310, 1_400, Ok(())),
             (311, 1_400, Ok(())),
         ] {
-            credit.report(at(millis), A, (0, position), bounds(500));
+            credit.report(at(millis), A, taken(at(millis), 0, position), bounds(500));
             assert_eq!(check(&mut credit, at(millis), 500), expected);
         }
         credit.sent(0, 1_500..2_200);

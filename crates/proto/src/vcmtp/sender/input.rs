@@ -11,6 +11,7 @@ use super::{
     super::Repair,
     Outcome, ReceiverId, Sender,
     coordinator::State,
+    credit::Taken,
     objects::RetransmissionTime,
     retransmitter::{Due, Retransmitter},
     symbols::Answer,
@@ -128,7 +129,8 @@ impl Sender {
             Message::Failed(reason) => self.done_at(index, from, Outcome::Failed(reason.as_str().to_owned())),
             Message::Progress(progress) => {
                 let bounds = self.bounds();
-                self.credit.report(now, from, (index, progress.position), bounds);
+                let made = Duration::from_micros(progress.at_us);
+                self.credit.report(now, from, Taken { index, position: progress.position, made }, bounds);
             }
             _ => {}
         }

@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use crate::Instant;
+use crate::{Instant, group_rate::Least};
 
 /// A longer round trip counts as this one.
 const LONGEST_ROUND_TRIP: Duration = Duration::from_secs(2);
@@ -17,15 +17,23 @@ const PATIENT_ROUNDS: f64 = 1.5;
 
 /// The path to a receiver. Its round trip is one that a kernel has measured. The time from the multicast of a byte to the report that
 /// it was taken would be longer where the byte waits in the socket buffer.
+///
+/// TCP holds up reports, and delivers many at once then. So rates are measured on the receiver's clock, and a report counts from the
+/// time when it would have come if TCP had not held it up.
 #[derive(Debug, Default)]
 pub(super) struct Path {
     round_trip: Duration,
-    /// When the present span of measurement began, and what had been taken then.
-    since: Option<(Instant, u64)>,
+    /// When the present span of measurement began on the receiver's clock, and what had been taken then.
+    since: Option<(Duration, u64)>,
     /// What the receiver took in the last two spans, in bytes a second.
     rates: [f64; 2],
+    /// This clock at the arrival of a report less the receiver's clock at its making, in seconds: the clocks' difference, and the
+    /// time on the way.
+    lag: Least,
     /// When it last reported that it has taken more, or when it can at the earliest.
     reported: Instant,
+    /// How long TCP had held up that report.
+    held_up: Duration,
 }
 
 impl Path {
@@ -33,30 +41,35 @@ impl Path {
         Self { round_trip: round_trip.min(LONGEST_ROUND_TRIP), ..Self::default() }
     }
 
-    /// The receiver reports that it has taken `taken` bytes.
-    pub(super) fn report(&mut self, now: Instant, taken: u64) {
-        let (since, before) = *self.since.get_or_insert((now, taken));
-        self.reported = now;
-        let span = now.saturating_duration_since(since);
+    /// The receiver reports that it had taken `taken` bytes at `made` on its clock.
+    pub(super) fn report(&mut self, now: Instant, made: Duration, taken: u64) {
+        let lag = (now - Instant::ZERO).as_secs_f64() - made.as_secs_f64();
+        self.lag.add(now, lag);
+        let held_up = Duration::try_from_secs_f64(lag - self.lag.least().unwrap_or(lag)).unwrap_or_default();
+        (self.reported, self.held_up) = (now, held_up);
+        let (since, before) = *self.since.get_or_insert((made, taken));
+        let span = made.saturating_sub(since);
         if span >= self.round_trip.max(SHORTEST_SPAN) {
             let rate = taken.saturating_sub(before) as f64 / span.as_secs_f64();
             self.rates = [self.rates[1], rate];
-            self.since = Some((now, taken));
+            self.since = Some((made, taken));
         }
     }
 
     /// Nothing is under way. What leaves now can be reported a round trip later.
     pub(super) fn rest(&mut self, now: Instant) {
-        self.reported = now + self.round_trip;
+        (self.reported, self.held_up) = (now + self.round_trip, Duration::ZERO);
     }
 
     /// What is on its way to the receiver, or taken and not reported yet, in bytes: what it takes in a round trip and since its last
     /// report. A receiver that reports nothing for long may stand still. Then all of it may lie in its buffer.
     pub(super) fn bytes(&self, now: Instant) -> u64 {
-        let silent = now.saturating_duration_since(self.reported);
-        if silent > self.round_trip.mul_f64(PATIENT_ROUNDS) {
+        let patience = self.round_trip.mul_f64(PATIENT_ROUNDS);
+        let silent = now - self.reported;
+        if silent > patience {
             return 0;
         }
+        let silent = silent.saturating_add(self.held_up).min(patience);
         (self.rates[0].max(self.rates[1]) * (self.round_trip + silent).as_secs_f64()) as u64
     }
 }
@@ -66,10 +79,15 @@ mod tests {
     use super::*;
     use crate::time::at;
 
+    /// A report that comes when it is made.
+    fn report(path: &mut Path, millis: u64, taken: u64) {
+        path.report(at(millis), Duration::from_millis(millis), taken);
+    }
+
     /// What a receiver takes in a round trip of 200 ms, if it takes `rate` bytes a millisecond, by reports every 10 ms.
     fn after(rate: u64, millis: u64) -> u64 {
         let mut path = Path::new(Duration::from_millis(200));
-        (0..=millis / 10).for_each(|step| path.report(at(step * 10), step * 10 * rate));
+        (0..=millis / 10).for_each(|step| report(&mut path, step * 10, step * 10 * rate));
         path.bytes(at(millis))
     }
 
@@ -83,24 +101,53 @@ mod tests {
         let mut path = Path::new(Duration::from_millis(200));
         [(0, 0), (200, 20_000), (400, 20_001), (600, 20_001)]
             .into_iter()
-            .for_each(|(millis, taken)| path.report(at(millis), taken));
+            .for_each(|(millis, taken)| report(&mut path, millis, taken));
         assert!(path.bytes(at(600)) <= 1, "{}", path.bytes(at(600)));
     }
 
     #[test]
     fn a_round_trip_is_at_most_two_seconds() {
         let mut path = Path::new(Duration::MAX);
-        [(0, 0), (2_000, 1_000)].into_iter().for_each(|(millis, taken)| path.report(at(millis), taken));
+        [(0, 0), (2_000, 1_000)].into_iter().for_each(|(millis, taken)| report(&mut path, millis, taken));
         assert_eq!(path.bytes(at(2_000)), 1_000);
     }
 
     #[test]
     fn a_receiver_that_reports_nothing_for_long_has_nothing_on_its_way() {
         let mut path = Path::new(Duration::from_millis(200));
-        [(0, 0), (200, 20_000)].into_iter().for_each(|(millis, taken)| path.report(at(millis), taken));
+        [(0, 0), (200, 20_000)].into_iter().for_each(|(millis, taken)| report(&mut path, millis, taken));
         let bytes = [200, 300, 500, 501, 900].map(|millis| path.bytes(at(millis)));
         assert_eq!(bytes, [20_000, 30_000, 50_000, 0, 0]);
         path.rest(at(1_000));
         assert_eq!([1_000, 1_200, 1_300].map(|millis| path.bytes(at(millis))), [20_000, 20_000, 30_000]);
+    }
+
+    /// A receiver whose clock is an hour ahead takes 100 bytes each millisecond. TCP holds up what it reports for 250 ms.
+    #[test]
+    fn reports_that_were_held_up_tell_the_same_rate() {
+        const AHEAD: Duration = Duration::from_secs(3600);
+        let mut path = Path::new(Duration::from_millis(200));
+        let report = |path: &mut Path, made: u64, arrives: u64| {
+            path.report(at(arrives), AHEAD + Duration::from_millis(made), made * 100);
+        };
+        (0..=100).for_each(|step| report(&mut path, step * 10, step * 10 + 100));
+        assert_eq!(path.bytes(at(1_100)), 20_000);
+        assert_eq!(path.bytes(at(1_350)), 45_000, "and while nothing comes");
+        report(&mut path, 1_010, 1_360);
+        assert_eq!(path.bytes(at(1_360)), 45_000, "the first one is old");
+        (102..=125).for_each(|step| report(&mut path, step * 10, 1_360));
+        assert_eq!(path.bytes(at(1_360)), 20_000 + 1_000, "the last one is new");
+        (126..=200).for_each(|step| report(&mut path, step * 10, step * 10 + 100));
+        assert_eq!(path.bytes(at(2_100)), 20_000);
+    }
+
+    #[test]
+    fn a_clock_that_jumps_or_lies_adds_no_more_than_silence_does() {
+        let mut path = Path::new(Duration::from_millis(200));
+        (0..=40).for_each(|step| report(&mut path, step * 10, step * 1_000));
+        for made in [Duration::ZERO, Duration::MAX] {
+            path.report(at(410), made, 41_000);
+            assert!(path.bytes(at(410)) <= 50_000, "{}", path.bytes(at(410)));
+        }
     }
 }
