@@ -224,7 +224,8 @@ impl FrameSocket {
         messages::send_many(&self.0, slices[..count].chunks(1).map(|frame| (None, frame)))
     }
 
-    /// Reads a frame into the start of `buffer`, without waiting. Returns the frame, or `None` if there is none.
+    /// Reads a frame into the start of `buffer`, without waiting. Returns the frame, or `None` if there is none. What does not fit into
+    /// the buffer is lost.
     pub fn receive<'b>(&self, buffer: &'b mut [u8]) -> Option<&'b [u8]> {
         let len = io::Read::read(&mut &self.0, buffer).ok()?;
         Some(&buffer[..len])

@@ -79,7 +79,7 @@ struct Relay {
     ways: Vec<Direction>,
     poll: Poller,
     spread: SplitMix64,
-    /// Where a frame arrives.
+    /// Room for a frame that arrives.
     buffer: Vec<u8>,
 }
 
@@ -115,7 +115,7 @@ impl Relay {
         let way = &mut self.ways[index];
         for _ in 0..MAX_AT_ONCE {
             let Some(frame) = way.from.receive(&mut self.buffer) else { break };
-            // The time after the frame has arrived: before that, a frame that comes slightly later would be delayed too little.
+            // The clock is read after the frame has arrived. Read before, it would delay a frame too little.
             way.queue.push(Instant::now() + delay(way.hold, self.spread.unit()), frame);
         }
     }

@@ -33,7 +33,7 @@ fn a_receiver_takes_anything() {
         let mut random = generator(seed, 0);
         let mut receiver = Receiver::new(receiver_config(&mut random));
         let mut now = Instant::ZERO;
-        receiver.handle(now, ReceiverInput::Connected);
+        receiver.handle(now, ReceiverInput::Connected { round_trip: Duration::ZERO });
         for _ in 0..INPUTS {
             now += Duration::from_micros(random.random_range(0..20_000));
             receiver.handle(now, receiver_input(&mut random));
@@ -166,7 +166,7 @@ fn receiver_input(random: &mut ChaCha8Rng) -> ReceiverInput {
             ReceiverInput::Have { file, ranges: std::iter::once(start..start.saturating_add(3000)).collect() }
         }
         45 => ReceiverInput::DiskWaited { total_ms: random.random() },
-        _ => ReceiverInput::Connected,
+        _ => ReceiverInput::Connected { round_trip: Duration::ZERO },
     }
 }
 
@@ -221,7 +221,10 @@ fn message(random: &mut ChaCha8Rng) -> Message {
             let request = SymbolRequest::new(start, (0..3).map(lack).collect());
             request.map_or(Message::EndOfFile, Message::SymbolRequest)
         }
-        11 => Message::Progress(Progress { position: start, received_bytes: end, ..Progress::default() }),
+        11 => {
+            let at_us = [0, start, u64::MAX][random.random_range(0..3)];
+            Message::Progress(Progress { position: start, received_bytes: end, at_us, ..Progress::default() })
+        }
         _ => {
             RetransmissionRequest::new(start..end).map_or(Message::EndOfFile, Message::RetransmissionRequest)
         }

@@ -19,6 +19,11 @@ impl OwnListeners {
         Self { interface: interface.to_owned(), groups, was_heard: false, heard }
     }
 
+    /// Whether no listener has been seen yet.
+    pub fn is_presumed(&self) -> bool {
+        !self.was_heard
+    }
+
     /// Whether somebody listens to each of the groups. Before the first listener has come, somebody is taken to listen to all. The
     /// answer stays where the kernel's tables cannot be read.
     pub fn look(&mut self) -> Vec<bool> {
@@ -75,9 +80,11 @@ mod tests {
         let groups = ["239.7.8.9", "ff15::7:8:9"].map(|group| group.parse().unwrap());
         let mut listeners = OwnListeners::new("lo", groups.to_vec());
         assert_eq!(listeners.look(), [true, true], "nobody has been there");
+        assert!(listeners.is_presumed());
         let v4 = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).unwrap();
         v4.join_multicast_v4(&Ipv4Addr::new(239, 7, 8, 9), &Ipv4Addr::LOCALHOST).unwrap();
         assert_eq!(listeners.look(), [true, false]);
+        assert!(!listeners.is_presumed());
         let v6 = UdpSocket::bind((Ipv6Addr::UNSPECIFIED, 0)).unwrap();
         v6.join_multicast_v6(&"ff15::7:8:9".parse().unwrap(), 1).unwrap();
         assert_eq!(listeners.look(), [true, true]);

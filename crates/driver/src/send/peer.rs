@@ -230,7 +230,8 @@ impl Peer {
             duplicate_blocks: progress.duplicate_blocks.min(MAX_COUNT),
             dropped_packets: progress.dropped_packets.min(MAX_COUNT),
             disk_wait_ms: progress.disk_wait_ms.min(MAX_COUNT),
-            at_us: progress.at_us,
+            // Only the machine uses it.
+            at_us: 0,
         };
     }
 

@@ -190,7 +190,7 @@ impl Receiver {
             ReceiverInput::Close { reason } => self.over = Some(CutShort::Stopped(reason)),
             // A carousel has no connection, and asks for nothing again.
             ReceiverInput::Respond { .. }
-            | ReceiverInput::Connected
+            | ReceiverInput::Connected { .. }
             | ReceiverInput::Disconnected { .. }
             | ReceiverInput::Moved { .. }
             | ReceiverInput::Listened { .. }

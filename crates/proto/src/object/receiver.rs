@@ -30,8 +30,8 @@ pub enum Response {
 /// Something that has happened at the receiver.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ReceiverInput {
-    /// The control connection is open (INL_Unicast_Connection_Created).
-    Connected,
+    /// The control connection is open (INL_Unicast_Connection_Created). Its shortest round trip so far; zero where that is not known.
+    Connected { round_trip: Duration },
     /// The control connection has closed (INL_Unicast_Connection_Closed).
     Disconnected { reason: String },
     /// A message has come.

@@ -133,7 +133,7 @@ impl Receiver {
             return;
         }
         match input {
-            ReceiverInput::Connected => self.connected(now),
+            ReceiverInput::Connected { round_trip } => self.connected(now, round_trip),
             ReceiverInput::Disconnected { reason } => self.disconnected(&reason),
             ReceiverInput::Message { from, file, message } => self.message(now, from, file, message),
             ReceiverInput::Blocks { from, file, range } => self.blocks(now, from, file, range),

@@ -129,6 +129,8 @@ struct Setup {
     lens: Sizes,
     /// Whether the receiver has no control connection, and trusts the sizes of objects.
     is_alone: bool,
+    /// The round trip of the control connection.
+    round_trip: Duration,
     /// The sender's address, which a member of local groups tells what it hears. `None`: the connection tells it.
     reports_to: Option<Member>,
 }
@@ -212,6 +214,7 @@ impl ReceiverNode {
                 has_fec: scenario.fec.is_some(),
                 lens: Sizes::of(scenario),
                 is_alone,
+                round_trip: plan.path.delay + plan.control_delay,
                 reports_to: local.map(|(placed, _)| member(placed.sender)),
             },
             machine,
@@ -243,7 +246,7 @@ impl ReceiverNode {
             return;
         }
         self.connected = true;
-        self.machine.handle(now, ReceiverInput::Connected);
+        self.machine.handle(now, ReceiverInput::Connected { round_trip: self.setup.round_trip });
     }
 
     pub(super) fn disconnect(&mut self, now: Instant, reason: &str) {

@@ -1,9 +1,9 @@
-//! Progress: a receiver's report, six counters of 8 bytes each.
+//! Progress: a receiver's report, five counters and a time of 8 bytes each.
 
 use crate::field::fixed_body;
 
 fixed_body! {
-    /// A receiver's counters. All start at 0 with the session and only grow.
+    /// A receiver's counters and its time. The counters start at 0 with the session and only grow.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
     pub struct Progress in "progress", shown "position={position} received={received_bytes} duplicates={duplicate_blocks} dropped={dropped_packets} disk={disk_wait_ms} ms at={at_us} us" {
         /// The end of the last multicast block of the header's object that the receiver took from its socket.
@@ -17,7 +17,8 @@ fixed_body! {
         pub dropped_packets: u64 = "dropped packets",
         /// The time in milliseconds for which packets have waited for the receiver's disk.
         pub disk_wait_ms: u64 = "disk wait",
-        /// When the report was made, in microseconds on the receiver's clock. TCP delivers some reports much later than others.
+        /// The time at which the report was made, in microseconds on a clock of the receiver that never goes back. Its origin is free. TCP
+        /// delivers some reports much later than others, so their arrival tells little.
         pub at_us: u64 = "time of the report",
     }
 }

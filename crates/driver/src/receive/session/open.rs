@@ -7,6 +7,7 @@ use std::{
 
 use treecast_host::{
     poller::{Interest, Poller},
+    tcp_info,
     wake::Waker,
 };
 use treecast_proto::{
@@ -97,7 +98,9 @@ impl<'a> Session<'a> {
         if let Some(members) = members {
             session.join_members(members)?;
         }
-        session.machine.handle(clock.now(), ReceiverInput::Connected);
+        let connection = session.line.connection.as_ref();
+        let round_trip = connection.and_then(tcp_info::shortest_round_trip).unwrap_or_default();
+        session.machine.handle(clock.now(), ReceiverInput::Connected { round_trip });
         Ok(session)
     }
 }

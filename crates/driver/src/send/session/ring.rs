@@ -285,7 +285,8 @@ impl Session<'_> {
             _ => {
                 self.figures.started.get_or_insert(now);
                 let (objects, bytes) = (self.figures.summary.objects, self.figures.total_bytes);
-                let is_presumed = ring.watches.is_empty() && ring.own_listeners.is_none();
+                let own = ring.own_listeners.as_ref();
+                let is_presumed = own.map_or(ring.watches.is_empty(), OwnListeners::is_presumed);
                 SendEvent::Started { objects, bytes, is_presumed }
             }
         };

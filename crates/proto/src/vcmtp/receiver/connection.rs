@@ -1,5 +1,7 @@
 //! The receiver's connection to the sender, and the end of a session (interdomain-2013, 4.4, table 4.7).
 
+use std::time::Duration;
+
 use treecast_wire::message::{PutOut, PutOutCode};
 
 use super::{
@@ -10,13 +12,13 @@ use crate::{Instant, Step};
 
 impl Receiver {
     /// INL_Unicast_Connection_Created.
-    pub(super) fn connected(&mut self, now: Instant) {
+    pub(super) fn connected(&mut self, now: Instant, round_trip: Duration) {
         if self.state == State::Idle {
             self.state = State::ReceivingData;
             self.requester.ready_to_send = true;
             self.requester.arrived_symbols = 0;
             self.requester.counts = false;
-            self.reporter.start(now);
+            self.reporter.start(now, round_trip);
             self.heard = now;
         }
     }

@@ -6,10 +6,15 @@ use treecast_wire::{header::FileId, message::Progress};
 
 use crate::Instant;
 
+/// The most reports in a round trip.
+const REPORTS_A_ROUND_TRIP: u32 = 8;
+
 #[derive(Debug, Default)]
 pub(super) struct Reporter {
     every_bytes: u64,
     interval: Duration,
+    /// The least time between two reports. On a long path, more of them would tell little more, and TCP loses some and delays others.
+    gap: Duration,
     /// Who owes the sender something reports at least so often.
     keepalive: Duration,
     /// When the last report went out.
@@ -31,6 +36,7 @@ impl Reporter {
         Self {
             every_bytes,
             interval,
+            gap: Duration::ZERO,
             keepalive,
             reported,
             progress,
@@ -54,15 +60,14 @@ impl Reporter {
         self.note(now);
     }
 
-    /// The connection is there.
-    pub(super) fn start(&mut self, now: Instant) {
-        self.reported = now;
+    /// The connection is there. It has this round trip.
+    pub(super) fn start(&mut self, now: Instant, round_trip: Duration) {
+        (self.reported, self.gap) = (now, (round_trip / REPORTS_A_ROUND_TRIP).min(self.interval));
     }
 
     /// The report that is due now.
     pub(super) fn due(&mut self, now: Instant, owes: bool) -> Option<(FileId, Progress)> {
-        let is_much = self.deadline.is_some() && self.unreported_bytes >= self.every_bytes;
-        if !is_much && self.deadline(owes).is_none_or(|deadline| deadline > now) {
+        if self.deadline(owes).is_none_or(|deadline| deadline > now) {
             return None;
         }
         self.deadline = None;
@@ -75,7 +80,9 @@ impl Reporter {
     /// When the next report is due, for one who owes something or not.
     pub(super) fn deadline(&self, owes: bool) -> Option<Instant> {
         let keepalive = owes.then(|| self.reported + self.keepalive);
-        [self.deadline, keepalive].into_iter().flatten().min()
+        let is_much = self.deadline.is_some() && self.unreported_bytes >= self.every_bytes;
+        let much = is_much.then(|| self.reported + self.gap);
+        [self.deadline, much, keepalive].into_iter().flatten().min()
     }
 }
 
@@ -94,11 +101,28 @@ mod tests {
         reporter.note_group(at(10), FILE, 600, 600);
         assert_eq!((reporter.due(at(11), false), reporter.deadline(false)), (None, Some(at(60))));
         reporter.note_group(at(12), FILE, 1_200, 600);
-        assert_eq!(reporter.due(at(12), false).map(|(_, progress)| progress.position), Some(1_200));
+        let report = reporter.due(at(12), false).map(|(_, progress)| (progress.position, progress.at_us));
+        assert_eq!(report, Some((1_200, 12_000)));
         reporter.note_group(at(13), FILE, 1_300, 100);
         assert_eq!(reporter.due(at(62), false), None);
         assert!(reporter.due(at(63), false).is_some());
         assert_eq!(reporter.deadline(false), None);
+    }
+
+    #[test]
+    fn on_a_long_path_reports_are_an_eighth_of_a_round_trip_apart() {
+        let mut reporter = Reporter::new(1_000, Duration::from_millis(200), KEEPALIVE, FILE);
+        reporter.start(at(0), Duration::from_millis(80));
+        let mut reports = |millis| {
+            reporter.note_group(at(millis), FILE, millis * 1_000, 1_000);
+            reporter.due(at(millis), false).is_some()
+        };
+        assert_eq!((1..=40).filter(|millis| reports(*millis)).collect::<Vec<_>>(), [10, 20, 30, 40]);
+        assert!(!reports(41));
+        assert_eq!(reporter.deadline(false), Some(at(50)));
+        reporter.start(at(100), Duration::MAX);
+        reporter.note_group(at(101), FILE, 50_000, 1_000);
+        assert_eq!(reporter.deadline(false), Some(at(241)), "as soon as any news");
     }
 
     #[test]
@@ -115,7 +139,7 @@ mod tests {
     #[test]
     fn who_owes_something_reports_although_there_is_no_news() {
         let mut reporter = Reporter::new(1_000, Duration::from_millis(50), KEEPALIVE, FILE);
-        reporter.start(at(100));
+        reporter.start(at(100), Duration::ZERO);
         assert_eq!(reporter.deadline(true), Some(at(1_100)));
         assert_eq!(reporter.due(at(1_099), true), None);
         assert_eq!(reporter.due(at(1_100), false), None);

@@ -36,7 +36,7 @@ impl Bench {
 
     fn with(repair: Repair, notification: Notification) -> Self {
         let mut bench = Self::idle(repair, notification);
-        bench.input(ReceiverInput::Connected);
+        bench.input(ReceiverInput::Connected { round_trip: Duration::ZERO });
         bench
     }
 
@@ -57,7 +57,7 @@ impl Bench {
     fn resumed() -> Self {
         let config = ReceiverConfig { resumes: true, ..Self::config(Repair::Nack, Notification::Batched) };
         let mut bench = Self { receiver: Receiver::new(config), now: Instant::ZERO, is_starved: false };
-        bench.input(ReceiverInput::Connected);
+        bench.input(ReceiverInput::Connected { round_trip: Duration::ZERO });
         bench
     }
 
@@ -222,7 +222,7 @@ fn table_4_7_idle_connection_created() {
     assert_eq!(bench.receiver.counters().refused, 1);
     let wait = bench.receiver.poll(bench.now);
     assert_eq!(wait, Step::Wait(None, ReceiverWait::Connection));
-    bench.input(ReceiverInput::Connected);
+    bench.input(ReceiverInput::Connected { round_trip: Duration::ZERO });
     assert_eq!(bench.data(0..100), "BOF-Request 0, store 0 0..100", "RECVING-DATA");
 }
 
@@ -797,7 +797,7 @@ fn sparse_blocks_of_a_huge_object_take_bounded_memory() {
 fn progress_is_reported_after_so_many_bytes() {
     let mut bench = Bench::new(Notification::Batched);
     bench.receiver = Receiver::new(ReceiverConfig { progress_bytes: 300, ..bench.receiver.config.clone() });
-    bench.input(ReceiverInput::Connected);
+    bench.input(ReceiverInput::Connected { round_trip: Duration::ZERO });
     bench.bof(1_000);
     assert_eq!(bench.data(0..200), "store 0 0..200");
     assert_eq!(bench.data(200..300), "store 0 200..300, Progress 0 300");

@@ -67,7 +67,7 @@ struct Sent {
 pub(super) struct Taken {
     pub index: u32,
     pub position: u64,
-    /// When it says so, on its own clock.
+    /// The time at which it says so, on its own clock.
     pub made: Duration,
 }
 

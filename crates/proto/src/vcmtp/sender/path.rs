@@ -3,14 +3,16 @@
 //! What has not arrived yet does not lie in the receiver's socket buffer. On a path of 1 Gbit/s with a round trip of 200 ms,
 //! 25 MB are on their way, and buffers hold some hundred kB to some MB.
 
-use std::time::Duration;
+use std::{collections::VecDeque, time::Duration};
 
-use crate::{Instant, group_rate::Least};
+use crate::Instant;
 
 /// A longer round trip counts as this one.
 const LONGEST_ROUND_TRIP: Duration = Duration::from_secs(2);
 /// The shortest time over which a rate is measured.
 const SHORTEST_SPAN: Duration = Duration::from_millis(20);
+/// The number of measurements in each span.
+const STEPS: u32 = 4;
 /// A receiver that has reported nothing for so many round trips may stand still. A report that TCP has to send again comes after
 /// one round trip and a quarter (RFC 8985, 6.2), and holds up all that follow.
 const PATIENT_ROUNDS: f64 = 1.5;
@@ -18,22 +20,54 @@ const PATIENT_ROUNDS: f64 = 1.5;
 /// The path to a receiver. Its round trip is one that a kernel has measured. The time from the multicast of a byte to the report that
 /// it was taken would be longer where the byte waits in the socket buffer.
 ///
-/// TCP holds up reports, and delivers many at once then. So rates are measured on the receiver's clock, and a report counts from the
-/// time when it would have come if TCP had not held it up.
+/// TCP delays reports, and delivers many at once then. So rates are measured on the receiver's clock, and a report counts from the
+/// time at which it would have come without that delay.
 #[derive(Debug, Default)]
 pub(super) struct Path {
     round_trip: Duration,
-    /// When the present span of measurement began on the receiver's clock, and what had been taken then.
-    since: Option<(Duration, u64)>,
-    /// What the receiver took in the last two spans, in bytes a second.
-    rates: [f64; 2],
-    /// This clock at the arrival of a report less the receiver's clock at its making, in seconds: the clocks' difference, and the
-    /// time on the way.
-    lag: Least,
+    /// What was measured in the last two spans.
+    points: VecDeque<Point>,
+    lag: Lag,
     /// When it last reported that it has taken more, or when it can at the earliest.
     reported: Instant,
-    /// How long TCP had held up that report.
-    held_up: Duration,
+    /// How much later that report came than the fastest one lately. TCP has delayed it.
+    delay: Duration,
+}
+
+/// How far the receiver was at a time.
+#[derive(Debug, Clone, Copy)]
+struct Point {
+    /// On the receiver's clock.
+    made: Duration,
+    taken: u64,
+    /// What it took in the span before, in bytes a second.
+    rate: f64,
+}
+
+/// The least lag of reports lately. A lag is the time from the making of a report, on the receiver's clock, to its arrival, on this
+/// one. It contains the difference of the clocks.
+#[derive(Debug, Default)]
+struct Lag {
+    /// The least lag of the present period and of the one before, in seconds.
+    least: [Option<f64>; 2],
+    /// When the present period began.
+    began: Instant,
+}
+
+impl Lag {
+    /// The length of a period. TCP delays no report for as long, and a clock that stood still with its machine counts anew after two.
+    const PERIOD: Duration = Duration::from_secs(4);
+
+    /// Adds a report. Returns how much later it came than the fastest one lately.
+    fn delay(&mut self, now: Instant, made: Duration) -> Duration {
+        let lag = (now - Instant::ZERO).as_secs_f64() - made.as_secs_f64();
+        if now - self.began >= Self::PERIOD {
+            (self.least, self.began) = ([None, self.least[0]], now);
+        }
+        self.least[0] = Some(self.least[0].map_or(lag, |least| least.min(lag)));
+        let least = self.least.into_iter().flatten().fold(lag, f64::min);
+        Duration::try_from_secs_f64(lag - least).unwrap_or(Duration::MAX)
+    }
 }
 
 impl Path {
@@ -43,34 +77,45 @@ impl Path {
 
     /// The receiver reports that it had taken `taken` bytes at `made` on its clock.
     pub(super) fn report(&mut self, now: Instant, made: Duration, taken: u64) {
-        let lag = (now - Instant::ZERO).as_secs_f64() - made.as_secs_f64();
-        self.lag.add(now, lag);
-        let held_up = Duration::try_from_secs_f64(lag - self.lag.least().unwrap_or(lag)).unwrap_or_default();
-        (self.reported, self.held_up) = (now, held_up);
-        let (since, before) = *self.since.get_or_insert((made, taken));
-        let span = made.saturating_sub(since);
-        if span >= self.round_trip.max(SHORTEST_SPAN) {
-            let rate = taken.saturating_sub(before) as f64 / span.as_secs_f64();
-            self.rates = [self.rates[1], rate];
-            self.since = Some((made, taken));
+        (self.reported, self.delay) = (now, self.lag.delay(now, made));
+        self.measure(made, taken);
+    }
+
+    fn measure(&mut self, made: Duration, taken: u64) {
+        if self.points.back().is_some_and(|last| last.made > made) {
+            // A clock that goes back is another clock.
+            self.points.clear();
         }
+        let span = self.round_trip.max(SHORTEST_SPAN);
+        let since = |point: &Point| made.saturating_sub(point.made);
+        if self.points.back().is_some_and(|last| since(last) < span / STEPS) {
+            return;
+        }
+        let before = self.points.iter().rev().find(|point| since(point) >= span);
+        let rate =
+            before.map_or(0.0, |point| taken.saturating_sub(point.taken) as f64 / since(point).as_secs_f64());
+        while self.points.front().is_some_and(|first| since(first) >= span * 2) {
+            self.points.pop_front();
+        }
+        self.points.push_back(Point { made, taken, rate });
     }
 
     /// Nothing is under way. What leaves now can be reported a round trip later.
     pub(super) fn rest(&mut self, now: Instant) {
-        (self.reported, self.held_up) = (now + self.round_trip, Duration::ZERO);
+        (self.reported, self.delay) = (now + self.round_trip, Duration::ZERO);
     }
 
     /// What is on its way to the receiver, or taken and not reported yet, in bytes: what it takes in a round trip and since its last
-    /// report. A receiver that reports nothing for long may stand still. Then all of it may lie in its buffer.
+    /// report was made. A receiver that reports nothing for long may stand still. Then all of it may lie in its buffer.
     pub(super) fn bytes(&self, now: Instant) -> u64 {
         let patience = self.round_trip.mul_f64(PATIENT_ROUNDS);
         let silent = now - self.reported;
         if silent > patience {
             return 0;
         }
-        let silent = silent.saturating_add(self.held_up).min(patience);
-        (self.rates[0].max(self.rates[1]) * (self.round_trip + silent).as_secs_f64()) as u64
+        let silent = silent.saturating_add(self.delay).min(patience);
+        let rate = self.points.iter().map(|point| point.rate).fold(0.0, f64::max);
+        (rate * (self.round_trip + silent).as_secs_f64()) as u64
     }
 }
 
@@ -149,5 +194,24 @@ mod tests {
             path.report(at(410), made, 41_000);
             assert!(path.bytes(at(410)) <= 50_000, "{}", path.bytes(at(410)));
         }
+        // An honest clock counts again after one span, and reports are late until the lies are forgotten.
+        (42..=65).for_each(|step| report(&mut path, step * 10, step * 1_000));
+        assert_eq!(path.bytes(at(650)), 50_000);
+        (66..=900).for_each(|step| report(&mut path, step * 10, step * 1_000));
+        assert_eq!(path.bytes(at(9_000)), 20_000);
+    }
+
+    /// A receiver whose machine was suspended for ten seconds, in which its clock stood still.
+    #[test]
+    fn a_clock_that_stood_still_counts_anew() {
+        let mut path = Path::new(Duration::from_millis(200));
+        (0..=100).for_each(|step| report(&mut path, step * 10, step * 1_000));
+        for step in 101..=1_000 {
+            path.report(at(10_000 + step * 10), Duration::from_millis(step * 10), step * 1_000);
+            if step == 200 {
+                assert_eq!(path.bytes(at(12_000)), 50_000);
+            }
+        }
+        assert_eq!(path.bytes(at(20_000)), 20_000);
     }
 }
