@@ -83,7 +83,12 @@ echo "the sender's exit code is $code after $(($(date +%s) - start)) s"
 whole=0 ignored=0 received=0
 for node in $(seq 1 "$receivers"); do
     cmp -s image.raw "copy$node/image.raw" && whole=$((whole + 1))
-    "$treecast" status --history --state "state$node" > "history$node"
+    # A receiver writes its history a moment after the sender has let it go.
+    for _ in $(seq 50); do
+        "$treecast" status --history --state "state$node" > "history$node"
+        grep -q ' received ' "history$node" && break
+        sleep 0.1
+    done
     starts=$(grep -c ' started; ' "history$node")
     [ "$(grep -c ' ignored ' "history$node")" = "$starts" ] && ignored=$((ignored + 1))
     [ "$(grep -c ' received ' "history$node")" = 1 ] && received=$((received + 1))
