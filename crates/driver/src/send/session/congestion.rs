@@ -1,6 +1,9 @@
 //! `--rate auto` and `--rate tfmcc`: carries out the decisions of congestion control. Each group has its own.
 
+use std::time::Duration;
+
 use tracing::trace;
+use treecast_host::tcp_info;
 use treecast_proto::{
     Instant, Step,
     object::{Destination, ReceiverId},
@@ -17,9 +20,6 @@ use crate::{
     pacer::{self, Pacer},
     udp::frames_in_super_packet,
 };
-use std::time::Duration;
-
-use treecast_host::tcp_info;
 
 /// The congestion control, and what of it is in force.
 #[derive(Debug)]

@@ -6,7 +6,7 @@ use treecast_wire::{header::FileId, message::Progress};
 
 use crate::Instant;
 
-/// The most reports in a round trip.
+/// The most reports in a round trip of up to 200 ms. Longer ones have more, by [`LONGEST_GAP`].
 const REPORTS_A_ROUND_TRIP: u32 = 8;
 /// The longest time for which reports wait for that. A round trip that is measured on a busy host may be much too long.
 const LONGEST_GAP: Duration = Duration::from_millis(25);

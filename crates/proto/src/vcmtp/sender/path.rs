@@ -29,6 +29,8 @@ pub(super) struct Path {
     round_trip: Duration,
     /// What was measured in the last two spans.
     points: VecDeque<Point>,
+    /// The highest rate of these. The sender asks for it before each run, and reports come much less often.
+    rate: f64,
     /// When the last report was made, on the receiver's clock.
     made: Option<Duration>,
     /// The mean time between two reports lately.
@@ -106,6 +108,7 @@ impl Path {
             self.points.pop_front();
         }
         self.points.push_back(Point { made, taken, rate });
+        self.rate = self.points.iter().map(|point| point.rate).fold(0.0, f64::max);
     }
 
     /// Nothing is under way. What leaves now can be reported a round trip later.
@@ -122,8 +125,7 @@ impl Path {
             return 0;
         }
         let silent = silent.saturating_add(self.delay).min(patience);
-        let rate = self.points.iter().map(|point| point.rate).fold(0.0, f64::max);
-        (rate * (self.round_trip + silent).as_secs_f64()) as u64
+        (self.rate * (self.round_trip + silent).as_secs_f64()) as u64
     }
 }
 
